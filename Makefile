@@ -1,0 +1,54 @@
+# Everything a person does with the repository. `make help` lists it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+RUNTIME := $(VENV)/.runtime
+DEV := $(VENV)/.dev
+
+.DEFAULT_GOAL := help
+.PHONY: help setup serve test check bench lock clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: $(RUNTIME) ## make .venv with .venv/bin/mauve (quick when nothing changed)
+
+serve: $(RUNTIME) ## run the service on embedded engines (data in ./mauve-data)
+	@exec $(BIN)/mauve serve
+
+test: $(DEV) ## run the tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+check: $(DEV) ## lint, types, import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(DEV) ## measure, as ratios within one run
+	$(BIN)/python -m bench
+
+lock: ## resolve requirements/*.in anew into hash-pinned files (needs uv)
+	@for name in build runtime dev; do \
+	  uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	    --no-annotate --custom-compile-command "make lock" requirements/$$name.in -o requirements/$$name.txt || exit 1; \
+	done
+
+clean: ## remove .venv and caches (never the data directory)
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+
+$(VENV)/pyvenv.cfg:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "mauve needs Python 3.11 or newer: run 'make PYTHON=/path/to/python3.11 ...'" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(RUNTIME): $(VENV)/pyvenv.cfg requirements/build.txt requirements/runtime.txt pyproject.toml
+	@echo "setting up $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/build.txt -r requirements/runtime.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(DEV): $(RUNTIME) requirements/dev.txt
+	@echo "adding the test tools to $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@touch $@

@@ -1,0 +1,1 @@
+"""Mauve: metrics for developers who run several apps."""

@@ -1,0 +1,61 @@
+"""Data-plane keys: their shape, their digest, their masked form.
+
+`sk_live_`, `pk_live_` or `sk_test_`, then 34 random characters and a checksum of 6. The checksum lets a
+mistyped or invented key be refused without looking anything up.
+"""
+
+import hashlib
+import re
+import zlib
+from dataclasses import dataclass
+from typing import Final
+
+from mauve.core.facts import KeyKind, Plane
+from mauve.core.ids import ALPHABET, Randomness
+from mauve.core.secret import Secret
+
+_RANDOM_CHARACTERS: Final = 34
+_CHECKSUM_CHARACTERS: Final = 6
+_KEY: Final = re.compile(r"(?:sk_live_|pk_live_|sk_test_)[0-9A-Za-z]{40}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class MintedKey:
+    """A key at the only moment when its whole text is known."""
+
+    key: Secret
+    digest: bytes
+    masked: str
+
+
+def mint(kind: KeyKind, plane: Plane, randomness: Randomness) -> MintedKey:
+    prefix = f"{kind}_{plane}_"
+    body = randomness.base62(_RANDOM_CHARACTERS)
+    key = f"{prefix}{body}{_checksum(prefix + body)}"
+    return MintedKey(Secret(key), digest_of(key), masked(key, prefix))
+
+
+def masked(credential: str, prefix: str) -> str:
+    """Return the form in which a credential may be shown: prefix, four characters, an ellipsis, the last four."""
+    start = len(prefix)
+    return f"{credential[: start + 4]}…{credential[-4:]}"
+
+
+def is_well_formed(credential: str) -> bool:
+    if _KEY.fullmatch(credential) is None:
+        return False
+    return credential[-_CHECKSUM_CHARACTERS:] == _checksum(credential[:-_CHECKSUM_CHARACTERS])
+
+
+def digest_of(credential: str) -> bytes:
+    """Return what is stored in the credential's place. It has over 200 random bits and needs no slow hash."""
+    return hashlib.sha256(credential.encode()).digest()
+
+
+def _checksum(text: str) -> str:
+    number = zlib.crc32(text.encode())
+    digits = []
+    for _ in range(_CHECKSUM_CHARACTERS):
+        number, digit = divmod(number, len(ALPHABET))
+        digits.append(ALPHABET[digit])
+    return "".join(reversed(digits))

@@ -1,0 +1,79 @@
+"""Control tokens: their shape, and who a presented one speaks for.
+
+`ctl_live_`, a public lookup id of 16 characters, a secret of 40, no separators. `ctl_test_` has the same shape
+and is reserved: none exists, so it is never found.
+"""
+
+import hashlib
+import hmac
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from mauve.core.facts import ControlToken, Plane, Scope
+from mauve.core.ids import Randomness
+from mauve.core.problems import Code, Problem, unauthorized
+from mauve.core.secret import Secret
+from mauve.stores.catalog import Tokens
+
+_PREFIX: Final = "ctl_live_"
+_LOOKUP_CHARACTERS: Final = 16
+_SECRET_CHARACTERS: Final = 40
+_TOKEN: Final = re.compile(r"ctl_(live|test)_([0-9A-Za-z]{16})([0-9A-Za-z]{40})", re.ASCII)
+_NO_DIGEST: Final = bytes(32)
+
+
+@dataclass(frozen=True, slots=True)
+class MintedToken:
+    """A token at the only moment when its whole text is known."""
+
+    token: Secret
+    lookup_id: str
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The organization that a control token speaks for, and what it may do there."""
+
+    org_id: str
+    plane: Plane
+    scopes: frozenset[Scope]
+
+    def require(self, scope: Scope) -> None:
+        if scope not in self.scopes:
+            raise Problem(
+                Code.INSUFFICIENT_SCOPE,
+                f"this token does not carry the scope {scope}: mint one that does",
+            )
+
+
+def mint(randomness: Randomness) -> MintedToken:
+    lookup_id = randomness.base62(_LOOKUP_CHARACTERS)
+    secret = randomness.base62(_SECRET_CHARACTERS)
+    return MintedToken(Secret(f"{_PREFIX}{lookup_id}{secret}"), lookup_id, _digest(secret))
+
+
+def authenticate(tokens: Tokens, credential: str | None) -> Caller:
+    """Return who is calling, or raise the one 401 that every bad credential gets.
+
+    An unknown lookup id runs the same steps as a wrong secret, so that the time taken tells nothing.
+    """
+    parsed = _TOKEN.fullmatch(credential) if credential is not None else None
+    if parsed is None:
+        raise unauthorized()
+    plane, lookup_id, secret = parsed.groups()
+    stored = tokens.find(lookup_id)
+    expected = _NO_DIGEST if stored is None else stored.digest
+    matches = hmac.compare_digest(_digest(secret), expected)
+    if stored is None or not matches or stored.token.revoked or plane != Plane.LIVE:
+        raise unauthorized()
+    return _caller_from(stored.token)
+
+
+def _caller_from(token: ControlToken) -> Caller:
+    return Caller(token.org_id, Plane.LIVE, token.scopes)
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode()).digest()

@@ -1,0 +1,92 @@
+"""Sealing of webhook secrets: AES-256-GCM, bound to the row that holds them.
+
+A sealed secret is one format byte, the id of the master key, a nonce and the ciphertext. The id lets the
+master key be replaced: a new one seals, the old ones still open.
+"""
+
+import base64
+import binascii
+import hashlib
+import os
+from dataclasses import dataclass
+from typing import Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from mauve.core.facts import Plane, Provider
+from mauve.core.secret import Secret
+
+MASTER_KEY_BYTES: Final = 32
+_FORMAT: Final = b"\x01"
+_KEY_ID_BYTES: Final = 8
+_NONCE_BYTES: Final = 12
+
+
+class VaultError(Exception):
+    """A master key or a sealed secret that cannot be used. The message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Where a sealed secret belongs. Moved to another row, it does not open."""
+
+    app_id: str
+    plane: Plane
+    provider: Provider
+
+    def as_bytes(self) -> bytes:
+        return f"webhook-secret/{self.app_id}/{self.plane}/{self.provider}".encode()
+
+
+class Vault:
+    """Seals with the first master key; opens with whichever one a secret was sealed with."""
+
+    def __init__(self, master_keys: Secret) -> None:
+        keys = [_master_key_from(text) for text in master_keys.reveal().replace(",", " ").split()]
+        if not keys:
+            raise VaultError("the master key is empty: restore it from your backup")
+        self._ciphers = {_id_of(key): AESGCM(key) for key in keys}
+        self._current_id = _id_of(keys[0])
+
+    @property
+    def current_key_id(self) -> str:
+        return self._current_id.hex()
+
+    def knows(self, key_id: str) -> bool:
+        return bytes.fromhex(key_id) in self._ciphers
+
+    def seal(self, secret: Secret, row: Row) -> bytes:
+        nonce = os.urandom(_NONCE_BYTES)
+        ciphertext = self._ciphers[self._current_id].encrypt(nonce, secret.reveal().encode(), row.as_bytes())
+        return _FORMAT + self._current_id + nonce + ciphertext
+
+    def open(self, sealed: bytes, row: Row) -> Secret:
+        key_id = sealed[1 : 1 + _KEY_ID_BYTES]
+        nonce = sealed[1 + _KEY_ID_BYTES : 1 + _KEY_ID_BYTES + _NONCE_BYTES]
+        cipher = self._ciphers.get(key_id)
+        if cipher is None or sealed[:1] != _FORMAT:
+            raise VaultError(f"sealed with the master key {key_id.hex()}, which is not here: add it back")
+        try:
+            plain = cipher.decrypt(nonce, sealed[1 + _KEY_ID_BYTES + _NONCE_BYTES :], row.as_bytes())
+        except InvalidTag:
+            raise VaultError("a sealed secret was altered or moved: save the secret again") from None
+        return Secret(plain.decode())
+
+
+def new_master_key() -> str:
+    return base64.b64encode(os.urandom(MASTER_KEY_BYTES)).decode()
+
+
+def _master_key_from(text: str) -> bytes:
+    try:
+        key = base64.b64decode(text, validate=True)
+    except binascii.Error:
+        key = b""
+    if len(key) != MASTER_KEY_BYTES:
+        raise VaultError(f"a master key is {MASTER_KEY_BYTES} bytes in base64: check it for missing characters")
+    return key
+
+
+def _id_of(key: bytes) -> bytes:
+    return hashlib.sha256(b"mauve master key id" + key).digest()[:_KEY_ID_BYTES]

@@ -1,0 +1,79 @@
+"""The settings: the only place that reads the environment."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from mauve.core.secret import Secret
+
+
+class SettingError(Exception):
+    """A setting that cannot be used. The message names it and says what it takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One environment variable, as `mauve serve --help` lists it."""
+
+    name: str
+    default: str
+    meaning: str
+
+
+SETTINGS: Final = (
+    Setting("MAUVE_DATA", "./mauve-data", "the data directory"),
+    Setting("MAUVE_HOST", "127.0.0.1", "the address to listen on"),
+    Setting("MAUVE_PORT", "8080", "the port of every plane; 0 takes a free one"),
+    Setting("MAUVE_INGEST_PORT", "8081", "the ingest workers' own port; 0 takes a free one"),
+    Setting("MAUVE_WORKERS", "half the cores, at least 1", "how many ingest workers run"),
+    Setting("MAUVE_PUBLIC_URL", "http://HOST:PORT", "the address under which people reach the service"),
+    Setting("MAUVE_MASTER_KEY", "the file master.key", "base64 of 32 bytes; seals webhook secrets"),
+    Setting("MAUVE_CATALOG_TIMEOUT_SECONDS", "4", "how long a control request may take before it gets 502"),
+    Setting("MAUVE_LOG", "auto", "console, json, or auto: console on a terminal, json otherwise"),
+)
+
+PORT_MAX: Final = 65_535
+WORKERS_MAX: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    data: Path
+    host: str
+    port: int
+    ingest_port: int
+    workers: int
+    public_url: str | None
+    master_key: Secret | None
+    catalog_timeout_s: float
+    log: str
+
+
+def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
+    """Read every setting, or raise with a sentence about the first that cannot be used."""
+    master_key = environment.get("MAUVE_MASTER_KEY")
+    log = environment.get("MAUVE_LOG", "auto")
+    if log not in {"auto", "console", "json"}:
+        raise SettingError("MAUVE_LOG must be console, json or auto")
+    return Settings(
+        data=Path(environment.get("MAUVE_DATA", "mauve-data")),
+        host=environment.get("MAUVE_HOST", "127.0.0.1"),
+        port=_integer(environment, "MAUVE_PORT", 8080, 0, PORT_MAX),
+        ingest_port=_integer(environment, "MAUVE_INGEST_PORT", 8081, 0, PORT_MAX),
+        workers=_integer(environment, "MAUVE_WORKERS", max(1, (os.cpu_count() or 1) // 2), 1, WORKERS_MAX),
+        public_url=environment.get("MAUVE_PUBLIC_URL"),
+        master_key=None if master_key is None else Secret(master_key),
+        catalog_timeout_s=float(_integer(environment, "MAUVE_CATALOG_TIMEOUT_SECONDS", 4, 1, 60)),
+        log=log,
+    )
+
+
+def _integer(environment: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
+    text = environment.get(name)
+    if text is None:
+        return default
+    if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
+        raise SettingError(f"{name} must be a whole number from {least} to {most}")
+    return int(text)

@@ -1,0 +1,71 @@
+"""Apps: create, list, read, change."""
+
+from msgspec import UnsetType
+
+from mauve.access import keys
+from mauve.control.bodies import AppChangesBody, NewAppBody, invalid_body
+from mauve.control.parts import ControlParts
+from mauve.control.publish import publish_now
+from mauve.core.facts import App, KeyKind, Plane
+from mauve.core.ids import is_id, new_id
+from mauve.core.names import APP_NAME_CHARACTERS_MAX, app_name_from
+from mauve.core.problems import not_found
+from mauve.core.secret import Secret
+from mauve.stores.catalog import AppChanges, NewApp, NewKey
+
+
+def create_app(parts: ControlParts, org_id: str, wanted: NewAppBody) -> tuple[App, Secret]:
+    """Create the app with its live project and first server key, and publish the key before returning."""
+    now = parts.clock.now_ms()
+    app = NewApp(
+        app_id=new_id("app", parts.randomness),
+        org_id=org_id,
+        public_id=new_id("proj", parts.randomness),
+        name=_name_from(wanted.name),
+        ownership=wanted.ownership,
+        type=wanted.type,
+        created_at=now,
+    )
+    minted = keys.mint(KeyKind.SERVER, Plane.LIVE, parts.randomness)
+    first_key = NewKey(
+        key_id=new_id("key", parts.randomness),
+        kind=KeyKind.SERVER,
+        plane=Plane.LIVE,
+        digest=minted.digest,
+        masked=minted.masked,
+        created_at=now,
+    )
+    created = parts.catalog.apps.create(app, first_key)
+    publish_now(parts)
+    return created, minted.key
+
+
+def find_app(parts: ControlParts, org_id: str, app_id: str) -> App:
+    app = parts.catalog.apps.find(org_id, app_id) if is_id(app_id, "app") else None
+    if app is None:
+        raise not_found()
+    return app
+
+
+def change_app(parts: ControlParts, app: App, wanted: AppChangesBody) -> App:
+    """Apply all given fields or, if one of them is invalid, none."""
+    changes = AppChanges(
+        name=None if isinstance(wanted.name, UnsetType) else _name_from(wanted.name),
+        ownership=None if isinstance(wanted.ownership, UnsetType) else wanted.ownership,
+        type=None if isinstance(wanted.type, UnsetType) else wanted.type,
+    )
+    if changes == AppChanges():
+        raise invalid_body("give at least one of name, ownership and type")
+    changed = parts.catalog.apps.change(app.org_id, app.app_id, changes)
+    if changed is None:
+        raise not_found()
+    return changed
+
+
+def _name_from(text: str) -> str:
+    name = app_name_from(text)
+    if name is None:
+        raise invalid_body(
+            f"name must have 1 to {APP_NAME_CHARACTERS_MAX} characters after trimming, and no control characters"
+        )
+    return name

@@ -1,0 +1,38 @@
+"""Data-plane keys: mint, list, revoke."""
+
+from mauve.access import keys
+from mauve.control.parts import ControlParts
+from mauve.control.publish import publish_now
+from mauve.core.facts import App, AppKey, KeyKind, Plane
+from mauve.core.ids import is_id, new_id
+from mauve.core.problems import not_found
+from mauve.core.secret import Secret
+from mauve.stores.catalog import NewKey
+
+
+def mint_key(parts: ControlParts, app: App, kind: KeyKind, plane: Plane) -> tuple[str, Secret]:
+    """Mint and publish a key; return its id and, this once, its text."""
+    minted = keys.mint(kind, plane, parts.randomness)
+    new = NewKey(
+        key_id=new_id("key", parts.randomness),
+        kind=kind,
+        plane=plane,
+        digest=minted.digest,
+        masked=minted.masked,
+        created_at=parts.clock.now_ms(),
+    )
+    if parts.catalog.keys.mint(app.app_id, new) is None:
+        raise not_found()
+    publish_now(parts)
+    return new.key_id, minted.key
+
+
+def list_keys(parts: ControlParts, app: App) -> list[AppKey]:
+    return parts.catalog.keys.all_of(app.app_id)
+
+
+def revoke_key(parts: ControlParts, app: App, key_id: str) -> None:
+    """Revoke for good. Revoking again changes nothing and succeeds."""
+    if not is_id(key_id, "key") or parts.catalog.keys.revoke(app.app_id, key_id) is None:
+        raise not_found()
+    publish_now(parts)

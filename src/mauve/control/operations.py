@@ -1,0 +1,126 @@
+"""The operations of the control plane, as one table: what the contract lists, in its order."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+
+from starlette.routing import compile_path
+
+from mauve.access.tokens import Caller
+from mauve.control import apps, keys, webhook_secrets
+from mauve.control.bodies import (
+    AppChangesBody,
+    MintedKeyBody,
+    NewAppBody,
+    NewKeyBody,
+    WebhookSecretBody,
+    app_body,
+    created_app_body,
+    decode,
+    key_body,
+)
+from mauve.control.parts import ControlParts
+from mauve.core.facts import Provider, Scope
+from mauve.core.problems import not_found
+from mauve.web.messages import Reply, json_reply
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An authenticated request for one operation."""
+
+    parts: ControlParts
+    caller: Caller
+    path: dict[str, str]
+    body: bytes | None
+
+
+Handler = Callable[[Call], Reply]
+_PROVIDERS: Final = frozenset(Provider)
+_A_PROVIDER: Final = Provider.BILLER_A
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    method: str
+    path: str
+    scope: Scope
+    handle: Handler
+    pattern: re.Pattern[str]
+
+    def match(self, method: str, path: str) -> dict[str, str] | None:
+        """Return the path's parameters if this operation is meant."""
+        found = self.pattern.fullmatch(path) if method == self.method else None
+        return None if found is None else found.groupdict()
+
+
+def find_operation(method: str, path: str) -> tuple[Operation, dict[str, str]]:
+    """Return the operation and its path parameters. Anything not in the table is the same 404."""
+    for operation in OPERATIONS:
+        parameters = operation.match(method, path)
+        if parameters is not None and parameters.get("provider", _A_PROVIDER) in _PROVIDERS:
+            return operation, parameters
+    raise not_found()
+
+
+def _create_app(call: Call) -> Reply:
+    app, sk_key = apps.create_app(call.parts, call.caller.org_id, decode(call.body, NewAppBody))
+    return json_reply(HTTPStatus.CREATED, created_app_body(app, sk_key.reveal()))
+
+
+def _list_apps(call: Call) -> Reply:
+    return json_reply(HTTPStatus.OK, [app_body(app) for app in call.parts.catalog.apps.all_of(call.caller.org_id)])
+
+
+def _read_app(call: Call) -> Reply:
+    return json_reply(HTTPStatus.OK, app_body(apps.find_app(call.parts, call.caller.org_id, call.path["app_id"])))
+
+
+def _change_app(call: Call) -> Reply:
+    app = apps.find_app(call.parts, call.caller.org_id, call.path["app_id"])
+    return json_reply(HTTPStatus.OK, app_body(apps.change_app(call.parts, app, decode(call.body, AppChangesBody))))
+
+
+def _mint_key(call: Call) -> Reply:
+    app = apps.find_app(call.parts, call.caller.org_id, call.path["app_id"])
+    kind = decode(call.body, NewKeyBody).kind
+    key_id, key = keys.mint_key(call.parts, app, kind, call.caller.plane)
+    return json_reply(HTTPStatus.CREATED, MintedKeyBody(key_id, key.reveal()))
+
+
+def _list_keys(call: Call) -> Reply:
+    app = apps.find_app(call.parts, call.caller.org_id, call.path["app_id"])
+    return json_reply(HTTPStatus.OK, [key_body(key) for key in keys.list_keys(call.parts, app)])
+
+
+def _revoke_key(call: Call) -> Reply:
+    app = apps.find_app(call.parts, call.caller.org_id, call.path["app_id"])
+    keys.revoke_key(call.parts, app, call.path["key_id"])
+    return Reply(HTTPStatus.NO_CONTENT)
+
+
+def _save_webhook_secret(call: Call) -> Reply:
+    app = apps.find_app(call.parts, call.caller.org_id, call.path["app_id"])
+    secret = webhook_secrets.secret_from(decode(call.body, WebhookSecretBody), call.caller.plane)
+    provider = Provider(call.path["provider"])
+    webhook_secrets.save_secret(call.parts, app, call.caller.plane, provider, secret)
+    return Reply(HTTPStatus.NO_CONTENT)
+
+
+def _operation(method: str, path: str, scope: Scope, handle: Handler) -> Operation:
+    pattern, _, _ = compile_path(path)
+    return Operation(method, path, scope, handle, pattern)
+
+
+OPERATIONS: Final = (
+    _operation("POST", "/v1/apps", Scope.APPS_WRITE, _create_app),
+    _operation("GET", "/v1/apps", Scope.APPS_READ, _list_apps),
+    _operation("GET", "/v1/apps/{app_id}", Scope.APPS_READ, _read_app),
+    _operation("PATCH", "/v1/apps/{app_id}", Scope.APPS_WRITE, _change_app),
+    _operation("POST", "/v1/apps/{app_id}/keys", Scope.KEYS_WRITE, _mint_key),
+    _operation("GET", "/v1/apps/{app_id}/keys", Scope.KEYS_READ, _list_keys),
+    _operation("DELETE", "/v1/apps/{app_id}/keys/{key_id}", Scope.KEYS_WRITE, _revoke_key),
+    _operation("PUT", "/v1/apps/{app_id}/webhooks/{provider}", Scope.WEBHOOKS_WRITE, _save_webhook_secret),
+)

@@ -1,0 +1,65 @@
+"""The control plane's door: authenticated → routed → allowed → done, in a thread and in bounded time."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import structlog
+
+from mauve.access.tokens import authenticate
+from mauve.control.operations import Call, find_operation
+from mauve.control.parts import ControlParts
+from mauve.core.problems import Code, Problem
+from mauve.stores.unavailable import StoreUnavailableError
+from mauve.web.asgi import Receive, Scope, Send, read_request, send_reply
+from mauve.web.envelopes import control_reply
+from mauve.web.messages import Reply, Request, bearer_credential
+
+BODY_BYTES_MAX: Final = 64 * 1024
+_THREADS: Final = 8
+
+log = structlog.get_logger()
+
+
+class ControlPlane:
+    """An ASGI application for everything under `/v1/apps`."""
+
+    def __init__(self, parts: ControlParts, timeout_s: float) -> None:
+        self._parts = parts
+        self._timeout_s = timeout_s
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="control")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = await read_request(scope, receive, BODY_BYTES_MAX)
+        try:
+            reply = await self._answer_in_time(request)
+        except Problem as problem:
+            reply = control_reply(problem)
+        await send_reply(send, _not_to_be_kept(reply))
+
+    async def _answer_in_time(self, request: Request) -> Reply:
+        work = asyncio.get_running_loop().run_in_executor(self._threads, answer, self._parts, request)
+        try:
+            return await asyncio.wait_for(work, self._timeout_s)
+        except Problem:
+            raise
+        except TimeoutError:
+            log.warning("control_timed_out", method=request.method, timeout_s=self._timeout_s)
+        except StoreUnavailableError as error:
+            log.warning("catalog_unavailable", method=request.method, reason=str(error.__cause__ or error))
+        except Exception:
+            log.exception("control_failed", method=request.method)
+        raise Problem(Code.UPSTREAM_UNAVAILABLE, "the control backend did not answer: retry with backoff")
+
+
+def answer(parts: ControlParts, request: Request) -> Reply:
+    """Answer one request. The order of these lines is the order in which a request can be refused."""
+    caller = authenticate(parts.catalog.tokens, bearer_credential(request.authorization))
+    operation, path = find_operation(request.method, request.path)
+    caller.require(operation.scope)
+    return operation.handle(Call(parts, caller, path, request.body))
+
+
+def _not_to_be_kept(reply: Reply) -> Reply:
+    """Keep replies, some of which show a key this once, out of every cache on the way."""
+    return Reply(reply.status, reply.body, {**reply.headers, "cache-control": "no-store"})

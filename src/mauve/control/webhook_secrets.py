@@ -1,0 +1,42 @@
+"""Webhook signing secrets: saved sealed, published, never read back."""
+
+from mauve.access.vault import Row
+from mauve.control.bodies import WebhookSecretBody, invalid_body
+from mauve.control.parts import ControlParts
+from mauve.control.publish import publish_now
+from mauve.core.facts import App, Plane, Provider
+from mauve.core.ids import new_id
+from mauve.core.secret import Secret
+from mauve.stores.catalog import SealedSecret
+
+
+def secret_from(body: WebhookSecretBody, plane: Plane) -> Secret:
+    """Return the secret to save, for a credential of the given plane."""
+    if isinstance(body.environment, str) and body.environment != plane:
+        raise invalid_body(f"environment must be {plane}, the plane of the credential, or be left out")
+    return trimmed_secret(body.secret)
+
+
+def trimmed_secret(text: str) -> Secret:
+    trimmed = text.strip()
+    if not trimmed:
+        raise invalid_body("secret must have at least 1 character besides white space")
+    return Secret(trimmed)
+
+
+def save_secret(parts: ControlParts, app: App, plane: Plane, provider: Provider, secret: Secret) -> str:
+    """Save in place of any earlier secret and publish; return the public id of the project it belongs to.
+
+    The first test secret makes the app's test project.
+    """
+    row = Row(app.app_id, plane, provider)
+    sealed = SealedSecret(
+        app_id=app.app_id,
+        plane=plane,
+        provider=provider,
+        sealed=parts.vault.seal(secret, row),
+        saved_at=parts.clock.now_ms(),
+    )
+    public_id = parts.catalog.webhook_secrets.put(sealed, new_id("proj", parts.randomness))
+    publish_now(parts)
+    return public_id

@@ -1,0 +1,1 @@
+"""The ingest plane: bytes → authenticated → (validated → queued)."""

@@ -1,0 +1,44 @@
+"""Logs on standard error: readable on a terminal, JSON otherwise, and never a credential."""
+
+import logging
+import re
+import sys
+from collections.abc import MutableMapping
+from typing import Any, Final
+
+import structlog
+
+# The last line of defence: nothing should log a credential, and if something does, it is not shown.
+_CREDENTIAL: Final = re.compile(r"\b((?:sk|pk|ctl)_(?:live|test)_|whsec_|polar_whs_)[0-9A-Za-z+/=_-]+")
+
+
+def configure_logs(style: str, **context: object) -> None:
+    """Set up logging for this process; the context stands in every line."""
+    on_terminal = sys.stderr.isatty() if style == "auto" else style == "console"
+    renderer: Any = structlog.dev.ConsoleRenderer() if on_terminal else structlog.processors.JSONRenderer()
+    tracebacks: list[Any] = [] if on_terminal else [structlog.processors.format_exc_info]
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *tracebacks,
+            _without_credentials,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    structlog.contextvars.bind_contextvars(**context)
+    # The server library logs through the standard library; only its errors are of interest.
+    logging.basicConfig(level=logging.ERROR, format="%(name)s: %(message)s")
+
+
+def masked_text(text: str) -> str:
+    """Return the text with every credential in it cut down to its prefix."""
+    return _CREDENTIAL.sub(r"\1…", text)
+
+
+def _without_credentials(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:  # noqa: ANN401 - structlog's signature
+    return {key: masked_text(value) if isinstance(value, str) else value for key, value in event.items()}

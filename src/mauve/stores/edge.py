@@ -1,0 +1,91 @@
+"""The edge: the published copy of keys, webhook secrets, standing and limits.
+
+Data planes authenticate against this copy and never ask the catalog, so they go on when it is down. A record
+is known by its kind and id; its `version` counts its changes in the catalog.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from mauve.core.facts import KeyKind, Plane, Provider, Standing
+
+
+class PublishedKey(msgspec.Struct, frozen=True, tag="key"):
+    key_id: str
+    version: int
+    digest: bytes  # SHA-256 of the whole key
+    kind: KeyKind
+    plane: Plane
+    public_id: str
+    app_id: str
+    org_id: str
+    revoked: bool
+
+    @property
+    def record_id(self) -> str:
+        return self.key_id
+
+
+class PublishedSecret(msgspec.Struct, frozen=True, tag="secret"):
+    public_id: str
+    provider: Provider
+    version: int
+    plane: Plane
+    app_id: str
+    org_id: str
+    sealed: bytes
+
+    @property
+    def record_id(self) -> str:
+        return f"{self.public_id}/{self.provider}"
+
+
+class PublishedOrganization(msgspec.Struct, frozen=True, tag="organization"):
+    org_id: str
+    version: int
+    standing: Standing
+    grace_ends_at: int | None
+    event_cap: int | None
+    reads_per_minute: int
+    agent_queries: int
+    raw_scans: int
+
+    @property
+    def record_id(self) -> str:
+        return self.org_id
+
+
+PublishedRecord = PublishedKey | PublishedSecret | PublishedOrganization
+
+
+class Changes(NamedTuple):
+    """What was published since a revision, oldest first, and the revision to ask from next."""
+
+    records: list[PublishedRecord]
+    revision: int
+
+
+class EdgePublisher(Protocol):
+    """Where the control plane publishes. Promises:
+
+    - when `publish` returns, every record given is durable and visible to readers;
+    - a record never replaces one of a higher version: a slow publisher cannot undo a later change.
+    """
+
+    def publish(self, records: Sequence[PublishedRecord]) -> None: ...
+
+    def is_empty(self) -> bool:
+        """Tell whether nothing was ever published here: a new or lost edge, to be filled from the catalog."""
+        ...
+
+
+class EdgeReader(Protocol):
+    """Where data planes read what was published. Promises:
+
+    - revisions only grow; `changes_since(0)` returns every current record;
+    - asking again from the returned revision misses nothing and returns nothing twice unless it changed.
+    """
+
+    def changes_since(self, revision: int) -> Changes: ...

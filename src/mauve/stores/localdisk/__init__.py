@@ -1,0 +1,1 @@
+"""What the embedded service keeps in its data directory, besides the SQL databases."""

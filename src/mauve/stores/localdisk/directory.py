@@ -1,0 +1,117 @@
+"""The data directory: made private, and held by one server at a time."""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final
+
+import msgspec
+
+_PRIVATE_DIRECTORY: Final = 0o700
+_PRIVATE_FILE: Final = 0o600
+_LOCK_FILE: Final = "serve.lock"
+_ORPHANS_GRACE_S: Final = 10.0
+
+
+class HeldError(Exception):
+    """Another server runs on this data directory."""
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """The server that holds the directory."""
+
+    pid: int
+    url: str
+
+
+def make_private_directory(path: Path) -> None:
+    """Make the directory if it is missing, for its owner alone."""
+    path.mkdir(mode=_PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+    path.chmod(_PRIVATE_DIRECTORY)
+
+
+def hold(data: Path) -> IO[bytes]:
+    """Take the directory's lock. It is held by this process and the children that inherit the file.
+
+    A server that was killed may leave children that finish within seconds: those are waited for.
+    """
+    file = (data / _LOCK_FILE).open("ab+")
+    os.chmod(file.fileno(), _PRIVATE_FILE)  # noqa: PTH101 - by descriptor: the path may have moved
+    patience_ends_at = time.monotonic() + _ORPHANS_GRACE_S
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = _holder_from(file)
+            if (holder is not None and _is_running(holder.pid)) or time.monotonic() > patience_ends_at:
+                raise HeldError(f"{data} is in use by process {holder.pid if holder else 'unknown'}") from None
+            time.sleep(0.1)
+        else:
+            return file
+
+
+def name_holder(file: IO[bytes], holder: Holder) -> None:
+    """Write into the lock file who holds it and where it listens, for commands that run beside it."""
+    file.seek(0)
+    file.truncate()
+    file.write(msgspec.json.encode(holder))
+    file.flush()
+
+
+def holder_of(data: Path) -> Holder | None:
+    """Return the server that runs on the directory now, if any."""
+    try:
+        file = (data / _LOCK_FILE).open("rb")
+    except OSError:
+        return None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _holder_from(file)
+    return None
+
+
+@contextmanager
+def alone(data: Path, name: str) -> Iterator[None]:
+    """Let one process at a time into the block, across processes; the others wait."""
+    with (data / f"{name}.lock").open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def write_private_file(path: Path, content: bytes) -> None:
+    """Write a new file for its owner alone, durable when this returns; it is never seen half written."""
+    draft = path.with_name(f"{path.name}.new")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _PRIVATE_FILE)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.rename(path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)  # A rename without it can be undone by a power cut.
+    finally:
+        os.close(directory)
+
+
+def _holder_from(file: IO[bytes]) -> Holder | None:
+    file.seek(0)
+    try:
+        return msgspec.json.decode(file.read(), type=Holder)
+    except msgspec.DecodeError:
+        return None
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,95 @@
+"""The edge on one machine: a SQLite file that every process opens for itself.
+
+Readers need no other process: they see what was committed, also while the core is down.
+"""
+
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from mauve.stores.edge import Changes, PublishedRecord
+from mauve.stores.unavailable import StoreUnavailableError
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS published (
+    kind TEXT NOT NULL,
+    id TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    revision INTEGER NOT NULL,
+    record BLOB NOT NULL,
+    PRIMARY KEY (kind, id)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS published_by_revision ON published (revision);
+"""
+# The comparison is `>=`, not `>`: publishing the same version anew repairs a record and harms nothing.
+_PUBLISH: Final = """
+INSERT INTO published (kind, id, version, revision, record) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (kind, id) DO UPDATE
+SET version = excluded.version, revision = excluded.revision, record = excluded.record
+WHERE excluded.version >= published.version
+"""
+_NEWEST_REVISION: Final = "SELECT coalesce(max(revision), 0) FROM published"
+_CHANGES: Final = "SELECT revision, record FROM published WHERE revision > ? ORDER BY revision"
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(PublishedRecord)
+
+
+class SqliteEdge:
+    """Publisher and reader over one file. Safe to use from several threads."""
+
+    def __init__(self, path: Path, busy_timeout_s: float) -> None:
+        self._lock = threading.Lock()
+        with _as_unavailable():
+            self._connection = sqlite3.connect(
+                path, timeout=busy_timeout_s, isolation_level=None, check_same_thread=False
+            )
+            self._connection.execute("PRAGMA journal_mode=WAL")
+            self._connection.execute("PRAGMA synchronous=FULL")
+            self._connection.executescript(_SCHEMA)
+
+    def publish(self, records: Sequence[PublishedRecord]) -> None:
+        with self._lock, _as_unavailable(), _transaction(self._connection) as connection:
+            (revision,) = connection.execute(_NEWEST_REVISION).fetchone()
+            for number, record in enumerate(records, start=revision + 1):
+                kind = record.__struct_config__.tag
+                row = (kind, record.record_id, record.version, number, _encoder.encode(record))
+                connection.execute(_PUBLISH, row)
+
+    def is_empty(self) -> bool:
+        with self._lock, _as_unavailable():
+            return self._connection.execute("SELECT 1 FROM published LIMIT 1").fetchone() is None
+
+    def changes_since(self, revision: int) -> Changes:
+        with self._lock, _as_unavailable():
+            rows = self._connection.execute(_CHANGES, (revision,)).fetchall()
+        if not rows:
+            return Changes([], revision)
+        return Changes([_decoder.decode(record) for _, record in rows], rows[-1][0])
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield connection
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+@contextmanager
+def _as_unavailable() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StoreUnavailableError(str(error)) from error

@@ -1,0 +1,1 @@
+"""The catalog on SQLAlchemy Core: SQLite embedded, PostgreSQL beyond, one implementation."""

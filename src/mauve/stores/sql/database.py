@@ -1,0 +1,74 @@
+"""Connections and transactions: what differs between SQLite and PostgreSQL stands here and nowhere else."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.exc import SQLAlchemyError
+
+from mauve.stores.unavailable import StoreUnavailableError
+
+_WRITING: Final = "mauve_writing"
+_CONNECTIONS_MAX: Final = 8
+
+
+def sqlite_url(path: Path) -> str:
+    return f"sqlite+pysqlite:///{path}"
+
+
+class Database:
+    """One SQL database. Every failure of the engine leaves as `StoreUnavailableError`."""
+
+    def __init__(self, url: str, busy_timeout_s: float) -> None:
+        self._engine = _sqlite_engine(url, busy_timeout_s) if url.startswith("sqlite") else sa.create_engine(url)
+
+    @contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        with _as_unavailable(), self._engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[sa.Connection]:
+        """Open a transaction that writes; it commits when the block ends and is undone when the block raises."""
+        with _as_unavailable(), self._engine.execution_options(**{_WRITING: True}).begin() as connection:
+            yield connection
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+
+@contextmanager
+def _as_unavailable() -> Iterator[None]:
+    try:
+        yield
+    except (SQLAlchemyError, sqlite3.Error) as error:  # the driver's own: a PRAGMA on a damaged file
+        raise StoreUnavailableError(type(error).__name__) from error
+
+
+def _sqlite_engine(url: str, busy_timeout_s: float) -> sa.Engine:
+    engine = sa.create_engine(
+        url,
+        poolclass=sa.QueuePool,
+        pool_size=_CONNECTIONS_MAX,
+        max_overflow=0,
+        pool_timeout=busy_timeout_s,
+        connect_args={"timeout": busy_timeout_s, "check_same_thread": False},
+    )
+
+    @event.listens_for(engine, "connect")
+    def _prepare(connection: Any, _record: Any) -> None:  # noqa: ANN401 - the driver's own types
+        # We say BEGIN ourselves: sqlite3 would begin late, and fail instead of waiting when it turns to write.
+        connection.isolation_level = None
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: sa.Connection) -> None:
+        writing = connection.get_execution_options().get(_WRITING, False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+
+    return engine

@@ -1,0 +1,68 @@
+"""Data-plane keys. Only the digest and the masked form are kept."""
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from mauve.core.facts import AppKey, KeyKind, Plane
+from mauve.stores.catalog import NewKey
+from mauve.stores.sql.database import Database
+from mauve.stores.sql.publications import UNPUBLISHED, changed
+from mauve.stores.sql.schema import keys, projects
+
+
+class SqlKeys:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def mint(self, app_id: str, key: NewKey) -> AppKey | None:
+        on_its_plane = (projects.c.app_id == app_id) & (projects.c.plane == key.plane)
+        with self._database.writing() as tx:
+            public_id = tx.execute(sa.select(projects.c.public_id).where(on_its_plane)).scalar_one_or_none()
+            if public_id is None:
+                return None
+            insert_key(tx, app_id, public_id, key)
+            return _key_from(tx.execute(sa.select(keys).where(keys.c.key_id == key.key_id)).one())
+
+    def all_of(self, app_id: str) -> list[AppKey]:
+        query = sa.select(keys).where(keys.c.app_id == app_id).order_by(keys.c.created_at, keys.c.key_id)
+        with self._database.reading() as tx:
+            return [_key_from(row) for row in tx.execute(query)]
+
+    def revoke(self, app_id: str, key_id: str) -> AppKey | None:
+        is_it = (keys.c.key_id == key_id) & (keys.c.app_id == app_id)
+        revoke = sa.update(keys).where(is_it & keys.c.revoked.is_(False)).values({"revoked": True} | changed(keys))
+        with self._database.writing() as tx:
+            tx.execute(revoke)
+            row = tx.execute(sa.select(keys).where(is_it)).one_or_none()
+        return None if row is None else _key_from(row)
+
+
+def insert_key(tx: sa.Connection, app_id: str, public_id: str, key: NewKey) -> None:
+    """Store a key inside a transaction that someone else opened: an app comes with its first key."""
+    row = {
+        "key_id": key.key_id,
+        "app_id": app_id,
+        "public_id": public_id,
+        "plane": key.plane,
+        "kind": key.kind,
+        "digest": key.digest,
+        "masked": key.masked,
+        "revoked": False,
+        "created_at": key.created_at,
+    }
+    tx.execute(sa.insert(keys).values(row | UNPUBLISHED))
+
+
+def _key_from(row: sa.Row[Any]) -> AppKey:
+    return AppKey(
+        key_id=row.key_id,
+        app_id=row.app_id,
+        public_id=row.public_id,
+        plane=Plane(row.plane),
+        kind=KeyKind(row.kind),
+        masked=row.masked,
+        revoked=row.revoked,
+        mirrored_at=row.mirrored_at,
+        created_at=row.created_at,
+    )

@@ -1,0 +1,72 @@
+"""Organizations, their standing and limits."""
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from mauve.core.facts import Limits, Organization, Standing
+from mauve.stores.sql.database import Database
+from mauve.stores.sql.publications import UNPUBLISHED, changed
+from mauve.stores.sql.schema import organizations
+
+
+class SqlOrganizations:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def create(self, organization: Organization) -> None:
+        row = {
+            "org_id": organization.org_id,
+            "name": organization.name,
+            "standing": organization.standing,
+            "grace_ends_at": organization.grace_ends_at,
+            "created_at": organization.created_at,
+        }
+        with self._database.writing() as tx:
+            tx.execute(sa.insert(organizations).values(row | _columns_of(organization.limits) | UNPUBLISHED))
+
+    def everyone(self) -> list[Organization]:
+        query = sa.select(organizations).order_by(organizations.c.created_at, organizations.c.org_id)
+        with self._database.reading() as tx:
+            return [_organization_from(row) for row in tx.execute(query)]
+
+    def find(self, org_id: str) -> Organization | None:
+        with self._database.reading() as tx:
+            return _find(tx, org_id)
+
+    def set_standing(self, org_id: str, standing: Standing, grace_ends_at: int | None) -> Organization | None:
+        return self._change(org_id, {"standing": standing, "grace_ends_at": grace_ends_at})
+
+    def set_limits(self, org_id: str, limits: Limits) -> Organization | None:
+        return self._change(org_id, _columns_of(limits))
+
+    def _change(self, org_id: str, columns: dict[str, object]) -> Organization | None:
+        is_it = organizations.c.org_id == org_id
+        with self._database.writing() as tx:
+            tx.execute(sa.update(organizations).where(is_it).values(columns | changed(organizations)))
+            return _find(tx, org_id)
+
+
+def _find(tx: sa.Connection, org_id: str) -> Organization | None:
+    row = tx.execute(sa.select(organizations).where(organizations.c.org_id == org_id)).one_or_none()
+    return None if row is None else _organization_from(row)
+
+
+def _columns_of(limits: Limits) -> dict[str, object]:
+    return {
+        "event_cap": limits.event_cap,
+        "reads_per_minute": limits.reads_per_minute,
+        "agent_queries": limits.agent_queries,
+        "raw_scans": limits.raw_scans,
+    }
+
+
+def _organization_from(row: sa.Row[Any]) -> Organization:
+    return Organization(
+        org_id=row.org_id,
+        name=row.name,
+        standing=Standing(row.standing),
+        grace_ends_at=row.grace_ends_at,
+        limits=Limits(row.event_cap, row.reads_per_minute, row.agent_queries, row.raw_scans),
+        created_at=row.created_at,
+    )

@@ -1,0 +1,126 @@
+"""The tables, as the queries see them. The migrations make them; a test holds the two together."""
+
+from typing import Final
+
+import sqlalchemy as sa
+
+metadata: Final = sa.MetaData()
+
+
+def _publication_columns() -> list[sa.Column[int]]:
+    """Return what every published row carries: its count of changes, and when the last one reached the edge."""
+    return [
+        sa.Column("version", sa.BigInteger, nullable=False),
+        sa.Column("mirrored_at", sa.BigInteger, index=True),  # NULL: the current state is not published yet
+    ]
+
+
+organizations: Final = sa.Table(
+    "organizations",
+    metadata,
+    sa.Column("org_id", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("standing", sa.Text, nullable=False),
+    sa.Column("grace_ends_at", sa.BigInteger),
+    sa.Column("event_cap", sa.BigInteger),
+    sa.Column("reads_per_minute", sa.BigInteger, nullable=False),
+    sa.Column("agent_queries", sa.BigInteger, nullable=False),
+    sa.Column("raw_scans", sa.BigInteger, nullable=False),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+    *_publication_columns(),
+)
+
+users: Final = sa.Table(
+    "users",
+    metadata,
+    sa.Column("user_id", sa.Text, primary_key=True),
+    sa.Column("email", sa.Text, nullable=False, unique=True),
+    sa.Column("password_hash", sa.Text),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+)
+
+memberships: Final = sa.Table(
+    "memberships",
+    metadata,
+    sa.Column("org_id", sa.ForeignKey("organizations.org_id"), primary_key=True),
+    sa.Column("user_id", sa.ForeignKey("users.user_id"), primary_key=True, index=True),
+    sa.Column("role", sa.Text, nullable=False),
+)
+
+links: Final = sa.Table(
+    "links",
+    metadata,
+    sa.Column("link_id", sa.Text, primary_key=True),
+    sa.Column("digest", sa.LargeBinary, nullable=False, unique=True),
+    sa.Column("user_id", sa.ForeignKey("users.user_id")),
+    sa.Column("expires_at", sa.BigInteger, nullable=False),
+    sa.Column("used_at", sa.BigInteger),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+)
+
+apps: Final = sa.Table(
+    "apps",
+    metadata,
+    sa.Column("app_id", sa.Text, primary_key=True),
+    sa.Column("org_id", sa.ForeignKey("organizations.org_id"), nullable=False, index=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("ownership", sa.Text, nullable=False),
+    sa.Column("type", sa.Text, nullable=False),
+    sa.Column("first_event_at", sa.BigInteger),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+)
+
+projects: Final = sa.Table(
+    "projects",
+    metadata,
+    sa.Column("public_id", sa.Text, primary_key=True),
+    sa.Column("app_id", sa.ForeignKey("apps.app_id"), nullable=False),
+    sa.Column("plane", sa.Text, nullable=False),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+    sa.UniqueConstraint("app_id", "plane"),
+)
+
+keys: Final = sa.Table(
+    "keys",
+    metadata,
+    sa.Column("key_id", sa.Text, primary_key=True),
+    sa.Column("app_id", sa.ForeignKey("apps.app_id"), nullable=False, index=True),
+    sa.Column("public_id", sa.ForeignKey("projects.public_id"), nullable=False),
+    sa.Column("plane", sa.Text, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("digest", sa.LargeBinary, nullable=False, unique=True),
+    sa.Column("masked", sa.Text, nullable=False),
+    sa.Column("revoked", sa.Boolean, nullable=False),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+    *_publication_columns(),
+)
+
+tokens: Final = sa.Table(
+    "tokens",
+    metadata,
+    sa.Column("token_id", sa.Text, primary_key=True),
+    sa.Column("org_id", sa.ForeignKey("organizations.org_id"), nullable=False, index=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("lookup_id", sa.Text, nullable=False, unique=True),
+    sa.Column("digest", sa.LargeBinary, nullable=False),
+    sa.Column("scopes", sa.Text, nullable=False),  # comma-separated, sorted
+    sa.Column("revoked", sa.Boolean, nullable=False),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+)
+
+webhook_secrets: Final = sa.Table(
+    "webhook_secrets",
+    metadata,
+    sa.Column("public_id", sa.ForeignKey("projects.public_id"), primary_key=True),
+    sa.Column("provider", sa.Text, primary_key=True),
+    sa.Column("sealed", sa.LargeBinary, nullable=False),
+    sa.Column("saved_at", sa.BigInteger, nullable=False),
+    *_publication_columns(),
+)
+
+installation: Final = sa.Table(
+    "installation",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("value", sa.Text, nullable=False),
+)

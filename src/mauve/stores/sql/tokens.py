@@ -1,0 +1,57 @@
+"""Control tokens. Only the digest of the secret part is kept."""
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from mauve.core.facts import ControlToken, Scope
+from mauve.stores.catalog import NewToken, StoredToken
+from mauve.stores.sql.database import Database
+from mauve.stores.sql.schema import tokens
+
+
+class SqlTokens:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def mint(self, new: NewToken) -> None:
+        row = {
+            "token_id": new.token.token_id,
+            "org_id": new.token.org_id,
+            "name": new.token.name,
+            "lookup_id": new.lookup_id,
+            "digest": new.digest,
+            "scopes": ",".join(sorted(new.token.scopes)),
+            "revoked": new.token.revoked,
+            "created_at": new.token.created_at,
+        }
+        with self._database.writing() as tx:
+            tx.execute(sa.insert(tokens).values(row))
+
+    def all_of(self, org_id: str) -> list[ControlToken]:
+        query = sa.select(tokens).where(tokens.c.org_id == org_id).order_by(tokens.c.created_at, tokens.c.token_id)
+        with self._database.reading() as tx:
+            return [_token_from(row) for row in tx.execute(query)]
+
+    def find(self, lookup_id: str) -> StoredToken | None:
+        with self._database.reading() as tx:
+            row = tx.execute(sa.select(tokens).where(tokens.c.lookup_id == lookup_id)).one_or_none()
+        return None if row is None else StoredToken(_token_from(row), row.digest)
+
+    def revoke(self, token_id: str) -> ControlToken | None:
+        is_it = tokens.c.token_id == token_id
+        with self._database.writing() as tx:
+            tx.execute(sa.update(tokens).where(is_it).values(revoked=True))
+            row = tx.execute(sa.select(tokens).where(is_it)).one_or_none()
+        return None if row is None else _token_from(row)
+
+
+def _token_from(row: sa.Row[Any]) -> ControlToken:
+    return ControlToken(
+        token_id=row.token_id,
+        org_id=row.org_id,
+        name=row.name,
+        scopes=frozenset(map(Scope, row.scopes.split(","))),
+        revoked=row.revoked,
+        created_at=row.created_at,
+    )

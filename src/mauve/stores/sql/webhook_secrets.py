@@ -1,0 +1,47 @@
+"""Webhook signing secrets, sealed before they come here."""
+
+import sqlalchemy as sa
+
+from mauve.stores.catalog import SealedSecret
+from mauve.stores.sql.database import Database
+from mauve.stores.sql.publications import UNPUBLISHED, changed
+from mauve.stores.sql.schema import apps, projects, webhook_secrets
+
+
+class SqlWebhookSecrets:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def put(self, secret: SealedSecret, public_id_if_new: str) -> str:
+        with self._database.writing() as tx:
+            # Holding the app's row keeps two first secrets from making two test projects (PostgreSQL; SQLite
+            # has one writer anyway).
+            tx.execute(sa.select(apps.c.app_id).where(apps.c.app_id == secret.app_id).with_for_update())
+            public_id = _project_of(tx, secret) or _new_project(tx, secret, public_id_if_new)
+            _replace(tx, secret, public_id)
+        return public_id
+
+
+def _project_of(tx: sa.Connection, secret: SealedSecret) -> str | None:
+    on_its_plane = (projects.c.app_id == secret.app_id) & (projects.c.plane == secret.plane)
+    return tx.execute(sa.select(projects.c.public_id).where(on_its_plane)).scalar_one_or_none()
+
+
+def _new_project(tx: sa.Connection, secret: SealedSecret, public_id: str) -> str:
+    row = {
+        "public_id": public_id,
+        "app_id": secret.app_id,
+        "plane": secret.plane,
+        "created_at": secret.saved_at,
+    }
+    tx.execute(sa.insert(projects).values(row))
+    return public_id
+
+
+def _replace(tx: sa.Connection, secret: SealedSecret, public_id: str) -> None:
+    columns = {"sealed": secret.sealed, "saved_at": secret.saved_at}
+    is_it = (webhook_secrets.c.public_id == public_id) & (webhook_secrets.c.provider == secret.provider)
+    update = sa.update(webhook_secrets).where(is_it).values(columns | changed(webhook_secrets))
+    if tx.execute(update).rowcount == 0:
+        row = {"public_id": public_id, "provider": secret.provider} | columns | UNPUBLISHED
+        tx.execute(sa.insert(webhook_secrets).values(row))

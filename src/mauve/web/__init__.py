@@ -1,0 +1,1 @@
+"""Bytes and headers: requests read within bounds, replies in the right envelope."""

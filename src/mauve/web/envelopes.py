@@ -1,0 +1,44 @@
+"""How a problem looks on the wire: one table of statuses, one envelope per plane."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Final
+
+from mauve.core.problems import Code, Problem
+from mauve.web.messages import JSON, Reply, json_reply
+
+STATUS_OF: Final[Mapping[Code, HTTPStatus]] = MappingProxyType(
+    {
+        Code.INSUFFICIENT_SCOPE: HTTPStatus.FORBIDDEN,
+        Code.INVALID_BODY: HTTPStatus.BAD_REQUEST,
+        Code.METHOD_NOT_ALLOWED: HTTPStatus.METHOD_NOT_ALLOWED,
+        Code.NOT_FOUND: HTTPStatus.NOT_FOUND,
+        Code.NOT_STORED: HTTPStatus.SERVICE_UNAVAILABLE,
+        Code.UNAUTHORIZED: HTTPStatus.UNAUTHORIZED,
+        Code.UPSTREAM_UNAVAILABLE: HTTPStatus.BAD_GATEWAY,
+    }
+)
+_CHALLENGE: Final = {"www-authenticate": 'Bearer realm="service"'}
+
+
+def control_reply(problem: Problem) -> Reply:
+    """Return `{error: {code, message}}`."""
+    return _with_challenge(
+        problem,
+        json_reply(STATUS_OF[problem.code], {"error": {"code": problem.code, "message": problem.message}}),
+    )
+
+
+def data_reply(problem: Problem) -> Reply:
+    """Return `{ok: false, error}`."""
+    return _with_challenge(
+        problem,
+        json_reply(STATUS_OF[problem.code], {"ok": False, "error": problem.message}),
+    )
+
+
+def _with_challenge(problem: Problem, reply: Reply) -> Reply:
+    if problem.code is not Code.UNAUTHORIZED:
+        return reply
+    return Reply(reply.status, reply.body, JSON | _CHALLENGE)
