@@ -13,31 +13,11 @@ from mauve.core.clock import SystemClock
 from mauve.core.ids import SystemRandomness
 from mauve.core.secret import Secret
 from mauve.stores.catalog import Catalog
-from mauve.stores.localdisk.directory import (
-    Holder,
-    alone,
-    hold,
-    holder_of,
-    make_private_directory,
-    name_holder,
-    write_private_file,
-)
+from mauve.stores.directory import alone, make_private_directory, write_private_file
 from mauve.stores.localdisk.edge import SqliteEdge
 from mauve.stores.sql.catalog import sql_catalog
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.migrate import NEWEST_REVISION, NewerSchemaError, current_revision, migrate
-
-__all__ = [
-    "Holder",
-    "NewerSchemaError",
-    "control_parts",
-    "hold",
-    "holder_of",
-    "keyring",
-    "make_private_directory",
-    "name_holder",
-    "prepare",
-]
+from mauve.stores.sql.migrate import NEWEST_REVISION, current_revision, migrate
 
 _MASTER_KEY_FACT: Final = "master_key_id"
 
@@ -88,6 +68,21 @@ def control_parts(settings: Settings) -> Iterator[ControlParts]:
 def keyring(settings: Settings) -> Keyring:
     """Open the published keys, on a prepared data directory."""
     return Keyring(_edge(settings))
+
+
+def has_data(settings: Settings) -> bool:
+    """Tell whether the data directory was ever prepared."""
+    return catalog_path(settings.data).exists()
+
+
+def check_vault(settings: Settings) -> None:
+    """Raise unless the master key is there and is the right one."""
+    vault = _vault(settings)
+    database = _database(settings)
+    try:
+        _check_master_key(vault, sql_catalog(database))
+    finally:
+        database.close()
 
 
 def schema_revisions(settings: Settings) -> tuple[str | None, str]:

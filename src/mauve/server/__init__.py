@@ -1,0 +1,1 @@
+"""The processes: a supervisor, one core, and the ingest workers."""

@@ -68,10 +68,10 @@ class Changes(NamedTuple):
 
 
 class EdgePublisher(Protocol):
-    """Where the control plane publishes. Promises:
+    """Where the control plane publishes.
 
-    - when `publish` returns, every record given is durable and visible to readers;
-    - a record never replaces one of a higher version: a slow publisher cannot undo a later change.
+    - When `publish` returns, every record given is durable and visible to readers.
+    - A record never replaces one of a higher version: a slow publisher cannot undo a later change.
     """
 
     def publish(self, records: Sequence[PublishedRecord]) -> None: ...
@@ -82,10 +82,10 @@ class EdgePublisher(Protocol):
 
 
 class EdgeReader(Protocol):
-    """Where data planes read what was published. Promises:
+    """Where data planes read what was published.
 
-    - revisions only grow; `changes_since(0)` returns every current record;
-    - asking again from the returned revision misses nothing and returns nothing twice unless it changed.
+    - Revisions only grow; `changes_since(0)` returns every current record.
+    - Asking again from the returned revision misses nothing and returns nothing twice unless it changed.
     """
 
     def changes_since(self, revision: int) -> Changes: ...

@@ -1,14 +1,14 @@
 """Reading a body within bounds of size and time."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterable
 from typing import Final
 
 _DRAIN_BYTES_MAX: Final = 16 * 1024 * 1024
 _BODY_TIMEOUT_S: Final = 10.0
 
 
-async def read_body(chunks: AsyncIterator[bytes], bytes_max: int) -> bytes | None:
+async def read_body(chunks: AsyncIterable[bytes], bytes_max: int) -> bytes | None:
     """Return the body, or None if it is too large or does not arrive in time.
 
     A body that is too large is still read, within bounds and without keeping it: a client that is writing would

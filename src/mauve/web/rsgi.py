@@ -31,7 +31,7 @@ async def read_request(scope: RsgiScope, transport: RsgiTransport, body_bytes_ma
         method=scope.method,
         path=scope.path,
         authorization=", ".join(values) if values else None,
-        body=await read_body(aiter(transport), body_bytes_max),
+        body=await read_body(transport, body_bytes_max),
     )
 
 

@@ -6,13 +6,10 @@ from typing import Final
 import sqlalchemy as sa
 
 from mauve.stores.sql.database import Database
+from mauve.stores.unavailable import NewerSchemaError
 
 _MIGRATIONS: Final = Path(__file__).parent / "migrations"
 NEWEST_REVISION: Final = max(path.stem.partition("_")[0] for path in (_MIGRATIONS / "versions").glob("[0-9]*.py"))
-
-
-class NewerSchemaError(Exception):
-    """The tables were made by a newer release than this one."""
 
 
 def current_revision(database: Database) -> str | None:
@@ -29,7 +26,9 @@ def migrate(database: Database) -> None:
     if revision == NEWEST_REVISION:
         return
     if revision is not None and revision > NEWEST_REVISION:
-        raise NewerSchemaError(f"the data is at revision {revision}, this release knows {NEWEST_REVISION}")
+        raise NewerSchemaError(
+            f"the data is at revision {revision} and this release knows {NEWEST_REVISION}: run a newer mauve"
+        )
     # Imported late: it is slow, and hardly ever needed.
     from alembic import command  # noqa: PLC0415
     from alembic.config import Config  # noqa: PLC0415

@@ -47,7 +47,8 @@ def hold(data: Path) -> IO[bytes]:
         except BlockingIOError:
             holder = _holder_from(file)
             if (holder is not None and _is_running(holder.pid)) or time.monotonic() > patience_ends_at:
-                raise HeldError(f"{data} is in use by process {holder.pid if holder else 'unknown'}") from None
+                who = f"process {holder.pid}" if holder else "another process"
+                raise HeldError(f"{data} is in use by {who}: stop it first, or choose another --data") from None
             time.sleep(0.1)
         else:
             return file

@@ -1,0 +1,27 @@
+"""`mauve app`."""
+
+from pathlib import Path
+
+import click
+
+from mauve.cli.frame import answer, existing, on_data, org_option, table
+from mauve.control import operator
+from mauve.control.bodies import app_body
+
+
+@click.group()
+def app() -> None:
+    """Apps."""
+
+
+@app.command("list")
+@org_option
+@on_data
+def list_all(*, org: str, data: Path | None, as_json: bool) -> None:
+    """List an organization's apps."""
+    with existing(data) as parts:
+        operator.find_organization(parts, org)
+        apps = [app_body(each) for each in parts.catalog.apps.all_of(org)]
+    rows = [[each.app_id, each.public_id, each.test_public_id or "-", each.name] for each in apps]
+    text = table(["APP", "PROJECT", "TEST PROJECT", "NAME"], rows, "no app yet: POST /v1/apps makes one")
+    answer(apps, as_json=as_json, text=text)

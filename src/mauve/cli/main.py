@@ -1,0 +1,76 @@
+"""The `mauve` command."""
+
+import sys
+from typing import Final, NoReturn
+
+import click
+
+from mauve.access.vault import VaultError
+from mauve.cli.app import app
+from mauve.cli.doctor import doctor
+from mauve.cli.frame import MistakeError
+from mauve.cli.key import key
+from mauve.cli.org import org
+from mauve.cli.serve import serve
+from mauve.cli.token import token
+from mauve.cli.user import user
+from mauve.cli.webhooks import webhooks
+from mauve.config import SettingError
+from mauve.control.operator import RefusedError
+from mauve.core.problems import Problem
+from mauve.server.supervisor import ServeRefusedError
+from mauve.stores.directory import HeldError
+from mauve.stores.unavailable import NewerSchemaError, StoreUnavailableError
+
+_MISTAKES: Final = (
+    HeldError,
+    MistakeError,
+    NewerSchemaError,
+    Problem,
+    RefusedError,
+    ServeRefusedError,
+    SettingError,
+    VaultError,
+)
+
+
+@click.group(no_args_is_help=False)
+@click.version_option(package_name="mauve", message="mauve %(version)s")
+def command() -> None:
+    """Metrics for developers who run several apps."""
+
+
+for part in (serve, org, token, user, app, key, webhooks, doctor):
+    command.add_command(part)
+
+
+def main() -> None:
+    """Run a command. A mistake exits 2, a failure 1, each with one sentence on standard error."""
+    try:
+        code = command(standalone_mode=False)
+    except click.ClickException as error:
+        _leave(2, f"{error.format_message().rstrip('.')}: see '{_path_of(error)} --help'")
+    except _MISTAKES as error:
+        _leave(2, str(error))
+    except StoreUnavailableError as error:
+        reason = error.__cause__ or error
+        _leave(1, f"the data could not be read or written ({reason}): run 'mauve doctor'")
+    except OSError as error:
+        _leave(
+            1,
+            f"{error.strerror or error} ({error.filename or 'input or output'}): check the path and its rights",
+        )
+    except (KeyboardInterrupt, click.Abort):
+        _leave(130, "stopped")
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _path_of(error: click.ClickException) -> str:
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    return "mauve" if context is None else context.command_path
+
+
+def _leave(code: int, message: str) -> NoReturn:
+    one_line = " ".join(message.split())
+    sys.stderr.write(f"mauve: {one_line}\n")
+    sys.exit(code)

@@ -1,0 +1,125 @@
+"""`mauve org`."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from mauve.cli.frame import MistakeError, answer, existing, on_data, opened, org_argument, settings_at, table
+from mauve.control import operator
+from mauve.control.parts import ControlParts
+from mauve.core.facts import Limits, Organization
+
+_INTEGER_MAX: Final = 2**63 - 1
+_GRACE_DAYS_MAX: Final = 3650
+_COUNT: Final = click.IntRange(0, _INTEGER_MAX)
+
+
+@click.group()
+def org() -> None:
+    """Organizations: who they are, whether they may ingest, what they may use."""
+
+
+@org.command()
+@click.argument("name")
+@on_data
+def create(*, name: str, data: Path | None, as_json: bool) -> None:
+    """Create an organization."""
+    with opened(settings_at(data)) as parts:
+        created = operator.create_organization(parts, name)
+    answer({"org_id": created.org_id}, as_json=as_json, text=created.org_id)
+
+
+@org.command("list")
+@on_data
+def list_all(*, data: Path | None, as_json: bool) -> None:
+    """List the organizations."""
+    with existing(data) as parts:
+        views = [_view(parts, organization) for organization in parts.catalog.organizations.everyone()]
+    rows = [[view["org_id"], view["standing"], _or_dash(view["event_cap"]), view["name"]] for view in views]
+    if_empty = "no organization yet: 'mauve org create NAME' makes one"
+    answer(views, as_json=as_json, text=table(["ORG", "STANDING", "EVENT CAP", "NAME"], rows, if_empty))
+
+
+@org.command()
+@org_argument
+@on_data
+def suspend(*, org: str, data: Path | None, as_json: bool) -> None:
+    """Suspend ingest at once. Stored data is kept and reads go on."""
+    with existing(data) as parts:
+        _show(parts, operator.suspend(parts, org), as_json=as_json)
+
+
+@org.command()
+@org_argument
+@on_data
+def resume(*, org: str, data: Path | None, as_json: bool) -> None:
+    """Lift a suspension, and forget an unpaid invoice."""
+    with existing(data) as parts:
+        _show(parts, operator.resume(parts, org), as_json=as_json)
+
+
+@org.command()
+@org_argument
+@click.option(
+    "--grace",
+    type=click.IntRange(0, _GRACE_DAYS_MAX),
+    required=True,
+    metavar="DAYS",
+    help="Days until ingest is suspended.",
+)
+@on_data
+def unpaid(*, org: str, grace: int, data: Path | None, as_json: bool) -> None:
+    """Note an unpaid invoice: ingest is suspended when the grace runs out."""
+    with existing(data) as parts:
+        _show(parts, operator.mark_unpaid(parts, org, grace), as_json=as_json)
+
+
+@org.command()
+@org_argument
+@click.option("--event-cap", metavar="N|none", help="Events per billing period; none lifts the cap.")
+@click.option("--reads-per-minute", type=_COUNT, metavar="N", help="Metric reads per minute.")
+@click.option("--agent-queries", type=_COUNT, metavar="N", help="Control-token reads per billing period.")
+@click.option("--raw-scans", type=_COUNT, metavar="N", help="Reads of event_* metrics per billing period.")
+@on_data
+def limits(*, org: str, event_cap: str | None, data: Path | None, as_json: bool, **given: int | None) -> None:
+    """Show the limits, or change those that are given."""
+    changes: dict[str, int | None] = {name: value for name, value in given.items() if value is not None}
+    if event_cap is not None:
+        changes["event_cap"] = _cap_from(event_cap)
+    with existing(data) as parts:
+        organization = operator.find_organization(parts, org)
+        if changes:
+            wanted = Limits(**(dataclasses.asdict(organization.limits) | changes))
+            organization = operator.set_limits(parts, org, wanted)
+        _show(parts, organization, as_json=as_json)
+
+
+def _cap_from(text: str) -> int | None:
+    if text == "none":
+        return None
+    if not text.isascii() or not text.isdigit() or int(text) > _INTEGER_MAX:
+        raise MistakeError("--event-cap must be a whole number of events, or none")
+    return int(text)
+
+
+def _show(parts: ControlParts, organization: Organization, *, as_json: bool) -> None:
+    view = _view(parts, organization)
+    text = "\n".join(f"{name.ljust(17)} {_or_dash(value)}" for name, value in view.items())
+    answer(view, as_json=as_json, text=text)
+
+
+def _view(parts: ControlParts, organization: Organization) -> dict[str, Any]:
+    return {
+        "org_id": organization.org_id,
+        "name": organization.name,
+        "standing": organization.standing_at(parts.clock.now_ms()),
+        "grace_ends_at": organization.grace_ends_at,
+        **dataclasses.asdict(organization.limits),
+        "created_at": organization.created_at,
+    }
+
+
+def _or_dash(value: object) -> object:
+    return "-" if value is None else value

@@ -1,0 +1,51 @@
+"""`mauve serve`."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from mauve.cli.frame import MistakeError, answer, on_data, settings_at
+from mauve.config import PORT_MAX, SETTINGS, WORKERS_MAX
+from mauve.logs import configure_logs
+from mauve.server import supervisor
+
+_PORT: Final = click.IntRange(0, PORT_MAX)
+_SETTINGS_HELP: Final = "\b\nSettings (environment variables; an option wins over its variable):\n" + "\n".join(
+    f"  {setting.name.ljust(30)} {setting.meaning} [{setting.default}]" for setting in SETTINGS
+)
+
+
+@click.command(epilog=_SETTINGS_HELP)
+@click.option("--host", metavar="H", help="The address to listen on.")
+@click.option("--port", type=_PORT, metavar="P", help="The port of every plane.")
+@click.option("--ingest-port", type=_PORT, metavar="P", help="The ingest workers' own port.")
+@click.option("--workers", type=click.IntRange(1, WORKERS_MAX), metavar="N", help="How many ingest workers run.")
+@click.option(
+    "--role",
+    type=click.Choice(["all", "ingest", "api", "loader"]),
+    default="all",
+    help="Which part to run; the embedded engines are all one.",
+)
+@on_data
+def serve(*, role: str, data: Path | None, as_json: bool, **given: Any) -> None:  # noqa: ANN401 - the options above
+    """Run the service until it is told to stop."""
+    if role != "all":
+        raise MistakeError("the embedded engines are used by one service at a time: run it with --role all")
+    changes = {name: value for name, value in given.items() if value is not None}
+    settings = dataclasses.replace(settings_at(data), **changes)
+    configure_logs(settings.log, process="supervisor")
+    supervisor.serve(settings, lambda running: answer(running, as_json=as_json, text=_text(running)))
+
+
+def _text(running: supervisor.Running) -> str:
+    lines = [
+        "Mauve is running.",
+        f"  every plane   {running.url}",
+        f"  ingest        {running.ingest_url}",
+        f"  data          {running.data}",
+    ]
+    if running.setup_link is not None:
+        lines.append(f"  set-up link   {running.setup_link}  (works once, makes the first owner)")
+    return "\n".join(lines)

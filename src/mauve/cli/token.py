@@ -1,0 +1,75 @@
+"""`mauve token`."""
+
+from pathlib import Path
+
+import click
+
+from mauve.cli.frame import MistakeError, answer, existing, on_data, org_option, table
+from mauve.control import operator
+from mauve.core.facts import ControlToken, Scope
+
+
+@click.group()
+def token() -> None:
+    """Control tokens: what an organization's programs use to manage its apps."""
+
+
+@token.command()
+@org_option
+@click.option("--scopes", required=True, metavar="a,b,…", help=f"Any of {', '.join(Scope)}.")
+@click.option("--name", default="operator", metavar="TEXT", help="What it is for.")
+@on_data
+def mint(*, org: str, scopes: str, name: str, data: Path | None, as_json: bool) -> None:
+    """Mint a token. It is shown this once and cannot be shown again."""
+    chosen = _scopes_from(scopes)
+    with existing(data) as parts:
+        token_id, secret = operator.mint_token(parts, org, name, chosen)
+    shown = secret.reveal()
+    answer({"token_id": token_id, "token": shown}, as_json=as_json, text=shown)
+
+
+@token.command("list")
+@org_option
+@on_data
+def list_all(*, org: str, data: Path | None, as_json: bool) -> None:
+    """List an organization's tokens, revoked ones too."""
+    with existing(data) as parts:
+        operator.find_organization(parts, org)
+        tokens = parts.catalog.tokens.all_of(org)
+    rows = [[each.token_id, "revoked" if each.revoked else "active", _joined(each), each.name] for each in tokens]
+    text = table(["TOKEN", "STATE", "SCOPES", "NAME"], rows, "no token yet: 'mauve token mint' makes one")
+    answer([_view(each) for each in tokens], as_json=as_json, text=text)
+
+
+@token.command()
+@click.argument("token_id")
+@on_data
+def revoke(*, token_id: str, data: Path | None, as_json: bool) -> None:
+    """Revoke a token for good."""
+    with existing(data) as parts:
+        revoked = operator.revoke_token(parts, token_id)
+    answer(_view(revoked), as_json=as_json, text=f"{revoked.token_id} is revoked")
+
+
+def _scopes_from(text: str) -> frozenset[Scope]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in names if name not in frozenset(Scope)]
+    if unknown or not names:
+        what = f"{unknown[0]!r} is not a scope" if unknown else "--scopes is empty"
+        raise MistakeError(f"{what}: choose from {', '.join(Scope)}")
+    return frozenset(map(Scope, names))
+
+
+def _joined(token: ControlToken) -> str:
+    return ",".join(sorted(token.scopes))
+
+
+def _view(token: ControlToken) -> dict[str, object]:
+    return {
+        "token_id": token.token_id,
+        "org_id": token.org_id,
+        "name": token.name,
+        "scopes": sorted(token.scopes),
+        "revoked": token.revoked,
+        "created_at": token.created_at,
+    }

@@ -1,0 +1,51 @@
+"""What the supervisor tells a child when it starts it, and what the child reports back.
+
+Orders go as one argument, so they hold no secret. The child's standard input stays open as long as the
+supervisor lives; its standard output carries one report.
+"""
+
+import dataclasses
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from mauve.config import Settings, settings_from
+
+Role = Literal["core", "ingest"]
+
+
+class Orders(msgspec.Struct, frozen=True):
+    role: Role
+    number: int
+    data: str
+    host: str
+    port: int
+    ingest_port: int
+    wants_setup_link: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.role if self.role == "core" else f"{self.role}-{self.number}"
+
+    def settings(self) -> Settings:
+        return dataclasses.replace(
+            settings_from(),
+            data=Path(self.data),
+            host=self.host,
+            port=self.port,
+            ingest_port=self.ingest_port,
+        )
+
+
+class Ready(msgspec.Struct, frozen=True, tag="ready"):
+    setup_path: str | None = None
+
+
+class Refused(msgspec.Struct, frozen=True, tag="refused"):
+    """The child will not start, and starting it again would not help."""
+
+    reason: str
+
+
+Report = Ready | Refused

@@ -1,0 +1,215 @@
+"""Starts the processes, starts again what dies, stops them all.
+
+It does nothing else, so that there is little in it that could fail. Children leave when it is gone: each holds
+the reading end of a pipe to it.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+import time
+from asyncio.subprocess import Process
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, Final
+
+import msgspec
+import structlog
+
+from mauve.config import Settings
+from mauve.server.orders import Orders, Ready, Refused, Report, Role
+from mauve.stores.directory import Holder, hold, make_private_directory, name_holder
+
+_STOP_GRACE_S: Final = 8.0
+_PAUSES_S: Final = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
+_STEADY_AFTER_S: Final = 30.0
+
+log = structlog.get_logger()
+
+
+class ServeRefusedError(Exception):
+    """The service cannot start. The message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where it listens, with the ports that were free when 0 was asked for."""
+
+    host: str
+    port: int
+    ingest_port: int
+
+    @property
+    def url(self) -> str:
+        return _url(self.host, self.port)
+
+    @property
+    def ingest_url(self) -> str:
+        return _url(self.host, self.ingest_port)
+
+
+class Running(msgspec.Struct, frozen=True):
+    """What the person who starts the service wants to know."""
+
+    url: str
+    ingest_url: str
+    data: str
+    setup_link: str | None
+
+
+def serve(settings: Settings, announce: Callable[[Running], None]) -> None:
+    """Run the service until SIGTERM or SIGINT; announce when it is ready."""
+    make_private_directory(settings.data)
+    with (
+        hold(settings.data) as lock,
+        _reserved(settings.host, settings.port) as main_port,
+        _reserved(settings.host, settings.ingest_port) as ingest_port,
+    ):
+        host, port = main_port.getsockname()[:2]
+        addresses = Addresses(host, port, ingest_port.getsockname()[1])
+        name_holder(lock, Holder(os.getpid(), settings.public_url or addresses.url))
+        asyncio.run(Supervisor(settings, addresses, lock, announce).run())
+
+
+class Supervisor:
+    def __init__(
+        self, settings: Settings, addresses: Addresses, lock: IO[bytes], announce: Callable[[Running], None]
+    ) -> None:
+        self._settings = settings
+        self._addresses = addresses
+        self._lock = lock
+        self._announce = announce
+        self._stopping = asyncio.Event()
+        self._running: dict[str, Process] = {}
+
+    async def run(self) -> None:
+        """Start the core, which prepares the data directory; then the workers, which need it prepared."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
+        try:
+            core = self._orders("core", 0)
+            process = await self._start(core, wants_setup_link=True)
+            ready = await self._until_ready(process)
+            if ready is not None:
+                self._announce(self._running_at(ready))
+            keepers = [self._keep(core, process)]
+            keepers += [self._keep(self._orders("ingest", n + 1)) for n in range(self._settings.workers)]
+            await asyncio.gather(*keepers)
+        finally:
+            await self._stop_children()
+
+    async def _keep(self, orders: Orders, process: Process | None = None) -> None:
+        """Keep one child running until we stop: each early death makes the next pause longer."""
+        deaths = 0
+        while not self._stopping.is_set():
+            started_at = time.monotonic()
+            process = process or await self._start(orders)
+            await self._first_of(process.wait(), self._stopping.wait())
+            if self._stopping.is_set():
+                return
+            deaths = 0 if time.monotonic() - started_at > _STEADY_AFTER_S else deaths
+            pause_s = _PAUSES_S[min(deaths, len(_PAUSES_S) - 1)]
+            deaths += 1
+            log.warning("process_died", child=orders.name, exit_code=process.returncode, restart_in_s=pause_s)
+            await self._first_of(asyncio.sleep(pause_s), self._stopping.wait())
+            process = None
+
+    async def _start(self, orders: Orders, *, wants_setup_link: bool = False) -> Process:
+        told = msgspec.structs.replace(orders, wants_setup_link=wants_setup_link)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            f"mauve.server.{orders.role}",
+            msgspec.json.encode(told).decode(),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            # The lock is inherited: it is held until the last child is gone, even if we are killed.
+            pass_fds=(self._lock.fileno(),),
+            # Ctrl-C goes to us alone; we tell the children.
+            start_new_session=True,
+        )
+        self._running[orders.name] = process
+        return process
+
+    async def _until_ready(self, process: Process) -> Ready | None:
+        """Return what the core reports; None if we are told to stop before that."""
+        assert process.stdout is not None  # noqa: S101 - asked for above
+        await self._first_of(line := asyncio.ensure_future(process.stdout.readline()), self._stopping.wait())
+        if self._stopping.is_set():
+            return None
+        if not line.result():
+            raise ServeRefusedError("the core process ended before it was ready: see the log above")
+        report: Report = msgspec.json.decode(line.result(), type=Report)
+        if isinstance(report, Refused):
+            raise ServeRefusedError(report.reason)
+        return report
+
+    def _running_at(self, ready: Ready) -> Running:
+        base = self._settings.public_url or self._addresses.url
+        return Running(
+            url=self._addresses.url,
+            ingest_url=self._addresses.ingest_url,
+            data=str(self._settings.data),
+            setup_link=None if ready.setup_path is None else base.rstrip("/") + ready.setup_path,
+        )
+
+    async def _stop_children(self) -> None:
+        self._stopping.set()
+        for process in self._running.values():
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+        gone = asyncio.gather(*(process.wait() for process in self._running.values()))
+        try:
+            await asyncio.wait_for(gone, _STOP_GRACE_S)
+        except TimeoutError:
+            log.warning("stop_forced", advice="a process did not finish in time and was ended")
+            for process in self._running.values():
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+
+    def _orders(self, role: Role, number: int) -> Orders:
+        return Orders(
+            role=role,
+            number=number,
+            data=str(self._settings.data),
+            host=self._addresses.host,
+            port=self._addresses.port,
+            ingest_port=self._addresses.ingest_port,
+        )
+
+    async def _first_of(self, *awaitables: Awaitable[object]) -> None:
+        waiting = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for future in waiting:
+            future.cancel()
+
+
+@contextmanager
+def _reserved(host: str, port: int) -> Iterator[socket.socket]:
+    """Hold a port for our children, who listen on it together; refuse one that somebody else has."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError:
+        raise ServeRefusedError(f"{host} is not an address of this machine: choose another --host") from None
+    with socket.socket(family, kind, protocol) as reserved:
+        try:
+            with socket.socket(family, kind, protocol) as probe:
+                # Without SO_REUSEPORT, so that it fails when anybody listens there.
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
+            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            reserved.bind(address)
+        except OSError as error:
+            reason = os.strerror(error.errno or 0).lower()
+            raise ServeRefusedError(
+                f"cannot listen on {host} port {port}: {reason}; stop what listens there or choose another port"
+            ) from None
+        yield reserved
+
+
+def _url(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
