@@ -15,14 +15,14 @@ _CREDENTIAL: Final = re.compile(r"\b((?:sk|pk|ctl)_(?:live|test)_|whsec_|polar_w
 def configure_logs(style: str, **context: object) -> None:
     """Set up logging for this process; the context stands in every line."""
     on_terminal = sys.stderr.isatty() if style == "auto" else style == "console"
-    renderer: Any = structlog.dev.ConsoleRenderer() if on_terminal else structlog.processors.JSONRenderer()
-    tracebacks: list[Any] = [] if on_terminal else [structlog.processors.format_exc_info]
+    console = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    renderer = console if on_terminal else structlog.processors.JSONRenderer()
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *tracebacks,
+            structlog.processors.format_exc_info,
             _without_credentials,
             renderer,
         ],

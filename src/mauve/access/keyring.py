@@ -58,6 +58,9 @@ class Keyring:
             self._revision = changes.revision
             self._is_current = True
 
+    def close(self) -> None:
+        self._edge.close()
+
     @property
     def is_current(self) -> bool:
         """Tell whether the last look at the edge succeeded."""

@@ -82,6 +82,7 @@ async def run(orders: Orders) -> None:
         await serve_until_stopped(app, Interfaces.ASGINL, orders.host, orders.port, ready)
         for task in background:
             task.cancel()
+        ring.close()
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ async def run(orders: Orders) -> None:
     app = RsgiIngest(IngestPlane(ring))
     await serve_until_stopped(app, Interfaces.RSGI, orders.host, orders.ingest_port, Ready())
     refreshing.cancel()
+    ring.close()
 
 
 if __name__ == "__main__":

@@ -90,24 +90,23 @@ class Supervisor:
         """Start the core, which prepares the data directory; then the workers, which need it prepared."""
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
+        core = self._orders("core", 0)
+        workers = [self._orders("ingest", number + 1) for number in range(self._settings.workers)]
         try:
-            core = self._orders("core", 0)
-            process = await self._start(core, wants_setup_link=True)
-            ready = await self._until_ready(process)
-            if ready is not None:
+            ready = await self._until_ready(await self._start(core, wants_setup_link=True))
+            await asyncio.gather(*[self._until_ready(await self._start(orders)) for orders in workers])
+            if ready is not None and not self._stopping.is_set():
                 self._announce(self._running_at(ready))
-            keepers = [self._keep(core, process)]
-            keepers += [self._keep(self._orders("ingest", n + 1)) for n in range(self._settings.workers)]
-            await asyncio.gather(*keepers)
+            await asyncio.gather(*[self._keep(orders) for orders in (core, *workers)])
         finally:
             await self._stop_children()
 
-    async def _keep(self, orders: Orders, process: Process | None = None) -> None:
-        """Keep one child running until we stop: each early death makes the next pause longer."""
+    async def _keep(self, orders: Orders) -> None:
+        """Start a running child again whenever it dies: each early death makes the next pause longer."""
+        process = self._running[orders.name]
         deaths = 0
-        while not self._stopping.is_set():
+        while True:
             started_at = time.monotonic()
-            process = process or await self._start(orders)
             await self._first_of(process.wait(), self._stopping.wait())
             if self._stopping.is_set():
                 return
@@ -116,7 +115,9 @@ class Supervisor:
             deaths += 1
             log.warning("process_died", child=orders.name, exit_code=process.returncode, restart_in_s=pause_s)
             await self._first_of(asyncio.sleep(pause_s), self._stopping.wait())
-            process = None
+            if self._stopping.is_set():
+                return
+            process = await self._start(orders)
 
     async def _start(self, orders: Orders, *, wants_setup_link: bool = False) -> Process:
         told = msgspec.structs.replace(orders, wants_setup_link=wants_setup_link)
@@ -136,13 +137,13 @@ class Supervisor:
         return process
 
     async def _until_ready(self, process: Process) -> Ready | None:
-        """Return what the core reports; None if we are told to stop before that."""
+        """Return what a child reports; None if we are told to stop before that."""
         assert process.stdout is not None  # noqa: S101 - asked for above
         await self._first_of(line := asyncio.ensure_future(process.stdout.readline()), self._stopping.wait())
         if self._stopping.is_set():
             return None
         if not line.result():
-            raise ServeRefusedError("the core process ended before it was ready: see the log above")
+            raise ServeRefusedError("a process ended before it was ready: see the log above")
         report: Report = msgspec.json.decode(line.result(), type=Report)
         if isinstance(report, Refused):
             raise ServeRefusedError(report.reason)

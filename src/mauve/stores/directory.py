@@ -39,7 +39,16 @@ def hold(data: Path) -> IO[bytes]:
     A server that was killed may leave children that finish within seconds: those are waited for.
     """
     file = (data / _LOCK_FILE).open("ab+")
-    os.chmod(file.fileno(), _PRIVATE_FILE)  # noqa: PTH101 - by descriptor: the path may have moved
+    try:
+        os.chmod(file.fileno(), _PRIVATE_FILE)  # noqa: PTH101 - by descriptor: the path may have moved
+        _take_lock(file, data)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def _take_lock(file: IO[bytes], data: Path) -> None:
     patience_ends_at = time.monotonic() + _ORPHANS_GRACE_S
     while True:
         try:
@@ -51,7 +60,7 @@ def hold(data: Path) -> IO[bytes]:
                 raise HeldError(f"{data} is in use by {who}: stop it first, or choose another --data") from None
             time.sleep(0.1)
         else:
-            return file
+            return
 
 
 def name_holder(file: IO[bytes], holder: Holder) -> None:

@@ -1,0 +1,362 @@
+"""What every catalog promises."""
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from mauve.core.facts import (
+    AppType,
+    ControlToken,
+    KeyKind,
+    Limits,
+    Organization,
+    Ownership,
+    Plane,
+    Provider,
+    Role,
+    Scope,
+    Standing,
+    User,
+)
+from mauve.core.ids import SystemRandomness, new_id
+from mauve.stores.catalog import AppChanges, NewApp, NewKey, NewToken, OneTimeLink, SealedSecret
+from mauve.stores.edge import PublishedKey, PublishedOrganization, PublishedSecret
+from mauve.stores.unavailable import StoreUnavailableError
+
+NOW = 1_800_000_000_000
+RANDOM = SystemRandomness()
+
+
+def an_id(prefix):
+    return new_id(prefix, RANDOM)
+
+
+def an_organization(**fields):
+    known = {
+        "org_id": an_id("org"),
+        "name": "Acme",
+        "standing": Standing.LIVE,
+        "grace_ends_at": None,
+        "limits": Limits(),
+        "created_at": NOW,
+    }
+    return Organization(**(known | fields))
+
+
+def an_app(org_id, **fields):
+    known = {
+        "app_id": an_id("app"),
+        "org_id": org_id,
+        "public_id": an_id("proj"),
+        "name": "An app",
+        "ownership": Ownership.MINE,
+        "type": AppType.SAAS,
+        "created_at": NOW,
+    }
+    return NewApp(**(known | fields))
+
+
+def a_key(**fields):
+    known = {
+        "key_id": an_id("key"),
+        "kind": KeyKind.SERVER,
+        "plane": Plane.LIVE,
+        "digest": RANDOM.base62(32).encode(),
+        "masked": "sk_live_abcd…wxyz",
+        "created_at": NOW,
+    }
+    return NewKey(**(known | fields))
+
+
+@pytest.fixture
+def org(catalog):
+    organization = an_organization()
+    catalog.organizations.create(organization)
+    return organization
+
+
+@pytest.fixture
+def app(catalog, org):
+    return catalog.apps.create(an_app(org.org_id), a_key())
+
+
+def a_secret(app, **fields):
+    known = {
+        "app_id": app.app_id,
+        "plane": Plane.LIVE,
+        "provider": Provider.BILLER_A,
+        "sealed": b"sealed",
+        "saved_at": NOW,
+    }
+    return SealedSecret(**(known | fields))
+
+
+class TestOrganizations:
+    def test_what_was_created_is_found_and_listed_oldest_first(self, catalog):
+        younger, older = an_organization(created_at=NOW + 1), an_organization(created_at=NOW, name="Ünï\tcode")
+        catalog.organizations.create(younger)
+        catalog.organizations.create(older)
+        assert catalog.organizations.find(older.org_id) == older
+        assert catalog.organizations.everyone() == [older, younger]
+
+    def test_a_missing_one_is_none_and_is_not_made_by_a_change(self, catalog):
+        assert catalog.organizations.find("org_x") is None
+        assert catalog.organizations.set_limits("org_x", Limits()) is None
+        assert catalog.organizations.set_standing("org_x", Standing.SUSPENDED, None) is None
+        assert catalog.organizations.everyone() == []
+
+    def test_standing_and_limits_are_kept_beyond_32_bit(self, catalog, org):
+        limits = Limits(event_cap=2**62, reads_per_minute=1, agent_queries=2**40, raw_scans=0)
+        assert catalog.organizations.set_limits(org.org_id, limits) == replace(org, limits=limits)
+        changed = catalog.organizations.set_standing(org.org_id, Standing.SUSPENDED, 2**50)
+        assert changed == replace(org, limits=limits, standing=Standing.SUSPENDED, grace_ends_at=2**50)
+        assert catalog.organizations.find(org.org_id) == changed
+
+    def test_the_same_id_twice_is_refused(self, catalog, org):
+        with pytest.raises(StoreUnavailableError):
+            catalog.organizations.create(org)
+
+
+class TestApps:
+    def test_an_app_comes_with_its_live_project_and_first_key(self, catalog, org):
+        new, key = an_app(org.org_id), a_key()
+        created = catalog.apps.create(new, key)
+        assert (created.app_id, created.public_id, created.test_public_id) == (new.app_id, new.public_id, None)
+        assert created.first_event_at is None
+        assert catalog.apps.find(org.org_id, new.app_id) == created
+        assert [stored.key_id for stored in catalog.keys.all_of(new.app_id)] == [key.key_id]
+
+    def test_an_app_whose_first_key_cannot_be_stored_is_not_stored_either(self, catalog, org, app):
+        taken = a_key(key_id=catalog.keys.all_of(app.app_id)[0].key_id)
+        new = an_app(org.org_id)
+        with pytest.raises(StoreUnavailableError):
+            catalog.apps.create(new, taken)
+        assert catalog.apps.find(org.org_id, new.app_id) is None
+        assert catalog.apps.all_of(org.org_id) == [app]
+
+    def test_an_app_of_nobody_is_refused(self, catalog):
+        with pytest.raises(StoreUnavailableError):
+            catalog.apps.create(an_app("org_missing"), a_key())
+
+    def test_an_app_is_visible_to_its_organization_alone_and_to_the_operator(self, catalog, org, app):
+        other = an_organization()
+        catalog.organizations.create(other)
+        assert catalog.apps.find(other.org_id, app.app_id) is None
+        assert catalog.apps.all_of(other.org_id) == []
+        assert catalog.apps.change(other.org_id, app.app_id, AppChanges(name="Stolen")) is None
+        assert catalog.apps.find_anywhere(app.app_id) == app
+
+    def test_a_change_touches_the_given_fields_alone(self, catalog, org, app):
+        changed = catalog.apps.change(org.org_id, app.app_id, AppChanges(type=AppType.OTHER))
+        assert changed == replace(app, type=AppType.OTHER)
+        renamed = catalog.apps.change(org.org_id, app.app_id, AppChanges("New", Ownership.CLIENT_OPERATED))
+        assert renamed == replace(changed, name="New", ownership=Ownership.CLIENT_OPERATED)
+        assert catalog.apps.find(org.org_id, app.app_id) == renamed
+
+    def test_many_at_once_are_all_stored(self, catalog, org):
+        def create_some():
+            for _ in range(10):
+                catalog.apps.create(an_app(org.org_id), a_key())
+
+        threads = [threading.Thread(target=create_some) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(catalog.apps.all_of(org.org_id)) == 40
+
+
+class TestKeys:
+    def test_a_minted_key_is_unpublished(self, catalog, app):
+        minted = catalog.keys.mint(app.app_id, a_key(kind=KeyKind.PUBLISHABLE, created_at=NOW + 5))
+        assert (minted.kind, minted.revoked, minted.mirrored_at) == (KeyKind.PUBLISHABLE, False, None)
+        assert minted.public_id == app.public_id
+        assert catalog.keys.all_of(app.app_id)[-1] == minted
+
+    def test_a_test_key_needs_a_test_project(self, catalog, app):
+        assert catalog.keys.mint(app.app_id, a_key(plane=Plane.TEST)) is None
+        public_id = catalog.webhook_secrets.put(a_secret(app, plane=Plane.TEST), an_id("proj"))
+        minted = catalog.keys.mint(app.app_id, a_key(plane=Plane.TEST))
+        assert (minted.plane, minted.public_id) == (Plane.TEST, public_id)
+
+    def test_two_keys_with_one_digest_are_refused(self, catalog, app):
+        key = a_key()
+        catalog.keys.mint(app.app_id, key)
+        with pytest.raises(StoreUnavailableError):
+            catalog.keys.mint(app.app_id, a_key(digest=key.digest))
+
+    def test_revoking_is_for_good_and_marks_for_publication_once(self, catalog, app):
+        (key,) = catalog.keys.all_of(app.app_id)
+        publish_all(catalog)
+        assert catalog.keys.revoke(app.app_id, key.key_id) == replace(key, revoked=True, mirrored_at=None)
+        publish_all(catalog)
+        again = catalog.keys.revoke(app.app_id, key.key_id)
+        assert (again.revoked, again.mirrored_at) == (True, NOW)
+
+    def test_a_key_of_another_app_is_not_revoked(self, catalog, org, app):
+        sibling = catalog.apps.create(an_app(org.org_id), a_key())
+        (key,) = catalog.keys.all_of(sibling.app_id)
+        assert catalog.keys.revoke(app.app_id, key.key_id) is None
+        assert catalog.keys.all_of(sibling.app_id)[0].revoked is False
+
+
+class TestTokens:
+    @pytest.fixture
+    def token(self, org):
+        scopes = frozenset({Scope.APPS_READ, Scope.KEYS_WRITE})
+        return ControlToken(an_id("tok"), org.org_id, "deploy", scopes, revoked=False, created_at=NOW)
+
+    def test_a_token_is_found_by_its_lookup_id(self, catalog, token):
+        catalog.tokens.mint(NewToken(token, "lookup0123456789", b"digest"))
+        stored = catalog.tokens.find("lookup0123456789")
+        assert (stored.token, stored.digest) == (token, b"digest")
+        assert catalog.tokens.find("lookup9876543210") is None
+        assert catalog.tokens.all_of(token.org_id) == [token]
+
+    def test_a_revoked_token_stays_listed(self, catalog, token):
+        catalog.tokens.mint(NewToken(token, "lookup0123456789", b"digest"))
+        assert catalog.tokens.revoke(token.token_id) == replace(token, revoked=True)
+        assert catalog.tokens.find("lookup0123456789").token.revoked is True
+        assert catalog.tokens.revoke("tok_missing") is None
+
+
+class TestWebhookSecrets:
+    def test_a_live_secret_belongs_to_the_live_project_and_shows_on_the_app(self, catalog, org, app):
+        assert catalog.webhook_secrets.put(a_secret(app), an_id("proj")) == app.public_id
+        read = catalog.apps.find(org.org_id, app.app_id)
+        assert (read.has_biller_a_webhook, read.has_biller_b_webhook, read.test_public_id) == (True, False, None)
+
+    def test_the_first_test_secret_makes_the_test_project_and_the_second_keeps_it(self, catalog, org, app):
+        first_id = an_id("proj")
+        assert catalog.webhook_secrets.put(a_secret(app, plane=Plane.TEST), first_id) == first_id
+        second = a_secret(app, plane=Plane.TEST, provider=Provider.BILLER_B)
+        assert catalog.webhook_secrets.put(second, an_id("proj")) == first_id
+        read = catalog.apps.find(org.org_id, app.app_id)
+        assert (read.test_public_id, read.has_biller_a_webhook, read.has_biller_b_webhook) == (
+            first_id,
+            False,
+            False,
+        )
+
+    def test_a_secret_is_replaced_and_published_anew(self, catalog, app):
+        catalog.webhook_secrets.put(a_secret(app, sealed=b"one\x00"), an_id("proj"))
+        publish_all(catalog)
+        catalog.webhook_secrets.put(a_secret(app, sealed=b"two\x00"), an_id("proj"))
+        (record,) = catalog.publications.pending(10)
+        assert isinstance(record, PublishedSecret)
+        assert (record.sealed, record.version, record.public_id) == (b"two\x00", 2, app.public_id)
+
+
+class TestUsers:
+    def a_link(self, user_id=None, **fields):
+        known = {
+            "link_id": an_id("lnk"),
+            "digest": RANDOM.base62(32).encode(),
+            "user_id": user_id,
+            "expires_at": NOW + 1,
+            "created_at": NOW,
+        }
+        return OneTimeLink(**(known | fields))
+
+    def test_a_user_comes_with_a_link(self, catalog, org):
+        assert catalog.users.anyone() is False
+        user = User(an_id("usr"), org.org_id, "a@example.com", Role.OWNER, NOW)
+        link = self.a_link(user.user_id)
+        assert catalog.users.create(user, link) is True
+        assert catalog.users.anyone() is True
+        assert catalog.users.find_link(link.digest) == link
+        assert catalog.users.find_link(b"another") is None
+
+    def test_an_address_has_one_account(self, catalog, org):
+        user = User(an_id("usr"), org.org_id, "a@example.com", Role.OWNER, NOW)
+        catalog.users.create(user, self.a_link(user.user_id))
+        twin = replace(user, user_id=an_id("usr"))
+        link = self.a_link(twin.user_id)
+        assert catalog.users.create(twin, link) is False
+        assert catalog.users.find_link(link.digest) is None
+
+    def test_a_new_setup_link_replaces_the_one_before(self, catalog, org):
+        first, second = self.a_link(), self.a_link()
+        catalog.users.replace_setup_link(first)
+        catalog.users.replace_setup_link(second)
+        assert catalog.users.find_link(first.digest) is None
+        assert catalog.users.find_link(second.digest) == second
+
+    def test_a_setup_link_leaves_the_links_of_people_alone(self, catalog, org):
+        user = User(an_id("usr"), org.org_id, "a@example.com", Role.VIEWER, NOW)
+        link = self.a_link(user.user_id)
+        catalog.users.create(user, link)
+        catalog.users.replace_setup_link(self.a_link())
+        assert catalog.users.find_link(link.digest) == link
+
+
+def publish_all(catalog, at=NOW):
+    records = catalog.publications.pending(1000)
+    catalog.publications.mark_published(records, at)
+    return records
+
+
+class TestPublications:
+    def test_everything_new_is_pending_with_all_that_the_edge_needs(self, catalog, org, app):
+        catalog.webhook_secrets.put(a_secret(app), an_id("proj"))
+        (key,) = catalog.keys.all_of(app.app_id)
+        organization, published_key, secret = catalog.publications.pending(10)
+        assert organization == PublishedOrganization(
+            org.org_id,
+            1,
+            Standing.LIVE,
+            None,
+            None,
+            org.limits.reads_per_minute,
+            org.limits.agent_queries,
+            org.limits.raw_scans,
+        )
+        assert isinstance(published_key, PublishedKey)
+        assert (published_key.key_id, published_key.org_id, published_key.app_id, published_key.public_id) == (
+            key.key_id,
+            org.org_id,
+            app.app_id,
+            app.public_id,
+        )
+        assert (secret.sealed, secret.plane, secret.provider) == (b"sealed", Plane.LIVE, Provider.BILLER_A)
+
+    def test_what_was_published_is_no_longer_pending(self, catalog, app):
+        publish_all(catalog)
+        assert catalog.publications.pending(10) == []
+        assert catalog.keys.all_of(app.app_id)[0].mirrored_at == NOW
+
+    def test_a_change_made_while_the_old_state_was_being_published_stays_pending(self, catalog, app):
+        stale = catalog.publications.pending(10)
+        (key,) = catalog.keys.all_of(app.app_id)
+        catalog.keys.revoke(app.app_id, key.key_id)
+        catalog.publications.mark_published(stale, NOW)
+        (record,) = catalog.publications.pending(10)
+        assert (record.key_id, record.revoked, record.version) == (key.key_id, True, 2)
+
+    def test_standing_and_limits_are_published_anew_when_they_change(self, catalog, org):
+        publish_all(catalog)
+        catalog.organizations.set_standing(org.org_id, Standing.SUSPENDED, None)
+        catalog.organizations.set_limits(org.org_id, Limits(event_cap=7))
+        (record,) = catalog.publications.pending(10)
+        assert (record.standing, record.event_cap, record.version) == (Standing.SUSPENDED, 7, 3)
+
+    def test_no_more_than_asked_for_is_returned(self, catalog, org, app):
+        assert len(catalog.publications.pending(1)) == 1
+        assert len(catalog.publications.pending(2)) == 2
+
+    def test_a_lost_edge_is_filled_with_everything(self, catalog, org, app):
+        before = publish_all(catalog)
+        catalog.publications.mark_all_pending()
+        assert catalog.publications.pending(10) == before
+
+
+class TestInstallation:
+    def test_a_fact_is_remembered_and_replaced(self, catalog):
+        assert catalog.installation.fact("colour") is None
+        catalog.installation.remember("colour", "lilac")
+        catalog.installation.remember("colour", "mauve")
+        assert catalog.installation.fact("colour") == "mauve"
+
+    def test_it_answers(self, catalog):
+        catalog.installation.ping()

@@ -1,0 +1,97 @@
+"""What every edge promises."""
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mauve.core.facts import KeyKind, Plane, Provider, Standing
+from mauve.stores.edge import PublishedKey, PublishedOrganization, PublishedSecret
+
+
+def a_key(version=1, key_id="key_1", *, revoked=False):
+    return PublishedKey(
+        key_id, version, bytes(32), KeyKind.SERVER, Plane.LIVE, "proj_1", "app_1", "org_1", revoked=revoked
+    )
+
+
+def a_secret(version=1, provider=Provider.BILLER_A):
+    return PublishedSecret("proj_1", provider, version, Plane.TEST, "app_1", "org_1", b"\x00\xff sealed")
+
+
+def an_organization(version=1):
+    return PublishedOrganization("org_1", version, Standing.SUSPENDED, 2**50, None, 600, 2**40, 10_000)
+
+
+def test_a_new_edge_is_empty(open_edge):
+    edge = open_edge()
+    assert edge.is_empty()
+    assert edge.changes_since(0) == ([], 0)
+
+
+def test_every_kind_of_record_comes_back_as_it_was_published(open_edge):
+    edge = open_edge()
+    records = [a_key(), a_secret(), a_secret(provider=Provider.BILLER_B), an_organization()]
+    edge.publish(records)
+    assert edge.changes_since(0).records == records
+    assert not edge.is_empty()
+
+
+def test_another_reader_sees_it_at_once(open_edge):
+    writer, reader = open_edge(), open_edge()
+    assert reader.changes_since(0).records == []
+    writer.publish([a_key()])
+    assert reader.changes_since(0).records == [a_key()]
+
+
+def test_only_what_changed_is_returned_later(open_edge):
+    edge = open_edge()
+    edge.publish([a_key(), an_organization()])
+    revision = edge.changes_since(0).revision
+    assert edge.changes_since(revision) == ([], revision)
+    edge.publish([a_key(version=2, revoked=True)])
+    changes = edge.changes_since(revision)
+    assert changes.records == [a_key(version=2, revoked=True)]
+    assert changes.revision > revision
+
+
+def test_an_older_version_never_replaces_a_newer_one(open_edge):
+    edge = open_edge()
+    edge.publish([a_key(version=2, revoked=True)])
+    revision = edge.changes_since(0).revision
+    edge.publish([a_key(version=1)])
+    assert edge.changes_since(0).records == [a_key(version=2, revoked=True)]
+    assert edge.changes_since(revision).records == []
+
+
+def test_what_was_published_is_there_after_reopening(open_edge):
+    edge = open_edge()
+    edge.publish([a_key()])
+    edge.close()
+    assert open_edge().changes_since(0).records == [a_key()]
+
+
+def test_publishing_nothing_is_fine(open_edge):
+    edge = open_edge()
+    edge.publish([])
+    assert edge.is_empty()
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(steps=st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), st.integers(1, 6), st.booleans()), max_size=20))
+def test_in_any_order_a_follower_ends_with_the_highest_version_of_each_record(open_edge, steps):
+    """Publications arrive in any order, some twice; a follower that looks now and then misses none."""
+    writer, reader = open_edge(), open_edge()
+    prefix = str(writer.changes_since(0).revision)
+    newest: dict[str, int] = {}
+    followed: dict[str, int] = {}
+    revision = reader.changes_since(0).revision
+    for name, version, looks in steps:
+        key_id = f"{prefix}{name}"
+        writer.publish([a_key(version=version, key_id=key_id)])
+        newest[key_id] = max(version, newest.get(key_id, 0))
+        if looks:
+            changes = reader.changes_since(revision)
+            revision = changes.revision
+            followed |= {record.key_id: record.version for record in changes.records}
+    changes = reader.changes_since(revision)
+    followed |= {record.key_id: record.version for record in changes.records}
+    assert followed == newest

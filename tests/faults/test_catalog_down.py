@@ -1,0 +1,92 @@
+"""When the catalog cannot be reached the control plane says 502, and only the control plane."""
+
+import sqlite3
+import time
+
+import pytest
+
+from mauve.stores.unavailable import StoreUnavailableError
+
+
+@pytest.fixture
+def app(api):
+    return api.post("/v1/apps", json={"name": "An app"}).json()
+
+
+@pytest.fixture
+def locked_catalog(settings):
+    """Another process holds the write lock and does not let go."""
+    connection = sqlite3.connect(settings.data / "catalog.db", isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    yield
+    connection.execute("ROLLBACK")
+    connection.close()
+
+
+def assert_is_502(reply):
+    assert reply.status_code == 502
+    assert reply.json()["error"]["code"] == "upstream_unavailable"
+    assert "retry" in reply.json()["error"]["message"]
+
+
+def test_a_write_that_cannot_be_made_in_time_is_502_and_changes_nothing(api, app, locked_catalog):
+    assert_is_502(api.post("/v1/apps", json={"name": "Never"}))
+    assert_is_502(api.patch(f"/v1/apps/{app['app_id']}", json={"name": "Never"}))
+    assert_is_502(api.post(f"/v1/apps/{app['app_id']}/keys", json={"kind": "sk"}))
+    assert_is_502(api.put(f"/v1/apps/{app['app_id']}/webhooks/biller_a", json={"secret": "s"}))
+    assert [listed["name"] for listed in api.get("/v1/apps").json()] == ["An app"]
+
+
+def test_reads_go_on_while_another_process_writes(api, app, locked_catalog):
+    assert api.get("/v1/apps").status_code == 200
+
+
+def test_a_catalog_that_does_not_answer_is_502_for_every_operation(client, token, parts, monkeypatch):
+    def down(_lookup_id):
+        raise StoreUnavailableError("down")
+
+    monkeypatch.setattr(type(parts.catalog.tokens), "find", lambda self, lookup_id: down(lookup_id))
+    headers = {"authorization": f"Bearer {token}"}
+    for method, path in [
+        ("GET", "/v1/apps"),
+        ("POST", "/v1/apps"),
+        ("GET", "/v1/apps/x"),
+        ("DELETE", "/v1/apps/x/keys/y"),
+    ]:
+        assert_is_502(client.request(method, path, headers=headers))
+    assert client.get("/v1/apps").status_code == 401, "no credential needs no catalog"
+    assert client.get("/healthz").status_code == 200
+    assert client.post("/v1/events", json=[]).status_code == 401
+
+
+def test_a_catalog_that_hangs_is_502_in_bounded_time(client, token, parts, monkeypatch):
+    monkeypatch.setattr(type(parts.catalog.tokens), "find", lambda self, lookup_id: time.sleep(2))
+    began = time.monotonic()
+    assert_is_502(client.get("/v1/apps", headers={"authorization": f"Bearer {token}"}))
+    assert time.monotonic() - began < 1.9
+
+
+def test_an_unforeseen_failure_is_502_and_not_a_500(client, token, parts, monkeypatch):
+    def broken(_self, lookup_id):
+        raise ZeroDivisionError(lookup_id)
+
+    monkeypatch.setattr(type(parts.catalog.tokens), "find", broken)
+    assert_is_502(client.get("/v1/apps", headers={"authorization": f"Bearer {token}"}))
+
+
+def test_readiness_tells_when_the_catalog_is_gone(client, parts, monkeypatch):
+    def down(_self):
+        raise StoreUnavailableError("down")
+
+    monkeypatch.setattr(type(parts.catalog.installation), "ping", down)
+    reply = client.get("/readyz")
+    assert (reply.status_code, reply.json()["engines"]["catalog"]) == (503, "unreachable")
+
+
+def test_it_recovers_by_itself(api, settings):
+    connection = sqlite3.connect(settings.data / "catalog.db", isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    assert_is_502(api.post("/v1/apps", json={"name": "Later"}))
+    connection.execute("ROLLBACK")
+    connection.close()
+    assert api.post("/v1/apps", json={"name": "Later"}).status_code == 201

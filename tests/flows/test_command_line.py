@@ -1,0 +1,258 @@
+"""The operator's commands, as other programs call them: real processes on a data directory of their own."""
+
+import io
+import json
+import sqlite3
+import subprocess
+
+import pytest
+
+from mauve.access.vault import new_master_key
+from mauve.cli.main import main
+from mauve.config import SETTINGS
+from mauve.control.apps import create_app
+from mauve.control.bodies import NewAppBody
+from mauve.control.operator import create_organization
+from support import EVERY_SCOPE, MAUVE, clean_environment, mauve, mauve_json
+
+
+@pytest.fixture
+def data(settings):
+    return settings.data
+
+
+@pytest.fixture
+def org(data):
+    return mauve_json(data, "org", "create", "Acme")["org_id"]
+
+
+@pytest.fixture
+def app(parts, org):
+    return create_app(parts, org, NewAppBody("An app"))[0]
+
+
+def test_creating_an_organization_makes_the_data_directory(tmp_path):
+    data = tmp_path / "deep" / "new"
+    created = mauve_json(data, "org", "create", "  Acme   Inc ")
+    assert set(created) == {"org_id"}
+    (listed,) = mauve_json(data, "org", "list")
+    assert (listed["org_id"], listed["name"], listed["standing"]) == (created["org_id"], "Acme Inc", "live")
+    assert oct(data.stat().st_mode)[-3:] == "700"
+    assert oct((data / "master.key").stat().st_mode)[-3:] == "600"
+
+
+def test_standing_follows_the_operator(data, org):
+    assert mauve_json(data, "org", "suspend", org)["standing"] == "suspended"
+    assert mauve_json(data, "org", "resume", org)["standing"] == "live"
+    unpaid = mauve_json(data, "org", "unpaid", org, "--grace", "3")
+    assert unpaid["standing"] == "live"
+    assert unpaid["grace_ends_at"] is not None
+    assert mauve_json(data, "org", "unpaid", org, "--grace", "0")["standing"] == "suspended"
+    resumed = mauve_json(data, "org", "resume", org)
+    assert (resumed["standing"], resumed["grace_ends_at"]) == ("live", None)
+
+
+def test_limits_are_shown_and_changed_one_by_one(data, org):
+    names = ("event_cap", "reads_per_minute", "agent_queries", "raw_scans")
+
+    def limits(*arguments):
+        view = mauve_json(data, "org", "limits", org, *arguments)
+        return [view[name] for name in names]
+
+    assert limits() == [None, 600, 100_000, 10_000]
+    assert limits("--event-cap", "5000") == [5000, 600, 100_000, 10_000]
+    assert limits("--reads-per-minute", "1", "--agent-queries", "2", "--raw-scans", "0") == [5000, 1, 2, 0]
+    assert limits("--event-cap", "none") == [None, 1, 2, 0]
+
+
+def test_a_token_is_shown_once_listed_without_its_secret_and_revoked(data, org):
+    minted = mauve_json(data, "token", "mint", "--org", org, "--scopes", "apps:read, keys:read", "--name", "ci")
+    assert set(minted) == {"token_id", "token"}
+    (listed,) = mauve_json(data, "token", "list", "--org", org)
+    assert (listed["token_id"], listed["name"], listed["revoked"]) == (minted["token_id"], "ci", False)
+    assert listed["scopes"] == ["apps:read", "keys:read"]
+    assert minted["token"][25:] not in json.dumps(listed)
+    assert mauve_json(data, "token", "revoke", minted["token_id"])["revoked"] is True
+    assert mauve_json(data, "token", "list", "--org", org)[0]["revoked"] is True
+
+
+def test_a_user_gets_a_link(data, org):
+    created = mauve_json(data, "user", "create", "--org", org, "--email", " Ann@Example.com ", "--role", "viewer")
+    assert created["email"] == "ann@example.com"
+    assert created["link"].startswith("http://127.0.0.1:8080/password/")
+
+
+def test_a_key_is_minted_for_an_app(data, app):
+    minted = mauve_json(data, "key", "mint", "--app", app.app_id, "--kind", "pk")
+    assert set(minted) == {"key_id", "key"}
+    assert minted["key"].startswith("pk_live_")
+
+
+def test_a_test_key_exists_from_the_first_test_secret_on(data, app, org):
+    arguments = ("key", "mint", "--app", app.app_id, "--kind", "sk", "--test")
+    refused = mauve(data, *arguments)
+    assert refused.returncode == 2
+    assert "webhooks secret --test" in refused.stderr
+
+    secret = ("webhooks", "secret", "--app", app.app_id, "--provider", "biller_b", "--test")
+    saved = mauve_json(data, *secret, stdin="whsec_for_tests\n")
+    (listed,) = mauve_json(data, "app", "list", "--org", org)
+    assert listed["test_public_id"] == saved["project"] != listed["public_id"]
+    assert listed["has_biller_b_webhook"] is False
+    assert mauve_json(data, *arguments)["key"].startswith("sk_test_")
+
+
+MISTAKES = {
+    "no command": (),
+    "unknown command": ("brew",),
+    "unknown subcommand": ("org", "destroy"),
+    "missing argument": ("org", "suspend"),
+    "unknown option": ("org", "list", "--colour", "mauve"),
+    "extra argument": ("org", "list", "extra"),
+    "unknown organization": ("org", "suspend", "org_missing"),
+    "unknown organization for a token": ("token", "mint", "--org", "org_missing", "--scopes", "apps:read"),
+    "unknown organization for a list": ("token", "list", "--org", "org_missing"),
+    "unknown token": ("token", "revoke", "tok_missing"),
+    "unknown app": ("key", "mint", "--app", "app_missing", "--kind", "sk"),
+    "unknown kind": ("key", "mint", "--app", "app_missing", "--kind", "ctl"),
+    "publishable test key": ("key", "mint", "--app", "app_missing", "--kind", "pk", "--test"),
+    "empty name": ("org", "create", "  "),
+    "name with control characters": ("org", "create", "a\x1b[31m"),
+    "name too long": ("org", "create", "x" * 81),
+    "grace not a number": ("org", "unpaid", "ORG", "--grace", "soon"),
+    "grace negative": ("org", "unpaid", "ORG", "--grace", "-1"),
+    "no grace": ("org", "unpaid", "ORG"),
+    "cap not a number": ("org", "limits", "ORG", "--event-cap", "many"),
+    "cap too large": ("org", "limits", "ORG", "--event-cap", str(2**63)),
+    "limit negative": ("org", "limits", "ORG", "--raw-scans", "-1"),
+    "unknown scope": ("token", "mint", "--org", "ORG", "--scopes", "apps:read,apps:delete"),
+    "no scope": ("token", "mint", "--org", "ORG", "--scopes", " , "),
+    "unknown role": ("user", "create", "--org", "ORG", "--email", "a@b.c", "--role", "king"),
+    "not an e-mail": ("user", "create", "--org", "ORG", "--email", "nobody", "--role", "owner"),
+    "empty secret": ("webhooks", "secret", "--app", "APP", "--provider", "biller_a"),
+    "port out of range": ("serve", "--port", "70000"),
+    "no workers": ("serve", "--workers", "0"),
+    "a role apart on embedded engines": ("serve", "--role", "ingest"),
+    "unknown serve role": ("serve", "--role", "everything"),
+}
+
+
+@pytest.mark.parametrize("arguments", MISTAKES.values(), ids=MISTAKES.keys())
+@pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
+def test_a_mistake_exits_2_with_one_sentence(parts, data, monkeypatch, capsys, arguments, as_json):
+    """In this process, for speed; the tests around it start real ones."""
+    org = create_organization(parts, "Acme").org_id
+    app = create_app(parts, org, NewAppBody("An app"))[0].app_id
+    named = [{"ORG": org, "APP": app}.get(word, word) for word in arguments]
+    monkeypatch.setattr("sys.argv", ["mauve", *named, "--data", str(data), *(["--json"] if as_json else [])])
+    monkeypatch.setattr("sys.stdin", io.StringIO(" \n"))
+    with pytest.raises(SystemExit) as left:
+        main()
+    said = capsys.readouterr()
+    assert left.value.code == 2
+    assert said.out == ""
+    assert said.err.startswith("mauve: ")
+    assert said.err.count("\n") == 1
+    assert said.err.endswith("\n")
+    assert "\x1b" not in said.err
+
+
+@pytest.mark.parametrize(
+    "arguments", [("org", "list"), ("token", "list", "--org", "org_x"), ("org", "suspend", "org_x")]
+)
+def test_a_data_directory_that_is_not_there_is_not_made_by_reading(tmp_path, arguments):
+    done = mauve(tmp_path / "typo", *arguments)
+    assert done.returncode == 2
+    assert "check --data" in done.stderr
+    assert not (tmp_path / "typo").exists()
+
+
+def test_a_setting_that_cannot_be_used_is_a_mistake(data):
+    done = mauve(data, "org", "list", MAUVE_PORT="http")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "MAUVE_PORT" in done.stderr
+
+
+def test_the_data_directory_can_come_from_the_environment(data, org):
+    environment = clean_environment(MAUVE_DATA=str(data))
+    done = subprocess.run(
+        [MAUVE, "org", "list", "--json"], capture_output=True, text=True, env=environment, check=True
+    )
+    assert [listed["org_id"] for listed in json.loads(done.stdout)] == [org]
+
+
+def test_a_wrong_master_key_refuses_every_command(data, org):
+    done = mauve(data, "org", "list", MAUVE_MASTER_KEY=new_master_key())
+    assert done.returncode == 2
+    assert "not the master key" in done.stderr
+
+
+def test_a_lost_master_key_is_not_replaced_by_a_new_one(data, org):
+    (data / "master.key").unlink()
+    done = mauve(data, "org", "list")
+    assert done.returncode == 2
+    assert "backup" in done.stderr
+    assert not (data / "master.key").exists()
+
+
+def test_a_damaged_catalog_is_a_failure_with_one_sentence(data):
+    (data / "catalog.db").write_bytes(b"this is no database" * 1000)
+    for suffix in ("-wal", "-shm"):
+        (data / f"catalog.db{suffix}").unlink(missing_ok=True)
+    done = mauve(data, "org", "list")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert "mauve doctor" in done.stderr
+
+
+class TestDoctor:
+    def test_a_healthy_installation(self, data, org):
+        report = mauve_json(data, "doctor")
+        assert report["ok"] is True
+        names = {check["name"] for check in report["checks"]}
+        assert names == {"versions", "data directory", "master key", "catalog", "edge", "clock", "disk", "server"}
+
+    def test_each_trouble_is_found_and_told_what_to_do(self, data, org):
+        data.chmod(0o755)
+        (data / "master.key").chmod(0o644)
+        with sqlite3.connect(data / "catalog.db") as connection:
+            connection.execute(
+                "UPDATE organizations SET mirrored_at = NULL, created_at = created_at + 99999999999"
+            )
+        connection.close()
+        done = mauve(data, "doctor", "--json")
+        assert done.returncode == 1
+        bad = {check["name"]: check["advice"] for check in json.loads(done.stdout)["checks"] if not check["ok"]}
+        assert set(bad) == {"data directory", "master key", "edge", "clock"}
+        assert "chmod 700" in bad["data directory"]
+        assert all(bad.values())
+
+    def test_a_wrong_master_key_is_found(self, data, org):
+        done = mauve(data, "doctor", "--json", MAUVE_MASTER_KEY=new_master_key())
+        bad = [check["name"] for check in json.loads(done.stdout)["checks"] if not check["ok"]]
+        assert (done.returncode, bad) == (1, ["master key"])
+
+    def test_no_data_is_said_so(self, tmp_path):
+        done = mauve(tmp_path / "nothing", "doctor", "--json")
+        assert done.returncode == 1
+        assert "mauve serve" in done.stdout
+
+    def test_a_damaged_catalog_does_not_stop_the_other_checks(self, data):
+        (data / "catalog.db").write_bytes(b"this is no database" * 1000)
+        for suffix in ("-wal", "-shm"):
+            (data / f"catalog.db{suffix}").unlink(missing_ok=True)
+        done = mauve(data, "doctor", "--json")
+        checks = json.loads(done.stdout)["checks"]
+        assert done.returncode == 1
+        assert len(checks) == 8
+        assert "catalog" in {check["name"] for check in checks if not check["ok"]}
+
+
+def test_help_names_every_setting(data):
+    done = mauve(data, "serve", "--help")
+    assert done.returncode == 0
+    assert all(setting.name in done.stdout for setting in SETTINGS)
+
+
+def test_scopes_of_the_readme_exist(data, org):
+    minted = mauve_json(data, "token", "mint", "--org", org, "--scopes", EVERY_SCOPE)
+    assert minted["token"].startswith("ctl_live_")

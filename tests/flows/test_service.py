@@ -1,0 +1,238 @@
+"""The whole service as a user meets it: real processes, real sockets."""
+
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import threading
+import time
+from functools import partial
+from pathlib import Path
+
+import httpx2 as httpx
+import pytest
+
+from mauve.access.vault import new_master_key
+from support import (
+    MAUVE,
+    bearer,
+    clean_environment,
+    eventually,
+    mauve,
+    mauve_json,
+    post_events,
+    running,
+    start,
+    token_for,
+)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    with running(tmp_path_factory.mktemp("service") / "data", "--workers", "2") as started:
+        yield started
+
+
+@pytest.fixture
+def api(service):
+    with httpx.Client(base_url=service.url, headers=bearer(token_for(service.data)), timeout=20) as client:
+        yield client
+
+
+def test_an_empty_data_directory_is_made_private_and_migrated(service):
+    assert stat.S_IMODE(service.data.stat().st_mode) == 0o700
+    assert stat.S_IMODE((service.data / "master.key").stat().st_mode) == 0o600
+    assert mauve_json(service.data, "doctor")["ok"] is True
+
+
+def test_the_first_start_prints_a_setup_link_that_opens(service):
+    reply = httpx.get(service.setup_link)
+    assert reply.status_code == 200
+    assert "frame-ancestors 'none'" in reply.headers["content-security-policy"]
+    assert reply.headers["cache-control"] == "no-store"
+    assert httpx.get(f"{service.url}/setup/nonsense").status_code == 404
+
+
+def test_both_doors_answer_health(service):
+    for url in (service.url, service.ingest_url):
+        assert httpx.get(f"{url}/healthz").json() == {"ok": True}
+        assert httpx.get(f"{url}/readyz").status_code == 200
+
+
+def test_a_new_key_works_at_once_on_both_doors(service, api):
+    for _ in range(10):
+        key = api.post("/v1/apps", json={"name": "An app"}).json()["sk_key"]
+        assert [post_events(url, key) for url in (service.ingest_url, service.url)] == [503, 503]
+
+
+def test_a_revoked_key_is_refused_within_a_second(service, api):
+    app = api.post("/v1/apps", json={"name": "An app"}).json()
+    assert post_events(service.ingest_url, app["sk_key"]) == 503
+    (key,) = api.get(f"/v1/apps/{app['app_id']}/keys").json()
+    assert api.delete(f"/v1/apps/{app['app_id']}/keys/{key['key_id']}").status_code == 204
+    time.sleep(1)
+    assert {post_events(url, app["sk_key"]) for url in (service.ingest_url, service.url) for _ in range(8)} == {
+        401
+    }
+
+
+def test_what_the_operator_does_takes_effect_on_the_running_service(service, api):
+    org = mauve_json(service.data, "org", "create", "Beta")["org_id"]
+    minted = mauve_json(service.data, "token", "mint", "--org", org, "--scopes", "apps:read,apps:write")
+    app = httpx.post(f"{service.url}/v1/apps", json={"name": "B"}, headers=bearer(minted["token"])).json()
+    key = mauve_json(service.data, "key", "mint", "--app", app["app_id"], "--kind", "pk")["key"]
+    assert post_events(service.ingest_url, key) == 503
+    mauve_json(service.data, "token", "revoke", minted["token_id"])
+    assert httpx.get(f"{service.url}/v1/apps", headers=bearer(minted["token"])).status_code == 401
+
+
+def test_links_start_with_the_address_of_the_running_server(service):
+    org = mauve_json(service.data, "org", "create", "Gamma")["org_id"]
+    created = mauve_json(
+        service.data, "user", "create", "--org", org, "--email", "g@example.com", "--role", "owner"
+    )
+    assert created["link"].startswith(f"{service.url}/password/")
+    assert httpx.get(created["link"]).status_code == 200
+
+
+def test_a_second_service_on_the_same_data_is_refused_with_one_sentence(service):
+    done = mauve(service.data, "serve", "--port", "0", "--ingest-port", "0")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert f"in use by process {service.process.pid}" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--port", "--ingest-port"])
+def test_a_port_that_is_taken_is_refused_with_one_sentence(service, tmp_path, option):
+    taken = service.url.rpartition(":")[2]
+    ports = {"--port": "0", "--ingest-port": "0"} | {option: taken}
+    done = mauve(tmp_path / "data", "serve", *[word for pair in ports.items() for word in pair])
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert f"port {taken}" in done.stderr
+
+
+def test_a_host_that_is_not_ours_is_refused_with_one_sentence(tmp_path):
+    done = mauve(tmp_path / "data", "serve", "--host", "192.0.2.1", "--port", "0", "--ingest-port", "0")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+
+
+def test_hostile_requests_get_the_contracts_error_over_real_sockets(service, api):
+    paths = ["/v1/apps/%00", "/v1/apps/%ff%fe", "/v1/apps/" + "a" * 3000, "/v1/apps/%2e%2e%2fkeys", "/v1/apps%0A"]
+    for path in paths:
+        assert api.get(path).status_code == 404
+    for body in (b"x" * 5_000_000, b"\xff", b"[" * 60_000, b"{"):
+        assert api.post("/v1/apps", content=body).status_code == 400
+    assert api.get("/v1/apps").status_code == 200
+
+
+def test_a_header_sent_twice_is_no_credential(service, api):
+    credential = api.headers["authorization"]
+    headers = [("authorization", credential), ("authorization", credential)]
+    assert httpx.get(f"{service.url}/v1/apps", headers=headers).status_code == 401
+    assert httpx.post(f"{service.ingest_url}/v1/events", headers=headers).status_code == 401
+
+
+def test_two_hundred_concurrent_requests_are_all_answered(service, api):
+    statuses = []
+
+    def create():
+        with httpx.Client(base_url=service.url, headers=api.headers, timeout=30) as client:
+            statuses.extend(client.post("/v1/apps", json={"name": "Many"}).status_code for _ in range(10))
+
+    threads = [threading.Thread(target=create) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert statuses == [201] * 200
+    assert len(api.get("/v1/apps").json()) == 200
+
+
+def test_no_credential_reaches_the_log_or_the_disk_in_the_clear(service, api):
+    canary = "whsec_canary_that_must_not_be_seen_anywhere"
+    app = api.post("/v1/apps", json={"name": "Canary"}).json()
+    assert api.put(f"/v1/apps/{app['app_id']}/webhooks/biller_a", json={"secret": canary}).status_code == 204
+    token = api.headers["authorization"].removeprefix("Bearer ")
+    hidden = [canary, app["sk_key"], token[25:], service.setup_link.rpartition("/")[2]]
+    stored = b"".join(path.read_bytes() for path in service.data.iterdir() if path.is_file())
+    assert app["app_id"].encode() in stored, "the search looks where the data is"
+    assert [text for text in hidden if text.encode() in stored] == []
+    assert [text for text in hidden if text in service.log()] == []
+
+
+class TestStopping:
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    def test_it_stops_gracefully_and_leaves_nothing_behind(self, tmp_path, number):
+        service = start(tmp_path / "data")
+        children = service.child_pids().values()
+        idle = socket.create_connection(("127.0.0.1", int(service.url.rpartition(":")[2])))
+        began = time.monotonic()
+        service.process.send_signal(number)
+        assert service.process.wait(timeout=15) == 0
+        assert time.monotonic() - began < 10
+        assert not any(Path(f"/proc/{pid}").exists() for pid in children)
+        idle.close()
+        service.process.stdout.close()
+
+    def test_a_request_in_flight_is_finished(self, tmp_path):
+        with running(tmp_path / "data") as service:
+            token = token_for(service.data)
+            request = (
+                "POST /v1/apps HTTP/1.1\r\nhost: here\r\nconnection: close\r\n"
+                f"authorization: Bearer {token}\r\ncontent-length: 15\r\n\r\n"
+            )
+            with socket.create_connection(("127.0.0.1", int(service.url.rpartition(":")[2]))) as connection:
+                connection.sendall(request.encode() + b'{"name"')
+                time.sleep(0.3)
+                service.process.send_signal(signal.SIGTERM)
+                time.sleep(0.3)
+                connection.sendall(b': "App"}')
+                reply = b"".join(iter(partial(connection.recv, 65536), b""))
+            assert b"201 Created" in reply
+            assert service.process.wait(timeout=15) == 0
+
+    def test_told_to_stop_while_it_starts_it_stops(self, tmp_path):
+        arguments = [str(MAUVE), "serve", "--data", str(tmp_path / "data"), "--port", "0", "--ingest-port", "0"]
+        process = subprocess.Popen(arguments, stdout=subprocess.PIPE, env=clean_environment())
+        eventually(lambda: (tmp_path / "data" / "serve.lock").exists())
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=15) in {0, -signal.SIGTERM}
+        process.stdout.close()
+
+
+def test_without_json_a_person_reads_where_it_listens(tmp_path):
+    arguments = [str(MAUVE), "serve", "--data", str(tmp_path / "data"), "--port", "0", "--ingest-port", "0"]
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=clean_environment())
+    lines = [process.stdout.readline() for _ in range(5)]
+    process.terminate()
+    rest = process.stdout.read()
+    process.wait(timeout=15)
+    process.stdout.close()
+    assert lines[0] == "Mauve is running.\n"
+    assert "http://127.0.0.1:" in lines[1]
+    assert "/setup/" in lines[4]
+    assert rest == ""
+
+
+def test_after_the_first_account_no_setup_link_is_printed(tmp_path):
+    data = tmp_path / "data"
+    org = mauve_json(data, "org", "create", "Acme")["org_id"]
+    mauve_json(data, "user", "create", "--org", org, "--email", "a@example.com", "--role", "owner")
+    with running(data) as service:
+        assert service.setup_link is None
+
+
+def test_a_wrong_master_key_refuses_to_start(tmp_path):
+    data = tmp_path / "data"
+    mauve_json(data, "org", "create", "Acme")
+    environment = {"MAUVE_MASTER_KEY": new_master_key()}
+    done = mauve(data, "serve", "--port", "0", "--ingest-port", "0", **environment)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "master key" in done.stderr
+
+
+def test_the_answer_of_serve_is_one_json_object(service):
+    assert set(json.loads((service.data / "serve.lock").read_text())) == {"pid", "url"}
+    assert os.getpid() != service.process.pid

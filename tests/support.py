@@ -1,0 +1,145 @@
+"""What several test folders use: a clock to turn, a service to start, an organization to act for."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2 as httpx
+
+MAUVE = Path(sys.executable).with_name("mauve")
+EVERY_SCOPE = "apps:read,apps:write,keys:read,keys:write,webhooks:write,metrics:read"
+START_TIMEOUT_S = 60
+
+
+class ManualClock:
+    """A clock that stands still until it is turned."""
+
+    def __init__(self, now_ms: int = 1_800_000_000_000) -> None:
+        self._now_ms = now_ms
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def advance(self, milliseconds: int) -> None:
+        self._now_ms += milliseconds
+
+
+def clean_environment(**extra: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("MAUVE_")}
+    return kept | extra
+
+
+def mauve(data: Path, *arguments: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        [str(MAUVE), *arguments, "--data", str(data)],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        env=clean_environment(**environment),
+        timeout=60,
+        check=False,
+    )
+
+
+def mauve_json(data: Path, *arguments: str, stdin: str = ""):
+    """Run a command that must succeed; return its answer."""
+    done = mauve(data, *arguments, "--json", stdin=stdin)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\n") == 1, "one JSON value and nothing else"
+    return json.loads(done.stdout)
+
+
+@dataclass(frozen=True)
+class Service:
+    """A running `mauve serve`."""
+
+    process: subprocess.Popen
+    data: Path
+    url: str
+    ingest_url: str
+    setup_link: str | None
+
+    def child_pids(self) -> dict[str, int]:
+        """Return the pid of each child by its name."""
+        listing = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        names = {}
+        for pid in map(int, listing.split()):
+            try:
+                arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                orders = json.loads(arguments[3])
+            except (OSError, IndexError):
+                continue  # It has just died.
+            name = orders["role"] if orders["role"] == "core" else f"ingest-{orders['number']}"
+            names[name] = pid
+        return names
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=15)
+
+    def log(self) -> str:
+        return (self.data.parent / f"{self.data.name}.log").read_text()
+
+
+def start(data: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> Service:
+    """Start the service on free ports, and return when it says that it runs."""
+    with (data.parent / f"{data.name}.log").open("ab") as log:
+        process = subprocess.Popen(
+            [str(MAUVE), "serve", "--data", str(data), "--port", "0", "--ingest-port", "0", "--json", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=clean_environment(**(environment or {})),
+        )
+    line = process.stdout.readline()
+    if not line:
+        process.wait(timeout=START_TIMEOUT_S)
+        text = (data.parent / f"{data.name}.log").read_text()
+        raise AssertionError(f"the service did not start: {text}")
+    said = json.loads(line)
+    return Service(process, data, said["url"], said["ingest_url"], said["setup_link"])
+
+
+@contextmanager
+def running(data: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[Service]:
+    service = start(data, *arguments, environment=environment)
+    try:
+        yield service
+    finally:
+        if service.process.poll() is None:
+            service.stop()
+        service.process.stdout.close()
+
+
+def eventually(check, timeout_s: float = 15.0):
+    """Return the check's first true answer."""
+    ends_at = time.monotonic() + timeout_s
+    while time.monotonic() < ends_at:
+        if answer := check():
+            return answer
+        time.sleep(0.02)
+    raise AssertionError("it did not come true in time")
+
+
+def token_for(data: Path, scopes: str = EVERY_SCOPE, org: str | None = None) -> str:
+    org_id = org or mauve_json(data, "org", "create", "Acme")["org_id"]
+    return mauve_json(data, "token", "mint", "--org", org_id, "--scopes", scopes)["token"]
+
+
+def bearer(credential: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {credential}"}
+
+
+def post_events(base_url: str, key: str) -> int:
+    """Return the status that an ingest door gives to a key: 401 when it does not know it."""
+    try:
+        return httpx.post(f"{base_url}/v1/events", headers=bearer(key), json=[]).status_code
+    except httpx.TransportError:
+        return 0

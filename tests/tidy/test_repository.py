@@ -1,0 +1,123 @@
+"""The repository itself, tested as data."""
+
+import ast
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from mauve.core.problems import Code
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+MODULE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 50
+FORBIDDEN_NAMES = re.compile(r"(?i)manager|helper|util|common|abstract|impl|processor|mapper")
+HOSTS = re.compile(r"(?i)\b[\w.-]*(?:py" + r"pi|pythonhosted|npm" + r"js|deb" + r"ian)\.(?:org|com|net)\b")
+MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:wo" + r"rk|ro" + r"ot|home)/")
+
+
+def tracked() -> list[Path]:
+    listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+    return [ROOT / name for name in listing.decode().split("\0") if name and (ROOT / name).is_file()]
+
+
+def text_of(path: Path) -> str:
+    return path.read_text(errors="ignore")
+
+
+def test_there_is_something_to_look_at():
+    assert len(SOURCES) > 40
+    assert len(tracked()) > 80
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+class TestSource:
+    def test_a_module_can_be_read_in_one_sitting(self, path):
+        assert len(text_of(path).splitlines()) <= MODULE_LINES_MAX
+
+    def test_a_function_fits_on_a_screen(self, path):
+        functions = [
+            node
+            for node in ast.walk(ast.parse(text_of(path)))
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        ]
+        long = [node.name for node in functions if node.end_lineno - node.lineno > FUNCTION_LINES_MAX]
+        assert long == [] or "migrations" in path.parts
+
+    def test_names_say_what_a_thing_is(self, path):
+        names = [path.stem] + [
+            node.name
+            for node in ast.walk(ast.parse(text_of(path)))
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        ]
+        assert [name for name in names if FORBIDDEN_NAMES.search(name)] == []
+
+
+def test_only_the_settings_read_the_environment():
+    readers = [path for path in SOURCES if re.search(r"os\.environ|os\.getenv|getenv\(", text_of(path))]
+    assert [path.name for path in readers] == ["config.py"]
+
+
+def test_every_error_code_has_its_golden_files():
+    golden = {path.name for path in (ROOT / "tests/golden/errors").iterdir()}
+    assert golden == {f"{envelope}-{code}.json" for envelope in ("control", "data") for code in Code}
+
+
+def test_nothing_names_a_registry_or_a_path_of_one_machine():
+    found = [
+        f"{path.relative_to(ROOT)}: {match.group()}"
+        for path in tracked()
+        for pattern in (HOSTS, MACHINE_PATHS)
+        for match in pattern.finditer(text_of(path))
+    ]
+    assert found == []
+
+
+def test_every_requirement_is_pinned_with_hashes():
+    for name in ("build", "runtime", "dev"):
+        lines = [
+            line
+            for line in text_of(ROOT / f"requirements/{name}.txt").splitlines()
+            if line and not line.startswith("#")
+        ]
+        pins = [line for line in lines if not line.startswith(" ")]
+        assert pins
+        assert all("==" in line for line in pins)
+        assert all(line.strip().startswith("--hash=sha256:") for line in lines if line.startswith(" "))
+
+
+def test_the_package_asks_for_what_is_pinned():
+    wanted = tomllib.loads(text_of(ROOT / "pyproject.toml"))["project"]["dependencies"]
+    pinned = text_of(ROOT / "requirements/runtime.in").split("\n")
+    assert sorted(re.split(r"[ ;]", name)[0] for name in wanted) == sorted(
+        re.split(r"[ ;]", name)[0] for name in pinned if name
+    )
+
+
+def test_every_make_target_in_the_readme_exists():
+    targets = set(re.findall(r"^([a-z]+):", text_of(ROOT / "Makefile"), re.MULTILINE))
+    mentioned = set(re.findall(r"\bmake ([a-z]+)\b", text_of(ROOT / "README.md"))) - {"sure"}
+    assert {"serve", "test"} <= mentioned <= targets
+
+
+def test_every_link_between_documents_leads_somewhere():
+    documents = [path for path in tracked() if path.suffix == ".md"]
+    broken = [
+        f"{path.relative_to(ROOT)} -> {target}"
+        for path in documents
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text_of(path))
+        if not (path.parent / target).exists()
+    ]
+    assert len(documents) > 4
+    assert broken == []
+
+
+def test_every_folder_of_the_package_is_in_the_layer_table():
+    folders = {
+        path.name for path in (ROOT / "src/mauve").iterdir() if path.is_dir() and path.name != "__pycache__"
+    }
+    table = text_of(ROOT / "CONTRIBUTING.md")
+    assert [folder for folder in sorted(folders) if f"`{folder}/`" not in table] == []

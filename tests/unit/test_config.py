@@ -1,0 +1,51 @@
+from pathlib import Path
+
+import pytest
+
+from mauve.config import SETTINGS, SettingError, settings_from
+
+
+def test_an_empty_environment_gives_the_defaults():
+    settings = settings_from({})
+    assert (settings.data, settings.host) == (Path("mauve-data"), "127.0.0.1")
+    assert (settings.port, settings.ingest_port) == (8080, 8081)
+    assert settings.workers >= 1
+    assert settings.master_key is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("MAUVE_PORT", "http"),
+        ("MAUVE_PORT", "-1"),
+        ("MAUVE_PORT", "65536"),
+        ("MAUVE_PORT", "٣"),
+        ("MAUVE_PORT", ""),
+        ("MAUVE_INGEST_PORT", "1.5"),
+        ("MAUVE_WORKERS", "0"),
+        ("MAUVE_CATALOG_TIMEOUT_SECONDS", "0"),
+        ("MAUVE_LOG", "xml"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_named(name, value):
+    with pytest.raises(SettingError, match=name):
+        settings_from({name: value})
+
+
+def test_every_listed_setting_is_read():
+    class Noting(dict):
+        def __init__(self):
+            super().__init__()
+            self.asked = set()
+
+        def get(self, name, default=None):
+            self.asked.add(name)
+            return default
+
+    environment = Noting()
+    settings_from(environment)
+    assert environment.asked == {setting.name for setting in SETTINGS}
+
+
+def test_the_master_key_does_not_show_in_the_settings():
+    assert "c2VjcmV0" not in repr(settings_from({"MAUVE_MASTER_KEY": "c2VjcmV0"}))

@@ -1,0 +1,65 @@
+import multiprocessing
+import os
+import stat
+
+import pytest
+
+from mauve.stores.directory import (
+    HeldError,
+    Holder,
+    alone,
+    hold,
+    holder_of,
+    make_private_directory,
+    name_holder,
+    write_private_file,
+)
+
+
+def mode_of(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_directory_is_made_private_also_when_it_was_not(tmp_path):
+    made = tmp_path / "a" / "b"
+    make_private_directory(made)
+    assert mode_of(made) == 0o700
+    made.chmod(0o755)
+    make_private_directory(made)
+    assert mode_of(made) == 0o700
+
+
+def test_a_private_file_is_for_its_owner_alone_and_leaves_no_draft(tmp_path):
+    path = tmp_path / "master.key"
+    write_private_file(path, b"content")
+    assert (path.read_bytes(), mode_of(path)) == (b"content", 0o600)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["master.key"]
+
+
+def test_a_held_directory_names_its_holder_until_it_is_let_go(tmp_path):
+    assert holder_of(tmp_path) is None
+    with hold(tmp_path) as lock:
+        name_holder(lock, Holder(os.getpid(), "http://here"))
+        assert holder_of(tmp_path) == Holder(os.getpid(), "http://here")
+        with pytest.raises(HeldError, match=f"process {os.getpid()}"):
+            hold(tmp_path)
+    assert holder_of(tmp_path) is None
+    hold(tmp_path).close()
+
+
+def _append(path, mark):
+    with alone(path.parent, "turn"):
+        before = path.read_text()
+        path.write_text(before + mark)
+
+
+def test_one_at_a_time_means_that_nothing_is_lost(tmp_path):
+    path = tmp_path / "marks"
+    path.write_text("")
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=_append, args=(path, mark)) for mark in "abcd"]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert sorted(path.read_text()) == list("abcd")
