@@ -196,7 +196,7 @@ class TestStopping:
     def test_told_to_stop_while_it_starts_it_stops(self, tmp_path):
         arguments = [str(MAUVE), "serve", "--data", str(tmp_path / "data"), "--port", "0", "--ingest-port", "0"]
         process = subprocess.Popen(arguments, stdout=subprocess.PIPE, env=clean_environment())
-        eventually(lambda: (tmp_path / "data" / "serve.lock").exists())
+        eventually((tmp_path / "data" / "serve.lock").exists)
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=15) in {0, -signal.SIGTERM}
         process.stdout.close()

@@ -1,0 +1,55 @@
+"""Starting the service for a measurement."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+MAUVE = str(Path(sys.executable).with_name("mauve"))
+
+
+@dataclass(frozen=True)
+class Running:
+    data: Path
+    port: int
+    ingest_port: int
+    started_in_s: float
+    pids: dict[str, int]
+
+    def resident_mb(self, name: str) -> float:
+        status = Path(f"/proc/{self.pids[name]}/status").read_text()
+        kilobytes = next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS"))
+        return int(kilobytes) / 1024
+
+    def operator(self, *arguments: str) -> dict[str, str]:
+        command = [MAUVE, *arguments, "--data", str(self.data), "--json"]
+        return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+
+
+@contextmanager
+def service() -> Iterator[Running]:
+    """Run the service on a fresh data directory and free ports."""
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "data"
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("MAUVE_")}
+        command = [MAUVE, "serve", "--data", str(data), "--port", "0", "--ingest-port", "0", "--json"]
+        began = time.perf_counter()
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
+        said = json.loads(process.stdout.readline())
+        started_in_s = time.perf_counter() - began
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        names = ["core", *[f"ingest-{number}" for number in range(1, len(children))]]
+        pids = {"supervisor": process.pid} | dict(zip(names, map(int, children), strict=True))
+        ports = [int(said[name].rpartition(":")[2]) for name in ("url", "ingest_url")]
+        try:
+            yield Running(data, *ports, started_in_s, pids)
+        finally:
+            process.terminate()
+            process.wait()
+            process.stdout.close()
