@@ -75,8 +75,8 @@ class Service:
             try:
                 arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
                 orders = json.loads(arguments[3])
-            except (OSError, IndexError):
-                continue  # It has just died.
+            except (OSError, IndexError, ValueError):
+                continue  # It has just died, or is just being born.
             name = orders["role"] if orders["role"] == "core" else f"ingest-{orders['number']}"
             names[name] = pid
         return names
@@ -116,6 +116,14 @@ def running(data: Path, *arguments: str, environment: Mapping[str, str] | None =
         if service.process.poll() is None:
             service.stop()
         service.process.stdout.close()
+
+
+def is_alive(pid: int) -> bool:
+    """Tell whether the process runs; one that ended and was not waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 def eventually(check, timeout_s: float = 15.0):

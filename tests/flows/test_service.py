@@ -9,7 +9,6 @@ import subprocess
 import threading
 import time
 from functools import partial
-from pathlib import Path
 
 import httpx2 as httpx
 import pytest
@@ -20,6 +19,7 @@ from support import (
     bearer,
     clean_environment,
     eventually,
+    is_alive,
     mauve,
     mauve_json,
     post_events,
@@ -172,7 +172,7 @@ class TestStopping:
         service.process.send_signal(number)
         assert service.process.wait(timeout=15) == 0
         assert time.monotonic() - began < 10
-        assert not any(Path(f"/proc/{pid}").exists() for pid in children)
+        assert not any(map(is_alive, children))
         idle.close()
         service.process.stdout.close()
 
