@@ -1,4 +1,3 @@
-import dataclasses
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from mauve.config import Settings, settings_from
 from mauve.control import operator
 from mauve.control.parts import ControlParts
 from mauve.core.facts import Organization, Scope
-from mauve.server.core import core_app
+from mauve.server.core import CoreApp
 from support import ManualClock
 
 
@@ -39,8 +38,8 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def parts(settings: Settings, clock: ManualClock) -> Iterator[ControlParts]:
-    with wiring.control_parts(settings) as opened:
-        yield dataclasses.replace(opened, clock=clock)
+    with wiring.control_parts(settings, clock) as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -58,7 +57,7 @@ def keyring(settings: Settings) -> Iterator[Keyring]:
 
 @pytest.fixture
 def client(parts: ControlParts, keyring: Keyring, settings: Settings) -> TestClient:
-    return TestClient(core_app(parts, keyring, settings))
+    return TestClient(CoreApp(parts, keyring, settings))
 
 
 @pytest.fixture

@@ -36,6 +36,7 @@ SETTINGS: Final = (
 
 PORT_MAX: Final = 65_535
 WORKERS_MAX: Final = 64
+_DIGITS_MAX: Final = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,11 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
     log = environment.get("MAUVE_LOG", "auto")
     if log not in {"auto", "console", "json"}:
         raise SettingError("MAUVE_LOG must be console, json or auto")
+    data = environment.get("MAUVE_DATA", "mauve-data")
+    if not data:
+        raise SettingError("MAUVE_DATA is empty: name a directory")
     return Settings(
-        data=Path(environment.get("MAUVE_DATA", "mauve-data")),
+        data=Path(data),
         host=environment.get("MAUVE_HOST", "127.0.0.1"),
         port=_integer(environment, "MAUVE_PORT", 8080, 0, PORT_MAX),
         ingest_port=_integer(environment, "MAUVE_INGEST_PORT", 8081, 0, PORT_MAX),
@@ -74,6 +78,6 @@ def _integer(environment: Mapping[str, str], name: str, default: int, least: int
     text = environment.get(name)
     if text is None:
         return default
-    if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
+    if not text.isascii() or not text.isdigit() or len(text) > _DIGITS_MAX or not least <= int(text) <= most:
         raise SettingError(f"{name} must be a whole number from {least} to {most}")
     return int(text)

@@ -1,7 +1,7 @@
 """Which engine stands behind which seam. The only file that names one."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -9,7 +9,8 @@ from mauve.access.keyring import Keyring
 from mauve.access.vault import Vault, VaultError, new_master_key
 from mauve.config import Settings
 from mauve.control.parts import ControlParts
-from mauve.core.clock import SystemClock
+from mauve.control.publish import Publisher
+from mauve.core.clock import Clock, SystemClock
 from mauve.core.ids import SystemRandomness
 from mauve.core.secret import Secret
 from mauve.stores.catalog import Catalog
@@ -20,6 +21,7 @@ from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.migrate import NEWEST_REVISION, current_revision, migrate
 
 _MASTER_KEY_FACT: Final = "master_key_id"
+_EDGE_BUSY_TIMEOUT_S: Final = 0.4  # shorter than the patience of whoever publishes
 
 
 def catalog_path(data: Path) -> Path:
@@ -39,30 +41,22 @@ def prepare(settings: Settings) -> None:
     make_private_directory(settings.data)
     with alone(settings.data, "prepare"):
         vault = _vault(settings)
-        database = _database(settings)
-        try:
+        with closing(_database(settings)) as database:
             migrate(database)
-            _check_master_key(vault, sql_catalog(database))
-        finally:
-            database.close()
+            catalog = sql_catalog(database)
+            _check_master_key(vault, catalog)
+            if catalog.installation.fact(_MASTER_KEY_FACT) != vault.current_key_id:
+                catalog.installation.remember(_MASTER_KEY_FACT, vault.current_key_id)
 
 
 @contextmanager
-def control_parts(settings: Settings) -> Iterator[ControlParts]:
+def control_parts(settings: Settings, clock: Clock | None = None) -> Iterator[ControlParts]:
     """Open what the control plane works with, on a prepared data directory."""
-    database = _database(settings)
-    edge = _edge(settings)
-    try:
-        yield ControlParts(
-            catalog=sql_catalog(database),
-            edge=edge,
-            vault=_vault(settings),
-            clock=SystemClock(),
-            randomness=SystemRandomness(),
-        )
-    finally:
-        edge.close()
-        database.close()
+    clock = clock or SystemClock()
+    with closing(_database(settings)) as database, closing(_edge(settings)) as edge:
+        catalog = sql_catalog(database)
+        with closing(Publisher(catalog, edge, clock)) as publisher:
+            yield ControlParts(catalog, publisher, _vault(settings), clock, SystemRandomness())
 
 
 def keyring(settings: Settings) -> Keyring:
@@ -77,30 +71,23 @@ def has_data(settings: Settings) -> bool:
 
 def check_vault(settings: Settings) -> None:
     """Raise unless the master key is there and is the right one."""
-    vault = _vault(settings)
-    database = _database(settings)
-    try:
-        _check_master_key(vault, sql_catalog(database))
-    finally:
-        database.close()
+    with closing(_database(settings)) as database:
+        _check_master_key(_vault(settings), sql_catalog(database))
 
 
 def schema_revisions(settings: Settings) -> tuple[str | None, str]:
     """Return the revision of the tables, and the one that this release wants."""
-    database = _database(settings)
-    try:
+    with closing(_database(settings)) as database:
         return current_revision(database), NEWEST_REVISION
-    finally:
-        database.close()
 
 
 def _database(settings: Settings) -> Database:
     # The database gives up before the request does, so that its own reason reaches the log.
-    return Database(sqlite_url(catalog_path(settings.data)), busy_timeout_s=settings.catalog_timeout_s * 0.75)
+    return Database(sqlite_url(catalog_path(settings.data)), busy_timeout_s=settings.catalog_timeout_s / 2)
 
 
 def _edge(settings: Settings) -> SqliteEdge:
-    return SqliteEdge(edge_path(settings.data), busy_timeout_s=settings.catalog_timeout_s * 0.75)
+    return SqliteEdge(edge_path(settings.data), busy_timeout_s=_EDGE_BUSY_TIMEOUT_S)
 
 
 def _vault(settings: Settings) -> Vault:
@@ -115,9 +102,11 @@ def _vault(settings: Settings) -> Vault:
 
 
 def _check_master_key(vault: Vault, catalog: Catalog) -> None:
-    """Refuse a master key that cannot open what is stored; remember the one in use."""
+    """Refuse master keys that cannot open everything that is stored."""
     known = catalog.installation.fact(_MASTER_KEY_FACT)
     if known is not None and not vault.knows(known):
-        raise VaultError("this is not the master key that sealed the stored secrets: restore the right one")
-    if known != vault.current_key_id:
-        catalog.installation.remember(_MASTER_KEY_FACT, vault.current_key_id)
+        raise VaultError("this is not the master key of this data: restore the right one")
+    if not all(vault.can_open(sealed) for sealed in catalog.webhook_secrets.all_sealed()):
+        raise VaultError(
+            "some webhook secrets were sealed with an older master key: add it back behind the new one"
+        )

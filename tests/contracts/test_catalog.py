@@ -28,6 +28,15 @@ NOW = 1_800_000_000_000
 RANDOM = SystemRandomness()
 
 
+def in_parallel(work):
+    """Do the work in four threads at once."""
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 def an_id(prefix):
     return new_id(prefix, RANDOM)
 
@@ -102,16 +111,21 @@ class TestOrganizations:
 
     def test_a_missing_one_is_none_and_is_not_made_by_a_change(self, catalog):
         assert catalog.organizations.find("org_x") is None
-        assert catalog.organizations.set_limits("org_x", Limits()) is None
-        assert catalog.organizations.set_standing("org_x", Standing.SUSPENDED, None) is None
+        assert catalog.organizations.update("org_x", lambda found: found) is None
         assert catalog.organizations.everyone() == []
 
     def test_standing_and_limits_are_kept_beyond_32_bit(self, catalog, org):
         limits = Limits(event_cap=2**62, reads_per_minute=1, agent_queries=2**40, raw_scans=0)
-        assert catalog.organizations.set_limits(org.org_id, limits) == replace(org, limits=limits)
-        changed = catalog.organizations.set_standing(org.org_id, Standing.SUSPENDED, 2**50)
-        assert changed == replace(org, limits=limits, standing=Standing.SUSPENDED, grace_ends_at=2**50)
-        assert catalog.organizations.find(org.org_id) == changed
+        wanted = replace(org, limits=limits, standing=Standing.SUSPENDED, grace_ends_at=2**50)
+        assert catalog.organizations.update(org.org_id, lambda found: wanted) == wanted
+        assert catalog.organizations.find(org.org_id) == wanted
+
+    def test_changes_made_at_once_are_all_kept(self, catalog, org):
+        def add_one(found):
+            return replace(found, limits=replace(found.limits, raw_scans=found.limits.raw_scans + 1))
+
+        in_parallel(lambda: [catalog.organizations.update(org.org_id, add_one) for _ in range(10)])
+        assert catalog.organizations.find(org.org_id).limits.raw_scans == org.limits.raw_scans + 40
 
     def test_the_same_id_twice_is_refused(self, catalog, org):
         with pytest.raises(StoreUnavailableError):
@@ -159,11 +173,7 @@ class TestApps:
             for _ in range(10):
                 catalog.apps.create(an_app(org.org_id), a_key())
 
-        threads = [threading.Thread(target=create_some) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_parallel(create_some)
         assert len(catalog.apps.all_of(org.org_id)) == 40
 
 
@@ -246,6 +256,7 @@ class TestWebhookSecrets:
         (record,) = catalog.publications.pending(10)
         assert isinstance(record, PublishedSecret)
         assert (record.sealed, record.version, record.public_id) == (b"two\x00", 2, app.public_id)
+        assert list(catalog.webhook_secrets.all_sealed()) == [b"two\x00"]
 
 
 class TestUsers:
@@ -336,8 +347,8 @@ class TestPublications:
 
     def test_standing_and_limits_are_published_anew_when_they_change(self, catalog, org):
         publish_all(catalog)
-        catalog.organizations.set_standing(org.org_id, Standing.SUSPENDED, None)
-        catalog.organizations.set_limits(org.org_id, Limits(event_cap=7))
+        catalog.organizations.update(org.org_id, lambda found: replace(found, standing=Standing.SUSPENDED))
+        catalog.organizations.update(org.org_id, lambda found: replace(found, limits=Limits(event_cap=7)))
         (record,) = catalog.publications.pending(10)
         assert (record.standing, record.event_cap, record.version) == (Standing.SUSPENDED, 7, 3)
 

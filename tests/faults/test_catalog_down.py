@@ -83,6 +83,18 @@ def test_readiness_tells_when_the_catalog_is_gone(client, parts, monkeypatch):
     assert (reply.status_code, reply.json()["engines"]["catalog"]) == (503, "unreachable")
 
 
+def test_a_change_that_was_made_is_never_answered_with_502(api, settings):
+    """Here it is the edge that hangs: the app exists, so the reply with its key must arrive."""
+    connection = sqlite3.connect(settings.data / "edge.db", isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    created = [api.post("/v1/apps", json={"name": "An app"}) for _ in range(3)]
+    connection.execute("ROLLBACK")
+    connection.close()
+    assert [reply.status_code for reply in created] == [201, 201, 201]
+    keys = [api.get(f"/v1/apps/{reply.json()['app_id']}/keys").json() for reply in created]
+    assert all(key[0]["mirrored_at"] is None for key in keys)
+
+
 def test_it_recovers_by_itself(api, settings):
     connection = sqlite3.connect(settings.data / "catalog.db", isolation_level=None)
     connection.execute("BEGIN IMMEDIATE")

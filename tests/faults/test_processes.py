@@ -7,7 +7,7 @@ import time
 import httpx2 as httpx
 import pytest
 
-from support import bearer, eventually, is_alive, post_events, running, start, token_for
+from support import bearer, eventually, is_alive, mauve_json, post_events, running, start, token_for
 
 
 @pytest.fixture
@@ -62,6 +62,26 @@ def test_a_lost_edge_is_filled_anew_at_the_next_start(tmp_path):
         assert post_events(service.ingest_url, key) == 503
 
 
+def test_an_edge_that_a_command_made_anew_is_filled_too(tmp_path):
+    data = tmp_path / "data"
+    with running(data) as service:
+        reply = httpx.post(f"{service.url}/v1/apps", json={"name": "An app"}, headers=bearer(token_for(data)))
+        key = reply.json()["sk_key"]
+    for path in data.glob("edge.db*"):
+        path.unlink()
+    mauve_json(data, "org", "create", "The first to write to the new edge")
+    with running(data) as service:
+        assert post_events(service.ingest_url, key) == 503
+
+
+def test_the_reason_why_a_process_does_not_start_again_is_logged(service):
+    (service.data / "master.key").rename(service.data / "master.key.away")
+    os.kill(service.child_pids()["core"], signal.SIGKILL)
+    assert eventually(lambda: "process_not_started" in service.log() and "backup" in service.log())
+    (service.data / "master.key.away").rename(service.data / "master.key")
+    assert eventually(lambda: httpx.get(f"{service.ingest_url}/healthz").status_code == 200)
+
+
 def test_when_the_supervisor_is_killed_everything_ends_and_can_start_again(tmp_path):
     data = tmp_path / "data"
     first = start(data, "--workers", "2")
@@ -82,7 +102,7 @@ def test_a_process_that_keeps_dying_is_started_less_and_less_often(service):
     pauses = [
         line.split('"restart_in_s": ')[1].split(",")[0]
         for line in service.log().splitlines()
-        if "ingest-1" in line
+        if "ingest-1" in line and "process_died" in line
     ]
     assert [float(pause) for pause in pauses] == sorted({float(pause) for pause in pauses})
     assert len(pauses) == 3

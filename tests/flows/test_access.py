@@ -119,11 +119,16 @@ def test_deeper_paths_and_trailing_slashes_are_404(api, app, method, path):
 
 @pytest.mark.parametrize(
     "path",
-    ["/v1/apps/{app}/keys/{key}/more", "/v1/apps/{app}/webhooks/biller_a/more", "/v1/apps//keys", "/v1/apps%0A"],
+    [
+        "/v1/apps/{app}/keys/{key}/more",
+        "/v1/apps/{app}/webhooks/biller_a/more",
+        "/v1/apps//keys",
+        "/v1/apps/a%0Ab",
+    ],
 )
 def test_other_paths_below_apps_are_404(api, app, key, path):
     reply = api.get(path.format(app=app["app_id"], key=key["key_id"]))
-    assert reply.status_code == 404
+    assert (reply.status_code, reply.json()["error"]["code"]) == (404, "not_found")
 
 
 def test_an_escaped_slash_does_not_reach_another_operation(api, app):

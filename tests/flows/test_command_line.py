@@ -48,6 +48,7 @@ def test_standing_follows_the_operator(data, org):
     assert unpaid["standing"] == "live"
     assert unpaid["grace_ends_at"] is not None
     assert mauve_json(data, "org", "unpaid", org, "--grace", "0")["standing"] == "suspended"
+    assert mauve_json(data, "org", "unpaid", org, "--grace", "9")["standing"] == "suspended", "still unpaid"
     resumed = mauve_json(data, "org", "resume", org)
     assert (resumed["standing"], resumed["grace_ends_at"]) == ("live", None)
 
@@ -129,6 +130,9 @@ MISTAKES = {
     "no scope": ("token", "mint", "--org", "ORG", "--scopes", " , "),
     "unknown role": ("user", "create", "--org", "ORG", "--email", "a@b.c", "--role", "king"),
     "not an e-mail": ("user", "create", "--org", "ORG", "--email", "nobody", "--role", "owner"),
+    "no subcommand": ("org",),
+    "not UTF-8": ("org", "suspend", "\udcff"),
+    "cap of many digits": ("org", "limits", "ORG", "--event-cap", "9" * 5000),
     "empty secret": ("webhooks", "secret", "--app", "APP", "--provider", "biller_a"),
     "port out of range": ("serve", "--port", "70000"),
     "no workers": ("serve", "--workers", "0"),
@@ -167,6 +171,51 @@ def test_a_data_directory_that_is_not_there_is_not_made_by_reading(tmp_path, arg
     assert not (tmp_path / "typo").exists()
 
 
+@pytest.mark.parametrize("name", ["q?mode=x", "p%41", "a b", "é"])
+def test_any_name_can_be_a_data_directory(tmp_path, name):
+    data = tmp_path / name
+    org = mauve_json(data, "org", "create", "Acme")["org_id"]
+    assert [listed["org_id"] for listed in mauve_json(data, "org", "list")] == [org]
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert {oct(path.stat().st_mode)[-3:] for path in data.iterdir()} == {"600"}
+
+
+def test_an_empty_path_is_not_this_directory(tmp_path):
+    done = subprocess.run(
+        [MAUVE, "org", "create", "Acme", "--data", ""],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env=clean_environment(),
+        check=False,
+    )
+    assert (done.returncode, list(tmp_path.iterdir())) == (2, [])
+
+
+def test_a_refused_name_leaves_no_data_directory_behind(tmp_path):
+    assert mauve(tmp_path / "new", "org", "create", "").returncode == 2
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("token", "revoke", "ctl_live_canary"),
+        ("webhooks", "secret", "--app", "a", "--provider", "biller_a", "whsec_canary"),
+    ],
+)
+def test_a_credential_given_in_the_wrong_place_is_not_echoed(data, arguments):
+    done = mauve(data, *arguments)
+    assert done.returncode == 2
+    assert "canary" not in done.stderr
+
+
+def test_a_secret_that_is_not_text_is_refused(data, app):
+    arguments = [MAUVE, "webhooks", "secret", "--app", app.app_id, "--provider", "biller_a", "--data", data]
+    done = subprocess.run(arguments, input=b"\xff\xfe", capture_output=True, env=clean_environment(), check=False)
+    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+
+
 def test_a_setting_that_cannot_be_used_is_a_mistake(data):
     done = mauve(data, "org", "list", MAUVE_PORT="http")
     assert (done.returncode, done.stdout) == (2, "")
@@ -185,6 +234,17 @@ def test_a_wrong_master_key_refuses_every_command(data, org):
     done = mauve(data, "org", "list", MAUVE_MASTER_KEY=new_master_key())
     assert done.returncode == 2
     assert "not the master key" in done.stderr
+
+
+def test_a_master_key_that_is_still_needed_cannot_be_dropped(data, app):
+    old, new = (data / "master.key").read_text().strip(), new_master_key()
+    mauve_json(data, "webhooks", "secret", "--app", app.app_id, "--provider", "biller_a", stdin="whsec_x")
+    rotated = mauve(data, "org", "list", MAUVE_MASTER_KEY=f"{new},{old}")
+    assert rotated.returncode == 0
+    dropped = mauve(data, "org", "list", MAUVE_MASTER_KEY=new)
+    assert dropped.returncode == 2
+    assert "add it back" in dropped.stderr
+    assert mauve(data, "org", "list", MAUVE_MASTER_KEY=f"{new},{old}").returncode == 0
 
 
 def test_a_lost_master_key_is_not_replaced_by_a_new_one(data, org):

@@ -35,6 +35,13 @@ def test_an_unknown_path_is_404_in_the_data_envelope(client, path):
     assert reply.json()["ok"] is False
 
 
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+def test_health_is_read_and_not_written(client, path):
+    assert client.head(path).status_code == 200
+    reply = client.post(path)
+    assert (reply.status_code, reply.headers["allow"]) == (405, "GET")
+
+
 def test_health_and_readiness(client):
     assert client.get("/healthz").json() == {"ok": True}
     reply = client.get("/readyz")

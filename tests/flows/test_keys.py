@@ -3,7 +3,8 @@ import re
 
 import pytest
 
-from mauve.control import keys, publish
+from mauve.control import keys
+from mauve.control.publish import Publisher
 from mauve.core.facts import KeyKind, Plane
 from mauve.stores.unavailable import StoreUnavailableError
 
@@ -89,11 +90,12 @@ def test_a_key_that_could_not_be_published_says_so_and_is_published_later(api, a
             raise StoreUnavailableError("down")
 
     found = parts.catalog.apps.find_anywhere(app["app_id"])
-    without_edge = dataclasses.replace(parts, edge=EdgeThatIsDown())
+    without_edge = dataclasses.replace(parts, publisher=Publisher(parts.catalog, EdgeThatIsDown(), parts.clock))
     _, key = keys.mint_key(without_edge, found, KeyKind.SERVER, Plane.LIVE)
+    without_edge.publisher.close()
     assert [listed["mirrored_at"] is None for listed in keys_of(api, app)].count(True) == 1
     assert keyring.key_for(key.reveal()) is None
 
-    assert publish.publish_pending(parts) == 1
+    assert parts.publisher.publish_pending() == 1
     assert all(listed["mirrored_at"] is not None for listed in keys_of(api, app))
     assert keyring.key_for(key.reveal()) is not None

@@ -127,6 +127,31 @@ def test_hostile_requests_get_the_contracts_error_over_real_sockets(service, api
     assert api.get("/v1/apps").status_code == 200
 
 
+@pytest.mark.parametrize("framing", ["content-length: 500", "transfer-encoding: chunked"])
+@pytest.mark.parametrize("close", ["half", "whole"])
+def test_a_request_that_was_cut_off_is_not_carried_out(service, api, framing, close):
+    body = b'{"name": "Cut off"}'
+    chunk = b"%x\r\n%s\r\n" % (len(body), body) if "chunked" in framing else body
+    head = (
+        f"POST /v1/apps HTTP/1.1\r\nhost: x\r\nauthorization: {api.headers['authorization']}\r\n{framing}\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", int(service.url.rpartition(":")[2]))) as connection:
+        connection.sendall(head.encode() + chunk)
+        time.sleep(0.2)
+        if close == "half":
+            connection.shutdown(socket.SHUT_WR)
+            connection.settimeout(5)
+            assert b"201" not in connection.recv(1000)
+    time.sleep(0.3)
+    assert api.get("/v1/apps").json() == []
+
+
+def test_doctor_looks_where_the_server_listens(tmp_path):
+    with running(tmp_path / "data", environment={"MAUVE_PUBLIC_URL": "http://127.0.0.1:1/"}) as service:
+        assert service.setup_link.startswith("http://127.0.0.1:1/setup/")
+        assert mauve_json(service.data, "doctor")["ok"] is True
+
+
 def test_a_header_sent_twice_is_no_credential(service, api):
     credential = api.headers["authorization"]
     headers = [("authorization", credential), ("authorization", credential)]
@@ -234,5 +259,5 @@ def test_a_wrong_master_key_refuses_to_start(tmp_path):
 
 
 def test_the_answer_of_serve_is_one_json_object(service):
-    assert set(json.loads((service.data / "serve.lock").read_text())) == {"pid", "url"}
+    assert set(json.loads((service.data / "serve.lock").read_text())) == {"pid", "url", "public_url"}
     assert os.getpid() != service.process.pid

@@ -6,7 +6,6 @@ from mauve.access.vault import Row
 from mauve.control.webhook_secrets import save_secret
 from mauve.core.facts import Plane, Provider
 from mauve.core.secret import Secret
-from mauve.stores.edge import PublishedSecret
 
 SECRET = "whsec_canary_0123456789abcdef"
 
@@ -20,12 +19,9 @@ def put(api, app, provider="biller_a", **body):
     return api.put(f"/v1/apps/{app['app_id']}/webhooks/{provider}", json=body)
 
 
-def published(parts):
-    return {
-        record.record_id: record
-        for record in parts.edge.changes_since(0).records
-        if isinstance(record, PublishedSecret)
-    }
+def published(keyring):
+    keyring.refresh()
+    return keyring.secrets
 
 
 def opened(parts, record):
@@ -33,21 +29,21 @@ def opened(parts, record):
 
 
 @pytest.mark.parametrize("provider", ["biller_a", "biller_b"])
-def test_a_saved_secret_shows_as_a_flag_and_is_published_sealed(api, app, parts, provider):
+def test_a_saved_secret_shows_as_a_flag_and_is_published_sealed(api, app, parts, keyring, provider):
     reply = put(api, app, provider, secret=f"  {SECRET}\n")
     assert (reply.status_code, reply.content) == (204, b"")
     read = api.get(f"/v1/apps/{app['app_id']}").json()
     flags = {"biller_a": read["has_biller_a_webhook"], "biller_b": read["has_biller_b_webhook"]}
     assert flags == {name: name == provider for name in flags}
-    record = published(parts)[f"{app['public_id']}/{provider}"]
+    record = published(keyring)[f"{app['public_id']}/{provider}"]
     assert SECRET.encode() not in record.sealed
     assert opened(parts, record) == SECRET
 
 
-def test_a_new_secret_replaces_the_one_before(api, app, parts):
+def test_a_new_secret_replaces_the_one_before(api, app, parts, keyring):
     put(api, app, secret="the first")
     put(api, app, secret="the second")
-    assert opened(parts, published(parts)[f"{app['public_id']}/biller_a"]) == "the second"
+    assert opened(parts, published(keyring)[f"{app['public_id']}/biller_a"]) == "the second"
 
 
 def test_a_secret_of_one_character_is_enough(api, app):
@@ -93,7 +89,7 @@ def test_there_is_no_read_path(api, app, method):
     assert (reply.status_code, reply.json()["error"]["code"]) == (404, "not_found")
 
 
-def test_a_test_secret_makes_the_test_project_and_touches_nothing_live(api, app, parts):
+def test_a_test_secret_makes_the_test_project_and_touches_nothing_live(api, app, parts, keyring):
     found = parts.catalog.apps.find_anywhere(app["app_id"])
     public_id = save_secret(parts, found, Plane.TEST, Provider.BILLER_A, Secret("for tests"))
     read = api.get(f"/v1/apps/{app['app_id']}").json()
@@ -103,7 +99,7 @@ def test_a_test_secret_makes_the_test_project_and_touches_nothing_live(api, app,
 
     again = save_secret(parts, found, Plane.TEST, Provider.BILLER_B, Secret("for tests too"))
     assert again == public_id
-    record = published(parts)[f"{public_id}/biller_a"]
+    record = published(keyring)[f"{public_id}/biller_a"]
     assert record.plane is Plane.TEST
     live = dataclasses.replace(Row(record.app_id, record.plane, record.provider), plane=Plane.LIVE)
     with pytest.raises(Exception, match="altered or moved"):

@@ -5,6 +5,7 @@ import stat
 import pytest
 
 from mauve.stores.directory import (
+    DirectoryError,
     HeldError,
     Holder,
     alone,
@@ -29,6 +30,23 @@ def test_a_directory_is_made_private_also_when_it_was_not(tmp_path):
     assert mode_of(made) == 0o700
 
 
+@pytest.mark.parametrize("name", ["a file", "a file/below"])
+def test_a_path_that_is_no_directory_is_refused(tmp_path, name):
+    (tmp_path / "a file").write_text("")
+    with pytest.raises(DirectoryError, match="not a directory"):
+        make_private_directory(tmp_path / name)
+
+
+def test_a_directory_that_others_share_is_left_alone(tmp_path):
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    (shared / "of somebody else").write_text("")
+    with pytest.raises(DirectoryError, match="shared"):
+        make_private_directory(shared)
+    assert mode_of(shared) == 0o1777
+
+
 def test_a_private_file_is_for_its_owner_alone_and_leaves_no_draft(tmp_path):
     path = tmp_path / "master.key"
     write_private_file(path, b"content")
@@ -39,8 +57,8 @@ def test_a_private_file_is_for_its_owner_alone_and_leaves_no_draft(tmp_path):
 def test_a_held_directory_names_its_holder_until_it_is_let_go(tmp_path):
     assert holder_of(tmp_path) is None
     with hold(tmp_path) as lock:
-        name_holder(lock, Holder(os.getpid(), "http://here"))
-        assert holder_of(tmp_path) == Holder(os.getpid(), "http://here")
+        name_holder(lock, Holder(os.getpid(), "http://here", "http://there"))
+        assert holder_of(tmp_path) == Holder(os.getpid(), "http://here", "http://there")
         with pytest.raises(HeldError, match=f"process {os.getpid()}"):
             hold(tmp_path)
     assert holder_of(tmp_path) is None

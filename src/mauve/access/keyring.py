@@ -23,8 +23,8 @@ class Keyring:
         self._edge = edge
         self._revision = 0
         self._keys: dict[bytes, PublishedKey] = {}
-        self._organizations: dict[str, PublishedOrganization] = {}
-        self._secrets: dict[str, PublishedSecret] = {}
+        self.organizations: dict[str, PublishedOrganization] = {}
+        self.secrets: dict[str, PublishedSecret] = {}  # by project and provider
         self._refreshing = threading.Lock()
         self._is_current = False
 
@@ -71,6 +71,6 @@ class Keyring:
             case PublishedKey():
                 self._keys[record.digest] = record
             case PublishedOrganization():
-                self._organizations[record.org_id] = record
+                self.organizations[record.org_id] = record
             case PublishedSecret():
-                self._secrets[record.record_id] = record
+                self.secrets[record.record_id] = record

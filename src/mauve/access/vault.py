@@ -56,6 +56,10 @@ class Vault:
     def knows(self, key_id: str) -> bool:
         return bytes.fromhex(key_id) in self._ciphers
 
+    def can_open(self, sealed: bytes) -> bool:
+        """Tell whether the master key that sealed it is here."""
+        return sealed[1 : 1 + _KEY_ID_BYTES] in self._ciphers
+
     def seal(self, secret: Secret, row: Row) -> bytes:
         nonce = os.urandom(_NONCE_BYTES)
         ciphertext = self._ciphers[self._current_id].encrypt(nonce, secret.reveal().encode(), row.as_bytes())

@@ -9,7 +9,7 @@ from mauve.control import operator
 from mauve.control.bodies import app_body
 
 
-@click.group()
+@click.group(no_args_is_help=False)
 def app() -> None:
     """Apps."""
 

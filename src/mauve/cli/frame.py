@@ -41,6 +41,8 @@ def on_data(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def settings_at(data: Path | None) -> Settings:
+    if data == Path():
+        raise MistakeError("--data is empty: name a directory")
     settings = settings_from()
     return settings if data is None else dataclasses.replace(settings, data=data)
 
@@ -64,6 +66,7 @@ def opened(settings: Settings) -> Iterator[ControlParts]:
 
     wiring.prepare(settings)
     with wiring.control_parts(settings) as parts:
+        parts.publisher.refill_if_lost()
         yield parts
 
 
@@ -72,7 +75,7 @@ def base_url(data: Path | None) -> str:
     settings = settings_at(data)
     holder = holder_of(settings.data)
     if holder is not None:
-        return holder.url.rstrip("/")
+        return holder.public_url.rstrip("/")
     return (settings.public_url or f"http://{settings.host}:{settings.port}").rstrip("/")
 
 

@@ -10,7 +10,7 @@ from mauve.control.keys import mint_key
 from mauve.core.facts import KeyKind, Plane
 
 
-@click.group()
+@click.group(no_args_is_help=False)
 def key() -> None:
     """Data-plane keys."""
 

@@ -1,5 +1,6 @@
 """The `mauve` command."""
 
+import os
 import sys
 from typing import Final, NoReturn
 
@@ -18,11 +19,14 @@ from mauve.cli.webhooks import webhooks
 from mauve.config import SettingError
 from mauve.control.operator import RefusedError
 from mauve.core.problems import Problem
+from mauve.logs import masked_text
 from mauve.server.supervisor import ServeRefusedError
-from mauve.stores.directory import HeldError
+from mauve.stores.directory import DirectoryError, HeldError
 from mauve.stores.unavailable import NewerSchemaError, StoreUnavailableError
 
+_PRIVATE_UMASK: Final = 0o077
 _MISTAKES: Final = (
+    DirectoryError,
     HeldError,
     MistakeError,
     NewerSchemaError,
@@ -46,15 +50,16 @@ for part in (serve, org, token, user, app, key, webhooks, doctor):
 
 def main() -> None:
     """Run a command. A mistake exits 2, a failure 1, each with one sentence on standard error."""
+    os.umask(_PRIVATE_UMASK)
     try:
+        _check_arguments(sys.argv)
         code = command(standalone_mode=False)
     except click.ClickException as error:
         _leave(2, f"{error.format_message().rstrip('.')}: see '{_path_of(error)} --help'")
     except _MISTAKES as error:
         _leave(2, str(error))
     except StoreUnavailableError as error:
-        reason = error.__cause__ or error
-        _leave(1, f"the data could not be read or written ({reason}): run 'mauve doctor'")
+        _leave(1, f"the data could not be read or written ({error}): run 'mauve doctor'")
     except OSError as error:
         _leave(
             1,
@@ -65,12 +70,19 @@ def main() -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
+def _check_arguments(arguments: list[str]) -> None:
+    try:
+        "".join(arguments).encode()
+    except UnicodeEncodeError:
+        raise MistakeError("an argument is not valid UTF-8: check it for stray bytes") from None
+
+
 def _path_of(error: click.ClickException) -> str:
     context = error.ctx if isinstance(error, click.UsageError) else None
     return "mauve" if context is None else context.command_path
 
 
 def _leave(code: int, message: str) -> NoReturn:
-    one_line = " ".join(message.split())
+    one_line = masked_text(" ".join(message.split()))
     sys.stderr.write(f"mauve: {one_line}\n")
     sys.exit(code)

@@ -9,14 +9,15 @@ import click
 from mauve.cli.frame import MistakeError, answer, existing, on_data, opened, org_argument, settings_at, table
 from mauve.control import operator
 from mauve.control.parts import ControlParts
-from mauve.core.facts import Limits, Organization
+from mauve.core.facts import Organization
 
 _INTEGER_MAX: Final = 2**63 - 1
+_INTEGER_DIGITS_MAX: Final = 19
 _GRACE_DAYS_MAX: Final = 3650
 _COUNT: Final = click.IntRange(0, _INTEGER_MAX)
 
 
-@click.group()
+@click.group(no_args_is_help=False)
 def org() -> None:
     """Organizations: who they are, whether they may ingest, what they may use."""
 
@@ -26,6 +27,7 @@ def org() -> None:
 @on_data
 def create(*, name: str, data: Path | None, as_json: bool) -> None:
     """Create an organization."""
+    operator.checked_name(name)  # Before a data directory is made for it.
     with opened(settings_at(data)) as parts:
         created = operator.create_organization(parts, name)
     answer({"org_id": created.org_id}, as_json=as_json, text=created.org_id)
@@ -91,15 +93,14 @@ def limits(*, org: str, event_cap: str | None, data: Path | None, as_json: bool,
     with existing(data) as parts:
         organization = operator.find_organization(parts, org)
         if changes:
-            wanted = Limits(**(dataclasses.asdict(organization.limits) | changes))
-            organization = operator.set_limits(parts, org, wanted)
+            organization = operator.change_limits(parts, org, changes)
         _show(parts, organization, as_json=as_json)
 
 
 def _cap_from(text: str) -> int | None:
     if text == "none":
         return None
-    if not text.isascii() or not text.isdigit() or int(text) > _INTEGER_MAX:
+    if not text.isascii() or not text.isdigit() or len(text) > _INTEGER_DIGITS_MAX or int(text) > _INTEGER_MAX:
         raise MistakeError("--event-cap must be a whole number of events, or none")
     return int(text)
 

@@ -9,7 +9,7 @@ from mauve.control import operator
 from mauve.core.facts import ControlToken, Scope
 
 
-@click.group()
+@click.group(no_args_is_help=False)
 def token() -> None:
     """Control tokens: what an organization's programs use to manage its apps."""
 

@@ -9,7 +9,7 @@ from mauve.control import operator
 from mauve.core.facts import Role
 
 
-@click.group()
+@click.group(no_args_is_help=False)
 def user() -> None:
     """People who sign in."""
 

@@ -14,7 +14,7 @@ from mauve.core.facts import Plane, Provider
 _SECRET_CHARACTERS_MAX: Final = 16 * 1024
 
 
-@click.group()
+@click.group(no_args_is_help=False)
 def webhooks() -> None:
     """Billing webhooks."""
 
@@ -31,14 +31,25 @@ def webhooks() -> None:
 @on_data
 def secret(*, app: str, provider: str, test: bool, data: Path | None, as_json: bool) -> None:
     """Save a signing secret, read from standard input. The first test secret makes the app's test plane."""
-    if sys.stdin.isatty():
-        click.echo("paste the secret, then press Enter and Ctrl-D:", err=True)
-    text = sys.stdin.read(_SECRET_CHARACTERS_MAX + 1)
-    if len(text) > _SECRET_CHARACTERS_MAX:
-        raise MistakeError(f"a secret has at most {_SECRET_CHARACTERS_MAX} characters")
+    text = _secret_from_standard_input()
     plane = Plane.TEST if test else Plane.LIVE
     with existing(data) as parts:
         found = operator.find_app(parts, app)
         public_id = save_secret(parts, found, plane, Provider(provider), trimmed_secret(text))
     path = f"/v1/webhooks/{provider}/{public_id}"
     answer({"project": public_id, "path": path}, as_json=as_json, text=f"saved; deliveries go to {path}")
+
+
+def _secret_from_standard_input() -> str:
+    if sys.stdin is None:
+        raise MistakeError("the secret is read from standard input, which is closed")
+    if sys.stdin.isatty():
+        click.echo("paste the secret, then press Enter and Ctrl-D:", err=True)
+    try:
+        text = sys.stdin.read(_SECRET_CHARACTERS_MAX + 1)
+        text.encode()  # Some locales let stray bytes through as lone surrogates.
+    except UnicodeError:
+        raise MistakeError("the secret on standard input is not valid UTF-8") from None
+    if len(text) > _SECRET_CHARACTERS_MAX:
+        raise MistakeError(f"a secret has at most {_SECRET_CHARACTERS_MAX} characters")
+    return text

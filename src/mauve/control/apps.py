@@ -5,7 +5,6 @@ from msgspec import UnsetType
 from mauve.access import keys
 from mauve.control.bodies import AppChangesBody, NewAppBody, invalid_body
 from mauve.control.parts import ControlParts
-from mauve.control.publish import publish_now
 from mauve.core.facts import App, KeyKind, Plane
 from mauve.core.ids import is_id, new_id
 from mauve.core.names import APP_NAME_CHARACTERS_MAX, app_name_from
@@ -36,7 +35,7 @@ def create_app(parts: ControlParts, org_id: str, wanted: NewAppBody) -> tuple[Ap
         created_at=now,
     )
     created = parts.catalog.apps.create(app, first_key)
-    publish_now(parts)
+    parts.publisher.publish_now()
     return created, minted.key
 
 

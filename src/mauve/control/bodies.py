@@ -65,7 +65,7 @@ class MintedKeyBody(msgspec.Struct, frozen=True):
 def decode(body: bytes | None, shape: type[T]) -> T:
     """Return the body as the given type, or raise the one 400. The message names the field, never its value."""
     if body is None:
-        raise invalid_body("the body is larger than 64 KiB or did not arrive in time")
+        raise invalid_body("the body is larger than 64 KiB, was cut off, or did not arrive in time")
     try:
         body.decode()  # msgspec lets invalid UTF-8 pass in fields that it skips
         return msgspec.json.decode(body, type=shape)

@@ -2,7 +2,6 @@
 
 from mauve.access import keys
 from mauve.control.parts import ControlParts
-from mauve.control.publish import publish_now
 from mauve.core.facts import App, AppKey, KeyKind, Plane
 from mauve.core.ids import is_id, new_id
 from mauve.core.problems import not_found
@@ -23,7 +22,7 @@ def mint_key(parts: ControlParts, app: App, kind: KeyKind, plane: Plane) -> tupl
     )
     if parts.catalog.keys.mint(app.app_id, new) is None:
         raise not_found()
-    publish_now(parts)
+    parts.publisher.publish_now()
     return new.key_id, minted.key
 
 
@@ -35,4 +34,4 @@ def revoke_key(parts: ControlParts, app: App, key_id: str) -> None:
     """Revoke for good. Revoking again changes nothing and succeeds."""
     if not is_id(key_id, "key") or parts.catalog.keys.revoke(app.app_id, key_id) is None:
         raise not_found()
-    publish_now(parts)
+    parts.publisher.publish_now()

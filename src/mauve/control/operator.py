@@ -2,13 +2,12 @@
 
 import hashlib
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from mauve.access import tokens
 from mauve.control.parts import ControlParts
-from mauve.control.publish import publish_now
 from mauve.core.facts import App, ControlToken, Limits, Organization, Role, Scope, Standing, User
 from mauve.core.ids import new_id
 from mauve.core.names import app_name_from
@@ -37,14 +36,14 @@ class MintedLink:
 def create_organization(parts: ControlParts, name: str) -> Organization:
     organization = Organization(
         org_id=new_id("org", parts.randomness),
-        name=_checked_name(name),
+        name=checked_name(name),
         standing=Standing.LIVE,
         grace_ends_at=None,
         limits=Limits(),
         created_at=parts.clock.now_ms(),
     )
     parts.catalog.organizations.create(organization)
-    publish_now(parts)
+    parts.publisher.publish_now()
     return organization
 
 
@@ -53,24 +52,32 @@ def find_organization(parts: ControlParts, org_id: str) -> Organization:
 
 
 def suspend(parts: ControlParts, org_id: str) -> Organization:
-    return _set_standing(parts, org_id, Standing.SUSPENDED, None)
+    return _update(parts, org_id, lambda found: replace(found, standing=Standing.SUSPENDED, grace_ends_at=None))
 
 
 def resume(parts: ControlParts, org_id: str) -> Organization:
     """Lift a suspension and forget an unpaid invoice."""
-    return _set_standing(parts, org_id, Standing.LIVE, None)
+    return _update(parts, org_id, lambda found: replace(found, standing=Standing.LIVE, grace_ends_at=None))
 
 
 def mark_unpaid(parts: ControlParts, org_id: str, grace_days: int) -> Organization:
     """Suspend when the grace runs out, unless it is resumed before. One already suspended stays so."""
-    standing = find_organization(parts, org_id).standing
-    return _set_standing(parts, org_id, standing, parts.clock.now_ms() + grace_days * _DAY_MS)
+    now = parts.clock.now_ms()
+    grace_ends_at = now + grace_days * _DAY_MS
+    return _update(
+        parts,
+        org_id,
+        lambda found: replace(found, standing=found.standing_at(now), grace_ends_at=grace_ends_at),
+    )
 
 
-def set_limits(parts: ControlParts, org_id: str, limits: Limits) -> Organization:
-    changed = _existing(parts.catalog.organizations.set_limits(org_id, limits), org_id)
-    publish_now(parts)
-    return changed
+def change_limits(parts: ControlParts, org_id: str, changes: Mapping[str, int | None]) -> Organization:
+    """Change the limits that are named and leave the others."""
+
+    def changed(found: Organization) -> Organization:
+        return replace(found, limits=Limits(**(asdict(found.limits) | dict(changes))))
+
+    return _update(parts, org_id, changed)
 
 
 def find_app(parts: ControlParts, app_id: str) -> App:
@@ -87,7 +94,7 @@ def mint_token(parts: ControlParts, org_id: str, name: str, scopes: Iterable[Sco
     token = ControlToken(
         token_id=new_id("tok", parts.randomness),
         org_id=org_id,
-        name=_checked_name(name),
+        name=checked_name(name),
         scopes=frozenset(scopes),
         revoked=False,
         created_at=parts.clock.now_ms(),
@@ -131,7 +138,11 @@ def renew_setup_link(parts: ControlParts) -> MintedLink | None:
 def find_link(parts: ControlParts, secret: str) -> OneTimeLink | None:
     """Return the link with that secret if it can still be used."""
     link = parts.catalog.users.find_link(_digest(secret))
-    return link if link is not None and parts.clock.now_ms() < link.expires_at else None
+    if link is None or parts.clock.now_ms() >= link.expires_at:
+        return None
+    if link.user_id is None and parts.catalog.users.anyone():
+        return None  # The set-up link is for the very first account.
+    return link
 
 
 def _new_link(parts: ControlParts, purpose: str, user_id: str | None) -> tuple[OneTimeLink, MintedLink]:
@@ -151,9 +162,9 @@ def _digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode()).digest()
 
 
-def _set_standing(parts: ControlParts, org_id: str, standing: Standing, grace_ends_at: int | None) -> Organization:
-    changed = _existing(parts.catalog.organizations.set_standing(org_id, standing, grace_ends_at), org_id)
-    publish_now(parts)
+def _update(parts: ControlParts, org_id: str, change: Callable[[Organization], Organization]) -> Organization:
+    changed = _existing(parts.catalog.organizations.update(org_id, change), org_id)
+    parts.publisher.publish_now()
     return changed
 
 
@@ -163,7 +174,7 @@ def _existing(organization: Organization | None, org_id: str) -> Organization:
     return organization
 
 
-def _checked_name(text: str) -> str:
+def checked_name(text: str) -> str:
     name = app_name_from(text)
     if name is None:
         raise RefusedError("a name has 1 to 80 characters and no control characters")

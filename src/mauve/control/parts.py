@@ -3,16 +3,16 @@
 from dataclasses import dataclass
 
 from mauve.access.vault import Vault
+from mauve.control.publish import Publisher
 from mauve.core.clock import Clock
 from mauve.core.ids import Randomness
 from mauve.stores.catalog import Catalog
-from mauve.stores.edge import EdgePublisher
 
 
 @dataclass(frozen=True, slots=True)
 class ControlParts:
     catalog: Catalog
-    edge: EdgePublisher
+    publisher: Publisher
     vault: Vault
     clock: Clock
     randomness: Randomness

@@ -21,6 +21,10 @@ _THREADS: Final = 8
 log = structlog.get_logger()
 
 
+def is_control_path(path: str) -> bool:
+    return path == "/v1/apps" or path.startswith("/v1/apps/")
+
+
 class ControlPlane:
     """An ASGI application for everything under `/v1/apps`."""
 
@@ -46,7 +50,7 @@ class ControlPlane:
         except TimeoutError:
             log.warning("control_timed_out", method=request.method, timeout_s=self._timeout_s)
         except StoreUnavailableError as error:
-            log.warning("catalog_unavailable", method=request.method, reason=str(error.__cause__ or error))
+            log.warning("catalog_unavailable", method=request.method, reason=str(error))
         except Exception:
             log.exception("control_failed", method=request.method)
         raise Problem(Code.UPSTREAM_UNAVAILABLE, "the control backend did not answer: retry with backoff")

@@ -1,38 +1,62 @@
 """Catalog → edge. Every change is published by whoever made it; what that misses is swept up later."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import structlog
 
-from mauve.control.parts import ControlParts
+from mauve.core.clock import Clock
+from mauve.stores.catalog import Catalog
+from mauve.stores.edge import EdgePublisher
 from mauve.stores.unavailable import StoreUnavailableError
 
 SWEEP_EVERY_S: Final = 1.0
 _RECORDS_PER_ROUND: Final = 1_000
+_EDGE_FACT: Final = "edge_id"
+_PATIENCE_S: Final = 0.5
 
 log = structlog.get_logger()
 
 
-def publish_pending(parts: ControlParts) -> int:
-    """Publish what is pending; return how many records that was. `mirrored_at` is set only after it is true."""
-    published = 0
-    while records := parts.catalog.publications.pending(_RECORDS_PER_ROUND):
-        parts.edge.publish(records)
-        parts.catalog.publications.mark_published(records, parts.clock.now_ms())
-        published += len(records)
-    return published
+class Publisher:
+    """Publishes in a thread of its own, so that an edge that hangs delays nobody for long."""
 
+    def __init__(self, catalog: Catalog, edge: EdgePublisher, clock: Clock) -> None:
+        self._catalog = catalog
+        self._edge = edge
+        self._clock = clock
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="publish")
 
-def publish_now(parts: ControlParts) -> None:
-    """Publish right after a change. The change stands even if this fails: the sweep publishes it later."""
-    try:
-        publish_pending(parts)
-    except StoreUnavailableError as error:
-        log.warning("publication_delayed", reason=str(error), advice="it is tried again every second")
+    def publish_now(self) -> None:
+        """Publish right after a change. The change stands even if this fails or lasts: it is tried again."""
+        try:
+            self._thread.submit(self.publish_pending).result(_PATIENCE_S)
+        except (StoreUnavailableError, TimeoutError) as error:
+            reason = str(error) or "the edge did not answer in time"
+            log.warning("publication_delayed", reason=reason, advice="it is tried again every second")
 
+    def publish_pending(self) -> int:
+        """Publish what is pending; return how many records that was. `mirrored_at` is set after it is true."""
+        published = 0
+        while records := self._catalog.publications.pending(_RECORDS_PER_ROUND):
+            self._edge.publish(records)
+            self._catalog.publications.mark_published(records, self._clock.now_ms())
+            published += len(records)
+        return published
 
-def refill_if_lost(parts: ControlParts) -> None:
-    """Publish the whole catalog to an edge that holds nothing: a new one, or one that was lost."""
-    if parts.edge.is_empty():
-        parts.catalog.publications.mark_all_pending()
-    publish_pending(parts)
+    def refill_if_lost(self) -> None:
+        """Publish the whole catalog to an edge that it has not filled before: a new one, or one that was lost."""
+        edge_id = self._edge.edge_id()
+        if self._catalog.installation.fact(_EDGE_FACT) != edge_id:
+            self._catalog.publications.mark_all_pending()
+            self._catalog.installation.remember(_EDGE_FACT, edge_id)
+        self.publish_pending()
+
+    def unpublished(self) -> int | None:
+        """Count what is pending, up to a bound; None if the edge is not the one that was filled."""
+        if self._catalog.installation.fact(_EDGE_FACT) != self._edge.edge_id():
+            return None
+        return len(self._catalog.publications.pending(_RECORDS_PER_ROUND))
+
+    def close(self) -> None:
+        self._thread.shutdown()

@@ -3,7 +3,6 @@
 from mauve.access.vault import Row
 from mauve.control.bodies import WebhookSecretBody, invalid_body
 from mauve.control.parts import ControlParts
-from mauve.control.publish import publish_now
 from mauve.core.facts import App, Plane, Provider
 from mauve.core.ids import new_id
 from mauve.core.secret import Secret
@@ -38,5 +37,5 @@ def save_secret(parts: ControlParts, app: App, plane: Plane, provider: Provider,
         saved_at=parts.clock.now_ms(),
     )
     public_id = parts.catalog.webhook_secrets.put(sealed, new_id("proj", parts.randomness))
-    publish_now(parts)
+    parts.publisher.publish_now()
     return public_id

@@ -7,7 +7,8 @@ from typing import Final
 
 from mauve.control.operator import find_link
 from mauve.control.parts import ControlParts
-from mauve.web.messages import Reply
+from mauve.stores.unavailable import StoreUnavailableError
+from mauve.web.messages import Reply, Request
 
 _HEADERS: Final = {
     "content-type": "text/html; charset=utf-8",
@@ -18,9 +19,16 @@ _HEADERS: Final = {
 }
 
 
-def link_page(parts: ControlParts, secret: str) -> Reply:
+def is_link_path(path: str) -> bool:
+    return path.startswith(("/setup/", "/password/"))
+
+
+def link_page(parts: ControlParts, request: Request) -> Reply:
     """Tell whether the link can be used. Looking at it does not use it up."""
-    link = find_link(parts, secret)
+    try:
+        link = find_link(parts, request.path.rpartition("/")[2])
+    except StoreUnavailableError:
+        return _page(HTTPStatus.SERVICE_UNAVAILABLE, "Try again in a moment", "The catalog does not answer now.")
     if link is None:
         return _page(
             HTTPStatus.NOT_FOUND,

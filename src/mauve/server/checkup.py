@@ -54,7 +54,7 @@ def _safely(check: Callable[[Settings], Finding], settings: Settings) -> Finding
             if isinstance(error, VaultError)
             else "see the reason; restore from a backup if it is damaged"
         )
-        return Finding(name, ok=False, detail=str(error.__cause__ or error), advice=advice)
+        return Finding(name, ok=False, detail=str(error), advice=advice)
 
 
 def _versions(_settings: Settings) -> Finding:
@@ -103,7 +103,14 @@ def _catalog(settings: Settings) -> Finding:
 
 def _edge(settings: Settings) -> Finding:
     with wiring.control_parts(settings) as parts:
-        pending = len(parts.catalog.publications.pending(1_000))
+        pending = parts.publisher.unpublished()
+    if pending is None:
+        return Finding(
+            "edge",
+            ok=False,
+            detail="is not the one that was filled",
+            advice="start 'mauve serve': it fills it anew",
+        )
     detail = "holds every key, secret and limit" if pending == 0 else f"{pending} changes are not published yet"
     return Finding("edge", pending == 0, detail, "start 'mauve serve': it publishes them within a second")
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 import uvloop
-from granian.constants import Interfaces
+from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
 from granian.server.embed import Server
 
@@ -22,7 +22,7 @@ from mauve.server.orders import Orders, Ready, Refused, Report
 from mauve.stores.unavailable import NewerSchemaError, StoreUnavailableError
 
 _BACKLOG: Final = 2048
-_HEADER_READ_TIMEOUT_MS: Final = 10_000
+_HEADER_READ_TIMEOUT_MS: Final = 15_000  # also closes a connection that is kept alive and says nothing
 _CONNECT_EVERY_S: Final = 0.01
 
 log = structlog.get_logger()
@@ -56,6 +56,8 @@ async def serve_until_stopped(app: Any, interface: Interfaces, host: str, port: 
         interface=interface,
         backlog=_BACKLOG,
         http1_settings=HTTP1Settings(header_read_timeout=_HEADER_READ_TIMEOUT_MS),
+        # HTTP/1 alone: with HTTP/2 allowed, a connection that says nothing is never closed.
+        http=HTTPModes.http1,
         websockets=False,
         log_enabled=False,
     )

@@ -71,7 +71,7 @@ def serve(settings: Settings, announce: Callable[[Running], None]) -> None:
     ):
         host, port = main_port.getsockname()[:2]
         addresses = Addresses(host, port, ingest_port.getsockname()[1])
-        name_holder(lock, Holder(os.getpid(), settings.public_url or addresses.url))
+        name_holder(lock, Holder(os.getpid(), addresses.url, settings.public_url or addresses.url))
         asyncio.run(Supervisor(settings, addresses, lock, announce).run())
 
 
@@ -118,6 +118,10 @@ class Supervisor:
             if self._stopping.is_set():
                 return
             process = await self._start(orders)
+            try:
+                await self._until_ready(process)
+            except ServeRefusedError as error:
+                log.warning("process_not_started", child=orders.name, reason=str(error))
 
     async def _start(self, orders: Orders, *, wants_setup_link: bool = False) -> Process:
         told = msgspec.structs.replace(orders, wants_setup_link=wants_setup_link)

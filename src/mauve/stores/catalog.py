@@ -4,7 +4,7 @@ One small seam per noun. Every method is one transaction: it is applied whole or
 it returns. Every method raises `StoreUnavailableError` when the engine cannot answer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,12 +14,10 @@ from mauve.core.facts import (
     AppType,
     ControlToken,
     KeyKind,
-    Limits,
     Organization,
     Ownership,
     Plane,
     Provider,
-    Standing,
     User,
 )
 from mauve.stores.edge import PublishedRecord
@@ -95,12 +93,11 @@ class Organizations(Protocol):
 
     def find(self, org_id: str) -> Organization | None: ...
 
-    def set_standing(self, org_id: str, standing: Standing, grace_ends_at: int | None) -> Organization | None:
-        """Set both at once and mark the organization for publication."""
-        ...
+    def update(self, org_id: str, change: Callable[[Organization], Organization]) -> Organization | None:
+        """Replace standing, grace and limits by what `change` makes of them, and mark for publication.
 
-    def set_limits(self, org_id: str, limits: Limits) -> Organization | None:
-        """Replace the limits and mark the organization for publication."""
+        Nobody else changes the organization in between.
+        """
         ...
 
 
@@ -154,6 +151,10 @@ class WebhookSecrets(Protocol):
 
         The first secret of an app's test plane makes the test project, under the given id.
         """
+        ...
+
+    def all_sealed(self) -> Iterator[bytes]:
+        """Return every sealed secret, to see which master keys are still needed."""
         ...
 
 

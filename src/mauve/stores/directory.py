@@ -11,6 +11,7 @@ from typing import IO, Final
 import msgspec
 
 _PRIVATE_DIRECTORY: Final = 0o700
+_WRITABLE_BY_OTHERS: Final = 0o022
 _PRIVATE_FILE: Final = 0o600
 _LOCK_FILE: Final = "serve.lock"
 _ORPHANS_GRACE_S: Final = 10.0
@@ -20,16 +21,28 @@ class HeldError(Exception):
     """Another server runs on this data directory."""
 
 
+class DirectoryError(Exception):
+    """A path that cannot hold the data. The message says what to do."""
+
+
 class Holder(msgspec.Struct, frozen=True):
     """The server that holds the directory."""
 
     pid: int
-    url: str
+    url: str  # where it listens
+    public_url: str  # where people reach it
 
 
 def make_private_directory(path: Path) -> None:
-    """Make the directory if it is missing, for its owner alone."""
-    path.mkdir(mode=_PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+    """Make the directory if it is missing, for its owner alone. One that others share is left alone."""
+    try:
+        path.mkdir(mode=_PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise DirectoryError(f"{path} is not a directory: choose another --data") from None
+    found = path.stat()
+    is_shared = found.st_uid != os.geteuid() or found.st_mode & _WRITABLE_BY_OTHERS
+    if is_shared and any(path.iterdir()):
+        raise DirectoryError(f"{path} is shared with other users: choose a directory of your own for --data")
     path.chmod(_PRIVATE_DIRECTORY)
 
 

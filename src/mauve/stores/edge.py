@@ -76,8 +76,8 @@ class EdgePublisher(Protocol):
 
     def publish(self, records: Sequence[PublishedRecord]) -> None: ...
 
-    def is_empty(self) -> bool:
-        """Tell whether nothing was ever published here: a new or lost edge, to be filled from the catalog."""
+    def edge_id(self) -> str:
+        """Return what tells this edge from every other: a lost one that was made anew has another id."""
         ...
 
 

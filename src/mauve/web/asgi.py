@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any
 
-from mauve.web.body import read_body
+from mauve.web.body import IncompleteBodyError, read_body
 from mauve.web.messages import Reply, Request
 
 Scope = MutableMapping[str, Any]
@@ -45,7 +45,7 @@ async def _chunks(receive: Receive) -> AsyncIterator[bytes]:
     while True:
         message = await receive()
         if message["type"] != "http.request":
-            return
+            raise IncompleteBodyError
         yield message.get("body", b"")
         if not message.get("more_body", False):
             return

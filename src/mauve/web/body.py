@@ -8,8 +8,12 @@ _DRAIN_BYTES_MAX: Final = 16 * 1024 * 1024
 _BODY_TIMEOUT_S: Final = 10.0
 
 
+class IncompleteBodyError(Exception):
+    """The client went away before it had sent the whole body."""
+
+
 async def read_body(chunks: AsyncIterable[bytes], bytes_max: int) -> bytes | None:
-    """Return the body, or None if it is too large or does not arrive in time.
+    """Return the body, or None if it is too large, is cut off, or does not arrive in time.
 
     A body that is too large is still read, within bounds and without keeping it: a client that is writing would
     otherwise see its connection reset instead of our answer.
@@ -24,6 +28,6 @@ async def read_body(chunks: AsyncIterable[bytes], bytes_max: int) -> bytes | Non
                     kept.append(chunk)
                 elif size > _DRAIN_BYTES_MAX:
                     break
-    except TimeoutError:
+    except (TimeoutError, IncompleteBodyError):
         return None
     return b"".join(kept) if size <= bytes_max else None

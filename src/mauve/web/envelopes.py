@@ -38,6 +38,12 @@ def data_reply(problem: Problem) -> Reply:
     )
 
 
+def wrong_method(allowed: str) -> Reply:
+    """Return the data planes' answer to a method that a path does not take."""
+    reply = data_reply(Problem(Code.METHOD_NOT_ALLOWED, f"this path takes {allowed}: send that"))
+    return Reply(reply.status, reply.body, {**reply.headers, "allow": allowed})
+
+
 def _with_challenge(problem: Problem, reply: Reply) -> Reply:
     if problem.code is not Code.UNAUTHORIZED:
         return reply

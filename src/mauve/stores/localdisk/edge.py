@@ -25,6 +25,8 @@ CREATE TABLE IF NOT EXISTS published (
     PRIMARY KEY (kind, id)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS published_by_revision ON published (revision);
+CREATE TABLE IF NOT EXISTS identity (only INTEGER PRIMARY KEY CHECK (only = 1), edge_id TEXT NOT NULL);
+INSERT OR IGNORE INTO identity VALUES (1, lower(hex(randomblob(16))));
 """
 # The comparison is `>=`, not `>`: publishing the same version anew repairs a record and harms nothing.
 _PUBLISH: Final = """
@@ -61,9 +63,10 @@ class SqliteEdge:
                 row = (kind, record.record_id, record.version, number, _encoder.encode(record))
                 connection.execute(_PUBLISH, row)
 
-    def is_empty(self) -> bool:
+    def edge_id(self) -> str:
         with self._lock, _as_unavailable():
-            return self._connection.execute("SELECT 1 FROM published LIMIT 1").fetchone() is None
+            (edge_id,) = self._connection.execute("SELECT edge_id FROM identity").fetchone()
+        return str(edge_id)
 
     def changes_since(self, revision: int) -> Changes:
         with self._lock, _as_unavailable():

@@ -16,15 +16,16 @@ _WRITING: Final = "mauve_writing"
 _CONNECTIONS_MAX: Final = 8
 
 
-def sqlite_url(path: Path) -> str:
-    return f"sqlite+pysqlite:///{path}"
+def sqlite_url(path: Path) -> sa.URL:
+    return sa.URL.create("sqlite+pysqlite", database=str(path))
 
 
 class Database:
     """One SQL database. Every failure of the engine leaves as `StoreUnavailableError`."""
 
-    def __init__(self, url: str, busy_timeout_s: float) -> None:
-        self._engine = _sqlite_engine(url, busy_timeout_s) if url.startswith("sqlite") else sa.create_engine(url)
+    def __init__(self, url: sa.URL, busy_timeout_s: float) -> None:
+        is_sqlite = url.get_backend_name() == "sqlite"
+        self._engine = _sqlite_engine(url, busy_timeout_s) if is_sqlite else _server_engine(url)
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
@@ -46,12 +47,19 @@ def _as_unavailable() -> Iterator[None]:
     try:
         yield
     except (SQLAlchemyError, sqlite3.Error) as error:  # the driver's own: a PRAGMA on a damaged file
-        raise StoreUnavailableError(type(error).__name__) from error
+        # The driver's own words: SQLAlchemy's would show the statement.
+        reason = getattr(error, "orig", None) or error
+        raise StoreUnavailableError(str(reason)) from error
 
 
-def _sqlite_engine(url: str, busy_timeout_s: float) -> sa.Engine:
+def _server_engine(url: sa.URL) -> sa.Engine:
+    return sa.create_engine(url, hide_parameters=True)
+
+
+def _sqlite_engine(url: sa.URL, busy_timeout_s: float) -> sa.Engine:
     engine = sa.create_engine(
         url,
+        hide_parameters=True,
         poolclass=sa.QueuePool,
         pool_size=_CONNECTIONS_MAX,
         max_overflow=0,

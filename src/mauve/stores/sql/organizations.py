@@ -1,5 +1,6 @@
 """Organizations, their standing and limits."""
 
+from collections.abc import Callable
 from typing import Any
 
 import sqlalchemy as sa
@@ -18,12 +19,10 @@ class SqlOrganizations:
         row = {
             "org_id": organization.org_id,
             "name": organization.name,
-            "standing": organization.standing,
-            "grace_ends_at": organization.grace_ends_at,
             "created_at": organization.created_at,
         }
         with self._database.writing() as tx:
-            tx.execute(sa.insert(organizations).values(row | _columns_of(organization.limits) | UNPUBLISHED))
+            tx.execute(sa.insert(organizations).values(row | _changeable_columns(organization) | UNPUBLISHED))
 
     def everyone(self) -> list[Organization]:
         query = sa.select(organizations).order_by(organizations.c.created_at, organizations.c.org_id)
@@ -34,16 +33,14 @@ class SqlOrganizations:
         with self._database.reading() as tx:
             return _find(tx, org_id)
 
-    def set_standing(self, org_id: str, standing: Standing, grace_ends_at: int | None) -> Organization | None:
-        return self._change(org_id, {"standing": standing, "grace_ends_at": grace_ends_at})
-
-    def set_limits(self, org_id: str, limits: Limits) -> Organization | None:
-        return self._change(org_id, _columns_of(limits))
-
-    def _change(self, org_id: str, columns: dict[str, object]) -> Organization | None:
-        is_it = organizations.c.org_id == org_id
+    def update(self, org_id: str, change: Callable[[Organization], Organization]) -> Organization | None:
         with self._database.writing() as tx:
-            tx.execute(sa.update(organizations).where(is_it).values(columns | changed(organizations)))
+            tx.execute(sa.select(organizations.c.org_id).where(organizations.c.org_id == org_id).with_for_update())
+            found = _find(tx, org_id)
+            if found is None:
+                return None
+            columns = _changeable_columns(change(found)) | changed(organizations)
+            tx.execute(sa.update(organizations).where(organizations.c.org_id == org_id).values(columns))
             return _find(tx, org_id)
 
 
@@ -52,12 +49,14 @@ def _find(tx: sa.Connection, org_id: str) -> Organization | None:
     return None if row is None else _organization_from(row)
 
 
-def _columns_of(limits: Limits) -> dict[str, object]:
+def _changeable_columns(organization: Organization) -> dict[str, object]:
     return {
-        "event_cap": limits.event_cap,
-        "reads_per_minute": limits.reads_per_minute,
-        "agent_queries": limits.agent_queries,
-        "raw_scans": limits.raw_scans,
+        "standing": organization.standing,
+        "grace_ends_at": organization.grace_ends_at,
+        "event_cap": organization.limits.event_cap,
+        "reads_per_minute": organization.limits.reads_per_minute,
+        "agent_queries": organization.limits.agent_queries,
+        "raw_scans": organization.limits.raw_scans,
     }
 
 

@@ -1,5 +1,7 @@
 """Webhook signing secrets, sealed before they come here."""
 
+from collections.abc import Iterator
+
 import sqlalchemy as sa
 
 from mauve.stores.catalog import SealedSecret
@@ -20,6 +22,10 @@ class SqlWebhookSecrets:
             public_id = _project_of(tx, secret) or _new_project(tx, secret, public_id_if_new)
             _replace(tx, secret, public_id)
         return public_id
+
+    def all_sealed(self) -> Iterator[bytes]:
+        with self._database.reading() as tx:
+            yield from tx.execute(sa.select(webhook_secrets.c.sealed)).scalars()
 
 
 def _project_of(tx: sa.Connection, secret: SealedSecret) -> str | None:
