@@ -10,22 +10,30 @@ from enum import StrEnum
 class Code(StrEnum):
     """The stable, machine-readable name of a problem. Clients match on it."""
 
+    EVENT_CAP_REACHED = "event_cap_reached"
+    FORBIDDEN = "forbidden"
+    INGEST_SUSPENDED = "ingest_suspended"
     INSUFFICIENT_SCOPE = "insufficient_scope"
     INVALID_BODY = "invalid_body"
+    MALFORMED = "malformed"
     METHOD_NOT_ALLOWED = "method_not_allowed"
     NOT_FOUND = "not_found"
     NOT_STORED = "not_stored"
+    RATE_LIMITED = "rate_limited"
+    TOO_LARGE = "too_large"
     UNAUTHORIZED = "unauthorized"
+    UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
     UPSTREAM_UNAVAILABLE = "upstream_unavailable"
 
 
 class Problem(Exception):  # noqa: N818 - it is the word of the domain, see the glossary
     """A request that cannot be answered as asked. The message says what to do and never echoes a credential."""
 
-    def __init__(self, code: Code, message: str) -> None:
+    def __init__(self, code: Code, message: str, **facts: int) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
+        self.facts = facts  # what a client may act on, such as when to come back
 
 
 def not_found() -> Problem:

@@ -10,12 +10,19 @@ from mauve.web.messages import JSON, Reply, json_reply
 
 STATUS_OF: Final[Mapping[Code, HTTPStatus]] = MappingProxyType(
     {
+        Code.EVENT_CAP_REACHED: HTTPStatus.FORBIDDEN,
+        Code.FORBIDDEN: HTTPStatus.FORBIDDEN,
+        Code.INGEST_SUSPENDED: HTTPStatus.PAYMENT_REQUIRED,
         Code.INSUFFICIENT_SCOPE: HTTPStatus.FORBIDDEN,
         Code.INVALID_BODY: HTTPStatus.BAD_REQUEST,
+        Code.MALFORMED: HTTPStatus.BAD_REQUEST,
         Code.METHOD_NOT_ALLOWED: HTTPStatus.METHOD_NOT_ALLOWED,
         Code.NOT_FOUND: HTTPStatus.NOT_FOUND,
         Code.NOT_STORED: HTTPStatus.SERVICE_UNAVAILABLE,
+        Code.RATE_LIMITED: HTTPStatus.TOO_MANY_REQUESTS,
+        Code.TOO_LARGE: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         Code.UNAUTHORIZED: HTTPStatus.UNAUTHORIZED,
+        Code.UNSUPPORTED_MEDIA_TYPE: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
         Code.UPSTREAM_UNAVAILABLE: HTTPStatus.BAD_GATEWAY,
     }
 )

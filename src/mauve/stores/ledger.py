@@ -1,0 +1,139 @@
+"""The ledger: exact money, and every version of every subscription.
+
+Money is summed as whole numbers of any size; nothing passes through floats or overflows.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from mauve.stores.log import LogRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Payment:
+    org_id: str
+    project: str  # public id
+    id: str
+    digest: bytes  # of the payload without `at`: equal payloads, equal digests
+    claimed_at: int | None  # epoch ms of the raw `at`, unclamped; None if none was sent
+    amount: int  # minor units, 0 to 2**53 - 1
+    currency: str
+    earned: bool
+    user: str | None
+    occurred_at: int  # epoch ms, clamped
+    received_at: int
+    payload: bytes  # the item as it came, for audit
+    source: str = "api"
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionVersion:
+    project: str
+    id: str
+    at: int  # epoch microseconds; the later one wins, and of two equal ones the later recorded
+    received_at: int  # epoch ms
+    status: str
+    mrr: int
+    currency: str
+    payload: bytes
+
+
+class Outcome(StrEnum):
+    """What became of a payment."""
+
+    ACCEPTED = "accepted"
+    DUPLICATE = "duplicate"  # same id, same payload: nothing moves
+    CONFLICT = "conflict"  # same id, another payload: the first one stands
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What one request wants to be recorded: all of it or nothing."""
+
+    payments: Sequence[Payment] = ()
+    subscriptions: Sequence[SubscriptionVersion] = ()
+    events: bytes | None = None  # a record for the loader: the events that came in the same batch as payments
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A record that could not be loaded, kept with the reason."""
+
+    stream: int
+    number: int
+    reason: str
+    payload: bytes
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadStep:
+    """What a load has done, to be remembered at once or not at all."""
+
+    positions: Mapping[int, int]  # stream → number of the last record that was loaded
+    events_by_org_and_period: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    first_seen_by_project: Mapping[str, int] = field(default_factory=dict)  # project → received_at
+    dead_letters: Sequence[DeadLetter] = ()
+
+
+class LedgerWriter(Protocol):
+    """Where ingest records money.
+
+    - `record` applies all entries in one transaction, durable when it returns; outcomes come in the order of
+      the payments, one list for each entry.
+    - The first payment with an id stands for good. A later one is a duplicate if its digest is equal and its
+      claimed time is equal or missing on either side; otherwise it is a conflict. That holds within one entry, too.
+    - An accepted payment moves its day's total (UTC day of `occurred_at`, by currency and `earned`), counts as
+      one event of its organization in the billing period of `received_at`, and marks its project as seen: all in the
+      same transaction.
+    - A subscription version is appended; the current row is the version with the highest `at`, of equal ones the
+      last recorded.
+    """
+
+    def record(self, entries: Sequence[Entry]) -> list[list[Outcome]]: ...
+
+    def close(self) -> None: ...
+
+
+class LoadLedger(Protocol):
+    """What the loader remembers, and the events that came with payments."""
+
+    def positions(self) -> dict[int, int]: ...
+
+    def finish(self, step: LoadStep) -> None:
+        """Remember the step in one transaction: positions only grow, counts are added, first sightings kept."""
+        ...
+
+    def read_events(self, after: int, bytes_max: int) -> list[LogRecord]:
+        """Return the event records of mixed batches with a number above `after`, in order."""
+        ...
+
+    def trim_events(self, through: int) -> None: ...
+
+    def usage(self, period: str) -> dict[str, int]:
+        """Return the events counted for each organization in a billing period, such as `2026-11`."""
+        ...
+
+    def first_seen(self) -> dict[str, int]:
+        """Return the projects whose first sighting was not yet taken over by the catalog, with its moment."""
+        ...
+
+    def forget_first_seen(self, projects: Sequence[str]) -> None:
+        """Note that the catalog knows; the moment itself is kept and never counts as new again."""
+        ...
+
+    def dead_letter_count(self) -> int: ...
+
+
+class LedgerReader(Protocol):
+    """What the query plane reads. Amounts are exact."""
+
+    def day_totals(self, project: str, first_day: str, last_day: str, earned: bool) -> list[tuple[str, str, int]]:  # noqa: FBT001 - a stored fact, not a switch
+        """Return (day, currency, total) where there was a payment, by day, then currency; days inclusive."""
+        ...
+
+    def current_mrr(self, project: str) -> list[tuple[str, int]]:
+        """Return (currency, sum of mrr) over current rows with status `active`, by currency."""
+        ...
