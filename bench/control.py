@@ -37,9 +37,7 @@ def _timing(running: Running) -> Iterator[Figure]:
     def unknown_id() -> tuple[str, str]:
         return "/v1/apps", tokens.mint(SystemRandomness()).token.reveal()
 
-    yield _compared(
-        connection, "401: unknown id / wrong secret", unknown_id, lambda: ("/v1/apps", wrong_secret), 401
-    )
+    yield _compared(connection, "401: unknown id / wrong secret", unknown_id, lambda: ("/v1/apps", wrong_secret), 401)
     yield _compared(
         connection,
         "404: never-existing app / foreign app",
@@ -64,6 +62,4 @@ def _compared(connection, name, one, other, status) -> Figure:
                 raise AssertionError(f"{name}: {reply.status} instead of {status}")
     medians = [statistics.median(each) / 1000 for each in times]
     ratio = max(medians) / min(medians)
-    return Figure(
-        name, f"{medians[0]:.0f} / {medians[1]:.0f} us", ratio, f"<= {RATIO_MAX}", met=ratio <= RATIO_MAX
-    )
+    return Figure(name, f"{medians[0]:.0f} / {medians[1]:.0f} us", ratio, f"<= {RATIO_MAX}", met=ratio <= RATIO_MAX)

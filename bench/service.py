@@ -33,12 +33,12 @@ class Running:
 
 
 @contextmanager
-def service() -> Iterator[Running]:
+def service(*arguments: str) -> Iterator[Running]:
     """Run the service on a fresh data directory and free ports."""
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "data"
         environment = {name: value for name, value in os.environ.items() if not name.startswith("MAUVE_")}
-        command = [MAUVE, "serve", "--data", str(data), "--port", "0", "--ingest-port", "0", "--json"]
+        command = [MAUVE, "serve", "--data", str(data), "--port", "0", "--ingest-port", "0", "--json", *arguments]
         began = time.perf_counter()
         process = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
         said = json.loads(process.stdout.readline())

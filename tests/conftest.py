@@ -3,6 +3,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
 from starlette.testclient import TestClient
 
 from mauve import wiring
@@ -11,6 +12,7 @@ from mauve.config import Settings, settings_from
 from mauve.control import operator
 from mauve.control.parts import ControlParts
 from mauve.core.facts import Organization, Scope
+from mauve.load.runner import LoadFigures, LoadRunner
 from mauve.server.core import CoreApp
 from support import ManualClock
 
@@ -28,7 +30,7 @@ def settings(_prepared: Path, tmp_path: Path) -> Settings:
     data = tmp_path / "data"
     shutil.copytree(_prepared, data)
     data.chmod(0o700)
-    return settings_from({"MAUVE_DATA": str(data), "MAUVE_CATALOG_TIMEOUT_SECONDS": "1"})
+    return settings_from({"MAUVE_DATA": str(data), "MAUVE_CATALOG_TIMEOUT_SECONDS": "1", "MAUVE_SEGMENT_MB": "3"})
 
 
 @pytest.fixture
@@ -47,17 +49,41 @@ def organization(parts: ControlParts) -> Organization:
     return operator.create_organization(parts, "Acme")
 
 
-@pytest.fixture
-def keyring(settings: Settings) -> Iterator[Keyring]:
-    ring = wiring.keyring(settings)
-    ring.refresh()
-    yield ring
-    ring.close()
+class AppInLifespan:
+    """The core's application, opened and closed in the event loop that serves it."""
+
+    def __init__(self, parts: ControlParts, settings: Settings, clock: ManualClock) -> None:
+        self._parts, self._settings, self._clock = parts, settings, clock
+
+    async def __call__(self, scope, receive, send) -> None:
+        if scope["type"] != "lifespan":
+            await self._app(scope, receive, send)
+            return
+        await receive()
+        registry = CollectorRegistry()
+        async with wiring.ingest_parts(self._settings, 0, registry, self._clock) as self.ingest:
+            loading = LoadRunner(lambda: wiring.open_load_parts(self._settings), LoadFigures(registry))
+            self._app = CoreApp(self._parts, self.ingest, loading, self._settings.catalog_timeout_s)
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+        await send({"type": "lifespan.shutdown.complete"})
 
 
 @pytest.fixture
-def client(parts: ControlParts, keyring: Keyring, settings: Settings) -> TestClient:
-    return TestClient(CoreApp(parts, keyring, settings))
+def core(parts: ControlParts, settings: Settings, clock: ManualClock) -> AppInLifespan:
+    return AppInLifespan(parts, settings, clock)
+
+
+@pytest.fixture
+def client(core: AppInLifespan) -> Iterator[TestClient]:
+    with TestClient(core) as opened:
+        yield opened
+
+
+@pytest.fixture
+def keyring(core: AppInLifespan, client: TestClient) -> Keyring:
+    """The keyring of the ingest plane behind the client."""
+    return core.ingest.keyring
 
 
 @pytest.fixture

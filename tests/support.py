@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -33,7 +34,7 @@ class ManualClock:
 
 def clean_environment(**extra: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MAUVE_")}
-    return kept | extra
+    return kept | {"MAUVE_SEGMENT_MB": "3", "MAUVE_INGEST_FLUSH_SECONDS": "0.4"} | extra
 
 
 def mauve(data: Path, *arguments: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
@@ -151,3 +152,33 @@ def post_events(base_url: str, key: str) -> int:
         return httpx.post(f"{base_url}/v1/events", headers=bearer(key), json=[]).status_code
     except httpx.TransportError:
         return 0
+
+
+STORED = """
+import sys, json
+from pathlib import Path
+from mauve.stores.clickhouse.connection import ChdbConnection
+connection = ChdbConnection(Path(sys.argv[1]))
+text = connection._query("SELECT project, name, user, id, counted, seq FROM mauve.events", "JSONCompactEachRow")
+sys.stdout.write(text)
+connection.close()
+"""
+
+
+def stored_events(data: Path) -> list[tuple]:
+    """Return (project, name, user, id, counted, seq) of everything in the warehouse of a service that has stopped.
+
+    In a process of its own: the embedded engine opens one path in each process.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", STORED, str(data / "warehouse")], capture_output=True, text=True, timeout=120, check=True
+    )
+    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
+
+
+def ledger_rows(data: Path, sql: str) -> list[tuple]:
+    connection = sqlite3.connect(f"file:{data}/ledger.db?mode=ro", uri=True)
+    try:
+        return connection.execute(sql).fetchall()
+    finally:
+        connection.close()

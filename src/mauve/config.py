@@ -1,6 +1,7 @@
 """The settings: the only place that reads the environment."""
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,11 @@ SETTINGS: Final = (
     Setting("MAUVE_PUBLIC_URL", "http://HOST:PORT", "the address under which people reach the service"),
     Setting("MAUVE_MASTER_KEY", "the file master.key", "base64 of 32 bytes; seals webhook secrets"),
     Setting("MAUVE_CATALOG_TIMEOUT_SECONDS", "4", "how long a control request may take before it gets 502"),
+    Setting("MAUVE_INGEST_FLUSH_SECONDS", "2", "within how many seconds an event is stored, 0.2 to 30"),
+    Setting("MAUVE_BACKLOG_MB", "10240", "how much a worker may queue on disk before it answers 503"),
+    Setting("MAUVE_SEGMENT_MB", "32", "the size of a queue file; each process keeps two or three"),
+    Setting("MAUVE_PUBLISHABLE_REQUESTS_PER_SECOND", "100", "how often one publishable key may be used"),
+    Setting("MAUVE_METRICS_PORT", "0", "Prometheus on loopback: the core here, worker N at N above; 0 is off"),
     Setting("MAUVE_LOG", "auto", "console, json, or auto: console on a terminal, json otherwise"),
 )
 
@@ -49,6 +55,11 @@ class Settings:
     public_url: str | None
     master_key: Secret | None
     catalog_timeout_s: float
+    flush_s: float
+    backlog_bytes_max: int
+    segment_bytes: int
+    publishable_requests_per_s: int
+    metrics_port: int
     log: str
 
 
@@ -70,6 +81,11 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
         public_url=environment.get("MAUVE_PUBLIC_URL"),
         master_key=None if master_key is None else Secret(master_key),
         catalog_timeout_s=float(_integer(environment, "MAUVE_CATALOG_TIMEOUT_SECONDS", 4, 1, 60)),
+        flush_s=_seconds(environment, "MAUVE_INGEST_FLUSH_SECONDS", 2.0, 0.2, 30.0),
+        backlog_bytes_max=_integer(environment, "MAUVE_BACKLOG_MB", 10_240, 256, 10_000_000) * 1024 * 1024,
+        segment_bytes=_integer(environment, "MAUVE_SEGMENT_MB", 32, 3, 1024) * 1024 * 1024,
+        publishable_requests_per_s=_integer(environment, "MAUVE_PUBLISHABLE_REQUESTS_PER_SECOND", 100, 1, 1_000_000),
+        metrics_port=_integer(environment, "MAUVE_METRICS_PORT", 0, 0, PORT_MAX - WORKERS_MAX),
         log=log,
     )
 
@@ -81,3 +97,12 @@ def _integer(environment: Mapping[str, str], name: str, default: int, least: int
     if not text.isascii() or not text.isdigit() or len(text) > _DIGITS_MAX or not least <= int(text) <= most:
         raise SettingError(f"{name} must be a whole number from {least} to {most}")
     return int(text)
+
+
+def _seconds(environment: Mapping[str, str], name: str, default: float, least: float, most: float) -> float:
+    text = environment.get(name)
+    if text is None:
+        return default
+    if re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,6})?", text, re.ASCII) is None or not least <= float(text) <= most:
+        raise SettingError(f"{name} must be a number of seconds from {least:g} to {most:g}")
+    return float(text)

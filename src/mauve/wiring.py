@@ -1,11 +1,14 @@
 """Which engine stands behind which seam. The only file that names one."""
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Final
 
+from prometheus_client import CollectorRegistry
+
 from mauve.access.keyring import Keyring
+from mauve.access.rate import RateLimit
 from mauve.access.vault import Vault, VaultError, new_master_key
 from mauve.config import Settings
 from mauve.control.parts import ControlParts
@@ -13,14 +16,27 @@ from mauve.control.publish import Publisher
 from mauve.core.clock import Clock, SystemClock
 from mauve.core.ids import SystemRandomness
 from mauve.core.secret import Secret
+from mauve.ingest.counters import IngestCounters
+from mauve.ingest.parts import IngestParts
+from mauve.load.loader import Loader
+from mauve.load.runner import LoadParts
+from mauve.load.usage import UsageMirror
 from mauve.stores.catalog import Catalog
 from mauve.stores.directory import alone, make_private_directory, write_private_file
+from mauve.stores.ledger import LoadLedger
 from mauve.stores.localdisk.edge import SqliteEdge
+from mauve.stores.localdisk.log import SegmentLogReader, SegmentLogWriter
 from mauve.stores.sql.catalog import sql_catalog
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.migrate import NEWEST_REVISION, current_revision, migrate
+from mauve.stores.sql.grouping import GroupedLedger
+from mauve.stores.sql.ledger_writer import SqlLedgerWriter
+from mauve.stores.sql.load_ledger import SqlLoadLedger
+from mauve.stores.sql.migrate import CATALOG, LEDGER, current_revision, migrate, newest_revision
+from mauve.web.budget import ByteBudget
 
 _MASTER_KEY_FACT: Final = "master_key_id"
+_LEDGER_BUSY_TIMEOUT_S: Final = 5.0
+_BODIES_BYTES_MAX: Final = 32 * 1024 * 1024
 _EDGE_BUSY_TIMEOUT_S: Final = 0.4  # shorter than the patience of whoever publishes
 
 
@@ -30,6 +46,18 @@ def catalog_path(data: Path) -> Path:
 
 def edge_path(data: Path) -> Path:
     return data / "edge.db"
+
+
+def ledger_path(data: Path) -> Path:
+    return data / "ledger.db"
+
+
+def log_path(data: Path) -> Path:
+    return data / "log"
+
+
+def warehouse_path(data: Path) -> Path:
+    return data / "warehouse"
 
 
 def master_key_path(data: Path) -> Path:
@@ -42,11 +70,13 @@ def prepare(settings: Settings) -> None:
     with alone(settings.data, "prepare"):
         vault = _vault(settings)
         with closing(_database(settings)) as database:
-            migrate(database)
+            migrate(database, CATALOG)
             catalog = sql_catalog(database)
             _check_master_key(vault, catalog)
             if catalog.installation.fact(_MASTER_KEY_FACT) != vault.current_key_id:
                 catalog.installation.remember(_MASTER_KEY_FACT, vault.current_key_id)
+        with closing(_ledger_database(settings)) as database:
+            migrate(database, LEDGER)
 
 
 @contextmanager
@@ -64,6 +94,67 @@ def keyring(settings: Settings) -> Keyring:
     return Keyring(_edge(settings))
 
 
+@asynccontextmanager
+async def ingest_parts(
+    settings: Settings, stream: int, registry: CollectorRegistry, clock: Clock | None = None
+) -> AsyncIterator[IngestParts]:
+    """Open what the ingest plane of one process works with, on a prepared data directory."""
+    with closing(keyring(settings)) as ring, closing(_ledger_database(settings)) as database:
+        ring.refresh()
+        log = SegmentLogWriter(
+            log_path(settings.data),
+            stream,
+            segment_bytes=settings.segment_bytes,
+            budget_bytes=settings.backlog_bytes_max,
+        )
+        ledger = GroupedLedger(SqlLedgerWriter(database))
+        try:
+            yield IngestParts(
+                keyring=ring,
+                log=log,
+                ledger=ledger,
+                rate=RateLimit(settings.publishable_requests_per_s),
+                clock=clock or SystemClock(),
+                budget=ByteBudget(_BODIES_BYTES_MAX),
+                counters=IngestCounters(registry),
+            )
+        finally:
+            await log.close()
+            await ledger.close()
+
+
+def open_load_parts(settings: Settings) -> LoadParts:
+    """Open what the loader works with. Slow: the warehouse's engine is imported here and nowhere else."""
+    from mauve.stores.clickhouse.connection import ChdbConnection  # noqa: PLC0415
+    from mauve.stores.clickhouse.warehouse import ChdbWarehouse  # noqa: PLC0415
+
+    with ExitStack() as opened:
+        warehouse = opened.enter_context(closing(ChdbConnection(warehouse_path(settings.data))))
+        ledger = SqlLoadLedger(opened.enter_context(closing(_ledger_database(settings))))
+        catalog = sql_catalog(opened.enter_context(closing(_database(settings))))
+        edge = opened.enter_context(closing(_edge(settings)))
+        clock = SystemClock()
+        source = log_reader(settings)
+        return LoadParts(
+            loader=Loader(source, ledger, ChdbWarehouse(warehouse), clock),
+            source=source,
+            ledger=ledger,
+            mirror=UsageMirror(ledger, edge, clock),
+            note_first_event=catalog.apps.note_first_event,
+            close=opened.pop_all().close,
+        )
+
+
+def log_reader(settings: Settings) -> SegmentLogReader:
+    return SegmentLogReader(log_path(settings.data))
+
+
+@contextmanager
+def load_ledger(settings: Settings) -> Iterator[LoadLedger]:
+    with closing(_ledger_database(settings)) as database:
+        yield SqlLoadLedger(database)
+
+
 def has_data(settings: Settings) -> bool:
     """Tell whether the data directory was ever prepared."""
     return catalog_path(settings.data).exists()
@@ -78,12 +169,16 @@ def check_vault(settings: Settings) -> None:
 def schema_revisions(settings: Settings) -> tuple[str | None, str]:
     """Return the revision of the tables, and the one that this release wants."""
     with closing(_database(settings)) as database:
-        return current_revision(database), NEWEST_REVISION
+        return current_revision(database, CATALOG), newest_revision(CATALOG)
 
 
 def _database(settings: Settings) -> Database:
     # The database gives up before the request does, so that its own reason reaches the log.
     return Database(sqlite_url(catalog_path(settings.data)), busy_timeout_s=settings.catalog_timeout_s / 2)
+
+
+def _ledger_database(settings: Settings) -> Database:
+    return Database(sqlite_url(ledger_path(settings.data)), busy_timeout_s=_LEDGER_BUSY_TIMEOUT_S)
 
 
 def _edge(settings: Settings) -> SqliteEdge:
@@ -107,6 +202,4 @@ def _check_master_key(vault: Vault, catalog: Catalog) -> None:
     if known is not None and not vault.knows(known):
         raise VaultError("this is not the master key of this data: restore the right one")
     if not all(vault.can_open(sealed) for sealed in catalog.webhook_secrets.all_sealed()):
-        raise VaultError(
-            "some webhook secrets were sealed with an older master key: add it back behind the new one"
-        )
+        raise VaultError("some webhook secrets were sealed with an older master key: add it back behind the new one")

@@ -4,23 +4,50 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from mauve.stores.catalog import Catalog
 from mauve.stores.localdisk.edge import SqliteEdge
 from mauve.stores.sql.catalog import sql_catalog
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.migrate import migrate
+from mauve.stores.sql.migrate import CATALOG, LEDGER, migrate
 
 CATALOG_ENGINES: dict[str, Callable[[Path], str]] = {"sqlite": lambda folder: sqlite_url(folder / "catalog.db")}
+LEDGER_ENGINES = {"sqlite": lambda folder: sqlite_url(folder / "ledger.db")}
 EDGE_ENGINES = {"sqlite": lambda folder: SqliteEdge(folder / "edge.db", busy_timeout_s=5)}
 
 
 @pytest.fixture(params=CATALOG_ENGINES)
 def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
     database = Database(CATALOG_ENGINES[request.param](tmp_path), busy_timeout_s=5)
-    migrate(database)
+    migrate(database, CATALOG)
     yield sql_catalog(database)
     database.close()
+
+
+@pytest.fixture(params=LEDGER_ENGINES)
+def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> sa.URL:
+    return LEDGER_ENGINES[request.param](tmp_path)
+
+
+@pytest.fixture
+def open_ledger(ledger_url: sa.URL) -> Iterator[Callable[[], Database]]:
+    """Open the same ledger again and again, as several processes do."""
+    opened = []
+
+    def open_one() -> Database:
+        opened.append(Database(ledger_url, busy_timeout_s=30))
+        return opened[-1]
+
+    migrate(open_one(), LEDGER)
+    yield open_one
+    for database in opened:
+        database.close()
+
+
+@pytest.fixture
+def ledger_database(open_ledger: Callable[[], Database]) -> Database:
+    return open_ledger()
 
 
 @pytest.fixture(params=EDGE_ENGINES)

@@ -43,9 +43,7 @@ def sent(client, parts):
 
 
 @pytest.mark.parametrize(("method", "path", "scope"), PER_OPERATION)
-def test_an_operation_needs_its_own_scope_and_no_other_implies_it(
-    sent, organization, app, key, method, path, scope
-):
+def test_an_operation_needs_its_own_scope_and_no_other_implies_it(sent, organization, app, key, method, path, scope):
     path = path.format(app=app["app_id"], key=key["key_id"])
     without = sent(organization.org_id, set(Scope) - {scope}, method, path)
     assert (without.status_code, without.json()["error"]["code"]) == (403, "insufficient_scope")

@@ -224,9 +224,7 @@ def test_a_setting_that_cannot_be_used_is_a_mistake(data):
 
 def test_the_data_directory_can_come_from_the_environment(data, org):
     environment = clean_environment(MAUVE_DATA=str(data))
-    done = subprocess.run(
-        [MAUVE, "org", "list", "--json"], capture_output=True, text=True, env=environment, check=True
-    )
+    done = subprocess.run([MAUVE, "org", "list", "--json"], capture_output=True, text=True, env=environment, check=True)
     assert [listed["org_id"] for listed in json.loads(done.stdout)] == [org]
 
 
@@ -269,15 +267,23 @@ class TestDoctor:
         report = mauve_json(data, "doctor")
         assert report["ok"] is True
         names = {check["name"] for check in report["checks"]}
-        assert names == {"versions", "data directory", "master key", "catalog", "edge", "clock", "disk", "server"}
+        assert names == {
+            "versions",
+            "data directory",
+            "master key",
+            "catalog",
+            "edge",
+            "queue",
+            "clock",
+            "disk",
+            "server",
+        }
 
     def test_each_trouble_is_found_and_told_what_to_do(self, data, org):
         data.chmod(0o755)
         (data / "master.key").chmod(0o644)
         with sqlite3.connect(data / "catalog.db") as connection:
-            connection.execute(
-                "UPDATE organizations SET mirrored_at = NULL, created_at = created_at + 99999999999"
-            )
+            connection.execute("UPDATE organizations SET mirrored_at = NULL, created_at = created_at + 99999999999")
         connection.close()
         done = mauve(data, "doctor", "--json")
         assert done.returncode == 1
@@ -303,7 +309,7 @@ class TestDoctor:
         done = mauve(data, "doctor", "--json")
         checks = json.loads(done.stdout)["checks"]
         assert done.returncode == 1
-        assert len(checks) == 8
+        assert len(checks) == 9
         assert "catalog" in {check["name"] for check in checks if not check["ok"]}
 
 

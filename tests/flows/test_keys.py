@@ -43,9 +43,7 @@ def test_the_first_key_of_an_app_is_listed(api, app):
     assert key["masked"] == f"{app['sk_key'][:12]}…{app['sk_key'][-4:]}"
 
 
-@pytest.mark.parametrize(
-    "body", [{}, {"kind": "ctl"}, {"kind": None}, {"kind": ""}, {"kind": 1}, {"kind": ["sk"]}]
-)
+@pytest.mark.parametrize("body", [{}, {"kind": "ctl"}, {"kind": None}, {"kind": ""}, {"kind": 1}, {"kind": ["sk"]}])
 def test_an_unknown_kind_is_refused_and_mints_nothing(api, app, body):
     reply = api.post(f"/v1/apps/{app['app_id']}/keys", json=body)
     assert (reply.status_code, reply.json()["error"]["code"]) == (400, "invalid_body")

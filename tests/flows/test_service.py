@@ -73,9 +73,7 @@ def test_a_revoked_key_is_refused_within_a_second(service, api):
     (key,) = api.get(f"/v1/apps/{app['app_id']}/keys").json()
     assert api.delete(f"/v1/apps/{app['app_id']}/keys/{key['key_id']}").status_code == 204
     time.sleep(1)
-    assert {post_events(url, app["sk_key"]) for url in (service.ingest_url, service.url) for _ in range(8)} == {
-        401
-    }
+    assert {post_events(url, app["sk_key"]) for url in (service.ingest_url, service.url) for _ in range(8)} == {401}
 
 
 def test_what_the_operator_does_takes_effect_on_the_running_service(service, api):
@@ -90,9 +88,7 @@ def test_what_the_operator_does_takes_effect_on_the_running_service(service, api
 
 def test_links_start_with_the_address_of_the_running_server(service):
     org = mauve_json(service.data, "org", "create", "Gamma")["org_id"]
-    created = mauve_json(
-        service.data, "user", "create", "--org", org, "--email", "g@example.com", "--role", "owner"
-    )
+    created = mauve_json(service.data, "user", "create", "--org", org, "--email", "g@example.com", "--role", "owner")
     assert created["link"].startswith(f"{service.url}/password/")
     assert httpx.get(created["link"]).status_code == 200
 
@@ -132,9 +128,7 @@ def test_hostile_requests_get_the_contracts_error_over_real_sockets(service, api
 def test_a_request_that_was_cut_off_is_not_carried_out(service, api, framing, close):
     body = b'{"name": "Cut off"}'
     chunk = b"%x\r\n%s\r\n" % (len(body), body) if "chunked" in framing else body
-    head = (
-        f"POST /v1/apps HTTP/1.1\r\nhost: x\r\nauthorization: {api.headers['authorization']}\r\n{framing}\r\n\r\n"
-    )
+    head = f"POST /v1/apps HTTP/1.1\r\nhost: x\r\nauthorization: {api.headers['authorization']}\r\n{framing}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", int(service.url.rpartition(":")[2]))) as connection:
         connection.sendall(head.encode() + chunk)
         time.sleep(0.2)

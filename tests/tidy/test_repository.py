@@ -116,8 +116,6 @@ def test_every_link_between_documents_leads_somewhere():
 
 
 def test_every_folder_of_the_package_is_in_the_layer_table():
-    folders = {
-        path.name for path in (ROOT / "src/mauve").iterdir() if path.is_dir() and path.name != "__pycache__"
-    }
+    folders = {path.name for path in (ROOT / "src/mauve").iterdir() if path.is_dir() and path.name != "__pycache__"}
     table = text_of(ROOT / "CONTRIBUTING.md")
     assert [folder for folder in sorted(folders) if f"`{folder}/`" not in table] == []

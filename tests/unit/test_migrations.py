@@ -3,40 +3,56 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
+from mauve.stores.sql import ledger_schema, schema
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.migrate import NEWEST_REVISION, current_revision, migrate
-from mauve.stores.sql.schema import metadata
+from mauve.stores.sql.migrate import CATALOG, LEDGER, current_revision, migrate, newest_revision
 from mauve.stores.unavailable import NewerSchemaError
+
+CHAINS = {"catalog": (CATALOG, schema.metadata), "ledger": (LEDGER, ledger_schema.metadata)}
 
 
 @pytest.fixture
 def database(tmp_path):
-    opened = Database(sqlite_url(tmp_path / "a % folder" / "catalog.db"), busy_timeout_s=5)
+    opened = Database(sqlite_url(tmp_path / "a % folder" / "some.db"), busy_timeout_s=5)
     (tmp_path / "a % folder").mkdir()
     yield opened
     opened.close()
 
 
-def test_the_migrations_make_the_tables_that_the_queries_see(database):
-    assert current_revision(database) is None
-    migrate(database)
-    assert current_revision(database) == NEWEST_REVISION
+@pytest.mark.parametrize(("chain", "metadata"), CHAINS.values(), ids=CHAINS)
+class TestEveryChain:
+    def test_the_migrations_make_the_tables_that_the_queries_see(self, database, chain, metadata):
+        assert current_revision(database, chain) is None
+        migrate(database, chain)
+        assert current_revision(database, chain) == newest_revision(chain)
+        with database.reading() as connection:
+            context = MigrationContext.configure(connection, opts={"version_table": chain.version_table})
+            assert compare_metadata(context, metadata) == []
+
+    def test_migrating_again_changes_nothing(self, database, chain, metadata):
+        migrate(database, chain)
+        migrate(database, chain)
+        assert current_revision(database, chain) == newest_revision(chain)
+
+    def test_tables_of_a_newer_release_are_left_alone(self, database, chain, metadata):
+        migrate(database, chain)
+        version = sa.table(chain.version_table, sa.column("version_num"))
+        with database.writing() as connection:
+            connection.execute(sa.update(version).values(version_num="9999"))
+        with pytest.raises(NewerSchemaError, match="9999"):
+            migrate(database, chain)
+
+
+def test_both_chains_may_share_a_database(database):
+    migrate(database, CATALOG)
+    assert current_revision(database, LEDGER) is None
+    migrate(database, LEDGER)
+    assert current_revision(database, CATALOG) == newest_revision(CATALOG)
+    assert current_revision(database, LEDGER) == newest_revision(LEDGER)
     with database.reading() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
-
-
-def test_migrating_again_changes_nothing(database):
-    migrate(database)
-    migrate(database)
-    assert current_revision(database) == NEWEST_REVISION
-
-
-def test_tables_of_a_newer_release_are_left_alone(database):
-    migrate(database)
-    with database.writing() as connection:
-        connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(NewerSchemaError, match="9999"):
-        migrate(database)
+        tables = set(sa.inspect(connection).get_table_names())
+    assert set(schema.metadata.tables) | set(ledger_schema.metadata.tables) < tables
+    assert set(schema.metadata.tables).isdisjoint(ledger_schema.metadata.tables)
 
 
 def test_sqlite_is_set_up_to_lose_nothing(database):

@@ -10,7 +10,14 @@ from typing import Final
 import structlog
 
 from mauve.access.keys import digest_of, is_well_formed
-from mauve.stores.edge import EdgeReader, PublishedKey, PublishedOrganization, PublishedSecret
+from mauve.stores.edge import (
+    EdgeReader,
+    PublishedKey,
+    PublishedOrganization,
+    PublishedRecord,
+    PublishedSecret,
+    PublishedUsage,
+)
 from mauve.stores.unavailable import StoreUnavailableError
 
 REFRESH_EVERY_S: Final = 0.25
@@ -25,6 +32,7 @@ class Keyring:
         self._keys: dict[bytes, PublishedKey] = {}
         self.organizations: dict[str, PublishedOrganization] = {}
         self.secrets: dict[str, PublishedSecret] = {}  # by project and provider
+        self.usage: dict[str, PublishedUsage] = {}
         self._refreshing = threading.Lock()
         self._is_current = False
 
@@ -66,7 +74,7 @@ class Keyring:
         """Tell whether the last look at the edge succeeded."""
         return self._is_current
 
-    def _take(self, record: PublishedKey | PublishedOrganization | PublishedSecret) -> None:
+    def _take(self, record: PublishedRecord) -> None:
         match record:
             case PublishedKey():
                 self._keys[record.digest] = record
@@ -74,3 +82,5 @@ class Keyring:
                 self.organizations[record.org_id] = record
             case PublishedSecret():
                 self.secrets[record.record_id] = record
+            case PublishedUsage():
+                self.usage[record.org_id] = record

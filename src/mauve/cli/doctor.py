@@ -15,9 +15,7 @@ def doctor(*, data: Path | None, as_json: bool) -> None:
 
     findings = examine(settings_at(data))
     healthy = all(finding.ok for finding in findings)
-    lines = [
-        f"{'ok ' if finding.ok else 'BAD'}  {finding.name.ljust(15)} {finding.detail}" for finding in findings
-    ]
+    lines = [f"{'ok ' if finding.ok else 'BAD'}  {finding.name.ljust(15)} {finding.detail}" for finding in findings]
     lines += [f"to do: {finding.advice}" for finding in findings if not finding.ok]
     answer({"ok": healthy, "checks": findings}, as_json=as_json, text="\n".join(lines))
     raise click.exceptions.Exit(0 if healthy else 1)

@@ -44,6 +44,13 @@ class Standing(StrEnum):
     SUSPENDED = "suspended"
 
 
+def standing_at(standing: Standing, grace_ends_at: int | None, now_ms: int) -> Standing:
+    """Tell the standing at a moment: grace that has run out suspends without anyone doing anything."""
+    if grace_ends_at is not None and now_ms >= grace_ends_at:
+        return Standing.SUSPENDED
+    return standing
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What an organization may use; the operator sets it."""
@@ -64,10 +71,7 @@ class Organization:
     created_at: int
 
     def standing_at(self, now_ms: int) -> Standing:
-        """Tell the standing at a moment: grace that has run out suspends without anyone doing anything."""
-        if self.grace_ends_at is not None and now_ms >= self.grace_ends_at:
-            return Standing.SUSPENDED
-        return self.standing
+        return standing_at(self.standing, self.grace_ends_at, now_ms)
 
 
 @dataclass(frozen=True, slots=True)

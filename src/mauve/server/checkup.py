@@ -50,9 +50,7 @@ def _safely(check: Callable[[Settings], Finding], settings: Settings) -> Finding
     except (StoreUnavailableError, VaultError, OSError) as error:
         name = check.__name__.strip("_").replace("_", " ")
         advice = (
-            str(error)
-            if isinstance(error, VaultError)
-            else "see the reason; restore from a backup if it is damaged"
+            str(error) if isinstance(error, VaultError) else "see the reason; restore from a backup if it is damaged"
         )
         return Finding(name, ok=False, detail=str(error), advice=advice)
 
@@ -115,13 +113,25 @@ def _edge(settings: Settings) -> Finding:
     return Finding("edge", pending == 0, detail, "start 'mauve serve': it publishes them within a second")
 
 
+def _queue(settings: Settings) -> Finding:
+    backlog_mb = wiring.log_reader(settings).backlog_bytes() / 1024**2
+    with wiring.load_ledger(settings) as ledger:
+        dead_letters = ledger.dead_letter_count()
+    detail = f"{backlog_mb:.0f} MB in segments, {dead_letters} records could not be loaded"
+    is_full = backlog_mb * 1024**2 >= settings.backlog_bytes_max
+    advice = (
+        "events are refused until the loader catches up: look at the core's log"
+        if is_full
+        else ("see the table dead_letters in ledger.db: each has its reason and is kept")
+    )
+    return Finding("queue", ok=not is_full and dead_letters == 0, detail=detail, advice=advice)
+
+
 def _clock(settings: Settings) -> Finding:
     now_ms = SystemClock().now_ms()
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
     with wiring.control_parts(settings) as parts:
-        newest_ms = max(
-            (organization.created_at for organization in parts.catalog.organizations.everyone()), default=0
-        )
+        newest_ms = max((organization.created_at for organization in parts.catalog.organizations.everyone()), default=0)
     ok = now.year >= _EARLIEST_YEAR and newest_ms <= now_ms + _CLOCK_DRIFT_MS_MAX
     return Finding(
         "clock",
@@ -158,4 +168,4 @@ def _server(settings: Settings) -> Finding:
         )
 
 
-_CHECKS: Final = (_versions, _data_directory, _master_key, _catalog, _edge, _clock, _disk, _server)
+_CHECKS: Final = (_versions, _data_directory, _master_key, _catalog, _edge, _queue, _clock, _disk, _server)

@@ -5,7 +5,8 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import msgspec
@@ -14,16 +15,21 @@ import uvloop
 from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
 from granian.server.embed import Server
+from prometheus_client import CollectorRegistry, start_http_server
 
 from mauve.access.vault import VaultError
-from mauve.config import SettingError
+from mauve.config import SettingError, Settings
 from mauve.logs import configure_logs
 from mauve.server.orders import Orders, Ready, Refused, Report
 from mauve.stores.unavailable import NewerSchemaError, StoreUnavailableError
 
 _BACKLOG: Final = 2048
+_HTTP_BUFFER_BYTES: Final = 64 * 1024  # for each connection, whose number we do not choose
 _HEADER_READ_TIMEOUT_MS: Final = 15_000  # also closes a connection that is kept alive and says nothing
 _CONNECT_EVERY_S: Final = 0.01
+_LOOK_EVERY_S: Final = 0.2
+# A sync that is done must not wait the usual 5 ms for a busy event loop to let its thread go on.
+_SWITCH_INTERVAL_S: Final = 0.0002
 
 log = structlog.get_logger()
 
@@ -34,6 +40,7 @@ def main(run: Callable[[Orders], Coroutine[Any, Any, None]]) -> None:
     try:
         settings = orders.settings()
         configure_logs(settings.log, process=orders.name)
+        sys.setswitchinterval(_SWITCH_INTERVAL_S)
         uvloop.run(run(orders))
     except (VaultError, NewerSchemaError, SettingError, StoreUnavailableError) as error:
         report(Refused(str(error)))
@@ -47,15 +54,22 @@ def report(what: Report) -> None:
         sys.stdout.buffer.flush()
 
 
-async def serve_until_stopped(app: Any, interface: Interfaces, host: str, port: int, ready: Ready) -> None:  # noqa: ANN401 - an ASGI or RSGI application
-    """Serve until SIGTERM, or until the supervisor is gone; finish what is in flight first."""
+async def serve_until_stopped(
+    app: Any,  # noqa: ANN401 - an ASGI or RSGI application
+    interface: Interfaces,
+    address: tuple[str, int],
+    ready: Ready,
+    has_failed: Callable[[], bool],
+) -> None:
+    """Serve until SIGTERM, until the supervisor is gone, or until a restart is needed; finish what is in flight."""
+    host, port = address
     server = Server(
         app,
         address=host,
         port=port,
         interface=interface,
         backlog=_BACKLOG,
-        http1_settings=HTTP1Settings(header_read_timeout=_HEADER_READ_TIMEOUT_MS),
+        http1_settings=HTTP1Settings(header_read_timeout=_HEADER_READ_TIMEOUT_MS, max_buffer_size=_HTTP_BUFFER_BYTES),
         # HTTP/1 alone: with HTTP/2 allowed, a connection that says nothing is never closed.
         http=HTTPModes.http1,
         websockets=False,
@@ -68,17 +82,45 @@ async def serve_until_stopped(app: Any, interface: Interfaces, host: str, port: 
     serving = asyncio.ensure_future(server.serve())
     await _until_listening(host, port, serving)
     report(ready)
+    watching = asyncio.create_task(_stop_when_failed(server, has_failed))
     await serving
+    watching.cancel()
+
+
+async def _stop_when_failed(server: Server, has_failed: Callable[[], bool]) -> None:
+    while not has_failed():  # noqa: ASYNC110 - the log is no part of asyncio
+        await asyncio.sleep(_LOOK_EVERY_S)
+    log.error("restart_needed", reason="the log cannot be written any more", advice="look at the disk")
+    server.stop()
+
+
+def expose_metrics(settings: Settings, number: int, registry: CollectorRegistry) -> None:
+    """Let Prometheus read this process's figures, on loopback, if a port was chosen."""
+    if settings.metrics_port:
+        start_http_server(settings.metrics_port + number, addr="127.0.0.1", registry=registry)
 
 
 async def repeat(every_s: float, work: Callable[[], object], failure: str) -> None:
-    """Do the work again and again in a thread; a failure is logged and does not end it."""
-    while True:
-        try:
-            await asyncio.to_thread(work)
-        except Exception as error:  # noqa: BLE001 - whatever it was, the next round may succeed
-            log.warning(failure, reason=str(error), advice=f"trying again in {every_s} s")
-        await asyncio.sleep(every_s)
+    """Do the work again and again, in a thread of its own; a failure is logged and does not end it."""
+    with ThreadPoolExecutor(1, thread_name_prefix=failure) as thread:
+        while True:
+            round_ = asyncio.get_running_loop().run_in_executor(thread, work)
+            try:
+                # Not cut short when we stop: the round that is under way is finished.
+                await asyncio.shield(round_)
+            except asyncio.CancelledError:
+                await asyncio.wait({round_})
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever it was, the next round may succeed
+                log.warning(failure, reason=str(error), advice=f"trying again in {every_s} s")
+            await asyncio.sleep(every_s)
+
+
+async def finished(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Stop repeating, and return when the rounds under way are over."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _stop_when_alone(loop: asyncio.AbstractEventLoop, server: Server) -> None:

@@ -4,33 +4,36 @@ import asyncio
 from collections.abc import Callable
 
 from granian.constants import Interfaces
+from prometheus_client import CollectorRegistry
 
-from mauve.access.keyring import REFRESH_EVERY_S, Keyring
-from mauve.config import Settings
+from mauve.access.keyring import REFRESH_EVERY_S
 from mauve.control.operator import renew_setup_link
 from mauve.control.parts import ControlParts
 from mauve.control.plane import ControlPlane, is_control_path
 from mauve.control.publish import SWEEP_EVERY_S
 from mauve.dashboard.setup import is_link_path, link_page
 from mauve.ingest.doors import AsgiIngest
+from mauve.ingest.parts import IngestParts
 from mauve.ingest.plane import IngestPlane
-from mauve.server.child import main, repeat, serve_until_stopped
+from mauve.load.runner import LoadFigures, LoadRunner
+from mauve.server.child import expose_metrics, finished, main, repeat, serve_until_stopped
 from mauve.server.orders import Orders, Ready
 from mauve.stores.unavailable import StoreUnavailableError
 from mauve.web.asgi import Receive, Scope, Send, read_request, send_reply
 from mauve.web.health import readiness
 from mauve.web.messages import Reply, Request
-from mauve.wiring import control_parts, keyring, prepare
+from mauve.wiring import control_parts, ingest_parts, open_load_parts, prepare
 
 
 class CoreApp:
     """The planes as one ASGI application: the path alone decides which one answers."""
 
-    def __init__(self, parts: ControlParts, ring: Keyring, settings: Settings) -> None:
+    def __init__(self, parts: ControlParts, ingest: IngestParts, loading: LoadRunner, timeout_s: float) -> None:
         self._parts = parts
-        self._ring = ring
-        self._control = ControlPlane(parts, settings.catalog_timeout_s)
-        self._ingest = AsgiIngest(IngestPlane(ring))
+        self._loading = loading
+        self._control = ControlPlane(parts, timeout_s)
+        self._plane = IngestPlane(ingest)
+        self._ingest = AsgiIngest(self._plane)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
@@ -44,15 +47,15 @@ class CoreApp:
             await self._ingest(scope, receive, send)
 
     def _readiness(self, request: Request) -> Reply:
-        return readiness(request, {"catalog": _answers(self._parts), "edge": self._ring.is_current})
+        return readiness(
+            request.method, {"catalog": _answers(self._parts), **self._plane.engines()}, **self._loading.facts()
+        )
 
     def _link(self, request: Request) -> Reply:
         return link_page(self._parts, request)
 
 
-async def _answer_in_thread(
-    answer: Callable[[Request], Reply], scope: Scope, receive: Receive, send: Send
-) -> None:
+async def _answer_in_thread(answer: Callable[[Request], Reply], scope: Scope, receive: Receive, send: Send) -> None:
     request = await read_request(scope, receive, body_bytes_max=0)
     await send_reply(send, await asyncio.to_thread(answer, request))
 
@@ -68,21 +71,28 @@ def _answers(parts: ControlParts) -> bool:
 async def run(orders: Orders) -> None:
     settings = orders.settings()
     prepare(settings)
+    registry = CollectorRegistry()
+    expose_metrics(settings, 0, registry)
+    loading = LoadRunner(lambda: open_load_parts(settings), LoadFigures(registry))
     with control_parts(settings) as parts:
         parts.publisher.refill_if_lost()
         setup = renew_setup_link(parts) if orders.wants_setup_link else None
-        ring = keyring(settings)
-        ring.refresh()
-        background = [
-            asyncio.create_task(repeat(SWEEP_EVERY_S, parts.publisher.publish_pending, "publication_delayed")),
-            asyncio.create_task(repeat(REFRESH_EVERY_S, ring.refresh, "keyring_not_refreshed")),
-        ]
-        ready = Ready(setup.path.reveal() if setup else None)
-        app = CoreApp(parts, ring, settings)
-        await serve_until_stopped(app, Interfaces.ASGINL, orders.host, orders.port, ready)
-        for task in background:
-            task.cancel()
-        ring.close()
+        async with ingest_parts(settings, stream=0, registry=registry) as ingest:
+            background = [
+                asyncio.create_task(repeat(SWEEP_EVERY_S, parts.publisher.publish_pending, "publication_delayed")),
+                asyncio.create_task(repeat(REFRESH_EVERY_S, ingest.keyring.refresh, "keyring_not_refreshed")),
+                # Twice as often as promised: an event waits for the step after the one that just missed it.
+                asyncio.create_task(repeat(settings.flush_s / 2, loading.step, "load_failed")),
+            ]
+            await serve_until_stopped(
+                CoreApp(parts, ingest, loading, settings.catalog_timeout_s),
+                Interfaces.ASGINL,
+                (orders.host, orders.port),
+                Ready(setup.path.reveal() if setup else None),
+                has_failed=lambda: ingest.log.has_failed,
+            )
+            await finished(background)
+    loading.close()
 
 
 if __name__ == "__main__":

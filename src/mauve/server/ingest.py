@@ -3,23 +3,33 @@
 import asyncio
 
 from granian.constants import Interfaces
+from prometheus_client import CollectorRegistry
 
 from mauve.access.keyring import REFRESH_EVERY_S
 from mauve.ingest.doors import RsgiIngest
 from mauve.ingest.plane import IngestPlane
-from mauve.server.child import main, repeat, serve_until_stopped
+from mauve.server.child import expose_metrics, finished, main, repeat, serve_until_stopped
 from mauve.server.orders import Orders, Ready
-from mauve.wiring import keyring
+from mauve.web.deadlines import Deadlines
+from mauve.wiring import ingest_parts
 
 
 async def run(orders: Orders) -> None:
-    ring = keyring(orders.settings())
-    ring.refresh()
-    refreshing = asyncio.create_task(repeat(REFRESH_EVERY_S, ring.refresh, "keyring_not_refreshed"))
-    app = RsgiIngest(IngestPlane(ring))
-    await serve_until_stopped(app, Interfaces.RSGI, orders.host, orders.ingest_port, Ready())
-    refreshing.cancel()
-    ring.close()
+    settings = orders.settings()
+    registry = CollectorRegistry()
+    expose_metrics(settings, orders.number, registry)
+    async with ingest_parts(settings, orders.number, registry) as parts:
+        refreshing = asyncio.create_task(repeat(REFRESH_EVERY_S, parts.keyring.refresh, "keyring_not_refreshed"))
+        deadlines = Deadlines()
+        sweeping = asyncio.create_task(deadlines.sweep_forever())
+        await serve_until_stopped(
+            RsgiIngest(IngestPlane(parts), deadlines),
+            Interfaces.RSGI,
+            (orders.host, orders.ingest_port),
+            Ready(),
+            has_failed=lambda: parts.log.has_failed,
+        )
+        await finished([refreshing, sweeping])
 
 
 if __name__ == "__main__":

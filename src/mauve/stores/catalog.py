@@ -20,7 +20,7 @@ from mauve.core.facts import (
     Provider,
     User,
 )
-from mauve.stores.edge import PublishedRecord
+from mauve.stores.edge import CatalogRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +120,10 @@ class Apps(Protocol):
 
     def change(self, org_id: str, app_id: str, changes: AppChanges) -> App | None: ...
 
+    def note_first_event(self, public_id: str, at: int) -> None:
+        """Set the moment of an app's first event by its live project, unless an earlier one is known."""
+        ...
+
 
 class Keys(Protocol):
     def mint(self, app_id: str, key: NewKey) -> AppKey | None:
@@ -177,9 +181,9 @@ class Users(Protocol):
 class Publications(Protocol):
     """What still has to reach the edge. A change marks its row in the transaction that makes it."""
 
-    def pending(self, count_max: int) -> list[PublishedRecord]: ...
+    def pending(self, count_max: int) -> list[CatalogRecord]: ...
 
-    def mark_published(self, records: Sequence[PublishedRecord], at: int) -> None:
+    def mark_published(self, records: Sequence[CatalogRecord], at: int) -> None:
         """Note the moment of publication, unless the row has changed since it was read."""
         ...
 

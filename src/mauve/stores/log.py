@@ -36,6 +36,11 @@ class LogWriter(Protocol):
         """Append one record, given in pieces that are written one behind the other."""
         ...
 
+    @property
+    def has_failed(self) -> bool:
+        """Tell whether only a restart can recover this writer."""
+        ...
+
     async def close(self) -> None: ...
 
 

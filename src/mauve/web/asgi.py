@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any
 
-from mauve.web.body import IncompleteBodyError, read_body
+from mauve.web.body import BodyTooLargeError, IncompleteBodyError, read_body
 from mauve.web.messages import Reply, Request
 
 Scope = MutableMapping[str, Any]
@@ -14,12 +14,31 @@ Send = Callable[[Message], Awaitable[None]]
 
 async def read_request(scope: Scope, receive: Receive, body_bytes_max: int) -> Request:
     """Read the request whole, keeping at most `body_bytes_max` bytes of its body."""
-    return Request(
-        method=scope["method"],
-        path=_path(scope),
-        authorization=_header(scope, b"authorization"),
-        body=await read_body(_chunks(receive), body_bytes_max),
-    )
+    opened = AsgiRequest(scope, receive)
+    body: bytes | None
+    try:
+        body = await opened.body(body_bytes_max)
+    except (BodyTooLargeError, IncompleteBodyError):
+        body = None
+    return Request(opened.method, opened.path, opened.header("authorization"), body)
+
+
+class AsgiRequest:
+    """An open request at the ASGI door."""
+
+    __slots__ = ("_receive", "_scope", "method", "path")
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self.method: str = scope["method"]
+        self.path = _path(scope)
+        self._scope = scope
+        self._receive = receive
+
+    def header(self, name: str) -> str | None:
+        return _header(self._scope, name.encode())
+
+    async def body(self, bytes_max: int) -> bytes:
+        return await read_body(_chunks(self._receive), bytes_max)
 
 
 async def send_reply(send: Send, reply: Reply) -> None:

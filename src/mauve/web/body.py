@@ -4,16 +4,20 @@ import asyncio
 from collections.abc import AsyncIterable
 from typing import Final
 
+BODY_TIMEOUT_S: Final = 10.0
 _DRAIN_BYTES_MAX: Final = 16 * 1024 * 1024
-_BODY_TIMEOUT_S: Final = 10.0
+
+
+class BodyTooLargeError(Exception):
+    """The body is larger than the plane takes."""
 
 
 class IncompleteBodyError(Exception):
-    """The client went away before it had sent the whole body."""
+    """The body was cut off, or did not arrive in time."""
 
 
-async def read_body(chunks: AsyncIterable[bytes], bytes_max: int) -> bytes | None:
-    """Return the body, or None if it is too large, is cut off, or does not arrive in time.
+async def read_body(chunks: AsyncIterable[bytes], bytes_max: int) -> bytes:
+    """Return the body, or raise if it is too large or incomplete.
 
     A body that is too large is still read, within bounds and without keeping it: a client that is writing would
     otherwise see its connection reset instead of our answer.
@@ -21,13 +25,20 @@ async def read_body(chunks: AsyncIterable[bytes], bytes_max: int) -> bytes | Non
     kept: list[bytes] = []
     size = 0
     try:
-        async with asyncio.timeout(_BODY_TIMEOUT_S):
+        async with asyncio.timeout(BODY_TIMEOUT_S):
             async for chunk in chunks:
                 size += len(chunk)
                 if size <= bytes_max:
                     kept.append(chunk)
                 elif size > _DRAIN_BYTES_MAX:
                     break
-    except (TimeoutError, IncompleteBodyError):
-        return None
-    return b"".join(kept) if size <= bytes_max else None
+    except TimeoutError:
+        raise IncompleteBodyError from None
+    if size > bytes_max:
+        raise BodyTooLargeError
+    return b"".join(kept)
+
+
+def declared_size(content_length: str | None) -> int | None:
+    """Return the size that a Content-Length header declares."""
+    return int(content_length) if content_length is not None and content_length.isdecimal() else None

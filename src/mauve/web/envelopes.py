@@ -37,12 +37,20 @@ def control_reply(problem: Problem) -> Reply:
     )
 
 
+_CODES_SHOWN_TO_DATA_CLIENTS: Final = frozenset({Code.EVENT_CAP_REACHED, Code.INGEST_SUSPENDED})
+
+
 def data_reply(problem: Problem) -> Reply:
-    """Return `{ok: false, error}`."""
-    return _with_challenge(
-        problem,
-        json_reply(STATUS_OF[problem.code], {"ok": False, "error": problem.message}),
-    )
+    """Return `{ok: false, error}`, with `code` and facts where a client is to act on them."""
+    body: dict[str, object] = {"ok": False, "error": problem.message}
+    if problem.code in _CODES_SHOWN_TO_DATA_CLIENTS:
+        body |= {"code": problem.code, **problem.facts}
+    reply = _with_challenge(problem, json_reply(STATUS_OF[problem.code], body))
+    retry_after_s = problem.facts.get("retry_after_s")
+    if retry_after_s is None:
+        return reply
+    throttle = {"x-service-throttle": "rate_limit"} if problem.code is Code.RATE_LIMITED else {}
+    return Reply(reply.status, reply.body, {**reply.headers, **throttle, "retry-after": str(retry_after_s)})
 
 
 def wrong_method(allowed: str) -> Reply:

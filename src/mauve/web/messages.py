@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -13,12 +13,30 @@ _encoder = msgspec.json.Encoder()
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a plane needs of a request. `body` is None when it was larger than the plane takes."""
+    """A request read whole. `body` is None when it was larger than the plane takes, or was cut off."""
 
     method: str
     path: str
     authorization: str | None
     body: bytes | None
+
+
+class OpenRequest(Protocol):
+    """A request whose body is still with its sender: it can be refused before it is read."""
+
+    @property
+    def method(self) -> str: ...
+
+    @property
+    def path(self) -> str: ...
+
+    def header(self, name: str) -> str | None:
+        """Return a header's value, by its name in lower case; one sent twice is joined by a comma."""
+        ...
+
+    async def body(self, bytes_max: int) -> bytes:
+        """Return the body; raise `BodyTooLargeError` if it is larger, `IncompleteBodyError` if it is cut off."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

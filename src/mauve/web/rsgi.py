@@ -1,10 +1,14 @@
 """The RSGI door: granian's own protocol, for the ingest workers."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
 from typing import Protocol
 
-from mauve.web.body import read_body
-from mauve.web.messages import Reply, Request
+from granian.rsgi import ProtocolClosed  # type: ignore[attr-defined]  # its documented name
+
+from mauve.web.body import IncompleteBodyError, declared_size, read_body
+from mauve.web.deadlines import Deadlines
+from mauve.web.messages import Reply
 
 
 class RsgiHeaders(Protocol):
@@ -19,20 +23,48 @@ class RsgiScope(Protocol):
 
 
 class RsgiTransport(Protocol):
+    def __call__(self) -> Awaitable[bytes]: ...
+
     def __aiter__(self) -> AsyncIterator[bytes]: ...
 
     def response_bytes(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None: ...
 
 
-async def read_request(scope: RsgiScope, transport: RsgiTransport, body_bytes_max: int) -> Request:
-    """Read the request whole, keeping at most `body_bytes_max` bytes of its body."""
-    values = scope.headers.get_all("authorization")
-    return Request(
-        method=scope.method,
-        path=scope.path,
-        authorization=", ".join(values) if values else None,
-        body=await read_body(transport, body_bytes_max),
-    )
+class RsgiRequest:
+    """An open request at the RSGI door."""
+
+    __slots__ = ("_deadlines", "_headers", "_transport", "method", "path")
+
+    def __init__(self, scope: RsgiScope, transport: RsgiTransport, deadlines: Deadlines) -> None:
+        self._deadlines = deadlines
+        self.method = scope.method
+        self.path = scope.path
+        self._headers = scope.headers
+        self._transport = transport
+
+    def header(self, name: str) -> str | None:
+        values = self._headers.get_all(name)
+        if len(values) == 1:
+            return values[0]
+        return ", ".join(values) if values else None
+
+    async def body(self, bytes_max: int) -> bytes:
+        size = declared_size(self.header("content-length"))
+        if size is None or size > bytes_max:
+            # Chunks end quietly when the sender goes away. A JSON array or object that was cut off does not
+            # parse, and compressed data that was cut off does not inflate: nothing partial is ever taken.
+            return await read_body(self._transport, bytes_max)
+        task = self._deadlines.begin()
+        try:
+            return await self._transport()
+        except ProtocolClosed:
+            raise IncompleteBodyError from None
+        except asyncio.CancelledError:
+            if self._deadlines.is_overdue(task):
+                raise IncompleteBodyError from None
+            raise
+        finally:
+            self._deadlines.end(task)
 
 
 def send_reply(transport: RsgiTransport, reply: Reply) -> None:

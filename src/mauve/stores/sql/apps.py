@@ -75,6 +75,12 @@ class SqlApps:
             row = tx.execute(_APP.where(_is(org_id, app_id))).one_or_none()
         return None if row is None else _app_from(row)
 
+    def note_first_event(self, public_id: str, at: int) -> None:
+        live = sa.select(projects.c.app_id).where(projects.c.public_id == public_id, projects.c.plane == Plane.LIVE)
+        is_later = apps.c.first_event_at.is_(None) | (apps.c.first_event_at > at)
+        with self._database.writing() as tx:
+            tx.execute(sa.update(apps).where(apps.c.app_id.in_(live), is_later).values(first_event_at=at))
+
     def _one(self, condition: sa.ColumnElement[bool]) -> App | None:
         with self._database.reading() as tx:
             row = tx.execute(_APP.where(condition)).one_or_none()

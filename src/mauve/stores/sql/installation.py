@@ -12,9 +12,7 @@ class SqlInstallation:
 
     def fact(self, name: str) -> str | None:
         with self._database.reading() as tx:
-            return tx.execute(
-                sa.select(installation.c.value).where(installation.c.name == name)
-            ).scalar_one_or_none()
+            return tx.execute(sa.select(installation.c.value).where(installation.c.name == name)).scalar_one_or_none()
 
     def remember(self, name: str, value: str) -> None:
         with self._database.writing() as tx:

@@ -1,5 +1,6 @@
 """Bringing the tables up to date."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -8,33 +9,47 @@ import sqlalchemy as sa
 from mauve.stores.sql.database import Database
 from mauve.stores.unavailable import NewerSchemaError
 
-_MIGRATIONS: Final = Path(__file__).parent / "migrations"
-NEWEST_REVISION: Final = max(path.stem.partition("_")[0] for path in (_MIGRATIONS / "versions").glob("[0-9]*.py"))
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """One line of migrations. Two may share a database: each remembers its revision in a table of its own."""
+
+    folder: Path
+    version_table: str
 
 
-def current_revision(database: Database) -> str | None:
+CATALOG: Final = Chain(Path(__file__).parent / "migrations", "alembic_version")
+LEDGER: Final = Chain(Path(__file__).parent / "ledger_migrations", "ledger_alembic_version")
+
+
+def newest_revision(chain: Chain) -> str:
+    """Return the revision that this release wants."""
+    return max(path.stem.partition("_")[0] for path in (chain.folder / "versions").glob("[0-9]*.py"))
+
+
+def current_revision(database: Database, chain: Chain) -> str | None:
     """Return the revision of the tables; None if there are none yet."""
+    revision = sa.select(sa.column("version_num", sa.Text)).select_from(sa.table(chain.version_table))
     with database.reading() as connection:
-        if not sa.inspect(connection).has_table("alembic_version"):
+        if not sa.inspect(connection).has_table(chain.version_table):
             return None
-        return connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
+        return connection.execute(revision).scalar_one_or_none()
 
 
-def migrate(database: Database) -> None:
+def migrate(database: Database, chain: Chain) -> None:
     """Run the migrations that are missing, all in one transaction. Does nothing when there are none."""
-    revision = current_revision(database)
-    if revision == NEWEST_REVISION:
+    revision, newest = current_revision(database, chain), newest_revision(chain)
+    if revision == newest:
         return
-    if revision is not None and revision > NEWEST_REVISION:
-        raise NewerSchemaError(
-            f"the data is at revision {revision} and this release knows {NEWEST_REVISION}: run a newer mauve"
-        )
+    if revision is not None and revision > newest:
+        raise NewerSchemaError(f"the data is at revision {revision} and this release knows {newest}: run a newer mauve")
     # Imported late: it is slow, and hardly ever needed.
     from alembic import command  # noqa: PLC0415
     from alembic.config import Config  # noqa: PLC0415
 
     config = Config()
-    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    config.set_main_option("script_location", str(chain.folder).replace("%", "%%"))
+    config.attributes["version_table"] = chain.version_table
     with database.writing() as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, "head")

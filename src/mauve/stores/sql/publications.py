@@ -11,7 +11,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from mauve.core.facts import KeyKind, Plane, Provider, Standing
-from mauve.stores.edge import PublishedKey, PublishedOrganization, PublishedRecord, PublishedSecret
+from mauve.stores.edge import CatalogRecord, PublishedKey, PublishedOrganization, PublishedSecret
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.schema import apps, keys, organizations, projects, webhook_secrets
 
@@ -28,15 +28,15 @@ class SqlPublications:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def pending(self, count_max: int) -> list[PublishedRecord]:
-        records: list[PublishedRecord] = []
+    def pending(self, count_max: int) -> list[CatalogRecord]:
+        records: list[CatalogRecord] = []
         with self._database.reading() as tx:
             for query, record_from in _SOURCES:
                 rows = tx.execute(query.limit(count_max - len(records)))
                 records += [record_from(row) for row in rows]
         return records
 
-    def mark_published(self, records: Sequence[PublishedRecord], at: int) -> None:
+    def mark_published(self, records: Sequence[CatalogRecord], at: int) -> None:
         with self._database.writing() as tx:
             for record in records:
                 tx.execute(_row_of(record).values(mirrored_at=at))
@@ -47,7 +47,7 @@ class SqlPublications:
                 tx.execute(sa.update(table).values(mirrored_at=None))
 
 
-def _row_of(record: PublishedRecord) -> sa.Update:
+def _row_of(record: CatalogRecord) -> sa.Update:
     """Select the record's row at the version that was published: a later change stays pending."""
     match record:
         case PublishedOrganization():
@@ -60,7 +60,7 @@ def _row_of(record: PublishedRecord) -> sa.Update:
     return sa.update(table).where(is_it & (table.c.version == record.version))
 
 
-def _organization_from(row: sa.Row[Any]) -> PublishedRecord:
+def _organization_from(row: sa.Row[Any]) -> CatalogRecord:
     return PublishedOrganization(
         org_id=row.org_id,
         version=row.version,
@@ -73,7 +73,7 @@ def _organization_from(row: sa.Row[Any]) -> PublishedRecord:
     )
 
 
-def _key_from(row: sa.Row[Any]) -> PublishedRecord:
+def _key_from(row: sa.Row[Any]) -> CatalogRecord:
     return PublishedKey(
         key_id=row.key_id,
         version=row.version,
@@ -87,7 +87,7 @@ def _key_from(row: sa.Row[Any]) -> PublishedRecord:
     )
 
 
-def _secret_from(row: sa.Row[Any]) -> PublishedRecord:
+def _secret_from(row: sa.Row[Any]) -> CatalogRecord:
     return PublishedSecret(
         public_id=row.public_id,
         provider=Provider(row.provider),
@@ -109,7 +109,7 @@ _PENDING_SECRETS: Final = (
     .join(apps, apps.c.app_id == projects.c.app_id)
     .where(webhook_secrets.c.mirrored_at.is_(None))
 )
-_SOURCES: Final[tuple[tuple[sa.Select[Any], Callable[[sa.Row[Any]], PublishedRecord]], ...]] = (
+_SOURCES: Final[tuple[tuple[sa.Select[Any], Callable[[sa.Row[Any]], CatalogRecord]], ...]] = (
     (_PENDING_ORGANIZATIONS, _organization_from),
     (_PENDING_KEYS, _key_from),
     (_PENDING_SECRETS, _secret_from),

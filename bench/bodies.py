@@ -1,0 +1,41 @@
+"""The bodies that are sent: half of the events carry times, as clients that batch do."""
+
+import itertools
+import json
+
+STAMP = "@@@@@@@@"  # the generator writes another text of the same length here each time: every id is new
+_numbers = itertools.count()
+
+
+def events(count: int, *, ids: bool = True) -> str:
+    """Return a batch as a client would send it, about 190 bytes an event; every id is new."""
+    return json.dumps([_event(next(_numbers), ids=ids) for _ in range(count)], separators=(",", ":"))
+
+
+def single(*, ids: bool = True) -> str:
+    return json.dumps(_event(next(_numbers), ids=ids), separators=(",", ":"))
+
+
+def mixed(count: int) -> str:
+    """Return the dearest batch: every kind of item, good and bad, in turn."""
+    kinds = [
+        lambda: _event(next(_numbers), ids=True),
+        lambda: {"name": "", "user": "x"},
+        lambda: {"name": "view", "props": {"nested": {"a": 1}}},
+        lambda: {"name": "view", "at": "yesterday"},
+        lambda: {"name": "payment", "id": "", "props": {"amount": 1, "currency": "eur"}},
+    ]
+    return json.dumps([kinds[place % len(kinds)]() for place in range(count)], separators=(",", ":"))
+
+
+def _event(number: int, *, ids: bool) -> dict[str, object]:
+    event: dict[str, object] = {
+        "name": ("page_view", "button_clicked", "search", "export_started")[number % 4],
+        "user": f"user_{number * 7919 % 50_000}",
+        "props": {"path": f"/articles/{number % 400}", "plan": "pro", "count": number % 90, "beta": number % 2 == 0},
+    }
+    if ids:
+        event["id"] = f"{STAMP}-{number}"
+    if number % 2:
+        event |= {"at": "2026-11-15T03:20:00.123Z", "sent_at": "2026-11-15T03:20:01Z"}
+    return event

@@ -1,0 +1,68 @@
+"""A load generator on plain sockets: `python -m bench.generator` with its orders as JSON, its count as the answer."""
+
+import itertools
+import json
+import os
+import selectors
+import socket
+import sys
+import time
+from collections.abc import Iterator
+
+from bench import bodies
+
+STAMP = bodies.STAMP.encode()
+
+
+def request_bytes(path: str, key: str, body: bytes) -> bytes:
+    head = (
+        f"POST {path} HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer {key}\r\n"
+        f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+def stamped(requests: list[bytes]) -> Iterator[bytes]:
+    """Return the requests over and over, each time with ids of their own."""
+    for number in itertools.count():
+        yield requests[number % len(requests)].replace(STAMP, b"%08x" % number)
+
+
+def drive(port: int, requests: list[bytes], connections: int, seconds: float, requests_max: int) -> dict[str, float]:
+    """Send in a closed loop: each connection sends its next request when the reply is there."""
+    selector = selectors.DefaultSelector()
+    for _ in range(connections):
+        connection = socket.create_connection(("127.0.0.1", port))
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        selector.register(connection, selectors.EVENT_READ)
+    source = stamped(requests)
+    sent = answered = accepted = 0
+    began = time.perf_counter()
+    ends_at = began + seconds
+    for key in list(selector.get_map().values()):
+        key.fileobj.sendall(next(source))
+        sent += 1
+    while answered < sent:
+        for key, _ in selector.select(timeout=10):
+            reply = key.fileobj.recv(65536)
+            answered += 1
+            accepted += reply.startswith(b"HTTP/1.1 202")
+            if time.perf_counter() < ends_at and sent < requests_max:
+                key.fileobj.sendall(next(source))
+                sent += 1
+    took = time.perf_counter() - began
+    for key in list(selector.get_map().values()):
+        key.fileobj.close()
+    return {"requests": answered, "accepted": accepted, "seconds": took}
+
+
+def main() -> None:
+    orders = json.load(sys.stdin)
+    os.sched_setaffinity(0, set(orders["cores"]))
+    requests = [request_bytes(orders["path"], orders["key"], body.encode()) for body in orders["bodies"]]
+    done = drive(orders["port"], requests, orders["connections"], orders["seconds"], orders["requests_max"])
+    json.dump(done, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""The ingest plane: what a worker takes in, against what its parts could do alone; and from end to end."""
+
+import http.client
+import json
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+from bench import bodies
+from bench.report import Figure
+from bench.service import Running, service
+from mauve.core.facts import KeyKind, Plane
+from mauve.ingest.rules import judge_events
+from mauve.stores.edge import PublishedKey
+
+SECONDS = 6.0
+SUSTAINED_S = 20.0
+BATCH = 500
+WORKER_CORE, OTHER_CORE = 0, 1
+KEY = PublishedKey("key_1", 1, bytes(32), KeyKind.SERVER, Plane.LIVE, "proj_1", "app_1", "org_1", revoked=False)
+
+
+def measure() -> Iterator[Figure]:
+    validation = _validation_alone(bodies.events(BATCH).encode())
+    mixed = _validation_alone(bodies.mixed(BATCH).encode())
+    yield Figure("validation alone, batches of 500", f"{validation * BATCH / 1000:.0f}k events/s")
+    ratio = validation / mixed
+    yield Figure(
+        "worst mixed batch / clean batch",
+        f"{1e3 / mixed:.2f} / {1e3 / validation:.2f} ms",
+        ratio,
+        "<= 2.5",
+        met=ratio <= 2.5,
+    )
+    with service("--workers", "1") as running:
+        key = _app_key(running)
+        os.sched_setaffinity(running.pids["ingest-1"], {WORKER_CORE})
+        _pin_threads(running.pids["ingest-1"], WORKER_CORE)
+        rate = _driven(running.ingest_port, key, [bodies.events(BATCH) for _ in range(20)], connections=8)
+        ratio = rate / validation
+        yield Figure(
+            "one worker, batches of 500",
+            f"{rate * BATCH / 1000:.0f}k events/s",
+            ratio,
+            ">= 0.70 of validation",
+            met=ratio >= 0.7,
+        )
+        single = _driven(running.ingest_port, key, [bodies.single() for _ in range(200)], connections=32)
+        empty = _empty_handler_rate()
+        ratio = single / empty
+        yield Figure(
+            "one worker, single events",
+            f"{single:.0f} /s (empty: {empty:.0f})",
+            ratio,
+            ">= 0.70 of empty",
+            met=ratio >= 0.7,
+        )
+        yield Figure(
+            "resident memory under load, worker",
+            f"{running.resident_mb('ingest-1'):.0f} MB",
+            target="< 150 MB",
+            met=running.resident_mb("ingest-1") < 150,
+        )
+    yield from _sustained()
+
+
+def _validation_alone(body: bytes) -> float:
+    """Return judged batches per second, on one core."""
+    os.sched_setaffinity(0, {WORKER_CORE})
+    for _ in range(20):
+        judge_events(body, KEY, 1_794_700_000_000)
+    count, began = 0, time.perf_counter()
+    while time.perf_counter() - began < 2:
+        judge_events(body, KEY, 1_794_700_000_000)
+        count += 1
+    took = time.perf_counter() - began
+    os.sched_setaffinity(0, {WORKER_CORE, OTHER_CORE})
+    return count / took
+
+
+def _driven(
+    port: int,
+    key: str,
+    texts: list[str],
+    connections: int,
+    seconds: float = SECONDS,
+    cores: tuple[int, ...] = (OTHER_CORE,),
+) -> float:
+    done = _generate(port, key, texts, connections, seconds, cores)
+    if done["accepted"] != done["requests"]:
+        raise AssertionError(f"{done['requests'] - done['accepted']} requests were refused")
+    return done["requests"] / done["seconds"]
+
+
+def _generate(port, key, texts, connections, seconds, cores) -> dict[str, float]:
+    orders = {
+        "port": port,
+        "path": "/v1/events",
+        "key": key,
+        "bodies": texts,
+        "connections": connections,
+        "seconds": seconds,
+        "requests_max": 2_000_000,
+        "cores": list(cores),
+    }
+    command = [sys.executable, "-m", "bench.generator"]
+    done = subprocess.run(command, input=json.dumps(orders), capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def _empty_handler_rate() -> float:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    orders = {"role": "ingest", "number": 9, "data": ".", "host": "127.0.0.1", "port": 0, "ingest_port": port}
+    command = [sys.executable, "-m", "bench.empty_server", json.dumps(orders)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process.stdout.readline()
+    _pin_threads(process.pid, WORKER_CORE)
+    try:
+        return _driven(port, "none", [bodies.single() for _ in range(200)], connections=32)
+    finally:
+        process.terminate()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+
+
+def _pin_threads(pid: int, core: int) -> None:
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        os.sched_setaffinity(int(thread.name), {core})
+
+
+def _sustained() -> Iterator[Figure]:
+    """Everything on both cores at once, the generator too: accepted, loaded and readable."""
+    with service("--workers", "1") as running:
+        key = _app_key(running)
+        texts = [bodies.events(BATCH) for _ in range(200)]
+        began = time.perf_counter()
+        done = _generate(running.ingest_port, key, texts, 4, SUSTAINED_S, (WORKER_CORE, OTHER_CORE))
+        peak = running.resident_mb("core")
+        while _stored(running) < done["accepted"] * BATCH:
+            peak = max(peak, running.resident_mb("core"))
+            time.sleep(0.2)
+        took = time.perf_counter() - began
+        rate = done["accepted"] * BATCH / took
+        yield Figure(
+            "sustained, accepted and stored",
+            f"{rate / 1000:.0f}k events/s",
+            rate / 150_000,
+            ">= 150k",
+            met=rate >= 150_000,
+        )
+        yield Figure("accepted meanwhile", f"{done['accepted'] * BATCH / done['seconds'] / 1000:.0f}k events/s")
+        yield Figure("resident memory while loading, core", f"{peak:.0f} MB", target="< 1200 MB", met=peak < 1200)
+
+
+def _stored(running: Running) -> int:
+    """Return how many events were loaded and counted."""
+    with closing(sqlite3.connect(f"file:{running.data}/ledger.db?mode=ro", uri=True)) as ledger:
+        return ledger.execute("SELECT coalesce(sum(events), 0) FROM usage").fetchone()[0]
+
+
+def _app_key(running: Running) -> str:
+    org = running.operator("org", "create", "Bench")["org_id"]
+    token = running.operator("token", "mint", "--org", org, "--scopes", "apps:write")["token"]
+    connection = http.client.HTTPConnection("127.0.0.1", running.port)
+    connection.request("POST", "/v1/apps", '{"name": "Bench"}', {"authorization": f"Bearer {token}"})
+    return json.loads(connection.getresponse().read())["sk_key"]

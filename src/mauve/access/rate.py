@@ -1,0 +1,28 @@
+"""How often a publishable key may be used: it stands in browsers, where anybody can read it."""
+
+from collections import OrderedDict
+from typing import Final
+
+_KEYS_MAX: Final = 10_000
+
+
+class RateLimit:
+    """A bucket for each key: it holds one second's worth and fills at the given rate.
+
+    Bounded: the keys used least recently are forgotten first, which only ever gives them a full bucket again.
+    """
+
+    def __init__(self, per_second: float) -> None:
+        self._per_second = per_second
+        self._buckets: OrderedDict[str, tuple[float, int]] = OrderedDict()  # key id → (tokens, at ms)
+
+    def seconds_to_wait(self, key_id: str, now_ms: int) -> int:
+        """Take one use; return 0, or the whole seconds after which to try again if there is none left."""
+        tokens, at = self._buckets.pop(key_id, (self._per_second, now_ms))
+        # A clock that was set back neither fills nor empties a bucket.
+        tokens = min(self._per_second, tokens + max(0, now_ms - at) / 1000 * self._per_second)
+        allowed = tokens >= 1
+        self._buckets[key_id] = (tokens - 1 if allowed else tokens, now_ms)
+        if len(self._buckets) > _KEYS_MAX:
+            self._buckets.popitem(last=False)
+        return 0 if allowed else max(1, round((1 - tokens) / self._per_second))

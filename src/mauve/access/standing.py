@@ -1,0 +1,32 @@
+"""Whether an organization may ingest now."""
+
+from mauve.core.facts import Standing, standing_at
+from mauve.core.period import period_ends_at, period_of
+from mauve.core.problems import Code, Problem
+from mauve.stores.edge import PublishedOrganization, PublishedUsage
+
+
+def check_standing(organization: PublishedOrganization | None, now_ms: int) -> None:
+    """Raise while the organization is suspended."""
+    if organization is None:
+        return
+    if standing_at(organization.standing, organization.grace_ends_at, now_ms) is Standing.SUSPENDED:
+        raise Problem(
+            Code.INGEST_SUSPENDED,
+            "ingest is suspended: settle the open invoice or restart the subscription, then send again",
+        )
+
+
+def check_cap(organization: PublishedOrganization | None, usage: PublishedUsage | None, now_ms: int) -> None:
+    """Raise while the events of this billing period have reached the cap that the organization set."""
+    if organization is None or organization.event_cap is None:
+        return
+    cap = organization.event_cap
+    events = usage.events if usage is not None and usage.period == period_of(now_ms) else 0
+    if events >= cap:
+        raise Problem(
+            Code.EVENT_CAP_REACHED,
+            "the event cap of this billing period is reached: raise the cap, or wait until it resets",
+            cap_events=cap,
+            resets_at=period_ends_at(now_ms),
+        )

@@ -1,0 +1,42 @@
+"""The event as it comes over the wire and stands in the log.
+
+The types hold every rule that a type can hold; `ingest.rules` adds the others. Integers keep any size up to the
+4,300 digits that Python reads; lengths are code points; unknown fields are skipped.
+"""
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+PAYMENT: Final = "payment"
+SIGNUP: Final = "user_signup"
+
+_JSON_SPACE: Final = b" \t\n\r"
+
+PropValue = Annotated[str, Meta(max_length=1024)] | int | float | bool | None
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """One event. Null equals absent in every optional field, and so does "" in `user` and `id`."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=128)]
+    user: Annotated[str, Meta(max_length=256)] | None = None
+    id: Annotated[str, Meta(max_length=256)] | None = None
+    at: str | int | None = None
+    sent_at: str | int | None = None
+    props: Annotated[dict[str, PropValue], Meta(max_length=100)] | None = None
+
+
+EVENT: Final = msgspec.json.Decoder(Event)
+EVENTS: Final = msgspec.json.Decoder(list[Event])
+
+
+def events_in(items: bytes) -> list[Event]:
+    """Return the events of one JSON object or of an array of them; raise `msgspec.DecodeError` if one is not."""
+    return [EVENT.decode(items)] if is_object(items) else EVENTS.decode(items)
+
+
+def is_object(text: bytes) -> bool:
+    """Tell whether a JSON text, if it is one, is an object."""
+    return text.lstrip(_JSON_SPACE).startswith(b"{")

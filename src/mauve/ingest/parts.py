@@ -1,0 +1,30 @@
+"""What the ingest plane is made of."""
+
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import Protocol
+
+from mauve.access.keyring import Keyring
+from mauve.access.rate import RateLimit
+from mauve.core.clock import Clock
+from mauve.ingest.counters import IngestCounters
+from mauve.stores.ledger import Entry, Outcome
+from mauve.stores.log import LogWriter
+from mauve.web.budget import ByteBudget
+
+
+class MoneyRecorder(Protocol):
+    """Where payments and subscriptions are recorded; durable when it returns."""
+
+    def record(self, entry: Entry) -> Awaitable[list[Outcome]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class IngestParts:
+    keyring: Keyring
+    log: LogWriter
+    ledger: MoneyRecorder
+    rate: RateLimit
+    clock: Clock
+    budget: ByteBudget
+    counters: IngestCounters

@@ -1,0 +1,268 @@
+"""What the contract asks of each event and subscription, as pure rules.
+
+A whole request fails with a `Problem`; an item fails with a reason that names the field and never echoes a value.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from itertools import repeat
+from typing import Annotated, Any, Final, NamedTuple, cast
+
+import msgspec
+from msgspec import Meta, Raw
+
+from mauve.core.currencies import is_currency
+from mauve.core.events import EVENT, PAYMENT, Event, PropValue, events_in
+from mauve.core.facts import KeyKind
+from mauve.core.problems import Code, Problem
+from mauve.core.times import is_time, occurred_at, parse_time_ms, parse_time_us
+from mauve.ingest import wire
+from mauve.stores.edge import PublishedKey
+from mauve.stores.ledger import Payment, SubscriptionVersion
+
+MINOR_UNITS_MAX: Final = 2**53 - 1
+_CLAIM_MAX: Final = 2**62  # far outside every calendar, and a 64-bit column holds it
+
+_NEEDS_SERVER_KEY: Final = "a payment requires a server key"
+_NOT_AN_OBJECT: Final = "an item must be a JSON object"
+_MINOR_UNITS: Final = f"an integer of minor units from 0 to {MINOR_UNITS_MAX}"
+_TIME: Final = "an RFC 3339 date-time with an offset"
+_EVENT_REASONS: Final = {
+    ".name": "name is required: a string of 1 to 128 characters",
+    ".user": "user must be a string of at most 256 characters",
+    ".id": "id must be a string of at most 256 characters",
+    ".at": f"at must be {_TIME}, or an integer of epoch milliseconds",
+    ".sent_at": f"sent_at must be {_TIME}, or an integer of epoch milliseconds",
+    ".props": "props must be an object of at most 100 keys",
+    ".props[...]": "each value in props must be a string of at most 1024 characters, a number, a boolean or null",
+}
+_OBJECT_REASONS: Final = {
+    ".type": 'type is required: only "subscription" is supported',
+    ".id": "id is required: a string of 1 to 256 characters",
+    ".status": "status is required: a string of 1 to 128 characters",
+    ".mrr": f"mrr is required: {_MINOR_UNITS}",
+    ".currency": "currency is required: an ISO 4217 code",
+    ".at": f"at must be {_TIME}",
+}
+
+
+class Rejection(msgspec.Struct, frozen=True, gc=False):
+    index: int  # zero-based place in the batch
+    reason: str
+
+
+class IndexedPayment(msgspec.Struct, frozen=True):
+    index: int
+    payment: Payment
+
+
+class IndexedSubscription(msgspec.Struct, frozen=True):
+    index: int
+    subscription: SubscriptionVersion
+
+
+class EventsVerdict(NamedTuple):
+    events: bytes | None  # for the log: one JSON object, or an array of them
+    event_count: int
+    payments: list[IndexedPayment]
+    rejections: list[Rejection]
+    item_count: int
+
+
+class ObjectsVerdict(NamedTuple):
+    subscriptions: list[IndexedSubscription]
+    rejections: list[Rejection]
+    item_count: int
+
+
+class _Named(msgspec.Struct, frozen=True, gc=False):
+    name: Any = None
+
+
+class _Subscription(msgspec.Struct, frozen=True, gc=False):
+    type: str
+    id: Annotated[str, Meta(min_length=1, max_length=256)]
+    status: Annotated[str, Meta(min_length=1, max_length=128)]
+    mrr: Annotated[int, Meta(ge=0, le=MINOR_UNITS_MAX)]
+    currency: str
+    at: str | None = None
+
+
+_NAMED: Final = msgspec.json.Decoder(_Named)
+_SUBSCRIPTION: Final = msgspec.json.Decoder(_Subscription)
+_CANONICAL: Final = msgspec.json.Encoder(order="deterministic")
+
+
+def judge_events(body: bytes, key: PublishedKey, received_at: int) -> EventsVerdict:
+    """Tell the events, payments and mistakes in a write to `/v1/events`, or raise what is wrong with all of it."""
+    wire.require_text(body)
+    events = _typed(body)
+    if events is not None and _can_be_logged_whole(body, events):
+        return EventsVerdict(body if events else None, len(events), [], [], len(events))
+    items = wire.split(body)
+    if key.kind is KeyKind.PUBLISHABLE and all(map(_is_named_payment, items.raws)):
+        raise Problem(Code.FORBIDDEN, _NEEDS_SERVER_KEY)
+    kept: list[Raw] = []
+    payments: list[IndexedPayment] = []
+    rejections: list[Rejection] = []
+    for index, (raw, event) in enumerate(zip(items.raws, events or repeat(None), strict=False)):
+        judged = items.faults.get(index) or _judge_event(raw, event, key, received_at)
+        if isinstance(judged, str):
+            rejections.append(Rejection(index, judged))
+        elif isinstance(judged, Payment):
+            payments.append(IndexedPayment(index, judged))
+        else:
+            kept.append(judged)
+    logged = body if len(kept) == len(items.raws) else b"[" + b",".join(kept) + b"]"
+    return EventsVerdict(logged if kept else None, len(kept), payments, rejections, len(items.raws))
+
+
+def judge_objects(body: bytes, key: PublishedKey, received_at: int) -> ObjectsVerdict:
+    """Tell the subscriptions and mistakes in a write to `/v1/objects`, or raise what is wrong with all of it."""
+    wire.require_text(body)
+    items = wire.split(body)
+    subscriptions: list[IndexedSubscription] = []
+    rejections: list[Rejection] = []
+    for index, raw in enumerate(items.raws):
+        judged = items.faults.get(index) or _judge_object(raw, key, received_at)
+        if isinstance(judged, str):
+            rejections.append(Rejection(index, judged))
+        else:
+            subscriptions.append(IndexedSubscription(index, judged))
+    return ObjectsVerdict(subscriptions, rejections, len(items.raws))
+
+
+def payment_digest(payment: Event) -> bytes:
+    """Return what equal valid payments have in common, however their keys are ordered and numbers written.
+
+    Digests are kept for good, so the form must never change: no float is left to the taste of a library.
+    """
+    props: dict[str, object] = {
+        name: _canonical(value) if isinstance(value, float) else value for name, value in (payment.props or {}).items()
+    }
+    if props.get("earned") is not False:
+        props.pop("earned", None)
+    return hashlib.sha256(_CANONICAL.encode([payment.name, payment.user or None, payment.id, props])).digest()
+
+
+def _canonical(number: float) -> int | list[str]:
+    """Return the integer of the same value, or else the exact fraction in a form that no other value has."""
+    return int(number) if number.is_integer() else [number.hex()]
+
+
+def _typed(body: bytes) -> list[Event] | None:
+    try:
+        return events_in(body)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _can_be_logged_whole(body: bytes, events: Sequence[Event]) -> bool:
+    """Tell the common case: nothing but valid events, none of which can be too large."""
+    return (
+        len(body) <= wire.ITEM_BYTES_MAX
+        and len(events) <= wire.ITEMS_MAX
+        and PAYMENT not in [event.name for event in events]
+        and not any(map(_time_fault, events))
+    )
+
+
+def _is_named_payment(raw: Raw) -> bool:
+    try:
+        return bool(_NAMED.decode(raw).name == PAYMENT)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
+def _judge_event(raw: Raw, event: Event | None, key: PublishedKey, received_at: int) -> Raw | Payment | str:
+    """Return the text to log, the payment to record, or the reason of the rejection."""
+    try:
+        event = event or EVENT.decode(raw)
+    except msgspec.ValidationError as error:
+        return _reason(error, _EVENT_REASONS)
+    except RecursionError:
+        return wire.TOO_DEEP
+    if (fault := _time_fault(event)) is not None:
+        return fault
+    return raw if event.name != PAYMENT else _judge_payment(raw, event, key, received_at)
+
+
+def _time_fault(event: Event) -> str | None:
+    if event.at is not None and not is_time(event.at):
+        return _EVENT_REASONS[".at"]
+    if event.sent_at is not None and not is_time(event.sent_at):
+        return _EVENT_REASONS[".sent_at"]
+    return None
+
+
+def _judge_payment(raw: Raw, event: Event, key: PublishedKey, received_at: int) -> Payment | str:
+    if key.kind is not KeyKind.SERVER:
+        return _NEEDS_SERVER_KEY
+    props = event.props or {}
+    fault = _payment_fault(event.id, props) or wire.repeated_key_fault(raw)
+    if fault is not None:
+        return fault
+    at = None if event.at is None else parse_time_ms(event.at)
+    sent_at = None if event.sent_at is None else parse_time_ms(event.sent_at)
+    return Payment(
+        org_id=key.org_id,
+        project=key.public_id,
+        id=cast("str", event.id),
+        digest=payment_digest(event),
+        claimed_at=None if at is None else min(max(at, -_CLAIM_MAX), _CLAIM_MAX),
+        amount=cast("int", props["amount"]),
+        currency=cast("str", props["currency"]),
+        earned=props.get("earned") is not False,
+        user=event.user or None,
+        occurred_at=occurred_at(at, sent_at, received_at),
+        received_at=received_at,
+        payload=bytes(raw),
+    )
+
+
+def _payment_fault(payment_id: str | None, props: Mapping[str, PropValue]) -> str | None:
+    amount, currency, earned = props.get("amount"), props.get("currency"), props.get("earned")
+    if not payment_id:
+        return "id is required for a payment: a string of 1 to 256 characters"
+    if type(amount) is not int or not 0 <= amount <= MINOR_UNITS_MAX:  # a bool is an int to isinstance
+        return f"props.amount must be {_MINOR_UNITS}"
+    if not isinstance(currency, str) or not is_currency(currency):
+        return "props.currency must be an ISO 4217 code in lowercase letters"
+    if earned is not None and not isinstance(earned, bool):
+        return "props.earned must be a boolean"
+    return None
+
+
+def _judge_object(raw: Raw, key: PublishedKey, received_at: int) -> SubscriptionVersion | str:
+    try:
+        read = _SUBSCRIPTION.decode(raw)
+    except msgspec.ValidationError as error:
+        return _reason(error, _OBJECT_REASONS)
+    except RecursionError:
+        return wire.TOO_DEEP
+    if read.type != "subscription":
+        return _OBJECT_REASONS[".type"]
+    at = received_at * 1000 if read.at is None else parse_time_us(read.at)
+    if at is None:
+        return _OBJECT_REASONS[".at"]
+    if not (read.currency.isascii() and is_currency(read.currency.lower())):
+        return _OBJECT_REASONS[".currency"]
+    return wire.repeated_key_fault(raw) or SubscriptionVersion(
+        project=key.public_id,
+        id=read.id,
+        at=at,
+        received_at=received_at,
+        status=read.status,
+        mrr=read.mrr,
+        currency=read.currency.lower(),
+        payload=bytes(raw),
+    )
+
+
+def _reason(error: msgspec.ValidationError, reasons: Mapping[str, str]) -> str:
+    """Return our own sentence for what msgspec refused."""
+    message = str(error)
+    field = wire.field_refused(message)
+    if message.startswith(("Integer value out of range", "Number out of range")):
+        return f"{field[1:].removesuffix('[...]')} holds a number that is out of range"
+    return reasons.get(field, _NOT_AN_OBJECT)

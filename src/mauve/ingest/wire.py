@@ -1,0 +1,157 @@
+"""The body of a write as text: whether it is JSON, which items it holds, and what only their text tells.
+
+msgspec is the one judge of what JSON is. The standard library looks only where msgspec cannot: at repeated keys
+and at the size of an item written compactly.
+"""
+
+import json
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec import Raw
+
+from mauve.core.events import is_object
+from mauve.core.problems import Code, Problem
+
+ITEMS_MAX: Final = 500
+ITEM_BYTES_MAX: Final = 120 * 1024
+TOO_DEEP: Final = "the item is nested too deeply"
+_LONE_SURROGATE: Final = "a string holds a lone surrogate, which is no character"
+
+_RAW: Final = msgspec.json.Decoder(Raw)
+_RAWS: Final = msgspec.json.Decoder(list[Raw])
+_ANYTHING: Final = msgspec.json.Decoder()
+_ENCODER: Final = msgspec.json.Encoder()
+_MISSING_FIELD: Final = "Object missing required field `"  # so msgspec begins
+_INT_DIGITS_MAX: Final = 4300  # the longest that Python turns into a number
+
+# An even run of backslashes is text, one more escapes. A high and a low surrogate together are one character.
+_SURROGATES: Final = re.compile(
+    rb"\\(?<!\\\\)((?:\\\\)*+)u(?:([dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    rb"|[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
+
+
+class Items(NamedTuple):
+    """The items of a body, each as its text."""
+
+    raws: list[Raw]
+    faults: Mapping[int, str]  # by place in the batch: why an item is rejected for its text alone
+
+
+def require_text(body: bytes) -> None:
+    """Raise the 400 unless the body is UTF-8: msgspec does not look at the bytes of fields that it skips."""
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        raise Problem(Code.MALFORMED, "the body is not valid UTF-8") from None
+
+
+def split(body: bytes) -> Items:
+    """Return the items of one JSON object or of an array, or raise the 400 or 413 for the whole of it."""
+    mark = b""
+    raws = _scan(body)
+    if raws is None:
+        mark = _mark_for(body)
+        raws = _scan(_without_lone_surrogates(body, mark))
+    if raws is None:
+        raise Problem(Code.MALFORMED, "the body is not valid JSON, or not an object or array")
+    if len(raws) > ITEMS_MAX:
+        raise Problem(Code.TOO_LARGE, f"a request holds at most {ITEMS_MAX} items")
+    return Items(raws, _spoiled(raws, mark) | _too_large(raws, len(body)))
+
+
+def repeated_key_fault(raw: Raw) -> str | None:
+    """Return the reason to reject an item that repeats a key, in itself or in its `props`."""
+    try:
+        if not _may_repeat_key(raw):
+            return None
+        pairs = _PAIRS.decode(bytes(raw).decode())
+    except RecursionError:
+        return TOO_DEEP
+    is_repeated = _is_repeated(pairs) or any(key == "props" and _is_repeated(value) for key, value in pairs)
+    return "no key may appear twice" if is_repeated else None
+
+
+@lru_cache(maxsize=256)  # the messages hold types and limits, never what a client sent
+def field_refused(message: str) -> str:
+    """Return the field that msgspec speaks of, such as `.name`; "" is the item itself."""
+    if message.startswith(_MISSING_FIELD):
+        return "." + message[len(_MISSING_FIELD) : -1]
+    _, at, field = message.rpartition(" - at `$")
+    return field[:-1] if at else ""
+
+
+def _scan(body: bytes) -> list[Raw] | None:
+    try:
+        return [_RAW.decode(body)] if is_object(body) else _RAWS.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _mark_for(body: bytes) -> bytes:
+    """Return a text that the body will not hold by chance, and that is no JSON outside of a string."""
+    return b"lone surrogate %08x" % zlib.crc32(body)
+
+
+def _without_lone_surrogates(body: bytes, mark: bytes) -> bytes:
+    """Put the mark for each, for msgspec refuses a whole body because of one."""
+    return _SURROGATES.sub(lambda found: found[0] if found[2] else found[1] + mark, body)
+
+
+def _spoiled(raws: Sequence[Raw], mark: bytes) -> dict[int, str]:
+    if not mark:
+        return {}
+    return {index: _LONE_SURROGATE for index, raw in enumerate(raws) if mark in bytes(raw)}
+
+
+def _too_large(raws: Sequence[Raw], body_bytes: int) -> dict[int, str]:
+    if body_bytes <= ITEM_BYTES_MAX:
+        return {}
+    long = ((index, _size_fault(raw)) for index, raw in enumerate(raws) if len(raw) > ITEM_BYTES_MAX)
+    return {index: fault for index, fault in long if fault is not None}
+
+
+def _size_fault(raw: Raw) -> str | None:
+    try:
+        size = _compact_bytes(raw)
+    except RecursionError:
+        return TOO_DEEP
+    too_large = f"the item takes {size} bytes as compact JSON: at most {ITEM_BYTES_MAX} are allowed"
+    return too_large if size > ITEM_BYTES_MAX else None
+
+
+def _compact_bytes(raw: Raw) -> int:
+    item = json.loads(bytes(raw), parse_int=_number_of_same_length)
+    return len(json.dumps(item, ensure_ascii=False, separators=(",", ":")).encode())
+
+
+def _number_of_same_length(digits: str) -> int | str:
+    """Read an integer; one that is too long for Python becomes a text that takes as much room with its quotes."""
+    return int(digits) if len(digits) <= _INT_DIGITS_MAX else digits[2:]
+
+
+def _may_repeat_key(raw: Raw) -> bool:
+    """Tell quickly whether a key may be repeated somewhere in an item: msgspec drops all but the last of its kind."""
+    text = bytes(raw)
+    try:
+        once = _ENCODER.encode(_ANYTHING.decode(raw))
+    except msgspec.DecodeError:  # a number that only a skipped field may hold
+        return True
+    # Without escapes a quote opens or closes a string: as many as before, and no key was dropped.
+    return text != once and (b"\\" in text or text.count(b'"') != once.count(b'"'))
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """The members of a JSON object as they came."""
+
+
+_PAIRS: Final = json.JSONDecoder(object_pairs_hook=_Pairs, parse_int=str, parse_float=str)
+
+
+def _is_repeated(value: object) -> bool:
+    return isinstance(value, _Pairs) and len({key for key, _ in value}) < len(value)

@@ -1,0 +1,1 @@
+"""Queued → deduplicated → stored."""

@@ -1,0 +1,112 @@
+"""The loader: takes the next stretch of the log into the warehouse, each event exactly once.
+
+The order of the steps is what makes it so: the rows are durable in the warehouse before the ledger remembers
+the position, and the position is remembered before the log is trimmed. After anything unclean the warehouse is
+asked which rows of the open stretch it has.
+"""
+
+from typing import Final
+
+import structlog
+
+from mauve.core.clock import Clock
+from mauve.load.rows import Range, first_seen_of, range_from, repeats_among, usage_of
+from mauve.stores.ledger import DeadLetter, LoadLedger, LoadStep
+from mauve.stores.log import STREAM_MAX, LogReader, LogRecord
+from mauve.stores.warehouse import RowsRefusedError, WarehouseWriter
+
+IDEMPOTENCY_WINDOW_MS: Final = 7 * 86_400_000
+MIXED_STREAM: Final = STREAM_MAX  # the events that came in one batch with payments, kept by the ledger
+_RANGE_BYTES_MAX: Final = 24 * 1024 * 1024
+
+log = structlog.get_logger()
+
+Taken = list[tuple[int, LogRecord]]
+
+
+class Loader:
+    def __init__(self, source: LogReader, ledger: LoadLedger, warehouse: WarehouseWriter, clock: Clock) -> None:
+        self._source = source
+        self._ledger = ledger
+        self._warehouse = warehouse
+        self._clock = clock
+        self._positions: dict[int, int] | None = None  # None: not known to be in step with the warehouse
+
+    def load_next_range(self) -> int:
+        """Load what has come in, up to a bound; return how many records that was."""
+        is_clean = self._positions is not None
+        positions = self._positions if self._positions is not None else self._ledger.positions()
+        self._positions = None
+        if not is_clean:
+            self._trim(positions)  # What was remembered may not have been let go of.
+        records = self._take(positions)
+        if records:
+            known = {} if is_clean else self._warehouse.stored_after(self._every_stream(positions))
+            self._load(records, known)
+            positions = positions | {stream: record.number for stream, record in records}
+            self._trim(positions)
+        self._positions = positions
+        return len(records)
+
+    def _take(self, positions: dict[int, int]) -> Taken:
+        records: Taken = []
+        room = _RANGE_BYTES_MAX
+        for stream in [*self._source.streams(), MIXED_STREAM]:
+            after = positions.get(stream, 0)
+            if stream == MIXED_STREAM:
+                read = self._ledger.read_events(after, room)
+            else:
+                read = self._source.read(stream, after, room)
+            records += [(stream, record) for record in read]
+            room -= sum(len(record.payload) for record in read)
+            if room <= 0:
+                break
+        return records
+
+    def _load(self, records: Taken, known: dict[int, bool]) -> None:
+        """Load the records; if their rows are refused, halve them until the one at fault stands alone."""
+        taken = range_from(records)
+        stored = {seq: known[seq] for seq in taken.rows.seq if seq in known}
+        try:
+            repeats = self._store(taken, stored)
+        except RowsRefusedError as error:
+            if len(records) == 1:
+                self._finish(records, Range(), set(), [(*records[0], str(error))])
+                return
+            middle = len(records) // 2
+            for half in (records[:middle], records[middle:]):
+                positions = {stream: record.number - 1 for stream, record in reversed(half)}
+                self._load(half, self._warehouse.stored_after(positions))
+        else:
+            self._finish(records, taken, repeats, taken.unreadable)
+
+    def _store(self, taken: Range, stored: dict[int, bool]) -> set[int]:
+        if not taken.rows:
+            return set()
+        last_counted = self._warehouse.stage(taken.rows)
+        repeats = repeats_among(taken.rows, last_counted, stored, IDEMPOTENCY_WINDOW_MS)
+        self._warehouse.commit(repeats, stored.keys())
+        return repeats
+
+    def _finish(self, records: Taken, taken: Range, repeats: set[int], dead: list[tuple[int, LogRecord, str]]) -> None:
+        now = self._clock.now_ms()
+        letters = [DeadLetter(stream, record.number, reason, record.payload, now) for stream, record, reason in dead]
+        for letter in letters:
+            log.error("record_not_loaded", stream=letter.stream, number=letter.number, reason=letter.reason)
+        step = LoadStep(
+            positions={stream: record.number for stream, record in records},
+            events_by_org_and_period=usage_of(taken, repeats),
+            first_seen_by_project=first_seen_of(taken.batches),
+            dead_letters=letters,
+        )
+        self._ledger.finish(step)
+
+    def _trim(self, positions: dict[int, int]) -> None:
+        for stream, number in positions.items():
+            if stream == MIXED_STREAM:
+                self._ledger.trim_events(number)
+            else:
+                self._source.trim(stream, number)
+
+    def _every_stream(self, positions: dict[int, int]) -> dict[int, int]:
+        return {stream: positions.get(stream, 0) for stream in [*self._source.streams(), MIXED_STREAM]}

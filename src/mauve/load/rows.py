@@ -1,0 +1,128 @@
+"""Records of the log → rows of the warehouse. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import msgspec
+
+from mauve.core.batch import Batch, MalformedBatchError, unpacked
+from mauve.core.period import period_of
+from mauve.core.times import occurred_at, parse_time_ms
+from mauve.stores.log import LogRecord
+from mauve.stores.warehouse import EventRows, first_seq
+
+_NO_PROPS: Final = msgspec.Raw(b"")
+
+
+class LoggedEvent(msgspec.Struct, frozen=True, gc=False):
+    """An event that was judged before it was logged: it is read, not judged again."""
+
+    name: str
+    user: str | None = None
+    id: str | None = None
+    at: str | int | None = None
+    sent_at: str | int | None = None
+    props: msgspec.Raw = _NO_PROPS
+
+
+_many: Final = msgspec.json.Decoder(list[LoggedEvent])
+_one: Final = msgspec.json.Decoder(LoggedEvent)
+
+
+class LoggedBatch(NamedTuple):
+    project: str
+    org_id: str
+    received_at: int
+    event_count: int
+
+
+@dataclass(slots=True)
+class Range:
+    """A stretch of the log on its way into the warehouse."""
+
+    rows: EventRows = field(default_factory=EventRows)
+    batches: list[LoggedBatch] = field(default_factory=list)
+    unreadable: list[tuple[int, LogRecord, str]] = field(default_factory=list)  # stream, record, reason
+
+
+def range_from(records: Iterable[tuple[int, LogRecord]]) -> Range:
+    """Read records, in order. One that cannot be read is set aside and keeps no other from being loaded."""
+    taken = Range()
+    for stream, record in records:
+        try:
+            batch = unpacked(record.payload)
+            events = _events_from(batch)
+        except (MalformedBatchError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            taken.unreadable.append((stream, record, str(error)))
+        else:
+            taken.batches.append(LoggedBatch(batch.project, batch.org_id, batch.received_at, len(events)))
+            _append(taken.rows, batch, events, first_seq(stream, record.number))
+    return taken
+
+
+def repeats_among(rows: EventRows, last_counted: dict[int, int], stored: dict[int, bool], window_ms: int) -> set[int]:
+    """Return the seqs of rows that repeat an id within the window behind its last counted one.
+
+    A row that is stored already counts or not as was decided then.
+    """
+    repeats = {seq for seq, counts in stored.items() if not counts}
+    if not any(rows.id):
+        return repeats
+    counted_at: dict[tuple[str, str], int] = {}
+    for project, id_, received_at, seq in zip(rows.project, rows.id, rows.received_at, rows.seq, strict=True):
+        if not id_ or seq in repeats:
+            continue
+        key = (project, id_)
+        last = counted_at.get(key)
+        if last is None and seq not in stored:
+            last = last_counted.get(seq)
+        if last is not None and received_at - last < window_ms and seq not in stored:
+            repeats.add(seq)
+        else:
+            counted_at[key] = received_at
+    return repeats
+
+
+def usage_of(taken: Range, repeats: set[int]) -> dict[tuple[str, str], int]:
+    """Count the events that count, by organization and billing period of their arrival."""
+    counts: dict[tuple[str, str], int] = {}
+    place = 0
+    for batch in taken.batches:
+        seqs = taken.rows.seq[place : place + batch.event_count]
+        place += batch.event_count
+        key = (batch.org_id, period_of(batch.received_at))
+        counts[key] = counts.get(key, 0) + batch.event_count - len(repeats.intersection(seqs) if repeats else ())
+    return counts
+
+
+def first_seen_of(batches: Iterable[LoggedBatch]) -> dict[str, int]:
+    """Return the earliest arrival of each project."""
+    first: dict[str, int] = {}
+    for batch in batches:
+        first[batch.project] = min(batch.received_at, first.get(batch.project, batch.received_at))
+    return first
+
+
+def _events_from(batch: Batch) -> list[LoggedEvent]:
+    return _many.decode(batch.items) if batch.items.lstrip()[:1] == b"[" else [_one.decode(batch.items)]
+
+
+def _append(rows: EventRows, batch: Batch, events: list[LoggedEvent], seq: int) -> None:
+    received_at = batch.received_at
+    count = len(events)
+    rows.project += [batch.project] * count
+    rows.name += [event.name for event in events]
+    rows.received_at += [received_at] * count
+    rows.occurred_at += [received_at if event.at is None else _occurred_at(event, received_at) for event in events]
+    rows.claimed_at += ["" if event.at is None else str(event.at) for event in events]
+    rows.user += [event.user or "" for event in events]
+    rows.id += [event.id or "" for event in events]
+    rows.props += [b"" if (props := bytes(event.props)) == b"null" else props for event in events]
+    rows.seq += range(seq, seq + count)
+
+
+def _occurred_at(event: LoggedEvent, received_at: int) -> int:
+    at = None if event.at is None else parse_time_ms(event.at)
+    sent_at = None if event.sent_at is None else parse_time_ms(event.sent_at)
+    return occurred_at(at, sent_at, received_at)

@@ -1,0 +1,82 @@
+"""Keeps the loader going: opened when it can be, tried again when it fails, with its figures for Prometheus."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from mauve.load.loader import Loader
+from mauve.load.usage import UsageMirror, note_first_events
+from mauve.stores.ledger import LoadLedger
+from mauve.stores.log import LogReader
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class LoadParts:
+    """What loading is made of, once the warehouse is open."""
+
+    loader: Loader
+    source: LogReader
+    ledger: LoadLedger
+    mirror: UsageMirror
+    note_first_event: Callable[[str, int], None]
+    close: Callable[[], None]
+
+
+class LoadFigures:
+    """The gauges of the loader."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.records = Counter("mauve_records_loaded", "Log records loaded", registry=registry)
+        self.seconds = Gauge("mauve_load_seconds", "How long the last load took", registry=registry)
+        self.lag_seconds = Gauge("mauve_load_lag_seconds", "Age of the last caught-up moment", registry=registry)
+        self.backlog_bytes = Gauge("mauve_log_bytes", "Bytes in segments not yet trimmed", registry=registry)
+        self.dead_letters = Gauge("mauve_dead_letters", "Records that could not be loaded", registry=registry)
+        self.quarantined = Gauge("mauve_log_damaged_records", "Damaged records set aside", registry=registry)
+
+
+class LoadRunner:
+    """One step at a time, in one thread. A step that fails is simply made again."""
+
+    def __init__(self, open_parts: Callable[[], LoadParts], figures: LoadFigures) -> None:
+        self._open_parts = open_parts
+        self._figures = figures
+        self._parts: LoadParts | None = None
+        self._caught_up_at = time.monotonic()
+        self._backlog_bytes = 0
+
+    def step(self) -> None:
+        """Load until nothing is left, then mirror what was counted."""
+        if self._parts is None:
+            self._parts = self._open_parts()
+        parts = self._parts
+        began = time.monotonic()
+        try:
+            while loaded := parts.loader.load_next_range():
+                self._figures.records.inc(loaded)
+            self._caught_up_at = began
+            parts.mirror.publish_changes()
+            note_first_events(parts.ledger, parts.note_first_event)
+        finally:
+            self._measure(parts, time.monotonic() - began)
+
+    def facts(self) -> dict[str, int]:
+        """Return what `/readyz` tells of the queue."""
+        lag_ms = int((time.monotonic() - self._caught_up_at) * 1000)
+        return {"backlog_bytes": self._backlog_bytes, "load_lag_ms": lag_ms}
+
+    def close(self) -> None:
+        if self._parts is not None:
+            self._parts.close()
+
+    def _measure(self, parts: LoadParts, took_s: float) -> None:
+        self._backlog_bytes = parts.source.backlog_bytes()
+        self._figures.seconds.set(took_s)
+        self._figures.lag_seconds.set(time.monotonic() - self._caught_up_at)
+        self._figures.backlog_bytes.set(self._backlog_bytes)
+        self._figures.dead_letters.set(parts.ledger.dead_letter_count())
+        self._figures.quarantined.set(parts.source.quarantined())

@@ -1,0 +1,82 @@
+"""The embedded engine: one per process and path. A process must not fork after importing it."""
+
+import re
+import threading
+from pathlib import Path
+from typing import Any, Final
+
+import chdb
+from chdb import ChdbError
+
+from mauve.stores.warehouse import RowsRefusedError, WarehouseUnavailableError
+
+_MEMORY_BYTES_MAX: Final = 700 * 1024 * 1024
+_SERVER_SETTINGS: Final = {
+    "max_server_memory_usage": _MEMORY_BYTES_MAX,
+    "mark_cache_size": 64 * 1024 * 1024,
+    "index_mark_cache_size": 16 * 1024 * 1024,
+    "primary_index_cache_size": 64 * 1024 * 1024,
+    "background_pool_size": 2,
+}
+_ERROR_CODE: Final = re.compile(r"Code: (\d+)")
+# Errors that say something of the rows; every other one says that the engine or its disk is in trouble.
+_CODES_OF_BAD_ROWS: Final = frozenset(
+    {
+        6,  # cannot parse text
+        27,  # cannot parse input
+        33,  # cannot read all data
+        41,  # cannot parse date and time
+        53,  # type mismatch
+        69,  # argument out of bound
+        70,  # cannot convert type
+        72,  # cannot parse number
+        117,  # incorrect data
+        131,  # too large string size
+        321,  # value is out of range of data type
+        349,  # cannot insert NULL in ordinary column
+    }
+)
+
+
+class ChdbConnection:
+    """A connection that one thread at a time uses."""
+
+    def __init__(self, path: Path) -> None:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        settings = "&".join(f"{name}={value}" for name, value in _SERVER_SETTINGS.items())
+        self._lock = threading.Lock()
+        self._connection: Any = chdb.connect(f"{path}?{settings}")
+
+    def run(self, sql: str) -> None:
+        self._query(sql, "Null")
+
+    def rows(self, sql: str) -> list[tuple[int, ...]]:
+        """Return rows of whole numbers."""
+        return [tuple(map(int, line.split("\t"))) for line in self._query(sql, "TSV").splitlines()]
+
+    def insert_arrow(self, table: str, stream: bytes) -> None:
+        with self._lock:
+            try:
+                with self._connection.send_insert(f"INSERT INTO {table}", "ArrowStream") as inserter:
+                    inserter.append(stream)
+                    inserter.finish()
+            except (ChdbError, RuntimeError) as error:
+                raise _translated(error) from error
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+
+    def _query(self, sql: str, format_: str) -> str:
+        with self._lock:
+            try:
+                return str(self._connection.query(sql, format_))
+            except (ChdbError, RuntimeError) as error:
+                raise _translated(error) from error
+
+
+def _translated(error: BaseException) -> RowsRefusedError | WarehouseUnavailableError:
+    reason = str(error).partition("\n")[0][:500]
+    found = _ERROR_CODE.search(reason)
+    is_about_rows = found is not None and int(found.group(1)) in _CODES_OF_BAD_ROWS
+    return RowsRefusedError(reason) if is_about_rows else WarehouseUnavailableError(reason)

@@ -1,0 +1,62 @@
+"""The warehouse's tables."""
+
+from typing import Final
+
+# Without both, a power cut takes inserts that were reported as done.
+_DURABLE: Final = "fsync_after_insert = 1, fsync_part_directory = 1"
+
+_COLUMNS: Final = """
+    project LowCardinality(String),
+    name LowCardinality(String),
+    received_at Int64,
+    occurred_at Int64,
+    claimed_at String,
+    user String,
+    id String,
+    props String,
+    seq UInt64
+"""
+
+TABLES: Final = (
+    "CREATE DATABASE IF NOT EXISTS mauve",
+    f"""
+    CREATE TABLE IF NOT EXISTS mauve.events (
+        {_COLUMNS},
+        day Date,
+        counted UInt8,
+        INDEX seq_range seq TYPE minmax GRANULARITY 1
+    )
+    ENGINE = MergeTree
+    PARTITION BY toYYYYMM(day)
+    ORDER BY (project, name, day)
+    SETTINGS {_DURABLE}
+    """,
+    f"""
+    CREATE TABLE IF NOT EXISTS mauve.actives (
+        project LowCardinality(String),
+        kind Enum8('active' = 1, 'signup' = 2),
+        day Date,
+        users AggregateFunction(uniqCombined64(17), String)
+    )
+    ENGINE = AggregatingMergeTree
+    ORDER BY (project, kind, day)
+    SETTINGS index_granularity = 64, {_DURABLE}
+    """,
+    # Which ids were counted, and when. An id is looked up for seven days; a day's partition goes a day later.
+    f"""
+    CREATE TABLE IF NOT EXISTS mauve.seen (
+        id_hash FixedString(16),
+        received_at Int64,
+        received_day Date
+    )
+    ENGINE = MergeTree
+    PARTITION BY received_day
+    ORDER BY id_hash
+    TTL received_day + INTERVAL 9 DAY
+    SETTINGS ttl_only_drop_parts = 1, {_DURABLE}
+    """,
+    # What is being loaded. It lives in memory: after a crash it is simply staged again.
+    f"CREATE TABLE IF NOT EXISTS mauve.staged ({_COLUMNS}) ENGINE = Memory",
+    "CREATE TABLE IF NOT EXISTS mauve.staged_repeats (seq UInt64) ENGINE = Memory",
+    "CREATE TABLE IF NOT EXISTS mauve.staged_stored (seq UInt64) ENGINE = Memory",
+)

@@ -1,0 +1,88 @@
+"""Loading: staged in memory, then stored in three tables."""
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from mauve.stores.clickhouse.columns import events_as_arrow, seqs_as_arrow
+from mauve.stores.clickhouse.connection import ChdbConnection
+from mauve.stores.clickhouse.schema import TABLES
+from mauve.stores.warehouse import EventRows, first_seq
+
+_DAY_MS: Final = 86_400_000
+_ID_HASH: Final = "sipHash128(project, '/', id)"
+_STAGED_TABLES: Final = ("mauve.staged", "mauve.staged_repeats", "mauve.staged_stored")
+
+_LAST_COUNTED: Final = f"""
+SELECT staged.seq, counted_before.received_at
+FROM (SELECT seq, {_ID_HASH} AS id_hash FROM mauve.staged WHERE id != '') AS staged
+INNER JOIN (
+    SELECT id_hash, max(received_at) AS received_at
+    FROM mauve.seen
+    WHERE id_hash IN (SELECT {_ID_HASH} FROM mauve.staged WHERE id != '')
+    GROUP BY id_hash
+) AS counted_before ON staged.id_hash = counted_before.id_hash
+"""
+_COUNTS: Final = "seq NOT IN (SELECT seq FROM mauve.staged_repeats)"
+# A day is a whole number of days since 1970: no time zone of the machine has a say.
+_DAY: Final = f"toDate(toUInt16(intDiv(occurred_at, {_DAY_MS})))"
+_COMMIT: Final = (
+    f"""
+    INSERT INTO mauve.events
+        (project, name, received_at, occurred_at, claimed_at, user, id, props, seq, day, counted)
+    SELECT project, name, received_at, occurred_at, claimed_at, user, id, props, seq, {_DAY}, {_COUNTS}
+    FROM mauve.staged
+    WHERE seq NOT IN (SELECT seq FROM mauve.staged_stored)
+    """,
+    f"""
+    INSERT INTO mauve.seen (id_hash, received_at, received_day)
+    SELECT {_ID_HASH}, received_at, toDate(toUInt16(intDiv(received_at, {_DAY_MS})))
+    FROM mauve.staged
+    WHERE id != '' AND {_COUNTS}
+    """,
+    f"""
+    INSERT INTO mauve.actives (project, kind, day, users)
+    SELECT project, if(name = 'user_signup', 'signup', 'active') AS kind, {_DAY} AS day,
+        uniqCombined64State(17)(user)
+    FROM mauve.staged
+    WHERE user != '' AND {_COUNTS}
+    GROUP BY project, kind, day
+    """,
+)
+
+
+class ChdbWarehouse:
+    """The loader's side of the warehouse."""
+
+    def __init__(self, connection: ChdbConnection) -> None:
+        self._connection = connection
+        for statement in TABLES:
+            connection.run(statement)
+
+    def stage(self, rows: EventRows) -> dict[int, int]:
+        for table in _STAGED_TABLES:
+            self._connection.run(f"TRUNCATE TABLE {table}")
+        self._connection.insert_arrow("mauve.staged", events_as_arrow(rows))
+        if not any(rows.id):
+            return {}
+        return dict(self._connection.rows(_LAST_COUNTED))  # type: ignore[arg-type]  # two columns
+
+    def commit(self, repeats: Collection[int], stored: Collection[int]) -> None:
+        if repeats:
+            self._connection.insert_arrow("mauve.staged_repeats", seqs_as_arrow(repeats))
+        if stored:
+            self._connection.insert_arrow("mauve.staged_stored", seqs_as_arrow(stored))
+        for statement in _COMMIT:
+            self._connection.run(statement)
+
+    def stored_after(self, positions: Mapping[int, int]) -> dict[int, bool]:
+        if not positions:
+            return {}
+        behind = " OR ".join(
+            f"(seq >= {first_seq(stream, number + 1)} AND seq < {first_seq(stream + 1, 0)})"
+            for stream, number in positions.items()
+        )
+        rows = self._connection.rows(f"SELECT seq, counted FROM mauve.events WHERE {behind}")
+        return {seq: counted == 1 for seq, counted in rows}
+
+    def ping(self) -> None:
+        self._connection.rows("SELECT 1")

@@ -1,0 +1,52 @@
+"""A frame: one record as it stands in a segment.
+
+The header holds the segment's mark, the record's number, the payload's length and a CRC32 over all of these and
+the payload. Every segment has a random mark of its own, kept in its name: neither what an earlier use left in a
+recycled file nor bytes that a client sent can pass for a frame.
+"""
+
+import struct
+import zlib
+from collections.abc import Sequence
+from typing import Final
+
+MARK_BYTES: Final = 8
+ALIGNMENT: Final = 8
+PAYLOAD_BYTES_MAX: Final = 2 * 2**20
+
+_FIELDS: Final = struct.Struct("<8sQI")  # mark, number, payload length
+_CHECKSUM: Final = struct.Struct("<I")
+HEADER_BYTES: Final = _FIELDS.size + _CHECKSUM.size
+_PADDING: Final = tuple(bytes(length) for length in range(ALIGNMENT))
+
+
+def frame_bytes(length: int) -> int:
+    """Return how much room a payload takes as a frame."""
+    return HEADER_BYTES + length + (-length % ALIGNMENT)
+
+
+def checksum_of_payload(parts: Sequence[bytes]) -> int:
+    checksum = 0
+    for part in parts:
+        checksum = zlib.crc32(part, checksum)
+    return checksum
+
+
+def encode_header(mark: bytes, number: int, length: int, payload_checksum: int) -> bytes:
+    """Return the header. The payload comes first in the checksum: its part is known before its place is."""
+    fields = _FIELDS.pack(mark, number, length)
+    return fields + _CHECKSUM.pack(zlib.crc32(fields, payload_checksum))
+
+
+def padding_behind(length: int) -> bytes:
+    return _PADDING[-length % ALIGNMENT]
+
+
+def decode_header(header: bytes) -> tuple[bytes, int, int]:
+    """Return the mark, the number and the payload's length."""
+    return _FIELDS.unpack_from(header)
+
+
+def is_intact(header: bytes, payload: bytes) -> bool:
+    checksum = zlib.crc32(header[: _FIELDS.size], zlib.crc32(payload))
+    return header[_FIELDS.size :] == _CHECKSUM.pack(checksum)

@@ -1,0 +1,178 @@
+"""The writer of the segment log: group commit.
+
+One flush is under way at a time. What arrives meanwhile forms the next group: under load many records share one
+sync, and a lone record never waits for company.
+"""
+
+import asyncio
+import os
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from mauve.stores.directory import HeldError
+from mauve.stores.localdisk import frames
+from mauve.stores.localdisk.disk import LOCAL_DISK, Disk
+from mauve.stores.localdisk.segments import make_stream_directory
+from mauve.stores.localdisk.tail import Entry, Tail
+from mauve.stores.log import STREAM_MAX, LogFailedError, LogFullError
+
+SEGMENT_BYTES: Final = 64 * 2**20
+BUDGET_BYTES: Final = 8 * 2**30
+_LOCK_FILE: Final = "writer.lock"
+
+log = structlog.get_logger()
+
+
+def one_thread() -> Executor:
+    return ThreadPoolExecutor(1, thread_name_prefix="log")
+
+
+def random_mark() -> bytes:
+    return secrets.token_bytes(frames.MARK_BYTES)
+
+
+class SegmentLogWriter:
+    """Appends to one stream, from one event loop. A second writer of the same stream is refused."""
+
+    def __init__(
+        self,
+        root: Path,
+        stream: int,
+        *,
+        segment_bytes: int = SEGMENT_BYTES,
+        budget_bytes: int = BUDGET_BYTES,
+        disk: Disk = LOCAL_DISK,
+        new_thread: Callable[[], Executor] = one_thread,
+        monotonic: Callable[[], float] = time.monotonic,
+        new_mark: Callable[[], bytes] = random_mark,
+    ) -> None:
+        if not 0 <= stream <= STREAM_MAX:
+            raise ValueError(f"a stream is numbered from 0 to {STREAM_MAX}, not {stream}")
+        if budget_bytes < 2 * segment_bytes:
+            raise ValueError("a log needs a budget of two segments: the newest is never trimmed")
+        self._payload_bytes_max = min(frames.PAYLOAD_BYTES_MAX, segment_bytes - frames.HEADER_BYTES)
+        self._disk = disk
+        self._directory = make_stream_directory(disk, root, stream)
+        self._lock = _hold_stream(disk, self._directory)
+        self._flusher, self._preparer = new_thread(), new_thread()
+        try:
+            self._tail = Tail(
+                disk,
+                self._directory,
+                segment_bytes=segment_bytes,
+                budget_bytes=budget_bytes,
+                preparer=self._preparer,
+                monotonic=monotonic,
+                new_mark=new_mark,
+            )
+        except BaseException:
+            disk.close(self._lock)
+            raise
+        self._entries: list[Entry] = []
+        self._waiting: list[asyncio.Future[None]] = []
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._refusal = ""
+        self._has_failed = False
+        self._is_closed = False
+
+    @property
+    def has_failed(self) -> bool:
+        return self._has_failed
+
+    async def append(self, parts: Sequence[bytes]) -> None:
+        length = sum(map(len, parts))
+        if length > self._payload_bytes_max:
+            raise ValueError(f"a record of {length} bytes is above the limit of {self._payload_bytes_max}")
+        if self._refusal:
+            raise LogFailedError(self._refusal)
+        loop = asyncio.get_running_loop()
+        done = loop.create_future()
+        # The checksum is made here: in the flush thread every large one would have to win back the interpreter.
+        self._entries.append((parts, length, frames.checksum_of_payload(parts)))
+        self._waiting.append(done)
+        if self._idle.is_set():
+            self._start_flush(loop)
+        await done
+
+    async def close(self) -> None:
+        """Finish what was appended, then let go of the stream."""
+        self._refusal = self._refusal or "the log is closed"
+        await self._idle.wait()
+        if not self._is_closed:
+            self._is_closed = True
+            await asyncio.to_thread(self._release)
+
+    def _release(self) -> None:
+        self._flusher.shutdown()
+        self._preparer.shutdown()
+        self._tail.close()
+        self._disk.close(self._lock)
+
+    def _start_flush(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._idle.clear()
+        entries, self._entries = self._entries, []
+        waiting, self._waiting = self._waiting, []
+        self._flusher.submit(self._flush, loop, entries, waiting)
+
+    def _flush(
+        self, loop: asyncio.AbstractEventLoop, entries: list[Entry], waiting: list[asyncio.Future[None]]
+    ) -> None:
+        stored = 0
+        error: LogFailedError | LogFullError | None = None
+        try:
+            while stored < len(entries):
+                stored += self._tail.store(entries[stored:] if stored else entries)
+        except LogFullError as full:
+            error = full
+        except Exception as failure:  # noqa: BLE001 - whatever it was, nobody may be left waiting
+            error = LogFailedError(f"the log cannot be written: {failure}")
+        loop.call_soon_threadsafe(self._settle, loop, waiting, stored, error)
+
+    def _settle(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        waiting: list[asyncio.Future[None]],
+        stored: int,
+        error: LogFailedError | LogFullError | None,
+    ) -> None:
+        for done in waiting[:stored]:
+            if not done.done():  # Its caller may have given up.
+                done.set_result(None)
+        if isinstance(error, LogFailedError):
+            self._refuse_everything(str(error))
+        if error is not None:
+            _fail(waiting[stored:], error)
+        if self._waiting:
+            self._start_flush(loop)
+        else:
+            self._idle.set()
+
+    def _refuse_everything(self, reason: str) -> None:
+        """Stop for good. A sync that failed is not tried again: it would say yes, and the record would be gone."""
+        log.error("log_writer_failed", directory=str(self._directory), reason=reason)
+        self._refusal, self._has_failed = reason, True
+        _fail(self._waiting, LogFailedError(reason))
+        self._entries, self._waiting = [], []
+
+
+def _fail(waiting: Sequence[asyncio.Future[None]], error: LogFailedError | LogFullError) -> None:
+    for done in waiting:
+        if not done.done():
+            done.set_exception(type(error)(*error.args))  # One each: a shared one would collect tracebacks.
+
+
+def _hold_stream(disk: Disk, directory: Path) -> int:
+    descriptor = disk.open(directory / _LOCK_FILE, os.O_RDWR | os.O_CREAT)
+    try:
+        disk.lock(descriptor)
+    except BlockingIOError:
+        disk.close(descriptor)
+        raise HeldError(f"{directory} already has a writer: stop that process first") from None
+    return descriptor

@@ -1,0 +1,15 @@
+"""Alembic's door: runs the migrations on the connection that `migrate` hands over."""
+# ruff: noqa: INP001 - alembic loads this file by its path
+
+from alembic import context
+
+from mauve.stores.sql.ledger_schema import metadata
+
+attributes = context.config.attributes
+context.configure(
+    connection=attributes["connection"],
+    target_metadata=metadata,
+    # A table of its own: the catalog may live in the same database.
+    version_table=attributes["version_table"],
+)
+context.run_migrations()

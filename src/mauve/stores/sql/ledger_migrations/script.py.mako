@@ -1,0 +1,12 @@
+"""${message}"""
+# ruff: noqa: INP001, D103 - alembic loads this file by its path
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = ${repr(up_revision)}
+down_revision = ${repr(down_revision)}
+
+
+def upgrade() -> None:
+    ${upgrades if upgrades else "pass"}

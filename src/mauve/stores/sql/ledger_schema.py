@@ -1,0 +1,125 @@
+"""The ledger's tables, as the queries see them. Its migrations make them; a test holds the two together.
+
+They are apart from the catalog's: embedded they have a file of their own, which every ingest process writes to.
+"""
+
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from mauve.stores.sql.column_types import AnyText, WholeNumber
+
+metadata: Final = sa.MetaData()
+
+# SQLite counts rows by itself in a column of type INTEGER only.
+_ROW_NUMBER: Final = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
+payments: Final = sa.Table(
+    "payments",
+    metadata,
+    sa.Column("project", sa.Text, primary_key=True),
+    sa.Column("id", AnyText, primary_key=True),
+    sa.Column("digest", sa.LargeBinary, nullable=False),
+    sa.Column("claimed_at", WholeNumber),  # as claimed: it may be beyond 64 bits
+    sa.Column("amount", sa.BigInteger, nullable=False),
+    sa.Column("currency", sa.Text, nullable=False),
+    sa.Column("earned", sa.Boolean, nullable=False),
+    sa.Column("day", sa.Text, nullable=False),  # YYYY-MM-DD
+    sa.Column("user", AnyText),
+    sa.Column("occurred_at", sa.BigInteger, nullable=False),
+    sa.Column("received_at", sa.BigInteger, nullable=False),
+    sa.Column("payload", sa.LargeBinary, nullable=False),
+    sa.Column("source", sa.Text, nullable=False),
+)
+
+day_totals: Final = sa.Table(
+    "day_totals",
+    metadata,
+    sa.Column("project", sa.Text, primary_key=True),
+    sa.Column("day", sa.Text, primary_key=True),
+    sa.Column("currency", sa.Text, primary_key=True),
+    sa.Column("earned", sa.Boolean, primary_key=True),
+    sa.Column("total", WholeNumber, nullable=False),
+)
+
+
+def _version_columns() -> list[sa.Column[Any]]:
+    return [
+        sa.Column("id", AnyText, nullable=False),
+        sa.Column("at", sa.BigInteger, nullable=False),  # epoch microseconds
+        sa.Column("received_at", sa.BigInteger, nullable=False),
+        sa.Column("status", AnyText, nullable=False),
+        sa.Column("mrr", sa.BigInteger, nullable=False),
+        sa.Column("currency", sa.Text, nullable=False),
+        sa.Column("payload", sa.LargeBinary, nullable=False),
+    ]
+
+
+# `key` is the SHA-256 of the id, which has no limit: PostgreSQL refuses to index more than 2,704 bytes.
+subscription_versions: Final = sa.Table(
+    "subscription_versions",
+    metadata,
+    sa.Column("sequence", _ROW_NUMBER, primary_key=True, autoincrement=True),
+    sa.Column("project", sa.Text, nullable=False),
+    sa.Column("key", sa.LargeBinary, nullable=False),
+    *_version_columns(),
+    sa.Index("ix_subscription_versions_project_key_at", "project", "key", "at"),
+    sqlite_autoincrement=True,
+)
+
+subscriptions: Final = sa.Table(
+    "subscriptions",
+    metadata,
+    sa.Column("project", sa.Text, primary_key=True),
+    sa.Column("key", sa.LargeBinary, primary_key=True),
+    *_version_columns(),
+)
+
+event_outbox: Final = sa.Table(
+    "event_outbox",
+    metadata,
+    sa.Column("number", _ROW_NUMBER, primary_key=True, autoincrement=False),
+    sa.Column("record", sa.LargeBinary, nullable=False),
+)
+
+event_outbox_head: Final = sa.Table(
+    "event_outbox_head",
+    metadata,
+    sa.Column("only", sa.Integer, primary_key=True, autoincrement=False),  # there is one row
+    sa.Column("number", sa.BigInteger, nullable=False),  # the last one given out
+)
+
+load_positions: Final = sa.Table(
+    "load_positions",
+    metadata,
+    sa.Column("stream", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("number", sa.BigInteger, nullable=False),
+)
+
+usage: Final = sa.Table(
+    "usage",
+    metadata,
+    sa.Column("org_id", sa.Text, primary_key=True),
+    sa.Column("period", sa.Text, primary_key=True, index=True),
+    sa.Column("events", sa.BigInteger, nullable=False),
+)
+
+first_seen: Final = sa.Table(
+    "first_seen",
+    metadata,
+    sa.Column("project", sa.Text, primary_key=True),
+    sa.Column("at", sa.BigInteger, nullable=False),
+    sa.Column("noted", sa.Boolean, nullable=False, index=True),  # whether the catalog knows
+)
+
+dead_letters: Final = sa.Table(
+    "dead_letters",
+    metadata,
+    sa.Column("sequence", _ROW_NUMBER, primary_key=True, autoincrement=True),
+    sa.Column("stream", sa.Integer, nullable=False),
+    sa.Column("number", sa.BigInteger, nullable=False),
+    sa.Column("reason", AnyText, nullable=False),
+    sa.Column("payload", sa.LargeBinary, nullable=False),
+    sa.Column("at", sa.BigInteger, nullable=False),
+    sqlite_autoincrement=True,
+)

@@ -1,0 +1,122 @@
+"""The writer's side of the ledger: one transaction for everything that many requests want recorded."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from mauve.core.period import period_of
+from mauve.stores.ledger import Entry, Outcome, Payment
+from mauve.stores.sql.database import Database
+from mauve.stores.sql.event_outbox import append_events
+from mauve.stores.sql.ledger_counts import add_usage, keep_first_seen
+from mauve.stores.sql.payment_book import (
+    Claim,
+    PaymentKey,
+    insert_one_by_one,
+    insert_payments,
+    move_day_totals,
+    outcome_of,
+    standing_payments,
+)
+from mauve.stores.sql.subscription_book import record_versions
+from mauve.stores.unavailable import StoreUnavailableError
+
+_ATTEMPTS_MAX: Final = 5
+_RACE_STATES: Final = {"40001", "40P01"}  # PostgreSQL: serialization failure, deadlock
+
+_Payments = dict[PaymentKey, Payment]
+_Claims = dict[PaymentKey, Claim]
+_Store = Callable[[sa.Connection, _Payments, _Claims], _Payments]
+
+
+class SqlLedgerWriter:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def record(self, entries: Sequence[Entry]) -> list[list[Outcome]]:
+        store: _Store = _store_at_once
+        for _ in range(_ATTEMPTS_MAX - 1):
+            try:
+                return self._record(entries, store)
+            except StoreUnavailableError as error:
+                if not _lost_a_race(error):
+                    raise
+            store = _store_one_by_one
+        return self._record(entries, store)
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _record(self, entries: Sequence[Entry], store: _Store) -> list[list[Outcome]]:
+        keys = {(payment.project, payment.id) for entry in entries for payment in entry.payments}
+        with self._database.writing() as tx:
+            standing = standing_payments(tx, keys)
+            accepted = store(tx, _newcomers(entries, standing), standing)
+            if accepted:
+                move_day_totals(tx, accepted.values())
+                add_usage(tx, _usage_of(accepted.values()))
+                keep_first_seen(tx, _first_moments(accepted.values()))
+            record_versions(tx, [version for entry in entries for version in entry.subscriptions])
+            append_events(tx, [entry.events for entry in entries if entry.events is not None])
+        return _judge(entries, standing)
+
+
+def _lost_a_race(error: StoreUnavailableError) -> bool:
+    """Tell whether another PostgreSQL transaction was quicker: it has recorded one of our payments meanwhile."""
+    cause = error.__cause__
+    sql_state = getattr(getattr(cause, "orig", None), "sqlstate", None)
+    return isinstance(cause, IntegrityError) or sql_state in _RACE_STATES
+
+
+def _newcomers(entries: Sequence[Entry], standing: _Claims) -> _Payments:
+    """Return the first payment with each id that is new."""
+    new: _Payments = {}
+    for entry in entries:
+        for payment in entry.payments:
+            key = (payment.project, payment.id)
+            if key not in standing:
+                new.setdefault(key, payment)
+    return new
+
+
+def _store_at_once(tx: sa.Connection, new: _Payments, _standing: _Claims) -> _Payments:
+    if new:
+        insert_payments(tx, new)
+    return new
+
+
+def _store_one_by_one(tx: sa.Connection, new: _Payments, standing: _Claims) -> _Payments:
+    """Store what is still new, and add the others to those that stand: this way no race is ever lost."""
+    lost = insert_one_by_one(tx, new)
+    standing |= standing_payments(tx, lost)
+    return {key: payment for key, payment in new.items() if key not in lost}
+
+
+def _judge(entries: Sequence[Entry], standing: _Claims) -> list[list[Outcome]]:
+    """Decide in order: a payment that is new stands against the later ones, also of its own entry."""
+
+    def judge(payment: Payment) -> Outcome:
+        key = (payment.project, payment.id)
+        outcome = outcome_of(payment, standing.get(key))
+        if outcome is Outcome.ACCEPTED:
+            standing[key] = Claim(payment.digest, payment.claimed_at)
+        return outcome
+
+    return [[judge(payment) for payment in entry.payments] for entry in entries]
+
+
+def _usage_of(accepted: Iterable[Payment]) -> Counter[tuple[str, str]]:
+    events: Counter[tuple[str, str]] = Counter()
+    for (org_id, received_at), count in Counter((item.org_id, item.received_at) for item in accepted).items():
+        events[org_id, period_of(received_at)] += count
+    return events
+
+
+def _first_moments(accepted: Iterable[Payment]) -> dict[str, int]:
+    moments: dict[str, int] = {}
+    for payment in accepted:
+        moments[payment.project] = min(payment.received_at, moments.get(payment.project, payment.received_at))
+    return moments

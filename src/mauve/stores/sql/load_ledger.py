@@ -1,0 +1,78 @@
+"""The loader's side of the ledger."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import cache
+
+import sqlalchemy as sa
+
+from mauve.stores.ledger import LoadStep
+from mauve.stores.log import LogRecord
+from mauve.stores.sql import event_outbox
+from mauve.stores.sql.database import Database
+from mauve.stores.sql.ledger_counts import add_usage, keep_first_seen
+from mauve.stores.sql.ledger_schema import dead_letters, first_seen, load_positions, usage
+from mauve.stores.sql.upsert import upsert
+
+
+class SqlLoadLedger:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def positions(self) -> dict[int, int]:
+        with self._database.reading() as tx:
+            rows = tx.execute(sa.select(load_positions.c.stream, load_positions.c.number))
+            return dict(rows.all())
+
+    def finish(self, step: LoadStep) -> None:
+        with self._database.writing() as tx:
+            _move_positions(tx, step.positions)
+            add_usage(tx, step.events_by_org_and_period)
+            keep_first_seen(tx, step.first_seen_by_project)
+            if step.dead_letters:
+                tx.execute(sa.insert(dead_letters), [asdict(letter) for letter in step.dead_letters])
+
+    def read_events(self, after: int, bytes_max: int) -> list[LogRecord]:
+        with self._database.reading() as tx:
+            return event_outbox.read_events(tx, after, bytes_max)
+
+    def trim_events(self, through: int) -> None:
+        with self._database.writing() as tx:
+            event_outbox.trim_events(tx, through)
+
+    def usage(self, period: str) -> dict[str, int]:
+        with self._database.reading() as tx:
+            rows = tx.execute(sa.select(usage.c.org_id, usage.c.events).where(usage.c.period == period))
+            return dict(rows.all())
+
+    def first_seen(self) -> dict[str, int]:
+        with self._database.reading() as tx:
+            rows = tx.execute(sa.select(first_seen.c.project, first_seen.c.at).where(first_seen.c.noted.is_(False)))
+            return dict(rows.all())
+
+    def forget_first_seen(self, projects: Sequence[str]) -> None:
+        if not projects:
+            return
+        note = sa.update(first_seen).where(first_seen.c.project == sa.bindparam("of_project")).values(noted=True)
+        with self._database.writing() as tx:
+            tx.execute(note, [{"of_project": project} for project in sorted(projects)])
+
+    def dead_letter_count(self) -> int:
+        with self._database.reading() as tx:
+            return tx.execute(sa.select(sa.func.count()).select_from(dead_letters)).scalar_one()
+
+
+def _move_positions(tx: sa.Connection, positions: Mapping[int, int]) -> None:
+    rows = [{"stream": stream, "number": number} for stream, number in sorted(positions.items())]
+    if rows:
+        tx.execute(_move_forward(tx.dialect.name), rows)
+
+
+@cache
+def _move_forward(dialect_name: str) -> sa.Insert:
+    insert = upsert(dialect_name, load_positions)
+    return insert.on_conflict_do_update(
+        index_elements=[load_positions.c.stream],
+        set_={"number": insert.excluded.number},
+        where=insert.excluded.number > load_positions.c.number,
+    )

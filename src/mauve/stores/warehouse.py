@@ -1,0 +1,72 @@
+"""The warehouse: every behavioural event, and the sketches of who was there.
+
+A row is known by `seq`: stream, record number and place in the record, in one number. A row that is loaded
+again under its `seq` can therefore be told from another event with the same content.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from mauve.stores.log import RECORD_NUMBER_MAX
+
+ITEMS_PER_RECORD_MAX: Final = 1024
+_ITEM_BITS: Final = 10
+_NUMBER_BITS: Final = 46
+
+
+class WarehouseUnavailableError(Exception):
+    """The engine does not answer; the same rows may be loaded later."""
+
+
+class RowsRefusedError(Exception):
+    """The engine is well and refuses these rows."""
+
+
+def first_seq(stream: int, number: int) -> int:
+    """Return the seq of a record's first item."""
+    return (stream << (_NUMBER_BITS + _ITEM_BITS)) | ((number & RECORD_NUMBER_MAX) << _ITEM_BITS)
+
+
+@dataclass(slots=True)
+class EventRows:
+    """Events as columns, all of one length."""
+
+    project: list[str] = field(default_factory=list)
+    name: list[str] = field(default_factory=list)
+    received_at: list[int] = field(default_factory=list)  # epoch ms
+    occurred_at: list[int] = field(default_factory=list)  # epoch ms, clamped
+    claimed_at: list[str] = field(default_factory=list)  # the raw `at`, empty if none was sent
+    user: list[str] = field(default_factory=list)  # empty if absent
+    id: list[str] = field(default_factory=list)  # empty if absent
+    props: list[bytes] = field(default_factory=list)  # the JSON object as it came, empty if absent
+    seq: list[int] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+
+class WarehouseWriter(Protocol):
+    """Where the loader writes: stage, decide what counts, commit.
+
+    - When `commit` returns, the staged rows are durable: they outlive a power cut.
+    - A `commit` that fails may have stored some of the rows: ask `stored_after` before loading them again.
+    - Rows that do not count are stored; they are in no count and in no sketch.
+    """
+
+    def stage(self, rows: EventRows) -> dict[int, int]:
+        """Take the rows in, in place of any staged before.
+
+        Return, by seq, for each row whose project and id were counted before, the `received_at` of the last such.
+        """
+        ...
+
+    def commit(self, repeats: Collection[int], stored: Collection[int]) -> None:
+        """Store what is staged. `repeats` do not count; `stored` are there already and only feed the sketches."""
+        ...
+
+    def stored_after(self, positions: Mapping[int, int]) -> dict[int, bool]:
+        """Return, by seq, whether it counts: every row of a record behind the given ones, by stream."""
+        ...
+
+    def ping(self) -> None: ...

@@ -1,0 +1,62 @@
+"""Compressed bodies, inflated within bounds: a thousand bytes can hold a million."""
+
+import io
+import zlib
+
+import zstandard
+
+from mauve.core.problems import Code, Problem
+
+_GZIP = 16 + zlib.MAX_WBITS
+_ZSTD_WINDOW_BYTES_MAX = 8 * 1024 * 1024
+
+
+def inflated(body: bytes, encoding: str | None, bytes_max: int) -> bytes:
+    """Return the body as it was before it was compressed, or raise when it is too large or no such thing."""
+    match (encoding or "identity").strip().lower():
+        case "identity" | "":
+            return body
+        case "gzip" | "x-gzip":
+            content = _gunzipped(body, bytes_max)
+        case "zstd":
+            content = _unzstd(body, bytes_max)
+        case _:
+            raise Problem(Code.UNSUPPORTED_MEDIA_TYPE, "Content-Encoding must be gzip, zstd or identity")
+    if len(content) > bytes_max:
+        raise too_large(bytes_max)
+    return content
+
+
+def too_large(bytes_max: int) -> Problem:
+    return Problem(Code.TOO_LARGE, f"the body is over {bytes_max} bytes: send fewer events at once")
+
+
+def _gunzipped(body: bytes, bytes_max: int) -> bytes:
+    content = b""
+    rest = body
+    while rest and len(content) <= bytes_max:
+        member = zlib.decompressobj(_GZIP)
+        try:
+            content += member.decompress(rest, bytes_max + 1 - len(content))
+        except zlib.error:
+            raise _not("gzip") from None
+        if not member.eof and len(content) <= bytes_max:
+            raise _not("gzip")
+        rest = member.unused_data
+    return content
+
+
+def _unzstd(body: bytes, bytes_max: int) -> bytes:
+    decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES_MAX)
+    try:
+        with decompressor.stream_reader(io.BytesIO(body), read_across_frames=True) as reader:
+            content = reader.read(bytes_max + 1)
+    except zstandard.ZstdError:
+        raise _not("zstd") from None
+    if not content:
+        raise _not("zstd")
+    return content
+
+
+def _not(encoding: str) -> Problem:
+    return Problem(Code.MALFORMED, f"the body is not valid {encoding}, although Content-Encoding says so")

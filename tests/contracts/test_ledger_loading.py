@@ -1,0 +1,137 @@
+"""What every ledger promises to the loader."""
+
+import threading
+
+import pytest
+
+from ledger_entries import NOW, PERIOD, a_payment, everything_in, record_payments
+from mauve.stores.ledger import DeadLetter, Entry, LoadStep
+from mauve.stores.log import LogRecord
+from mauve.stores.sql.ledger_writer import SqlLedgerWriter
+from mauve.stores.sql.load_ledger import SqlLoadLedger
+
+
+@pytest.fixture
+def writer(ledger_database):
+    return SqlLedgerWriter(ledger_database)
+
+
+@pytest.fixture
+def loader(ledger_database):
+    return SqlLoadLedger(ledger_database)
+
+
+class TestEventsOfMixedBatches:
+    def record(self, writer, *records):
+        writer.record([Entry(events=record) for record in records])
+
+    def test_they_are_read_in_order_with_growing_numbers(self, writer, loader):
+        assert loader.read_events(0, 100) == []
+        self.record(writer, b"one", b"\0two")
+        self.record(writer, b"three")
+        found = loader.read_events(0, 100)
+        assert [payload for _, payload in found] == [b"one", b"\0two", b"three"]
+        numbers = [number for number, _ in found]
+        assert 0 < numbers[0] < numbers[1] < numbers[2]
+        assert loader.read_events(numbers[1], 100) == found[2:]
+        assert loader.read_events(numbers[2], 100) == []
+        assert all(isinstance(record, LogRecord) for record in found)
+
+    def test_an_entry_without_events_adds_none(self, writer, loader):
+        writer.record([Entry([a_payment()]), Entry(events=b"")])
+        assert [payload for _, payload in loader.read_events(0, 100)] == [b""]
+
+    @pytest.mark.parametrize(("bytes_max", "count"), [(0, 1), (9, 1), (10, 1), (19, 1), (20, 2), (25, 2), (1000, 40)])
+    def test_at_least_one_is_returned_and_no_more_bytes_than_asked_for(self, writer, loader, bytes_max, count):
+        self.record(writer, *[b"0123456789"] * 40)
+        assert len(loader.read_events(0, bytes_max)) == count
+
+    def test_a_number_never_comes_again(self, writer, loader, open_ledger):
+        self.record(writer, b"1", b"2", b"3")
+        last = loader.read_events(0, 100)[-1].number
+        loader.trim_events(last)
+        assert loader.read_events(0, 100) == []
+        self.record(SqlLedgerWriter(open_ledger()), b"4")
+        (record,) = loader.read_events(0, 100)
+        assert record.number > last
+
+    def test_trimming_lets_go_of_records_up_to_and_including_the_number(self, writer, loader):
+        self.record(writer, b"1", b"2", b"3")
+        numbers = [number for number, _ in loader.read_events(0, 100)]
+        loader.trim_events(numbers[1])
+        loader.trim_events(numbers[0])
+        assert [payload for _, payload in loader.read_events(0, 100)] == [b"3"]
+
+
+class TestLoadSteps:
+    def test_a_new_ledger_remembers_nothing(self, loader):
+        assert loader.positions() == {}
+        assert loader.usage(PERIOD) == {}
+        assert loader.first_seen() == {}
+        assert loader.dead_letter_count() == 0
+
+    def test_an_empty_step_is_fine(self, loader, ledger_database):
+        before = everything_in(ledger_database)
+        loader.finish(LoadStep({}))
+        assert everything_in(ledger_database) == before
+
+    def test_positions_only_grow(self, loader):
+        loader.finish(LoadStep({0: 5, 255: 2**46 - 1}))
+        loader.finish(LoadStep({0: 4, 1: 0}))
+        assert loader.positions() == {0: 5, 1: 0, 255: 2**46 - 1}
+        loader.finish(LoadStep({0: 6}))
+        assert loader.positions()[0] == 6
+
+    def test_counts_are_added_also_to_those_of_payments(self, writer, loader):
+        record_payments(writer, a_payment())
+        loader.finish(LoadStep({}, {("org_1", PERIOD): 2**40, ("org_2", PERIOD): 1, ("org_1", "2027-02"): 5}))
+        loader.finish(LoadStep({}, {("org_1", PERIOD): 2}))
+        assert loader.usage(PERIOD) == {"org_1": 2**40 + 3, "org_2": 1}
+        assert loader.usage("2027-02") == {"org_1": 5}
+
+    def test_steps_and_payments_at_once_are_all_counted(self, open_ledger, loader):
+        def finish():
+            own = SqlLoadLedger(open_ledger())
+            for _ in range(20):
+                own.finish(LoadStep({}, {("org_1", PERIOD): 2, ("org_2", PERIOD): 1}))
+
+        def record():
+            own = SqlLedgerWriter(open_ledger())
+            for number in range(20):
+                record_payments(own, a_payment(f"inv_{number}"))
+
+        threads = [threading.Thread(target=work) for work in (finish, finish, record)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert loader.usage(PERIOD) == {"org_1": 100, "org_2": 40}
+
+    def test_dead_letters_are_kept_with_the_reason(self, loader):
+        letters = [DeadLetter(3, 7, "why\0so", b"\0\xff", NOW), DeadLetter(3, 7, "another item", b"", NOW)]
+        loader.finish(LoadStep({3: 7}, dead_letters=letters))
+        loader.finish(LoadStep({}, dead_letters=letters[:1]))
+        assert loader.dead_letter_count() == 3
+
+
+class TestFirstSeen:
+    def test_a_first_sighting_is_kept(self, loader):
+        loader.finish(LoadStep({}, first_seen_by_project={"proj_1": 5, "proj_2": 6}))
+        loader.finish(LoadStep({}, first_seen_by_project={"proj_1": 7, "proj_3": 8}))
+        assert loader.first_seen() == {"proj_1": 5, "proj_2": 6, "proj_3": 8}
+
+    def test_what_the_catalog_knows_never_counts_as_new_again(self, writer, loader):
+        loader.finish(LoadStep({}, first_seen_by_project={"proj_1": 5, "proj_2": 6}))
+        loader.forget_first_seen(["proj_1", "proj_missing"])
+        loader.forget_first_seen([])
+        assert loader.first_seen() == {"proj_2": 6}
+        loader.finish(LoadStep({}, first_seen_by_project={"proj_1": 9}))
+        record_payments(writer, a_payment())
+        assert loader.first_seen() == {"proj_2": 6}
+
+    def test_many_are_forgotten_at_once(self, loader):
+        moments = {f"proj_{number}": number for number in range(2000)}
+        loader.finish(LoadStep({}, first_seen_by_project=moments))
+        assert loader.first_seen() == moments
+        loader.forget_first_seen(list(moments))
+        assert loader.first_seen() == {}

@@ -1,0 +1,90 @@
+"""What every ledger promises about subscriptions."""
+
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+
+from ledger_entries import AMOUNT_MAX, NOW, ODD_IDS, PERIOD, a_version, rows_of
+from mauve.stores.ledger import Entry, SubscriptionVersion
+from mauve.stores.sql.ledger_reader import SqlLedgerReader
+from mauve.stores.sql.ledger_schema import subscription_versions, subscriptions
+from mauve.stores.sql.ledger_writer import SqlLedgerWriter
+from mauve.stores.sql.load_ledger import SqlLoadLedger
+
+
+@pytest.fixture
+def writer(ledger_database):
+    return SqlLedgerWriter(ledger_database)
+
+
+@pytest.fixture
+def loader(ledger_database):
+    return SqlLoadLedger(ledger_database)
+
+
+@pytest.fixture
+def reader(ledger_database):
+    return SqlLedgerReader(ledger_database)
+
+
+class TestSubscriptions:
+    VERSIONS = (a_version(1, mrr=1), a_version(2, mrr=2), a_version(3, mrr=4), a_version(4, mrr=8))
+
+    @pytest.mark.parametrize("order", list(permutations(range(4))))
+    def test_the_last_version_wins_in_every_order_of_arrival(self, writer, reader, ledger_database, order):
+        versions = [replace(self.VERSIONS[place], project=f"proj_{how}") for how in range(2) for place in order]
+        writer.record([Entry(subscriptions=versions[:4])])
+        for version in versions[4:]:
+            writer.record([Entry(subscriptions=[version])])
+        assert [reader.current_mrr("proj_0"), reader.current_mrr("proj_1")] == [[("eur", 8)]] * 2
+        kept = [row.at for row in sorted(rows_of(ledger_database, subscription_versions))]
+        assert kept == [version.at for version in versions]
+
+    @pytest.mark.parametrize("how", ["in one entry", "in one group", "in two transactions"])
+    def test_of_two_equal_moments_the_last_recorded_wins(self, writer, reader, how):
+        one, two = a_version(mrr=5), a_version(mrr=3, currency="usd")
+        if how == "in one entry":
+            writer.record([Entry(subscriptions=[one, two])])
+        elif how == "in one group":
+            writer.record([Entry(subscriptions=[one]), Entry(subscriptions=[two])])
+        else:
+            writer.record([Entry(subscriptions=[one])])
+            writer.record([Entry(subscriptions=[two])])
+        assert reader.current_mrr("proj_1") == [("usd", 3)]
+
+    def test_only_active_ones_count(self, writer, reader):
+        states = ["active", "trialing", "Active", "active ", "", "active\0"]
+        versions = [a_version(id=f"sub_{state}", status=state, mrr=10) for state in states]
+        writer.record([Entry(subscriptions=versions)])
+        assert reader.current_mrr("proj_1") == [("eur", 10)]
+        writer.record([Entry(subscriptions=[a_version(2, id="sub_active", status="canceled")])])
+        assert reader.current_mrr("proj_1") == []
+
+    def test_the_sum_is_exact_in_any_size_by_currency_and_project(self, writer, reader):
+        versions = [a_version(id=str(number), mrr=AMOUNT_MAX) for number in range(2000)]
+        others = [a_version(id="usd", currency="usd", mrr=0), a_version(project="proj_2", mrr=3)]
+        writer.record([Entry(subscriptions=[*versions, *others])])
+        assert reader.current_mrr("proj_1") == [("eur", AMOUNT_MAX * 2000), ("usd", 0)]
+        assert reader.current_mrr("proj_2") == [("eur", 3)]
+        assert reader.current_mrr("proj_3") == []
+
+    def test_odd_and_endless_ids_are_kept_apart_and_come_back(self, writer, reader, ledger_database):
+        ids = [*ODD_IDS, "", "x" * 100_000, "x" * 100_000 + "y"]
+        writer.record([Entry(subscriptions=[a_version(id=id_, status="active", mrr=1) for id_ in ids])])
+        assert reader.current_mrr("proj_1") == [("eur", len(ids))]
+        assert sorted(row.id for row in rows_of(ledger_database, subscriptions)) == sorted(ids)
+        assert sorted(row.id for row in rows_of(ledger_database, subscription_versions)) == sorted(ids)
+
+    def test_the_current_row_is_the_whole_version(self, writer, ledger_database):
+        first = a_version(-(10**17), status="a\0b", mrr=AMOUNT_MAX, payload=b"\0\xff")
+        for version in (first, a_version(10**17, status="past_due", mrr=0, currency="jpy", received_at=NOW + 1)):
+            writer.record([Entry(subscriptions=[version])])
+            (row,) = rows_of(ledger_database, subscriptions)
+            stored = row._asdict()
+            assert len(stored.pop("key")) == 32
+            assert SubscriptionVersion(**stored) == version
+
+    def test_a_subscription_is_not_an_event(self, writer, loader):
+        writer.record([Entry(subscriptions=[a_version()])])
+        assert (loader.usage(PERIOD), loader.first_seen()) == ({}, {})

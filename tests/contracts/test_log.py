@@ -1,0 +1,290 @@
+"""What every log promises."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mauve.stores.localdisk.log import SegmentLogReader, SegmentLogWriter
+from mauve.stores.log import LogFailedError
+
+SEGMENT_BYTES = 64 * 1024
+BYTES_MAX = 2**30
+KILLED_WRITER = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from mauve.stores.localdisk.log import SegmentLogWriter
+
+async def main():
+    writer = SegmentLogWriter(Path(sys.argv[1]), 0, segment_bytes=65536)
+    for number in range(int(sys.argv[2])):
+        await writer.append([b"%d" % number])
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+class SegmentLog:
+    """The embedded engine: the same directory, opened again and again, as several processes do."""
+
+    def __init__(self, folder: Path) -> None:
+        self._root = folder / "log"
+
+    def writer(self, stream=0):
+        return SegmentLogWriter(self._root, stream, segment_bytes=SEGMENT_BYTES)
+
+    def reader(self):
+        return SegmentLogReader(self._root)
+
+    def append_and_be_killed(self, records):
+        script = [sys.executable, "-c", KILLED_WRITER, str(self._root), str(records)]
+        assert subprocess.run(script, check=False, timeout=60).returncode == -9
+
+
+LOG_ENGINES = {"segments": SegmentLog}
+
+
+@pytest.fixture(params=LOG_ENGINES)
+def open_log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SegmentLog]:
+    return LOG_ENGINES[request.param](tmp_path)
+
+
+def append_all(log, payloads, stream=0):
+    async def main():
+        writer = log.writer(stream)
+        for payload in payloads:
+            await writer.append([payload])
+        await writer.close()
+
+    asyncio.run(main())
+
+
+def payloads_of(records):
+    return [record.payload for record in records]
+
+
+def drain(reader, stream=0, bytes_max=BYTES_MAX):
+    """Read to the end, batch by batch."""
+    records, after = [], 0
+    while batch := reader.read(stream, after, bytes_max):
+        records += batch
+        after = batch[-1].number
+    return records
+
+
+def test_an_empty_log_has_nothing_to_read(open_log):
+    reader = open_log.reader()
+    assert reader.streams() == []
+    assert reader.read(0, 0, BYTES_MAX) == []
+    reader.trim(0, 10)
+    assert (reader.backlog_bytes(), reader.quarantined()) == (0, 0)
+
+
+def test_a_log_that_was_only_opened_has_nothing_to_read(open_log):
+    append_all(open_log, [])
+    reader = open_log.reader()
+    assert reader.read(0, 0, BYTES_MAX) == []
+
+
+def test_records_come_back_whole_and_in_order_under_growing_numbers(open_log):
+    payloads = [b"", b"a", b"\x00" * 7, b"a" * 8, bytes(range(256)) * 9]
+    append_all(open_log, payloads)
+    records = open_log.reader().read(0, 0, BYTES_MAX)
+    assert payloads_of(records) == payloads
+    numbers = [record.number for record in records]
+    assert numbers == sorted(set(numbers))
+    assert numbers[0] > 0
+
+
+def test_the_parts_of_a_record_are_written_one_behind_the_other(open_log):
+    async def main():
+        writer = open_log.writer()
+        await writer.append([b"head", b"", b"body", b"tail"])
+        await writer.append([])
+        await writer.close()
+
+    asyncio.run(main())
+    assert payloads_of(open_log.reader().read(0, 0, BYTES_MAX)) == [b"headbodytail", b""]
+
+
+def test_two_hundred_appenders_at_once_keep_the_order_in_which_they_called(open_log):
+    async def main():
+        writer = open_log.writer()
+        called = []
+
+        async def append(name):
+            for turn in range(20):
+                payload = b"%d/%d" % (name, turn)
+                called.append(payload)
+                await writer.append([payload])
+
+        await asyncio.gather(*(append(name) for name in range(200)))
+        await writer.close()
+        return called
+
+    called = asyncio.run(main())
+    assert payloads_of(drain(open_log.reader())) == called
+
+
+def test_a_record_is_readable_when_append_returns(open_log):
+    async def main():
+        writer, reader = open_log.writer(), open_log.reader()
+        after = 0
+        for turn in range(300):
+            await writer.append([b"%d" % turn * 100])
+            (record,) = reader.read(0, after, BYTES_MAX)
+            assert record.payload == b"%d" % turn * 100
+            assert record.number > after
+            after = record.number
+            assert reader.read(0, after, BYTES_MAX) == []
+        await writer.close()
+
+    asyncio.run(main())
+
+
+def test_what_was_acknowledged_outlives_a_killed_writer(open_log):
+    open_log.append_and_be_killed(records=2500)
+    append_all(open_log, [b"later"])
+    assert payloads_of(drain(open_log.reader())) == [*(b"%d" % number for number in range(2500)), b"later"]
+
+
+def test_the_next_writer_goes_on_with_higher_numbers(open_log):
+    reader = open_log.reader()
+    after = 0
+    for turn in range(4):
+        append_all(open_log, [b"%d" % turn])
+        (record,) = reader.read(0, after, BYTES_MAX)
+        assert (record.number > after, record.payload) == (True, b"%d" % turn)
+        after = record.number
+
+
+def test_two_streams_do_not_mix(open_log):
+    append_all(open_log, [b"two"], stream=2)
+    reader = open_log.reader()
+    assert reader.streams() == [2]
+    append_all(open_log, [b"seven", b"more"], stream=7)
+    assert reader.streams() == [2, 7]
+    assert payloads_of(reader.read(2, 0, BYTES_MAX)) == [b"two"]
+    assert payloads_of(reader.read(7, 0, BYTES_MAX)) == [b"seven", b"more"]
+
+
+def test_a_reader_stops_before_the_limit_but_returns_at_least_one_record(open_log):
+    append_all(open_log, [b"a" * 100, b"b" * 100, b"c" * 101, b"d"])
+    reader = open_log.reader()
+    assert payloads_of(reader.read(0, 0, 0)) == [b"a" * 100]
+    first, second = reader.read(0, 0, 300)
+    assert payloads_of(reader.read(0, first.number, 201)) == [b"b" * 100, b"c" * 101]
+    assert payloads_of(reader.read(0, second.number, 5)) == [b"c" * 101]
+
+
+def test_a_reader_may_go_back(open_log):
+    payloads = [b"%d" % number * 50 for number in range(3000)]
+    append_all(open_log, payloads)
+    reader = open_log.reader()
+    records = drain(reader, bytes_max=1000)
+    assert payloads_of(records) == payloads
+    for index in (0, 1500, 2998, 700):
+        assert reader.read(0, records[index].number, 1) == [records[index + 1]]
+
+
+def test_records_of_any_size_roll_over_into_new_segments(open_log):
+    payloads = [bytes([number]) * (number * 977 % 40_000) for number in range(120)]
+    append_all(open_log, payloads)
+    assert payloads_of(drain(open_log.reader(), bytes_max=50_000)) == payloads
+
+
+def test_a_record_above_the_limit_is_refused_and_harms_no_other(open_log):
+    async def main():
+        writer = open_log.writer()
+        await writer.append([b"before"])
+        with pytest.raises(ValueError, match="above the limit"):
+            await writer.append([bytes(2 * 2**20), b"1"])
+        await writer.append([b"after"])
+        await writer.close()
+
+    asyncio.run(main())
+    assert payloads_of(drain(open_log.reader())) == [b"before", b"after"]
+
+
+def test_trimming_keeps_what_is_above(open_log):
+    payloads = [b"%05d" % number * 100 for number in range(2000)]
+    append_all(open_log, payloads)
+    reader = open_log.reader()
+    records = drain(reader)
+    before = reader.backlog_bytes()
+    reader.trim(0, records[1499].number)
+    assert 0 < reader.backlog_bytes() < before
+    for opened in (reader, open_log.reader()):
+        assert opened.read(0, records[1499].number, BYTES_MAX) == records[1500:]
+
+
+def test_trimming_before_anything_was_read_keeps_what_is_above(open_log):
+    append_all(open_log, [b"%05d" % number * 100 for number in range(2000)])
+    records = drain(open_log.reader())
+    reader = open_log.reader()
+    reader.trim(0, records[1499].number)
+    assert reader.read(0, records[1499].number, BYTES_MAX) == records[1500:]
+
+
+def test_room_is_used_again_under_a_reader_that_trims(open_log):
+    async def main():
+        writer, reader = open_log.writer(), open_log.reader()
+        read, after, backlog_max = [], 0, 0
+        for turn in range(400):
+            await asyncio.gather(*(writer.append([b"%d/%d " % (turn, part) * 200]) for part in range(5)))
+            batch = reader.read(0, after, BYTES_MAX)
+            after = batch[-1].number
+            read += payloads_of(batch)
+            reader.trim(0, after)
+            backlog_max = max(backlog_max, reader.backlog_bytes())
+        await writer.close()
+        assert read == [b"%d/%d " % (turn, part) * 200 for turn in range(400) for part in range(5)]
+        assert backlog_max <= 2 * SEGMENT_BYTES
+        assert reader.quarantined() == 0
+
+    asyncio.run(main())
+
+
+def test_after_a_restart_with_everything_trimmed_the_log_goes_on(open_log):
+    reader = open_log.reader()
+    after = 0
+    for turn in range(5):
+        append_all(open_log, [b"%d" % turn])
+        (record,) = reader.read(0, after, BYTES_MAX)
+        after = record.number
+        reader.trim(0, after)
+    assert reader.backlog_bytes() == SEGMENT_BYTES
+
+
+def test_a_closed_writer_refuses(open_log):
+    async def main():
+        writer = open_log.writer()
+        pending = [asyncio.ensure_future(writer.append([b"%d" % number])) for number in range(3)]
+        await asyncio.sleep(0)
+        await writer.close()
+        await asyncio.gather(*pending)
+        with pytest.raises(LogFailedError):
+            await writer.append([b"late"])
+        assert not writer.has_failed
+        await writer.close()
+
+    asyncio.run(main())
+    assert payloads_of(drain(open_log.reader())) == [b"0", b"1", b"2"]
+
+
+def test_a_caller_that_gives_up_harms_no_other(open_log):
+    async def main():
+        writer = open_log.writer()
+        tasks = [asyncio.ensure_future(writer.append([b"%d" % number])) for number in range(10)]
+        await asyncio.sleep(0)
+        tasks[3].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await writer.close()
+
+    asyncio.run(main())
+    read = payloads_of(drain(open_log.reader()))
+    assert [payload for payload in read if payload != b"3"] == [b"%d" % n for n in range(10) if n != 3]

@@ -1,0 +1,155 @@
+"""What every warehouse promises to the loader."""
+
+import itertools
+import time
+
+import pytest
+
+from mauve.stores.clickhouse.connection import ChdbConnection
+from mauve.stores.clickhouse.warehouse import ChdbWarehouse
+from mauve.stores.warehouse import EventRows, WarehouseUnavailableError, first_seq
+
+DAY_MS = 86_400_000
+TODAY = time.time_ns() // 1_000_000 // DAY_MS  # ids are forgotten after some days of the machine's own clock
+NOON = TODAY * DAY_MS + DAY_MS // 2
+streams = itertools.count(1)
+projects = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def connection(tmp_path_factory):
+    """The embedded engine: a process opens one path and no second one, so the tests share it."""
+    opened = ChdbConnection(tmp_path_factory.mktemp("warehouse") / "data")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def warehouse(connection):
+    return ChdbWarehouse(connection)
+
+
+@pytest.fixture
+def project():
+    return f"proj_{next(projects)}"
+
+
+@pytest.fixture
+def stream():
+    return next(streams)
+
+
+def rows_of(project, stream, events, number=1):
+    """Make rows from (name, user, id, occurred_at) with a record number."""
+    rows = EventRows()
+    for place, (name, user, id_, occurred_at) in enumerate(events):
+        rows.project.append(project)
+        rows.name.append(name)
+        rows.received_at.append(NOON)
+        rows.occurred_at.append(occurred_at)
+        rows.claimed_at.append("")
+        rows.user.append(user)
+        rows.id.append(id_)
+        rows.props.append(b'{"a":"\\u0000"}')
+        rows.seq.append(first_seq(stream, number) + place)
+    return rows
+
+
+def load(warehouse, rows, repeats=(), stored=()):
+    found = warehouse.stage(rows)
+    warehouse.commit(repeats, stored)
+    return found
+
+
+def counts(connection, project):
+    """Return (rows, counted rows, distinct active, distinct signed up)."""
+    ((stored, counted),) = connection.rows(
+        f"SELECT count(), sum(counted) FROM mauve.events WHERE project = '{project}'"
+    )
+    kinds = [
+        connection.rows(
+            "SELECT toInt64(uniqCombined64Merge(17)(users)) FROM mauve.actives "
+            f"WHERE project = '{project}' AND kind = '{kind}'"
+        )[0][0]
+        for kind in ("active", "signup")
+    ]
+    return (stored, counted, *kinds)
+
+
+def test_what_was_committed_is_counted(warehouse, connection, project, stream):
+    events = [("view", "ann", "", NOON), ("view", "bob", "", NOON), ("view", "ann", "", NOON), ("view", "", "", NOON)]
+    load(warehouse, rows_of(project, stream, [*events, ("user_signup", "eve", "", NOON)]))
+    assert counts(connection, project) == (5, 5, 2, 1)
+
+
+def test_what_is_staged_and_not_committed_is_not_stored(warehouse, connection, project, stream):
+    warehouse.stage(rows_of(project, stream, [("view", "ann", "", NOON)]))
+    assert counts(connection, project) == (0, 0, 0, 0)
+    load(warehouse, rows_of(project, stream, [("view", "bob", "", NOON)]))
+    assert counts(connection, project) == (1, 1, 1, 0)
+
+
+def test_repeats_are_stored_and_count_nowhere(warehouse, connection, project, stream):
+    rows = rows_of(project, stream, [("view", "ann", "x", NOON), ("view", "bob", "x", NOON)])
+    load(warehouse, rows, repeats={rows.seq[1]})
+    assert counts(connection, project) == (2, 1, 1, 0)
+
+
+def test_an_id_that_was_counted_is_found_again_in_its_own_project_alone(warehouse, project, stream):
+    load(warehouse, rows_of(project, stream, [("view", "ann", "x", NOON), ("view", "ann", "y", NOON)]))
+    again = rows_of(project, stream, [("view", "bob", "y", NOON), ("view", "bob", "z", NOON)], number=2)
+    assert load(warehouse, again) == {again.seq[0]: NOON}
+    other = rows_of(f"{project}_other", stream, [("view", "bob", "y", NOON)], number=3)
+    assert load(warehouse, other) == {}
+
+
+def test_an_id_that_did_not_count_is_not_remembered(warehouse, project, stream):
+    rows = rows_of(project, stream, [("view", "ann", "x", NOON)])
+    load(warehouse, rows, repeats=rows.seq)
+    assert load(warehouse, rows_of(project, stream, [("view", "ann", "x", NOON)], number=2)) == {}
+
+
+def test_what_is_stored_behind_a_position_is_told_with_whether_it_counts(warehouse, project, stream):
+    first = rows_of(project, stream, [("view", "ann", "", NOON)], number=5)
+    second = rows_of(project, stream, [("view", "ann", "x", NOON), ("view", "ann", "x", NOON)], number=6)
+    load(warehouse, first)
+    load(warehouse, second, repeats={second.seq[1]})
+    assert warehouse.stored_after({stream: 5}) == {second.seq[0]: True, second.seq[1]: False}
+    assert warehouse.stored_after({stream: 4}).keys() == {*first.seq, *second.seq}
+    assert warehouse.stored_after({stream: 6}) == {}
+    assert warehouse.stored_after({}) == {}
+
+
+def test_rows_that_are_stored_already_are_not_stored_twice(warehouse, connection, project, stream):
+    rows = rows_of(project, stream, [("view", "ann", "x", NOON), ("view", "bob", "y", NOON)])
+    load(warehouse, rows)
+    load(warehouse, rows, stored=rows.seq)
+    assert counts(connection, project) == (2, 2, 2, 0)
+
+
+def test_a_day_begins_at_midnight_utc(warehouse, connection, project, stream):
+    midnight = (TODAY + 1) * DAY_MS
+    load(warehouse, rows_of(project, stream, [("view", "a", "", midnight - 1), ("view", "a", "", midnight)]))
+    days = connection.rows(f"SELECT toUInt16(day) FROM mauve.events WHERE project = '{project}' ORDER BY day")
+    assert days == [(TODAY,), (TODAY + 1,)]
+
+
+def test_text_of_any_kind_is_kept(warehouse, connection, project, stream):
+    strange = ["nul\x00inside", "tab\tnew\nline", "'quote\\", "👨‍👩‍👧", "\u2028", "x" * 256]
+    load(warehouse, rows_of(project, stream, [(text, text, text, NOON) for text in strange]))
+    assert counts(connection, project) == (6, 6, 6, 0)
+    ((together,),) = connection.rows(
+        f"SELECT sum(name = user AND user = id) FROM mauve.events WHERE project = '{project}'"
+    )
+    assert together == 6
+
+
+def test_many_rows_over_many_months_are_one_load(warehouse, connection, project, stream):
+    events = [("view", f"user {place % 700}", f"id {place}", NOON + place % 90 * DAY_MS) for place in range(1_000)]
+    load(warehouse, rows_of(project, stream, events))
+    assert counts(connection, project) == (1_000, 1_000, 700, 0)
+
+
+def test_an_engine_in_trouble_says_so(connection):
+    with pytest.raises(WarehouseUnavailableError):
+        connection.run("SELECT * FROM mauve.no_such_table")

@@ -1,0 +1,337 @@
+"""`POST /v1/events` and `/v1/objects`: every status, in the order of the contract."""
+
+import gzip
+import json
+import zlib
+
+import pytest
+import zstandard
+
+from mauve.control import keys, operator
+from mauve.control.apps import create_app
+from mauve.control.bodies import NewAppBody
+from mauve.core.facts import KeyKind, Plane
+from mauve.ingest.plane import BODY_BYTES_MAX
+from mauve.stores.edge import PublishedUsage
+from mauve.stores.log import LogFailedError, LogFullError
+from mauve.stores.unavailable import StoreUnavailableError
+
+PAYMENT = {"name": "payment", "id": "p1", "props": {"amount": 1999, "currency": "eur"}}
+SUBSCRIPTION = {"type": "subscription", "id": "s1", "status": "active", "mrr": 900, "currency": "EUR"}
+VIEW = {"name": "view", "user": "ann"}
+
+
+@pytest.fixture
+def app(parts, organization):
+    return create_app(parts, organization.org_id, NewAppBody("An app"))[0]
+
+
+def key_of(parts, app, kind):
+    return keys.mint_key(parts, app, kind, Plane.LIVE)[1].reveal()
+
+
+@pytest.fixture
+def server_key(parts, app):
+    return key_of(parts, app, KeyKind.SERVER)
+
+
+@pytest.fixture
+def publishable_key(parts, app):
+    return key_of(parts, app, KeyKind.PUBLISHABLE)
+
+
+@pytest.fixture
+def post(client, server_key):
+    def send(items, path="/v1/events", key=server_key, **headers):
+        body = items if isinstance(items, bytes) else json.dumps(items).encode()
+        known = {"authorization": f"Bearer {key}", "content-type": "application/json"}
+        sent = known | {name.replace("_", "-"): value for name, value in headers.items()}
+        return client.post(path, content=body, headers={name: value for name, value in sent.items() if value})
+
+    return send
+
+
+@pytest.mark.parametrize("items", [VIEW, [VIEW], [VIEW, {"name": "user_signup", "user": "bob"}], [VIEW] * 500])
+def test_valid_events_are_accepted(post, items):
+    reply = post(items)
+    count = len(items) if isinstance(items, list) else 1
+    assert (reply.status_code, reply.json()) == (202, {"ok": True, "accepted": count, "rejected": 0})
+    assert reply.headers["content-type"] == "application/json"
+
+
+def test_an_empty_batch_is_accepted(post):
+    assert post([]).json() == {"ok": True, "accepted": 0, "rejected": 0}
+
+
+def test_a_mixed_batch_is_accepted_in_part_with_the_errors_in_order(post):
+    reply = post([{"name": ""}, VIEW, {"name": "payment"}, PAYMENT, 5])
+    assert reply.status_code == 202
+    body = reply.json()
+    assert (body["ok"], body["accepted"], body["rejected"]) == (True, 2, 3)
+    assert [error["index"] for error in body["errors"]] == [0, 2, 4]
+    assert all(set(error) == {"index", "reason"} and error["reason"] for error in body["errors"])
+
+
+def test_a_batch_without_a_valid_item_is_422(post):
+    reply = post([{"name": ""}, {"user": "ann"}])
+    assert reply.status_code == 422
+    assert reply.json()["ok"] is False
+    assert [error["index"] for error in reply.json()["errors"]] == [0, 1]
+
+
+class TestPayments:
+    def test_the_same_payload_again_is_accepted(self, post):
+        assert post(PAYMENT).json()["accepted"] == 1
+        again = PAYMENT | {"sent_at": 5, "unknown": True, "props": {"currency": "eur", "amount": 1999, "earned": True}}
+        assert post([again]).json() == {"ok": True, "accepted": 1, "rejected": 0}
+
+    def test_another_payload_for_the_same_id_is_refused(self, post):
+        post(PAYMENT)
+        other = PAYMENT | {"props": {"amount": 2000, "currency": "eur"}}
+        reply = post([other, VIEW])
+        assert (reply.status_code, reply.json()["accepted"], reply.json()["rejected"]) == (202, 1, 1)
+        assert "conflicting payload" in reply.json()["errors"][0]["reason"]
+        assert post([other]).status_code == 422
+
+    def test_a_conflict_inside_one_batch_is_refused(self, post):
+        other = PAYMENT | {"props": {"amount": 1, "currency": "usd"}}
+        reply = post([PAYMENT, other, PAYMENT])
+        assert [error["index"] for error in reply.json()["errors"]] == [1]
+        assert reply.json()["accepted"] == 2
+
+    def test_a_publishable_key_may_not_send_one(self, post, publishable_key):
+        reply = post([PAYMENT, VIEW], key=publishable_key)
+        assert (reply.status_code, reply.json()["accepted"]) == (202, 1)
+        assert reply.json()["errors"] == [{"index": 0, "reason": "a payment requires a server key"}]
+        only_payments = post([PAYMENT, PAYMENT | {"id": "p2"}], key=publishable_key)
+        assert (only_payments.status_code, only_payments.json()["ok"]) == (403, False)
+
+
+class TestRefusals:
+    """One test for each cell of the table of errors."""
+
+    @pytest.mark.parametrize("key", [None, "", "nonsense", "ctl_live_" + "x" * 56, "sk_live_" + "x" * 40])
+    @pytest.mark.parametrize("path", ["/v1/events", "/v1/objects"])
+    def test_401(self, client, post, path, key):
+        reply = post([VIEW], path, authorization=None if key is None else f"Bearer {key}")
+        assert (reply.status_code, reply.json()) == (401, {"ok": False, "error": "unauthorized"})
+
+    @pytest.mark.parametrize("content_type", [None, "text/plain", "application/jsonp", "application/x-ndjson", "json"])
+    @pytest.mark.parametrize("path", ["/v1/events", "/v1/objects"])
+    def test_415(self, post, path, content_type):
+        reply = post([VIEW], path, content_type=content_type)
+        assert (reply.status_code, reply.json()["ok"]) == (415, False)
+
+    @pytest.mark.parametrize(
+        "content_type", ["application/json; charset=utf-8", "Application/JSON", "application/json ;x"]
+    )
+    def test_json_with_parameters_is_json(self, post, content_type):
+        assert post([VIEW], content_type=content_type).status_code == 202
+
+    @pytest.mark.parametrize("path", ["/v1/events", "/v1/objects"])
+    def test_413_for_the_size(self, post, path):
+        reply = post(b"[" + b" " * (BODY_BYTES_MAX - 1) + b"]", path)
+        assert (reply.status_code, reply.json()["ok"]) == (413, False)
+
+    def test_a_body_of_exactly_one_megabyte_is_taken(self, post):
+        item = json.dumps(VIEW).encode()
+        assert post(b"[" + item + b" " * (BODY_BYTES_MAX - 2 - len(item)) + b"]").status_code == 202
+
+    def test_413_for_the_number_of_items(self, post):
+        assert post([VIEW] * 501).status_code == 413
+        assert post([SUBSCRIPTION] * 501, "/v1/objects").status_code == 413
+
+    @pytest.mark.parametrize(
+        "body", [b"", b"{", b"null", b"5", b'"x"', b"[1,", b"\xff", b"[NaN]", b"[" * 900_000, b"{}x"]
+    )
+    @pytest.mark.parametrize("path", ["/v1/events", "/v1/objects"])
+    def test_400(self, post, path, body):
+        reply = post(body, path)
+        assert (reply.status_code, reply.json()["ok"]) == (400, False)
+        assert reply.json()["error"]
+
+    def test_402_while_suspended_and_objects_go_on(self, post, parts, organization, keyring):
+        operator.suspend(parts, organization.org_id)
+        keyring.refresh()
+        reply = post([VIEW])
+        assert (reply.status_code, reply.json()["code"]) == (402, "ingest_suspended")
+        assert post([SUBSCRIPTION], "/v1/objects").status_code == 202
+        operator.resume(parts, organization.org_id)
+        keyring.refresh()
+        assert post([VIEW]).status_code == 202
+
+    def test_402_from_the_moment_the_grace_runs_out(self, post, parts, organization, keyring, clock):
+        operator.mark_unpaid(parts, organization.org_id, 1)
+        keyring.refresh()
+        assert post([VIEW]).status_code == 202
+        clock.advance(86_400_000)
+        assert post([VIEW]).status_code == 402
+
+    def test_403_at_the_cap_until_the_period_ends(self, post, parts, organization, keyring, clock):
+        operator.change_limits(parts, organization.org_id, {"event_cap": 10})
+        keyring.refresh()
+        assert post([VIEW]).status_code == 202
+        keyring.usage[organization.org_id] = PublishedUsage(organization.org_id, "2027-01", 9)
+        assert post([VIEW]).status_code == 202
+        keyring.usage[organization.org_id] = PublishedUsage(organization.org_id, "2027-01", 10)
+        reply = post([VIEW])
+        assert reply.status_code == 403
+        assert reply.json()["code"] == "event_cap_reached"
+        assert reply.json()["cap_events"] == 10
+        assert reply.json()["resets_at"] == 1_801_440_000_000  # 2027-02-01
+        assert post([SUBSCRIPTION], "/v1/objects").status_code == 202, "objects are never capped"
+        clock.advance(1_801_440_000_000 - clock.now_ms())
+        assert post([VIEW]).status_code == 202
+
+    def test_403_for_objects_with_a_publishable_key(self, post, publishable_key):
+        reply = post([SUBSCRIPTION], "/v1/objects", key=publishable_key)
+        assert (reply.status_code, reply.json()["ok"]) == (403, False)
+
+    def test_429_when_a_publishable_key_is_used_too_often(self, post, publishable_key, server_key, clock):
+        assert {post([VIEW], key=publishable_key).status_code for _ in range(100)} == {202}
+        reply = post([VIEW], key=publishable_key)
+        assert reply.status_code == 429
+        assert reply.headers["x-service-throttle"] == "rate_limit"
+        assert int(reply.headers["retry-after"]) >= 1
+        assert post([VIEW], key=server_key).status_code == 202
+        clock.advance(1000)
+        assert post([VIEW], key=publishable_key).status_code == 202
+
+    @pytest.mark.parametrize("error", [LogFailedError("EIO"), LogFullError("full"), ZeroDivisionError()])
+    def test_503_when_the_log_cannot_take_it(self, post, core, monkeypatch, error):
+        async def fail(_self, _parts):
+            raise error
+
+        monkeypatch.setattr(type(core.ingest.log), "append", fail)
+        reply = post([VIEW])
+        assert (reply.status_code, reply.json()["ok"]) == (503, False)
+        assert "nothing was stored" in reply.json()["error"]
+        assert int(reply.headers["retry-after"]) >= 1
+
+    def test_503_when_the_ledger_cannot_take_it_and_the_events_beside_are_not_stored(self, post, core, monkeypatch):
+        async def fail(_self, _entry):
+            raise StoreUnavailableError("down")
+
+        async def never(_self, _parts):
+            raise AssertionError("stored without its payment")
+
+        monkeypatch.setattr(type(core.ingest.ledger), "record", fail)
+        monkeypatch.setattr(type(core.ingest.log), "append", never)
+        assert post([PAYMENT, VIEW]).status_code == 503
+        assert post([SUBSCRIPTION], "/v1/objects").status_code == 503
+
+    @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH"])
+    @pytest.mark.parametrize("path", ["/v1/events", "/v1/objects"])
+    def test_405_says_which_method_is_allowed(self, client, path, method):
+        reply = client.request(method, path)
+        assert (reply.status_code, reply.headers["allow"], reply.json()["ok"]) == (405, "POST", False)
+
+    @pytest.mark.parametrize("path", ["/", "/v1", "/v1/", "/v1/appsx", "/v1/events/", "/favicon.ico"])
+    def test_404_in_the_data_envelope(self, client, path):
+        reply = client.get(path)
+        assert (reply.status_code, reply.json()["ok"]) == (404, False)
+
+
+class TestOrder:
+    """401, 415, 413 (size), 402, 403 cap, 400, 413 (items), 403 all-payment; objects: 401, 403, 415, 413, 400."""
+
+    def test_a_suspended_organization_with_a_bad_body_is_402(self, post, parts, organization, keyring):
+        operator.suspend(parts, organization.org_id)
+        keyring.refresh()
+        assert post(b"{").status_code == 402
+        assert post(b"x" * (BODY_BYTES_MAX + 1)).status_code == 413
+        assert post(b"{", content_type="text/plain").status_code == 415
+        assert post(b"{", content_type="text/plain", authorization="Bearer x").status_code == 401
+
+    def test_too_many_payments_with_a_publishable_key_are_413(self, post, publishable_key):
+        assert post([PAYMENT] * 501, key=publishable_key).status_code == 413
+
+    def test_objects_with_a_publishable_key_are_403_whatever_they_hold(self, post, publishable_key):
+        assert post(b"{", "/v1/objects", key=publishable_key, content_type="text/plain").status_code == 403
+
+
+class TestCompression:
+    @pytest.mark.parametrize(
+        ("encoding", "compress"),
+        [
+            ("gzip", gzip.compress),
+            ("GZIP", lambda body: gzip.compress(body[:10]) + gzip.compress(body[10:])),
+            ("zstd", zstandard.ZstdCompressor().compress),
+            ("zstd", lambda body: zstandard.ZstdCompressor(write_content_size=False).compress(body)),
+            ("identity", lambda body: body),
+        ],
+    )
+    def test_a_compressed_body_is_inflated(self, post, encoding, compress):
+        body = compress(json.dumps([VIEW] * 3).encode())
+        assert post(body, content_encoding=encoding).json()["accepted"] == 3
+
+    @pytest.mark.parametrize("encoding", ["br", "deflate", "gzip, gzip", "nonsense"])
+    def test_an_unknown_encoding_is_415(self, post, encoding):
+        assert post([VIEW], content_encoding=encoding).status_code == 415
+
+    @pytest.mark.parametrize("encoding", ["gzip", "zstd"])
+    def test_what_is_not_compressed_is_400(self, post, encoding):
+        assert post([VIEW], content_encoding=encoding).status_code == 400
+
+    @pytest.mark.parametrize(("encoding", "compress"), [("gzip", gzip.compress), ("zstd", zstandard.compress)])
+    def test_a_body_that_was_cut_off_is_400(self, post, encoding, compress):
+        body = compress(json.dumps([VIEW] * 50).encode())
+        assert post(body[:-5], content_encoding=encoding).status_code == 400
+
+    @pytest.mark.parametrize("compress", [gzip.compress, zstandard.compress], ids=["gzip", "zstd"])
+    def test_a_bomb_is_413(self, post, compress):
+        encoding = "gzip" if compress is gzip.compress else "zstd"
+        body = compress(b" " * 100_000_000)
+        assert len(body) < BODY_BYTES_MAX
+        assert post(body, content_encoding=encoding).status_code == 413
+
+    def test_raw_deflate_does_not_pass_for_gzip(self, post):
+        assert post(zlib.compress(b"[]"), content_encoding="gzip").status_code == 400
+
+
+class TestBrowsers:
+    def test_a_preflight_is_answered_for_any_origin_without_credentials(self, client):
+        headers = {"origin": "https://shop.example", "access-control-request-method": "POST"}
+        reply = client.options("/v1/events", headers=headers)
+        assert reply.status_code == 204
+        assert reply.headers["access-control-allow-origin"] == "*"
+        assert "POST" in reply.headers["access-control-allow-methods"]
+        assert {"authorization", "content-type"} <= set(reply.headers["access-control-allow-headers"].split(", "))
+        assert "access-control-allow-credentials" not in reply.headers
+
+    def test_every_reply_can_be_read_by_a_page(self, post):
+        for reply in (post([VIEW]), post(b"{"), post([VIEW], authorization="Bearer x")):
+            assert reply.headers["access-control-allow-origin"] == "*"
+
+    def test_nothing_else_is_open_to_pages(self, post, client):
+        assert "access-control-allow-origin" not in post([SUBSCRIPTION], "/v1/objects").headers
+        assert "access-control-allow-origin" not in client.get("/v1/apps").headers
+        assert client.options("/v1/objects").status_code == 405
+
+
+class TestObjects:
+    def test_subscriptions_are_accepted(self, post):
+        reply = post([SUBSCRIPTION, SUBSCRIPTION | {"id": "s2", "at": "2026-11-15T00:00:00Z"}], "/v1/objects")
+        assert (reply.status_code, reply.json()) == (202, {"ok": True, "accepted": 2, "rejected": 0})
+        assert post(SUBSCRIPTION, "/v1/objects").json()["accepted"] == 1
+        assert post([], "/v1/objects").json()["accepted"] == 0
+
+    def test_what_is_none_is_refused_by_item(self, post):
+        reply = post([SUBSCRIPTION | {"type": "customer"}, SUBSCRIPTION], "/v1/objects")
+        assert (reply.status_code, reply.json()["errors"][0]["index"]) == (202, 0)
+        assert post([SUBSCRIPTION | {"mrr": 1.5}], "/v1/objects").status_code == 422
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+def test_health_is_read_and_not_written(client, path):
+    assert client.head(path).status_code == 200
+    reply = client.post(path)
+    assert (reply.status_code, reply.headers["allow"]) == (405, "GET")
+
+
+def test_health_and_readiness(client):
+    assert client.get("/healthz").json() == {"ok": True}
+    reply = client.get("/readyz")
+    assert reply.status_code == 200
+    assert reply.json()["engines"] == {"catalog": "ok", "edge": "ok", "log": "ok"}
+    assert {"backlog_bytes", "load_lag_ms"} <= set(reply.json())

@@ -1,0 +1,140 @@
+"""From a POST to the warehouse and the ledger, through real processes."""
+
+import json
+import socket
+import time
+
+import httpx2 as httpx
+import pytest
+
+from support import bearer, eventually, ledger_rows, mauve_json, running, stored_events, token_for
+
+DAY = time.strftime("%Y-%m-%d", time.gmtime())
+
+
+@pytest.fixture
+def service(tmp_path):
+    with running(tmp_path / "data", "--workers", "1") as started:
+        yield started
+
+
+@pytest.fixture
+def app(service):
+    reply = httpx.post(f"{service.url}/v1/apps", json={"name": "An app"}, headers=bearer(token_for(service.data)))
+    return reply.json()
+
+
+def post(url, key, items, path="/v1/events"):
+    return httpx.post(f"{url}{path}", json=items, headers=bearer(key), timeout=20)
+
+
+def counted_so_far(service):
+    return ledger_rows(service.data, "SELECT coalesce(sum(events), 0) FROM usage")[0][0]
+
+
+def test_events_of_both_doors_are_stored_and_counted_once(service, app):
+    key = app["sk_key"]
+    for url in (service.url, service.ingest_url):
+        assert post(url, key, [{"name": "view", "user": "ann", "id": "same"}, {"name": "view"}]).status_code == 202
+    assert post(service.url, key, {"name": "user_signup", "user": "bob"}).status_code == 202
+    payment = {"name": "payment", "id": "p1", "props": {"amount": 2**53 - 1, "currency": "eur"}}
+    assert post(service.ingest_url, key, [payment, {"name": "bought", "user": "ann"}]).json()["accepted"] == 2
+    assert eventually(lambda: counted_so_far(service) == 6), "five events that count, and a payment"
+    assert service.stop() == 0
+    stored = stored_events(service.data)
+    assert sorted((name, user, counted) for _, name, user, _, counted, _ in stored) == [
+        ("bought", "ann", 1),
+        ("user_signup", "bob", 1),
+        ("view", "", 1),
+        ("view", "", 1),
+        ("view", "ann", 0),
+        ("view", "ann", 1),
+    ]
+    assert {row[0] for row in stored} == {app["public_id"]}
+    assert ledger_rows(service.data, "SELECT day, currency, total FROM day_totals") == [(DAY, "eur", str(2**53 - 1))]
+
+
+def test_the_first_event_shows_on_the_app(service, app):
+    token = token_for(service.data, org=None)
+    assert token
+    before = time.time() * 1000
+    assert post(service.ingest_url, app["sk_key"], [{"name": "view"}]).status_code == 202
+    (org,) = [each["org_id"] for each in mauve_json(service.data, "org", "list") if _has_app(service, each["org_id"])]
+
+    def first_event_at():
+        return mauve_json(service.data, "app", "list", "--org", org)[0]["first_event_at"]
+
+    assert before - 1 <= eventually(first_event_at) <= time.time() * 1000
+
+
+def _has_app(service, org):
+    return mauve_json(service.data, "app", "list", "--org", org) != []
+
+
+def test_the_cap_engages_by_itself_and_the_overshoot_is_bounded(service, app):
+    orgs = [each["org_id"] for each in mauve_json(service.data, "org", "list") if _has_app(service, each["org_id"])]
+    mauve_json(service.data, "org", "limits", orgs[0], "--event-cap", "50")
+    accepted = 0
+
+    def is_capped():
+        nonlocal accepted
+        reply = post(service.ingest_url, app["sk_key"], [{"name": "view"}] * 10)
+        accepted += 10 if reply.status_code == 202 else 0
+        return reply if reply.status_code == 403 else None
+
+    reply = eventually(is_capped, timeout_s=30)
+    assert reply.json()["code"] == "event_cap_reached"
+    assert reply.json()["cap_events"] == 50
+    assert reply.json()["resets_at"] > time.time() * 1000
+    assert accepted >= 50
+    mauve_json(service.data, "org", "limits", orgs[0], "--event-cap", "none")
+    assert eventually(lambda: post(service.ingest_url, app["sk_key"], [{"name": "view"}]).status_code == 202)
+
+
+def test_suspension_takes_effect_within_seconds(service, app):
+    orgs = [each["org_id"] for each in mauve_json(service.data, "org", "list") if _has_app(service, each["org_id"])]
+    mauve_json(service.data, "org", "suspend", orgs[0])
+    time.sleep(1)
+    assert post(service.ingest_url, app["sk_key"], [{"name": "view"}]).status_code == 402
+    mauve_json(service.data, "org", "resume", orgs[0])
+    time.sleep(1)
+    assert post(service.ingest_url, app["sk_key"], [{"name": "view"}]).status_code == 202
+
+
+def test_a_body_that_was_cut_off_is_not_taken(service, app):
+    body = json.dumps([{"name": "cut"}]).encode()
+    for framing in (f"content-length: {len(body) + 50}", "transfer-encoding: chunked"):
+        chunk = b"%x\r\n%s" % (len(body), body[:-1]) if "chunked" in framing else body
+        head = (
+            f"POST /v1/events HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {app['sk_key']}\r\n"
+            f"content-type: application/json\r\n{framing}\r\n\r\n"
+        )
+        with socket.create_connection(("127.0.0.1", int(service.ingest_url.rpartition(":")[2]))) as connection:
+            connection.sendall(head.encode() + chunk)
+            connection.shutdown(socket.SHUT_WR)
+            connection.settimeout(5)
+            assert b" 202 " not in connection.recv(1000)
+
+
+def test_metrics_are_off_unless_a_port_is_chosen(service, tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {"MAUVE_METRICS_PORT": str(port)}
+    with running(tmp_path / "other", "--workers", "1", environment=environment) as measured:
+        reply = httpx.post(f"{measured.url}/v1/apps", json={"name": "A"}, headers=bearer(token_for(measured.data)))
+        key = reply.json()["sk_key"]
+        post(measured.ingest_url, key, [{"name": "view"}, {"name": ""}])
+        worker = httpx.get(f"http://127.0.0.1:{port + 1}/metrics").text
+        assert "mauve_items_accepted_total 1.0" in worker
+        assert 'mauve_items_rejected_total{reason="name"} 1.0' in worker
+        core = httpx.get(f"http://127.0.0.1:{port}/metrics").text
+        assert "mauve_load_lag_seconds" in core
+        assert "mauve_log_bytes" in core
+
+
+def test_readiness_and_doctor_tell_of_the_backlog(service, app):
+    assert {"backlog_bytes", "load_lag_ms"} <= set(httpx.get(f"{service.url}/readyz").json())
+    names = {check["name"]: check for check in mauve_json(service.data, "doctor")["checks"]}
+    assert names["queue"]["ok"] is True
+    assert "MB" in names["queue"]["detail"]

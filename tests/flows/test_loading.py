@@ -1,0 +1,293 @@
+"""From the log into the warehouse: exactly once, whatever happens in between. Real engines, faults put in between."""
+
+import itertools
+import time
+
+import pytest
+
+from mauve.core.batch import packed_header
+from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, MIXED_STREAM, Loader
+from mauve.stores.clickhouse.columns import seqs_as_arrow
+from mauve.stores.clickhouse.connection import ChdbConnection
+from mauve.stores.clickhouse.warehouse import _COMMIT, ChdbWarehouse
+from mauve.stores.ledger import Entry
+from mauve.stores.log import LogRecord
+from mauve.stores.sql.database import Database, sqlite_url
+from mauve.stores.sql.ledger_writer import SqlLedgerWriter
+from mauve.stores.sql.load_ledger import SqlLoadLedger
+from mauve.stores.sql.migrate import LEDGER, migrate
+from mauve.stores.unavailable import StoreUnavailableError
+from mauve.stores.warehouse import RowsRefusedError, WarehouseUnavailableError
+
+NOW = time.time_ns() // 1_000_000
+names = itertools.count(1)
+stream_numbers = itertools.count(1)
+
+
+class LogInMemory:
+    """A log that can be filled by hand, and forgets what is trimmed."""
+
+    def __init__(self, stream):
+        self.stream = stream
+        self.records = []
+        self.numbers = itertools.count(1)
+
+    def append(self, payload):
+        self.records.append(LogRecord(next(self.numbers), payload))
+
+    def streams(self):
+        return [self.stream]
+
+    def read(self, stream, after, bytes_max):
+        return [record for record in self.records if record.number > after][:50]
+
+    def trim(self, stream, through):
+        self.records = [record for record in self.records if record.number > through]
+
+    def backlog_bytes(self):
+        return sum(len(record.payload) for record in self.records)
+
+    def quarantined(self):
+        return 0
+
+
+@pytest.fixture(scope="session")
+def connection(tmp_path_factory):
+    opened = ChdbConnection(tmp_path_factory.mktemp("warehouse") / "data")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def database(tmp_path):
+    opened = Database(sqlite_url(tmp_path / "ledger.db"), busy_timeout_s=5)
+    migrate(opened, LEDGER)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def source():
+    return LogInMemory(next(stream_numbers))
+
+
+@pytest.fixture
+def ledger(database):
+    return SqlLoadLedger(database)
+
+
+@pytest.fixture
+def warehouse(connection):
+    # A mixed stream of another test is in the same warehouse: its rows are not ours.
+    connection.run("TRUNCATE TABLE IF EXISTS mauve.events")
+    return ChdbWarehouse(connection)
+
+
+@pytest.fixture
+def project():
+    return f"proj_load_{next(names)}"
+
+
+@pytest.fixture
+def count(connection, project):
+    def rows(condition="1"):
+        return connection.rows(f"SELECT count() FROM mauve.events WHERE project = '{project}' AND {condition}")[0][0]
+
+    return rows
+
+
+def batch(project, items, received_at=NOW):
+    return packed_header(project, "org_1", received_at, 1) + items
+
+
+def test_a_batch_is_loaded_once_and_trimmed(source, ledger, warehouse, clock, project, count):
+    source.append(batch(project, b'[{"name":"view","user":"ann"},{"name":"view"}]'))
+    source.append(batch(project, b' {"name":"user_signup","user":"bob","props":null}'))
+    loader = Loader(source, ledger, warehouse, clock)
+    assert loader.load_next_range() == 2
+    assert loader.load_next_range() == 0
+    assert (count(), count("counted")) == (3, 3)
+    assert source.records == []
+    assert ledger.positions()[source.stream] == 2
+    assert sum(ledger.usage(time.strftime("%Y-%m", time.gmtime(NOW / 1000))).values()) == 3
+    assert ledger.first_seen() == {project: NOW}
+
+
+def test_a_repeat_within_seven_days_counts_once_and_behind_them_again(source, ledger, warehouse, clock, project, count):
+    loader = Loader(source, ledger, warehouse, clock)
+    first = NOW - IDEMPOTENCY_WINDOW_MS
+    for received_at in (first, first + 1, NOW - 1, NOW, NOW + 1):
+        source.append(batch(project, b'{"name":"view","user":"ann","id":"x"}', received_at))
+    loader.load_next_range()
+    assert (count(), count("counted")) == (5, 2)
+    source.append(batch(project, b'{"name":"view","user":"ann","id":"x"}', NOW + 2))
+    loader.load_next_range()
+    assert (count(), count("counted")) == (6, 2)
+
+
+def test_ids_of_two_projects_do_not_meet(source, ledger, warehouse, clock, project, count):
+    source.append(batch(project, b'{"name":"view","id":"x"}'))
+    source.append(batch(f"{project}_other", b'{"name":"view","id":"x"}'))
+    Loader(source, ledger, warehouse, clock).load_next_range()
+    assert count("counted") == 1
+
+
+def test_the_day_is_that_of_the_occurrence_and_the_claim_is_kept(
+    source, ledger, warehouse, clock, project, connection, count
+):
+    source.append(
+        batch(project, b'[{"name":"a","at":%d},{"name":"b","at":"1970-01-01T00:00:00Z"}]' % (NOW - 86_400_000))
+    )
+    Loader(source, ledger, warehouse, clock).load_next_range()
+    assert count(f"name = 'a' AND occurred_at = {NOW - 86_400_000}") == 1
+    assert count(f"name = 'b' AND occurred_at = {NOW - 7 * 86_400_000} AND claimed_at = '1970-01-01T00:00:00Z'") == 1
+
+
+def test_a_record_that_cannot_be_read_is_set_aside_and_keeps_nothing_back(
+    source, ledger, warehouse, clock, project, count
+):
+    source.append(batch(project, b'{"name":"view"}'))
+    source.append(b"\xff no batch")
+    source.append(batch(project, b'[{"name":'))
+    source.append(batch(project, b'{"name":"view"}'))
+    Loader(source, ledger, warehouse, clock).load_next_range()
+    assert count() == 2
+    assert ledger.dead_letter_count() == 2
+    assert source.records == []
+
+
+def test_events_that_came_with_payments_are_loaded_from_the_ledger(
+    source, ledger, warehouse, clock, project, count, database
+):
+    SqlLedgerWriter(database).record([Entry(events=batch(project, b'[{"name":"view","user":"ann"}]'))])
+    loader = Loader(source, ledger, warehouse, clock)
+    assert loader.load_next_range() == 1
+    assert count("counted") == 1
+    assert ledger.positions()[MIXED_STREAM] == 1
+    assert loader.load_next_range() == 0
+
+
+class Failing:
+    """Stands in front of a real engine and fails at the chosen step, before or after it is done."""
+
+    def __init__(self, engine, method, *, after):
+        self._engine, self._method, self._after = engine, method, after
+        self.armed = True
+
+    def __getattr__(self, name):
+        real = getattr(self._engine, name)
+        if name != self._method:
+            return real
+
+        def fail_once(*arguments):
+            if not self.armed:
+                return real(*arguments)
+            self.armed = False
+            if self._after:
+                real(*arguments)
+            raise WarehouseUnavailableError("the plug was pulled")
+
+        return fail_once
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("method", ["stage", "commit", "finish", "trim"])
+@pytest.mark.parametrize("restarted", [False, True], ids=["same loader", "new loader"])
+def test_a_failure_at_any_step_loses_nothing_and_counts_nothing_twice(
+    source, ledger, warehouse, clock, project, count, method, after, restarted
+):
+    for place in range(5):
+        source.append(batch(project, b'[{"name":"view","user":"u%d","id":"%d"},{"name":"view"}]' % (place, place % 3)))
+    failing = {
+        "stage": lambda: Loader(source, ledger, Failing(warehouse, "stage", after=after), clock),
+        "commit": lambda: Loader(source, ledger, Failing(warehouse, "commit", after=after), clock),
+        "finish": lambda: Loader(source, Failing(ledger, "finish", after=after), warehouse, clock),
+        "trim": lambda: Loader(Failing(source, "trim", after=after), ledger, warehouse, clock),
+    }
+    loader = failing[method]()
+    with pytest.raises(WarehouseUnavailableError):
+        loader.load_next_range()
+    if restarted:
+        loader = Loader(source, ledger, warehouse, clock)
+    while loader.load_next_range():
+        pass
+    assert (count(), count("counted")) == (10, 8)
+    assert sum(ledger.usage(time.strftime("%Y-%m", time.gmtime(NOW / 1000))).values()) == 8
+    assert source.records == []
+
+
+def test_half_an_insert_is_completed(source, ledger, warehouse, clock, project, count, connection):
+    """Rows of one load can be stored in part: an insert is atomic in each month alone."""
+
+    class StoresOnlyTheFirstRow(Failing):
+        def __getattr__(self, name):
+            if name != "commit" or not self.armed:
+                return getattr(self._engine, name)
+
+            def commit(repeats, stored):
+                self.armed = False
+                connection.insert_arrow("mauve.staged_stored", seqs_as_arrow(self.staged.seq[1:]))
+                connection.run(_COMMIT[0])
+                raise WarehouseUnavailableError("the plug was pulled")
+
+            return commit
+
+        def stage(self, rows):
+            self.staged = rows
+            return self._engine.stage(rows)
+
+    source.append(batch(project, b'[{"name":"a","id":"1"},{"name":"b","id":"2"},{"name":"c","id":"1"}]'))
+    loader = Loader(source, ledger, StoresOnlyTheFirstRow(warehouse, "commit", after=False), clock)
+    with pytest.raises(WarehouseUnavailableError):
+        loader.load_next_range()
+    assert count() == 1
+    loader.load_next_range()
+    assert (count(), count("counted"), count("name = 'c' AND counted")) == (3, 2, 0)
+
+
+def test_rows_that_the_warehouse_refuses_are_set_aside_alone(source, ledger, warehouse, clock, project, count):
+    class RefusesPoison:
+        def __getattr__(self, name):
+            return getattr(warehouse, name)
+
+        def stage(self, rows):
+            if "poison" in rows.name:
+                raise RowsRefusedError("Code: 53. the rows are poison")
+            return warehouse.stage(rows)
+
+    for place in range(9):
+        source.append(batch(project, b'{"name":"%s"}' % (b"poison" if place in {0, 4} else b"view")))
+    loader = Loader(source, ledger, RefusesPoison(), clock)
+    assert loader.load_next_range() == 9
+    assert count() == 7
+    assert ledger.dead_letter_count() == 2
+    assert source.records == []
+    assert loader.load_next_range() == 0
+
+
+def test_an_engine_that_is_down_sets_nothing_aside(source, ledger, warehouse, clock, project, count):
+    class Down:
+        def stage(self, rows):
+            raise WarehouseUnavailableError("down")
+
+        def stored_after(self, positions):
+            return warehouse.stored_after(positions)
+
+    source.append(batch(project, b'{"name":"view"}'))
+    loader = Loader(source, ledger, Down(), clock)
+    for _ in range(3):
+        with pytest.raises(WarehouseUnavailableError):
+            loader.load_next_range()
+    assert ledger.dead_letter_count() == 0
+    assert len(source.records) == 1
+
+
+def test_a_ledger_that_is_down_leaves_the_log_as_it_is(source, ledger, warehouse, clock, project, count):
+    class Down:
+        def positions(self):
+            raise StoreUnavailableError("down")
+
+    source.append(batch(project, b'{"name":"view"}'))
+    with pytest.raises(StoreUnavailableError):
+        Loader(source, Down(), warehouse, clock).load_next_range()
+    assert len(source.records) == 1

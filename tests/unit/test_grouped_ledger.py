@@ -1,0 +1,206 @@
+import asyncio
+import threading
+
+import pytest
+
+from mauve.stores.ledger import Entry, Outcome, Payment
+from mauve.stores.sql.database import Database, sqlite_url
+from mauve.stores.sql.grouping import GROUP_ENTRIES_MAX, GROUP_PAYMENTS_MAX, WAITING_ENTRIES_MAX, GroupedLedger
+from mauve.stores.sql.ledger_reader import SqlLedgerReader
+from mauve.stores.sql.ledger_writer import SqlLedgerWriter
+from mauve.stores.sql.migrate import LEDGER, migrate
+from mauve.stores.unavailable import StoreUnavailableError
+
+NOW = 1_800_000_000_000
+
+
+class GatedWriter:
+    """A ledger in memory whose transactions last until the gate is opened."""
+
+    def __init__(self):
+        self.groups = []
+        self.threads = set()
+        self.closed = False
+        self.began = threading.Event()
+        self.gate = threading.Event()
+        self.error = None
+
+    def record(self, entries):
+        self.threads.add(threading.get_ident())
+        self.began.set()
+        assert self.gate.wait(20)
+        if self.error is not None:
+            raise self.error
+        self.groups.append(list(entries))
+        return [[Outcome.ACCEPTED for _ in entry.payments] for entry in entries]
+
+    def close(self):
+        self.threads.add(threading.get_ident())
+        self.closed = True
+
+
+def an_entry(payments=0, events=b""):
+    payment = Payment("org_1", "proj_1", "inv_1", b"", None, 1, "eur", True, None, NOW, NOW, b"")  # noqa: FBT003
+    return Entry([payment] * payments, events=events)
+
+
+async def begun(writer):
+    """Return when a transaction is under way."""
+    assert await asyncio.to_thread(writer.began.wait, 20)
+    writer.began.clear()
+
+
+async def waiting(ledger, *entries):
+    """Hand entries over, and return while they wait."""
+    tasks = [asyncio.create_task(ledger.record(entry)) for entry in entries]
+    await asyncio.sleep(0)
+    return tasks
+
+
+def run(scenario):
+    async def main():
+        writer = GatedWriter()
+        ledger = GroupedLedger(writer)
+        try:
+            await scenario(ledger, writer)
+        finally:
+            writer.gate.set()
+            await ledger.close()
+
+    asyncio.run(main())
+
+
+def test_what_arrives_during_a_transaction_forms_the_next_group_in_order():
+    async def scenario(ledger, writer):
+        first = await waiting(ledger, an_entry(1))
+        await begun(writer)
+        entries = [an_entry(number % 3, events=str(number).encode()) for number in range(5)]
+        later = await waiting(ledger, *entries)
+        writer.gate.set()
+        assert await asyncio.gather(*first, *later) == [
+            [Outcome.ACCEPTED] * len(entry.payments) for entry in [an_entry(1), *entries]
+        ]
+        assert writer.groups == [[an_entry(1)], entries]
+
+    run(scenario)
+
+
+def test_one_thread_does_all_the_work_and_is_not_the_loops():
+    async def scenario(ledger, writer):
+        writer.gate.set()
+        for _ in range(5):
+            await ledger.record(an_entry(1))
+        await ledger.close()
+        assert len(writer.threads) == 1
+        assert threading.get_ident() not in writer.threads
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "groups"),
+    [
+        ([0] * (GROUP_ENTRIES_MAX + 5), [GROUP_ENTRIES_MAX, 5]),
+        ([500] * 25, [20, 5]),
+        ([GROUP_PAYMENTS_MAX, 0, 1], [2, 1]),
+        ([GROUP_PAYMENTS_MAX + 1, 1], [1, 1]),
+        ([1, GROUP_PAYMENTS_MAX + 1, 1], [1, 1, 1]),
+    ],
+)
+def test_a_group_is_bounded_and_too_large_an_entry_goes_alone(sizes, groups):
+    async def scenario(ledger, writer):
+        first = await waiting(ledger, an_entry())
+        await begun(writer)
+        later = await waiting(ledger, *(an_entry(size) for size in sizes))
+        writer.gate.set()
+        await asyncio.gather(*first, *later)
+        assert [len(group) for group in writer.groups] == [1, *groups]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("error", [StoreUnavailableError("the disk is full"), ValueError("a secret")])
+def test_an_error_goes_to_every_entry_of_the_group_and_to_no_other(error):
+    async def scenario(ledger, writer):
+        failing = await waiting(ledger, an_entry(), an_entry())
+        await begun(writer)
+        later = await waiting(ledger, an_entry(1))
+        writer.error = error
+        writer.gate.set()
+        found = await asyncio.gather(*failing, return_exceptions=True)
+        assert [type(one) for one in found] == [StoreUnavailableError] * 2
+        assert found[0] is not found[1]
+        assert all(one.__cause__ is error for one in found)
+        assert {str(one) for one in found} <= {"the disk is full", "unexpected ValueError"}
+        writer.error = None
+        await asyncio.gather(*later, return_exceptions=True)
+        assert await ledger.record(an_entry(1)) == [Outcome.ACCEPTED]
+
+    run(scenario)
+
+
+def test_more_than_the_queue_holds_is_refused_at_once():
+    async def scenario(ledger, writer):
+        first = await waiting(ledger, an_entry())
+        await begun(writer)
+        queued = await waiting(ledger, *(an_entry() for _ in range(WAITING_ENTRIES_MAX)))
+        with pytest.raises(StoreUnavailableError, match="too many"):
+            await ledger.record(an_entry())
+        writer.gate.set()
+        await asyncio.gather(*first, *queued)
+        assert await ledger.record(an_entry(1)) == [Outcome.ACCEPTED]
+
+    run(scenario)
+
+
+def test_who_stops_waiting_disturbs_nobody():
+    async def scenario(ledger, writer):
+        under_way = await waiting(ledger, an_entry(1), an_entry(2))
+        await begun(writer)
+        queued = await waiting(ledger, an_entry(3), an_entry(4))
+        for task in (under_way[0], queued[0]):
+            task.cancel()
+        await asyncio.sleep(0)
+        writer.gate.set()
+        assert await asyncio.gather(under_way[1], queued[1]) == [[Outcome.ACCEPTED] * 2, [Outcome.ACCEPTED] * 4]
+        assert [[len(entry.payments) for entry in group] for group in writer.groups] == [[1, 2], [4]]
+
+    run(scenario)
+
+
+def test_closing_records_what_waits_and_takes_no_more():
+    async def scenario(ledger, writer):
+        first = await waiting(ledger, an_entry())
+        await begun(writer)
+        later = await waiting(ledger, an_entry(1))
+        closing = asyncio.create_task(ledger.close())
+        await asyncio.sleep(0)
+        with pytest.raises(StoreUnavailableError, match="closed"):
+            await ledger.record(an_entry())
+        assert not writer.closed
+        writer.gate.set()
+        await closing
+        assert writer.closed
+        assert await asyncio.gather(*first, *later) == [[], [Outcome.ACCEPTED]]
+        await ledger.close()
+
+    run(scenario)
+
+
+def test_many_requests_at_once_on_a_real_ledger(tmp_path):
+    database = Database(sqlite_url(tmp_path / "ledger.db"), busy_timeout_s=5)
+    migrate(database, LEDGER)
+
+    async def main():
+        ledger = GroupedLedger(SqlLedgerWriter(database))
+        try:
+            payment = an_entry(1).payments[0]
+            outcomes = await asyncio.gather(*(ledger.record(Entry([payment])) for _ in range(300)))
+        finally:
+            await ledger.close()
+        return outcomes
+
+    assert asyncio.run(main()) == [[Outcome.ACCEPTED]] + [[Outcome.DUPLICATE]] * 299
+    reader = SqlLedgerReader(database)
+    assert reader.day_totals("proj_1", "2027-01-15", "2027-01-15", earned=True) == [("2027-01-15", "eur", 1)]
+    database.close()

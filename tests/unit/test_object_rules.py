@@ -1,0 +1,151 @@
+"""What is a version of a subscription, and what is refused, item by item and as a whole."""
+
+import contextlib
+import json
+
+import pytest
+
+from mauve.core.facts import KeyKind, Plane
+from mauve.core.problems import Code, Problem
+from mauve.ingest.rules import judge_objects
+from mauve.stores.edge import PublishedKey
+
+NOW = 1_794_744_000_000
+KEY = PublishedKey("key_1", 1, b"", KeyKind.SERVER, Plane.LIVE, "proj_1", "app_1", "org_1", revoked=False)
+SUBSCRIPTION = {"type": "subscription", "id": "s1", "status": "active", "mrr": 999, "currency": "eur"}
+ITEM_BYTES_MAX = 122_880
+
+
+def judge(body):
+    return judge_objects(body if isinstance(body, bytes) else json.dumps(body).encode(), KEY, NOW)
+
+
+def subscription(**changes):
+    return SUBSCRIPTION | changes
+
+
+def without(field):
+    return {name: value for name, value in SUBSCRIPTION.items() if name != field}
+
+
+def only_version(body):
+    verdict = judge(body)
+    assert verdict.rejections == []
+    [indexed] = verdict.subscriptions
+    return indexed.subscription
+
+
+def reason(item):
+    """Judge the item among good ones, and return why it alone was rejected."""
+    good = json.dumps(SUBSCRIPTION).encode()
+    text = item if isinstance(item, bytes) else json.dumps(item).encode()
+    verdict = judge(b"[" + b",".join([good, text, good]) + b"]")
+    assert verdict.item_count == 3
+    assert [indexed.index for indexed in verdict.subscriptions] == [0, 2]
+    [rejection] = verdict.rejections
+    assert rejection.index == 1
+    return rejection.reason
+
+
+def test_a_subscription_is_taken_to_the_letter():
+    text = json.dumps(subscription(at="2026-11-15T12:00:00.123456Z", unknown={"x": [1]})).encode()
+    taken = only_version(text)
+    assert (taken.project, taken.id, taken.status) == ("proj_1", "s1", "active")
+    assert (taken.mrr, taken.currency) == (999, "eur")
+    assert (taken.at, taken.received_at, taken.payload) == (1_794_744_000_123_456, NOW, text)
+
+
+def test_a_batch_keeps_its_order():
+    verdict = judge([subscription(id="a"), subscription(id="b")])
+    assert [(indexed.index, indexed.subscription.id) for indexed in verdict.subscriptions] == [(0, "a"), (1, "b")]
+
+
+def test_an_empty_batch_holds_nothing():
+    assert judge(b"[]") == ([], [], 0)
+
+
+@pytest.mark.parametrize("item", [SUBSCRIPTION, subscription(at=None)])
+def test_the_receive_time_stands_in_for_a_missing_one(item):
+    assert only_version(item).at == NOW * 1000
+
+
+@pytest.mark.parametrize(
+    ("at", "expected"),
+    [
+        ("0001-01-01T00:00:00Z", -62_135_596_800_000_000),
+        ("9999-12-31T23:59:59.999999Z", 253_402_300_799_999_999),
+    ],
+)
+def test_the_version_time_is_not_clamped(at, expected):
+    assert only_version(subscription(at=at)).at == expected
+
+
+@pytest.mark.parametrize("currency", ["eur", "EUR", "Eur"])
+def test_a_currency_is_lowercased(currency):
+    assert only_version(subscription(currency=currency)).currency == "eur"
+
+
+@pytest.mark.parametrize("mrr", [0, 1, 2**53 - 1])
+def test_mrr_is_a_whole_number_of_minor_units(mrr):
+    assert only_version(subscription(mrr=mrr)).mrr == mrr
+
+
+@pytest.mark.parametrize(
+    ("item", "expected"),
+    [
+        (5, "an item must be a JSON object"),
+        ([SUBSCRIPTION], "an item must be a JSON object"),
+        *[(without(field), f"{field} is required") for field in SUBSCRIPTION],
+        *[(subscription(**{field: None}), f"{field} is required") for field in SUBSCRIPTION],
+        *[(subscription(**{field: ""}), f"{field} is required") for field in SUBSCRIPTION],
+        *[(subscription(**{field: {}}), f"{field} is required") for field in SUBSCRIPTION],
+        (subscription(type="invoice"), "type is required"),
+        (subscription(type="Subscription"), "type is required"),
+        (subscription(id="i" * 257), "id is required"),
+        (subscription(id=5), "id is required"),
+        (subscription(status="s" * 129), "status is required"),
+        *[(subscription(mrr=mrr), "mrr is required") for mrr in (-1, 1.0, 1.5, "1", True, 2**53, 10**30)],
+        (json.dumps(SUBSCRIPTION).replace("999", "1e2").encode(), "mrr is required"),
+        *[(subscription(currency=code), "currency is required") for code in ("zzz", "euro", 978, " eur", "\u212arw")],
+        *[(subscription(at=at), "at must be") for at in (5, 1.5, True, "", "2026-11-15", "2026-11-15T12:00:00", [])],
+        (b'{"id":"a",' + json.dumps(SUBSCRIPTION).encode()[1:], "no key may appear twice"),
+        (json.dumps(SUBSCRIPTION).encode()[:-1] + b', "x":1, "\\u0078":1}', "no key may appear twice"),
+        (rb'{"x":"\ud800",' + json.dumps(SUBSCRIPTION).encode()[1:], "a string holds a lone surrogate"),
+        (subscription(x="y" * ITEM_BYTES_MAX), "the item takes "),
+    ],
+)
+def test_what_breaks_a_rule_is_rejected_alone_with_the_field_named(item, expected):
+    assert reason(item).startswith(expected)
+
+
+def test_no_reason_echoes_a_value():
+    canary = "canary - at `$.type`"
+    items = [subscription(**{field: canary}) for field in ("type", "mrr", "currency", "at")]
+    rejections = judge(items).rejections
+    assert len(rejections) == len(items)
+    assert not any("canary" in rejection.reason for rejection in rejections)
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"", Code.MALFORMED),
+        (b"5", Code.MALFORMED),
+        (b"[{]", Code.MALFORMED),
+        (b'[{"type":"\xff"}]', Code.MALFORMED),
+        (b'[{"type":NaN}]', Code.MALFORMED),
+        (b"[" * 100_000, Code.MALFORMED),
+        (b"[" + b",".join([b"{}"] * 501) + b"]", Code.TOO_LARGE),
+    ],
+)
+def test_a_whole_request_fails_with_its_problem(body, code):
+    with pytest.raises(Problem) as problem:
+        judge(body)
+    assert problem.value.code is code
+
+
+def test_at_the_edge_of_what_can_be_read_nothing_breaks():
+    for depth in range(300, 1100):
+        nested = b'"\\n":' + b"[" * depth + b"]" * depth
+        with contextlib.suppress(Problem):
+            assert judge(json.dumps(SUBSCRIPTION).encode()[:-1] + b"," + nested + b"}").item_count == 1

@@ -1,0 +1,275 @@
+"""The segment log on a disk that tears and flips, and among foreign bytes."""
+
+import asyncio
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from mauve.stores.directory import HeldError
+from mauve.stores.localdisk import frames, quarantine
+from mauve.stores.localdisk.disk import LocalDisk
+from mauve.stores.localdisk.log import SegmentLogReader, SegmentLogWriter
+from mauve.stores.log import RECORD_NUMBER_MAX
+from segment_log import BYTES_MAX, LARGE, SEGMENT_BYTES, Seconds, a_writer, append_all, read_all, segment_paths
+
+# Each takes a frame of 48 bytes, the last 3 of which are padding.
+SMALL = [b"small record number %d" % number for number in range(7)]
+FRAME_BYTES = frames.frame_bytes(len(SMALL[0]))
+PADDING_BYTES = 3
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+def write_at(path, offset, content):
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(content)
+
+
+class TestTornTail:
+    @pytest.mark.parametrize(
+        "rest", [bytes(FRAME_BYTES), b"\xa5" * FRAME_BYTES, b""], ids=["zeros", "garbage", "short"]
+    )
+    def test_at_every_byte_of_the_last_frame_the_records_before_it_are_kept(self, root, rest):
+        append_all(root, SMALL)
+        (path,) = segment_paths(root)
+        whole = path.read_bytes()
+        start = (len(SMALL) - 1) * FRAME_BYTES
+        for cut in range(start, start + FRAME_BYTES - PADDING_BYTES):
+            path.write_bytes(whole[:cut] + rest[cut - start :])
+            reader = SegmentLogReader(root)
+            assert read_all(reader) == SMALL[:-1]
+            assert reader.quarantined() == 0
+
+    @pytest.mark.parametrize("cut", range(0, FRAME_BYTES - PADDING_BYTES, 3))
+    def test_the_next_writer_goes_on_behind_it_and_reports_nothing(self, root, cut):
+        append_all(root, SMALL)
+        (path,) = segment_paths(root)
+        write_at(path, (len(SMALL) - 1) * FRAME_BYTES + cut, bytes(FRAME_BYTES - cut))
+        append_all(root, [b"later"])
+        reader = SegmentLogReader(root)
+        assert read_all(reader) == [*SMALL[:-1], b"later"]
+        assert reader.quarantined() == 0
+
+    def test_the_next_writer_uses_no_number_again_not_even_a_torn_one(self, root):
+        append_all(root, SMALL)
+        torn = SegmentLogReader(root).read(0, 0, BYTES_MAX)[-1].number
+        (path,) = segment_paths(root)
+        write_at(path, (len(SMALL) - 1) * FRAME_BYTES, bytes(FRAME_BYTES))
+        append_all(root, [b"later"])
+        assert SegmentLogReader(root).read(0, torn, BYTES_MAX)[0].payload == b"later"
+
+    def test_a_frame_behind_a_torn_one_keeps_its_number_to_itself(self, root):
+        append_all(root, SMALL)
+        (path,) = segment_paths(root)
+        write_at(path, 2 * FRAME_BYTES, bytes(4 * FRAME_BYTES))
+        append_all(root, [b"later"])
+        reader = SegmentLogReader(root)
+        assert read_all(reader) == [*SMALL[:2], SMALL[6], b"later"]
+        assert reader.quarantined() == 4
+
+
+class TestBitFlip:
+    @pytest.mark.parametrize("offset", range(FRAME_BYTES - PADDING_BYTES))
+    def test_in_any_byte_of_a_complete_segment_costs_that_record_alone(self, root, offset):
+        append_all(root, SMALL)
+        append_all(root, [b"next segment"])
+        path = segment_paths(root)[0]
+        place = 3 * FRAME_BYTES + offset
+        write_at(path, place, bytes([path.read_bytes()[place] ^ 1 << offset % 8]))
+        reader = SegmentLogReader(root)
+        with capture_logs() as logs:
+            assert read_all(reader) == [*SMALL[:3], *SMALL[4:], b"next segment"]
+            assert read_all(reader) == [*SMALL[:3], *SMALL[4:], b"next segment"]
+        assert reader.quarantined() == 1
+        (line,) = logs
+        assert (line["event"], line["stream"], line["offset"]) == ("log_record_damaged", 0, 3 * FRAME_BYTES)
+        (kept,) = (root / "000/quarantine").iterdir()
+        assert kept.read_bytes() == path.read_bytes()[3 * FRAME_BYTES : 4 * FRAME_BYTES]
+
+    @pytest.mark.parametrize("offset", range(FRAME_BYTES - PADDING_BYTES))
+    def test_in_any_byte_of_the_segment_being_written_blocks_for_a_second(self, root, offset):
+        append_all(root, SMALL)
+        (path,) = segment_paths(root)
+        place = 3 * FRAME_BYTES + offset
+        write_at(path, place, bytes([path.read_bytes()[place] ^ 1 << offset % 8]))
+        clock = Seconds()
+        reader = SegmentLogReader(root, monotonic=clock)
+        before = reader.read(0, 0, BYTES_MAX)
+        assert [record.payload for record in before] == SMALL[:3]
+        clock.now += 0.9
+        assert reader.read(0, before[-1].number, BYTES_MAX) == []
+        clock.now += 0.2
+        behind = reader.read(0, before[-1].number, BYTES_MAX)
+        assert [record.payload for record in behind] == SMALL[4:]
+        assert reader.quarantined() == 1
+
+    def test_in_the_last_record_of_a_full_segment_is_reported_too(self, root):
+        append_all(root, LARGE[:9])
+        write_at(segment_paths(root)[0], SEGMENT_BYTES - 1, b"!")
+        reader = SegmentLogReader(root)
+        assert read_all(reader) == [*LARGE[:3], *LARGE[4:9]]
+        assert reader.quarantined() == 1
+
+    def test_damage_over_many_records_counts_each(self, root):
+        append_all(root, SMALL)
+        append_all(root, [b"next segment"])
+        write_at(segment_paths(root)[0], 10, b"\xff" * (3 * FRAME_BYTES))
+        reader = SegmentLogReader(root)
+        assert read_all(reader) == [*SMALL[4:], b"next segment"]
+        assert reader.quarantined() == 4
+
+    def test_no_more_than_a_bounded_number_of_copies_is_kept(self, root, monkeypatch):
+        monkeypatch.setattr(quarantine, "FILES_MAX", 2)
+        append_all(root, SMALL)
+        append_all(root, [b"next segment"])
+        for index in (1, 3, 5):
+            write_at(segment_paths(root)[0], index * FRAME_BYTES + 30, b"!")
+        reader = SegmentLogReader(root)
+        assert read_all(reader) == [SMALL[0], SMALL[2], SMALL[4], SMALL[6], b"next segment"]
+        assert reader.quarantined() == 3
+        assert len(list((root / "000/quarantine").iterdir())) == 2
+
+    def test_a_slow_writer_is_not_mistaken_for_damage(self, root):
+        """The search finds what landed a moment ago; then the place before it has landed too."""
+        append_all(root, SMALL)
+        (path,) = segment_paths(root)
+        whole = path.read_bytes()
+        write_at(path, 3 * FRAME_BYTES, bytes(4 * FRAME_BYTES))
+
+        class LandingDisk(LocalDisk):
+            reads = 0
+
+            def pread(self, descriptor, bytes_max, offset):
+                content = super().pread(descriptor, bytes_max, offset)
+                self.reads += 1
+                if self.reads == 2:
+                    path.write_bytes(whole)
+                return content
+
+        clock = Seconds()
+        reader = SegmentLogReader(root, disk=LandingDisk(), monotonic=clock)
+        after = reader.read(0, 0, BYTES_MAX)[-1].number
+        clock.now += 5
+        assert [record.payload for record in reader.read(0, after, BYTES_MAX)] == SMALL[3:]
+        assert reader.quarantined() == 0
+
+
+class TestForeignBytes:
+    def test_what_an_earlier_use_left_in_a_recycled_segment_is_never_returned(self, root):
+        reader = SegmentLogReader(root)
+        append_all(root, [b"old %d" % number * 20 for number in range(60)])
+        reader.trim(0, RECORD_NUMBER_MAX)
+        assert list((root / "000/spare").iterdir())
+        for turn in range(4):
+            append_all(root, [b"new %d" % turn])
+        read = read_all(reader)
+        assert read[-4:] == [b"new %d" % turn for turn in range(4)]
+        assert read == read_all(SegmentLogReader(root))
+        assert len([payload for payload in read if payload.startswith(b"old")]) < 60
+        assert reader.quarantined() == 0
+
+    def test_even_with_the_same_mark_older_numbers_are_not_current(self, root):
+        mark = {"new_mark": lambda: b"all same"}
+        append_all(root, SMALL, **mark)
+        append_all(root, [b"later"], **mark)
+        old, new = segment_paths(root)
+        write_at(new, frames.frame_bytes(5), old.read_bytes()[: 7 * FRAME_BYTES])
+        append_all(root, [b"latest"], **mark)
+        assert read_all(SegmentLogReader(root)) == [*SMALL, b"later", b"latest"]
+
+    def test_a_payload_that_looks_like_a_frame_is_none_also_behind_damage(self, root):
+        forged = frames.encode_header(b"guessed!", RECORD_NUMBER_MAX, 6, frames.checksum_of_payload([b"forged"]))
+        append_all(root, [forged + b"forged  ", b"honest"])
+        write_at(segment_paths(root)[0], 0, b"?")
+        append_all(root, [b"later"])
+        assert read_all(SegmentLogReader(root)) == [b"honest", b"later"]
+
+    @pytest.mark.parametrize("content", [b"", b"\x00" * 8, bytes(SEGMENT_BYTES), b"\xff" * 5000, b"short"])
+    def test_a_segment_without_a_record_is_passed_over(self, root, content):
+        append_all(root, SMALL)
+        number = SegmentLogReader(root).read(0, 0, BYTES_MAX)[-1].number + 5
+        (root / "000" / f"{number:014d}-0123456789abcdef.segment").write_bytes(content)
+        assert read_all(SegmentLogReader(root)) == SMALL
+        append_all(root, [b"later"])
+        assert read_all(SegmentLogReader(root)) == [*SMALL, b"later"]
+
+    def test_files_with_foreign_names_are_left_alone(self, root):
+        append_all(root, SMALL)
+        foreign = ["000/notes.txt", "000/99999999999999-0123456789abcdef.segment", "000/spare/notes", "readme", "9"]
+        for name in foreign:
+            (root / name).write_bytes(b"?")
+        (root / "001").mkdir()
+        (root / "999").mkdir()
+        append_all(root, [b"later"])
+        reader = SegmentLogReader(root)
+        assert reader.streams() == [0, 1]
+        assert read_all(reader) == [*SMALL, b"later"]
+        assert all((root / name).exists() for name in foreign)
+
+    def test_spares_of_another_size_are_not_used(self, root):
+        append_all(root, [])
+        spare = root / "000/spare/new.segment"
+        spare.write_bytes(b"half made")
+        append_all(root, SMALL)
+        assert segment_paths(root)[0].stat().st_size == SEGMENT_BYTES
+        assert spare.stat().st_size == SEGMENT_BYTES
+
+
+def test_a_second_writer_of_a_stream_is_refused(root):
+    async def main():
+        writer = a_writer(root)
+        with pytest.raises(HeldError, match="already has a writer"):
+            a_writer(root)
+        await writer.append([b"undisturbed"])
+        await writer.close()
+        await a_writer(root).close()
+
+    asyncio.run(main())
+    assert read_all(SegmentLogReader(root)) == [b"undisturbed"]
+
+
+@pytest.mark.parametrize("options", [{"stream": 256}, {"stream": -1}, {"budget_bytes": SEGMENT_BYTES}])
+def test_a_writer_that_cannot_work_is_refused(root, options):
+    with pytest.raises(ValueError, match=r"numbered|budget"):
+        SegmentLogWriter(root, **{"stream": 0, "segment_bytes": SEGMENT_BYTES} | options)
+
+
+def test_at_most_two_spares_are_kept_and_the_newest_segment_always(root):
+    append_all(root, LARGE)
+    reader = SegmentLogReader(root)
+    assert len(segment_paths(root)) == 10
+    reader.trim(0, RECORD_NUMBER_MAX)
+    assert len(segment_paths(root)) == 1
+    assert len(list((root / "000/spare").iterdir())) == 2
+    assert reader.backlog_bytes() == SEGMENT_BYTES
+
+
+def test_numbers_are_never_used_again_however_often_the_writer_crashes(root, tmp_path):
+    """The newest segment comes back from each crash without its last records, which were read before."""
+    reader = SegmentLogReader(root)
+    seen = []
+    after = 0
+    for turn in range(6):
+        append_all(root, [b"%d/%d" % (turn, number) for number in range(4)])
+        batch = reader.read(0, after, BYTES_MAX)
+        after = batch[-1].number
+        seen += [record.number for record in batch]
+        newest = segment_paths(root)[-1]
+        write_at(newest, turn % 3 * frames.frame_bytes(3), bytes(SEGMENT_BYTES))
+        with newest.open("r+b") as file:
+            os.truncate(file.fileno(), SEGMENT_BYTES)
+    assert len(seen) == 24
+    assert seen == sorted(set(seen))
+
+
+def test_a_copied_log_reads_the_same(root, tmp_path):
+    append_all(root, SMALL)
+    shutil.copytree(root, tmp_path / "copy")
+    assert read_all(SegmentLogReader(tmp_path / "copy")) == SMALL
