@@ -22,13 +22,14 @@ from mauve.stores.edge import PublishedKey
 SECONDS = 6.0
 SUSTAINED_S = 20.0
 BATCH = 500
+_VALIDATED = 2_000
 WORKER_CORE, OTHER_CORE = 0, 1
 KEY = PublishedKey("key_1", 1, bytes(32), KeyKind.SERVER, Plane.LIVE, "proj_1", "app_1", "org_1", revoked=False)
 
 
 def measure() -> Iterator[Figure]:
-    validation = _validation_alone(bodies.events(BATCH).encode())
-    mixed = _validation_alone(bodies.mixed(BATCH).encode())
+    validation = _validation_alone([bodies.events(BATCH).encode() for _ in range(20)])
+    mixed = _validation_alone([bodies.mixed(BATCH).encode() for _ in range(20)])
     yield Figure("validation alone, batches of 500", f"{validation * BATCH / 1000:.0f}k events/s")
     ratio = validation / mixed
     yield Figure(
@@ -38,7 +39,8 @@ def measure() -> Iterator[Figure]:
         "<= 2.5",
         met=ratio <= 2.5,
     )
-    with service("--workers", "1") as running:
+    # The loader is kept waiting: here the worker alone is measured, and the other core belongs to the generator.
+    with service("--workers", "1", settings={"MAUVE_INGEST_FLUSH_SECONDS": "30"}) as running:
         key = _app_key(running)
         os.sched_setaffinity(running.pids["ingest-1"], {WORKER_CORE})
         _pin_threads(running.pids["ingest-1"], WORKER_CORE)
@@ -70,18 +72,17 @@ def measure() -> Iterator[Figure]:
     yield from _sustained()
 
 
-def _validation_alone(body: bytes) -> float:
-    """Return judged batches per second, on one core."""
+def _validation_alone(batches: list[bytes]) -> float:
+    """Return judged batches per second, on one core; each is stamped anew, as the generator does."""
     os.sched_setaffinity(0, {WORKER_CORE})
-    for _ in range(20):
+    took = 0.0
+    for number in range(_VALIDATED):
+        body = batches[number % len(batches)].replace(bodies.STAMP.encode(), b"%08x" % number)
+        began = time.perf_counter()
         judge_events(body, KEY, 1_794_700_000_000)
-    count, began = 0, time.perf_counter()
-    while time.perf_counter() - began < 2:
-        judge_events(body, KEY, 1_794_700_000_000)
-        count += 1
-    took = time.perf_counter() - began
+        took += time.perf_counter() - began
     os.sched_setaffinity(0, {WORKER_CORE, OTHER_CORE})
-    return count / took
+    return _VALIDATED / took
 
 
 def _driven(

@@ -33,11 +33,13 @@ class Running:
 
 
 @contextmanager
-def service(*arguments: str) -> Iterator[Running]:
+def service(*arguments: str, settings: dict[str, str] | None = None) -> Iterator[Running]:
     """Run the service on a fresh data directory and free ports."""
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "data"
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("MAUVE_")}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("MAUVE_")} | (
+            settings or {}
+        )
         command = [MAUVE, "serve", "--data", str(data), "--port", "0", "--ingest-port", "0", "--json", *arguments]
         began = time.perf_counter()
         process = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)

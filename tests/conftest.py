@@ -14,6 +14,7 @@ from mauve.control.parts import ControlParts
 from mauve.core.facts import Organization, Scope
 from mauve.load.runner import LoadFigures, LoadRunner
 from mauve.server.core import CoreApp
+from mauve.stores.clickhouse.connection import ChdbConnection
 from support import ManualClock
 
 
@@ -23,6 +24,14 @@ def _prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = tmp_path_factory.mktemp("template") / "data"
     wiring.prepare(settings_from({"MAUVE_DATA": str(data)}))
     return data
+
+
+@pytest.fixture(scope="session")
+def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChdbConnection]:
+    """The embedded warehouse: a process opens one path and no second one, so the tests share it."""
+    opened = ChdbConnection(tmp_path_factory.mktemp("warehouse") / "data")
+    yield opened
+    opened.close()
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import time
 
 import pytest
 
-from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
 from mauve.stores.warehouse import EventRows, WarehouseUnavailableError, first_seq
 
@@ -14,14 +13,6 @@ TODAY = time.time_ns() // 1_000_000 // DAY_MS  # ids are forgotten after some da
 NOON = TODAY * DAY_MS + DAY_MS // 2
 streams = itertools.count(1)
 projects = itertools.count(1)
-
-
-@pytest.fixture(scope="session")
-def connection(tmp_path_factory):
-    """The embedded engine: a process opens one path and no second one, so the tests share it."""
-    opened = ChdbConnection(tmp_path_factory.mktemp("warehouse") / "data")
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

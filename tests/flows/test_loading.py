@@ -8,7 +8,6 @@ import pytest
 from mauve.core.batch import packed_header
 from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, MIXED_STREAM, Loader
 from mauve.stores.clickhouse.columns import seqs_as_arrow
-from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.warehouse import _COMMIT, ChdbWarehouse
 from mauve.stores.ledger import Entry
 from mauve.stores.log import LogRecord
@@ -49,13 +48,6 @@ class LogInMemory:
 
     def quarantined(self):
         return 0
-
-
-@pytest.fixture(scope="session")
-def connection(tmp_path_factory):
-    opened = ChdbConnection(tmp_path_factory.mktemp("warehouse") / "data")
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from mauve.stores.edge import (
 from mauve.stores.unavailable import StoreUnavailableError
 
 REFRESH_EVERY_S: Final = 0.25
+_KNOWN_MAX: Final = 10_000
 
 log = structlog.get_logger()
 
@@ -33,6 +34,7 @@ class Keyring:
         self.organizations: dict[str, PublishedOrganization] = {}
         self.secrets: dict[str, PublishedSecret] = {}  # by project and provider
         self.usage: dict[str, PublishedUsage] = {}
+        self._known: dict[str, PublishedKey] = {}  # live keys by credential, until anything changes
         self._refreshing = threading.Lock()
         self._is_current = False
 
@@ -42,14 +44,23 @@ class Keyring:
         An unknown one asks the edge once more before it is refused, so that a key works from the moment it is
         published.
         """
-        if credential is None or not is_well_formed(credential):
+        if credential is None:
+            return None
+        known = self._known.get(credential)
+        if known is not None:
+            return known
+        if not is_well_formed(credential):
             return None
         digest = digest_of(credential)
         key = self._keys.get(digest)
         if key is None:
             self.refresh()
             key = self._keys.get(digest)
-        return None if key is None or key.revoked else key
+        if key is None or key.revoked:
+            return None
+        if len(self._known) < _KNOWN_MAX:
+            self._known[credential] = key
+        return key
 
     def refresh(self) -> None:
         """Take over what was published since the last look."""
@@ -63,6 +74,8 @@ class Keyring:
                 return
             for record in changes.records:
                 self._take(record)
+            if changes.records:
+                self._known = {}
             self._revision = changes.revision
             self._is_current = True
 

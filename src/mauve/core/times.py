@@ -38,6 +38,16 @@ def parse_time_us(value: str) -> int | None:
     return None if since_epoch is None else since_epoch // _MICROSECOND
 
 
+def known_time_ms(value: str | int) -> int:
+    """Return what `parse_time_ms` returns, quickly, for a value that `is_time`."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return (datetime.fromisoformat(value) - _EPOCH) // _MILLISECOND
+    except ValueError:
+        return parse_time_ms(value) or 0
+
+
 def is_time(value: str | int) -> bool:
     """Tell whether `parse_time_ms` would return a moment, in half the time."""
     if isinstance(value, str):

@@ -1,5 +1,6 @@
 """Judged → durable → acknowledged."""
 
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
@@ -8,12 +9,10 @@ from mauve.ingest.parts import IngestParts
 from mauve.ingest.rules import EventsVerdict, ObjectsVerdict, Rejection
 from mauve.stores.edge import PublishedKey
 from mauve.stores.ledger import Entry, Outcome
-from mauve.web.messages import JSON, Reply, json_reply
+from mauve.web.messages import Reply, json_reply
 
 CONFLICT: Final = "conflicting payload for an existing id: the first write stands"
-_ALL_ACCEPTED: Final = [
-    Reply(HTTPStatus.ACCEPTED, b'{"ok":true,"accepted":%d,"rejected":0}' % count, JSON) for count in range(501)
-]
+_ALL_ACCEPTED: Final = [b'{"ok":true,"accepted":%d,"rejected":0}' % count for count in range(501)]
 
 
 async def make_events_durable(
@@ -41,24 +40,22 @@ async def make_objects_durable(parts: IngestParts, verdict: ObjectsVerdict) -> N
         await parts.ledger.record(Entry(subscriptions=[indexed.subscription for indexed in verdict.subscriptions]))
 
 
-def reply(item_count: int, rejections: list[Rejection]) -> Reply:
+def reply(item_count: int, rejections: list[Rejection], headers: Mapping[str, str]) -> Reply:
     """Return 202 with the errors of single items; 422 when there was nothing else."""
     if not rejections:
-        return _ALL_ACCEPTED[item_count]
+        return Reply(202, _ALL_ACCEPTED[item_count], headers)
     ordered = sorted(rejections, key=lambda rejection: rejection.index)
     errors = [{"index": rejection.index, "reason": rejection.reason} for rejection in ordered]
     if len(errors) == item_count:
-        body = {"ok": False, "error": "every item is invalid: see errors", "errors": errors}
-        return json_reply(HTTPStatus.UNPROCESSABLE_ENTITY, body)
-    accepted = item_count - len(errors)
-    return json_reply(
-        HTTPStatus.ACCEPTED, {"ok": True, "accepted": accepted, "rejected": len(errors), "errors": errors}
-    )
+        body: dict[str, object] = {"ok": False, "error": "every item is invalid: see errors", "errors": errors}
+        return json_reply(HTTPStatus.UNPROCESSABLE_ENTITY, body)._replace(headers=headers)
+    body = {"ok": True, "accepted": item_count - len(errors), "rejected": len(errors), "errors": errors}
+    return json_reply(HTTPStatus.ACCEPTED, body)._replace(headers=headers)
 
 
 def _conflicts(parts: IngestParts, verdict: EventsVerdict, outcomes: list[Outcome]) -> list[Rejection]:
-    parts.counters.duplicates.inc(outcomes.count(Outcome.DUPLICATE))
-    parts.counters.conflicts.inc(outcomes.count(Outcome.CONFLICT))
+    parts.counters.duplicates += outcomes.count(Outcome.DUPLICATE)
+    parts.counters.conflicts += outcomes.count(Outcome.CONFLICT)
     return [
         Rejection(indexed.index, CONFLICT)
         for indexed, outcome in zip(verdict.payments, outcomes, strict=True)

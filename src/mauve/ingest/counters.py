@@ -1,23 +1,37 @@
 """What happened at the ingest plane, for Prometheus."""
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from collections import Counter
+from collections.abc import Iterator
 
-_FLUSH_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 
-class IngestCounters:
-    """The counters of one process."""
+class IngestCounters(Collector):
+    """The counters of one process. Plain numbers: they are counted on every request and read now and then."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.accepted = Counter("mauve_items_accepted", "Items acknowledged", registry=registry)
-        self.rejected = Counter("mauve_items_rejected", "Items refused", ["reason"], registry=registry)
-        self.duplicates = Counter("mauve_payments_duplicate", "Payments sent again", registry=registry)
-        self.conflicts = Counter("mauve_payments_conflicting", "Payments refused: id taken", registry=registry)
-        self.refused = Counter("mauve_requests_refused", "Requests refused whole", ["code"], registry=registry)
-        self.failed = Counter("mauve_requests_failed", "Requests answered with a 5xx", registry=registry)
-        self.durable_seconds = Histogram(
-            "mauve_durable_seconds",
-            "From a judged batch to a durable one",
-            registry=registry,
-            buckets=_FLUSH_SECONDS,
-        )
+        self.accepted = 0
+        self.duplicates = 0
+        self.conflicts = 0
+        self.failed = 0
+        self.rejected: Counter[str] = Counter()  # items, by what was wrong with them
+        self.refused: Counter[str] = Counter()  # whole requests, by the problem's code
+        registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        yield CounterMetricFamily("mauve_items_accepted", "Items acknowledged", self.accepted)
+        yield CounterMetricFamily("mauve_payments_duplicate", "Payments sent again", self.duplicates)
+        yield CounterMetricFamily("mauve_payments_conflicting", "Payments refused: id taken", self.conflicts)
+        yield CounterMetricFamily("mauve_requests_failed", "Requests answered with a 5xx", self.failed)
+        yield _by_label("mauve_items_rejected", "Items refused", "reason", self.rejected)
+        yield _by_label("mauve_requests_refused", "Requests refused whole", "code", self.refused)
+
+
+def _by_label(name: str, text: str, label: str, counts: Counter[str]) -> Metric:
+    family = CounterMetricFamily(name, text, labels=[label])
+    for value, count in sorted(counts.items()):
+        family.add_metric([value], count)
+    return family

@@ -1,6 +1,6 @@
 """The ingest plane's answers, free of any server: the same behind the workers' own port and the main one."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import structlog
@@ -17,10 +17,11 @@ from mauve.web.body import BodyTooLargeError, IncompleteBodyError, declared_size
 from mauve.web.envelopes import data_reply, wrong_method
 from mauve.web.health import health, readiness
 from mauve.web.inflate import inflated, too_large
-from mauve.web.messages import OpenRequest, Reply, bearer_credential
+from mauve.web.messages import JSON, OpenRequest, Reply, bearer_credential
 
 BODY_BYTES_MAX: Final = 1024 * 1024
 _ANY_ORIGIN: Final = {"access-control-allow-origin": "*"}
+_EVENT_HEADERS: Final = {**JSON, **_ANY_ORIGIN}
 _PREFLIGHT: Final = Reply(
     204,
     b"",
@@ -66,7 +67,7 @@ class IngestPlane:
         if request.method == "OPTIONS":
             return _PREFLIGHT
         reply = await self._answered(self._events, request)
-        return Reply(reply.status, reply.body, {**reply.headers, **_ANY_ORIGIN})
+        return reply if reply.headers is _EVENT_HEADERS else reply._replace(headers={**reply.headers, **_ANY_ORIGIN})
 
     async def _answered(self, handle: Handler, request: OpenRequest) -> Reply:
         if request.method != "POST":
@@ -74,7 +75,7 @@ class IngestPlane:
         try:
             return await handle(request)
         except Problem as problem:
-            self._parts.counters.refused.labels(problem.code).inc()
+            self._parts.counters.refused[problem.code] += 1
             return data_reply(problem)
         except LogFullError:
             reason = Problem(Code.NOT_STORED, "the queue is full: nothing was stored, retry", retry_after_s=5)
@@ -84,7 +85,7 @@ class IngestPlane:
         except Exception:
             log.exception("ingest_failed", path=request.path)
             reason = Problem(Code.NOT_STORED, _NOT_STORED, retry_after_s=1)
-        self._parts.counters.failed.inc()
+        self._parts.counters.failed += 1
         return data_reply(reason)
 
     async def _events(self, request: OpenRequest) -> Reply:
@@ -107,7 +108,7 @@ class IngestPlane:
             refused = await accept.make_events_durable(parts, key, verdict, received_at)
         finally:
             parts.budget.give_back(room)
-        return self._acknowledged(verdict.item_count, [*verdict.rejections, *refused])
+        return self._acknowledged(verdict.item_count, [*verdict.rejections, *refused], _EVENT_HEADERS)
 
     async def _objects(self, request: OpenRequest) -> Reply:
         parts = self._parts
@@ -122,10 +123,10 @@ class IngestPlane:
             await accept.make_objects_durable(parts, verdict)
         finally:
             parts.budget.give_back(room)
-        return self._acknowledged(verdict.item_count, verdict.rejections)
+        return self._acknowledged(verdict.item_count, verdict.rejections, JSON)
 
     def _key_of(self, request: OpenRequest) -> PublishedKey:
-        key = self._parts.keyring.key_for(bearer_credential(request.header("authorization")))
+        key = self._parts.keyring.key_for(bearer_credential(request.credential_header()))
         if key is None:
             raise unauthorized()
         return key
@@ -144,13 +145,13 @@ class IngestPlane:
             return BODY_BYTES_MAX
         return size if size > _SMALL_BYTES else 0
 
-    def _acknowledged(self, item_count: int, rejections: list[rules.Rejection]) -> Reply:
+    def _acknowledged(self, item_count: int, rejections: list[rules.Rejection], headers: Mapping[str, str]) -> Reply:
         counters = self._parts.counters
-        counters.accepted.inc(item_count - len(rejections))
+        counters.accepted += item_count - len(rejections)
         for rejection in rejections:
             # The first word names the field: few values, whatever is sent.
-            counters.rejected.labels(rejection.reason.partition(" ")[0]).inc()
-        return accept.reply(item_count, rejections)
+            counters.rejected[rejection.reason.partition(" ")[0]] += 1
+        return accept.reply(item_count, rejections, headers)
 
 
 async def _read(request: OpenRequest) -> bytes:

@@ -1,6 +1,6 @@
 """Records of the log → rows of the warehouse. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -8,7 +8,7 @@ import msgspec
 
 from mauve.core.batch import Batch, MalformedBatchError, unpacked
 from mauve.core.period import period_of
-from mauve.core.times import occurred_at, parse_time_ms
+from mauve.core.times import known_time_ms, occurred_at
 from mauve.stores.log import LogRecord
 from mauve.stores.warehouse import EventRows, first_seq
 
@@ -67,20 +67,21 @@ def repeats_among(rows: EventRows, last_counted: dict[int, int], stored: dict[in
     A row that is stored already counts or not as was decided then.
     """
     repeats = {seq for seq, counts in stored.items() if not counts}
-    if not any(rows.id):
-        return repeats
+    ids = set(rows.id)
+    ids.discard("")
+    if not stored and not last_counted and len(ids) == len(rows.id) - rows.id.count(""):
+        return repeats  # Every id is new: the common case.
     counted_at: dict[tuple[str, str], int] = {}
     for project, id_, received_at, seq in zip(rows.project, rows.id, rows.received_at, rows.seq, strict=True):
         if not id_ or seq in repeats:
             continue
-        key = (project, id_)
-        last = counted_at.get(key)
-        if last is None and seq not in stored:
+        last = counted_at.get((project, id_))
+        if last is None:
             last = last_counted.get(seq)
         if last is not None and received_at - last < window_ms and seq not in stored:
             repeats.add(seq)
         else:
-            counted_at[key] = received_at
+            counted_at[project, id_] = received_at
     return repeats
 
 
@@ -114,7 +115,7 @@ def _append(rows: EventRows, batch: Batch, events: list[LoggedEvent], seq: int) 
     rows.project += [batch.project] * count
     rows.name += [event.name for event in events]
     rows.received_at += [received_at] * count
-    rows.occurred_at += [received_at if event.at is None else _occurred_at(event, received_at) for event in events]
+    rows.occurred_at += _moments(events, received_at)
     rows.claimed_at += ["" if event.at is None else str(event.at) for event in events]
     rows.user += [event.user or "" for event in events]
     rows.id += [event.id or "" for event in events]
@@ -122,7 +123,15 @@ def _append(rows: EventRows, batch: Batch, events: list[LoggedEvent], seq: int) 
     rows.seq += range(seq, seq + count)
 
 
-def _occurred_at(event: LoggedEvent, received_at: int) -> int:
-    at = None if event.at is None else parse_time_ms(event.at)
-    sent_at = None if event.sent_at is None else parse_time_ms(event.sent_at)
-    return occurred_at(at, sent_at, received_at)
+def _moments(events: list[LoggedEvent], received_at: int) -> Iterator[int]:
+    """Return when each event occurred. A batch is sent at one moment, which is worth reading once."""
+    sent_text: str | int | None = None
+    sent_at: int | None = None
+    for event in events:
+        if event.at is None:
+            yield received_at
+            continue
+        if event.sent_at != sent_text:
+            sent_text = event.sent_at
+            sent_at = None if sent_text is None else known_time_ms(sent_text)
+        yield occurred_at(known_time_ms(event.at), sent_at, received_at)

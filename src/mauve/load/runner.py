@@ -48,6 +48,7 @@ class LoadRunner:
         self._parts: LoadParts | None = None
         self._caught_up_at = time.monotonic()
         self._backlog_bytes = 0
+        self._stopping = False
 
     def step(self) -> None:
         """Load until nothing is left, then mirror what was counted."""
@@ -56,13 +57,17 @@ class LoadRunner:
         parts = self._parts
         began = time.monotonic()
         try:
-            while loaded := parts.loader.load_next_range():
+            while not self._stopping and (loaded := parts.loader.load_next_range()):
                 self._figures.records.inc(loaded)
             self._caught_up_at = began
             parts.mirror.publish_changes()
             note_first_events(parts.ledger, parts.note_first_event)
         finally:
             self._measure(parts, time.monotonic() - began)
+
+    def stop(self) -> None:
+        """Let the step under way end early: what it leaves stays in the log."""
+        self._stopping = True
 
     def facts(self) -> dict[str, int]:
         """Return what `/readyz` tells of the queue."""

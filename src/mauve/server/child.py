@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -24,10 +25,11 @@ from mauve.server.orders import Orders, Ready, Refused, Report
 from mauve.stores.unavailable import NewerSchemaError, StoreUnavailableError
 
 _BACKLOG: Final = 2048
-_HTTP_BUFFER_BYTES: Final = 64 * 1024  # for each connection, whose number we do not choose
+_HTTP_BUFFER_BYTES: Final = 128 * 1024  # for each connection, whose number we do not choose
 _HEADER_READ_TIMEOUT_MS: Final = 15_000  # also closes a connection that is kept alive and says nothing
 _CONNECT_EVERY_S: Final = 0.01
 _LOOK_EVERY_S: Final = 0.2
+_GARBAGE_THRESHOLD: Final = 50_000
 # A sync that is done must not wait the usual 5 ms for a busy event loop to let its thread go on.
 _SWITCH_INTERVAL_S: Final = 0.0002
 
@@ -81,10 +83,18 @@ async def serve_until_stopped(
     loop.add_reader(sys.stdin.fileno(), _stop_when_alone, loop, server)
     serving = asyncio.ensure_future(server.serve())
     await _until_listening(host, port, serving)
+    _spare_the_collector()
     report(ready)
     watching = asyncio.create_task(_stop_when_failed(server, has_failed))
     await serving
     watching.cancel()
+
+
+def _spare_the_collector() -> None:
+    """Keep the garbage collector away from what lives as long as the process, and from running at every batch."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_GARBAGE_THRESHOLD, 20, 20)
 
 
 async def _stop_when_failed(server: Server, has_failed: Callable[[], bool]) -> None:

@@ -91,6 +91,7 @@ async def run(orders: Orders) -> None:
                 Ready(setup.path.reveal() if setup else None),
                 has_failed=lambda: ingest.log.has_failed,
             )
+            loading.stop()
             await finished(background)
     loading.close()
 

@@ -20,7 +20,7 @@ async def run(orders: Orders) -> None:
     expose_metrics(settings, orders.number, registry)
     async with ingest_parts(settings, orders.number, registry) as parts:
         refreshing = asyncio.create_task(repeat(REFRESH_EVERY_S, parts.keyring.refresh, "keyring_not_refreshed"))
-        deadlines = Deadlines()
+        deadlines = Deadlines(asyncio.get_running_loop())
         sweeping = asyncio.create_task(deadlines.sweep_forever())
         await serve_until_stopped(
             RsgiIngest(IngestPlane(parts), deadlines),

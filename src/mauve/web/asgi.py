@@ -20,7 +20,7 @@ async def read_request(scope: Scope, receive: Receive, body_bytes_max: int) -> R
         body = await opened.body(body_bytes_max)
     except (BodyTooLargeError, IncompleteBodyError):
         body = None
-    return Request(opened.method, opened.path, opened.header("authorization"), body)
+    return Request(opened.method, opened.path, opened.credential_header(), body)
 
 
 class AsgiRequest:
@@ -36,6 +36,9 @@ class AsgiRequest:
 
     def header(self, name: str) -> str | None:
         return _header(self._scope, name.encode())
+
+    def credential_header(self) -> str | None:
+        return self.header("authorization")
 
     async def body(self, bytes_max: int) -> bytes:
         return await read_body(_chunks(self._receive), bytes_max)

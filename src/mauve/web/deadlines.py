@@ -13,12 +13,13 @@ class Deadlines:
     A timer for each request would cost more than reading a small body does.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
         self._sweep = 0
         self._waiting: dict[asyncio.Task[object], int] = {}
 
     def begin(self) -> asyncio.Task[object]:
-        task = asyncio.current_task()
+        task = asyncio.current_task(self._loop)
         assert task is not None  # noqa: S101 - a request is always answered by a task
         self._waiting[task] = self._sweep
         return task

@@ -1,9 +1,10 @@
 """A request and a reply, free of any server's own types."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final, Protocol
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -31,7 +32,11 @@ class OpenRequest(Protocol):
     def path(self) -> str: ...
 
     def header(self, name: str) -> str | None:
-        """Return a header's value, by its name in lower case; one sent twice is joined by a comma."""
+        """Return a header's value, by its name in lower case."""
+        ...
+
+    def credential_header(self) -> str | None:
+        """Return the Authorization header; one sent twice is joined by a comma, and then fits no credential."""
         ...
 
     async def body(self, bytes_max: int) -> bytes:
@@ -39,11 +44,10 @@ class OpenRequest(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     status: int
     body: bytes = b""
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = MappingProxyType({})
 
 
 def json_reply(status: HTTPStatus, value: Any) -> Reply:  # noqa: ANN401 - whatever msgspec can encode

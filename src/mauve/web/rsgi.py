@@ -12,6 +12,8 @@ from mauve.web.messages import Reply
 
 
 class RsgiHeaders(Protocol):
+    def get(self, key: str) -> str | None: ...
+
     def get_all(self, key: str) -> list[str]: ...
 
 
@@ -43,7 +45,11 @@ class RsgiRequest:
         self._transport = transport
 
     def header(self, name: str) -> str | None:
-        values = self._headers.get_all(name)
+        return self._headers.get(name)
+
+    def credential_header(self) -> str | None:
+        """Return the Authorization header; one sent twice is joined, as HTTP says, and then fits no credential."""
+        values = self._headers.get_all("authorization")
         if len(values) == 1:
             return values[0]
         return ", ".join(values) if values else None

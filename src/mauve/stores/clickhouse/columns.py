@@ -5,9 +5,9 @@ The arrays are made from plain buffers: pyarrow's own conversion of lists import
 
 from array import array
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from mauve.stores.warehouse import EventRows
@@ -35,14 +35,14 @@ _SEQS: Final = pa.schema([_required("seq", pa.uint64())])
 
 def events_as_arrow(rows: EventRows) -> bytes:
     arrays = [
-        _strings([text.encode() for text in rows.project]),
-        _strings([text.encode() for text in rows.name]),
+        _texts(rows.project),
+        _texts(rows.name),
         _numbers(pa.int64(), "q", rows.received_at),
         _numbers(pa.int64(), "q", rows.occurred_at),
-        _strings([text.encode() for text in rows.claimed_at]),
-        _strings([text.encode() for text in rows.user]),
-        _strings([text.encode() for text in rows.id]),
-        _strings(rows.props),
+        _texts(rows.claimed_at),
+        _texts(rows.user),
+        _texts(rows.id),
+        _bytes(rows.props),
         _numbers(pa.uint64(), "Q", rows.seq),
     ]
     return _as_stream(pa.RecordBatch.from_arrays(arrays, schema=_EVENTS))
@@ -52,11 +52,21 @@ def seqs_as_arrow(seqs: Iterable[int]) -> bytes:
     return _as_stream(pa.RecordBatch.from_arrays([_numbers(pa.uint64(), "Q", list(seqs))], schema=_SEQS))
 
 
-def _strings(values: Sequence[bytes]) -> pa.Array:
-    ends = array("i", [0])
-    ends.extend(accumulate(map(len, values)))
-    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(values))]
-    return pa.Array.from_buffers(pa.string(), len(values), buffers)
+def _texts(values: Sequence[str]) -> pa.Array:
+    joined = "".join(values)
+    if joined.isascii():
+        return _strings(joined.encode(), map(len, values), len(values))
+    return _bytes([value.encode() for value in values])
+
+
+def _bytes(values: Sequence[bytes]) -> pa.Array:
+    return _strings(b"".join(values), map(len, values), len(values))
+
+
+def _strings(joined: bytes, lengths: Iterable[int], count: int) -> pa.Array:
+    ends = np.zeros(count + 1, np.int32)
+    np.cumsum(np.fromiter(lengths, np.int32, count), out=ends[1:])
+    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(ends), pa.py_buffer(joined)])
 
 
 def _numbers(type_: pa.DataType, code: str, values: Sequence[int]) -> pa.Array:

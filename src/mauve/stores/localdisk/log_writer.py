@@ -24,6 +24,10 @@ from mauve.stores.log import STREAM_MAX, LogFailedError, LogFullError
 
 SEGMENT_BYTES: Final = 64 * 2**20
 BUDGET_BYTES: Final = 8 * 2**30
+QUICK_FLUSH_S: Final = 0.0005
+SLOW_UNTIL_SHOWN_S: Final = 0.002  # what a disk is taken for before it has shown how quick it is
+_FLUSH_WEIGHT: Final = 0.25
+_GROUP_RECORDS_MAX: Final = 64
 _LOCK_FILE: Final = "writer.lock"
 
 log = structlog.get_logger()
@@ -80,6 +84,8 @@ class SegmentLogWriter:
         self._idle.set()
         self._refusal = ""
         self._has_failed = False
+        self._monotonic = monotonic
+        self._flush_s = SLOW_UNTIL_SHOWN_S
         self._is_closed = False
 
     @property
@@ -98,7 +104,7 @@ class SegmentLogWriter:
         self._entries.append((parts, length, frames.checksum_of_payload(parts)))
         self._waiting.append(done)
         if self._idle.is_set():
-            self._start_flush(loop)
+            self._begin_flush(loop)
         await done
 
     async def close(self) -> None:
@@ -115,15 +121,40 @@ class SegmentLogWriter:
         self._tail.close()
         self._disk.close(self._lock)
 
-    def _start_flush(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _begin_flush(self, loop: asyncio.AbstractEventLoop) -> None:
         self._idle.clear()
+        if self._flush_s < QUICK_FLUSH_S:
+            loop.call_soon(self._flush_when_quiet, loop, 0)
+        else:
+            self._flusher.submit(self._flush_aside, loop, *self._next_group())
+
+    def _next_group(self) -> tuple[list[Entry], list[asyncio.Future[None]]]:
         entries, self._entries = self._entries, []
         waiting, self._waiting = self._waiting, []
-        self._flusher.submit(self._flush, loop, entries, waiting)
+        return entries, waiting
 
-    def _flush(
+    def _flush_when_quiet(self, loop: asyncio.AbstractEventLoop, seen: int) -> None:
+        """Let the group grow as long as each turn of the event loop adds to it: one sync then serves more of them."""
+        if seen < len(self._entries) < _GROUP_RECORDS_MAX:
+            loop.call_soon(self._flush_when_quiet, loop, len(self._entries))
+        else:
+            self._flush_here(loop)
+
+    def _flush_here(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Flush in the event loop's own thread: a quick disk answers sooner than another thread would."""
+        entries, waiting = self._next_group()
+        self._settle(loop, waiting, *self._store(entries))
+
+    def _flush_aside(
         self, loop: asyncio.AbstractEventLoop, entries: list[Entry], waiting: list[asyncio.Future[None]]
     ) -> None:
+        """Flush in the thread for it: a slow disk must not keep the event loop from refusing and answering."""
+        stored, error = self._store(entries)
+        loop.call_soon_threadsafe(self._settle, loop, waiting, stored, error)
+
+    def _store(self, entries: list[Entry]) -> tuple[int, LogFailedError | LogFullError | None]:
+        """Return how many entries are durable, and why not the others."""
+        began = self._monotonic()
         stored = 0
         error: LogFailedError | LogFullError | None = None
         try:
@@ -133,7 +164,8 @@ class SegmentLogWriter:
             error = full
         except Exception as failure:  # noqa: BLE001 - whatever it was, nobody may be left waiting
             error = LogFailedError(f"the log cannot be written: {failure}")
-        loop.call_soon_threadsafe(self._settle, loop, waiting, stored, error)
+        self._flush_s += (self._monotonic() - began - self._flush_s) * _FLUSH_WEIGHT
+        return stored, error
 
     def _settle(
         self,
@@ -150,7 +182,7 @@ class SegmentLogWriter:
         if error is not None:
             _fail(waiting[stored:], error)
         if self._waiting:
-            self._start_flush(loop)
+            self._begin_flush(loop)
         else:
             self._idle.set()
 
