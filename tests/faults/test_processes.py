@@ -28,7 +28,7 @@ def test_a_process_that_is_killed_is_started_again(service, key, victim):
     os.kill(before[victim], signal.SIGKILL)
     after = eventually(lambda: (now := service.child_pids()).keys() == before.keys() and now != before and now)
     assert {name for name in before if before[name] != after[name]} == {victim}
-    assert eventually(lambda: post_events(service.url, key) == post_events(service.ingest_url, key) == 503)
+    assert eventually(lambda: post_events(service.url, key) == post_events(service.ingest_url, key) == 202)
     assert '"process_died"' in service.log()
 
 
@@ -36,7 +36,7 @@ def test_workers_keep_their_keys_while_the_core_is_down(service, key):
     core = service.child_pids()["core"]
     os.kill(core, signal.SIGSTOP)
     try:
-        assert {post_events(service.ingest_url, key) for _ in range(10)} == {503}
+        assert {post_events(service.ingest_url, key) for _ in range(10)} == {202}
         assert post_events(service.ingest_url, key[:-1] + "0") == 401
     finally:
         os.kill(core, signal.SIGCONT)
@@ -48,7 +48,7 @@ def test_workers_keep_their_keys_when_the_edge_is_damaged(service, key):
         with (service.data / name).open("r+b") as file:
             file.write(b"damaged" * 4000)
     time.sleep(1)
-    assert {post_events(service.ingest_url, key) for _ in range(10)} == {503}
+    assert {post_events(service.ingest_url, key) for _ in range(10)} == {202}
 
 
 def test_a_lost_edge_is_filled_anew_at_the_next_start(tmp_path):
@@ -59,7 +59,7 @@ def test_a_lost_edge_is_filled_anew_at_the_next_start(tmp_path):
     for path in data.glob("edge.db*"):
         path.unlink()
     with running(data) as service:
-        assert post_events(service.ingest_url, key) == 503
+        assert post_events(service.ingest_url, key) == 202
 
 
 def test_an_edge_that_a_command_made_anew_is_filled_too(tmp_path):
@@ -71,7 +71,7 @@ def test_an_edge_that_a_command_made_anew_is_filled_too(tmp_path):
         path.unlink()
     mauve_json(data, "org", "create", "The first to write to the new edge")
     with running(data) as service:
-        assert post_events(service.ingest_url, key) == 503
+        assert post_events(service.ingest_url, key) == 202
 
 
 def test_the_reason_why_a_process_does_not_start_again_is_logged(service):

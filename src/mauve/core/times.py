@@ -51,7 +51,7 @@ def known_time_ms(value: str | int) -> int:
 def is_time(value: str | int) -> bool:
     """Tell whether `parse_time_ms` would return a moment, in half the time."""
     if isinstance(value, str):
-        return _common_form(value) is not None or _since_epoch(value) is not None
+        return _usual_form(value) is not None or _since_epoch(value) is not None
     return not isinstance(value, bool)
 
 
@@ -74,11 +74,11 @@ def utc_day(ms: int) -> str:
 
 
 def _since_epoch(value: str) -> timedelta | None:
-    moment = _common_form(value)
+    moment = _usual_form(value)
     return _rare_form(value) if moment is None else moment - _EPOCH
 
 
-def _common_form(value: str) -> datetime | None:
+def _usual_form(value: str) -> datetime | None:
     try:
         shape = value.encode().translate(_DIGITS_TO_ZERO)
         if shape in _UTC_SHAPES or (shape in _OFFSET_SHAPES and value[-2] < "6"):
