@@ -28,39 +28,41 @@ def stamped(requests: list[bytes]) -> Iterator[bytes]:
         yield requests[number % len(requests)].replace(STAMP, b"%08x" % number)
 
 
-def drive(port: int, requests: list[bytes], connections: int, seconds: float, requests_max: int) -> dict[str, float]:
-    """Send in a closed loop: each connection sends its next request when the reply is there."""
+def drive(port: int, requests: list[bytes], connections: int, seconds: float, rate: float) -> dict[str, float]:
+    """Send for some seconds, at most `rate` requests a second; a connection sends when its last reply is there."""
     selector = selectors.DefaultSelector()
-    for _ in range(connections):
-        connection = socket.create_connection(("127.0.0.1", port))
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    idle = [_connected(port) for _ in range(connections)]
+    for connection in idle:
         selector.register(connection, selectors.EVENT_READ)
     source = stamped(requests)
     sent = answered = accepted = 0
     began = time.perf_counter()
-    ends_at = began + seconds
-    for key in list(selector.get_map().values()):
-        key.fileobj.sendall(next(source))
-        sent += 1
-    while answered < sent:
-        for key, _ in selector.select(timeout=10):
+    while (elapsed := time.perf_counter() - began) < seconds or answered < sent:
+        while idle and elapsed < seconds and sent < rate * elapsed:
+            idle.pop().sendall(next(source))
+            sent += 1
+        for key, _ in selector.select(timeout=0.0005):
             reply = key.fileobj.recv(65536)
             answered += 1
             accepted += reply.startswith(b"HTTP/1.1 202")
-            if time.perf_counter() < ends_at and sent < requests_max:
-                key.fileobj.sendall(next(source))
-                sent += 1
+            idle.append(key.fileobj)
     took = time.perf_counter() - began
-    for key in list(selector.get_map().values()):
-        key.fileobj.close()
+    for connection in idle:
+        connection.close()
     return {"requests": answered, "accepted": accepted, "seconds": took}
+
+
+def _connected(port: int) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port))
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
 
 
 def main() -> None:
     orders = json.load(sys.stdin)
     os.sched_setaffinity(0, set(orders["cores"]))
     requests = [request_bytes(orders["path"], orders["key"], body.encode()) for body in orders["bodies"]]
-    done = drive(orders["port"], requests, orders["connections"], orders["seconds"], orders["requests_max"])
+    done = drive(orders["port"], requests, orders["connections"], orders["seconds"], orders["rate"])
     json.dump(done, sys.stdout)
 
 

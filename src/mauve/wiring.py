@@ -36,7 +36,7 @@ from mauve.web.budget import ByteBudget
 
 _MASTER_KEY_FACT: Final = "master_key_id"
 _LEDGER_BUSY_TIMEOUT_S: Final = 5.0
-_BODIES_BYTES_MAX: Final = 32 * 1024 * 1024
+_BODIES_BYTES_MAX: Final = 12 * 1024 * 1024
 _EDGE_BUSY_TIMEOUT_S: Final = 0.4  # shorter than the patience of whoever publishes
 
 

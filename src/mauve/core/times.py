@@ -60,7 +60,11 @@ def occurred_at(at_ms: int | None, sent_at_ms: int | None, received_at_ms: int) 
     if at_ms is None:
         return received_at_ms
     claim = at_ms if sent_at_ms is None else at_ms + received_at_ms - sent_at_ms
-    return min(max(claim, received_at_ms - _PAST_MAX_MS), received_at_ms + _FUTURE_MAX_MS)
+    if claim < received_at_ms - _PAST_MAX_MS:
+        return received_at_ms - _PAST_MAX_MS
+    if claim > received_at_ms + _FUTURE_MAX_MS:
+        return received_at_ms + _FUTURE_MAX_MS
+    return claim
 
 
 def day_number(ms: int) -> int:

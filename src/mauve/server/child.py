@@ -25,7 +25,7 @@ from mauve.server.orders import Orders, Ready, Refused, Report
 from mauve.stores.unavailable import NewerSchemaError, StoreUnavailableError
 
 _BACKLOG: Final = 2048
-_HTTP_BUFFER_BYTES: Final = 128 * 1024  # for each connection, whose number we do not choose
+_HTTP_BUFFER_BYTES: Final = 64 * 1024  # for each connection, whose number we do not choose
 _HEADER_READ_TIMEOUT_MS: Final = 15_000  # also closes a connection that is kept alive and says nothing
 _CONNECT_EVERY_S: Final = 0.01
 _LOOK_EVERY_S: Final = 0.2

@@ -4,6 +4,8 @@ from typing import Final
 
 # Without both, a power cut takes inserts that were reported as done.
 _DURABLE: Final = "fsync_after_insert = 1, fsync_part_directory = 1"
+# What one load writes goes into one file for all columns: one sync instead of one for each. Merges split it later.
+_ONE_FILE: Final = "min_bytes_for_wide_part = 268435456"
 
 _COLUMNS: Final = """
     project LowCardinality(String),
@@ -29,7 +31,7 @@ TABLES: Final = (
     ENGINE = MergeTree
     PARTITION BY toYYYYMM(day)
     ORDER BY (project, name, day)
-    SETTINGS {_DURABLE}
+    SETTINGS {_ONE_FILE}, {_DURABLE}
     """,
     f"""
     CREATE TABLE IF NOT EXISTS mauve.actives (
@@ -53,7 +55,7 @@ TABLES: Final = (
     PARTITION BY received_day
     ORDER BY id_hash
     TTL received_day + INTERVAL 9 DAY
-    SETTINGS ttl_only_drop_parts = 1, {_DURABLE}
+    SETTINGS ttl_only_drop_parts = 1, {_ONE_FILE}, {_DURABLE}
     """,
     # What is being loaded. It lives in memory: after a crash it is simply staged again.
     f"CREATE TABLE IF NOT EXISTS mauve.staged ({_COLUMNS}) ENGINE = Memory",
