@@ -116,7 +116,7 @@ async def ingest_parts(
                 rate=RateLimit(settings.publishable_requests_per_s),
                 clock=clock or SystemClock(),
                 budget=ByteBudget(_BODIES_BYTES_MAX),
-                counters=IngestCounters(registry),
+                counters=IngestCounters(registry, lambda: log.flush_s),
             )
         finally:
             await log.close()

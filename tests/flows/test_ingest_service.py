@@ -128,6 +128,7 @@ def test_metrics_are_off_unless_a_port_is_chosen(service, tmp_path):
         worker = httpx.get(f"http://127.0.0.1:{port + 1}/metrics").text
         assert "mauve_items_accepted_total 1.0" in worker
         assert 'mauve_items_rejected_total{reason="name"} 1.0' in worker
+        assert "mauve_log_flush_seconds 0." in worker
         core = httpx.get(f"http://127.0.0.1:{port}/metrics").text
         assert "mauve_load_lag_seconds" in core
         assert "mauve_log_bytes" in core

@@ -1,10 +1,10 @@
 """What happened at the ingest plane, for Prometheus."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
@@ -12,7 +12,8 @@ from prometheus_client.registry import Collector
 class IngestCounters(Collector):
     """The counters of one process. Plain numbers: they are counted on every request and read now and then."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, flush_s: Callable[[], float]) -> None:
+        self._flush_s = flush_s
         self.accepted = 0
         self.duplicates = 0
         self.conflicts = 0
@@ -26,6 +27,7 @@ class IngestCounters(Collector):
         yield CounterMetricFamily("mauve_payments_duplicate", "Payments sent again", self.duplicates)
         yield CounterMetricFamily("mauve_payments_conflicting", "Payments refused: id taken", self.conflicts)
         yield CounterMetricFamily("mauve_requests_failed", "Requests answered with a 5xx", self.failed)
+        yield GaugeMetricFamily("mauve_log_flush_seconds", "Making a group durable, lately", self._flush_s())
         yield _by_label("mauve_items_rejected", "Items refused", "reason", self.rejected)
         yield _by_label("mauve_requests_refused", "Requests refused whole", "code", self.refused)
 

@@ -37,6 +37,11 @@ class LogWriter(Protocol):
         ...
 
     @property
+    def flush_s(self) -> float:
+        """Return how long making a group durable has taken lately."""
+        ...
+
+    @property
     def has_failed(self) -> bool:
         """Tell whether only a restart can recover this writer."""
         ...

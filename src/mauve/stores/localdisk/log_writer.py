@@ -89,6 +89,10 @@ class SegmentLogWriter:
         self._is_closed = False
 
     @property
+    def flush_s(self) -> float:
+        return self._flush_s
+
+    @property
     def has_failed(self) -> bool:
         return self._has_failed
 
