@@ -6,6 +6,7 @@ from pathlib import Path
 
 import httpx2 as httpx
 import pytest
+
 from support import bearer, eventually, post_events, running, token_for
 
 CONNECTIONS = 500
