@@ -22,6 +22,7 @@ from mauve.access.vault import VaultError
 from mauve.config import SettingError, Settings
 from mauve.logs import configure_logs
 from mauve.server.orders import Orders, Ready, Refused, Report
+from mauve.stores.directory import HeldError
 from mauve.stores.unavailable import NewerSchemaError, StoreUnavailableError
 
 _BACKLOG: Final = 2048
@@ -44,7 +45,7 @@ def main(run: Callable[[Orders], Coroutine[Any, Any, None]]) -> None:
         configure_logs(settings.log, process=orders.name)
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
         uvloop.run(run(orders))
-    except (VaultError, NewerSchemaError, SettingError, StoreUnavailableError) as error:
+    except (HeldError, VaultError, NewerSchemaError, SettingError, StoreUnavailableError) as error:
         report(Refused(str(error)))
         sys.exit(1)
 
