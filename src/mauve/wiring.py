@@ -135,8 +135,9 @@ def open_load_parts(settings: Settings) -> LoadParts:
         edge = opened.enter_context(closing(_edge(settings)))
         clock = SystemClock()
         source = log_reader(settings)
+        loader = opened.enter_context(closing(Loader(source, ledger, ChdbWarehouse(warehouse), clock)))
         return LoadParts(
-            loader=Loader(source, ledger, ChdbWarehouse(warehouse), clock),
+            loader=loader,
             source=source,
             ledger=ledger,
             mirror=UsageMirror(ledger, edge, clock),

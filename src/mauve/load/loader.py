@@ -5,6 +5,7 @@ the position, and the position is remembered before the log is trimmed. After an
 asked which rows of the open stretch it has.
 """
 
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Final
 
 import structlog
@@ -17,7 +18,7 @@ from mauve.stores.warehouse import RowsRefusedError, WarehouseWriter
 
 IDEMPOTENCY_WINDOW_MS: Final = 7 * 86_400_000
 MIXED_STREAM: Final = STREAM_MAX  # the events that came in one batch with payments, kept by the ledger
-_RANGE_BYTES_MAX: Final = 24 * 1024 * 1024
+_RANGE_BYTES_MAX: Final = 16 * 1024 * 1024
 
 log = structlog.get_logger()
 
@@ -31,6 +32,8 @@ class Loader:
         self._warehouse = warehouse
         self._clock = clock
         self._positions: dict[int, int] | None = None  # None: not known to be in step with the warehouse
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="read-ahead")
+        self._ahead: Future[tuple[Taken, Range]] | None = None
 
     def load_next_range(self) -> int:
         """Load what has come in, up to a bound; return how many records that was."""
@@ -38,15 +41,40 @@ class Loader:
         positions = self._positions if self._positions is not None else self._ledger.positions()
         self._positions = None
         if not is_clean:
+            self._ahead = None
             self._trim(positions)  # What was remembered may not have been let go of.
-        records = self._take(positions)
+        records, taken = self._next_stretch(positions)
         if records:
             known = {} if is_clean else self._warehouse.stored_after(self._every_stream(positions))
-            self._load(records, known)
             positions = positions | {stream: record.number for stream, record in records}
+            self._load_while_reading_on(records, taken, known, positions)
             self._trim(positions)
         self._positions = positions
         return len(records)
+
+    def close(self) -> None:
+        self._reader.shutdown()
+
+    def _next_stretch(self, positions: dict[int, int]) -> tuple[Taken, Range]:
+        """Return what was read ahead, or, if there was nothing then, what has come since."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead.result()[0]:
+            return ahead.result()
+        return self._read(positions)
+
+    def _read(self, positions: dict[int, int]) -> tuple[Taken, Range]:
+        records = self._take(positions)
+        return records, range_from(records)
+
+    def _load_while_reading_on(
+        self, records: Taken, taken: Range, known: dict[int, bool], positions: dict[int, int]
+    ) -> None:
+        """Load; the warehouse works without the interpreter, so the next stretch can be read meanwhile."""
+        self._ahead = self._reader.submit(self._read, positions)
+        try:
+            self._load(records, taken, known)
+        finally:
+            wait([self._ahead])  # The log is read and trimmed by one thread at a time.
 
     def _take(self, positions: dict[int, int]) -> Taken:
         records: Taken = []
@@ -63,9 +91,8 @@ class Loader:
                 break
         return records
 
-    def _load(self, records: Taken, known: dict[int, bool]) -> None:
+    def _load(self, records: Taken, taken: Range, known: dict[int, bool]) -> None:
         """Load the records; if their rows are refused, halve them until the one at fault stands alone."""
-        taken = range_from(records)
         stored = {seq: known[seq] for seq in taken.rows.seq if seq in known}
         try:
             repeats = self._store(taken, stored)
@@ -76,7 +103,7 @@ class Loader:
             middle = len(records) // 2
             for half in (records[:middle], records[middle:]):
                 positions = {stream: record.number - 1 for stream, record in reversed(half)}
-                self._load(half, self._warehouse.stored_after(positions))
+                self._load(half, range_from(half), self._warehouse.stored_after(positions))
         else:
             self._finish(records, taken, repeats, taken.unreadable)
 
