@@ -10,6 +10,9 @@ from mauve.stores.catalog import Catalog
 from mauve.stores.localdisk.edge import SqliteEdge
 from mauve.stores.sql.catalog import sql_catalog
 from mauve.stores.sql.database import Database, sqlite_url
+from mauve.stores.sql.ledger_reader import SqlLedgerReader
+from mauve.stores.sql.ledger_writer import SqlLedgerWriter
+from mauve.stores.sql.load_ledger import SqlLoadLedger
 from mauve.stores.sql.migrate import CATALOG, LEDGER, migrate
 
 CATALOG_ENGINES: dict[str, Callable[[Path], str]] = {"sqlite": lambda folder: sqlite_url(folder / "catalog.db")}
@@ -62,3 +65,18 @@ def open_edge(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callab
     yield open_one
     for edge in opened:
         edge.close()
+
+
+@pytest.fixture
+def writer(ledger_database: Database) -> SqlLedgerWriter:
+    return SqlLedgerWriter(ledger_database)
+
+
+@pytest.fixture
+def loader(ledger_database: Database) -> SqlLoadLedger:
+    return SqlLoadLedger(ledger_database)
+
+
+@pytest.fixture
+def reader(ledger_database: Database) -> SqlLedgerReader:
+    return SqlLedgerReader(ledger_database)

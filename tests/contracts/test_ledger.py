@@ -31,25 +31,9 @@ from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger_reader import SqlLedgerReader
 from mauve.stores.sql.ledger_schema import payments
 from mauve.stores.sql.ledger_writer import SqlLedgerWriter
-from mauve.stores.sql.load_ledger import SqlLoadLedger
 from mauve.stores.sql.migrate import LEDGER, migrate
 from mauve.stores.sql.payment_book import insert_one_by_one
 from mauve.stores.unavailable import StoreUnavailableError
-
-
-@pytest.fixture
-def writer(ledger_database):
-    return SqlLedgerWriter(ledger_database)
-
-
-@pytest.fixture
-def loader(ledger_database):
-    return SqlLoadLedger(ledger_database)
-
-
-@pytest.fixture
-def reader(ledger_database):
-    return SqlLedgerReader(ledger_database)
 
 
 class RacedDatabase(Database):

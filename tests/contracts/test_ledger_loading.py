@@ -11,16 +11,6 @@ from mauve.stores.sql.ledger_writer import SqlLedgerWriter
 from mauve.stores.sql.load_ledger import SqlLoadLedger
 
 
-@pytest.fixture
-def writer(ledger_database):
-    return SqlLedgerWriter(ledger_database)
-
-
-@pytest.fixture
-def loader(ledger_database):
-    return SqlLoadLedger(ledger_database)
-
-
 class TestEventsOfMixedBatches:
     def record(self, writer, *records):
         writer.record([Entry(events=record) for record in records])

@@ -7,25 +7,7 @@ import pytest
 
 from ledger_entries import AMOUNT_MAX, NOW, ODD_IDS, PERIOD, a_version, rows_of
 from mauve.stores.ledger import Entry, SubscriptionVersion
-from mauve.stores.sql.ledger_reader import SqlLedgerReader
 from mauve.stores.sql.ledger_schema import subscription_versions, subscriptions
-from mauve.stores.sql.ledger_writer import SqlLedgerWriter
-from mauve.stores.sql.load_ledger import SqlLoadLedger
-
-
-@pytest.fixture
-def writer(ledger_database):
-    return SqlLedgerWriter(ledger_database)
-
-
-@pytest.fixture
-def loader(ledger_database):
-    return SqlLoadLedger(ledger_database)
-
-
-@pytest.fixture
-def reader(ledger_database):
-    return SqlLedgerReader(ledger_database)
 
 
 class TestSubscriptions:

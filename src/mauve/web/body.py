@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterable
 from typing import Final
 
-BODY_TIMEOUT_S: Final = 10.0
+_BODY_TIMEOUT_S: Final = 10.0
 _DRAIN_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
@@ -25,7 +25,7 @@ async def read_body(chunks: AsyncIterable[bytes], bytes_max: int) -> bytes:
     kept: list[bytes] = []
     size = 0
     try:
-        async with asyncio.timeout(BODY_TIMEOUT_S):
+        async with asyncio.timeout(_BODY_TIMEOUT_S):
             async for chunk in chunks:
                 size += len(chunk)
                 if size <= bytes_max:
