@@ -17,7 +17,7 @@ def single(*, ids: bool = True) -> str:
 
 
 def mixed(count: int) -> str:
-    """Return the dearest batch: every kind of item, good and bad, in turn."""
+    """Return good and bad items in turn. Batches with many valid payments are dearer still: each is digested."""
     kinds = [
         lambda: _event(next(_numbers), ids=True),
         lambda: {"name": "", "user": "x"},

@@ -34,7 +34,7 @@ def measure() -> Iterator[Figure]:
     yield Figure("validation alone, batches of 500", f"{validation * BATCH / 1000:.0f}k events/s")
     ratio = validation / mixed
     yield Figure(
-        "worst mixed batch / clean batch",
+        "good and bad items in turn / clean batch",
         f"{1e3 / mixed:.2f} / {1e3 / validation:.2f} ms",
         ratio,
         "<= 2.5",
