@@ -19,8 +19,9 @@ _DIGITS_TO_ZERO: Final = bytes.maketrans(b"123456789", b"000000000")
 _LOCAL_SHAPES: Final = [b"0000-00-00T00:00:00" + b".000000000"[: n and n + 1] for n in range(10)]
 _UTC_SHAPES: Final = frozenset(shape + b"Z" for shape in _LOCAL_SHAPES)
 _OFFSET_SHAPES: Final = frozenset(shape + sign + b"00:00" for shape in _LOCAL_SHAPES for sign in (b"+", b"-"))
+# -0000 lacks a colon and is taken nevertheless: the quick way of judging a batch cannot tell it from -00:00.
 _RFC_3339: Final = re.compile(
-    r"(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}):(\d{2})(?:\.(\d+))?([Zz]|[+-]\d{2}:[0-5]\d)", re.ASCII
+    r"(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}):(\d{2})(?:\.(\d+))?([Zz]|[+-]\d{2}:[0-5]\d|-0000)", re.ASCII
 )
 
 
