@@ -10,8 +10,8 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _SECOND: Final = timedelta(seconds=1)
 _DAY_MS: Final = 86_400_000
-_PAST_MAX_MS: Final = 7 * _DAY_MS
-_FUTURE_MAX_MS: Final = 5 * 60_000
+PAST_MAX_MS: Final = 7 * _DAY_MS
+FUTURE_MAX_MS: Final = 5 * 60_000
 
 # `fromisoformat` is fast but takes far more than RFC 3339. The shape of a text, that is with zeros for digits,
 # tells by one look-up whether it may be asked.
@@ -61,10 +61,10 @@ def occurred_at(at_ms: int | None, sent_at_ms: int | None, received_at_ms: int) 
     if at_ms is None:
         return received_at_ms
     claim = at_ms if sent_at_ms is None else at_ms + received_at_ms - sent_at_ms
-    if claim < received_at_ms - _PAST_MAX_MS:
-        return received_at_ms - _PAST_MAX_MS
-    if claim > received_at_ms + _FUTURE_MAX_MS:
-        return received_at_ms + _FUTURE_MAX_MS
+    if claim < received_at_ms - PAST_MAX_MS:
+        return received_at_ms - PAST_MAX_MS
+    if claim > received_at_ms + FUTURE_MAX_MS:
+        return received_at_ms + FUTURE_MAX_MS
     return claim
 
 

@@ -93,7 +93,7 @@ class Loader:
 
     def _load(self, records: Taken, taken: Range, known: dict[int, bool]) -> None:
         """Load the records; if their rows are refused, halve them until the one at fault stands alone."""
-        stored = {seq: known[seq] for seq in taken.rows.seq if seq in known}
+        stored = {seq: known[seq] for seq in taken.rows.seq if seq in known} if known else {}
         try:
             repeats = self._store(taken, stored)
         except RowsRefusedError as error:
