@@ -6,6 +6,7 @@ from mauve.core.facts import KeyKind, Plane, Scope
 from mauve.core.ids import SystemRandomness, new_id
 from mauve.stores.edge import Changes, PublishedKey, PublishedProject, PublishedToken
 from mauve.stores.unavailable import StoreUnavailableError
+from support import Ticks
 
 
 class EdgeInMemory:
@@ -24,16 +25,6 @@ class EdgeInMemory:
 
     def close(self):
         pass
-
-
-class Ticks:
-    """Time that passes when it is told to."""
-
-    def __init__(self):
-        self.now_s = 1000.0
-
-    def __call__(self):
-        return self.now_s
 
 
 @pytest.fixture
