@@ -30,6 +30,7 @@ SETTINGS: Final = (
     Setting("MAUVE_INGEST_PORT", "8081", "the ingest workers' own port; 0 takes a free one"),
     Setting("MAUVE_WORKERS", "half the cores, at least 1", "how many ingest workers run"),
     Setting("MAUVE_PUBLIC_URL", "http://HOST:PORT", "the address under which people reach the service"),
+    Setting("MAUVE_PROXIES", "0", "how many proxies of yours stand in front; they name the visitor's address"),
     Setting("MAUVE_MASTER_KEY", "the file master.key", "base64 of 32 bytes; seals webhook secrets"),
     Setting("MAUVE_CATALOG_TIMEOUT_SECONDS", "4", "how long a control request may take before it gets 502"),
     Setting("MAUVE_INGEST_FLUSH_SECONDS", "2", "within how many seconds an event is stored, 0.2 to 30"),
@@ -54,6 +55,7 @@ class Settings:
     ingest_port: int
     workers: int
     public_url: str | None
+    proxies: int
     master_key: Secret | None
     catalog_timeout_s: float
     flush_s: float
@@ -81,6 +83,7 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
         ingest_port=_integer(environment, "MAUVE_INGEST_PORT", 8081, 0, PORT_MAX),
         workers=_integer(environment, "MAUVE_WORKERS", max(1, (os.cpu_count() or 1) // 2), 1, WORKERS_MAX),
         public_url=environment.get("MAUVE_PUBLIC_URL"),
+        proxies=_integer(environment, "MAUVE_PROXIES", 0, 0, 10),
         master_key=None if master_key is None else Secret(master_key),
         catalog_timeout_s=float(_integer(environment, "MAUVE_CATALOG_TIMEOUT_SECONDS", 4, 1, 60)),
         flush_s=_seconds(environment, "MAUVE_INGEST_FLUSH_SECONDS", 2.0, 0.2, 30.0),

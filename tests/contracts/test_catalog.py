@@ -15,13 +15,11 @@ from mauve.core.facts import (
     Ownership,
     Plane,
     Provider,
-    Role,
     Scope,
     Standing,
-    User,
 )
 from mauve.core.ids import SystemRandomness, new_id
-from mauve.stores.catalog import AppChanges, NewApp, NewKey, NewToken, OneTimeLink, SealedSecret
+from mauve.stores.catalog import AppChanges, NewApp, NewKey, NewToken, SavedSecret, SealedSecret
 from mauve.stores.edge import (
     CatalogRecord,
     PublishedKey,
@@ -135,6 +133,10 @@ class TestOrganizations:
         in_parallel(lambda: [catalog.organizations.update(org.org_id, add_one) for _ in range(10)])
         assert catalog.organizations.find(org.org_id).limits.raw_scans == org.limits.raw_scans + 40
 
+    def test_a_name_can_be_changed(self, catalog, org):
+        assert catalog.organizations.update(org.org_id, lambda found: replace(found, name="New")).name == "New"
+        assert catalog.organizations.find(org.org_id) == replace(org, name="New")
+
     def test_the_same_id_twice_is_refused(self, catalog, org):
         with pytest.raises(StoreUnavailableError):
             catalog.organizations.create(org)
@@ -238,8 +240,31 @@ class TestTokens:
         assert catalog.tokens.find("lookup0123456789").token.revoked is True
         assert catalog.tokens.revoke("tok_missing") is None
 
+    def test_the_last_use_is_noted_and_publishes_nothing(self, catalog, token):
+        catalog.tokens.mint(NewToken(token, "lookup0123456789", b"digest"))
+        publish_all(catalog)
+        catalog.tokens.note_uses({"lookup0123456789": NOW + 5, "lookup9876543210": NOW})
+        catalog.tokens.note_uses({})
+        assert catalog.tokens.all_of(token.org_id) == [replace(token, last_used_at=NOW + 5)]
+        assert catalog.publications.pending(10) == []
+
+    def test_whoever_minted_a_token_is_kept_with_it(self, catalog, token):
+        minted = replace(token, minted_by="usr_ann")
+        catalog.tokens.mint(NewToken(minted, "lookup0123456789", b"digest"))
+        assert catalog.tokens.find("lookup0123456789").token == minted
+
 
 class TestWebhookSecrets:
+    def test_which_secrets_are_there_can_be_told_for_each_app(self, catalog, org, app):
+        other = catalog.apps.create(an_app(org.org_id), a_key())
+        catalog.webhook_secrets.put(a_secret(app, provider=Provider.BILLER_B), an_id("proj"))
+        catalog.webhook_secrets.put(a_secret(app, plane=Plane.TEST, saved_at=NOW + 1), an_id("proj"))
+        assert catalog.webhook_secrets.saved_for(app.app_id) == [
+            SavedSecret(Plane.LIVE, Provider.BILLER_B, NOW),
+            SavedSecret(Plane.TEST, Provider.BILLER_A, NOW + 1),
+        ]
+        assert catalog.webhook_secrets.saved_for(other.app_id) == []
+
     def test_a_live_secret_belongs_to_the_live_project_and_shows_on_the_app(self, catalog, org, app):
         assert catalog.webhook_secrets.put(a_secret(app), an_id("proj")) == app.public_id
         read = catalog.apps.find(org.org_id, app.app_id)
@@ -265,49 +290,6 @@ class TestWebhookSecrets:
         assert isinstance(record, PublishedSecret)
         assert (record.sealed, record.version, record.public_id) == (b"two\x00", 2, app.public_id)
         assert list(catalog.webhook_secrets.all_sealed()) == [b"two\x00"]
-
-
-class TestUsers:
-    def a_link(self, user_id=None, **fields):
-        known = {
-            "link_id": an_id("lnk"),
-            "digest": RANDOM.base62(32).encode(),
-            "user_id": user_id,
-            "expires_at": NOW + 1,
-            "created_at": NOW,
-        }
-        return OneTimeLink(**(known | fields))
-
-    def test_a_user_comes_with_a_link(self, catalog, org):
-        assert catalog.users.anyone() is False
-        user = User(an_id("usr"), org.org_id, "a@example.com", Role.OWNER, NOW)
-        link = self.a_link(user.user_id)
-        assert catalog.users.create(user, link) is True
-        assert catalog.users.anyone() is True
-        assert catalog.users.find_link(link.digest) == link
-        assert catalog.users.find_link(b"another") is None
-
-    def test_an_address_has_one_account(self, catalog, org):
-        user = User(an_id("usr"), org.org_id, "a@example.com", Role.OWNER, NOW)
-        catalog.users.create(user, self.a_link(user.user_id))
-        twin = replace(user, user_id=an_id("usr"))
-        link = self.a_link(twin.user_id)
-        assert catalog.users.create(twin, link) is False
-        assert catalog.users.find_link(link.digest) is None
-
-    def test_a_new_setup_link_replaces_the_one_before(self, catalog, org):
-        first, second = self.a_link(), self.a_link()
-        catalog.users.replace_setup_link(first)
-        catalog.users.replace_setup_link(second)
-        assert catalog.users.find_link(first.digest) is None
-        assert catalog.users.find_link(second.digest) == second
-
-    def test_a_setup_link_leaves_the_links_of_people_alone(self, catalog, org):
-        user = User(an_id("usr"), org.org_id, "a@example.com", Role.VIEWER, NOW)
-        link = self.a_link(user.user_id)
-        catalog.users.create(user, link)
-        catalog.users.replace_setup_link(self.a_link())
-        assert catalog.users.find_link(link.digest) == link
 
 
 def publish_all(catalog, at=NOW):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mauve.core.clock import CLOCK_SLACK_MS
 from mauve.core.period import period_ends_at, period_of
-from mauve.stores.read_meter import ReadLimits, Refusal, Throttle, Uses
+from mauve.stores.read_meter import ReadLimits, Refusal, Throttle, Usage, Uses
 
 NOW = int(datetime(2026, 11, 15, 12, tzinfo=UTC).timestamp()) * 1000
 HOUR = 3_600_000
@@ -110,6 +110,14 @@ class TestAllowances:
         assert taken(meter, ReadLimits(2, 2, 1), SCAN) == 1
         assert taken(meter, ReadLimits(2, 2, 1), QUERY) == 1
         assert taken(meter, ReadLimits(2, 9, 9), READ) == 0
+
+    def test_what_was_spent_can_be_told_without_spending(self, meter):
+        for uses in (READ, QUERY, SCAN):
+            meter.take("org_1", uses, PLENTY, NOW)
+        for _ in range(2):
+            assert meter.usage("org_1", NOW) == Usage(reads=3, oldest_read_at=NOW, queries=2, raw_scans=1)
+        assert meter.usage("org_1", NOW + 60_000) == Usage(reads=0, oldest_read_at=None, queries=2, raw_scans=1)
+        assert meter.usage("org_2", NOW) == Usage(0, None, 0, 0)
 
 
 class TestClocks:

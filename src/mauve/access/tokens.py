@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from mauve.core.facts import ControlToken, Plane, Scope
+from mauve.core.facts import Plane, Scope
 from mauve.core.ids import Randomness
 from mauve.core.problems import Code, Problem, unauthorized
 from mauve.core.secret import Secret
@@ -52,6 +52,7 @@ class Caller:
     org_id: str
     plane: Plane
     scopes: frozenset[Scope]
+    lookup_id: str  # of the token
 
     def require(self, scope: Scope) -> None:
         if scope not in self.scopes:
@@ -79,7 +80,7 @@ def authenticate(tokens: Tokens, credential: str | None) -> Caller:
     matches = presented.matches(stored.digest if stored is not None else None)
     if stored is None or not matches or stored.token.revoked or presented.plane is not Plane.LIVE:
         raise unauthorized()
-    return _caller_from(stored.token)
+    return Caller(stored.token.org_id, Plane.LIVE, stored.token.scopes, presented.lookup_id)
 
 
 def presented_token(credential: str | None) -> PresentedToken | None:
@@ -89,10 +90,6 @@ def presented_token(credential: str | None) -> PresentedToken | None:
         return None
     plane, lookup_id, secret = parsed.groups()
     return PresentedToken(Plane(plane), lookup_id, _digest(secret))
-
-
-def _caller_from(token: ControlToken) -> Caller:
-    return Caller(token.org_id, Plane.LIVE, token.scopes)
 
 
 def _digest(secret: str) -> bytes:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from mauve.access.token_uses import TokenUses
 from mauve.access.vault import Vault
 from mauve.control.publish import Publisher
 from mauve.core.clock import Clock
@@ -16,3 +17,4 @@ class ControlParts:
     vault: Vault
     clock: Clock
     randomness: Randomness
+    token_uses: TokenUses

@@ -59,6 +59,7 @@ class ControlPlane:
 def answer(parts: ControlParts, request: Request) -> Reply:
     """Answer one request. The order of these lines is the order in which a request can be refused."""
     caller = authenticate(parts.catalog.tokens, bearer_credential(request.authorization))
+    parts.token_uses.note(caller.lookup_id, parts.clock.now_ms())
     operation, path = find_operation(request.method, request.path)
     caller.require(operation.scope)
     return operation.handle(Call(parts, caller, path, request.body))

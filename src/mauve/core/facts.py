@@ -121,6 +121,8 @@ class ControlToken:
     scopes: frozenset[Scope]
     revoked: bool
     created_at: int
+    minted_by: str | None = None  # the person; None: the operator
+    last_used_at: int | None = None  # to the minute
 
 
 class Role(StrEnum):
@@ -139,3 +141,15 @@ class User:
     email: str
     role: Role
     created_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A browser in which somebody is signed in."""
+
+    session_id: str
+    user_id: str
+    agent: str  # what the browser calls itself
+    created_at: int
+    seen_at: int  # to the minute
+    expires_at: int  # whatever happens

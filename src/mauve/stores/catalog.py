@@ -4,7 +4,7 @@ One small seam per noun. Every method is one transaction: it is applied whole or
 it returns. Every method raises `StoreUnavailableError` when the engine cannot answer.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,6 +18,8 @@ from mauve.core.facts import (
     Ownership,
     Plane,
     Provider,
+    Role,
+    Session,
     User,
 )
 from mauve.stores.edge import CatalogRecord
@@ -86,6 +88,41 @@ class OneTimeLink:
     created_at: int
 
 
+@dataclass(frozen=True, slots=True)
+class Member:
+    """Somebody of an organization. One without a password was invited and has not come yet."""
+
+    user: User
+    has_password: bool
+    link_expires_at: int | None  # of the unused link that they hold
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What signing in is checked against."""
+
+    user: User
+    password_hash: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    """Who sits behind a session, and for which organization."""
+
+    session: Session
+    user: User
+    organization: Organization
+
+
+@dataclass(frozen=True, slots=True)
+class SavedSecret:
+    """That a webhook secret is there; never the secret itself."""
+
+    plane: Plane
+    provider: Provider
+    saved_at: int
+
+
 class Organizations(Protocol):
     def create(self, organization: Organization) -> None: ...
 
@@ -94,7 +131,7 @@ class Organizations(Protocol):
     def find(self, org_id: str) -> Organization | None: ...
 
     def update(self, org_id: str, change: Callable[[Organization], Organization]) -> Organization | None:
-        """Replace standing, grace and limits by what `change` makes of them, and mark for publication.
+        """Replace name, standing, grace and limits by what `change` makes of them, and mark for publication.
 
         Nobody else changes the organization in between.
         """
@@ -152,6 +189,10 @@ class Tokens(Protocol):
         """Revoke for good and mark for publication; a revoked token stays as it is."""
         ...
 
+    def note_uses(self, used_at: Mapping[str, int]) -> None:
+        """Note when tokens were last used, by their lookup ids; nothing is published for that."""
+        ...
+
 
 class WebhookSecrets(Protocol):
     def put(self, secret: SealedSecret, public_id_if_new: str) -> str:
@@ -161,25 +202,97 @@ class WebhookSecrets(Protocol):
         """
         ...
 
+    def saved_for(self, app_id: str) -> list[SavedSecret]:
+        """Tell which secrets an app has, on both planes."""
+        ...
+
     def all_sealed(self) -> Iterator[bytes]:
         """Return every sealed secret, to see which master keys are still needed."""
         ...
 
 
+MembersCheck = Callable[[Sequence[Member]], None]
+"""Looks at everybody of an organization before a change, which does not happen if it raises."""
+
+
 class Users(Protocol):
+    """People and their roles. While a check runs, nobody else changes the organization's members."""
+
     def create(self, user: User, link: OneTimeLink) -> bool:
         """Store the user with a link to set the password; False if the e-mail has an account already."""
         ...
 
     def anyone(self) -> bool: ...
 
-    def replace_setup_link(self, link: OneTimeLink) -> None:
+    def find(self, user_id: str) -> Member | None: ...
+
+    def all_of(self, org_id: str) -> list[Member]:
+        """Return the organization's members, oldest first."""
+        ...
+
+    def change_role(self, org_id: str, user_id: str, role: Role, check: MembersCheck) -> bool:
+        """Change the role; False if there is no such member."""
+        ...
+
+    def remove(self, org_id: str, user_id: str, check: MembersCheck) -> bool:
+        """Remove the person with their sessions and links; False if there is no such member."""
+        ...
+
+
+class Passwords(Protocol):
+    """The hashes of passwords."""
+
+    def find(self, email: str) -> Account | None: ...
+
+    def replace(self, user_id: str, password_hash: str) -> None:
+        """Store the hash, end every session of the person and forget their unused links."""
+        ...
+
+
+class Links(Protocol):
+    """One-time links. Whatever a link is used for happens with its use, or neither does."""
+
+    def replace_setup(self, link: OneTimeLink) -> None:
         """Store the set-up link in place of every earlier, unused one."""
         ...
 
-    def find_link(self, digest: bytes) -> OneTimeLink | None:
+    def replace(self, link: OneTimeLink) -> None:
+        """Store a person's link in place of every earlier, unused one of theirs."""
+        ...
+
+    def find(self, digest: bytes) -> OneTimeLink | None:
         """Return the unused link."""
         ...
+
+    def use_setup(
+        self, digest: bytes, organization: Organization, owner: User, password_hash: str, used_at: int
+    ) -> bool:
+        """Use the set-up link up for the first account and its organization; False if either is too late."""
+        ...
+
+    def use(self, digest: bytes, password_hash: str, used_at: int) -> str | None:
+        """Use a person's link up for a new password, as `Passwords.replace` does; return whose it was."""
+        ...
+
+
+class Sessions(Protocol):
+    """Who is signed in. Only the digest of what a browser holds is kept."""
+
+    def begin(self, session: Session, digest: bytes) -> None:
+        """Store the session, and forget what has expired and the person's oldest ones above a bound."""
+        ...
+
+    def find(self, digest: bytes) -> SignedIn | None: ...
+
+    def note_seen(self, session_id: str, at: int) -> None: ...
+
+    def all_of(self, user_id: str) -> list[Session]:
+        """Return the person's sessions, last seen first."""
+        ...
+
+    def end(self, user_id: str, session_id: str) -> None: ...
+
+    def end_all(self, user_id: str) -> None: ...
 
 
 class Publications(Protocol):
@@ -216,5 +329,8 @@ class Catalog:
     tokens: Tokens
     webhook_secrets: WebhookSecrets
     users: Users
+    passwords: Passwords
+    links: Links
+    sessions: Sessions
     publications: Publications
     installation: Installation

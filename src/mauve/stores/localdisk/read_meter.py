@@ -75,6 +75,11 @@ class SqliteReadMeter:
                 _spend(tx, org_id, uses, now_ms)
             return refusal
 
+    def usage(self, org_id: str, now_ms: int) -> Usage:
+        with self._file.writing() as tx:
+            _slide_window(tx, org_id, now_ms)
+            return _usage(tx, org_id, now_ms)
+
     def close(self) -> None:
         self._file.close()
 

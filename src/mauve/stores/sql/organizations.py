@@ -16,18 +16,13 @@ class SqlOrganizations:
         self._database = database
 
     def create(self, organization: Organization) -> None:
-        row = {
-            "org_id": organization.org_id,
-            "name": organization.name,
-            "created_at": organization.created_at,
-        }
         with self._database.writing() as tx:
-            tx.execute(sa.insert(organizations).values(row | _changeable_columns(organization) | UNPUBLISHED))
+            insert_organization(tx, organization)
 
     def everyone(self) -> list[Organization]:
         query = sa.select(organizations).order_by(organizations.c.created_at, organizations.c.org_id)
         with self._database.reading() as tx:
-            return [_organization_from(row) for row in tx.execute(query)]
+            return [organization_from(row) for row in tx.execute(query)]
 
     def find(self, org_id: str) -> Organization | None:
         with self._database.reading() as tx:
@@ -44,13 +39,20 @@ class SqlOrganizations:
             return _find(tx, org_id)
 
 
+def insert_organization(tx: sa.Connection, organization: Organization) -> None:
+    """Store an organization, unpublished, inside a transaction that someone else opened."""
+    row = {"org_id": organization.org_id, "created_at": organization.created_at}
+    tx.execute(sa.insert(organizations).values(row | _changeable_columns(organization) | UNPUBLISHED))
+
+
 def _find(tx: sa.Connection, org_id: str) -> Organization | None:
     row = tx.execute(sa.select(organizations).where(organizations.c.org_id == org_id)).one_or_none()
-    return None if row is None else _organization_from(row)
+    return None if row is None else organization_from(row)
 
 
 def _changeable_columns(organization: Organization) -> dict[str, object]:
     return {
+        "name": organization.name,
         "standing": organization.standing,
         "grace_ends_at": organization.grace_ends_at,
         "event_cap": organization.limits.event_cap,
@@ -60,7 +62,7 @@ def _changeable_columns(organization: Organization) -> dict[str, object]:
     }
 
 
-def _organization_from(row: sa.Row[Any]) -> Organization:
+def organization_from(row: sa.Row[Any]) -> Organization:
     return Organization(
         org_id=row.org_id,
         name=row.name,

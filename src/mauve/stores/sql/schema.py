@@ -52,10 +52,22 @@ links: Final = sa.Table(
     metadata,
     sa.Column("link_id", sa.Text, primary_key=True),
     sa.Column("digest", sa.LargeBinary, nullable=False, unique=True),
-    sa.Column("user_id", sa.ForeignKey("users.user_id")),
+    sa.Column("user_id", sa.ForeignKey("users.user_id"), index=True),
     sa.Column("expires_at", sa.BigInteger, nullable=False),
     sa.Column("used_at", sa.BigInteger),
     sa.Column("created_at", sa.BigInteger, nullable=False),
+)
+
+sessions: Final = sa.Table(
+    "sessions",
+    metadata,
+    sa.Column("session_id", sa.Text, primary_key=True),
+    sa.Column("digest", sa.LargeBinary, nullable=False, unique=True),
+    sa.Column("user_id", sa.ForeignKey("users.user_id"), nullable=False, index=True),
+    sa.Column("agent", sa.Text, nullable=False),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+    sa.Column("seen_at", sa.BigInteger, nullable=False),
+    sa.Column("expires_at", sa.BigInteger, nullable=False, index=True),
 )
 
 apps: Final = sa.Table(
@@ -107,6 +119,8 @@ tokens: Final = sa.Table(
     sa.Column("scopes", sa.Text, nullable=False),  # comma-separated, sorted
     sa.Column("revoked", sa.Boolean, nullable=False),
     sa.Column("created_at", sa.BigInteger, nullable=False),
+    sa.Column("minted_by", sa.Text),  # a user, who may be gone by now
+    sa.Column("last_used_at", sa.BigInteger),
     *_publication_columns(),
 )
 

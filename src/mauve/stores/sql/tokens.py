@@ -1,6 +1,7 @@
 """Control tokens. Only the digest of the secret part is kept."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -9,6 +10,10 @@ from mauve.stores.catalog import NewToken, StoredToken
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.publications import UNPUBLISHED, changed, scopes_from
 from mauve.stores.sql.schema import tokens
+
+_NOTE_USE: Final = (
+    sa.update(tokens).where(tokens.c.lookup_id == sa.bindparam("of_lookup_id")).values(last_used_at=sa.bindparam("at"))
+)
 
 
 class SqlTokens:
@@ -25,6 +30,7 @@ class SqlTokens:
             "scopes": ",".join(sorted(new.token.scopes)),
             "revoked": new.token.revoked,
             "created_at": new.token.created_at,
+            "minted_by": new.token.minted_by,
         }
         with self._database.writing() as tx:
             tx.execute(sa.insert(tokens).values(row | UNPUBLISHED))
@@ -47,6 +53,12 @@ class SqlTokens:
             row = tx.execute(sa.select(tokens).where(is_it)).one_or_none()
         return None if row is None else _token_from(row)
 
+    def note_uses(self, used_at: Mapping[str, int]) -> None:
+        rows = [{"of_lookup_id": lookup_id, "at": at} for lookup_id, at in sorted(used_at.items())]
+        if rows:
+            with self._database.writing() as tx:
+                tx.execute(_NOTE_USE, rows)
+
 
 def _token_from(row: sa.Row[Any]) -> ControlToken:
     return ControlToken(
@@ -56,4 +68,6 @@ def _token_from(row: sa.Row[Any]) -> ControlToken:
         scopes=scopes_from(row.scopes),
         revoked=row.revoked,
         created_at=row.created_at,
+        minted_by=row.minted_by,
+        last_used_at=row.last_used_at,
     )

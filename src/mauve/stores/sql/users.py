@@ -1,11 +1,21 @@
-"""People, their roles, and the one-time links that let them in."""
+"""People and their roles."""
+
+from typing import Any, Final
 
 import sqlalchemy as sa
 
-from mauve.core.facts import User
-from mauve.stores.catalog import OneTimeLink
+from mauve.core.facts import Role, User
+from mauve.stores.catalog import Member, MembersCheck, OneTimeLink
 from mauve.stores.sql.database import Database
-from mauve.stores.sql.schema import links, memberships, users
+from mauve.stores.sql.people_rows import USER, has_anyone, insert_link, insert_user, user_from
+from mauve.stores.sql.schema import links, memberships, organizations, sessions, users
+
+_LINK_EXPIRES_AT: Final = (
+    sa.select(sa.func.max(links.c.expires_at))
+    .where((links.c.user_id == users.c.user_id) & links.c.used_at.is_(None))
+    .scalar_subquery()
+)
+_MEMBER: Final = USER.add_columns(_LINK_EXPIRES_AT.label("link_expires_at"))
 
 
 class SqlUsers:
@@ -17,38 +27,51 @@ class SqlUsers:
             taken = tx.execute(sa.select(users.c.user_id).where(users.c.email == user.email)).first()
             if taken is not None:
                 return False
-            row = {"user_id": user.user_id, "email": user.email, "created_at": user.created_at}
-            tx.execute(sa.insert(users).values(row))
-            membership = {"org_id": user.org_id, "user_id": user.user_id, "role": user.role}
-            tx.execute(sa.insert(memberships).values(membership))
-            _insert_link(tx, link)
+            insert_user(tx, user, password_hash=None)
+            insert_link(tx, link)
         return True
 
     def anyone(self) -> bool:
         with self._database.reading() as tx:
-            return tx.execute(sa.select(users.c.user_id).limit(1)).first() is not None
+            return has_anyone(tx)
 
-    def replace_setup_link(self, link: OneTimeLink) -> None:
-        unused_setup = links.c.user_id.is_(None) & links.c.used_at.is_(None)
-        with self._database.writing() as tx:
-            tx.execute(sa.delete(links).where(unused_setup))
-            _insert_link(tx, link)
-
-    def find_link(self, digest: bytes) -> OneTimeLink | None:
-        unused = (links.c.digest == digest) & links.c.used_at.is_(None)
+    def find(self, user_id: str) -> Member | None:
         with self._database.reading() as tx:
-            row = tx.execute(sa.select(links).where(unused)).one_or_none()
-        if row is None:
-            return None
-        return OneTimeLink(row.link_id, row.digest, row.user_id, row.expires_at, row.created_at)
+            row = tx.execute(_MEMBER.where(users.c.user_id == user_id)).one_or_none()
+        return None if row is None else _member_from(row)
+
+    def all_of(self, org_id: str) -> list[Member]:
+        with self._database.reading() as tx:
+            return _members(tx, org_id)
+
+    def change_role(self, org_id: str, user_id: str, role: Role, check: MembersCheck) -> bool:
+        is_it = (memberships.c.org_id == org_id) & (memberships.c.user_id == user_id)
+        with self._database.writing() as tx:
+            _hold(tx, org_id)
+            check(_members(tx, org_id))
+            return tx.execute(sa.update(memberships).where(is_it).values(role=role)).rowcount == 1
+
+    def remove(self, org_id: str, user_id: str, check: MembersCheck) -> bool:
+        with self._database.writing() as tx:
+            _hold(tx, org_id)
+            members = _members(tx, org_id)
+            check(members)
+            if all(member.user.user_id != user_id for member in members):
+                return False
+            for table in (sessions, links, memberships, users):
+                tx.execute(sa.delete(table).where(table.c.user_id == user_id))
+            return True
 
 
-def _insert_link(tx: sa.Connection, link: OneTimeLink) -> None:
-    row = {
-        "link_id": link.link_id,
-        "digest": link.digest,
-        "user_id": link.user_id,
-        "expires_at": link.expires_at,
-        "created_at": link.created_at,
-    }
-    tx.execute(sa.insert(links).values(row))
+def _hold(tx: sa.Connection, org_id: str) -> None:
+    """Keep others from changing the organization's members until the transaction ends."""
+    tx.execute(sa.select(organizations.c.org_id).where(organizations.c.org_id == org_id).with_for_update())
+
+
+def _members(tx: sa.Connection, org_id: str) -> list[Member]:
+    query = _MEMBER.where(memberships.c.org_id == org_id).order_by(users.c.created_at, users.c.user_id)
+    return [_member_from(row) for row in tx.execute(query)]
+
+
+def _member_from(row: sa.Row[Any]) -> Member:
+    return Member(user_from(row), row.password_hash is not None, row.link_expires_at)

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import sqlalchemy as sa
 
-from mauve.stores.catalog import SealedSecret
+from mauve.core.facts import Plane, Provider
+from mauve.stores.catalog import SavedSecret, SealedSecret
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.projects import insert_project
 from mauve.stores.sql.publications import UNPUBLISHED, changed
@@ -23,6 +24,13 @@ class SqlWebhookSecrets:
             public_id = _project_of(tx, secret) or _new_project(tx, secret, public_id_if_new)
             _replace(tx, secret, public_id)
         return public_id
+
+    def saved_for(self, app_id: str) -> list[SavedSecret]:
+        columns = sa.select(projects.c.plane, webhook_secrets.c.provider, webhook_secrets.c.saved_at)
+        query = columns.join(projects, projects.c.public_id == webhook_secrets.c.public_id)
+        query = query.where(projects.c.app_id == app_id).order_by(projects.c.plane, webhook_secrets.c.provider)
+        with self._database.reading() as tx:
+            return [SavedSecret(Plane(row.plane), Provider(row.provider), row.saved_at) for row in tx.execute(query)]
 
     def all_sealed(self) -> Iterator[bytes]:
         with self._database.reading() as tx:

@@ -1,0 +1,80 @@
+"""Passwords: which are taken, and how they are hashed and checked."""
+
+import secrets
+import threading
+import unicodedata
+from functools import cache
+from typing import Final
+
+from argon2 import PasswordHasher, Type
+from argon2.exceptions import InvalidHashError, VerificationError
+
+from mauve.core.secret import Secret
+
+CHARACTERS_MIN: Final = 10
+CHARACTERS_MAX: Final = 1024
+_MEMORY_KIB: Final = 19 * 1024
+_PASSES: Final = 2
+_AT_ONCE_MAX: Final = 2  # Each takes 19 MiB and a core for about 55 ms.
+_PATIENCE_S: Final = 2.0
+
+_hasher: Final = PasswordHasher(time_cost=_PASSES, memory_cost=_MEMORY_KIB, parallelism=1, type=Type.ID)
+_turns: Final = threading.BoundedSemaphore(_AT_ONCE_MAX)
+
+
+class CrowdedError(Exception):
+    """Too many passwords are being checked at once."""
+
+
+def password_from(text: str) -> Secret:
+    """Return what was typed in one spelling: the same characters can come as different code points."""
+    return Secret(unicodedata.normalize("NFKC", text))
+
+
+def flaw_of(password: Secret, email: str) -> str | None:
+    """Tell why this cannot be somebody's password; None if it can."""
+    text = password.reveal()
+    if len(text) < CHARACTERS_MIN:
+        return f"a password has at least {CHARACTERS_MIN} characters: a few words make a good one"
+    if len(text) > CHARACTERS_MAX:
+        return f"a password has at most {CHARACTERS_MAX} characters"
+    if text.lower() == email:
+        return "the password must not be the e-mail address"
+    if len(set(text)) == 1:
+        return "a password is more than one character repeated"
+    return None
+
+
+def hash_of(password: Secret) -> str:
+    with _Turn():
+        return _hasher.hash(password.reveal())
+
+
+def matches(password: Secret, password_hash: str | None) -> bool:
+    """Tell whether it is the password behind a hash; no hash at all takes as long as a wrong password."""
+    with _Turn():
+        try:
+            return _hasher.verify(hash_to_check(password_hash), password.reveal()) and password_hash is not None
+        except (VerificationError, InvalidHashError):
+            return False
+
+
+def hash_to_check(password_hash: str | None) -> str:
+    """Return the hash, or for an account that is not there one that no password fits and that costs the same."""
+    return password_hash or _nobodys_hash()
+
+
+@cache
+def _nobodys_hash() -> str:
+    return _hasher.hash(secrets.token_hex())
+
+
+class _Turn:
+    """One of the few places in which a hash is computed."""
+
+    def __enter__(self) -> None:
+        if not _turns.acquire(timeout=_PATIENCE_S):
+            raise CrowdedError
+
+    def __exit__(self, *_: object) -> None:
+        _turns.release()

@@ -1,0 +1,53 @@
+"""Sessions: what a browser holds, and who it lets in."""
+
+import hashlib
+import re
+from typing import Final
+
+from mauve.core.facts import Session
+from mauve.core.ids import Randomness, new_id
+from mauve.core.secret import Secret
+from mauve.stores.catalog import Sessions, SignedIn
+
+_DAY_MS: Final = 24 * 3600 * 1000
+IDLE_MS: Final = 7 * _DAY_MS
+LIFETIME_MS: Final = 30 * _DAY_MS
+SEEN_EVERY_MS: Final = 60_000
+_SECRET_CHARACTERS: Final = 40
+_AGENT_CHARACTERS_MAX: Final = 200
+_SECRET: Final = re.compile(r"[0-9A-Za-z]{40}", re.ASCII)
+
+
+def begin_session(sessions: Sessions, user_id: str, agent: str, now_ms: int, randomness: Randomness) -> Secret:
+    """Sign a person in; return, this once, what their browser is to hold."""
+    secret = randomness.base62(_SECRET_CHARACTERS)
+    session = Session(
+        session_id=new_id("ses", randomness),
+        user_id=user_id,
+        agent=agent[:_AGENT_CHARACTERS_MAX],
+        created_at=now_ms,
+        seen_at=now_ms,
+        expires_at=now_ms + LIFETIME_MS,
+    )
+    sessions.begin(session, _digest(secret))
+    return Secret(secret)
+
+
+def find_session(sessions: Sessions, credential: str | None, now_ms: int) -> SignedIn | None:
+    """Return who is signed in; unknown, idle and expired sessions are the same nobody."""
+    if credential is None or _SECRET.fullmatch(credential) is None:
+        return None
+    found = sessions.find(_digest(credential))
+    if found is None or is_over(found.session, now_ms):
+        return None
+    if now_ms - found.session.seen_at >= SEEN_EVERY_MS:
+        sessions.note_seen(found.session.session_id, now_ms)
+    return found
+
+
+def is_over(session: Session, now_ms: int) -> bool:
+    return now_ms >= session.expires_at or now_ms >= session.seen_at + IDLE_MS
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode()).digest()

@@ -1,0 +1,111 @@
+"""One-time links: the set-up link that makes the first owner, and those with which people set their password."""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Final
+
+from mauve.access.passwords import flaw_of, hash_of
+from mauve.control.operator import RefusedError, checked_email, new_organization
+from mauve.control.parts import ControlParts
+from mauve.core.facts import Role, User
+from mauve.core.ids import new_id
+from mauve.core.problems import not_found
+from mauve.core.secret import Secret
+from mauve.stores.catalog import OneTimeLink
+
+LINK_LIFETIME_MS: Final = 7 * 24 * 3600 * 1000
+_SECRET_CHARACTERS: Final = 40
+_TOO_LATE: Final = "this link was used a moment ago: sign in, or ask for a new one"
+
+
+@dataclass(frozen=True, slots=True)
+class MintedLink:
+    """A one-time link at the only moment when its secret is known."""
+
+    path: Secret
+    expires_at: int
+
+
+def renew_setup_link(parts: ControlParts) -> MintedLink | None:
+    """Return a fresh link that makes the first owner; None once somebody has an account."""
+    if parts.catalog.users.anyone():
+        return None
+    link, minted = new_link(parts, "setup", None)
+    parts.catalog.links.replace_setup(link)
+    return minted
+
+
+def new_link(parts: ControlParts, purpose: str, user_id: str | None) -> tuple[OneTimeLink, MintedLink]:
+    secret = parts.randomness.base62(_SECRET_CHARACTERS)
+    now = parts.clock.now_ms()
+    link = OneTimeLink(
+        link_id=new_id("lnk", parts.randomness),
+        digest=_digest(secret),
+        user_id=user_id,
+        expires_at=now + LINK_LIFETIME_MS,
+        created_at=now,
+    )
+    return link, MintedLink(Secret(f"/{purpose}/{secret}"), link.expires_at)
+
+
+def find_setup_link(parts: ControlParts, secret: str) -> OneTimeLink:
+    """Return the set-up link with that secret while it can be used. It is for the very first account alone."""
+    link = _usable_link(parts, secret)
+    if link.user_id is not None or parts.catalog.users.anyone():
+        raise not_found()
+    return link
+
+
+def find_password_link(parts: ControlParts, secret: str) -> tuple[OneTimeLink, User]:
+    """Return a person's link with that secret while it can be used, and whose it is."""
+    link = _usable_link(parts, secret)
+    holder = None if link.user_id is None else parts.catalog.users.find(link.user_id)
+    if holder is None:
+        raise not_found()
+    return link, holder.user
+
+
+def make_first_owner(parts: ControlParts, secret: str, org_name: str, email: str, password: Secret) -> User:
+    """Use the set-up link up: make the organization and its owner."""
+    link = find_setup_link(parts, secret)
+    organization = new_organization(parts, org_name)
+    address = checked_email(email)
+    owner = User(
+        user_id=new_id("usr", parts.randomness),
+        org_id=organization.org_id,
+        email=address,
+        role=Role.OWNER,
+        created_at=organization.created_at,
+    )
+    hashed = checked_hash(password, address)
+    if not parts.catalog.links.use_setup(link.digest, organization, owner, hashed, parts.clock.now_ms()):
+        raise RefusedError(_TOO_LATE)
+    parts.publisher.publish_now()
+    return owner
+
+
+def set_password(parts: ControlParts, secret: str, password: Secret) -> User:
+    """Use a person's link up: store the password and end every session that they had."""
+    link, holder = find_password_link(parts, secret)
+    if parts.catalog.links.use(link.digest, checked_hash(password, holder.email), parts.clock.now_ms()) is None:
+        raise RefusedError(_TOO_LATE)
+    return holder
+
+
+def checked_hash(password: Secret, email: str) -> str:
+    """Return what to store for a password, or refuse it."""
+    flaw = flaw_of(password, email)
+    if flaw is not None:
+        raise RefusedError(flaw)
+    return hash_of(password)
+
+
+def _usable_link(parts: ControlParts, secret: str) -> OneTimeLink:
+    link = parts.catalog.links.find(_digest(secret))
+    if link is None or parts.clock.now_ms() >= link.expires_at:
+        raise not_found()
+    return link
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode(errors="surrogatepass")).digest()

@@ -1,0 +1,104 @@
+"""People of an organization: invited, let in again, given a role, removed."""
+
+from collections.abc import Sequence
+
+from mauve.control.links import MintedLink, new_link
+from mauve.control.operator import RefusedError, checked_email, find_organization
+from mauve.control.parts import ControlParts
+from mauve.core.facts import Role, User
+from mauve.core.ids import is_id, new_id
+from mauve.core.problems import Code, Problem, not_found
+from mauve.core.roles import roles_within
+from mauve.stores.catalog import Member
+
+
+def create_user(parts: ControlParts, org_id: str, email: str, role: Role) -> tuple[User, MintedLink]:
+    """Add a person, with a one-time link to set the password. Until they do, they are invited."""
+    find_organization(parts, org_id)
+    user = User(
+        user_id=new_id("usr", parts.randomness),
+        org_id=org_id,
+        email=checked_email(email),
+        role=role,
+        created_at=parts.clock.now_ms(),
+    )
+    link, minted = new_link(parts, "password", user.user_id)
+    if not parts.catalog.users.create(user, link):
+        raise RefusedError(f"{user.email} has an account already: choose another address")
+    return user, minted
+
+
+def renew_link(parts: ControlParts, user: User) -> MintedLink:
+    """Make a new link to set the password, in place of any earlier one. The old password works until it is used."""
+    link, minted = new_link(parts, "password", user.user_id)
+    parts.catalog.links.replace(link)
+    return minted
+
+
+def find_account(parts: ControlParts, email: str) -> User:
+    """Return the person of whichever organization: for the operator only."""
+    address = checked_email(email)
+    account = parts.catalog.passwords.find(address)
+    if account is None:
+        raise RefusedError(f"{address} has no account: see 'mauve user create --help'")
+    return account.user
+
+
+def invite(parts: ControlParts, actor: User, email: str, role: Role) -> tuple[User, MintedLink]:
+    _check_reach(actor, role)
+    return create_user(parts, actor.org_id, email, role)
+
+
+def find_member(parts: ControlParts, org_id: str, user_id: str) -> Member:
+    found = parts.catalog.users.find(user_id) if is_id(user_id, "usr") else None
+    if found is None or found.user.org_id != org_id:
+        raise not_found()
+    return found
+
+
+def managed_member(parts: ControlParts, actor: User, user_id: str) -> Member:
+    """Return the member if the actor may change them."""
+    found = find_member(parts, actor.org_id, user_id)
+    _check_reach(actor, found.user.role)
+    return found
+
+
+def change_role(parts: ControlParts, actor: User, user_id: str, role: Role) -> None:
+    _check_reach(actor, role)
+
+    def check(members: Sequence[Member]) -> None:
+        _check_reach(actor, _role_of(members, user_id))
+        if role is not Role.OWNER:
+            check_owner_remains(members, user_id)
+
+    if not parts.catalog.users.change_role(actor.org_id, user_id, role, check):
+        raise not_found()
+
+
+def remove_member(parts: ControlParts, actor: User, user_id: str) -> None:
+    def check(members: Sequence[Member]) -> None:
+        _check_reach(actor, _role_of(members, user_id))
+        check_owner_remains(members, user_id)
+
+    if not parts.catalog.users.remove(actor.org_id, user_id, check):
+        raise not_found()
+
+
+def check_owner_remains(members: Sequence[Member], without: str) -> None:
+    """Refuse to leave an organization without an owner who can sign in: one who was only invited does not count."""
+    owners = [member for member in members if member.user.role is Role.OWNER and member.has_password]
+    if [owner.user.user_id for owner in owners] == [without]:
+        raise RefusedError("this is the last owner: make somebody else an owner first")
+
+
+def _check_reach(actor: User, role: Role) -> None:
+    """Refuse to touch or give a role above the actor's own: whoever could, could become anybody."""
+    if role not in roles_within(actor.role):
+        raise Problem(Code.FORBIDDEN, f"this takes the role {role}: ask an owner")
+
+
+def _role_of(members: Sequence[Member], user_id: str) -> Role:
+    for member in members:
+        if member.user.user_id == user_id:
+            return member.user.role
+    raise not_found()

@@ -1,0 +1,45 @@
+"""What each role may do: the one table that the dashboard asks, for what it shows and for what it allows."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from mauve.core.facts import Role, Scope
+
+
+class Permission(StrEnum):
+    """What a person may do beside what the scopes of control tokens say."""
+
+    TOKENS_MINT = "tokens:mint"  # with scopes that the own role holds
+    TOKENS_REVOKE = "tokens:revoke"  # anybody's; one's own always
+    MEMBERS_WRITE = "members:write"
+    ORGANIZATION_WRITE = "organization:write"
+    CAP_WRITE = "cap:write"
+
+
+Grant = Scope | Permission
+
+_VIEWER: Final[frozenset[Grant]] = frozenset({Scope.APPS_READ, Scope.METRICS_READ, Permission.TOKENS_MINT})
+_DEVELOPER: Final = _VIEWER | (frozenset(Scope) - {Scope.APPS_WRITE})
+_ADMIN: Final = frozenset(Scope) | frozenset(Permission) - {Permission.CAP_WRITE}
+_OWNER: Final = _ADMIN | {Permission.CAP_WRITE}
+
+GRANTS_OF: Final[Mapping[Role, frozenset[Grant]]] = MappingProxyType(
+    {Role.OWNER: _OWNER, Role.ADMIN: _ADMIN, Role.DEVELOPER: _DEVELOPER, Role.VIEWER: _VIEWER}
+)
+_FROM_LEAST_TO_MOST: Final = (Role.VIEWER, Role.DEVELOPER, Role.ADMIN, Role.OWNER)
+
+
+def may(role: Role, grant: Grant) -> bool:
+    return grant in GRANTS_OF[role]
+
+
+def scopes_of(role: Role) -> frozenset[Scope]:
+    """Return the scopes that a token minted by somebody of this role can carry."""
+    return frozenset(scope for scope in Scope if may(role, scope))
+
+
+def roles_within(role: Role) -> tuple[Role, ...]:
+    """Return the roles that somebody may give, change and take away: none above the own one. Most powerful first."""
+    return _FROM_LEAST_TO_MOST[: _FROM_LEAST_TO_MOST.index(role) + 1][::-1]

@@ -1,0 +1,103 @@
+import pytest
+
+from mauve.access.attempts import ACCOUNT_BURST, ADDRESS_BURST, PasswordAttempts, neighbourhood, visitor_address
+from mauve.access.passwords import CHARACTERS_MIN, flaw_of, hash_of, hash_to_check, matches, password_from
+from mauve.access.sessions import IDLE_MS, LIFETIME_MS, is_over
+from mauve.core.emails import email_from
+from mauve.core.facts import Session
+from mauve.core.secret import Secret
+
+NOW = 1_800_000_000_000
+
+
+class TestPasswords:
+    def test_a_hash_is_argon2id_with_the_chosen_costs_and_its_own_salt(self):
+        one, two = hash_of(Secret("correct horse battery")), hash_of(Secret("correct horse battery"))
+        assert one.startswith("$argon2id$v=19$m=19456,t=2,p=1$")
+        assert one != two
+
+    def test_only_the_right_password_matches(self):
+        stored = hash_of(Secret("correct horse battery"))
+        assert matches(Secret("correct horse battery"), stored)
+        assert not matches(Secret("correct horse batterY"), stored)
+        assert not matches(Secret("correct horse battery"), "not a hash")
+
+    def test_without_an_account_a_hash_of_the_same_cost_is_checked(self):
+        assert hash_to_check(None).rpartition("$")[0].startswith("$argon2id$v=19$m=19456,t=2,p=1$")
+        assert hash_to_check("$argon2id$one") == "$argon2id$one"
+        assert not matches(Secret("whatever it is"), None)
+
+    def test_one_password_typed_in_two_spellings_is_the_same(self):
+        assert password_from("pa\u0308ssword one") == password_from("p\u00e4ssword one")
+
+    @pytest.mark.parametrize(
+        "text", ["", "x" * (CHARACTERS_MIN - 1), "x" * 1025, "a" * 20, "ann@example.com", "ANN@example.com"]
+    )
+    def test_a_password_that_is_no_good_is_told_why(self, text):
+        assert flaw_of(Secret(text), "ann@example.com")
+
+    def test_a_good_one_has_no_flaw(self):
+        assert flaw_of(Secret("correct horse"), "ann@example.com") is None
+
+
+class TestAttempts:
+    def test_an_account_allows_some_attempts_then_one_a_minute_wherever_they_come_from(self):
+        attempts = PasswordAttempts()
+        waits = [attempts.seconds_to_wait("ann", f"10.0.0.{number}", NOW) for number in range(ACCOUNT_BURST + 1)]
+        assert waits == [0] * ACCOUNT_BURST + [60]
+        assert attempts.seconds_to_wait("ann", "10.0.1.1", NOW + 60_000) == 0
+        assert attempts.seconds_to_wait("ann", "10.0.1.2", NOW + 60_000) == 60
+
+    def test_an_address_allows_some_attempts_whatever_the_account(self):
+        attempts = PasswordAttempts()
+        waits = [attempts.seconds_to_wait(f"user-{number}", "10.0.0.1", NOW) for number in range(ADDRESS_BURST + 1)]
+        assert waits == [0] * ADDRESS_BURST + [10]
+        assert attempts.seconds_to_wait("user-x", "10.0.0.2", NOW) == 0
+
+    def test_an_address_that_has_to_wait_does_not_use_up_the_accounts_attempts(self):
+        attempts = PasswordAttempts()
+        for number in range(ADDRESS_BURST):
+            attempts.seconds_to_wait(f"user-{number}", "10.0.0.1", NOW)
+        for _ in range(100):
+            assert attempts.seconds_to_wait("ann", "10.0.0.1", NOW) > 0
+        assert attempts.seconds_to_wait("ann", "10.0.0.2", NOW) == 0
+
+    def test_neighbours_in_one_ipv6_network_are_one_visitor(self):
+        assert neighbourhood("2001:db8:1:2::1") == neighbourhood("2001:db8:1:2:ffff::9") == "2001:db8:1:2::/64"
+        assert neighbourhood("2001:db8:1:3::1") != neighbourhood("2001:db8:1:2::1")
+        assert neighbourhood("::ffff:10.0.0.1") == neighbourhood("10.0.0.1")
+        assert neighbourhood("testclient") == "testclient"
+
+    def test_only_what_our_own_proxies_appended_is_believed(self):
+        claimed = "6.6.6.6, 1.2.3.4, 10.0.0.9"
+        assert visitor_address("10.0.0.5", claimed, 0) == "10.0.0.5"
+        assert visitor_address("10.0.0.5", claimed, 1) == "10.0.0.9"
+        assert visitor_address("10.0.0.5", claimed, 2) == "1.2.3.4"
+        assert visitor_address("10.0.0.5", "1.2.3.4", 2) == "1.2.3.4"
+        assert visitor_address("10.0.0.5", None, 2) == "10.0.0.5"
+
+
+class TestSessions:
+    def a_session(self, seen_at=NOW):
+        return Session("ses_1", "usr_1", "Browser/1", NOW, seen_at, NOW + LIFETIME_MS)
+
+    def test_a_session_that_is_not_used_ends(self):
+        assert not is_over(self.a_session(), NOW + IDLE_MS - 1)
+        assert is_over(self.a_session(), NOW + IDLE_MS)
+
+    def test_a_session_ends_however_much_it_is_used(self):
+        last_seen = NOW + LIFETIME_MS - 1
+        assert not is_over(self.a_session(last_seen), last_seen)
+        assert is_over(self.a_session(last_seen), NOW + LIFETIME_MS)
+
+
+@pytest.mark.parametrize(("text", "stored"), [(" Ann@Example.com ", "ann@example.com"), ("a@b", "a@b")])
+def test_an_address_has_one_spelling(text, stored):
+    assert email_from(text) == stored
+
+
+@pytest.mark.parametrize(
+    "text", ["", "ann", "@example.com", "ann@", "a b@c", "a@b@c", "a\x00@b", "a\u202e@b", "x" * 255]
+)
+def test_what_cannot_be_an_address_is_none(text):
+    assert email_from(text) is None
