@@ -7,8 +7,10 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
+from mauve.access.attempts import PasswordAttempts
 from mauve.access.keyring import Keyring
 from mauve.access.rate import RateLimit
+from mauve.access.token_uses import TokenUses
 from mauve.access.vault import Vault, VaultError, new_master_key
 from mauve.config import Settings
 from mauve.control.parts import ControlParts
@@ -16,6 +18,7 @@ from mauve.control.publish import Publisher
 from mauve.core.clock import Clock, SystemClock
 from mauve.core.ids import SystemRandomness
 from mauve.core.secret import Secret
+from mauve.dashboard.parts import DashboardParts
 from mauve.ingest.counters import IngestCounters
 from mauve.ingest.parts import IngestParts
 from mauve.load.loader import Loader
@@ -98,7 +101,9 @@ def control_parts(settings: Settings, clock: Clock | None = None) -> Iterator[Co
     with closing(_database(settings)) as database, closing(_edge(settings)) as edge:
         catalog = sql_catalog(database)
         with closing(Publisher(catalog, edge, clock)) as publisher:
-            yield ControlParts(catalog, publisher, _vault(settings), clock, SystemRandomness())
+            yield ControlParts(
+                catalog, publisher, _vault(settings), clock, SystemRandomness(), TokenUses(catalog.tokens)
+            )
 
 
 def keyring(settings: Settings) -> Keyring:
@@ -114,6 +119,14 @@ def read_cache(settings: Settings) -> ReadCache:
 def read_meter(settings: Settings) -> ReadMeter:
     """Return what counts the reads. Its file is made when it is first used."""
     return SqliteReadMeter(read_meter_path(settings.data))
+
+
+@contextmanager
+def dashboard_parts(settings: Settings, control: ControlParts, ring: Keyring) -> Iterator[DashboardParts]:
+    """Open what the dashboard works with besides the control plane's parts."""
+    public_url = None if settings.public_url is None else settings.public_url.rstrip("/")
+    with closing(read_meter(settings)) as meter:
+        yield DashboardParts(control, PasswordAttempts(), ring, meter, public_url, settings.proxies)
 
 
 @asynccontextmanager

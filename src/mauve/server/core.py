@@ -7,11 +7,13 @@ from granian.constants import Interfaces
 from prometheus_client import CollectorRegistry
 
 from mauve.access.keyring import REFRESH_EVERY_S
-from mauve.control.operator import renew_setup_link
+from mauve.access.token_uses import WRITE_EVERY_S
+from mauve.control.links import renew_setup_link
 from mauve.control.parts import ControlParts
 from mauve.control.plane import ControlPlane, is_control_path
 from mauve.control.publish import SWEEP_EVERY_S
-from mauve.dashboard.setup import is_link_path, link_page
+from mauve.dashboard.parts import DashboardParts
+from mauve.dashboard.plane import Dashboard, is_page
 from mauve.ingest.doors import AsgiIngest
 from mauve.ingest.parts import IngestParts
 from mauve.ingest.plane import IngestPlane
@@ -22,16 +24,27 @@ from mauve.stores.unavailable import StoreUnavailableError
 from mauve.web.asgi import Receive, Scope, Send, read_request, send_reply
 from mauve.web.health import readiness
 from mauve.web.messages import Reply, Request
-from mauve.wiring import control_parts, ingest_parts, open_load_parts, prepare
+from mauve.wiring import control_parts, dashboard_parts, ingest_parts, open_load_parts, prepare
 
 
 class CoreApp:
-    """The planes as one ASGI application: the path alone decides which one answers."""
+    """The planes and the dashboard as one ASGI application: the path decides which one answers.
 
-    def __init__(self, parts: ControlParts, ingest: IngestParts, loading: LoadRunner, timeout_s: float) -> None:
+    For a path that nobody knows it is the kind of answer that decides: people get a page, programs an envelope.
+    """
+
+    def __init__(
+        self,
+        parts: ControlParts,
+        ingest: IngestParts,
+        dashboard: DashboardParts,
+        loading: LoadRunner,
+        timeout_s: float,
+    ) -> None:
         self._parts = parts
         self._loading = loading
         self._control = ControlPlane(parts, timeout_s)
+        self._dashboard = Dashboard(dashboard, timeout_s)
         self._plane = IngestPlane(ingest)
         self._ingest = AsgiIngest(self._plane)
 
@@ -41,8 +54,8 @@ class CoreApp:
             await self._control(scope, receive, send)
         elif path == "/readyz":
             await _answer_in_thread(self._readiness, scope, receive, send)
-        elif is_link_path(path):
-            await _answer_in_thread(self._link, scope, receive, send)
+        elif is_page(scope):
+            await self._dashboard(scope, receive, send)
         else:
             await self._ingest(scope, receive, send)
 
@@ -50,9 +63,6 @@ class CoreApp:
         return readiness(
             request.method, {"catalog": _answers(self._parts), **self._plane.engines()}, **self._loading.facts()
         )
-
-    def _link(self, request: Request) -> Reply:
-        return link_page(self._parts, request)
 
 
 async def _answer_in_thread(answer: Callable[[Request], Reply], scope: Scope, receive: Receive, send: Send) -> None:
@@ -78,21 +88,23 @@ async def run(orders: Orders) -> None:
         parts.publisher.refill_if_lost()
         setup = renew_setup_link(parts) if orders.wants_setup_link else None
         async with ingest_parts(settings, stream=0, registry=registry) as ingest:
-            background = [
-                asyncio.create_task(repeat(SWEEP_EVERY_S, parts.publisher.publish_pending, "publication_delayed")),
-                asyncio.create_task(repeat(REFRESH_EVERY_S, ingest.keyring.refresh, "keyring_not_refreshed")),
-                # Twice as often as promised: an event waits for the step after the one that just missed it.
-                asyncio.create_task(repeat(settings.flush_s / 2, loading.step, "load_failed")),
-            ]
-            await serve_until_stopped(
-                CoreApp(parts, ingest, loading, settings.catalog_timeout_s),
-                Interfaces.ASGINL,
-                (orders.host, orders.port),
-                Ready(setup.path.reveal() if setup else None),
-                has_failed=lambda: ingest.log.has_failed,
-            )
-            loading.stop()
-            await finished(background)
+            with dashboard_parts(settings, parts, ingest.keyring) as dashboard:
+                background = [
+                    asyncio.create_task(repeat(SWEEP_EVERY_S, parts.publisher.publish_pending, "publication_delayed")),
+                    asyncio.create_task(repeat(REFRESH_EVERY_S, ingest.keyring.refresh, "keyring_not_refreshed")),
+                    asyncio.create_task(repeat(WRITE_EVERY_S, parts.token_uses.write_down, "token_uses_not_noted")),
+                    # Twice as often as promised: an event waits for the step after the one that just missed it.
+                    asyncio.create_task(repeat(settings.flush_s / 2, loading.step, "load_failed")),
+                ]
+                await serve_until_stopped(
+                    CoreApp(parts, ingest, dashboard, loading, settings.catalog_timeout_s),
+                    Interfaces.ASGINL,
+                    (orders.host, orders.port),
+                    Ready(setup.path.reveal() if setup else None),
+                    has_failed=lambda: ingest.log.has_failed,
+                )
+                loading.stop()
+                await finished(background)
     loading.close()
 
 

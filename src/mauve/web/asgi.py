@@ -35,7 +35,7 @@ class AsgiRequest:
         self._receive = receive
 
     def header(self, name: str) -> str | None:
-        return _header(self._scope, name.encode())
+        return header(self._scope, name.encode())
 
     def credential_header(self) -> str | None:
         return self.header("authorization")
@@ -61,7 +61,7 @@ def _path(scope: Scope) -> str:
     return raw.decode("latin-1") if b"%2f" in raw.lower() else path
 
 
-def _header(scope: Scope, name: bytes) -> str | None:
+def header(scope: Scope, name: bytes) -> str | None:
     """Return the header's value; a header sent twice is joined, as HTTP says, and then fits no credential."""
     values = [value for key, value in scope["headers"] if key == name]
     return b", ".join(values).decode("latin-1") if values else None

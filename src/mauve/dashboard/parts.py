@@ -1,0 +1,18 @@
+"""What the dashboard is made of."""
+
+from dataclasses import dataclass
+
+from mauve.access.attempts import PasswordAttempts
+from mauve.access.keyring import Keyring
+from mauve.control.parts import ControlParts
+from mauve.stores.read_meter import ReadMeter
+
+
+@dataclass(frozen=True, slots=True)
+class DashboardParts:
+    control: ControlParts
+    attempts: PasswordAttempts
+    keyring: Keyring  # for what was counted of each organization's events
+    meter: ReadMeter  # for what was counted of its reads
+    public_url: str | None  # under which people and billers reach the service, without a slash at its end
+    proxies: int  # how many of ours stand in front

@@ -1,0 +1,150 @@
+"""The dashboard's door: recognized → allowed → shown, in a thread and in bounded time."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
+from typing import Final, TypeVar
+from urllib.parse import urlencode
+
+import structlog
+
+from mauve.access.passwords import CrowdedError
+from mauve.access.sessions import find_session
+from mauve.control.operator import RefusedError
+from mauve.core.problems import Code, Problem, not_found
+from mauve.dashboard.assets import asset_reply, is_asset_path
+from mauve.dashboard.cookie import cookie_name
+from mauve.dashboard.origin import check_origin
+from mauve.dashboard.page import page, see_other
+from mauve.dashboard.parts import DashboardParts
+from mauve.dashboard.request import READING, PageRequest, read_page_request
+from mauve.dashboard.routes import ACTIONS, DOORS, find, is_known_path
+from mauve.dashboard.visit import MemberVisit, Refusal, Visit
+from mauve.stores.unavailable import StoreUnavailableError
+from mauve.web.asgi import Receive, Scope, Send, header, send_reply
+from mauve.web.envelopes import STATUS_OF
+from mauve.web.messages import Reply
+
+_THREADS: Final = 8
+_FOR_PROGRAMS: Final = frozenset({"/v1", "/healthz", "/readyz"})
+_BUSY: Final = "The service did not answer in time. Nothing is lost: try again in a moment."
+# What somebody can put right in the form that they sent.
+_SHOWN_AGAIN: Final = frozenset({Code.INVALID_BODY, Code.RATE_LIMITED})
+
+AnyVisit = TypeVar("AnyVisit", Visit, MemberVisit)
+
+log = structlog.get_logger()
+
+
+def is_page(scope: Scope) -> bool:
+    """Tell whether a person asks, not a program: a page of ours, or any other address that a browser opens."""
+    path: str = scope["path"]
+    if path.startswith("/v1/") or path in _FOR_PROGRAMS:
+        return False
+    return is_asset_path(path) or is_known_path(path) or _wants_a_page(scope)
+
+
+def _wants_a_page(scope: Scope) -> bool:
+    return scope["method"] in READING and "text/html" in (header(scope, b"accept") or "")
+
+
+class Dashboard:
+    """An ASGI application for everything that `is_page` names."""
+
+    def __init__(self, parts: DashboardParts, timeout_s: float) -> None:
+        self._parts = parts
+        self._timeout_s = timeout_s
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="dashboard")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = await read_page_request(scope, receive)
+        reply = await self._answer_in_time(request)
+        await send_reply(send, reply._replace(body=b"") if request.method == "HEAD" else reply)
+
+    async def _answer_in_time(self, request: PageRequest) -> Reply:
+        work = asyncio.get_running_loop().run_in_executor(self._threads, answer, self._parts, request)
+        try:
+            return await asyncio.wait_for(work, self._timeout_s)
+        except TimeoutError:
+            log.warning("page_timed_out", method=request.method, timeout_s=self._timeout_s)
+        except StoreUnavailableError as error:
+            log.warning("catalog_unavailable", method=request.method, reason=str(error))
+        except CrowdedError:
+            log.warning("passwords_crowded", advice="many people, or one program, are signing in at once")
+        except Exception:
+            log.exception("page_failed", method=request.method)
+        return _problem_page(_stranger(self._parts, request), HTTPStatus.SERVICE_UNAVAILABLE, _BUSY)
+
+
+def answer(parts: DashboardParts, request: PageRequest) -> Reply:
+    """Answer one request, or show what is wrong with it."""
+    visit = _stranger(parts, request)
+    try:
+        if is_asset_path(request.path):
+            return asset_reply(request.path)
+        visit = _recognized(visit)
+        return _answer(visit)
+    except Problem as problem:
+        return _problem_page(visit, STATUS_OF[problem.code], problem.message)
+
+
+def _answer(visit: Visit) -> Reply:
+    """Answer a visitor. The order of these lines is the order in which a request can be refused."""
+    request = visit.request
+    if not request.is_reading:
+        check_origin(request.headers, visit.parts.public_url)
+    door = find(DOORS, request.method, request.path)
+    if door is not None:
+        opened = _prepared(visit, Visit, door[1])
+        return _handled(opened, door[0].handle, door[0].show_again)
+    action = find(ACTIONS, request.method, request.path)
+    if action is None:
+        raise _nothing_here(request)
+    if visit.person is None:
+        return see_other(f"/signin?{urlencode({'next': request.path})}" if request.is_reading else "/signin")
+    member = _prepared(visit, MemberVisit, action[1])
+    member.require(action[0].needs)
+    return _handled(member, action[0].handle, action[0].show_again)
+
+
+def _handled(
+    visit: AnyVisit, handle: Callable[[AnyVisit], Reply], show_again: Callable[[AnyVisit], Reply] | None
+) -> Reply:
+    """Do what is asked; if it is refused for what was filled in, show the form again and say why."""
+    try:
+        return handle(visit)
+    except RefusedError as error:
+        refusal = Refusal(str(error), HTTPStatus.BAD_REQUEST)
+        if show_again is None:
+            raise Problem(Code.INVALID_BODY, refusal.message) from None
+    except Problem as problem:
+        if show_again is None or problem.code not in _SHOWN_AGAIN:
+            raise
+        refusal = Refusal(problem.message, STATUS_OF[problem.code], problem.facts.get("retry_after_s"))
+    return show_again(visit.refused(refusal))
+
+
+def _stranger(parts: DashboardParts, request: PageRequest) -> Visit:
+    return Visit(parts, request, path={}, form={}, now_ms=parts.control.clock.now_ms(), person=None)
+
+
+def _recognized(visit: Visit) -> Visit:
+    credential = visit.request.cookie(cookie_name(visit.parts.public_url))
+    person = find_session(visit.control.catalog.sessions, credential, visit.now_ms)
+    return Visit(visit.parts, visit.request, {}, {}, visit.now_ms, person)
+
+
+def _prepared(visit: Visit, kind: type[AnyVisit], path: dict[str, str]) -> AnyVisit:
+    form = {} if visit.request.is_reading else visit.request.form()
+    return kind(visit.parts, visit.request, path, form, visit.now_ms, visit.person)
+
+
+def _nothing_here(request: PageRequest) -> Problem:
+    if is_known_path(request.path):
+        return Problem(Code.METHOD_NOT_ALLOWED, "This page does not take that. Open it in a browser.")
+    return not_found()
+
+
+def _problem_page(visit: Visit, status: HTTPStatus, message: str) -> Reply:
+    return page(visit, "problem.html", status, reached=status, message=message)

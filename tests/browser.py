@@ -1,0 +1,58 @@
+"""A browser as far as the dashboard sees it: it keeps the cookie, says where forms come from, follows redirects."""
+
+import html
+import re
+from http.cookies import SimpleCookie
+
+PASSWORD = "correct horse battery staple"
+
+
+class Browser:
+    def __init__(self, client, agent="Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0"):
+        self._client = client
+        self._agent = agent
+        self.cookies = {}
+
+    def open(self, path, **headers):
+        """Open a page and go where it sends us."""
+        reply = self.ask("GET", path, **headers)
+        return self.open(reply.headers["location"]) if reply.status_code == 303 else reply
+
+    def send(self, path, form=None, **headers):
+        """Send a form and go where it sends us."""
+        reply = self.ask("POST", path, form, **headers)
+        return self.open(reply.headers["location"]) if reply.status_code == 303 else reply
+
+    def ask(self, method, path, form=None, **headers):
+        """Make one request, as a page of ours would, and go nowhere."""
+        sent = {
+            "accept": "text/html,application/xhtml+xml",
+            "user-agent": self._agent,
+            "cookie": "; ".join(f"{name}={value}" for name, value in self.cookies.items()),
+        }
+        if method == "POST":
+            sent |= {"sec-fetch-site": "same-origin", "content-type": "application/x-www-form-urlencoded"}
+        sent |= {name.replace("_", "-"): value for name, value in headers.items()}
+        self._client.cookies.clear()
+        reply = self._client.request(
+            method,
+            path,
+            data=form or {},
+            headers={name: value for name, value in sent.items() if value},
+            follow_redirects=False,
+        )
+        self._keep(reply)
+        return reply
+
+    def sign_in(self, email, password=PASSWORD):
+        return self.send("/signin", {"email": email, "password": password})
+
+    def _keep(self, reply):
+        for line in reply.headers.get_list("set-cookie"):
+            for name, morsel in SimpleCookie(line).items():
+                self.cookies = {name: morsel.value} if morsel["max-age"] != "0" else {}
+
+
+def shown(reply, element_id):
+    """Return the text of an element of the page."""
+    return html.unescape(re.search(rf'id="{element_id}">([^<]*)<', reply.text)[1])
