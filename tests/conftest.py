@@ -71,10 +71,10 @@ class AppInLifespan:
         await receive()
         registry = CollectorRegistry()
         async with wiring.ingest_parts(self._settings, 0, registry, self._clock) as self.ingest:
-            with wiring.dashboard_parts(self._settings, self._parts, self.ingest.keyring) as dashboard:
+            with wiring.dashboard_parts(self._settings, self._parts, self.ingest.keyring) as self.dashboard:
                 loading = LoadRunner(lambda: wiring.open_load_parts(self._settings), LoadFigures(registry))
                 timeout_s = self._settings.catalog_timeout_s
-                self._app = CoreApp(self._parts, self.ingest, dashboard, loading, timeout_s)
+                self._app = CoreApp(self._parts, self.ingest, self.dashboard, loading, timeout_s)
                 await send({"type": "lifespan.startup.complete"})
                 await receive()
         await send({"type": "lifespan.shutdown.complete"})

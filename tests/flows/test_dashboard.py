@@ -3,28 +3,29 @@
 import pytest
 
 from browser import PASSWORD, Browser, shown
-from mauve.control import links
+from mauve.control.operator import change_limits, mark_unpaid, suspend
+from mauve.core.facts import Plane, Provider, Role, Scope
+from mauve.stores.edge import PublishedUsage
+from mauve.stores.read_meter import ReadLimits, Uses
+from support import bearer
 
-
-@pytest.fixture
-def setup_path(parts):
-    return links.renew_setup_link(parts).path.reveal()
-
-
-@pytest.fixture
-def browser(client):
-    return Browser(client)
-
-
-@pytest.fixture
-def owner(browser, setup_path):
-    """A browser in which the first owner is signed in."""
-    browser.send(setup_path, {"organization": "Acme & Söhne", "email": "Ann@Example.com", "password": PASSWORD})
-    return browser
+EVENT = {"name": "seen"}
 
 
 def app_id_of(page):
     return page.text.partition('data-poll="/apps/')[2].partition("/")[0]
+
+
+def create_app(browser, name="An app"):
+    """Create an app; return its id and its first key."""
+    created = browser.send("/apps", {"name": name, "type": "saas", "ownership": "mine"})
+    assert created.status_code == 200
+    return app_id_of(created), shown(created, "key")
+
+
+@pytest.fixture
+def admin(signed_in):
+    return signed_in(Role.ADMIN)[0]
 
 
 def test_from_the_setup_link_to_the_first_event(client, parts, clock, browser, setup_path):
@@ -39,8 +40,7 @@ def test_from_the_setup_link_to_the_first_event(client, parts, clock, browser, s
     assert key.startswith("sk_live_")
     assert "Waiting for the first event" in browser.open(f"/apps/{app_id}/first-event").text
 
-    sent = client.post("/v1/events", json={"name": "seen"}, headers={"authorization": f"Bearer {key}"})
-    assert sent.status_code == 202
+    assert client.post("/v1/events", json=EVENT, headers=bearer(key)).status_code == 202
     (app,) = parts.catalog.apps.all_of(parts.catalog.organizations.everyone()[0].org_id)
     parts.catalog.apps.note_first_event(app.public_id, clock.now_ms())  # as the loader does
     fragment = browser.open(f"/apps/{app_id}/first-event")
@@ -50,12 +50,292 @@ def test_from_the_setup_link_to_the_first_event(client, parts, clock, browser, s
     assert key not in browser.open(f"/apps/{app_id}/keys").text
 
 
-def test_every_page_of_an_owner_opens(owner):
-    created = owner.send("/apps", {"name": "<b>Bold</b> & co", "type": "saas", "ownership": "mine"})
-    own = f"/apps/{app_id_of(created)}"
+def test_every_page_opens_and_shows_names_as_they_are(owner):
+    app_id, _ = create_app(owner, "<b>Bold</b> & co")
+    own = f"/apps/{app_id}"
     pages = ["/apps", "/apps/new", own, f"{own}/keys", f"{own}/webhooks", f"{own}/settings"]
     for path in [*pages, "/tokens", "/members", "/usage", "/organization", "/account"]:
         page = owner.open(path)
         assert page.status_code == 200, path
         assert "<b>Bold</b>" not in page.text
         assert "Acme &amp; Söhne" in page.text
+    assert "&lt;b&gt;Bold&lt;/b&gt; &amp; co" in owner.open(own).text
+
+
+class TestApps:
+    @pytest.mark.parametrize(
+        "form", [{"name": " "}, {"name": "x" * 81}, {"name": "a\x07b"}, {"type": "robot"}, {"ownership": "theirs"}, {}]
+    )
+    def test_what_cannot_be_an_app_is_told_so_and_stays_filled_in(self, admin, form):
+        known = {"name": "Kept <as> typed", "type": "desktop", "ownership": "mine"} if form else {}
+        refused = admin.send("/apps", known | form)
+        assert refused.status_code == 400
+        assert 'role="alert"' in refused.text
+        assert ("Kept &lt;as&gt; typed" in refused.text) is ("name" not in form and bool(form))
+        assert "No app yet" in admin.open("/apps").text
+
+    def test_settings_are_changed_as_the_api_changes_them(self, admin, parts, organization):
+        app_id, _ = create_app(admin)
+        form = {"name": "  New   name", "type": "other", "ownership": "client_operated"}
+        saved = admin.send(f"/apps/{app_id}/settings", form)
+        assert "Saved." in saved.text
+        app = parts.catalog.apps.find(organization.org_id, app_id)
+        assert (app.name, app.type, app.ownership) == ("New name", "other", "client_operated")
+        refused = admin.send(f"/apps/{app_id}/settings", form | {"name": ""})
+        assert refused.status_code == 400
+        assert parts.catalog.apps.find(organization.org_id, app_id).name == "New name"
+
+    def test_an_app_of_another_organization_is_not_there(self, owner, admin):
+        app_id, _ = create_app(admin)
+        for path in ("", "/keys", "/webhooks", "/settings", "/first-event"):
+            assert owner.open(f"/apps/{app_id}{path}").status_code == 404
+        assert owner.send(f"/apps/{app_id}/keys", {"choice": "sk_live"}).status_code == 404
+
+
+class TestKeys:
+    @pytest.mark.parametrize(("choice", "statuses"), [("sk_live", (202, 202)), ("pk_live", (202, 403))])
+    def test_a_minted_key_is_shown_once_and_works(self, client, admin, choice, statuses):
+        app_id, _ = create_app(admin)
+        minted = admin.send(f"/apps/{app_id}/keys", {"choice": choice})
+        key = shown(minted, "key")
+        assert key.startswith(f"{choice}_")
+        assert minted.text.count(key) > 1, "in the snippets too"
+        payment = {"name": "payment", "id": "1", "props": {"amount": 1, "currency": "eur"}}
+        answered = tuple(
+            client.post("/v1/events", json=body, headers=bearer(key)).status_code for body in (EVENT, payment)
+        )
+        assert answered == statuses
+        listed = admin.open(f"/apps/{app_id}/keys").text
+        assert key not in listed
+        assert f"{key[:12]}…{key[-4:]}" in listed
+
+    def test_a_key_is_revoked_after_a_question(self, client, keyring, parts, admin):
+        app_id, key = create_app(admin)
+        (stored,) = parts.catalog.keys.all_of(app_id)
+        path = f"/apps/{app_id}/keys/{stored.key_id}/revoke"
+        assert "cannot be undone" in admin.open(path).text
+        assert parts.catalog.keys.all_of(app_id)[0].revoked is False, "asking does nothing"
+        assert "The key is revoked" in admin.send(path).text
+        keyring.refresh()
+        assert client.post("/v1/events", json=EVENT, headers=bearer(key)).status_code == 401
+
+    def test_a_key_of_another_app_is_not_there(self, parts, admin):
+        (mine, _), (other, _) = create_app(admin), create_app(admin)
+        (key,) = parts.catalog.keys.all_of(other)
+        path = f"/apps/{mine}/keys/{key.key_id}/revoke"
+        assert (admin.open(path).status_code, admin.send(path).status_code) == (404, 404)
+        assert parts.catalog.keys.all_of(other)[0].revoked is False
+
+    @pytest.mark.parametrize("choice", ["", "pk_test", "ctl_live", "sk_test"])
+    def test_a_kind_that_cannot_be_minted_is_refused(self, parts, admin, choice):
+        app_id, _ = create_app(admin)
+        assert admin.send(f"/apps/{app_id}/keys", {"choice": choice}).status_code == 400
+        assert len(parts.catalog.keys.all_of(app_id)) == 1
+
+    def test_a_test_key_exists_from_the_first_test_secret_on(self, admin):
+        app_id, _ = create_app(admin)
+        admin.send(f"/apps/{app_id}/webhooks/test/biller_a", {"secret": "whsec_test"})
+        assert shown(admin.send(f"/apps/{app_id}/keys", {"choice": "sk_test"}), "key").startswith("sk_test_")
+
+
+class TestWebhooks:
+    def test_a_secret_is_saved_for_its_plane_and_never_shown(self, parts, organization, admin):
+        app_id, _ = create_app(admin)
+        app = parts.catalog.apps.find(organization.org_id, app_id)
+        saved = admin.send(f"/apps/{app_id}/webhooks/live/biller_b", {"secret": "  whsec_canary "})
+        assert "The signing secret is saved" in saved.text
+        assert f"http://testserver/v1/webhooks/biller_b/{app.public_id}" in saved.text
+        assert "canary" not in saved.text
+        assert parts.catalog.apps.find(organization.org_id, app_id).has_biller_b_webhook is True
+        assert "Biller B" in admin.open("/apps").text
+
+    def test_the_test_address_appears_with_the_first_test_secret(self, parts, organization, admin):
+        app_id, _ = create_app(admin)
+        before = admin.open(f"/apps/{app_id}/webhooks").text
+        assert before.count("/v1/webhooks/") == 2
+        after = admin.send(f"/apps/{app_id}/webhooks/test/biller_a", {"secret": "whsec_x"}).text
+        app = parts.catalog.apps.find(organization.org_id, app_id)
+        assert f"/v1/webhooks/biller_a/{app.test_public_id}" in after
+        (secret,) = parts.catalog.webhook_secrets.saved_for(app_id)
+        assert (secret.plane, secret.provider) == (Plane.TEST, Provider.BILLER_A)
+
+    def test_an_empty_secret_is_refused_and_other_billers_are_not_there(self, admin):
+        app_id, _ = create_app(admin)
+        assert admin.send(f"/apps/{app_id}/webhooks/live/biller_a", {"secret": "  "}).status_code == 400
+        assert admin.send(f"/apps/{app_id}/webhooks/live/biller_c", {"secret": "x"}).status_code == 404
+        assert admin.send(f"/apps/{app_id}/webhooks/stage/biller_a", {"secret": "x"}).status_code == 404
+
+
+class TestTokens:
+    def mint(self, browser, *scopes, name="Report"):
+        return browser.send("/tokens", {"name": name, "scopes": list(scopes)})
+
+    def test_a_token_is_shown_once_and_carries_exactly_the_chosen_scopes(self, client, admin, parts, organization):
+        token = shown(self.mint(admin, "apps:read", "keys:read"), "token")
+        assert client.get("/v1/apps", headers=bearer(token)).status_code == 200
+        assert client.post("/v1/apps", json={"name": "x"}, headers=bearer(token)).status_code == 403
+        assert token not in admin.open("/tokens").text
+        (stored,) = parts.catalog.tokens.all_of(organization.org_id)
+        assert stored.scopes == {Scope.APPS_READ, Scope.KEYS_READ}
+
+    def test_nobody_mints_what_the_own_role_does_not_hold(self, signed_in, parts, organization):
+        viewer, _ = signed_in(Role.VIEWER)
+        developer, _ = signed_in(Role.DEVELOPER)
+        assert self.mint(viewer, "apps:read", "keys:read").status_code == 403
+        assert self.mint(developer, "apps:write").status_code == 403
+        assert parts.catalog.tokens.all_of(organization.org_id) == []
+        assert self.mint(viewer, "apps:read", "metrics:read").status_code == 200
+
+    def test_a_token_needs_a_name_and_a_scope(self, admin):
+        assert self.mint(admin).status_code == 400
+        assert self.mint(admin, "apps:destroy").status_code == 400
+        assert self.mint(admin, "apps:read", name=" ").status_code == 400
+
+    def test_the_last_use_is_shown(self, client, admin, parts, clock):
+        token = shown(self.mint(admin, "apps:read"), "token")
+        assert "never" in admin.open("/tokens").text
+        client.get("/v1/apps", headers=bearer(token))
+        parts.token_uses.write_down()  # as the core does every few seconds
+        clock.advance(3 * 60_000)
+        assert "3 minutes ago" in admin.open("/tokens").text
+
+    def test_a_wrong_token_leaves_no_trace(self, client, admin, parts, organization):
+        token = shown(self.mint(admin, "apps:read"), "token")
+        client.get("/v1/apps", headers=bearer(token[:-1] + ("a" if token[-1] != "a" else "b")))
+        parts.token_uses.write_down()
+        assert parts.catalog.tokens.all_of(organization.org_id)[0].last_used_at is None
+
+    def test_one_revokes_the_own_ones_and_an_admin_those_of_others(self, client, admin, signed_in, parts, organization):
+        viewer, _ = signed_in(Role.VIEWER)
+        own = shown(self.mint(viewer, "apps:read"), "token")
+        shown(self.mint(admin, "apps:read"), "token")
+        mine, other = parts.catalog.tokens.all_of(organization.org_id)
+        if mine.minted_by != parts.catalog.passwords.find("viewer@example.com").user.user_id:
+            mine, other = other, mine
+        assert viewer.send(f"/tokens/{other.token_id}/revoke").status_code == 403
+        assert "cannot be undone" in viewer.open(f"/tokens/{mine.token_id}/revoke").text
+        assert "The token is revoked" in viewer.send(f"/tokens/{mine.token_id}/revoke").text
+        assert client.get("/v1/apps", headers=bearer(own)).status_code == 401
+        assert "The token is revoked" in admin.send(f"/tokens/{other.token_id}/revoke").text
+
+    def test_a_token_of_another_organization_is_not_there(self, owner, admin, parts, organization):
+        self.mint(admin, "apps:read")
+        (token,) = parts.catalog.tokens.all_of(organization.org_id)
+        assert owner.send(f"/tokens/{token.token_id}/revoke").status_code == 404
+        assert parts.catalog.tokens.all_of(organization.org_id)[0].revoked is False
+
+
+class TestUsage:
+    def test_events_and_reads_of_the_period_are_shown_against_their_limits(
+        self, core, keyring, parts, organization, signed_in, clock
+    ):
+        owner, _ = signed_in(Role.OWNER)
+        change_limits(parts, organization.org_id, {"event_cap": 2_000, "agent_queries": 4_321})
+        keyring.usage[organization.org_id] = PublishedUsage(organization.org_id, "2027-01", 1_234)
+        meter = core.dashboard.meter
+        for _ in range(7):
+            meter.take(organization.org_id, Uses(queries=1), ReadLimits(10, 10, 10), clock.now_ms())
+        page = owner.open("/usage").text.replace("\N{NARROW NO-BREAK SPACE}", " ")
+        for text in ("1 234", "2 000, your cap", "<b>7</b>", "4 321", "1 Feb 2027, 00:00 UTC", "Ingest is live"):
+            assert text in page, text
+
+    @pytest.mark.parametrize(("typed", "cap"), [("2 000 000", 2_000_000), ("0", 0), ("1,000", 1000), ("", None)])
+    def test_the_owner_sets_the_cap(self, signed_in, parts, organization, typed, cap):
+        change_limits(parts, organization.org_id, {"event_cap": 5})
+        owner, _ = signed_in(Role.OWNER)
+        assert "Saved." in owner.send("/usage/cap", {"cap": typed}).text
+        assert parts.catalog.organizations.find(organization.org_id).limits.event_cap == cap
+
+    @pytest.mark.parametrize("typed", ["-1", "many", "1e9", "٣", "9" * 17])
+    def test_what_is_no_number_of_events_is_refused(self, signed_in, parts, organization, typed):
+        owner, _ = signed_in(Role.OWNER)
+        refused = owner.send("/usage/cap", {"cap": typed})
+        assert refused.status_code == 400
+        assert "whole number of events" in refused.text
+        assert parts.catalog.organizations.find(organization.org_id).limits.event_cap is None
+
+    def test_every_page_tells_of_a_suspension_and_of_an_unpaid_invoice(self, admin, parts, organization):
+        mark_unpaid(parts, organization.org_id, 3)
+        assert "An invoice is unpaid" in admin.open("/apps").text
+        suspend(parts, organization.org_id)
+        assert "Ingest is suspended" in admin.open("/members").text
+
+
+class TestMembers:
+    def test_an_invited_person_sets_a_password_and_comes_in(self, client, admin):
+        page = admin.send("/members", {"email": "Bo@Example.com", "role": "developer"})
+        link = shown(page, "link")
+        assert link.startswith("http://testserver/password/")
+        assert "Invited" in admin.open("/members").text
+        bo = Browser(client)
+        invitation = bo.open(link)
+        assert "bo@example.com" in invitation.text
+        assert "Acme" in invitation.text
+        assert "Apps" in bo.send(link, {"password": PASSWORD}).text
+        assert "Invited" not in admin.open("/members").text
+        assert bo.open("/account").status_code == 200
+
+    def test_an_address_that_has_an_account_is_not_invited_again(self, admin):
+        refused = admin.send("/members", {"email": "admin@example.com", "role": "viewer"})
+        assert refused.status_code == 400
+        assert "has an account already" in refused.text
+
+    def test_a_new_link_replaces_the_one_before(self, client, admin, parts, organization):
+        first = shown(admin.send("/members", {"email": "bo@example.com", "role": "viewer"}), "link")
+        bo = parts.catalog.passwords.find("bo@example.com").user
+        second = shown(admin.send(f"/members/{bo.user_id}/link"), "link")
+        stranger = Browser(client)
+        assert stranger.open(first).status_code == 404
+        assert stranger.open(second).status_code == 200
+
+    def test_a_role_takes_effect_at_once(self, admin, signed_in):
+        viewer, user = signed_in(Role.VIEWER)
+        assert viewer.open("/apps/new").status_code == 403
+        assert "The role is changed" in admin.send(f"/members/{user.user_id}/role", {"role": "admin"}).text
+        assert viewer.open("/apps/new").status_code == 200
+
+    def test_who_is_removed_is_out_at_once(self, admin, signed_in):
+        viewer, user = signed_in(Role.VIEWER)
+        path = f"/members/{user.user_id}/remove"
+        assert "signed out everywhere" in admin.open(path).text
+        assert "The member is removed" in admin.send(path).text
+        assert viewer.ask("GET", "/apps").status_code == 303
+        assert admin.send(path).status_code == 404
+
+    def test_an_admin_neither_makes_nor_touches_owners(self, admin, signed_in, parts):
+        _, owner = signed_in(Role.OWNER)
+        _, viewer = signed_in(Role.VIEWER)
+        base = f"/members/{owner.user_id}"
+        assert admin.send("/members", {"email": "x@example.com", "role": "owner"}).status_code == 403
+        assert admin.send(f"/members/{viewer.user_id}/role", {"role": "owner"}).status_code == 403
+        assert admin.send(f"{base}/role", {"role": "viewer"}).status_code == 403
+        assert admin.send(f"{base}/link").status_code == 403
+        assert admin.send(f"{base}/remove").status_code == 403
+        assert parts.catalog.users.find(owner.user_id).user.role is Role.OWNER
+        assert parts.catalog.users.find(viewer.user_id).user.role is Role.VIEWER
+
+    def test_the_last_owner_can_be_neither_removed_nor_demoted(self, signed_in, parts):
+        browser, owner = signed_in(Role.OWNER)
+        browser.send("/members", {"email": "invited@example.com", "role": "owner"})  # who may never come
+        for path, form in (("role", {"role": "admin"}), ("remove", {})):
+            refused = browser.send(f"/members/{owner.user_id}/{path}", form)
+            assert refused.status_code == 400
+            assert "last owner" in refused.text
+        assert parts.catalog.users.find(owner.user_id).user.role is Role.OWNER
+        _, second = signed_in(Role.OWNER, "second@example.com")
+        assert "The role is changed" in browser.send(f"/members/{second.user_id}/role", {"role": "admin"}).text
+        _, third = signed_in(Role.OWNER, "third@example.com")
+        assert browser.send(f"/members/{owner.user_id}/role", {"role": "viewer"}).status_code == 200
+        assert parts.catalog.users.find(third.user_id).user.role is Role.OWNER
+
+    def test_nobody_of_another_organization_can_be_touched(self, owner, signed_in, parts):
+        _, viewer = signed_in(Role.VIEWER)
+        for path, form in (("role", {"role": "admin"}), ("remove", {}), ("link", {})):
+            assert owner.send(f"/members/{viewer.user_id}/{path}", form).status_code == 404
+        assert parts.catalog.users.find(viewer.user_id).user.role is Role.VIEWER
+
+
+def test_an_organization_is_renamed(admin, parts, organization):
+    assert "Better name" in admin.send("/organization", {"name": " Better  name "}).text
+    assert admin.send("/organization", {"name": ""}).status_code == 400
+    assert parts.catalog.organizations.find(organization.org_id).name == "Better name"

@@ -1,0 +1,47 @@
+"""People who visit the dashboard."""
+
+from collections.abc import Callable
+
+import pytest
+from starlette.testclient import TestClient
+
+from browser import PASSWORD, Browser
+from mauve.access.sessions import begin_session
+from mauve.control import links, people
+from mauve.control.parts import ControlParts
+from mauve.core.facts import Organization, Role, User
+from support import ManualClock
+
+
+@pytest.fixture
+def setup_path(parts: ControlParts) -> str:
+    return links.renew_setup_link(parts).path.reveal()
+
+
+@pytest.fixture
+def browser(client: TestClient) -> Browser:
+    return Browser(client)
+
+
+@pytest.fixture
+def owner(browser: Browser, setup_path: str) -> Browser:
+    """A browser in which the first owner is signed in."""
+    browser.send(setup_path, {"organization": "Acme & Söhne", "email": "Ann@Example.com", "password": PASSWORD})
+    return browser
+
+
+@pytest.fixture
+def signed_in(
+    client: TestClient, parts: ControlParts, clock: ManualClock, organization: Organization
+) -> Callable[[Role], tuple[Browser, User]]:
+    """Sign a new member of the organization in, without the time that a password takes."""
+
+    def sign_in(role: Role, email: str | None = None) -> tuple[Browser, User]:
+        user, _ = people.create_user(parts, organization.org_id, email or f"{role}@example.com", role)
+        parts.catalog.passwords.replace(user.user_id, "$nobody knows it")
+        secret = begin_session(parts.catalog.sessions, user.user_id, "test", clock.now_ms(), parts.randomness)
+        browser = Browser(client)
+        browser.cookies = {"mauve_session": secret.reveal()}
+        return browser, user
+
+    return sign_in

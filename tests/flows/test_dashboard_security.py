@@ -1,0 +1,260 @@
+"""That nobody does what they may not, whoever asks and however."""
+
+import dataclasses
+import re
+from urllib.parse import urlsplit
+
+import pytest
+
+from browser import PASSWORD, Browser
+from mauve.control import operator, people
+from mauve.control.apps import create_app
+from mauve.control.bodies import NewAppBody
+from mauve.core.facts import Role, Scope
+from mauve.core.roles import may
+from mauve.dashboard.routes import ACTIONS, DOORS, find
+
+FORMS = {
+    "/apps": {"name": "New", "type": "saas", "ownership": "mine"},
+    "/apps/{app_id}/settings": {"name": "New", "type": "saas", "ownership": "mine"},
+    "/apps/{app_id}/keys": {"choice": "pk_live"},
+    "/apps/{app_id}/webhooks/{plane}/{provider}": {"secret": "whsec_x"},
+    "/tokens": {"name": "New", "scopes": ["apps:read"]},
+    "/members": {"email": "new@example.com", "role": "viewer"},
+    "/members/{user_id}/role": {"role": "developer"},
+    "/usage/cap": {"cap": "7"},
+    "/organization": {"name": "New"},
+    "/account/password": {"current": "wrong", "password": "another password"},
+}
+CHANGES = [action for action in ACTIONS if action.method == "POST"]
+NAMES = [f"{action.method} {action.path}" for action in ACTIONS]
+
+
+@pytest.fixture
+def place(parts, organization):
+    """What the places in a path stand for: an app, a key, a member and a token of the organization."""
+
+    def fill(path, minted_by):
+        app, _ = create_app(parts, organization.org_id, NewAppBody("An app"))
+        (key,) = parts.catalog.keys.all_of(app.app_id)
+        bystander, _ = people.create_user(parts, organization.org_id, "bystander@example.com", Role.VIEWER)
+        token_id, _ = operator.mint_token(parts, organization.org_id, "t", [Scope.APPS_READ], minted_by)
+        (session,) = parts.catalog.sessions.all_of(minted_by)
+        return path.format(
+            app_id=app.app_id,
+            key_id=key.key_id,
+            user_id=bystander.user_id,
+            token_id=token_id,
+            session_id=session.session_id,
+            plane="live",
+            provider="biller_a",
+        )
+
+    return fill
+
+
+@pytest.mark.parametrize("role", Role)
+@pytest.mark.parametrize("action", ACTIONS, ids=NAMES)
+def test_a_role_does_what_the_table_grants_and_nothing_else(signed_in, place, action, role):
+    browser, user = signed_in(role)
+    reply = browser.ask(action.method, place(action.path, user.user_id), FORMS.get(action.path))
+    if action.needs is not None and not may(role, action.needs):
+        assert reply.status_code == 403
+        assert "does not include this" in reply.text
+    elif action.path == "/account/password":
+        assert reply.status_code == 400, "the current password was wrong"
+    else:
+        assert reply.status_code in {200, 303}
+
+
+@pytest.mark.parametrize("role", Role)
+def test_a_page_offers_only_what_the_role_may_do(signed_in, place, role):
+    browser, user = signed_in(role)
+    home = place("/apps/{app_id}", user.user_id)
+    to_look_at, seen, offered = ["/", home], set(), set()
+    while to_look_at:
+        path = to_look_at.pop()
+        seen.add(path)
+        text = browser.open(path).text
+        links = {("GET", urlsplit(target).path) for target in re.findall(r'<a [^>]*href="(/[^"]*)"', text)}
+        forms = {("POST", target) for target in re.findall(r'<form [^>]*action="([^"]*)"', text)}
+        offered |= links | forms
+        to_look_at += [target for _, target in links if target not in seen and target not in to_look_at]
+    actions = [find(ACTIONS, method, path) for method, path in offered]
+    assert None not in actions
+    assert len(actions) > 10
+    forbidden = [action.path for action, _ in actions if action.needs and not may(role, action.needs)]
+    assert forbidden == []
+
+
+def test_without_a_session_nothing_is_shown_and_nothing_happens(client, parts, organization, signed_in):
+    signed_in(Role.OWNER)
+    before = (parts.catalog.users.all_of(organization.org_id), parts.catalog.tokens.all_of(organization.org_id))
+    for action in ACTIONS:
+        reply = Browser(client).ask(
+            action.method, action.path.replace("{", "").replace("}", ""), FORMS.get(action.path)
+        )
+        assert (reply.status_code, urlsplit(reply.headers["location"]).path) == (303, "/signin"), action.path
+        assert reply.content == b""
+    after = (parts.catalog.users.all_of(organization.org_id), parts.catalog.tokens.all_of(organization.org_id))
+    assert before == after
+
+
+class TestOtherSites:
+    ELSEWHERE = (
+        {"sec_fetch_site": "cross-site"},
+        {"sec_fetch_site": "same-site"},
+        {"sec_fetch_site": "none"},
+        {"sec_fetch_site": "cross-site", "origin": "http://testserver"},
+        {"sec_fetch_site": "", "origin": "http://evil.example"},
+        {"sec_fetch_site": "", "origin": "null"},
+        {"sec_fetch_site": "", "origin": "http://testserver.evil.example"},
+        {"sec_fetch_site": "", "origin": "http://testserver:81"},
+        {"sec_fetch_site": "", "origin": ""},
+    )
+
+    @pytest.mark.parametrize("headers", ELSEWHERE, ids=str)
+    def test_a_form_that_another_site_sends_changes_nothing(self, signed_in, parts, organization, headers):
+        owner, _ = signed_in(Role.OWNER)
+        reply = owner.ask("POST", "/organization", {"name": "Stolen"}, **headers)
+        assert reply.status_code == 403
+        assert parts.catalog.organizations.find(organization.org_id).name == "Acme"
+
+    def test_every_change_and_every_door_is_guarded(self, signed_in):
+        owner, _ = signed_in(Role.OWNER)
+        for route in (*CHANGES, *(door for door in DOORS if door.method == "POST")):
+            path = route.path.replace("{", "").replace("}", "")
+            assert owner.ask("POST", path, FORMS.get(route.path), sec_fetch_site="cross-site").status_code == 403
+
+    @pytest.mark.parametrize("headers", [{"sec_fetch_site": "", "origin": "http://testserver"}, {}], ids=str)
+    def test_our_own_pages_are_let_through(self, signed_in, parts, organization, headers):
+        owner, _ = signed_in(Role.OWNER)
+        assert owner.ask("POST", "/organization", {"name": "Mine"}, **headers).status_code == 303
+        assert parts.catalog.organizations.find(organization.org_id).name == "Mine"
+
+    def test_looking_changes_nothing(self, signed_in, parts, organization):
+        """What a link of another site can do is to open a page: no page changes anything."""
+        owner, _ = signed_in(Role.OWNER)
+        for action in CHANGES:
+            reply = owner.ask("GET", action.path.replace("{", "").replace("}", ""))
+            assert reply.status_code in {200, 404, 405}
+
+
+class TestHeaders:
+    PAGES = ("/signin", "/setup/nonsense", "/apps", "/nowhere", "/account")
+
+    @pytest.mark.parametrize("path", PAGES)
+    def test_every_page_is_locked_up(self, signed_in, path):
+        owner, _ = signed_in(Role.OWNER)
+        headers = owner.ask("GET", path).headers
+        policy = headers["content-security-policy"]
+        for rule in ("default-src 'self'", "frame-ancestors 'none'", "form-action 'self'", "base-uri 'none'"):
+            assert rule in policy
+        assert "unsafe" not in policy
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cache-control"] == "no-store"
+        assert headers["referrer-policy"] == "same-origin"
+
+    def test_no_page_needs_what_the_policy_forbids(self, signed_in):
+        owner, _ = signed_in(Role.OWNER)
+        for path in ("/signin", "/apps", "/apps/new", "/tokens", "/members", "/usage", "/organization", "/account"):
+            text = owner.open(path).text
+            assert re.findall(r"<style|style=|<script(?! [^>]*src=\"/static/)|\son[a-z]+=|javascript:", text) == []
+            assert re.findall(r'(?:src|href)="(?:https?:)?//', text) == []
+
+    def test_assets_are_named_by_content_and_kept_for_good(self, browser):
+        text = browser.open("/signin").text
+        paths = set(re.findall(r'(?:src|href)="(/static/[^"]+)"', text))
+        assert len(paths) == 4
+        for path in paths:
+            reply = browser.ask("GET", path)
+            assert reply.status_code == 200
+            assert "immutable" in reply.headers["cache-control"]
+            assert reply.headers["x-content-type-options"] == "nosniff"
+        assert browser.ask("GET", "/static/style.css").status_code == 404
+        assert browser.ask("GET", "/static/../../config.py").status_code == 404
+
+    def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(self, browser, setup_path):
+        form = {"organization": "Acme", "email": "ann@example.com", "password": PASSWORD}
+        cookie = browser.ask("POST", setup_path, form).headers["set-cookie"]
+        assert cookie.startswith("mauve_session=")
+        assert {"HttpOnly", "SameSite=Lax", "Path=/"} <= set(cookie.split("; "))
+        assert "Secure" not in cookie
+
+
+class TestBehindTls:
+    @pytest.fixture
+    def settings(self, settings):
+        return dataclasses.replace(settings, public_url="https://mauve.example/", proxies=1)
+
+    def test_the_cookie_is_secure_and_for_this_host_alone(self, browser, setup_path):
+        form = {"organization": "Acme", "email": "ann@example.com", "password": PASSWORD}
+        cookie = browser.ask("POST", setup_path, form, sec_fetch_site="", origin="https://mauve.example")
+        parts = cookie.headers["set-cookie"].split("; ")
+        assert parts[0].startswith("__Host-mauve_session=")
+        assert {"HttpOnly", "SameSite=Lax", "Path=/", "Secure"} <= set(parts)
+        assert "Domain" not in cookie.headers["set-cookie"]
+        assert browser.ask("GET", "/apps").status_code == 200
+        page = browser.send("/members", {"email": "bo@example.com", "role": "viewer"})
+        assert "https://mauve.example/password/" in page.text
+
+    def test_attempts_are_counted_by_the_address_that_the_proxy_names(self, client):
+        def attempt(number):
+            headers = {"x_forwarded_for": f"6.6.6.6, 10.0.0.{number}"}
+            return Browser(client).ask("POST", "/signin", {"email": f"{number}@example.com"}, **headers).status_code
+
+        assert {attempt(number) for number in range(40)} == {400}
+
+
+class TestPaths:
+    def test_an_unknown_path_is_a_page_for_people_and_an_envelope_for_programs(self, client, browser):
+        page = browser.ask("GET", "/nowhere")
+        assert (page.status_code, page.headers["content-type"]) == (404, "text/html; charset=utf-8")
+        assert "There is nothing here" in page.text
+        for accept in ("*/*", "application/json"):
+            reply = client.get("/nowhere", headers={"accept": accept})
+            assert (reply.status_code, reply.json()["ok"]) == (404, False)
+        assert client.post("/nowhere", headers={"accept": "text/html"}).json()["ok"] is False
+
+    @pytest.mark.parametrize("path", ["/v1/nowhere", "/v1", "/v1/metrics/nonsense", "/v1/webhooks/x/y"])
+    def test_an_api_path_keeps_its_envelope_even_in_a_browser(self, browser, path):
+        reply = browser.ask("GET", path)
+        assert reply.headers["content-type"] == "application/json"
+        assert reply.json()["ok"] is False
+
+    def test_health_is_for_programs(self, browser):
+        assert browser.ask("GET", "/healthz").json() == {"ok": True}
+        assert browser.ask("GET", "/readyz").headers["content-type"] == "application/json"
+
+    @pytest.mark.parametrize("path", ["/apps/", "/apps/x/y/z", "/apps/%2e%2e/keys", "/apps/app_x%2fkeys", "/signin/"])
+    def test_near_misses_are_not_there(self, signed_in, path):
+        owner, _ = signed_in(Role.OWNER)
+        assert owner.ask("GET", path).status_code == 404
+
+    def test_a_head_request_has_the_headers_and_no_body(self, browser):
+        reply = browser.ask("HEAD", "/signin")
+        assert (reply.status_code, reply.content) == (200, b"")
+
+
+class TestBadForms:
+    def test_what_is_no_form_is_refused(self, signed_in):
+        owner, _ = signed_in(Role.OWNER)
+        assert owner.ask("POST", "/organization", content_type="application/json").status_code == 415
+        assert owner.ask("POST", "/organization", {"name": "x" * 70_000}).status_code == 413
+        assert owner.ask("POST", "/organization", {f"f{n}": "1" for n in range(101)}).status_code == 400
+
+    def test_broken_text_is_refused(self, client, signed_in):
+        owner, _ = signed_in(Role.OWNER)
+        cookie = f"mauve_session={owner.cookies['mauve_session']}"
+        headers = {
+            "content-type": "application/x-www-form-urlencoded",
+            "sec-fetch-site": "same-origin",
+            "cookie": cookie,
+        }
+        for body in (b"name=%ff", b"name=\xff", b"name=%ed%a0%80"):
+            assert client.post("/organization", content=body, headers=headers).status_code == 400
+
+    @pytest.mark.parametrize("cookie", ["mauve_session=", "mauve_session=x", "mauve_session=" + "a" * 40, "=;;\x01"])
+    def test_a_cookie_that_means_nothing_is_nobody(self, client, cookie):
+        reply = client.get("/apps", headers={"cookie": cookie, "accept": "text/html"}, follow_redirects=False)
+        assert reply.status_code == 303

@@ -1,0 +1,212 @@
+"""Signing in and out, one-time links, and what the account page does."""
+
+import pytest
+
+from browser import PASSWORD, Browser, shown
+from mauve.access.attempts import ACCOUNT_BURST, ADDRESS_BURST
+from mauve.access.sessions import IDLE_MS, LIFETIME_MS
+from mauve.control import links, people
+from mauve.control.links import LINK_LIFETIME_MS
+from mauve.core.facts import Role
+
+ANN = "ann@example.com"
+DAY_MS = 24 * 3600 * 1000
+
+
+@pytest.fixture
+def stranger(client):
+    return Browser(client, agent="Mozilla/5.0 (iPhone; CPU iPhone OS 19_0 like Mac OS X) Safari/605.1")
+
+
+def is_in(browser):
+    return browser.ask("GET", "/apps").status_code == 200
+
+
+class TestSetup:
+    def test_the_setup_link_works_once(self, browser, stranger, setup_path):
+        form = {"organization": "Acme", "email": ANN, "password": PASSWORD}
+        assert browser.send(setup_path, form).status_code == 200
+        assert is_in(browser)
+        late = stranger.send(setup_path, form | {"email": "bo@example.com"})
+        assert late.status_code == 404
+        assert stranger.open(setup_path).status_code == 404
+        assert not is_in(stranger)
+
+    @pytest.mark.parametrize(
+        "flaw",
+        [{"organization": " "}, {"email": "nobody"}, {"password": "short"}, {"password": "a" * 12}, {"password": ANN}],
+    )
+    def test_a_form_with_a_flaw_does_not_use_the_link_up(self, browser, setup_path, flaw):
+        form = {"organization": "Acme", "email": ANN, "password": PASSWORD}
+        refused = browser.send(setup_path, form | flaw)
+        assert refused.status_code == 400
+        assert 'role="alert"' in refused.text
+        assert PASSWORD not in refused.text
+        assert browser.send(setup_path, form).status_code == 200
+        assert is_in(browser)
+
+    def test_it_expires(self, browser, setup_path, clock):
+        clock.advance(LINK_LIFETIME_MS)
+        form = {"organization": "Acme", "email": ANN, "password": PASSWORD}
+        assert browser.send(setup_path, form).status_code == 404
+        assert "This link does not work" in browser.open(setup_path).text
+
+
+class TestPasswordLinks:
+    @pytest.fixture
+    def link(self, parts, organization):
+        return people.create_user(parts, organization.org_id, ANN, Role.DEVELOPER)[1].path.reveal()
+
+    def test_a_link_works_once(self, browser, stranger, link):
+        assert browser.send(link, {"password": "short"}).status_code == 400
+        assert browser.send(link, {"password": PASSWORD}).status_code == 200
+        assert is_in(browser)
+        assert stranger.send(link, {"password": "another password"}).status_code == 404
+        assert stranger.sign_in(ANN).status_code == 200
+        assert is_in(stranger)
+
+    def test_it_expires(self, browser, link, clock):
+        clock.advance(LINK_LIFETIME_MS)
+        assert browser.send(link, {"password": PASSWORD}).status_code == 404
+
+    def test_a_reset_ends_what_was_open_and_the_old_password(self, browser, stranger, link, parts):
+        browser.send(link, {"password": PASSWORD})
+        reset = people.renew_link(parts, people.find_account(parts, ANN)).path.reveal()
+        assert is_in(browser), "making the link changes nothing"
+        stranger.send(reset, {"password": "a new password"})
+        assert is_in(stranger)
+        assert not is_in(browser)
+        assert browser.sign_in(ANN, PASSWORD).status_code == 400
+        assert browser.sign_in(ANN, "a new password").status_code == 200
+
+    def test_neither_link_opens_the_others_door(self, browser, setup_path, parts, organization):
+        secret = setup_path.rpartition("/")[2]
+        assert browser.open(f"/password/{secret}").status_code == 404
+        assert browser.send(f"/password/{secret}", {"password": PASSWORD}).status_code == 404
+        user, link = people.create_user(parts, organization.org_id, ANN, Role.VIEWER)
+        other = link.path.reveal().rpartition("/")[2]
+        form = {"organization": "Acme", "email": "bo@example.com", "password": PASSWORD}
+        assert browser.send(f"/setup/{other}", form).status_code == 404
+        assert links.find_password_link(parts, other)[1] == user
+
+
+class TestSigningIn:
+    def test_a_page_asks_to_sign_in_first_and_then_opens(self, owner, stranger):
+        asked = stranger.ask("GET", "/tokens")
+        assert (asked.status_code, asked.headers["location"]) == (303, "/signin?next=%2Ftokens")
+        form = {"email": " ANN@example.com", "password": PASSWORD, "next": "/tokens"}
+        signed_in = stranger.ask("POST", "/signin", form)
+        assert (signed_in.status_code, signed_in.headers["location"]) == (303, "/tokens")
+        assert is_in(stranger)
+        assert stranger.ask("GET", "/signin").headers["location"] == "/"
+
+    @pytest.mark.parametrize("path", ["//evil.example", "https://evil.example", "/\\evil.example", "\\", "", "/a\r\nb"])
+    def test_nobody_is_sent_on_to_another_site(self, owner, stranger, path):
+        reply = stranger.ask("POST", "/signin", {"email": ANN, "password": PASSWORD, "next": path})
+        assert (reply.status_code, reply.headers["location"]) == (303, "/")
+
+    def test_a_wrong_password_and_an_unknown_or_invited_person_get_the_same_answer(self, owner, client):
+        owner.send("/members", {"email": "bo@example.com", "role": "viewer"})
+        replies = [
+            Browser(client).sign_in(email, password)
+            for email, password in ((ANN, "wrong password"), ("no@example.com", PASSWORD), ("bo@example.com", PASSWORD))
+        ]
+        assert {reply.status_code for reply in replies} == {400}
+        texts = [reply.text.replace("bo@", "no@").replace("ann@", "no@") for reply in replies]
+        assert len(set(texts)) == 1
+
+    def test_signing_in_gives_a_new_session_and_ends_the_one_before(self, owner, client):
+        before = dict(owner.cookies)
+        owner.send("/signin", {"email": ANN, "password": PASSWORD})
+        assert owner.cookies != before
+        old = Browser(client)
+        old.cookies = before
+        assert is_in(owner)
+        assert not is_in(old)
+
+    def test_an_account_takes_so_many_attempts_and_then_not_even_the_right_password(self, owner, client, clock):
+        guesses = [
+            Browser(client).ask("POST", "/signin", {"email": ANN, "password": "wrong password"})
+            for _ in range(ACCOUNT_BURST)
+        ]
+        assert {reply.status_code for reply in guesses} == {400}
+        limited = Browser(client).ask("POST", "/signin", {"email": ANN, "password": PASSWORD})
+        assert (limited.status_code, limited.headers["retry-after"]) == (429, "60")
+        clock.advance(60_000)
+        late = Browser(client)
+        assert late.sign_in(ANN).status_code == 200
+        assert is_in(late)
+
+    def test_an_address_takes_so_many_attempts_whatever_it_says_of_itself(self, client):
+        statuses = [
+            Browser(client)
+            .ask("POST", "/signin", {"email": f"{number}@example.com"}, x_forwarded_for=f"10.0.0.{number}")
+            .status_code
+            for number in range(ADDRESS_BURST + 1)
+        ]
+        assert statuses == [400] * ADDRESS_BURST + [429]
+
+
+class TestSessions:
+    def test_signing_out_ends_the_session_itself(self, owner, client):
+        copied = Browser(client)
+        copied.cookies = dict(owner.cookies)
+        assert "You are signed out" in owner.send("/signout").text
+        assert owner.cookies == {}
+        assert not is_in(copied)
+
+    def test_signing_out_everywhere_ends_every_session_of_the_person_alone(self, owner, stranger, signed_in):
+        other, _ = signed_in(Role.VIEWER)
+        stranger.sign_in(ANN)
+        assert is_in(stranger)
+        assert "signed out in every browser" in owner.send("/signout-everywhere").text
+        assert (is_in(owner), is_in(stranger), is_in(other)) == (False, False, True)
+
+    def test_a_session_ends_when_it_is_not_used_for_long(self, owner, clock):
+        for _ in range(3):
+            clock.advance(IDLE_MS - 1)
+            assert is_in(owner), "each use counts"
+        clock.advance(IDLE_MS)
+        assert not is_in(owner)
+
+    def test_a_session_ends_however_often_it_is_used(self, owner, clock):
+        for _ in range(LIFETIME_MS // DAY_MS - 1):
+            clock.advance(DAY_MS)
+            assert is_in(owner)
+        clock.advance(DAY_MS)
+        assert not is_in(owner)
+
+    def test_the_account_lists_sessions_and_ends_one(self, owner, stranger, parts):
+        stranger.sign_in(ANN)
+        page = owner.open("/account").text
+        assert "Firefox on Linux" in page
+        assert "Safari on iPhone" in page
+        user = parts.catalog.passwords.find(ANN).user
+        (other,) = [session for session in parts.catalog.sessions.all_of(user.user_id) if "iPhone" in session.agent]
+        assert "That browser is signed out" in owner.send(f"/account/sessions/{other.session_id}/end").text
+        assert (is_in(owner), is_in(stranger)) == (True, False)
+
+    def test_nobody_ends_the_session_of_another(self, owner, signed_in, parts):
+        viewer, user = signed_in(Role.VIEWER)
+        (session,) = parts.catalog.sessions.all_of(user.user_id)
+        owner.send(f"/account/sessions/{session.session_id}/end")
+        assert is_in(viewer)
+
+    def test_a_new_password_needs_the_old_one_and_ends_the_other_sessions(self, owner, stranger, client):
+        stranger.sign_in(ANN)
+        wrong = owner.send("/account/password", {"current": "wrong password", "password": "a new password"})
+        assert (wrong.status_code, is_in(stranger)) == (400, True)
+        assert owner.send("/account/password", {"current": PASSWORD, "password": "short"}).status_code == 400
+        before = dict(owner.cookies)
+        changed = owner.send("/account/password", {"current": PASSWORD, "password": "a new password"})
+        assert "The password is changed" in changed.text
+        assert owner.cookies != before
+        assert (is_in(owner), is_in(stranger)) == (True, False)
+        assert Browser(client).sign_in(ANN, "a new password").status_code == 200
+
+    def test_nothing_that_lets_somebody_in_is_stored_in_the_clear(self, owner, settings, parts):
+        link = shown(owner.send("/members", {"email": "bo@example.com", "role": "viewer"}), "link")
+        hidden = [PASSWORD, owner.cookies["mauve_session"], link.rpartition("/")[2]]
+        stored = b"".join(path.read_bytes() for path in settings.data.glob("catalog.db*"))
+        assert b"ann@example.com" in stored
+        assert [secret for secret in hidden if secret.encode() in stored] == []
