@@ -83,6 +83,14 @@ def test_a_user_gets_a_link(data, org):
     assert created["link"].startswith("http://127.0.0.1:8080/password/")
 
 
+def test_a_person_gets_a_new_link_for_a_forgotten_password(data, org):
+    created = mauve_json(data, "user", "create", "--org", org, "--email", "ann@example.com", "--role", "viewer")
+    reset = mauve_json(data, "user", "reset", "--email", " ANN@example.com")
+    assert (reset["user_id"], reset["email"]) == (created["user_id"], "ann@example.com")
+    assert reset["link"].startswith("http://127.0.0.1:8080/password/")
+    assert reset["link"] != created["link"]
+
+
 def test_a_key_is_minted_for_an_app(data, app):
     minted = mauve_json(data, "key", "mint", "--app", app.app_id, "--kind", "pk")
     assert set(minted) == {"key_id", "key"}
@@ -104,6 +112,7 @@ def test_a_test_key_exists_from_the_first_test_secret_on(data, app, org):
 
 
 MISTAKES = {
+    "nobody to reset": ("user", "reset", "--email", "nobody@example.com"),
     "no command": (),
     "unknown command": ("brew",),
     "unknown subcommand": ("org", "destroy"),

@@ -99,6 +99,10 @@ def test_links_start_with_the_address_of_the_running_server(service):
     created = mauve_json(service.data, "user", "create", "--org", org, "--email", "g@example.com", "--role", "owner")
     assert created["link"].startswith(f"{service.url}/password/")
     assert httpx.get(created["link"]).status_code == 200
+    form = {"password": "correct horse battery"}
+    with httpx.Client(headers={"origin": service.url}, follow_redirects=True) as browser:
+        assert "No app yet" in browser.post(created["link"], data=form).text
+        assert browser.post(created["link"], data=form).status_code == 404
 
 
 def test_a_second_service_on_the_same_data_is_refused_with_one_sentence(service):
