@@ -1,10 +1,14 @@
-"""When the catalog cannot be reached the control plane says 502, and only the control plane."""
+"""When the catalog cannot be reached the control plane says 502, the dashboard asks for patience, the rest goes on."""
 
 import sqlite3
 import time
 
 import pytest
 
+from browser import Browser
+from mauve.access.sessions import SEEN_EVERY_MS, begin_session
+from mauve.control import people
+from mauve.core.facts import Role
 from mauve.stores.unavailable import StoreUnavailableError
 
 
@@ -102,3 +106,34 @@ def test_it_recovers_by_itself(api, settings):
     connection.execute("ROLLBACK")
     connection.close()
     assert api.post("/v1/apps", json={"name": "Later"}).status_code == 201
+
+
+class TestDashboard:
+    @pytest.fixture
+    def viewer(self, client, parts, organization, clock):
+        user, _ = people.create_user(parts, organization.org_id, "a@example.com", Role.OWNER)
+        secret = begin_session(parts.catalog.sessions, user.user_id, "test", clock.now_ms(), parts.randomness)
+        browser = Browser(client)
+        browser.cookies = {"mauve_session": secret.reveal()}
+        return browser
+
+    def test_pages_go_on_while_another_process_writes(self, viewer, clock, locked_catalog):
+        clock.advance(SEEN_EVERY_MS)
+        assert "No app yet" in viewer.open("/apps").text
+
+    def test_a_change_that_cannot_be_made_is_told_so_and_not_made(self, viewer, parts, organization, locked_catalog):
+        reply = viewer.send("/organization", {"name": "Never"})
+        assert (reply.status_code, "try again in a moment" in reply.text) == (503, True)
+        assert parts.catalog.organizations.find(organization.org_id).name == "Acme"
+
+    @pytest.mark.parametrize("failure", [StoreUnavailableError("down"), ZeroDivisionError("a bug")], ids=repr)
+    def test_a_page_that_fails_is_a_page_all_the_same(self, viewer, parts, monkeypatch, failure):
+        def fail(_self, _digest):
+            raise failure
+
+        monkeypatch.setattr(type(parts.catalog.sessions), "find", fail)
+        reply = viewer.open("/apps")
+        assert (reply.status_code, reply.headers["cache-control"]) == (503, "no-store")
+        assert "try again in a moment" in reply.text
+        assert str(failure) not in reply.text
+        assert viewer.open("/signin").status_code == 503

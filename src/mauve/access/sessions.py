@@ -2,12 +2,14 @@
 
 import hashlib
 import re
+from contextlib import suppress
 from typing import Final
 
 from mauve.core.facts import Session
 from mauve.core.ids import Randomness, new_id
 from mauve.core.secret import Secret
 from mauve.stores.catalog import Sessions, SignedIn
+from mauve.stores.unavailable import StoreUnavailableError
 
 _DAY_MS: Final = 24 * 3600 * 1000
 IDLE_MS: Final = 7 * _DAY_MS
@@ -41,7 +43,8 @@ def find_session(sessions: Sessions, credential: str | None, now_ms: int) -> Sig
     if found is None or is_over(found.session, now_ms):
         return None
     if now_ms - found.session.seen_at >= SEEN_EVERY_MS:
-        sessions.note_seen(found.session.session_id, now_ms)
+        with suppress(StoreUnavailableError):  # A catalog that cannot be written to can still be read.
+            sessions.note_seen(found.session.session_id, now_ms)
     return found
 
 
