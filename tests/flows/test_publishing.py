@@ -65,6 +65,10 @@ def test_an_upgrade_publishes_what_the_release_before_did_not(settings, parts, a
     """The catalog as it was before tokens and projects were published, beside an edge that it has filled."""
     parts.publisher.refill_if_lost()
     with closing(sqlite3.connect(wiring.catalog_path(settings.data))) as catalog:
+        catalog.execute("DROP TABLE sessions")
+        catalog.execute("DROP INDEX ix_links_user_id")
+        for column in ("minted_by", "last_used_at"):
+            catalog.execute(f"ALTER TABLE tokens DROP COLUMN {column}")
         for table in ("projects", "tokens"):
             catalog.execute(f"DROP INDEX ix_{table}_mirrored_at")
             catalog.execute(f"ALTER TABLE {table} DROP COLUMN mirrored_at")

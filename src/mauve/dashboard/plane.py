@@ -42,7 +42,9 @@ def is_page(scope: Scope) -> bool:
     path: str = scope["path"]
     if path.startswith("/v1/") or path in _FOR_PROGRAMS:
         return False
-    return is_asset_path(path) or is_known_path(path) or _wants_a_page(scope)
+    # Programs try the root as well: it is a page only for those who want one.
+    is_ours = is_asset_path(path) or (path != "/" and is_known_path(path))
+    return is_ours or _wants_a_page(scope)
 
 
 def _wants_a_page(scope: Scope) -> bool:
