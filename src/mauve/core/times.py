@@ -77,6 +77,12 @@ def utc_day(ms: int) -> str:
     return date.fromordinal(_EPOCH_ORDINAL + day_number(ms)).isoformat()
 
 
+def utc_instant(ms: int) -> str:
+    """Return a moment in the years 1 to 9999 to the second, in ISO 8601, such as `2026-12-01T00:00:00Z`."""
+    moment = _EPOCH + timedelta(milliseconds=ms)
+    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
 def _since_epoch(value: str) -> timedelta | None:
     moment = _usual_form(value)
     return _rare_form(value) if moment is None else moment - _EPOCH
