@@ -4,32 +4,32 @@ import asyncio
 import time
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, NamedTuple
+
+from mauve.query.answer import Answer
 
 READ_S_MAX: Final = 10.0
 _WAITING_MAX: Final = 64
-
-T = TypeVar("T")
 
 
 class CrowdedError(Exception):
     """So many readings are under way that one more would only wait."""
 
 
-class Flight(NamedTuple, Generic[T]):
-    work: asyncio.Future[T]
+class Flight(NamedTuple):
+    work: asyncio.Future[Answer]
     ends_at_s: float  # of the monotonic clock: nobody waits longer
 
 
-class Flights(Generic[T]):
+class Flights:
     """Some threads for one store. A reading goes on when those who asked are gone: its answer is kept for the next."""
 
     def __init__(self, name: str, threads: int, limit_s: float = READ_S_MAX) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._limit_s = limit_s
-        self._under_way: dict[Hashable, Flight[T]] = {}
+        self._under_way: dict[Hashable, Flight] = {}
 
-    async def join(self, key: Hashable, read: Callable[[], T]) -> T:
+    async def join(self, key: Hashable, read: Callable[[], Answer]) -> Answer:
         """Return what the reading under this key returns; begin it, unless it is under way.
 
         Raise `TimeoutError` when it takes too long, counted from its beginning: who comes late to one that hangs
@@ -45,7 +45,7 @@ class Flights(Generic[T]):
         """Wait for what is under way, and drop what has not begun."""
         self._threads.shutdown(cancel_futures=True)
 
-    def _begin(self, key: Hashable, read: Callable[[], T]) -> Flight[T]:
+    def _begin(self, key: Hashable, read: Callable[[], Answer]) -> Flight:
         if len(self._under_way) >= _WAITING_MAX:
             raise CrowdedError(f"{_WAITING_MAX} readings are under way")
         ends_at_s = time.monotonic() + self._limit_s
@@ -54,13 +54,13 @@ class Flights(Generic[T]):
         work.add_done_callback(lambda done: self._end(key, done))
         return flight
 
-    def _end(self, key: Hashable, work: asyncio.Future[T]) -> None:
+    def _end(self, key: Hashable, work: asyncio.Future[Answer]) -> None:
         del self._under_way[key]
         if not work.cancelled():
             work.exception()  # Seen, even if everybody who waited has left.
 
 
-def _unless_too_late(read: Callable[[], T], ends_at_s: float) -> T:
+def _unless_too_late(read: Callable[[], Answer], ends_at_s: float) -> Answer:
     if time.monotonic() >= ends_at_s:
         raise TimeoutError("no thread was free in time")  # Nobody waits any more.
     return read()

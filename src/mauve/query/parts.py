@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from mauve.access.keyring import Keyring
 from mauve.core.clock import Clock
-from mauve.query.answer import Answer
 from mauve.query.flights import Flights
 from mauve.stores.ledger import LedgerReader
 from mauve.stores.read_cache import ReadCache
@@ -21,6 +20,6 @@ class QueryParts:
     warehouse: WarehouseReader
     ledger: LedgerReader
     # Apart, so that one store that hangs does not hold up what is read from the other.
-    warehouse_flights: Flights[Answer]
-    ledger_flights: Flights[Answer]
+    warehouse_flights: Flights
+    ledger_flights: Flights
     clock: Clock

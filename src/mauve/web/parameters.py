@@ -20,9 +20,7 @@ def parameters_from(query: bytes) -> Mapping[str, list[str]]:
 
 def _parsed(query: bytes) -> Mapping[str, list[str]]:
     try:
-        parsed = parse_qs(
-            query.decode(), keep_blank_values=True, errors="strict", max_num_fields=_PARAMETERS_MAX, strict_parsing=False
-        )
+        parsed = parse_qs(query.decode(), keep_blank_values=True, errors="strict", max_num_fields=_PARAMETERS_MAX)
     except ValueError:
         raise Problem(
             Code.MALFORMED, f"the query string must be UTF-8 and hold at most {_PARAMETERS_MAX} parameters"
