@@ -20,7 +20,19 @@ def question(metric):
 
 def test_there_are_eleven_in_the_order_of_the_contract():
     assert list(METRICS) == (
-        "mau dau signups signups_daily revenue mrr mrr_history volume event_names event_count event_series".split()
+        [
+            "mau",
+            "dau",
+            "signups",
+            "signups_daily",
+            "revenue",
+            "mrr",
+            "mrr_history",
+            "volume",
+            "event_names",
+            "event_count",
+            "event_series",
+        ]
     )
 
 

@@ -29,6 +29,10 @@ class Flights:
         self._limit_s = limit_s
         self._under_way: dict[Hashable, Flight] = {}
 
+    def __len__(self) -> int:
+        """Return how many readings are under way."""
+        return len(self._under_way)
+
     async def join(self, key: Hashable, read: Callable[[], Answer]) -> Answer:
         """Return what the reading under this key returns; begin it, unless it is under way.
 
@@ -46,7 +50,7 @@ class Flights:
         self._threads.shutdown(cancel_futures=True)
 
     def _begin(self, key: Hashable, read: Callable[[], Answer]) -> Flight:
-        if len(self._under_way) >= _WAITING_MAX:
+        if len(self) >= _WAITING_MAX:
             raise CrowdedError(f"{_WAITING_MAX} readings are under way")
         ends_at_s = time.monotonic() + self._limit_s
         work = asyncio.get_running_loop().run_in_executor(self._threads, _unless_too_late, read, ends_at_s)
