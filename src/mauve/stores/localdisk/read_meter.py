@@ -19,6 +19,17 @@ CREATE TABLE IF NOT EXISTS reads (
     reads INTEGER NOT NULL,
     PRIMARY KEY (org_id, at)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS minutes (org_id TEXT PRIMARY KEY, reads INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TRIGGER IF NOT EXISTS read_counted AFTER INSERT ON reads BEGIN
+    INSERT INTO minutes VALUES (NEW.org_id, NEW.reads)
+    ON CONFLICT (org_id) DO UPDATE SET reads = reads + excluded.reads;
+END;
+CREATE TRIGGER IF NOT EXISTS read_counted_in_the_same_moment AFTER UPDATE ON reads BEGIN
+    UPDATE minutes SET reads = reads + NEW.reads - OLD.reads WHERE org_id = NEW.org_id;
+END;
+CREATE TRIGGER IF NOT EXISTS read_over AFTER DELETE ON reads BEGIN
+    UPDATE minutes SET reads = reads - OLD.reads WHERE org_id = OLD.org_id;
+END;
 CREATE TABLE IF NOT EXISTS spent (
     org_id TEXT NOT NULL,
     period TEXT NOT NULL,
@@ -27,10 +38,14 @@ CREATE TABLE IF NOT EXISTS spent (
     PRIMARY KEY (org_id, period)
 ) WITHOUT ROWID;
 """
-_FORGET_READS_OF: Final = "DELETE FROM reads WHERE org_id = ? AND (at <= ? OR at > ?)"
+# Two statements, each of which finds its rows by the primary key.
+_FORGET_READS_BEFORE: Final = "DELETE FROM reads WHERE org_id = ? AND at <= ?"
+_FORGET_READS_BEHIND: Final = "DELETE FROM reads WHERE org_id = ? AND at > ?"
 _FORGET_READS: Final = "DELETE FROM reads WHERE at <= ? OR at > ?"
+_FORGET_MINUTES: Final = "DELETE FROM minutes WHERE reads <= 0"
 _FORGET_PERIODS: Final = "DELETE FROM spent WHERE period NOT BETWEEN ? AND ?"
-_READS: Final = "SELECT coalesce(sum(reads), 0), min(at) FROM reads WHERE org_id = ?"
+_READS: Final = "SELECT reads FROM minutes WHERE org_id = ?"
+_OLDEST_READ: Final = "SELECT min(at) FROM reads WHERE org_id = ?"
 _SPENT: Final = "SELECT queries, raw_scans FROM spent WHERE org_id = ? AND period = ?"
 _COUNT_READ: Final = """
 INSERT INTO reads (org_id, at, reads) VALUES (?, ?, 1) ON CONFLICT (org_id, at) DO UPDATE SET reads = reads + 1
@@ -54,7 +69,7 @@ class SqliteReadMeter:
     def take(self, org_id: str, uses: Uses, limits: ReadLimits, now_ms: int) -> Refusal | None:
         with self._file.writing() as tx:
             self._forget_now_and_then(tx, now_ms)
-            tx.execute(_FORGET_READS_OF, (org_id, *_beside_the_window(now_ms)))
+            _slide_window(tx, org_id, now_ms)
             refusal = refusal_of(_usage(tx, org_id, now_ms), uses, limits, now_ms)
             if refusal is None:
                 _spend(tx, org_id, uses, now_ms)
@@ -68,14 +83,21 @@ class SqliteReadMeter:
         if abs(now_ms - self._forgot_at) < WINDOW_MS:
             return
         tx.execute(_FORGET_READS, _beside_the_window(now_ms))
+        tx.execute(_FORGET_MINUTES)
         tx.execute(_FORGET_PERIODS, _periods_kept(now_ms))
         self._forgot_at = now_ms
 
 
+def _slide_window(tx: sqlite3.Connection, org_id: str, now_ms: int) -> None:
+    before, behind = _beside_the_window(now_ms)
+    tx.execute(_FORGET_READS_BEFORE, (org_id, before))
+    tx.execute(_FORGET_READS_BEHIND, (org_id, behind))
+
+
 def _usage(tx: sqlite3.Connection, org_id: str, now_ms: int) -> Usage:
-    reads, oldest_read_at = tx.execute(_READS, (org_id,)).fetchone()
-    spent = tx.execute(_SPENT, (org_id, period_of(now_ms))).fetchone()
-    queries, raw_scans = spent or (0, 0)
+    (reads,) = tx.execute(_READS, (org_id,)).fetchone() or (0,)
+    (oldest_read_at,) = tx.execute(_OLDEST_READ, (org_id,)).fetchone()
+    queries, raw_scans = tx.execute(_SPENT, (org_id, period_of(now_ms))).fetchone() or (0, 0)
     return Usage(reads, oldest_read_at, queries, raw_scans)
 
 
