@@ -14,6 +14,7 @@ from mauve.stores.localdisk.read_meter import SqliteReadMeter
 from mauve.stores.read_cache import CachedAnswer
 from mauve.stores.read_meter import ReadLimits, Uses
 from mauve.stores.unavailable import StoreUnavailableError
+from support import Ticks
 
 NOW = 1_800_000_000_000
 LIMITS = ReadLimits(1000, 1000, 1000)
@@ -137,6 +138,19 @@ def test_a_cache_that_another_process_holds_does_not_hold_up_reads(tmp_path, cac
         assert cache.keep("b", ANSWER) is False
         other.execute("ROLLBACK")
     assert cache.keep("b", ANSWER) is True
+
+
+def test_a_newer_answer_that_could_not_be_written_is_not_followed_by_an_older_one(tmp_path):
+    ticks = Ticks()
+    path = tmp_path / "cache.db"
+    with closing(SqliteReadCache(path, ticks=ticks)) as cache, closing(sqlite3.connect(path)) as other:
+        cache.keep("a", ANSWER)
+        other.execute("BEGIN IMMEDIATE")
+        newer = CachedAnswer(b"newer", NOW + 300_000)
+        assert cache.keep("a", newer) is True
+        other.execute("ROLLBACK")
+        ticks.now_s += 1
+        assert cache.find("a") == newer
 
 
 def test_a_meter_that_is_damaged_counts_anew(tmp_path, meter):

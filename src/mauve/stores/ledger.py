@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+import msgspec
+
 from mauve.core.subscriptions import MrrStep
 from mauve.stores.log import LogRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Payment:
+class Payment(msgspec.Struct, frozen=True, gc=False):
     org_id: str
     project: str  # public id
     id: str
@@ -29,8 +30,7 @@ class Payment:
     source: str = "api"
 
 
-@dataclass(frozen=True, slots=True)
-class SubscriptionVersion:
+class SubscriptionVersion(msgspec.Struct, frozen=True, gc=False):
     project: str
     id: str
     at: int  # epoch microseconds; the later one wins, and of two equal ones the later recorded
