@@ -99,6 +99,7 @@ async def ingest_parts(
     settings: Settings, stream: int, registry: CollectorRegistry, clock: Clock | None = None
 ) -> AsyncIterator[IngestParts]:
     """Open what the ingest plane of one process works with, on a prepared data directory."""
+    vault = _vault(settings)
     with closing(keyring(settings)) as ring, closing(_ledger_database(settings)) as database:
         ring.refresh()
         log = SegmentLogWriter(
@@ -114,6 +115,7 @@ async def ingest_parts(
                 log=log,
                 ledger=ledger,
                 rate=RateLimit(settings.publishable_requests_per_s),
+                vault=vault,
                 clock=clock or SystemClock(),
                 budget=ByteBudget(_BODIES_BYTES_MAX),
                 counters=IngestCounters(registry, lambda: log.flush_s),

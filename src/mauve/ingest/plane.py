@@ -10,6 +10,7 @@ from mauve.core.facts import KeyKind
 from mauve.core.problems import Code, Problem, unauthorized, unknown_path
 from mauve.ingest import accept, rules
 from mauve.ingest.parts import IngestParts
+from mauve.ingest.webhooks.door import WebhookDoor, is_webhook_path
 from mauve.stores.edge import PublishedKey
 from mauve.stores.log import LogFailedError, LogFullError
 from mauve.stores.unavailable import StoreUnavailableError
@@ -17,7 +18,7 @@ from mauve.web.body import BodyTooLargeError, IncompleteBodyError, declared_size
 from mauve.web.envelopes import data_reply, wrong_method
 from mauve.web.health import health, readiness
 from mauve.web.inflate import inflated, too_large
-from mauve.web.messages import JSON, OpenRequest, Reply, bearer_credential
+from mauve.web.messages import JSON, OpenRequest, Reply, bearer_credential, is_json
 
 BODY_BYTES_MAX: Final = 1024 * 1024
 _ANY_ORIGIN: Final = {"access-control-allow-origin": "*"}
@@ -44,6 +45,7 @@ log = structlog.get_logger()
 class IngestPlane:
     def __init__(self, parts: IngestParts) -> None:
         self._parts = parts
+        self._webhooks = WebhookDoor(parts)
 
     async def answer(self, request: OpenRequest) -> Reply:
         match request.path:
@@ -55,6 +57,8 @@ class IngestPlane:
                 return health(request.method)
             case "/readyz":
                 return readiness(request.method, self.engines())
+            case path if is_webhook_path(path):
+                return await self._answered(self._webhooks.take, request)
             case _:
                 return data_reply(unknown_path())
 
@@ -138,7 +142,7 @@ class IngestPlane:
 
     def _room_for(self, request: OpenRequest) -> int:
         """Return how much of the budget the body needs until what is in it is durable; a small one needs none."""
-        if not _is_json(request.header("content-type")):
+        if not is_json(request.header("content-type")):
             raise Problem(Code.UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json")
         size = declared_size(request.header("content-length"))
         if size is None or size > BODY_BYTES_MAX:
@@ -162,9 +166,3 @@ async def _read(request: OpenRequest) -> bytes:
     except IncompleteBodyError:
         raise Problem(Code.MALFORMED, "the body was cut off or did not arrive in time: send it again") from None
     return inflated(body, request.header("content-encoding"), BODY_BYTES_MAX)
-
-
-def _is_json(content_type: str | None) -> bool:
-    if content_type == "application/json":
-        return True
-    return content_type is not None and content_type.partition(";")[0].strip().lower() == "application/json"
