@@ -22,12 +22,14 @@ from mauve.load.loader import Loader
 from mauve.load.runner import LoadParts
 from mauve.load.usage import UsageMirror
 from mauve.stores.catalog import Catalog
+from mauve.stores.deliveries import DeliveryReader
 from mauve.stores.directory import alone, make_private_directory, write_private_file
-from mauve.stores.ledger import LoadLedger
+from mauve.stores.ledger import LedgerWriter, LoadLedger
 from mauve.stores.localdisk.edge import SqliteEdge
 from mauve.stores.localdisk.log import SegmentLogReader, SegmentLogWriter
 from mauve.stores.sql.catalog import sql_catalog
 from mauve.stores.sql.database import Database, sqlite_url
+from mauve.stores.sql.delivery_book import SqlDeliveryReader
 from mauve.stores.sql.grouping import GroupedLedger
 from mauve.stores.sql.ledger_writer import SqlLedgerWriter
 from mauve.stores.sql.load_ledger import SqlLoadLedger
@@ -156,6 +158,19 @@ def log_reader(settings: Settings) -> SegmentLogReader:
 def load_ledger(settings: Settings) -> Iterator[LoadLedger]:
     with closing(_ledger_database(settings)) as database:
         yield SqlLoadLedger(database)
+
+
+@contextmanager
+def ledger_writer(settings: Settings) -> Iterator[LedgerWriter]:
+    """Open the ledger for a program that records on its own, beside a running service or without one."""
+    with closing(SqlLedgerWriter(_ledger_database(settings))) as writer:
+        yield writer
+
+
+@contextmanager
+def delivery_reader(settings: Settings) -> Iterator[DeliveryReader]:
+    with closing(_ledger_database(settings)) as database:
+        yield SqlDeliveryReader(database)
 
 
 def has_data(settings: Settings) -> bool:
