@@ -4,14 +4,14 @@ import json
 import sys
 from pathlib import Path
 
-from bench import control, ingest
+from bench import control, ingest, webhooks
 from bench.report import Figure, render
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
 
 
 def main() -> None:
-    figures: list[Figure] = [*ingest.measure(), *control.measure()]
+    figures: list[Figure] = [*ingest.measure(), *webhooks.measure(), *control.measure()]
     print(render(figures))
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps([figure.as_dict() for figure in figures], indent=2) + "\n")

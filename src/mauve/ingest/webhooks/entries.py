@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -90,38 +90,49 @@ def _entry(
 ) -> Entry:
     if isinstance(reading, BilledSubscription):
         return Entry(subscriptions=[_version(reading, endpoint, received_at, payload)])
-    whole = _payment(reading, endpoint, received_at, moment, payload)
-    if reading.fee is None:
-        return Entry(payments=[whole])
-    # A marketplace earns the fee and processes the gross.
-    fee, gross = (whole.id, reading.fee, True), (f"{whole.id}:volume", reading.amount, False)
-    return Entry(payments=[_with_money(whole, *fee), _with_money(whole, *gross)])
-
-
-def _payment(
-    reading: BilledPayment, endpoint: Endpoint, received_at: int, moment: PaymentMoment, payload: bytes
-) -> Payment:
-    payment = Payment(
-        org_id=endpoint.org_id,
-        project=endpoint.project,
-        id=reading.id,
-        digest=b"",
-        claimed_at=reading.paid_at,
-        amount=reading.amount,
-        currency=reading.currency,
-        earned=True,
-        user=reading.user,
-        occurred_at=moment(reading.paid_at, received_at),
-        received_at=received_at,
-        payload=payload,
-        source=endpoint.provider,
+    made_at = moment(reading.paid_at, received_at)
+    return Entry(
+        payments=[
+            Payment(
+                org_id=endpoint.org_id,
+                project=endpoint.project,
+                id=share.id,
+                digest=_digest(reading, share),
+                claimed_at=reading.paid_at,
+                amount=share.amount,
+                currency=reading.currency,
+                earned=share.earned,
+                user=reading.user,
+                occurred_at=made_at,
+                received_at=received_at,
+                payload=payload,
+                source=endpoint.provider,
+            )
+            for share in _shares(reading)
+        ]
     )
-    return _with_money(payment, reading.id, reading.amount, earned=True)
 
 
-def _with_money(payment: Payment, id_: str, amount: int, earned: bool) -> Payment:  # noqa: FBT001 - a stored fact, not a switch
-    digest = hashlib.sha256(_ENCODER.encode([id_, amount, payment.currency, earned, payment.user])).digest()
-    return replace(payment, id=id_, digest=digest, amount=amount, earned=earned)
+class _Share(NamedTuple):
+    """What one row holds of a payment."""
+
+    id: str
+    amount: int
+    earned: bool
+
+
+def _shares(reading: BilledPayment) -> list[_Share]:
+    if reading.fee is None:
+        return [_Share(reading.id, reading.amount, earned=True)]
+    # A marketplace earns the fee and processes the gross.
+    return [
+        _Share(reading.id, reading.fee, earned=True),
+        _Share(f"{reading.id}:volume", reading.amount, earned=False),
+    ]
+
+
+def _digest(reading: BilledPayment, share: _Share) -> bytes:
+    return hashlib.sha256(_ENCODER.encode([*share, reading.currency, reading.user])).digest()
 
 
 def _version(reading: BilledSubscription, endpoint: Endpoint, received_at: int, payload: bytes) -> SubscriptionVersion:
