@@ -323,6 +323,10 @@ class TestStates:
         event = subscription_event() | {"type": "customer.subscription.renamed"}
         assert reading(A, event).mrr == 1000
 
+    def test_what_a_customer_wrote_on_leaving_is_kept_within_bounds(self):
+        mapped = mapped_for(A, subscription_event(cancellation_details={"comment": "x" * 1025, "reason": None}))
+        assert (mapped.rows, mapped.truncated) == (1, ("cancellation_details.comment",))
+
     def test_an_event_without_a_moment_counts_from_its_arrival(self):
         event = subscription_event() | {"created": None}
         (version,) = mapped_for(A, event).entry.subscriptions

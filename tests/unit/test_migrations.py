@@ -1,6 +1,8 @@
 import pytest
 import sqlalchemy as sa
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
 
 from mauve.stores.sql import ledger_schema, schema
@@ -60,3 +62,20 @@ def test_sqlite_is_set_up_to_lose_nothing(database):
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2  # FULL
         assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
+
+
+def test_a_ledger_of_the_first_revision_keeps_its_subscriptions(database):
+    """Made by its migration, not by today's schema."""
+    with database.writing() as tx:
+        config = Config()
+        config.set_main_option("script_location", str(LEDGER.folder).replace("%", "%%"))
+        config.attributes |= {"connection": tx, "version_table": LEDGER.version_table}
+        command.upgrade(config, "0001")
+        columns = "project, key, id, at, received_at, status, mrr, currency, payload"
+        for table in ("subscriptions", "subscription_versions"):
+            values = "'proj_1', x'00', 'sub_1', 5, 5, 'active', 100, 'eur', x''"
+            tx.exec_driver_sql(f"INSERT INTO {table} ({columns}) VALUES ({values})")
+    migrate(database, LEDGER)
+    with database.reading() as tx:
+        for table in (ledger_schema.subscriptions, ledger_schema.subscription_versions):
+            assert [(row.id, row.mrr, row.rank) for row in tx.execute(sa.select(table))] == [("sub_1", 100, b"")]

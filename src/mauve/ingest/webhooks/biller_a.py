@@ -34,6 +34,7 @@ _SUBSCRIPTION_TYPES: Final = "customer.subscription."
 _TYPE_RANKS: Final[Mapping[str, int]] = {"created": 0, "trial_will_end": 1, "pending_update_expired": 1, "deleted": 3}
 _USUAL_TYPE_RANK: Final = 2
 _INVOICE_TEXTS: Final = ("customer_name", "customer_email", "customer_phone", "customer_address", "description")
+_SUBSCRIPTION_TEXTS: Final = ("description", "cancellation_details")
 _TERMINAL: Final = 2
 
 
@@ -128,6 +129,7 @@ def _subscription_from(event: Json, held: dict[str, Any]) -> BilledSubscription:
         at=None if created is None else created * 1_000_000,
         rank=_rank_of(event, status),
         facts=_facts_of(event) | {"mrr_exact": _exact(charges), "customer": _customer_of(held), "status": status},
+        texts={name: held.get(name) for name in _SUBSCRIPTION_TEXTS},
         flags=_flags_of(held, items, charges),
     )
 
