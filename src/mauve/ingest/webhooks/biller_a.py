@@ -26,6 +26,7 @@ from mauve.ingest.webhooks.readings import (
     own_id,
     status_word,
 )
+from mauve.ingest.webhooks.remarks import Remark
 from mauve.ingest.webhooks.ties import stage_of
 from mauve.stores.deliveries import DeliveryResult
 
@@ -41,7 +42,7 @@ _TERMINAL: Final = 2
 def reading_of(event: Json) -> Reading:
     if event.get("object") == "v2.core.event":
         # It names an invoice and does not hold it: the owner has to choose snapshot payloads.
-        return Skipped(DeliveryResult.IGNORED, ("thin_event",))
+        return Skipped(DeliveryResult.IGNORED, (Remark.THIN_EVENT,))
     type_, held = event.get("type"), found(event, "data", "object")
     if type_ == "invoice.paid":
         return _payment_from(event, _object_of("invoice", held))
@@ -58,13 +59,13 @@ def is_live(event: Json) -> bool | None:
 
 def _object_of(kind: str, held: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever JSON may hold
     if not isinstance(held, dict) or first_present(held.get("object"), kind) != kind:
-        raise UnusableError("object_unusable")
+        raise UnusableError(Remark.OBJECT_UNUSABLE)
     return held
 
 
 def _payment_from(event: Json, invoice: dict[str, Any]) -> Reading:
     if first_present(invoice.get("status"), "paid") != "paid":
-        raise UnusableError("status_unusable")
+        raise UnusableError(Remark.STATUS_UNUSABLE)
     amount, currency = minor_units(_amount_of(invoice)), currency_code(invoice.get("currency"))
     if amount == 0:
         return NO_MONEY
@@ -81,7 +82,7 @@ def _payment_from(event: Json, invoice: dict[str, Any]) -> Reading:
         paid_at=None if paid_at is None else paid_at * 1000,
         facts=_facts_of(event) | {"tax": _tax_of(invoice), "subscription": _subscription_of(invoice)},
         texts={name: invoice.get(name) for name in _INVOICE_TEXTS},
-        flags=("fee_unknown",) if _may_hide_a_fee(event, invoice) else (),
+        flags=(Remark.FEE_UNKNOWN,) if _may_hide_a_fee(event, invoice) else (),
     )
 
 
@@ -158,12 +159,12 @@ def _rank_of(event: Json, status: str) -> bytes:
     return bytes([stage_of(status), _TYPE_RANKS.get(name, _USUAL_TYPE_RANK)]) + event_id.encode()
 
 
-def _flags_of(held: Json, items: list[Any], charges: list[Charge]) -> tuple[str, ...]:
+def _flags_of(held: Json, items: list[Any], charges: list[Charge]) -> tuple[Remark, ...]:
     flags = {charge.flag for charge in charges if charge.flag is not None}
     if not items:
-        flags.add("no_items")
+        flags.add(Remark.NO_ITEMS)
     if found(held, "items", "has_more") is True:
-        flags.add("items_incomplete")
+        flags.add(Remark.ITEMS_INCOMPLETE)
     return tuple(sorted(flags))
 
 

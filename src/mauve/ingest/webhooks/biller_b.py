@@ -23,6 +23,7 @@ from mauve.ingest.webhooks.readings import (
     own_id,
     status_word,
 )
+from mauve.ingest.webhooks.remarks import Remark
 from mauve.ingest.webhooks.ties import stage_of
 
 _SUBSCRIPTION_TYPES: Final = "subscription."
@@ -49,7 +50,7 @@ def is_live(_event: Json) -> None:
 
 def _object_of(held: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever JSON may hold
     if not isinstance(held, dict):
-        raise UnusableError("object_unusable")
+        raise UnusableError(Remark.OBJECT_UNUSABLE)
     return held
 
 
@@ -95,7 +96,7 @@ def _subscription_from(event: Json, held: dict[str, Any]) -> BilledSubscription:
         rank=_rank_of(event, held, status),
         facts={"mrr_exact": str(monthly), "customer": _customer_of(held)},
         texts=_texts_of(held, _SUBSCRIPTION_TEXTS),
-        flags=("unknown_interval",) if often is None else (),
+        flags=(Remark.UNKNOWN_INTERVAL,) if often is None else (),
     )
 
 

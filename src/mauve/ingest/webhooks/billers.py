@@ -13,12 +13,13 @@ from mauve.core.facts import Plane, Provider
 from mauve.core.secret import Secret
 from mauve.ingest.webhooks import biller_a, biller_b
 from mauve.ingest.webhooks.readings import Json, Reading, Skipped, UnusableError
+from mauve.ingest.webhooks.remarks import Remark
 from mauve.ingest.webhooks.signatures import Headers, Refusal, refusal_by_biller_a, refusal_by_biller_b
 from mauve.stores.deliveries import DeliveryResult
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _TYPE: Final = re.compile(r"[a-z0-9_.]{1,100}", re.ASCII)
-_NO_EVENT: Final = Skipped(DeliveryResult.UNUSABLE, ("not_an_event",))
+_NO_EVENT: Final = Skipped(DeliveryResult.UNUSABLE, (Remark.NOT_AN_EVENT,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ def content_of(biller: Biller, body: bytes) -> Content:
     try:
         reading = biller.reading_of(event)
     except UnusableError as error:
-        reading = Skipped(DeliveryResult.UNUSABLE, (error.word,))
+        reading = Skipped(DeliveryResult.UNUSABLE, (error.remark,))
     except RecursionError:  # It was read, but is nested too deeply to be written again.
         reading = _NO_EVENT
     is_live = biller.is_live(event)

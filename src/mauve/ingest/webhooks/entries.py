@@ -11,6 +11,7 @@ from mauve.core.facts import Plane, Provider
 from mauve.core.times import occurred_at
 from mauve.ingest.webhooks.billers import Content
 from mauve.ingest.webhooks.readings import BilledPayment, BilledSubscription, Skipped
+from mauve.ingest.webhooks.remarks import Remark
 from mauve.ingest.webhooks.texts import kept_texts
 from mauve.stores.deliveries import Delivery, DeliveryResult
 from mauve.stores.ledger import Entry, Payment, SubscriptionVersion
@@ -69,7 +70,7 @@ def suspended(content: Content, endpoint: Endpoint, received_at: int) -> Entry:
 
 
 def _note(content: Content, endpoint: Endpoint, at: int, result: DeliveryResult, rows: int) -> Delivery:
-    other_plane = ("plane_mismatch",) if content.plane not in {None, endpoint.plane} else ()
+    other_plane = (Remark.PLANE_MISMATCH,) if content.plane not in {None, endpoint.plane} else ()
     return Delivery(
         project=endpoint.project,
         provider=endpoint.provider,

@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from mauve.ingest.webhooks.mrr import times_a_month
 from mauve.ingest.webhooks.readings import UnusableError, first_present, found, minor_units
+from mauve.ingest.webhooks.remarks import Remark
 
 _DECIMAL: Final = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?")
 _COUNT_MAX: Final = 2**53 - 1
@@ -15,7 +16,7 @@ class Charge(NamedTuple):
     """A monthly amount, not rounded. The flag says why it is nothing, or how far to trust it."""
 
     monthly: Fraction
-    flag: str | None = None
+    flag: Remark | None = None
 
 
 def charge_of(item: object, currency: str) -> Charge:
@@ -29,21 +30,21 @@ def charge_of(item: object, currency: str) -> Charge:
     often = times_a_month(found(price, "recurring", "interval"), found(price, "recurring", "interval_count"))
     unit = _unit_amount(price)
     if often is None or unit is None:
-        return Charge(Fraction(0), "unknown_interval" if often is None else "no_amount")
+        return Charge(Fraction(0), Remark.UNKNOWN_INTERVAL if often is None else Remark.NO_AMOUNT)
     monthly = unit * _billed_quantity(item, price) * often
-    return Charge(monthly, "tax_inclusive" if price.get("tax_behavior") == "inclusive" else None)
+    return Charge(monthly, Remark.TAX_INCLUSIVE if price.get("tax_behavior") == "inclusive" else None)
 
 
-def _reason_for_nothing(price: dict[str, Any], currency: str) -> str | None:
+def _reason_for_nothing(price: dict[str, Any], currency: str) -> Remark | None:
     listed_in = price.get("currency")
     if not isinstance(price.get("recurring"), dict):
-        return "one_time"
+        return Remark.ONE_TIME
     if price["recurring"].get("usage_type") == "metered":
-        return "metered"
+        return Remark.METERED
     if price.get("billing_scheme") == "tiered":
-        return "tiered"  # The tiers themselves are not delivered.
+        return Remark.TIERED  # The tiers themselves are not delivered.
     if isinstance(listed_in, str) and listed_in.lower() != currency:
-        return "other_currency"
+        return Remark.OTHER_CURRENCY
     return None
 
 
@@ -78,11 +79,11 @@ def _billed_quantity(item: object, price: dict[str, Any]) -> int:
         return quantity
     pack = _count(packing.get("divide_by"))
     if pack == 0:
-        raise UnusableError("quantity_unusable")
+        raise UnusableError(Remark.QUANTITY_UNUSABLE)
     return quantity // pack if packing.get("round") == "down" else -(-quantity // pack)
 
 
 def _count(value: object) -> int:
     if type(value) is not int or not 0 <= value <= _COUNT_MAX:
-        raise UnusableError("quantity_unusable")
+        raise UnusableError(Remark.QUANTITY_UNUSABLE)
     return value

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mauve.core.currencies import is_currency
+from mauve.ingest.webhooks.remarks import Remark
 from mauve.stores.deliveries import DeliveryResult
 
 MINOR_UNITS_MAX: Final = 2**53 - 1
@@ -26,7 +27,7 @@ class BilledPayment:
     paid_at: int | None  # epoch ms, as the biller says
     facts: Json = field(default_factory=dict)  # kept beside the row
     texts: Json = field(default_factory=dict)  # what customers wrote: kept, but not at any length
-    flags: tuple[str, ...] = ()
+    flags: tuple[Remark, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class BilledSubscription:
     rank: bytes  # of two of the same moment the higher is the later one, in whichever order they arrive
     facts: Json = field(default_factory=dict)
     texts: Json = field(default_factory=dict)
-    flags: tuple[str, ...] = ()
+    flags: tuple[Remark, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +50,20 @@ class Skipped:
     """A delivery that makes no row."""
 
     result: DeliveryResult
-    flags: tuple[str, ...] = ()
+    flags: tuple[Remark, ...] = ()
 
 
 Reading = BilledPayment | BilledSubscription | Skipped
 IGNORED: Final = Skipped(DeliveryResult.IGNORED)
-NO_MONEY: Final = Skipped(DeliveryResult.IGNORED, ("zero_amount",))
+NO_MONEY: Final = Skipped(DeliveryResult.IGNORED, (Remark.ZERO_AMOUNT,))
 
 
 class UnusableError(Exception):
-    """Content that cannot be booked as it stands. The word says what is wrong and becomes a warning."""
+    """Content that cannot be booked as it stands. The remark says what is wrong."""
 
-    def __init__(self, word: str) -> None:
-        super().__init__(word)
-        self.word = word
+    def __init__(self, remark: Remark) -> None:
+        super().__init__(remark)
+        self.remark = remark
 
 
 def found(value: Any, *names: str) -> Any:  # noqa: ANN401 - whatever JSON may hold
@@ -80,14 +81,14 @@ def first_present(*values: Any) -> Any:  # noqa: ANN401 - whatever JSON may hold
 def minor_units(value: object) -> int:
     """Return an amount of money, which is never guessed, rounded or coerced."""
     if type(value) is not int or not 0 <= value <= MINOR_UNITS_MAX:  # a bool is an int to isinstance
-        raise UnusableError("amount_unusable")
+        raise UnusableError(Remark.AMOUNT_UNUSABLE)
     return value
 
 
 def currency_code(value: object) -> str:
     code = value.lower() if isinstance(value, str) and value.isascii() else ""
     if not is_currency(code):
-        raise UnusableError("currency_unusable")
+        raise UnusableError(Remark.CURRENCY_UNUSABLE)
     return code
 
 
@@ -95,7 +96,7 @@ def own_id(value: object) -> str:
     """Return the id of what was delivered."""
     identifier = other_id(value)
     if identifier is None:
-        raise UnusableError("id_unusable")
+        raise UnusableError(Remark.ID_UNUSABLE)
     return identifier
 
 
@@ -105,13 +106,13 @@ def other_id(value: Any) -> str | None:  # noqa: ANN401 - whatever JSON may hold
     if not isinstance(text, str) or not text:
         return None
     if len(text.encode()) > _ID_BYTES_MAX:
-        raise UnusableError("id_unusable")
+        raise UnusableError(Remark.ID_UNUSABLE)
     return text
 
 
 def status_word(value: object) -> str:
     if not isinstance(value, str) or not value or len(value) > 128:  # noqa: PLR2004 - as in the objects that clients send
-        raise UnusableError("status_unusable")
+        raise UnusableError(Remark.STATUS_UNUSABLE)
     return value
 
 
