@@ -16,8 +16,8 @@ def single(*, ids: bool = True) -> str:
     return json.dumps(_event(next(_numbers), ids=ids), separators=(",", ":"))
 
 
-def mixed(count: int) -> str:
-    """Return good and bad items in turn. Batches with many valid payments are dearer still: each is digested."""
+def good_and_bad(count: int) -> str:
+    """Return good and bad items in turn."""
     kinds = [
         lambda: _event(next(_numbers), ids=True),
         lambda: {"name": "", "user": "x"},
@@ -26,6 +26,38 @@ def mixed(count: int) -> str:
         lambda: {"name": "payment", "id": "", "props": {"amount": 1, "currency": "eur"}},
     ]
     return json.dumps([kinds[place % len(kinds)]() for place in range(count)], separators=(",", ":"))
+
+
+def some_payments(count: int) -> str:
+    """Return a batch in which every tenth item is a payment."""
+    items = [
+        _payment(next(_numbers)) if place % 10 == 0 else _event(next(_numbers), ids=True) for place in range(count)
+    ]
+    return json.dumps(items, separators=(",", ":"))
+
+
+def payments(count: int) -> str:
+    return json.dumps([_payment(next(_numbers)) for _ in range(count)], separators=(",", ":"))
+
+
+def with_a_lone_surrogate(count: int) -> str:
+    return events(count).replace('"plan":"pro"', '"plan":"\\udc00"', 1)
+
+
+MIXED = {
+    "good and bad items in turn": good_and_bad,
+    "every tenth a payment": some_payments,
+    "a lone surrogate in one": with_a_lone_surrogate,
+}
+
+
+def _payment(number: int) -> dict[str, object]:
+    return {
+        "name": "payment",
+        "id": f"{STAMP}-{number}",
+        "user": f"user_{number}",
+        "props": {"amount": 100 + number, "currency": "eur"},
+    }
 
 
 def _event(number: int, *, ids: bool) -> dict[str, object]:

@@ -32,6 +32,16 @@ class ManualClock:
         self._now_ms += milliseconds
 
 
+class Ticks:
+    """Seconds that pass when they are told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
 def clean_environment(**extra: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MAUVE_")}
     return kept | {"MAUVE_SEGMENT_MB": "3", "MAUVE_INGEST_FLUSH_SECONDS": "0.4"} | extra

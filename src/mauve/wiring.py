@@ -27,6 +27,10 @@ from mauve.stores.directory import alone, make_private_directory, write_private_
 from mauve.stores.ledger import LedgerWriter, LoadLedger
 from mauve.stores.localdisk.edge import SqliteEdge
 from mauve.stores.localdisk.log import SegmentLogReader, SegmentLogWriter
+from mauve.stores.localdisk.read_cache import SqliteReadCache
+from mauve.stores.localdisk.read_meter import SqliteReadMeter
+from mauve.stores.read_cache import ReadCache
+from mauve.stores.read_meter import ReadMeter
 from mauve.stores.sql.catalog import sql_catalog
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.delivery_book import SqlDeliveryReader
@@ -62,6 +66,14 @@ def warehouse_path(data: Path) -> Path:
     return data / "warehouse"
 
 
+def read_cache_path(data: Path) -> Path:
+    return data / "cache.db"
+
+
+def read_meter_path(data: Path) -> Path:
+    return data / "meter.db"
+
+
 def master_key_path(data: Path) -> Path:
     return data / "master.key"
 
@@ -94,6 +106,16 @@ def control_parts(settings: Settings, clock: Clock | None = None) -> Iterator[Co
 def keyring(settings: Settings) -> Keyring:
     """Open the published keys, on a prepared data directory."""
     return Keyring(_edge(settings))
+
+
+def read_cache(settings: Settings) -> ReadCache:
+    """Return the answers that were given before. Its file is made when it is first used."""
+    return SqliteReadCache(read_cache_path(settings.data))
+
+
+def read_meter(settings: Settings) -> ReadMeter:
+    """Return what counts the reads. Its file is made when it is first used."""
+    return SqliteReadMeter(read_meter_path(settings.data))
 
 
 @asynccontextmanager

@@ -8,15 +8,22 @@ import sqlalchemy as sa
 
 from mauve.stores.catalog import Catalog
 from mauve.stores.localdisk.edge import SqliteEdge
+from mauve.stores.localdisk.read_cache import CacheBounds, SqliteReadCache
+from mauve.stores.localdisk.read_meter import SqliteReadMeter
 from mauve.stores.sql.catalog import sql_catalog
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger_reader import SqlLedgerReader
 from mauve.stores.sql.ledger_writer import SqlLedgerWriter
 from mauve.stores.sql.load_ledger import SqlLoadLedger
 from mauve.stores.sql.migrate import CATALOG, LEDGER, migrate
+from support import Ticks
 
 CATALOG_ENGINES: dict[str, Callable[[Path], str]] = {"sqlite": lambda folder: sqlite_url(folder / "catalog.db")}
 LEDGER_ENGINES = {"sqlite": lambda folder: sqlite_url(folder / "ledger.db")}
+READ_CACHE_ENGINES = {
+    "sqlite": lambda folder, ticks, **bounds: SqliteReadCache(folder / "cache.db", CacheBounds(**bounds), ticks)
+}
+READ_METER_ENGINES = {"sqlite": lambda folder: SqliteReadMeter(folder / "meter.db")}
 EDGE_ENGINES = {"sqlite": lambda folder: SqliteEdge(folder / "edge.db", busy_timeout_s=5)}
 
 
@@ -65,6 +72,41 @@ def open_edge(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callab
     yield open_one
     for edge in opened:
         edge.close()
+
+
+@pytest.fixture
+def ticks() -> Ticks:
+    return Ticks()
+
+
+@pytest.fixture(params=READ_CACHE_ENGINES)
+def open_cache(request: pytest.FixtureRequest, tmp_path: Path, ticks: Ticks) -> Iterator[Callable]:
+    """Open the same cache again and again, as several processes do."""
+    opened = []
+
+    def open_one(**bounds):
+        opened.append(READ_CACHE_ENGINES[request.param](tmp_path, ticks, **bounds))
+        return opened[-1]
+
+    yield open_one
+    for cache in opened:
+        cache.close()
+
+
+@pytest.fixture(params=READ_METER_ENGINES)
+def open_meter(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable]:
+    """Open the same meter again and again, as several processes do; each new name is a new meter."""
+    opened = []
+
+    def open_one(name="meter"):
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        opened.append(READ_METER_ENGINES[request.param](folder))
+        return opened[-1]
+
+    yield open_one
+    for meter in opened:
+        meter.close()
 
 
 @pytest.fixture

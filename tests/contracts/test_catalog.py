@@ -2,6 +2,7 @@
 
 import threading
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
@@ -21,7 +22,14 @@ from mauve.core.facts import (
 )
 from mauve.core.ids import SystemRandomness, new_id
 from mauve.stores.catalog import AppChanges, NewApp, NewKey, NewToken, OneTimeLink, SealedSecret
-from mauve.stores.edge import PublishedKey, PublishedOrganization, PublishedSecret
+from mauve.stores.edge import (
+    CatalogRecord,
+    PublishedKey,
+    PublishedOrganization,
+    PublishedProject,
+    PublishedSecret,
+    PublishedToken,
+)
 from mauve.stores.unavailable import StoreUnavailableError
 
 NOW = 1_800_000_000_000
@@ -308,11 +316,19 @@ def publish_all(catalog, at=NOW):
     return records
 
 
+def mint_token(catalog, org):
+    token = ControlToken(
+        an_id("tok"), org.org_id, "agent", frozenset({Scope.METRICS_READ}), revoked=False, created_at=NOW
+    )
+    catalog.tokens.mint(NewToken(token, "L" * 16, bytes(32)))
+    return token
+
+
 class TestPublications:
     def test_everything_new_is_pending_with_all_that_the_edge_needs(self, catalog, org, app):
         catalog.webhook_secrets.put(a_secret(app), an_id("proj"))
         (key,) = catalog.keys.all_of(app.app_id)
-        organization, published_key, secret = catalog.publications.pending(10)
+        organization, project, published_key, secret = catalog.publications.pending(10)
         assert organization == PublishedOrganization(
             org.org_id,
             1,
@@ -323,6 +339,7 @@ class TestPublications:
             org.limits.agent_queries,
             org.limits.raw_scans,
         )
+        assert project == PublishedProject(app.public_id, 1, app.app_id, org.org_id, Plane.LIVE)
         assert isinstance(published_key, PublishedKey)
         assert (published_key.key_id, published_key.org_id, published_key.app_id, published_key.public_id) == (
             key.key_id,
@@ -331,6 +348,31 @@ class TestPublications:
             app.public_id,
         )
         assert (secret.sealed, secret.plane, secret.provider) == (b"sealed", Plane.LIVE, Provider.BILLER_A)
+
+    def test_a_new_token_is_pending_with_all_that_the_edge_needs(self, catalog, org):
+        publish_all(catalog)
+        token = mint_token(catalog, org)
+        assert catalog.publications.pending(10) == [
+            PublishedToken("L" * 16, 1, bytes(32), org.org_id, Plane.LIVE, token.scopes, revoked=False)
+        ]
+
+    def test_a_revoked_token_is_published_anew_and_only_once(self, catalog, org):
+        token = mint_token(catalog, org)
+        publish_all(catalog)
+        catalog.tokens.revoke(token.token_id)
+        (record,) = publish_all(catalog)
+        assert (record.lookup_id, record.revoked, record.version) == ("L" * 16, True, 2)
+        assert catalog.tokens.revoke(token.token_id).revoked
+        assert catalog.publications.pending(10) == []
+
+    def test_the_first_test_secret_publishes_the_test_project(self, catalog, org, app):
+        publish_all(catalog)
+        public_id = catalog.webhook_secrets.put(a_secret(app, plane=Plane.TEST), an_id("proj"))
+        project, secret = publish_all(catalog)
+        assert project == PublishedProject(public_id, 1, app.app_id, org.org_id, Plane.TEST)
+        assert (secret.public_id, secret.plane) == (public_id, Plane.TEST)
+        catalog.webhook_secrets.put(a_secret(app, plane=Plane.TEST, provider=Provider.BILLER_B), an_id("proj"))
+        assert [type(record) for record in catalog.publications.pending(10)] == [PublishedSecret]
 
     def test_what_was_published_is_no_longer_pending(self, catalog, app):
         publish_all(catalog)
@@ -357,7 +399,10 @@ class TestPublications:
         assert len(catalog.publications.pending(2)) == 2
 
     def test_a_lost_edge_is_filled_with_everything(self, catalog, org, app):
+        catalog.webhook_secrets.put(a_secret(app), an_id("proj"))
+        mint_token(catalog, org)
         before = publish_all(catalog)
+        assert {type(record) for record in before} == set(get_args(CatalogRecord))
         catalog.publications.mark_all_pending()
         assert catalog.publications.pending(10) == before
 

@@ -3,8 +3,15 @@
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mauve.core.facts import KeyKind, Plane, Provider, Standing
-from mauve.stores.edge import PublishedKey, PublishedOrganization, PublishedSecret
+from mauve.core.facts import KeyKind, Plane, Provider, Scope, Standing
+from mauve.stores.edge import (
+    PublishedKey,
+    PublishedOrganization,
+    PublishedProject,
+    PublishedSecret,
+    PublishedToken,
+    PublishedUsage,
+)
 
 
 def a_key(version=1, key_id="key_1", *, revoked=False):
@@ -15,6 +22,14 @@ def a_key(version=1, key_id="key_1", *, revoked=False):
 
 def a_secret(version=1, provider=Provider.BILLER_A):
     return PublishedSecret("proj_1", provider, version, Plane.TEST, "app_1", "org_1", b"\x00\xff sealed")
+
+
+def a_token(scopes=frozenset(Scope)):
+    return PublishedToken("L" * 16, 1, b"\xff" * 32, "org_1", Plane.LIVE, scopes, revoked=False)
+
+
+def a_project(plane=Plane.LIVE):
+    return PublishedProject(f"proj_{plane}", 1, "app_1", "org_1", plane)
 
 
 def an_organization(version=1):
@@ -31,9 +46,24 @@ def test_an_edge_keeps_its_own_id(open_edge):
 
 def test_every_kind_of_record_comes_back_as_it_was_published(open_edge):
     edge = open_edge()
-    records = [a_key(), a_secret(), a_secret(provider=Provider.BILLER_B), an_organization()]
+    records = [
+        a_key(),
+        a_token(),
+        a_project(),
+        a_project(Plane.TEST),
+        a_secret(),
+        a_secret(provider=Provider.BILLER_B),
+        an_organization(),
+        PublishedUsage("org_1", "2026-11", 7),
+    ]
     edge.publish(records)
     assert edge.changes_since(0).records == records
+
+
+def test_a_token_without_scopes_comes_back_without_scopes(open_edge):
+    edge = open_edge()
+    edge.publish([a_token(scopes=frozenset())])
+    assert edge.changes_since(0).records == [a_token(scopes=frozenset())]
 
 
 def test_another_reader_sees_it_at_once(open_edge):

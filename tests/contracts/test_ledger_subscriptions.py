@@ -1,9 +1,9 @@
 """What every ledger promises about subscriptions."""
 
-from dataclasses import replace
 from itertools import permutations
 
 import pytest
+from msgspec.structs import replace
 
 from ledger_entries import AMOUNT_MAX, NOW, ODD_IDS, PERIOD, a_version, rows_of
 from mauve.stores.ledger import Entry, SubscriptionVersion

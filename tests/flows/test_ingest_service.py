@@ -132,6 +132,8 @@ def test_metrics_are_off_unless_a_port_is_chosen(service, tmp_path):
         core = httpx.get(f"http://127.0.0.1:{port}/metrics").text
         assert "mauve_load_lag_seconds" in core
         assert "mauve_log_bytes" in core
+        post(measured.ingest_url, key, [{"name": "view", "id": "one"}, {"name": "view", "id": "one"}])
+        assert eventually(lambda: "mauve_events_repeated 1.0" in httpx.get(f"http://127.0.0.1:{port}/metrics").text)
 
 
 def test_readiness_and_doctor_tell_of_the_backlog(service, app):

@@ -11,7 +11,14 @@ from mauve.web.envelopes import STATUS_OF, control_reply, data_reply
 
 FOLDER = Path(__file__).parent / "errors"
 ENVELOPES = {"control": control_reply, "data": data_reply}
-EXAMPLES = {Code.NOT_FOUND: problems.not_found(), Code.UNAUTHORIZED: problems.unauthorized()}
+RESET_AT = 1_796_083_200_000  # 2026-12-01
+EXAMPLES = {
+    Code.NOT_FOUND: problems.not_found(),
+    Code.QUERIES_SPENT: Problem(Code.QUERIES_SPENT, "what to do about it", reset_at=RESET_AT),
+    Code.RATE_LIMITED: Problem(Code.RATE_LIMITED, "what to do about it", retry_after_s=7),
+    Code.RAW_SCANS_SPENT: Problem(Code.RAW_SCANS_SPENT, "what to do about it", reset_at=RESET_AT),
+    Code.UNAUTHORIZED: problems.unauthorized(),
+}
 
 
 def rendered(envelope, code):

@@ -197,3 +197,18 @@ def test_a_moment_reads_as_the_datetime_that_wrote_it(naive, offset_minutes, tim
 @given(st.one_of(st.text(), st.text("0123456789-:.+TZtz ", max_size=30), st.integers()))
 def test_any_text_is_a_moment_or_none(text):
     assert is_time(text) == (parse_time_ms(text) is not None)
+
+
+MOMENTS = st.from_regex(
+    r"(19|20)\d\d-[01]\d-[0-3]\d[Tt _][0-2]\d:[0-5]\d:[0-6]\d([.,]\d{0,9})?([Zz]|[+-]\d\d:?\d\d|)", fullmatch=True
+)
+
+
+@given(st.lists(MOMENTS, min_size=1, max_size=3), st.booleans())
+def test_a_batch_is_judged_alike_by_the_quick_way_and_the_sure_one(moments, is_sent):
+    """What the quick decoder takes for a moment is one, whatever its form."""
+    batch = [{"name": "view", "at": text, **({"sent_at": text} if is_sent else {})} for text in moments]
+    body = msgspec.json.encode(batch)
+    verdict = judge_events(body, SERVER, NOW)
+    refused = {rejection.index for rejection in verdict.rejections}
+    assert refused == {index for index, text in enumerate(moments) if not is_time(text)}

@@ -1,13 +1,14 @@
 """The ledger against a naive model of it."""
 
+import dataclasses
 from collections import Counter
-from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from mauve.stores.ledger import Entry, Outcome, Payment, SubscriptionVersion
 from mauve.stores.sql.column_types import escaped, unescaped
@@ -131,7 +132,7 @@ def test_any_sequence_of_groups_ends_as_in_the_model(database, groups):
     for group in groups:
         entries = [named(entry, prefix) for entry in group]
         # Copies: the model tells the first payment by its identity, and a drawn value may occur twice.
-        copies = [replace(entry, payments=[replace(item) for item in entry.payments]) for entry in entries]
+        copies = [dataclasses.replace(entry, payments=[replace(item) for item in entry.payments]) for entry in entries]
         assert writer.record(entries) == model.record(copies)
     for project in (prefix + name for name in PROJECTS):
         for earned in (True, False):

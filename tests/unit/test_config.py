@@ -11,6 +11,11 @@ def test_an_empty_environment_gives_the_defaults():
     assert (settings.port, settings.ingest_port) == (8080, 8081)
     assert settings.workers >= 1
     assert settings.master_key is None
+    assert settings.read_cache_s == 300
+
+
+def test_the_read_cache_can_be_switched_off():
+    assert settings_from({"MAUVE_READ_CACHE_SECONDS": "0"}).read_cache_s == 0
 
 
 @pytest.mark.parametrize(
@@ -24,6 +29,8 @@ def test_an_empty_environment_gives_the_defaults():
         ("MAUVE_INGEST_PORT", "1.5"),
         ("MAUVE_WORKERS", "0"),
         ("MAUVE_CATALOG_TIMEOUT_SECONDS", "0"),
+        ("MAUVE_READ_CACHE_SECONDS", "-1"),
+        ("MAUVE_READ_CACHE_SECONDS", "86401"),
         ("MAUVE_LOG", "xml"),
     ],
 )

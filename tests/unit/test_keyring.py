@@ -1,11 +1,12 @@
 import pytest
 
-from mauve.access import keys
-from mauve.access.keyring import Keyring
-from mauve.core.facts import KeyKind, Plane
-from mauve.core.ids import SystemRandomness
-from mauve.stores.edge import Changes, PublishedKey
+from mauve.access import keys, tokens
+from mauve.access.keyring import EXTRA_LOOKS_PER_S, Keyring
+from mauve.core.facts import KeyKind, Plane, Scope
+from mauve.core.ids import SystemRandomness, new_id
+from mauve.stores.edge import Changes, PublishedKey, PublishedProject, PublishedToken
 from mauve.stores.unavailable import StoreUnavailableError
+from support import Ticks
 
 
 class EdgeInMemory:
@@ -86,3 +87,173 @@ def test_a_malformed_credential_does_not_bother_the_edge(edge):
     for credential in (None, "", "x" * 10_000, "sk_live_" + "0" * 40):
         assert ring.key_for(credential) is None
     assert edge.looks == 0
+
+
+@pytest.fixture
+def minted_token():
+    return tokens.mint(SystemRandomness())
+
+
+def published_token(minted_token, version=1, plane=Plane.LIVE, *, revoked=False):
+    return PublishedToken(
+        minted_token.lookup_id,
+        version,
+        minted_token.digest,
+        "org_1",
+        plane,
+        frozenset({Scope.METRICS_READ}),
+        revoked=revoked,
+    )
+
+
+def a_project():
+    return PublishedProject(new_id("proj", SystemRandomness()), 1, "app_1", "org_1", Plane.LIVE)
+
+
+def unknown_tokens(count):
+    return [tokens.mint(SystemRandomness()).token.reveal() for _ in range(count)]
+
+
+class TestTokens:
+    def test_a_token_works_from_the_moment_it_is_published(self, edge, minted_token):
+        ring = Keyring(edge)
+        ring.refresh()
+        assert ring.token_for(minted_token.token.reveal()) is None
+        edge.records.append(published_token(minted_token))
+        token = ring.token_for(minted_token.token.reveal())
+        assert (token.org_id, token.plane, token.scopes) == ("org_1", Plane.LIVE, {Scope.METRICS_READ})
+
+    def test_a_known_token_is_answered_from_memory(self, edge, minted_token):
+        edge.records.append(published_token(minted_token))
+        ring = Keyring(edge)
+        ring.refresh()
+        looks = edge.looks
+        first = ring.token_for(minted_token.token.reveal())
+        assert ring.token_for(minted_token.token.reveal()) is first is not None
+        assert edge.looks == looks
+
+    def test_a_revoked_token_is_refused_after_the_next_refresh(self, edge, minted_token):
+        edge.records.append(published_token(minted_token))
+        ring = Keyring(edge)
+        assert ring.token_for(minted_token.token.reveal())
+        edge.records.append(published_token(minted_token, version=2, revoked=True))
+        ring.refresh()
+        assert ring.token_for(minted_token.token.reveal()) is None
+
+    def test_a_wrong_secret_is_refused_and_costs_what_an_unknown_token_does(self, edge, minted_token):
+        edge.records.append(published_token(minted_token))
+        ring = Keyring(edge)
+        ring.refresh()
+        text = minted_token.token.reveal()
+        looks = []
+        for credential in (text[:-1] + ("0" if text[-1] != "0" else "1"), *unknown_tokens(1)):
+            before = edge.looks
+            assert ring.token_for(credential) is None
+            looks.append(edge.looks - before)
+        assert looks == [1, 1]
+
+    def test_a_token_is_of_the_plane_that_its_prefix_names(self, edge, minted_token):
+        edge.records.append(published_token(minted_token))
+        ring = Keyring(edge)
+        live = minted_token.token.reveal()
+        assert ring.token_for(live.replace("ctl_live_", "ctl_test_")) is None
+        assert ring.token_for(live)
+        edge.records.append(published_token(minted_token, version=2, plane=Plane.TEST))
+        ring.refresh()
+        assert ring.token_for(live) is None
+        assert ring.token_for(live.replace("ctl_live_", "ctl_test_")).plane is Plane.TEST
+
+    def test_what_is_not_a_control_token_does_not_bother_the_edge(self, edge, minted, minted_token):
+        ring = Keyring(edge)
+        text = minted_token.token.reveal()
+        for credential in (None, "", text[:-1], text + "0", text.upper(), f"{text}\n", minted.key.reveal()):
+            assert ring.token_for(credential) is None
+        assert ring.key_for(text) is None
+        assert edge.looks == 0
+
+    def test_the_copy_outlives_the_edge(self, edge, minted_token):
+        edge.records.append(published_token(minted_token))
+        ring = Keyring(edge)
+        ring.refresh()
+        edge.is_down = True
+        assert ring.token_for(minted_token.token.reveal())
+
+
+class TestProjects:
+    def test_a_project_is_found_from_the_moment_it_is_published(self, edge):
+        ring = Keyring(edge)
+        ring.refresh()
+        project = a_project()
+        assert ring.project(project.public_id) is None
+        edge.records.append(project)
+        assert ring.project(project.public_id) == project
+
+    def test_a_malformed_id_does_not_bother_the_edge(self, edge):
+        ring = Keyring(edge)
+        for public_id in ("", "proj_", "app_00000000000000000000", "proj_" + "é" * 20, "x" * 10_000):
+            assert ring.project(public_id) is None
+        assert edge.looks == 0
+
+
+class TestFloods:
+    def test_a_flood_of_unknown_tokens_does_not_cost_a_look_each(self, edge):
+        ring = Keyring(edge, Ticks())
+        for credential in unknown_tokens(10 * EXTRA_LOOKS_PER_S):
+            assert ring.token_for(credential) is None
+        assert edge.looks == EXTRA_LOOKS_PER_S
+
+    def test_neither_do_floods_of_unknown_keys_and_projects(self, edge):
+        ring = Keyring(edge, Ticks())
+        for _ in range(5 * EXTRA_LOOKS_PER_S):
+            assert ring.key_for(keys.mint(KeyKind.SERVER, Plane.LIVE, SystemRandomness()).key.reveal()) is None
+            assert ring.project(a_project().public_id) is None
+        assert edge.looks == EXTRA_LOOKS_PER_S
+
+    def test_after_a_flood_something_new_is_found_by_the_regular_refresh(self, edge, minted_token):
+        ring = Keyring(edge, Ticks())
+        for credential in unknown_tokens(2 * EXTRA_LOOKS_PER_S):
+            ring.token_for(credential)
+        edge.records.append(published_token(minted_token))
+        assert ring.token_for(minted_token.token.reveal()) is None
+        ring.refresh()
+        assert ring.token_for(minted_token.token.reveal())
+
+    def test_when_the_flood_is_over_an_unknown_token_asks_again(self, edge):
+        ticks = Ticks()
+        ring = Keyring(edge, ticks)
+        for credential in unknown_tokens(2 * EXTRA_LOOKS_PER_S):
+            ring.token_for(credential)
+        looks = edge.looks
+        ticks.now_s += 1
+        ring.token_for(unknown_tokens(1)[0])
+        assert edge.looks == looks + 1
+
+
+@pytest.mark.parametrize("kind", ["key", "token"])
+def test_a_revocation_that_arrives_during_a_look_up_is_not_forgotten(edge, minted, minted_token, kind):
+    """The look-up has found the live record; before it is noted as known, a refresh takes in the revocation."""
+    live, revoked, credential = {
+        "key": (published(minted), published(minted, revoked=True), minted.key.reveal()),
+        "token": (
+            published_token(minted_token),
+            published_token(minted_token, version=2, revoked=True),
+            minted_token.token.reveal(),
+        ),
+    }[kind]
+    edge.records.append(live)
+    ring = Keyring(edge)
+    ring.refresh()
+    edge.records.append(revoked)
+    ask = {"key": ring.key_for, "token": ring.token_for}[kind]
+    table = {"key": "_keys", "token": "_tokens"}[kind]
+
+    class Interrupted(dict):
+        def get(self, name):
+            found = super().get(name)
+            if edge.records[-1] is revoked and found is live:
+                ring.refresh()
+            return found
+
+    setattr(ring, table, Interrupted(getattr(ring, table)))
+    ask(credential)  # It began before the revocation was known: either answer is right.
+    assert ask(credential) is None

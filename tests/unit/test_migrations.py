@@ -5,7 +5,10 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 
+from mauve.core.facts import Plane, Scope
+from mauve.stores.edge import PublishedProject, PublishedToken
 from mauve.stores.sql import ledger_schema, schema
+from mauve.stores.sql.catalog import sql_catalog
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.migrate import CATALOG, LEDGER, current_revision, migrate, newest_revision
 from mauve.stores.unavailable import NewerSchemaError
@@ -64,18 +67,53 @@ def test_sqlite_is_set_up_to_lose_nothing(database):
         assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
 
 
+def migrate_to(database, chain, revision):
+    """Make the tables as an earlier release did."""
+    config = Config()
+    config.set_main_option("script_location", str(chain.folder))
+    config.attributes["version_table"] = chain.version_table
+    with database.writing() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+
+
+BEFORE_TOKENS_WERE_PUBLISHED = """
+INSERT INTO organizations VALUES ('org_1', 'Acme', 'live', NULL, NULL, 600, 100000, 10000, 1, 1, 5);
+INSERT INTO apps VALUES ('app_1', 'org_1', 'An app', 'mine', 'saas', NULL, 1);
+INSERT INTO projects VALUES ('proj_live', 'app_1', 'live', 1), ('proj_test', 'app_1', 'test', 2);
+INSERT INTO tokens VALUES
+    ('tok_1', 'org_1', 'agent', 'lookup0123456789', x'00ff', 'apps:read,metrics:read', 0, 1),
+    ('tok_2', 'org_1', 'gone', 'lookup9876543210', x'ff00', 'apps:read', 1, 1);
+"""
+
+
+def test_what_an_earlier_release_left_unpublished_is_pending_after_the_upgrade(database):
+    migrate_to(database, CATALOG, "0001")
+    with database.writing() as connection:
+        for statement in BEFORE_TOKENS_WERE_PUBLISHED.strip().split(";\n"):
+            connection.exec_driver_sql(statement.rstrip(";"))
+    migrate(database, CATALOG)
+    pending = sql_catalog(database).publications.pending(100)
+    both = frozenset({Scope.APPS_READ, Scope.METRICS_READ})
+    assert pending == [
+        PublishedProject("proj_live", 1, "app_1", "org_1", Plane.LIVE),
+        PublishedProject("proj_test", 1, "app_1", "org_1", Plane.TEST),
+        PublishedToken("lookup0123456789", 1, b"\x00\xff", "org_1", Plane.LIVE, both, revoked=False),
+        PublishedToken(
+            "lookup9876543210", 1, b"\xff\x00", "org_1", Plane.LIVE, frozenset({Scope.APPS_READ}), revoked=True
+        ),
+    ]
+
+
 def test_a_ledger_of_the_first_revision_keeps_its_subscriptions(database):
-    """Made by its migration, not by today's schema."""
+    migrate_to(database, LEDGER, "0001")
+    columns = "project, key, id, at, received_at, status, mrr, currency, payload"
+    values = "'proj_1', x'00', 'sub_1', 5, 5, 'active', 100, 'eur', x''"
+    tables = (ledger_schema.subscriptions, ledger_schema.subscription_versions)
     with database.writing() as tx:
-        config = Config()
-        config.set_main_option("script_location", str(LEDGER.folder).replace("%", "%%"))
-        config.attributes |= {"connection": tx, "version_table": LEDGER.version_table}
-        command.upgrade(config, "0001")
-        columns = "project, key, id, at, received_at, status, mrr, currency, payload"
-        for table in ("subscriptions", "subscription_versions"):
-            values = "'proj_1', x'00', 'sub_1', 5, 5, 'active', 100, 'eur', x''"
-            tx.exec_driver_sql(f"INSERT INTO {table} ({columns}) VALUES ({values})")
+        for table in tables:
+            tx.exec_driver_sql(f"INSERT INTO {table.name} ({columns}) VALUES ({values})")
     migrate(database, LEDGER)
     with database.reading() as tx:
-        for table in (ledger_schema.subscriptions, ledger_schema.subscription_versions):
+        for table in tables:
             assert [(row.id, row.mrr, row.rank) for row in tx.execute(sa.select(table))] == [("sub_1", 100, b"")]

@@ -12,6 +12,7 @@ from mauve.stores.directory import HeldError
 from mauve.stores.localdisk import frames, quarantine
 from mauve.stores.localdisk.disk import LocalDisk
 from mauve.stores.localdisk.log import SegmentLogReader, SegmentLogWriter
+from mauve.stores.localdisk.segments import SPARES_MAX
 from mauve.stores.log import RECORD_NUMBER_MAX
 from segment_log import BYTES_MAX, LARGE, SEGMENT_BYTES, Seconds, a_writer, append_all, read_all, segment_paths
 
@@ -241,13 +242,13 @@ def test_a_writer_that_cannot_work_is_refused(root, options):
         SegmentLogWriter(root, **{"stream": 0, "segment_bytes": SEGMENT_BYTES} | options)
 
 
-def test_at_most_two_spares_are_kept_and_the_newest_segment_always(root):
+def test_few_spares_are_kept_and_the_newest_segment_always(root):
     append_all(root, LARGE)
     reader = SegmentLogReader(root)
     assert len(segment_paths(root)) == 10
     reader.trim(0, RECORD_NUMBER_MAX)
     assert len(segment_paths(root)) == 1
-    assert len(list((root / "000/spare").iterdir())) == 2
+    assert len(list((root / "000/spare").iterdir())) == SPARES_MAX
     assert reader.backlog_bytes() == SEGMENT_BYTES
 
 

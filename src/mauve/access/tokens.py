@@ -24,6 +24,19 @@ _NO_DIGEST: Final = bytes(32)
 
 
 @dataclass(frozen=True, slots=True)
+class PresentedToken:
+    """A well-formed token as somebody shows it: not yet known to be right."""
+
+    plane: Plane
+    lookup_id: str
+    digest: bytes  # of its secret part
+
+    def matches(self, digest: bytes | None) -> bool:
+        """Tell whether the secret is the one behind a stored digest; none costs what a wrong one does."""
+        return hmac.compare_digest(self.digest, digest or _NO_DIGEST) and digest is not None
+
+
+@dataclass(frozen=True, slots=True)
 class MintedToken:
     """A token at the only moment when its whole text is known."""
 
@@ -59,16 +72,23 @@ def authenticate(tokens: Tokens, credential: str | None) -> Caller:
 
     An unknown lookup id runs the same steps as a wrong secret, so that the time taken tells nothing.
     """
-    parsed = _TOKEN.fullmatch(credential) if credential is not None else None
-    if parsed is None:
+    presented = presented_token(credential)
+    if presented is None:
         raise unauthorized()
-    plane, lookup_id, secret = parsed.groups()
-    stored = tokens.find(lookup_id)
-    expected = _NO_DIGEST if stored is None else stored.digest
-    matches = hmac.compare_digest(_digest(secret), expected)
-    if stored is None or not matches or stored.token.revoked or plane != Plane.LIVE:
+    stored = tokens.find(presented.lookup_id)
+    matches = presented.matches(stored.digest if stored is not None else None)
+    if stored is None or not matches or stored.token.revoked or presented.plane is not Plane.LIVE:
         raise unauthorized()
     return _caller_from(stored.token)
+
+
+def presented_token(credential: str | None) -> PresentedToken | None:
+    """Read a credential; None if it does not have the shape of a control token."""
+    parsed = _TOKEN.fullmatch(credential) if credential is not None else None
+    if parsed is None:
+        return None
+    plane, lookup_id, secret = parsed.groups()
+    return PresentedToken(Plane(plane), lookup_id, _digest(secret))
 
 
 def _caller_from(token: ControlToken) -> Caller:

@@ -88,7 +88,7 @@ def find_app(parts: ControlParts, app_id: str) -> App:
 
 
 def mint_token(parts: ControlParts, org_id: str, name: str, scopes: Iterable[Scope]) -> tuple[str, Secret]:
-    """Mint a control token; return its id and, this once, its text."""
+    """Mint and publish a control token; return its id and, this once, its text."""
     find_organization(parts, org_id)
     minted = tokens.mint(parts.randomness)
     token = ControlToken(
@@ -100,6 +100,7 @@ def mint_token(parts: ControlParts, org_id: str, name: str, scopes: Iterable[Sco
         created_at=parts.clock.now_ms(),
     )
     parts.catalog.tokens.mint(NewToken(token, minted.lookup_id, minted.digest))
+    parts.publisher.publish_now()
     return token.token_id, minted.token
 
 
@@ -107,6 +108,7 @@ def revoke_token(parts: ControlParts, token_id: str) -> ControlToken:
     revoked = parts.catalog.tokens.revoke(token_id)
     if revoked is None:
         raise RefusedError(f"there is no token {token_id!r}: see 'mauve token list --org ORG'")
+    parts.publisher.publish_now()
     return revoked
 
 

@@ -1,6 +1,7 @@
 """How a batch of accepted events is written down: a small header, then the bytes that came."""
 
 import struct
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 _HEADER: Final = struct.Struct("<BBBHQ")  # format, lengths of project and organization, count, received_at in ms
@@ -21,9 +22,14 @@ class MalformedBatchError(Exception):
 
 def packed_header(project: str, org_id: str, received_at: int, event_count: int) -> bytes:
     """Return what stands before the items."""
+    project_size, org_size, names = _packed_names(project, org_id)
+    return _HEADER.pack(_FORMAT, project_size, org_size, event_count, received_at) + names
+
+
+@lru_cache(maxsize=1024)
+def _packed_names(project: str, org_id: str) -> tuple[int, int, bytes]:
     project_bytes, org_bytes = project.encode(), org_id.encode()
-    header = _HEADER.pack(_FORMAT, len(project_bytes), len(org_bytes), event_count, received_at)
-    return header + project_bytes + org_bytes
+    return len(project_bytes), len(org_bytes), project_bytes + org_bytes
 
 
 def unpacked(record: bytes) -> Batch:

@@ -1,7 +1,10 @@
 """Time comes in by the door: read once per request, then passed on."""
 
 import time
-from typing import Protocol
+from typing import Final, Protocol
+
+CLOCK_SLACK_MS: Final = 5_000
+"""How far into the future a moment may lie that another process noted. More means that the clock was set back."""
 
 
 class Clock(Protocol):

@@ -10,8 +10,8 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _SECOND: Final = timedelta(seconds=1)
 _DAY_MS: Final = 86_400_000
-_PAST_MAX_MS: Final = 7 * _DAY_MS
-_FUTURE_MAX_MS: Final = 5 * 60_000
+PAST_MAX_MS: Final = 7 * _DAY_MS
+FUTURE_MAX_MS: Final = 5 * 60_000
 
 # `fromisoformat` is fast but takes far more than RFC 3339. The shape of a text, that is with zeros for digits,
 # tells by one look-up whether it may be asked.
@@ -19,8 +19,9 @@ _DIGITS_TO_ZERO: Final = bytes.maketrans(b"123456789", b"000000000")
 _LOCAL_SHAPES: Final = [b"0000-00-00T00:00:00" + b".000000000"[: n and n + 1] for n in range(10)]
 _UTC_SHAPES: Final = frozenset(shape + b"Z" for shape in _LOCAL_SHAPES)
 _OFFSET_SHAPES: Final = frozenset(shape + sign + b"00:00" for shape in _LOCAL_SHAPES for sign in (b"+", b"-"))
+# -0000 lacks a colon and is taken nevertheless: the quick way of judging a batch cannot tell it from -00:00.
 _RFC_3339: Final = re.compile(
-    r"(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}):(\d{2})(?:\.(\d+))?([Zz]|[+-]\d{2}:[0-5]\d)", re.ASCII
+    r"(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}):(\d{2})(?:\.(\d+))?([Zz]|[+-]\d{2}:[0-5]\d|-0000)", re.ASCII
 )
 
 
@@ -60,10 +61,10 @@ def occurred_at(at_ms: int | None, sent_at_ms: int | None, received_at_ms: int) 
     if at_ms is None:
         return received_at_ms
     claim = at_ms if sent_at_ms is None else at_ms + received_at_ms - sent_at_ms
-    if claim < received_at_ms - _PAST_MAX_MS:
-        return received_at_ms - _PAST_MAX_MS
-    if claim > received_at_ms + _FUTURE_MAX_MS:
-        return received_at_ms + _FUTURE_MAX_MS
+    if claim < received_at_ms - PAST_MAX_MS:
+        return received_at_ms - PAST_MAX_MS
+    if claim > received_at_ms + FUTURE_MAX_MS:
+        return received_at_ms + FUTURE_MAX_MS
     return claim
 
 
@@ -75,6 +76,12 @@ def day_number(ms: int) -> int:
 def utc_day(ms: int) -> str:
     """Return the UTC day of a moment in the years 1 to 9999, such as `2026-11-15`."""
     return date.fromordinal(_EPOCH_ORDINAL + day_number(ms)).isoformat()
+
+
+def utc_instant(ms: int) -> str:
+    """Return a moment in the years 1 to 9999 to the second, in ISO 8601, such as `2026-12-01T00:00:00Z`."""
+    moment = _EPOCH + timedelta(milliseconds=ms)
+    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _since_epoch(value: str) -> timedelta | None:

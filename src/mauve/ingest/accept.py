@@ -15,21 +15,20 @@ CONFLICT: Final = "conflicting payload for an existing id: the first write stand
 _ALL_ACCEPTED: Final = [b'{"ok":true,"accepted":%d,"rejected":0}' % count for count in range(501)]
 
 
-async def make_events_durable(
+def log_record(key: PublishedKey, verdict: EventsVerdict, received_at: int) -> tuple[bytes, bytes]:
+    """Return the pieces of the record that holds a verdict's events."""
+    events = verdict.events or b""
+    return (packed_header(key.public_id, key.org_id, received_at, verdict.event_count), events)
+
+
+async def record_payments(
     parts: IngestParts, key: PublishedKey, verdict: EventsVerdict, received_at: int
 ) -> list[Rejection]:
-    """Store what was accepted, all of it or nothing; return the payments that the ledger refused."""
-    record = None
-    if verdict.events is not None:
-        record = (packed_header(key.public_id, key.org_id, received_at, verdict.event_count), verdict.events)
-    if not verdict.payments:
-        if record is not None:
-            await parts.log.append(record)
-        return []
-    # One transaction holds the payments and the events that came with them: never one without the other.
+    """Record the payments and the events that came with them; return the payments that the ledger refused."""
+    # One transaction holds both: never one without the other.
     entry = Entry(
         payments=[indexed.payment for indexed in verdict.payments],
-        events=None if record is None else b"".join(record),
+        events=None if verdict.events is None else b"".join(log_record(key, verdict, received_at)),
     )
     outcomes = await parts.ledger.record(entry)
     return _conflicts(parts, verdict, outcomes)

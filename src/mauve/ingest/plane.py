@@ -1,7 +1,7 @@
 """The ingest plane's answers, free of any server: the same behind the workers' own port and the main one."""
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Final
 
 import structlog
 
@@ -14,7 +14,7 @@ from mauve.ingest.webhooks.door import WebhookDoor, is_webhook_path
 from mauve.stores.edge import PublishedKey
 from mauve.stores.log import LogFailedError, LogFullError
 from mauve.stores.unavailable import StoreUnavailableError
-from mauve.web.body import BodyTooLargeError, IncompleteBodyError, declared_size
+from mauve.web.body import BodyTooLargeError, IncompleteBodyError
 from mauve.web.envelopes import data_reply, wrong_method
 from mauve.web.health import health, readiness
 from mauve.web.inflate import inflated, too_large
@@ -47,50 +47,53 @@ class IngestPlane:
         self._parts = parts
         self._webhooks = WebhookDoor(parts)
 
-    async def answer(self, request: OpenRequest) -> Reply:
-        match request.path:
-            case "/v1/events":
-                return await self._at_events(request)
-            case "/v1/objects":
-                return await self._answered(self._objects, request)
-            case "/healthz":
-                return health(request.method)
-            case "/readyz":
-                return readiness(request.method, self.engines())
-            case path if is_webhook_path(path):
-                return await self._answered(self._webhooks.take, request)
+    def answer(self, request: OpenRequest) -> Coroutine[Any, Any, Reply]:
+        """Return what answers when it is awaited. Every layer less is felt here."""
+        match request.path, request.method:
+            case "/v1/events", "POST":
+                return self._answered(self._events, request, _EVENT_HEADERS)
+            case "/v1/objects", "POST":
+                return self._answered(self._objects, request, JSON)
+            case path, "POST" if is_webhook_path(path):
+                return self._answered(self._webhooks.take, request, JSON)
             case _:
-                return data_reply(unknown_path())
+                return _at_once(self._other_answer(request))
 
     def engines(self) -> dict[str, bool]:
         """Tell which engines this plane can use now."""
         return {"edge": self._parts.keyring.is_current, "log": not self._parts.log.has_failed}
 
-    async def _at_events(self, request: OpenRequest) -> Reply:
-        """Answer with what a browser needs to let a page of any origin see the reply."""
-        if request.method == "OPTIONS":
-            return _PREFLIGHT
-        reply = await self._answered(self._events, request)
-        return reply if reply.headers is _EVENT_HEADERS else reply._replace(headers={**reply.headers, **_ANY_ORIGIN})
+    def _other_answer(self, request: OpenRequest) -> Reply:
+        match request.path:
+            case "/v1/events":
+                return _PREFLIGHT if request.method == "OPTIONS" else _with(_EVENT_HEADERS, wrong_method("POST"))
+            case "/v1/objects":
+                return wrong_method("POST")
+            case "/healthz":
+                return health(request.method)
+            case "/readyz":
+                return readiness(request.method, self.engines())
+            case path if is_webhook_path(path):
+                return wrong_method("POST")
+            case _:
+                return data_reply(unknown_path())
 
-    async def _answered(self, handle: Handler, request: OpenRequest) -> Reply:
-        if request.method != "POST":
-            return wrong_method("POST")
+    async def _answered(self, handle: Handler, request: OpenRequest, headers: Mapping[str, str]) -> Reply:
         try:
             return await handle(request)
-        except Problem as problem:
+        except (Problem, BodyTooLargeError, IncompleteBodyError) as refusal:
+            problem = _problem_of(refusal)
             self._parts.counters.refused[problem.code] += 1
-            return data_reply(problem)
         except LogFullError:
-            reason = Problem(Code.NOT_STORED, "the queue is full: nothing was stored, retry", retry_after_s=5)
+            problem = Problem(Code.NOT_STORED, "the queue is full: nothing was stored, retry", retry_after_s=5)
         except (LogFailedError, StoreUnavailableError) as error:
             log.warning("not_durable", path=request.path, reason=str(error))
-            reason = Problem(Code.NOT_STORED, _NOT_STORED, retry_after_s=1)
+            problem = Problem(Code.NOT_STORED, _NOT_STORED, retry_after_s=1)
         except Exception:
             log.exception("ingest_failed", path=request.path)
-            reason = Problem(Code.NOT_STORED, _NOT_STORED, retry_after_s=1)
-        self._parts.counters.failed += 1
-        return data_reply(reason)
+            problem = Problem(Code.NOT_STORED, _NOT_STORED, retry_after_s=1)
+        self._parts.counters.failed += problem.code is Code.NOT_STORED
+        return _with(headers, data_reply(problem))
 
     async def _events(self, request: OpenRequest) -> Reply:
         """Take in events. The order of these lines is the order in which a request can be refused."""
@@ -99,20 +102,25 @@ class IngestPlane:
         key = self._key_of(request)
         if key.kind is KeyKind.PUBLISHABLE:
             self._check_rate(key, received_at)
-        room = self._room_for(request)
+        room = _room_for(request)
         if room:
             await parts.budget.take(room)
         try:
-            body = await _read(request)
+            body = inflated(await request.body(BODY_BYTES_MAX), request.header("content-encoding"), BODY_BYTES_MAX)
             organization = parts.keyring.organizations.get(key.org_id)
             check_standing(organization, received_at)
             check_cap(organization, parts.keyring.usage.get(key.org_id), received_at)
             verdict = rules.judge_events(body, key, received_at)
             # Durable before we say 202.
-            refused = await accept.make_events_durable(parts, key, verdict, received_at)
+            if verdict.payments:
+                refused = await accept.record_payments(parts, key, verdict, received_at)
+                return self._acknowledged(verdict.item_count, verdict.rejections + refused, _EVENT_HEADERS)
+            if verdict.events is not None:
+                await parts.log.append(accept.log_record(key, verdict, received_at))
         finally:
-            parts.budget.give_back(room)
-        return self._acknowledged(verdict.item_count, [*verdict.rejections, *refused], _EVENT_HEADERS)
+            if room:
+                parts.budget.give_back(room)
+        return self._acknowledged(verdict.item_count, verdict.rejections, _EVENT_HEADERS)
 
     async def _objects(self, request: OpenRequest) -> Reply:
         parts = self._parts
@@ -120,10 +128,11 @@ class IngestPlane:
         key = self._key_of(request)
         if key.kind is not KeyKind.SERVER:
             raise Problem(Code.FORBIDDEN, "subscriptions need a server key: use one that begins with sk_")
-        room = self._room_for(request)
+        room = _room_for(request)
         await parts.budget.take(room)
         try:
-            verdict = rules.judge_objects(await _read(request), key, received_at)
+            body = inflated(await request.body(BODY_BYTES_MAX), request.header("content-encoding"), BODY_BYTES_MAX)
+            verdict = rules.judge_objects(body, key, received_at)
             await accept.make_objects_durable(parts, verdict)
         finally:
             parts.budget.give_back(room)
@@ -140,15 +149,6 @@ class IngestPlane:
         if wait_s:
             raise Problem(Code.RATE_LIMITED, "this publishable key is used too often: slow down", retry_after_s=wait_s)
 
-    def _room_for(self, request: OpenRequest) -> int:
-        """Return how much of the budget the body needs until what is in it is durable; a small one needs none."""
-        if not is_json(request.header("content-type")):
-            raise Problem(Code.UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json")
-        size = declared_size(request.header("content-length"))
-        if size is None or size > BODY_BYTES_MAX:
-            return BODY_BYTES_MAX
-        return size if size > _SMALL_BYTES else 0
-
     def _acknowledged(self, item_count: int, rejections: list[rules.Rejection], headers: Mapping[str, str]) -> Reply:
         counters = self._parts.counters
         counters.accepted += item_count - len(rejections)
@@ -158,11 +158,30 @@ class IngestPlane:
         return accept.reply(item_count, rejections, headers)
 
 
-async def _read(request: OpenRequest) -> bytes:
-    try:
-        body = await request.body(BODY_BYTES_MAX)
-    except BodyTooLargeError:
-        raise too_large(BODY_BYTES_MAX) from None
-    except IncompleteBodyError:
-        raise Problem(Code.MALFORMED, "the body was cut off or did not arrive in time: send it again") from None
-    return inflated(body, request.header("content-encoding"), BODY_BYTES_MAX)
+def _room_for(request: OpenRequest) -> int:
+    """Return how much of the budget the body needs until what is in it is durable; a small one needs none."""
+    if not is_json(request.header("content-type")):
+        raise Problem(Code.UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json")
+    size = request.declared_bytes
+    if size is None or size > BODY_BYTES_MAX:
+        return BODY_BYTES_MAX
+    return size if size > _SMALL_BYTES else 0
+
+
+def _problem_of(refusal: Exception) -> Problem:
+    match refusal:
+        case Problem():
+            return refusal
+        case BodyTooLargeError():
+            return too_large(BODY_BYTES_MAX)
+        case _:
+            return Problem(Code.MALFORMED, "the body was cut off or did not arrive in time: send it again")
+
+
+def _with(headers: Mapping[str, str], reply: Reply) -> Reply:
+    """Add what a browser needs to let a page see the reply, for one."""
+    return reply._replace(headers={**reply.headers, **headers})
+
+
+async def _at_once(reply: Reply) -> Reply:
+    return reply

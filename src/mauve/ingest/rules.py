@@ -4,15 +4,17 @@ A whole request fails with a `Problem`; an item fails with a reason that names t
 """
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import repeat
-from typing import Annotated, Any, Final, NamedTuple, cast
+from typing import Annotated, Any, Final, cast
 
 import msgspec
 from msgspec import Meta, Raw
 
 from mauve.core.currencies import is_currency
-from mauve.core.events import EVENT, PAYMENT, Event, PropValue, events_in
+from mauve.core.events import EVENT, PAYMENT, DatedEvent, Event, PropValue, dated_events_in
 from mauve.core.facts import KeyKind
 from mauve.core.problems import Code, Problem
 from mauve.core.times import is_time, occurred_at, parse_time_ms, parse_time_us
@@ -61,7 +63,7 @@ class IndexedSubscription(msgspec.Struct, frozen=True):
     subscription: SubscriptionVersion
 
 
-class EventsVerdict(NamedTuple):
+class EventsVerdict(msgspec.Struct, frozen=True):
     events: bytes | None  # for the log: one JSON object, or an array of them
     event_count: int
     payments: list[IndexedPayment]
@@ -69,7 +71,7 @@ class EventsVerdict(NamedTuple):
     item_count: int
 
 
-class ObjectsVerdict(NamedTuple):
+class ObjectsVerdict(msgspec.Struct, frozen=True):
     subscriptions: list[IndexedSubscription]
     rejections: list[Rejection]
     item_count: int
@@ -90,16 +92,19 @@ class _Subscription(msgspec.Struct, frozen=True, gc=False):
 
 _NAMED: Final = msgspec.json.Decoder(_Named)
 _SUBSCRIPTION: Final = msgspec.json.Decoder(_Subscription)
+_BARE_OFFSET: Final = re.compile(rb':\d\d(?:\.\d+)?[+-]\d{4}"')
 _CANONICAL: Final = msgspec.json.Encoder(order="deterministic")
 
 
 def judge_events(body: bytes, key: PublishedKey, received_at: int) -> EventsVerdict:
     """Tell the events, payments and mistakes in a write to `/v1/events`, or raise what is wrong with all of it."""
     wire.require_text(body)
-    events = _typed(body)
+    events = _quickly_judged(body)
     if events is not None and _can_be_logged_whole(body, events):
         return EventsVerdict(body if events else None, len(events), [], [], len(events))
     items = wire.split(body)
+    if items.text is not body:
+        events = _quickly_judged(items.text)
     if key.kind is KeyKind.PUBLISHABLE and all(map(_is_named_payment, items.raws)):
         raise Problem(Code.FORBIDDEN, _NEEDS_SERVER_KEY)
     kept: list[Raw] = []
@@ -107,12 +112,12 @@ def judge_events(body: bytes, key: PublishedKey, received_at: int) -> EventsVerd
     rejections: list[Rejection] = []
     for index, (raw, event) in enumerate(zip(items.raws, events or repeat(None), strict=False)):
         judged = items.faults.get(index) or _judge_event(raw, event, key, received_at)
-        if isinstance(judged, str):
-            rejections.append(Rejection(index, judged))
-        elif isinstance(judged, Payment):
-            payments.append(IndexedPayment(index, judged))
-        else:
+        if isinstance(judged, Raw):
             kept.append(judged)
+        elif isinstance(judged, str):
+            rejections.append(Rejection(index, judged))
+        else:
+            payments.append(IndexedPayment(index, judged))
     logged = body if len(kept) == len(items.raws) else b"[" + b",".join(kept) + b"]"
     return EventsVerdict(logged if kept else None, len(kept), payments, rejections, len(items.raws))
 
@@ -137,9 +142,9 @@ def payment_digest(payment: Event) -> bytes:
 
     Digests are kept for good, so the form must never change: no float is left to the taste of a library.
     """
-    props: dict[str, object] = {
-        name: _canonical(value) if isinstance(value, float) else value for name, value in (payment.props or {}).items()
-    }
+    props: dict[str, object] = dict(payment.props or {})
+    if float in map(type, props.values()):
+        props = {name: _canonical(value) if isinstance(value, float) else value for name, value in props.items()}
     if props.get("earned") is not False:
         props.pop("earned", None)
     return hashlib.sha256(_CANONICAL.encode([payment.name, payment.user or None, payment.id, props])).digest()
@@ -150,20 +155,37 @@ def _canonical(number: float) -> int | list[str]:
     return int(number) if number.is_integer() else [number.hex()]
 
 
-def _typed(body: bytes) -> list[Event] | None:
+def _quickly_judged(body: bytes) -> list[DatedEvent] | None:
+    """Return the events if all of them are valid and that can be told at once."""
     try:
-        return events_in(body)
+        events = dated_events_in(body)
     except (msgspec.DecodeError, RecursionError):
         return None
+    return None if _may_lack_a_colon(body, events) else events
 
 
-def _can_be_logged_whole(body: bytes, events: Sequence[Event]) -> bool:
+def _may_lack_a_colon(body: bytes, events: Sequence[DatedEvent]) -> bool:
+    """Tell whether an offset may be written as +0100, which msgspec takes."""
+    return (b"+" in body or _has_offset(events)) and _BARE_OFFSET.search(body) is not None
+
+
+def _has_offset(events: Sequence[DatedEvent]) -> bool:
+    """Tell whether a time is written in another zone than UTC. One loop: it runs over everything that is sent."""
+    for event in events:
+        at, sent_at = event.at, event.sent_at
+        if at.__class__ is datetime and at.tzinfo is not UTC:
+            return True
+        if sent_at.__class__ is datetime and sent_at.tzinfo is not UTC:
+            return True
+    return False
+
+
+def _can_be_logged_whole(body: bytes, events: Sequence[DatedEvent]) -> bool:
     """Tell the common case: nothing but valid events, none of which can be too large."""
     return (
         len(body) <= wire.ITEM_BYTES_MAX
         and len(events) <= wire.ITEMS_MAX
         and PAYMENT not in [event.name for event in events]
-        and not any(map(_time_fault, events))
     )
 
 
@@ -174,10 +196,12 @@ def _is_named_payment(raw: Raw) -> bool:
         return False
 
 
-def _judge_event(raw: Raw, event: Event | None, key: PublishedKey, received_at: int) -> Raw | Payment | str:
+def _judge_event(raw: Raw, judged: DatedEvent | None, key: PublishedKey, received_at: int) -> Raw | Payment | str:
     """Return the text to log, the payment to record, or the reason of the rejection."""
+    if judged is not None and judged.name != PAYMENT:
+        return raw
     try:
-        event = event or EVENT.decode(raw)
+        event = EVENT.decode(raw)
     except msgspec.ValidationError as error:
         return _reason(error, _EVENT_REASONS)
     except RecursionError:
@@ -199,7 +223,9 @@ def _judge_payment(raw: Raw, event: Event, key: PublishedKey, received_at: int) 
     if key.kind is not KeyKind.SERVER:
         return _NEEDS_SERVER_KEY
     props = event.props or {}
-    fault = _payment_fault(event.id, props) or wire.repeated_key_fault(raw)
+    fault = _payment_fault(event.id, props)
+    if fault is None and _may_repeat_key(raw, event):
+        fault = wire.repeated_key_fault(raw)
     if fault is not None:
         return fault
     at = None if event.at is None else parse_time_ms(event.at)
@@ -218,6 +244,25 @@ def _judge_payment(raw: Raw, event: Event, key: PublishedKey, received_at: int) 
         received_at=received_at,
         payload=bytes(raw),
     )
+
+
+def _may_repeat_key(raw: Raw, event: Event) -> bool:
+    """Tell quickly whether the text holds a string that the event does not, as each repeated key would be."""
+    text = bytes(raw)
+    return text.count(b'"') != 2 * _string_count(event) or b"\\" in text
+
+
+def _string_count(event: Event) -> int:
+    """Count the keys and texts of an event; those of fields that are null are not known any more."""
+    count = 2 + 2 * (event.user is not None) + 2 * (event.id is not None)
+    for moment in (event.at, event.sent_at):
+        if moment is not None:
+            count += 1 + isinstance(moment, str)
+    if event.props is not None:
+        count += 1
+        for value in event.props.values():
+            count += 2 if value.__class__ is str else 1
+    return count
 
 
 def _payment_fault(payment_id: str | None, props: Mapping[str, PropValue]) -> str | None:

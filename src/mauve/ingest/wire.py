@@ -39,6 +39,7 @@ _SURROGATES: Final = re.compile(
 class Items(NamedTuple):
     """The items of a body, each as its text."""
 
+    text: bytes  # the body, with each lone surrogate replaced: the items that held one are among the faults
     raws: list[Raw]
     faults: Mapping[int, str]  # by place in the batch: why an item is rejected for its text alone
 
@@ -53,16 +54,17 @@ def require_text(body: bytes) -> None:
 
 def split(body: bytes) -> Items:
     """Return the items of one JSON object or of an array, or raise the 400 or 413 for the whole of it."""
-    mark = b""
+    mark, text = b"", body
     raws = _scan(body)
     if raws is None:
         mark = _mark_for(body)
-        raws = _scan(_without_lone_surrogates(body, mark))
+        text = _without_lone_surrogates(body, mark)
+        raws = _scan(text)
     if raws is None:
         raise Problem(Code.MALFORMED, "the body is not valid JSON, or not an object or array")
     if len(raws) > ITEMS_MAX:
         raise Problem(Code.TOO_LARGE, f"a request holds at most {ITEMS_MAX} items")
-    return Items(raws, _spoiled(raws, mark) | _too_large(raws, len(body)))
+    return Items(text, raws, _spoiled(raws, mark) | _too_large(raws, len(body)))
 
 
 def repeated_key_fault(raw: Raw) -> str | None:
@@ -106,7 +108,8 @@ def _without_lone_surrogates(body: bytes, mark: bytes) -> bytes:
 def _spoiled(raws: Sequence[Raw], mark: bytes) -> dict[int, str]:
     if not mark:
         return {}
-    return {index: _LONE_SURROGATE for index, raw in enumerate(raws) if mark in bytes(raw)}
+    texts = b"\0".join(raws).split(b"\0")  # quicker than one by one; JSON holds no such byte
+    return {index: _LONE_SURROGATE for index, text in enumerate(texts) if mark in text}
 
 
 def _too_large(raws: Sequence[Raw], body_bytes: int) -> dict[int, str]:

@@ -34,6 +34,7 @@ class Loader:
         self._positions: dict[int, int] | None = None  # None: not known to be in step with the warehouse
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="read-ahead")
         self._ahead: Future[tuple[Taken, Range]] | None = None
+        self.repeat_count = 0  # events that were not counted since this loader was made, for their id came again
 
     def load_next_range(self) -> int:
         """Load what has come in, up to a bound; return how many records that was."""
@@ -93,7 +94,7 @@ class Loader:
 
     def _load(self, records: Taken, taken: Range, known: dict[int, bool]) -> None:
         """Load the records; if their rows are refused, halve them until the one at fault stands alone."""
-        stored = {seq: known[seq] for seq in taken.rows.seq if seq in known}
+        stored = {seq: known[seq] for seq in taken.rows.seq if seq in known} if known else {}
         try:
             repeats = self._store(taken, stored)
         except RowsRefusedError as error:
@@ -127,6 +128,7 @@ class Loader:
             dead_letters=letters,
         )
         self._ledger.finish(step)
+        self.repeat_count += len(repeats)
 
     def _trim(self, positions: dict[int, int]) -> None:
         for stream, number in positions.items():

@@ -1,6 +1,6 @@
 """Records of the log → rows of the warehouse. Pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -8,7 +8,7 @@ import msgspec
 
 from mauve.core.batch import Batch, MalformedBatchError, unpacked
 from mauve.core.period import period_of
-from mauve.core.times import known_time_ms, occurred_at
+from mauve.load.moments import occurred_moments
 from mauve.stores.log import LogRecord
 from mauve.stores.warehouse import EventRows, first_seq
 
@@ -119,19 +119,22 @@ def _append(rows: EventRows, batch: Batch, events: list[LoggedEvent], seq: int) 
     rows.claimed_at += ["" if event.at is None else str(event.at) for event in events]
     rows.user += [event.user or "" for event in events]
     rows.id += [event.id or "" for event in events]
-    rows.props += [b"" if (props := bytes(event.props)) == b"null" else props for event in events]
+    rows.props += [_NO_PROPS if _is_null(props := event.props) else props for event in events]
     rows.seq += range(seq, seq + count)
 
 
-def _moments(events: list[LoggedEvent], received_at: int) -> Iterator[int]:
-    """Return when each event occurred. A batch is sent at one moment, which is worth reading once."""
-    sent_text: str | int | None = None
-    sent_at: int | None = None
-    for event in events:
-        if event.at is None:
-            yield received_at
-            continue
-        if event.sent_at != sent_text:
-            sent_text = event.sent_at
-            sent_at = None if sent_text is None else known_time_ms(sent_text)
-        yield occurred_at(known_time_ms(event.at), sent_at, received_at)
+def _is_null(props: msgspec.Raw) -> bool:
+    return len(props) == len(b"null") and bytes(props) == b"null"
+
+
+def _moments(events: list[LoggedEvent], received_at: int) -> list[int]:
+    """Return when each event occurred."""
+    timed = [(event.at, event.sent_at) for event in events if event.at is not None]
+    if not timed:
+        return [received_at] * len(events)
+    ats, sent_ats = zip(*timed, strict=True)
+    moments = occurred_moments(ats, sent_ats, received_at)
+    if len(timed) == len(events):
+        return moments
+    rest = iter(moments)
+    return [received_at if event.at is None else next(rest) for event in events]

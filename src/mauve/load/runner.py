@@ -32,6 +32,7 @@ class LoadFigures:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.records = Counter("mauve_records_loaded", "Log records loaded", registry=registry)
+        self.repeats = Gauge("mauve_events_repeated", "Events not counted: their id came again", registry=registry)
         self.seconds = Gauge("mauve_load_seconds", "How long the last load took", registry=registry)
         self.lag_seconds = Gauge("mauve_load_lag_seconds", "Age of the last caught-up moment", registry=registry)
         self.backlog_bytes = Gauge("mauve_log_bytes", "Bytes in segments not yet trimmed", registry=registry)
@@ -80,6 +81,7 @@ class LoadRunner:
 
     def _measure(self, parts: LoadParts, took_s: float) -> None:
         self._backlog_bytes = parts.source.backlog_bytes()
+        self._figures.repeats.set(parts.loader.repeat_count)
         self._figures.seconds.set(took_s)
         self._figures.lag_seconds.set(time.monotonic() - self._caught_up_at)
         self._figures.backlog_bytes.set(self._backlog_bytes)

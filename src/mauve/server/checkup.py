@@ -109,7 +109,7 @@ def _edge(settings: Settings) -> Finding:
             detail="is not the one that was filled",
             advice="start 'mauve serve': it fills it anew",
         )
-    detail = "holds every key, secret and limit" if pending == 0 else f"{pending} changes are not published yet"
+    detail = "holds every key, token, secret and limit" if pending == 0 else f"{pending} changes are not published yet"
     return Finding("edge", pending == 0, detail, "start 'mauve serve': it publishes them within a second")
 
 

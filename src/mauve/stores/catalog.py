@@ -103,7 +103,7 @@ class Organizations(Protocol):
 
 class Apps(Protocol):
     def create(self, app: NewApp, first_key: NewKey) -> App:
-        """Store the app, its live project and its first key: all three or none."""
+        """Store the app, its live project and its first key, unpublished: all three or none."""
         ...
 
     def all_of(self, org_id: str) -> list[App]:
@@ -140,13 +140,17 @@ class Keys(Protocol):
 
 
 class Tokens(Protocol):
-    def mint(self, new: NewToken) -> None: ...
+    def mint(self, new: NewToken) -> None:
+        """Store the token, unpublished."""
+        ...
 
     def all_of(self, org_id: str) -> list[ControlToken]: ...
 
     def find(self, lookup_id: str) -> StoredToken | None: ...
 
-    def revoke(self, token_id: str) -> ControlToken | None: ...
+    def revoke(self, token_id: str) -> ControlToken | None:
+        """Revoke for good and mark for publication; a revoked token stays as it is."""
+        ...
 
 
 class WebhookSecrets(Protocol):

@@ -1,4 +1,4 @@
-"""The edge: the published copy of keys, webhook secrets, standing and limits.
+"""The edge: the published copy of keys, tokens, projects, webhook secrets, standing and limits.
 
 Data planes authenticate against this copy and never ask the catalog, so they go on when it is down. A record
 is known by its kind and id; its `version` counts its changes in the catalog.
@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from mauve.core.facts import KeyKind, Plane, Provider, Standing
+from mauve.core.facts import KeyKind, Plane, Provider, Scope, Standing
 
 
 class PublishedKey(msgspec.Struct, frozen=True, tag="key"):
@@ -26,6 +26,32 @@ class PublishedKey(msgspec.Struct, frozen=True, tag="key"):
     @property
     def record_id(self) -> str:
         return self.key_id
+
+
+class PublishedToken(msgspec.Struct, frozen=True, tag="token"):
+    lookup_id: str
+    version: int
+    digest: bytes  # SHA-256 of the secret part
+    org_id: str
+    plane: Plane
+    scopes: frozenset[Scope]
+    revoked: bool
+
+    @property
+    def record_id(self) -> str:
+        return self.lookup_id
+
+
+class PublishedProject(msgspec.Struct, frozen=True, tag="project"):
+    public_id: str
+    version: int
+    app_id: str
+    org_id: str
+    plane: Plane
+
+    @property
+    def record_id(self) -> str:
+        return self.public_id
 
 
 class PublishedSecret(msgspec.Struct, frozen=True, tag="secret"):
@@ -74,7 +100,7 @@ class PublishedUsage(msgspec.Struct, frozen=True, tag="usage"):
         return (int(self.period.replace("-", "")) << 44) + self.events
 
 
-CatalogRecord = PublishedKey | PublishedSecret | PublishedOrganization
+CatalogRecord = PublishedKey | PublishedToken | PublishedProject | PublishedSecret | PublishedOrganization
 PublishedRecord = CatalogRecord | PublishedUsage
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
 
+import msgspec
+
 from mauve.stores.deliveries import Delivery, Tally
 from mauve.stores.log import LogRecord
 
@@ -15,8 +17,7 @@ CLIENT: Final = "api"
 """The source of payments that clients send themselves."""
 
 
-@dataclass(frozen=True, slots=True)
-class Payment:
+class Payment(msgspec.Struct, frozen=True, gc=False):
     org_id: str
     project: str  # public id
     id: str
@@ -32,8 +33,7 @@ class Payment:
     source: str = CLIENT
 
 
-@dataclass(frozen=True, slots=True)
-class SubscriptionVersion:
+class SubscriptionVersion(msgspec.Struct, frozen=True, gc=False):
     project: str
     id: str
     at: int  # epoch microseconds; the later one wins

@@ -4,7 +4,7 @@ Each writer process appends to a stream of its own, so writers never wait for on
 its stream and its number; numbers of a stream only grow and may have gaps.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 STREAM_MAX: Final = 255
@@ -27,12 +27,12 @@ class LogRecord(NamedTuple):
 class LogWriter(Protocol):
     """Where a process appends.
 
-    - When `append` returns, the record is durable: it outlives a power cut.
-    - After a failed write or sync every `append` raises `LogFailedError`; a sync is never tried twice.
+    - When what `append` returns was awaited, the record is durable: it outlives a power cut.
+    - After a failed write or sync every `append` ends in `LogFailedError`; a sync is never tried twice.
     - Records of one writer keep the order in which `append` was called.
     """
 
-    async def append(self, parts: Sequence[bytes]) -> None:
+    def append(self, parts: Sequence[bytes]) -> Awaitable[None]:
         """Append one record, given in pieces that are written one behind the other."""
         ...
 

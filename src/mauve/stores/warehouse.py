@@ -8,6 +8,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+import msgspec
+
 from mauve.stores.log import RECORD_NUMBER_MAX
 
 ITEMS_PER_RECORD_MAX: Final = 1024
@@ -39,7 +41,7 @@ class EventRows:
     claimed_at: list[str] = field(default_factory=list)  # the raw `at`, empty if none was sent
     user: list[str] = field(default_factory=list)  # empty if absent
     id: list[str] = field(default_factory=list)  # empty if absent
-    props: list[bytes] = field(default_factory=list)  # the JSON object as it came, empty if absent
+    props: list[bytes | msgspec.Raw] = field(default_factory=list)  # the JSON object as it came, empty if absent
     seq: list[int] = field(default_factory=list)
 
     def __len__(self) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any
 
-from mauve.web.body import BodyTooLargeError, IncompleteBodyError, read_body
+from mauve.web.body import BodyTooLargeError, IncompleteBodyError, declared_size, read_body
 from mauve.web.messages import Reply, Request
 
 Scope = MutableMapping[str, Any]
@@ -42,6 +42,10 @@ class AsgiRequest:
 
     def credential_header(self) -> str | None:
         return self.header("authorization")
+
+    @property
+    def declared_bytes(self) -> int | None:
+        return declared_size(self.header("content-length"))
 
     async def body(self, bytes_max: int) -> bytes:
         return await read_body(_chunks(self._receive), bytes_max)

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from mauve.core.problems import Code, Problem
+from mauve.core.times import utc_instant
 from mauve.web.messages import JSON, Reply, json_reply
 
 STATUS_OF: Final[Mapping[Code, HTTPStatus]] = MappingProxyType(
@@ -19,7 +20,9 @@ STATUS_OF: Final[Mapping[Code, HTTPStatus]] = MappingProxyType(
         Code.METHOD_NOT_ALLOWED: HTTPStatus.METHOD_NOT_ALLOWED,
         Code.NOT_FOUND: HTTPStatus.NOT_FOUND,
         Code.NOT_STORED: HTTPStatus.SERVICE_UNAVAILABLE,
+        Code.QUERIES_SPENT: HTTPStatus.TOO_MANY_REQUESTS,
         Code.RATE_LIMITED: HTTPStatus.TOO_MANY_REQUESTS,
+        Code.RAW_SCANS_SPENT: HTTPStatus.TOO_MANY_REQUESTS,
         Code.TOO_LARGE: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         Code.UNAUTHORIZED: HTTPStatus.UNAUTHORIZED,
         Code.UNSUPPORTED_MEDIA_TYPE: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
@@ -38,10 +41,13 @@ def control_reply(problem: Problem) -> Reply:
 
 
 _CODES_SHOWN_TO_DATA_CLIENTS: Final = frozenset({Code.EVENT_CAP_REACHED, Code.INGEST_SUSPENDED})
+_ALLOWANCE_OF: Final = {Code.QUERIES_SPENT: "queries", Code.RAW_SCANS_SPENT: "raw_scans"}
 
 
 def data_reply(problem: Problem) -> Reply:
     """Return `{ok: false, error}`, with `code` and facts where a client is to act on them."""
+    if problem.code in _ALLOWANCE_OF:
+        return _allowance_reply(problem, _ALLOWANCE_OF[problem.code])
     body: dict[str, object] = {"ok": False, "error": problem.message}
     if problem.code in _CODES_SHOWN_TO_DATA_CLIENTS:
         body |= {"code": problem.code, **problem.facts}
@@ -51,6 +57,15 @@ def data_reply(problem: Problem) -> Reply:
         return reply
     throttle = {"x-service-throttle": "rate_limit"} if problem.code is Code.RATE_LIMITED else {}
     return Reply(reply.status, reply.body, {**reply.headers, **throttle, "retry-after": str(retry_after_s)})
+
+
+def _allowance_reply(problem: Problem, scope: str) -> Reply:
+    """Return the refusal of a read whose allowance is spent: there is no use in trying again before the reset."""
+    reset_at = utc_instant(problem.facts["reset_at"])
+    body = {"ok": False, "reason": "allowance", "scope": scope, "reset_at": reset_at, "error": problem.message}
+    reply = json_reply(STATUS_OF[problem.code], body)
+    throttle = {"x-service-throttle": f"allowance:{scope}", "x-service-reset": reset_at}
+    return Reply(reply.status, reply.body, {**reply.headers, **throttle})
 
 
 def wrong_method(allowed: str) -> Reply:

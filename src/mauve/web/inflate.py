@@ -13,7 +13,9 @@ _ZSTD_WINDOW_BYTES_MAX = 8 * 1024 * 1024
 
 def inflated(body: bytes, encoding: str | None, bytes_max: int) -> bytes:
     """Return the body as it was before it was compressed, or raise when it is too large or no such thing."""
-    match (encoding or "identity").strip().lower():
+    if not encoding:
+        return body
+    match encoding.strip().lower():
         case "identity" | "":
             return body
         case "gzip" | "x-gzip":

@@ -43,6 +43,11 @@ class OpenRequest(Protocol):
         """Return the Authorization header; one sent twice is joined by a comma, and then fits no credential."""
         ...
 
+    @property
+    def declared_bytes(self) -> int | None:
+        """Return how long the body is said to be; None if that is not said."""
+        ...
+
     async def body(self, bytes_max: int) -> bytes:
         """Return the body; raise `BodyTooLargeError` if it is larger, `IncompleteBodyError` if it is cut off."""
         ...
@@ -62,6 +67,8 @@ def bearer_credential(authorization: str | None) -> str | None:
     """Return what follows `Bearer` in an Authorization header."""
     if authorization is None:
         return None
+    if authorization.startswith("Bearer "):  # as nearly everybody writes it
+        return authorization[7:].strip(" ")
     scheme, _, credential = authorization.partition(" ")
     return credential.strip(" ") if scheme.lower() == "bearer" else None
 

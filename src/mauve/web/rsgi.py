@@ -35,13 +35,14 @@ class RsgiTransport(Protocol):
 class RsgiRequest:
     """An open request at the RSGI door."""
 
-    __slots__ = ("_deadlines", "_headers", "_transport", "method", "path")
+    __slots__ = ("_deadlines", "_headers", "_transport", "declared_bytes", "method", "path")
 
     def __init__(self, scope: RsgiScope, transport: RsgiTransport, deadlines: Deadlines) -> None:
         self._deadlines = deadlines
         self.method = scope.method
         self.path = scope.path
         self._headers = scope.headers
+        self.declared_bytes = declared_size(scope.headers.get("content-length"))
         self._transport = transport
 
     def header(self, name: str) -> str | None:
@@ -58,8 +59,7 @@ class RsgiRequest:
         return ", ".join(values) if values else None
 
     async def body(self, bytes_max: int) -> bytes:
-        size = declared_size(self.header("content-length"))
-        if size is None or size > bytes_max:
+        if self.declared_bytes is None or self.declared_bytes > bytes_max:
             # Chunks end quietly when the sender goes away. A JSON array or object that was cut off does not
             # parse, and compressed data that was cut off does not inflate: nothing partial is ever taken.
             return await read_body(self._transport, bytes_max)

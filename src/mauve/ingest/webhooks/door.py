@@ -1,6 +1,5 @@
 """`POST /v1/webhooks/{provider}/{project_id}`: a biller's delivery, from its bytes to the acknowledgement."""
 
-import asyncio
 from http import HTTPStatus
 from typing import Final
 
@@ -17,7 +16,7 @@ from mauve.ingest.webhooks.signatures import Refusal
 from mauve.stores.edge import PublishedSecret
 from mauve.stores.ledger import Entry, Outcome
 from mauve.stores.unavailable import StoreUnavailableError
-from mauve.web.body import BodyTooLargeError, IncompleteBodyError, declared_size
+from mauve.web.body import BodyTooLargeError, IncompleteBodyError
 from mauve.web.budget import ByteBudget
 from mauve.web.messages import OpenRequest, Reply, is_json, json_reply
 
@@ -25,7 +24,6 @@ BODY_BYTES_MAX: Final = 4 * 1024 * 1024
 _SMALL_BYTES: Final = 64 * 1024
 # Of its own: a stranger may send large bodies here, and must not keep those of clients waiting.
 _BODIES_BYTES_MAX: Final = 2 * BODY_BYTES_MAX
-_LOOK_AGAIN_EVERY_S: Final = 0.005
 _PROVIDERS: Final = {provider.value: provider for provider in BILLERS}
 
 log = structlog.get_logger()
@@ -40,7 +38,6 @@ class WebhookDoor:
         self._parts = parts
         self._budget = ByteBudget(_BODIES_BYTES_MAX)
         self._refusals = RefusalCount(parts.ledger)
-        self._looked_at = 0.0
 
     async def take(self, request: OpenRequest) -> Reply:
         """Take in a delivery. The order of these lines is the order in which it can be refused."""
@@ -57,22 +54,15 @@ class WebhookDoor:
 
     def _secret_for(self, path: str) -> PublishedSecret:
         """Return the secret of the project and plane that the path names; one 404 for whatever is not there."""
-        record_id = _named_in(path) or ""
-        secrets = self._parts.keyring.secrets
-        if record_id not in secrets:
-            self._look_again()
-        if record_id not in secrets:
+        secret = self._parts.keyring.secret(_named_in(path) or "")
+        if secret is None:
             raise unknown_path()
-        return secrets[record_id]
+        return secret
 
     def _verified(self, request: OpenRequest, body: bytes, secret: PublishedSecret, now_ms: int) -> PublishedSecret:
         refusal = self._refusal(request, body, secret, now_ms)
-        if refusal is Refusal.MISMATCH:
-            # The secret may have been replaced a moment ago.
-            self._look_again()
-            current = self._parts.keyring.secrets[secret.record_id]
-            if current.version != secret.version:
-                secret, refusal = current, self._refusal(request, body, current, now_ms)
+        if refusal is Refusal.MISMATCH and (newer := self._parts.keyring.newer_secret(secret)) is not None:
+            secret, refusal = newer, self._refusal(request, body, newer, now_ms)
         if refusal is not None:
             self._refusals.add(secret, refusal, now_ms)
             raise unauthorized()
@@ -81,13 +71,6 @@ class WebhookDoor:
     def _refusal(self, request: OpenRequest, body: bytes, secret: PublishedSecret, now_ms: int) -> Refusal | None:
         opened = self._parts.vault.open(secret.sealed, Row(secret.app_id, secret.plane, secret.provider))
         return BILLERS[secret.provider].refusal(request.header_values, body, opened, now_ms // 1000)
-
-    def _look_again(self) -> None:
-        """Read the edge now rather than with the next round; a flood of strangers does not read it more often."""
-        now_s = asyncio.get_running_loop().time()
-        if now_s - self._looked_at >= _LOOK_AGAIN_EVERY_S:
-            self._looked_at = now_s
-            self._parts.keyring.refresh()
 
     async def _acknowledged(self, body: bytes, secret: PublishedSecret, received_at: int) -> Reply:
         endpoint = Endpoint(secret.public_id, secret.org_id, secret.plane, secret.provider)
@@ -138,7 +121,7 @@ def _room_for(request: OpenRequest) -> int:
     is_plain = (request.header("content-encoding") or "identity").strip().lower() == "identity"
     if not is_json(request.header("content-type")) or not is_plain:
         raise Problem(Code.UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json, without compression")
-    size = declared_size(request.header("content-length"))
+    size = request.declared_bytes
     if size is None or size > BODY_BYTES_MAX:
         return BODY_BYTES_MAX
     return size if size > _SMALL_BYTES else 0

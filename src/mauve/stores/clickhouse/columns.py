@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -59,7 +60,7 @@ def _texts(values: Sequence[str]) -> pa.Array:
     return _bytes([value.encode() for value in values])
 
 
-def _bytes(values: Sequence[bytes]) -> pa.Array:
+def _bytes(values: Sequence[bytes | msgspec.Raw]) -> pa.Array:
     return _strings(b"".join(values), map(len, values), len(values))
 
 

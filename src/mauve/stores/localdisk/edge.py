@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from mauve.stores.edge import Changes, PublishedRecord
+from mauve.stores.localdisk.transactions import transaction
 from mauve.stores.unavailable import StoreUnavailableError
 
 _SCHEMA: Final = """
@@ -56,7 +57,7 @@ class SqliteEdge:
             self._connection.executescript(_SCHEMA)
 
     def publish(self, records: Sequence[PublishedRecord]) -> None:
-        with self._lock, _as_unavailable(), _transaction(self._connection) as connection:
+        with self._lock, _as_unavailable(), transaction(self._connection, "BEGIN IMMEDIATE") as connection:
             (revision,) = connection.execute(_NEWEST_REVISION).fetchone()
             for number, record in enumerate(records, start=revision + 1):
                 kind = record.__struct_config__.tag
@@ -77,17 +78,6 @@ class SqliteEdge:
 
     def close(self) -> None:
         self._connection.close()
-
-
-@contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield connection
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
 
 
 @contextmanager

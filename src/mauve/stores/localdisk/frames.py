@@ -6,9 +6,10 @@ recycled file nor bytes that a client sent can pass for a frame.
 """
 
 import struct
-import zlib
 from collections.abc import Sequence
 from typing import Final
+
+from isal.isal_zlib import crc32  # the same as zlib's, eight times as quick
 
 MARK_BYTES: Final = 8
 ALIGNMENT: Final = 8
@@ -28,14 +29,14 @@ def frame_bytes(length: int) -> int:
 def checksum_of_payload(parts: Sequence[bytes]) -> int:
     checksum = 0
     for part in parts:
-        checksum = zlib.crc32(part, checksum)
+        checksum = crc32(part, checksum)
     return checksum
 
 
 def encode_header(mark: bytes, number: int, length: int, payload_checksum: int) -> bytes:
     """Return the header. The payload comes first in the checksum: its part is known before its place is."""
     fields = _FIELDS.pack(mark, number, length)
-    return fields + _CHECKSUM.pack(zlib.crc32(fields, payload_checksum))
+    return fields + _CHECKSUM.pack(crc32(fields, payload_checksum))
 
 
 def padding_behind(length: int) -> bytes:
@@ -48,5 +49,5 @@ def decode_header(header: bytes) -> tuple[bytes, int, int]:
 
 
 def is_intact(header: bytes, payload: bytes) -> bool:
-    checksum = zlib.crc32(header[: _FIELDS.size], zlib.crc32(payload))
+    checksum = crc32(header[: _FIELDS.size], crc32(payload))
     return header[_FIELDS.size :] == _CHECKSUM.pack(checksum)

@@ -96,20 +96,20 @@ class SegmentLogWriter:
     def has_failed(self) -> bool:
         return self._has_failed
 
-    async def append(self, parts: Sequence[bytes]) -> None:
+    def append(self, parts: Sequence[bytes]) -> asyncio.Future[None]:
         length = sum(map(len, parts))
         if length > self._payload_bytes_max:
             raise ValueError(f"a record of {length} bytes is above the limit of {self._payload_bytes_max}")
         if self._refusal:
             raise LogFailedError(self._refusal)
         loop = asyncio.get_running_loop()
-        done = loop.create_future()
+        done: asyncio.Future[None] = loop.create_future()
         # The checksum is made here: in the flush thread every large one would have to win back the interpreter.
         self._entries.append((parts, length, frames.checksum_of_payload(parts)))
         self._waiting.append(done)
         if self._idle.is_set():
             self._begin_flush(loop)
-        await done
+        return done
 
     async def close(self) -> None:
         """Finish what was appended, then let go of the stream."""

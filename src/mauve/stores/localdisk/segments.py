@@ -14,7 +14,7 @@ from mauve.stores.log import RECORD_NUMBER_MAX, STREAM_MAX
 
 # The numbers a stopped writer may have used without telling anybody are skipped, never used again.
 NUMBER_GAP: Final = 2**20
-SPARES_MAX: Final = 2
+SPARES_MAX: Final = 8
 _SUFFIX: Final = ".segment"
 _NAME: Final = re.compile(r"([0-9]{14})-([0-9a-f]{16})\.segment")
 _STREAM: Final = re.compile(r"[0-9]{3}")

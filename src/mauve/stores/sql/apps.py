@@ -8,6 +8,7 @@ from mauve.core.facts import App, AppType, Ownership, Plane, Provider
 from mauve.stores.catalog import AppChanges, NewApp, NewKey
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.keys import insert_key
+from mauve.stores.sql.projects import insert_project
 from mauve.stores.sql.schema import apps, projects, webhook_secrets
 
 _live = projects.alias("live")
@@ -48,11 +49,7 @@ class SqlApps:
                     created_at=app.created_at,
                 )
             )
-            tx.execute(
-                sa.insert(projects).values(
-                    public_id=app.public_id, app_id=app.app_id, plane=Plane.LIVE, created_at=app.created_at
-                )
-            )
+            insert_project(tx, app.public_id, app.app_id, Plane.LIVE, app.created_at)
             insert_key(tx, app.app_id, app.public_id, first_key)
             return _app_from(tx.execute(_APP.where(apps.c.app_id == app.app_id)).one())
 

@@ -10,10 +10,17 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from mauve.core.facts import KeyKind, Plane, Provider, Standing
-from mauve.stores.edge import CatalogRecord, PublishedKey, PublishedOrganization, PublishedSecret
+from mauve.core.facts import KeyKind, Plane, Provider, Scope, Standing
+from mauve.stores.edge import (
+    CatalogRecord,
+    PublishedKey,
+    PublishedOrganization,
+    PublishedProject,
+    PublishedSecret,
+    PublishedToken,
+)
 from mauve.stores.sql.database import Database
-from mauve.stores.sql.schema import apps, keys, organizations, projects, webhook_secrets
+from mauve.stores.sql.schema import apps, keys, organizations, projects, tokens, webhook_secrets
 
 UNPUBLISHED: Final[dict[str, object]] = {"version": 1, "mirrored_at": None}
 """The publication columns of a new row."""
@@ -22,6 +29,11 @@ UNPUBLISHED: Final[dict[str, object]] = {"version": 1, "mirrored_at": None}
 def changed(table: sa.Table) -> dict[str, object]:
     """Return the publication columns of a row that has just changed."""
     return {"version": table.c.version + 1, "mirrored_at": None}
+
+
+def scopes_from(text: str) -> frozenset[Scope]:
+    """Return the scopes as a token's row spells them: separated by commas."""
+    return frozenset(Scope(each) for each in text.split(",") if each)
 
 
 class SqlPublications:
@@ -43,7 +55,7 @@ class SqlPublications:
 
     def mark_all_pending(self) -> None:
         with self._database.writing() as tx:
-            for table in (organizations, keys, webhook_secrets):
+            for table in (organizations, projects, keys, tokens, webhook_secrets):
                 tx.execute(sa.update(table).values(mirrored_at=None))
 
 
@@ -54,6 +66,10 @@ def _row_of(record: CatalogRecord) -> sa.Update:
             table, is_it = organizations, organizations.c.org_id == record.org_id
         case PublishedKey():
             table, is_it = keys, keys.c.key_id == record.key_id
+        case PublishedToken():
+            table, is_it = tokens, tokens.c.lookup_id == record.lookup_id
+        case PublishedProject():
+            table, is_it = projects, projects.c.public_id == record.public_id
         case PublishedSecret():
             of_project = webhook_secrets.c.public_id == record.public_id
             table, is_it = webhook_secrets, of_project & (webhook_secrets.c.provider == record.provider)
@@ -87,6 +103,28 @@ def _key_from(row: sa.Row[Any]) -> CatalogRecord:
     )
 
 
+def _token_from(row: sa.Row[Any]) -> CatalogRecord:
+    return PublishedToken(
+        lookup_id=row.lookup_id,
+        version=row.version,
+        digest=row.digest,
+        org_id=row.org_id,
+        plane=Plane.LIVE,  # test tokens are reserved: none can be minted
+        scopes=scopes_from(row.scopes),
+        revoked=row.revoked,
+    )
+
+
+def _project_from(row: sa.Row[Any]) -> CatalogRecord:
+    return PublishedProject(
+        public_id=row.public_id,
+        version=row.version,
+        app_id=row.app_id,
+        org_id=row.org_id,
+        plane=Plane(row.plane),
+    )
+
+
 def _secret_from(row: sa.Row[Any]) -> CatalogRecord:
     return PublishedSecret(
         public_id=row.public_id,
@@ -100,6 +138,12 @@ def _secret_from(row: sa.Row[Any]) -> CatalogRecord:
 
 
 _PENDING_ORGANIZATIONS: Final = sa.select(organizations).where(organizations.c.mirrored_at.is_(None))
+_PENDING_PROJECTS: Final = (
+    sa.select(projects, apps.c.org_id)
+    .join(apps, apps.c.app_id == projects.c.app_id)
+    .where(projects.c.mirrored_at.is_(None))
+)
+_PENDING_TOKENS: Final = sa.select(tokens).where(tokens.c.mirrored_at.is_(None))
 _PENDING_KEYS: Final = (
     sa.select(keys, apps.c.org_id).join(apps, apps.c.app_id == keys.c.app_id).where(keys.c.mirrored_at.is_(None))
 )
@@ -111,6 +155,8 @@ _PENDING_SECRETS: Final = (
 )
 _SOURCES: Final[tuple[tuple[sa.Select[Any], Callable[[sa.Row[Any]], CatalogRecord]], ...]] = (
     (_PENDING_ORGANIZATIONS, _organization_from),
+    (_PENDING_PROJECTS, _project_from),
     (_PENDING_KEYS, _key_from),
+    (_PENDING_TOKENS, _token_from),
     (_PENDING_SECRETS, _secret_from),
 )

@@ -77,6 +77,7 @@ projects: Final = sa.Table(
     sa.Column("app_id", sa.ForeignKey("apps.app_id"), nullable=False),
     sa.Column("plane", sa.Text, nullable=False),
     sa.Column("created_at", sa.BigInteger, nullable=False),
+    *_publication_columns(),
     sa.UniqueConstraint("app_id", "plane"),
 )
 
@@ -106,6 +107,7 @@ tokens: Final = sa.Table(
     sa.Column("scopes", sa.Text, nullable=False),  # comma-separated, sorted
     sa.Column("revoked", sa.Boolean, nullable=False),
     sa.Column("created_at", sa.BigInteger, nullable=False),
+    *_publication_columns(),
 )
 
 webhook_secrets: Final = sa.Table(

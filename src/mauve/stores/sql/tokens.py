@@ -4,9 +4,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from mauve.core.facts import ControlToken, Scope
+from mauve.core.facts import ControlToken
 from mauve.stores.catalog import NewToken, StoredToken
 from mauve.stores.sql.database import Database
+from mauve.stores.sql.publications import UNPUBLISHED, changed, scopes_from
 from mauve.stores.sql.schema import tokens
 
 
@@ -26,7 +27,7 @@ class SqlTokens:
             "created_at": new.token.created_at,
         }
         with self._database.writing() as tx:
-            tx.execute(sa.insert(tokens).values(row))
+            tx.execute(sa.insert(tokens).values(row | UNPUBLISHED))
 
     def all_of(self, org_id: str) -> list[ControlToken]:
         query = sa.select(tokens).where(tokens.c.org_id == org_id).order_by(tokens.c.created_at, tokens.c.token_id)
@@ -40,8 +41,9 @@ class SqlTokens:
 
     def revoke(self, token_id: str) -> ControlToken | None:
         is_it = tokens.c.token_id == token_id
+        revoke = sa.update(tokens).where(is_it & tokens.c.revoked.is_(False))
         with self._database.writing() as tx:
-            tx.execute(sa.update(tokens).where(is_it).values(revoked=True))
+            tx.execute(revoke.values({"revoked": True} | changed(tokens)))
             row = tx.execute(sa.select(tokens).where(is_it)).one_or_none()
         return None if row is None else _token_from(row)
 
@@ -51,7 +53,7 @@ def _token_from(row: sa.Row[Any]) -> ControlToken:
         token_id=row.token_id,
         org_id=row.org_id,
         name=row.name,
-        scopes=frozenset(map(Scope, row.scopes.split(","))),
+        scopes=scopes_from(row.scopes),
         revoked=row.revoked,
         created_at=row.created_at,
     )

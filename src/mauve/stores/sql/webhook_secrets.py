@@ -6,6 +6,7 @@ import sqlalchemy as sa
 
 from mauve.stores.catalog import SealedSecret
 from mauve.stores.sql.database import Database
+from mauve.stores.sql.projects import insert_project
 from mauve.stores.sql.publications import UNPUBLISHED, changed
 from mauve.stores.sql.schema import apps, projects, webhook_secrets
 
@@ -34,13 +35,7 @@ def _project_of(tx: sa.Connection, secret: SealedSecret) -> str | None:
 
 
 def _new_project(tx: sa.Connection, secret: SealedSecret, public_id: str) -> str:
-    row = {
-        "public_id": public_id,
-        "app_id": secret.app_id,
-        "plane": secret.plane,
-        "created_at": secret.saved_at,
-    }
-    tx.execute(sa.insert(projects).values(row))
+    insert_project(tx, public_id, secret.app_id, secret.plane, secret.saved_at)
     return public_id
 
 

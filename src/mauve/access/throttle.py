@@ -1,0 +1,75 @@
+"""How often an organization may read."""
+
+from enum import StrEnum
+from typing import Final, assert_never
+
+from mauve.core.facts import Limits
+from mauve.core.problems import Code, Problem
+from mauve.stores.edge import PublishedKey, PublishedOrganization, PublishedToken
+from mauve.stores.read_meter import ReadLimits, ReadMeter, Refusal, Throttle, Uses
+from mauve.stores.unavailable import StoreUnavailableError
+
+_RATE_LIMITED: Final = "this organization has made all its reads of this minute: retry after"
+_QUERIES_SPENT: Final = (
+    "the queries of control tokens in this billing period are spent: do not retry before the reset, "
+    "or ask the operator for more"
+)
+_RAW_SCANS_SPENT: Final = (
+    "the reads of event_names, event_count and event_series by control tokens in this billing period are spent: "
+    "other metrics are still served, these again after the reset"
+)
+
+Reader = PublishedKey | PublishedToken
+"""On whose behalf a read is made."""
+
+
+class ReadKind(StrEnum):
+    """What a read costs: a look at prepared totals, or a scan of stored events."""
+
+    TOTALS = "totals"
+    RAW_SCAN = "raw_scan"
+
+
+def check_reads(
+    meter: ReadMeter, organization: PublishedOrganization | None, reader: Reader, kind: ReadKind, now_ms: int
+) -> None:
+    """Count a read that no cache answers, or raise because the organization has had its share.
+
+    When nothing can be counted the read goes on: a broken meter must not take the numbers away.
+    """
+    try:
+        refusal = meter.take(reader.org_id, uses_of(reader, kind), _limits_of(organization), now_ms)
+    except StoreUnavailableError:
+        return
+    if refusal is not None:
+        raise _problem_from(refusal, now_ms)
+
+
+def uses_of(reader: Reader, kind: ReadKind) -> Uses:
+    """Tell what a read spends. The allowances are for agents: a server key spends neither."""
+    if isinstance(reader, PublishedKey):
+        return Uses()
+    return Uses(queries=1, raw_scans=1 if kind is ReadKind.RAW_SCAN else 0)
+
+
+def _limits_of(organization: PublishedOrganization | None) -> ReadLimits:
+    found = organization or Limits()  # A key may be published a moment before its organization is.
+    return ReadLimits(found.reads_per_minute, found.agent_queries, found.raw_scans)
+
+
+def _problem_from(refusal: Refusal, now_ms: int) -> Problem:
+    match refusal.throttle:
+        case Throttle.RATE_LIMIT:
+            wait_s = seconds_until(refusal.lifts_at, now_ms)
+            return Problem(Code.RATE_LIMITED, f"{_RATE_LIMITED} {wait_s} s", retry_after_s=wait_s)
+        case Throttle.QUERIES:
+            return Problem(Code.QUERIES_SPENT, _QUERIES_SPENT, reset_at=refusal.lifts_at)
+        case Throttle.RAW_SCANS:
+            return Problem(Code.RAW_SCANS_SPENT, _RAW_SCANS_SPENT, reset_at=refusal.lifts_at)
+        case _:
+            assert_never(refusal.throttle)
+
+
+def seconds_until(moment_ms: int, now_ms: int) -> int:
+    """Return whole seconds, rounded up and at least 1: whoever waits as long does not come too early."""
+    return max(1, -((now_ms - moment_ms) // 1000))

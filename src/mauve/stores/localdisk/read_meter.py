@@ -1,0 +1,118 @@
+"""The read meter on one machine: a SQLite file that every process opens for itself."""
+
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from mauve.core.clock import CLOCK_SLACK_MS
+from mauve.core.period import period_ends_at, period_of
+from mauve.stores.localdisk.expendable import ExpendableFile
+from mauve.stores.read_meter import WINDOW_MS, ReadLimits, Refusal, Usage, Uses, refusal_of
+
+_BUSY_TIMEOUT_S: Final = 0.25
+_LONGER_THAN_A_MONTH_MS: Final = 32 * 24 * 3600 * 1000
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS reads (
+    org_id TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    reads INTEGER NOT NULL,
+    PRIMARY KEY (org_id, at)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS minutes (org_id TEXT PRIMARY KEY, reads INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TRIGGER IF NOT EXISTS read_counted AFTER INSERT ON reads BEGIN
+    INSERT INTO minutes VALUES (NEW.org_id, NEW.reads)
+    ON CONFLICT (org_id) DO UPDATE SET reads = reads + excluded.reads;
+END;
+CREATE TRIGGER IF NOT EXISTS read_counted_in_the_same_moment AFTER UPDATE ON reads BEGIN
+    UPDATE minutes SET reads = reads + NEW.reads - OLD.reads WHERE org_id = NEW.org_id;
+END;
+CREATE TRIGGER IF NOT EXISTS read_over AFTER DELETE ON reads BEGIN
+    UPDATE minutes SET reads = reads - OLD.reads WHERE org_id = OLD.org_id;
+END;
+CREATE TABLE IF NOT EXISTS spent (
+    org_id TEXT NOT NULL,
+    period TEXT NOT NULL,
+    queries INTEGER NOT NULL,
+    raw_scans INTEGER NOT NULL,
+    PRIMARY KEY (org_id, period)
+) WITHOUT ROWID;
+"""
+# Two statements, each of which finds its rows by the primary key.
+_FORGET_READS_BEFORE: Final = "DELETE FROM reads WHERE org_id = ? AND at <= ?"
+_FORGET_READS_BEHIND: Final = "DELETE FROM reads WHERE org_id = ? AND at > ?"
+_FORGET_READS: Final = "DELETE FROM reads WHERE at <= ? OR at > ?"
+_FORGET_MINUTES: Final = "DELETE FROM minutes WHERE reads <= 0"
+_FORGET_PERIODS: Final = "DELETE FROM spent WHERE period NOT BETWEEN ? AND ?"
+_READS: Final = "SELECT reads FROM minutes WHERE org_id = ?"
+_OLDEST_READ: Final = "SELECT min(at) FROM reads WHERE org_id = ?"
+_SPENT: Final = "SELECT queries, raw_scans FROM spent WHERE org_id = ? AND period = ?"
+_COUNT_READ: Final = """
+INSERT INTO reads (org_id, at, reads) VALUES (?, ?, 1) ON CONFLICT (org_id, at) DO UPDATE SET reads = reads + 1
+"""
+_SPEND: Final = """
+INSERT INTO spent (org_id, period, queries, raw_scans) VALUES (?, ?, ?, ?) ON CONFLICT (org_id, period) DO UPDATE
+SET queries = queries + excluded.queries, raw_scans = raw_scans + excluded.raw_scans
+"""
+
+
+class SqliteReadMeter:
+    """Nothing is lost with a process. A power cut may take the last seconds' counts, never a count's correctness.
+
+    A file that is damaged or gone is made anew: every count then begins at zero.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = ExpendableFile(path, _SCHEMA, synchronous="NORMAL", busy_timeout_s=_BUSY_TIMEOUT_S)
+        self._forgot_at = 0
+
+    def take(self, org_id: str, uses: Uses, limits: ReadLimits, now_ms: int) -> Refusal | None:
+        with self._file.writing() as tx:
+            self._forget_now_and_then(tx, now_ms)
+            _slide_window(tx, org_id, now_ms)
+            refusal = refusal_of(_usage(tx, org_id, now_ms), uses, limits, now_ms)
+            if refusal is None:
+                _spend(tx, org_id, uses, now_ms)
+            return refusal
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _forget_now_and_then(self, tx: sqlite3.Connection, now_ms: int) -> None:
+        """Drop, once a minute, the minutes and the billing periods of everybody that are over."""
+        if abs(now_ms - self._forgot_at) < WINDOW_MS:
+            return
+        tx.execute(_FORGET_READS, _beside_the_window(now_ms))
+        tx.execute(_FORGET_MINUTES)
+        tx.execute(_FORGET_PERIODS, _periods_kept(now_ms))
+        self._forgot_at = now_ms
+
+
+def _slide_window(tx: sqlite3.Connection, org_id: str, now_ms: int) -> None:
+    before, behind = _beside_the_window(now_ms)
+    tx.execute(_FORGET_READS_BEFORE, (org_id, before))
+    tx.execute(_FORGET_READS_BEHIND, (org_id, behind))
+
+
+def _usage(tx: sqlite3.Connection, org_id: str, now_ms: int) -> Usage:
+    (reads,) = tx.execute(_READS, (org_id,)).fetchone() or (0,)
+    (oldest_read_at,) = tx.execute(_OLDEST_READ, (org_id,)).fetchone()
+    queries, raw_scans = tx.execute(_SPENT, (org_id, period_of(now_ms))).fetchone() or (0, 0)
+    return Usage(reads, oldest_read_at, queries, raw_scans)
+
+
+def _spend(tx: sqlite3.Connection, org_id: str, uses: Uses, now_ms: int) -> None:
+    tx.execute(_COUNT_READ, (org_id, now_ms))
+    if any(uses):
+        tx.execute(_SPEND, (org_id, period_of(now_ms), uses.queries, uses.raw_scans))
+
+
+def _beside_the_window(now_ms: int) -> tuple[int, int]:
+    """Return the last moment before the window, and its own last moment: what lies behind is from another clock."""
+    return now_ms - WINDOW_MS, now_ms + CLOCK_SLACK_MS
+
+
+def _periods_kept(now_ms: int) -> tuple[str, str]:
+    """Return the period before this one and the one after: a clock that is some days off loses no count."""
+    ends_at = period_ends_at(now_ms)
+    return period_of(ends_at - _LONGER_THAN_A_MONTH_MS), period_of(ends_at)

@@ -1,0 +1,238 @@
+"""What every read meter promises."""
+
+import itertools
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mauve.core.clock import CLOCK_SLACK_MS
+from mauve.core.period import period_ends_at, period_of
+from mauve.stores.read_meter import ReadLimits, Refusal, Throttle, Uses
+
+NOW = int(datetime(2026, 11, 15, 12, tzinfo=UTC).timestamp()) * 1000
+HOUR = 3_600_000
+DAY = 24 * HOUR
+READ, QUERY, SCAN = Uses(), Uses(queries=1), Uses(queries=1, raw_scans=1)
+PLENTY = ReadLimits(1000, 1000, 1000)
+
+
+@pytest.fixture
+def meter(open_meter):
+    return open_meter()
+
+
+def taken(meter, limits=PLENTY, uses=READ, now=NOW, org="org_1", times=1):
+    """Return how many of the reads were let through."""
+    return sum(meter.take(org, uses, limits, now) is None for _ in range(times))
+
+
+class TestMinute:
+    def test_a_minute_holds_as_many_reads_as_the_limit_says(self, meter):
+        assert taken(meter, ReadLimits(3, 0, 0), times=10) == 3
+
+    def test_the_window_slides(self, meter):
+        limits = ReadLimits(2, 0, 0)
+        assert taken(meter, limits, now=NOW) == 1
+        assert taken(meter, limits, now=NOW + 30_000) == 1
+        assert taken(meter, limits, now=NOW + 59_999) == 0
+        assert taken(meter, limits, now=NOW + 60_000, times=2) == 1
+        assert taken(meter, limits, now=NOW + 89_999) == 0
+        assert taken(meter, limits, now=NOW + 90_000) == 1
+
+    def test_a_refusal_says_when_the_oldest_read_leaves_the_window(self, meter):
+        limits = ReadLimits(2, 0, 0)
+        taken(meter, limits, now=NOW)
+        taken(meter, limits, now=NOW + 10_000)
+        refusal = Refusal(Throttle.RATE_LIMIT, NOW + 60_000)
+        assert meter.take("org_1", READ, limits, NOW + 20_000) == refusal
+        assert meter.take("org_1", READ, limits, NOW + 59_999) == refusal
+        assert meter.take("org_1", READ, limits, NOW + 60_000) is None
+        assert meter.take("org_1", READ, limits, NOW + 60_000).lifts_at == NOW + 70_000
+
+    def test_whoever_waits_as_long_as_told_is_let_through(self, meter):
+        limits = ReadLimits(1, 0, 0)
+        assert taken(meter, limits) == 1
+        assert taken(meter, limits, now=meter.take("org_1", READ, limits, NOW + 1).lifts_at) == 1
+
+    def test_refused_reads_do_not_prolong_the_wait(self, meter):
+        limits = ReadLimits(1, 0, 0)
+        taken(meter, limits)
+        for second in range(60):
+            assert taken(meter, limits, now=NOW + second * 1000) == 0
+        assert taken(meter, limits, now=NOW + 60_000) == 1
+
+    def test_organizations_do_not_share_it(self, meter):
+        assert taken(meter, ReadLimits(1, 0, 0), org="org_1", times=2) == 1
+        assert taken(meter, ReadLimits(1, 0, 0), org="org_2", times=2) == 1
+
+    def test_a_limit_holds_from_the_next_read_on(self, meter):
+        assert taken(meter, ReadLimits(2, 0, 0), times=3) == 2
+        assert taken(meter, ReadLimits(5, 0, 0), times=9) == 3
+        assert taken(meter, ReadLimits(1, 0, 0)) == 0
+
+    def test_a_limit_of_none_refuses_every_read_and_says_come_back_in_a_minute(self, meter):
+        assert meter.take("org_1", READ, ReadLimits(0, 9, 9), NOW) == Refusal(Throttle.RATE_LIMIT, NOW + 60_000)
+
+
+class TestAllowances:
+    def test_queries_are_spent_until_the_billing_period_ends(self, meter):
+        limits = ReadLimits(1000, 2, 1000)
+        ends_at = period_ends_at(NOW)
+        assert taken(meter, limits, QUERY, times=5) == 2
+        assert meter.take("org_1", QUERY, limits, NOW + DAY) == Refusal(Throttle.QUERIES, ends_at)
+        assert taken(meter, limits, QUERY, now=ends_at - 1) == 0
+        assert taken(meter, limits, QUERY, now=ends_at, times=5) == 2
+
+    def test_a_raw_scan_spends_a_query_and_a_raw_scan(self, meter):
+        limits = ReadLimits(1000, 5, 2)
+        assert taken(meter, limits, SCAN, times=5) == 2
+        assert meter.take("org_1", SCAN, limits, NOW) == Refusal(Throttle.RAW_SCANS, period_ends_at(NOW))
+        assert taken(meter, limits, QUERY, times=9) == 3
+        assert meter.take("org_1", SCAN, limits, NOW).throttle is Throttle.QUERIES
+
+    def test_reads_that_spend_no_allowance_go_on_when_all_is_spent(self, meter):
+        limits = ReadLimits(1000, 0, 0)
+        assert taken(meter, limits, QUERY) == taken(meter, limits, SCAN) == 0
+        assert taken(meter, limits, READ, times=7) == 7
+
+    def test_the_minute_refuses_first(self, meter):
+        limits = ReadLimits(0, 0, 0)
+        assert meter.take("org_1", SCAN, limits, NOW).throttle is Throttle.RATE_LIMIT
+
+    def test_a_refused_read_spends_nothing_anywhere(self, meter):
+        assert taken(meter, ReadLimits(0, 1, 1), SCAN, times=9) == 0
+        assert taken(meter, ReadLimits(2, 0, 1), SCAN, times=9) == 0
+        assert taken(meter, ReadLimits(2, 1, 0), SCAN, times=9) == 0
+        assert taken(meter, ReadLimits(2, 2, 1), SCAN) == 1
+        assert taken(meter, ReadLimits(2, 2, 1), QUERY) == 1
+        assert taken(meter, ReadLimits(2, 9, 9), READ) == 0
+
+
+class TestClocks:
+    def test_a_clock_set_back_locks_nobody_out(self, meter):
+        limits = ReadLimits(2, 1000, 1000)
+        assert taken(meter, limits, times=2) == 2
+        assert taken(meter, limits, now=NOW - 2 * HOUR, times=3) == 2
+        assert meter.take("org_1", READ, limits, NOW - 2 * HOUR).lifts_at == NOW - 2 * HOUR + 60_000
+
+    def test_when_it_catches_up_the_old_reads_are_forgotten(self, meter):
+        limits = ReadLimits(2, 1000, 1000)
+        taken(meter, limits, times=2)
+        taken(meter, limits, now=NOW - 2 * HOUR)
+        assert taken(meter, limits, times=2) == 2
+
+    def test_a_clock_set_forward_and_back_locks_nobody_out(self, meter):
+        limits = ReadLimits(2, 1000, 1000)
+        for now in (NOW, NOW + 3 * DAY, NOW):
+            assert taken(meter, limits, now=now, times=3) == 2
+
+    def test_a_clock_that_jitters_forgets_nothing(self, meter):
+        limits = ReadLimits(2, 1000, 1000)
+        assert taken(meter, limits, now=NOW, times=2) == 2
+        assert taken(meter, limits, now=NOW - CLOCK_SLACK_MS) == 0
+
+    def test_a_billing_period_that_comes_again_goes_on_where_it_was(self, meter):
+        limits = ReadLimits(1000, 3, 1000)
+        end_of_month = period_ends_at(NOW) - DAY
+        assert taken(meter, limits, QUERY, now=end_of_month, times=2) == 2
+        assert taken(meter, limits, QUERY, now=end_of_month + 3 * DAY, times=5) == 3
+        assert taken(meter, limits, QUERY, now=end_of_month, times=5) == 1
+
+
+class TestProcesses:
+    def test_they_count_together(self, open_meter):
+        first, second = open_meter(), open_meter()
+        limits = ReadLimits(3, 1000, 1000)
+        assert taken(first, limits) + taken(second, limits) == 2
+        assert taken(first, limits) + taken(second, limits) == 1
+
+    def test_of_those_that_race_no_more_than_allowed_get_through(self, open_meter):
+        limits = ReadLimits(50, 40, 30)
+
+        def passed_by(meter):
+            return Counter(uses for uses in (SCAN, QUERY, READ) * 20 if taken(meter, limits, uses))
+
+        with ThreadPoolExecutor(4) as threads:
+            passed = sum(threads.map(passed_by, [open_meter() for _ in range(4)]), Counter())
+        assert sum(passed.values()) == 50
+        assert passed[QUERY] + passed[SCAN] <= 40
+        assert passed[SCAN] <= 30
+
+    def test_what_was_spent_is_spent_after_reopening(self, open_meter):
+        limits = ReadLimits(5, 4, 3)
+        meter = open_meter()
+        assert taken(meter, limits, SCAN, times=2) == 2
+        meter.close()
+        assert taken(open_meter(), limits, SCAN, times=5) == 1
+        assert taken(open_meter(), limits, QUERY, times=5) == 1
+        assert taken(open_meter(), limits, READ, times=5) == 1
+
+
+class Model:
+    """The rules told simply: a list of moments for each organization, and what each period has cost."""
+
+    def __init__(self):
+        self.moments = {}
+        self.spent = Counter()
+
+    def take(self, org, uses, limits, now):
+        window = [at for at in self.moments.get(org, []) if now - 60_000 < at <= now + CLOCK_SLACK_MS]
+        self.moments[org] = window
+        period = (org, period_of(now))
+        if len(window) >= limits.reads_per_minute:
+            return Refusal(Throttle.RATE_LIMIT, (min(window) if window else now) + 60_000)
+        if uses.queries and self.spent[period, "queries"] >= limits.queries:
+            return Refusal(Throttle.QUERIES, period_ends_at(now))
+        if uses.raw_scans and self.spent[period, "raw_scans"] >= limits.raw_scans:
+            return Refusal(Throttle.RAW_SCANS, period_ends_at(now))
+        window.append(now)
+        self.spent[period, "queries"] += uses.queries
+        self.spent[period, "raw_scans"] += uses.raw_scans
+        return None
+
+
+USES = st.sampled_from([READ, QUERY, SCAN])
+LIMITS = st.builds(ReadLimits, st.integers(0, 6), st.integers(0, 8), st.integers(0, 5))
+NAMES = map(str, itertools.count())
+QUICK = settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+
+
+@QUICK
+@given(
+    limits=LIMITS,
+    steps=st.lists(st.tuples(st.sampled_from(["a", "b"]), USES, st.integers(0, 40_000)), max_size=40),
+)
+def test_the_sliding_minute_is_what_a_list_of_moments_would_say(open_meter, limits, steps):
+    meter, model, now = open_meter(next(NAMES)), Model(), NOW
+    for org, uses, pause in steps:
+        now += pause
+        assert meter.take(org, uses, limits, now) == model.take(org, uses, limits, now)
+
+
+@QUICK
+@given(
+    limits=LIMITS,
+    steps=st.lists(
+        st.tuples(USES, st.integers(-10_000, 40_000) | st.sampled_from([-2 * HOUR, 3 * DAY, 16 * DAY])), max_size=40
+    ),
+)
+def test_it_is_the_same_when_the_clock_is_set(open_meter, limits, steps):
+    meter, model, now = open_meter(next(NAMES)), Model(), NOW
+    for uses, jump in steps:
+        now += jump
+        assert meter.take("a", uses, limits, now) == model.take("a", uses, limits, now)
+
+
+@QUICK
+@given(limits=LIMITS, jumps=st.lists(st.integers(-100 * DAY, 100 * DAY), min_size=1, max_size=20))
+def test_whatever_the_clock_does_nobody_waits_much_longer_than_a_minute(open_meter, limits, jumps):
+    meter, now = open_meter(next(NAMES)), NOW
+    for jump in jumps:
+        now += jump
+        refusal = meter.take("a", READ, limits, now)
+        if refusal is not None:
+            assert now < refusal.lifts_at <= now + 60_000 + CLOCK_SLACK_MS

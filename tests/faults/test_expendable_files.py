@@ -1,0 +1,205 @@
+"""The read cache and the read meter lose their files, or find them damaged: reads go on."""
+
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+
+import pytest
+import structlog
+
+from mauve.stores.localdisk.read_cache import CacheBounds, SqliteReadCache
+from mauve.stores.localdisk.read_meter import SqliteReadMeter
+from mauve.stores.read_cache import CachedAnswer
+from mauve.stores.read_meter import ReadLimits, Uses
+from mauve.stores.unavailable import StoreUnavailableError
+from support import Ticks
+
+NOW = 1_800_000_000_000
+LIMITS = ReadLimits(1000, 1000, 1000)
+ANSWER = CachedAnswer(b"an answer", NOW)
+ONLY_THE_FILE = CacheBounds(recent_bytes_max=0)  # nothing is found in memory
+
+
+@pytest.fixture
+def cache(tmp_path):
+    with closing(SqliteReadCache(tmp_path / "cache.db", ONLY_THE_FILE)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def meter(tmp_path):
+    with closing(SqliteReadMeter(tmp_path / "meter.db")) as opened:
+        yield opened
+
+
+def taken(meter, limit, times=10):
+    return sum(meter.take("org_1", Uses(), ReadLimits(limit, 0, 0), NOW) is None for _ in range(times))
+
+
+def overwrite(path):
+    """Put other bytes into the very file, as a broken disk would."""
+    with path.open("r+b") as file:
+        size = max(path.stat().st_size, 8192)
+        file.write(b"damaged " * (size // 8))
+
+
+def keep_and_find_again(cache):
+    """Return whether the cache works; what is damaged may be noticed by the first call only."""
+    cache.find("a")
+    cache.keep("a", ANSWER)
+    return cache.keep("a", ANSWER) and cache.find("a") == ANSWER
+
+
+@pytest.mark.parametrize("content", [b"", b"not a database " * 1000, b"SQLite format 3\0" + bytes(5000)])
+def test_a_cache_whose_file_is_not_one_is_made_anew(tmp_path, content):
+    (tmp_path / "cache.db").write_bytes(content)
+    with closing(SqliteReadCache(tmp_path / "cache.db", ONLY_THE_FILE)) as cache:
+        assert cache.find("a") is None
+        assert keep_and_find_again(cache)
+
+
+def test_a_cache_of_another_release_is_made_anew(tmp_path):
+    with closing(sqlite3.connect(tmp_path / "cache.db")) as other:
+        other.execute("CREATE TABLE answers (question TEXT PRIMARY KEY, answer TEXT)")
+    with closing(SqliteReadCache(tmp_path / "cache.db", ONLY_THE_FILE)) as cache:
+        assert keep_and_find_again(cache)
+
+
+def test_a_cache_that_is_damaged_while_it_is_open_is_made_anew(tmp_path, cache):
+    for number in range(500):
+        cache.keep(str(number), CachedAnswer(b"%d" % number, NOW))
+    for name in ("cache.db", "cache.db-wal"):
+        overwrite(tmp_path / name)
+    for number in range(500):
+        assert cache.find(str(number)) in {None, CachedAnswer(b"%d" % number, NOW)}
+    assert keep_and_find_again(cache)
+
+
+def test_a_cache_whose_file_is_removed_goes_on_with_a_new_one_that_others_share(tmp_path, cache):
+    cache.keep("a", ANSWER)
+    for path in tmp_path.glob("cache.db*"):
+        path.unlink()
+    assert cache.find("a") is None
+    assert keep_and_find_again(cache)
+    with closing(SqliteReadCache(tmp_path / "cache.db", ONLY_THE_FILE)) as other:
+        assert other.find("a") == ANSWER
+
+
+def test_two_processes_that_find_damage_end_up_with_one_file(tmp_path, cache):
+    with closing(SqliteReadCache(tmp_path / "cache.db", ONLY_THE_FILE)) as other:
+        assert keep_and_find_again(cache)
+        assert keep_and_find_again(other)
+        for name in ("cache.db", "cache.db-wal"):
+            overwrite(tmp_path / name)
+        for each in (cache, other, cache, other):
+            keep_and_find_again(each)
+        other.keep("b", CachedAnswer(b"shared", NOW))
+        assert cache.find("b") == CachedAnswer(b"shared", NOW)
+
+
+def test_an_answer_that_was_changed_on_the_disk_is_not_given(tmp_path, cache):
+    cache.keep("a", ANSWER)
+    with closing(sqlite3.connect(tmp_path / "cache.db")) as other:
+        other.execute("UPDATE answers SET value = CAST('another!!' AS BLOB)")
+        other.commit()
+    assert cache.find("a") is None
+    assert keep_and_find_again(cache)
+
+
+def test_damaged_totals_do_not_keep_the_cache_empty(tmp_path, cache):
+    cache.keep("a", ANSWER)
+    with closing(sqlite3.connect(tmp_path / "cache.db")) as other:
+        other.execute("UPDATE totals SET bytes = 1000000000000")
+        other.commit()
+    cache.keep("b", ANSWER)
+    cache.keep("c", ANSWER)
+    assert cache.find("c") == ANSWER
+
+
+def test_without_a_place_for_its_file_a_cache_still_keeps_answers_in_memory(tmp_path):
+    with closing(SqliteReadCache(tmp_path / "missing" / "cache.db")) as cache:
+        assert cache.find("a") is None
+        assert cache.keep("a", ANSWER) is True
+        assert cache.find("a") == ANSWER
+
+
+def test_a_cache_that_can_keep_nothing_says_so(tmp_path):
+    with closing(SqliteReadCache(tmp_path / "missing" / "cache.db", ONLY_THE_FILE)) as cache:
+        assert cache.keep("a", ANSWER) is False
+
+
+def test_a_cache_that_another_process_holds_does_not_hold_up_reads(tmp_path, cache):
+    cache.keep("a", ANSWER)
+    with closing(sqlite3.connect(tmp_path / "cache.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert cache.find("a") == ANSWER
+        assert cache.keep("b", ANSWER) is False
+        other.execute("ROLLBACK")
+    assert cache.keep("b", ANSWER) is True
+
+
+def test_a_newer_answer_that_could_not_be_written_is_not_followed_by_an_older_one(tmp_path):
+    ticks = Ticks()
+    path = tmp_path / "cache.db"
+    with closing(SqliteReadCache(path, ticks=ticks)) as cache, closing(sqlite3.connect(path)) as other:
+        cache.keep("a", ANSWER)
+        other.execute("BEGIN IMMEDIATE")
+        newer = CachedAnswer(b"newer", NOW + 300_000)
+        assert cache.keep("a", newer) is True
+        other.execute("ROLLBACK")
+        ticks.now_s += 1
+        assert cache.find("a") == newer
+
+
+def test_a_meter_that_is_damaged_counts_anew(tmp_path, meter):
+    assert taken(meter, 5) == 5
+    meter.close()
+    overwrite(tmp_path / "meter.db")
+    with pytest.raises(StoreUnavailableError):
+        meter.take("org_1", Uses(), LIMITS, NOW)
+    assert taken(meter, 5) == 5
+
+
+def test_a_meter_that_cannot_count_says_so_and_is_logged_once(tmp_path):
+    meter = SqliteReadMeter(tmp_path / "later" / "meter.db")
+    with structlog.testing.capture_logs() as logged, closing(meter):
+        for _ in range(5):
+            with pytest.raises(StoreUnavailableError):
+                meter.take("org_1", Uses(), LIMITS, NOW)
+        (tmp_path / "later").mkdir()
+        assert meter.take("org_1", Uses(), LIMITS, NOW) is None
+    assert [line["event"] for line in logged] == ["file_unusable"]
+    assert logged[0]["file"] == "meter.db"
+
+
+SPENDS_AND_IS_KILLED = f"""
+import os, signal, sys
+from pathlib import Path
+from mauve.stores.localdisk.read_meter import SqliteReadMeter
+from mauve.stores.read_meter import ReadLimits, Uses
+meter = SqliteReadMeter(Path(sys.argv[1]))
+for _ in range(7):
+    meter.take("org_1", Uses(queries=1), ReadLimits(1000, 1000, 1000), {NOW})
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_process_spent_is_spent(tmp_path, meter):
+    done = subprocess.run(
+        [sys.executable, "-c", SPENDS_AND_IS_KILLED, str(tmp_path / "meter.db")], timeout=60, check=False
+    )
+    assert done.returncode == -signal.SIGKILL
+    assert taken(meter, 10) == 3
+    assert meter.take("org_1", Uses(queries=1), ReadLimits(1000, 7, 0), NOW) is not None
+
+
+def test_old_minutes_and_periods_are_forgotten(tmp_path, meter):
+    day = 86_400_000
+    for number in range(400):
+        meter.take(f"org_{number % 50}", Uses(queries=1), LIMITS, NOW + number * day)
+    with closing(sqlite3.connect(tmp_path / "meter.db")) as file:
+        reads, periods = (file.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("reads", "spent"))
+    assert reads == 1
+    assert periods <= 50 * 3

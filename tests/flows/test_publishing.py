@@ -1,0 +1,83 @@
+"""What metric reads need reaches the edge, stays there, and comes back when it was lost."""
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from mauve import wiring
+from mauve.control import apps, operator, webhook_secrets
+from mauve.control.bodies import NewAppBody
+from mauve.core.facts import Plane, Provider, Scope
+from mauve.core.secret import Secret
+
+
+@pytest.fixture
+def app(parts, organization):
+    created, _ = apps.create_app(parts, organization.org_id, NewAppBody(name="An app"))
+    return created
+
+
+@pytest.fixture
+def ring(settings):
+    with closing(wiring.keyring(settings)) as opened:
+        yield opened
+
+
+def test_a_minted_token_reads_and_a_revoked_one_does_not(parts, organization, ring):
+    token_id, token = operator.mint_token(parts, organization.org_id, "agent", [Scope.METRICS_READ])
+    published = ring.token_for(token.reveal())
+    assert (published.org_id, published.scopes) == (organization.org_id, {Scope.METRICS_READ})
+    operator.revoke_token(parts, token_id)
+    ring.refresh()
+    assert ring.token_for(token.reveal()) is None
+
+
+def test_an_app_has_a_live_project_at_once_and_a_test_project_from_its_first_test_secret_on(
+    parts, organization, app, ring
+):
+    live = ring.project(app.public_id)
+    assert (live.app_id, live.org_id, live.plane) == (app.app_id, organization.org_id, Plane.LIVE)
+    public_id = webhook_secrets.save_secret(parts, app, Plane.TEST, Provider.BILLER_A, Secret("s"))
+    test = ring.project(public_id)
+    assert (test.app_id, test.org_id, test.plane) == (app.app_id, organization.org_id, Plane.TEST)
+
+
+def test_tokens_and_projects_are_known_while_the_catalog_is_gone(settings, parts, organization, app, token):
+    wiring.catalog_path(settings.data).unlink()
+    with closing(wiring.keyring(settings)) as ring:
+        assert ring.token_for(token).org_id == organization.org_id
+        assert ring.project(app.public_id).org_id == organization.org_id
+
+
+def test_a_lost_edge_is_filled_with_tokens_and_projects(settings, parts, app, token):
+    parts.publisher.refill_if_lost()
+    for path in settings.data.glob("edge.db*"):
+        path.unlink()
+    with wiring.control_parts(settings) as reopened:
+        reopened.publisher.refill_if_lost()
+    with closing(wiring.keyring(settings)) as ring:
+        assert ring.token_for(token)
+        assert ring.project(app.public_id)
+
+
+def test_an_upgrade_publishes_what_the_release_before_did_not(settings, parts, app, token):
+    """The catalog as it was before tokens and projects were published, beside an edge that it has filled."""
+    parts.publisher.refill_if_lost()
+    with closing(sqlite3.connect(wiring.catalog_path(settings.data))) as catalog:
+        for table in ("projects", "tokens"):
+            catalog.execute(f"DROP INDEX ix_{table}_mirrored_at")
+            catalog.execute(f"ALTER TABLE {table} DROP COLUMN mirrored_at")
+            catalog.execute(f"ALTER TABLE {table} DROP COLUMN version")
+        catalog.execute("UPDATE alembic_version SET version_num = '0001'")
+        catalog.commit()
+    with closing(sqlite3.connect(wiring.edge_path(settings.data))) as edge:
+        assert edge.execute("DELETE FROM published WHERE kind IN ('token', 'project')").rowcount == 2
+        edge.commit()
+    wiring.prepare(settings)
+    with wiring.control_parts(settings) as upgraded:
+        upgraded.publisher.refill_if_lost()
+        assert upgraded.publisher.unpublished() == 0
+    with closing(wiring.keyring(settings)) as ring:
+        assert ring.token_for(token)
+        assert ring.project(app.public_id)

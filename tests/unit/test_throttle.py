@@ -1,0 +1,124 @@
+from contextlib import closing
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mauve.access.throttle import ReadKind, check_reads, seconds_until, uses_of
+from mauve.core.facts import KeyKind, Plane, Scope, Standing
+from mauve.core.problems import Code, Problem
+from mauve.stores.edge import PublishedKey, PublishedOrganization, PublishedToken
+from mauve.stores.localdisk.read_meter import SqliteReadMeter
+from mauve.stores.read_meter import Uses
+from mauve.stores.unavailable import StoreUnavailableError
+from mauve.web.envelopes import data_reply
+
+NOW = int(datetime(2026, 11, 15, 12, tzinfo=UTC).timestamp()) * 1000
+TOTALS, RAW_SCAN = ReadKind.TOTALS, ReadKind.RAW_SCAN
+TOKEN = PublishedToken("L" * 16, 1, bytes(32), "org_1", Plane.LIVE, frozenset(Scope), revoked=False)
+
+
+def a_key(plane):
+    return PublishedKey("key_1", 1, bytes(32), KeyKind.SERVER, plane, "proj_1", "app_1", "org_1", revoked=False)
+
+
+KEY, TEST_KEY = a_key(Plane.LIVE), a_key(Plane.TEST)
+
+
+def an_organization(reads_per_minute=600, agent_queries=100, raw_scans=10):
+    return PublishedOrganization("org_1", 1, Standing.SUSPENDED, None, None, reads_per_minute, agent_queries, raw_scans)
+
+
+@pytest.fixture
+def meter(tmp_path):
+    with closing(SqliteReadMeter(tmp_path / "meter.db")) as opened:
+        yield opened
+
+
+def refusal(meter, organization, reader, kind=TOTALS, now=NOW):
+    """Return the reply to the first read that is refused."""
+    for _ in range(1000):
+        try:
+            check_reads(meter, organization, reader, kind, now)
+        except Problem as problem:
+            reply = data_reply(problem)
+            return reply.status, dict(reply.headers), reply.body.decode(), problem.code
+    raise AssertionError("it is never refused")
+
+
+def test_only_control_tokens_spend_allowances():
+    assert uses_of(TOKEN, TOTALS) == Uses(queries=1, raw_scans=0)
+    assert uses_of(TOKEN, RAW_SCAN) == Uses(queries=1, raw_scans=1)
+    for key in (KEY, TEST_KEY):
+        assert uses_of(key, TOTALS) == uses_of(key, RAW_SCAN) == Uses(queries=0, raw_scans=0)
+
+
+def test_keys_and_tokens_share_the_minute(meter):
+    organization = an_organization(reads_per_minute=3)
+    for reader in (KEY, TOKEN, TEST_KEY):
+        check_reads(meter, organization, reader, TOTALS, NOW)
+    for reader in (KEY, TOKEN, TEST_KEY):
+        with pytest.raises(Problem):
+            check_reads(meter, organization, reader, TOTALS, NOW)
+
+
+def test_too_many_reads_in_a_minute_say_when_to_come_back(meter):
+    organization = an_organization(reads_per_minute=1)
+    check_reads(meter, organization, KEY, TOTALS, NOW)
+    status, headers, body, code = refusal(meter, organization, KEY, now=NOW + 9_001)
+    assert (status, code) == (429, Code.RATE_LIMITED)
+    assert headers == {"content-type": "application/json", "x-service-throttle": "rate_limit", "retry-after": "51"}
+    assert body.startswith('{"ok":false,"error":"')
+    assert "51 s" in body
+
+
+def test_spent_queries_say_when_they_reset_and_not_to_retry(meter):
+    status, headers, body, _ = refusal(meter, an_organization(agent_queries=2), TOKEN)
+    assert status == 429
+    assert headers == {
+        "content-type": "application/json",
+        "x-service-throttle": "allowance:queries",
+        "x-service-reset": "2026-12-01T00:00:00Z",
+    }
+    assert body.startswith(
+        '{"ok":false,"reason":"allowance","scope":"queries","reset_at":"2026-12-01T00:00:00Z","error":"'
+    )
+
+
+def test_spent_raw_scans_leave_the_other_metrics_and_the_server_keys_alone(meter):
+    organization = an_organization(raw_scans=2)
+    status, headers, body, _ = refusal(meter, organization, TOKEN, RAW_SCAN)
+    assert (status, headers["x-service-throttle"]) == (429, "allowance:raw_scans")
+    assert '"scope":"raw_scans"' in body
+    assert "retry-after" not in headers
+    check_reads(meter, organization, TOKEN, TOTALS, NOW)
+    check_reads(meter, organization, KEY, RAW_SCAN, NOW)
+
+
+def test_a_changed_limit_holds_at_once(meter):
+    refusal(meter, an_organization(reads_per_minute=2), KEY)
+    check_reads(meter, an_organization(reads_per_minute=3), KEY, TOTALS, NOW)
+
+
+def test_an_organization_that_is_not_published_yet_has_the_usual_limits(meter):
+    for _ in range(600):
+        check_reads(meter, None, TOKEN, TOTALS, NOW)
+    with pytest.raises(Problem):
+        check_reads(meter, None, TOKEN, TOTALS, NOW)
+
+
+def test_reads_go_on_when_nothing_can_be_counted():
+    class MeterThatIsDown:
+        def take(self, org_id, uses, limits, now_ms):
+            raise StoreUnavailableError("disk full")
+
+    check_reads(MeterThatIsDown(), an_organization(reads_per_minute=0), TOKEN, RAW_SCAN, NOW)
+
+
+@given(st.integers(-(10**6), 10**6))
+def test_the_wait_is_in_whole_seconds_never_too_short_and_at_least_one(wait_ms):
+    wait_s = seconds_until(NOW + wait_ms, NOW)
+    assert wait_s >= 1
+    assert wait_s * 1000 >= wait_ms
+    assert wait_s == 1 or (wait_s - 1) * 1000 < wait_ms
