@@ -25,8 +25,9 @@ from mauve.query.flights import Flights
 from mauve.query.parts import QueryParts
 from mauve.stores.catalog import Catalog
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader, ReadConnection
+from mauve.stores.deliveries import DeliveryReader
 from mauve.stores.directory import alone, make_private_directory, write_private_file
-from mauve.stores.ledger import LoadLedger
+from mauve.stores.ledger import LedgerWriter, LoadLedger
 from mauve.stores.localdisk.edge import SqliteEdge
 from mauve.stores.localdisk.log import SegmentLogReader, SegmentLogWriter
 from mauve.stores.localdisk.read_cache import SqliteReadCache
@@ -35,6 +36,7 @@ from mauve.stores.read_cache import ReadCache
 from mauve.stores.read_meter import ReadMeter
 from mauve.stores.sql.catalog import sql_catalog
 from mauve.stores.sql.database import Database, sqlite_url
+from mauve.stores.sql.delivery_book import SqlDeliveryReader
 from mauve.stores.sql.grouping import GroupedLedger
 from mauve.stores.sql.ledger_reader import SqlLedgerReader
 from mauve.stores.sql.ledger_writer import SqlLedgerWriter
@@ -167,6 +169,7 @@ async def ingest_parts(
     settings: Settings, stream: int, registry: CollectorRegistry, clock: Clock | None = None
 ) -> AsyncIterator[IngestParts]:
     """Open what the ingest plane of one process works with, on a prepared data directory."""
+    vault = _vault(settings)
     with closing(keyring(settings)) as ring, closing(_ledger_database(settings)) as database:
         ring.refresh()
         log = SegmentLogWriter(
@@ -182,6 +185,7 @@ async def ingest_parts(
                 log=log,
                 ledger=ledger,
                 rate=RateLimit(settings.publishable_requests_per_s),
+                vault=vault,
                 clock=clock or SystemClock(),
                 budget=ByteBudget(_BODIES_BYTES_MAX),
                 counters=IngestCounters(registry, lambda: log.flush_s),
@@ -222,6 +226,19 @@ def log_reader(settings: Settings) -> SegmentLogReader:
 def load_ledger(settings: Settings) -> Iterator[LoadLedger]:
     with closing(_ledger_database(settings)) as database:
         yield SqlLoadLedger(database)
+
+
+@contextmanager
+def ledger_writer(settings: Settings) -> Iterator[LedgerWriter]:
+    """Open the ledger for a program that records on its own, beside a running service or without one."""
+    with closing(SqlLedgerWriter(_ledger_database(settings))) as writer:
+        yield writer
+
+
+@contextmanager
+def delivery_reader(settings: Settings) -> Iterator[DeliveryReader]:
+    with closing(_ledger_database(settings)) as database:
+        yield SqlDeliveryReader(database)
 
 
 def has_data(settings: Settings) -> bool:

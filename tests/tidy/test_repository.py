@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from mauve.core.problems import Code
+from mauve.ingest.webhooks.remarks import Remark
+from mauve.ingest.webhooks.signatures import Refusal
+from mauve.stores.deliveries import DeliveryResult
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
@@ -119,3 +122,8 @@ def test_every_folder_of_the_package_is_in_the_layer_table():
     folders = {path.name for path in (ROOT / "src/mauve").iterdir() if path.is_dir() and path.name != "__pycache__"}
     table = text_of(ROOT / "CONTRIBUTING.md")
     assert [folder for folder in sorted(folders) if f"`{folder}/`" not in table] == []
+
+
+def test_every_word_that_is_said_of_a_delivery_is_explained():
+    explained = set(re.findall(r"`([a-z_]+)`", text_of(ROOT / "docs/billing.md")))
+    assert [word for word in (*DeliveryResult, *Refusal, *Remark) if word not in explained] == []
