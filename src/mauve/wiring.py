@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry
 
@@ -18,9 +18,6 @@ from mauve.core.ids import SystemRandomness
 from mauve.core.secret import Secret
 from mauve.ingest.counters import IngestCounters
 from mauve.ingest.parts import IngestParts
-from mauve.load.loader import Loader
-from mauve.load.runner import LoadParts
-from mauve.load.usage import UsageMirror
 from mauve.query.flights import Flights
 from mauve.query.parts import QueryParts
 from mauve.stores.catalog import Catalog
@@ -44,6 +41,9 @@ from mauve.stores.sql.load_ledger import SqlLoadLedger
 from mauve.stores.sql.migrate import CATALOG, LEDGER, current_revision, migrate, newest_revision
 from mauve.stores.warehouse import WarehouseReader
 from mauve.web.budget import ByteBudget
+
+if TYPE_CHECKING:
+    from mauve.load.runner import LoadParts
 
 _MASTER_KEY_FACT: Final = "master_key_id"
 _LEDGER_BUSY_TIMEOUT_S: Final = 5.0
@@ -195,8 +195,11 @@ async def ingest_parts(
             await ledger.close()
 
 
-def open_load_parts(settings: Settings) -> LoadParts:
-    """Open what the loader works with. Slow: the warehouse's engine is imported here and nowhere else."""
+def open_load_parts(settings: Settings) -> "LoadParts":
+    """Open what the loader works with. Slow: what only the core needs is imported here, not into the workers."""
+    from mauve.load.loader import Loader  # noqa: PLC0415
+    from mauve.load.runner import LoadParts  # noqa: PLC0415
+    from mauve.load.usage import UsageMirror  # noqa: PLC0415
     from mauve.stores.clickhouse.connection import ChdbConnection  # noqa: PLC0415
     from mauve.stores.clickhouse.warehouse import ChdbWarehouse  # noqa: PLC0415
 
