@@ -1,10 +1,11 @@
 """Logs on standard error: readable on a terminal, JSON otherwise, and never a credential."""
 
+import io
 import logging
 import re
 import sys
 from collections.abc import MutableMapping
-from typing import Any, Final
+from typing import Any, Final, TextIO, cast
 
 import structlog
 
@@ -27,12 +28,22 @@ def configure_logs(style: str, **context: object) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _StandardError())),
         cache_logger_on_first_use=True,
     )
     structlog.contextvars.bind_contextvars(**context)
     # The server library logs through the standard library; only its errors are of interest.
     logging.basicConfig(level=logging.ERROR, format="%(name)s: %(message)s")
+
+
+class _StandardError(io.TextIOBase):
+    """Whatever standard error is at the moment: what it was at the start may be closed since."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
 
 
 def masked_text(text: str) -> str:

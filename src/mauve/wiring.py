@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry
 
@@ -21,12 +21,13 @@ from mauve.core.secret import Secret
 from mauve.dashboard.parts import DashboardParts
 from mauve.ingest.counters import IngestCounters
 from mauve.ingest.parts import IngestParts
-from mauve.load.loader import Loader
-from mauve.load.runner import LoadParts
-from mauve.load.usage import UsageMirror
+from mauve.query.flights import Flights
+from mauve.query.parts import QueryParts
 from mauve.stores.catalog import Catalog
+from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader, ReadConnection
+from mauve.stores.deliveries import DeliveryReader
 from mauve.stores.directory import alone, make_private_directory, write_private_file
-from mauve.stores.ledger import LoadLedger
+from mauve.stores.ledger import LedgerWriter, LoadLedger
 from mauve.stores.localdisk.edge import SqliteEdge
 from mauve.stores.localdisk.log import SegmentLogReader, SegmentLogWriter
 from mauve.stores.localdisk.read_cache import SqliteReadCache
@@ -35,15 +36,22 @@ from mauve.stores.read_cache import ReadCache
 from mauve.stores.read_meter import ReadMeter
 from mauve.stores.sql.catalog import sql_catalog
 from mauve.stores.sql.database import Database, sqlite_url
+from mauve.stores.sql.delivery_book import SqlDeliveryReader
 from mauve.stores.sql.grouping import GroupedLedger
+from mauve.stores.sql.ledger_reader import SqlLedgerReader
 from mauve.stores.sql.ledger_writer import SqlLedgerWriter
 from mauve.stores.sql.load_ledger import SqlLoadLedger
 from mauve.stores.sql.migrate import CATALOG, LEDGER, current_revision, migrate, newest_revision
+from mauve.stores.warehouse import WarehouseReader
 from mauve.web.budget import ByteBudget
+
+if TYPE_CHECKING:
+    from mauve.load.runner import LoadParts
 
 _MASTER_KEY_FACT: Final = "master_key_id"
 _LEDGER_BUSY_TIMEOUT_S: Final = 5.0
 _BODIES_BYTES_MAX: Final = 12 * 1024 * 1024
+_READERS: Final = 2  # of each store at once: more would only share the same cores and memory
 _EDGE_BUSY_TIMEOUT_S: Final = 0.4  # shorter than the patience of whoever publishes
 
 
@@ -122,11 +130,54 @@ def read_meter(settings: Settings) -> ReadMeter:
 
 
 @contextmanager
-def dashboard_parts(settings: Settings, control: ControlParts, ring: Keyring) -> Iterator[DashboardParts]:
-    """Open what the dashboard works with besides the control plane's parts."""
+def query_parts(
+    settings: Settings,
+    ring: Keyring,
+    warehouse: WarehouseReader,
+    token_uses: TokenUses,
+    clock: Clock | None = None,
+) -> Iterator[QueryParts]:
+    """Open what the query plane works with, on a prepared data directory."""
+    with (
+        closing(_ledger_database(settings)) as database,
+        closing(read_cache(settings)) as cache,
+        closing(read_meter(settings)) as meter,
+        closing(Flights("read-warehouse", _READERS)) as warehouse_flights,
+        closing(Flights("read-ledger", _READERS)) as ledger_flights,
+    ):
+        yield QueryParts(
+            keyring=ring,
+            cache=cache if settings.read_cache_s else None,
+            max_age_s=settings.read_cache_s,
+            meter=meter,
+            warehouse=warehouse,
+            ledger=SqlLedgerReader(database),
+            warehouse_flights=warehouse_flights,
+            ledger_flights=ledger_flights,
+            clock=clock or SystemClock(),
+            token_uses=token_uses,
+        )
+
+
+def warehouse_reader(settings: Settings) -> WarehouseReader:
+    """Return what reads the warehouse, in the process that loads it. Its engine is opened when it is first used."""
+    return ChdbWarehouseReader(lambda: _read_connection(settings))
+
+
+def _read_connection(settings: Settings) -> ReadConnection:
+    from mauve.stores.clickhouse.connection import ChdbConnection  # noqa: PLC0415 - slow, as the loader says
+    from mauve.stores.clickhouse.schema import TABLES  # noqa: PLC0415
+
+    connection = ChdbConnection(warehouse_path(settings.data))
+    for statement in TABLES:  # Whoever comes first makes them, a reader or the loader.
+        connection.run(statement)
+    return connection
+
+
+def dashboard_parts(settings: Settings, control: ControlParts, query: QueryParts) -> DashboardParts:
+    """Return what the dashboard works with: the parts of the planes behind it, and its own few."""
     public_url = None if settings.public_url is None else settings.public_url.rstrip("/")
-    with closing(read_meter(settings)) as meter:
-        yield DashboardParts(control, PasswordAttempts(), ring, meter, public_url, settings.proxies)
+    return DashboardParts(control, PasswordAttempts(), query.keyring, query.meter, public_url, settings.proxies)
 
 
 @asynccontextmanager
@@ -134,6 +185,7 @@ async def ingest_parts(
     settings: Settings, stream: int, registry: CollectorRegistry, clock: Clock | None = None
 ) -> AsyncIterator[IngestParts]:
     """Open what the ingest plane of one process works with, on a prepared data directory."""
+    vault = _vault(settings)
     with closing(keyring(settings)) as ring, closing(_ledger_database(settings)) as database:
         ring.refresh()
         log = SegmentLogWriter(
@@ -149,6 +201,7 @@ async def ingest_parts(
                 log=log,
                 ledger=ledger,
                 rate=RateLimit(settings.publishable_requests_per_s),
+                vault=vault,
                 clock=clock or SystemClock(),
                 budget=ByteBudget(_BODIES_BYTES_MAX),
                 counters=IngestCounters(registry, lambda: log.flush_s),
@@ -158,8 +211,11 @@ async def ingest_parts(
             await ledger.close()
 
 
-def open_load_parts(settings: Settings) -> LoadParts:
-    """Open what the loader works with. Slow: the warehouse's engine is imported here and nowhere else."""
+def open_load_parts(settings: Settings) -> "LoadParts":
+    """Open what the loader works with. Slow: what only the core needs is imported here, not into the workers."""
+    from mauve.load.loader import Loader  # noqa: PLC0415
+    from mauve.load.runner import LoadParts  # noqa: PLC0415
+    from mauve.load.usage import UsageMirror  # noqa: PLC0415
     from mauve.stores.clickhouse.connection import ChdbConnection  # noqa: PLC0415
     from mauve.stores.clickhouse.warehouse import ChdbWarehouse  # noqa: PLC0415
 
@@ -189,6 +245,19 @@ def log_reader(settings: Settings) -> SegmentLogReader:
 def load_ledger(settings: Settings) -> Iterator[LoadLedger]:
     with closing(_ledger_database(settings)) as database:
         yield SqlLoadLedger(database)
+
+
+@contextmanager
+def ledger_writer(settings: Settings) -> Iterator[LedgerWriter]:
+    """Open the ledger for a program that records on its own, beside a running service or without one."""
+    with closing(SqlLedgerWriter(_ledger_database(settings))) as writer:
+        yield writer
+
+
+@contextmanager
+def delivery_reader(settings: Settings) -> Iterator[DeliveryReader]:
+    with closing(_ledger_database(settings)) as database:
+        yield SqlDeliveryReader(database)
 
 
 def has_data(settings: Settings) -> bool:

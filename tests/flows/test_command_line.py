@@ -4,6 +4,7 @@ import io
 import json
 import sqlite3
 import subprocess
+import sys
 
 import pytest
 
@@ -331,3 +332,23 @@ def test_help_names_every_setting(data):
 def test_scopes_of_the_readme_exist(data, org):
     minted = mauve_json(data, "token", "mint", "--org", org, "--scopes", EVERY_SCOPE)
     assert minted["token"].startswith("ctl_live_")
+
+
+GRUMBLING = """
+import click, structlog
+from mauve.cli.main import command, main
+
+@command.command()
+def grumble():
+    structlog.get_logger().warning("publication_delayed", key="sk_live_abcdefgh")
+    click.echo("{}")
+
+main()
+"""
+
+
+def test_an_answer_stands_alone_on_standard_output_whatever_is_logged():
+    done = subprocess.run([sys.executable, "-c", GRUMBLING, "grumble"], capture_output=True, text=True, check=True)
+    assert done.stdout == "{}\n"
+    assert "publication_delayed" in done.stderr
+    assert "abcdefgh" not in done.stderr
