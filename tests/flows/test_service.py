@@ -100,7 +100,8 @@ def test_links_start_with_the_address_of_the_running_server(service):
     assert created["link"].startswith(f"{service.url}/password/")
     assert httpx.get(created["link"]).status_code == 200
     form = {"password": "correct horse battery"}
-    with httpx.Client(headers={"origin": service.url}, follow_redirects=True) as browser:
+    headers = {"origin": service.url, "accept": "text/html"}
+    with httpx.Client(headers=headers, follow_redirects=True) as browser:
         assert "No app yet" in browser.post(created["link"], data=form).text
         assert browser.post(created["link"], data=form).status_code == 404
 
