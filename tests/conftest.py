@@ -1,5 +1,5 @@
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,9 +12,12 @@ from mauve.config import Settings, settings_from
 from mauve.control import operator
 from mauve.control.parts import ControlParts
 from mauve.core.facts import Organization, Scope
+from mauve.load.loader import Loader
 from mauve.load.runner import LoadFigures, LoadRunner
 from mauve.server.core import CoreApp
 from mauve.stores.clickhouse.connection import ChdbConnection
+from mauve.stores.clickhouse.warehouse import ChdbWarehouse
+from mauve.stores.warehouse import WarehouseReader
 from support import ManualClock
 
 
@@ -32,6 +35,22 @@ def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChdbConnect
     opened = ChdbConnection(tmp_path_factory.mktemp("warehouse") / "data")
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def load(settings: Settings, clock: ManualClock, connection: ChdbConnection) -> Iterator[Callable[[], None]]:
+    """Take all that was accepted into the shared warehouse, as the core's loader does into its own."""
+    for table in ("events", "actives", "seen"):  # other tests' rows may have the same place in another log
+        connection.run(f"TRUNCATE TABLE IF EXISTS mauve.{table}")
+    with wiring.load_ledger(settings) as ledger:
+        loader = Loader(wiring.log_reader(settings), ledger, ChdbWarehouse(connection), clock)
+
+        def load_all() -> None:
+            while loader.load_next_range():
+                pass
+
+        yield load_all
+        loader.close()
 
 
 @pytest.fixture
@@ -61,8 +80,11 @@ def organization(parts: ControlParts) -> Organization:
 class AppInLifespan:
     """The core's application, opened and closed in the event loop that serves it."""
 
-    def __init__(self, parts: ControlParts, settings: Settings, clock: ManualClock) -> None:
+    def __init__(
+        self, parts: ControlParts, settings: Settings, clock: ManualClock, warehouse: WarehouseReader | None = None
+    ) -> None:
         self._parts, self._settings, self._clock = parts, settings, clock
+        self._warehouse = warehouse or wiring.warehouse_reader(settings)  # which opens nothing until it is read
 
     async def __call__(self, scope, receive, send) -> None:
         if scope["type"] != "lifespan":
@@ -71,16 +93,26 @@ class AppInLifespan:
         await receive()
         registry = CollectorRegistry()
         async with wiring.ingest_parts(self._settings, 0, registry, self._clock) as self.ingest:
-            loading = LoadRunner(lambda: wiring.open_load_parts(self._settings), LoadFigures(registry))
-            self._app = CoreApp(self._parts, self.ingest, loading, self._settings.catalog_timeout_s)
-            await send({"type": "lifespan.startup.complete"})
-            await receive()
+            keyring = self.ingest.keyring
+            with wiring.query_parts(self._settings, keyring, self._warehouse, self._clock) as self.query:
+                loading = LoadRunner(lambda: wiring.open_load_parts(self._settings), LoadFigures(registry))
+                self._app = CoreApp(self._parts, self.ingest, self.query, loading, self._settings.catalog_timeout_s)
+                await send({"type": "lifespan.startup.complete"})
+                await receive()
         await send({"type": "lifespan.shutdown.complete"})
 
 
 @pytest.fixture
-def core(parts: ControlParts, settings: Settings, clock: ManualClock) -> AppInLifespan:
-    return AppInLifespan(parts, settings, clock)
+def read_warehouse() -> WarehouseReader | None:
+    """What metrics are read from: the service's own, unless a test folder says otherwise."""
+    return None
+
+
+@pytest.fixture
+def core(
+    parts: ControlParts, settings: Settings, clock: ManualClock, read_warehouse: WarehouseReader | None
+) -> AppInLifespan:
+    return AppInLifespan(parts, settings, clock, read_warehouse)
 
 
 @pytest.fixture

@@ -21,7 +21,10 @@ from mauve.ingest.parts import IngestParts
 from mauve.load.loader import Loader
 from mauve.load.runner import LoadParts
 from mauve.load.usage import UsageMirror
+from mauve.query.flights import Flights
+from mauve.query.parts import QueryParts
 from mauve.stores.catalog import Catalog
+from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader, ReadConnection
 from mauve.stores.directory import alone, make_private_directory, write_private_file
 from mauve.stores.ledger import LoadLedger
 from mauve.stores.localdisk.edge import SqliteEdge
@@ -33,14 +36,17 @@ from mauve.stores.read_meter import ReadMeter
 from mauve.stores.sql.catalog import sql_catalog
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.grouping import GroupedLedger
+from mauve.stores.sql.ledger_reader import SqlLedgerReader
 from mauve.stores.sql.ledger_writer import SqlLedgerWriter
 from mauve.stores.sql.load_ledger import SqlLoadLedger
 from mauve.stores.sql.migrate import CATALOG, LEDGER, current_revision, migrate, newest_revision
+from mauve.stores.warehouse import WarehouseReader
 from mauve.web.budget import ByteBudget
 
 _MASTER_KEY_FACT: Final = "master_key_id"
 _LEDGER_BUSY_TIMEOUT_S: Final = 5.0
 _BODIES_BYTES_MAX: Final = 12 * 1024 * 1024
+_READERS: Final = 2  # of each store at once: more would only share the same cores and memory
 _EDGE_BUSY_TIMEOUT_S: Final = 0.4  # shorter than the patience of whoever publishes
 
 
@@ -114,6 +120,46 @@ def read_cache(settings: Settings) -> ReadCache:
 def read_meter(settings: Settings) -> ReadMeter:
     """Return what counts the reads. Its file is made when it is first used."""
     return SqliteReadMeter(read_meter_path(settings.data))
+
+
+@contextmanager
+def query_parts(
+    settings: Settings, ring: Keyring, warehouse: WarehouseReader, clock: Clock | None = None
+) -> Iterator[QueryParts]:
+    """Open what the query plane works with, on a prepared data directory."""
+    with (
+        closing(_ledger_database(settings)) as database,
+        closing(read_cache(settings)) as cache,
+        closing(read_meter(settings)) as meter,
+        closing(Flights("read-warehouse", _READERS)) as warehouse_flights,
+        closing(Flights("read-ledger", _READERS)) as ledger_flights,
+    ):
+        yield QueryParts(
+            keyring=ring,
+            cache=cache if settings.read_cache_s else None,
+            max_age_s=settings.read_cache_s,
+            meter=meter,
+            warehouse=warehouse,
+            ledger=SqlLedgerReader(database),
+            warehouse_flights=warehouse_flights,
+            ledger_flights=ledger_flights,
+            clock=clock or SystemClock(),
+        )
+
+
+def warehouse_reader(settings: Settings) -> WarehouseReader:
+    """Return what reads the warehouse, in the process that loads it. Its engine is opened when it is first used."""
+    return ChdbWarehouseReader(lambda: _read_connection(settings))
+
+
+def _read_connection(settings: Settings) -> ReadConnection:
+    from mauve.stores.clickhouse.connection import ChdbConnection  # noqa: PLC0415 - slow, as the loader says
+    from mauve.stores.clickhouse.schema import TABLES  # noqa: PLC0415
+
+    connection = ChdbConnection(warehouse_path(settings.data))
+    for statement in TABLES:  # Whoever comes first makes them, a reader or the loader.
+        connection.run(statement)
+    return connection
 
 
 @asynccontextmanager

@@ -20,6 +20,7 @@ class Code(StrEnum):
     NOT_FOUND = "not_found"
     NOT_STORED = "not_stored"
     QUERIES_SPENT = "queries_spent"
+    QUERY_FAILED = "query_failed"
     RATE_LIMITED = "rate_limited"
     RAW_SCANS_SPENT = "raw_scans_spent"
     TOO_LARGE = "too_large"
@@ -51,3 +52,8 @@ def unauthorized() -> Problem:
 def unknown_path() -> Problem:
     """Return the answer of the data planes for a path that nobody serves."""
     return Problem(Code.NOT_FOUND, "no such path: check the address against the API reference")
+
+
+def unknown_project() -> Problem:
+    """Return the one answer for projects of others, of the other plane, missing and malformed ones."""
+    return Problem(Code.NOT_FOUND, "unknown project")

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import closing
 
 from granian.constants import Interfaces
 from prometheus_client import CollectorRegistry
@@ -16,20 +17,25 @@ from mauve.ingest.doors import AsgiIngest
 from mauve.ingest.parts import IngestParts
 from mauve.ingest.plane import IngestPlane
 from mauve.load.runner import LoadFigures, LoadRunner
+from mauve.query.parts import QueryParts
+from mauve.query.plane import QueryPlane, is_query_path
 from mauve.server.child import expose_metrics, finished, main, repeat, serve_until_stopped
 from mauve.server.orders import Orders, Ready
 from mauve.stores.unavailable import StoreUnavailableError
 from mauve.web.asgi import Receive, Scope, Send, read_request, send_reply
 from mauve.web.health import readiness
 from mauve.web.messages import Reply, Request
-from mauve.wiring import control_parts, ingest_parts, open_load_parts, prepare
+from mauve.wiring import control_parts, ingest_parts, open_load_parts, prepare, query_parts, warehouse_reader
 
 
 class CoreApp:
     """The planes as one ASGI application: the path alone decides which one answers."""
 
-    def __init__(self, parts: ControlParts, ingest: IngestParts, loading: LoadRunner, timeout_s: float) -> None:
+    def __init__(
+        self, parts: ControlParts, ingest: IngestParts, query: QueryParts, loading: LoadRunner, timeout_s: float
+    ) -> None:
         self._parts = parts
+        self._query = QueryPlane(query)
         self._loading = loading
         self._control = ControlPlane(parts, timeout_s)
         self._plane = IngestPlane(ingest)
@@ -37,7 +43,9 @@ class CoreApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
-        if is_control_path(path):
+        if is_query_path(path):
+            await self._query(scope, receive, send)
+        elif is_control_path(path):
             await self._control(scope, receive, send)
         elif path == "/readyz":
             await _answer_in_thread(self._readiness, scope, receive, send)
@@ -78,21 +86,25 @@ async def run(orders: Orders) -> None:
         parts.publisher.refill_if_lost()
         setup = renew_setup_link(parts) if orders.wants_setup_link else None
         async with ingest_parts(settings, stream=0, registry=registry) as ingest:
-            background = [
-                asyncio.create_task(repeat(SWEEP_EVERY_S, parts.publisher.publish_pending, "publication_delayed")),
-                asyncio.create_task(repeat(REFRESH_EVERY_S, ingest.keyring.refresh, "keyring_not_refreshed")),
-                # Twice as often as promised: an event waits for the step after the one that just missed it.
-                asyncio.create_task(repeat(settings.flush_s / 2, loading.step, "load_failed")),
-            ]
-            await serve_until_stopped(
-                CoreApp(parts, ingest, loading, settings.catalog_timeout_s),
-                Interfaces.ASGINL,
-                (orders.host, orders.port),
-                Ready(setup.path.reveal() if setup else None),
-                has_failed=lambda: ingest.log.has_failed,
-            )
-            loading.stop()
-            await finished(background)
+            with (
+                closing(warehouse_reader(settings)) as warehouse,
+                query_parts(settings, ingest.keyring, warehouse) as query,
+            ):
+                background = [
+                    asyncio.create_task(repeat(SWEEP_EVERY_S, parts.publisher.publish_pending, "publication_delayed")),
+                    asyncio.create_task(repeat(REFRESH_EVERY_S, ingest.keyring.refresh, "keyring_not_refreshed")),
+                    # Twice as often as promised: an event waits for the step after the one that just missed it.
+                    asyncio.create_task(repeat(settings.flush_s / 2, loading.step, "load_failed")),
+                ]
+                await serve_until_stopped(
+                    CoreApp(parts, ingest, query, loading, settings.catalog_timeout_s),
+                    Interfaces.ASGINL,
+                    (orders.host, orders.port),
+                    Ready(setup.path.reveal() if setup else None),
+                    has_failed=lambda: ingest.log.has_failed,
+                )
+                loading.stop()
+                await finished(background)
     loading.close()
 
 

@@ -3,13 +3,14 @@
 Money is summed as whole numbers of any size; nothing passes through floats or overflows.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
 import msgspec
 
+from mauve.core.subscriptions import MrrStep
 from mauve.stores.log import LogRecord
 
 
@@ -136,4 +137,12 @@ class LedgerReader(Protocol):
 
     def current_mrr(self, project: str) -> list[tuple[str, int]]:
         """Return (currency, sum of mrr) over current rows with status `active`, by currency."""
+        ...
+
+    def mrr_steps(self, project: str, before: int) -> Iterator[MrrStep]:
+        """Yield every version dated before a moment (epoch microseconds), one by one and never all in memory.
+
+        Those of one subscription come together, in the order in which they take effect: by `at`, of equal ones as
+        recorded.
+        """
         ...

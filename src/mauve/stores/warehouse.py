@@ -10,6 +10,8 @@ from typing import Final, Protocol
 
 import msgspec
 
+from mauve.core.people import Seen
+from mauve.core.window import Window
 from mauve.stores.log import RECORD_NUMBER_MAX
 
 ITEMS_PER_RECORD_MAX: Final = 1024
@@ -72,3 +74,29 @@ class WarehouseWriter(Protocol):
         ...
 
     def ping(self) -> None: ...
+
+
+class WarehouseReader(Protocol):
+    """What the query plane reads. Only what counts is in any figure; windows are inclusive.
+
+    - Days on which there is nothing to count are left out; the others come in order, as YYYY-MM-DD.
+    - A read that takes too long or too much memory fails with `WarehouseUnavailableError`, as one of an engine that is
+      down does. The next may succeed.
+    - Several threads may read at once, beside the loader.
+    """
+
+    def users(self, project: str, seen: Collection[Seen], window: Window) -> int:
+        """Return how many different users were seen in one of these ways: exact while few, then about 0.5 % off."""
+        ...
+
+    def users_by_day(self, project: str, seen: Seen, window: Window) -> list[tuple[str, int]]: ...
+
+    def event_names(self, project: str, window: Window, names_max: int) -> list[tuple[str, int]]:
+        """Return names with their counts, the most frequent first, equal ones by name (as UTF-8)."""
+        ...
+
+    def event_count(self, project: str, name: str, window: Window) -> int: ...
+
+    def event_days(self, project: str, name: str, window: Window) -> list[tuple[str, int]]: ...
+
+    def close(self) -> None: ...

@@ -21,6 +21,7 @@ STATUS_OF: Final[Mapping[Code, HTTPStatus]] = MappingProxyType(
         Code.NOT_FOUND: HTTPStatus.NOT_FOUND,
         Code.NOT_STORED: HTTPStatus.SERVICE_UNAVAILABLE,
         Code.QUERIES_SPENT: HTTPStatus.TOO_MANY_REQUESTS,
+        Code.QUERY_FAILED: HTTPStatus.SERVICE_UNAVAILABLE,
         Code.RATE_LIMITED: HTTPStatus.TOO_MANY_REQUESTS,
         Code.RAW_SCANS_SPENT: HTTPStatus.TOO_MANY_REQUESTS,
         Code.TOO_LARGE: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
@@ -40,7 +41,9 @@ def control_reply(problem: Problem) -> Reply:
     )
 
 
-_CODES_SHOWN_TO_DATA_CLIENTS: Final = frozenset({Code.EVENT_CAP_REACHED, Code.INGEST_SUSPENDED})
+_CODES_SHOWN_TO_DATA_CLIENTS: Final = frozenset(
+    {Code.EVENT_CAP_REACHED, Code.INGEST_SUSPENDED, Code.INSUFFICIENT_SCOPE}
+)
 _ALLOWANCE_OF: Final = {Code.QUERIES_SPENT: "queries", Code.RAW_SCANS_SPENT: "raw_scans"}
 
 

@@ -2,10 +2,12 @@
 
 import re
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import chdb
+import msgspec
 from chdb import ChdbError
 
 from mauve.stores.warehouse import RowsRefusedError, WarehouseUnavailableError
@@ -36,6 +38,9 @@ _CODES_OF_BAD_ROWS: Final = frozenset(
         349,  # cannot insert NULL in ordinary column
     }
 )
+# A bound text is read like a field of a tab-separated line.
+_ESCAPES: Final = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n"})
+_lines: Final = msgspec.json.Decoder()
 
 
 class ChdbConnection:
@@ -45,7 +50,10 @@ class ChdbConnection:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         settings = "&".join(f"{name}={value}" for name, value in _SERVER_SETTINGS.items())
         self._lock = threading.Lock()
-        self._connection: Any = chdb.connect(f"{path}?{settings}")
+        try:
+            self._connection: Any = chdb.connect(f"{path}?{settings}")
+        except (ChdbError, RuntimeError) as error:
+            raise _translated(error) from error
 
     def run(self, sql: str) -> None:
         self._query(sql, "Null")
@@ -53,6 +61,11 @@ class ChdbConnection:
     def rows(self, sql: str) -> list[tuple[int, ...]]:
         """Return rows of whole numbers."""
         return [tuple(map(int, line.split("\t"))) for line in self._query(sql, "TSV").splitlines()]
+
+    def read(self, sql: str, parameters: Mapping[str, str | int]) -> list[list[Any]]:
+        """Return rows of texts and whole numbers. Parameters are bound to `{name:Type}`, never pasted into the text."""
+        bound = {name: str(value).translate(_ESCAPES) for name, value in parameters.items()}
+        return _lines.decode_lines(self._query(sql, "JSONCompactEachRow", bound))
 
     def insert_arrow(self, table: str, stream: bytes) -> None:
         with self._lock:
@@ -67,10 +80,10 @@ class ChdbConnection:
         with self._lock:
             self._connection.close()
 
-    def _query(self, sql: str, format_: str) -> str:
+    def _query(self, sql: str, format_: str, parameters: Mapping[str, str] | None = None) -> str:
         with self._lock:
             try:
-                return str(self._connection.query(sql, format_))
+                return str(self._connection.query(sql, format_, params=parameters))
             except (ChdbError, RuntimeError) as error:
                 raise _translated(error) from error
 

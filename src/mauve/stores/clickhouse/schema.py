@@ -57,6 +57,12 @@ TABLES: Final = (
     TTL received_day + INTERVAL 9 DAY
     SETTINGS ttl_only_drop_parts = 1, {_ONE_FILE}, {_DURABLE}
     """,
+    # The events of each name summed up by day, kept inside every part of the table and made in the same insert: it
+    # cannot count differently. Parts from before it was there are summed up when they are read.
+    """
+    ALTER TABLE mauve.events ADD PROJECTION IF NOT EXISTS event_days
+        (SELECT project, name, day, sum(counted) GROUP BY project, name, day)
+    """,
     # What is being loaded. It lives in memory: after a crash it is simply staged again.
     f"CREATE TABLE IF NOT EXISTS mauve.staged ({_COLUMNS}) ENGINE = Memory",
     "CREATE TABLE IF NOT EXISTS mauve.staged_repeats (seq UInt64) ENGINE = Memory",

@@ -1,0 +1,63 @@
+"""The history of MRR: what it was at the end of each day, from every version of every subscription."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import date
+from typing import Final
+
+from mauve.core.subscriptions import MrrStep
+from mauve.core.window import Window
+
+_DAY_US: Final = 86_400_000_000
+_EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
+
+
+@dataclass(slots=True)
+class Total:
+    """Subscriptions of one currency: a sum of zero is something else than none."""
+
+    mrr: int = 0
+    active: int = 0
+
+    def add(self, mrr: int, active: int) -> None:
+        self.mrr += mrr
+        self.active += active
+
+
+Changes = dict[int, dict[str, Total]]  # ordinal of the day → currency → what was added to the day before
+
+
+def steps_end_at(window: Window, now_us: int) -> int:
+    """Return the first moment, in epoch microseconds, of which the history of a window knows nothing."""
+    return min((window.last.toordinal() + 1 - _EPOCH_ORDINAL) * _DAY_US, now_us + 1)
+
+
+def mrr_by_day(steps: Iterable[MrrStep], window: Window, today: date) -> Iterator[tuple[str, str, int]]:
+    """Yield (day, currency, mrr) at the end of each day, carried forward, while any subscription is active.
+
+    The steps of one subscription come together, the later one after the earlier. Held at a time are the days on which
+    something changed, not the steps.
+    """
+    changes = _changes_by_day(steps, window.first.toordinal())
+    totals: dict[str, Total] = defaultdict(Total)
+    last = min(window.last, today).toordinal()
+    for ordinal in range(min(changes, default=last + 1), last + 1):
+        for currency, change in changes.get(ordinal, {}).items():
+            totals[currency].add(change.mrr, change.active)
+        day = date.fromordinal(ordinal).isoformat()
+        yield from ((day, currency, totals[currency].mrr) for currency in sorted(totals) if totals[currency].active)
+
+
+def _changes_by_day(steps: Iterable[MrrStep], first_ordinal: int) -> Changes:
+    """Return what each version changed; what happened before the first day happened, for us, on it."""
+    changes: Changes = defaultdict(lambda: defaultdict(Total))
+    before: MrrStep | None = None
+    for step in steps:
+        day = changes[max(first_ordinal, step.at // _DAY_US + _EPOCH_ORDINAL)]
+        if before is not None and before.mrr is not None and before.subscription == step.subscription:
+            day[before.currency].add(-before.mrr, -1)
+        if step.mrr is not None:
+            day[step.currency].add(step.mrr, 1)
+        before = step
+    return changes

@@ -1,0 +1,88 @@
+"""What somebody wants to know: a metric of a project, in a window, perhaps of one event.
+
+A parameter that counts is given once; given twice it is refused, since nobody knows which one was meant. Parameters
+that do not count for the metric at hand are not looked at.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from functools import cached_property
+from typing import Final
+
+from mauve.core.problems import Code, Problem
+from mauve.core.window import Window
+from mauve.metrics.registry import Metric
+
+NAME_CHARACTERS_MAX: Final = 128
+_DEFAULT_LENGTH: Final = timedelta(days=29)
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
+
+Parameters = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Question:
+    """Equal questions have equal keys, whoever asks: a name that the metric does not use is no part of it."""
+
+    project: str
+    metric: Metric
+    window: Window
+    name: str | None = None
+
+    @cached_property
+    def key(self) -> str:
+        first, last = self.window
+        # The name comes last: it alone may hold a slash.
+        return f"{self.project}/{self.metric.name}/{first}/{last}/{self.name or ''}"
+
+
+def question_from(metric: Metric, project: str, parameters: Parameters, today: date) -> Question:
+    """Return what is asked, with every default filled in: a question means the same after midnight."""
+    window = _window_of(metric, parameters, today)
+    return Question(project, metric, window, _name_from(parameters) if metric.needs_name else None)
+
+
+def only(parameters: Parameters, name: str) -> str | None:
+    """Return a parameter that may be given once."""
+    given = parameters.get(name, ())
+    if len(given) > 1:
+        raise Problem(Code.MALFORMED, f"{name} is given {len(given)} times: give it once")
+    return given[0] if given else None
+
+
+def _window_of(metric: Metric, parameters: Parameters, today: date) -> Window:
+    last = _date_from(parameters, "date_to") or today
+    if metric.is_windowless:
+        # It is the value of now, whatever was asked for: `date_from` is ignored even if it is no date, and the
+        # answer names the one day for which it holds.
+        return Window(today, today)
+    first = _date_from(parameters, "date_from") or today - _DEFAULT_LENGTH
+    if first > last:
+        raise Problem(
+            Code.MALFORMED,
+            f"the window from {first} to {last} ends before it begins: give date_from and date_to in order",
+        )
+    return Window(first, last)
+
+
+def _date_from(parameters: Parameters, name: str) -> date | None:
+    text = only(parameters, name)
+    if text is None:
+        return None
+    try:
+        if _DATE.fullmatch(text):
+            return date.fromisoformat(text)
+    except ValueError:  # no such day
+        pass
+    raise Problem(Code.MALFORMED, f"{name} must be a day of the calendar as YYYY-MM-DD")
+
+
+def _name_from(parameters: Parameters) -> str:
+    name = only(parameters, "name")
+    if not name:
+        raise Problem(Code.MALFORMED, "name is required: give the event to count")
+    if len(name) > NAME_CHARACTERS_MAX:
+        raise Problem(Code.MALFORMED, f"name has at most {NAME_CHARACTERS_MAX} characters, as every event's has")
+    return name

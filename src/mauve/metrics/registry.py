@@ -1,0 +1,59 @@
+"""The metrics, as one table: what the contract lists, in its order."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from mauve.core.people import Seen
+from mauve.core.problems import Code, Problem
+from mauve.metrics.sources import (
+    CurrentMrr,
+    EventCount,
+    EventDays,
+    EventNames,
+    MrrHistory,
+    PaymentTotals,
+    Source,
+    Users,
+    UsersByDay,
+)
+
+EVERYBODY: Final = frozenset(Seen)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    name: str
+    columns: tuple[str, ...]  # of a row, in the order in which its source gives them
+    source: Source
+    is_windowless: bool = False
+    needs_name: bool = False
+
+    @property
+    def is_raw_scan(self) -> bool:
+        """Tell whether reading it spends the allowance of raw scans."""
+        return isinstance(self.source, EventNames | EventCount | EventDays)
+
+
+_TABLE: Final = (
+    Metric("mau", ("mau",), Users(EVERYBODY)),
+    Metric("dau", ("day", "dau"), UsersByDay(Seen.ACTIVE)),
+    Metric("signups", ("signups",), Users(frozenset({Seen.SIGNUP}))),
+    Metric("signups_daily", ("day", "signups"), UsersByDay(Seen.SIGNUP)),
+    Metric("revenue", ("day", "currency", "revenue"), PaymentTotals(earned=True)),
+    Metric("mrr", ("currency", "mrr"), CurrentMrr(), is_windowless=True),
+    Metric("mrr_history", ("day", "currency", "mrr"), MrrHistory()),
+    Metric("volume", ("day", "currency", "volume"), PaymentTotals(earned=False)),
+    Metric("event_names", ("name", "count"), EventNames()),
+    Metric("event_count", ("name", "count"), EventCount(), needs_name=True),
+    Metric("event_series", ("day", "count"), EventDays(), needs_name=True),
+)
+METRICS: Final[Mapping[str, Metric]] = MappingProxyType({metric.name: metric for metric in _TABLE})
+
+
+def metric_named(name: str) -> Metric:
+    metric = METRICS.get(name)
+    if metric is None:
+        raise Problem(Code.NOT_FOUND, f"unknown metric: ask for one of {', '.join(METRICS)}")
+    return metric

@@ -1,0 +1,19 @@
+"""What `ask` returns."""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Freshness(StrEnum):
+    """Where an answer comes from, by the name that clients see."""
+
+    HIT = "hit"
+    MISS = "miss"
+    UNCACHED = "uncached"
+    STALE = "stale"
+
+
+class Answer(NamedTuple):
+    body: bytes  # JSON, as it is sent
+    freshness: Freshness
+    age_s: int | None = None  # of a stale one

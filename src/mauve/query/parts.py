@@ -1,0 +1,25 @@
+"""What the query plane is made of."""
+
+from dataclasses import dataclass
+
+from mauve.access.keyring import Keyring
+from mauve.core.clock import Clock
+from mauve.query.flights import Flights
+from mauve.stores.ledger import LedgerReader
+from mauve.stores.read_cache import ReadCache
+from mauve.stores.read_meter import ReadMeter
+from mauve.stores.warehouse import WarehouseReader
+
+
+@dataclass(frozen=True, slots=True)
+class QueryParts:
+    keyring: Keyring
+    cache: ReadCache | None  # None: switched off
+    max_age_s: int
+    meter: ReadMeter
+    warehouse: WarehouseReader
+    ledger: LedgerReader
+    # Apart, so that one store that hangs does not hold up what is read from the other.
+    warehouse_flights: Flights
+    ledger_flights: Flights
+    clock: Clock

@@ -1,0 +1,110 @@
+"""The query plane's door: who asks, for what, and may they; then `ask`."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+import structlog
+
+from mauve.access.throttle import Reader, ReadKind, check_reads
+from mauve.core.facts import KeyKind, Scope
+from mauve.core.problems import Code, Problem, unauthorized, unknown_path, unknown_project
+from mauve.core.window import today_at
+from mauve.metrics.questions import Parameters, Question, only, question_from
+from mauve.metrics.registry import metric_named
+from mauve.query.answer import Answer, Freshness
+from mauve.query.ask import ask, cannot_be_read
+from mauve.query.parts import QueryParts
+from mauve.stores.edge import PublishedKey, PublishedToken
+from mauve.web import asgi
+from mauve.web.envelopes import data_reply, wrong_method
+from mauve.web.messages import JSON, Reply, bearer_credential
+from mauve.web.parameters import parameters_from
+
+_PREFIX: Final = "/v1/metrics/"
+# Our cache alone decides how old an answer may be.
+_HEADERS: Final[Mapping[Freshness, Mapping[str, str]]] = {
+    each: {**JSON, "cache-control": "no-store", "x-cache": each.value} for each in Freshness
+}
+
+log = structlog.get_logger()
+
+
+def is_query_path(path: str) -> bool:
+    return path.startswith(_PREFIX) or path == _PREFIX.rstrip("/")
+
+
+class QueryPlane:
+    """An ASGI application for everything under `/v1/metrics`."""
+
+    def __init__(self, parts: QueryParts) -> None:
+        self._parts = parts
+
+    async def __call__(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
+        request = asgi.AsgiRequest(scope, receive)
+        try:
+            reply = await self._answer(request, scope["query_string"])
+        except Problem as problem:
+            reply = data_reply(problem)
+        except Exception:
+            log.exception("query_failed", method=request.method)
+            reply = data_reply(cannot_be_read())
+        await asgi.send_reply(send, reply)
+
+    async def _answer(self, request: asgi.AsgiRequest, query: bytes) -> Reply:
+        """Answer one request. The order of these lines is the order in which it can be refused."""
+        name = request.path.removeprefix(_PREFIX)
+        if not name or "/" in name:
+            raise unknown_path()
+        if request.method != "GET":
+            return wrong_method("GET")
+        parts = self._parts
+        reader = self._reader_of(bearer_credential(request.credential_header()))
+        metric = metric_named(name)
+        parameters = parameters_from(query)
+        project = self._project_of(reader, parameters)
+        now_ms = parts.clock.now_ms()
+        question = question_from(metric, project, parameters, today_at(now_ms))
+        organization = parts.keyring.organizations.get(reader.org_id)
+        admit = partial(check_reads, parts.meter, organization, reader, _kind_of(question), now_ms)
+        return _reply_from(await ask(parts, question, admit))
+
+    def _reader_of(self, credential: str | None) -> Reader:
+        reader = self._parts.keyring.key_for(credential) or self._parts.keyring.token_for(credential)
+        if reader is None:
+            raise unauthorized()
+        if isinstance(reader, PublishedToken):
+            _check_scope(reader)
+        elif reader.kind is not KeyKind.SERVER:
+            raise Problem(Code.FORBIDDEN, "a publishable key reads nothing: use a server key or a control token")
+        return reader
+
+    def _project_of(self, reader: Reader, parameters: Parameters) -> str:
+        """Return whose numbers are meant: a key has one project, a token names one of its organization and plane."""
+        if isinstance(reader, PublishedKey):
+            return reader.public_id
+        public_id = only(parameters, "project")
+        if not public_id:
+            raise Problem(Code.MALFORMED, "project is required with a control token: give the app's public_id")
+        project = self._parts.keyring.project(public_id)
+        if project is None or (project.org_id, project.plane) != (reader.org_id, reader.plane):
+            raise unknown_project()
+        return project.public_id
+
+
+def _check_scope(token: PublishedToken) -> None:
+    if Scope.METRICS_READ not in token.scopes:
+        raise Problem(
+            Code.INSUFFICIENT_SCOPE, f"this token does not carry the scope {Scope.METRICS_READ}: mint one that does"
+        )
+
+
+def _kind_of(question: Question) -> ReadKind:
+    return ReadKind.RAW_SCAN if question.metric.is_raw_scan else ReadKind.TOTALS
+
+
+def _reply_from(answer: Answer) -> Reply:
+    headers = _HEADERS[answer.freshness]
+    if answer.age_s is not None:
+        headers = {**headers, "x-cache-age": str(answer.age_s)}
+    return Reply(200, answer.body, headers)

@@ -1,0 +1,217 @@
+"""What every warehouse promises to the query plane. Rows come in through the loader's side."""
+
+import itertools
+import threading
+from datetime import date, timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mauve.core.people import Seen
+from mauve.core.window import Window
+from mauve.stores.clickhouse.warehouse import ChdbWarehouse
+from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
+from mauve.stores.warehouse import EventRows, WarehouseUnavailableError, first_seq
+
+DAY_MS = 86_400_000
+DAY = date(2026, 11, 15)
+NOON = (DAY - date(1970, 1, 1)).days * DAY_MS + DAY_MS // 2
+ALWAYS = Window(date.min, date.max)
+EVERYBODY = frozenset(Seen)
+STREAM = 99
+record_numbers = itertools.count(1)
+projects = itertools.count(1)
+
+ENGINES = {"chdb": lambda connection: (ChdbWarehouse(connection), ChdbWarehouseReader(lambda: connection))}
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request, connection):
+    return ENGINES[request.param](connection)
+
+
+@pytest.fixture
+def reader(engine):
+    return engine[1]
+
+
+@pytest.fixture
+def project():
+    return f"proj_read_{next(projects)}"
+
+
+@pytest.fixture
+def load(engine, project):
+    """Load events given as (name, user, day), and let some of them not count."""
+    warehouse, _ = engine
+
+    def load_events(events, repeats=(), project=project):
+        rows = EventRows()
+        seq = first_seq(STREAM, next(record_numbers) * 100)  # a record has room for some thousand rows of a test
+        for place, (name, user, day) in enumerate(events):
+            rows.project.append(project)
+            rows.name.append(name)
+            rows.received_at.append(NOON)
+            rows.occurred_at.append(NOON + (day - DAY).days * DAY_MS)
+            rows.claimed_at.append("")
+            rows.user.append(user)
+            rows.id.append("")
+            rows.props.append(b"")
+            rows.seq.append(seq + place)
+        warehouse.stage(rows)
+        warehouse.commit({seq + place for place in repeats}, ())
+
+    return load_events
+
+
+def day(offset):
+    return DAY + timedelta(days=offset)
+
+
+def test_a_user_counts_once_however_often_and_in_whatever_way_they_are_seen(reader, load, project):
+    load(
+        [
+            ("view", "ann", day(0)),
+            ("view", "ann", day(1)),
+            ("user_signup", "ann", day(0)),
+            ("user_signup", "bob", day(0)),
+        ]
+    )
+    load([("view", "ann", day(0)), ("click", "eve", day(1)), ("view", "", day(1))])
+    assert reader.users(project, EVERYBODY, ALWAYS) == 3
+    assert reader.users(project, {Seen.ACTIVE}, ALWAYS) == 2
+    assert reader.users(project, {Seen.SIGNUP}, ALWAYS) == 2
+    assert reader.users_by_day(project, Seen.ACTIVE, ALWAYS) == [("2026-11-15", 1), ("2026-11-16", 2)]
+    assert reader.users_by_day(project, Seen.SIGNUP, ALWAYS) == [("2026-11-15", 2)]
+
+
+def test_events_are_counted_by_name_and_by_day(reader, load, project):
+    load([("b", "", day(0)), ("a", "", day(0)), ("b", "", day(2)), ("user_signup", "x", day(1)), ("c", "", day(1))])
+    load([("b", "", day(0))])
+    assert reader.event_names(project, ALWAYS, 10) == [("b", 3), ("a", 1), ("c", 1), ("user_signup", 1)]
+    assert reader.event_names(project, ALWAYS, 2) == [("b", 3), ("a", 1)]
+    assert reader.event_count(project, "b", ALWAYS) == 3
+    assert reader.event_days(project, "b", ALWAYS) == [("2026-11-15", 2), ("2026-11-17", 1)]
+
+
+def test_what_does_not_count_is_in_no_figure(reader, load, project):
+    load([("view", "ann", day(0)), ("view", "bob", day(0)), ("never", "eve", day(1))], repeats=(1, 2))
+    assert reader.users(project, EVERYBODY, ALWAYS) == 1
+    assert reader.event_names(project, ALWAYS, 10) == [("view", 1)]
+    assert reader.event_count(project, "never", ALWAYS) == 0
+    assert reader.event_days(project, "never", ALWAYS) == []
+
+
+def test_nothing_is_nothing(reader, project):
+    assert reader.users(project, EVERYBODY, ALWAYS) == 0
+    assert reader.users_by_day(project, Seen.ACTIVE, ALWAYS) == []
+    assert reader.event_names(project, ALWAYS, 10) == []
+    assert reader.event_count(project, "view", ALWAYS) == 0
+    assert reader.event_days(project, "view", ALWAYS) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "expected"),
+    [(0, 0, 1), (-1, 0, 2), (0, 1, 2), (-1, 1, 3), (-9, -2, 0), (2, 9, 0)],
+)
+def test_a_window_includes_both_its_ends(reader, load, project, first, last, expected):
+    load([("view", f"user {offset}", day(offset)) for offset in (-1, 0, 1)])
+    window = Window(day(first), day(last))
+    assert reader.users(project, EVERYBODY, window) == expected
+    assert reader.event_count(project, "view", window) == expected
+    assert len(reader.event_days(project, "view", window)) == expected
+    assert len(reader.users_by_day(project, Seen.ACTIVE, window)) == expected
+    assert len(reader.event_names(project, window, 10)) == min(expected, 1)
+
+
+@pytest.mark.parametrize("window", [Window(date.min, date(1969, 12, 31)), Window(date(2200, 1, 1), date.max)])
+def test_a_window_in_which_no_event_can_be_is_empty(reader, load, project, window):
+    load([("view", "ann", day(0))])
+    assert reader.users(project, EVERYBODY, window) == reader.event_count(project, "view", window) == 0
+    assert reader.users_by_day(project, Seen.ACTIVE, window) == reader.event_names(project, window, 9) == []
+
+
+def test_a_project_sees_nothing_of_another(reader, load, project):
+    load([("view", "ann", day(0))])
+    load([("view", "bob", day(0)), ("view", "eve", day(0))], project=f"{project}_test")
+    assert reader.users(project, EVERYBODY, ALWAYS) == reader.event_count(project, "view", ALWAYS) == 1
+
+
+ODD_NAMES = [
+    "nul\0inside",
+    "tab\tnew\nline\r",
+    "'quote\\",
+    "\\N",
+    "\\t",
+    "{name:String}",
+    "' OR 1=1 --",
+    "👨‍👩‍👧\u2028\x85",
+    " ",
+]
+
+
+def test_a_name_of_any_kind_is_found_and_comes_back_as_it_was(reader, load, project):
+    load([(name, "", day(0)) for name in ODD_NAMES])
+    assert [reader.event_count(project, name, ALWAYS) for name in ODD_NAMES] == [1] * len(ODD_NAMES)
+    assert reader.event_names(project, ALWAYS, 100) == [(name, 1) for name in sorted(ODD_NAMES, key=str.encode)]
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(text=st.text(max_size=20))
+def test_whatever_is_bound_arrives_as_it_is(connection, text):
+    assert connection.read("SELECT {text:String}, hex({text:String})", {"text": text}) == [
+        [text, text.encode().hex().upper()]
+    ]
+
+
+def test_many_names_on_many_days_are_summed_up_exactly(reader, load, project):
+    load([(f"name {place % 7}", "", day(-(place % 100))) for place in range(5_000)])
+    load([(f"name {place % 7}", "", day(-(place % 100))) for place in range(5_000)])
+    names = dict(reader.event_names(project, ALWAYS, 100))
+    assert names == {f"name {rest}": 2 * len(range(rest, 5_000, 7)) for rest in range(7)}
+    assert sum(count for _, count in reader.event_days(project, "name 3", ALWAYS)) == names["name 3"]
+
+
+def test_distinct_counts_are_exact_while_small_and_then_near(reader, load, project):
+    load([("view", f"user {number % 2_000}", day(0)) for number in range(4_000)])
+    assert reader.users(project, EVERYBODY, ALWAYS) == 2_000
+    load([("view", f"user {number}", day(1)) for number in range(60_000)])
+    assert reader.users(project, EVERYBODY, ALWAYS) == pytest.approx(60_000, rel=0.015)  # three standard errors
+
+
+def test_several_readers_read_side_by_side(reader, load, project):
+    load([("view", "ann", day(0))])
+    seen = []
+    threads = [
+        threading.Thread(target=lambda: seen.append(reader.event_count(project, "view", ALWAYS))) for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == [1] * 8
+
+
+def test_an_engine_that_cannot_be_opened_says_so_and_is_tried_again(connection, project):
+    attempts = iter([WarehouseUnavailableError("down"), connection])
+
+    def open_connection():
+        attempt = next(attempts)
+        if isinstance(attempt, Exception):
+            raise attempt
+        return attempt
+
+    reader = ChdbWarehouseReader(open_connection)
+    with pytest.raises(WarehouseUnavailableError):
+        reader.event_count(project, "view", ALWAYS)
+    assert reader.event_count(project, "view", ALWAYS) == 0
+
+
+def test_sums_are_read_from_the_days_that_are_summed_up_already(engine, load, connection, project):
+    load([("view", "", day(0))])
+    query = (
+        f"SELECT sum(counted) FROM mauve.events WHERE project = '{project}' AND name = 'view' AND day = '2026-11-15'"
+    )
+    plan = connection.read(f"EXPLAIN projections = 1 {query}", {})
+    assert any("event_days" in line for (line,) in plan)

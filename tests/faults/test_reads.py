@@ -1,0 +1,168 @@
+"""When a store cannot be read the last answer is given, marked as such; ingest goes on, and so do the other reads."""
+
+import asyncio
+import sqlite3
+import threading
+from dataclasses import replace
+from datetime import date
+
+import pytest
+
+from mauve import wiring
+from mauve.core.window import Window
+from mauve.metrics.questions import Question
+from mauve.metrics.registry import METRICS
+from mauve.query.answer import Freshness
+from mauve.query.ask import ask
+from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
+from mauve.stores.localdisk.read_cache import CacheBounds, SqliteReadCache
+from mauve.stores.read_meter import ReadLimits, Uses
+from mauve.stores.warehouse import WarehouseUnavailableError
+from support import bearer
+
+FIVE_MINUTES_MS = 300_000
+
+
+class Faulty:
+    """The real reader, behind a switch."""
+
+    def __init__(self, reader):
+        self._reader = reader
+        self.fault = None
+        self.reads = 0
+
+    def __getattr__(self, name):
+        read = getattr(self._reader, name)
+
+        def read_unless_down(*arguments):
+            self.reads += 1
+            if self.fault is not None:
+                self.fault()
+            return read(*arguments)
+
+        return read_unless_down
+
+    def break_with(self, error):
+        def fail():
+            raise error
+
+        self.fault = fail
+
+
+@pytest.fixture
+def read_warehouse(connection):
+    return Faulty(ChdbWarehouseReader(lambda: connection))
+
+
+@pytest.fixture
+def key(api, load):
+    load()
+    return api.post("/v1/apps", json={"name": "An app"}).json()["sk_key"]
+
+
+@pytest.fixture
+def read(client, key):
+    return lambda metric, **parameters: client.get(f"/v1/metrics/{metric}", params=parameters, headers=bearer(key))
+
+
+@pytest.fixture
+def send(client, key, load):
+    def send_and_load(*events):
+        reply = client.post("/v1/events", json=list(events), headers=bearer(key))
+        load()
+        return reply.status_code
+
+    return send_and_load
+
+
+@pytest.mark.parametrize("error", [WarehouseUnavailableError("down"), ZeroDivisionError("unforeseen")])
+def test_a_warehouse_that_is_down_gives_the_last_answer_and_no_new_ones(read, send, clock, read_warehouse, error):
+    send({"name": "view", "user": "ann"})
+    fresh = read("mau")
+    read_warehouse.break_with(error)
+    assert read("mau").headers["x-cache"] == "hit"
+    clock.advance(FIVE_MINUTES_MS + 65_999)
+    stale = read("mau")
+    assert (stale.status_code, stale.content) == (200, fresh.content)
+    assert (stale.headers["x-cache"], stale.headers["x-cache-age"]) == ("stale", "365")
+
+    unseen = read("dau")
+    assert (unseen.status_code, unseen.json()["ok"]) == (503, False)
+    assert "retry" in unseen.json()["error"]
+    assert unseen.headers["retry-after"] == "1"
+    assert read("revenue").status_code == 200, "money stands elsewhere"
+    assert send({"name": "view", "user": "bob"}) == 202
+
+    read_warehouse.fault = None
+    again = read("mau")
+    assert (again.json()["data"], again.headers["x-cache"]) == ([{"mau": 2}], "miss")
+    assert "x-cache-age" not in again.headers
+
+
+def test_a_stale_answer_is_given_at_any_age(read, send, clock, read_warehouse):
+    send({"name": "view", "user": "ann"})
+    window = {"date_from": "2027-01-01", "date_to": "2027-01-31"}
+    read("mau", **window)
+    read_warehouse.break_with(WarehouseUnavailableError("down"))
+    clock.advance(400 * 86_400_000)
+    stale = read("mau", **window)
+    assert (stale.json()["data"], stale.headers["x-cache-age"]) == ([{"mau": 1}], str(400 * 86_400))
+
+
+def test_a_failed_read_is_not_kept(read, read_warehouse):
+    read_warehouse.break_with(WarehouseUnavailableError("down"))
+    assert [read("mau").status_code for _ in range(3)] == [503] * 3
+    read_warehouse.fault = None
+    assert read("mau").headers["x-cache"] == "miss"
+
+
+def test_a_throttled_read_is_refused_even_if_there_is_an_old_answer(read, clock, core, read_warehouse):
+    read("mau")
+    clock.advance(FIVE_MINUTES_MS)
+    (org_id,) = core.query.keyring.organizations
+    for _ in range(600):
+        core.query.meter.take(org_id, Uses(), ReadLimits(600, 0, 0), clock.now_ms())
+    assert read("mau").status_code == 429
+
+
+def test_those_who_ask_the_same_at_once_cause_one_read(read, read_warehouse):
+    gate = threading.Event()
+    read_warehouse.fault = lambda: gate.wait(30)
+    replies = []
+    asking = [threading.Thread(target=lambda: replies.append(read("mau"))) for _ in range(10)]
+    for thread in asking:
+        thread.start()
+    gate.set()
+    for thread in asking:
+        thread.join()
+    assert {reply.json()["data"][0]["mau"] for reply in replies} == {0}
+    assert read_warehouse.reads == 1
+
+
+def test_a_ledger_that_is_gone_gives_the_last_answer(read, send, clock, settings):
+    send({"name": "payment", "id": "1", "props": {"amount": 5, "currency": "eur"}})
+    fresh = read("revenue")
+    connection = sqlite3.connect(wiring.ledger_path(settings.data), isolation_level=None)
+    connection.execute("ALTER TABLE day_totals RENAME TO elsewhere")
+    clock.advance(FIVE_MINUTES_MS)
+    stale = read("revenue")
+    assert (stale.content, stale.headers["x-cache"]) == (fresh.content, "stale")
+    assert read("volume").status_code == 503
+    assert read("mau").status_code == 200
+    connection.execute("ALTER TABLE elsewhere RENAME TO day_totals")
+    connection.close()
+    assert read("volume").status_code == 200
+
+
+def test_reads_go_on_while_the_catalog_is_gone(client, read, settings, api):
+    wiring.catalog_path(settings.data).write_bytes(b"")
+    assert read("mau").status_code == 200
+
+
+def test_an_answer_that_is_too_large_to_be_kept_is_uncached(core, client, load, tmp_path):
+    load()
+    cache = SqliteReadCache(tmp_path / "cache.db", CacheBounds(value_bytes_max=10))
+    question = Question("proj_1", METRICS["mau"], Window(date.min, date.max))
+    answers = [asyncio.run(ask(replace(core.query, cache=cache), question)) for _ in range(2)]
+    cache.close()
+    assert [answer.freshness for answer in answers] == [Freshness.UNCACHED] * 2
