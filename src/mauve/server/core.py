@@ -19,10 +19,11 @@ from mauve.ingest.plane import IngestPlane
 from mauve.load.runner import LoadFigures, LoadRunner
 from mauve.query.parts import QueryParts
 from mauve.query.plane import QueryPlane, is_query_path
+from mauve.reference.door import reference
 from mauve.server.child import expose_metrics, finished, main, repeat, serve_until_stopped
 from mauve.server.orders import Orders, Ready
 from mauve.stores.unavailable import StoreUnavailableError
-from mauve.web.asgi import Receive, Scope, Send, read_request, send_reply
+from mauve.web.asgi import AsgiRequest, Receive, Scope, Send, read_request, send_reply
 from mauve.web.health import readiness
 from mauve.web.messages import Reply, Request
 from mauve.wiring import control_parts, ingest_parts, open_load_parts, prepare, query_parts, warehouse_reader
@@ -39,6 +40,7 @@ class CoreApp:
         self._loading = loading
         self._control = ControlPlane(parts, timeout_s)
         self._plane = IngestPlane(ingest)
+        self._reference = reference()
         self._ingest = AsgiIngest(self._plane)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -47,6 +49,9 @@ class CoreApp:
             await self._query(scope, receive, send)
         elif is_control_path(path):
             await self._control(scope, receive, send)
+        elif self._reference.answers(path):
+            request = AsgiRequest(scope, receive)
+            await send_reply(send, self._reference.answer(request.method, path, request.header("if-none-match")))
         elif path == "/readyz":
             await _answer_in_thread(self._readiness, scope, receive, send)
         elif is_link_path(path):

@@ -1,0 +1,88 @@
+"""Schemas in words: what a reader wants to know of a field, on one line."""
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from markupsafe import Markup
+
+from mauve.reference.outline import Schema
+from mauve.reference.prose import line
+
+_VALUES_SHOWN_MAX: Final = 12
+_BOUNDS: Final = (
+    ("minLength", "at least {} long"),
+    ("maxLength", "at most {} long"),
+    ("minItems", "at least {}"),
+    ("maxItems", "at most {}"),
+    ("maxProperties", "at most {} keys"),
+    ("minimum", "from {}"),
+    ("maximum", "to {}"),
+)
+
+
+class Field(NamedTuple):
+    name: str
+    type: Markup
+    text: str
+    required: bool
+
+
+def fields_of(schema: Schema) -> list[Field]:
+    """Return the fields of an object, in order."""
+    required = schema.get("required", ())
+    return [
+        Field(name, type_of(field), field.get("description", ""), name in required)
+        for name, field in schema.get("properties", {}).items()
+    ]
+
+
+def type_of(schema: Schema) -> Markup:
+    """Return what a value may be, with links to the schemas that are named."""
+    kind = _kind_of(schema)
+    bounds = [text.format(f"{schema[keyword]:,}") for keyword, text in _BOUNDS if keyword in schema]
+    return Markup(", ").join([kind, *map(Markup.escape, bounds)])
+
+
+def names_in(schema: Any) -> Iterator[str]:  # noqa: ANN401 - any part of a JSON document
+    """Yield the names of the schemas that are referred to, in order."""
+    if isinstance(schema, dict):
+        if "$ref" in schema:
+            yield _name_of(schema)
+        for value in schema.values():
+            yield from names_in(value)
+    elif isinstance(schema, list):
+        for part in schema:
+            yield from names_in(part)
+
+
+def _kind_of(schema: Schema) -> Markup:
+    match schema:
+        case {"$ref": _}:
+            name = _name_of(schema)
+            return Markup('<a href="#schema-{0}">{0}</a>').format(name)
+        case {"const": value}:
+            return line(f"`{_literal(value)}`")
+        case {"enum": values}:
+            shown = [line(f"`{_literal(value)}`") for value in values[:_VALUES_SHOWN_MAX]]
+            rest = len(values) - len(shown)
+            return Markup(", ").join(shown) + (f" and {rest} more" if rest else "")
+        case {"anyOf": choices} | {"oneOf": choices} if "properties" not in schema:
+            return Markup(" or ").join(type_of(choice) for choice in choices)
+        case {"type": "array", "items": items}:
+            return Markup("array of {}").format(type_of(items))
+        case _:
+            return _plain(schema)
+
+
+def _plain(schema: Schema) -> Markup:
+    kinds = schema.get("type", "any JSON")
+    words = " or ".join([kinds] if isinstance(kinds, str) else kinds)
+    return Markup.escape({"date-time": "date-time", "date": "date"}.get(schema.get("format", ""), words))
+
+
+def _name_of(schema: Schema) -> str:
+    return str(schema["$ref"]).rpartition("/")[2]
+
+
+def _literal(value: object) -> str:
+    return value if isinstance(value, str) else str(value).lower()
