@@ -1,22 +1,39 @@
 """`make bench`: measure, and hold each figure against its target. Only ratios within one run are judged."""
 
+import argparse
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-from bench import control, ingest
+from bench import control, ingest, reads
 from bench.report import Figure, render
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
+PLANES = ("ingest", "control", "reads")
 
 
 def main() -> None:
-    figures: list[Figure] = [*ingest.measure(), *control.measure()]
+    parser = argparse.ArgumentParser(prog="python -m bench", description="measure some planes, or all")
+    parser.add_argument("planes", nargs="*", choices=PLANES, default=PLANES, metavar="|".join(PLANES))
+    parser.add_argument("--full", action="store_true", help="reads: also at 100 million events; takes some minutes")
+    parser.add_argument("--millions", type=int, nargs="+", default=[1, 20], help="reads: at how many million events")
+    wanted = parser.parse_args()
+    figures = list(_measured(wanted.planes, [*wanted.millions, *([100] if wanted.full else [])]))
     print(render(figures))
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps([figure.as_dict() for figure in figures], indent=2) + "\n")
     print(f"\nwritten to {RESULTS.relative_to(Path.cwd())}")
     sys.exit(0 if all(figure.met is not False for figure in figures) else 1)
+
+
+def _measured(planes: list[str], millions: list[int]) -> Iterator[Figure]:
+    if "ingest" in planes:
+        yield from ingest.measure()
+    if "control" in planes:
+        yield from control.measure()
+    if "reads" in planes:
+        yield from reads.measure(millions)
 
 
 if __name__ == "__main__":

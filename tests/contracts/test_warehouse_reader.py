@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from mauve.core.people import Seen
 from mauve.core.window import Window
+from mauve.stores.clickhouse.schema import TABLES
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
 from mauve.stores.warehouse import EventRows, WarehouseUnavailableError, first_seq
@@ -48,7 +49,7 @@ def load(engine, project):
 
     def load_events(events, repeats=(), project=project):
         rows = EventRows()
-        seq = first_seq(STREAM, next(record_numbers) * 100)  # a record has room for some thousand rows of a test
+        seq = first_seq(STREAM, next(record_numbers) * 100)  # far enough apart for all rows of a test
         for place, (name, user, day) in enumerate(events):
             rows.project.append(project)
             rows.name.append(name)
@@ -215,3 +216,13 @@ def test_sums_are_read_from_the_days_that_are_summed_up_already(engine, load, co
     )
     plan = connection.read(f"EXPLAIN projections = 1 {query}", {})
     assert any("event_days" in line for (line,) in plan)
+
+
+def test_events_from_before_days_were_summed_up_are_counted_as_well(reader, load, connection, project):
+    connection.run("ALTER TABLE mauve.events DROP PROJECTION event_days SETTINGS mutations_sync = 1")
+    load([("view", "", day(0)), ("view", "", day(1))])
+    for statement in TABLES:
+        connection.run(statement)
+    load([("view", "", day(1))])
+    assert reader.event_days(project, "view", ALWAYS) == [("2026-11-15", 1), ("2026-11-16", 2)]
+    assert reader.event_names(project, ALWAYS, 10) == [("view", 3)]

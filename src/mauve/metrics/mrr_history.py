@@ -20,10 +20,6 @@ class Total:
     mrr: int = 0
     active: int = 0
 
-    def add(self, mrr: int, active: int) -> None:
-        self.mrr += mrr
-        self.active += active
-
 
 Changes = dict[int, dict[str, Total]]  # ordinal of the day → currency → what was added to the day before
 
@@ -44,7 +40,8 @@ def mrr_by_day(steps: Iterable[MrrStep], window: Window, today: date) -> Iterato
     last = min(window.last, today).toordinal()
     for ordinal in range(min(changes, default=last + 1), last + 1):
         for currency, change in changes.get(ordinal, {}).items():
-            totals[currency].add(change.mrr, change.active)
+            totals[currency].mrr += change.mrr
+            totals[currency].active += change.active
         day = date.fromordinal(ordinal).isoformat()
         yield from ((day, currency, totals[currency].mrr) for currency in sorted(totals) if totals[currency].active)
 
@@ -52,12 +49,16 @@ def mrr_by_day(steps: Iterable[MrrStep], window: Window, today: date) -> Iterato
 def _changes_by_day(steps: Iterable[MrrStep], first_ordinal: int) -> Changes:
     """Return what each version changed; what happened before the first day happened, for us, on it."""
     changes: Changes = defaultdict(lambda: defaultdict(Total))
-    before: MrrStep | None = None
-    for step in steps:
-        day = changes[max(first_ordinal, step.at // _DAY_US + _EPOCH_ORDINAL)]
-        if before is not None and before.mrr is not None and before.subscription == step.subscription:
-            day[before.currency].add(-before.mrr, -1)
-        if step.mrr is not None:
-            day[step.currency].add(step.mrr, 1)
-        before = step
+    last_subscription, last_currency, last_mrr = b"", "", None
+    for subscription, at, currency, mrr in steps:  # Millions of them: taken apart once, without calls.
+        day = changes[max(first_ordinal, at // _DAY_US + _EPOCH_ORDINAL)]
+        if last_mrr is not None and last_subscription == subscription:
+            total = day[last_currency]
+            total.mrr -= last_mrr
+            total.active -= 1
+        if mrr is not None:
+            total = day[currency]
+            total.mrr += mrr
+            total.active += 1
+        last_subscription, last_currency, last_mrr = subscription, currency, mrr
     return changes

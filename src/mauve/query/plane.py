@@ -1,7 +1,8 @@
 """The query plane's door: who asks, for what, and may they; then `ask`."""
 
 from collections.abc import Mapping
-from functools import partial
+from datetime import date
+from functools import lru_cache
 from typing import Final
 
 import structlog
@@ -9,8 +10,8 @@ import structlog
 from mauve.access.throttle import Reader, ReadKind, check_reads
 from mauve.core.facts import KeyKind, Scope
 from mauve.core.problems import Code, Problem, unauthorized, unknown_path, unknown_project
-from mauve.core.window import today_at
-from mauve.metrics.questions import Parameters, Question, only, question_from
+from mauve.core.times import day_number
+from mauve.metrics.questions import Question, only, question_from
 from mauve.metrics.registry import metric_named
 from mauve.query.answer import Answer, Freshness
 from mauve.query.ask import ask, cannot_be_read
@@ -22,10 +23,9 @@ from mauve.web.messages import JSON, Reply, bearer_credential
 from mauve.web.parameters import parameters_from
 
 _PREFIX: Final = "/v1/metrics/"
-# Our cache alone decides how old an answer may be.
-_HEADERS: Final[Mapping[Freshness, Mapping[str, str]]] = {
-    each: {**JSON, "cache-control": "no-store", "x-cache": each.value} for each in Freshness
-}
+_EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
+_REMEMBERED_MAX: Final = 4_096
+_REMEMBERED_BYTES_MAX: Final = 512
 
 log = structlog.get_logger()
 
@@ -43,7 +43,7 @@ class QueryPlane:
     async def __call__(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
         request = asgi.AsgiRequest(scope, receive)
         try:
-            reply = await self._answer(request, scope["query_string"])
+            reply = await self._answered(request, scope["query_string"])
         except Problem as problem:
             reply = data_reply(problem)
         except Exception:
@@ -51,7 +51,7 @@ class QueryPlane:
             reply = data_reply(cannot_be_read())
         await asgi.send_reply(send, reply)
 
-    async def _answer(self, request: asgi.AsgiRequest, query: bytes) -> Reply:
+    async def _answered(self, request: asgi.AsgiRequest, query: bytes) -> Reply:
         """Answer one request. The order of these lines is the order in which it can be refused."""
         name = request.path.removeprefix(_PREFIX)
         if not name or "/" in name:
@@ -59,15 +59,12 @@ class QueryPlane:
         if request.method != "GET":
             return wrong_method("GET")
         parts = self._parts
-        reader = self._reader_of(bearer_credential(request.credential_header()))
-        metric = metric_named(name)
-        parameters = parameters_from(query)
-        project = self._project_of(reader, parameters)
         now_ms = parts.clock.now_ms()
-        question = question_from(metric, project, parameters, today_at(now_ms))
-        organization = parts.keyring.organizations.get(reader.org_id)
-        admit = partial(check_reads, parts.meter, organization, reader, _kind_of(question), now_ms)
-        return _reply_from(await ask(parts, question, admit))
+        reader = self._reader_of(bearer_credential(request.credential_header()))
+        metric_named(name)
+        project = self._project_of(reader, query)
+        question = _asked(name, project, query, day_number(now_ms))
+        return _reply_from(await ask(parts, question, lambda: self._admit(reader, question, now_ms)))
 
     def _reader_of(self, credential: str | None) -> Reader:
         reader = self._parts.keyring.key_for(credential) or self._parts.keyring.token_for(credential)
@@ -79,17 +76,22 @@ class QueryPlane:
             raise Problem(Code.FORBIDDEN, "a publishable key reads nothing: use a server key or a control token")
         return reader
 
-    def _project_of(self, reader: Reader, parameters: Parameters) -> str:
+    def _project_of(self, reader: Reader, query: bytes) -> str:
         """Return whose numbers are meant: a key has one project, a token names one of its organization and plane."""
         if isinstance(reader, PublishedKey):
             return reader.public_id
-        public_id = only(parameters, "project")
+        public_id = only(parameters_from(query), "project")
         if not public_id:
             raise Problem(Code.MALFORMED, "project is required with a control token: give the app's public_id")
         project = self._parts.keyring.project(public_id)
-        if project is None or (project.org_id, project.plane) != (reader.org_id, reader.plane):
+        if project is None or project.org_id != reader.org_id or project.plane is not reader.plane:
             raise unknown_project()
         return project.public_id
+
+    def _admit(self, reader: Reader, question: Question, now_ms: int) -> None:
+        organization = self._parts.keyring.organizations.get(reader.org_id)
+        kind = ReadKind.RAW_SCAN if question.metric.is_raw_scan else ReadKind.TOTALS
+        check_reads(self._parts.meter, organization, reader, kind, now_ms)
 
 
 def _check_scope(token: PublishedToken) -> None:
@@ -99,8 +101,24 @@ def _check_scope(token: PublishedToken) -> None:
         )
 
 
-def _kind_of(question: Question) -> ReadKind:
-    return ReadKind.RAW_SCAN if question.metric.is_raw_scan else ReadKind.TOTALS
+def _asked(name: str, project: str, query: bytes, day: int) -> Question:
+    read = _remembered_question if len(query) <= _REMEMBERED_BYTES_MAX else _question
+    return read(name, project, query, day)
+
+
+def _question(name: str, project: str, query: bytes, day: int) -> Question:
+    today = date.fromordinal(_EPOCH_ORDINAL + day)
+    return question_from(metric_named(name), project, parameters_from(query), today)
+
+
+# Who reads metrics asks the same again and again: making the question would be most of what a hit costs.
+_remembered_question: Final = lru_cache(_REMEMBERED_MAX)(_question)
+
+
+# Our cache alone decides how old an answer may be.
+_HEADERS: Final[Mapping[Freshness, Mapping[str, str]]] = {
+    each: {**JSON, "cache-control": "no-store", "x-cache": each.value} for each in Freshness
+}
 
 
 def _reply_from(answer: Answer) -> Reply:

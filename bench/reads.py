@@ -1,0 +1,84 @@
+"""The query plane: what a hit costs against an empty handler, what a miss takes as events grow, how near a count is."""
+
+import http.client
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from bench.driver import cpu_us_per_get, empty_core, pin
+from bench.report import Figure
+from bench.service import Running, service
+
+SECONDS = 6.0
+CONNECTIONS = 32
+HIT_RATIO_MIN = 0.6
+GROWTH_MAX = 2.0
+GROWTH_JUDGED = ("mau", "dau", "signups", "revenue", "mrr")
+FULL = 100  # million events: the size at which milliseconds are judged
+MS_MAX = {
+    name: 150 if name.startswith("event_") else 50
+    for name in (*GROWTH_JUDGED, "event_names", "event_count", "event_series")
+}
+STANDARD_ERROR_PERCENT = 0.5
+
+
+def measure(millions: list[int]) -> Iterator[Figure]:
+    yield _hits()
+    said = subprocess.run(
+        [sys.executable, "-m", "bench.read_misses", *map(str, millions)], stdout=subprocess.PIPE, check=True
+    ).stdout
+    found = json.loads(said)
+    yield from _misses(found["misses_ms"])
+    for users, error in found["errors_percent"].items():
+        name = f"distinct counts, {int(users):,} users"
+        near = error <= STANDARD_ERROR_PERCENT
+        yield Figure(name, f"{error:.3f} % off (rms)", target=f"<= {STANDARD_ERROR_PERCENT} %", met=near)
+
+
+def _hits() -> Figure:
+    with service("--workers", "1", settings={"MAUVE_INGEST_FLUSH_SECONDS": "30"}) as running:
+        key = _app_key(running)
+        pin(running.pids["core"])
+        cost, rate = cpu_us_per_get(running.pids["core"], running.port, "/v1/metrics/mau", key, SECONDS, CONNECTIONS)
+    with empty_core() as (pid, port):
+        empty, _ = cpu_us_per_get(pid, port, "/v1/metrics/mau", key, SECONDS, CONNECTIONS)
+    ratio = empty / cost
+    return Figure(
+        "cache hits",
+        f"{rate:.0f} /s, {cost:.0f} us of a core each (empty handler: {empty:.0f})",
+        ratio,
+        f">= {HIT_RATIO_MIN} of empty",
+        met=ratio >= HIT_RATIO_MIN,
+    )
+
+
+def _misses(by_size: dict[str, dict[str, float]]) -> Iterator[Figure]:
+    sizes = sorted(by_size, key=int)
+    for metric in by_size[sizes[0]]:
+        times = [by_size[size][metric] for size in sizes]
+        growth = times[-1] / times[0]
+        shown = " / ".join(f"{time:.1f}" for time in times) + f" ms at {' / '.join(sizes)} million events"
+        name = f"miss of {metric}"
+        if metric in GROWTH_JUDGED and len(sizes) > 1:
+            yield Figure(name, shown, growth, f"<= {GROWTH_MAX:g} times", met=growth <= GROWTH_MAX)
+        else:
+            yield Figure(name, shown, growth)
+        if int(sizes[-1]) >= FULL and metric in MS_MAX:
+            met = times[-1] < MS_MAX[metric]
+            yield Figure(
+                f"{name} at {sizes[-1]} million", f"{times[-1]:.1f} ms", target=f"< {MS_MAX[metric]} ms", met=met
+            )
+
+
+def _app_key(running: Running) -> str:
+    """Make an app whose `mau` has been asked for once, and return its key."""
+    org = running.operator("org", "create", "Bench")["org_id"]
+    token = running.operator("token", "mint", "--org", org, "--scopes", "apps:write")["token"]
+    connection = http.client.HTTPConnection("127.0.0.1", running.port)
+    connection.request("POST", "/v1/apps", '{"name": "Bench"}', {"authorization": f"Bearer {token}"})
+    key = json.loads(connection.getresponse().read())["sk_key"]
+    connection.request("GET", "/v1/metrics/mau", headers={"authorization": f"Bearer {key}"})
+    if connection.getresponse().read()[:10] != b'{"ok":true':
+        raise AssertionError("mau cannot be read")
+    return key
