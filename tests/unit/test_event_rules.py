@@ -10,7 +10,7 @@ import pytest
 from mauve.core.events import Event, events_in
 from mauve.core.facts import KeyKind, Plane
 from mauve.core.problems import Code, Problem
-from mauve.ingest.rules import judge_events, payment_digest
+from mauve.ingest.rules import EventsVerdict, judge_events, payment_digest
 from mauve.stores.edge import PublishedKey
 
 NOW = 1_794_744_000_000
@@ -139,7 +139,7 @@ class TestWholeRequests:
 
     @pytest.mark.parametrize("key", [SERVER, PUBLISHABLE])
     def test_an_empty_batch_holds_nothing(self, key):
-        assert judge(b" [ ] ", key) == (None, 0, [], [], 0)
+        assert judge(b" [ ] ", key) == EventsVerdict(None, 0, [], [], 0)
 
 
 class TestNesting:

@@ -7,7 +7,7 @@ import pytest
 
 from mauve.core.facts import KeyKind, Plane
 from mauve.core.problems import Code, Problem
-from mauve.ingest.rules import judge_objects
+from mauve.ingest.rules import ObjectsVerdict, judge_objects
 from mauve.stores.edge import PublishedKey
 
 NOW = 1_794_744_000_000
@@ -61,7 +61,7 @@ def test_a_batch_keeps_its_order():
 
 
 def test_an_empty_batch_holds_nothing():
-    assert judge(b"[]") == ([], [], 0)
+    assert judge(b"[]") == ObjectsVerdict([], [], 0)
 
 
 @pytest.mark.parametrize("item", [SUBSCRIPTION, subscription(at=None)])

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import repeat
-from typing import Annotated, Any, Final, NamedTuple, cast
+from typing import Annotated, Any, Final, cast
 
 import msgspec
 from msgspec import Meta, Raw
@@ -63,7 +63,7 @@ class IndexedSubscription(msgspec.Struct, frozen=True):
     subscription: SubscriptionVersion
 
 
-class EventsVerdict(NamedTuple):
+class EventsVerdict(msgspec.Struct, frozen=True):
     events: bytes | None  # for the log: one JSON object, or an array of them
     event_count: int
     payments: list[IndexedPayment]
@@ -71,7 +71,7 @@ class EventsVerdict(NamedTuple):
     item_count: int
 
 
-class ObjectsVerdict(NamedTuple):
+class ObjectsVerdict(msgspec.Struct, frozen=True):
     subscriptions: list[IndexedSubscription]
     rejections: list[Rejection]
     item_count: int
@@ -166,14 +166,18 @@ def _quickly_judged(body: bytes) -> list[DatedEvent] | None:
 
 def _may_lack_a_colon(body: bytes, events: Sequence[DatedEvent]) -> bool:
     """Tell whether an offset may be written as +0100, which msgspec takes."""
-    return (b"+" in body or any(map(_has_offset, events))) and _BARE_OFFSET.search(body) is not None
+    return (b"+" in body or _has_offset(events)) and _BARE_OFFSET.search(body) is not None
 
 
-def _has_offset(event: DatedEvent) -> bool:
-    at, sent_at = event.at, event.sent_at
-    return (at.__class__ is datetime and at.tzinfo is not UTC) or (
-        sent_at.__class__ is datetime and sent_at.tzinfo is not UTC
-    )
+def _has_offset(events: Sequence[DatedEvent]) -> bool:
+    """Tell whether a time is written in another zone than UTC. One loop: it runs over everything that is sent."""
+    for event in events:
+        at, sent_at = event.at, event.sent_at
+        if at.__class__ is datetime and at.tzinfo is not UTC:
+            return True
+        if sent_at.__class__ is datetime and sent_at.tzinfo is not UTC:
+            return True
+    return False
 
 
 def _can_be_logged_whole(body: bytes, events: Sequence[DatedEvent]) -> bool:

@@ -100,10 +100,11 @@ class SegmentLogWriter:
         length = sum(map(len, parts))
         if length > self._payload_bytes_max:
             raise ValueError(f"a record of {length} bytes is above the limit of {self._payload_bytes_max}")
-        if self._refusal:
-            raise LogFailedError(self._refusal)
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
+        if self._refusal:
+            done.set_exception(LogFailedError(self._refusal))
+            return done
         # The checksum is made here: in the flush thread every large one would have to win back the interpreter.
         self._entries.append((parts, length, frames.checksum_of_payload(parts)))
         self._waiting.append(done)
