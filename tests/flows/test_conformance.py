@@ -8,16 +8,17 @@ import json
 from dataclasses import dataclass
 
 import httpx2 as httpx
-import hypothesis
 import msgspec
 import pytest
 import requests
 import schemathesis
 import zstandard
 from schemathesis.checks import not_a_server_error
+from schemathesis.core.failures import FailureGroup
 from schemathesis.specs.openapi import checks
 
-from mauve.reference import control, ingest, query, upkeep, webhooks
+from mauve.ingest.accept import CONFLICT
+from mauve.reference import control, ingest, query, upkeep
 from mauve.reference.document import document
 from support import bearer, eventually, mauve_json, post_events, running, token_for
 
@@ -28,9 +29,7 @@ DOCUMENTED = [
     checks.response_headers_conformance,
     checks.response_schema_conformance,
 ]
-CREDENTIALS = ["none", "wrong", "server key", "publishable key", "token", "token without scope"]
 COMPRESSIONS = {"gzip": gzip.compress, "zstd": zstandard.compress}
-SAFE = {"max-examples": 25}
 
 
 def closed(schema):
@@ -55,11 +54,30 @@ def told():
 def schema_with(examples_max, **phases):
     config = {
         "seed": 1,
-        "generation": {"max-examples": examples_max, "deterministic": True, "with-security-parameters": False, "database": "none"},
-        "checks": {"positive_data_acceptance": {"expected-statuses": ["2xx"]}},
+        "suppress-health-check": ["all"],  # a busy machine is no reason to fail
+        "generation": {
+            "max-examples": examples_max,
+            "deterministic": True,
+            "with-security-parameters": False,
+            "database": "none",
+        },
+        "checks": {"positive_data_acceptance": {"expected-statuses": ["2xx", "304"]}},
         "phases": phases,
     }
     return schemathesis.openapi.from_dict(told(), config=schemathesis.Config.from_dict(config))
+
+
+def whole_numbers(body):
+    """Write 5.0 as 5. To JSON Schema both are integers; for money the contract takes the second alone."""
+    match body:
+        case float() if body.is_integer():
+            return int(body)
+        case dict():
+            return {name: whole_numbers(value) for name, value in body.items()}
+        case list():
+            return [whole_numbers(item) for item in body]
+        case _:
+            return body
 
 
 class CompressingAdapter(requests.adapters.HTTPAdapter):
@@ -81,13 +99,16 @@ class World:
     credentials: dict[str, dict[str, str]]
     ids: dict[str, str]
 
-    def call(self, case, credential, extra_checks=(), url=None):
-        return case.call_and_validate(
-            base_url=url or self.url,
-            headers=self.credentials[credential],
-            session=self.session,
-            checks=[*DOCUMENTED, *extra_checks],
-        )
+    def call(self, case, credential, *, extra_checks=(), url=None):
+        """Send the case; whatever comes back must be in the document, and stand the extra checks."""
+        response = case.call(base_url=url or self.url, headers=self.credentials[credential], session=self.session)
+        # An id that was used for another payment: the service alone can know of it.
+        extra_checks = () if CONFLICT in response.text else extra_checks
+        try:
+            case.validate_response(response, checks=[*DOCUMENTED, *extra_checks])
+        except Exception as error:
+            error.add_note(f"with {credential}")
+            raise
 
     def point(self, case):
         """Let the case be about something that exists."""
@@ -122,41 +143,68 @@ def world(tmp_path_factory):
         )
 
 
-thorough = schema_with(25)
-brief = schema_with(6, coverage={"enabled": False})
-SLOW = hypothesis.settings(deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
+thorough = schema_with(50)
+brief = schema_with(12, coverage={"enabled": False})
 
 
-@pytest.mark.parametrize("credential", CREDENTIALS)
 @brief.exclude(tag=upkeep.TAG).parametrize()
-def test_with_any_credential_the_answer_is_documented(case, world, credential):
-    world.call(case, credential)
+def test_with_any_credential_the_answer_is_documented(case, world):
+    for credential in world.credentials:
+        world.call(case, credential)
 
 
 @thorough.include(tag=control.TAG).parametrize()
 def test_the_control_plane_takes_what_is_documented_and_nothing_else(case, world):
     world.point(case)
-    world.call(case, "token", [checks.positive_data_acceptance, checks.negative_data_rejection])
+    world.call(case, "token", extra_checks=[checks.positive_data_acceptance, checks.negative_data_rejection])
 
 
 @thorough.include(tag=ingest.TAG).parametrize()
 def test_the_ingest_plane_takes_what_is_documented(case, world):
-    world.call(case, "server key", [checks.positive_data_acceptance, checks.unsupported_method])
+    case.body = whole_numbers(case.body)
+    world.call(case, "server key", extra_checks=[checks.positive_data_acceptance, checks.unsupported_method])
 
 
 @brief.include(tag=ingest.TAG).parametrize()
 def test_the_workers_own_door_answers_the_same(case, world):
-    world.call(case, "server key", [checks.positive_data_acceptance], url=world.ingest_url)
+    case.body = whole_numbers(case.body)
+    world.call(case, "server key", extra_checks=[checks.positive_data_acceptance], url=world.ingest_url)
 
 
 @pytest.mark.parametrize("credential", ["server key", "token"])
 @thorough.include(tag=query.TAG).parametrize()
 def test_metrics_are_read_as_documented(case, world, credential):
-    if "project" in (case.query or {}):
+    if "project" in case.query:
         case.query["project"] = world.ids["project_id"]
-    world.call(case, credential, [checks.unsupported_method])
+    world.call(case, credential, extra_checks=[checks.unsupported_method])
 
 
 @thorough.include(tag=upkeep.TAG).parametrize()
 def test_the_service_tells_of_itself_as_documented(case, world):
-    world.call(case, "none", [checks.positive_data_acceptance, checks.unsupported_method])
+    world.call(case, "none", extra_checks=[checks.positive_data_acceptance, checks.unsupported_method])
+
+
+def without_the_status(operation):
+    del operation["responses"]["202"]
+
+
+def with_another_field(operation):
+    operation["responses"]["202"]["content"]["application/json"]["schema"] = {"required": ["id"]}
+
+
+def with_another_header(operation):
+    operation["responses"]["202"]["headers"]["ETag"] = {"required": True, "schema": {"type": "string"}}
+
+
+def with_another_type(operation):
+    operation["responses"]["202"]["content"] = {"text/html": {"schema": {"type": "string"}}}
+
+
+@pytest.mark.parametrize("change", [without_the_status, with_another_field, with_another_header, with_another_type])
+def test_a_document_that_tells_something_else_is_found_out(world, change):
+    changed = told()
+    change(changed["paths"]["/v1/events"]["post"])
+    operation = schemathesis.openapi.from_dict(changed)["/v1/events"]["POST"]
+    case = operation.Case(body={"name": "seen"}, media_type="application/json")
+    with pytest.raises(FailureGroup):
+        world.call(case, "server key")
