@@ -1,6 +1,6 @@
 """What the types cannot say: the meaning of each field, its format, and an example.
 
-By schema, then by field; the keywords here win over those that the type gives.
+By schema, then by field. Keywords are added to those of the type, or take their place if they say what the values are.
 """
 
 from collections.abc import Mapping

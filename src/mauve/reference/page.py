@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from functools import cache
 from http import HTTPStatus
@@ -54,10 +55,17 @@ def _environment() -> Environment:
         "type": type_of,
         "fields": fields_of,
         "names": lambda schema: list(dict.fromkeys(names_in(schema))),
+        "title": _title,
         "phrase": lambda status: HTTPStatus(int(status)).phrase,
         "pretty": lambda value: json.dumps(value, indent=2, ensure_ascii=False),
     }
     return environment
+
+
+def _title(name: str) -> str:
+    """Return the words of a camel-cased name."""
+    first, *others = re.findall(r"^[a-z]+|[A-Z][a-z]+|[A-Z]", name)
+    return " ".join([first.capitalize(), *(word if len(word) == 1 else word.lower() for word in others)])
 
 
 @cache

@@ -34,6 +34,7 @@ _COLUMNS: Final[Mapping[str, Schema]] = {
     "currency": ref("Currency"),
     "name": {"type": "string"},
 }
+_TELLS_VALUES: Final = frozenset({"$ref", "type", "const", "enum", "anyOf"})
 _FIGURE: Final = {"type": "integer", "minimum": 0}
 
 
@@ -80,8 +81,8 @@ def _noted(schema: Schema, note: Note) -> Schema:
 
 
 def _said(keywords: Schema, note: Schema) -> Schema:
-    """Add what the note says; a reference in the note stands for the whole field."""
-    return note if "$ref" in note else {**keywords, **note}
+    """Add what the note says; a note that says what the values are stands for the whole field."""
+    return note if _TELLS_VALUES & note.keys() else {**keywords, **note}
 
 
 def _currency() -> Schema:

@@ -10,13 +10,10 @@ from mauve.reference.prose import line
 
 _VALUES_SHOWN_MAX: Final = 12
 _BOUNDS: Final = (
-    ("minLength", "at least {} long"),
-    ("maxLength", "at most {} long"),
-    ("minItems", "at least {}"),
-    ("maxItems", "at most {}"),
-    ("maxProperties", "at most {} keys"),
-    ("minimum", "from {}"),
-    ("maximum", "to {}"),
+    ("minLength", "maxLength", "character"),
+    ("minItems", "maxItems", "item"),
+    ("minProperties", "maxProperties", "key"),
+    ("minimum", "maximum", ""),
 )
 
 
@@ -38,9 +35,10 @@ def fields_of(schema: Schema) -> list[Field]:
 
 def type_of(schema: Schema) -> Markup:
     """Return what a value may be, with links to the schemas that are named."""
-    kind = _kind_of(schema)
-    bounds = [text.format(f"{schema[keyword]:,}") for keyword, text in _BOUNDS if keyword in schema]
-    return Markup(", ").join([kind, *map(Markup.escape, bounds)])
+    bounds = [_bound(schema.get(least), schema.get(most), unit) for least, most, unit in _BOUNDS]
+    default = schema.get("default")
+    otherwise = [] if default is None else [line(f"`{_literal(default)}` if absent")]
+    return Markup(", ").join([_kind_of(schema), *filter(None, bounds), *otherwise])
 
 
 def names_in(schema: Any) -> Iterator[str]:  # noqa: ANN401 - any part of a JSON document
@@ -55,6 +53,30 @@ def names_in(schema: Any) -> Iterator[str]:  # noqa: ANN401 - any part of a JSON
             yield from names_in(part)
 
 
+def _bound(least: int | None, most: int | None, unit: str) -> str:
+    match least, most:
+        case None, None:
+            return ""
+        case None, _:
+            return f"at most {_counted(most, unit)}"
+        case _, None:
+            return f"at least {_counted(least, unit)}"
+        case _ if least == most:
+            return f"exactly {_counted(most, unit)}"
+        case _:
+            return f"{least:,} to {_counted(most, unit)}"
+
+
+def _counted(number: int | None, unit: str) -> str:
+    return f"{number:,} {unit}s" if unit and number != 1 else f"{number:,} {unit}".rstrip()
+
+
+def _either(choices: list[Schema]) -> Markup:
+    words = [type_of(choice) for choice in choices]
+    between = Markup(", or ") if any(", " in word for word in words) else Markup(" or ")
+    return between.join(words)
+
+
 def _kind_of(schema: Schema) -> Markup:
     match schema:
         case {"$ref": _}:
@@ -67,7 +89,7 @@ def _kind_of(schema: Schema) -> Markup:
             rest = len(values) - len(shown)
             return Markup(", ").join(shown) + (f" and {rest} more" if rest else "")
         case {"anyOf": choices} | {"oneOf": choices} if "properties" not in schema:
-            return Markup(" or ").join(type_of(choice) for choice in choices)
+            return _either(choices)
         case {"type": "array", "items": items}:
             return Markup("array of {}").format(type_of(items))
         case _:
