@@ -6,11 +6,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench import control, ingest, reads
+from bench import control, ingest, reads, webhooks
 from bench.report import Figure, render
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
-PLANES = ("ingest", "control", "reads")
+PLANES = ("ingest", "webhooks", "control", "reads")
 
 
 def main() -> None:
@@ -30,6 +30,8 @@ def main() -> None:
 def _measured(planes: list[str], millions: list[int]) -> Iterator[Figure]:
     if "ingest" in planes:
         yield from ingest.measure()
+    if "webhooks" in planes:
+        yield from webhooks.measure()
     if "control" in planes:
         yield from control.measure()
     if "reads" in planes:

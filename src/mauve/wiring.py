@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry
 
@@ -18,15 +18,13 @@ from mauve.core.ids import SystemRandomness
 from mauve.core.secret import Secret
 from mauve.ingest.counters import IngestCounters
 from mauve.ingest.parts import IngestParts
-from mauve.load.loader import Loader
-from mauve.load.runner import LoadParts
-from mauve.load.usage import UsageMirror
 from mauve.query.flights import Flights
 from mauve.query.parts import QueryParts
 from mauve.stores.catalog import Catalog
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader, ReadConnection
+from mauve.stores.deliveries import DeliveryReader
 from mauve.stores.directory import alone, make_private_directory, write_private_file
-from mauve.stores.ledger import LoadLedger
+from mauve.stores.ledger import LedgerWriter, LoadLedger
 from mauve.stores.localdisk.edge import SqliteEdge
 from mauve.stores.localdisk.log import SegmentLogReader, SegmentLogWriter
 from mauve.stores.localdisk.read_cache import SqliteReadCache
@@ -35,6 +33,7 @@ from mauve.stores.read_cache import ReadCache
 from mauve.stores.read_meter import ReadMeter
 from mauve.stores.sql.catalog import sql_catalog
 from mauve.stores.sql.database import Database, sqlite_url
+from mauve.stores.sql.delivery_book import SqlDeliveryReader
 from mauve.stores.sql.grouping import GroupedLedger
 from mauve.stores.sql.ledger_reader import SqlLedgerReader
 from mauve.stores.sql.ledger_writer import SqlLedgerWriter
@@ -42,6 +41,9 @@ from mauve.stores.sql.load_ledger import SqlLoadLedger
 from mauve.stores.sql.migrate import CATALOG, LEDGER, current_revision, migrate, newest_revision
 from mauve.stores.warehouse import WarehouseReader
 from mauve.web.budget import ByteBudget
+
+if TYPE_CHECKING:
+    from mauve.load.runner import LoadParts
 
 _MASTER_KEY_FACT: Final = "master_key_id"
 _LEDGER_BUSY_TIMEOUT_S: Final = 5.0
@@ -167,6 +169,7 @@ async def ingest_parts(
     settings: Settings, stream: int, registry: CollectorRegistry, clock: Clock | None = None
 ) -> AsyncIterator[IngestParts]:
     """Open what the ingest plane of one process works with, on a prepared data directory."""
+    vault = _vault(settings)
     with closing(keyring(settings)) as ring, closing(_ledger_database(settings)) as database:
         ring.refresh()
         log = SegmentLogWriter(
@@ -182,6 +185,7 @@ async def ingest_parts(
                 log=log,
                 ledger=ledger,
                 rate=RateLimit(settings.publishable_requests_per_s),
+                vault=vault,
                 clock=clock or SystemClock(),
                 budget=ByteBudget(_BODIES_BYTES_MAX),
                 counters=IngestCounters(registry, lambda: log.flush_s),
@@ -191,8 +195,11 @@ async def ingest_parts(
             await ledger.close()
 
 
-def open_load_parts(settings: Settings) -> LoadParts:
-    """Open what the loader works with. Slow: the warehouse's engine is imported here and nowhere else."""
+def open_load_parts(settings: Settings) -> "LoadParts":
+    """Open what the loader works with. Slow: what only the core needs is imported here, not into the workers."""
+    from mauve.load.loader import Loader  # noqa: PLC0415
+    from mauve.load.runner import LoadParts  # noqa: PLC0415
+    from mauve.load.usage import UsageMirror  # noqa: PLC0415
     from mauve.stores.clickhouse.connection import ChdbConnection  # noqa: PLC0415
     from mauve.stores.clickhouse.warehouse import ChdbWarehouse  # noqa: PLC0415
 
@@ -222,6 +229,19 @@ def log_reader(settings: Settings) -> SegmentLogReader:
 def load_ledger(settings: Settings) -> Iterator[LoadLedger]:
     with closing(_ledger_database(settings)) as database:
         yield SqlLoadLedger(database)
+
+
+@contextmanager
+def ledger_writer(settings: Settings) -> Iterator[LedgerWriter]:
+    """Open the ledger for a program that records on its own, beside a running service or without one."""
+    with closing(SqlLedgerWriter(_ledger_database(settings))) as writer:
+        yield writer
+
+
+@contextmanager
+def delivery_reader(settings: Settings) -> Iterator[DeliveryReader]:
+    with closing(_ledger_database(settings)) as database:
+        yield SqlDeliveryReader(database)
 
 
 def has_data(settings: Settings) -> bool:

@@ -70,3 +70,35 @@ class TestSubscriptions:
     def test_a_subscription_is_not_an_event(self, writer, loader):
         writer.record([Entry(subscriptions=[a_version()])])
         assert (loader.usage(PERIOD), loader.first_seen()) == ({}, {})
+
+
+class TestRanks:
+    """Versions that carry an order of their own among those of the same moment."""
+
+    VERSIONS = (
+        a_version(5, rank=b"\x02", mrr=1),
+        a_version(5, rank=b"\x02\x00", mrr=2),
+        a_version(5, rank=b"\xff", mrr=4),
+        a_version(4, rank=b"\xff\xff", mrr=8),
+    )
+
+    @pytest.mark.parametrize("order", list(permutations(range(4))))
+    def test_the_highest_rank_of_the_last_moment_wins_in_every_order_of_arrival(self, writer, reader, order):
+        versions = [replace(self.VERSIONS[place], project=f"proj_{how}") for how in range(2) for place in order]
+        writer.record([Entry(subscriptions=versions[:4])])
+        for version in versions[4:]:
+            writer.record([Entry(subscriptions=[version])])
+        assert [reader.current_mrr("proj_0"), reader.current_mrr("proj_1")] == [[("eur", 4)]] * 2
+
+    def test_a_version_that_comes_again_is_recorded_once(self, writer, ledger_database):
+        first = a_version(5, rank=b"r", received_at=NOW)
+        again = replace(first, received_at=NOW + 1)
+        writer.record([Entry(subscriptions=[first, again]), Entry(subscriptions=[again])])
+        writer.record([Entry(subscriptions=[again])])
+        assert [row.received_at for row in rows_of(ledger_database, subscription_versions)] == [NOW]
+        assert [row.received_at for row in rows_of(ledger_database, subscriptions)] == [NOW]
+
+    def test_a_rank_stands_above_none(self, writer, reader):
+        for versions in permutations([a_version(5, mrr=1), a_version(5, mrr=2, rank=b"\0")]):
+            writer.record([Entry(subscriptions=versions)])
+            assert reader.current_mrr("proj_1") == [("eur", 2)]

@@ -194,6 +194,7 @@ def test_several_readers_read_side_by_side(reader, load, project):
     assert seen == [1] * 8
 
 
+@pytest.mark.usefixtures("engine")
 def test_an_engine_that_cannot_be_opened_says_so_and_is_tried_again(connection, project):
     attempts = iter([WarehouseUnavailableError("down"), connection])
 

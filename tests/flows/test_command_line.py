@@ -4,6 +4,7 @@ import io
 import json
 import sqlite3
 import subprocess
+import sys
 
 import pytest
 
@@ -330,3 +331,23 @@ def test_the_reference_is_printed_without_any_data(tmp_path):
     assert told == document()
     assert json.loads(mauve(tmp_path / "none", "openapi").stdout) == told
     assert not (tmp_path / "none").exists()
+
+
+GRUMBLING = """
+import click, structlog
+from mauve.cli.main import command, main
+
+@command.command()
+def grumble():
+    structlog.get_logger().warning("publication_delayed", key="sk_live_abcdefgh")
+    click.echo("{}")
+
+main()
+"""
+
+
+def test_an_answer_stands_alone_on_standard_output_whatever_is_logged():
+    done = subprocess.run([sys.executable, "-c", GRUMBLING, "grumble"], capture_output=True, text=True, check=True)
+    assert done.stdout == "{}\n"
+    assert "publication_delayed" in done.stderr
+    assert "abcdefgh" not in done.stderr

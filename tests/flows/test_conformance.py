@@ -5,6 +5,7 @@ Every operation is tried thoroughly by whoever may use it, on things that exist,
 
 import gzip
 import json
+import time
 from dataclasses import dataclass
 
 import httpx2 as httpx
@@ -17,8 +18,9 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.core.failures import FailureGroup
 from schemathesis.specs.openapi import checks
 
+from billing import SECRET_A, SECRET_B, signed_a, signed_b
 from mauve.ingest.accept import CONFLICT
-from mauve.reference import control, ingest, query, upkeep
+from mauve.reference import control, ingest, query, upkeep, webhooks
 from mauve.reference.document import document
 from support import bearer, eventually, mauve_json, post_events, running, token_for
 
@@ -91,6 +93,16 @@ class CompressingAdapter(requests.adapters.HTTPAdapter):
         return super().send(request, **options)
 
 
+class SigningAdapter(requests.adapters.HTTPAdapter):
+    """Signs whatever is sent, as the biller of the path does."""
+
+    def send(self, request, **options):
+        body = request.body.encode() if isinstance(request.body, str) else request.body or b""
+        sign, secret = (signed_a, SECRET_A) if "biller_a" in request.url else (signed_b, SECRET_B)
+        request.headers.update(sign(body, secret, at=int(time.time())))
+        return super().send(request, **options)
+
+
 @dataclass(frozen=True)
 class World:
     url: str
@@ -98,10 +110,13 @@ class World:
     session: requests.Session
     credentials: dict[str, dict[str, str]]
     ids: dict[str, str]
+    signing: requests.Session
 
-    def call(self, case, credential, *, extra_checks=(), url=None):
+    def call(self, case, credential, *, extra_checks=(), url=None, session=None):
         """Send the case; whatever comes back must be in the document, and stand the extra checks."""
-        response = case.call(base_url=url or self.url, headers=self.credentials[credential], session=self.session)
+        response = case.call(
+            base_url=url or self.url, headers=self.credentials[credential], session=session or self.session
+        )
         # An id that was used for another payment: the service alone can know of it.
         extra_checks = () if CONFLICT in response.text else extra_checks
         try:
@@ -118,13 +133,16 @@ class World:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     data = tmp_path_factory.mktemp("conformance") / "data"
-    with running(data, "--workers", "1") as service, requests.Session() as session:
+    with running(data, "--workers", "1") as service, requests.Session() as session, requests.Session() as signing:
         session.mount("http://", CompressingAdapter())
+        signing.mount("http://", SigningAdapter())
         org = mauve_json(data, "org", "create", "Acme")["org_id"]
         mauve_json(data, "org", "limits", org, "--reads-per-minute", "1000000")
         token = token_for(data, org=org)
         with httpx.Client(base_url=service.url, headers=bearer(token)) as api:
             app = api.post("/v1/apps", json={"name": "An app"}).json()
+            for provider, secret in (("biller_a", SECRET_A), ("biller_b", SECRET_B)):
+                api.put(f"/v1/apps/{app['app_id']}/webhooks/{provider}", json={"secret": secret})
             keys = [api.post(f"/v1/apps/{app['app_id']}/keys", json={"kind": "pk"}).json() for _ in range(2)]
         eventually(lambda: post_events(service.ingest_url, keys[0]["key"]) == 202)
         yield World(
@@ -140,6 +158,7 @@ def world(tmp_path_factory):
                 "token without scope": bearer(token_for(data, "webhooks:write", org)),
             },
             {"app_id": app["app_id"], "key_id": keys[1]["key_id"], "project_id": app["public_id"]},
+            signing,
         )
 
 
@@ -149,6 +168,9 @@ brief = schema_with(12, coverage={"enabled": False})
 
 @brief.exclude(tag=upkeep.TAG).parametrize()
 def test_with_any_credential_the_answer_is_documented(case, world):
+    for credential in world.credentials:
+        world.call(case, credential)
+    world.point(case)
     for credential in world.credentials:
         world.call(case, credential)
 
@@ -177,6 +199,12 @@ def test_metrics_are_read_as_documented(case, world, credential):
     if "project" in case.query:
         case.query["project"] = world.ids["project_id"]
     world.call(case, credential, extra_checks=[checks.unsupported_method])
+
+
+@thorough.include(tag=webhooks.TAG).parametrize()
+def test_a_signed_delivery_is_acknowledged_as_documented(case, world):
+    world.point(case)
+    world.call(case, "none", session=world.signing, extra_checks=[checks.unsupported_method])
 
 
 @thorough.include(tag=upkeep.TAG).parametrize()

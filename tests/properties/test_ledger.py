@@ -39,6 +39,7 @@ PAYMENTS = st.builds(
     occurred_at=st.sampled_from([MIDNIGHT - 1, MIDNIGHT, MIDNIGHT + 1, MIDNIGHT + 86_400_000]),
     received_at=st.sampled_from([MIDNIGHT, MIDNIGHT + 1, MIDNIGHT + 30 * 86_400_000]),
     payload=st.binary(max_size=3),
+    source=st.sampled_from(["api", "biller_a"]),
 )
 VERSIONS = st.builds(
     SubscriptionVersion,
@@ -50,6 +51,7 @@ VERSIONS = st.builds(
     mrr=AMOUNTS,
     currency=CURRENCIES,
     payload=st.just(b""),
+    rank=st.sampled_from([b"", b"", b"\0", b"\0\0", b"a", b"\xff"]),
 )
 ENTRIES = st.builds(Entry, payments=st.lists(PAYMENTS, max_size=5), subscriptions=st.lists(VERSIONS, max_size=3))
 
@@ -83,7 +85,10 @@ class NaiveLedger:
 
     def current_mrr(self, project):
         current = {}
-        for version in sorted(self.versions, key=lambda version: version.at):  # a stable sort
+        for version in sorted(self.versions, key=lambda version: (version.at, version.rank)):  # a stable sort
+            standing = current.get((version.project, version.id))
+            if version.rank and standing and (standing.at, standing.rank) == (version.at, version.rank):
+                continue  # the same one, come again
             current[version.project, version.id] = version
         sums = Counter()
         for version in current.values():
@@ -95,6 +100,7 @@ class NaiveLedger:
         return Counter(
             datetime.fromtimestamp(payment.received_at / 1000, UTC).strftime("%Y-%m")
             for payment in self.standing.values()
+            if payment.source == "api"
         )
 
 

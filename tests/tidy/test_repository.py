@@ -1,14 +1,19 @@
 """The repository itself, tested as data."""
 
 import ast
+import json
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from mauve.core.problems import Code
+from mauve.ingest.webhooks.remarks import Remark
+from mauve.ingest.webhooks.signatures import Refusal
+from mauve.stores.deliveries import DeliveryResult
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
@@ -119,3 +124,16 @@ def test_every_folder_of_the_package_is_in_the_layer_table():
     folders = {path.name for path in (ROOT / "src/mauve").iterdir() if path.is_dir() and path.name != "__pycache__"}
     table = text_of(ROOT / "CONTRIBUTING.md")
     assert [folder for folder in sorted(folders) if f"`{folder}/`" not in table] == []
+
+
+def test_every_word_that_is_said_of_a_delivery_is_explained():
+    explained = set(re.findall(r"`([a-z_]+)`", text_of(ROOT / "docs/billing.md")))
+    assert [word for word in (*DeliveryResult, *Refusal, *Remark) if word not in explained] == []
+
+
+def test_a_worker_imports_nothing_that_only_the_core_needs():
+    """Each of these would cost every worker a dozen megabytes and a part of a second at its start."""
+    heavy = {"alembic", "argon2", "chdb", "jinja2", "mauve.load.loader", "numpy", "pandas", "pyarrow"}
+    program = "import json, sys, mauve.server.ingest; print(json.dumps(list(sys.modules)))"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert heavy.isdisjoint(json.loads(loaded))

@@ -103,3 +103,17 @@ def test_what_an_earlier_release_left_unpublished_is_pending_after_the_upgrade(d
             "lookup9876543210", 1, b"\xff\x00", "org_1", Plane.LIVE, frozenset({Scope.APPS_READ}), revoked=True
         ),
     ]
+
+
+def test_a_ledger_of_the_first_revision_keeps_its_subscriptions(database):
+    migrate_to(database, LEDGER, "0001")
+    columns = "project, key, id, at, received_at, status, mrr, currency, payload"
+    values = "'proj_1', x'00', 'sub_1', 5, 5, 'active', 100, 'eur', x''"
+    tables = (ledger_schema.subscriptions, ledger_schema.subscription_versions)
+    with database.writing() as tx:
+        for table in tables:
+            tx.exec_driver_sql(f"INSERT INTO {table.name} ({columns}) VALUES ({values})")
+    migrate(database, LEDGER)
+    with database.reading() as tx:
+        for table in tables:
+            assert [(row.id, row.mrr, row.rank) for row in tx.execute(sa.select(table))] == [("sub_1", 100, b"")]

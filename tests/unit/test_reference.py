@@ -93,7 +93,7 @@ PLANES = {
 @pytest.mark.parametrize("tag", PLANES)
 def test_every_code_that_a_plane_raises_is_told(tag):
     modules = [path for pattern in PLANES[tag] for path in SOURCES.glob(pattern)]
-    raised = {Code[name] for path in modules for name in re.findall(r"\bCode\.([A-Z_]+)", path.read_text())}
+    raised = {Code[name] for path in modules for name in re.findall(r"\bProblem\(\s*Code\.(\w+)", path.read_text())}
     assert raised
     assert raised <= {answer.code for told in TOLD.values() if told.tag == tag for answer in told.answers}
 

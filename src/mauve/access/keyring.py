@@ -97,6 +97,18 @@ class Keyring:
             self._look_again()
         return self._projects.get(public_id)
 
+    def secret(self, record_id: str) -> PublishedSecret | None:
+        """Return the webhook secret of a project and provider."""
+        if record_id not in self.secrets:
+            self._look_again()
+        return self.secrets.get(record_id)
+
+    def newer_secret(self, secret: PublishedSecret) -> PublishedSecret | None:
+        """Return what has replaced a secret that did not fit."""
+        self._look_again()
+        current = self.secrets[secret.record_id]
+        return current if current.version > secret.version else None
+
     def refresh(self) -> None:
         """Take over what was published since the last look."""
         with self._refreshing:

@@ -20,7 +20,7 @@ from mauve.cli.webhooks import webhooks
 from mauve.config import SettingError
 from mauve.control.operator import RefusedError
 from mauve.core.problems import Problem
-from mauve.logs import masked_text
+from mauve.logs import configure_logs, masked_text
 from mauve.server.supervisor import ServeRefusedError
 from mauve.stores.directory import DirectoryError, HeldError
 from mauve.stores.unavailable import NewerSchemaError, StoreUnavailableError
@@ -52,6 +52,7 @@ for part in (serve, org, token, user, app, key, webhooks, doctor, openapi):
 def main() -> None:
     """Run a command. A mistake exits 2, a failure 1, each with one sentence on standard error."""
     os.umask(_PRIVATE_UMASK)
+    configure_logs("auto", process="command")  # on standard error: the answer alone goes to standard output
     try:
         _check_arguments(sys.argv)
         code = command(standalone_mode=False)

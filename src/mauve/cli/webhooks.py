@@ -1,15 +1,18 @@
 """`mauve webhooks`."""
 
 import sys
+from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
-from mauve.cli.frame import MistakeError, answer, app_option, existing, on_data, test_option
+from mauve.cli.frame import MistakeError, answer, app_option, existing, on_data, settings_at, table, test_option
+from mauve.cli.replay import provider_option, replay
 from mauve.control import operator
 from mauve.control.webhook_secrets import save_secret, trimmed_secret
-from mauve.core.facts import Plane, Provider
+from mauve.core.facts import App, Plane, Provider
 
 _SECRET_CHARACTERS_MAX: Final = 16 * 1024
 
@@ -19,14 +22,12 @@ def webhooks() -> None:
     """Billing webhooks."""
 
 
+webhooks.add_command(replay)
+
+
 @webhooks.command()
 @app_option
-@click.option(
-    "--provider",
-    type=click.Choice([provider.value for provider in Provider]),
-    required=True,
-    help="Which biller signs with it.",
-)
+@provider_option
 @test_option
 @on_data
 def secret(*, app: str, provider: str, test: bool, data: Path | None, as_json: bool) -> None:
@@ -38,6 +39,42 @@ def secret(*, app: str, provider: str, test: bool, data: Path | None, as_json: b
         public_id = save_secret(parts, found, plane, Provider(provider), trimmed_secret(text))
     path = f"/v1/webhooks/{provider}/{public_id}"
     answer({"project": public_id, "path": path}, as_json=as_json, text=f"saved; deliveries go to {path}")
+
+
+@webhooks.command("list")
+@app_option
+@on_data
+def list_all(*, app: str, data: Path | None, as_json: bool) -> None:
+    """List an app's last deliveries, and how often what was said of all of them."""
+    from mauve import wiring  # noqa: PLC0415 - slow to import
+
+    with existing(data) as parts, wiring.delivery_reader(settings_at(data)) as reader:
+        planes = planes_of(operator.find_app(parts, app))
+        deliveries = [{"plane": plane, **asdict(each)} for plane, of in planes for each in reader.recent(of)]
+        counts = [{"plane": plane, **asdict(each)} for plane, of in planes for each in reader.tallies(of)]
+    deliveries.sort(key=lambda delivery: delivery["at"], reverse=True)
+    answer({"counts": counts, "deliveries": deliveries}, as_json=as_json, text=_listing(counts, deliveries))
+
+
+def planes_of(app: App) -> list[tuple[Plane, str]]:
+    """Return the planes that the app has, each with its project."""
+    test = [] if app.test_public_id is None else [(Plane.TEST, app.test_public_id)]
+    return [(Plane.LIVE, app.public_id), *test]
+
+
+def _listing(counts: list[dict[str, Any]], deliveries: list[dict[str, Any]]) -> str:
+    counted = [
+        [each["plane"], each["provider"], each["word"], each["count"], _time(each["last_at"])] for each in counts
+    ]
+    columns = ("plane", "provider", "type", "result", "rows")
+    listed = [[_time(each["at"]), *(each[name] for name in columns), " ".join(each["warnings"])] for each in deliveries]
+    above = table(["PLANE", "PROVIDER", "WHAT", "COUNT", "LAST"], counted, "no delivery yet")
+    below = table(["TIME", "PLANE", "PROVIDER", "TYPE", "RESULT", "ROWS", "WARNINGS"], listed, "")
+    return f"{above}\n\n{below}".rstrip()
+
+
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def _secret_from_standard_input() -> str:

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from mauve.access.keyring import Keyring
 from mauve.access.rate import RateLimit
+from mauve.access.vault import Vault
 from mauve.core.clock import Clock
 from mauve.ingest.counters import IngestCounters
 from mauve.stores.ledger import Entry, Outcome
@@ -25,6 +26,7 @@ class IngestParts:
     log: LogWriter
     ledger: MoneyRecorder
     rate: RateLimit
+    vault: Vault
     clock: Clock
     budget: ByteBudget
     counters: IngestCounters

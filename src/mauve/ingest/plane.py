@@ -10,6 +10,7 @@ from mauve.core.facts import KeyKind
 from mauve.core.problems import Code, Problem, unauthorized, unknown_path
 from mauve.ingest import accept, rules
 from mauve.ingest.parts import IngestParts
+from mauve.ingest.webhooks.door import WebhookDoor, is_webhook_path
 from mauve.stores.edge import PublishedKey
 from mauve.stores.log import LogFailedError, LogFullError
 from mauve.stores.unavailable import StoreUnavailableError
@@ -17,7 +18,7 @@ from mauve.web.body import BodyTooLargeError, IncompleteBodyError
 from mauve.web.envelopes import data_reply, wrong_method
 from mauve.web.health import health, readiness
 from mauve.web.inflate import inflated, too_large
-from mauve.web.messages import JSON, OpenRequest, Reply, bearer_credential
+from mauve.web.messages import JSON, OpenRequest, Reply, bearer_credential, is_json
 
 BODY_BYTES_MAX: Final = 1024 * 1024
 _ANY_ORIGIN: Final = {"access-control-allow-origin": "*"}
@@ -44,6 +45,7 @@ log = structlog.get_logger()
 class IngestPlane:
     def __init__(self, parts: IngestParts) -> None:
         self._parts = parts
+        self._webhooks = WebhookDoor(parts)
 
     def answer(self, request: OpenRequest) -> Coroutine[Any, Any, Reply]:
         """Return what answers when it is awaited. Every layer less is felt here."""
@@ -52,6 +54,8 @@ class IngestPlane:
                 return self._answered(self._events, request, _EVENT_HEADERS)
             case "/v1/objects", "POST":
                 return self._answered(self._objects, request, JSON)
+            case path, "POST" if is_webhook_path(path):
+                return self._answered(self._webhooks.take, request, JSON)
             case _:
                 return _at_once(self._other_answer(request))
 
@@ -69,6 +73,8 @@ class IngestPlane:
                 return health(request.method)
             case "/readyz":
                 return readiness(request.method, self.engines())
+            case path if is_webhook_path(path):
+                return wrong_method("POST")
             case _:
                 return data_reply(unknown_path())
 
@@ -154,7 +160,7 @@ class IngestPlane:
 
 def _room_for(request: OpenRequest) -> int:
     """Return how much of the budget the body needs until what is in it is durable; a small one needs none."""
-    if not _is_json(request.header("content-type")):
+    if not is_json(request.header("content-type")):
         raise Problem(Code.UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json")
     size = request.declared_bytes
     if size is None or size > BODY_BYTES_MAX:
@@ -179,9 +185,3 @@ def _with(headers: Mapping[str, str], reply: Reply) -> Reply:
 
 async def _at_once(reply: Reply) -> Reply:
     return reply
-
-
-def _is_json(content_type: str | None) -> bool:
-    if content_type == "application/json":
-        return True
-    return content_type is not None and content_type.partition(";")[0].strip().lower() == "application/json"

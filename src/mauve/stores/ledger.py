@@ -6,12 +6,16 @@ Money is summed as whole numbers of any size; nothing passes through floats or o
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from mauve.core.subscriptions import MrrStep
+from mauve.stores.deliveries import Delivery, Tally
 from mauve.stores.log import LogRecord
+
+CLIENT: Final = "api"
+"""The source of payments that clients send themselves."""
 
 
 class Payment(msgspec.Struct, frozen=True, gc=False):
@@ -27,18 +31,19 @@ class Payment(msgspec.Struct, frozen=True, gc=False):
     occurred_at: int  # epoch ms, clamped
     received_at: int
     payload: bytes  # the item as it came, for audit
-    source: str = "api"
+    source: str = CLIENT
 
 
 class SubscriptionVersion(msgspec.Struct, frozen=True, gc=False):
     project: str
     id: str
-    at: int  # epoch microseconds; the later one wins, and of two equal ones the later recorded
+    at: int  # epoch microseconds; the later one wins
     received_at: int  # epoch ms
     status: str
     mrr: int
     currency: str
     payload: bytes
+    rank: bytes = b""  # of two with equal `at` the higher one wins; without ranks, the later recorded
 
 
 class Outcome(StrEnum):
@@ -56,6 +61,8 @@ class Entry:
     payments: Sequence[Payment] = ()
     subscriptions: Sequence[SubscriptionVersion] = ()
     events: bytes | None = None  # a record for the loader: the events that came in the same batch as payments
+    delivery: Delivery | None = None  # the biller's delivery that all this came in
+    tallies: Sequence[Tally] = ()  # to be added to what was counted of deliveries
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +94,12 @@ class LedgerWriter(Protocol):
     - The first payment with an id stands for good. A later one is a duplicate if its digest is equal and its
       claimed time is equal or missing on either side; otherwise it is a conflict. That holds within one entry, too.
     - An accepted payment moves its day's total (UTC day of `occurred_at`, by currency and `earned`), counts as
-      one event of its organization in the billing period of `received_at`, and marks its project as seen: all in the
-      same transaction.
+      one event of its organization in the billing period of `received_at` if a client sent it, and marks its project as
+      seen: all in the same transaction.
     - A subscription version is appended; the current row is the version with the highest `at`, of equal ones the
-      last recorded.
+      one with the highest rank, and where there are no ranks the last recorded. A version with a rank is recorded
+      once: another one with the same `at` and rank is the same one, come again.
+    - A delivery and tallies are noted as `stores.deliveries` says.
     """
 
     def record(self, entries: Sequence[Entry]) -> list[list[Outcome]]: ...

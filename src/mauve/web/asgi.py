@@ -37,6 +37,9 @@ class AsgiRequest:
     def header(self, name: str) -> str | None:
         return _header(self._scope, name.encode())
 
+    def header_values(self, name: str) -> list[str]:
+        return [value.decode("latin-1") for key, value in self._scope["headers"] if key == name.encode()]
+
     def credential_header(self) -> str | None:
         return self.header("authorization")
 

@@ -35,6 +35,10 @@ class OpenRequest(Protocol):
         """Return a header's value, by its name in lower case."""
         ...
 
+    def header_values(self, name: str) -> list[str]:
+        """Return every value of a header that may be sent once only."""
+        ...
+
     def credential_header(self) -> str | None:
         """Return the Authorization header; one sent twice is joined by a comma, and then fits no credential."""
         ...
@@ -67,3 +71,9 @@ def bearer_credential(authorization: str | None) -> str | None:
         return authorization[7:].strip(" ")
     scheme, _, credential = authorization.partition(" ")
     return credential.strip(" ") if scheme.lower() == "bearer" else None
+
+
+def is_json(content_type: str | None) -> bool:
+    if content_type == "application/json":
+        return True
+    return content_type is not None and content_type.partition(";")[0].strip().lower() == "application/json"

@@ -48,6 +48,9 @@ class RsgiRequest:
     def header(self, name: str) -> str | None:
         return self._headers.get(name)
 
+    def header_values(self, name: str) -> list[str]:
+        return self._headers.get_all(name)
+
     def credential_header(self) -> str | None:
         """Return the Authorization header; one sent twice is joined, as HTTP says, and then fits no credential."""
         values = self._headers.get_all("authorization")

@@ -30,7 +30,9 @@ _STEPS: Final = (
         sa.case((_versions.status == "active", _versions.mrr)),  # else NULL
     )
     .where(_versions.project == sa.bindparam("of_project"), _versions.at < sa.bindparam("before"))
-    .order_by(_versions.key, _versions.at, _versions.sequence)  # as the index has them: nothing is sorted
+    .order_by(
+        _versions.key, _versions.at, _versions.rank, _versions.sequence
+    )  # as the index has them: nothing is sorted
     .execution_options(yield_per=_ROWS_AT_ONCE)
 )
 

@@ -52,6 +52,7 @@ def _version_columns() -> list[sa.Column[Any]]:
         sa.Column("mrr", sa.BigInteger, nullable=False),
         sa.Column("currency", sa.Text, nullable=False),
         sa.Column("payload", sa.LargeBinary, nullable=False),
+        sa.Column("rank", sa.LargeBinary, nullable=False),  # empty if there is none
     ]
 
 
@@ -63,7 +64,18 @@ subscription_versions: Final = sa.Table(
     sa.Column("project", sa.Text, nullable=False),
     sa.Column("key", sa.LargeBinary, nullable=False),
     *_version_columns(),
-    sa.Index("ix_subscription_versions_project_key_at", "project", "key", "at"),
+    # It holds all that the history of MRR asks for, in the order in which it is asked: the table is not looked at.
+    sa.Index(
+        "ix_subscription_versions_history",
+        *("project", "key", "at", "rank", "sequence", "status", "currency", "mrr"),
+    ),
+    sa.Index(
+        "ix_subscription_versions_ranked",
+        *("project", "key", "at", "rank"),
+        unique=True,
+        sqlite_where=sa.text("length(rank) > 0"),
+        postgresql_where=sa.text("length(rank) > 0"),
+    ),
     sqlite_autoincrement=True,
 )
 
@@ -122,4 +134,29 @@ dead_letters: Final = sa.Table(
     sa.Column("payload", sa.LargeBinary, nullable=False),
     sa.Column("at", sa.BigInteger, nullable=False),
     sqlite_autoincrement=True,
+)
+
+deliveries: Final = sa.Table(
+    "deliveries",
+    metadata,
+    sa.Column("sequence", _ROW_NUMBER, primary_key=True, autoincrement=True),
+    sa.Column("project", sa.Text, nullable=False),
+    sa.Column("provider", sa.Text, nullable=False),
+    sa.Column("at", sa.BigInteger, nullable=False),
+    sa.Column("type", sa.Text, nullable=False),
+    sa.Column("result", sa.Text, nullable=False),
+    sa.Column("rows", sa.Integer, nullable=False),
+    sa.Column("warnings", sa.Text, nullable=False),  # words, divided by spaces
+    sa.Index("ix_deliveries_project_sequence", "project", "sequence"),
+    sqlite_autoincrement=True,
+)
+
+delivery_tallies: Final = sa.Table(
+    "delivery_tallies",
+    metadata,
+    sa.Column("project", sa.Text, primary_key=True),
+    sa.Column("provider", sa.Text, primary_key=True),
+    sa.Column("word", sa.Text, primary_key=True),
+    sa.Column("count", sa.BigInteger, nullable=False),
+    sa.Column("last_at", sa.BigInteger, nullable=False),
 )

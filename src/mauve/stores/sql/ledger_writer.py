@@ -8,8 +8,9 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from mauve.core.period import period_of
-from mauve.stores.ledger import Entry, Outcome, Payment
+from mauve.stores.ledger import CLIENT, Entry, Outcome, Payment
 from mauve.stores.sql.database import Database
+from mauve.stores.sql.delivery_book import add_tallies, note_deliveries
 from mauve.stores.sql.event_outbox import append_events
 from mauve.stores.sql.ledger_counts import add_usage, keep_first_seen
 from mauve.stores.sql.payment_book import (
@@ -61,6 +62,8 @@ class SqlLedgerWriter:
                 keep_first_seen(tx, _first_moments(accepted.values()))
             record_versions(tx, [version for entry in entries for version in entry.subscriptions])
             append_events(tx, [entry.events for entry in entries if entry.events is not None])
+            note_deliveries(tx, [entry.delivery for entry in entries if entry.delivery is not None])
+            add_tallies(tx, [tally for entry in entries for tally in entry.tallies])
         return _judge(entries, standing)
 
 
@@ -110,7 +113,8 @@ def _judge(entries: Sequence[Entry], standing: _Claims) -> list[list[Outcome]]:
 
 def _usage_of(accepted: Iterable[Payment]) -> Counter[tuple[str, str]]:
     events: Counter[tuple[str, str]] = Counter()
-    for (org_id, received_at), count in Counter((item.org_id, item.received_at) for item in accepted).items():
+    sent = Counter((item.org_id, item.received_at) for item in accepted if item.source == CLIENT)
+    for (org_id, received_at), count in sent.items():
         events[org_id, period_of(received_at)] += count
     return events
 

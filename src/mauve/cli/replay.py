@@ -1,0 +1,90 @@
+"""`mauve webhooks replay`."""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+import click
+import msgspec
+
+from mauve.cli.frame import MistakeError, answer, app_option, existing, on_data, settings_at, test_option
+from mauve.control import operator
+from mauve.control.parts import ControlParts
+from mauve.core.facts import Plane, Provider, Standing
+
+if TYPE_CHECKING:
+    from mauve.ingest.webhooks.entries import Endpoint
+    from mauve.ingest.webhooks.replay import Summary
+
+_BAR_BYTES_STEP: Final = 64 * 1024
+
+provider_option = click.option(
+    "--provider",
+    type=click.Choice([provider.value for provider in Provider]),
+    required=True,
+    help="Which biller it is.",
+)
+
+
+@click.command()
+@app_option
+@provider_option
+@test_option
+@click.option("--dry-run", is_flag=True, help="Read the file and tell what is in it; record nothing.")
+@click.argument("file", type=click.File("rb"))
+@on_data
+def replay(
+    *, app: str, provider: str, test: bool, dry_run: bool, file: BinaryIO, data: Path | None, as_json: bool
+) -> None:
+    """Take in events that a biller has exported: one JSON object a line, as it would be delivered.
+
+    Payments count on the day on which they were made, however long ago. Doing it again changes nothing.
+    """
+    from mauve import wiring  # noqa: PLC0415 - slow to import
+    from mauve.ingest.webhooks import replay as replaying  # noqa: PLC0415 - slow to import
+
+    with existing(data) as parts:
+        endpoint = _endpoint(parts, app, Provider(provider), Plane.TEST if test else Plane.LIVE)
+        with nullcontext(replaying.DryRun()) if dry_run else wiring.ledger_writer(settings_at(data)) as recorder:
+            lines = _with_progress(replaying.lines_in(file), file, hidden=as_json or not sys.stderr.isatty())
+            summary = replaying.replay(lines, endpoint, recorder, parts.clock.now_ms())
+    answer(msgspec.to_builtins(summary) | {"dry_run": dry_run}, as_json=as_json, text=_told(summary, dry_run=dry_run))
+
+
+def _endpoint(parts: ControlParts, app_id: str, provider: Provider, plane: Plane) -> "Endpoint":
+    from mauve.ingest.webhooks.entries import Endpoint  # noqa: PLC0415 - slow to import
+
+    app = operator.find_app(parts, app_id)
+    project = app.public_id if plane is Plane.LIVE else app.test_public_id
+    if project is None:
+        raise MistakeError("the app has no test plane yet: 'mauve webhooks secret --test' makes it")
+    organization = operator.find_organization(parts, app.org_id)
+    if organization.standing_at(parts.clock.now_ms()) is Standing.SUSPENDED:
+        raise MistakeError(f"ingest of {app.org_id} is suspended: lift that with 'mauve org resume {app.org_id}'")
+    return Endpoint(project, app.org_id, plane, provider)
+
+
+def _with_progress(lines: Iterable[bytes], file: BinaryIO, *, hidden: bool) -> Iterator[bytes]:
+    size = os.fstat(file.fileno()).st_size
+    with click.progressbar(
+        length=max(size, 1), label="replaying", file=sys.stderr, hidden=hidden, update_min_steps=_BAR_BYTES_STEP
+    ) as bar:
+        for line in lines:
+            yield line
+            bar.update(len(line))
+
+
+def _told(summary: "Summary", *, dry_run: bool) -> str:
+    made = f"{summary.payments} payments ({summary.payments_new} new), {summary.subscriptions} subscription versions"
+    lines = [f"{summary.events} events: {made}, {summary.ignored} ignored, {summary.unusable} unusable"]
+    for name, totals in (("revenue", summary.revenue), ("volume", summary.volume)):
+        lines += [f"new {name}: {total} minor units of {currency}" for currency, total in sorted(totals.items())]
+    lines += [f"{word}: {count}" for word, count in sorted(summary.warnings.items())]
+    if summary.unusable_lines:
+        lines.append(f"unusable lines begin with {', '.join(map(str, summary.unusable_lines))}")
+    if dry_run:
+        lines.append("dry run: nothing was recorded")
+    return "\n".join(lines)

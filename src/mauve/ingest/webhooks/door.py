@@ -1,0 +1,136 @@
+"""`POST /v1/webhooks/{provider}/{project_id}`: a biller's delivery, from its bytes to the acknowledgement."""
+
+from http import HTTPStatus
+from typing import Final
+
+import structlog
+
+from mauve.access.vault import Row
+from mauve.core.facts import Standing, standing_at
+from mauve.core.problems import Code, Problem, unauthorized, unknown_path
+from mauve.ingest.parts import IngestParts
+from mauve.ingest.webhooks.billers import BILLERS, content_of
+from mauve.ingest.webhooks.entries import Endpoint, mapped, near_arrival, suspended
+from mauve.ingest.webhooks.refusals import RefusalCount
+from mauve.ingest.webhooks.signatures import Refusal
+from mauve.stores.edge import PublishedSecret
+from mauve.stores.ledger import Entry, Outcome
+from mauve.stores.unavailable import StoreUnavailableError
+from mauve.web.body import BodyTooLargeError, IncompleteBodyError
+from mauve.web.budget import ByteBudget
+from mauve.web.messages import OpenRequest, Reply, is_json, json_reply
+
+BODY_BYTES_MAX: Final = 4 * 1024 * 1024
+_SMALL_BYTES: Final = 64 * 1024
+# Of its own: a stranger may send large bodies here, and must not keep those of clients waiting.
+_BODIES_BYTES_MAX: Final = 2 * BODY_BYTES_MAX
+_PROVIDERS: Final = {provider.value: provider for provider in BILLERS}
+
+log = structlog.get_logger()
+
+
+def is_webhook_path(path: str) -> bool:
+    return _named_in(path) is not None
+
+
+class WebhookDoor:
+    def __init__(self, parts: IngestParts) -> None:
+        self._parts = parts
+        self._budget = ByteBudget(_BODIES_BYTES_MAX)
+        self._refusals = RefusalCount(parts.ledger)
+
+    async def take(self, request: OpenRequest) -> Reply:
+        """Take in a delivery. The order of these lines is the order in which it can be refused."""
+        received_at = self._parts.clock.now_ms()
+        secret = self._secret_for(request.path)
+        room = _room_for(request)
+        await self._budget.take(room)
+        try:
+            body = await _read(request)
+            secret = self._verified(request, body, secret, received_at)
+            return await self._acknowledged(body, secret, received_at)
+        finally:
+            self._budget.give_back(room)
+
+    def _secret_for(self, path: str) -> PublishedSecret:
+        """Return the secret of the project and plane that the path names; one 404 for whatever is not there."""
+        secret = self._parts.keyring.secret(_named_in(path) or "")
+        if secret is None:
+            raise unknown_path()
+        return secret
+
+    def _verified(self, request: OpenRequest, body: bytes, secret: PublishedSecret, now_ms: int) -> PublishedSecret:
+        refusal = self._refusal(request, body, secret, now_ms)
+        if refusal is Refusal.MISMATCH and (newer := self._parts.keyring.newer_secret(secret)) is not None:
+            secret, refusal = newer, self._refusal(request, body, newer, now_ms)
+        if refusal is not None:
+            self._refusals.add(secret, refusal, now_ms)
+            raise unauthorized()
+        return secret
+
+    def _refusal(self, request: OpenRequest, body: bytes, secret: PublishedSecret, now_ms: int) -> Refusal | None:
+        opened = self._parts.vault.open(secret.sealed, Row(secret.app_id, secret.plane, secret.provider))
+        return BILLERS[secret.provider].refusal(request.header_values, body, opened, now_ms // 1000)
+
+    async def _acknowledged(self, body: bytes, secret: PublishedSecret, received_at: int) -> Reply:
+        endpoint = Endpoint(secret.public_id, secret.org_id, secret.plane, secret.provider)
+        content = content_of(BILLERS[secret.provider], body)
+        if self._is_suspended(secret.org_id, received_at):
+            await self._note(suspended(content, endpoint, received_at))
+            return json_reply(HTTPStatus.OK, {"ok": True, "rows": 0, "suspended": True, "code": Code.INGEST_SUSPENDED})
+        delivery = mapped(content, endpoint, received_at, near_arrival)
+        if delivery.rows:
+            # Durable before we say 200.
+            self._count(await self._parts.ledger.record(delivery.entry), delivery.rows)
+        else:
+            await self._note(delivery.entry)
+        truncated = {"truncated": delivery.truncated} if delivery.truncated else {}
+        return json_reply(HTTPStatus.OK, {"ok": True, "rows": delivery.rows, **truncated})
+
+    async def _note(self, entry: Entry) -> None:
+        """Keep a delivery that makes no row in sight. It is acknowledged even if that fails: nothing is lost."""
+        try:
+            await self._parts.ledger.record(entry)
+        except StoreUnavailableError as error:
+            log.warning("delivery_not_noted", reason=str(error), advice="only the note is lost")
+
+    def _is_suspended(self, org_id: str, now_ms: int) -> bool:
+        organization = self._parts.keyring.organizations.get(org_id)
+        if organization is None:
+            return False
+        return standing_at(organization.standing, organization.grace_ends_at, now_ms) is Standing.SUSPENDED
+
+    def _count(self, outcomes: list[Outcome], rows: int) -> None:
+        counters = self._parts.counters
+        counters.accepted += rows
+        counters.duplicates += outcomes.count(Outcome.DUPLICATE)
+        counters.conflicts += outcomes.count(Outcome.CONFLICT)
+
+
+def _named_in(path: str) -> str | None:
+    """Return the name under which the keyring would hold the secret for this path."""
+    match path.split("/"):
+        case ["", "v1", "webhooks", name, project] if name in _PROVIDERS and project:
+            return f"{project}/{_PROVIDERS[name]}"
+        case _:
+            return None
+
+
+def _room_for(request: OpenRequest) -> int:
+    """Return how much of the budget the body needs; a small one needs none."""
+    is_plain = (request.header("content-encoding") or "identity").strip().lower() == "identity"
+    if not is_json(request.header("content-type")) or not is_plain:
+        raise Problem(Code.UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json, without compression")
+    size = request.declared_bytes
+    if size is None or size > BODY_BYTES_MAX:
+        return BODY_BYTES_MAX
+    return size if size > _SMALL_BYTES else 0
+
+
+async def _read(request: OpenRequest) -> bytes:
+    try:
+        return await request.body(BODY_BYTES_MAX)
+    except BodyTooLargeError:
+        raise Problem(Code.TOO_LARGE, f"a delivery has at most {BODY_BYTES_MAX} bytes") from None
+    except IncompleteBodyError:
+        raise Problem(Code.MALFORMED, "the body was cut off or did not arrive in time: send it again") from None

@@ -1,0 +1,31 @@
+"""What may be remarked of a delivery, beside what became of it. `docs/billing.md` explains every word."""
+
+from enum import StrEnum
+
+
+class Remark(StrEnum):
+    # It makes no row.
+    THIN_EVENT = "thin_event"
+    ZERO_AMOUNT = "zero_amount"
+    # It makes a row that the owner should look at.
+    FEE_UNKNOWN = "fee_unknown"
+    PLANE_MISMATCH = "plane_mismatch"
+    # A price that adds nothing, or more than it should.
+    METERED = "metered"
+    NO_AMOUNT = "no_amount"
+    ONE_TIME = "one_time"
+    OTHER_CURRENCY = "other_currency"
+    TAX_INCLUSIVE = "tax_inclusive"
+    TIERED = "tiered"
+    UNKNOWN_INTERVAL = "unknown_interval"
+    ITEMS_INCOMPLETE = "items_incomplete"
+    NO_ITEMS = "no_items"
+    # It cannot be booked.
+    AMOUNT_UNUSABLE = "amount_unusable"
+    CURRENCY_UNUSABLE = "currency_unusable"
+    ID_UNUSABLE = "id_unusable"
+    INTERVAL_UNUSABLE = "interval_unusable"
+    NOT_AN_EVENT = "not_an_event"
+    OBJECT_UNUSABLE = "object_unusable"
+    QUANTITY_UNUSABLE = "quantity_unusable"
+    STATUS_UNUSABLE = "status_unusable"

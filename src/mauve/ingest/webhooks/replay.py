@@ -1,0 +1,96 @@
+"""Events that a biller has exported, taken in as if they were delivered: same rules, no signature, no time limit."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import BinaryIO, Final, Protocol
+
+from mauve.ingest.webhooks.billers import BILLERS, content_of
+from mauve.ingest.webhooks.door import BODY_BYTES_MAX
+from mauve.ingest.webhooks.entries import Endpoint, as_claimed, mapped
+from mauve.ingest.webhooks.readings import Skipped
+from mauve.stores.deliveries import DeliveryResult
+from mauve.stores.ledger import Entry, Outcome
+
+_ENTRIES_AT_ONCE: Final = 500  # in one transaction: a running service gets its turns in between
+_LINES_NAMED_MAX: Final = 10
+
+
+class Recorder(Protocol):
+    def record(self, entries: Sequence[Entry]) -> list[list[Outcome]]: ...
+
+
+@dataclass(slots=True)
+class Summary:
+    """What a replay has done."""
+
+    events: int = 0
+    payments: int = 0  # rows, those that were there already included
+    payments_new: int = 0
+    subscriptions: int = 0
+    ignored: int = 0
+    unusable: int = 0
+    unusable_lines: list[int] = field(default_factory=list)  # the first of them
+    warnings: Counter[str] = field(default_factory=Counter)
+    revenue: Counter[str] = field(default_factory=Counter)  # new, by currency, in minor units
+    volume: Counter[str] = field(default_factory=Counter)
+
+
+class DryRun:
+    """Records nothing. A payment is new here if the file itself has not told of it before."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+
+    def record(self, entries: Sequence[Entry]) -> list[list[Outcome]]:
+        return [[self._outcome(payment.id) for payment in entry.payments] for entry in entries]
+
+    def _outcome(self, payment_id: str) -> Outcome:
+        outcome = Outcome.DUPLICATE if payment_id in self._seen else Outcome.ACCEPTED
+        self._seen.add(payment_id)
+        return outcome
+
+
+def replay(lines: Iterable[bytes], endpoint: Endpoint, recorder: Recorder, now_ms: int) -> Summary:
+    """Take in one event a line. Doing it again changes nothing."""
+    summary = Summary()
+    entries = _entries_in(lines, endpoint, now_ms, summary)
+    while group := list(islice(entries, _ENTRIES_AT_ONCE)):
+        for entry, outcomes in zip(group, recorder.record(group), strict=True):
+            _add_up(summary, entry, outcomes)
+    return summary
+
+
+def lines_in(file: BinaryIO) -> Iterator[bytes]:
+    """Return the lines, of which one that is longer than any delivery is only a piece, and so no event."""
+    while line := file.readline(BODY_BYTES_MAX):
+        yield line
+        while not line.endswith(b"\n") and (line := file.readline(BODY_BYTES_MAX)):
+            pass
+
+
+def _entries_in(lines: Iterable[bytes], endpoint: Endpoint, now_ms: int, summary: Summary) -> Iterator[Entry]:
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        summary.events += 1
+        content = content_of(BILLERS[endpoint.provider], line)
+        summary.warnings.update(content.reading.flags)
+        if not isinstance(content.reading, Skipped):
+            # The log of deliveries tells what the biller sent by itself.
+            yield replace(mapped(content, endpoint, now_ms, as_claimed).entry, delivery=None)
+        elif content.reading.result is DeliveryResult.UNUSABLE:
+            summary.unusable += 1
+            summary.unusable_lines = [*summary.unusable_lines, number][:_LINES_NAMED_MAX]
+        else:
+            summary.ignored += 1
+
+
+def _add_up(summary: Summary, entry: Entry, outcomes: Sequence[Outcome]) -> None:
+    summary.subscriptions += len(entry.subscriptions)
+    summary.payments += len(entry.payments)
+    for payment, outcome in zip(entry.payments, outcomes, strict=True):
+        if outcome is Outcome.ACCEPTED:
+            summary.payments_new += 1
+            (summary.revenue if payment.earned else summary.volume)[payment.currency] += payment.amount

@@ -1,0 +1,110 @@
+"""Whether a delivery was signed with the project's secret, by each biller's scheme.
+
+Nothing here raises, whatever the headers hold: a delivery is either good or refused for a reason. The reason is for
+the owner's eyes; who sent the delivery learns only that it was refused.
+"""
+
+import base64
+import binascii
+import hmac
+import re
+from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
+from typing import Final
+
+from mauve.core.secret import Secret
+
+WINDOW_S: Final = 300
+_HEADER_CHARACTERS_MAX: Final = 8 * 1024
+_SIGNATURES_MAX: Final = 16
+_DIGEST_BYTES: Final = 32
+_TIMESTAMP: Final = re.compile(r"[1-9][0-9]{0,11}")
+_HEX_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+_MESSAGE_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_DECODED_KEY_BYTES: Final = range(24, 65)  # what the Standard Webhooks specification allows
+
+Headers = Callable[[str], Sequence[str]]
+"""Returns every value of a header, by its name in lower case."""
+
+
+class Refusal(StrEnum):
+    """Why a delivery was not believed."""
+
+    MISSING = "signature_missing"
+    MALFORMED = "signature_malformed"
+    OUTSIDE_WINDOW = "timestamp_outside_window"
+    MISMATCH = "signature_mismatch"
+
+
+def refusal_by_biller_a(headers: Headers, body: bytes, secret: Secret, now_s: int) -> Refusal | None:
+    """Judge `t=…,v1=…[,v1=…]`: the hexadecimal HMAC of `t.body`, keyed with the whole text of the secret."""
+    values = headers("stripe-signature") or headers("biller-a-signature")
+    if not values:
+        return Refusal.MISSING
+    header = _only(values)
+    pairs = [element.strip(" \t").partition("=") for element in header.split(",")]
+    times = [value for name, _, value in pairs if name == "t"]
+    if len(times) != 1 or not _TIMESTAMP.fullmatch(times[0]):
+        return Refusal.MALFORMED
+    given = [value for name, _, value in pairs if name == "v1"][:_SIGNATURES_MAX]
+    signatures = [bytes.fromhex(value) for value in given if _HEX_DIGEST.fullmatch(value)]
+    # Never decoded from base64, although it begins like one that is.
+    return _judge([secret.reveal().encode()], times[0], f"{times[0]}.".encode() + body, signatures, now_s)
+
+
+def refusal_by_biller_b(headers: Headers, body: bytes, secret: Secret, now_s: int) -> Refusal | None:
+    """Judge by Standard Webhooks: `v1,base64` of the HMAC of `id.timestamp.body`, several divided by spaces."""
+    names = ("webhook-id", "webhook-timestamp", "webhook-signature")
+    if not all(headers(name) for name in names):
+        return Refusal.MISSING
+    message_id, timestamp, header = (_only(headers(name)) for name in names)
+    if not _MESSAGE_ID.fullmatch(message_id) or not _TIMESTAMP.fullmatch(timestamp):
+        return Refusal.MALFORMED
+    given = [token[3:] for token in header.split(" ") if token.startswith("v1,")][:_SIGNATURES_MAX]
+    signatures = [decoded for decoded in map(_strict_base64, given) if len(decoded) == _DIGEST_BYTES]
+    message = f"{message_id}.{timestamp}.".encode() + body
+    return _judge(_standard_keys(secret), timestamp, message, signatures, now_s)
+
+
+def _judge(
+    keys: Iterable[bytes], timestamp: str, message: bytes, signatures: Sequence[bytes], now_s: int
+) -> Refusal | None:
+    if not signatures:
+        return Refusal.MALFORMED
+    # Before the digest, which costs more: an old recording is refused without reading it again.
+    if abs(now_s - int(timestamp)) > WINDOW_S:
+        return Refusal.OUTSIDE_WINDOW
+    is_good = False
+    for key in keys:
+        expected = hmac.digest(key, message, "sha256")
+        for signature in signatures:  # Every one, so that the time taken tells nothing.
+            is_good |= hmac.compare_digest(expected, signature)
+    return None if is_good else Refusal.MISMATCH
+
+
+def _standard_keys(secret: Secret) -> list[bytes]:
+    """Return both keys that a secret may stand for.
+
+    By the specification it is base64 behind `whsec_`. Biller B itself signs with the text as it is, prefix included,
+    and the two look alike. Whoever forges one must know the secret either way.
+    """
+    text = secret.reveal()
+    decoded = _strict_base64(_padded(text.removeprefix("whsec_")))
+    return [text.encode(), decoded] if len(decoded) in _DECODED_KEY_BYTES else [text.encode()]
+
+
+def _only(values: Sequence[str]) -> str:
+    """Return a header's value; one that was sent twice or is huge becomes one that fits nothing."""
+    return values[0] if len(values) == 1 and len(values[0]) <= _HEADER_CHARACTERS_MAX else ""
+
+
+def _padded(text: str) -> str:
+    return text + "=" * (-len(text) % 4)
+
+
+def _strict_base64(text: str) -> bytes:
+    """Return what the text encodes; nothing if it is not base64."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return b""

@@ -1,0 +1,178 @@
+"""`mauve webhooks list` and `mauve webhooks replay`, as other programs call them."""
+
+import json
+import time
+
+import pytest
+
+from billing import NOW, SECRET_A, mapped_for, sample
+from mauve import wiring
+from mauve.control import operator
+from mauve.control.apps import create_app
+from mauve.control.bodies import NewAppBody
+from mauve.core.facts import Plane, Provider
+from mauve.ingest.webhooks.door import BODY_BYTES_MAX
+from mauve.ingest.webhooks.replay import lines_in
+from mauve.stores.deliveries import Tally
+from mauve.stores.ledger import Entry
+from support import ledger_rows, mauve, mauve_json
+
+A = Provider.BILLER_A
+
+
+@pytest.fixture
+def data(settings):
+    return settings.data
+
+
+@pytest.fixture
+def app(parts, organization):
+    return create_app(parts, organization.org_id, NewAppBody("An app"))[0]
+
+
+def exported(path, *events):
+    lines = [event if isinstance(event, bytes) else json.dumps(event).encode() for event in events]
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    return str(path)
+
+
+def invoices(count):
+    for number in range(count):
+        event = sample("stripe_invoice_paid_basic")
+        event["data"]["object"] |= {"id": f"in_{number}", "amount_paid": number + 1}
+        event["data"]["object"]["status_transitions"]["paid_at"] = 1_500_000_000 + number * 86_400
+        yield event
+
+
+class TestReplay:
+    @pytest.fixture
+    def replay(self, data, app, tmp_path):
+        def run(*events, provider="biller_a", options=()):
+            file = exported(tmp_path / "events.jsonl", *events)
+            return mauve_json(data, "webhooks", "replay", "--app", app.app_id, "--provider", provider, *options, file)
+
+        return run
+
+    def test_history_counts_on_the_days_on_which_it_happened(self, replay, data, app):
+        done = replay(*invoices(600), b"", sample("stripe_subscription_annual_qty3"))
+        assert (done["events"], done["payments"], done["payments_new"], done["subscriptions"]) == (601, 600, 600, 1)
+        assert done["revenue"] == {"usd": 600 * 601 // 2}
+        days = ledger_rows(data, "SELECT day, total FROM day_totals ORDER BY day")
+        assert (len(days), days[0], days[-1]) == (600, ("2017-07-14", "1"), ("2019-03-05", "600"))
+        assert ledger_rows(data, "SELECT DISTINCT project, source FROM payments") == [(app.public_id, "biller_a")]
+        assert ledger_rows(data, "SELECT count(*) FROM usage") == [(0,)], "history is nobody's usage"
+
+    def test_doing_it_again_changes_nothing(self, replay, data):
+        events = [*invoices(3), sample("stripe_subscription_annual_qty3")]
+        replay(*events)
+        queries = ["SELECT * FROM payments", "SELECT * FROM day_totals", "SELECT * FROM subscription_versions"]
+        before = [ledger_rows(data, query) for query in queries]
+        done = replay(*reversed(events), *events)
+        assert (done["payments"], done["payments_new"], done["revenue"]) == (6, 0, {})
+        assert [ledger_rows(data, query) for query in queries] == before
+
+    def test_it_maps_as_deliveries_do(self, replay, data, app):
+        event = sample("stripe_invoice_paid_marketplace_destination_acacia")
+        done = replay(event)
+        assert (done["payments"], done["revenue"], done["volume"]) == (2, {"usd": 2000}, {"usd": 20000})
+        expected = mapped_for(A, event, project=app.public_id).entry.payments
+        rows = ledger_rows(data, "SELECT id, digest, amount, payload FROM payments ORDER BY id")
+        assert rows == [(each.id, each.digest, each.amount, each.payload) for each in expected]
+
+    def test_a_dry_run_tells_and_records_nothing(self, replay, data):
+        done = replay(*invoices(2), *invoices(2), options=("--dry-run",))
+        assert (done["dry_run"], done["payments"], done["payments_new"], done["revenue"]) == (True, 4, 2, {"usd": 3})
+        assert ledger_rows(data, "SELECT count(*) FROM payments") == [(0,)]
+
+    def test_what_cannot_be_used_is_counted_and_named_by_its_line(self, replay):
+        thin, unmapped = sample("stripe_thin_v1_invoice_paid"), sample("stripe_unmapped_invoice_payment_succeeded")
+        done = replay(thin, b"not JSON", b"", *invoices(1), unmapped, b'{"type": "invoice.paid"}')
+        assert (done["ignored"], done["unusable"], done["unusable_lines"]) == (2, 2, [2, 6])
+        assert done["warnings"] == {"thin_event": 1, "not_an_event": 1, "object_unusable": 1}
+        assert done["payments_new"] == 1
+
+    def test_biller_b_and_the_test_plane(self, replay, data, app, tmp_path):
+        secret = ("webhooks", "secret", "--app", app.app_id, "--provider", "biller_b", "--test")
+        project = mauve_json(data, *secret, stdin="whsec_for_tests")["project"]
+        done = replay(sample("polar_order_paid_renewal"), provider="biller_b", options=("--test",))
+        assert done["revenue"] == {"usd": 3920}
+        assert ledger_rows(data, "SELECT project FROM payments") == [(project,)]
+
+    def test_a_person_gets_a_summary(self, data, app, tmp_path):
+        file = exported(tmp_path / "events.jsonl", *invoices(2), b"x")
+        done = mauve(data, "webhooks", "replay", "--app", app.app_id, "--provider", "biller_a", file)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.splitlines() == [
+            "3 events: 2 payments (2 new), 0 subscription versions, 0 ignored, 1 unusable",
+            "new revenue: 3 minor units of usd",
+            "not_an_event: 1",
+            "unusable lines begin with 3",
+        ]
+
+    def test_mistakes_are_one_sentence(self, data, app, parts, organization, tmp_path):
+        file = exported(tmp_path / "events.jsonl", *invoices(1))
+        known = ("webhooks", "replay", "--app", app.app_id, "--provider", "biller_a")
+        wrong = [
+            (*known, str(tmp_path / "missing")),
+            (*known, str(tmp_path)),
+            (*known, "--test", file),
+            ("webhooks", "replay", "--app", "app_missing", "--provider", "biller_a", file),
+            ("webhooks", "replay", "--app", app.app_id, "--provider", "biller_c", file),
+        ]
+        operator.suspend(parts, organization.org_id)
+        for arguments in (*wrong, (*known, file)):
+            done = mauve(data, *arguments)
+            assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+        assert ledger_rows(data, "SELECT count(*) FROM payments") == [(0,)]
+
+
+def test_a_line_longer_than_any_delivery_is_one_line_and_no_event(tmp_path):
+    path = tmp_path / "long.jsonl"
+    path.write_bytes(b"{}\n" + b"[" * (2 * BODY_BYTES_MAX + 5) + b"\n{}")
+    with path.open("rb") as file:
+        assert [len(line) for line in lines_in(file)] == [3, BODY_BYTES_MAX, 2]
+
+
+class TestList:
+    def test_deliveries_and_counts_of_both_planes_are_shown(self, data, settings, app, parts):
+        secret = ("webhooks", "secret", "--app", app.app_id, "--provider", "biller_a", "--test")
+        test_project = mauve_json(data, *secret, stdin=SECRET_A)["project"]
+        entries = [
+            mapped_for(A, sample("stripe_invoice_paid_testmode"), app.public_id).entry,
+            mapped_for(A, sample("stripe_invoice_paid_testmode"), test_project, NOW + 1, plane=Plane.TEST).entry,
+            Entry(tallies=[Tally(app.public_id, "biller_b", "signature_mismatch", 7, NOW)]),
+        ]
+        with wiring.ledger_writer(settings) as writer:
+            writer.record(entries)
+        listed = mauve_json(data, "webhooks", "list", "--app", app.app_id)
+        assert [(each["plane"], each["warnings"]) for each in listed["deliveries"]] == [
+            ("test", []),
+            ("live", ["plane_mismatch"]),
+        ]
+        assert listed["deliveries"][0] == {
+            "plane": "test",
+            "project": test_project,
+            "provider": "biller_a",
+            "at": NOW + 1,
+            "type": "invoice.paid",
+            "result": "stored",
+            "rows": 1,
+            "warnings": [],
+        }
+        counted = {(each["plane"], each["provider"], each["word"]): each["count"] for each in listed["counts"]}
+        assert counted == {
+            ("live", "biller_a", "plane_mismatch"): 1,
+            ("live", "biller_a", "stored"): 1,
+            ("live", "biller_b", "signature_mismatch"): 7,
+            ("test", "biller_a", "stored"): 1,
+        }
+        shown = mauve(data, "webhooks", "list", "--app", app.app_id).stdout
+        assert "signature_mismatch" in shown
+        assert time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(NOW // 1000)) in shown
+
+    def test_an_app_without_deliveries_says_so(self, data, app):
+        assert mauve_json(data, "webhooks", "list", "--app", app.app_id) == {"counts": [], "deliveries": []}
+        assert mauve(data, "webhooks", "list", "--app", app.app_id).stdout == "no delivery yet\n"
+
+    def test_an_unknown_app_is_a_mistake(self, data, app):
+        assert mauve(data, "webhooks", "list", "--app", "app_missing").returncode == 2

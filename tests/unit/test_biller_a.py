@@ -1,0 +1,340 @@
+"""Biller A's invoices and subscriptions, beyond the published samples."""
+
+import copy
+
+import pytest
+
+from billing import NOW, mapped_for, reading, sample
+from mauve.core.facts import Provider
+from mauve.ingest.webhooks.readings import BilledPayment, BilledSubscription, Skipped
+from mauve.stores.deliveries import DeliveryResult
+
+A = Provider.BILLER_A
+MONTHLY = {"interval": "month", "interval_count": 1, "usage_type": "licensed"}
+
+
+def invoice_event(**fields):
+    """A paid invoice with some fields changed; those that are ... are left out."""
+    event = sample("stripe_invoice_paid_basic")
+    change(event["data"]["object"], fields)
+    return event
+
+
+def change(held, fields):
+    for name, value in fields.items():
+        if value is ...:
+            held.pop(name, None)
+        else:
+            held[name] = value
+
+
+def paid(**fields):
+    read = reading(A, invoice_event(**fields))
+    assert isinstance(read, BilledPayment)
+    return read
+
+
+def unusable(word):
+    return Skipped(DeliveryResult.UNUSABLE, (word,))
+
+
+class TestAmounts:
+    def test_what_was_paid_counts_else_the_total_else_what_was_due(self):
+        known = {"total": 7, "amount_due": 9}
+        assert paid(amount_paid=5, **known).amount == 5
+        assert paid(amount_paid=..., **known).amount == 7
+        assert paid(amount_paid=None, **known).amount == 7
+        assert paid(amount_paid=..., total=..., amount_due=9).amount == 9
+
+    def test_money_that_went_around_the_biller_was_due_in_older_versions(self):
+        assert paid(paid_out_of_band=True, amount_paid=0, amount_due=900).amount == 900
+        assert paid(paid_out_of_band=False, amount_paid=5, amount_due=900).amount == 5
+
+    @pytest.mark.parametrize("amount", [-1, 1.5, 4900.0, "4900", True, [], {}, 2**53, 10**30])
+    def test_an_amount_that_is_no_whole_number_of_minor_units_is_unusable(self, amount):
+        assert reading(A, invoice_event(amount_paid=amount)) == unusable("amount_unusable")
+
+    def test_no_amount_at_all_is_unusable(self):
+        event = invoice_event(amount_paid=..., total=..., amount_due=...)
+        assert reading(A, event) == unusable("amount_unusable")
+
+    @pytest.mark.parametrize("currency", ["usd", "jpy", "kwd", "USD", "Kwd"])
+    def test_amounts_are_booked_as_they_come_whatever_the_digits_of_the_currency(self, currency):
+        read = paid(amount_paid=5120, currency=currency)
+        assert (read.amount, read.currency) == (5120, currency.lower())
+
+    @pytest.mark.parametrize("currency", [None, ..., "", "zzz", "dollars", 840, "\uff35\uff33\uff24", "us\u0000"])
+    def test_a_currency_outside_of_iso_4217_is_unusable(self, currency):
+        assert reading(A, invoice_event(currency=currency)) == unusable("currency_unusable")
+
+    def test_the_largest_amount_is_exact(self):
+        assert paid(amount_paid=2**53 - 1).amount == 2**53 - 1
+
+
+class TestMarketplace:
+    def test_the_fee_is_earned_and_the_gross_is_volume(self):
+        mapped = mapped_for(A, invoice_event(amount_paid=1000, application_fee_amount=123))
+        rows = [(row.id, row.amount, row.earned) for row in mapped.entry.payments]
+        assert rows == [("stripe:in_1SmpBasic", 123, True), ("stripe:in_1SmpBasic:volume", 1000, False)]
+        assert mapped.rows == 2
+
+    @pytest.mark.parametrize("fee", [0, None, ...])
+    def test_without_a_fee_all_of_it_is_earned(self, fee):
+        (row,) = mapped_for(A, invoice_event(application_fee_amount=fee)).entry.payments
+        assert (row.amount, row.earned) == (4704, True)
+
+    @pytest.mark.parametrize("fee", [-1, 1.5, "5", True])
+    def test_a_fee_that_is_no_amount_is_unusable(self, fee):
+        assert reading(A, invoice_event(application_fee_amount=fee)) == unusable("amount_unusable")
+
+    @pytest.mark.parametrize(
+        ("account", "on_behalf_of", "fee", "flags"),
+        [
+            ("acct_1", None, ..., ("fee_unknown",)),
+            (None, "acct_1", ..., ("fee_unknown",)),
+            (None, {"id": "acct_1"}, ..., ("fee_unknown",)),
+            (None, None, ..., ()),
+            ("acct_1", None, None, ()),
+            ("acct_1", None, 5, ()),
+        ],
+    )
+    def test_a_fee_that_may_be_hidden_is_flagged(self, account, on_behalf_of, fee, flags):
+        event = invoice_event(on_behalf_of=on_behalf_of, application_fee_amount=fee) | {"account": account}
+        assert reading(A, event).flags == flags
+
+    def test_the_account_does_not_change_the_id(self):
+        assert reading(A, invoice_event() | {"account": "acct_1"}).id == "stripe:in_1SmpBasic"
+
+
+class TestFieldsThatMoved:
+    def test_the_new_place_is_read_first(self):
+        parent = {"subscription_details": {"subscription": "sub_new"}}
+        assert paid(parent=parent, subscription="sub_old").facts["subscription"] == "sub_new"
+        assert paid(parent=None, subscription="sub_old").facts["subscription"] == "sub_old"
+        assert paid(parent=..., subscription={"id": "sub_expanded"}).facts["subscription"] == "sub_expanded"
+        assert paid(parent=...).facts["subscription"] is None
+
+    def test_tax_is_found_under_each_of_its_names(self):
+        assert paid(total_taxes=[{"amount": 3}, {"amount": 4}], tax=99).facts["tax"] == 7
+        assert paid(total_taxes=..., total_tax_amounts=[{"amount": 5}]).facts["tax"] == 5
+        assert paid(total_taxes=..., tax=6).facts["tax"] == 6
+        assert paid(total_taxes=...).facts["tax"] is None
+        assert paid(total_taxes=[{"amount": "x"}]).facts["tax"] is None
+
+    def test_the_customer_may_be_an_object_or_an_account(self):
+        assert paid(customer={"id": "cus_1"}).user == "cus_1"
+        assert paid(customer=None, customer_account="acct_9").user == "acct_9"
+        assert paid(customer=..., customer_account=...).user is None
+
+    def test_the_moment_is_when_it_was_paid_else_when_the_event_was_made_else_when_it_came(self):
+        assert paid(status_transitions={"paid_at": 5}).paid_at == 5000
+        for missing in (..., None, {}, {"paid_at": None}, {"paid_at": "5"}, {"paid_at": 10**20}):
+            assert paid(status_transitions=missing).paid_at == 1_793_000_006_000
+        event = invoice_event(status_transitions=...) | {"created": "2026-10-26T06:13:26Z"}
+        assert reading(A, event).paid_at is None
+        assert mapped_for(A, event).entry.payments[0].occurred_at == NOW
+
+
+class TestIds:
+    @pytest.mark.parametrize("id_", [None, ..., "", 5, "x" * 256, "é" * 128])
+    def test_without_an_id_of_the_billers_length_nothing_is_booked(self, id_):
+        assert reading(A, invoice_event(id=id_)) == unusable("id_unusable")
+
+    def test_an_id_is_never_cut(self):
+        assert paid(id="x" * 255).id == "stripe:" + "x" * 255
+
+    def test_other_ids_are_never_cut_either(self):
+        assert reading(A, invoice_event(customer="c" * 256)) == unusable("id_unusable")
+
+    @pytest.mark.parametrize("status", ["open", "draft", "void", 5])
+    def test_an_invoice_that_is_not_paid_is_unusable(self, status):
+        assert reading(A, invoice_event(status=status)) == unusable("status_unusable")
+
+    @pytest.mark.parametrize("held", [None, 5, [], "x", {"object": "charge"}])
+    def test_an_event_without_its_object_is_unusable(self, held):
+        assert reading(A, {"type": "invoice.paid", "data": {"object": held}}) == unusable("object_unusable")
+
+    @pytest.mark.parametrize("event", [{}, {"type": None}, {"type": 5}, {"type": "invoice.paid2"}, {"type": "invoice"}])
+    def test_other_types_are_ignored(self, event):
+        assert reading(A, event) == Skipped(DeliveryResult.IGNORED)
+
+
+def an_item(quantity=1, **price):
+    known = {"unit_amount": 1000, "unit_amount_decimal": "1000", "currency": "usd", "recurring": MONTHLY}
+    return {"quantity": quantity, "price": known | price}
+
+
+def subscription_event(*items, **fields):
+    event = sample("stripe_subscription_annual_qty3")
+    event["data"]["object"]["items"]["data"] = list(items) or [an_item()]
+    change(event["data"]["object"], fields)
+    return event
+
+
+def subscribed(*items, **fields):
+    read = reading(A, subscription_event(*items, **fields))
+    assert isinstance(read, BilledSubscription), read
+    return read
+
+
+class TestMonthlyRevenue:
+    @pytest.mark.parametrize(
+        ("interval", "count", "unit", "mrr"),
+        [
+            ("day", 1, 100, 3042),  # 100 x 365 / 12 = 3041.67
+            ("day", 30, 1000, 1014),  # 1013.89
+            ("week", 1, 300, 1300),
+            ("week", 2, 1500, 3250),
+            ("month", 1, 999, 999),
+            ("month", 3, 1000, 333),  # 333.33
+            ("month", 6, 9, 2),  # 1.5: half up
+            ("year", 1, 18, 2),  # 1.5: half up
+            ("year", 1, 17, 1),  # 1.42
+            ("year", 3, 36, 1),
+            ("month", None, 5, 5),
+        ],
+    )
+    def test_every_interval_is_normalized(self, interval, count, unit, mrr):
+        item = an_item(unit_amount=unit, unit_amount_decimal=None)
+        item["price"]["recurring"] = {"interval": interval, "interval_count": count}
+        assert subscribed(item).mrr == mrr
+
+    def test_the_total_is_rounded_once(self):
+        yearly = {"recurring": {"interval": "year"}, "unit_amount_decimal": "1000"}
+        assert subscribed(*[an_item(**yearly)] * 3).mrr == 250
+
+    def test_items_may_have_intervals_of_their_own(self):
+        yearly = an_item(recurring={"interval": "year"}, unit_amount_decimal="12000")
+        assert subscribed(an_item(), yearly).mrr == 2000
+
+    def test_decimals_are_exact(self):
+        assert subscribed(an_item(3, unit_amount=None, unit_amount_decimal="0.333333333333")).facts["mrr_exact"] == (
+            "999999999999/1000000000000"
+        )
+        assert subscribed(an_item(10**12, unit_amount=None, unit_amount_decimal="0.000000000001")).mrr == 1
+
+    @pytest.mark.parametrize(
+        ("quantity", "packing", "packs"),
+        [
+            (10, {"divide_by": 3, "round": "up"}, 4),
+            (10, {"divide_by": 3, "round": "down"}, 3),
+            (9, {"divide_by": 3, "round": "up"}, 3),
+            (0, {"divide_by": 3, "round": "up"}, 0),
+            (None, {"divide_by": 5, "round": "up"}, 1),
+            (None, {"divide_by": 5, "round": "down"}, 0),
+            (7, None, 7),
+        ],
+    )
+    def test_packed_quantities_are_packed_first(self, quantity, packing, packs):
+        assert subscribed(an_item(quantity, transform_quantity=packing)).mrr == packs * 1000
+
+    def test_an_absent_quantity_is_one_and_zero_is_zero(self):
+        absent = an_item()
+        del absent["quantity"]
+        assert [subscribed(item).mrr for item in (absent, an_item(None), an_item(0))] == [1000, 1000, 0]
+
+    @pytest.mark.parametrize(
+        ("price", "flag"),
+        [
+            ({"recurring": MONTHLY | {"usage_type": "metered"}}, "metered"),
+            ({"billing_scheme": "tiered", "unit_amount": None, "unit_amount_decimal": None}, "tiered"),
+            ({"recurring": None}, "one_time"),
+            ({"recurring": {"interval": "fortnight"}}, "unknown_interval"),
+            ({"recurring": {}}, "unknown_interval"),
+            ({"currency": "eur"}, "other_currency"),
+            ({"unit_amount": None, "unit_amount_decimal": None}, "no_amount"),
+        ],
+    )
+    def test_what_cannot_be_known_adds_nothing_and_says_so(self, price, flag):
+        read = subscribed(an_item(**price), an_item())
+        assert (read.mrr, read.flags) == (1000, (flag,))
+
+    def test_a_price_with_tax_inside_is_flagged(self):
+        read = subscribed(an_item(tax_behavior="inclusive"))
+        assert (read.mrr, read.flags) == (1000, ("tax_inclusive",))
+
+    def test_the_older_plan_stands_in_for_a_price(self):
+        plan = {"amount": 2400, "currency": "usd", "interval": "year", "interval_count": 2}
+        assert subscribed({"plan": plan, "quantity": 3}).mrr == 300
+        assert subscribed({"plan": plan | {"amount": None, "amount_decimal": "2400.5"}}).facts["mrr_exact"] == "4801/48"
+        assert subscribed({"plan": plan | {"usage_type": "metered"}}).flags == ("metered",)
+        assert (
+            subscribed({"plan": plan | {"transform_usage": {"divide_by": 2, "round": "up"}}, "quantity": 3}).mrr == 200
+        )
+
+    def test_the_oldest_subscriptions_have_a_plan_and_no_items(self):
+        plan = {"amount": 500, "currency": "usd", "interval": "month"}
+        assert subscribed(items=..., plan=plan, quantity=2).mrr == 1000
+
+    def test_without_items_there_is_no_revenue_and_a_flag(self):
+        read = subscribed(items=..., plan=...)
+        assert (read.mrr, read.flags) == (0, ("no_items",))
+
+    def test_a_list_that_goes_on_elsewhere_is_flagged(self):
+        assert subscribed(items={"data": [an_item()], "has_more": True}).flags == ("items_incomplete",)
+
+    @pytest.mark.parametrize(
+        ("item", "word"),
+        [
+            (an_item(-1), "quantity_unusable"),
+            (an_item(1.5), "quantity_unusable"),
+            (an_item("2"), "quantity_unusable"),
+            (an_item(transform_quantity={"divide_by": 0}), "quantity_unusable"),
+            (an_item(transform_quantity={}), "quantity_unusable"),
+            (an_item(unit_amount=-5, unit_amount_decimal="-5"), "amount_unusable"),
+            (an_item(unit_amount=None, unit_amount_decimal=4.5), "amount_unusable"),
+            (an_item(unit_amount=None, unit_amount_decimal="1e3"), "amount_unusable"),
+            (an_item(unit_amount=None, unit_amount_decimal="9" * 30), "amount_unusable"),
+            (an_item(2**53 - 1, unit_amount_decimal="9" * 20), "amount_unusable"),
+            (an_item(recurring=MONTHLY | {"interval_count": 0}), "interval_unusable"),
+            (an_item(recurring=MONTHLY | {"interval_count": 1.5}), "interval_unusable"),
+        ],
+    )
+    def test_numbers_that_are_none_are_unusable(self, item, word):
+        assert reading(A, subscription_event(item)) == unusable(word)
+
+    def test_a_damaged_decimal_falls_back_to_the_whole_number(self):
+        assert subscribed(an_item(unit_amount_decimal="")).mrr == 1000
+
+    def test_the_currency_may_stand_on_the_items_only(self):
+        assert subscribed(currency=...).currency == "usd"
+        assert reading(A, subscription_event(an_item(currency=None), currency=...)) == unusable("currency_unusable")
+
+    @pytest.mark.parametrize("item", [None, 5, "x", [], {}])
+    def test_an_item_that_is_none_adds_nothing(self, item):
+        assert subscribed(item, an_item()).mrr == 1000
+
+
+class TestStates:
+    def test_paused_collection_is_paused_unless_it_is_over(self):
+        pause = {"behavior": "void", "resumes_at": None}
+        assert subscribed(pause_collection=pause).status == "paused"
+        assert subscribed(pause_collection=pause, status="canceled").status == "canceled"
+        assert subscribed(pause_collection=None).status == "active"
+
+    def test_a_status_that_nobody_knows_is_kept(self):
+        assert subscribed(status="quite_new").status == "quite_new"
+
+    @pytest.mark.parametrize("status", [None, ..., "", 5, "x" * 129])
+    def test_without_a_status_it_is_unusable(self, status):
+        assert reading(A, subscription_event(status=status)) == unusable("status_unusable")
+
+    def test_a_type_that_nobody_knows_yet_is_mapped(self):
+        event = subscription_event() | {"type": "customer.subscription.renamed"}
+        assert reading(A, event).mrr == 1000
+
+    def test_what_a_customer_wrote_on_leaving_is_kept_within_bounds(self):
+        mapped = mapped_for(A, subscription_event(cancellation_details={"comment": "x" * 1025, "reason": None}))
+        assert (mapped.rows, mapped.truncated) == (1, ("cancellation_details.comment",))
+
+    def test_an_event_without_a_moment_counts_from_its_arrival(self):
+        event = subscription_event() | {"created": None}
+        (version,) = mapped_for(A, event).entry.subscriptions
+        assert version.at == NOW * 1000
+
+
+def test_reading_leaves_the_event_as_it_was():
+    event = subscription_event(an_item(2, transform_quantity={"divide_by": 2, "round": "up"}))
+    before = copy.deepcopy(event)
+    reading(A, event)
+    assert event == before

@@ -1,0 +1,151 @@
+"""Biller B's orders and subscriptions, beyond the published samples."""
+
+import pytest
+
+from billing import NOW, mapped_for, reading, sample
+from mauve.core.facts import Provider
+from mauve.ingest.webhooks.readings import BilledPayment, BilledSubscription, Skipped
+from mauve.stores.deliveries import DeliveryResult
+
+B = Provider.BILLER_B
+
+
+def changed(name, fields):
+    event = sample(name)
+    for field, value in fields.items():
+        if value is ...:
+            event["data"].pop(field, None)
+        else:
+            event["data"][field] = value
+    return event
+
+
+def order_event(**fields):
+    return changed("polar_order_paid_renewal", fields)
+
+
+def subscription_event(**fields):
+    return changed("polar_subscription_annual_seats3", fields)
+
+
+def paid(**fields):
+    read = reading(B, order_event(**fields))
+    assert isinstance(read, BilledPayment), read
+    return read
+
+
+def subscribed(**fields):
+    read = reading(B, subscription_event(**fields))
+    assert isinstance(read, BilledSubscription), read
+    return read
+
+
+def unusable(word):
+    return Skipped(DeliveryResult.UNUSABLE, (word,))
+
+
+class TestOrders:
+    def test_the_amount_is_without_tax_by_whichever_names_there_are(self):
+        known = {"total_amount": 120, "tax_amount": 20, "amount": 99}
+        assert paid(net_amount=101, **known).amount == 101
+        assert paid(net_amount=..., **known).amount == 100
+        assert paid(net_amount=None, **known | {"tax_amount": None}).amount == 99
+        assert paid(net_amount=..., total_amount=120, tax_amount=..., amount=...).amount == 120
+
+    @pytest.mark.parametrize("amount", [-1, 1.5, "5", True, 2**53])
+    def test_an_amount_that_is_none_is_unusable(self, amount):
+        assert reading(B, order_event(net_amount=amount)) == unusable("amount_unusable")
+
+    def test_more_tax_than_money_is_unusable(self):
+        event = order_event(net_amount=..., total_amount=5, tax_amount=6)
+        assert reading(B, event) == unusable("amount_unusable")
+
+    def test_what_the_biller_keeps_is_no_marketplace_fee(self):
+        mapped = mapped_for(B, order_event(platform_fee_amount=250, platform_fee_currency="usd"))
+        assert [(row.amount, row.earned) for row in mapped.entry.payments] == [(3920, True)]
+
+    def test_an_order_paid_from_balance_counts(self):
+        assert paid(due_amount=0, applied_balance_amount=-4704).amount == 3920
+
+    @pytest.mark.parametrize("currency", [None, "zzz", 5])
+    def test_a_currency_outside_of_iso_4217_is_unusable(self, currency):
+        assert reading(B, order_event(currency=currency)) == unusable("currency_unusable")
+
+    @pytest.mark.parametrize("currency", ["JPY", "kwd", "eur"])
+    def test_currencies_of_any_digits_are_booked_as_they_come(self, currency):
+        assert (paid(currency=currency).currency, paid(currency=currency).amount) == (currency.lower(), 3920)
+
+    def test_the_moment_is_the_envelopes_else_the_orders_own(self):
+        event = order_event()
+        assert reading(B, event).paid_at == 1_792_995_200_512
+        assert reading(B, event | {"timestamp": None}).paid_at == 1_792_995_200_450
+        assert reading(B, order_event(modified_at=None) | {"timestamp": 5}).paid_at == 1_792_995_180_120
+        bare = order_event(modified_at=None, created_at="yesterday") | {"timestamp": ""}
+        assert mapped_for(B, bare).entry.payments[0].occurred_at == NOW
+
+    def test_the_customer_is_the_billers_own_id(self):
+        assert paid().user == "7f3b2c10-0000-4000-8000-000000000001"
+        assert paid(customer_id=...).user == "7f3b2c10-0000-4000-8000-000000000001"
+        assert paid(customer_id=..., customer=...).user is None
+
+    @pytest.mark.parametrize("held", [None, 5, [], "x", ...])
+    def test_an_event_without_its_order_is_unusable(self, held):
+        event = {"type": "order.paid"} | ({} if held is ... else {"data": held})
+        assert reading(B, event) == unusable("object_unusable")
+
+    @pytest.mark.parametrize("type_", ["order.created", "order.updated", "order.paid.", "subscription", None, 5])
+    def test_other_types_are_ignored(self, type_):
+        assert reading(B, order_event() | {"type": type_}) == Skipped(DeliveryResult.IGNORED)
+
+    def test_long_texts_of_customers_are_named_by_their_place(self):
+        long = "x" * 2000
+        customer = {"id": "c", "name": long, "email": long, "external_id": long}
+        mapped = mapped_for(B, order_event(customer=customer, billing_name=long, custom_field_data={"note": long}))
+        assert mapped.truncated == ("customer.name", "customer.email", "billing_name", "custom_field_data.note")
+        assert mapped.rows == 1
+
+
+class TestSubscriptions:
+    @pytest.mark.parametrize(
+        ("amount", "interval", "count", "mrr"),
+        [
+            (100, "day", 1, 3042),
+            (300, "week", 1, 1300),
+            (1500, "week", 2, 3250),
+            (999, "month", 1, 999),
+            (9, "month", 6, 2),
+            (18, "year", 1, 2),
+            (35997, "year", None, 3000),
+            (None, "month", 1, 0),
+        ],
+    )
+    def test_every_interval_is_normalized_and_seats_are_in_the_amount(self, amount, interval, count, mrr):
+        fields = {"amount": amount, "recurring_interval": interval, "recurring_interval_count": count, "seats": 3}
+        assert subscribed(**fields).mrr == mrr
+
+    @pytest.mark.parametrize("interval", [None, ..., "fortnight", 5])
+    def test_an_interval_that_nobody_knows_adds_nothing_and_says_so(self, interval):
+        read = subscribed(recurring_interval=interval)
+        assert (read.mrr, read.flags) == (0, ("unknown_interval",))
+
+    @pytest.mark.parametrize(
+        ("fields", "word"),
+        [
+            ({"amount": -1}, "amount_unusable"),
+            ({"amount": 1.5}, "amount_unusable"),
+            ({"recurring_interval_count": 0}, "interval_unusable"),
+            ({"currency": None}, "currency_unusable"),
+            ({"status": None}, "status_unusable"),
+            ({"id": ""}, "id_unusable"),
+            ({"id": "x" * 256}, "id_unusable"),
+        ],
+    )
+    def test_what_cannot_be_booked_is_unusable(self, fields, word):
+        assert reading(B, subscription_event(**fields)) == unusable(word)
+
+    def test_the_status_counts_and_not_the_name_of_the_event(self):
+        event = subscription_event(status="active") | {"type": "subscription.revoked"}
+        assert reading(B, event).status == "active"
+
+    def test_the_moment_is_exact_to_the_microsecond(self):
+        assert subscribed().at == 1_792_995_200_512_345

@@ -1,0 +1,77 @@
+"""Every published sample maps to what is published for it."""
+
+import msgspec
+import pytest
+
+from billing import EXPECTED, NOW, SAMPLES, mapped_for, provider_of, reading, sample
+from mauve.core.times import parse_time_us
+from mauve.ingest.webhooks.readings import BilledPayment, BilledSubscription, Skipped
+from mauve.stores.deliveries import DeliveryResult
+
+NAMES = {
+    action: [name for name, expected in EXPECTED.items() if expected["action"] == action]
+    for action in ("payment", "subscription", "ack_only")
+}
+WARNINGS = {"zero_amount": ("zero_amount",), "thin_event": ("thin_event",), "unmapped": ()}
+
+
+def test_there_is_an_expectation_for_every_sample():
+    assert {path.stem for path in SAMPLES.glob("[!_]*.json")} == set(EXPECTED)
+    assert all(NAMES.values())
+
+
+@pytest.mark.parametrize("name", NAMES["payment"])
+def test_a_payment_comes_to_what_is_expected(name):
+    expected, read = EXPECTED[name], reading(provider_of(name), sample(name))
+    assert isinstance(read, BilledPayment)
+    assert (read.id, read.currency) == (expected["payment_id"], expected["currency"])
+    assert read.amount == expected.get("volume_minor", expected["revenue_minor"])
+    assert (read.fee or read.amount) == expected["revenue_minor"]
+    assert (read.fee is not None) == ("volume_minor" in expected)
+    assert read.facts["tax"] == expected["tax_minor"]
+    assert read.facts["subscription"] == expected["subscription"]
+    assert read.flags == ((expected["flag"],) if "flag" in expected else ())
+    if "paid_at" in expected:
+        assert read.paid_at == expected["paid_at"] * 1000
+
+
+@pytest.mark.parametrize("name", NAMES["payment"])
+def test_a_payment_makes_the_rows_that_are_expected(name):
+    expected, mapped = EXPECTED[name], mapped_for(provider_of(name), sample(name))
+    money = {payment.earned: payment.amount for payment in mapped.entry.payments}
+    volume = {False: expected["volume_minor"]} if "volume_minor" in expected else {}
+    assert money == {True: expected["revenue_minor"]} | volume
+    assert mapped.rows == len(money)
+    assert mapped.truncated == tuple(expected.get("truncated", ()))
+    for payment in mapped.entry.payments:
+        kept = msgspec.json.decode(payment.payload)
+        assert kept.get("truncated") == expected.get("truncated")
+        assert kept["flags"] == ([expected["flag"]] if "flag" in expected else [])
+        assert payment.user == (sample(name)["data"].get("object") or {}).get("customer", payment.user)
+        assert payment.occurred_at <= NOW
+    assert mapped.entry.delivery.result is DeliveryResult.STORED
+
+
+@pytest.mark.parametrize("name", NAMES["subscription"])
+def test_a_subscription_comes_to_what_is_expected(name):
+    expected, read = EXPECTED[name], reading(provider_of(name), sample(name))
+    assert isinstance(read, BilledSubscription)
+    version = expected["version"]
+    assert read.at == (parse_time_us(version) if isinstance(version, str) else version * 1_000_000)
+    assert (read.id, read.status, read.currency) == (expected["id"], expected["status"], expected["currency"])
+    assert (read.mrr, read.facts["mrr_exact"]) == (expected["mrr_minor"], expected["mrr_exact"])
+    assert list(read.flags) == expected.get("flags", [])
+    assert (read.status == "active") == expected["counts_toward_mrr"]
+
+
+@pytest.mark.parametrize("name", NAMES["ack_only"])
+def test_what_is_only_acknowledged_makes_no_row(name):
+    read = reading(provider_of(name), sample(name))
+    assert read == Skipped(DeliveryResult.IGNORED, WARNINGS[EXPECTED[name]["reason"]])
+    assert mapped_for(provider_of(name), sample(name)).rows == 0
+
+
+def test_a_delivery_of_the_other_plane_is_stored_and_flagged():
+    for name in ("stripe_invoice_paid_testmode", "stripe_subscription_testmode"):
+        mapped = mapped_for(provider_of(name), sample(name))
+        assert (mapped.rows, mapped.entry.delivery.warnings) == (1, ("plane_mismatch",))
