@@ -48,8 +48,8 @@ _NEEDS_SERVER_KEY: Final = Rejection(1, "a payment requires a server key")
 _ENCODING: Final = Parameter(
     "Content-Encoding",
     "header",
-    "How the body is compressed, if it is. Every limit holds for what it inflates to.",
-    {"type": "string", "enum": ["gzip", "zstd", "identity"]},
+    "How the body is compressed, if it is: `gzip` or `zstd`. Every limit holds for what it inflates to.",
+    {"type": "string", "enum": ["gzip", "x-gzip", "zstd", "identity", ""]},
 )
 _UNAUTHORIZED: Final = data_refusal("The key is missing, unknown or revoked, or is a control token.", unauthorized())
 _UNSUPPORTED: Final = data_refusal(

@@ -5,12 +5,16 @@ from typing import Final
 
 from mauve.core.facts import Provider
 from mauve.core.problems import Code, Problem, unauthorized, unknown_path
+from mauve.ingest.webhooks.door import BODY_BYTES_MAX
+from mauve.ingest.webhooks.signatures import WINDOW_S
 from mauve.reference.notes import example_id
 from mauve.reference.outline import Answer, Body, Example, Operation, Parameter, data_refusal, other_method, ref
 from mauve.reference.security import BILLER_A, BILLER_B
 from mauve.web.messages import json_reply
 
 TAG: Final = "Billing webhooks"
+_MEGABYTES: Final = BODY_BYTES_MAX // 1024**2
+_MINUTES: Final = WINDOW_S // 60
 _DELIVERY: Final = {"id": "evt_1", "type": "customer.created", "data": {"object": {}}}
 
 OPERATIONS: Final = (
@@ -48,7 +52,7 @@ OPERATIONS: Final = (
             Parameter("Webhook-Timestamp", "header", "Biller B: epoch seconds.", {"type": "string"}),
         ),
         body=Body(
-            "Whatever the biller sends, at most 4 MB, uncompressed; the signature is over these very bytes.",
+            f"Whatever the biller sends, at most {_MEGABYTES} MB and uncompressed. The signature is over these bytes.",
             {},
             (Example("delivery", "A delivery", _DELIVERY),),
         ),
@@ -75,10 +79,13 @@ OPERATIONS: Final = (
                 "The body was cut off.",
                 Problem(Code.MALFORMED, "the body was cut off or did not arrive in time: send it again"),
             ),
-            data_refusal("The signature is missing, wrong or more than 5 minutes old.", unauthorized()),
+            data_refusal(f"The signature is missing, wrong or more than {_MINUTES} minutes old.", unauthorized()),
             data_refusal("There is no such provider or project, or no signing secret was saved.", unknown_path()),
             other_method("POST"),
-            data_refusal("The body is over 4 MB.", Problem(Code.TOO_LARGE, "a delivery has at most 4194304 bytes")),
+            data_refusal(
+                f"The body is over {_MEGABYTES} MB.",
+                Problem(Code.TOO_LARGE, f"a delivery has at most {BODY_BYTES_MAX} bytes"),
+            ),
             data_refusal(
                 "Content-Type is not application/json, or the body is compressed.",
                 Problem(Code.UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json, without compression"),

@@ -107,4 +107,4 @@ def _name_of(schema: Schema) -> str:
 
 
 def _literal(value: object) -> str:
-    return value if isinstance(value, str) else str(value).lower()
+    return (value or "empty") if isinstance(value, str) else str(value).lower()
