@@ -10,6 +10,7 @@ import msgspec
 from mauve.reference.document import document
 from mauve.reference.page import content_policy, page
 from mauve.reference.upkeep import HTML, REVALIDATED
+from mauve.web import asgi
 from mauve.web.envelopes import wrong_method
 from mauve.web.messages import JSON, Reply
 
@@ -18,11 +19,15 @@ _READING: Final = frozenset({"GET", "HEAD"})
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Two replies, by path."""
+    """An ASGI application with two replies, by path."""
 
     replies: dict[str, Reply]
 
-    def answers(self, path: str) -> bool:
+    async def __call__(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
+        request = asgi.AsgiRequest(scope, receive)
+        await asgi.send_reply(send, self.answer(request.method, request.path, request.header("if-none-match")))
+
+    def serves(self, path: str) -> bool:
         return path in self.replies
 
     def answer(self, method: str, path: str, if_none_match: str | None) -> Reply:

@@ -88,7 +88,7 @@ _RESULT: Final[Mapping[str, Keywords]] = {
     "errors": _ERRORS,
 }
 _ROWS: Final = {"description": "Payments and subscriptions that the delivery became."}
-_NULLABLE_MS: Final = "Epoch milliseconds at which the key was last published; null: it may not work yet."
+_MIRRORED_AT: Final = "Epoch milliseconds at which the key was last published; null: it may not work yet."
 
 NOTES: Final[Mapping[str, Note]] = {
     "App": Note("An app, as every read shows it.", _APP),
@@ -112,7 +112,7 @@ NOTES: Final[Mapping[str, Note]] = {
                 "examples": ["sk_live_Ab3d…x9Zq"],
             },
             "revoked": {"description": "For good. Revoked keys stay listed."},
-            "mirrored_at": {"description": _NULLABLE_MS},
+            "mirrored_at": {"description": _MIRRORED_AT},
             "created_at": {**_EPOCH_MS, "description": "Epoch milliseconds."},
         },
     ),

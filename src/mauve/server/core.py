@@ -23,7 +23,7 @@ from mauve.reference.door import reference
 from mauve.server.child import expose_metrics, finished, main, repeat, serve_until_stopped
 from mauve.server.orders import Orders, Ready
 from mauve.stores.unavailable import StoreUnavailableError
-from mauve.web.asgi import AsgiRequest, Receive, Scope, Send, read_request, send_reply
+from mauve.web.asgi import Receive, Scope, Send, read_request, send_reply
 from mauve.web.health import readiness
 from mauve.web.messages import Reply, Request
 from mauve.wiring import control_parts, ingest_parts, open_load_parts, prepare, query_parts, warehouse_reader
@@ -49,9 +49,8 @@ class CoreApp:
             await self._query(scope, receive, send)
         elif is_control_path(path):
             await self._control(scope, receive, send)
-        elif self._reference.answers(path):
-            request = AsgiRequest(scope, receive)
-            await send_reply(send, self._reference.answer(request.method, path, request.header("if-none-match")))
+        elif self._reference.serves(path):
+            await self._reference(scope, receive, send)
         elif path == "/readyz":
             await _answer_in_thread(self._readiness, scope, receive, send)
         elif is_link_path(path):
