@@ -28,7 +28,6 @@ OPERATIONS = {
     for method, operation in methods.items()
 }
 TOLD = {f"{operation.method} {operation.path}": operation for operation in operations()}
-PAGES_FOR_PEOPLE = {"/setup/", "/password/"}
 PREFIXES = {"/", "/v1/metrics/", "/v1/apps/"}
 
 
@@ -76,10 +75,10 @@ def test_every_metric_is_told_with_its_columns():
 
 def test_every_path_that_the_planes_know_is_told():
     known = set()
-    for module in ("ingest/plane.py", "query/plane.py", "control/plane.py", "server/core.py", "dashboard/setup.py"):
+    for module in ("ingest/plane.py", "query/plane.py", "control/plane.py", "server/core.py"):
         known |= set(re.findall(r'"(/[^"\s]*)"', (SOURCES / module).read_text()))
     assert {"/v1/events", "/readyz"} <= known
-    assert known - PAGES_FOR_PEOPLE - PREFIXES - set(DOCUMENT["paths"]) == set()
+    assert known - PREFIXES - set(DOCUMENT["paths"]) == set()
 
 
 PLANES = {
