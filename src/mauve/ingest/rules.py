@@ -82,7 +82,7 @@ class _Named(msgspec.Struct, frozen=True, gc=False):
     name: Any = None
 
 
-class _Subscription(msgspec.Struct, frozen=True, gc=False):
+class Subscription(msgspec.Struct, frozen=True, gc=False):
     type: str
     id: Annotated[str, Meta(min_length=1, max_length=256)]
     status: Annotated[str, Meta(min_length=1, max_length=128)]
@@ -92,7 +92,7 @@ class _Subscription(msgspec.Struct, frozen=True, gc=False):
 
 
 _NAMED: Final = msgspec.json.Decoder(_Named)
-_SUBSCRIPTION: Final = msgspec.json.Decoder(_Subscription)
+_SUBSCRIPTION: Final = msgspec.json.Decoder(Subscription)
 _BARE_OFFSET: Final = re.compile(rb':\d\d(?:\.\d+)?[+-]\d{4}"')
 _CANONICAL: Final = msgspec.json.Encoder(order="deterministic")
 
