@@ -14,6 +14,7 @@ from mauve.config import SETTINGS
 from mauve.control.apps import create_app
 from mauve.control.bodies import NewAppBody
 from mauve.control.operator import create_organization
+from mauve.reference.document import document
 from support import EVERY_SCOPE, MAUVE, clean_environment, mauve, mauve_json
 
 
@@ -332,6 +333,13 @@ def test_help_names_every_setting(data):
 def test_scopes_of_the_readme_exist(data, org):
     minted = mauve_json(data, "token", "mint", "--org", org, "--scopes", EVERY_SCOPE)
     assert minted["token"].startswith("ctl_live_")
+
+
+def test_the_reference_is_printed_without_any_data(tmp_path):
+    told = mauve_json(tmp_path / "none", "openapi")
+    assert told == document()
+    assert json.loads(mauve(tmp_path / "none", "openapi").stdout) == told
+    assert not (tmp_path / "none").exists()
 
 
 GRUMBLING = """

@@ -11,6 +11,7 @@ from mauve.cli.app import app
 from mauve.cli.doctor import doctor
 from mauve.cli.frame import MistakeError
 from mauve.cli.key import key
+from mauve.cli.openapi import openapi
 from mauve.cli.org import org
 from mauve.cli.serve import serve
 from mauve.cli.token import token
@@ -44,7 +45,7 @@ def command() -> None:
     """Metrics for developers who run several apps."""
 
 
-for part in (serve, org, token, user, app, key, webhooks, doctor):
+for part in (serve, org, token, user, app, key, webhooks, doctor, openapi):
     command.add_command(part)
 
 

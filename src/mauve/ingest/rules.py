@@ -7,6 +7,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import repeat
 from typing import Annotated, Any, Final, cast
 
@@ -81,7 +82,7 @@ class _Named(msgspec.Struct, frozen=True, gc=False):
     name: Any = None
 
 
-class _Subscription(msgspec.Struct, frozen=True, gc=False):
+class Subscription(msgspec.Struct, frozen=True, gc=False):
     type: str
     id: Annotated[str, Meta(min_length=1, max_length=256)]
     status: Annotated[str, Meta(min_length=1, max_length=128)]
@@ -91,7 +92,7 @@ class _Subscription(msgspec.Struct, frozen=True, gc=False):
 
 
 _NAMED: Final = msgspec.json.Decoder(_Named)
-_SUBSCRIPTION: Final = msgspec.json.Decoder(_Subscription)
+_SUBSCRIPTION: Final = msgspec.json.Decoder(Subscription)
 _BARE_OFFSET: Final = re.compile(rb':\d\d(?:\.\d+)?[+-]\d{4}"')
 _CANONICAL: Final = msgspec.json.Encoder(order="deterministic")
 
@@ -110,14 +111,17 @@ def judge_events(body: bytes, key: PublishedKey, received_at: int) -> EventsVerd
     kept: list[Raw] = []
     payments: list[IndexedPayment] = []
     rejections: list[Rejection] = []
-    for index, (raw, event) in enumerate(zip(items.raws, events or repeat(None), strict=False)):
-        judged = items.faults.get(index) or _judge_event(raw, event, key, received_at)
-        if isinstance(judged, Raw):
+    known = events or repeat(None)
+    judgements = [_judge_event(raw, event, key, received_at) for raw, event in zip(items.raws, known, strict=False)]
+    for index, fault in items.faults.items():
+        judgements[index] = fault
+    for index, judged in enumerate(judgements):
+        if judged.__class__ is Raw:
             kept.append(judged)
-        elif isinstance(judged, str):
+        elif judged.__class__ is str:
             rejections.append(Rejection(index, judged))
         else:
-            payments.append(IndexedPayment(index, judged))
+            payments.append(IndexedPayment(index, cast("Payment", judged)))
     logged = body if len(kept) == len(items.raws) else b"[" + b",".join(kept) + b"]"
     return EventsVerdict(logged if kept else None, len(kept), payments, rejections, len(items.raws))
 
@@ -203,7 +207,7 @@ def _judge_event(raw: Raw, judged: DatedEvent | None, key: PublishedKey, receive
     try:
         event = EVENT.decode(raw)
     except msgspec.ValidationError as error:
-        return _reason(error, _EVENT_REASONS)
+        return _event_reason(str(error))
     except RecursionError:
         return wire.TOO_DEEP
     if (fault := _time_fault(event)) is not None:
@@ -282,7 +286,7 @@ def _judge_object(raw: Raw, key: PublishedKey, received_at: int) -> Subscription
     try:
         read = _SUBSCRIPTION.decode(raw)
     except msgspec.ValidationError as error:
-        return _reason(error, _OBJECT_REASONS)
+        return _object_reason(str(error))
     except RecursionError:
         return wire.TOO_DEEP
     if read.type != "subscription":
@@ -304,9 +308,19 @@ def _judge_object(raw: Raw, key: PublishedKey, received_at: int) -> Subscription
     )
 
 
-def _reason(error: msgspec.ValidationError, reasons: Mapping[str, str]) -> str:
+# The messages hold types and limits, never what a client sent: there are few of them.
+@lru_cache(maxsize=256)
+def _event_reason(message: str) -> str:
+    return _reason(message, _EVENT_REASONS)
+
+
+@lru_cache(maxsize=256)
+def _object_reason(message: str) -> str:
+    return _reason(message, _OBJECT_REASONS)
+
+
+def _reason(message: str, reasons: Mapping[str, str]) -> str:
     """Return our own sentence for what msgspec refused."""
-    message = str(error)
     field = wire.field_refused(message)
     if message.startswith(("Integer value out of range", "Number out of range")):
         return f"{field[1:].removesuffix('[...]')} holds a number that is out of range"

@@ -8,7 +8,6 @@ import json
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -79,7 +78,6 @@ def repeated_key_fault(raw: Raw) -> str | None:
     return "no key may appear twice" if is_repeated else None
 
 
-@lru_cache(maxsize=256)  # the messages hold types and limits, never what a client sent
 def field_refused(message: str) -> str:
     """Return the field that msgspec speaks of, such as `.name`; "" is the item itself."""
     if message.startswith(_MISSING_FIELD):

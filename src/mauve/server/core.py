@@ -21,6 +21,7 @@ from mauve.ingest.plane import IngestPlane
 from mauve.load.runner import LoadFigures, LoadRunner
 from mauve.query.parts import QueryParts
 from mauve.query.plane import QueryPlane, is_query_path
+from mauve.reference.door import reference
 from mauve.server.child import expose_metrics, finished, main, repeat, serve_until_stopped
 from mauve.server.orders import Orders, Ready
 from mauve.stores.unavailable import StoreUnavailableError
@@ -60,6 +61,7 @@ class CoreApp:
         self._control = ControlPlane(parts, timeout_s)
         self._dashboard = Dashboard(dashboard, timeout_s)
         self._plane = IngestPlane(ingest)
+        self._reference = reference()
         self._ingest = AsgiIngest(self._plane)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,6 +70,8 @@ class CoreApp:
             await self._query(scope, receive, send)
         elif is_control_path(path):
             await self._control(scope, receive, send)
+        elif self._reference.serves(path):
+            await self._reference(scope, receive, send)
         elif path == "/readyz":
             await _answer_in_thread(self._readiness, scope, receive, send)
         elif is_page(scope):

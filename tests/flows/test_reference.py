@@ -1,0 +1,53 @@
+"""The reference as it is served."""
+
+import pytest
+
+from mauve.reference.document import document
+
+PATHS = ["/openapi.json", "/docs"]
+
+
+def test_the_document_is_served_as_it_was_made(client):
+    reply = client.get("/openapi.json")
+    assert reply.status_code == 200
+    assert reply.headers["content-type"] == "application/json"
+    assert reply.json() == document()
+
+
+def test_the_page_is_served_to_whoever_asks_and_lets_nothing_run(client):
+    reply = client.get("/docs")
+    assert reply.status_code == 200
+    assert reply.headers["content-type"] == "text/html; charset=utf-8"
+    policy = reply.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+    assert reply.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("given", ["{}", "W/{}", '"other", {}', "*"])
+def test_who_has_the_current_version_is_not_sent_it_again(client, path, given):
+    etag = client.get(path).headers["etag"]
+    reply = client.get(path, headers={"if-none-match": given.format(etag)})
+    assert (reply.status_code, reply.content) == (304, b"")
+    assert reply.headers["etag"] == etag
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_who_has_another_version_is_sent_this_one(client, path):
+    reply = client.get(path, headers={"if-none-match": '"other"'})
+    assert reply.status_code == 200
+    assert reply.headers["cache-control"] == "no-cache"
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_the_reference_is_only_read(client, path):
+    assert client.head(path).status_code == 200
+    reply = client.post(path)
+    assert (reply.status_code, reply.headers["allow"]) == (405, "GET")
+
+
+@pytest.mark.parametrize("path", ["/docs/", "/openapi.json/", "/docs/x", "/openapi.yaml"])
+def test_a_path_beside_the_reference_is_nothing(client, path):
+    assert client.get(path).status_code == 404
