@@ -1,7 +1,9 @@
 """Keeps the loader going: opened when it can be, tried again when it fails, with its figures for Prometheus."""
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import structlog
@@ -50,9 +52,20 @@ class LoadRunner:
         self._caught_up_at = time.monotonic()
         self._backlog_bytes = 0
         self._stopping = False
+        self._turn = threading.Lock()
 
     def step(self) -> None:
         """Load until nothing is left, then mirror what was counted."""
+        with self._turn:
+            self._step()
+
+    @contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """Load nothing and trim nothing during the block: warehouse, positions and log agree all the while."""
+        with self._turn:
+            yield
+
+    def _step(self) -> None:
         if self._parts is None:
             self._parts = self._open_parts()
         parts = self._parts

@@ -14,6 +14,8 @@ _PRIVATE_DIRECTORY: Final = 0o700
 _WRITABLE_BY_OTHERS: Final = 0o022
 _PRIVATE_FILE: Final = 0o600
 _LOCK_FILE: Final = "serve.lock"
+RESTORING: Final = "restoring"
+"""The folder in which a restore prepares what it cannot put in its place at once."""
 _ORPHANS_GRACE_S: Final = 10.0
 
 
@@ -40,6 +42,8 @@ def make_private_directory(path: Path) -> None:
     except (FileExistsError, NotADirectoryError):
         raise DirectoryError(f"{path} is not a directory: choose another --data") from None
     found = path.stat()
+    if (path / RESTORING).exists():
+        raise DirectoryError(f"a restore into {path} did not end: empty the directory and restore again")
     is_shared = found.st_uid != os.geteuid() or found.st_mode & _WRITABLE_BY_OTHERS
     if is_shared and any(path.iterdir()):
         raise DirectoryError(f"{path} is shared with other users: choose a directory of your own for --data")

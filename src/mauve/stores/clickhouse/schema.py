@@ -19,6 +19,10 @@ _COLUMNS: Final = """
     seq UInt64
 """
 
+FROZEN_FOLDER: Final = "shadow"  # the engine's own choice
+KEPT_TABLES: Final = ("events", "actives", "seen")
+"""The tables that outlive the process."""
+
 TABLES: Final = (
     "CREATE DATABASE IF NOT EXISTS mauve",
     f"""
@@ -68,4 +72,6 @@ TABLES: Final = (
     f"CREATE TABLE IF NOT EXISTS mauve.staged ({_COLUMNS}) ENGINE = Memory",
     "CREATE TABLE IF NOT EXISTS mauve.staged_repeats (seq UInt64) ENGINE = Memory",
     "CREATE TABLE IF NOT EXISTS mauve.staged_stored (seq UInt64) ENGINE = Memory",
+    # Whom an erasure is about, for as long as it lasts: nowhere else is that written down.
+    "CREATE TABLE IF NOT EXISTS mauve.erasing (project String, user String) ENGINE = Memory",
 )

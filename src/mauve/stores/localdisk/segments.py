@@ -143,6 +143,15 @@ def open_segment(disk: Disk, directory: Path, segment: Segment) -> Iterator[Segm
         disk.close(descriptor)
 
 
+def highest_number(disk: Disk, directory: Path) -> int:
+    """Return the highest number in use, those behind damage included; it is in the newest segment."""
+    segments = list_segments(disk, directory)
+    if not segments:
+        return 0
+    with open_segment(disk, directory, segments[-1]) as file:
+        return max((frame.number for frame in file.frames()), default=segments[-1].first)
+
+
 def set_aside_segments(disk: Disk, directory: Path, segments: list[Segment]) -> None:
     """Take segments out of the stream: a few become spares, the others are deleted."""
     folder = directory / _SPARE_FOLDER

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from mauve.stores.localdisk.disk import Disk, write_all
 from mauve.stores.localdisk.frames import encode_header, frame_bytes, padding_behind
-from mauve.stores.localdisk.segments import NUMBER_GAP, Segment, Spares, list_segments, open_segment
+from mauve.stores.localdisk.segments import NUMBER_GAP, Segment, Spares, highest_number, list_segments
 from mauve.stores.log import RECORD_NUMBER_MAX, LogFullError
 
 # A record on its way to the disk: its parts, their length and their checksum. A plain tuple, for speed.
@@ -49,7 +49,7 @@ class Tail:
         self._monotonic = monotonic
         self._new_mark = new_mark
         self._spares = Spares(disk, directory, segment_bytes)
-        self._next_number = _highest_number(disk, directory) + NUMBER_GAP
+        self._next_number = highest_number(disk, directory) + NUMBER_GAP
         self._descriptor: int | None = None
         self._mark = b""
         self._offset = 0
@@ -128,12 +128,3 @@ class Tail:
     def _stock_spares(self) -> None:
         with suppress(OSError):  # The writer tries for itself when it needs one, and then it matters.
             self._spares.stock()
-
-
-def _highest_number(disk: Disk, directory: Path) -> int:
-    """Return the highest number in use, those behind damage included; it is in the newest segment."""
-    segments = list_segments(disk, directory)
-    if not segments:
-        return 0
-    with open_segment(disk, directory, segments[-1]) as file:
-        return max((frame.number for frame in file.frames()), default=segments[-1].first)

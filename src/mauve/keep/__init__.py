@@ -1,0 +1,1 @@
+"""Keeping the data: backups, what is erased, what is forgotten."""

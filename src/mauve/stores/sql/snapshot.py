@@ -1,0 +1,44 @@
+"""A SQLite database as it is at one moment, whoever writes to it afterwards."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from mauve.stores.unavailable import StoreUnavailableError
+
+_PAGES_AT_ONCE: Final = 4096
+_BUSY_TIMEOUT_S: Final = 30.0
+
+
+class SqliteSnapshot:
+    """Holds a reading transaction: writers go on, and what they write is not in the copy."""
+
+    def __init__(self, path: Path) -> None:
+        self._connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+        try:
+            self._connection.execute("BEGIN")
+            self._connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # It begins with the first read.
+        except sqlite3.Error as error:
+            self._connection.close()
+            raise StoreUnavailableError(str(error)) from error
+
+    def copy_to(self, target: Path, on_bytes: Callable[[int], None]) -> None:
+        """Make a new file of it; tell now and then how much was added."""
+        ((page_bytes,),) = self._connection.execute("PRAGMA page_size").fetchall()
+        left = 0
+
+        def tell(_status: int, remaining: int, total: int) -> None:
+            nonlocal left
+            on_bytes(((left or total) - remaining) * page_bytes)
+            left = remaining
+
+        try:
+            with closing(sqlite3.connect(target)) as copy:
+                self._connection.backup(copy, pages=_PAGES_AT_ONCE, progress=tell)
+        except sqlite3.Error as error:
+            raise StoreUnavailableError(str(error)) from error
+
+    def close(self) -> None:
+        self._connection.close()
