@@ -98,7 +98,7 @@ def prepare(settings: Settings) -> None:
             _check_master_key(vault, catalog)
             if catalog.installation.fact(_MASTER_KEY_FACT) != vault.current_key_id:
                 catalog.installation.remember(_MASTER_KEY_FACT, vault.current_key_id)
-        with closing(_ledger_database(settings)) as database:
+        with closing(ledger_database(settings)) as database:
             migrate(database, LEDGER)
 
 
@@ -139,7 +139,7 @@ def query_parts(
 ) -> Iterator[QueryParts]:
     """Open what the query plane works with, on a prepared data directory."""
     with (
-        closing(_ledger_database(settings)) as database,
+        closing(ledger_database(settings)) as database,
         closing(read_cache(settings)) as cache,
         closing(read_meter(settings)) as meter,
         closing(Flights("read-warehouse", _READERS)) as warehouse_flights,
@@ -186,7 +186,7 @@ async def ingest_parts(
 ) -> AsyncIterator[IngestParts]:
     """Open what the ingest plane of one process works with, on a prepared data directory."""
     vault = _vault(settings)
-    with closing(keyring(settings)) as ring, closing(_ledger_database(settings)) as database:
+    with closing(keyring(settings)) as ring, closing(ledger_database(settings)) as database:
         ring.refresh()
         log = SegmentLogWriter(
             log_path(settings.data),
@@ -221,7 +221,7 @@ def open_load_parts(settings: Settings) -> "LoadParts":
 
     with ExitStack() as opened:
         warehouse = opened.enter_context(closing(ChdbConnection(warehouse_path(settings.data))))
-        ledger = SqlLoadLedger(opened.enter_context(closing(_ledger_database(settings))))
+        ledger = SqlLoadLedger(opened.enter_context(closing(ledger_database(settings))))
         catalog = sql_catalog(opened.enter_context(closing(_database(settings))))
         edge = opened.enter_context(closing(_edge(settings)))
         clock = SystemClock()
@@ -243,20 +243,20 @@ def log_reader(settings: Settings) -> SegmentLogReader:
 
 @contextmanager
 def load_ledger(settings: Settings) -> Iterator[LoadLedger]:
-    with closing(_ledger_database(settings)) as database:
+    with closing(ledger_database(settings)) as database:
         yield SqlLoadLedger(database)
 
 
 @contextmanager
 def ledger_writer(settings: Settings) -> Iterator[LedgerWriter]:
     """Open the ledger for a program that records on its own, beside a running service or without one."""
-    with closing(SqlLedgerWriter(_ledger_database(settings))) as writer:
+    with closing(SqlLedgerWriter(ledger_database(settings))) as writer:
         yield writer
 
 
 @contextmanager
 def delivery_reader(settings: Settings) -> Iterator[DeliveryReader]:
-    with closing(_ledger_database(settings)) as database:
+    with closing(ledger_database(settings)) as database:
         yield SqlDeliveryReader(database)
 
 
@@ -282,7 +282,7 @@ def _database(settings: Settings) -> Database:
     return Database(sqlite_url(catalog_path(settings.data)), busy_timeout_s=settings.catalog_timeout_s / 2)
 
 
-def _ledger_database(settings: Settings) -> Database:
+def ledger_database(settings: Settings) -> Database:
     return Database(sqlite_url(ledger_path(settings.data)), busy_timeout_s=_LEDGER_BUSY_TIMEOUT_S)
 
 

@@ -8,7 +8,9 @@ import click
 
 from mauve.access.vault import VaultError
 from mauve.cli.app import app
+from mauve.cli.backup import backup, restore
 from mauve.cli.doctor import doctor
+from mauve.cli.erase import erase_user
 from mauve.cli.frame import MistakeError
 from mauve.cli.key import key
 from mauve.cli.openapi import openapi
@@ -20,15 +22,18 @@ from mauve.cli.webhooks import webhooks
 from mauve.config import SettingError
 from mauve.control.operator import RefusedError
 from mauve.core.problems import Problem
+from mauve.keep.problems import KeepFailedError, KeepRefusedError
 from mauve.logs import configure_logs, masked_text
 from mauve.server.supervisor import ServeRefusedError
 from mauve.stores.directory import DirectoryError, HeldError
 from mauve.stores.unavailable import NewerSchemaError, StoreUnavailableError
+from mauve.stores.warehouse import WarehouseUnavailableError
 
 _PRIVATE_UMASK: Final = 0o077
 _MISTAKES: Final = (
     DirectoryError,
     HeldError,
+    KeepRefusedError,
     MistakeError,
     NewerSchemaError,
     Problem,
@@ -45,7 +50,7 @@ def command() -> None:
     """Metrics for developers who run several apps."""
 
 
-for part in (serve, org, token, user, app, key, webhooks, doctor, openapi):
+for part in (serve, org, token, user, app, key, webhooks, backup, restore, erase_user, doctor, openapi):
     command.add_command(part)
 
 
@@ -60,7 +65,9 @@ def main() -> None:
         _leave(2, f"{error.format_message().rstrip('.')}: see '{_path_of(error)} --help'")
     except _MISTAKES as error:
         _leave(2, str(error))
-    except StoreUnavailableError as error:
+    except KeepFailedError as error:
+        _leave(1, str(error))
+    except (StoreUnavailableError, WarehouseUnavailableError) as error:
         _leave(1, f"the data could not be read or written ({error}): run 'mauve doctor'")
     except OSError as error:
         _leave(

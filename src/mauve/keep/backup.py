@@ -42,7 +42,7 @@ class Standstill(Protocol):
         ...
 
     def finish(self) -> None:
-        """Let go of what is frozen; raise if somebody else has done so before."""
+        """Need what is frozen no more; raise if it was let go of before."""
         ...
 
 

@@ -27,6 +27,7 @@ _OF_THE_DISK: Final = frozenset({"lost+found"})
 class Builders:
     """What makes a data directory of the members."""
 
+    tables: tuple[str, ...]  # of the warehouse
     check_tables: Callable[[Path], None]  # raises if a newer release made them
     build_warehouse: Callable[[Path, Frozen], None]  # in a data directory, from frozen parts
 
@@ -39,7 +40,8 @@ class Restored(msgspec.Struct, frozen=True):
     has_master_key: bool
 
 
-def restore(file: Path, data: Path, tables: tuple[str, ...], builders: Builders, progress: Progress) -> Restored:
+def restore(file: Path, data: Path, builders: Builders, progress: Progress) -> Restored:
+    """Make a data directory of the file, with all that was acknowledged when the backup began."""
     progress.begin("checking", 0)
     heading = read_heading(file)
     _check_empty(data)
@@ -48,16 +50,16 @@ def restore(file: Path, data: Path, tables: tuple[str, ...], builders: Builders,
     with _drafts_for(data) as drafts:
         progress.begin("unpacking", heading.bytes)
         unpack_archive(file, drafts, progress.add)
-        _build(drafts, heading, tables, builders, progress)
+        _build(drafts, heading, builders, progress)
         sync_everything(drafts)
         _move(drafts, data)
     return Restored(str(data), heading.created_at, heading.mauve, heading.events, heading.has_master_key)
 
 
-def _build(drafts: Path, heading: Heading, tables: tuple[str, ...], builders: Builders, progress: Progress) -> None:
+def _build(drafts: Path, heading: Heading, builders: Builders, progress: Progress) -> None:
     builders.check_tables(drafts)
     progress.begin("building the warehouse", 0)
-    folders = {table: drafts / FROZEN / table for table in tables}
+    folders = {table: drafts / FROZEN / table for table in builders.tables}
     builders.build_warehouse(drafts, Frozen(folders, heading.events))
     shutil.rmtree(drafts / FROZEN, ignore_errors=True)
 
@@ -89,7 +91,7 @@ def _drafts_for(data: Path) -> Iterator[Path]:
         raise KeepRefusedError(f"another restore into {data} is under way: wait for it") from None
     try:
         for path in drafts.iterdir():  # left by one that was killed
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            _remove(path)
         yield drafts
     finally:
         shutil.rmtree(drafts, ignore_errors=True)
@@ -106,9 +108,22 @@ def _move(drafts: Path, data: Path) -> None:
         drafts.rename(data)  # at once, also in the place of an empty directory
         sync_folder(data.parent)
         return
-    # One by one. As long as the drafts are there no service starts on it, so the half of it is never used.
-    for path in sorted(drafts.iterdir(), key=lambda path: path.name == CATALOG):
-        path.rename(data / path.name)
-    sync_folder(data)
+    # One by one. As long as the drafts are there no service starts on it, so that half of it is never used.
+    paths = sorted(drafts.iterdir(), key=lambda path: path.name == CATALOG)
+    try:
+        for path in paths:
+            path.rename(data / path.name)
+        sync_folder(data)
+    except OSError:
+        for path in paths:
+            _remove(data / path.name)
+        raise
     drafts.rmdir()
     sync_folder(data)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -23,9 +23,8 @@ def bytes_in(*paths: Path) -> int:
 def check_room(folder: Path, bytes_needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < bytes_needed:
-        raise KeepRefusedError(
-            f"{folder} has {in_words(free)} free and may need {in_words(bytes_needed)}: free some or choose another place"
-        )
+        needed = in_words(bytes_needed)
+        raise KeepRefusedError(f"{folder} has {in_words(free)} free and {needed} may be needed: make room there")
 
 
 def in_words(byte_count: int) -> str:

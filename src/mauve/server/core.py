@@ -18,11 +18,13 @@ from mauve.dashboard.plane import Dashboard, is_page
 from mauve.ingest.doors import AsgiIngest
 from mauve.ingest.parts import IngestParts
 from mauve.ingest.plane import IngestPlane
+from mauve.keep.retention import LOOK_EVERY_S
 from mauve.load.runner import LoadFigures, LoadRunner
 from mauve.query.parts import QueryParts
 from mauve.query.plane import QueryPlane, is_query_path
 from mauve.reference.door import reference
 from mauve.server.child import expose_metrics, finished, main, repeat, serve_until_stopped
+from mauve.server.errands import ErrandDoor
 from mauve.server.orders import Orders, Ready
 from mauve.stores.unavailable import StoreUnavailableError
 from mauve.web.asgi import Receive, Scope, Send, read_request, send_reply
@@ -37,6 +39,7 @@ from mauve.wiring import (
     query_parts,
     warehouse_reader,
 )
+from mauve.wiring_upkeep import drop_frozen, retention
 
 
 class CoreApp:
@@ -101,6 +104,7 @@ def _answers(parts: ControlParts) -> bool:
 async def run(orders: Orders) -> None:
     settings = orders.settings()
     prepare(settings)
+    drop_frozen(settings)
     registry = CollectorRegistry()
     expose_metrics(settings, 0, registry)
     loading = LoadRunner(lambda: open_load_parts(settings), LoadFigures(registry))
@@ -113,13 +117,17 @@ async def run(orders: Orders) -> None:
                 query_parts(settings, ingest.keyring, warehouse, parts.token_uses) as query,
             ):
                 dashboard = dashboard_parts(settings, parts, query)
+                forgetting = retention(settings, parts)
                 background = [
                     asyncio.create_task(repeat(SWEEP_EVERY_S, parts.publisher.publish_pending, "publication_delayed")),
                     asyncio.create_task(repeat(REFRESH_EVERY_S, ingest.keyring.refresh, "keyring_not_refreshed")),
                     asyncio.create_task(repeat(WRITE_EVERY_S, parts.token_uses.write_down, "token_uses_not_noted")),
                     # Twice as often as promised: an event waits for the step after the one that just missed it.
                     asyncio.create_task(repeat(settings.flush_s / 2, loading.step, "load_failed")),
+                    asyncio.create_task(repeat(LOOK_EVERY_S, forgetting.forget_if_due, "raw_events_not_forgotten")),
                 ]
+                errands = ErrandDoor(settings, loading)
+                visitors = await errands.open()
                 await serve_until_stopped(
                     CoreApp(parts, ingest, query, dashboard, loading, timeout_s=settings.catalog_timeout_s),
                     Interfaces.ASGINL,
@@ -127,6 +135,7 @@ async def run(orders: Orders) -> None:
                     Ready(setup.path.reveal() if setup else None),
                     has_failed=lambda: ingest.log.has_failed,
                 )
+                await errands.close(visitors)
                 loading.stop()
                 await finished(background)
     loading.close()

@@ -66,3 +66,15 @@ class LedgerUpkeep(Protocol):
     def erase_user(self, project: str, user: str) -> ErasedEntries: ...
 
     def close(self) -> None: ...
+
+
+class LogUpkeep(Protocol):
+    """Works on what the log has let go of; no record that waits to be loaded is touched."""
+
+    def erase_damaged(self, user: str) -> int:
+        """Delete the damaged records that were set aside and hold the name; return how many."""
+        ...
+
+    def blank_loaded(self) -> bool:
+        """Overwrite what loaded records have left in the files of streams without a writer; tell if that was all."""
+        ...

@@ -28,7 +28,7 @@ QUICK_FLUSH_S: Final = 0.0005
 SLOW_UNTIL_SHOWN_S: Final = 0.002  # what a disk is taken for before it has shown how quick it is
 _FLUSH_WEIGHT: Final = 0.25
 _GROUP_RECORDS_MAX: Final = 64
-_LOCK_FILE: Final = "writer.lock"
+WRITER_LOCK: Final = "writer.lock"
 
 log = structlog.get_logger()
 
@@ -206,7 +206,7 @@ def _fail(waiting: Sequence[asyncio.Future[None]], error: LogFailedError | LogFu
 
 
 def _hold_stream(disk: Disk, directory: Path) -> int:
-    descriptor = disk.open(directory / _LOCK_FILE, os.O_RDWR | os.O_CREAT)
+    descriptor = disk.open(directory / WRITER_LOCK, os.O_RDWR | os.O_CREAT)
     try:
         disk.lock(descriptor)
     except BlockingIOError:

@@ -11,7 +11,7 @@ from mauve.stores.localdisk.segments import Segment
 
 FILES_MAX: Final = 100
 STRETCH_BYTES_MAX: Final = 4 * 2**20
-_FOLDER: Final = "quarantine"
+QUARANTINE_FOLDER: Final = "quarantine"
 
 log = structlog.get_logger()
 
@@ -34,7 +34,7 @@ class Quarantine:
             return
         reported.add((segment, offset))
         self._records += records
-        kept_as = self._keep(directory / _FOLDER, f"{segment.first:014d}-{offset:010d}.damaged", stretch)
+        kept_as = self._keep(directory / QUARANTINE_FOLDER, f"{segment.first:014d}-{offset:010d}.damaged", stretch)
         log.error(
             "log_record_damaged",
             stream=int(directory.name),

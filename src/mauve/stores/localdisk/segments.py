@@ -18,7 +18,7 @@ SPARES_MAX: Final = 8
 _SUFFIX: Final = ".segment"
 _NAME: Final = re.compile(r"([0-9]{14})-([0-9a-f]{16})\.segment")
 _STREAM: Final = re.compile(r"[0-9]{3}")
-_SPARE_FOLDER: Final = "spare"
+SPARE_FOLDER: Final = "spare"
 _NEW_SPARE: Final = "new.segment"
 _ZEROS: Final = memoryview(bytes(2**20))
 _WINDOW_BYTES: Final = 2**20
@@ -154,7 +154,7 @@ def highest_number(disk: Disk, directory: Path) -> int:
 
 def set_aside_segments(disk: Disk, directory: Path, segments: list[Segment]) -> None:
     """Take segments out of the stream: a few become spares, the others are deleted."""
-    folder = directory / _SPARE_FOLDER
+    folder = directory / SPARE_FOLDER
     disk.make_directory(folder)
     spares = sum(name.endswith(_SUFFIX) for name in disk.names(folder))
     for segment in segments:
@@ -173,7 +173,7 @@ class Spares:
     def __init__(self, disk: Disk, directory: Path, segment_bytes: int) -> None:
         self._disk = disk
         self._directory = directory
-        self._folder = directory / _SPARE_FOLDER
+        self._folder = directory / SPARE_FOLDER
         self._segment_bytes = segment_bytes
         self._lock = threading.Lock()
         disk.make_directory(self._folder)

@@ -36,13 +36,18 @@ def current_revision(database: Database, chain: Chain) -> str | None:
         return connection.execute(revision).scalar_one_or_none()
 
 
-def migrate(database: Database, chain: Chain) -> None:
-    """Run the migrations that are missing, all in one transaction. Does nothing when there are none."""
+def check_not_newer(database: Database, chain: Chain) -> str | None:
+    """Return the revision of the tables; raise if only a newer release knows it."""
     revision, newest = current_revision(database, chain), newest_revision(chain)
-    if revision == newest:
-        return
     if revision is not None and revision > newest:
         raise NewerSchemaError(f"the data is at revision {revision} and this release knows {newest}: run a newer mauve")
+    return revision
+
+
+def migrate(database: Database, chain: Chain) -> None:
+    """Run the migrations that are missing, all in one transaction. Does nothing when there are none."""
+    if check_not_newer(database, chain) == newest_revision(chain):
+        return
     # Imported late: it is slow, and hardly ever needed.
     from alembic import command  # noqa: PLC0415
     from alembic.config import Config  # noqa: PLC0415

@@ -16,7 +16,11 @@ class SqliteSnapshot:
     """Holds a reading transaction: writers go on, and what they write is not in the copy."""
 
     def __init__(self, path: Path) -> None:
-        self._connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+        address = f"{path.absolute().as_uri()}?mode=rw"  # a missing file is not made
+        try:
+            self._connection = sqlite3.connect(address, uri=True, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
+        except sqlite3.Error as error:
+            raise StoreUnavailableError(f"{path}: {error}") from error
         try:
             self._connection.execute("BEGIN")
             self._connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # It begins with the first read.

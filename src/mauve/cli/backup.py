@@ -1,0 +1,74 @@
+"""`mauve backup` and `mauve restore`."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+
+from mauve.cli.frame import MistakeError, answer, on_data, settings_at
+from mauve.cli.progress import NoProgress, RewrittenLine, StageLines
+from mauve.keep.progress import Progress
+from mauve.keep.rooms import in_words
+
+_file_argument = click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+
+
+@click.command()
+@_file_argument
+@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
+@on_data
+def backup(*, file: Path, force: bool, data: Path | None, as_json: bool) -> None:
+    """Write everything as it is now into one file, while the service goes on or while it is stopped.
+
+    The file holds all that was acknowledged when the command began. It opens your webhook secrets, too: keep it safe.
+    """
+    from mauve import wiring, wiring_upkeep  # noqa: PLC0415 - slow to import
+    from mauve.core.clock import SystemClock  # noqa: PLC0415
+    from mauve.keep.backup import back_up, check_target  # noqa: PLC0415
+    from mauve.server.reach import standstill  # noqa: PLC0415
+
+    settings = settings_at(data)
+    if not wiring.has_data(settings):
+        raise MistakeError(f"there is no data in {settings.data}: check --data")
+    check_target(file, may_replace=force)
+    originals = wiring_upkeep.originals(settings, lambda: standstill(settings))
+    with _watched(as_json=as_json) as progress:
+        made = back_up(originals, file, SystemClock().now_ms(), version("mauve"), progress)
+    key = "with" if made.has_master_key else "without"
+    why = "" if made.has_master_key else " (it is set by MAUVE_MASTER_KEY: keep it elsewhere)"
+    text = f"{made.file}: {in_words(made.bytes)}, {made.events} events, {key} the master key{why}"
+    answer(made, as_json=as_json, text=text)
+
+
+@click.command()
+@_file_argument
+@on_data
+def restore(*, file: Path, data: Path | None, as_json: bool) -> None:
+    """Make a data directory of a backup. It must be empty, or not there yet."""
+    from mauve import wiring_upkeep  # noqa: PLC0415 - slow to import
+    from mauve.keep.restore import restore as restored_from  # noqa: PLC0415
+
+    settings = settings_at(data)
+    with _watched(as_json=as_json) as progress:
+        restored = restored_from(file, settings.data, wiring_upkeep.builders(), progress)
+    made_at = datetime.fromtimestamp(restored.created_at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    key = "" if restored.has_master_key else "; set MAUVE_MASTER_KEY before you start it: the key is not in the backup"
+    answer(restored, as_json=as_json, text=f"{restored.data}: as of {made_at}, {restored.events} events{key}")
+
+
+@contextmanager
+def _watched(*, as_json: bool) -> Iterator[Progress]:
+    if as_json:
+        yield NoProgress()
+    elif not sys.stderr.isatty():
+        yield StageLines()
+    else:
+        line = RewrittenLine()
+        try:
+            yield line
+        finally:
+            line.end()

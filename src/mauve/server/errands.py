@@ -1,0 +1,184 @@
+"""What commands ask of the running core, over a socket in the data directory that only its owner can open.
+
+A line of JSON asks, a line answers, as long as the visitor stays. What was held for a visitor is let go of when they
+leave, however they leave.
+"""
+
+import asyncio
+import os
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import structlog
+
+from mauve.config import Settings
+from mauve.keep.erase import Erased, erase_user
+from mauve.load.runner import LoadRunner
+from mauve.stores.unavailable import StoreUnavailableError
+from mauve.stores.warehouse import WarehouseUnavailableError
+from mauve.wiring_upkeep import ledger_upkeep, log_upkeep, warehouse_upkeep
+
+_SOCKET: Final = "core.sock"
+_SOCKET_PATH_BYTES_MAX: Final = 100
+_PRIVATE_FILE: Final = 0o600
+
+log = structlog.get_logger()
+
+
+class Freeze(msgspec.Struct, frozen=True, tag="freeze"):
+    """Stand still, and freeze the warehouse."""
+
+
+class GoOn(msgspec.Struct, frozen=True, tag="go_on"):
+    """Load again; what is frozen stays so."""
+
+
+class Thaw(msgspec.Struct, frozen=True, tag="thaw"):
+    """Let go of what is frozen."""
+
+
+class Erase(msgspec.Struct, frozen=True, tag="erase"):
+    project: str
+    user: str
+
+
+class FrozenAt(msgspec.Struct, frozen=True, tag="frozen"):
+    folders: dict[str, str]
+    events: int
+
+
+class Done(msgspec.Struct, frozen=True, tag="done"):
+    pass
+
+
+class ErasedPerson(msgspec.Struct, frozen=True, tag="erased"):
+    what: Erased
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed"):
+    reason: str
+
+
+Errand = Freeze | GoOn | Thaw | Erase
+Result = FrozenAt | Done | ErasedPerson | Failed
+_errands: Final = msgspec.json.Decoder(Errand)
+
+
+def socket_address(data: Path, folder: int) -> str:
+    """Return the socket's address; `folder` is the open data directory, for paths too long for an address."""
+    path = str(data.absolute() / _SOCKET)
+    return path if len(path.encode()) < _SOCKET_PATH_BYTES_MAX else f"/proc/self/fd/{folder}/{_SOCKET}"
+
+
+class ErrandDoor:
+    """Takes visitors in while the core runs."""
+
+    def __init__(self, settings: Settings, loading: LoadRunner) -> None:
+        self._settings = settings
+        self._loading = loading
+        self._freezing = threading.Lock()  # one backup at a time
+        self._visits: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> asyncio.Server:
+        return await asyncio.start_unix_server(self._welcome, sock=_listening_at(self._settings.data))
+
+    async def close(self, server: asyncio.Server) -> None:
+        """Let nobody in any more, and everybody go."""
+        server.close()
+        for visit in self._visits:
+            visit.cancel()
+        await asyncio.gather(*self._visits, return_exceptions=True)
+
+    def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        visit = asyncio.get_running_loop().create_task(self._attend(reader, writer))
+        self._visits.add(visit)
+        visit.add_done_callback(self._visits.discard)
+
+    async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        visit = Visit(self._settings, self._loading, self._freezing)
+        try:
+            while line := await reader.readline():
+                result = await asyncio.to_thread(_result_of, visit.run, _errands.decode(line))
+                writer.write(msgspec.json.encode(result) + b"\n")
+                await writer.drain()
+        except (OSError, ValueError, msgspec.MsgspecError) as error:
+            log.warning("errand_not_understood", reason=str(error))
+        finally:
+            visit.close()
+            writer.close()
+
+
+def _result_of(run: Callable[[Errand], Result], errand: Errand) -> Result:
+    try:
+        return run(errand)
+    except (WarehouseUnavailableError, StoreUnavailableError, OSError) as error:
+        log.warning("errand_failed", errand=type(errand).__name__.lower(), reason=str(error))
+        return Failed(str(error))
+
+
+class Visit:
+    """What one visitor has asked for."""
+
+    def __init__(self, settings: Settings, loading: LoadRunner, freezing: threading.Lock) -> None:
+        self._settings = settings
+        self._loading = loading
+        self._freezing = freezing
+        self._frozen = ExitStack()
+        self._still = ExitStack()
+
+    def run(self, errand: Errand) -> Result:
+        match errand:
+            case Freeze():
+                return self._freeze()
+            case GoOn():
+                self._still.close()
+            case Thaw():
+                self.close()
+            case Erase(project, user):
+                return ErasedPerson(erase(self._settings, self._loading, project, user))
+        return Done()
+
+    def close(self) -> None:
+        self._still.close()
+        self._frozen.close()
+
+    def _freeze(self) -> Result:
+        if not self._freezing.acquire(blocking=False):
+            return Failed("another backup is being made: wait for it")
+        self._frozen.callback(self._freezing.release)
+        upkeep = self._frozen.enter_context(closing(warehouse_upkeep(self._settings.data)))
+        self._still.enter_context(self._loading.standing_still())
+        self._frozen.callback(upkeep.thaw)
+        frozen = upkeep.freeze()
+        return FrozenAt({table: str(folder) for table, folder in frozen.folders.items()}, frozen.events)
+
+
+def erase(settings: Settings, loading: LoadRunner, project: str, user: str) -> Erased:
+    """Erase a person from every store, in the process that has the warehouse open."""
+    with closing(warehouse_upkeep(settings.data)) as warehouse, closing(ledger_upkeep(settings)) as ledger:
+        return erase_user(
+            project,
+            user,
+            load_everything=loading.step,
+            warehouse=warehouse,
+            ledger=ledger,
+            log=log_upkeep(settings),
+        )
+
+
+def _listening_at(data: Path) -> socket.socket:
+    with suppress(FileNotFoundError):
+        (data / _SOCKET).unlink()  # left by a core that was killed; the directory's lock says that it is gone
+    folder = os.open(data, os.O_RDONLY | os.O_DIRECTORY)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listening.bind(socket_address(data, folder))
+        (data / _SOCKET).chmod(_PRIVATE_FILE)
+    finally:
+        os.close(folder)
+    return listening

@@ -1,0 +1,113 @@
+"""Which engines stand behind backups, erasure and retention. Beside `wiring.py`, the only file that names one."""
+
+import shutil
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from mauve.config import Settings
+from mauve.control.parts import ControlParts
+from mauve.keep.backup import Originals, Standstill
+from mauve.keep.restore import Builders
+from mauve.keep.retention import Forgotten, Retention
+from mauve.keep.rooms import bytes_in
+from mauve.stores.clickhouse.schema import FROZEN_FOLDER, KEPT_TABLES
+from mauve.stores.localdisk.log_copy import copy_unloaded
+from mauve.stores.localdisk.log_upkeep import SegmentLogUpkeep
+from mauve.stores.sql.database import Database, sqlite_url
+from mauve.stores.sql.ledger_upkeep import SqlLedgerUpkeep
+from mauve.stores.sql.migrate import CATALOG, LEDGER, check_not_newer
+from mauve.stores.sql.snapshot import SqliteSnapshot
+from mauve.stores.upkeep import Frozen, LedgerUpkeep, LogUpkeep, WarehouseUpkeep
+from mauve.wiring import (
+    catalog_path,
+    ledger_database,
+    ledger_path,
+    load_ledger,
+    log_path,
+    log_reader,
+    master_key_path,
+    warehouse_path,
+)
+
+_FORGOTTEN_FACT: Final = "raw_events_forgotten"
+_BUSY_TIMEOUT_S: Final = 5.0
+
+
+def warehouse_upkeep(data: Path) -> WarehouseUpkeep:
+    """Open what freezes the warehouse and makes rows anonymous: in the core, or where no service runs."""
+    from mauve.stores.clickhouse.connection import ChdbConnection  # noqa: PLC0415 - slow, as the loader says
+    from mauve.stores.clickhouse.upkeep import ChdbUpkeep  # noqa: PLC0415
+
+    path = warehouse_path(data)
+    return ChdbUpkeep(ChdbConnection(path), path)
+
+
+def drop_frozen(settings: Settings) -> None:
+    """Let go of what a backup has frozen that did not end."""
+    shutil.rmtree(warehouse_path(settings.data) / FROZEN_FOLDER, ignore_errors=True)
+
+
+def ledger_upkeep(settings: Settings) -> LedgerUpkeep:
+    return SqlLedgerUpkeep(ledger_database(settings))
+
+
+def log_upkeep(settings: Settings) -> LogUpkeep:
+    def positions() -> dict[int, int]:
+        with load_ledger(settings) as ledger:
+            return ledger.positions()
+
+    return SegmentLogUpkeep(log_path(settings.data), positions)
+
+
+def retention(settings: Settings, parts: ControlParts) -> Retention:
+    """Return what forgets raw events. What it did is a fact of the installation."""
+
+    def note(forgotten: Forgotten) -> None:
+        parts.catalog.installation.remember(_FORGOTTEN_FACT, msgspec.json.encode(forgotten).decode())
+
+    return Retention(settings.raw_retention_days, lambda: closing(warehouse_upkeep(settings.data)), parts.clock, note)
+
+
+def last_forgotten(parts: ControlParts) -> Forgotten | None:
+    text = parts.catalog.installation.fact(_FORGOTTEN_FACT)
+    return None if text is None else msgspec.json.decode(text, type=Forgotten)
+
+
+def originals(settings: Settings, stand_still: Callable[[], AbstractContextManager[Standstill]]) -> Originals:
+    """Return what a backup is made of."""
+    data = settings.data
+    ledger, catalog, log = ledger_path(data), catalog_path(data), log_path(data)
+
+    def copy_log(target: Path) -> int:
+        with load_ledger(settings) as ledger:
+            return copy_unloaded(log, target, ledger.positions())
+
+    return Originals(
+        stand_still=stand_still,
+        hold_ledger=lambda: SqliteSnapshot(ledger),
+        hold_catalog=lambda: SqliteSnapshot(catalog),
+        copy_log=copy_log,
+        master_key=master_key_path(data) if settings.master_key is None else None,
+        copied_bytes=lambda: bytes_in(ledger, catalog) + log_reader(settings).backlog_bytes(),
+        frozen_bytes=lambda: bytes_in(warehouse_path(data)),
+    )
+
+
+def builders() -> Builders:
+    """Return what makes a data directory of a backup."""
+    return Builders(KEPT_TABLES, _check_tables, _build_warehouse)
+
+
+def _check_tables(data: Path) -> None:
+    for path, chain in ((catalog_path(data), CATALOG), (ledger_path(data), LEDGER)):
+        with closing(Database(sqlite_url(path), busy_timeout_s=_BUSY_TIMEOUT_S)) as database:
+            check_not_newer(database, chain)
+
+
+def _build_warehouse(data: Path, frozen: Frozen) -> None:
+    with closing(warehouse_upkeep(data)) as upkeep:
+        upkeep.adopt(frozen)
