@@ -22,13 +22,13 @@ def erase_user(
     project: str,
     user: str,
     *,
-    load_everything: Callable[[], None],
+    load_present: Callable[[], None],
     warehouse: WarehouseUpkeep,
     ledger: LedgerUpkeep,
     log: LogUpkeep,
 ) -> Erased:
     """Load first: what waits in the queue would bring the person back."""
-    load_everything()
+    load_present()
     events = warehouse.erase_user(project, user)
     entries = ledger.erase_user(project, user)
     return Erased(

@@ -6,7 +6,7 @@ asked which rows of the open stretch it has.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -19,10 +19,18 @@ from mauve.stores.warehouse import RowsRefusedError, WarehouseWriter
 IDEMPOTENCY_WINDOW_MS: Final = 7 * 86_400_000
 MIXED_STREAM: Final = STREAM_MAX  # the events that came in one batch with payments, kept by the ledger
 _RANGE_BYTES_MAX: Final = 16 * 1024 * 1024
+# Below this no record was left for the next stretch: the bound is missed by less than a record.
+_WHOLE_BYTES: Final = 12 * 1024 * 1024
 
 log = structlog.get_logger()
 
 Taken = list[tuple[int, LogRecord]]
+
+
+class Stretch(NamedTuple):
+    records: Taken
+    range: Range
+    is_all: bool  # nothing more was there when it was read
 
 
 class Loader:
@@ -33,7 +41,8 @@ class Loader:
         self._clock = clock
         self._positions: dict[int, int] | None = None  # None: not known to be in step with the warehouse
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="read-ahead")
-        self._ahead: Future[tuple[Taken, Range]] | None = None
+        self._ahead: Future[Stretch] | None = None
+        self.has_taken_all = False  # the last stretch was all that was there when it was read
         self.repeat_count = 0  # events that were not counted since this loader was made, for their id came again
 
     def load_next_range(self) -> int:
@@ -44,7 +53,7 @@ class Loader:
         if not is_clean:
             self._ahead = None
             self._trim(positions)  # What was remembered may not have been let go of.
-        records, taken = self._next_stretch(positions)
+        records, taken, self.has_taken_all = self._next_stretch(positions)
         if records:
             known = {} if is_clean else self._warehouse.stored_after(self._every_stream(positions))
             positions = positions | {stream: record.number for stream, record in records}
@@ -56,16 +65,16 @@ class Loader:
     def close(self) -> None:
         self._reader.shutdown()
 
-    def _next_stretch(self, positions: dict[int, int]) -> tuple[Taken, Range]:
+    def _next_stretch(self, positions: dict[int, int]) -> Stretch:
         """Return what was read ahead, or, if there was nothing then, what has come since."""
         ahead, self._ahead = self._ahead, None
-        if ahead is not None and ahead.result()[0]:
+        if ahead is not None and ahead.result().records:
             return ahead.result()
         return self._read(positions)
 
-    def _read(self, positions: dict[int, int]) -> tuple[Taken, Range]:
-        records = self._take(positions)
-        return records, range_from(records)
+    def _read(self, positions: dict[int, int]) -> Stretch:
+        records, byte_count = self._take(positions)
+        return Stretch(records, range_from(records), byte_count < _WHOLE_BYTES)
 
     def _load_while_reading_on(
         self, records: Taken, taken: Range, known: dict[int, bool], positions: dict[int, int]
@@ -77,7 +86,8 @@ class Loader:
         finally:
             wait([self._ahead])  # The log is read and trimmed by one thread at a time.
 
-    def _take(self, positions: dict[int, int]) -> Taken:
+    def _take(self, positions: dict[int, int]) -> tuple[Taken, int]:
+        """Return what comes next of every stream, and how many bytes that is."""
         records: Taken = []
         room = _RANGE_BYTES_MAX
         for stream in [*self._source.streams(), MIXED_STREAM]:
@@ -90,7 +100,7 @@ class Loader:
             room -= sum(len(record.payload) for record in read)
             if room <= 0:
                 break
-        return records
+        return records, _RANGE_BYTES_MAX - room
 
     def _load(self, records: Taken, taken: Range, known: dict[int, bool]) -> None:
         """Load the records; if their rows are refused, halve them until the one at fault stands alone."""

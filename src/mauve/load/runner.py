@@ -53,31 +53,48 @@ class LoadRunner:
         self._backlog_bytes = 0
         self._stopping = False
         self._turn = threading.Lock()
+        self._line = threading.Lock()  # of those who wait for it to stand still, one at the head
+        self._is_awaited = False
 
     def step(self) -> None:
-        """Load until nothing is left, then mirror what was counted."""
+        """Load until nothing is left or somebody waits for a standstill, then mirror what was counted."""
         with self._turn:
-            self._step()
+            parts = self._opened()
+            began = time.monotonic()
+            try:
+                while not self._stopping and not self._is_awaited and (loaded := parts.loader.load_next_range()):
+                    self._figures.records.inc(loaded)
+                if not self._is_awaited:
+                    self._caught_up_at = began
+                parts.mirror.publish_changes()
+                note_first_events(parts.ledger, parts.note_first_event)
+            finally:
+                self._measure(parts, time.monotonic() - began)
 
     @contextmanager
     def standing_still(self) -> Iterator[None]:
         """Load nothing and trim nothing during the block: warehouse, positions and log agree all the while."""
-        with self._turn:
+        with self._line:
+            self._is_awaited = True  # Under load there is always something left: a step would not end by itself.
+            self._turn.acquire()
+            self._is_awaited = False
+        try:
             yield
+        finally:
+            self._turn.release()
 
-    def _step(self) -> None:
+    def load_present(self) -> None:
+        """Load all that is in the log now. What comes in meanwhile may have to wait."""
+        with self.standing_still():
+            loader = self._opened().loader
+            loader.load_next_range()  # It may have been read ahead, before now.
+            while loader.load_next_range() and not loader.has_taken_all:
+                pass
+
+    def _opened(self) -> LoadParts:
         if self._parts is None:
             self._parts = self._open_parts()
-        parts = self._parts
-        began = time.monotonic()
-        try:
-            while not self._stopping and (loaded := parts.loader.load_next_range()):
-                self._figures.records.inc(loaded)
-            self._caught_up_at = began
-            parts.mirror.publish_changes()
-            note_first_events(parts.ledger, parts.note_first_event)
-        finally:
-            self._measure(parts, time.monotonic() - began)
+        return self._parts
 
     def stop(self) -> None:
         """Let the step under way end early: what it leaves stays in the log."""

@@ -9,7 +9,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Final
 
@@ -90,6 +90,7 @@ class ErrandDoor:
     async def close(self, server: asyncio.Server) -> None:
         """Let nobody in any more, and everybody go."""
         server.close()
+        (self._settings.data / _SOCKET).unlink(missing_ok=True)
         for visit in self._visits:
             visit.cancel()
         await asyncio.gather(*self._visits, return_exceptions=True)
@@ -164,7 +165,7 @@ def erase(settings: Settings, loading: LoadRunner, project: str, user: str) -> E
         return erase_user(
             project,
             user,
-            load_everything=loading.step,
+            load_present=loading.load_present,
             warehouse=warehouse,
             ledger=ledger,
             log=log_upkeep(settings),
@@ -172,8 +173,7 @@ def erase(settings: Settings, loading: LoadRunner, project: str, user: str) -> E
 
 
 def _listening_at(data: Path) -> socket.socket:
-    with suppress(FileNotFoundError):
-        (data / _SOCKET).unlink()  # left by a core that was killed; the directory's lock says that it is gone
+    (data / _SOCKET).unlink(missing_ok=True)  # left by a core that was killed: there is one at a time
     folder = os.open(data, os.O_RDONLY | os.O_DIRECTORY)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

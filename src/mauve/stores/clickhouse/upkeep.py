@@ -31,7 +31,7 @@ class ChdbUpkeep:
 
     def __init__(self, connection: ChdbConnection, path: Path) -> None:
         self._connection = connection
-        self._shadow = path / FROZEN_FOLDER
+        self._shadow = path.absolute() / FROZEN_FOLDER  # as others see it, wherever they stand
         for statement in TABLES:
             connection.run(statement)
 
@@ -88,7 +88,7 @@ class ChdbUpkeep:
 
     def _frozen_folder(self, home: Path) -> Path:
         """Return where the parts of a table are frozen; a table without any has no folder there."""
-        return self._shadow / _FROZEN_NAME / home.relative_to(self._shadow.parent)
+        return self._shadow.joinpath(_FROZEN_NAME, *home.parts[-3:])
 
 
 def _parts_in(folder: Path) -> list[Path]:

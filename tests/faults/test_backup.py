@@ -1,0 +1,129 @@
+"""Something dies while a backup is made: the service is well afterwards, and there is no half of a file."""
+
+import os
+import signal
+import subprocess
+import time
+from contextlib import closing
+
+import httpx2 as httpx
+import pytest
+
+from mauve import wiring_upkeep
+from mauve.config import settings_from
+from mauve.keep.backup import back_up
+from mauve.keep.problems import KeepFailedError, KeepRefusedError
+from mauve.server import reach
+from mauve.server.reach import standstill
+from support import MAUVE, bearer, clean_environment, eventually, mauve_json, running, token_for
+
+
+class Interruption:
+    """Does something when a stage of the backup begins."""
+
+    def __init__(self, stage, act):
+        self._stage, self._act = stage, act
+
+    def begin(self, stage, bytes_total):
+        if stage == self._stage:
+            self._act()
+
+    def add(self, byte_count):
+        pass
+
+
+@pytest.fixture
+def service(tmp_path):
+    with running(tmp_path / "data", "--workers", "1", environment={"MAUVE_READ_CACHE_SECONDS": "0"}) as started:
+        yield started
+
+
+@pytest.fixture
+def key(service):
+    headers = bearer(token_for(service.data))
+    return httpx.post(f"{service.url}/v1/apps", json={"name": "An app"}, headers=headers).json()["sk_key"]
+
+
+def send(service, key, user):
+    events = [{"name": "view", "user": user}]
+    return httpx.post(f"{service.ingest_url}/v1/events", json=events, headers=bearer(key)).status_code
+
+
+def mau(service, key):
+    try:
+        return httpx.get(f"{service.url}/v1/metrics/mau", headers=bearer(key)).json()["data"][0]["mau"]
+    except (httpx.TransportError, KeyError):
+        return None
+
+
+def make_backup(service, file, progress):
+    settings = settings_from({"MAUVE_DATA": str(service.data)})
+    originals = wiring_upkeep.originals(settings, lambda: standstill(settings))
+    return back_up(originals, file, 0, "test", progress)
+
+
+@pytest.mark.parametrize("stage", ["copying the queue", "copying the databases", "packing"])
+def test_a_core_that_is_killed_leaves_no_file_and_starts_again(service, key, tmp_path, stage):
+    assert send(service, key, "ann") == 202
+    file = tmp_path / "backup"
+
+    def kill():
+        os.kill(service.child_pids()["core"], signal.SIGKILL)
+
+    with pytest.raises((KeepFailedError, FileNotFoundError)):
+        make_backup(service, file, Interruption(stage, kill))
+    assert send(service, key, "bob") == 202, "the workers go on"
+    assert {path.name for path in tmp_path.iterdir()} == {"data", "data.log"}
+    eventually(lambda: mau(service, key) == 2, timeout_s=60)
+    assert not (service.data / "warehouse" / "shadow").exists()
+    assert mauve_json(service.data, "backup", str(file))["events"] == 2
+
+
+def test_while_the_loader_stands_still_events_are_accepted_and_afterwards_they_are_counted(service, key, tmp_path):
+    waited = []
+
+    def look():
+        for place in range(30):
+            assert send(service, key, f"user {place}") == 202
+        time.sleep(1.5)  # more than twice what loading takes otherwise
+        waited.append(mau(service, key))
+
+    made = make_backup(service, tmp_path / "backup", Interruption("copying the queue", look))
+    assert waited == [0], "nothing was loaded meanwhile"
+    assert (made.events, made.unloaded_records) == (0, 30)
+    eventually(lambda: mau(service, key) == 30)
+
+
+def test_a_command_that_is_killed_holds_nothing_up(service, key, tmp_path):
+    arguments = [str(MAUVE), "backup", str(tmp_path / "backup"), "--data", str(service.data)]
+    command = subprocess.Popen(arguments, env=clean_environment(), stderr=subprocess.PIPE, text=True)
+    assert command.stderr.readline() == "freezing\n"
+    command.kill()
+    command.wait()
+    command.stderr.close()
+    assert send(service, key, "ann") == 202
+    eventually(lambda: mau(service, key) == 1)
+    eventually(lambda: not (service.data / "warehouse" / "shadow").exists())
+    mauve_json(service.data, "backup", str(tmp_path / "backup"))
+
+
+def test_a_second_backup_at_the_same_time_is_refused(service, key, tmp_path):
+    settings = settings_from({"MAUVE_DATA": str(service.data)})
+    with standstill(settings), pytest.raises(KeepRefusedError, match="another backup"):
+        make_backup(service, tmp_path / "backup", Interruption("", None))
+
+
+def test_a_stop_does_not_wait_for_a_backup(service, key, tmp_path):
+    settings = settings_from({"MAUVE_DATA": str(service.data)})
+    with standstill(settings) as still:
+        assert service.stop() == 0
+        assert "stop_forced" not in service.log()
+        with pytest.raises(KeepFailedError):
+            still.finish()
+
+
+def test_what_the_core_cannot_read_is_not_done(service):
+    with closing(reach._Core(service.data)) as core:  # noqa: SLF001 - a visitor who speaks another language
+        core._connection.sendall(b'{"type": "dance"}\n')  # noqa: SLF001
+        assert core._answers.readline() == b""  # noqa: SLF001
+    assert httpx.get(f"{service.url}/readyz").status_code == 200

@@ -1,0 +1,283 @@
+"""The drill: everything there is, backed up while events come in, restored elsewhere, and compared."""
+
+import itertools
+import json
+import threading
+import time
+from collections import Counter
+
+import httpx2 as httpx
+import pytest
+
+from billing import SECRET_A, sample, signed_a
+from browser import PASSWORD, Browser
+from mauve.metrics.registry import METRICS
+from support import (
+    bearer,
+    eventually,
+    ledger_rows,
+    mauve,
+    mauve_json,
+    running,
+    stored_events,
+    token_for,
+)
+
+NO_CACHE = {"MAUVE_READ_CACHE_SECONDS": "0"}
+SUBSCRIPTIONS = [
+    {"type": "subscription", "id": "s1", "status": "active", "mrr": 900, "currency": "eur"},
+    {"type": "subscription", "id": "s2", "status": "canceled", "mrr": 500, "currency": "eur"},
+]
+EVENTS = [
+    {"name": "user_signup", "user": "ann", "id": "signup-ann"},
+    {"name": "view", "user": "ann", "id": "view-1"},
+    {"name": "view", "user": "ann", "id": "view-1"},
+    {"name": "view", "user": "bob", "props": {"plan": "pro"}},
+    {"name": "payment", "user": "ann", "id": "p1", "props": {"amount": 2**53 - 1, "currency": "eur"}},
+    {"name": "payment", "user": "ann", "id": "p2", "props": {"amount": 700, "currency": "usd", "earned": False}},
+]
+
+
+def send(url, key, items, path="/v1/events"):
+    reply = httpx.post(f"{url}{path}", json=items, headers=bearer(key), timeout=20)
+    assert reply.status_code == 202, reply.text
+
+
+def every_metric(service, key):
+    """Return what each metric says of a project."""
+    return {
+        metric: httpx.get(
+            f"{service.url}/v1/metrics/{metric}", params={"name": "view"}, headers=bearer(key), timeout=20
+        ).json()["data"]
+        for metric in METRICS
+    }
+
+
+def deliver(service, project):
+    body = json.dumps(sample("stripe_invoice_paid_basic")).encode()
+    headers = {"content-type": "application/json"} | signed_a(body, at=int(time.time()))
+    return httpx.post(f"{service.ingest_url}/v1/webhooks/biller_a/{project}", content=body, headers=headers).status_code
+
+
+class Load(threading.Thread):
+    """Sends batches one after the other, each with an event and every second one with a payment."""
+
+    def __init__(self, service, key):
+        super().__init__()
+        self._service, self._key = service, key
+        self._stopping = threading.Event()
+        self.sent = self.acked = 0
+
+    def run(self):
+        for number in itertools.count(1):
+            if self._stopping.is_set():
+                return
+            batch = [{"name": "view", "user": f"user {number}", "id": f"e{number}"}]
+            if number % 2:
+                batch.append({"name": "payment", "id": f"p{number}", "props": {"amount": number, "currency": "eur"}})
+            self.sent = number
+            send(self._service.url if number % 3 else self._service.ingest_url, self._key, batch)
+            self.acked = number
+
+    def stop(self):
+        self._stopping.set()
+        self.join()
+
+
+@pytest.fixture
+def data(tmp_path):
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "backup.mauve"
+
+
+def furnish(service):
+    """Make an app with a bit of everything; return what is needed to use it."""
+    with httpx.Client(base_url=service.url) as client:
+        setup = service.setup_link.removeprefix(service.url)
+        Browser(client).send(setup, {"organization": "Acme", "email": "ann@example.com", "password": PASSWORD})
+    (org,) = [each["org_id"] for each in mauve_json(service.data, "org", "list")]
+    token = token_for(service.data, org=org)
+    app = httpx.post(f"{service.url}/v1/apps", json={"name": "Quiet"}, headers=bearer(token)).json()
+    secret = ("webhooks", "secret", "--app", app["app_id"], "--provider", "biller_a")
+    mauve_json(service.data, *secret, stdin=SECRET_A)
+    mauve_json(service.data, *secret, "--test", stdin=SECRET_A)
+    test_key = mauve_json(service.data, "key", "mint", "--app", app["app_id"], "--kind", "sk", "--test")["key"]
+    send(service.ingest_url, app["sk_key"], EVENTS)
+    send(service.url, app["sk_key"], SUBSCRIPTIONS, "/v1/objects")
+    send(service.url, test_key, [{"name": "rehearsal", "user": "tim"}])
+    assert deliver(service, app["public_id"]) == 200
+    return app, token, test_key
+
+
+def is_signed_in(service):
+    with httpx.Client(base_url=service.url) as client:
+        return "Quiet" in Browser(client).sign_in("ann@example.com").text
+
+
+def test_a_backup_under_load_holds_what_was_acknowledged_and_everything_works_after_a_restore(data, file, tmp_path):
+    with running(data, "--workers", "1", environment=NO_CACHE) as service:
+        app, token, test_key = furnish(service)
+        key, project = app["sk_key"], app["public_id"]
+        eventually(lambda: sum(row["count"] for row in every_metric(service, key)["event_names"]) == 3)
+        eventually(lambda: every_metric(service, test_key)["mau"] == [{"mau": 1}])
+        before, rehearsal = every_metric(service, key), every_metric(service, test_key)
+        busy = httpx.post(f"{service.url}/v1/apps", json={"name": "Busy"}, headers=bearer(token)).json()
+        load = Load(service, busy["sk_key"])
+        load.start()
+        eventually(lambda: load.acked > 40)
+        acked = load.acked
+        made = mauve_json(data, "backup", str(file))
+        sent = load.sent
+        eventually(lambda: load.acked > sent + 20)
+        load.stop()
+        send(service.ingest_url, key, [{"name": "later", "user": "eve"}])
+        eventually(lambda: {"name": "later", "count": 1} in every_metric(service, key)["event_names"])
+    assert made["file"] == str(file)
+    assert made["bytes"] == file.stat().st_size
+    assert made["has_master_key"] is True
+    assert oct(file.stat().st_mode)[-3:] == "600"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["backup.mauve", "data", "data.log"], "no drafts"
+
+    copy = tmp_path / "copy"
+    restored = mauve_json(copy, "restore", str(file))
+    assert restored["created_at"] == made["created_at"]
+    with running(copy, "--workers", "1", environment=NO_CACHE) as service:
+        assert every_metric(service, key) == before
+        assert every_metric(service, test_key) == rehearsal
+        by_token = httpx.get(f"{service.url}/v1/apps", headers=bearer(token)).json()
+        assert [each["name"] for each in by_token] == ["Quiet", "Busy"]
+        assert by_token[0]["has_biller_a_webhook"] is True
+        assert is_signed_in(service)
+        assert deliver(service, project) == 200, "the secret can be opened"
+        assert every_metric(service, key)["revenue"] == before["revenue"], "and the invoice came before"
+        send(service.ingest_url, key, [{"name": "new", "user": "eve"}])
+        eventually(lambda: {"name": "new", "count": 1} in every_metric(service, key)["event_names"])
+        assert mauve_json(copy, "doctor")["ok"] is True
+
+    ours = [row for row in stored_events(copy) if row[0] == busy["public_id"]]
+    counted = Counter(int(id_[1:]) for _, _, _, id_, is_counted, _ in ours if is_counted)
+    assert set(counted.values()) == {1}
+    assert len(ours) == len(counted), "nothing is stored twice"
+    assert set(range(1, acked + 1)) <= set(counted) <= set(range(1, sent + 1))
+    paid = ledger_rows(copy, f"SELECT amount FROM payments WHERE project = '{busy['public_id']}'")
+    assert {amount for (amount,) in paid} == {number for number in counted if number % 2}, "batches are whole"
+    totals = ledger_rows(copy, f"SELECT total FROM day_totals WHERE project = '{busy['public_id']}'")
+    assert sum(int(total) for (total,) in totals) == sum(amount for (amount,) in paid)
+
+
+def test_what_waits_in_the_queue_of_a_stopped_service_is_backed_up_and_loaded_after_a_restore(data, file, tmp_path):
+    slow = {"MAUVE_INGEST_FLUSH_SECONDS": "30"}
+    with running(data, "--workers", "2", environment=slow) as service:
+        app = httpx.post(f"{service.url}/v1/apps", json={"name": "A"}, headers=bearer(token_for(data))).json()
+        for place in range(20):
+            send(service.ingest_url, app["sk_key"], [{"name": "view", "user": f"user {place}"}])
+        service.process.kill()
+        service.process.wait()
+    made = mauve_json(data, "backup", str(file))
+    assert made["unloaded_records"] > 0
+    mauve_json(tmp_path / "copy", "restore", str(file))
+    with running(tmp_path / "copy", "--workers", "1", environment=NO_CACHE) as service:
+        eventually(lambda: every_metric(service, app["sk_key"])["mau"] == [{"mau": 20}])
+        send(service.ingest_url, app["sk_key"], [{"name": "view", "user": "user 20"}])
+        eventually(lambda: every_metric(service, app["sk_key"])["mau"] == [{"mau": 21}])
+
+
+def test_the_backup_of_a_restored_directory_is_as_good_as_the_first(data, file, tmp_path):
+    with running(data, "--workers", "1", environment=NO_CACHE) as service:
+        app = httpx.post(f"{service.url}/v1/apps", json={"name": "A"}, headers=bearer(token_for(data))).json()
+        send(service.ingest_url, app["sk_key"], EVENTS)
+        eventually(lambda: every_metric(service, app["sk_key"])["mau"] == [{"mau": 2}])
+        before = every_metric(service, app["sk_key"])
+    mauve_json(data, "backup", str(file))
+    for generation in ("second", "third"):
+        mauve_json(tmp_path / generation, "restore", str(file))
+        mauve_json(tmp_path / generation, "backup", str(file), "--force")
+    with running(tmp_path / "third", "--workers", "1", environment=NO_CACHE) as service:
+        assert every_metric(service, app["sk_key"]) == before
+        send(service.ingest_url, app["sk_key"], EVENTS)
+        eventually(lambda: every_metric(service, app["sk_key"])["event_count"] == [{"name": "view", "count": 3}])
+
+
+class TestRefusals:
+    @pytest.fixture
+    def settled(self, settings, file):
+        """A data directory that was never served, and its backup."""
+        mauve_json(settings.data, "backup", str(file))
+        return settings.data
+
+    def refused(self, done, *words):
+        assert done.returncode == 2
+        assert done.stdout == ""
+        sentence = done.stderr.splitlines()[-1]
+        assert sentence.startswith("mauve: ")
+        assert [word for word in words if word not in sentence] == []
+
+    def test_a_file_that_is_there_is_not_replaced_unless_forced(self, settled, file):
+        before = file.read_bytes()
+        self.refused(mauve(settled, "backup", str(file)), "there already", "--force")
+        assert file.read_bytes() == before
+        mauve_json(settled, "backup", str(file), "--force")
+        assert file.read_bytes() != before
+
+    def test_a_file_in_no_directory_is_refused(self, settled, tmp_path):
+        self.refused(mauve(settled, "backup", str(tmp_path / "nowhere" / "b")), "no directory")
+
+    def test_where_there_is_no_data_there_is_nothing_to_back_up(self, tmp_path):
+        self.refused(mauve(tmp_path / "nothing", "backup", str(tmp_path / "b")), "no data")
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_directory_that_is_not_empty_is_left_alone(self, settled, file, tmp_path):
+        occupied = tmp_path / "occupied"
+        occupied.mkdir()
+        (occupied / "mine.txt").write_text("mine")
+        self.refused(mauve(occupied, "restore", str(file)), "not empty")
+        self.refused(mauve(settled, "restore", str(file)), "not empty")
+        assert [path.name for path in occupied.iterdir()] == ["mine.txt"]
+
+    def test_a_running_service_is_left_alone(self, settled, file):
+        with running(settled, "--workers", "1"):
+            self.refused(mauve(settled, "restore", str(file)), "in use")
+
+    @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "other"])
+    def test_a_damaged_file_leaves_nothing_behind(self, settled, file, tmp_path, damage):
+        whole = file.read_bytes()
+        middle = len(whole) // 2
+        damaged = {
+            "cut": whole[:-1],
+            "flipped": whole[:middle] + bytes([whole[middle] ^ 16]) + whole[middle + 1 :],
+            "empty": b"",
+            "other": b"PK" + bytes(1000),
+        }
+        file.write_bytes(damaged[damage])
+        before = sorted(tmp_path.iterdir())
+        self.refused(mauve(tmp_path / "copy", "restore", str(file)), "not a whole backup")
+        assert sorted(tmp_path.iterdir()) == before
+
+    def test_a_file_that_is_missing_is_named(self, tmp_path):
+        self.refused(mauve(tmp_path / "copy", "restore", str(tmp_path / "typo")), "typo")
+
+    def test_without_a_key_in_the_data_the_backup_has_none_and_says_so(self, settings, file, tmp_path):
+        key = {"MAUVE_MASTER_KEY": (settings.data / "master.key").read_text().strip()}
+        (settings.data / "master.key").unlink()
+        done = mauve(settings.data, "backup", str(file), **key)
+        assert (done.returncode, "without the master key" in done.stdout) == (0, True)
+        done = mauve(tmp_path / "copy", "restore", str(file))
+        assert (done.returncode, "MAUVE_MASTER_KEY" in done.stdout) == (0, True)
+        assert not (tmp_path / "copy" / "master.key").exists()
+
+    def test_each_stage_is_told_on_standard_error(self, settled, tmp_path):
+        done = mauve(settled, "backup", str(tmp_path / "again"))
+        assert [line.partition(",")[0] for line in done.stderr.splitlines()] == [
+            "freezing",
+            "copying the queue",
+            "copying the databases",
+            "packing",
+        ]
+
+    def test_a_restore_that_did_not_end_keeps_the_service_from_starting(self, settled):
+        (settled / "restoring").mkdir()
+        self.refused(mauve(settled, "serve"), "did not end")
