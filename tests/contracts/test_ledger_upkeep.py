@@ -1,0 +1,105 @@
+"""What every ledger promises to those who keep it: a person goes, the money stays."""
+
+import json
+import sqlite3
+
+import pytest
+
+from ledger_entries import ACCEPTED, CONFLICT, DUPLICATE, ODD_IDS, a_payment, a_version, rows_of, totals
+from mauve.core.batch import packed_header
+from mauve.stores.ledger import DeadLetter, Entry, LoadStep
+from mauve.stores.sql import ledger_schema
+from mauve.stores.sql.ledger_upkeep import SqlLedgerUpkeep
+from mauve.stores.upkeep import ErasedEntries
+
+NOTHING = ErasedEntries(0, 0, 0)
+
+
+@pytest.fixture
+def upkeep(ledger_database):
+    return SqlLedgerUpkeep(ledger_database)
+
+
+def test_payments_lose_the_person_and_keep_the_money(writer, reader, upkeep, ledger_database):
+    payments = [a_payment("p1", user="ann", payload=b'{"user":"ann"}'), a_payment("p2", user="bob"), a_payment("p3")]
+    writer.record([Entry([*payments, a_payment("p1", project="proj_2", user="ann")])])
+    before = totals(reader)
+    assert upkeep.erase_user("proj_1", "ann") == ErasedEntries(1, 0, 0)
+    kept = {(row.project, row.id): (row.user, row.payload) for row in rows_of(ledger_database, ledger_schema.payments)}
+    assert kept["proj_1", "p1"] == (None, b"{}")
+    assert kept["proj_1", "p2"] == ("bob", b'{"name": "payment"}')
+    assert kept["proj_2", "p1"][0] == "ann", "another project is another matter"
+    assert totals(reader) == before
+    assert upkeep.erase_user("proj_1", "ann") == NOTHING
+
+
+def test_a_payment_of_an_erased_person_that_comes_again_moves_nothing(writer, reader, upkeep):
+    payment = a_payment("p1", user="ann", digest=b"of ann", claimed_at=5)
+    assert writer.record([Entry([payment])]) == [[ACCEPTED]]
+    before = totals(reader)
+    upkeep.erase_user("proj_1", "ann")
+    assert writer.record([Entry([payment])]) == [[DUPLICATE]]
+    assert writer.record([Entry([a_payment("p1", user="ann", digest=b"other", claimed_at=5)])]) == [[CONFLICT]]
+    assert writer.record([Entry([a_payment("p1", user="ann", digest=b"of ann", claimed_at=6)])]) == [[CONFLICT]]
+    assert totals(reader) == before
+
+
+def test_subscriptions_lose_who_they_belong_to_and_keep_their_history(writer, reader, upkeep, ledger_database):
+    def versions():
+        table = ledger_schema.subscription_versions
+        return {row.at: json.loads(row.payload) for row in rows_of(ledger_database, table)}
+
+    sent = [{"user": "ann"}, {"customer": {"id": "ann"}}, {"customer": "bob"}, {"note": "ann"}]
+    recorded = [a_version(at, mrr=at, payload=json.dumps(item).encode()) for at, item in enumerate(sent, 1)]
+    writer.record(
+        [Entry(subscriptions=recorded), Entry(subscriptions=[a_version(9, id="x", payload=b'{"user":"ann"}')])]
+    )
+    before = reader.current_mrr("proj_1"), [*reader.mrr_steps("proj_1", 100)]
+    assert upkeep.erase_user("proj_1", "ann") == ErasedEntries(0, 3, 0)
+    assert versions() == {1: {}, 2: {}, 3: {"customer": "bob"}, 4: {"note": "ann"}, 9: {}}
+    current = {row.id: row.payload for row in rows_of(ledger_database, ledger_schema.subscriptions)}
+    assert current == {"sub_1": b'{"note": "ann"}', "x": b"{}"}
+    assert (reader.current_mrr("proj_1"), [*reader.mrr_steps("proj_1", 100)]) == before
+
+
+def test_dead_letters_keep_the_events_of_others(loader, upkeep, ledger_database):
+    def letter(number, project, items):
+        header = packed_header(project, "org_1", 1, 2)
+        return DeadLetter(1, number, "why", header + json.dumps(items).encode(), 5)
+
+    both = [{"name": "view", "user": "ann", "props": {"a": 1}}, {"name": "view", "user": "bob", "id": "1"}]
+    letters = [letter(1, "proj_1", both), letter(2, "proj_2", both), DeadLetter(1, 3, "why", b'\xff{"user":"ann"', 5)]
+    loader.finish(LoadStep({}, dead_letters=letters))
+    assert upkeep.erase_user("proj_1", "ann") == ErasedEntries(0, 0, 2)
+    first, second, third = [row.payload for row in rows_of(ledger_database, ledger_schema.dead_letters)]
+    assert json.loads(first[first.index(b"[") :]) == [{"name": "view"}, both[1]]
+    assert second == letters[1].payload
+    assert third == b"", "what cannot be read and holds the name is emptied"
+    assert loader.dead_letter_count() == 3
+    assert upkeep.erase_user("proj_1", "ann") == NOTHING
+
+
+@pytest.mark.parametrize("user", [each for each in ODD_IDS if "\0" not in each])
+def test_names_of_any_kind_are_found(writer, upkeep, user):
+    for ensure_ascii in (True, False):
+        payload = json.dumps({"user": user}, ensure_ascii=ensure_ascii).encode()
+        writer.record([Entry([a_payment(f"p{ensure_ascii}", user=user, payload=payload)])])
+        writer.record([Entry(subscriptions=[a_version(id=f"s{ensure_ascii}", payload=payload)])])
+    assert upkeep.erase_user("proj_1", user) == ErasedEntries(2, 2, 0)
+
+
+def test_many_entries_are_erased_in_many_small_transactions(writer, upkeep, ledger_database):
+    writer.record([Entry([a_payment(f"p{number}", user="ann") for number in range(1_000)])])
+    assert upkeep.erase_user("proj_1", "ann").payments == 1_000
+    assert {row.user for row in rows_of(ledger_database, ledger_schema.payments)} == {None}
+
+
+def test_the_file_forgets_what_was_overwritten(writer, upkeep, ledger_url, ledger_database):
+    writer.record([Entry([a_payment("p1", user="zebedee", payload=b'{"user":"zebedee"}')])])
+    upkeep.erase_user("proj_1", "zebedee")
+    ledger_database.close()
+    with sqlite3.connect(ledger_url.database) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    with open(ledger_url.database, "rb") as file:  # noqa: PTH123 - a path of the URL
+        assert b"zebedee" not in file.read()

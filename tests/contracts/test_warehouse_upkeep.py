@@ -1,0 +1,172 @@
+"""What every warehouse promises to those who keep it: rows lose a person, and no figure moves."""
+
+import itertools
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+
+from mauve.core.people import Seen
+from mauve.core.window import Window
+from mauve.stores.clickhouse.upkeep import ChdbUpkeep
+from mauve.stores.clickhouse.warehouse import ChdbWarehouse
+from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
+from mauve.stores.warehouse import EventRows, first_seq
+
+DAY_MS = 86_400_000
+DAY = date(2026, 11, 15)
+EPOCH = date(1970, 1, 1)
+ALWAYS = Window(date.min, date.max)
+STREAM = 98
+record_numbers = itertools.count(1)
+projects = itertools.count(1)
+RAW = "user, id, props, claimed_at"
+NAME_BYTES = "it's\\ ann\t\n{user:String} 👩"
+
+
+@pytest.fixture
+def home(connection):
+    """The path that the tests' engine has open."""
+    ChdbWarehouse(connection)
+    of_events = "database = 'mauve' AND name = 'events'"
+    ((events,),) = connection.read(f"SELECT data_paths[1] FROM system.tables WHERE {of_events}", {})
+    return Path(events).parents[2]
+
+
+@pytest.fixture
+def upkeep(connection, home):
+    return ChdbUpkeep(connection, home)
+
+
+@pytest.fixture
+def project():
+    return f"proj_kept_{next(projects)}"
+
+
+@pytest.fixture
+def load(connection, project):
+    """Load events given as (name, user, day); the last one repeats an id."""
+    warehouse = ChdbWarehouse(connection)
+
+    def load_events(events, project=project):
+        rows = EventRows()
+        seq = first_seq(STREAM, next(record_numbers))
+        for place, (name, user, day) in enumerate(events):
+            moment = (day - EPOCH).days * DAY_MS + 12_345_678
+            rows.project.append(project)
+            rows.name.extend([name])
+            rows.received_at.append(moment)
+            rows.occurred_at.append(moment)
+            rows.claimed_at.extend([day.isoformat()])
+            rows.user.extend([user])
+            rows.id.append(f"{project} {user} {place}")
+            rows.props.extend_encoded([f'{{"mail":"{place}@example.com"}}'.encode()])
+            rows.seq.append(seq + place)
+        warehouse.stage(rows)
+        warehouse.commit({rows.seq[-1]}, [])
+        return rows
+
+    return load_events
+
+
+def figures(connection, project):
+    """Return everything that can be read of a project."""
+    reader = ChdbWarehouseReader(lambda: connection)
+    names = reader.event_names(project, ALWAYS, 100)
+    return (
+        names,
+        [reader.event_days(project, name, ALWAYS) for name, _ in names],
+        [reader.users_by_day(project, seen, ALWAYS) for seen in Seen],
+        reader.users(project, frozenset(Seen), ALWAYS),
+    )
+
+
+def raw_rows(connection, project):
+    sql = (
+        f"SELECT {RAW}, occurred_at, received_at, seq FROM mauve.events WHERE project = {{project:String}} ORDER BY seq"
+    )
+    return connection.read(f"{sql} SETTINGS output_format_json_quote_64bit_integers = 0", {"project": project})
+
+
+EVENTS = [
+    ("view", "ann", DAY),
+    ("view", "bob", DAY),
+    ("view", "ann", DAY - timedelta(days=1)),
+    ("user_signup", "ann", DAY),
+    ("view", "", DAY),
+    ("view", "ann", DAY),
+]
+
+
+def test_an_erased_person_leaves_every_figure_and_no_trace(upkeep, connection, project, load):
+    rows = load(EVENTS)
+    before = figures(connection, project)
+    assert before[0] == [("view", 4), ("user_signup", 1)]
+    assert upkeep.erase_user(project, "ann") == 4, "repeats too"
+    assert figures(connection, project) == before
+    erased = [row for row, (_, user, _) in zip(raw_rows(connection, project), EVENTS, strict=True) if user == "ann"]
+    assert {tuple(row[:4]) for row in erased} == {("", "", "", "")}
+    assert all(row[4] % DAY_MS == row[5] % DAY_MS == 0 for row in erased), "not even the time of day"
+    assert [row[6] for row in raw_rows(connection, project)] == list(rows.seq), "a loader still knows what is stored"
+
+
+def test_others_keep_all_that_is_theirs(upkeep, connection, project, load):
+    load(EVENTS)
+    load(EVENTS, f"{project}_other")
+    before = raw_rows(connection, f"{project}_other")
+    upkeep.erase_user(project, "ann")
+    assert raw_rows(connection, f"{project}_other") == before
+    assert [row[0] for row in raw_rows(connection, project)] == ["", "bob", "", "", "", ""]
+
+
+def test_erasing_again_finds_nothing(upkeep, project, load):
+    load(EVENTS)
+    assert (upkeep.erase_user(project, "ann"), upkeep.erase_user(project, "ann")) == (4, 0)
+    assert upkeep.erase_user(project, "nobody") == 0
+    load(EVENTS)
+    assert upkeep.erase_user(project, "ann") == 4, "who comes back can be erased again"
+
+
+def test_names_of_any_kind_can_be_erased_and_are_written_down_nowhere(upkeep, connection, project, load, home):
+    load([("view", NAME_BYTES, DAY), ("view", "bob", DAY)])
+    assert upkeep.erase_user(project, NAME_BYTES) == 1
+    commands = connection.read("SELECT command FROM system.mutations", {})
+    assert [command for (command,) in commands if "ann" in command] == []
+    assert [path for path in home.rglob("mutation_*") if b"ann" in path.read_bytes()] == []
+
+
+def test_an_id_that_was_counted_is_known_after_the_person_was_erased(upkeep, connection, project, load):
+    rows = load(EVENTS)
+    upkeep.erase_user(project, "ann")
+    assert ChdbWarehouse(connection).stage(rows).keys() == set(rows.seq[:-1])
+
+
+def test_what_is_too_old_counts_and_tells_nothing(upkeep, connection, project, load):
+    old = date(2001, 1, 31)
+    load([("view", "ann", old), ("view", "bob", old + timedelta(days=1)), ("view", "bob", old - timedelta(days=400))])
+    before = figures(connection, project)
+    assert upkeep.forget_raw_before(old + timedelta(days=1)) == 2
+    assert figures(connection, project) == before
+    assert [row[0] for row in raw_rows(connection, project)] == ["", "bob", ""]
+    assert upkeep.forget_raw_before(old + timedelta(days=1)) == 0
+    assert upkeep.forget_raw_before(date(1960, 1, 1)) == 0
+
+
+def test_what_is_frozen_stays_as_it_is(upkeep, connection, project, load, home):
+    load(EVENTS)
+    ((count,),) = connection.rows("SELECT count() FROM mauve.events")
+    frozen = upkeep.freeze()
+    files = {
+        path: path.read_bytes() for folder in frozen.folders.values() for path in folder.rglob("*.*") if path.is_file()
+    }
+    assert frozen.events == count
+    assert set(frozen.folders) == {"events", "actives", "seen"}
+    assert any(path.name == "data.bin" for path in files)
+    load(EVENTS)
+    upkeep.erase_user(project, "ann")
+    connection.run("OPTIMIZE TABLE mauve.events FINAL")
+    assert {path: path.read_bytes() for path in files} == files
+    upkeep.thaw()
+    assert not any(path.exists() for path in files)
+    assert not (home / "shadow").exists()
+    upkeep.thaw()
