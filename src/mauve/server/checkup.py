@@ -16,8 +16,10 @@ from mauve import wiring
 from mauve.access.vault import VaultError
 from mauve.config import Settings
 from mauve.core.clock import SystemClock
+from mauve.keep.retention import first_day_kept
 from mauve.stores.directory import holder_of
 from mauve.stores.unavailable import StoreUnavailableError
+from mauve.wiring_upkeep import last_forgotten
 
 _DISK_FREE_BYTES_MIN: Final = 1024**3
 _EARLIEST_YEAR: Final = 2026
@@ -127,6 +129,18 @@ def _queue(settings: Settings) -> Finding:
     return Finding("queue", ok=not is_full and dead_letters == 0, detail=detail, advice=advice)
 
 
+def _raw_events(settings: Settings) -> Finding:
+    now_ms, days = SystemClock().now_ms(), settings.raw_retention_days
+    with wiring.control_parts(settings) as parts:
+        last = last_forgotten(parts)
+    kept = f"kept for {days} days" if days else "kept for ever"
+    detail = kept if last is None else f"{kept}; those before {last.before} are forgotten, {last.events} of them lately"
+    is_late = days and (last is None or last.before < first_day_kept(now_ms, days + 1).isoformat())
+    is_running = holder_of(settings.data) is not None
+    advice = "the service forgets them when it starts, and daily: see that MAUVE_RAW_RETENTION_DAYS is set for it, too"
+    return Finding("raw events", ok=not (is_late and is_running), detail=detail, advice=advice)
+
+
 def _clock(settings: Settings) -> Finding:
     now_ms = SystemClock().now_ms()
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
@@ -168,4 +182,4 @@ def _server(settings: Settings) -> Finding:
         )
 
 
-_CHECKS: Final = (_versions, _data_directory, _master_key, _catalog, _edge, _queue, _clock, _disk, _server)
+_CHECKS: Final = (_versions, _data_directory, _master_key, _catalog, _edge, _queue, _raw_events, _clock, _disk, _server)

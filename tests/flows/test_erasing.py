@@ -1,0 +1,149 @@
+"""Erasing a person, and forgetting what is old: the figures stay, the names go."""
+
+import json
+import time
+
+import httpx2 as httpx
+import pytest
+
+from mauve.metrics.registry import METRICS
+from support import bearer, eventually, ledger_rows, mauve, mauve_json, running, stored_events, token_for
+
+NO_CACHE = {"MAUVE_READ_CACHE_SECONDS": "0"}
+DAY_MS = 86_400_000
+ANN = "ann-who-wants-to-go"
+EVENTS = [
+    {"name": "user_signup", "user": ANN, "id": f"signup of {ANN}"},
+    {"name": "view", "user": ANN, "props": {"mail": f"{ANN}@example.com"}},
+    {"name": "view", "user": "bob", "id": "bobs"},
+    {"name": "payment", "user": ANN, "id": "p1", "props": {"amount": 500, "currency": "eur", "note": ANN}},
+    {"name": "payment", "user": "bob", "id": "p2", "props": {"amount": 1, "currency": "eur"}},
+]
+SUBSCRIPTION = {"type": "subscription", "id": "s1", "status": "active", "mrr": 9, "currency": "eur", "user": ANN}
+
+
+@pytest.fixture
+def data(tmp_path):
+    return tmp_path / "data"
+
+
+def send(service, key, items, path="/v1/events"):
+    reply = httpx.post(f"{service.ingest_url}{path}", json=items, headers=bearer(key), timeout=20)
+    assert reply.status_code == 202, reply.text
+    return reply.json()
+
+
+def every_metric(service, key):
+    def read(metric):
+        reply = httpx.get(
+            f"{service.url}/v1/metrics/{metric}", params={"name": "view"}, headers=bearer(key), timeout=20
+        )
+        return reply.json()["data"]
+
+    return {metric: read(metric) for metric in METRICS}
+
+
+def an_app(service):
+    headers = bearer(token_for(service.data))
+    return httpx.post(f"{service.url}/v1/apps", json={"name": "An app"}, headers=headers).json()
+
+
+def holding(data, text):
+    """Return the files in the data directory that hold a text. The engine's own old parts go by themselves."""
+    files = [path for path in data.rglob("*") if path.is_file() and "store" not in path.parts]
+    return [path.name for path in files if text.encode() in path.read_bytes()]
+
+
+def test_a_person_is_erased_while_the_service_runs_and_every_figure_stays(data):
+    with running(data, "--workers", "1", environment=NO_CACHE) as service:
+        app = an_app(service)
+        key = app["sk_key"]
+        send(service, key, EVENTS)
+        send(service, key, SUBSCRIPTION, "/v1/objects")
+        eventually(lambda: every_metric(service, key)["mau"] == [{"mau": 2}])
+        before = every_metric(service, key)
+        send(service, key, [{"name": "view", "user": ANN}])  # still in the queue when the command begins
+        erased = mauve_json(data, "erase-user", "--app", app["app_id"], ANN, "--yes")
+        assert erased == {
+            "events": 3,
+            "payments": 1,
+            "subscription_versions": 1,
+            "dead_letters": 0,
+            "damaged_records": 0,
+            "queue_is_clean": False,
+        }
+        after = every_metric(service, key)
+        assert after.pop("event_count") == [{"name": "view", "count": 3}]
+        assert [row["count"] for row in after.pop("event_names") + after.pop("event_series")] == [3, 1, 3]
+        assert after == {name: rows for name, rows in before.items() if name in after}
+        assert send(service, key, EVENTS)["accepted"] == 5, "what comes again is a repeat or a duplicate"
+        eventually(lambda: every_metric(service, key)["event_count"] == [{"name": "view", "count": 4}])
+        assert every_metric(service, key)["revenue"] == before["revenue"]
+        again = mauve_json(data, "erase-user", "--app", app["app_id"], ANN, "--yes")
+        assert (again["events"], again["payments"]) == (2, 0), "those that came again"
+    alone = mauve_json(data, "erase-user", "--app", app["app_id"], ANN, "--yes")
+    assert (alone["events"], alone["queue_is_clean"]) == (0, True)
+    assert holding(data, ANN) == []
+    assert {user for _, _, user, _, _, _ in stored_events(data)} == {"", "bob"}
+    assert ledger_rows(data, "SELECT id, user, payload FROM payments ORDER BY id")[0] == ("p1", None, b"{}")
+    with running(data, "--workers", "1", environment=NO_CACHE) as service:
+        send(service, key, [{"name": "view", "user": "eve"}])
+        eventually(lambda: every_metric(service, key)["mau"] == [{"mau": 3}])
+        assert every_metric(service, key)["event_count"] == [{"name": "view", "count": 5}]
+
+
+def test_what_waits_in_the_queue_of_a_stopped_service_is_loaded_and_erased(data):
+    with running(data, "--workers", "1", environment={"MAUVE_INGEST_FLUSH_SECONDS": "30"}) as service:
+        app = an_app(service)
+        for _ in range(5):
+            send(service, app["sk_key"], [{"name": "view", "user": ANN}, {"name": "view", "user": "bob"}])
+        service.process.kill()
+        service.process.wait()
+    assert mauve_json(data, "erase-user", "--app", app["app_id"], ANN, "--yes")["events"] == 5
+    assert holding(data, ANN) == []
+    with running(data, "--workers", "1", environment=NO_CACHE) as service:
+        figures = every_metric(service, app["sk_key"])
+        assert (figures["mau"], figures["event_count"]) == ([{"mau": 2}], [{"name": "view", "count": 10}])
+
+
+def test_the_command_wants_to_be_sure(data, tmp_path):
+    org = mauve_json(data, "org", "create", "Acme")["org_id"]
+    assert org
+    unknown = mauve(data, "erase-user", "--app", "app_none", "ann", "--yes")
+    assert (unknown.returncode, "no app" in unknown.stderr) == (2, True)
+    with running(data, "--workers", "1") as service:
+        app = an_app(service)
+    for arguments, words in (
+        ((ANN,), "--yes"),
+        (("",), "empty"),
+        ((ANN, "--test", "--yes"), "no test plane"),
+    ):
+        done = mauve(data, "erase-user", "--app", app["app_id"], *arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert words in done.stderr
+
+
+def test_old_raw_events_are_forgotten_at_the_start_and_every_figure_stays(data):
+    now = int(time.time() * 1000)
+    events = [
+        {"name": "view", "user": f"user {age}", "id": f"id {age}", "at": now - age * DAY_MS, "props": {"age": age}}
+        for age in (0, 1, 2, 3, 5)
+    ]
+    with running(data, "--workers", "1", environment=NO_CACHE) as service:
+        app = an_app(service)
+        send(service, app["sk_key"], events)
+        eventually(lambda: every_metric(service, app["sk_key"])["mau"] == [{"mau": 5}])
+        before = every_metric(service, app["sk_key"])
+    environment = NO_CACHE | {"MAUVE_RAW_RETENTION_DAYS": "2"}
+    with running(data, "--workers", "1", environment=environment) as service:
+        told = json.loads(eventually(lambda: [x for x in service.log().splitlines() if "raw_events_forgotten" in x])[0])
+        assert (told["events"], told["kept_days"]) == (2, 2)
+        assert every_metric(service, app["sk_key"]) == before
+        send(service, app["sk_key"], events)
+        done = mauve(data, "doctor", "--json", MAUVE_RAW_RETENTION_DAYS="2")
+        (finding,) = [check for check in json.loads(done.stdout)["checks"] if check["name"] == "raw events"]
+        assert (finding["ok"], "kept for 2 days" in finding["detail"], told["before"] in finding["detail"]) == (
+            True,
+        ) * 3
+    stored = stored_events(data)
+    assert sorted(user for _, _, user, _, counted, _ in stored if counted) == ["", "", "user 0", "user 1", "user 2"]

@@ -1,0 +1,81 @@
+"""When raw events are forgotten."""
+
+from contextlib import nullcontext
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mauve.keep.retention import Forgotten, Retention, first_day_kept
+from mauve.stores.warehouse import WarehouseUnavailableError
+from support import ManualClock
+
+DAY_MS = 86_400_000
+NOON = 1_800_014_400_000  # 2027-01-15 12:00 UTC
+
+
+@given(now=st.datetimes(datetime(1990, 1, 1), datetime(2100, 1, 1)), days=st.integers(1, 5_000))  # noqa: DTZ001 - UTC below
+def test_today_and_so_many_days_before_are_kept(now, days):
+    moment = now.replace(tzinfo=UTC)
+    assert first_day_kept(int(moment.timestamp() * 1000), days) == moment.date() - timedelta(days=days)
+
+
+def test_more_days_than_there_were_keep_everything():
+    assert first_day_kept(NOON, 36_500) == date(1970, 1, 1)
+
+
+class Warehouse:
+    """Notes what it is told to forget, and may be down."""
+
+    def __init__(self):
+        self.forgotten, self.is_down = [], False
+
+    def forget_raw_before(self, day):
+        if self.is_down:
+            raise WarehouseUnavailableError("down")
+        self.forgotten.append(day)
+        return 7
+
+
+@pytest.fixture
+def warehouse():
+    return Warehouse()
+
+
+@pytest.fixture
+def noted():
+    return []
+
+
+@pytest.fixture
+def clock():
+    return ManualClock(NOON)
+
+
+def retention(days, warehouse, clock, noted):
+    return Retention(days, lambda: nullcontext(warehouse), clock, noted.append)
+
+
+def test_it_happens_at_the_start_and_once_a_day(warehouse, clock, noted):
+    keeping = retention(30, warehouse, clock, noted)
+    for _ in range(49):  # every hour for two days
+        keeping.forget_if_due()
+        clock.advance(3_600_000)
+    assert warehouse.forgotten == [date(2026, 12, 16), date(2026, 12, 17), date(2026, 12, 18)]
+    assert noted[0] == Forgotten("2026-12-16", 7, NOON)
+
+
+def test_without_a_number_of_days_nothing_is_ever_forgotten(warehouse, clock, noted):
+    retention(0, warehouse, clock, noted).forget_if_due()
+    assert (warehouse.forgotten, noted) == ([], [])
+
+
+def test_what_failed_is_tried_again_at_the_next_look(warehouse, clock, noted):
+    keeping = retention(1, warehouse, clock, noted)
+    warehouse.is_down = True
+    with pytest.raises(WarehouseUnavailableError):
+        keeping.forget_if_due()
+    warehouse.is_down = False
+    keeping.forget_if_due()
+    assert len(noted) == 1
