@@ -80,7 +80,7 @@ def last_forgotten(parts: ControlParts) -> Forgotten | None:
 def originals(settings: Settings, stand_still: Callable[[], AbstractContextManager[Standstill]]) -> Originals:
     """Return what a backup is made of."""
     data = settings.data
-    ledger, catalog, log = ledger_path(data), catalog_path(data), log_path(data)
+    ledger, catalog, log, key = ledger_path(data), catalog_path(data), log_path(data), master_key_path(data)
 
     def copy_log(target: Path) -> int:
         with load_ledger(settings) as ledger:
@@ -91,7 +91,7 @@ def originals(settings: Settings, stand_still: Callable[[], AbstractContextManag
         hold_ledger=lambda: SqliteSnapshot(ledger),
         hold_catalog=lambda: SqliteSnapshot(catalog),
         copy_log=copy_log,
-        master_key=master_key_path(data) if settings.master_key is None else None,
+        master_key=key if settings.master_key is None and key.exists() else None,
         copied_bytes=lambda: bytes_in(ledger, catalog) + log_reader(settings).backlog_bytes(),
         frozen_bytes=lambda: bytes_in(warehouse_path(data)),
     )

@@ -123,7 +123,7 @@ def test_a_stop_does_not_wait_for_a_backup(service, key, tmp_path):
 
 
 def test_what_the_core_cannot_read_is_not_done(service):
-    with closing(reach._Core(service.data)) as core:  # noqa: SLF001 - a visitor who speaks another language
+    with closing(reach._Core(service.data)) as core:  # noqa: SLF001 - a command that speaks another language
         core._connection.sendall(b'{"type": "dance"}\n')  # noqa: SLF001
         assert core._answers.readline() == b""  # noqa: SLF001
     assert httpx.get(f"{service.url}/readyz").status_code == 200

@@ -99,8 +99,8 @@ def _drafts_for(data: Path) -> Iterator[Path]:
 
 
 def _must_stay_inside(data: Path) -> bool:
-    """Tell whether a directory cannot be put in the place of this one: a disk of its own, or not ours to replace."""
-    return data.exists() and (data.is_mount() or not os.access(data.parent, os.W_OK))
+    """Tell whether no directory can be put in the place of this one: a disk of its own, or not ours to replace."""
+    return data.exists() and (data.is_mount() or any(data.iterdir()) or not os.access(data.parent, os.W_OK))
 
 
 def _move(drafts: Path, data: Path) -> None:

@@ -1,7 +1,7 @@
 """What commands ask of the running core, over a socket in the data directory that only its owner can open.
 
-A line of JSON asks, a line answers, as long as the visitor stays. What was held for a visitor is let go of when they
-leave, however they leave.
+A line of JSON asks, a line answers, as long as the command is connected. What was held for it is let go of when
+it is gone, however it went.
 """
 
 import asyncio
@@ -60,12 +60,20 @@ class ErasedPerson(msgspec.Struct, frozen=True, tag="erased"):
     what: Erased
 
 
+class Refused(msgspec.Struct, frozen=True, tag="refused"):
+    """It cannot be done now. The reason says what to do."""
+
+    reason: str
+
+
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
+    """It was tried, and an engine or the disk is in trouble."""
+
     reason: str
 
 
 Errand = Freeze | GoOn | Thaw | Erase
-Result = FrozenAt | Done | ErasedPerson | Failed
+Result = FrozenAt | Done | ErasedPerson | Refused | Failed
 _errands: Final = msgspec.json.Decoder(Errand)
 
 
@@ -76,13 +84,13 @@ def socket_address(data: Path, folder: int) -> str:
 
 
 class ErrandDoor:
-    """Takes visitors in while the core runs."""
+    """Lets commands in while the core runs."""
 
     def __init__(self, settings: Settings, loading: LoadRunner) -> None:
         self._settings = settings
         self._loading = loading
         self._freezing = threading.Lock()  # one backup at a time
-        self._visits: set[asyncio.Task[None]] = set()
+        self._conversations: set[asyncio.Task[None]] = set()
 
     async def open(self) -> asyncio.Server:
         return await asyncio.start_unix_server(self._welcome, sock=_listening_at(self._settings.data))
@@ -91,26 +99,26 @@ class ErrandDoor:
         """Let nobody in any more, and everybody go."""
         server.close()
         (self._settings.data / _SOCKET).unlink(missing_ok=True)
-        for visit in self._visits:
-            visit.cancel()
-        await asyncio.gather(*self._visits, return_exceptions=True)
+        for conversation in self._conversations:
+            conversation.cancel()
+        await asyncio.gather(*self._conversations, return_exceptions=True)
 
     def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        visit = asyncio.get_running_loop().create_task(self._attend(reader, writer))
-        self._visits.add(visit)
-        visit.add_done_callback(self._visits.discard)
+        conversation = asyncio.get_running_loop().create_task(self._attend(reader, writer))
+        self._conversations.add(conversation)
+        conversation.add_done_callback(self._conversations.discard)
 
     async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        visit = Visit(self._settings, self._loading, self._freezing)
+        conversation = Conversation(self._settings, self._loading, self._freezing)
         try:
             while line := await reader.readline():
-                result = await asyncio.to_thread(_result_of, visit.run, _errands.decode(line))
+                result = await asyncio.to_thread(_result_of, conversation.run, _errands.decode(line))
                 writer.write(msgspec.json.encode(result) + b"\n")
                 await writer.drain()
         except (OSError, ValueError, msgspec.MsgspecError) as error:
             log.warning("errand_not_understood", reason=str(error))
         finally:
-            visit.close()
+            conversation.close()
             writer.close()
 
 
@@ -122,8 +130,8 @@ def _result_of(run: Callable[[Errand], Result], errand: Errand) -> Result:
         return Failed(str(error))
 
 
-class Visit:
-    """What one visitor has asked for."""
+class Conversation:
+    """With one command: what it has asked for, and what is held for it."""
 
     def __init__(self, settings: Settings, loading: LoadRunner, freezing: threading.Lock) -> None:
         self._settings = settings
@@ -150,7 +158,7 @@ class Visit:
 
     def _freeze(self) -> Result:
         if not self._freezing.acquire(blocking=False):
-            return Failed("another backup is being made: wait for it")
+            return Refused("another backup is being made: wait for it")
         self._frozen.callback(self._freezing.release)
         upkeep = self._frozen.enter_context(closing(warehouse_upkeep(self._settings.data)))
         self._still.enter_context(self._loading.standing_still())

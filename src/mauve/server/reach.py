@@ -23,6 +23,7 @@ from mauve.server.errands import (
     Freeze,
     FrozenAt,
     GoOn,
+    Refused,
     Result,
     Thaw,
     erase,
@@ -107,7 +108,7 @@ class _StandstillThere:
 
 
 class _Core:
-    """A visit to the core."""
+    """A conversation with the core."""
 
     def __init__(self, data: Path) -> None:
         self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -134,6 +135,8 @@ class _Core:
         if not line:
             raise KeepFailedError("the core has stopped meanwhile: see that the service runs, and begin again")
         result: Result = _results.decode(line)
-        if isinstance(result, Failed):
+        if isinstance(result, Refused):
             raise KeepRefusedError(result.reason)
+        if isinstance(result, Failed):
+            raise KeepFailedError(f"the core could not do it ({result.reason}): look at its log, then try again")
         return result

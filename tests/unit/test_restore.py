@@ -1,0 +1,145 @@
+"""Restoring: all of it, or nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from mauve.keep.archive import FORMAT, Heading, Member, write_archive
+from mauve.keep.problems import KeepRefusedError
+from mauve.keep.restore import Builders, restore
+from mauve.keep.rooms import check_room, in_words
+from mauve.stores.directory import DirectoryError, make_private_directory
+
+CONTENTS = {"catalog.db": b"catalog", "ledger.db": b"ledger", "log/000/1.segment": b"log", "frozen/events/p/d": b"rows"}
+LEFT = ["catalog.db", "ledger.db", "log/000/1.segment", "warehouse/d"]
+
+
+class Silence:
+    def begin(self, stage, bytes_total):
+        pass
+
+    def add(self, byte_count):
+        pass
+
+
+def build(data, frozen):
+    """Make a warehouse, as an engine does."""
+    (data / "warehouse").mkdir()
+    (frozen.folders["events"] / "p" / "d").rename(data / "warehouse" / "d")
+
+
+def fail(*_):
+    raise OSError("the disk is on fire")
+
+
+@pytest.fixture
+def file(tmp_path):
+    members = []
+    for place, (name, content) in enumerate(CONTENTS.items()):
+        (tmp_path / f"member {place}").write_bytes(content)
+        members.append(Member(name, tmp_path / f"member {place}"))
+    with (tmp_path / "backup").open("wb") as out:
+        write_archive(out, Heading(FORMAT, "1", 5, 100, 7, has_master_key=False), members, int)
+    return tmp_path / "backup"
+
+
+@pytest.fixture
+def data(tmp_path):
+    return tmp_path / "deep" / "data"
+
+
+def run(file, data, **builders):
+    known = {"tables": ("events",), "check_tables": lambda _: None, "build_warehouse": build}
+    return restore(file, data, Builders(**(known | builders)), Silence())
+
+
+def files_in(data):
+    return sorted(path.relative_to(data).as_posix() for path in data.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("kind", ["missing", "empty", "a disk of its own"])
+def test_everything_is_there_and_nothing_else(file, data, kind, monkeypatch):
+    if kind != "missing":
+        data.mkdir(parents=True)
+    if kind == "a disk of its own":
+        (data / "lost+found").mkdir()
+        monkeypatch.setattr(Path, "is_mount", lambda path: path == data)
+    restored = run(file, data)
+    assert (restored.created_at, restored.events, restored.has_master_key) == (5, 7, False)
+    assert files_in(data) == LEFT
+    assert [path.name for path in data.parent.iterdir()] == ["data"]
+    assert oct((data / "catalog.db").stat().st_mode)[-3:] == "600"
+    make_private_directory(data)
+
+
+@pytest.mark.parametrize("builder", ["check_tables", "build_warehouse"])
+@pytest.mark.parametrize("is_mount", [False, True])
+def test_a_failure_leaves_nothing(file, data, builder, is_mount, monkeypatch):
+    data.mkdir(parents=True)
+    monkeypatch.setattr(Path, "is_mount", lambda _: is_mount)
+    with pytest.raises(OSError, match="on fire"):
+        run(file, data, **{builder: fail})
+    assert [*data.parent.rglob("*")] == [data]
+
+
+def test_a_failure_while_things_are_moved_leaves_nothing(file, data, monkeypatch):
+    data.mkdir(parents=True)
+    monkeypatch.setattr(Path, "is_mount", lambda _: True)
+    rename = Path.rename
+
+    def fail_at_last(path, target):
+        return fail() if path.name == "catalog.db" else rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", fail_at_last)
+    with pytest.raises(OSError, match="on fire"):
+        run(file, data)
+    assert [*data.parent.rglob("*")] == [data]
+
+
+def test_what_a_killed_restore_left_is_cleared_away_by_the_next(file, data):
+    left = data.parent / ".data.restoring"
+    left.mkdir(parents=True)
+    (left / "catalog.db").write_bytes(b"half")
+    run(file, data)
+    assert (data / "catalog.db").read_bytes() == b"catalog"
+    assert not left.exists()
+
+
+def test_a_directory_in_which_a_restore_was_killed_is_not_served(file, data):
+    (data / "restoring").mkdir(parents=True)
+    with pytest.raises(DirectoryError, match="did not end"):
+        make_private_directory(data)
+    run(file, data)
+    make_private_directory(data)
+
+
+def test_two_restores_into_one_directory_do_not_meet(file, data):
+    def build_and_try_again(drafts, frozen):
+        with pytest.raises(KeepRefusedError, match="under way"):
+            run(file, data)
+        build(drafts, frozen)
+
+    run(file, data, build_warehouse=build_and_try_again)
+    assert files_in(data) == LEFT
+
+
+def test_a_file_in_the_place_of_the_directory_is_left_alone(file, data):
+    data.parent.mkdir()
+    data.write_text("mine")
+    with pytest.raises(KeepRefusedError, match="not a directory"):
+        run(file, data)
+    assert data.read_text() == "mine"
+
+
+def test_room_is_looked_for_first(tmp_path):
+    check_room(tmp_path, 1)
+    with pytest.raises(KeepRefusedError, match=r"free and 4194304\.0 GB may be needed"):
+        check_room(tmp_path, 2**52)
+
+
+@pytest.mark.parametrize(
+    ("byte_count", "words"),
+    [(0, "0 bytes"), (999, "999 bytes"), (1024, "1 KB"), (5 * 2**20, "5 MB"), (3 * 2**29, "1.5 GB")],
+)
+def test_sizes_are_told_in_few_digits(byte_count, words):
+    assert in_words(byte_count) == words
