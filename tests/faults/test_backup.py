@@ -3,19 +3,20 @@
 import os
 import signal
 import subprocess
+import threading
 import time
 from contextlib import closing
 
 import httpx2 as httpx
 import pytest
 
-from mauve import wiring_upkeep
+from mauve import wiring, wiring_upkeep
 from mauve.config import settings_from
 from mauve.keep.backup import back_up
 from mauve.keep.problems import KeepFailedError, KeepRefusedError
 from mauve.server import reach
 from mauve.server.reach import standstill
-from support import MAUVE, bearer, clean_environment, eventually, mauve_json, running, token_for
+from support import MAUVE, bearer, clean_environment, eventually, mauve_json, running, stored_events, token_for
 
 
 class Interruption:
@@ -77,6 +78,50 @@ def test_a_core_that_is_killed_leaves_no_file_and_starts_again(service, key, tmp
     eventually(lambda: mau(service, key) == 2, timeout_s=60)
     assert not (service.data / "warehouse" / "shadow").exists()
     assert mauve_json(service.data, "backup", str(file))["events"] == 2
+
+
+def test_a_service_that_is_killed_leaves_no_file_and_starts_again(service, key, tmp_path):
+    assert send(service, key, "ann") == 202
+
+    def kill():
+        for pid in [service.process.pid, *service.child_pids().values()]:
+            os.kill(pid, signal.SIGKILL)
+
+    with pytest.raises((KeepFailedError, FileNotFoundError)):
+        make_backup(service, tmp_path / "backup", Interruption("packing", kill))
+    assert {path.name for path in tmp_path.iterdir()} == {"data", "data.log"}
+    service.process.wait()
+    with running(service.data, "--workers", "1") as again:
+        eventually(lambda: mau(again, key) == 1)
+    assert mauve_json(service.data, "backup", str(tmp_path / "backup"))["events"] == 1
+
+
+def test_a_core_that_is_killed_while_it_erases_starts_again_and_erases_then(service, key):
+    settings = settings_from({"MAUVE_DATA": str(service.data)})
+    with wiring.control_parts(settings) as parts:
+        (organization,) = parts.catalog.organizations.everyone()
+        (app,) = parts.catalog.apps.all_of(organization.org_id)
+    for pause_s in (0.0, 0.02, 0.1):
+        assert send(service, key, "ann") == 202
+        erasing = threading.Thread(target=try_to_erase, args=(settings, app.public_id, "ann"))
+        erasing.start()
+        time.sleep(pause_s)
+        os.kill(eventually(lambda: service.child_pids().get("core")), signal.SIGKILL)
+        erasing.join()
+        eventually(lambda: mau(service, key) == 1, timeout_s=60)
+    eventually(lambda: try_to_erase(settings, app.public_id, "ann"))
+    assert try_to_erase(settings, app.public_id, "ann").events == 0
+    assert send(service, key, "bob") == 202
+    eventually(lambda: mau(service, key) == 2)
+    service.stop()
+    assert sorted(user for _, _, user, _, _, _ in stored_events(service.data)) == ["", "", "", "bob"]
+
+
+def try_to_erase(settings, project, user):
+    try:
+        return reach.erase_person(settings, project, user)
+    except KeepFailedError:
+        return None
 
 
 def test_while_the_loader_stands_still_events_are_accepted_and_afterwards_they_are_counted(service, key, tmp_path):

@@ -127,7 +127,7 @@ async def run(orders: Orders) -> None:
                     asyncio.create_task(repeat(LOOK_EVERY_S, forgetting.forget_if_due, "raw_events_not_forgotten")),
                 ]
                 errands = ErrandDoor(settings, loading)
-                door = await errands.open()
+                await errands.open()
                 await serve_until_stopped(
                     CoreApp(parts, ingest, query, dashboard, loading, timeout_s=settings.catalog_timeout_s),
                     Interfaces.ASGINL,
@@ -135,7 +135,7 @@ async def run(orders: Orders) -> None:
                     Ready(setup.path.reveal() if setup else None),
                     has_failed=lambda: ingest.log.has_failed,
                 )
-                await errands.close(door)
+                await errands.close()
                 loading.stop()
                 await finished(background)
     loading.close()

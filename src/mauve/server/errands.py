@@ -90,14 +90,23 @@ class ErrandDoor:
         self._settings = settings
         self._loading = loading
         self._freezing = threading.Lock()  # one backup at a time
+        self._erasing = threading.Lock()  # one person at a time
+        self._server: asyncio.Server | None = None
         self._conversations: set[asyncio.Task[None]] = set()
 
-    async def open(self) -> asyncio.Server:
-        return await asyncio.start_unix_server(self._welcome, sock=_listening_at(self._settings.data))
+    async def open(self) -> None:
+        """Begin to listen. Where that is impossible the core goes on without: only some commands need it."""
+        try:
+            self._server = await asyncio.start_unix_server(self._welcome, sock=_listening_at(self._settings.data))
+        except OSError as error:
+            advice = "stop the service for backups and erasure, or give it a data directory with a shorter path"
+            log.warning("errands_not_taken", reason=str(error), advice=advice)
 
-    async def close(self, server: asyncio.Server) -> None:
+    async def close(self) -> None:
         """Let nobody in any more, and everybody go."""
-        server.close()
+        if self._server is None:
+            return
+        self._server.close()
         (self._settings.data / _SOCKET).unlink(missing_ok=True)
         for conversation in self._conversations:
             conversation.cancel()
@@ -109,7 +118,7 @@ class ErrandDoor:
         conversation.add_done_callback(self._conversations.discard)
 
     async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        conversation = Conversation(self._settings, self._loading, self._freezing)
+        conversation = Conversation(self._settings, self._loading, self._freezing, self._erasing)
         try:
             while line := await reader.readline():
                 result = await asyncio.to_thread(_result_of, conversation.run, _errands.decode(line))
@@ -133,10 +142,13 @@ def _result_of(run: Callable[[Errand], Result], errand: Errand) -> Result:
 class Conversation:
     """With one command: what it has asked for, and what is held for it."""
 
-    def __init__(self, settings: Settings, loading: LoadRunner, freezing: threading.Lock) -> None:
+    def __init__(
+        self, settings: Settings, loading: LoadRunner, freezing: threading.Lock, erasing: threading.Lock
+    ) -> None:
         self._settings = settings
         self._loading = loading
         self._freezing = freezing
+        self._erasing = erasing
         self._frozen = ExitStack()
         self._still = ExitStack()
 
@@ -149,7 +161,8 @@ class Conversation:
             case Thaw():
                 self.close()
             case Erase(project, user):
-                return ErasedPerson(erase(self._settings, self._loading, project, user))
+                with self._erasing:
+                    return ErasedPerson(erase(self._settings, self._loading, project, user))
         return Done()
 
     def close(self) -> None:

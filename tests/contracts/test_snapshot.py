@@ -1,0 +1,65 @@
+"""What a held database promises: it is copied as it was, whoever writes meanwhile."""
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from ledger_entries import a_payment, everything_in
+from mauve.stores.ledger import Entry
+from mauve.stores.sql.database import Database, sqlite_url
+from mauve.stores.sql.ledger_writer import SqlLedgerWriter
+from mauve.stores.sql.snapshot import SqliteSnapshot
+from mauve.stores.unavailable import StoreUnavailableError
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "ledger.db"
+
+
+def everything_at(path):
+    with closing(Database(sqlite_url(path), busy_timeout_s=5)) as database:
+        return everything_in(database)
+
+
+def test_what_is_written_after_it_was_held_is_not_in_the_copy(writer, path, tmp_path):
+    writer.record([Entry([a_payment(f"p{number}", payload=bytes(10_000)) for number in range(3_000)])])
+    before = everything_at(path)
+    told = []
+
+    def write_on(byte_count):
+        told.append(byte_count)
+        writer.record([Entry([a_payment(f"later {len(told)}")])])
+
+    with closing(SqliteSnapshot(path)) as held:
+        writer.record([Entry([a_payment("after")])])
+        held.copy_to(tmp_path / "copy.db", write_on)
+    assert everything_at(tmp_path / "copy.db") == before
+    assert len(told) > 1, "it was written to in the middle of the copy"
+    assert sum(told) == (tmp_path / "copy.db").stat().st_size
+    assert len(everything_at(path)["payments"]) == 3_001 + len(told)
+
+
+def test_a_copy_can_be_written_to_like_the_original(writer, path, tmp_path):
+    writer.record([Entry([a_payment("p1")])])
+    with closing(SqliteSnapshot(path)) as held:
+        held.copy_to(tmp_path / "copy.db", int)
+    with closing(SqlLedgerWriter(Database(sqlite_url(tmp_path / "copy.db"), busy_timeout_s=5))) as copied:
+        copied.record([Entry([a_payment("p2")])])
+    assert len(everything_at(tmp_path / "copy.db")["payments"]) == 2
+    assert len(everything_at(path)["payments"]) == 1
+
+
+def test_what_is_not_there_is_not_made(tmp_path):
+    with pytest.raises(StoreUnavailableError):
+        SqliteSnapshot(tmp_path / "none.db")
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_what_is_no_database_is_refused(tmp_path):
+    (tmp_path / "other.db").write_bytes(b"something else" * 1000)
+    with pytest.raises(StoreUnavailableError):
+        SqliteSnapshot(tmp_path / "other.db")
+    with pytest.raises(sqlite3.Error), closing(sqlite3.connect(tmp_path / "other.db")) as connection:
+        connection.execute("SELECT * FROM sqlite_schema")
