@@ -72,6 +72,15 @@ def test_everything_is_there_and_nothing_else(file, data, kind, monkeypatch):
     make_private_directory(data)
 
 
+def test_a_link_to_a_directory_stays_one(file, data, tmp_path):
+    data.parent.mkdir()
+    data.symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").mkdir()
+    run(file, data)
+    assert data.is_symlink()
+    assert files_in(tmp_path / "elsewhere") == LEFT
+
+
 @pytest.mark.parametrize("builder", ["check_tables", "build_warehouse"])
 @pytest.mark.parametrize("is_mount", [False, True])
 def test_a_failure_leaves_nothing(file, data, builder, is_mount, monkeypatch):

@@ -44,6 +44,7 @@ def restore(file: Path, data: Path, builders: Builders, progress: Progress) -> R
     """Make a data directory of the file, with all that was acknowledged when the backup began."""
     progress.begin("checking", 0)
     heading = read_heading(file)
+    data = data.resolve()  # A link to a directory stays one.
     _check_empty(data)
     data.parent.mkdir(mode=_PRIVATE_DIRECTORY, parents=True, exist_ok=True)
     check_room(data.parent if not data.exists() else data, heading.bytes)

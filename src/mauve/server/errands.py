@@ -23,6 +23,7 @@ from mauve.stores.unavailable import StoreUnavailableError
 from mauve.stores.warehouse import WarehouseUnavailableError
 from mauve.wiring_upkeep import ledger_upkeep, log_upkeep, warehouse_upkeep
 
+STANDSTILL_S_MAX: Final = 600.0
 _SOCKET: Final = "core.sock"
 _SOCKET_PATH_BYTES_MAX: Final = 100
 _PRIVATE_FILE: Final = 0o600
@@ -120,15 +121,17 @@ class ErrandDoor:
     async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         conversation = Conversation(self._settings, self._loading, self._freezing, self._erasing)
         try:
-            while line := await reader.readline():
+            while line := await asyncio.wait_for(reader.readline(), conversation.patience_s):
                 result = await asyncio.to_thread(_result_of, conversation.run, _errands.decode(line))
                 writer.write(msgspec.json.encode(result) + b"\n")
                 await writer.drain()
+        except TimeoutError:
+            log.warning("standstill_ended", advice="a command held loading up for too long: see whether it hangs")
         except (OSError, ValueError, msgspec.MsgspecError) as error:
             log.warning("errand_not_understood", reason=str(error))
         finally:
-            conversation.close()
             writer.close()
+            await asyncio.to_thread(conversation.close)
 
 
 def _result_of(run: Callable[[Errand], Result], errand: Errand) -> Result:
@@ -151,22 +154,37 @@ class Conversation:
         self._erasing = erasing
         self._frozen = ExitStack()
         self._still = ExitStack()
+        self._turn = threading.Lock()
+        self.patience_s: float | None = None  # how long the next errand may take to come
 
     def run(self, errand: Errand) -> Result:
+        with self._turn:
+            return self._run(errand)
+
+    def close(self) -> None:
+        """Let go of everything, when the errand under way has ended."""
+        with self._turn:
+            self._let_go()
+
+    def _run(self, errand: Errand) -> Result:
         match errand:
             case Freeze():
                 return self._freeze()
             case GoOn():
-                self._still.close()
+                self._go_on()
             case Thaw():
-                self.close()
+                self._let_go()
             case Erase(project, user):
                 with self._erasing:
                     return ErasedPerson(erase(self._settings, self._loading, project, user))
         return Done()
 
-    def close(self) -> None:
+    def _go_on(self) -> None:
         self._still.close()
+        self.patience_s = None
+
+    def _let_go(self) -> None:
+        self._go_on()
         self._frozen.close()
 
     def _freeze(self) -> Result:
@@ -175,6 +193,7 @@ class Conversation:
         self._frozen.callback(self._freezing.release)
         upkeep = self._frozen.enter_context(closing(warehouse_upkeep(self._settings.data)))
         self._still.enter_context(self._loading.standing_still())
+        self.patience_s = STANDSTILL_S_MAX
         self._frozen.callback(upkeep.thaw)
         frozen = upkeep.freeze()
         return FrozenAt({table: str(folder) for table, folder in frozen.folders.items()}, frozen.events)
@@ -200,6 +219,9 @@ def _listening_at(data: Path) -> socket.socket:
     try:
         listening.bind(socket_address(data, folder))
         (data / _SOCKET).chmod(_PRIVATE_FILE)
+    except OSError:
+        listening.close()
+        raise
     finally:
         os.close(folder)
     return listening
