@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from contextlib import closing
@@ -165,6 +166,48 @@ def test_a_stop_does_not_wait_for_a_backup(service, key, tmp_path):
         assert "stop_forced" not in service.log()
         with pytest.raises(KeepFailedError):
             still.finish()
+
+
+# In a process of its own: the embedded engine opens one path in each process.
+IMPATIENT_CORE = """
+import asyncio, sys
+from prometheus_client import CollectorRegistry
+from mauve import wiring
+from mauve.config import settings_from
+from mauve.keep.problems import KeepFailedError
+from mauve.load.runner import LoadFigures, LoadRunner
+from mauve.server import errands, reach
+
+settings = settings_from({"MAUVE_DATA": sys.argv[1]})
+loading = LoadRunner(lambda: wiring.open_load_parts(settings), LoadFigures(CollectorRegistry()))
+errands.STANDSTILL_S_MAX = 0.1
+
+def hang():
+    core = reach._Core(settings.data)
+    core.ask(errands.Freeze())
+    loading.step()  # It waits for the end of the standstill.
+    try:
+        core.ask(errands.GoOn())
+    except KeepFailedError:
+        print("loading went on, and the command was told")
+
+async def main():
+    door = errands.ErrandDoor(settings, loading)
+    await door.open()
+    await asyncio.to_thread(hang)
+    await door.close()
+
+asyncio.run(main())
+loading.close()
+"""
+
+
+def test_a_command_that_hangs_does_not_hold_loading_up_for_ever(settings):
+    program = [sys.executable, "-c", IMPATIENT_CORE, str(settings.data)]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=100, check=False)
+    assert done.stdout.endswith("loading went on, and the command was told\n"), done.stderr
+    assert not (settings.data / "warehouse" / "shadow").exists()
+    assert not (settings.data / "core.sock").exists()
 
 
 def test_what_the_core_cannot_read_is_not_done(service):

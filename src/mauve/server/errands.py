@@ -127,8 +127,10 @@ class ErrandDoor:
                 await writer.drain()
         except TimeoutError:
             log.warning("standstill_ended", advice="a command held loading up for too long: see whether it hangs")
-        except (OSError, ValueError, msgspec.MsgspecError) as error:
-            log.warning("errand_not_understood", reason=str(error))
+        except OSError:
+            pass  # The command is gone, and needs no answer.
+        except (ValueError, msgspec.MsgspecError) as error:
+            log.warning("errand_not_understood", reason=str(error), advice="run commands of the release that serves")
         finally:
             writer.close()
             await asyncio.to_thread(conversation.close)

@@ -133,7 +133,7 @@ class _Core:
         except OSError:
             line = b""
         if not line:
-            raise KeepFailedError("the core has stopped meanwhile: see that the service runs, and begin again")
+            raise KeepFailedError("the core has stopped, or has waited for too long: see that it runs, and begin again")
         result: Result = _results.decode(line)
         if isinstance(result, Refused):
             raise KeepRefusedError(result.reason)
