@@ -24,7 +24,7 @@ _file_argument = click.argument("file", metavar="FILE", type=click.Path(path_typ
 def backup(*, file: Path, force: bool, data: Path | None, as_json: bool) -> None:
     """Write everything as it is now into one file, while the service goes on or while it is stopped.
 
-    The file holds all that was acknowledged when the command began. It opens your webhook secrets, too: keep it safe.
+    The file holds all that was acknowledged when the command began, and the master key, if that is in the data.
     """
     from mauve import wiring, wiring_upkeep  # noqa: PLC0415 - slow to import
     from mauve.core.clock import SystemClock  # noqa: PLC0415
@@ -38,10 +38,14 @@ def backup(*, file: Path, force: bool, data: Path | None, as_json: bool) -> None
     originals = wiring_upkeep.originals(settings, lambda: standstill(settings))
     with _watched(as_json=as_json) as progress:
         made = back_up(originals, file, SystemClock().now_ms(), version("mauve"), progress)
-    key = "with" if made.has_master_key else "without"
-    why = "" if made.has_master_key else " (it is set by MAUVE_MASTER_KEY: keep it elsewhere)"
-    text = f"{made.file}: {in_words(made.bytes)}, {made.events} events, {key} the master key{why}"
+    text = f"{made.file}: {in_words(made.bytes)}, {made.events} events; {_about_key(has_key=made.has_master_key)}"
     answer(made, as_json=as_json, text=text)
+
+
+def _about_key(*, has_key: bool) -> str:
+    if has_key:
+        return "with the master key, which opens your webhook secrets: keep it safe"
+    return "without the master key, which is in MAUVE_MASTER_KEY: keep that elsewhere"
 
 
 @click.command()

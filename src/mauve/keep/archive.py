@@ -53,7 +53,7 @@ def write_archive(file: IO[bytes], heading: Heading, members: Iterable[Member], 
     compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)
     with (
         compressor.stream_writer(file, closefd=False) as compressed,
-        tarfile.open(fileobj=compressed, mode="w|", format=tarfile.PAX_FORMAT) as tar,
+        tarfile.open(fileobj=compressed, mode="w|", bufsize=_PIECE_BYTES) as tar,
     ):
         _add(tar, _HEADING, io.BytesIO(content := msgspec.json.encode(heading)), len(content))
         for member in members:
@@ -172,7 +172,7 @@ def _opened(path: Path) -> Iterator[tarfile.TarFile]:
         with path.open("rb") as file:
             _check_end(file)
             inflated = zstandard.ZstdDecompressor().stream_reader(file, closefd=False)
-            with tarfile.open(fileobj=inflated, mode="r|") as tar:
+            with tarfile.open(fileobj=inflated, mode="r|", bufsize=_PIECE_BYTES) as tar:
                 yield tar
     except (tarfile.TarError, zstandard.ZstdError, msgspec.MsgspecError, EOFError, UnicodeError) as error:
         reason = " ".join(str(error).split())
