@@ -27,6 +27,7 @@ LEDGER: Final = "ledger.db"
 LOG: Final = "log"
 MASTER_KEY: Final = "master.key"
 FROZEN: Final = "frozen"
+_ARCHIVE: Final = "archive"
 _PRIVATE_FILE: Final = 0o600
 _PRIVATE_DIRECTORY: Final = 0o700
 
@@ -78,31 +79,24 @@ class BackupMade(msgspec.Struct, frozen=True):
 
 def back_up(originals: Originals, file: Path, now_ms: int, version: str, progress: Progress) -> BackupMade:
     """Make the file, which appears under its name when it is whole, and not before."""
-    copied_bytes, frozen_bytes = originals.copied_bytes(), originals.frozen_bytes()
-    check_room(file.parent, 2 * copied_bytes + frozen_bytes)
+    copied_bytes = originals.copied_bytes()
+    check_room(file.parent, 2 * copied_bytes + originals.frozen_bytes())
     drafts = file.with_name(f".{file.name}.draft")
     progress.begin("freezing", 0)
     with originals.stand_still() as still:
         try:
             _make_empty(drafts)  # Nobody else makes a backup now; what is there was left by one that was killed.
             records = _copy(originals, drafts, still, copied_bytes, progress)
-            members = [*_members(drafts, still.frozen)]
-            heading = Heading(
-                format=FORMAT,
-                mauve=version,
-                created_at=now_ms,
-                bytes=sum(member.path.stat().st_size for member in members),
-                events=still.frozen.events,
-                has_master_key=originals.master_key is not None,
+            has_key = originals.master_key is not None
+            size = _pack(
+                drafts, still.frozen, Heading(FORMAT, version, now_ms, 0, still.frozen.events, has_key), progress
             )
-            progress.begin("packing", heading.bytes)
-            size = _write(drafts / "archive", heading, members, progress.add)
             still.finish()
-            (drafts / "archive").rename(file)
+            (drafts / _ARCHIVE).rename(file)
             sync_folder(file.parent)
         finally:
             shutil.rmtree(drafts, ignore_errors=True)
-    return BackupMade(str(file), size, now_ms, heading.events, records, heading.has_master_key)
+    return BackupMade(str(file), size, now_ms, still.frozen.events, records, has_key)
 
 
 def check_target(file: Path, *, may_replace: bool) -> None:
@@ -138,10 +132,13 @@ def _members(drafts: Path, frozen: Frozen) -> Iterator[Member]:
             yield Member(f"{FROZEN}/{table}/{path.relative_to(folder).as_posix()}", path)
 
 
-def _write(path: Path, heading: Heading, members: list[Member], on_bytes: OnBytes) -> int:
-    """Write the archive, durably; return its size."""
-    with _new_private_file(path) as file:
-        write_archive(file, heading, members, on_bytes)
+def _pack(drafts: Path, frozen: Frozen, heading: Heading, progress: Progress) -> int:
+    """Write the archive beside the copies, durably; return its size."""
+    members = [*_members(drafts, frozen)]
+    byte_count = sum(member.path.stat().st_size for member in members)
+    progress.begin("packing", byte_count)
+    with _new_private_file(drafts / _ARCHIVE) as file:
+        write_archive(file, msgspec.structs.replace(heading, bytes=byte_count), members, progress.add)
         file.flush()
         os.fsync(file.fileno())
         return file.tell()
