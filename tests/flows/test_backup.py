@@ -69,6 +69,10 @@ class Load(threading.Thread):
         self.sent = self.acked = 0
 
     def run(self):
+        with httpx.Client(headers=bearer(self._key), timeout=20) as client:
+            self._send_on(client)
+
+    def _send_on(self, client):
         for number in itertools.count(1):
             if self._stopping.is_set():
                 return
@@ -76,10 +80,15 @@ class Load(threading.Thread):
             if number % 2:
                 batch.append({"name": "payment", "id": f"p{number}", "props": {"amount": number, "currency": "eur"}})
             self.sent = number
-            send(self._service.url if number % 3 else self._service.ingest_url, self._key, batch)
+            url = self._service.url if number % 3 else self._service.ingest_url
+            assert client.post(f"{url}/v1/events", json=batch).status_code == 202
             self.acked = number
 
-    def stop(self):
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
         self._stopping.set()
         self.join()
 
@@ -127,14 +136,12 @@ def test_a_backup_under_load_holds_what_was_acknowledged_and_everything_works_af
         eventually(lambda: read(service, test_key, "mau") == [{"mau": 1}])
         before, rehearsal = every_metric(service, key), every_metric(service, test_key)
         busy = httpx.post(f"{service.url}/v1/apps", json={"name": "Busy"}, headers=bearer(token)).json()
-        load = Load(service, busy["sk_key"])
-        load.start()
-        eventually(lambda: load.acked > 40)
-        acked = load.acked
-        made = mauve_json(data, "backup", str(file))
-        sent = load.sent
-        eventually(lambda: load.acked > sent + 20)
-        load.stop()
+        with Load(service, busy["sk_key"]) as load:
+            eventually(lambda: load.acked > 40, timeout_s=60)
+            acked = load.acked
+            made = mauve_json(data, "backup", str(file))
+            sent = load.sent
+            eventually(lambda: load.acked > sent + 20, timeout_s=60)
         send(service.ingest_url, key, [{"name": "later", "user": "eve"}])
         eventually(lambda: {"name": "later", "count": 1} in read(service, key, "event_names"))
     assert made["file"] == str(file)
