@@ -1,5 +1,6 @@
 """Which engine stands behind which seam. The only file that names one."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from mauve.control.publish import Publisher
 from mauve.core.clock import Clock, SystemClock
 from mauve.core.ids import SystemRandomness
 from mauve.core.secret import Secret
+from mauve.dashboard.numbers import Numbers
 from mauve.dashboard.parts import DashboardParts
 from mauve.ingest.counters import IngestCounters
 from mauve.ingest.parts import IngestParts
@@ -175,9 +177,16 @@ def _read_connection(settings: Settings) -> ReadConnection:
 
 
 def dashboard_parts(settings: Settings, control: ControlParts, query: QueryParts) -> DashboardParts:
-    """Return what the dashboard works with: the parts of the planes behind it, and its own few."""
+    """Return what the dashboard works with: the parts of the planes behind it, and its own few.
+
+    It is called in the event loop that answers questions.
+    """
     public_url = None if settings.public_url is None else settings.public_url.rstrip("/")
-    return DashboardParts(control, PasswordAttempts(), query.keyring, query.meter, public_url, settings.proxies)
+    # A page shows what was read in time, so it must not itself be given up before.
+    numbers = Numbers(query, asyncio.get_running_loop(), wait_s=settings.catalog_timeout_s / 2)
+    return DashboardParts(
+        control, PasswordAttempts(), query.keyring, query.meter, numbers, public_url, settings.proxies
+    )
 
 
 @asynccontextmanager

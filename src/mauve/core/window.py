@@ -1,12 +1,26 @@
 """A stretch of days, UTC, both ends included."""
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
 
 
 class Window(NamedTuple):
     first: date
     last: date
+
+    @property
+    def length(self) -> int:
+        """Return how many days there are in it."""
+        return (self.last - self.first).days + 1
+
+    @property
+    def days(self) -> list[date]:
+        return [self.first + timedelta(days=number) for number in range(self.length)]
+
+    @property
+    def before(self) -> "Window":
+        """Return the window of equal length that ends on the day before this one begins."""
+        return Window(self.first - timedelta(days=self.length), self.first - timedelta(days=1))
 
 
 def today_at(now_ms: int) -> date:

@@ -12,7 +12,10 @@ from mauve.core.facts import Plane, Provider, Role, Scope, Standing
 from mauve.core.roles import Permission
 from mauve.dashboard import wording
 from mauve.dashboard.assets import asset_url
+from mauve.dashboard.charts import spark
 from mauve.dashboard.notices import NOTICES
+from mauve.dashboard.periods import LENGTHS
+from mauve.dashboard.view import address
 from mauve.dashboard.visit import Visit
 from mauve.web.messages import Reply
 
@@ -31,11 +34,17 @@ _HTML: Final = {"content-type": "text/html; charset=utf-8", **SECURITY_HEADERS}
 _SPELLINGS: Final = (
     wording.ago,
     wording.browser,
+    wording.change,
     wording.count,
     wording.day,
     wording.instant,
     wording.moment,
+    wording.money,
     wording.sentence,
+    wording.short_count,
+    wording.short_day,
+    wording.short_money,
+    wording.weekday,
     wording.words,
 )
 
@@ -79,7 +88,10 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals |= {
+        "address": address,
         "asset": asset_url,
+        "LENGTHS": LENGTHS,
+        "spark": spark,
         "Permission": Permission,
         "Plane": Plane,
         "Provider": Provider,

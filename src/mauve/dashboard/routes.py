@@ -100,7 +100,7 @@ DOORS: Final = (
 )
 
 ACTIONS: Final = (
-    _show("/", None, overview.show_overview),
+    _show("/", Scope.METRICS_READ, overview.show_overview),
     _show("/apps", Scope.APPS_READ, apps.show_apps),
     _do("/apps", Scope.APPS_WRITE, apps.create_app, apps.show_new_app),
     _show("/apps/new", Scope.APPS_WRITE, apps.show_new_app),

@@ -36,7 +36,7 @@ async def ask(parts: QueryParts, question: Question, admit: Callable[[], None] =
     now_ms = parts.clock.now_ms()
     kept = _kept(parts, question)
     if kept is not None and is_fresh(kept, now_ms, parts.max_age_s):
-        return Answer(kept.value, Freshness.HIT)
+        return Answer(kept.value, Freshness.HIT, kept.stored_at)
     await asyncio.to_thread(admit)
     try:
         return await _read_once(parts, question, now_ms)
@@ -48,7 +48,7 @@ async def ask(parts: QueryParts, question: Question, admit: Callable[[], None] =
         log.exception("read_failed", metric=question.metric.name)
     if kept is None:
         raise cannot_be_read()
-    return Answer(kept.value, Freshness.STALE, max(0, now_ms - kept.stored_at) // 1000)
+    return Answer(kept.value, Freshness.STALE, kept.stored_at, max(0, now_ms - kept.stored_at) // 1000)
 
 
 def cannot_be_read() -> Problem:
@@ -63,7 +63,7 @@ async def _read_once(parts: QueryParts, question: Question, now_ms: int) -> Answ
     """Read, together with all who ask the same at the moment. Without a cache everybody reads for themselves."""
     kept = _kept(parts, question)
     if kept is not None and is_fresh(kept, now_ms, parts.max_age_s):
-        return Answer(kept.value, Freshness.MISS)  # Somebody has read it while we were being admitted.
+        return Answer(kept.value, Freshness.MISS, kept.stored_at)  # Somebody has read it while we were being admitted.
     from_warehouse = isinstance(question.metric.source, WarehouseSource)
     flights = parts.warehouse_flights if from_warehouse else parts.ledger_flights
     key = object() if parts.cache is None else question.key
@@ -74,4 +74,4 @@ def _read(parts: QueryParts, question: Question, now_ms: int) -> Answer:
     """Read and keep. The answer is as old as the moment at which reading began."""
     body = body_of(question, rows_for(question, parts.warehouse, parts.ledger, now_ms))
     is_kept = parts.cache is not None and parts.cache.keep(question.key, CachedAnswer(body, now_ms))
-    return Answer(body, Freshness.MISS if is_kept else Freshness.UNCACHED)
+    return Answer(body, Freshness.MISS if is_kept else Freshness.UNCACHED, now_ms)

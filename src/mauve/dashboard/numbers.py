@@ -1,0 +1,79 @@
+"""The way from a page to the numbers: the very questions that the API answers, through the same cache.
+
+Pages are made in threads and questions are answered in the event loop; here one waits for the other.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from mauve.core.problems import Problem
+from mauve.metrics.questions import Question
+from mauve.query.answer import Answer, Freshness
+from mauve.query.ask import ask
+from mauve.query.parts import QueryParts
+
+# Of all pages together: a store takes 64 readings at once, and most of them are the API's.
+_READINGS_MAX: Final = 16
+
+_decoder: Final = msgspec.json.Decoder()
+
+
+class Readings:
+    """What was answered. A question without an answer has no rows: the page says so and shows the others."""
+
+    def __init__(self, answers: Mapping[str, Answer | None]) -> None:
+        self._answers = answers
+
+    def rows(self, question: Question) -> list[dict[str, Any]] | None:
+        answer = self._answers[question.key]
+        return None if answer is None else _decoder.decode(answer.body)["data"]
+
+    @property
+    def read_at(self) -> int | None:
+        """Return how old the oldest answer is, as the moment at which it was read."""
+        return min((answer.read_at for answer in self._answers.values() if answer is not None), default=None)
+
+    @property
+    def is_stale(self) -> bool:
+        return any(answer.freshness is Freshness.STALE for answer in self._answers.values() if answer is not None)
+
+    @property
+    def is_complete(self) -> bool:
+        return None not in self._answers.values()
+
+
+class Numbers:
+    """Asked from any thread but the event loop's. What pages read spends nobody's allowance."""
+
+    def __init__(self, parts: QueryParts, loop: asyncio.AbstractEventLoop, wait_s: float) -> None:
+        self._parts = parts
+        self._loop = loop
+        self._wait_s = wait_s
+        self._room = asyncio.Semaphore(_READINGS_MAX)
+
+    def ask(self, questions: Iterable[Question]) -> Readings:
+        """Ask all at once. What is not answered in time goes on being read, for whoever asks next."""
+        asked = {question.key: question for question in questions}
+        return asyncio.run_coroutine_threadsafe(self._readings(asked), self._loop).result()
+
+    async def _readings(self, asked: Mapping[str, Question]) -> Readings:
+        tasks = {key: asyncio.create_task(self._answer(question)) for key, question in asked.items()}
+        if tasks:
+            _, late = await asyncio.wait(tasks.values(), timeout=self._wait_s)
+            for task in late:
+                task.cancel()
+        return Readings({key: task.result() if _is_over(task) else None for key, task in tasks.items()})
+
+    async def _answer(self, question: Question) -> Answer | None:
+        async with self._room:
+            try:
+                return await ask(self._parts, question)
+            except Problem:  # It cannot be read now, and nobody has read it before.
+                return None
+
+
+def _is_over(task: asyncio.Task[Answer | None]) -> bool:
+    return task.done() and not task.cancelled()
