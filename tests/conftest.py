@@ -94,8 +94,10 @@ class AppInLifespan:
         registry = CollectorRegistry()
         async with wiring.ingest_parts(self._settings, 0, registry, self._clock) as self.ingest:
             keyring, uses = self.ingest.keyring, self._parts.token_uses
-            with wiring.query_parts(self._settings, keyring, self._warehouse, uses, self._clock) as self.query:
-                self.dashboard = wiring.dashboard_parts(self._settings, self._parts, self.query)
+            with (
+                wiring.query_parts(self._settings, keyring, self._warehouse, uses, self._clock) as self.query,
+                wiring.dashboard_parts(self._settings, self._parts, self.query) as self.dashboard,
+            ):
                 loading = LoadRunner(lambda: wiring.open_load_parts(self._settings), LoadFigures(registry))
                 timeout_s = self._settings.catalog_timeout_s
                 self._app = CoreApp(self._parts, self.ingest, self.query, self.dashboard, loading, timeout_s=timeout_s)

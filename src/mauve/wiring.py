@@ -44,6 +44,7 @@ from mauve.stores.sql.ledger_reader import SqlLedgerReader
 from mauve.stores.sql.ledger_writer import SqlLedgerWriter
 from mauve.stores.sql.load_ledger import SqlLoadLedger
 from mauve.stores.sql.migrate import CATALOG, LEDGER, current_revision, migrate, newest_revision
+from mauve.stores.sql.subscription_reader import SqlSubscriptionReader
 from mauve.stores.warehouse import WarehouseReader
 from mauve.web.budget import ByteBudget
 
@@ -176,17 +177,26 @@ def _read_connection(settings: Settings) -> ReadConnection:
     return connection
 
 
-def dashboard_parts(settings: Settings, control: ControlParts, query: QueryParts) -> DashboardParts:
-    """Return what the dashboard works with: the parts of the planes behind it, and its own few.
+@contextmanager
+def dashboard_parts(settings: Settings, control: ControlParts, query: QueryParts) -> Iterator[DashboardParts]:
+    """Open what the dashboard works with: the parts of the planes behind it, and its own few.
 
-    It is called in the event loop that answers questions.
+    It is opened in the event loop that answers questions.
     """
     public_url = None if settings.public_url is None else settings.public_url.rstrip("/")
-    # A page shows what was read in time, so it must not itself be given up before.
-    numbers = Numbers(query, asyncio.get_running_loop(), wait_s=settings.catalog_timeout_s / 2)
-    return DashboardParts(
-        control, PasswordAttempts(), query.keyring, query.meter, numbers, public_url, settings.proxies
-    )
+    with closing(_ledger_database(settings)) as database:
+        yield DashboardParts(
+            control=control,
+            attempts=PasswordAttempts(),
+            keyring=query.keyring,
+            meter=query.meter,
+            # A page shows what was read in time, so it must not itself be given up before.
+            numbers=Numbers(query, asyncio.get_running_loop(), wait_s=settings.catalog_timeout_s / 2),
+            subscriptions=SqlSubscriptionReader(database),
+            deliveries=SqlDeliveryReader(database),
+            public_url=public_url,
+            proxies=settings.proxies,
+        )
 
 
 @asynccontextmanager

@@ -88,7 +88,8 @@ def test_an_axis_has_short_numbers(number, spelled):
 
 
 @pytest.mark.parametrize(
-    ("now", "before", "spelled"), [(3, 2, "+50 %"), (1, 2, "\N{MINUS SIGN}50 %"), (2, 2, "0 %"), (1, 0, "new"), (0, 0, "")]
+    ("now", "before", "spelled"),
+    [(3, 2, "+50 %"), (1, 2, "\N{MINUS SIGN}50 %"), (2, 2, "0 %"), (1, 0, "new"), (0, 0, "")],
 )
 def test_a_change_says_which_way(now, before, spelled):
     assert wording.change(change(now, before)).replace("\N{NARROW NO-BREAK SPACE}", " ") == spelled

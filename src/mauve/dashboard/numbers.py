@@ -13,7 +13,9 @@ from mauve.core.problems import Problem
 from mauve.metrics.questions import Question
 from mauve.query.answer import Answer, Freshness
 from mauve.query.ask import ask
+from mauve.query.latest import latest_events
 from mauve.query.parts import QueryParts
+from mauve.stores.warehouse import StoredEvent
 
 # Of all pages together: a store takes 64 readings at once, and most of them are the API's.
 _READINGS_MAX: Final = 16
@@ -58,6 +60,14 @@ class Numbers:
         """Ask all at once. What is not answered in time goes on being read, for whoever asks next."""
         asked = {question.key: question for question in questions}
         return asyncio.run_coroutine_threadsafe(self._readings(asked), self._loop).result()
+
+    def latest_events(self, project: str, events_max: int) -> list[StoredEvent] | None:
+        """Return the events that arrived last; None if they cannot be read now."""
+        reading = latest_events(self._parts, project, events_max)
+        try:
+            return asyncio.run_coroutine_threadsafe(asyncio.wait_for(reading, self._wait_s), self._loop).result()
+        except (Problem, TimeoutError):
+            return None
 
     async def _readings(self, asked: Mapping[str, Question]) -> Readings:
         tasks = {key: asyncio.create_task(self._answer(question)) for key, question in asked.items()}

@@ -31,6 +31,8 @@ SECURITY_HEADERS: Final = {
 }
 _HTML: Final = {"content-type": "text/html; charset=utf-8", **SECURITY_HEADERS}
 
+BILLERS: Final = {"biller_a": "Biller A", "biller_b": "Biller B"}
+
 _SPELLINGS: Final = (
     wording.ago,
     wording.browser,
@@ -92,6 +94,7 @@ def _environment() -> Environment:
         "asset": asset_url,
         "LENGTHS": LENGTHS,
         "spark": spark,
+        "BILLERS": BILLERS,
         "Permission": Permission,
         "Plane": Plane,
         "Provider": Provider,

@@ -12,6 +12,11 @@ def plane_of(visit: MemberVisit) -> Plane:
     return Plane.TEST if visit.asked("plane") == Plane.TEST else Plane.LIVE
 
 
+def plane_address(visit: MemberVisit) -> dict[str, str]:
+    """Return what an address says to stay on the plane that is shown."""
+    return {"plane": Plane.TEST.value} if plane_of(visit) is Plane.TEST else {}
+
+
 def project_of(app: App, plane: Plane) -> str | None:
     return app.public_id if plane is Plane.LIVE else app.test_public_id
 

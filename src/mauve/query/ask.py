@@ -19,7 +19,7 @@ from mauve.stores.read_cache import CachedAnswer, is_fresh
 from mauve.stores.unavailable import StoreUnavailableError
 from mauve.stores.warehouse import WarehouseUnavailableError
 
-_UNAVAILABLE: Final = (StoreUnavailableError, WarehouseUnavailableError, TimeoutError, CrowdedError)
+UNAVAILABLE: Final = (StoreUnavailableError, WarehouseUnavailableError, TimeoutError, CrowdedError)
 
 log = structlog.get_logger()
 
@@ -42,7 +42,7 @@ async def ask(parts: QueryParts, question: Question, admit: Callable[[], None] =
         return await _read_once(parts, question, now_ms)
     except Problem:
         raise
-    except _UNAVAILABLE as error:
+    except UNAVAILABLE as error:
         log.warning("read_failed", metric=question.metric.name, reason=str(error))
     except Exception:
         log.exception("read_failed", metric=question.metric.name)

@@ -111,8 +111,8 @@ async def run(orders: Orders) -> None:
             with (
                 closing(warehouse_reader(settings)) as warehouse,
                 query_parts(settings, ingest.keyring, warehouse, parts.token_uses) as query,
+                dashboard_parts(settings, parts, query) as dashboard,
             ):
-                dashboard = dashboard_parts(settings, parts, query)
                 background = [
                     asyncio.create_task(repeat(SWEEP_EVERY_S, parts.publisher.publish_pending, "publication_delayed")),
                     asyncio.create_task(repeat(REFRESH_EVERY_S, ingest.keyring.refresh, "keyring_not_refreshed")),

@@ -6,7 +6,7 @@ again under its `seq` can therefore be told from another event with the same con
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -76,6 +76,18 @@ class WarehouseWriter(Protocol):
     def ping(self) -> None: ...
 
 
+class StoredEvent(NamedTuple):
+    """An event as the owner is shown it."""
+
+    name: str
+    received_at: int  # epoch ms
+    occurred_at: int
+    user: str  # empty if absent
+    id: str
+    props: str  # the JSON object as it came, empty if absent; cut off where it is long
+    counted: int  # 1, or 0: a repeat
+
+
 class WarehouseReader(Protocol):
     """What the query plane reads. Only what counts is in any figure; windows are inclusive.
 
@@ -98,5 +110,9 @@ class WarehouseReader(Protocol):
     def event_count(self, project: str, name: str, window: Window) -> int: ...
 
     def event_days(self, project: str, name: str, window: Window) -> list[tuple[str, int]]: ...
+
+    def latest_events(self, project: str, window: Window, events_max: int) -> list[StoredEvent]:
+        """Return the events that arrived last, the latest first, of those that occurred in the window."""
+        ...
 
     def close(self) -> None: ...

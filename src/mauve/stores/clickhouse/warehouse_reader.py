@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 
 from mauve.core.people import Seen
 from mauve.core.window import Window
+from mauve.stores.warehouse import StoredEvent
 
 READ_S_MAX: Final = 10
 _READ_BYTES_MAX: Final = 256 * 1024 * 1024
@@ -30,6 +31,12 @@ _EVENT_COUNT: Final = f"SELECT {_COUNT} FROM mauve.events WHERE {_IN_WINDOW} AND
 _EVENT_DAYS: Final = f"""
 SELECT toString(day), {_COUNT} AS count FROM mauve.events WHERE {_IN_WINDOW} AND name = {{name:String}}
 GROUP BY day HAVING count > 0 ORDER BY day {_LIMITS}
+"""
+_PROPS_CHARACTERS_MAX: Final = 200
+_LATEST_EVENTS: Final = f"""
+SELECT name, received_at, occurred_at, user, id, substringUTF8(props, 1, {_PROPS_CHARACTERS_MAX}), counted
+FROM mauve.events WHERE {_IN_WINDOW}
+ORDER BY received_at DESC, seq DESC LIMIT {{events_max:UInt32}} {_LIMITS}
 """
 
 
@@ -68,6 +75,10 @@ class ChdbWarehouseReader:
 
     def event_days(self, project: str, name: str, window: Window) -> list[tuple[str, int]]:
         return self._pairs(_EVENT_DAYS, project, window, name=name)
+
+    def latest_events(self, project: str, window: Window, events_max: int) -> list[StoredEvent]:
+        rows = self._rows(_LATEST_EVENTS, project, window, {"events_max": events_max})
+        return [StoredEvent(*row) for row in rows]
 
     def close(self) -> None:
         """Close what is idle; nobody reads any more."""
