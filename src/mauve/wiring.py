@@ -49,6 +49,7 @@ from mauve.stores.warehouse import WarehouseReader
 from mauve.web.budget import ByteBudget
 
 if TYPE_CHECKING:
+    from mauve.demo.fill import FillParts
     from mauve.load.runner import LoadParts
 
 _MASTER_KEY_FACT: Final = "master_key_id"
@@ -254,6 +255,21 @@ def open_load_parts(settings: Settings) -> "LoadParts":
             note_first_event=catalog.apps.note_first_event,
             close=opened.pop_all().close,
         )
+
+
+@contextmanager
+def fill_parts(settings: Settings, control: ControlParts) -> Iterator["FillParts"]:
+    """Open what a made-up history is written with, in a process that holds the data directory alone."""
+    from mauve.demo.fill import FillParts  # noqa: PLC0415 - slow, as the loader says
+    from mauve.stores.clickhouse.connection import ChdbConnection  # noqa: PLC0415
+    from mauve.stores.clickhouse.warehouse import ChdbWarehouse  # noqa: PLC0415
+
+    with (
+        closing(ChdbConnection(warehouse_path(settings.data))) as warehouse,
+        ledger_writer(settings) as ledger,
+        load_ledger(settings) as loading,
+    ):
+        yield FillParts(control, ChdbWarehouse(warehouse), ledger, loading)
 
 
 def log_reader(settings: Settings) -> SegmentLogReader:
