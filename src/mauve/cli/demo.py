@@ -1,6 +1,7 @@
 """`mauve demo`."""
 
 import sys
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -58,7 +59,7 @@ def _filled(settings: Settings, days: int, seed: str, *, hidden: bool) -> "Stage
     return stage
 
 
-def _told(view: dict[str, object], settings: Settings) -> str:
+def _told(view: Mapping[str, object], settings: Settings) -> str:
     return "\n".join(
         [
             f"Three apps are in {settings.data}. Run 'mauve serve --data {settings.data}', then sign in:",

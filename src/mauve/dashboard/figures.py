@@ -92,8 +92,9 @@ def _count(asked: Asked, readings: Readings, metric: str, daily: str | None = No
     now, before = readings.rows(asked.now(metric)), readings.rows(asked.before(metric))
     if now is None or before is None:
         return None
-    days = readings.rows(asked.now(daily)) if daily else None
-    return Figure(now[0][metric], before[0][metric], by_day(days or [], metric, asked.period.window))
+    rows = readings.rows(asked.now(daily)) if daily else None
+    days = [] if rows is None else by_day(rows, metric, asked.period.window)
+    return Figure(now[0][metric], before[0][metric], days)
 
 
 def _daily_average(asked: Asked, readings: Readings) -> Figure | None:
