@@ -227,3 +227,23 @@ def test_events_from_before_days_were_summed_up_are_counted_as_well(reader, load
     load([("view", "", day(1))])
     assert reader.event_days(project, "view", ALWAYS) == [("2026-11-15", 1), ("2026-11-16", 2)]
     assert reader.event_names(project, ALWAYS, 10) == [("view", 3)]
+
+
+class TestLatestEvents:
+    def names(self, reader, project, window=ALWAYS, events_max=10):
+        return [event.name for event in reader.latest_events(project, window, events_max)]
+
+    def test_the_ones_that_arrived_last_come_first(self, reader, load, project):
+        load([("one", "ann", DAY), ("two", "", DAY)])
+        load([("three", "ann", DAY - timedelta(days=1))])
+        load([("other", "ann", DAY)], project="proj_other_latest")
+        assert self.names(reader, project) == ["three", "two", "one"]
+        assert self.names(reader, project, events_max=2) == ["three", "two"]
+        assert self.names(reader, project, Window(DAY, DAY)) == ["two", "one"]
+
+    def test_a_repeat_is_there_and_marked(self, reader, load, project):
+        load([("view", "ann", DAY), ("view", "bob", DAY)], repeats=[1])
+        assert [(event.user, event.counted) for event in reader.latest_events(project, ALWAYS, 5)] == [
+            ("bob", 0),
+            ("ann", 1),
+        ]

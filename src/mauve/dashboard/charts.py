@@ -30,7 +30,7 @@ def curves(numbers: Sequence[int], before: Sequence[int]) -> Curves:
     return Curves(
         line=line,
         area=f"{line} {WIDTH},{HEIGHT} 0,{HEIGHT}" if line else "",
-        before=_points(before, top, WIDTH, HEIGHT),
+        before=_points(before, top, WIDTH, HEIGHT) if any(before) else "",  # A line on the ground tells nothing.
         ticks=tuple(top * step // _TICKS for step in range(_TICKS, -1, -1)),
     )
 

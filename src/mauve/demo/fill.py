@@ -8,6 +8,7 @@ from typing import Final
 from mauve.access.passwords import hash_of
 from mauve.control import apps, operator, people
 from mauve.control.bodies import NewAppBody
+from mauve.control.operator import RefusedError
 from mauve.control.parts import ControlParts
 from mauve.control.webhook_secrets import save_secret
 from mauve.core.facts import App, Plane, Provider, Role
@@ -78,6 +79,8 @@ class Pile:
 
 def set_stage(control: ControlParts) -> Stage:
     """Make the organization, an owner who can sign in, and the apps."""
+    if control.catalog.passwords.find(EMAIL) is not None:
+        raise RefusedError(f"{EMAIL} has an account already: the demo is in this data directory")
     organization = operator.create_organization(control, "Demo")
     owner, _ = people.create_user(control, organization.org_id, EMAIL, Role.OWNER)
     password = Secret(control.randomness.base62(_PASSWORD_CHARACTERS))
