@@ -36,7 +36,7 @@ def test_counts_are_by_status_and_currency_the_most_frequent_first(writer, subsc
         a_version(id="c", status="trialing"),
         a_version(id="d", currency="usd"),
     ]
-    writer.record([Entry(subscriptions=[a_version(**each) for each in made])])
+    writer.record([Entry(subscriptions=made)])
     found = [(each.status, each.currency, each.count) for each in subscriptions.counts("proj_1", 10)]
     assert found == [("active", "eur", 2), ("active", "usd", 1), ("trialing", "eur", 1)]
     assert len(subscriptions.counts("proj_1", 1)) == 1
