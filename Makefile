@@ -6,7 +6,7 @@ RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test check bench lock clean
+.PHONY: help setup serve test check bench screenshots lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -27,6 +27,9 @@ check: $(DEV) ## lint, types, import rules
 
 bench: $(DEV) ## measure, as ratios within one run
 	$(BIN)/python -m bench
+
+screenshots: $(DEV) ## take the pictures in docs/pictures anew (needs chromium)
+	$(BIN)/python docs/screenshots.py
 
 lock: ## resolve requirements/*.in anew into hash-pinned files (needs uv)
 	@for name in build runtime dev; do \

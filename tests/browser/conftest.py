@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
 from support import Service, mauve_json, running
 
@@ -22,6 +22,10 @@ class Watch:
 
     complaints: list[str] = field(default_factory=list)
     hosts: set[str | None] = field(default_factory=set)
+
+    def hear(self, said: ConsoleMessage) -> None:
+        if said.type in {"error", "warning"}:
+            self.complaints.append(said.text)
 
 
 @pytest.fixture(scope="session")
@@ -49,9 +53,7 @@ def open_page(chromium: Browser) -> Iterator[Callable[..., Page]]:
         context = chromium.new_context(base_url=base_url, viewport=viewport, color_scheme=scheme, **more)
         opened.append(context)
         page = context.new_page()
-        page.on(
-            "console", lambda said: watch.complaints.append(said.text) if said.type in {"error", "warning"} else None
-        )
+        page.on("console", watch.hear)
         page.on("pageerror", lambda error: watch.complaints.append(str(error)))
         page.on("request", lambda request: watch.hosts.add(urlsplit(request.url).hostname))
         return page
