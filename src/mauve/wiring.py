@@ -191,8 +191,8 @@ def dashboard_parts(settings: Settings, control: ControlParts, query: QueryParts
             attempts=PasswordAttempts(),
             keyring=query.keyring,
             meter=query.meter,
-            # A page shows what was read in time, so it must not itself be given up before.
-            numbers=Numbers(query, asyncio.get_running_loop(), wait_s=settings.catalog_timeout_s / 2),
+            # A page waits twice at most, and must not itself be given up before it can show what was read in time.
+            numbers=Numbers(query, asyncio.get_running_loop(), wait_s=settings.catalog_timeout_s / 3),
             subscriptions=SqlSubscriptionReader(database),
             deliveries=SqlDeliveryReader(database),
             public_url=public_url,

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import threading
 
 import pytest
 
@@ -119,6 +120,36 @@ def test_the_test_plane_has_numbers_of_its_own(client, api, viewer, signed_in, n
 @pytest.mark.parametrize("query", ["days=1", "from=2027-01-01", "from=2027-01-15&to=2027-01-14", "from=x&to=y"])
 def test_days_that_cannot_be_shown_are_refused(viewer, query):
     assert viewer.ask("GET", f"/?{query}").status_code == 400
+
+
+class TestHangingWarehouse:
+    @pytest.fixture
+    def settings(self, settings):
+        return dataclasses.replace(settings, catalog_timeout_s=3.0)
+
+    @pytest.fixture
+    def released(self):
+        return threading.Event()
+
+    @pytest.fixture
+    def read_warehouse(self, released):
+        class Hanging:
+            def __getattr__(self, name):
+                released.wait(60)
+                raise ConnectionError(name)
+
+            def close(self):
+                pass
+
+        return Hanging()
+
+    def test_a_store_that_hangs_takes_its_own_numbers_away_and_no_others(self, client, viewer, new_app, released):
+        app = new_app("An app")
+        client.post("/v1/events", json=payment("1", 5, "eur"), headers=bearer(app["sk_key"]))
+        text = text_of(viewer.open("/"))
+        released.set()
+        assert "Some numbers cannot be read now" in text
+        assert "0.05" in text
 
 
 class TestWithoutWarehouse:

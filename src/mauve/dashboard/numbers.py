@@ -4,19 +4,21 @@ Pages are made in threads and questions are answered in the event loop; here one
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from mauve.core.problems import Problem
 from mauve.metrics.questions import Question
+from mauve.metrics.sources import WarehouseSource
 from mauve.query.answer import Answer, Freshness
 from mauve.query.ask import ask
 from mauve.query.latest import latest_events
 from mauve.query.parts import QueryParts
 from mauve.stores.warehouse import StoredEvent
 
+_AT_ONCE: Final = 4  # of one page, from each store
 # Of all pages together: a store takes 64 readings at once, and most of them are the API's.
 _READINGS_MAX: Final = 16
 
@@ -54,7 +56,9 @@ class Numbers:
         self._parts = parts
         self._loop = loop
         self._wait_s = wait_s
-        self._room = asyncio.Semaphore(_READINGS_MAX)
+        # Apart, so that one store that hangs does not hold up what is read from the other.
+        self._warehouse_room = asyncio.Semaphore(_READINGS_MAX)
+        self._ledger_room = asyncio.Semaphore(_READINGS_MAX)
 
     def ask(self, questions: Iterable[Question]) -> Readings:
         """Ask all at once. What is not answered in time goes on being read, for whoever asks next."""
@@ -70,20 +74,35 @@ class Numbers:
             return None
 
     async def _readings(self, asked: Mapping[str, Question]) -> Readings:
-        tasks = {key: asyncio.create_task(self._answer(question)) for key, question in asked.items()}
-        if tasks:
-            _, late = await asyncio.wait(tasks.values(), timeout=self._wait_s)
-            for task in late:
-                task.cancel()
-        return Readings({key: task.result() if _is_over(task) else None for key, task in tasks.items()})
+        answers: dict[str, Answer | None] = dict.fromkeys(asked)
+        counted = (question for question in asked.values() if _is_counted(question))
+        paid = (question for question in asked.values() if not _is_counted(question))
+        turns = [
+            asyncio.create_task(self._answer_in_turn(waiting, room, answers))
+            for waiting, room in ((counted, self._warehouse_room), (paid, self._ledger_room))
+            for _ in range(_AT_ONCE)
+        ]
+        done, late = await asyncio.wait(turns, timeout=self._wait_s)
+        for turn in late:
+            turn.cancel()
+        for turn in done:
+            turn.result()
+        return Readings(answers)
+
+    async def _answer_in_turn(
+        self, waiting: Iterator[Question], room: asyncio.Semaphore, answers: dict[str, Answer | None]
+    ) -> None:
+        for question in waiting:
+            async with room:
+                answers[question.key] = await self._answer(question)
+            await asyncio.sleep(0)  # A hit waits for nothing: hundreds of them must not keep others from their turn.
 
     async def _answer(self, question: Question) -> Answer | None:
-        async with self._room:
-            try:
-                return await ask(self._parts, question)
-            except Problem:  # It cannot be read now, and nobody has read it before.
-                return None
+        try:
+            return await ask(self._parts, question)
+        except Problem:  # It cannot be read now, and nobody has read it before.
+            return None
 
 
-def _is_over(task: asyncio.Task[Answer | None]) -> bool:
-    return task.done() and not task.cancelled()
+def _is_counted(question: Question) -> bool:
+    return isinstance(question.metric.source, WarehouseSource)
