@@ -35,13 +35,13 @@ def rows_of(project, stream, events, number=1):
     rows = EventRows()
     for place, (name, user, id_, occurred_at) in enumerate(events):
         rows.project.append(project)
-        rows.name.append(name)
+        rows.name.extend([name])
         rows.received_at.append(NOON)
         rows.occurred_at.append(occurred_at)
-        rows.claimed_at.append("")
-        rows.user.append(user)
+        rows.claimed_at.extend([""])
+        rows.user.extend([user])
         rows.id.append(id_)
-        rows.props.append(b'{"a":"\\u0000"}')
+        rows.props.extend_encoded([b'{"a":"\\u0000"}'])
         rows.seq.append(first_seq(stream, number) + place)
     return rows
 

@@ -52,13 +52,13 @@ def load(engine, project):
         seq = first_seq(STREAM, next(record_numbers) * 100)  # far enough apart for all rows of a test
         for place, (name, user, day) in enumerate(events):
             rows.project.append(project)
-            rows.name.append(name)
+            rows.name.extend([name])
             rows.received_at.append(NOON)
             rows.occurred_at.append(NOON + (day - DAY).days * DAY_MS)
-            rows.claimed_at.append("")
-            rows.user.append(user)
+            rows.claimed_at.extend([""])
+            rows.user.extend([user])
             rows.id.append("")
-            rows.props.append(b"")
+            rows.props.extend([""])
             rows.seq.append(seq + place)
         warehouse.stage(rows)
         warehouse.commit({seq + place for place in repeats}, ())

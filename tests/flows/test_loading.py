@@ -243,7 +243,7 @@ def test_rows_that_the_warehouse_refuses_are_set_aside_alone(source, ledger, war
             return getattr(warehouse, name)
 
         def stage(self, rows):
-            if "poison" in rows.name:
+            if b"poison" in b"".join(rows.name.pieces):
                 raise RowsRefusedError("Code: 53. the rows are poison")
             return warehouse.stage(rows)
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import httpx2 as httpx
 import pytest
+from polar.webhooks import validate_event
 from standardwebhooks import Webhook
 from stripe import WebhookSignature
 
@@ -74,13 +75,19 @@ def test_a_delivery_signed_by_biller_as_library_is_taken(service, project, door)
     assert found == [(4900,)], "it is there when we hear of it"
 
 
-@pytest.mark.parametrize(
-    "secret", [SECRET_B, base64.b64encode(SECRET_B.encode()).decode()], ids=["decoded", "as it is"]
-)
+@pytest.mark.parametrize("secret", [SECRET_B, ENCODED_SECRET_B], ids=["decoded", "as it is"])
 def test_a_delivery_signed_by_the_standards_library_is_taken(project, door, secret):
     body = json.dumps(sample("polar_subscription_annual_seats3"))
     reply = deliver(door, project, "biller_b", body, signed_by_standard_webhooks(body, secret))
     assert (reply.status_code, reply.json()) == (200, {"ok": True, "rows": 1})
+
+
+def test_a_delivery_that_biller_bs_own_library_believes_is_taken(project, door):
+    event = sample("polar_subscription_weekly_x2")
+    body = json.dumps(event)
+    headers = signed_by_standard_webhooks(body, ENCODED_SECRET_B)
+    assert validate_event(body, headers, SECRET_B, frozenset([event["type"]]), dict) == event
+    assert deliver(door, project, "biller_b", body, headers).json() == {"ok": True, "rows": 1}
 
 
 def test_a_delivery_signed_with_the_other_secret_is_not(project, door):

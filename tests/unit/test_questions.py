@@ -3,9 +3,11 @@
 from datetime import date
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from mauve.core.problems import Code, Problem
-from mauve.core.window import Window, today_at
+from mauve.core.window import Window, halves_of, today_at
 from mauve.metrics.questions import Question, only, question_from
 from mauve.metrics.registry import METRICS
 from mauve.web.parameters import parameters_from
@@ -161,3 +163,14 @@ class TestTheQueryString:
 
     def test_a_parameter_that_is_absent_is_none(self):
         assert only(parameters_from(b""), "x") is None
+
+
+@given(st.dates(), st.dates())
+def test_the_halves_of_a_window_are_all_of_it_and_nothing_twice(one, other):
+    assume(one != other)
+    window = Window(min(one, other), max(one, other))
+    earlier, later = halves_of(window)
+    assert (earlier.first, later.last) == window
+    assert earlier.first <= earlier.last
+    assert (later.first - earlier.last).days == 1
+    assert later.first <= later.last

@@ -113,14 +113,14 @@ def _append(rows: EventRows, batch: Batch, events: list[LoggedEvent], seq: int) 
     received_at = batch.received_at
     count = len(events)
     rows.project += [batch.project] * count
-    rows.name += [event.name for event in events]
-    rows.received_at += [received_at] * count
-    rows.occurred_at += _moments(events, received_at)
-    rows.claimed_at += ["" if event.at is None else str(event.at) for event in events]
-    rows.user += [event.user or "" for event in events]
+    rows.name.extend([event.name for event in events])
+    rows.received_at.extend([received_at] * count)
+    rows.occurred_at.extend(_moments(events, received_at))
+    rows.claimed_at.extend(["" if event.at is None else str(event.at) for event in events])
+    rows.user.extend([event.user or "" for event in events])
     rows.id += [event.id or "" for event in events]
-    rows.props += [_NO_PROPS if _is_null(props := event.props) else props for event in events]
-    rows.seq += range(seq, seq + count)
+    rows.props.extend_encoded([_NO_PROPS if _is_null(props := event.props) else props for event in events])
+    rows.seq.extend(range(seq, seq + count))
 
 
 def _is_null(props: msgspec.Raw) -> bool:

@@ -4,7 +4,8 @@ A row is known by `seq`: stream, record number and place in the record, in one n
 again under its `seq` can therefore be told from another event with the same content.
 """
 
-from collections.abc import Collection, Mapping
+from array import array
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
@@ -32,19 +33,53 @@ def first_seq(stream: int, number: int) -> int:
     return (stream << (_NUMBER_BITS + _ITEM_BITS)) | ((number & RECORD_NUMBER_MAX) << _ITEM_BITS)
 
 
+class Texts:
+    """A column of texts, joined batch by batch.
+
+    A range holds a million small objects. Keeping them all and walking through them again would cost more than
+    everything else that is done with them.
+    """
+
+    __slots__ = ("lengths", "pieces")
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []  # UTF-8, one behind the other
+        self.lengths = array("i")  # in bytes, one for each text
+
+    def extend(self, texts: Sequence[str]) -> None:
+        joined = "".join(texts)
+        if joined.isascii():
+            self.pieces.append(joined.encode())
+            self.lengths.extend(map(len, texts))
+        else:
+            self.extend_encoded([text.encode() for text in texts])
+
+    def extend_encoded(self, texts: Sequence[bytes | msgspec.Raw]) -> None:
+        self.pieces.append(b"".join(texts))
+        self.lengths.extend(map(len, texts))
+
+
+def _moments() -> "array[int]":
+    return array("q")
+
+
+def _seqs() -> "array[int]":
+    return array("Q")
+
+
 @dataclass(slots=True)
 class EventRows:
     """Events as columns, all of one length."""
 
     project: list[str] = field(default_factory=list)
-    name: list[str] = field(default_factory=list)
-    received_at: list[int] = field(default_factory=list)  # epoch ms
-    occurred_at: list[int] = field(default_factory=list)  # epoch ms, clamped
-    claimed_at: list[str] = field(default_factory=list)  # the raw `at`, empty if none was sent
-    user: list[str] = field(default_factory=list)  # empty if absent
+    name: Texts = field(default_factory=Texts)
+    received_at: "array[int]" = field(default_factory=_moments)  # epoch ms
+    occurred_at: "array[int]" = field(default_factory=_moments)  # epoch ms, clamped
+    claimed_at: Texts = field(default_factory=Texts)  # the raw `at`, empty if none was sent
+    user: Texts = field(default_factory=Texts)  # empty if absent
     id: list[str] = field(default_factory=list)  # empty if absent
-    props: list[bytes | msgspec.Raw] = field(default_factory=list)  # the JSON object as it came, empty if absent
-    seq: list[int] = field(default_factory=list)
+    props: Texts = field(default_factory=Texts)  # the JSON object as it came, empty if absent
+    seq: "array[int]" = field(default_factory=_seqs)
 
     def __len__(self) -> int:
         return len(self.seq)

@@ -7,11 +7,10 @@ from array import array
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
-from mauve.stores.warehouse import EventRows
+from mauve.stores.warehouse import EventRows, Texts
 
 
 def _required(name: str, type_: pa.DataType) -> pa.Field:
@@ -36,42 +35,38 @@ _SEQS: Final = pa.schema([_required("seq", pa.uint64())])
 
 def events_as_arrow(rows: EventRows) -> bytes:
     arrays = [
-        _texts(rows.project),
+        _texts(_column_of(rows.project)),
         _texts(rows.name),
-        _numbers(pa.int64(), "q", rows.received_at),
-        _numbers(pa.int64(), "q", rows.occurred_at),
+        _numbers(pa.int64(), rows.received_at),
+        _numbers(pa.int64(), rows.occurred_at),
         _texts(rows.claimed_at),
         _texts(rows.user),
-        _texts(rows.id),
-        _bytes(rows.props),
-        _numbers(pa.uint64(), "Q", rows.seq),
+        _texts(_column_of(rows.id)),
+        _texts(rows.props),
+        _numbers(pa.uint64(), rows.seq),
     ]
     return _as_stream(pa.RecordBatch.from_arrays(arrays, schema=_EVENTS))
 
 
 def seqs_as_arrow(seqs: Iterable[int]) -> bytes:
-    return _as_stream(pa.RecordBatch.from_arrays([_numbers(pa.uint64(), "Q", list(seqs))], schema=_SEQS))
+    return _as_stream(pa.RecordBatch.from_arrays([_numbers(pa.uint64(), array("Q", seqs))], schema=_SEQS))
 
 
-def _texts(values: Sequence[str]) -> pa.Array:
-    joined = "".join(values)
-    if joined.isascii():
-        return _strings(joined.encode(), map(len, values), len(values))
-    return _bytes([value.encode() for value in values])
+def _column_of(texts: Sequence[str]) -> Texts:
+    column = Texts()
+    column.extend(texts)
+    return column
 
 
-def _bytes(values: Sequence[bytes | msgspec.Raw]) -> pa.Array:
-    return _strings(b"".join(values), map(len, values), len(values))
-
-
-def _strings(joined: bytes, lengths: Iterable[int], count: int) -> pa.Array:
+def _texts(column: Texts) -> pa.Array:
+    count = len(column.lengths)
     ends = np.zeros(count + 1, np.int32)
-    np.cumsum(np.fromiter(lengths, np.int32, count), out=ends[1:])
-    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(ends), pa.py_buffer(joined)])
+    np.cumsum(np.frombuffer(column.lengths, np.int32), out=ends[1:])
+    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(ends), pa.py_buffer(b"".join(column.pieces))])
 
 
-def _numbers(type_: pa.DataType, code: str, values: Sequence[int]) -> pa.Array:
-    return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(array(code, values))])
+def _numbers(type_: pa.DataType, values: "array[int]") -> pa.Array:
+    return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(values)])
 
 
 def _as_stream(batch: pa.RecordBatch) -> bytes:

@@ -33,6 +33,7 @@ TABLES: Final = (
     ORDER BY (project, name, day)
     SETTINGS {_ONE_FILE}, {_DURABLE}
     """,
+    # A sketch may take 100 KB: the days that are not asked for are not even read.
     f"""
     CREATE TABLE IF NOT EXISTS mauve.actives (
         project LowCardinality(String),
@@ -42,7 +43,7 @@ TABLES: Final = (
     )
     ENGINE = AggregatingMergeTree
     ORDER BY (project, kind, day)
-    SETTINGS index_granularity = 64, {_DURABLE}
+    SETTINGS index_granularity = 1, {_DURABLE}
     """,
     # Which ids were counted, and when. An id is looked up for seven days; a day's partition goes a day later.
     f"""
