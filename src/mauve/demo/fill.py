@@ -28,7 +28,7 @@ EMAIL: Final = "demo@example.com"
 _STREAM: Final = STREAM_MAX - 1  # No worker has it: the loader never looks for these rows in a log.
 _ROWS_AT_ONCE: Final = 50_000
 _PASSWORD_CHARACTERS: Final = 16
-_PROPS: Final = (b'{"source": "web"}', b'{"source": "app", "version": "2.4"}')
+_PROPS: Final = ('{"source": "web"}', '{"source": "app", "version": "2.4"}')
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +60,14 @@ class Pile:
         rows, count = self.rows, len(occurrences)
         moments = [each.at for each in occurrences]
         rows.project += [project] * count
-        rows.name += [each.name for each in occurrences]
-        rows.received_at += moments
-        rows.occurred_at += moments
-        rows.user += [each.user for each in occurrences]
-        rows.claimed_at += [""] * count
+        rows.name.extend([each.name for each in occurrences])
+        rows.received_at.extend(moments)
+        rows.occurred_at.extend(moments)
+        rows.claimed_at.extend([""] * count)
+        rows.user.extend([each.user for each in occurrences])
         rows.id += [""] * count
-        rows.props += [_PROPS[len(each.user) % len(_PROPS)] for each in occurrences]
-        rows.seq += self._places(count)
+        rows.props.extend([_PROPS[len(each.user) % len(_PROPS)] for each in occurrences])
+        rows.seq.extend(self._places(count))
         self.events_by_period.update(period_of(moment) for moment in moments)
 
     def _places(self, count: int) -> Iterator[int]:
