@@ -109,6 +109,8 @@ class TestCharts:
         page = viewer.open(f"{own}?plane=test")
         assert "test plane" in page.text
         assert "EUR" not in text_of(page)
+        for tab in ("", "/events", "/subscriptions"):
+            assert re.search(rf'href="{own}{tab}\?[^"]*plane=test', page.text), "from tab to tab the plane stays"
 
 
 class TestSheets:
