@@ -28,8 +28,9 @@ class Watch:
             self.complaints.append(said.text)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
+    """Open a browser for one module: while it is open an event loop runs, beside which no other test could run its own."""
     path = next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
         reason = f"there is none of {', '.join(NAMES)} on the path"
@@ -82,7 +83,7 @@ class Demo:
         return next(f"/apps/{app['app_id']}" for app in self.told["apps"] if app["name"] == name)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def demo(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     data = tmp_path_factory.mktemp("demo") / "data"
     told = mauve_json(data, "demo", "--days", "40")
