@@ -30,7 +30,7 @@ class Watch:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """Open a browser for one module: while it is open an event loop runs, beside which no other test could run its own."""
+    """Open a browser for one module: while it is open, no other test could run an event loop of its own."""
     path = next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
         reason = f"there is none of {', '.join(NAMES)} on the path"
