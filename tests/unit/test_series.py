@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mauve.core.window import Window
-from mauve.dashboard.series import Change, added, amounts, amounts_on, average, by_day, change
+from mauve.dashboard.series import Change, amounts, amounts_on, average, by_day, change
 
 WINDOW = Window(date(2026, 11, 13), date(2026, 11, 15))
 ROWS = [
@@ -23,7 +23,6 @@ def test_days_that_the_api_leaves_out_are_nothing():
 def test_money_is_added_exactly_and_by_currency():
     assert amounts(ROWS, "revenue") == {"eur": 2**80 + 1, "jpy": 7}
     assert amounts_on(ROWS, "revenue", WINDOW) == {"eur": 1}
-    assert added([{"usd": 1}, {"eur": 2}, {"usd": 3}]) == {"eur": 2, "usd": 4}
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,6 @@ class Chart:
     numbers: Sequence[int]
     before: Sequence[int]
     currency: str | None = None
-    name: str | None = None  # of the event that is counted
 
     @property
     def id(self) -> str:
@@ -92,7 +91,7 @@ def _chart(kind: Kind, period: Period, now: Rows, before: Rows, currency: str | 
 def event_chart(name: str, period: Period, now: Rows, before: Rows) -> Chart:
     """Return the chart of one event's counts."""
     numbers, earlier = _counts(now, period.window), _counts(before, period.before)
-    return Chart("event_series", name, period, numbers, earlier, name=name)
+    return Chart("event_series", name, period, numbers, earlier)
 
 
 def _counts(rows: Rows, window: Window) -> list[int]:

@@ -1,13 +1,12 @@
 """Rows of an answer → numbers for every day, and what they come to. Money stays in minor units, by currency."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from mauve.core.window import Window
 
 Rows = Sequence[Mapping[str, Any]]
-Amounts = Mapping[str, int]  # by currency
 
 _HUNDRED: Final = 100
 
@@ -43,15 +42,6 @@ def amounts_on(rows: Rows, column: str, window: Window) -> dict[str, int]:
     """Return what stands on the last day of a window, by currency."""
     last = window.last.isoformat()
     return {row["currency"]: row[column] for row in rows if row["day"] == last}
-
-
-def added(several: Iterable[Amounts]) -> dict[str, int]:
-    """Return the sum over several, currency by currency."""
-    total: dict[str, int] = {}
-    for each in several:
-        for currency, amount in each.items():
-            total[currency] = total.get(currency, 0) + amount
-    return dict(sorted(total.items()))
 
 
 def average(numbers: Sequence[int]) -> int:
