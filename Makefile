@@ -6,7 +6,7 @@ RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test check bench screenshots lock clean
+.PHONY: help setup serve test check prove bench screenshots lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -24,6 +24,9 @@ check: $(DEV) ## lint, types, import rules
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+prove: $(DEV) ## the long form of every proof: a million schedules, a thousand kills and power cuts (hours; root for the cuts)
+	$(BIN)/python -m pytest --prove -m prove --timeout 86400 -p no:randomly -v
 
 bench: $(DEV) ## measure, as ratios within one run
 	$(BIN)/python -m bench

@@ -21,6 +21,17 @@ from mauve.stores.warehouse import WarehouseReader
 from support import ManualClock
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--prove", action="store_true", help="the long form of every proof, as `make prove` runs it")
+
+
+@pytest.fixture(scope="session")
+def rounds(pytestconfig: pytest.Config) -> Callable[[int, int], int]:
+    """How often a proof is repeated: so often where changes are checked, far more often by `make prove`."""
+    is_long = pytestconfig.getoption("--prove")
+    return lambda checked, proven: proven if is_long else checked
+
+
 @pytest.fixture(scope="session")
 def _prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data directory made once; copying it is quicker than migrating anew."""

@@ -6,11 +6,11 @@ and at the size of an item written compactly.
 
 import json
 import re
-import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from isal.isal_zlib import crc32
 from msgspec import Raw
 
 from mauve.core.events import is_object
@@ -95,7 +95,7 @@ def _scan(body: bytes) -> list[Raw] | None:
 
 def _mark_for(body: bytes) -> bytes:
     """Return a text that the body will not hold by chance, and that is no JSON outside of a string."""
-    return b"lone surrogate %08x" % zlib.crc32(body)
+    return b"lone surrogate %08x" % crc32(body)
 
 
 def _without_lone_surrogates(body: bytes, mark: bytes) -> bytes:
