@@ -1,5 +1,6 @@
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,15 @@ from mauve.config import Settings, settings_from
 from mauve.control import operator
 from mauve.control.parts import ControlParts
 from mauve.core.facts import Organization, Scope
+from mauve.load.closing import Closing
 from mauve.load.loader import Loader
 from mauve.load.runner import LoadFigures, LoadRunner
 from mauve.server.core import CoreApp
 from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
+from mauve.stores.sql.closed_days import SqlClosedDays
+from mauve.stores.sql.database import Database, sqlite_url
+from mauve.stores.sql.load_ledger import SqlLoadLedger
 from mauve.stores.warehouse import WarehouseReader
 from support import ManualClock
 
@@ -53,8 +58,10 @@ def load(settings: Settings, clock: ManualClock, connection: ChdbConnection) -> 
     """Take all that was accepted into the shared warehouse, as the core's loader does into its own."""
     for table in ("events", "actives", "seen"):  # other tests' rows may have the same place in another log
         connection.run(f"TRUNCATE TABLE IF EXISTS mauve.{table}")
-    with wiring.load_ledger(settings) as ledger:
-        loader = Loader(wiring.log_reader(settings), ledger, ChdbWarehouse(connection), clock)
+    with closing(Database(sqlite_url(wiring.ledger_path(settings.data)), busy_timeout_s=5)) as database:
+        warehouse = ChdbWarehouse(connection)
+        days = Closing(SqlClosedDays(database), warehouse)
+        loader = Loader(wiring.log_reader(settings), SqlLoadLedger(database), warehouse, clock, days)
 
         def load_all() -> None:
             while loader.load_next_range():

@@ -24,7 +24,7 @@ from mauve.dashboard.parts import DashboardParts
 from mauve.ingest.counters import IngestCounters
 from mauve.ingest.parts import IngestParts
 from mauve.query.flights import Flights
-from mauve.query.parts import QueryParts
+from mauve.query.parts import QueryParts, ReadStores
 from mauve.stores.catalog import Catalog
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader, ReadConnection
 from mauve.stores.deliveries import DeliveryReader
@@ -37,6 +37,7 @@ from mauve.stores.localdisk.read_meter import SqliteReadMeter
 from mauve.stores.read_cache import ReadCache
 from mauve.stores.read_meter import ReadMeter
 from mauve.stores.sql.catalog import sql_catalog
+from mauve.stores.sql.closed_days import SqlClosedDays, SqlClosedDaysReader
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.delivery_book import SqlDeliveryReader
 from mauve.stores.sql.grouping import GroupedLedger
@@ -154,8 +155,7 @@ def query_parts(
             cache=cache if settings.read_cache_s else None,
             max_age_s=settings.read_cache_s,
             meter=meter,
-            warehouse=warehouse,
-            ledger=SqlLedgerReader(database),
+            stores=ReadStores(warehouse, SqlLedgerReader(database), SqlClosedDaysReader(database)),
             warehouse_flights=warehouse_flights,
             ledger_flights=ledger_flights,
             clock=clock or SystemClock(),
@@ -233,6 +233,7 @@ async def ingest_parts(
 
 def open_load_parts(settings: Settings) -> "LoadParts":
     """Open what the loader works with. Slow: what only the core needs is imported here, not into the workers."""
+    from mauve.load.closing import Closing  # noqa: PLC0415
     from mauve.load.loader import Loader  # noqa: PLC0415
     from mauve.load.runner import LoadParts  # noqa: PLC0415
     from mauve.load.usage import UsageMirror  # noqa: PLC0415
@@ -240,15 +241,19 @@ def open_load_parts(settings: Settings) -> "LoadParts":
     from mauve.stores.clickhouse.warehouse import ChdbWarehouse  # noqa: PLC0415
 
     with ExitStack() as opened:
-        warehouse = opened.enter_context(closing(ChdbConnection(warehouse_path(settings.data))))
-        ledger = SqlLoadLedger(opened.enter_context(closing(_ledger_database(settings))))
+        warehouse = ChdbWarehouse(opened.enter_context(closing(ChdbConnection(warehouse_path(settings.data)))))
+        ledger_database = opened.enter_context(closing(_ledger_database(settings)))
+        ledger = SqlLoadLedger(ledger_database)
+        days = Closing(SqlClosedDays(ledger_database), warehouse)
         catalog = sql_catalog(opened.enter_context(closing(_database(settings))))
         edge = opened.enter_context(closing(_edge(settings)))
         clock = SystemClock()
         source = log_reader(settings)
-        loader = opened.enter_context(closing(Loader(source, ledger, ChdbWarehouse(warehouse), clock)))
+        loader = opened.enter_context(closing(Loader(source, ledger, warehouse, clock, days)))
         return LoadParts(
             loader=loader,
+            days=days,
+            clock=clock,
             source=source,
             ledger=ledger,
             mirror=UsageMirror(ledger, edge, clock),
@@ -261,15 +266,18 @@ def open_load_parts(settings: Settings) -> "LoadParts":
 def fill_parts(settings: Settings, control: ControlParts) -> Iterator["FillParts"]:
     """Open what a made-up history is written with, in a process that holds the data directory alone."""
     from mauve.demo.fill import FillParts  # noqa: PLC0415 - slow, as the loader says
+    from mauve.load.closing import Closing  # noqa: PLC0415
     from mauve.stores.clickhouse.connection import ChdbConnection  # noqa: PLC0415
     from mauve.stores.clickhouse.warehouse import ChdbWarehouse  # noqa: PLC0415
 
     with (
         closing(ChdbConnection(warehouse_path(settings.data))) as warehouse,
         ledger_writer(settings) as ledger,
-        load_ledger(settings) as loading,
+        closing(_ledger_database(settings)) as database,
     ):
-        yield FillParts(control, ChdbWarehouse(warehouse), ledger, loading)
+        store = ChdbWarehouse(warehouse)
+        days = Closing(SqlClosedDays(database), store)
+        yield FillParts(control, store, ledger, SqlLoadLedger(database), days)
 
 
 def log_reader(settings: Settings) -> SegmentLogReader:

@@ -4,23 +4,23 @@ Pages are made in threads and questions are answered in the event loop; here one
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from mauve.core.problems import Problem
-from mauve.metrics.questions import Question
+from mauve.metrics.questions import Question, Survey, surveys_of
 from mauve.metrics.sources import WarehouseSource
 from mauve.query.answer import Answer, Freshness
-from mauve.query.ask import ask
+from mauve.query.ask import ask_survey, found
 from mauve.query.latest import latest_events
 from mauve.query.parts import QueryParts
 from mauve.stores.warehouse import StoredEvent
 
-_AT_ONCE: Final = 4  # of one page, from each store
 # Of all pages together: a store takes 64 readings at once, and most of them are the API's.
 _READINGS_MAX: Final = 16
+_PROJECTS_MAX: Final = 200  # in one reading: each may need a sketch of 100 KB for each day
 
 _decoder: Final = msgspec.json.Decoder()
 
@@ -75,34 +75,19 @@ class Numbers:
 
     async def _readings(self, asked: Mapping[str, Question]) -> Readings:
         answers: dict[str, Answer | None] = dict.fromkeys(asked)
-        counted = (question for question in asked.values() if _is_counted(question))
-        paid = (question for question in asked.values() if not _is_counted(question))
-        turns = [
-            asyncio.create_task(self._answer_in_turn(waiting, room, answers))
-            for waiting, room in ((counted, self._warehouse_room), (paid, self._ledger_room))
-            for _ in range(_AT_ONCE)
-        ]
-        done, late = await asyncio.wait(turns, timeout=self._wait_s)
-        for turn in late:
-            turn.cancel()
-        for turn in done:
-            turn.result()
+        for key, question in asked.items():
+            answers[key] = found(self._parts, question)
+            await asyncio.sleep(0)  # Hundreds of them must not keep others from their turn.
+        missing = (asked[key] for key, answer in answers.items() if answer is None)
+        surveys = surveys_of(missing, _PROJECTS_MAX)
+        if surveys:
+            reading = [asyncio.create_task(self._read(survey, answers)) for survey in surveys]
+            _, late = await asyncio.wait(reading, timeout=self._wait_s)
+            for each in late:
+                each.cancel()
         return Readings(answers)
 
-    async def _answer_in_turn(
-        self, waiting: Iterator[Question], room: asyncio.Semaphore, answers: dict[str, Answer | None]
-    ) -> None:
-        for question in waiting:
-            async with room:
-                answers[question.key] = await self._answer(question)
-            await asyncio.sleep(0)  # A hit waits for nothing: hundreds of them must not keep others from their turn.
-
-    async def _answer(self, question: Question) -> Answer | None:
-        try:
-            return await ask(self._parts, question)
-        except Problem:  # It cannot be read now, and nobody has read it before.
-            return None
-
-
-def _is_counted(question: Question) -> bool:
-    return isinstance(question.metric.source, WarehouseSource)
+    async def _read(self, survey: Survey, answers: dict[str, Answer | None]) -> None:
+        is_counted = isinstance(survey.metric.source, WarehouseSource)
+        async with self._warehouse_room if is_counted else self._ledger_room:
+            answers.update(await ask_survey(self._parts, survey))

@@ -19,6 +19,7 @@ from mauve.demo.deliveries import deliveries_of
 from mauve.demo.history import Day, Place, history_of
 from mauve.demo.stories import STORIES, Story
 from mauve.demo.visitors import Occurrence
+from mauve.load.closing import Closing
 from mauve.load.usage import note_first_events
 from mauve.stores.ledger import LedgerWriter, LoadLedger, LoadStep
 from mauve.stores.log import STREAM_MAX
@@ -37,6 +38,7 @@ class FillParts:
     warehouse: WarehouseWriter
     ledger: LedgerWriter
     loading: LoadLedger
+    days: Closing
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,7 @@ def set_stage(control: ControlParts) -> Stage:
 
 def fill(parts: FillParts, stage: Stage, calendar: Calendar, seed: str) -> Iterator[None]:
     """Store everything; yield after each day of each app."""
+    parts.days.make_way(calendar.days[0])
     pile = Pile(parts.loading.positions().get(_STREAM, 0))
     for story, app in stage.apps:
         place = Place(stage.org_id, app.public_id)

@@ -11,6 +11,8 @@ from typing import Final
 import structlog
 
 from mauve.core.clock import Clock
+from mauve.core.window import today_at
+from mauve.load.closing import Closing
 from mauve.load.rows import Range, first_seen_of, range_from, repeats_among, usage_of
 from mauve.stores.ledger import DeadLetter, LoadLedger, LoadStep
 from mauve.stores.log import STREAM_MAX, LogReader, LogRecord
@@ -26,11 +28,14 @@ Taken = list[tuple[int, LogRecord]]
 
 
 class Loader:
-    def __init__(self, source: LogReader, ledger: LoadLedger, warehouse: WarehouseWriter, clock: Clock) -> None:
+    def __init__(
+        self, source: LogReader, ledger: LoadLedger, warehouse: WarehouseWriter, clock: Clock, days: Closing
+    ) -> None:
         self._source = source
         self._ledger = ledger
         self._warehouse = warehouse
         self._clock = clock
+        self._days = days
         self._positions: dict[int, int] | None = None  # None: not known to be in step with the warehouse
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="read-ahead")
         self._ahead: Future[tuple[Taken, Range]] | None = None
@@ -113,6 +118,7 @@ class Loader:
             return set()
         last_counted = self._warehouse.stage(taken.rows)
         repeats = repeats_among(taken.rows, last_counted, stored, IDEMPOTENCY_WINDOW_MS)
+        self._days.make_way(today_at(min(taken.rows.occurred_at)))
         self._warehouse.commit(repeats, stored.keys())
         return repeats
 

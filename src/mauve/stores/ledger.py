@@ -3,7 +3,7 @@
 Money is summed as whole numbers of any size; nothing passes through floats or overflows.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
@@ -11,6 +11,7 @@ from typing import Final, Protocol
 import msgspec
 
 from mauve.core.subscriptions import MrrStep
+from mauve.core.window import Window
 from mauve.stores.deliveries import Delivery, Tally
 from mauve.stores.log import LogRecord
 
@@ -140,18 +141,23 @@ class LoadLedger(Protocol):
 class LedgerReader(Protocol):
     """What the query plane reads. Amounts are exact."""
 
-    def day_totals(self, project: str, first_day: str, last_day: str, earned: bool) -> list[tuple[str, str, int]]:  # noqa: FBT001 - a stored fact, not a switch
-        """Return (day, currency, total) where there was a payment, by day, then currency; days inclusive."""
+    def day_totals(
+        self,
+        projects: Collection[str],
+        window: Window,
+        earned: bool,  # noqa: FBT001 - a stored fact, not a switch
+    ) -> list[tuple[str, str, str, int]]:
+        """Return (project, day, currency, total) where there was a payment, in this order."""
         ...
 
-    def current_mrr(self, project: str) -> list[tuple[str, int]]:
-        """Return (currency, sum of mrr) over current rows with status `active`, by currency."""
+    def current_mrr(self, projects: Collection[str]) -> list[tuple[str, str, int]]:
+        """Return (project, currency, sum of mrr) over current rows with status `active`, in this order."""
         ...
 
-    def mrr_steps(self, project: str, before: int) -> Iterator[MrrStep]:
+    def mrr_steps(self, projects: Collection[str], before: int) -> Iterator[MrrStep]:
         """Yield every version dated before a moment (epoch microseconds), one by one and never all in memory.
 
-        Those of one subscription come together, in the order in which they take effect: by `at`, of equal ones as
-        recorded.
+        Those of one project come together, and in them those of one subscription, in the order in which they take
+        effect: by `at`, of equal ones as recorded.
         """
         ...
