@@ -36,6 +36,7 @@ from mauve.stores.localdisk.read_cache import SqliteReadCache
 from mauve.stores.localdisk.read_meter import SqliteReadMeter
 from mauve.stores.read_cache import ReadCache
 from mauve.stores.read_meter import ReadMeter
+from mauve.stores.sql.arrival_book import SqlArrivalReader
 from mauve.stores.sql.catalog import sql_catalog
 from mauve.stores.sql.closed_days import SqlClosedDays, SqlClosedDaysReader
 from mauve.stores.sql.database import Database, sqlite_url
@@ -195,6 +196,7 @@ def dashboard_parts(settings: Settings, control: ControlParts, query: QueryParts
             numbers=Numbers(query, asyncio.get_running_loop(), wait_s=settings.catalog_timeout_s / 3),
             subscriptions=SqlSubscriptionReader(database),
             deliveries=SqlDeliveryReader(database),
+            arrivals=SqlArrivalReader(database),
             public_url=public_url,
             proxies=settings.proxies,
         )

@@ -4,10 +4,14 @@ import csv
 import dataclasses
 import io
 import re
+import sqlite3
 
 import pytest
+from structlog.testing import capture_logs
 
+from mauve import wiring
 from mauve.core.facts import Role
+from mauve.ingest.arrivals import note_arrivals
 from mauve.metrics.registry import METRICS
 from mauve.stores.deliveries import Delivery, DeliveryResult, Tally
 from mauve.stores.ledger import Entry
@@ -205,3 +209,50 @@ def test_deliveries_are_shown_with_their_warnings(viewer, own, app, settings, cl
 @pytest.mark.parametrize("path", ["", "/sheets/mau.csv", "/events", "/events/latest", "/subscriptions"])
 def test_another_organizations_app_is_not_there(owner, own, path):
     assert owner.ask("GET", own + path).status_code == 404
+
+
+class TestHealth:
+    @pytest.fixture
+    def note(self, client, core):
+        """Write down what was counted, as every process does every few seconds."""
+        return lambda: client.portal.call(note_arrivals, core.ingest)
+
+    def test_what_was_accepted_rejected_and_sent_again_is_told(self, client, viewer, app, own, send, load, note):
+        send({"name": "view", "id": "1"}, payment("p", 5, "eur"))
+        send({"name": "view", "id": "1"}, payment("p", 5, "eur"), {"name": "view", "id": "2"})
+        headers = bearer(app["sk_key"])
+        client.post("/v1/events", json=[{"name": ""}, {"name": "view", "at": "never"}], headers=headers)
+        client.post("/v1/events", json=[{"name": "view"}, {"name": "view", "at": "never"}], headers=headers)
+        client.post("/v1/events", content=b"{", headers=headers | {"content-type": "application/json"})
+        client.post("/v1/objects", json=[{"type": "other"}], headers=headers)
+        note()
+        text = text_of(viewer.open(f"{own}/events"))
+        assert "Accepted 6 items" in text
+        assert "Rejected 4 items" in text
+        assert "Sent again 2 1 events, 1 payments" in text
+        assert "at items 2" in text
+        assert "name items 1" in text
+        assert "malformed whole requests 1" in text
+
+    def test_where_nothing_was_turned_away_no_reason_is_listed(self, viewer, own, send, note):
+        send({"name": "view"})
+        note()
+        text = text_of(viewer.open(f"{own}/events"))
+        assert "Accepted 1 items" in text
+        assert "Turned away" not in text
+
+    def test_what_cannot_be_written_down_is_kept_for_the_next_time(
+        self, client, core, settings, send, note, viewer, own
+    ):
+        send({"name": "view"})
+        ledger = sqlite3.connect(wiring.ledger_path(settings.data), isolation_level=None)
+        ledger.execute("ALTER TABLE arrivals RENAME TO elsewhere")
+        with capture_logs() as logs:
+            note()
+        assert [each["event"] for each in logs] == ["arrivals_not_noted"]
+        assert "it cannot be read now" in text_of(viewer.open(f"{own}/events"))
+        ledger.execute("ALTER TABLE elsewhere RENAME TO arrivals")
+        ledger.close()
+        send({"name": "view"})
+        note()
+        assert "Accepted 2 items" in text_of(viewer.open(f"{own}/events"))

@@ -5,6 +5,7 @@ from typing import Final
 from mauve.dashboard.app_page import asked_by, name_asked
 from mauve.dashboard.chart_cards import Chart, event_chart
 from mauve.dashboard.figures import Asked
+from mauve.dashboard.health import health_of
 from mauve.dashboard.numbers import Readings
 from mauve.dashboard.page import page
 from mauve.dashboard.view import plane_address, plane_of, shown_project
@@ -31,6 +32,7 @@ def show_events(visit: MemberVisit) -> Reply:
         name=name,
         chart=_chart(asked, name, readings),
         events=visit.parts.numbers.latest_events(asked.project, EVENTS_SHOWN),
+        health=health_of(visit, asked.project, asked.period.window),
         readings=readings,
         period=asked.period,
         plane=plane_of(visit),

@@ -6,6 +6,7 @@ from mauve.access.attempts import PasswordAttempts
 from mauve.access.keyring import Keyring
 from mauve.control.parts import ControlParts
 from mauve.dashboard.numbers import Numbers
+from mauve.stores.arrivals import ArrivalReader
 from mauve.stores.deliveries import DeliveryReader
 from mauve.stores.read_meter import ReadMeter
 from mauve.stores.subscriptions import SubscriptionReader
@@ -20,5 +21,6 @@ class DashboardParts:
     numbers: Numbers
     subscriptions: SubscriptionReader
     deliveries: DeliveryReader
+    arrivals: ArrivalReader
     public_url: str | None  # under which people and billers reach the service, without a slash at its end
     proxies: int  # how many of ours stand in front

@@ -5,6 +5,7 @@ the position, and the position is remembered before the log is trimmed. After an
 asked which rows of the open stretch it has.
 """
 
+from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Final
 
@@ -14,6 +15,7 @@ from mauve.core.clock import Clock
 from mauve.core.window import today_at
 from mauve.load.closing import Closing
 from mauve.load.rows import Range, first_seen_of, range_from, repeats_among, usage_of
+from mauve.stores.arrivals import REPEAT, Arrivals
 from mauve.stores.ledger import DeadLetter, LoadLedger, LoadStep
 from mauve.stores.log import STREAM_MAX, LogReader, LogRecord
 from mauve.stores.warehouse import RowsRefusedError, WarehouseWriter
@@ -132,6 +134,7 @@ class Loader:
             events_by_org_and_period=usage_of(taken, repeats),
             first_seen_by_project=first_seen_of(taken.batches),
             dead_letters=letters,
+            arrivals=_arrivals(taken, repeats, now) if repeats else None,
         )
         self._ledger.finish(step)
         self.repeat_count += len(repeats)
@@ -145,3 +148,12 @@ class Loader:
 
     def _every_stream(self, positions: dict[int, int]) -> dict[int, int]:
         return {stream: positions.get(stream, 0) for stream in [*self._source.streams(), MIXED_STREAM]}
+
+
+def _arrivals(taken: Range, repeats: set[int], now_ms: int) -> Arrivals:
+    """Tell the owners how many of their events came again."""
+    came_again = Counter(
+        project for project, seq in zip(taken.rows.project, taken.rows.seq, strict=True) if seq in repeats
+    )
+    counts = {(project, REPEAT): count for project, count in came_again.items()}
+    return Arrivals(today_at(now_ms).isoformat(), now_ms, counts)

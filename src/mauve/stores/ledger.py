@@ -12,6 +12,7 @@ import msgspec
 
 from mauve.core.subscriptions import MrrStep
 from mauve.core.window import Window
+from mauve.stores.arrivals import Arrivals
 from mauve.stores.deliveries import Delivery, Tally
 from mauve.stores.log import LogRecord
 
@@ -64,6 +65,7 @@ class Entry:
     events: bytes | None = None  # a record for the loader: the events that came in the same batch as payments
     delivery: Delivery | None = None  # the biller's delivery that all this came in
     tallies: Sequence[Tally] = ()  # to be added to what was counted of deliveries
+    arrivals: Arrivals | None = None  # to be added to what was counted of its day
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,7 @@ class LoadStep:
     events_by_org_and_period: Mapping[tuple[str, str], int] = field(default_factory=dict)
     first_seen_by_project: Mapping[str, int] = field(default_factory=dict)  # project → received_at
     dead_letters: Sequence[DeadLetter] = ()
+    arrivals: Arrivals | None = None
 
 
 class LedgerWriter(Protocol):
@@ -100,7 +103,7 @@ class LedgerWriter(Protocol):
     - A subscription version is appended; the current row is the version with the highest `at`, of equal ones the
       one with the highest rank, and where there are no ranks the last recorded. A version with a rank is recorded
       once: another one with the same `at` and rank is the same one, come again.
-    - A delivery and tallies are noted as `stores.deliveries` says.
+    - A delivery and tallies are noted as `stores.deliveries` says, arrivals as `stores.arrivals` does.
     """
 
     def record(self, entries: Sequence[Entry]) -> list[list[Outcome]]: ...

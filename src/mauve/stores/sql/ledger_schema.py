@@ -152,6 +152,16 @@ day_users: Final = sa.Table(
     sa.Column("users", sa.BigInteger, nullable=False),
 )
 
+arrivals: Final = sa.Table(
+    "arrivals",
+    metadata,
+    sa.Column("project", sa.Text, primary_key=True),
+    sa.Column("day", sa.Text, primary_key=True, index=True),  # YYYY-MM-DD
+    sa.Column("word", sa.Text, primary_key=True),
+    sa.Column("count", sa.BigInteger, nullable=False),
+    sa.Column("last_at", sa.BigInteger, nullable=False),
+)
+
 deliveries: Final = sa.Table(
     "deliveries",
     metadata,
