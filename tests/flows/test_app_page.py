@@ -256,3 +256,46 @@ class TestHealth:
         send({"name": "view"})
         note()
         assert "Accepted 2 items" in text_of(viewer.open(f"{own}/events"))
+
+
+class TestCheckOfTheSecret:
+    SECRET = "whsec_" + "c2VjcmV0IG9mIHRoZSBzYW1wbGU=" * 2
+    ADDRESS = "webhooks/live/biller_b/check"
+
+    @pytest.fixture
+    def saved(self, client, signed_in, own):
+        owner, _ = signed_in(Role.OWNER)
+        owner.send(f"{own}/webhooks/live/biller_b", {"secret": self.SECRET})
+
+    @pytest.fixture
+    def tally(self, settings, app, clock):
+        def note(word, provider="biller_b", ago_ms=0):
+            with ledger_writer(settings) as ledger:
+                ledger.record([Entry(tallies=[Tally(app["public_id"], provider, word, 1, clock.now_ms() - ago_ms)])])
+
+        return note
+
+    def test_it_waits_for_the_first_delivery(self, viewer, own, saved):
+        assert "Waiting for the first delivery" in text_of(viewer.open(f"{own}/webhooks"))
+        assert "Waiting for the first delivery" in text_of(viewer.open(f"{own}/{self.ADDRESS}"))
+
+    def test_a_signed_delivery_verifies_it_whatever_came_of_the_content(self, viewer, own, saved, tally):
+        tally("ignored")
+        tally("refused")
+        assert "Verified" in text_of(viewer.open(f"{own}/{self.ADDRESS}"))
+
+    def test_a_delivery_with_another_signature_is_told(self, viewer, own, saved, tally):
+        tally("refused")
+        assert "its signature is wrong" in text_of(viewer.open(f"{own}/{self.ADDRESS}"))
+
+    def test_deliveries_of_another_biller_or_from_before_do_not_count(self, viewer, own, saved, tally):
+        tally("stored", provider="biller_a")
+        tally("stored", ago_ms=1000)
+        assert "Waiting for the first delivery" in text_of(viewer.open(f"{own}/{self.ADDRESS}"))
+
+    def test_without_a_secret_there_is_nothing_to_wait_for(self, viewer, own):
+        assert "Waiting for the first delivery" not in text_of(viewer.open(f"{own}/webhooks"))
+
+    @pytest.mark.parametrize("address", ["webhooks/live/biller_c/check", "webhooks/other/biller_a/check"])
+    def test_there_is_no_other_biller_and_no_other_plane(self, viewer, own, address):
+        assert viewer.ask("GET", f"{own}/{address}").status_code == 404

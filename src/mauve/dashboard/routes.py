@@ -126,6 +126,7 @@ ACTIONS: Final = (
         webhooks.save_webhook_secret,
         webhooks.show_webhooks,
     ),
+    _show("/apps/{app_id}/webhooks/{plane}/{provider}/check", Scope.APPS_READ, webhooks.show_check),
     _show("/tokens", Permission.TOKENS_MINT, tokens.show_tokens),
     _do("/tokens", Permission.TOKENS_MINT, tokens.mint_token, tokens.show_tokens),
     _show("/tokens/{token_id}/revoke", Permission.TOKENS_MINT, tokens.confirm_revoking),

@@ -29,7 +29,8 @@ _REFUSED_COUNT: Final = 3
 
 def deliveries_of(story: Story, place: Place, now_ms: int) -> list[Entry]:
     noted = _OF_A_MARKETPLACE if story.orders_a_day else _USUAL
-    moments = range(now_ms - len(noted) * _HOUR_MS, now_ms, _HOUR_MS)
+    # The last one comes now: it is signed with the secret that was just saved, which is so verified.
+    moments = range(now_ms - (len(noted) - 1) * _HOUR_MS, now_ms + 1, _HOUR_MS)
     made = [
         Entry(delivery=Delivery(place.project, Provider.BILLER_A, at, *each))
         for at, each in zip(moments, noted, strict=True)
