@@ -6,11 +6,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench import control, ingest, pages, reads, webhooks
+from bench import control, ingest, lasting, pages, reads, webhooks
 from bench.report import Figure, render
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
-PLANES = ("ingest", "webhooks", "control", "pages", "reads")
+PLANES = ("ingest", "lasting", "webhooks", "control", "pages", "reads")
 
 
 def main() -> None:
@@ -30,6 +30,8 @@ def main() -> None:
 def _measured(wanted: list[str], millions: list[int]) -> Iterator[Figure]:
     if "ingest" in wanted:
         yield from ingest.measure()
+    if "lasting" in wanted:
+        yield from lasting.measure()
     if "webhooks" in wanted:
         yield from webhooks.measure()
     if "control" in wanted:

@@ -179,7 +179,7 @@ class TestSubscriptions:
         text = text_of(viewer.open(f"{own}/subscriptions"))
         for said in ("MRR, EUR 19.99 EUR", "MRR, JPY 7 JPY", "good active 19.99 EUR counted"):
             assert said in text, said
-        assert "&lt;trial&gt; trialing 5.00 EUR no: not active" in text
+        assert "&lt;trial&gt; trialing 5.00 EUR no: trialing" in text
 
     def test_many_come_in_pages_each_of_them_once(self, viewer, own, put):
         put(*[subscription(f"sub_{number}", 1) for number in range(120)])
