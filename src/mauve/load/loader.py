@@ -14,6 +14,7 @@ import structlog
 from mauve.core.clock import Clock
 from mauve.core.window import today_at
 from mauve.load.closing import Closing
+from mauve.load.moments import first_day_of
 from mauve.load.rows import Range, first_seen_of, range_from, repeats_among, usage_of
 from mauve.stores.arrivals import REPEAT, Arrivals
 from mauve.stores.ledger import DeadLetter, LoadLedger, LoadStep
@@ -22,7 +23,7 @@ from mauve.stores.warehouse import RowsRefusedError, WarehouseWriter
 
 IDEMPOTENCY_WINDOW_MS: Final = 7 * 86_400_000
 MIXED_STREAM: Final = STREAM_MAX  # the events that came in one batch with payments, kept by the ledger
-_RANGE_BYTES_MAX: Final = 16 * 1024 * 1024
+_RANGE_BYTES_MAX: Final = 32 * 1024 * 1024
 
 log = structlog.get_logger()
 
@@ -120,7 +121,7 @@ class Loader:
             return set()
         last_counted = self._warehouse.stage(taken.rows)
         repeats = repeats_among(taken.rows, last_counted, stored, IDEMPOTENCY_WINDOW_MS)
-        self._days.make_way(today_at(min(taken.rows.occurred_at)))
+        self._days.make_way(first_day_of(taken.rows))
         self._warehouse.commit(repeats, stored.keys())
         return repeats
 
