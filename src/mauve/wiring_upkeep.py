@@ -24,12 +24,12 @@ from mauve.stores.sql.snapshot import SqliteSnapshot
 from mauve.stores.upkeep import Frozen, LedgerUpkeep, LogUpkeep, WarehouseUpkeep
 from mauve.wiring import (
     catalog_path,
-    ledger_database,
     ledger_path,
     load_ledger,
     log_path,
     log_reader,
     master_key_path,
+    open_ledger_database,
     warehouse_path,
 )
 
@@ -52,7 +52,7 @@ def drop_frozen(settings: Settings) -> None:
 
 
 def ledger_upkeep(settings: Settings) -> LedgerUpkeep:
-    return SqlLedgerUpkeep(ledger_database(settings))
+    return SqlLedgerUpkeep(open_ledger_database(settings))
 
 
 def log_upkeep(settings: Settings) -> LogUpkeep:

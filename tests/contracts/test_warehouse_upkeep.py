@@ -76,8 +76,8 @@ def figures(connection, project):
     return (
         names,
         [reader.event_days(project, name, ALWAYS) for name, _ in names],
-        [reader.users_by_day(project, seen, ALWAYS) for seen in Seen],
-        reader.users(project, frozenset(Seen), ALWAYS),
+        [reader.users_by_day([project], seen, ALWAYS) for seen in Seen],
+        reader.users([project], frozenset(Seen), ALWAYS, None),
     )
 
 

@@ -9,6 +9,7 @@ import click
 from mauve.access.vault import VaultError
 from mauve.cli.app import app
 from mauve.cli.backup import backup, restore
+from mauve.cli.demo import demo
 from mauve.cli.doctor import doctor
 from mauve.cli.erase import erase_user
 from mauve.cli.frame import MistakeError
@@ -50,7 +51,7 @@ def command() -> None:
     """Metrics for developers who run several apps."""
 
 
-for part in (serve, org, token, user, app, key, webhooks, backup, restore, erase_user, doctor, openapi):
+for part in (serve, org, token, user, app, key, webhooks, demo, backup, restore, erase_user, doctor, openapi):
     command.add_command(part)
 
 

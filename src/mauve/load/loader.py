@@ -5,22 +5,27 @@ the position, and the position is remembered before the log is trimmed. After an
 asked which rows of the open stretch it has.
 """
 
+from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Final, NamedTuple
 
 import structlog
 
 from mauve.core.clock import Clock
+from mauve.core.window import today_at
+from mauve.load.closing import Closing
+from mauve.load.moments import first_day_of
 from mauve.load.rows import Range, first_seen_of, range_from, repeats_among, usage_of
+from mauve.stores.arrivals import REPEAT, Arrivals
 from mauve.stores.ledger import DeadLetter, LoadLedger, LoadStep
 from mauve.stores.log import STREAM_MAX, LogReader, LogRecord
 from mauve.stores.warehouse import RowsRefusedError, WarehouseWriter
 
 IDEMPOTENCY_WINDOW_MS: Final = 7 * 86_400_000
 MIXED_STREAM: Final = STREAM_MAX  # the events that came in one batch with payments, kept by the ledger
-_RANGE_BYTES_MAX: Final = 16 * 1024 * 1024
+_RANGE_BYTES_MAX: Final = 32 * 1024 * 1024
 # Below this no record was left for the next stretch: the bound is missed by less than a record.
-_WHOLE_BYTES: Final = 12 * 1024 * 1024
+_WHOLE_BYTES: Final = 28 * 1024 * 1024
 
 log = structlog.get_logger()
 
@@ -34,11 +39,14 @@ class Stretch(NamedTuple):
 
 
 class Loader:
-    def __init__(self, source: LogReader, ledger: LoadLedger, warehouse: WarehouseWriter, clock: Clock) -> None:
+    def __init__(
+        self, source: LogReader, ledger: LoadLedger, warehouse: WarehouseWriter, clock: Clock, days: Closing
+    ) -> None:
         self._source = source
         self._ledger = ledger
         self._warehouse = warehouse
         self._clock = clock
+        self._days = days
         self._positions: dict[int, int] | None = None  # None: not known to be in step with the warehouse
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="read-ahead")
         self._ahead: Future[Stretch] | None = None
@@ -123,6 +131,7 @@ class Loader:
             return set()
         last_counted = self._warehouse.stage(taken.rows)
         repeats = repeats_among(taken.rows, last_counted, stored, IDEMPOTENCY_WINDOW_MS)
+        self._days.make_way(first_day_of(taken.rows))
         self._warehouse.commit(repeats, stored.keys())
         return repeats
 
@@ -136,6 +145,7 @@ class Loader:
             events_by_org_and_period=usage_of(taken, repeats),
             first_seen_by_project=first_seen_of(taken.batches),
             dead_letters=letters,
+            arrivals=_arrivals(taken, repeats, now) if repeats else None,
         )
         self._ledger.finish(step)
         self.repeat_count += len(repeats)
@@ -149,3 +159,12 @@ class Loader:
 
     def _every_stream(self, positions: dict[int, int]) -> dict[int, int]:
         return {stream: positions.get(stream, 0) for stream in [*self._source.streams(), MIXED_STREAM]}
+
+
+def _arrivals(taken: Range, repeats: set[int], now_ms: int) -> Arrivals:
+    """Tell the owners how many of their events came again."""
+    came_again = Counter(
+        project for project, seq in zip(taken.rows.project, taken.rows.seq, strict=True) if seq in repeats
+    )
+    counts = {(project, REPEAT): count for project, count in came_again.items()}
+    return Arrivals(today_at(now_ms).isoformat(), now_ms, counts)
