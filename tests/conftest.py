@@ -32,6 +32,18 @@ def rounds(pytestconfig: pytest.Config) -> Callable[[int, int], int]:
     return lambda checked, proven: proven if is_long else checked
 
 
+@pytest.fixture
+def tell_progress(pytestconfig: pytest.Config, capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
+    """Tell whoever waits for `make prove` how far it is."""
+
+    def tell(text: str) -> None:
+        if pytestconfig.getoption("--prove"):
+            with capsys.disabled():
+                print(f"  {text}", flush=True)  # noqa: T201 - for the person who waits
+
+    return tell
+
+
 @pytest.fixture(scope="session")
 def _prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data directory made once; copying it is quicker than migrating anew."""
