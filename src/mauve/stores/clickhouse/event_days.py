@@ -26,10 +26,11 @@ log = structlog.get_logger()
 
 
 def mend_event_days(connection: ChdbConnection) -> None:
-    """Have missing sums made anew in the background, and damaged ones at once."""
+    """Have missing sums made anew, in the background; damaged ones are let go of first."""
     if not _can_read(connection, _SUM):  # All of them are read, and every block carries a checksum.
         if not _can_read(connection, _FROM_ROWS):
-            raise WarehouseUnavailableError("the events cannot be read")
+            log.error("events_unreadable", advice="a part of the warehouse is damaged: restore it from a backup")
+            return  # New events can be loaded all the same.
         log.warning("event_sums_damaged", advice="they are made anew from the events")
         connection.run(_DROP)
         connection.run(ADD_EVENT_DAYS)
