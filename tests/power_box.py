@@ -51,7 +51,7 @@ class PowerBox:
 
     def write_back_some(self, rng: random.Random) -> None:
         """Do as the kernel does in the background: some of what is written reaches the disk, in no order."""
-        files = [path for path in self.path.rglob("*") if path.is_file()]
+        files = [Path(folder, name) for folder, _, names in os.walk(self.path) for name in names]
         for path in rng.sample(files, min(len(files), 40)):
             with suppress(OSError):  # it was removed meanwhile
                 handle = os.open(path, os.O_RDONLY)
