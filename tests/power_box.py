@@ -38,7 +38,12 @@ class PowerBox:
         os.sync()
 
     def cut(self) -> None:
-        """Cut the power. Whoever works on the box is to be killed before it is switched on again."""
+        """Cut the power. Whoever works on the box is to be killed before it is switched on again.
+
+        A sync that is under way may still say that all is well, though it is not: ext4 does not tell it that the blocks
+        it has just filled were not noted. Without power nobody would hear it. So who is told something after this was
+        called must not believe it.
+        """
         handle = os.open(self.path, os.O_RDONLY)
         try:
             fcntl.ioctl(handle, _SHUT_DOWN, _WITHOUT_FLUSHING)

@@ -26,17 +26,16 @@ class Batch:
 class Sender(threading.Thread):
     """Sends batches one after the other, and remembers what became of each."""
 
-    def __init__(self, url: str, key: str, label: str, stopping: threading.Event, *, is_disk_sound: bool) -> None:
+    def __init__(self, url: str, key: str, label: str, traffic: "Traffic") -> None:
         super().__init__()
-        self.url, self.label, self.stopping = url, label, stopping
-        self.is_disk_sound = is_disk_sound
+        self.url, self.label, self.traffic = url, label, traffic
         self.client = httpx.Client(headers=bearer(key), timeout=10)
         self.acked: list[Batch] = []
         self.unknown: list[Batch] = []
 
     def run(self) -> None:
         for number in itertools.count():
-            if self.stopping.wait(PAUSE_S):
+            if self.traffic.is_over.wait(PAUSE_S):
                 self.client.close()
                 return
             ids = [f"{self.label}-{number}-{place}" for place in range(20)]
@@ -62,9 +61,10 @@ class Sender(threading.Thread):
         except httpx.TransportError:
             return False
         assert status in {202, 503}, status
-        if status == 503 and self.is_disk_sound:
+        if status == 503 and self.traffic.is_disk_sound:
             return None
-        return status == 202  # A disk that fails behind the write is a 503, too, and nobody can tell what it holds.
+        # A disk that fails behind the write is a 503, too, and nobody can tell what it holds.
+        return status == 202 and not self.traffic.is_doubtful.is_set()
 
 
 class Traffic:
@@ -73,12 +73,11 @@ class Traffic:
     def __init__(self, service: Service, *, is_disk_sound: bool = True) -> None:
         reply = httpx.post(f"{service.url}/v1/apps", json={"name": "App"}, headers=bearer(token_for(service.data)))
         self.key = reply.json()["sk_key"]
-        self._stopping = threading.Event()
+        self.is_disk_sound = is_disk_sound
+        self.is_over = threading.Event()
+        self.is_doubtful = threading.Event()  # what is said now may be said by a machine without power
         urls = [service.ingest_url] * (SENDERS - 1) + [service.url]
-        self.senders = [
-            Sender(url, self.key, f"s{place}", self._stopping, is_disk_sound=is_disk_sound)
-            for place, url in enumerate(urls)
-        ]
+        self.senders = [Sender(url, self.key, f"s{place}", self) for place, url in enumerate(urls)]
 
     def __enter__(self) -> Self:
         for sender in self.senders:
@@ -89,7 +88,7 @@ class Traffic:
         self.stop()
 
     def stop(self) -> None:
-        self._stopping.set()
+        self.is_over.set()
         for sender in self.senders:
             sender.join()
 
