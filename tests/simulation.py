@@ -77,7 +77,6 @@ class Schedule:
         self.warehouse = SimulatedWarehouse(self.faults)
         self.ledger = SimulatedLedger(self.faults)
         self.clock = ManualClock()
-        self.reported = 0
         self.is_loading = False
         self.begin_loader()
 
