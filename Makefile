@@ -6,7 +6,7 @@ RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test check prove bench lock clean
+.PHONY: help setup serve test browser check prove bench screenshots lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -17,7 +17,10 @@ serve: $(RUNTIME) ## run the service on embedded engines (data in ./mauve-data)
 	@exec $(BIN)/mauve serve
 
 test: $(DEV) ## run the tests
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/browser
+
+browser: $(DEV) ## try the pages in Chromium (Debian: apt-get install chromium)
+	$(BIN)/python -m pytest tests/browser
 
 check: $(DEV) ## lint, types, import rules
 	$(BIN)/ruff check .
@@ -30,6 +33,9 @@ prove: $(DEV) ## the long form of every proof: a million schedules, a thousand k
 
 bench: $(DEV) ## measure, as ratios within one run
 	$(BIN)/python -m bench
+
+screenshots: $(DEV) ## take the pictures in docs/pictures anew (needs chromium)
+	$(BIN)/python docs/screenshots.py
 
 lock: ## resolve requirements/*.in anew into hash-pinned files (needs uv)
 	@for name in build runtime dev; do \

@@ -6,11 +6,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench import control, ingest, reads, webhooks
+from bench import control, ingest, lasting, pages, reads, webhooks
 from bench.report import Figure, render
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
-PLANES = ("ingest", "webhooks", "control", "reads")
+PLANES = ("ingest", "lasting", "webhooks", "control", "pages", "reads")
 
 
 def main() -> None:
@@ -27,14 +27,18 @@ def main() -> None:
     sys.exit(0 if all(figure.met is not False for figure in figures) else 1)
 
 
-def _measured(planes: list[str], millions: list[int]) -> Iterator[Figure]:
-    if "ingest" in planes:
+def _measured(wanted: list[str], millions: list[int]) -> Iterator[Figure]:
+    if "ingest" in wanted:
         yield from ingest.measure()
-    if "webhooks" in planes:
+    if "lasting" in wanted:
+        yield from lasting.measure()
+    if "webhooks" in wanted:
         yield from webhooks.measure()
-    if "control" in planes:
+    if "control" in wanted:
         yield from control.measure()
-    if "reads" in planes:
+    if "pages" in wanted:
+        yield from pages.measure()
+    if "reads" in wanted:
         yield from reads.measure(millions)
 
 

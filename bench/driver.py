@@ -1,13 +1,17 @@
 """What requests cost a process: driven from the other core, counted by the kernel."""
 
+import http.client
 import json
 import os
 import socket
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+
+from bench.service import Running
 
 SERVED_CORE, DRIVING_CORE = 0, 1
 
@@ -59,3 +63,45 @@ def pin(pid: int) -> None:
 def _cpu_s(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def generate(
+    port: int,
+    key: str,
+    texts: list[str],
+    connections: int,
+    seconds: float,
+    cores: tuple[int, ...],
+    rate: float = 1e9,
+    first_stamp: int = 0,
+) -> dict[str, float]:
+    """Send batches of events for some seconds, from a process of its own; return what it counted."""
+    orders = {
+        "port": port,
+        "path": "/v1/events",
+        "key": key,
+        "bodies": texts,
+        "connections": connections,
+        "seconds": seconds,
+        "rate": rate,
+        "cores": list(cores),
+        "first_stamp": first_stamp,
+    }
+    command = [sys.executable, "-m", "bench.generator"]
+    done = subprocess.run(command, input=json.dumps(orders), capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def stored(running: Running) -> int:
+    """Return how many events were loaded and counted."""
+    with closing(sqlite3.connect(f"file:{running.data}/ledger.db?mode=ro", uri=True)) as ledger:
+        return ledger.execute("SELECT coalesce(sum(events), 0) FROM usage").fetchone()[0]
+
+
+def app_key(running: Running) -> str:
+    """Make an organization with an app, and return the app's key."""
+    org = running.operator("org", "create", "Bench")["org_id"]
+    token = running.operator("token", "mint", "--org", org, "--scopes", "apps:write")["token"]
+    connection = http.client.HTTPConnection("127.0.0.1", running.port)
+    connection.request("POST", "/v1/apps", '{"name": "Bench"}', {"authorization": f"Bearer {token}"})
+    return json.loads(connection.getresponse().read())["sk_key"]

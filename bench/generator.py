@@ -25,19 +25,21 @@ def request_bytes(path: str, key: str, body: bytes) -> bytes:
     return head.encode() + body
 
 
-def stamped(requests: list[bytes]) -> Iterator[bytes]:
+def stamped(requests: list[bytes], first_stamp: int) -> Iterator[bytes]:
     """Return the requests over and over, each time with ids of their own."""
-    for number in itertools.count():
+    for number in itertools.count(first_stamp):
         yield requests[number % len(requests)].replace(STAMP, b"%08x" % number)
 
 
-def drive(port: int, requests: list[bytes], connections: int, seconds: float, rate: float) -> dict[str, float]:
+def drive(
+    port: int, requests: list[bytes], connections: int, seconds: float, rate: float, first_stamp: int = 0
+) -> dict[str, float]:
     """Send for some seconds, at most `rate` requests a second; a connection sends when its last reply is there."""
     selector = selectors.DefaultSelector()
     idle = [_connected(port) for _ in range(connections)]
     for connection in idle:
         selector.register(connection, selectors.EVENT_READ)
-    source = stamped(requests)
+    source = stamped(requests, first_stamp)
     sent = answered = accepted = 0
     began = time.perf_counter()
     while (elapsed := time.perf_counter() - began) < seconds or answered < sent:
@@ -65,7 +67,9 @@ def main() -> None:
     orders = json.load(sys.stdin)
     os.sched_setaffinity(0, set(orders["cores"]))
     requests = [request_bytes(orders["path"], orders["key"], body.encode()) for body in orders["bodies"]]
-    done = drive(orders["port"], requests, orders["connections"], orders["seconds"], orders["rate"])
+    done = drive(
+        orders["port"], requests, orders["connections"], orders["seconds"], orders["rate"], orders.get("first_stamp", 0)
+    )
     json.dump(done, sys.stdout)
 
 

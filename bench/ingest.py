@@ -1,19 +1,18 @@
 """The ingest plane: what a worker takes in, against what its parts could do alone; and from end to end."""
 
-import http.client
 import json
 import os
 import signal
 import socket
-import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from bench import bodies
+from bench.driver import app_key, generate, stored
 from bench.report import Figure
 from bench.service import Running, service
 from mauve.core.facts import KeyKind, Plane
@@ -65,6 +64,7 @@ def measure() -> Iterator[Figure]:
             target="< 150 MB",
             met=running.resident_mb("ingest-1") < 150,
         )
+    yield _two_workers()
     yield from _sustained()
 
 
@@ -74,10 +74,10 @@ def _alone(running: Running) -> Iterator[str]:
 
     Then the worker alone is measured, as it is when it has run for long; the other core belongs to the generator.
     """
-    key = _app_key(running)
+    key = app_key(running)
     _pin_threads(running.pids["ingest-1"], WORKER_CORE)
     sent = _driven(running.ingest_port, key, [bodies.events(BATCH) for _ in range(20)], 8) * SECONDS * BATCH
-    while _stored(running) < sent * 0.99:
+    while stored(running) < sent * 0.99:
         time.sleep(0.1)
     time.sleep(1)
     os.kill(running.pids["core"], signal.SIGSTOP)
@@ -108,26 +108,10 @@ def _driven(
     seconds: float = SECONDS,
     cores: tuple[int, ...] = (OTHER_CORE,),
 ) -> float:
-    done = _generate(port, key, texts, connections, seconds, cores)
+    done = generate(port, key, texts, connections, seconds, cores)
     if done["accepted"] != done["requests"]:
         raise AssertionError(f"{done['requests'] - done['accepted']} requests were refused")
     return done["requests"] / done["seconds"]
-
-
-def _generate(port, key, texts, connections, seconds, cores, rate=1e9) -> dict[str, float]:
-    orders = {
-        "port": port,
-        "path": "/v1/events",
-        "key": key,
-        "bodies": texts,
-        "connections": connections,
-        "seconds": seconds,
-        "rate": rate,
-        "cores": list(cores),
-    }
-    command = [sys.executable, "-m", "bench.generator"]
-    done = subprocess.run(command, input=json.dumps(orders), capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
 
 
 def _cpu_us_of_singles(pid: int, port: int, key: str) -> tuple[float, float]:
@@ -136,7 +120,7 @@ def _cpu_us_of_singles(pid: int, port: int, key: str) -> tuple[float, float]:
     The cost is compared, not the rate: an empty handler is quicker than this generator.
     """
     before = _cpu_s(pid)
-    done = _generate(port, key, [bodies.single() for _ in range(200)], 32, SECONDS, (OTHER_CORE,))
+    done = generate(port, key, [bodies.single() for _ in range(200)], 32, SECONDS, (OTHER_CORE,))
     if done["accepted"] != done["requests"]:
         raise AssertionError(f"{done['requests'] - done['accepted']} requests were refused")
     return (_cpu_s(pid) - before) / done["requests"] * 1e6, done["requests"] / done["seconds"]
@@ -170,16 +154,27 @@ def _pin_threads(pid: int, core: int) -> None:
         os.sched_setaffinity(int(thread.name), {core})
 
 
+def _two_workers() -> Figure:
+    """Drive two workers on both cores, with the generator beside them: what the machine takes in and keeps."""
+    with service("--workers", "2") as running:
+        key = app_key(running)
+        os.kill(running.pids["core"], signal.SIGSTOP)
+        both = (WORKER_CORE, OTHER_CORE)
+        rate = _driven(running.ingest_port, key, [bodies.events(BATCH) for _ in range(20)], 16, cores=both)
+        os.kill(running.pids["core"], signal.SIGCONT)
+    return Figure("two workers, batches of 500, generator beside them", f"{rate * BATCH / 1000:.0f}k events/s")
+
+
 def _sustained() -> Iterator[Figure]:
     """Everything on both cores at once, the generator too: a steady stream, until the last of it is readable."""
     with service("--workers", "1") as running:
-        key = _app_key(running)
+        key = app_key(running)
         texts = [bodies.events(BATCH) for _ in range(200)]
         began = time.perf_counter()
         both = (WORKER_CORE, OTHER_CORE)
-        done = _generate(running.ingest_port, key, texts, 8, SUSTAINED_S, both, rate=OFFERED_EVENTS_PER_S / BATCH)
+        done = generate(running.ingest_port, key, texts, 8, SUSTAINED_S, both, rate=OFFERED_EVENTS_PER_S / BATCH)
         peak = running.resident_mb("core")
-        while _stored(running) < done["accepted"] * BATCH:
+        while stored(running) < done["accepted"] * BATCH:
             time.sleep(0.05)
         took = time.perf_counter() - began
         rate = done["accepted"] * BATCH / took
@@ -187,17 +182,3 @@ def _sustained() -> Iterator[Figure]:
         figure = f"{rate / 1000:.0f}k events/s stored, the last {took - done['seconds']:.1f} s behind"
         yield Figure(name, figure, rate / 150_000, ">= 150k", met=rate >= 150_000)
         yield Figure("resident memory while loading, core", f"{peak:.0f} MB", target="< 1200 MB", met=peak < 1200)
-
-
-def _stored(running: Running) -> int:
-    """Return how many events were loaded and counted."""
-    with closing(sqlite3.connect(f"file:{running.data}/ledger.db?mode=ro", uri=True)) as ledger:
-        return ledger.execute("SELECT coalesce(sum(events), 0) FROM usage").fetchone()[0]
-
-
-def _app_key(running: Running) -> str:
-    org = running.operator("org", "create", "Bench")["org_id"]
-    token = running.operator("token", "mint", "--org", org, "--scopes", "apps:write")["token"]
-    connection = http.client.HTTPConnection("127.0.0.1", running.port)
-    connection.request("POST", "/v1/apps", '{"name": "Bench"}', {"authorization": f"Bearer {token}"})
-    return json.loads(connection.getresponse().read())["sk_key"]

@@ -14,14 +14,17 @@ from datetime import date
 from pathlib import Path
 
 from mauve.core.window import Window
+from mauve.load.closing import Closing
 from mauve.metrics.answers import body_of
-from mauve.metrics.questions import Question
+from mauve.metrics.questions import Survey
 from mauve.metrics.registry import METRICS
-from mauve.query.sources import rows_for
+from mauve.query.parts import ReadStores
+from mauve.query.sources import rows_by_project
 from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
-from mauve.stores.ledger import Entry, LedgerReader, Payment, SubscriptionVersion
+from mauve.stores.ledger import Entry, Payment, SubscriptionVersion
+from mauve.stores.sql.closed_days import SqlClosedDays, SqlClosedDaysReader
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger_reader import SqlLedgerReader
 from mauve.stores.sql.ledger_writer import SqlLedgerWriter
@@ -32,7 +35,7 @@ DAYS = 60
 FIRST_DAY_NUMBER = 20_454  # 2026-01-01
 WINDOW = Window(date(2026, 1, 31), date(2026, 3, 1))  # the last 30 of them
 DAY_MS = 86_400_000
-NOW_MS = (FIRST_DAY_NUMBER + DAYS) * DAY_MS
+NOW_MS = (FIRST_DAY_NUMBER + DAYS) * DAY_MS - 1
 INSERTED_AT_ONCE = 500_000
 SUBSCRIPTIONS = 10_000
 ROUNDS = 9
@@ -63,15 +66,17 @@ SELECT sqrt(avg(pow(estimate / {users} - 1, 2))) * 100 FROM
 def main() -> None:
     millions = [int(argument) for argument in sys.argv[1:]]
     with tempfile.TemporaryDirectory() as folder, closing(ChdbConnection(Path(folder) / "warehouse")) as connection:
-        ChdbWarehouse(connection)
-        ledger = _ledger(Path(folder))
+        warehouse = ChdbWarehouse(connection)
+        database = _ledger(Path(folder))
         misses = {}
         reader = ChdbWarehouseReader(lambda: ChdbConnection(Path(folder) / "warehouse"))
         for size in millions:
             began = time.perf_counter()
             _fill(connection, size * 1_000_000)
+            _close_days(SqlClosedDays(database), warehouse)
             print(f"{size} million events after {time.perf_counter() - began:.0f} s", file=sys.stderr)
-            misses[size] = dict(_medians_ms(reader, ledger))
+            stores = ReadStores(reader, SqlLedgerReader(database), SqlClosedDaysReader(database))
+            misses[size] = dict(_medians_ms(stores))
         reader.close()
         json.dump({"misses_ms": misses, "errors_percent": dict(_errors(connection))}, sys.stdout)
 
@@ -98,13 +103,22 @@ def _fill(connection: ChdbConnection, total: int) -> None:
         time.sleep(1)
 
 
-def _medians_ms(warehouse: ChdbWarehouseReader, ledger: LedgerReader) -> Iterator[tuple[str, float]]:
+def _close_days(closed: SqlClosedDays, warehouse: ChdbWarehouse) -> None:
+    """Close the days whose time has come, as the loader does when a day is over."""
+    closed.reopen(date.fromordinal(WINDOW.first.toordinal() - DAYS))
+    days = Closing(closed, warehouse)
+    while days.close_next_days(WINDOW.last):
+        pass
+
+
+def _medians_ms(stores: ReadStores) -> Iterator[tuple[str, float]]:
     for metric in METRICS.values():
-        question = Question(PROJECT, metric, WINDOW, "event_7")
+        survey = Survey((PROJECT,), metric, WINDOW, "event_7")
+        (question,) = survey.questions
         times = []
         for _ in range(ROUNDS):
             began = time.perf_counter()
-            body_of(question, rows_for(question, warehouse, ledger, NOW_MS))
+            body_of(question, rows_by_project(survey, stores, NOW_MS)[PROJECT])
             times.append((time.perf_counter() - began) * 1000)
         yield metric.name, statistics.median(times)
 
@@ -124,13 +138,13 @@ def _errors(connection: ChdbConnection) -> Iterator[tuple[int, float]]:
         yield users, error
 
 
-def _ledger(folder: Path) -> LedgerReader:
+def _ledger(folder: Path) -> Database:
     database = Database(sqlite_url(folder / "ledger.db"), busy_timeout_s=5)
     migrate(database, LEDGER)
     writer = SqlLedgerWriter(database)
     writer.record([Entry(payments=[_payment(number) for number in range(DAYS * 100)])])
     writer.record([Entry(subscriptions=[_version(number) for number in range(SUBSCRIPTIONS)])])
-    return SqlLedgerReader(database)
+    return database
 
 
 def _payment(number: int) -> Payment:

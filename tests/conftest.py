@@ -1,5 +1,6 @@
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,15 @@ from mauve.config import Settings, settings_from
 from mauve.control import operator
 from mauve.control.parts import ControlParts
 from mauve.core.facts import Organization, Scope
+from mauve.load.closing import Closing
 from mauve.load.loader import Loader
 from mauve.load.runner import LoadFigures, LoadRunner
 from mauve.server.core import CoreApp
 from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
+from mauve.stores.sql.closed_days import SqlClosedDays
+from mauve.stores.sql.database import Database, sqlite_url
+from mauve.stores.sql.load_ledger import SqlLoadLedger
 from mauve.stores.warehouse import WarehouseReader
 from support import ManualClock
 
@@ -72,8 +77,10 @@ def load(settings: Settings, clock: ManualClock, connection: ChdbConnection) -> 
     """Take all that was accepted into the shared warehouse, as the core's loader does into its own."""
     for table in ("events", "actives", "seen"):  # other tests' rows may have the same place in another log
         connection.run(f"TRUNCATE TABLE IF EXISTS mauve.{table}")
-    with wiring.load_ledger(settings) as ledger:
-        loader = Loader(wiring.log_reader(settings), ledger, ChdbWarehouse(connection), clock)
+    with closing(Database(sqlite_url(wiring.ledger_path(settings.data)), busy_timeout_s=5)) as database:
+        warehouse = ChdbWarehouse(connection)
+        days = Closing(SqlClosedDays(database), warehouse)
+        loader = Loader(wiring.log_reader(settings), SqlLoadLedger(database), warehouse, clock, days)
 
         def load_all() -> None:
             while loader.load_next_range():
@@ -124,8 +131,10 @@ class AppInLifespan:
         registry = CollectorRegistry()
         async with wiring.ingest_parts(self._settings, 0, registry, self._clock) as self.ingest:
             keyring, uses = self.ingest.keyring, self._parts.token_uses
-            with wiring.query_parts(self._settings, keyring, self._warehouse, uses, self._clock) as self.query:
-                self.dashboard = wiring.dashboard_parts(self._settings, self._parts, self.query)
+            with (
+                wiring.query_parts(self._settings, keyring, self._warehouse, uses, self._clock) as self.query,
+                wiring.dashboard_parts(self._settings, self._parts, self.query) as self.dashboard,
+            ):
                 loading = LoadRunner(lambda: wiring.open_load_parts(self._settings), LoadFigures(registry))
                 timeout_s = self._settings.catalog_timeout_s
                 self._app = CoreApp(self._parts, self.ingest, self.query, self.dashboard, loading, timeout_s=timeout_s)

@@ -1,7 +1,10 @@
 """Payments and subscriptions to record, and a look at all that was."""
 
+from datetime import date
+
 import sqlalchemy as sa
 
+from mauve.core.window import Window
 from mauve.stores.ledger import Entry, Outcome, Payment, SubscriptionVersion
 from mauve.stores.sql.ledger_schema import metadata
 
@@ -46,7 +49,11 @@ def a_version(at=1, **fields):
 
 
 def totals(reader, project="proj_1", *, earned=True):
-    return reader.day_totals(project, "0001-01-01", "9999-12-31", earned)
+    return [row[1:] for row in reader.day_totals([project], Window(date.min, date.max), earned)]
+
+
+def mrr_of(reader, project):
+    return [row[1:] for row in reader.current_mrr([project])]
 
 
 def everything_in(database):

@@ -5,13 +5,20 @@ those of a month there and those of a name here, so that a commit is cut short f
 """
 
 import random
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from datetime import date
+from functools import cache
 
+from mauve.core.people import Seen
+from mauve.core.window import DAY, Window, today_at
+from mauve.stores.closed_days import DayUsers
 from mauve.stores.log import LogRecord
 from mauve.stores.unavailable import StoreUnavailableError
 from mauve.stores.warehouse import EventRows, RowsRefusedError, Texts, WarehouseUnavailableError, first_seq
 
 POISON = "poison"
+day_of = cache(today_at)  # few moments, asked for often
 
 
 class Faults:
@@ -46,13 +53,17 @@ class StoredRow:
     def received_at(self) -> int:
         return self.content[2]
 
+    @property
+    def day(self) -> date:
+        return day_of(self.received_at)  # No claim was made: it occurred when it came.
+
 
 class SimulatedWarehouse:
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
         self.events: list[StoredRow] = []
         self.seen: dict[str, int] = {}  # id → when it was last counted
-        self.users: set[str] = set()
+        self.users: set[tuple[date, str]] = set()
         self._staged: list[StoredRow] = []
         self._stages = 0
         self._first_staged: dict[int, int] = {}
@@ -85,7 +96,7 @@ class SimulatedWarehouse:
             if row.counts and row.id:
                 self.seen[row.id] = max(row.received_at, self.seen.get(row.id, row.received_at))
         self._faults.pass_by(WarehouseUnavailableError)
-        self.users |= {row.content[3] for row in self._staged if row.counts and row.content[3]}
+        self.users |= {(row.day, row.content[3]) for row in self._staged if row.counts}
         self._faults.pass_by(WarehouseUnavailableError)
 
     def stored_after(self, positions) -> dict[int, bool]:
@@ -93,8 +104,43 @@ class SimulatedWarehouse:
         ranges = [(first_seq(stream, number + 1), first_seq(stream + 1, 0)) for stream, number in positions.items()]
         return {row.seq: row.counts for row in self.events if any(low <= row.seq < high for low, high in ranges)}
 
+    def first_day(self) -> date | None:
+        self._faults.pass_by(WarehouseUnavailableError)
+        return min((day for day, _ in self.users), default=None)
+
+    def users_of_days(self, window: Window) -> list[DayUsers]:
+        self._faults.pass_by(WarehouseUnavailableError)
+        counts = Counter(day for day, _ in self.users if window.first <= day <= window.last)
+        return [DayUsers("proj", Seen.ACTIVE, day.isoformat(), users) for day, users in counts.items()]
+
+    def sum_up_week(self, week: Window) -> None:
+        self._faults.pass_by(WarehouseUnavailableError)
+
     def ping(self) -> None:
         self._faults.pass_by(WarehouseUnavailableError)
+
+
+class SimulatedClosedDays:
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
+        self.last: date | None = None
+        self.users: dict[date, int] = {}
+
+    def through(self) -> date | None:
+        self._faults.pass_by(StoreUnavailableError)
+        return self.last
+
+    def close(self, through: date, users: Iterable[DayUsers]) -> None:
+        self._faults.pass_by(StoreUnavailableError)
+        self.users |= {date.fromisoformat(each.day): each.users for each in users}
+        self.last = through
+        self._faults.pass_by(StoreUnavailableError)
+
+    def reopen(self, first: date) -> None:
+        self._faults.pass_by(StoreUnavailableError)
+        self.users = {day: users for day, users in self.users.items() if day < first}
+        self.last = first - DAY
+        self._faults.pass_by(StoreUnavailableError)
 
 
 class SimulatedLedger:

@@ -17,13 +17,14 @@ import uvloop
 from structlog.testing import capture_logs
 
 from mauve.core.batch import packed_header
+from mauve.load.closing import Closing
 from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, Loader
 from mauve.stores.localdisk.log import SegmentLogReader, SegmentLogWriter
 from mauve.stores.log import LogFailedError, LogFullError
 from mauve.stores.unavailable import StoreUnavailableError
 from mauve.stores.warehouse import WarehouseUnavailableError
 from simulated_disk import AMPLE, MachineDownError, Place, SimulatedDisk
-from simulated_stores import POISON, Faults, SimulatedLedger, SimulatedWarehouse
+from simulated_stores import POISON, Faults, SimulatedClosedDays, SimulatedLedger, SimulatedWarehouse, day_of
 from support import ManualClock
 
 SEGMENT_BYTES = 2048
@@ -76,6 +77,7 @@ class Schedule:
         self.faults = Faults(self.rng, self.disk.call)
         self.warehouse = SimulatedWarehouse(self.faults)
         self.ledger = SimulatedLedger(self.faults)
+        self.closed = SimulatedClosedDays(self.faults)
         self.clock = ManualClock()
         self.is_loading = False
         self.begin_loader()
@@ -83,11 +85,13 @@ class Schedule:
     def begin_loader(self) -> None:
         self.warehouse.forget_staged()
         self.reader = SegmentLogReader(ROOT, disk=self.disk, monotonic=lambda: self.seconds)
+        self.days = Closing(self.closed, self.warehouse)
         self.loader = Loader(
             self.reader,
             self.ledger,
             self.warehouse,
             self.clock,
+            self.days,
             range_bytes_max=self.rng.choice((1, 400, AMPLE, AMPLE)),
             new_thread=InlineExecutor,
         )
@@ -108,7 +112,7 @@ class Schedule:
         return writer
 
     async def run(self) -> None:
-        for _ in range(self.rng.choice((1, 1, 2, 2, 3))):
+        for _ in range(self.rng.choice((1, 1, 2, 2, 2))):
             self.draw_faults()
             with suppress(MachineDownError):
                 await self.live()
@@ -187,7 +191,8 @@ class Schedule:
             return
         self.is_loading = True
         try:
-            self.loader.load_next_range()
+            if not self.loader.load_next_range():
+                self.days.close_next_days(day_of(self.clock.now_ms()))
         except MachineDownError:
             pass
         except STORE_ERRORS:
@@ -235,9 +240,13 @@ class Schedule:
         unbilled_max = sum(len(each.rows) for each in self.sent if self.may_lose(each))
         if not 0 <= len(counted) - self.ledger.events_counted <= unbilled_max:
             raise Violation(f"{self.ledger.events_counted} were billed, {len(counted)} are counted")
-        lost = {row[3] for each in self.sent if self.may_lose(each) for row in each.rows}
-        if self.warehouse.users | lost != {row.content[3] for row in counted} | lost:
+        lost = {(day_of(row[2]), row[3]) for each in self.sent if self.may_lose(each) for row in each.rows}
+        users = {(row.day, row.content[3]) for row in counted}
+        if self.warehouse.users | lost != users | lost:
             raise Violation("a user is missing from the sketches, or too many")
+        by_day = Counter(day for day, _ in users)
+        if not lost and any(by_day[day] != number for day, number in self.closed.users.items()):
+            raise Violation("a closed day has another number than its users")
         by_id: dict[str, list] = {}
         for row in self.warehouse.events:
             if row.id:

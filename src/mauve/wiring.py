@@ -1,5 +1,6 @@
 """Which engine stands behind which seam. The only file that names one."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
 from pathlib import Path
@@ -18,11 +19,12 @@ from mauve.control.publish import Publisher
 from mauve.core.clock import Clock, SystemClock
 from mauve.core.ids import SystemRandomness
 from mauve.core.secret import Secret
+from mauve.dashboard.numbers import Numbers
 from mauve.dashboard.parts import DashboardParts
 from mauve.ingest.counters import IngestCounters
 from mauve.ingest.parts import IngestParts
 from mauve.query.flights import Flights
-from mauve.query.parts import QueryParts
+from mauve.query.parts import QueryParts, ReadStores
 from mauve.stores.catalog import Catalog
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader, ReadConnection
 from mauve.stores.deliveries import DeliveryReader
@@ -34,7 +36,9 @@ from mauve.stores.localdisk.read_cache import SqliteReadCache
 from mauve.stores.localdisk.read_meter import SqliteReadMeter
 from mauve.stores.read_cache import ReadCache
 from mauve.stores.read_meter import ReadMeter
+from mauve.stores.sql.arrival_book import SqlArrivalReader
 from mauve.stores.sql.catalog import sql_catalog
+from mauve.stores.sql.closed_days import SqlClosedDays, SqlClosedDaysReader
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.delivery_book import SqlDeliveryReader
 from mauve.stores.sql.grouping import GroupedLedger
@@ -42,10 +46,12 @@ from mauve.stores.sql.ledger_reader import SqlLedgerReader
 from mauve.stores.sql.ledger_writer import SqlLedgerWriter
 from mauve.stores.sql.load_ledger import SqlLoadLedger
 from mauve.stores.sql.migrate import CATALOG, LEDGER, current_revision, migrate, newest_revision
+from mauve.stores.sql.subscription_reader import SqlSubscriptionReader
 from mauve.stores.warehouse import WarehouseReader
 from mauve.web.budget import ByteBudget
 
 if TYPE_CHECKING:
+    from mauve.demo.fill import FillParts
     from mauve.load.runner import LoadParts
 
 _MASTER_KEY_FACT: Final = "master_key_id"
@@ -150,8 +156,7 @@ def query_parts(
             cache=cache if settings.read_cache_s else None,
             max_age_s=settings.read_cache_s,
             meter=meter,
-            warehouse=warehouse,
-            ledger=SqlLedgerReader(database),
+            stores=ReadStores(warehouse, SqlLedgerReader(database), SqlClosedDaysReader(database)),
             warehouse_flights=warehouse_flights,
             ledger_flights=ledger_flights,
             clock=clock or SystemClock(),
@@ -174,10 +179,27 @@ def _read_connection(settings: Settings) -> ReadConnection:
     return connection
 
 
-def dashboard_parts(settings: Settings, control: ControlParts, query: QueryParts) -> DashboardParts:
-    """Return what the dashboard works with: the parts of the planes behind it, and its own few."""
+@contextmanager
+def dashboard_parts(settings: Settings, control: ControlParts, query: QueryParts) -> Iterator[DashboardParts]:
+    """Open what the dashboard works with: the parts of the planes behind it, and its own few.
+
+    It is opened in the event loop that answers questions.
+    """
     public_url = None if settings.public_url is None else settings.public_url.rstrip("/")
-    return DashboardParts(control, PasswordAttempts(), query.keyring, query.meter, public_url, settings.proxies)
+    with closing(_ledger_database(settings)) as database:
+        yield DashboardParts(
+            control=control,
+            attempts=PasswordAttempts(),
+            keyring=query.keyring,
+            meter=query.meter,
+            # A page waits twice at most, and must not itself be given up before it can show what was read in time.
+            numbers=Numbers(query, asyncio.get_running_loop(), wait_s=settings.catalog_timeout_s / 3),
+            subscriptions=SqlSubscriptionReader(database),
+            deliveries=SqlDeliveryReader(database),
+            arrivals=SqlArrivalReader(database),
+            public_url=public_url,
+            proxies=settings.proxies,
+        )
 
 
 @asynccontextmanager
@@ -213,6 +235,7 @@ async def ingest_parts(
 
 def open_load_parts(settings: Settings) -> "LoadParts":
     """Open what the loader works with. Slow: what only the core needs is imported here, not into the workers."""
+    from mauve.load.closing import Closing  # noqa: PLC0415
     from mauve.load.loader import Loader  # noqa: PLC0415
     from mauve.load.runner import LoadParts  # noqa: PLC0415
     from mauve.load.usage import UsageMirror  # noqa: PLC0415
@@ -220,21 +243,43 @@ def open_load_parts(settings: Settings) -> "LoadParts":
     from mauve.stores.clickhouse.warehouse import ChdbWarehouse  # noqa: PLC0415
 
     with ExitStack() as opened:
-        warehouse = opened.enter_context(closing(ChdbConnection(warehouse_path(settings.data))))
-        ledger = SqlLoadLedger(opened.enter_context(closing(_ledger_database(settings))))
+        warehouse = ChdbWarehouse(opened.enter_context(closing(ChdbConnection(warehouse_path(settings.data)))))
+        ledger_database = opened.enter_context(closing(_ledger_database(settings)))
+        ledger = SqlLoadLedger(ledger_database)
+        days = Closing(SqlClosedDays(ledger_database), warehouse)
         catalog = sql_catalog(opened.enter_context(closing(_database(settings))))
         edge = opened.enter_context(closing(_edge(settings)))
         clock = SystemClock()
         source = log_reader(settings)
-        loader = opened.enter_context(closing(Loader(source, ledger, ChdbWarehouse(warehouse), clock)))
+        loader = opened.enter_context(closing(Loader(source, ledger, warehouse, clock, days)))
         return LoadParts(
             loader=loader,
+            days=days,
+            clock=clock,
             source=source,
             ledger=ledger,
             mirror=UsageMirror(ledger, edge, clock),
             note_first_event=catalog.apps.note_first_event,
             close=opened.pop_all().close,
         )
+
+
+@contextmanager
+def fill_parts(settings: Settings, control: ControlParts) -> Iterator["FillParts"]:
+    """Open what a made-up history is written with, in a process that holds the data directory alone."""
+    from mauve.demo.fill import FillParts  # noqa: PLC0415 - slow, as the loader says
+    from mauve.load.closing import Closing  # noqa: PLC0415
+    from mauve.stores.clickhouse.connection import ChdbConnection  # noqa: PLC0415
+    from mauve.stores.clickhouse.warehouse import ChdbWarehouse  # noqa: PLC0415
+
+    with (
+        closing(ChdbConnection(warehouse_path(settings.data))) as warehouse,
+        ledger_writer(settings) as ledger,
+        closing(_ledger_database(settings)) as database,
+    ):
+        store = ChdbWarehouse(warehouse)
+        days = Closing(SqlClosedDays(database), store)
+        yield FillParts(control, store, ledger, SqlLoadLedger(database), days)
 
 
 def log_reader(settings: Settings) -> SegmentLogReader:

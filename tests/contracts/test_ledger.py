@@ -5,6 +5,7 @@ import sys
 import threading
 from collections import Counter
 from contextlib import contextmanager
+from datetime import date
 
 import pytest
 from sqlalchemy.exc import IntegrityError
@@ -26,6 +27,7 @@ from ledger_entries import (
     rows_of,
     totals,
 )
+from mauve.core.window import Window
 from mauve.stores.ledger import DeadLetter, Entry, LoadStep, Payment
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger_reader import SqlLedgerReader
@@ -245,8 +247,16 @@ class TestMoney:
 
     def test_both_days_of_a_range_are_included(self, writer, reader):
         record_payments(writer, *(a_payment(str(day), occurred_at=NOW + day * DAY_MS) for day in range(-2, 3)))
-        found = reader.day_totals("proj_1", "2027-01-14", "2027-01-16", earned=True)
-        assert [day for day, _, _ in found] == ["2027-01-14", "2027-01-15", "2027-01-16"]
+        found = reader.day_totals(["proj_1"], Window(date(2027, 1, 14), date(2027, 1, 16)), earned=True)
+        assert [day for _, day, _, _ in found] == ["2027-01-14", "2027-01-15", "2027-01-16"]
+
+    def test_several_projects_are_read_at_once(self, writer, reader):
+        record_payments(writer, *(a_payment(project=f"proj_{number}", amount=number) for number in (3, 1, 2)))
+        window = Window(date.min, date.max)
+        assert reader.day_totals(["proj_3", "proj_1", "proj_9"], window, earned=True) == [
+            ("proj_1", TODAY, "eur", 1),
+            ("proj_3", TODAY, "eur", 3),
+        ]
 
     def test_a_payment_of_nothing_is_a_payment(self, writer, reader):
         record_payments(writer, a_payment(amount=0))

@@ -5,7 +5,7 @@ import itertools
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ledger_entries import AMOUNT_MAX, a_version
+from ledger_entries import AMOUNT_MAX, a_version, mrr_of
 from mauve.stores.ledger import Entry
 
 projects = itertools.count(1)
@@ -14,7 +14,7 @@ projects = itertools.count(1)
 def steps(reader, project="proj_1", before=10**18):
     """Return the steps of each subscription, in their order, as (at, currency, mrr)."""
     by_subscription = {}
-    for key, group in itertools.groupby(reader.mrr_steps(project, before), lambda step: step.subscription):
+    for key, group in itertools.groupby(reader.mrr_steps([project], before), lambda step: step.subscription):
         assert key not in by_subscription, "those of one subscription come together"
         by_subscription[key] = [(step.at, step.currency, step.mrr) for step in group]
     return list(by_subscription.values())
@@ -44,11 +44,19 @@ def test_a_project_has_no_steps_of_another(writer, reader):
     assert steps(reader, "proj_3") == []
 
 
+def test_several_projects_come_one_after_the_other(writer, reader):
+    versions = [a_version(at, project=f"proj_{at % 2}", id=f"sub_{at % 3}", mrr=at) for at in range(12)]
+    writer.record([Entry(subscriptions=versions)])
+    together = list(reader.mrr_steps(["proj_1", "proj_0", "proj_9"], 10**18))
+    assert together == [step for project in ("proj_0", "proj_1") for step in reader.mrr_steps([project], 10**18)]
+    assert len(together) == 12
+
+
 def test_many_are_streamed(writer, reader):
     versions = [a_version(at, id=f"sub_{at % 3}", mrr=at) for at in range(3_000)]
     writer.record([Entry(subscriptions=versions)])
     assert [len(each) for each in steps(reader)] == [1_000] * 3
-    one_only = reader.mrr_steps("proj_1", 10**18)
+    one_only = reader.mrr_steps(["proj_1"], 10**18)
     next(one_only)
     one_only.close()  # Who stops in the middle leaves the ledger free.
     writer.record([Entry(subscriptions=[a_version(9_999)])])
@@ -64,4 +72,4 @@ def test_the_last_step_of_each_subscription_is_its_current_row(writer, reader, r
         writer.record([Entry(subscriptions=[a_version(at, project=project, id=id_, status=status, mrr=2**place)])])
     ends = [each[-1][2] for each in steps(reader, project)]
     expected = sum(mrr for mrr in ends if mrr is not None)
-    assert reader.current_mrr(project) == ([("eur", expected)] if any(mrr is not None for mrr in ends) else [])
+    assert mrr_of(reader, project) == ([("eur", expected)] if any(mrr is not None for mrr in ends) else [])

@@ -5,7 +5,7 @@ from itertools import permutations
 import pytest
 from msgspec.structs import replace
 
-from ledger_entries import AMOUNT_MAX, NOW, ODD_IDS, PERIOD, a_version, rows_of
+from ledger_entries import AMOUNT_MAX, NOW, ODD_IDS, PERIOD, a_version, mrr_of, rows_of
 from mauve.stores.ledger import Entry, SubscriptionVersion
 from mauve.stores.sql.ledger_schema import subscription_versions, subscriptions
 
@@ -19,7 +19,7 @@ class TestSubscriptions:
         writer.record([Entry(subscriptions=versions[:4])])
         for version in versions[4:]:
             writer.record([Entry(subscriptions=[version])])
-        assert [reader.current_mrr("proj_0"), reader.current_mrr("proj_1")] == [[("eur", 8)]] * 2
+        assert [mrr_of(reader, "proj_0"), mrr_of(reader, "proj_1")] == [[("eur", 8)]] * 2
         kept = [row.at for row in sorted(rows_of(ledger_database, subscription_versions))]
         assert kept == [version.at for version in versions]
 
@@ -33,28 +33,28 @@ class TestSubscriptions:
         else:
             writer.record([Entry(subscriptions=[one])])
             writer.record([Entry(subscriptions=[two])])
-        assert reader.current_mrr("proj_1") == [("usd", 3)]
+        assert mrr_of(reader, "proj_1") == [("usd", 3)]
 
     def test_only_active_ones_count(self, writer, reader):
         states = ["active", "trialing", "Active", "active ", "", "active\0"]
         versions = [a_version(id=f"sub_{state}", status=state, mrr=10) for state in states]
         writer.record([Entry(subscriptions=versions)])
-        assert reader.current_mrr("proj_1") == [("eur", 10)]
+        assert mrr_of(reader, "proj_1") == [("eur", 10)]
         writer.record([Entry(subscriptions=[a_version(2, id="sub_active", status="canceled")])])
-        assert reader.current_mrr("proj_1") == []
+        assert mrr_of(reader, "proj_1") == []
 
     def test_the_sum_is_exact_in_any_size_by_currency_and_project(self, writer, reader):
         versions = [a_version(id=str(number), mrr=AMOUNT_MAX) for number in range(2000)]
         others = [a_version(id="usd", currency="usd", mrr=0), a_version(project="proj_2", mrr=3)]
         writer.record([Entry(subscriptions=[*versions, *others])])
-        assert reader.current_mrr("proj_1") == [("eur", AMOUNT_MAX * 2000), ("usd", 0)]
-        assert reader.current_mrr("proj_2") == [("eur", 3)]
-        assert reader.current_mrr("proj_3") == []
+        assert mrr_of(reader, "proj_1") == [("eur", AMOUNT_MAX * 2000), ("usd", 0)]
+        assert mrr_of(reader, "proj_2") == [("eur", 3)]
+        assert mrr_of(reader, "proj_3") == []
 
     def test_odd_and_endless_ids_are_kept_apart_and_come_back(self, writer, reader, ledger_database):
         ids = [*ODD_IDS, "", "x" * 100_000, "x" * 100_000 + "y"]
         writer.record([Entry(subscriptions=[a_version(id=id_, status="active", mrr=1) for id_ in ids])])
-        assert reader.current_mrr("proj_1") == [("eur", len(ids))]
+        assert mrr_of(reader, "proj_1") == [("eur", len(ids))]
         assert sorted(row.id for row in rows_of(ledger_database, subscriptions)) == sorted(ids)
         assert sorted(row.id for row in rows_of(ledger_database, subscription_versions)) == sorted(ids)
 
@@ -88,7 +88,7 @@ class TestRanks:
         writer.record([Entry(subscriptions=versions[:4])])
         for version in versions[4:]:
             writer.record([Entry(subscriptions=[version])])
-        assert [reader.current_mrr("proj_0"), reader.current_mrr("proj_1")] == [[("eur", 4)]] * 2
+        assert [mrr_of(reader, "proj_0"), mrr_of(reader, "proj_1")] == [[("eur", 4)]] * 2
 
     def test_a_version_that_comes_again_is_recorded_once(self, writer, ledger_database):
         first = a_version(5, rank=b"r", received_at=NOW)
@@ -101,4 +101,4 @@ class TestRanks:
     def test_a_rank_stands_above_none(self, writer, reader):
         for versions in permutations([a_version(5, mrr=1), a_version(5, mrr=2, rank=b"\0")]):
             writer.record([Entry(subscriptions=versions)])
-            assert reader.current_mrr("proj_1") == [("eur", 2)]
+            assert mrr_of(reader, "proj_1") == [("eur", 2)]

@@ -70,6 +70,14 @@ def day(offset):
     return DAY + timedelta(days=offset)
 
 
+def users(reader, project, seen, window, weeks=None):
+    return reader.users([project], seen, window, weeks).get(project, 0)
+
+
+def users_by_day(reader, project, seen, window):
+    return [row[1:] for row in reader.users_by_day([project], seen, window)]
+
+
 def test_a_user_counts_once_however_often_and_in_whatever_way_they_are_seen(reader, load, project):
     load(
         [
@@ -80,11 +88,11 @@ def test_a_user_counts_once_however_often_and_in_whatever_way_they_are_seen(read
         ]
     )
     load([("view", "ann", day(0)), ("click", "eve", day(1)), ("view", "", day(1))])
-    assert reader.users(project, EVERYBODY, ALWAYS) == 3
-    assert reader.users(project, {Seen.ACTIVE}, ALWAYS) == 2
-    assert reader.users(project, {Seen.SIGNUP}, ALWAYS) == 2
-    assert reader.users_by_day(project, Seen.ACTIVE, ALWAYS) == [("2026-11-15", 1), ("2026-11-16", 2)]
-    assert reader.users_by_day(project, Seen.SIGNUP, ALWAYS) == [("2026-11-15", 2)]
+    assert users(reader, project, EVERYBODY, ALWAYS) == 3
+    assert users(reader, project, {Seen.ACTIVE}, ALWAYS) == 2
+    assert users(reader, project, {Seen.SIGNUP}, ALWAYS) == 2
+    assert users_by_day(reader, project, Seen.ACTIVE, ALWAYS) == [("2026-11-15", 1), ("2026-11-16", 2)]
+    assert users_by_day(reader, project, Seen.SIGNUP, ALWAYS) == [("2026-11-15", 2)]
 
 
 def test_events_are_counted_by_name_and_by_day(reader, load, project):
@@ -98,15 +106,15 @@ def test_events_are_counted_by_name_and_by_day(reader, load, project):
 
 def test_what_does_not_count_is_in_no_figure(reader, load, project):
     load([("view", "ann", day(0)), ("view", "bob", day(0)), ("never", "eve", day(1))], repeats=(1, 2))
-    assert reader.users(project, EVERYBODY, ALWAYS) == 1
+    assert users(reader, project, EVERYBODY, ALWAYS) == 1
     assert reader.event_names(project, ALWAYS, 10) == [("view", 1)]
     assert reader.event_count(project, "never", ALWAYS) == 0
     assert reader.event_days(project, "never", ALWAYS) == []
 
 
 def test_nothing_is_nothing(reader, project):
-    assert reader.users(project, EVERYBODY, ALWAYS) == 0
-    assert reader.users_by_day(project, Seen.ACTIVE, ALWAYS) == []
+    assert users(reader, project, EVERYBODY, ALWAYS) == 0
+    assert users_by_day(reader, project, Seen.ACTIVE, ALWAYS) == []
     assert reader.event_names(project, ALWAYS, 10) == []
     assert reader.event_count(project, "view", ALWAYS) == 0
     assert reader.event_days(project, "view", ALWAYS) == []
@@ -119,24 +127,24 @@ def test_nothing_is_nothing(reader, project):
 def test_a_window_includes_both_its_ends(reader, load, project, first, last, expected):
     load([("view", f"user {offset}", day(offset)) for offset in (-1, 0, 1)])
     window = Window(day(first), day(last))
-    assert reader.users(project, EVERYBODY, window) == expected
+    assert users(reader, project, EVERYBODY, window) == expected
     assert reader.event_count(project, "view", window) == expected
     assert len(reader.event_days(project, "view", window)) == expected
-    assert len(reader.users_by_day(project, Seen.ACTIVE, window)) == expected
+    assert len(users_by_day(reader, project, Seen.ACTIVE, window)) == expected
     assert len(reader.event_names(project, window, 10)) == min(expected, 1)
 
 
 @pytest.mark.parametrize("window", [Window(date.min, date(1969, 12, 31)), Window(date(2200, 1, 1), date.max)])
 def test_a_window_in_which_no_event_can_be_is_empty(reader, load, project, window):
     load([("view", "ann", day(0))])
-    assert reader.users(project, EVERYBODY, window) == reader.event_count(project, "view", window) == 0
-    assert reader.users_by_day(project, Seen.ACTIVE, window) == reader.event_names(project, window, 9) == []
+    assert users(reader, project, EVERYBODY, window) == reader.event_count(project, "view", window) == 0
+    assert users_by_day(reader, project, Seen.ACTIVE, window) == reader.event_names(project, window, 9) == []
 
 
 def test_a_project_sees_nothing_of_another(reader, load, project):
     load([("view", "ann", day(0))])
     load([("view", "bob", day(0)), ("view", "eve", day(0))], project=f"{project}_test")
-    assert reader.users(project, EVERYBODY, ALWAYS) == reader.event_count(project, "view", ALWAYS) == 1
+    assert users(reader, project, EVERYBODY, ALWAYS) == reader.event_count(project, "view", ALWAYS) == 1
 
 
 ODD_NAMES = [
@@ -176,9 +184,9 @@ def test_many_names_on_many_days_are_summed_up_exactly(reader, load, project):
 
 def test_distinct_counts_are_exact_while_small_and_then_near(reader, load, project):
     load([("view", f"user {number % 2_000}", day(0)) for number in range(4_000)])
-    assert reader.users(project, EVERYBODY, ALWAYS) == 2_000
+    assert users(reader, project, EVERYBODY, ALWAYS) == 2_000
     load([("view", f"user {number}", day(1)) for number in range(60_000)])
-    assert reader.users(project, EVERYBODY, ALWAYS) == pytest.approx(60_000, rel=0.015)  # three standard errors
+    assert users(reader, project, EVERYBODY, ALWAYS) == pytest.approx(60_000, rel=0.015)  # three standard errors
 
 
 def test_several_readers_read_side_by_side(reader, load, project):
@@ -227,3 +235,80 @@ def test_events_from_before_days_were_summed_up_are_counted_as_well(reader, load
     load([("view", "", day(1))])
     assert reader.event_days(project, "view", ALWAYS) == [("2026-11-15", 1), ("2026-11-16", 2)]
     assert reader.event_names(project, ALWAYS, 10) == [("view", 3)]
+
+
+class TestLatestEvents:
+    def names(self, reader, project, window=ALWAYS, events_max=10):
+        return [event.name for event in reader.latest_events(project, window, events_max)]
+
+    def test_the_ones_that_arrived_last_come_first(self, reader, load, project):
+        load([("one", "ann", DAY), ("two", "", DAY)])
+        load([("three", "ann", DAY - timedelta(days=1))])
+        load([("other", "ann", DAY)], project="proj_other_latest")
+        assert self.names(reader, project) == ["three", "two", "one"]
+        assert self.names(reader, project, events_max=2) == ["three", "two"]
+        assert self.names(reader, project, Window(DAY, DAY)) == ["two", "one"]
+
+    def test_a_repeat_is_there_and_marked(self, reader, load, project):
+        load([("view", "ann", DAY), ("view", "bob", DAY)], repeats=[1])
+        assert [(event.user, event.counted) for event in reader.latest_events(project, ALWAYS, 5)] == [
+            ("bob", 0),
+            ("ann", 1),
+        ]
+
+
+def test_several_projects_are_read_at_once_and_do_not_mix(reader, load, project):
+    other = f"{project}_other"
+    load([("view", "ann", day(0)), ("view", "bob", day(1))])
+    load([("view", "ann", day(0)), ("view", "eve", day(0)), ("view", "eve", day(2))], project=other)
+    asked = [other, project, "proj_never"]
+    assert reader.users(asked, EVERYBODY, ALWAYS, None) == {project: 2, other: 2}
+    assert reader.users_by_day(asked, Seen.ACTIVE, Window(day(0), day(2))) == sorted(
+        [(project, "2026-11-15", 1), (project, "2026-11-16", 1), (other, "2026-11-15", 2), (other, "2026-11-17", 1)]
+    )
+
+
+class TestSummingUp:
+    """What the loader's side does when days close: 2026-11-16 is a Monday."""
+
+    WEEK = Window(date(2026, 11, 16), date(2026, 11, 22))
+
+    @pytest.fixture
+    def warehouse(self, engine, connection):
+        connection.run("TRUNCATE TABLE mauve.actives")
+        return engine[0]
+
+    def test_the_users_of_each_day_are_those_that_a_reader_counts(self, warehouse, reader, load, project):
+        load([("view", f"user {place % 40}", day(place % 5)) for place in range(100)])
+        load([("user_signup", "ann", day(2)), ("view", "ann", day(9))])
+        found = warehouse.users_of_days(Window(day(0), day(4)))
+        for seen in Seen:
+            counted = reader.users_by_day([project], seen, Window(day(0), day(4)))
+            assert sorted((each.project, each.day, each.users) for each in found if each.seen == seen) == counted
+        assert warehouse.first_day() == day(0)
+
+    def test_an_empty_warehouse_has_no_first_day(self, warehouse):
+        assert warehouse.first_day() is None
+
+    @pytest.mark.parametrize("times", [1, 3])
+    @pytest.mark.parametrize("seen", [{Seen.ACTIVE}, {Seen.SIGNUP}, EVERYBODY])
+    def test_a_week_that_was_summed_up_counts_as_its_days_do(self, warehouse, reader, load, project, times, seen):
+        load([(("view", "user_signup")[place % 2], f"user {place % 60}", day(place % 16)) for place in range(400)])
+        other = f"{project}_other"
+        load([("view", "ann", day(3))], project=other)
+        for _ in range(times):
+            warehouse.sum_up_week(self.WEEK)
+        for window in (ALWAYS, Window(day(0), day(12)), self.WEEK, Window(day(1), day(30))):
+            assert reader.users([project, other], seen, window, self.WEEK) == reader.users(
+                [project, other], seen, window, None
+            )
+        assert reader.users_by_day([project], Seen.ACTIVE, self.WEEK), "its days are there as before"
+
+    def test_the_days_of_a_week_that_was_summed_up_are_not_read(self, warehouse, reader, load, project):
+        load([("view", "ann", day(1))])
+        warehouse.sum_up_week(self.WEEK)
+        load([("view", "late", day(2))])
+        assert users(reader, project, EVERYBODY, ALWAYS, self.WEEK) == 1
+        assert users(reader, project, EVERYBODY, ALWAYS) == 2
+        warehouse.sum_up_week(self.WEEK)
+        assert users(reader, project, EVERYBODY, ALWAYS, self.WEEK) == 2

@@ -107,7 +107,7 @@ def check_events(found: dict, lives: list[Life]) -> None:
     assert dict(found["names"]) == dict(found["names_of_rows"]) == dict(by_name)
     users = {row[2] for row in counted}
     assert found["mau"] == len(users)
-    assert sum(count for _, count in found["dau"]) >= len(users)
+    assert sum(count for *_, count in found["dau"]) >= len(users)
     assert found["usage"] == len(counted) + len(found["payments"])
 
 

@@ -10,7 +10,19 @@ from mauve.access.sessions import begin_session
 from mauve.control import links, people
 from mauve.control.parts import ControlParts
 from mauve.core.facts import Organization, Role, User
+from mauve.stores.clickhouse.connection import ChdbConnection
+from mauve.stores.clickhouse.schema import TABLES
+from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
+from mauve.stores.warehouse import WarehouseReader
 from support import ManualClock
+
+
+@pytest.fixture
+def read_warehouse(connection: ChdbConnection) -> WarehouseReader:
+    """The warehouse that the tests share."""
+    for statement in TABLES:
+        connection.run(statement)
+    return ChdbWarehouseReader(lambda: connection)
 
 
 @pytest.fixture

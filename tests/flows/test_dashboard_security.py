@@ -48,6 +48,7 @@ def place(parts, organization):
             session_id=session.session_id,
             plane="live",
             provider="biller_a",
+            metric="dau",
         )
 
     return fill
@@ -155,9 +156,22 @@ class TestHeaders:
         assert headers["cache-control"] == "no-store"
         assert headers["referrer-policy"] == "same-origin"
 
-    def test_no_page_needs_what_the_policy_forbids(self, signed_in):
-        owner, _ = signed_in(Role.OWNER)
-        for path in ("/signin", "/apps", "/apps/new", "/tokens", "/members", "/usage", "/organization", "/account"):
+    def test_no_page_needs_what_the_policy_forbids(self, signed_in, place):
+        owner, user = signed_in(Role.OWNER)
+        own = place("/apps/{app_id}", user.user_id)
+        of_app = [own + path for path in ("", "/events?name=view", "/subscriptions", "/webhooks", "/keys", "/settings")]
+        for path in (
+            "/",
+            *of_app,
+            "/signin",
+            "/apps",
+            "/apps/new",
+            "/tokens",
+            "/members",
+            "/usage",
+            "/organization",
+            "/account",
+        ):
             text = owner.open(path).text
             assert re.findall(r"<style|style=|<script(?! [^>]*src=\"/static/)|\son[a-z]+=|javascript:", text) == []
             assert re.findall(r'(?:src|href)="(?:https?:)?//', text) == []

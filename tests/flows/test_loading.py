@@ -6,11 +6,13 @@ import time
 import pytest
 
 from mauve.core.batch import packed_header
+from mauve.load.closing import Closing
 from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, MIXED_STREAM, Loader
 from mauve.stores.clickhouse.columns import seqs_as_arrow
 from mauve.stores.clickhouse.warehouse import _COMMIT, ChdbWarehouse
 from mauve.stores.ledger import Entry
 from mauve.stores.log import LogRecord
+from mauve.stores.sql.closed_days import SqlClosedDays
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger_writer import SqlLedgerWriter
 from mauve.stores.sql.load_ledger import SqlLoadLedger
@@ -76,6 +78,11 @@ def warehouse(connection):
 
 
 @pytest.fixture
+def days(database, warehouse):
+    return Closing(SqlClosedDays(database), warehouse)
+
+
+@pytest.fixture
 def project():
     return f"proj_load_{next(names)}"
 
@@ -92,10 +99,10 @@ def batch(project, items, received_at=NOW):
     return packed_header(project, "org_1", received_at, 1) + items
 
 
-def test_a_batch_is_loaded_once_and_trimmed(source, ledger, warehouse, clock, project, count):
+def test_a_batch_is_loaded_once_and_trimmed(source, ledger, warehouse, clock, project, count, days):
     source.append(batch(project, b'[{"name":"view","user":"ann"},{"name":"view"}]'))
     source.append(batch(project, b' {"name":"user_signup","user":"bob","props":null}'))
-    loader = Loader(source, ledger, warehouse, clock)
+    loader = Loader(source, ledger, warehouse, clock, days)
     assert loader.load_next_range() == 2
     assert loader.load_next_range() == 0
     assert (count(), count("counted")) == (3, 3)
@@ -105,8 +112,10 @@ def test_a_batch_is_loaded_once_and_trimmed(source, ledger, warehouse, clock, pr
     assert ledger.first_seen() == {project: NOW}
 
 
-def test_a_repeat_within_seven_days_counts_once_and_behind_them_again(source, ledger, warehouse, clock, project, count):
-    loader = Loader(source, ledger, warehouse, clock)
+def test_a_repeat_within_seven_days_counts_once_and_behind_them_again(
+    source, ledger, warehouse, clock, project, count, days
+):
+    loader = Loader(source, ledger, warehouse, clock, days)
     first = NOW - IDEMPOTENCY_WINDOW_MS
     for received_at in (first, first + 1, NOW - 1, NOW, NOW + 1):
         source.append(batch(project, b'{"name":"view","user":"ann","id":"x"}', received_at))
@@ -117,42 +126,42 @@ def test_a_repeat_within_seven_days_counts_once_and_behind_them_again(source, le
     assert (count(), count("counted")) == (6, 2)
 
 
-def test_ids_of_two_projects_do_not_meet(source, ledger, warehouse, clock, project, count):
+def test_ids_of_two_projects_do_not_meet(source, ledger, warehouse, clock, project, count, days):
     source.append(batch(project, b'{"name":"view","id":"x"}'))
     source.append(batch(f"{project}_other", b'{"name":"view","id":"x"}'))
-    Loader(source, ledger, warehouse, clock).load_next_range()
+    Loader(source, ledger, warehouse, clock, days).load_next_range()
     assert count("counted") == 1
 
 
 def test_the_day_is_that_of_the_occurrence_and_the_claim_is_kept(
-    source, ledger, warehouse, clock, project, connection, count
+    source, ledger, warehouse, clock, project, connection, count, days
 ):
     source.append(
         batch(project, b'[{"name":"a","at":%d},{"name":"b","at":"1970-01-01T00:00:00Z"}]' % (NOW - 86_400_000))
     )
-    Loader(source, ledger, warehouse, clock).load_next_range()
+    Loader(source, ledger, warehouse, clock, days).load_next_range()
     assert count(f"name = 'a' AND occurred_at = {NOW - 86_400_000}") == 1
     assert count(f"name = 'b' AND occurred_at = {NOW - 7 * 86_400_000} AND claimed_at = '1970-01-01T00:00:00Z'") == 1
 
 
 def test_a_record_that_cannot_be_read_is_set_aside_and_keeps_nothing_back(
-    source, ledger, warehouse, clock, project, count
+    source, ledger, warehouse, clock, project, count, days
 ):
     source.append(batch(project, b'{"name":"view"}'))
     source.append(b"\xff no batch")
     source.append(batch(project, b'[{"name":'))
     source.append(batch(project, b'{"name":"view"}'))
-    Loader(source, ledger, warehouse, clock).load_next_range()
+    Loader(source, ledger, warehouse, clock, days).load_next_range()
     assert count() == 2
     assert ledger.dead_letter_count() == 2
     assert source.records == []
 
 
 def test_events_that_came_with_payments_are_loaded_from_the_ledger(
-    source, ledger, warehouse, clock, project, count, database
+    source, ledger, warehouse, clock, project, count, database, days
 ):
     SqlLedgerWriter(database).record([Entry(events=batch(project, b'[{"name":"view","user":"ann"}]'))])
-    loader = Loader(source, ledger, warehouse, clock)
+    loader = Loader(source, ledger, warehouse, clock, days)
     assert loader.load_next_range() == 1
     assert count("counted") == 1
     assert ledger.positions()[MIXED_STREAM] == 1
@@ -186,21 +195,21 @@ class Failing:
 @pytest.mark.parametrize("method", ["stage", "commit", "finish", "trim"])
 @pytest.mark.parametrize("restarted", [False, True], ids=["same loader", "new loader"])
 def test_a_failure_at_any_step_loses_nothing_and_counts_nothing_twice(
-    source, ledger, warehouse, clock, project, count, method, after, restarted
+    source, ledger, warehouse, clock, project, count, method, after, restarted, days
 ):
     for place in range(5):
         source.append(batch(project, b'[{"name":"view","user":"u%d","id":"%d"},{"name":"view"}]' % (place, place % 3)))
     failing = {
-        "stage": lambda: Loader(source, ledger, Failing(warehouse, "stage", after=after), clock),
-        "commit": lambda: Loader(source, ledger, Failing(warehouse, "commit", after=after), clock),
-        "finish": lambda: Loader(source, Failing(ledger, "finish", after=after), warehouse, clock),
-        "trim": lambda: Loader(Failing(source, "trim", after=after), ledger, warehouse, clock),
+        "stage": lambda: Loader(source, ledger, Failing(warehouse, "stage", after=after), clock, days),
+        "commit": lambda: Loader(source, ledger, Failing(warehouse, "commit", after=after), clock, days),
+        "finish": lambda: Loader(source, Failing(ledger, "finish", after=after), warehouse, clock, days),
+        "trim": lambda: Loader(Failing(source, "trim", after=after), ledger, warehouse, clock, days),
     }
     loader = failing[method]()
     with pytest.raises(WarehouseUnavailableError):
         loader.load_next_range()
     if restarted:
-        loader = Loader(source, ledger, warehouse, clock)
+        loader = Loader(source, ledger, warehouse, clock, days)
     while loader.load_next_range():
         pass
     assert (count(), count("counted")) == (10, 8)
@@ -208,12 +217,14 @@ def test_a_failure_at_any_step_loses_nothing_and_counts_nothing_twice(
     assert source.records == []
 
 
-def test_what_a_step_left_unfinished_is_finished_before_anything_new(source, ledger, warehouse, clock, project, count):
+def test_what_a_step_left_unfinished_is_finished_before_anything_new(
+    source, ledger, warehouse, clock, project, count, days
+):
     """New records of one stream could fill the next range, and leave the stored rows of another to be loaded again."""
     source.append(batch(project, b'{"name":"first"}'))
     SqlLedgerWriter(ledger._database).record([Entry(events=batch(project, b'{"name":"mixed","id":"1"}'))])  # noqa: SLF001
     failing = Failing(ledger, "finish", after=False)
-    loader = Loader(source, failing, warehouse, clock, range_bytes_max=100)
+    loader = Loader(source, failing, warehouse, clock, days, range_bytes_max=100)
     with pytest.raises(WarehouseUnavailableError):
         loader.load_next_range()
     assert count() == 2
@@ -224,7 +235,7 @@ def test_what_a_step_left_unfinished_is_finished_before_anything_new(source, led
     assert sum(ledger.usage(time.strftime("%Y-%m", time.gmtime(NOW / 1000))).values()) == 2
 
 
-def test_half_an_insert_is_completed(source, ledger, warehouse, clock, project, count, connection):
+def test_half_an_insert_is_completed(source, ledger, warehouse, clock, project, count, connection, days):
     """Rows of one load can be stored in part: an insert is atomic in each month alone."""
 
     class StoresOnlyTheFirstRow(Failing):
@@ -245,7 +256,7 @@ def test_half_an_insert_is_completed(source, ledger, warehouse, clock, project, 
             return self._engine.stage(rows)
 
     source.append(batch(project, b'[{"name":"a","id":"1"},{"name":"b","id":"2"},{"name":"c","id":"1"}]'))
-    loader = Loader(source, ledger, StoresOnlyTheFirstRow(warehouse, "commit", after=False), clock)
+    loader = Loader(source, ledger, StoresOnlyTheFirstRow(warehouse, "commit", after=False), clock, days)
     with pytest.raises(WarehouseUnavailableError):
         loader.load_next_range()
     assert count() == 1
@@ -253,7 +264,7 @@ def test_half_an_insert_is_completed(source, ledger, warehouse, clock, project, 
     assert (count(), count("counted"), count("name = 'c' AND counted")) == (3, 2, 0)
 
 
-def test_rows_that_the_warehouse_refuses_are_set_aside_alone(source, ledger, warehouse, clock, project, count):
+def test_rows_that_the_warehouse_refuses_are_set_aside_alone(source, ledger, warehouse, clock, project, count, days):
     class RefusesPoison:
         def __getattr__(self, name):
             return getattr(warehouse, name)
@@ -265,7 +276,7 @@ def test_rows_that_the_warehouse_refuses_are_set_aside_alone(source, ledger, war
 
     for place in range(9):
         source.append(batch(project, b'{"name":"%s"}' % (b"poison" if place in {0, 4} else b"view")))
-    loader = Loader(source, ledger, RefusesPoison(), clock)
+    loader = Loader(source, ledger, RefusesPoison(), clock, days)
     assert loader.load_next_range() == 9
     assert count() == 7
     assert ledger.dead_letter_count() == 2
@@ -273,7 +284,7 @@ def test_rows_that_the_warehouse_refuses_are_set_aside_alone(source, ledger, war
     assert loader.load_next_range() == 0
 
 
-def test_an_engine_that_is_down_sets_nothing_aside(source, ledger, warehouse, clock, project, count):
+def test_an_engine_that_is_down_sets_nothing_aside(source, ledger, warehouse, clock, project, count, days):
     class Down:
         def stage(self, rows):
             raise WarehouseUnavailableError("down")
@@ -282,7 +293,7 @@ def test_an_engine_that_is_down_sets_nothing_aside(source, ledger, warehouse, cl
             return warehouse.stored_after(positions)
 
     source.append(batch(project, b'{"name":"view"}'))
-    loader = Loader(source, ledger, Down(), clock)
+    loader = Loader(source, ledger, Down(), clock, days)
     for _ in range(3):
         with pytest.raises(WarehouseUnavailableError):
             loader.load_next_range()
@@ -290,12 +301,12 @@ def test_an_engine_that_is_down_sets_nothing_aside(source, ledger, warehouse, cl
     assert len(source.records) == 1
 
 
-def test_a_ledger_that_is_down_leaves_the_log_as_it_is(source, ledger, warehouse, clock, project, count):
+def test_a_ledger_that_is_down_leaves_the_log_as_it_is(source, ledger, warehouse, clock, project, count, days):
     class Down:
         def positions(self):
             raise StoreUnavailableError("down")
 
     source.append(batch(project, b'{"name":"view"}'))
     with pytest.raises(StoreUnavailableError):
-        Loader(source, Down(), warehouse, clock).load_next_range()
+        Loader(source, Down(), warehouse, clock, days).load_next_range()
     assert len(source.records) == 1

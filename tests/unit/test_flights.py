@@ -8,7 +8,7 @@ import pytest
 from mauve.query.answer import Answer, Freshness
 from mauve.query.flights import CrowdedError, Flights
 
-ANSWER = Answer(b"{}", Freshness.MISS)
+ANSWER = Answer(b"{}", Freshness.MISS, 0)
 
 
 class Gate:

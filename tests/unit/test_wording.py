@@ -1,6 +1,7 @@
 import pytest
 
 from mauve.dashboard import wording
+from mauve.dashboard.series import change
 
 NOW = 1_794_724_020_000  # 15 Nov 2026, 06:27 UTC
 MINUTE = 60_000
@@ -58,3 +59,37 @@ def test_a_message_becomes_a_sentence():
     assert wording.sentence("the name is too long: shorten it") == "The name is too long: shorten it."
     assert wording.sentence("Really?") == "Really?"
     assert [wording.words(name) for name in ("saas", "client_operated")] == ["SaaS", "Client operated"]
+
+
+@pytest.mark.parametrize(
+    ("minor", "currency", "spelled"),
+    [
+        (0, "eur", "0.00 EUR"),
+        (5, "eur", "0.05 EUR"),
+        (123_456, "usd", "1 234.56 USD"),
+        (123_456, "jpy", "123 456 JPY"),
+        (1, "bhd", "0.001 BHD"),
+        (12_345, "clf", "1.2345 CLF"),
+        (7, "xau", "7 XAU"),
+        (2**80, "eur", "12 089 258 196 146 291 747 061.76 EUR"),
+    ],
+)
+def test_money_is_spelled_with_every_digit_that_its_currency_has(minor, currency, spelled):
+    assert wording.money(minor, currency).replace("\N{NARROW NO-BREAK SPACE}", " ") == spelled.replace(
+        f" {currency.upper()}", f"\N{NO-BREAK SPACE}{currency.upper()}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "spelled"), [(999, "999"), (1000, "1k"), (12_550, "12.5k"), (2_000_000, "2M"), (10**15, "1 000T")]
+)
+def test_an_axis_has_short_numbers(number, spelled):
+    assert wording.short_count(number).replace("\N{NARROW NO-BREAK SPACE}", " ") == spelled
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "spelled"),
+    [(3, 2, "+50 %"), (1, 2, "\N{MINUS SIGN}50 %"), (2, 2, "0 %"), (1, 0, "new"), (0, 0, "")],
+)
+def test_a_change_says_which_way(now, before, spelled):
+    assert wording.change(change(now, before)).replace("\N{NARROW NO-BREAK SPACE}", " ") == spelled

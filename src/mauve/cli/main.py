@@ -8,6 +8,7 @@ import click
 
 from mauve.access.vault import VaultError
 from mauve.cli.app import app
+from mauve.cli.demo import demo
 from mauve.cli.doctor import doctor
 from mauve.cli.frame import MistakeError
 from mauve.cli.key import key
@@ -45,7 +46,7 @@ def command() -> None:
     """Metrics for developers who run several apps."""
 
 
-for part in (serve, org, token, user, app, key, webhooks, doctor, openapi):
+for part in (serve, org, token, user, app, key, webhooks, demo, doctor, openapi):
     command.add_command(part)
 
 

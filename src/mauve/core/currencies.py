@@ -1,5 +1,6 @@
 """The currencies that money may be in: the current list of ISO 4217."""
 
+from collections.abc import Mapping
 from functools import cache
 
 
@@ -10,6 +11,19 @@ def is_currency(code: str) -> bool:
 
 @cache
 def currency_codes() -> frozenset[str]:
+    return frozenset(_digits_by_code())
+
+
+def minor_digits(code: str) -> int:
+    """Return how many digits of an amount in minor units stand behind the point: 2 for `eur`, 0 for `jpy`.
+
+    Metals and other codes that have no minor unit have none; so has what is on no list.
+    """
+    return _digits_by_code().get(code) or 0
+
+
+@cache
+def _digits_by_code() -> Mapping[str, int | None]:
     from iso4217 import Currency  # noqa: PLC0415 - it parses XML; only who takes money should wait for it
 
-    return frozenset(currency.value.lower() for currency in Currency)
+    return {currency.value.lower(): currency.exponent for currency in Currency}

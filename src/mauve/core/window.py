@@ -1,12 +1,29 @@
 """A stretch of days, UTC, both ends included."""
 
 from datetime import UTC, date, datetime, timedelta
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+DAY: Final = timedelta(days=1)
+_SUNDAY: Final = 7
 
 
 class Window(NamedTuple):
     first: date
     last: date
+
+    @property
+    def length(self) -> int:
+        """Return how many days there are in it."""
+        return (self.last - self.first).days + 1
+
+    @property
+    def days(self) -> list[date]:
+        return [self.first + timedelta(days=number) for number in range(self.length)]
+
+    @property
+    def before(self) -> "Window":
+        """Return the window of equal length that ends on the day before this one begins."""
+        return Window(self.first - timedelta(days=self.length), self.first - DAY)
 
 
 def today_at(now_ms: int) -> date:
@@ -17,4 +34,16 @@ def today_at(now_ms: int) -> date:
 def halves_of(window: Window) -> tuple[Window, Window]:
     """Return the earlier and the later days of a window that has more than one."""
     middle = date.fromordinal((window.first.toordinal() + window.last.toordinal() + 1) // 2)
-    return Window(window.first, middle - timedelta(days=1)), Window(middle, window.last)
+    return Window(window.first, middle - DAY), Window(middle, window.last)
+
+
+def sunday_of(day: date) -> date:
+    """Return the last day of a day's week, which begins on a Monday."""
+    return date.fromordinal(min(day.toordinal() + _SUNDAY - day.isoweekday(), date.max.toordinal()))
+
+
+def whole_weeks_in(window: Window) -> Window | None:
+    """Return the weeks, Monday to Sunday, that lie in a window; None if there is not one."""
+    first = window.first.toordinal() + (1 - window.first.isoweekday()) % _SUNDAY
+    last = window.last.toordinal() - window.last.isoweekday() % _SUNDAY
+    return Window(date.fromordinal(first), date.fromordinal(last)) if first < last else None

@@ -23,11 +23,6 @@ def create_app(visit: MemberVisit) -> Reply:
     return page(visit, "created_app.html", app=app, key=key.reveal(), url=visit.url)
 
 
-def show_app(visit: MemberVisit) -> Reply:
-    """Show one app. The charts of its numbers belong into this page's block `numbers`."""
-    return page(visit, "app.html", app=visit.app(), url=visit.url)
-
-
 def show_first_event(visit: MemberVisit) -> Reply:
     """Return the part of a page that waits for the first event; the page asks for it again and again."""
     return page(visit, "first_event.html", app=visit.app())

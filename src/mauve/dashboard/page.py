@@ -12,7 +12,10 @@ from mauve.core.facts import Plane, Provider, Role, Scope, Standing
 from mauve.core.roles import Permission
 from mauve.dashboard import wording
 from mauve.dashboard.assets import asset_url
+from mauve.dashboard.charts import spark
 from mauve.dashboard.notices import NOTICES
+from mauve.dashboard.periods import LENGTHS
+from mauve.dashboard.view import address
 from mauve.dashboard.visit import Visit
 from mauve.web.messages import Reply
 
@@ -28,14 +31,22 @@ SECURITY_HEADERS: Final = {
 }
 _HTML: Final = {"content-type": "text/html; charset=utf-8", **SECURITY_HEADERS}
 
+BILLERS: Final = {"biller_a": "Biller A", "biller_b": "Biller B"}
+
 _SPELLINGS: Final = (
     wording.ago,
     wording.browser,
+    wording.change,
     wording.count,
     wording.day,
     wording.instant,
     wording.moment,
+    wording.money,
     wording.sentence,
+    wording.short_count,
+    wording.short_day,
+    wording.short_money,
+    wording.weekday,
     wording.words,
 )
 
@@ -79,7 +90,11 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals |= {
+        "address": address,
         "asset": asset_url,
+        "LENGTHS": LENGTHS,
+        "spark": spark,
+        "BILLERS": BILLERS,
         "Permission": Permission,
         "Plane": Plane,
         "Provider": Provider,

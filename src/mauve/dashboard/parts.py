@@ -5,7 +5,11 @@ from dataclasses import dataclass
 from mauve.access.attempts import PasswordAttempts
 from mauve.access.keyring import Keyring
 from mauve.control.parts import ControlParts
+from mauve.dashboard.numbers import Numbers
+from mauve.stores.arrivals import ArrivalReader
+from mauve.stores.deliveries import DeliveryReader
 from mauve.stores.read_meter import ReadMeter
+from mauve.stores.subscriptions import SubscriptionReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,5 +18,9 @@ class DashboardParts:
     attempts: PasswordAttempts
     keyring: Keyring  # for what was counted of each organization's events
     meter: ReadMeter  # for what was counted of its reads
+    numbers: Numbers
+    subscriptions: SubscriptionReader
+    deliveries: DeliveryReader
+    arrivals: ArrivalReader
     public_url: str | None  # under which people and billers reach the service, without a slash at its end
     proxies: int  # how many of ours stand in front

@@ -23,6 +23,7 @@ from mauve.dashboard.routes import ACTIONS, DOORS, find, is_known_path
 from mauve.dashboard.visit import MemberVisit, Refusal, Visit
 from mauve.stores.unavailable import StoreUnavailableError
 from mauve.web.asgi import Receive, Scope, Send, header, send_reply
+from mauve.web.deflate import deflated
 from mauve.web.envelopes import STATUS_OF
 from mauve.web.messages import Reply
 
@@ -62,6 +63,8 @@ class Dashboard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = await read_page_request(scope, receive)
         reply = await self._answer_in_time(request)
+        if request.is_reading:
+            reply = deflated(reply, request.headers.get("accept-encoding", ""))
         await send_reply(send, reply._replace(body=b"") if request.method == "HEAD" else reply)
 
     async def _answer_in_time(self, request: PageRequest) -> Reply:

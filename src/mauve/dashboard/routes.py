@@ -14,13 +14,16 @@ from mauve.core.facts import Scope
 from mauve.core.roles import Grant, Permission
 from mauve.dashboard import (
     account,
+    app_page,
     apps,
+    events,
     keys,
     links,
     members,
     organization,
     overview,
     signing_in,
+    subscriptions,
     tokens,
     usage,
     webhooks,
@@ -100,11 +103,15 @@ DOORS: Final = (
 )
 
 ACTIONS: Final = (
-    _show("/", None, overview.show_overview),
+    _show("/", Scope.METRICS_READ, overview.show_overview),
     _show("/apps", Scope.APPS_READ, apps.show_apps),
     _do("/apps", Scope.APPS_WRITE, apps.create_app, apps.show_new_app),
     _show("/apps/new", Scope.APPS_WRITE, apps.show_new_app),
-    _show("/apps/{app_id}", Scope.APPS_READ, apps.show_app),
+    _show("/apps/{app_id}", Scope.METRICS_READ, app_page.show_app),
+    _show("/apps/{app_id}/sheets/{metric}.csv", Scope.METRICS_READ, app_page.show_sheet),
+    _show("/apps/{app_id}/events", Scope.METRICS_READ, events.show_events),
+    _show("/apps/{app_id}/events/latest", Scope.METRICS_READ, events.show_latest_events),
+    _show("/apps/{app_id}/subscriptions", Scope.METRICS_READ, subscriptions.show_subscriptions),
     _show("/apps/{app_id}/first-event", Scope.APPS_READ, apps.show_first_event),
     _show("/apps/{app_id}/settings", Scope.APPS_READ, apps.show_settings),
     _do("/apps/{app_id}/settings", Scope.APPS_WRITE, apps.change_app, apps.show_settings),
@@ -119,6 +126,7 @@ ACTIONS: Final = (
         webhooks.save_webhook_secret,
         webhooks.show_webhooks,
     ),
+    _show("/apps/{app_id}/webhooks/{plane}/{provider}/check", Scope.APPS_READ, webhooks.show_check),
     _show("/tokens", Permission.TOKENS_MINT, tokens.show_tokens),
     _do("/tokens", Permission.TOKENS_MINT, tokens.mint_token, tokens.show_tokens),
     _show("/tokens/{token_id}/revoke", Permission.TOKENS_MINT, tokens.confirm_revoking),

@@ -1,7 +1,10 @@
 """How numbers and moments are spelled on a page."""
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Final
+
+from mauve.core.currencies import minor_digits
+from mauve.dashboard.series import Change
 
 _MINUTE_MS: Final = 60_000
 _STEPS: Final = (
@@ -57,6 +60,47 @@ def ago(moment_ms: int, now_ms: int) -> str:
 def count(number: int) -> str:
     """Return a number with its thousands set apart."""
     return f"{number:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def short_count(number: int) -> str:
+    """Return a number as an axis has room for: `12.5k`."""
+    for size, letter in ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "k")):
+        if number >= size:
+            tenths = number * 10 // size
+            whole, rest = divmod(tenths, 10)
+            return f"{count(whole)}.{rest}{letter}" if rest else f"{count(whole)}{letter}"
+    return str(number)
+
+
+def money(minor: int, currency: str) -> str:
+    """Return an amount with every digit that it has: `1 234.50 EUR`, `1 234 JPY`."""
+    digits = minor_digits(currency)
+    sign, text = ("-" if minor < 0 else ""), str(abs(minor)).rjust(digits + 1, "0")
+    whole, rest = (text[:-digits], "." + text[-digits:]) if digits else (text, "")
+    return f"{sign}{count(int(whole))}{rest}\N{NO-BREAK SPACE}{currency.upper()}"
+
+
+def short_money(minor: int, currency: str) -> str:
+    """Return an amount as an axis has room for, without the currency."""
+    return short_count(minor // 10 ** minor_digits(currency))
+
+
+def change(moved: Change) -> str:
+    """Return how a number has moved: `+12 %`."""
+    if moved.percent is None:
+        return "new" if moved.direction == "up" else ""
+    sign = {"up": "+", "down": "\N{MINUS SIGN}"}.get(moved.direction, "")
+    return f"{sign}{count(abs(moved.percent))}\N{NARROW NO-BREAK SPACE}%"
+
+
+def weekday(moment_day: date) -> str:
+    """Return a day as `Sun 15 Nov 2026`."""
+    return f"{moment_day:%a} {moment_day.day} {moment_day:%b %Y}"
+
+
+def short_day(moment_day: date) -> str:
+    """Return a day as `15 Nov`."""
+    return f"{moment_day.day} {moment_day:%b}"
 
 
 def browser(agent: str) -> str:

@@ -7,6 +7,7 @@ from typing import Final
 from mauve.core.batch import packed_header
 from mauve.ingest.parts import IngestParts
 from mauve.ingest.rules import EventsVerdict, ObjectsVerdict, Rejection
+from mauve.stores.arrivals import DUPLICATE
 from mauve.stores.edge import PublishedKey
 from mauve.stores.ledger import Entry, Outcome
 from mauve.web.messages import Reply, json_reply
@@ -31,7 +32,7 @@ async def record_payments(
         events=None if verdict.events is None else b"".join(log_record(key, verdict, received_at)),
     )
     outcomes = await parts.ledger.record(entry)
-    return _conflicts(parts, verdict, outcomes)
+    return _conflicts(parts, key, verdict, outcomes)
 
 
 async def make_objects_durable(parts: IngestParts, verdict: ObjectsVerdict) -> None:
@@ -52,8 +53,13 @@ def reply(item_count: int, rejections: list[Rejection], headers: Mapping[str, st
     return json_reply(HTTPStatus.ACCEPTED, body)._replace(headers=headers)
 
 
-def _conflicts(parts: IngestParts, verdict: EventsVerdict, outcomes: list[Outcome]) -> list[Rejection]:
-    parts.counters.duplicates += outcomes.count(Outcome.DUPLICATE)
+def _conflicts(
+    parts: IngestParts, key: PublishedKey, verdict: EventsVerdict, outcomes: list[Outcome]
+) -> list[Rejection]:
+    duplicates = outcomes.count(Outcome.DUPLICATE)
+    if duplicates:
+        parts.counters.duplicates += duplicates
+        parts.counters.arrivals[key.public_id, DUPLICATE] += duplicates
     parts.counters.conflicts += outcomes.count(Outcome.CONFLICT)
     return [
         Rejection(indexed.index, CONFLICT)

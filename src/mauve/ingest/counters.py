@@ -1,4 +1,4 @@
-"""What happened at the ingest plane, for Prometheus."""
+"""What happened at the ingest plane: for Prometheus, and for the owners of projects."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -7,6 +7,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
+
+from mauve.stores.arrivals import ProjectAndWord
 
 
 class IngestCounters(Collector):
@@ -20,7 +22,13 @@ class IngestCounters(Collector):
         self.failed = 0
         self.rejected: Counter[str] = Counter()  # items, by what was wrong with them
         self.refused: Counter[str] = Counter()  # whole requests, by the problem's code
+        self.arrivals: Counter[ProjectAndWord] = Counter()  # not yet written down
         registry.register(self)
+
+    def take_arrivals(self) -> Counter[ProjectAndWord]:
+        """Return what was counted for projects since it was last taken."""
+        taken, self.arrivals = self.arrivals, Counter()
+        return taken
 
     def collect(self) -> Iterator[Metric]:
         yield CounterMetricFamily("mauve_items_accepted", "Items acknowledged", self.accepted)

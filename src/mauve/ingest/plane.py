@@ -11,6 +11,7 @@ from mauve.core.problems import Code, Problem, unauthorized, unknown_path
 from mauve.ingest import accept, rules
 from mauve.ingest.parts import IngestParts
 from mauve.ingest.webhooks.door import WebhookDoor, is_webhook_path
+from mauve.stores.arrivals import ACCEPTED, REFUSED, REJECTED
 from mauve.stores.edge import PublishedKey
 from mauve.stores.log import LogFailedError, LogFullError
 from mauve.stores.unavailable import StoreUnavailableError
@@ -114,13 +115,16 @@ class IngestPlane:
             # Durable before we say 202.
             if verdict.payments:
                 refused = await accept.record_payments(parts, key, verdict, received_at)
-                return self._acknowledged(verdict.item_count, verdict.rejections + refused, _EVENT_HEADERS)
+                return self._acknowledged(key, verdict.item_count, verdict.rejections + refused, _EVENT_HEADERS)
             if verdict.events is not None:
                 await parts.log.append(accept.log_record(key, verdict, received_at))
+        except (Problem, BodyTooLargeError, IncompleteBodyError) as refusal:
+            self._note_refusal(key, refusal)
+            raise
         finally:
             if room:
                 parts.budget.give_back(room)
-        return self._acknowledged(verdict.item_count, verdict.rejections, _EVENT_HEADERS)
+        return self._acknowledged(key, verdict.item_count, verdict.rejections, _EVENT_HEADERS)
 
     async def _objects(self, request: OpenRequest) -> Reply:
         parts = self._parts
@@ -134,9 +138,12 @@ class IngestPlane:
             body = inflated(await request.body(BODY_BYTES_MAX), request.header("content-encoding"), BODY_BYTES_MAX)
             verdict = rules.judge_objects(body, key, received_at)
             await accept.make_objects_durable(parts, verdict)
+        except (Problem, BodyTooLargeError, IncompleteBodyError) as refusal:
+            self._note_refusal(key, refusal)
+            raise
         finally:
             parts.budget.give_back(room)
-        return self._acknowledged(verdict.item_count, verdict.rejections, JSON)
+        return self._acknowledged(key, verdict.item_count, verdict.rejections, JSON)
 
     def _key_of(self, request: OpenRequest) -> PublishedKey:
         key = self._parts.keyring.key_for(bearer_credential(request.credential_header()))
@@ -149,12 +156,22 @@ class IngestPlane:
         if wait_s:
             raise Problem(Code.RATE_LIMITED, "this publishable key is used too often: slow down", retry_after_s=wait_s)
 
-    def _acknowledged(self, item_count: int, rejections: list[rules.Rejection], headers: Mapping[str, str]) -> Reply:
+    def _note_refusal(self, key: PublishedKey, refusal: Exception) -> None:
+        self._parts.counters.arrivals[key.public_id, f"{REFUSED}:{_problem_of(refusal).code}"] += 1
+
+    def _acknowledged(
+        self, key: PublishedKey, item_count: int, rejections: list[rules.Rejection], headers: Mapping[str, str]
+    ) -> Reply:
         counters = self._parts.counters
-        counters.accepted += item_count - len(rejections)
+        accepted = item_count - len(rejections)
+        if accepted:
+            counters.accepted += accepted
+            counters.arrivals[key.public_id, ACCEPTED] += accepted
         for rejection in rejections:
             # The first word names the field: few values, whatever is sent.
-            counters.rejected[rejection.reason.partition(" ")[0]] += 1
+            field = rejection.reason.partition(" ")[0]
+            counters.rejected[field] += 1
+            counters.arrivals[key.public_id, f"{REJECTED}:{field}"] += 1
         return accept.reply(item_count, rejections, headers)
 
 

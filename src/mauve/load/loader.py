@@ -5,6 +5,7 @@ the position, and the position is remembered before the log is trimmed. After an
 asked which rows behind the position it has; the records up to the last of them are finished before any other.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from typing import Final
@@ -12,14 +13,18 @@ from typing import Final
 import structlog
 
 from mauve.core.clock import Clock
+from mauve.core.window import today_at
+from mauve.load.closing import Closing
+from mauve.load.moments import first_day_of
 from mauve.load.rows import Range, first_seen_of, range_from, repeats_among, usage_of
+from mauve.stores.arrivals import REPEAT, Arrivals
 from mauve.stores.ledger import DeadLetter, LoadLedger, LoadStep
 from mauve.stores.log import STREAM_MAX, LogReader, LogRecord
 from mauve.stores.warehouse import RowsRefusedError, WarehouseWriter, last_numbers
 
 IDEMPOTENCY_WINDOW_MS: Final = 7 * 86_400_000
 MIXED_STREAM: Final = STREAM_MAX  # the events that came in one batch with payments, kept by the ledger
-RANGE_BYTES_MAX: Final = 16 * 1024 * 1024
+RANGE_BYTES_MAX: Final = 32 * 1024 * 1024
 
 log = structlog.get_logger()
 
@@ -37,6 +42,7 @@ class Loader:
         ledger: LoadLedger,
         warehouse: WarehouseWriter,
         clock: Clock,
+        days: Closing,
         *,
         range_bytes_max: int = RANGE_BYTES_MAX,
         new_thread: Callable[[], Executor] = one_thread,
@@ -45,6 +51,7 @@ class Loader:
         self._ledger = ledger
         self._warehouse = warehouse
         self._clock = clock
+        self._days = days
         self._positions: dict[int, int] | None = None  # None: not known to be in step with the warehouse
         self._reader = new_thread()
         self._range_bytes_max = range_bytes_max
@@ -148,6 +155,7 @@ class Loader:
             return set()
         last_counted = self._warehouse.stage(taken.rows)
         repeats = repeats_among(taken.rows, last_counted, stored, IDEMPOTENCY_WINDOW_MS)
+        self._days.make_way(first_day_of(taken.rows))
         self._warehouse.commit(repeats, stored.keys())
         return repeats
 
@@ -161,6 +169,7 @@ class Loader:
             events_by_org_and_period=usage_of(taken, repeats),
             first_seen_by_project=first_seen_of(taken.batches),
             dead_letters=letters,
+            arrivals=_arrivals(taken, repeats, now) if repeats else None,
         )
         self._ledger.finish(step)
         self.repeat_count += len(repeats)
@@ -174,3 +183,12 @@ class Loader:
 
     def _every_stream(self, positions: dict[int, int]) -> dict[int, int]:
         return {stream: positions.get(stream, 0) for stream in [*self._source.streams(), MIXED_STREAM]}
+
+
+def _arrivals(taken: Range, repeats: set[int], now_ms: int) -> Arrivals:
+    """Tell the owners how many of their events came again."""
+    came_again = Counter(
+        project for project, seq in zip(taken.rows.project, taken.rows.seq, strict=True) if seq in repeats
+    )
+    counts = {(project, REPEAT): count for project, count in came_again.items()}
+    return Arrivals(today_at(now_ms).isoformat(), now_ms, counts)

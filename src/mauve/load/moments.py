@@ -1,12 +1,15 @@
 """When the events of a batch occurred. Pure; the same as `core.times.occurred_at`, for many at once."""
 
 from collections.abc import Sequence
+from datetime import date
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from mauve.core.times import FUTURE_MAX_MS, PAST_MAX_MS, known_time_ms, occurred_at
+from mauve.core.window import today_at
+from mauve.stores.warehouse import EventRows
 
 Time: TypeAlias = str | int  # as a client wrote it, and found to be one
 
@@ -55,3 +58,8 @@ def _moments(times: Sequence[Time | None]) -> npt.NDArray[np.int64] | None:
         return texts.astype(f"M8[{unit}]").astype("M8[ms]").astype(np.int64)
     except (TypeError, ValueError):  # a number, or a leap second
         return None
+
+
+def first_day_of(rows: EventRows) -> date:
+    """Return the earliest day of rows that are some."""
+    return today_at(int(np.frombuffer(rows.occurred_at, np.int64).min()))

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from mauve.core.clock import Clock
+from mauve.core.window import today_at
+from mauve.load.closing import Closing
 from mauve.load.loader import Loader
 from mauve.load.usage import UsageMirror, note_first_events
 from mauve.stores.ledger import LoadLedger
@@ -20,6 +23,8 @@ class LoadParts:
     """What loading is made of, once the warehouse is open."""
 
     loader: Loader
+    days: Closing
+    clock: Clock
     source: LogReader
     ledger: LoadLedger
     mirror: UsageMirror
@@ -61,6 +66,7 @@ class LoadRunner:
             while not self._stopping and (loaded := parts.loader.load_next_range()):
                 self._figures.records.inc(loaded)
             self._caught_up_at = began
+            parts.days.close_next_days(today_at(parts.clock.now_ms()))
             parts.mirror.publish_changes()
             note_first_events(parts.ledger, parts.note_first_event)
         finally:

@@ -32,8 +32,8 @@ def steps_end_at(window: Window, now_us: int) -> int:
 def mrr_by_day(steps: Iterable[MrrStep], window: Window, today: date) -> Iterator[tuple[str, str, int]]:
     """Yield (day, currency, mrr) at the end of each day, carried forward, while any subscription is active.
 
-    The steps of one subscription come together, the later one after the earlier. Held at a time are the days on which
-    something changed, not the steps.
+    The steps are of one project. Those of one subscription come together, the later one after the earlier. Held at a
+    time are the days on which something changed, not the steps.
     """
     changes = _changes_by_day(steps, window.first.toordinal())
     totals: dict[str, Total] = defaultdict(Total)
@@ -50,7 +50,7 @@ def _changes_by_day(steps: Iterable[MrrStep], first_ordinal: int) -> Changes:
     """Return what each version changed; what happened before the first day happened, for us, on it."""
     changes: Changes = defaultdict(lambda: defaultdict(Total))
     last_subscription, last_currency, last_mrr = b"", "", None
-    for subscription, at, currency, mrr in steps:  # Millions of them: taken apart once, without calls.
+    for _, subscription, at, currency, mrr in steps:  # Millions of them: taken apart once, without calls.
         day = changes[max(first_ordinal, at // _DAY_US + _EPOCH_ORDINAL)]
         if last_mrr is not None and last_subscription == subscription:
             total = day[last_currency]

@@ -5,7 +5,7 @@ that do not count for the metric at hand are not looked at.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cached_property
@@ -36,6 +36,32 @@ class Question:
         first, last = self.window
         # The name comes last: it alone may hold a slash.
         return f"{self.project}/{self.metric.name}/{first}/{last}/{self.name or ''}"
+
+
+@dataclass(frozen=True)
+class Survey:
+    """One question asked of several projects, to be answered at once."""
+
+    projects: tuple[str, ...]
+    metric: Metric
+    window: Window
+    name: str | None = None
+
+    @property
+    def questions(self) -> list[Question]:
+        return [Question(project, self.metric, self.window, self.name) for project in self.projects]
+
+
+def surveys_of(questions: Iterable[Question], projects_max: int) -> list[Survey]:
+    """Put together what differs in nothing but the project, up to so many projects."""
+    projects: dict[tuple[Metric, Window, str | None], list[str]] = {}
+    for each in questions:
+        projects.setdefault((each.metric, each.window, each.name), []).append(each.project)
+    return [
+        Survey(tuple(found[start : start + projects_max]), *asked)
+        for asked, found in projects.items()
+        for start in range(0, len(found), projects_max)
+    ]
 
 
 def question_from(metric: Metric, project: str, parameters: Parameters, today: date) -> Question:

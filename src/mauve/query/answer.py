@@ -16,4 +16,5 @@ class Freshness(StrEnum):
 class Answer(NamedTuple):
     body: bytes  # JSON, as it is sent
     freshness: Freshness
+    read_at: int  # epoch ms at which reading began: as old as that it is
     age_s: int | None = None  # of a stale one

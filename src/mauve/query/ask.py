@@ -1,25 +1,26 @@
 """The one way to a number: whoever shows it, API or page, asks here, and so shows the same."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
 import structlog
 
 from mauve.core.problems import Code, Problem
-from mauve.metrics.answers import body_of
-from mauve.metrics.questions import Question
+from mauve.metrics.answers import Row, body_of
+from mauve.metrics.questions import Question, Survey
+from mauve.metrics.registry import Metric
 from mauve.metrics.sources import WarehouseSource
 from mauve.query.answer import Answer, Freshness
-from mauve.query.flights import CrowdedError
+from mauve.query.flights import CrowdedError, Flights
 from mauve.query.parts import QueryParts
-from mauve.query.sources import rows_for
+from mauve.query.sources import rows_by_project
 from mauve.stores.read_cache import CachedAnswer, is_fresh
 from mauve.stores.unavailable import StoreUnavailableError
 from mauve.stores.warehouse import WarehouseUnavailableError
 
-_UNAVAILABLE: Final = (StoreUnavailableError, WarehouseUnavailableError, TimeoutError, CrowdedError)
+UNAVAILABLE: Final = (StoreUnavailableError, WarehouseUnavailableError, TimeoutError, CrowdedError)
 
 log = structlog.get_logger()
 
@@ -36,19 +37,39 @@ async def ask(parts: QueryParts, question: Question, admit: Callable[[], None] =
     now_ms = parts.clock.now_ms()
     kept = _kept(parts, question)
     if kept is not None and is_fresh(kept, now_ms, parts.max_age_s):
-        return Answer(kept.value, Freshness.HIT)
+        return _hit(kept)
     await asyncio.to_thread(admit)
     try:
         return await _read_once(parts, question, now_ms)
     except Problem:
         raise
-    except _UNAVAILABLE as error:
-        log.warning("read_failed", metric=question.metric.name, reason=str(error))
-    except Exception:
-        log.exception("read_failed", metric=question.metric.name)
+    except Exception as error:  # noqa: BLE001 - whatever it is, an old answer is better than none
+        _tell(error, question.metric)
     if kept is None:
         raise cannot_be_read()
-    return Answer(kept.value, Freshness.STALE, max(0, now_ms - kept.stored_at) // 1000)
+    return _stale(kept, now_ms)
+
+
+def found(parts: QueryParts, question: Question) -> Answer | None:
+    """Return an answer that need not be read."""
+    now_ms, kept = parts.clock.now_ms(), _kept(parts, question)
+    if kept is None or not is_fresh(kept, now_ms, parts.max_age_s):
+        return None
+    return _hit(kept)
+
+
+async def ask_survey(parts: QueryParts, survey: Survey) -> dict[str, Answer]:
+    """Read the answers for all projects at once, by the key of each question, and keep them as if asked one by one.
+
+    When that fails the last answers there were are given; where there was none, it is left out.
+    """
+    now_ms = parts.clock.now_ms()
+    try:
+        return await _flights_for(parts, survey).join(survey, partial(_read, parts, survey, now_ms))
+    except Exception as error:  # noqa: BLE001 - as above
+        _tell(error, survey.metric)
+    kept = {question.key: _kept(parts, question) for question in survey.questions}
+    return {key: _stale(answer, now_ms) for key, answer in kept.items() if answer is not None}
 
 
 def cannot_be_read() -> Problem:
@@ -59,19 +80,44 @@ def _kept(parts: QueryParts, question: Question) -> CachedAnswer | None:
     return None if parts.cache is None else parts.cache.find(question.key)
 
 
+def _hit(kept: CachedAnswer) -> Answer:
+    return Answer(kept.value, Freshness.HIT, kept.stored_at)
+
+
+def _stale(kept: CachedAnswer, now_ms: int) -> Answer:
+    return Answer(kept.value, Freshness.STALE, kept.stored_at, max(0, now_ms - kept.stored_at) // 1000)
+
+
+def _tell(error: Exception, metric: Metric) -> None:
+    if isinstance(error, UNAVAILABLE):
+        log.warning("read_failed", metric=metric.name, reason=str(error))
+    else:
+        log.error("read_failed", metric=metric.name, exc_info=error)
+
+
 async def _read_once(parts: QueryParts, question: Question, now_ms: int) -> Answer:
     """Read, together with all who ask the same at the moment. Without a cache everybody reads for themselves."""
     kept = _kept(parts, question)
     if kept is not None and is_fresh(kept, now_ms, parts.max_age_s):
-        return Answer(kept.value, Freshness.MISS)  # Somebody has read it while we were being admitted.
-    from_warehouse = isinstance(question.metric.source, WarehouseSource)
-    flights = parts.warehouse_flights if from_warehouse else parts.ledger_flights
+        return Answer(kept.value, Freshness.MISS, kept.stored_at)  # Somebody has read it while we were being admitted.
+    alone = Survey((question.project,), question.metric, question.window, question.name)
     key = object() if parts.cache is None else question.key
-    return await flights.join(key, partial(_read, parts, question, now_ms))
+    answers = await _flights_for(parts, alone).join(key, partial(_read, parts, alone, now_ms))
+    return answers[question.key]
 
 
-def _read(parts: QueryParts, question: Question, now_ms: int) -> Answer:
-    """Read and keep. The answer is as old as the moment at which reading began."""
-    body = body_of(question, rows_for(question, parts.warehouse, parts.ledger, now_ms))
+def _flights_for(parts: QueryParts, survey: Survey) -> Flights:
+    from_warehouse = isinstance(survey.metric.source, WarehouseSource)
+    return parts.warehouse_flights if from_warehouse else parts.ledger_flights
+
+
+def _read(parts: QueryParts, survey: Survey, now_ms: int) -> dict[str, Answer]:
+    """Read and keep. An answer is as old as the moment at which reading began."""
+    rows = rows_by_project(survey, parts.stores, now_ms)
+    return {each.key: _answer(parts, each, rows[each.project], now_ms) for each in survey.questions}
+
+
+def _answer(parts: QueryParts, question: Question, rows: Iterable[Row], now_ms: int) -> Answer:
+    body = body_of(question, rows)
     is_kept = parts.cache is not None and parts.cache.keep(question.key, CachedAnswer(body, now_ms))
-    return Answer(body, Freshness.MISS if is_kept else Freshness.UNCACHED)
+    return Answer(body, Freshness.MISS if is_kept else Freshness.UNCACHED, now_ms)

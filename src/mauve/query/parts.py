@@ -6,10 +6,20 @@ from mauve.access.keyring import Keyring
 from mauve.access.token_uses import TokenUses
 from mauve.core.clock import Clock
 from mauve.query.flights import Flights
+from mauve.stores.closed_days import ClosedDaysReader
 from mauve.stores.ledger import LedgerReader
 from mauve.stores.read_cache import ReadCache
 from mauve.stores.read_meter import ReadMeter
 from mauve.stores.warehouse import WarehouseReader
+
+
+@dataclass(frozen=True, slots=True)
+class ReadStores:
+    """What metrics are read from."""
+
+    warehouse: WarehouseReader
+    ledger: LedgerReader
+    closed_days: ClosedDaysReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +28,7 @@ class QueryParts:
     cache: ReadCache | None  # None: switched off
     max_age_s: int
     meter: ReadMeter
-    warehouse: WarehouseReader
-    ledger: LedgerReader
+    stores: ReadStores
     # Apart, so that one store that hangs does not hold up what is read from the other.
     warehouse_flights: Flights
     ledger_flights: Flights

@@ -15,6 +15,7 @@ from mauve.control.plane import ControlPlane, is_control_path
 from mauve.control.publish import SWEEP_EVERY_S
 from mauve.dashboard.parts import DashboardParts
 from mauve.dashboard.plane import Dashboard, is_page
+from mauve.ingest.arrivals import note_arrivals_forever
 from mauve.ingest.doors import AsgiIngest
 from mauve.ingest.parts import IngestParts
 from mauve.ingest.plane import IngestPlane
@@ -111,9 +112,10 @@ async def run(orders: Orders) -> None:
             with (
                 closing(warehouse_reader(settings)) as warehouse,
                 query_parts(settings, ingest.keyring, warehouse, parts.token_uses) as query,
+                dashboard_parts(settings, parts, query) as dashboard,
             ):
-                dashboard = dashboard_parts(settings, parts, query)
                 background = [
+                    asyncio.create_task(note_arrivals_forever(ingest)),
                     asyncio.create_task(repeat(SWEEP_EVERY_S, parts.publisher.publish_pending, "publication_delayed")),
                     asyncio.create_task(repeat(REFRESH_EVERY_S, ingest.keyring.refresh, "keyring_not_refreshed")),
                     asyncio.create_task(repeat(WRITE_EVERY_S, parts.token_uses.write_down, "token_uses_not_noted")),

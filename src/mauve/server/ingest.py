@@ -6,6 +6,7 @@ from granian.constants import Interfaces
 from prometheus_client import CollectorRegistry
 
 from mauve.access.keyring import REFRESH_EVERY_S
+from mauve.ingest.arrivals import note_arrivals_forever
 from mauve.ingest.doors import RsgiIngest
 from mauve.ingest.plane import IngestPlane
 from mauve.server.child import expose_metrics, finished, main, repeat, serve_until_stopped
@@ -20,6 +21,7 @@ async def run(orders: Orders) -> None:
     expose_metrics(settings, orders.number, registry)
     async with ingest_parts(settings, orders.number, registry) as parts:
         refreshing = asyncio.create_task(repeat(REFRESH_EVERY_S, parts.keyring.refresh, "keyring_not_refreshed"))
+        noting = asyncio.create_task(note_arrivals_forever(parts))
         deadlines = Deadlines(asyncio.get_running_loop())
         sweeping = asyncio.create_task(deadlines.sweep_forever())
         await serve_until_stopped(
@@ -29,7 +31,7 @@ async def run(orders: Orders) -> None:
             Ready(),
             has_failed=lambda: parts.log.has_failed,
         )
-        await finished([refreshing, sweeping])
+        await finished([refreshing, sweeping, noting])
 
 
 if __name__ == "__main__":

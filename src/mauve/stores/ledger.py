@@ -3,7 +3,7 @@
 Money is summed as whole numbers of any size; nothing passes through floats or overflows.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
@@ -11,6 +11,8 @@ from typing import Final, Protocol
 import msgspec
 
 from mauve.core.subscriptions import MrrStep
+from mauve.core.window import Window
+from mauve.stores.arrivals import Arrivals
 from mauve.stores.deliveries import Delivery, Tally
 from mauve.stores.log import LogRecord
 
@@ -63,6 +65,7 @@ class Entry:
     events: bytes | None = None  # a record for the loader: the events that came in the same batch as payments
     delivery: Delivery | None = None  # the biller's delivery that all this came in
     tallies: Sequence[Tally] = ()  # to be added to what was counted of deliveries
+    arrivals: Arrivals | None = None  # to be added to what was counted of its day
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,7 @@ class LoadStep:
     events_by_org_and_period: Mapping[tuple[str, str], int] = field(default_factory=dict)
     first_seen_by_project: Mapping[str, int] = field(default_factory=dict)  # project → received_at
     dead_letters: Sequence[DeadLetter] = ()
+    arrivals: Arrivals | None = None
 
 
 class LedgerWriter(Protocol):
@@ -99,7 +103,7 @@ class LedgerWriter(Protocol):
     - A subscription version is appended; the current row is the version with the highest `at`, of equal ones the
       one with the highest rank, and where there are no ranks the last recorded. A version with a rank is recorded
       once: another one with the same `at` and rank is the same one, come again.
-    - A delivery and tallies are noted as `stores.deliveries` says.
+    - A delivery and tallies are noted as `stores.deliveries` says, arrivals as `stores.arrivals` does.
     """
 
     def record(self, entries: Sequence[Entry]) -> list[list[Outcome]]: ...
@@ -140,18 +144,23 @@ class LoadLedger(Protocol):
 class LedgerReader(Protocol):
     """What the query plane reads. Amounts are exact."""
 
-    def day_totals(self, project: str, first_day: str, last_day: str, earned: bool) -> list[tuple[str, str, int]]:  # noqa: FBT001 - a stored fact, not a switch
-        """Return (day, currency, total) where there was a payment, by day, then currency; days inclusive."""
+    def day_totals(
+        self,
+        projects: Collection[str],
+        window: Window,
+        earned: bool,  # noqa: FBT001 - a stored fact, not a switch
+    ) -> list[tuple[str, str, str, int]]:
+        """Return (project, day, currency, total) where there was a payment, in this order."""
         ...
 
-    def current_mrr(self, project: str) -> list[tuple[str, int]]:
-        """Return (currency, sum of mrr) over current rows with status `active`, by currency."""
+    def current_mrr(self, projects: Collection[str]) -> list[tuple[str, str, int]]:
+        """Return (project, currency, sum of mrr) over current rows with status `active`, in this order."""
         ...
 
-    def mrr_steps(self, project: str, before: int) -> Iterator[MrrStep]:
+    def mrr_steps(self, projects: Collection[str], before: int) -> Iterator[MrrStep]:
         """Yield every version dated before a moment (epoch microseconds), one by one and never all in memory.
 
-        Those of one subscription come together, in the order in which they take effect: by `at`, of equal ones as
-        recorded.
+        Those of one project come together, and in them those of one subscription, in the order in which they take
+        effect: by `at`, of equal ones as recorded.
         """
         ...

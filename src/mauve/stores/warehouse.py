@@ -7,12 +7,14 @@ again under its `seq` can therefore be told from another event with the same con
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from datetime import date
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
 from mauve.core.people import Seen
 from mauve.core.window import Window
+from mauve.stores.closed_days import DayUsers
 from mauve.stores.log import RECORD_NUMBER_MAX
 
 ITEMS_PER_RECORD_MAX: Final = 1024
@@ -120,6 +122,34 @@ class WarehouseWriter(Protocol):
     def ping(self) -> None: ...
 
 
+class WarehouseSummary(Protocol):
+    """Where days are summed up when they close."""
+
+    def first_day(self) -> date | None:
+        """Return the earliest day on which anybody was seen."""
+        ...
+
+    def users_of_days(self, window: Window) -> list[DayUsers]:
+        """Return the users of every project on every day of the window that had any."""
+        ...
+
+    def sum_up_week(self, week: Window) -> None:
+        """Merge the sketches of a week into one, beside them; durable when it returns, and harmless again."""
+        ...
+
+
+class StoredEvent(NamedTuple):
+    """An event as the owner is shown it."""
+
+    name: str
+    received_at: int  # epoch ms
+    occurred_at: int
+    user: str  # empty if absent
+    id: str
+    props: str  # the JSON object as it came, empty if absent; cut off where it is long
+    counted: int  # 1, or 0: a repeat
+
+
 class WarehouseReader(Protocol):
     """What the query plane reads. Only what counts is in any figure; windows are inclusive.
 
@@ -129,11 +159,18 @@ class WarehouseReader(Protocol):
     - Several threads may read at once, beside the loader.
     """
 
-    def users(self, project: str, seen: Collection[Seen], window: Window) -> int:
-        """Return how many different users were seen in one of these ways: exact while few, then about 0.5 % off."""
+    def users(
+        self, projects: Collection[str], seen: Collection[Seen], window: Window, weeks: Window | None
+    ) -> dict[str, int]:
+        """Return how many different users each project had: exact while few, then about 0.5 % off; 0 is left out.
+
+        `weeks` are those of the window that were summed up.
+        """
         ...
 
-    def users_by_day(self, project: str, seen: Seen, window: Window) -> list[tuple[str, int]]: ...
+    def users_by_day(self, projects: Collection[str], seen: Seen, window: Window) -> list[tuple[str, str, int]]:
+        """Return (project, day, users), by project, then day."""
+        ...
 
     def event_names(self, project: str, window: Window, names_max: int) -> list[tuple[str, int]]:
         """Return names with their counts, the most frequent first, equal ones by name (as UTF-8)."""
@@ -142,5 +179,9 @@ class WarehouseReader(Protocol):
     def event_count(self, project: str, name: str, window: Window) -> int: ...
 
     def event_days(self, project: str, name: str, window: Window) -> list[tuple[str, int]]: ...
+
+    def latest_events(self, project: str, window: Window, events_max: int) -> list[StoredEvent]:
+        """Return the events that arrived last, the latest first, of those that occurred in the window."""
+        ...
 
     def close(self) -> None: ...

@@ -43,17 +43,22 @@ TABLES: Final = (
     ORDER BY (project, name, day)
     SETTINGS {_ONE_FILE}, {_DURABLE}
     """,
-    # A sketch may take 100 KB: the days that are not asked for are not even read.
+    # A sketch may take 100 KB: the days that are not asked for are not even read. A week has the day of its Monday.
     f"""
     CREATE TABLE IF NOT EXISTS mauve.actives (
         project LowCardinality(String),
-        kind Enum8('active' = 1, 'signup' = 2),
+        kind Enum8('active' = 1, 'signup' = 2, 'active_week' = 3, 'signup_week' = 4),
         day Date,
         users AggregateFunction(uniqCombined64(17), String)
     )
     ENGINE = AggregatingMergeTree
     ORDER BY (project, kind, day)
     SETTINGS index_granularity = 1, {_DURABLE}
+    """,
+    # For a warehouse from before weeks were summed up.
+    """
+    ALTER TABLE mauve.actives MODIFY COLUMN
+        kind Enum8('active' = 1, 'signup' = 2, 'active_week' = 3, 'signup_week' = 4)
     """,
     # Which ids were counted, and when. An id is looked up for seven days; a day's partition goes a day later.
     f"""

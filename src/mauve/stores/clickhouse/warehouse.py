@@ -1,15 +1,20 @@
 """Loading: staged in memory, then stored in three tables."""
 
 from collections.abc import Collection, Mapping
+from datetime import date
 from typing import Final
 
+from mauve.core.people import Seen
+from mauve.core.window import Window
 from mauve.stores.clickhouse.columns import events_as_arrow, seqs_as_arrow
 from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.event_days import mend_event_days
 from mauve.stores.clickhouse.schema import DURABILITY, TABLES
+from mauve.stores.closed_days import DayUsers
 from mauve.stores.warehouse import EventRows, first_seq
 
 _DAY_MS: Final = 86_400_000
+_EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _ID_HASH: Final = "sipHash128(project, '/', id)"
 _STAGED_TABLES: Final = ("mauve.staged", "mauve.staged_repeats", "mauve.staged_stored")
 
@@ -50,6 +55,21 @@ _COMMIT: Final = (
     """,
 )
 
+_USERS_OF_DAYS: Final = """
+SELECT project, kind, toString(day), uniqCombined64Merge(17)(users) FROM mauve.actives
+WHERE kind IN ('active', 'signup') AND day BETWEEN toDate({first:UInt16}) AND toDate({last:UInt16})
+GROUP BY project, kind, day SETTINGS output_format_json_quote_64bit_integers = 0
+"""
+# Merged with what an earlier try has left of the same week: a sketch does not mind.
+_SUM_UP_WEEK: Final = """
+INSERT INTO mauve.actives (project, kind, day, users)
+SELECT project, concat(toString(kind), '_week') AS week_kind, toDate(toUInt16({first})),
+    uniqCombined64MergeState(17)(users)
+FROM mauve.actives
+WHERE kind IN ('active', 'signup') AND day BETWEEN toDate(toUInt16({first})) AND toDate(toUInt16({last}))
+GROUP BY project, week_kind
+"""
+
 
 class ChdbWarehouse:
     """The loader's side of the warehouse."""
@@ -86,5 +106,22 @@ class ChdbWarehouse:
         rows = self._connection.rows(f"SELECT seq, counted FROM mauve.events WHERE {behind}")
         return {seq: counted == 1 for seq, counted in rows}
 
+    def first_day(self) -> date | None:
+        ((number, count),) = self._connection.rows("SELECT toUInt16(min(day)), count() FROM mauve.actives")
+        return date.fromordinal(_EPOCH_ORDINAL + number) if count else None
+
+    def users_of_days(self, window: Window) -> list[DayUsers]:
+        first, last = _day_numbers(window)
+        rows = self._connection.read(_USERS_OF_DAYS, {"first": first, "last": last})
+        return [DayUsers(project, Seen(kind), day, users) for project, kind, day, users in rows]
+
+    def sum_up_week(self, week: Window) -> None:
+        first, last = _day_numbers(week)
+        self._connection.run(_SUM_UP_WEEK.format(first=first, last=last))
+
     def ping(self) -> None:
         self._connection.rows("SELECT 1")
+
+
+def _day_numbers(window: Window) -> tuple[int, int]:
+    return window.first.toordinal() - _EPOCH_ORDINAL, window.last.toordinal() - _EPOCH_ORDINAL

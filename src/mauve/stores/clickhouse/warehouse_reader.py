@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 
 from mauve.core.people import Seen
 from mauve.core.window import Window, halves_of
+from mauve.stores.warehouse import StoredEvent
 
 READ_S_MAX: Final = 10
 _READ_BYTES_MAX: Final = 256 * 1024 * 1024
@@ -19,8 +20,10 @@ _LIMITS: Final = f"""
 SETTINGS max_execution_time = {READ_S_MAX}, max_memory_usage = {_READ_BYTES_MAX},
     output_format_json_quote_64bit_integers = 0
 """
+_IN_DAYS: Final = "day BETWEEN toDate({first:UInt16}) AND toDate({last:UInt16})"
 _IN_WINDOW: Final = "project = {project:String} AND day BETWEEN toDate({first:UInt16}) AND toDate({last:UInt16})"
 _USERS: Final = "uniqCombined64Merge(17)(users)"
+_IN_WEEKS: Final = "day BETWEEN toDate({first_of_weeks:UInt16}) AND toDate({last_of_weeks:UInt16})"
 # Written as a sum over whole days: so it is read from the projection, which has the days of each name summed up.
 _COUNT: Final = "sum(counted)"
 _EVENT_NAMES: Final = f"""
@@ -31,6 +34,12 @@ _EVENT_COUNT: Final = f"SELECT {_COUNT} FROM mauve.events WHERE {_IN_WINDOW} AND
 _EVENT_DAYS: Final = f"""
 SELECT toString(day), {_COUNT} AS count FROM mauve.events WHERE {_IN_WINDOW} AND name = {{name:String}}
 GROUP BY day HAVING count > 0 ORDER BY day {_LIMITS}
+"""
+_PROPS_CHARACTERS_MAX: Final = 200
+_LATEST_EVENTS: Final = f"""
+SELECT name, received_at, occurred_at, user, id, substringUTF8(props, 1, {_PROPS_CHARACTERS_MAX}), counted
+FROM mauve.events WHERE {_IN_WINDOW}
+ORDER BY received_at DESC, seq DESC LIMIT {{events_max:UInt32}} {_LIMITS}
 """
 
 
@@ -50,23 +59,33 @@ class ChdbWarehouseReader:
         self._idle: queue.SimpleQueue[ReadConnection] = queue.SimpleQueue()
         self._second = ThreadPoolExecutor(2, thread_name_prefix="half-a-window")
 
-    def users(self, project: str, seen: Collection[Seen], window: Window) -> int:
+    def users(
+        self, projects: Collection[str], seen: Collection[Seen], window: Window, weeks: Window | None
+    ) -> dict[str, int]:
         kinds = ", ".join(f"'{each}'" for each in sorted(seen))
-        sql = f"SELECT {_USERS} FROM mauve.actives WHERE {_IN_WINDOW} AND kind IN ({kinds}) {_LIMITS}"
-        return self._number(sql, project, window)
+        found = f"kind IN ({kinds}) AND {_IN_DAYS}"
+        more: dict[str, str | int] = {}
+        if weeks is not None:
+            week_kinds = ", ".join(f"'{each}_week'" for each in sorted(seen))
+            found = f"(({found} AND NOT {_IN_WEEKS}) OR (kind IN ({week_kinds}) AND {_IN_WEEKS}))"
+            more = {"first_of_weeks": _day_number(weeks.first), "last_of_weeks": _day_number(weeks.last)}
+        these, names = _any_of(projects)
+        sql = f"SELECT project, {_USERS} FROM mauve.actives WHERE {these} AND {found} GROUP BY project {_LIMITS}"
+        return dict(self._rows(sql, window, more | names))
 
-    def users_by_day(self, project: str, seen: Seen, window: Window) -> list[tuple[str, int]]:
+    def users_by_day(self, projects: Collection[str], seen: Seen, window: Window) -> list[tuple[str, str, int]]:
+        these, names = _any_of(projects)
         sql = f"""
-        SELECT toString(day), {_USERS} FROM mauve.actives WHERE {_IN_WINDOW} AND kind = '{seen}'
-        GROUP BY day ORDER BY day {_LIMITS}
+        SELECT project, toString(day), {_USERS} FROM mauve.actives WHERE {these} AND kind = '{seen}' AND {_IN_DAYS}
+        GROUP BY project, day {_LIMITS}
         """
-        if window.first == window.last:
-            return self._pairs(sql, project, window)
+        if window.length <= 1:
+            return sorted(map(tuple, self._rows(sql, window, names)))
         # The engine counts the sketches of a query one after the other; two queries count on two cores.
         earlier, later = halves_of(window)
-        ahead = self._second.submit(self._pairs, sql, project, earlier)
-        second = self._pairs(sql, project, later)
-        return [*ahead.result(), *second]
+        ahead = self._second.submit(self._rows, sql, earlier, names)
+        second = self._rows(sql, later, names)
+        return sorted(map(tuple, [*ahead.result(), *second]))
 
     def event_names(self, project: str, window: Window, names_max: int) -> list[tuple[str, int]]:
         return self._pairs(_EVENT_NAMES, project, window, names_max=names_max)
@@ -77,6 +96,10 @@ class ChdbWarehouseReader:
     def event_days(self, project: str, name: str, window: Window) -> list[tuple[str, int]]:
         return self._pairs(_EVENT_DAYS, project, window, name=name)
 
+    def latest_events(self, project: str, window: Window, events_max: int) -> list[StoredEvent]:
+        rows = self._rows(_LATEST_EVENTS, window, {"project": project, "events_max": events_max})
+        return [StoredEvent(*row) for row in rows]
+
     def close(self) -> None:
         """Close what is idle; nobody reads any more."""
         self._second.shutdown()
@@ -84,19 +107,19 @@ class ChdbWarehouseReader:
             self._idle.get().close()
 
     def _number(self, sql: str, project: str, window: Window, **more: str | int) -> int:
-        rows = self._rows(sql, project, window, more)
+        rows = self._rows(sql, window, {"project": project, **more})
         return int(rows[0][0]) if rows else 0
 
     def _pairs(self, sql: str, project: str, window: Window, **more: str | int) -> list[tuple[str, int]]:
-        return [(text, number) for text, number in self._rows(sql, project, window, more)]
+        rows = self._rows(sql, window, {"project": project, **more})
+        return [(text, number) for text, number in rows]
 
-    def _rows(self, sql: str, project: str, window: Window, more: Mapping[str, str | int]) -> list[list[Any]]:
-        first = max(0, window.first.toordinal() - _EPOCH_ORDINAL)
-        last = min(_DAY_NUMBER_MAX, window.last.toordinal() - _EPOCH_ORDINAL)
-        if first > last:  # No event can be there: the engine's days run from 1970 to 2149.
+    def _rows(self, sql: str, window: Window, bound: Mapping[str, str | int]) -> list[list[Any]]:
+        if _is_outside(window):
             return []
+        days = {"first": _day_number(window.first), "last": _day_number(window.last)}
         with self._connection() as connection:
-            return connection.read(sql, {"project": project, "first": first, "last": last, **more})
+            return connection.read(sql, {**days, **bound})
 
     @contextmanager
     def _connection(self) -> Iterator[ReadConnection]:
@@ -108,3 +131,19 @@ class ChdbWarehouseReader:
             yield connection
         finally:
             self._idle.put(connection)
+
+
+def _any_of(projects: Collection[str]) -> tuple[str, dict[str, str | int]]:
+    """Return a condition on the project, and what is bound in it."""
+    names = {f"project_{place}": project for place, project in enumerate(projects)}
+    return f"project IN ({', '.join(f'{{{name}:String}}' for name in names)})", dict(names)
+
+
+def _is_outside(window: Window) -> bool:
+    """Tell whether no event can be in the window: the engine's days run from 1970 to 2149."""
+    return window.last.toordinal() < _EPOCH_ORDINAL or window.first.toordinal() - _EPOCH_ORDINAL > _DAY_NUMBER_MAX
+
+
+def _day_number(day: date) -> int:
+    """Return the engine's number of a day, or of the nearest that it has."""
+    return min(max(0, day.toordinal() - _EPOCH_ORDINAL), _DAY_NUMBER_MAX)

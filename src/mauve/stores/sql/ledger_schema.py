@@ -136,6 +136,32 @@ dead_letters: Final = sa.Table(
     sqlite_autoincrement=True,
 )
 
+closed_days: Final = sa.Table(
+    "closed_days",
+    metadata,
+    sa.Column("only", sa.Integer, primary_key=True, autoincrement=False),  # there is one row, or none
+    sa.Column("through", sa.Text, nullable=False),  # YYYY-MM-DD
+)
+
+day_users: Final = sa.Table(
+    "day_users",
+    metadata,
+    sa.Column("project", sa.Text, primary_key=True),
+    sa.Column("seen", sa.Text, primary_key=True),
+    sa.Column("day", sa.Text, primary_key=True),  # YYYY-MM-DD
+    sa.Column("users", sa.BigInteger, nullable=False),
+)
+
+arrivals: Final = sa.Table(
+    "arrivals",
+    metadata,
+    sa.Column("project", sa.Text, primary_key=True),
+    sa.Column("day", sa.Text, primary_key=True, index=True),  # YYYY-MM-DD
+    sa.Column("word", sa.Text, primary_key=True),
+    sa.Column("count", sa.BigInteger, nullable=False),
+    sa.Column("last_at", sa.BigInteger, nullable=False),
+)
+
 deliveries: Final = sa.Table(
     "deliveries",
     metadata,

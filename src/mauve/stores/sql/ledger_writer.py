@@ -9,6 +9,7 @@ from sqlalchemy.exc import IntegrityError
 
 from mauve.core.period import period_of
 from mauve.stores.ledger import CLIENT, Entry, Outcome, Payment
+from mauve.stores.sql.arrival_book import add_arrivals
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.delivery_book import add_tallies, note_deliveries
 from mauve.stores.sql.event_outbox import append_events
@@ -64,6 +65,7 @@ class SqlLedgerWriter:
             append_events(tx, [entry.events for entry in entries if entry.events is not None])
             note_deliveries(tx, [entry.delivery for entry in entries if entry.delivery is not None])
             add_tallies(tx, [tally for entry in entries for tally in entry.tallies])
+            add_arrivals(tx, [entry.arrivals for entry in entries if entry.arrivals is not None])
         return _judge(entries, standing)
 
 

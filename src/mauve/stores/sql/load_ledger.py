@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from mauve.stores.ledger import LoadStep
 from mauve.stores.log import LogRecord
 from mauve.stores.sql import event_outbox
+from mauve.stores.sql.arrival_book import add_arrivals
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.ledger_counts import add_usage, keep_first_seen
 from mauve.stores.sql.ledger_schema import dead_letters, first_seen, load_positions, usage
@@ -29,6 +30,8 @@ class SqlLoadLedger:
             _move_positions(tx, step.positions)
             add_usage(tx, step.events_by_org_and_period)
             keep_first_seen(tx, step.first_seen_by_project)
+            if step.arrivals is not None:
+                add_arrivals(tx, [step.arrivals])
             if step.dead_letters:
                 tx.execute(sa.insert(dead_letters), [asdict(letter) for letter in step.dead_letters])
 

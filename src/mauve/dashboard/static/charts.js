@@ -1,0 +1,53 @@
+// Values under the pointer, or under the arrow keys: read from the table below each chart, so there is nothing to load.
+
+function rowsOf(plot) {
+  const rows = plot.closest(".chart").querySelectorAll("tbody tr");
+  return Array.from(rows, (row) => Array.from(row.cells, (cell) => cell.textContent.trim()));
+}
+
+function element(name, text) {
+  const made = document.createElement(name);
+  made.textContent = text;
+  return made;
+}
+
+function watch(plot) {
+  const rows = rowsOf(plot);
+  const canvas = plot.querySelector(".canvas");
+  const cursor = plot.querySelector("[data-cursor]");
+  const tip = plot.querySelector("[data-tip]");
+  let shown = -1;
+
+  function show(index) {
+    shown = Math.max(0, Math.min(rows.length - 1, index));
+    const [day, value, before] = rows[shown];
+    tip.replaceChildren(element("span", day), element("b", value), element("span", `before: ${before}`));
+    cursor.hidden = tip.hidden = false;
+    const x = rows.length > 1 ? (shown / (rows.length - 1)) * canvas.clientWidth : 0;
+    cursor.style.left = `${x}px`;
+    // Beside the line, on the side where there is room.
+    const left = x + 12 + tip.offsetWidth > canvas.clientWidth ? x - 12 - tip.offsetWidth : x + 12;
+    tip.style.left = `${Math.max(0, left)}px`;
+  }
+
+  function hide() {
+    shown = -1;
+    cursor.hidden = tip.hidden = true;
+  }
+
+  canvas.addEventListener("pointermove", (event) => {
+    const box = canvas.getBoundingClientRect();
+    show(Math.round(((event.clientX - box.left) / box.width) * (rows.length - 1)));
+  });
+  canvas.addEventListener("pointerleave", hide);
+  plot.addEventListener("blur", hide);
+  plot.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (event.key === "Escape") hide();
+    if (step === undefined) return;
+    event.preventDefault();
+    show(shown < 0 ? rows.length - 1 : shown + step);
+  });
+}
+
+for (const plot of document.querySelectorAll("[data-chart]")) watch(plot);

@@ -1,0 +1,34 @@
+"""The owner's side of the subscriptions."""
+
+from typing import Final
+
+import sqlalchemy as sa
+
+from mauve.stores.sql.database import Database
+from mauve.stores.sql.ledger_schema import subscriptions
+from mauve.stores.subscriptions import CurrentSubscription, SubscriptionCount
+
+_columns: Final = subscriptions.c
+_SHOWN: Final = (_columns.key, _columns.id, _columns.at, _columns.status, _columns.mrr, _columns.currency)
+_COUNT: Final = sa.func.count()
+
+
+class SqlSubscriptionReader:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def page(self, project: str, after: bytes, limit: int) -> list[CurrentSubscription]:
+        query = sa.select(*_SHOWN).where(_columns.project == project, _columns.key > after)
+        with self._database.reading() as tx:
+            found = tx.execute(query.order_by(_columns.key).limit(limit))
+            return [CurrentSubscription(*row) for row in found]
+
+    def counts(self, project: str, limit: int) -> list[SubscriptionCount]:
+        query = (
+            sa.select(_columns.status, _columns.currency, _COUNT)
+            .where(_columns.project == project)
+            .group_by(_columns.status, _columns.currency)
+            .order_by(_COUNT.desc(), _columns.status, _columns.currency)
+        )
+        with self._database.reading() as tx:
+            return [SubscriptionCount(*row) for row in tx.execute(query.limit(limit))]

@@ -1,0 +1,301 @@
+"""One app's numbers: charts, sheets, events, subscriptions and deliveries."""
+
+import csv
+import dataclasses
+import io
+import re
+import sqlite3
+
+import pytest
+from structlog.testing import capture_logs
+
+from mauve import wiring
+from mauve.core.facts import Role
+from mauve.ingest.arrivals import note_arrivals
+from mauve.metrics.registry import METRICS
+from mauve.stores.deliveries import Delivery, DeliveryResult, Tally
+from mauve.stores.ledger import Entry
+from mauve.wiring import ledger_writer
+from support import bearer
+
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+def settings(settings):
+    return dataclasses.replace(settings, catalog_timeout_s=20.0)  # so that a slow machine shows no dashes
+
+
+@pytest.fixture
+def viewer(signed_in):
+    return signed_in(Role.VIEWER)[0]
+
+
+@pytest.fixture
+def app(api, load):
+    return api.post("/v1/apps", json={"name": "An app"}).json()
+
+
+@pytest.fixture
+def own(app):
+    return f"/apps/{app['app_id']}"
+
+
+@pytest.fixture
+def send(client, app, load, parts, clock):
+    def accept(*events):
+        reply = client.post("/v1/events", json=list(events), headers=bearer(app["sk_key"]))
+        assert reply.status_code == 202
+        load()
+        parts.catalog.apps.note_first_event(app["public_id"], clock.now_ms())  # as the loader's runner does
+
+    return accept
+
+
+@pytest.fixture
+def put(client, app):
+    def accept(*objects):
+        reply = client.post("/v1/objects", json=list(objects), headers=bearer(app["sk_key"]))
+        assert reply.status_code == 202
+
+    return accept
+
+
+def payment(id_, amount, currency, **props):
+    return {"name": "payment", "id": id_, "props": {"amount": amount, "currency": currency, **props}}
+
+
+def subscription(id_, mrr, status="active", currency="eur"):
+    return {"type": "subscription", "id": id_, "status": status, "mrr": mrr, "currency": currency}
+
+
+def text_of(reply):
+    assert reply.status_code == 200
+    text = re.sub(r"<[^>]+>", " ", reply.text.partition("<main")[2] or reply.text)
+    return re.sub(r"\s+", " ", text.replace("\N{NARROW NO-BREAK SPACE}", " ").replace("\N{NO-BREAK SPACE}", " "))
+
+
+def titles_in(reply):
+    return re.findall(r'<h2 id="chart-[^"]*">([^<]*)</h2>', reply.text)
+
+
+class TestCharts:
+    def test_every_metric_has_one_and_every_currency_its_own(self, viewer, own, send, put):
+        send({"name": "view", "user": "ann"}, payment("1", 500, "eur"), payment("2", 7, "jpy"))
+        send(payment("3", 70_000, "usd", earned=False))
+        put(subscription("one", 1000))
+        page = viewer.open(own)
+        assert titles_in(page) == [
+            "Daily active users",
+            "Signups",
+            "Revenue, EUR",
+            "Revenue, JPY",
+            "MRR, EUR",
+            "Volume processed for others, USD",
+        ]
+        text = text_of(page)
+        for said in ("5.00 EUR", "7 JPY", "10.00 EUR", "700.00 USD", "How this is counted"):
+            assert said in text, said
+
+    def test_a_day_stands_beside_the_one_of_the_period_before(self, viewer, own, send, clock):
+        send(payment("1", 100, "eur") | {"at": clock.now_ms() - 7 * DAY_MS}, payment("2", 250, "eur"))
+        assert "Fri 15 Jan 2027 2.50 EUR 1.00 EUR (8 Jan)" in text_of(viewer.open(f"{own}?days=7"))
+
+    def test_before_the_first_event_it_tells_how_to_send_one(self, viewer, own):
+        page = viewer.open(own)
+        assert "Send the first event" in page.text
+        assert titles_in(page) == []
+
+    def test_the_test_plane_is_another_page_and_not_there_before_it_is_made(self, viewer, signed_in, own, send):
+        send(payment("1", 500, "eur"))
+        assert viewer.ask("GET", f"{own}?plane=test").status_code == 404
+        signed_in(Role.ADMIN)[0].send(f"{own}/webhooks/test/biller_a", {"secret": "whsec_test"})
+        page = viewer.open(f"{own}?plane=test")
+        assert "test plane" in page.text
+        assert "EUR" not in text_of(page)
+        for tab in ("", "/events", "/subscriptions"):
+            assert re.search(rf'href="{own}{tab}\?[^"]*plane=test', page.text), "from tab to tab the plane stays"
+
+
+class TestSheets:
+    @pytest.mark.parametrize("metric", METRICS)
+    def test_a_sheet_holds_the_rows_of_the_api(self, client, viewer, app, own, send, put, metric):
+        send({"name": "view", "user": "ann"}, {"name": "user_signup", "user": "bob"}, payment("1", 2**53 - 1, "eur"))
+        send(payment("2", 3, "usd", earned=False))
+        put(subscription("one", 1000))
+        sheet = viewer.ask("GET", f"{own}/sheets/{metric}.csv?name=view")
+        assert sheet.headers["content-type"] == "text/csv; charset=utf-8"
+        assert sheet.headers["content-disposition"].startswith(f'attachment; filename="{metric}-20')
+        read = client.get(f"/v1/metrics/{metric}", params={"name": "view"}, headers=bearer(app["sk_key"]))
+        expected = [{name: str(value) for name, value in row.items()} for row in read.json()["data"]]
+        assert expected
+        assert list(csv.DictReader(io.StringIO(sheet.text))) == expected
+
+    def test_a_name_is_never_run_as_a_formula(self, viewer, own, send):
+        send({"name": '=HYPERLINK("http://evil.example")'}, {"name": "a,b\nc"})
+        rows = list(csv.reader(io.StringIO(viewer.ask("GET", f"{own}/sheets/event_names.csv").text)))
+        assert rows == [["name", "count"], ['\'=HYPERLINK("http://evil.example")', "1"], ["a,b\nc", "1"]]
+
+    def test_what_is_no_metric_is_not_there_and_an_event_must_be_named(self, viewer, own):
+        assert viewer.ask("GET", f"{own}/sheets/nonsense.csv").status_code == 404
+        assert viewer.ask("GET", f"{own}/sheets/event_series.csv").status_code == 400
+        assert viewer.ask("GET", f"{own}/sheets/event_series.csv?name={'x' * 129}").status_code == 400
+
+
+class TestEvents:
+    def test_names_have_counts_and_one_of_them_its_days(self, viewer, own, send):
+        send(*[{"name": "<b>view</b>"}] * 3, {"name": "click"})
+        page = viewer.open(f"{own}/events")
+        assert "&lt;b&gt;view&lt;/b&gt; 3" in text_of(page)
+        assert "<b>view</b>" not in page.text
+        assert titles_in(page) == []
+        assert titles_in(viewer.open(f"{own}/events?name=click")) == ["click"]
+
+    def test_what_arrived_last_comes_first_and_repeats_are_marked(self, viewer, own, send, clock):
+        send({"name": "one", "user": "ann", "props": {"a": "<i>"}})
+        clock.advance(1000)
+        send({"name": "two", "id": "x"})
+        clock.advance(1000)
+        send({"name": "two", "id": "x"})
+        fragment = viewer.open(f"{own}/events/latest")
+        text = text_of(fragment)
+        assert text.index("two repeat, not counted") < text.index("one ann")
+        assert text.count("repeat") == 1
+        assert (
+            "{&#34;a&#34;: &#34;&lt;i&gt;&#34;}" in fragment.text.replace('":"', '": "') or "&lt;i&gt;" in fragment.text
+        )
+        assert "data-waiting" in fragment.text, "so that the page asks again"
+
+    def test_no_more_than_a_few_are_shown(self, viewer, own, send):
+        send(*[{"name": f"event_{number}"} for number in range(30)])
+        assert viewer.open(f"{own}/events/latest").text.count("<tr") == 21
+
+
+class TestSubscriptions:
+    def test_each_stands_there_with_the_reason_why_it_counts_or_not(self, viewer, own, put):
+        put(
+            subscription("good", 1999), subscription("<trial>", 500, "trialing"), subscription("yen", 7, currency="jpy")
+        )
+        text = text_of(viewer.open(f"{own}/subscriptions"))
+        for said in ("MRR, EUR 19.99 EUR", "MRR, JPY 7 JPY", "good active 19.99 EUR counted"):
+            assert said in text, said
+        assert "&lt;trial&gt; trialing 5.00 EUR no: trialing" in text
+
+    def test_many_come_in_pages_each_of_them_once(self, viewer, own, put):
+        put(*[subscription(f"sub_{number}", 1) for number in range(120)])
+        seen, path = [], f"{own}/subscriptions"
+        while path:
+            page = viewer.open(path)
+            seen += re.findall(r'class="ident">([^<]*)<', page.text)
+            found = re.search(r'href="([^"]*after=[^"]*)">Next page', page.text)
+            path = found and found[1]
+        assert sorted(seen) == sorted(f"sub_{number}" for number in range(120))
+
+    def test_a_page_that_cannot_be_is_refused(self, viewer, own):
+        assert viewer.ask("GET", f"{own}/subscriptions?after=nonsense").status_code == 400
+
+
+def test_deliveries_are_shown_with_their_warnings(viewer, own, app, settings, clock):
+    project, at = app["public_id"], clock.now_ms()
+    with ledger_writer(settings) as ledger:
+        warned = Delivery(project, "biller_a", at, "invoice.paid", DeliveryResult.STORED, 1, ("fee_unknown",))
+        refused = Tally(project, "biller_b", "refused", 3, at)
+        ledger.record([Entry(delivery=warned), Entry(tallies=[refused])])
+    text = text_of(viewer.open(f"{own}/webhooks"))
+    for said in ("invoice.paid Biller A stored 1 fee unknown just now", "Biller B: 3 refused"):
+        assert said in text, said
+
+
+@pytest.mark.parametrize("path", ["", "/sheets/mau.csv", "/events", "/events/latest", "/subscriptions"])
+def test_another_organizations_app_is_not_there(owner, own, path):
+    assert owner.ask("GET", own + path).status_code == 404
+
+
+class TestHealth:
+    @pytest.fixture
+    def note(self, client, core):
+        """Write down what was counted, as every process does every few seconds."""
+        return lambda: client.portal.call(note_arrivals, core.ingest)
+
+    def test_what_was_accepted_rejected_and_sent_again_is_told(self, client, viewer, app, own, send, load, note):
+        send({"name": "view", "id": "1"}, payment("p", 5, "eur"))
+        send({"name": "view", "id": "1"}, payment("p", 5, "eur"), {"name": "view", "id": "2"})
+        headers = bearer(app["sk_key"])
+        client.post("/v1/events", json=[{"name": ""}, {"name": "view", "at": "never"}], headers=headers)
+        client.post("/v1/events", json=[{"name": "view"}, {"name": "view", "at": "never"}], headers=headers)
+        client.post("/v1/events", content=b"{", headers=headers | {"content-type": "application/json"})
+        client.post("/v1/objects", json=[{"type": "other"}], headers=headers)
+        note()
+        text = text_of(viewer.open(f"{own}/events"))
+        assert "Accepted 6 items" in text
+        assert "Rejected 4 items" in text
+        assert "Sent again 2 1 events, 1 payments" in text
+        assert "at items 2" in text
+        assert "name items 1" in text
+        assert "malformed whole requests 1" in text
+
+    def test_where_nothing_was_turned_away_no_reason_is_listed(self, viewer, own, send, note):
+        send({"name": "view"})
+        note()
+        text = text_of(viewer.open(f"{own}/events"))
+        assert "Accepted 1 items" in text
+        assert "Turned away" not in text
+
+    def test_what_cannot_be_written_down_is_kept_for_the_next_time(
+        self, client, core, settings, send, note, viewer, own
+    ):
+        send({"name": "view"})
+        ledger = sqlite3.connect(wiring.ledger_path(settings.data), isolation_level=None)
+        ledger.execute("ALTER TABLE arrivals RENAME TO elsewhere")
+        with capture_logs() as logs:
+            note()
+        assert [each["event"] for each in logs] == ["arrivals_not_noted"]
+        assert "it cannot be read now" in text_of(viewer.open(f"{own}/events"))
+        ledger.execute("ALTER TABLE elsewhere RENAME TO arrivals")
+        ledger.close()
+        send({"name": "view"})
+        note()
+        assert "Accepted 2 items" in text_of(viewer.open(f"{own}/events"))
+
+
+class TestCheckOfTheSecret:
+    SECRET = "whsec_" + "c2VjcmV0IG9mIHRoZSBzYW1wbGU=" * 2
+    ADDRESS = "webhooks/live/biller_b/check"
+
+    @pytest.fixture
+    def saved(self, client, signed_in, own):
+        owner, _ = signed_in(Role.OWNER)
+        owner.send(f"{own}/webhooks/live/biller_b", {"secret": self.SECRET})
+
+    @pytest.fixture
+    def tally(self, settings, app, clock):
+        def note(word, provider="biller_b", ago_ms=0):
+            with ledger_writer(settings) as ledger:
+                ledger.record([Entry(tallies=[Tally(app["public_id"], provider, word, 1, clock.now_ms() - ago_ms)])])
+
+        return note
+
+    def test_it_waits_for_the_first_delivery(self, viewer, own, saved):
+        assert "Waiting for the first delivery" in text_of(viewer.open(f"{own}/webhooks"))
+        assert "Waiting for the first delivery" in text_of(viewer.open(f"{own}/{self.ADDRESS}"))
+
+    def test_a_signed_delivery_verifies_it_whatever_came_of_the_content(self, viewer, own, saved, tally):
+        tally("ignored")
+        tally("refused")
+        assert "Verified" in text_of(viewer.open(f"{own}/{self.ADDRESS}"))
+
+    def test_a_delivery_with_another_signature_is_told(self, viewer, own, saved, tally):
+        tally("refused")
+        assert "its signature is wrong" in text_of(viewer.open(f"{own}/{self.ADDRESS}"))
+
+    def test_deliveries_of_another_biller_or_from_before_do_not_count(self, viewer, own, saved, tally):
+        tally("stored", provider="biller_a")
+        tally("stored", ago_ms=1000)
+        assert "Waiting for the first delivery" in text_of(viewer.open(f"{own}/{self.ADDRESS}"))
+
+    def test_without_a_secret_there_is_nothing_to_wait_for(self, viewer, own):
+        assert "Waiting for the first delivery" not in text_of(viewer.open(f"{own}/webhooks"))
+
+    @pytest.mark.parametrize("address", ["webhooks/live/biller_c/check", "webhooks/other/biller_a/check"])
+    def test_there_is_no_other_biller_and_no_other_plane(self, viewer, own, address):
+        assert viewer.ask("GET", f"{own}/{address}").status_code == 404

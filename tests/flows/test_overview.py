@@ -1,0 +1,172 @@
+"""The figures of all apps on one page: the API's own, added up, and never mixed."""
+
+import dataclasses
+import re
+import threading
+
+import pytest
+
+from mauve.core.facts import Role
+from support import bearer
+
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+def settings(settings):
+    return dataclasses.replace(settings, catalog_timeout_s=20.0)  # so that a slow machine shows no dashes
+
+
+@pytest.fixture
+def viewer(signed_in):
+    return signed_in(Role.VIEWER)[0]
+
+
+@pytest.fixture
+def new_app(api):
+    def create(name):
+        return api.post("/v1/apps", json={"name": name}).json()
+
+    return create
+
+
+@pytest.fixture
+def send(client, load):
+    def accept(key, *events):
+        assert client.post("/v1/events", json=list(events), headers=bearer(key)).status_code == 202
+        load()
+
+    return accept
+
+
+def payment(id_, amount, currency, **more):
+    return {"name": "payment", "id": id_, "props": {"amount": amount, "currency": currency}, **more}
+
+
+def text_of(reply):
+    assert reply.status_code == 200
+    text = re.sub(r"<[^>]+>", " ", reply.text.partition("<main")[2])
+    return re.sub(r"\s+", " ", text.replace("\N{NARROW NO-BREAK SPACE}", " "))
+
+
+def names_in(reply):
+    return re.findall(r'<td class="name"><a [^>]*>([^<]*)</a>', reply.text)
+
+
+def test_every_app_stands_there_with_the_numbers_of_the_api(client, viewer, new_app, send):
+    one, two = new_app("One"), new_app("Two")
+    send(one["sk_key"], {"name": "view", "user": "ann"}, {"name": "user_signup", "user": "bob"}, payment("1", 5, "eur"))
+    send(two["sk_key"], {"name": "view", "user": "ann"}, payment("1", 2**53 - 1, "eur"), payment("2", 7, "jpy"))
+    mrr = {"type": "subscription", "id": "s", "status": "active", "mrr": 1999, "currency": "usd"}
+    client.post("/v1/objects", json=mrr, headers=bearer(two["sk_key"]))
+    text = text_of(viewer.open("/"))
+    for said in ("0.05 EUR", "90 071 992 547 409.91 EUR", "90 071 992 547 409.96 EUR", "7 JPY", "19.99 USD"):
+        assert said in text.replace("\N{NO-BREAK SPACE}", " "), said
+    assert "cannot be read" not in text
+    read = client.get("/v1/metrics/mau", headers=bearer(one["sk_key"]))
+    assert (read.json()["data"], read.headers["x-cache"]) == ([{"mau": 2}], "hit"), "the page has read it before"
+
+
+def test_the_page_shows_what_the_api_has_latched(client, viewer, new_app, send, clock):
+    app = new_app("An app")
+    assert client.get("/v1/metrics/revenue", headers=bearer(app["sk_key"])).json()["data"] == []
+    send(app["sk_key"], payment("1", 5, "eur"))
+    clock.advance(200_000)
+    latched = text_of(viewer.open("/"))
+    assert "EUR" not in latched
+    assert "Read 3 minutes ago" in latched
+    clock.advance(100_000)
+    assert "0.05" in text_of(viewer.open("/"))
+
+
+def test_looking_spends_nothing(core, viewer, new_app, organization, clock):
+    new_app("An app")
+    viewer.open("/")
+    usage = core.dashboard.meter.usage(organization.org_id, clock.now_ms())
+    assert (usage.reads, usage.queries, usage.raw_scans) == (0, 0, 0)
+
+
+def test_a_change_compares_with_the_period_before(viewer, new_app, send, clock):
+    app = new_app("An app")
+    earlier = clock.now_ms() - 7 * DAY_MS
+    send(app["sk_key"], payment("1", 200, "eur", at=earlier), payment("2", 300, "eur"))
+    assert "3.00 EUR against the period before: +50 %" in text_of(viewer.open("/?days=7")).replace("\xa0", " ")
+    assert "+50 %" not in text_of(viewer.open("/?days=30"))
+
+
+def test_apps_are_sorted_as_asked_and_currencies_are_not_mixed(viewer, new_app, send):
+    for name, paid in [("Aa", (500, "eur")), ("Bb", (900, "eur")), ("Cc", (10**9, "jpy"))]:
+        app = new_app(name)
+        send(app["sk_key"], payment("1", *paid), *[{"name": "view", "user": name + str(n)} for n in range(paid[0] % 7)])
+    assert names_in(viewer.open("/")) == ["Aa", "Bb", "Cc"]
+    assert names_in(viewer.open("/?sort=revenue")) == ["Bb", "Aa", "Cc"]
+    assert names_in(viewer.open("/?sort=mau")) == ["Cc", "Bb", "Aa"]
+    assert names_in(viewer.open("/?sort=nonsense")) == ["Aa", "Bb", "Cc"]
+
+
+def test_the_test_plane_has_numbers_of_its_own(client, api, viewer, signed_in, new_app, send):
+    app = new_app("An app")
+    send(app["sk_key"], payment("1", 5, "eur"))
+    assert ">Test</a>" not in viewer.open("/").text
+    admin, _ = signed_in(Role.ADMIN)
+    admin.send(f"/apps/{app['app_id']}/webhooks/test/biller_a", {"secret": "whsec_test"})
+    other = new_app("Another")
+    page = viewer.open("/?plane=test")
+    assert names_in(page) == ["An app"]
+    assert other["name"] not in page.text
+    assert "EUR" not in text_of(page)
+
+
+@pytest.mark.parametrize("query", ["days=1", "from=2027-01-01", "from=2027-01-15&to=2027-01-14", "from=x&to=y"])
+def test_days_that_cannot_be_shown_are_refused(viewer, query):
+    assert viewer.ask("GET", f"/?{query}").status_code == 400
+
+
+class TestHangingWarehouse:
+    @pytest.fixture
+    def settings(self, settings):
+        return dataclasses.replace(settings, catalog_timeout_s=3.0)
+
+    @pytest.fixture
+    def released(self):
+        return threading.Event()
+
+    @pytest.fixture
+    def read_warehouse(self, released):
+        class Hanging:
+            def __getattr__(self, name):
+                released.wait(60)
+                raise ConnectionError(name)
+
+            def close(self):
+                pass
+
+        return Hanging()
+
+    def test_a_store_that_hangs_takes_its_own_numbers_away_and_no_others(self, client, viewer, new_app, released):
+        app = new_app("An app")
+        client.post("/v1/events", json=payment("1", 5, "eur"), headers=bearer(app["sk_key"]))
+        text = text_of(viewer.open("/"))
+        released.set()
+        assert "Some numbers cannot be read now" in text
+        assert "0.05" in text
+
+
+class TestWithoutWarehouse:
+    @pytest.fixture
+    def read_warehouse(self):
+        class Broken:
+            def __getattr__(self, name):
+                raise ConnectionError(name)
+
+            def close(self):
+                pass
+
+        return Broken()
+
+    def test_what_cannot_be_read_is_a_dash_and_the_rest_is_shown(self, client, viewer, new_app):
+        app = new_app("An app")
+        client.post("/v1/events", json=payment("1", 5, "eur"), headers=bearer(app["sk_key"]))
+        text = text_of(viewer.open("/"))
+        assert "Some numbers cannot be read now" in text
+        assert "0.05" in text

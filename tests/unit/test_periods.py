@@ -1,0 +1,60 @@
+from datetime import date
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mauve.core.problems import Problem
+from mauve.core.window import Window
+from mauve.dashboard.periods import DAYS_MAX, period_from
+
+TODAY = date(2026, 11, 15)
+
+
+def asked(**query):
+    return period_from({name.rstrip("_"): [value] for name, value in query.items()}, TODAY)
+
+
+def test_without_a_word_it_is_the_window_of_the_api():
+    assert asked() == asked(days="30")
+    assert asked().window == Window(date(2026, 10, 17), TODAY)
+
+
+@pytest.mark.parametrize(("days", "first"), [("7", date(2026, 11, 9)), ("90", date(2026, 8, 18))])
+def test_so_many_days_end_today(days, first):
+    assert asked(days=days).window == Window(first, TODAY)
+
+
+def test_somebody_may_choose_the_days():
+    period = asked(from_="2026-02-27", to="2026-03-01")
+    assert period.window.days == [date(2026, 2, 27), date(2026, 2, 28), date(2026, 3, 1)]
+    assert period.before == Window(date(2026, 2, 24), date(2026, 2, 26))
+    assert period.address == {"from": "2026-02-27", "to": "2026-03-01"}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"days": "31"},
+        {"days": "x"},
+        {"from_": "2026-01-02", "to": "2026-01-01"},
+        {"from_": "2026-01-01"},
+        {"to": "2026-01-01"},
+        {"from_": "2026-01-01", "to": "2026-11-16"},
+        {"from_": "0001-01-01", "to": "0001-01-02"},
+        {"from_": "2020-01-01", "to": "2026-01-02"},
+        {"from_": "2026-02-30", "to": "2026-03-02"},
+    ],
+)
+def test_anything_else_is_refused_with_a_reason(query):
+    with pytest.raises(Problem):
+        asked(**query)
+
+
+@given(st.dates(date(1975, 1, 1), TODAY), st.integers(0, DAYS_MAX - 1))
+def test_the_period_before_is_as_long_and_ends_where_this_one_begins(last, length):
+    first = date.fromordinal(max(date(1975, 1, 1).toordinal(), last.toordinal() - length))
+    period = asked(from_=first.isoformat(), to=last.isoformat())
+    assert period.before.length == period.window.length == len(period.window.days)
+    assert period.before.last.toordinal() + 1 == period.window.first.toordinal()
+    assert period_from({name: [value] for name, value in period.address.items()}, TODAY) == period

@@ -1,0 +1,47 @@
+from datetime import date
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mauve.core.window import Window
+from mauve.dashboard.series import Change, amounts, amounts_on, average, by_day, change
+
+WINDOW = Window(date(2026, 11, 13), date(2026, 11, 15))
+ROWS = [
+    {"day": "2026-11-13", "currency": "eur", "revenue": 2**80},
+    {"day": "2026-11-13", "currency": "jpy", "revenue": 7},
+    {"day": "2026-11-15", "currency": "eur", "revenue": 1},
+]
+
+
+def test_days_that_the_api_leaves_out_are_nothing():
+    assert by_day([{"day": "2026-11-14", "dau": 5}], "dau", WINDOW) == [0, 5, 0]
+
+
+def test_money_is_added_exactly_and_by_currency():
+    assert amounts(ROWS, "revenue") == {"eur": 2**80 + 1, "jpy": 7}
+    assert amounts_on(ROWS, "revenue", WINDOW) == {"eur": 1}
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "expected"),
+    [
+        (0, 0, Change(None, "same")),
+        (5, 5, Change(0, "same")),
+        (5, 0, Change(None, "up")),
+        (0, 5, Change(-100, "down")),
+        (3, 2, Change(50, "up")),
+        (1, 3, Change(-67, "down")),
+        (1001, 1000, Change(0, "up")),
+        (2**90, 2**89, Change(100, "up")),
+    ],
+)
+def test_a_change_is_told_in_whole_percent(now, before, expected):
+    assert change(now, before) == expected
+
+
+@given(st.lists(st.integers(0, 2**70), min_size=1))
+def test_an_average_is_off_by_half_at_most(numbers):
+    assert abs(average(numbers) - Fraction(sum(numbers), len(numbers))) <= Fraction(1, 2)
