@@ -27,7 +27,7 @@ from simulated_disk import AMPLE, MachineDownError, Place, SimulatedDisk
 from simulated_stores import POISON, Faults, SimulatedClosedDays, SimulatedLedger, SimulatedWarehouse, day_of
 from support import ManualClock
 
-SEGMENT_BYTES = 2048
+SEGMENT_BYTES = 1536
 ROOT = Place("/log")
 HOUR_MS = 3_600_000
 STEPS_MS = (0, 1, HOUR_MS, -2 * HOUR_MS, 72 * HOUR_MS, IDEMPOTENCY_WINDOW_MS - 1, IDEMPOTENCY_WINDOW_MS)
