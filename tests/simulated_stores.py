@@ -66,6 +66,7 @@ class SimulatedWarehouse:
         self.users: set[tuple[date, str]] = set()
         self._staged: list[StoredRow] = []
         self._stages = 0
+        self.cut_short: set[int] = set()  # commits that did not come to their end
         self._first_staged: dict[int, int] = {}
 
     def forget_staged(self) -> None:
@@ -88,6 +89,7 @@ class SimulatedWarehouse:
         for row in self._staged:
             row.counts = row.seq not in repeats
             row.stored = self._stages
+        self.cut_short.add(self._stages)
         for name in sorted({row.content[1] for row in self._staged}):
             self._faults.pass_by(WarehouseUnavailableError)
             self.events += [row for row in self._staged if row.content[1] == name and row.seq not in stored]
@@ -97,6 +99,7 @@ class SimulatedWarehouse:
                 self.seen[row.id] = max(row.received_at, self.seen.get(row.id, row.received_at))
         self._faults.pass_by(WarehouseUnavailableError)
         self.users |= {(row.day, row.content[3]) for row in self._staged if row.counts}
+        self.cut_short.remove(self._stages)
         self._faults.pass_by(WarehouseUnavailableError)
 
     def stored_after(self, positions) -> dict[int, bool]:
