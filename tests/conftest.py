@@ -30,11 +30,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--prove", action="store_true", help="the long form of every proof, as `make prove` runs it")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let the long form of a proof take as long as it takes."""
+    if config.getoption("--prove"):
+        for item in items:
+            item.add_marker(pytest.mark.timeout(0), append=False)
+
+
 @pytest.fixture(scope="session")
 def rounds(pytestconfig: pytest.Config) -> Callable[[int, int], int]:
     """How often a proof is repeated: so often where changes are checked, far more often by `make prove`."""
     is_long = pytestconfig.getoption("--prove")
     return lambda checked, proven: proven if is_long else checked
+
+
+@pytest.fixture
+def tell_progress(pytestconfig: pytest.Config, capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
+    """Tell whoever waits for `make prove` how far it is."""
+
+    def tell(text: str) -> None:
+        if pytestconfig.getoption("--prove"):
+            with capsys.disabled():
+                print(f"  {text}", flush=True)  # noqa: T201 - for the person who waits
+
+    return tell
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ import errno
 import os
 import random
 from collections.abc import Callable
-from pathlib import Path
 
 SECTOR_BYTES = 512
 AMPLE = 2**30
@@ -14,19 +13,36 @@ class MachineDownError(OSError):
     """Nothing works any more until the machine is up again."""
 
 
+class Place(str):
+    """As much of a path as the log asks for: real ones would take a third of the time of a simulation."""
+
+    __slots__ = ()
+
+    def __truediv__(self, name: str) -> "Place":
+        return Place(f"{self}/{name}")
+
+    @property
+    def parent(self) -> "Place":
+        return Place(self.rpartition("/")[0] or "/")
+
+    @property
+    def name(self) -> str:
+        return self.rpartition("/")[2]
+
+
 class SimulatedFile:
     """What processes see, what the platter holds, and what is under way from one to the other."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Place) -> None:
         self.content = bytearray()
         self.kept = bytearray()
         self.writes: list[tuple[int, bytes]] = []  # cut at sector edges
-        self.place: Path | None = place
-        self.kept_place: Path | None = None
-        self.moves: list[tuple[Path | None, set[Path]]] = [(place, {place.parent})]
+        self.place: Place | None = place
+        self.kept_place: Place | None = None
+        self.moves: list[tuple[Place | None, tuple[Place, ...]]] = [(place, (place.parent,))]
 
-    def move(self, target: Path | None) -> None:
-        self.moves.append((target, {path.parent for path in (self.place, target) if path}))
+    def move(self, target: Place | None) -> None:
+        self.moves.append((target, tuple(path.parent for path in (self.place, target) if path)))
         self.place = target
 
     def write(self, offset: int, piece: bytes) -> None:
@@ -41,7 +57,7 @@ class SimulatedFile:
             put(self.kept, offset, piece)
         self.writes.clear()
 
-    def sync_moves(self, directory: Path) -> None:
+    def sync_moves(self, directory: Place) -> None:
         touched = [index for index, (_, directories) in enumerate(self.moves) if directory in directories]
         if touched:
             self.kept_place = self.moves[touched[-1]][0]
@@ -54,9 +70,11 @@ class SimulatedFile:
                 put(self.kept, offset, piece if luck < 0.4 else rng.randbytes(len(piece)))
         self.writes.clear()
         self.content = bytearray(self.kept)
-        done = rng.randint(0, len(self.moves))
-        self.place = self.kept_place = self.moves[done - 1][0] if done else self.kept_place
-        self.moves.clear()
+        if self.moves:
+            done = rng.randint(0, len(self.moves))
+            self.kept_place = self.moves[done - 1][0] if done else self.kept_place
+            self.moves.clear()
+        self.place = self.kept_place
 
 
 def put(content: bytearray, offset: int, piece: bytes) -> None:
@@ -70,10 +88,14 @@ class SimulatedDisk:
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
-        self.files: list[SimulatedFile] = []
-        self.directories: set[Path] = {Path("/")}
-        self.new_directories: set[Path] = set()
+        self.files: dict[Place, SimulatedFile] = {}  # by the place where processes see them
+        self.unlinked: list[SimulatedFile] = []  # that may come back, should the power fail
+        self.listings: dict[Place, list[str]] = {}  # until a name changes
+        self.directories: set[Place] = {Place("/")}
+        self.new_directories: set[Place] = set()
         self.opened: dict[int, SimulatedFile] = {}
+        self.untold: set[int] = set()  # descriptors that are still to be told of a failed sync
+        self.has_lied = False
         self.next_descriptor = 3
         self.repair()
 
@@ -86,16 +108,22 @@ class SimulatedDisk:
 
     def restart(self, *, has_lost_power: bool) -> None:
         self.opened.clear()
+        self.untold.clear()
         if has_lost_power:
-            lost = {path for path in sorted(self.new_directories) if self.rng.random() < 0.5}
-            self.directories -= lost
-            self.new_directories.clear()
-            for file in self.files:
-                file.lose_power(self.rng)
-                if file.place and not lost.isdisjoint(file.place.parents):
-                    file.place = None
-        self.files = [file for file in self.files if file.place]
+            self.lose_power()
         self.repair()
+
+    def lose_power(self) -> None:
+        lost = {path for path in sorted(self.new_directories) if self.rng.random() < 0.5}
+        self.directories -= lost
+        self.new_directories.clear()
+        files = [*self.files.values(), *self.unlinked]
+        for file in files:
+            file.lose_power(self.rng)
+        # A name that two files claim is the younger one's: it was moved there over the other.
+        self.files = {file.place: file for file in files if file.place and file.place.parent in self.directories}
+        self.unlinked = []
+        self.listings.clear()
 
     def call(self) -> None:
         if self.calls_left == 0:
@@ -104,28 +132,22 @@ class SimulatedDisk:
         if self.is_down:
             raise MachineDownError
 
-    def file_at(self, path: Path) -> SimulatedFile:
-        for file in reversed(self.files):
-            if file.place == path:
-                return file
-        raise FileNotFoundError(errno.ENOENT, str(path))
-
     def open(self, path, flags):
         self.call()
-        try:
-            file = self.file_at(path)
-        except FileNotFoundError:
+        file = self.files.get(path)
+        if file is None:
             if not flags & os.O_CREAT:
-                raise
+                raise FileNotFoundError(errno.ENOENT, path)
             assert path.parent in self.directories
-            file = SimulatedFile(path)
-            self.files.append(file)
+            file = self.files[path] = SimulatedFile(path)
+            self.listings.clear()
         self.next_descriptor += 1
         self.opened[self.next_descriptor] = file
         return self.next_descriptor
 
     def close(self, descriptor):
         self.opened.pop(descriptor, None)
+        self.untold.discard(descriptor)
 
     def lock(self, descriptor):
         self.call()
@@ -138,9 +160,9 @@ class SimulatedDisk:
         self.call()
         file, content = self.opened[descriptor], b"".join(buffers)
         growth = offset + len(content) - len(file.content)
-        if growth > self.room_bytes - sum(len(other.content) for other in self.files if other.place):
+        if growth > 0 and growth > self.room_bytes - sum(len(other.content) for other in self.files.values()):
             raise OSError(errno.ENOSPC, "full")
-        if self.rng.random() < self.short_write:
+        if self.short_write and self.rng.random() < self.short_write:
             content = content[: self.rng.randint(1, len(content))]
         file.write(offset, content)
         self.call()
@@ -150,42 +172,55 @@ class SimulatedDisk:
         self.before_sync()
         self.call()
         file = self.opened[descriptor]
-        if self.rng.random() < self.sync_failure:
-            file.writes.clear()  # As Linux does: the pages count as clean, and the error is told once.
+        if self.sync_failure and file.writes and self.rng.random() < self.sync_failure:
+            file.writes.clear()  # As Linux does: the pages count as clean, and each who has it open is told once.
+            self.has_lied = True  # What could not be synced can still be read, until the power fails.
+            self.untold |= {other for other, opened in self.opened.items() if opened is file}
+        if descriptor in self.untold:
+            self.untold.remove(descriptor)
             raise OSError(errno.EIO, "broken")
         file.sync()
 
     def sync_directory(self, path):
         self.call()
         self.new_directories -= {child for child in self.new_directories if child.parent == path}
-        for file in self.files:
-            file.sync_moves(path)
+        for file in [*self.files.values(), *self.unlinked]:
+            if file.moves:
+                file.sync_moves(path)
+        self.unlinked = [file for file in self.unlinked if file.moves]
 
     def make_directory(self, path):
         self.call()
-        for directory in (path, *path.parents):
-            if directory not in self.directories:
-                self.directories.add(directory)
-                self.new_directories.add(directory)
+        while path not in self.directories:
+            self.directories.add(path)
+            self.new_directories.add(path)
+            self.listings.clear()
+            path = path.parent
 
     def rename(self, path, target):
         self.call()
-        self.file_at(path).move(target)
+        file = self.files.pop(path)
+        self.listings.clear()
+        file.move(target)
+        self.files[target] = file
         self.call()
 
     def unlink(self, path):
         self.call()
-        self.file_at(path).move(None)
+        file = self.files.pop(path)
+        self.listings.clear()
+        file.move(None)
+        self.unlinked.append(file)
         self.call()
 
     def names(self, directory):
         self.call()
-        places = {file.place for file in self.files if file.place} | self.directories
-        return sorted(place.name for place in places if place.parent == directory)
+        if directory not in self.listings:
+            places = [place.rpartition("/") for place in (*self.files, *self.directories)]
+            self.listings[directory] = [name for parent, _, name in places if parent == directory]
+        return self.listings[directory]
 
     def size(self, path):
         self.call()
-        try:
-            return len(self.file_at(path).content)
-        except FileNotFoundError:
-            return 0
+        file = self.files.get(path)
+        return 0 if file is None else len(file.content)

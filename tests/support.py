@@ -192,3 +192,14 @@ def ledger_rows(data: Path, sql: str) -> list[tuple]:
         return connection.execute(sql).fetchall()
     finally:
         connection.close()
+
+
+def cut_batch(life: int, number: int) -> dict:
+    """Return what is sent as this batch of this life: every third with a payment beside its events."""
+    name = f"{life}-{number}"
+    events = [
+        {"name": f"event {place}", "user": f"u{(number * 7 + place) % 400}", "id": f"{name}-{place}"}
+        for place in range(1 + number % 5)
+    ]
+    is_paid = number % 3 == 0
+    return {"events": events, "payment": f"p-{name}" if is_paid else None, "amount": number + 1 if is_paid else 0}

@@ -5,6 +5,7 @@ import logging
 import re
 import sys
 from collections.abc import MutableMapping
+from contextlib import suppress
 from typing import Any, Final, TextIO, cast
 
 import structlog
@@ -37,13 +38,19 @@ def configure_logs(style: str, **context: object) -> None:
 
 
 class _StandardError(io.TextIOBase):
-    """Whatever standard error is at the moment: what it was at the start may be closed since."""
+    """Whatever standard error is at the moment: what it was at the start may be closed since.
+
+    It may lead to a disk that is full or broken. What is told about it must not fail a second time by the telling.
+    """
 
     def write(self, text: str) -> int:
-        return sys.stderr.write(text)
+        with suppress(OSError):
+            sys.stderr.write(text)
+        return len(text)
 
     def flush(self) -> None:
-        sys.stderr.flush()
+        with suppress(OSError):
+            sys.stderr.flush()
 
 
 def masked_text(text: str) -> str:

@@ -144,3 +144,16 @@ def test_many_rows_over_many_months_are_one_load(warehouse, connection, project,
 def test_an_engine_in_trouble_says_so(connection):
     with pytest.raises(WarehouseUnavailableError):
         connection.run("SELECT * FROM mauve.no_such_table")
+
+
+@pytest.mark.parametrize("table", ["events", "actives", "seen"])
+def test_tables_of_an_earlier_release_are_made_durable(warehouse, connection, table):
+    connection.run(
+        f"ALTER TABLE mauve.{table} MODIFY SETTING min_rows_to_fsync_after_merge = 0, fsync_after_insert = 0"
+    )
+    ChdbWarehouse(connection)
+    ((made_with,),) = connection.read(
+        f"SELECT engine_full FROM system.tables WHERE database = 'mauve' AND name = '{table}'", {}
+    )
+    for setting in ("fsync_after_insert", "fsync_part_directory", "min_rows_to_fsync_after_merge"):
+        assert f"{setting} = 1" in made_with

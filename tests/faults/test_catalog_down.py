@@ -6,10 +6,12 @@ import time
 import pytest
 
 from browser import Browser
+from mauve import wiring
 from mauve.access.sessions import SEEN_EVERY_MS, begin_session
 from mauve.control import people
 from mauve.core.facts import Role
 from mauve.stores.unavailable import StoreUnavailableError
+from support import bearer
 
 
 @pytest.fixture
@@ -43,6 +45,14 @@ def test_a_write_that_cannot_be_made_in_time_is_502_and_changes_nothing(api, app
 
 def test_reads_go_on_while_another_process_writes(api, app, locked_catalog):
     assert api.get("/v1/apps").status_code == 200
+
+
+def test_events_and_payments_are_taken_while_the_catalog_is_gone(client, app, settings):
+    wiring.catalog_path(settings.data).write_bytes(b"")
+    batch = [{"name": "view"}, {"name": "payment", "id": "1", "props": {"amount": 1, "currency": "eur"}}]
+    for items in (batch, batch[:1]):
+        reply = client.post("/v1/events", json=items, headers=bearer(app["sk_key"]))
+        assert (reply.status_code, reply.json()["accepted"]) == (202, len(items))
 
 
 def test_a_catalog_that_does_not_answer_is_502_for_every_operation(client, token, parts, monkeypatch):

@@ -217,6 +217,24 @@ def test_a_failure_at_any_step_loses_nothing_and_counts_nothing_twice(
     assert source.records == []
 
 
+def test_what_a_step_left_unfinished_is_finished_before_anything_new(
+    source, ledger, warehouse, clock, project, count, days
+):
+    """New records of one stream could fill the next range, and leave the stored rows of another to be loaded again."""
+    source.append(batch(project, b'{"name":"first"}'))
+    SqlLedgerWriter(ledger._database).record([Entry(events=batch(project, b'{"name":"mixed","id":"1"}'))])  # noqa: SLF001
+    failing = Failing(ledger, "finish", after=False)
+    loader = Loader(source, failing, warehouse, clock, days, range_bytes_max=100)
+    with pytest.raises(WarehouseUnavailableError):
+        loader.load_next_range()
+    assert count() == 2
+    source.append(batch(project, b'{"name":"second","id":"1"}'))
+    while loader.load_next_range():
+        pass
+    assert (count(), count("counted"), count("name = 'second' AND counted")) == (3, 2, 0)
+    assert sum(ledger.usage(time.strftime("%Y-%m", time.gmtime(NOW / 1000))).values()) == 2
+
+
 def test_half_an_insert_is_completed(source, ledger, warehouse, clock, project, count, connection, days):
     """Rows of one load can be stored in part: an insert is atomic in each month alone."""
 

@@ -137,3 +137,18 @@ def test_a_worker_imports_nothing_that_only_the_core_needs():
     program = "import json, sys, mauve.server.ingest; print(json.dumps(list(sys.modules)))"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert heavy.isdisjoint(json.loads(loaded))
+
+
+def test_every_proof_that_the_documents_name_exists():
+    named = re.findall(r"`(tests/[\w/]+\.py)((?:::\w+)*)`", text_of(ROOT / "docs/reliability.md"))
+    missing = [
+        f"{path}{names}"
+        for path, names in named
+        if not (ROOT / path).is_file()
+        or any(
+            not re.search(rf"^ *(?:def|class) {name}\b", text_of(ROOT / path), re.MULTILINE)
+            for name in names.split("::")[1:]
+        )
+    ]
+    assert len(named) > 30
+    assert missing == []

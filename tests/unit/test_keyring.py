@@ -59,13 +59,34 @@ def test_a_known_key_is_answered_from_memory(edge, minted):
     assert edge.looks == looks
 
 
-def test_a_revoked_key_is_refused_after_the_next_refresh(edge, minted):
+def check_that_a_revoked_key_is_refused_after_the_next_refresh(edge, minted):
     edge.records.append(published(minted))
     ring = Keyring(edge)
     ring.refresh()
+    assert ring.key_for(minted.key.reveal())
     edge.records.append(published(minted, revoked=True))
     ring.refresh()
     assert ring.key_for(minted.key.reveal()) is None
+
+
+def test_a_revoked_key_is_refused_after_the_next_refresh(edge, minted):
+    check_that_a_revoked_key_is_refused_after_the_next_refresh(edge, minted)
+
+
+class TestPlantedBugs:
+    """The check is checked: each of these must be found."""
+
+    def test_a_revoked_key_that_is_kept_among_the_known(self, edge, minted, monkeypatch):
+        kept = {}
+        monkeypatch.setattr(Keyring, "_known", property(lambda self: kept, lambda self, value: None), raising=False)
+        with pytest.raises(AssertionError):
+            check_that_a_revoked_key_is_refused_after_the_next_refresh(edge, minted)
+
+    def test_a_revocation_that_is_not_looked_at(self, edge, minted, monkeypatch):
+        take = Keyring._take  # noqa: SLF001 - a bug is planted on the inside
+        monkeypatch.setattr(Keyring, "_take", lambda self, record: record.revoked or take(self, record))
+        with pytest.raises(AssertionError):
+            check_that_a_revoked_key_is_refused_after_the_next_refresh(edge, minted)
 
 
 def test_the_copy_outlives_the_edge(edge, minted):

@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +39,13 @@ def test_no_style_shows_a_credential(style):
     assert "seen" in text
     assert "abcdefgh" not in text
     assert "0123456789abcdef" not in text
+
+
+def test_a_log_on_a_full_disk_fails_nobody_who_logs():
+    program = PROGRAM.format(style="json") + "print('went on')\n"
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=full, check=False)
+    assert done.stdout == b"went on\n"
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,12 @@
 
 The order of the steps is what makes it so: the rows are durable in the warehouse before the ledger remembers
 the position, and the position is remembered before the log is trimmed. After anything unclean the warehouse is
-asked which rows of the open stretch it has.
+asked which rows behind the position it has; the records up to the last of them are finished before any other.
 """
 
 from collections import Counter
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from typing import Final, NamedTuple
 
 import structlog
@@ -19,13 +20,13 @@ from mauve.load.rows import Range, first_seen_of, range_from, repeats_among, usa
 from mauve.stores.arrivals import REPEAT, Arrivals
 from mauve.stores.ledger import DeadLetter, LoadLedger, LoadStep
 from mauve.stores.log import STREAM_MAX, LogReader, LogRecord
-from mauve.stores.warehouse import RowsRefusedError, WarehouseWriter
+from mauve.stores.warehouse import RowsRefusedError, WarehouseWriter, last_numbers
 
 IDEMPOTENCY_WINDOW_MS: Final = 7 * 86_400_000
 MIXED_STREAM: Final = STREAM_MAX  # the events that came in one batch with payments, kept by the ledger
-_RANGE_BYTES_MAX: Final = 32 * 1024 * 1024
-# Below this no record was left for the next stretch: the bound is missed by less than a record.
-_WHOLE_BYTES: Final = 28 * 1024 * 1024
+RANGE_BYTES_MAX: Final = 32 * 1024 * 1024
+# A stretch that misses its bound by more than a record has left none for the next.
+_RECORD_BYTES_MAX: Final = 4 * 1024 * 1024
 
 log = structlog.get_logger()
 
@@ -38,9 +39,21 @@ class Stretch(NamedTuple):
     is_all: bool  # nothing more was there when it was read
 
 
+def one_thread() -> Executor:
+    return ThreadPoolExecutor(1, thread_name_prefix="read-ahead")
+
+
 class Loader:
     def __init__(
-        self, source: LogReader, ledger: LoadLedger, warehouse: WarehouseWriter, clock: Clock, days: Closing
+        self,
+        source: LogReader,
+        ledger: LoadLedger,
+        warehouse: WarehouseWriter,
+        clock: Clock,
+        days: Closing,
+        *,
+        range_bytes_max: int = RANGE_BYTES_MAX,
+        new_thread: Callable[[], Executor] = one_thread,
     ) -> None:
         self._source = source
         self._ledger = ledger
@@ -48,22 +61,23 @@ class Loader:
         self._clock = clock
         self._days = days
         self._positions: dict[int, int] | None = None  # None: not known to be in step with the warehouse
-        self._reader = ThreadPoolExecutor(1, thread_name_prefix="read-ahead")
+        self._reader = new_thread()
+        self._range_bytes_max = range_bytes_max
         self._ahead: Future[Stretch] | None = None
         self.has_taken_all = False  # the last stretch was all that was there when it was read
         self.repeat_count = 0  # events that were not counted since this loader was made, for their id came again
 
     def load_next_range(self) -> int:
         """Load what has come in, up to a bound; return how many records that was."""
-        is_clean = self._positions is not None
-        positions = self._positions if self._positions is not None else self._ledger.positions()
-        self._positions = None
-        if not is_clean:
-            self._ahead = None
-            self._trim(positions)  # What was remembered may not have been let go of.
-        records, taken, self.has_taken_all = self._next_stretch(positions)
+        positions, self._positions = self._positions, None
+        known: dict[int, bool] = {}
+        if positions is None:
+            positions, known = self._begin_anew()
+        stretch = self._open_stretch(positions, known)
+        if not stretch.records:
+            stretch = self._next_stretch(positions)
+        records, taken, self.has_taken_all = stretch
         if records:
-            known = {} if is_clean else self._warehouse.stored_after(self._every_stream(positions))
             positions = positions | {stream: record.number for stream, record in records}
             self._load_while_reading_on(records, taken, known, positions)
             self._trim(positions)
@@ -72,6 +86,26 @@ class Loader:
 
     def close(self) -> None:
         self._reader.shutdown()
+
+    def _begin_anew(self) -> tuple[dict[int, int], dict[int, bool]]:
+        """Return the positions that are remembered, and the rows behind them that are stored all the same."""
+        self._ahead = None
+        positions = self._ledger.positions()
+        self._trim(positions)  # What was remembered may not have been let go of.
+        return positions, self._warehouse.stored_after(self._every_stream(positions))
+
+    def _open_stretch(self, positions: dict[int, int], known: dict[int, bool]) -> Stretch:
+        """Return what a step has left half stored, and nothing else.
+
+        Its rows were judged by one another: a later row must not be judged before all of them are remembered.
+        """
+        records: Taken = []
+        for stream, last in last_numbers(known).items():
+            after = positions.get(stream, 0)
+            while after < last and (read := self._read_stream(stream, after, self._range_bytes_max)):
+                records += [(stream, record) for record in read if record.number <= last]
+                after = read[-1].number
+        return Stretch(records, range_from(records), is_all=False)
 
     def _next_stretch(self, positions: dict[int, int]) -> Stretch:
         """Return what was read ahead, or, if there was nothing then, what has come since."""
@@ -82,7 +116,7 @@ class Loader:
 
     def _read(self, positions: dict[int, int]) -> Stretch:
         records, byte_count = self._take(positions)
-        return Stretch(records, range_from(records), byte_count < _WHOLE_BYTES)
+        return Stretch(records, range_from(records), byte_count < self._range_bytes_max - _RECORD_BYTES_MAX)
 
     def _load_while_reading_on(
         self, records: Taken, taken: Range, known: dict[int, bool], positions: dict[int, int]
@@ -97,18 +131,19 @@ class Loader:
     def _take(self, positions: dict[int, int]) -> tuple[Taken, int]:
         """Return what comes next of every stream, and how many bytes that is."""
         records: Taken = []
-        room = _RANGE_BYTES_MAX
+        room = self._range_bytes_max
         for stream in [*self._source.streams(), MIXED_STREAM]:
-            after = positions.get(stream, 0)
-            if stream == MIXED_STREAM:
-                read = self._ledger.read_events(after, room)
-            else:
-                read = self._source.read(stream, after, room)
+            read = self._read_stream(stream, positions.get(stream, 0), room)
             records += [(stream, record) for record in read]
             room -= sum(len(record.payload) for record in read)
             if room <= 0:
                 break
-        return records, _RANGE_BYTES_MAX - room
+        return records, self._range_bytes_max - room
+
+    def _read_stream(self, stream: int, after: int, bytes_max: int) -> list[LogRecord]:
+        if stream == MIXED_STREAM:
+            return self._ledger.read_events(after, bytes_max)
+        return self._source.read(stream, after, bytes_max)
 
     def _load(self, records: Taken, taken: Range, known: dict[int, bool]) -> None:
         """Load the records; if their rows are refused, halve them until the one at fault stands alone."""

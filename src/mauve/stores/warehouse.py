@@ -5,7 +5,7 @@ again under its `seq` can therefore be told from another event with the same con
 """
 
 from array import array
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Final, NamedTuple, Protocol
@@ -33,6 +33,15 @@ class RowsRefusedError(Exception):
 def first_seq(stream: int, number: int) -> int:
     """Return the seq of a record's first item."""
     return (stream << (_NUMBER_BITS + _ITEM_BITS)) | ((number & RECORD_NUMBER_MAX) << _ITEM_BITS)
+
+
+def last_numbers(seqs: Iterable[int]) -> dict[int, int]:
+    """Return the number of the last record among these rows, by stream."""
+    last: dict[int, int] = {}
+    for seq in seqs:
+        stream, number = seq >> (_NUMBER_BITS + _ITEM_BITS), (seq >> _ITEM_BITS) & RECORD_NUMBER_MAX
+        last[stream] = max(number, last.get(stream, 0))
+    return dict(sorted(last.items()))
 
 
 class Texts:

@@ -2,8 +2,9 @@
 
 from typing import Final
 
-# Without both, a power cut takes inserts that were reported as done.
-_DURABLE: Final = "fsync_after_insert = 1, fsync_part_directory = 1"
+# Without the first two, a power cut takes inserts that were reported as done. Without the third, it takes what was
+# merged: the embedded engine deletes what it has merged within half a minute, and would not have synced the result.
+_DURABLE: Final = "fsync_after_insert = 1, fsync_part_directory = 1, min_rows_to_fsync_after_merge = 1"
 # What one load writes goes into one file for all columns: one sync instead of one for each. Merges split it later.
 _ONE_FILE: Final = "min_bytes_for_wide_part = 268435456"
 
@@ -22,6 +23,13 @@ _COLUMNS: Final = """
 FROZEN_FOLDER: Final = "shadow"  # the engine's own choice
 KEPT_TABLES: Final = ("events", "actives", "seen")
 """The tables that outlive the process."""
+
+# The events of each name summed up by day, kept inside every part of the table and made in the same insert: it
+# cannot count differently. Parts from before it was there are summed up when they are read.
+ADD_EVENT_DAYS: Final = """
+    ALTER TABLE mauve.events ADD PROJECTION IF NOT EXISTS event_days
+        (SELECT project, name, day, sum(counted) GROUP BY project, name, day)
+"""
 
 TABLES: Final = (
     "CREATE DATABASE IF NOT EXISTS mauve",
@@ -67,12 +75,7 @@ TABLES: Final = (
     TTL received_day + INTERVAL 9 DAY
     SETTINGS ttl_only_drop_parts = 1, {_ONE_FILE}, {_DURABLE}
     """,
-    # The events of each name summed up by day, kept inside every part of the table and made in the same insert: it
-    # cannot count differently. Parts from before it was there are summed up when they are read.
-    """
-    ALTER TABLE mauve.events ADD PROJECTION IF NOT EXISTS event_days
-        (SELECT project, name, day, sum(counted) GROUP BY project, name, day)
-    """,
+    ADD_EVENT_DAYS,
     # What is being loaded. It lives in memory: after a crash it is simply staged again.
     f"CREATE TABLE IF NOT EXISTS mauve.staged ({_COLUMNS}) ENGINE = Memory",
     "CREATE TABLE IF NOT EXISTS mauve.staged_repeats (seq UInt64) ENGINE = Memory",
@@ -80,3 +83,6 @@ TABLES: Final = (
     # Whom an erasure is about, for as long as it lasts: nowhere else is that written down.
     "CREATE TABLE IF NOT EXISTS mauve.erasing (project String, user String) ENGINE = Memory",
 )
+
+# For tables that an earlier release has made; it takes hundredths of a second.
+DURABILITY: Final = tuple(f"ALTER TABLE mauve.{table} MODIFY SETTING {_DURABLE}" for table in KEPT_TABLES)

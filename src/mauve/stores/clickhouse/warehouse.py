@@ -8,7 +8,8 @@ from mauve.core.people import Seen
 from mauve.core.window import Window
 from mauve.stores.clickhouse.columns import events_as_arrow, seqs_as_arrow
 from mauve.stores.clickhouse.connection import ChdbConnection
-from mauve.stores.clickhouse.schema import TABLES
+from mauve.stores.clickhouse.event_days import mend_event_days
+from mauve.stores.clickhouse.schema import DURABILITY, TABLES
 from mauve.stores.closed_days import DayUsers
 from mauve.stores.warehouse import EventRows, first_seq
 
@@ -75,8 +76,9 @@ class ChdbWarehouse:
 
     def __init__(self, connection: ChdbConnection) -> None:
         self._connection = connection
-        for statement in TABLES:
+        for statement in (*TABLES, *DURABILITY):
             connection.run(statement)
+        mend_event_days(connection)
 
     def stage(self, rows: EventRows) -> dict[int, int]:
         for table in _STAGED_TABLES:

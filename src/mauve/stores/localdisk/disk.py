@@ -13,7 +13,8 @@ _PRIVATE_FILE: Final = 0o600
 class Disk(Protocol):
     """Files by descriptor, names by path. Whatever fails raises `OSError`.
 
-    - What was written outlives a power cut after `sync`, the file's size and blocks included.
+    - What was written outlives a power cut after `sync`, the file's size and blocks included. If it fails, everybody
+      who has the file open is told so by their own next `sync`, once (Linux since 4.13).
     - A name that was made, moved or removed outlives it after `sync_directory`.
     """
 

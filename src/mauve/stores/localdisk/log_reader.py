@@ -71,6 +71,7 @@ class SegmentLogReader:
         if not segments:
             return []
         place = self._places[stream] = self._place(stream, after, segments)
+        begins_in = place.segment
         records: list[LogRecord] = []
         taken_bytes = 0
         with closing(self._walk(stream, place, segments)) as frames:
@@ -82,6 +83,8 @@ class SegmentLogReader:
                     break
                 records.append(LogRecord(frame.number, frame.payload))
                 place.after = frame.number
+        if records:
+            self._sync(stream, segments[segments.index(begins_in) : segments.index(place.segment) + 1])
         return records
 
     def trim(self, stream: int, through: int) -> None:
@@ -107,6 +110,15 @@ class SegmentLogReader:
 
     def quarantined(self) -> int:
         return self._quarantine.records
+
+    def _sync(self, stream: int, segments: list[Segment]) -> None:
+        """Make durable what was read: its writer may not have come to it, or be dead.
+
+        Otherwise a power cut could take a record that others were judged by, or of which a half is stored elsewhere.
+        """
+        for segment in segments:
+            with open_segment(self._disk, stream_directory(self._root, stream), segment) as file:
+                file.sync()
 
     def _place(self, stream: int, after: int, segments: list[Segment]) -> _Place:
         place = self._places.get(stream)

@@ -121,6 +121,9 @@ class SegmentFile:
             start = 0
         return self._window[start : start + length]
 
+    def sync(self) -> None:
+        self._disk.sync(self._descriptor)
+
     def look_again(self) -> None:
         """Forget what was read: a writer may have written there since."""
         self._window = b""

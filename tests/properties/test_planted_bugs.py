@@ -1,0 +1,200 @@
+"""The checks are checked: each bug that is planted here must be found, or they prove nothing."""
+
+# ruff: noqa: SLF001 - a bug is planted on the inside
+
+import os
+
+import pytest
+
+from mauve.load import loader as loading
+from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, Loader
+from mauve.load.rows import Range
+from mauve.stores.localdisk import frames, segments, tail
+from mauve.stores.localdisk.log import SegmentLogReader, SegmentLogWriter
+from simulated_disk import MachineDownError, SimulatedDisk
+from simulated_stores import SimulatedLedger, SimulatedWarehouse
+from simulation import first_violation
+
+SCHEDULES_TO_FIND_A_BUG = range(10_000)
+
+
+def is_found(disk_class=SimulatedDisk, mark=None):
+    return first_violation(SCHEDULES_TO_FIND_A_BUG, disk_class, mark) is not None
+
+
+def test_without_a_bug_nothing_is_found_there():
+    assert not first_violation(range(300))
+
+
+class TestDisk:
+    """Bugs of a writer that uses the disk wrongly, planted where the two meet."""
+
+    def test_a_writer_that_acknowledges_before_it_syncs(self):
+        class Disk(SimulatedDisk):
+            def sync(self, descriptor):
+                self.before_sync()
+                self.call()
+
+        assert is_found(Disk)
+
+    def test_a_writer_that_syncs_no_directory(self):
+        class Disk(SimulatedDisk):
+            def sync_directory(self, path):
+                self.call()
+
+        assert is_found(Disk)
+
+    def test_a_writer_that_ignores_short_writes(self):
+        class Disk(SimulatedDisk):
+            def pwritev(self, descriptor, buffers, offset):
+                super().pwritev(descriptor, buffers, offset)
+                return sum(map(len, buffers))
+
+        assert is_found(Disk)
+
+    def test_a_writer_that_tries_a_failed_sync_again(self):
+        class Disk(SimulatedDisk):
+            def sync(self, descriptor):
+                try:
+                    super().sync(descriptor)
+                except MachineDownError:
+                    raise
+                except OSError:
+                    self.sync(descriptor)
+
+        assert is_found(Disk)
+
+
+class TestLog:
+    def test_a_reader_that_checks_no_checksum(self, monkeypatch):
+        monkeypatch.setattr(frames, "is_intact", lambda header, payload: True)
+        assert is_found()
+
+    def test_a_reader_for_which_a_torn_tail_is_fatal(self, monkeypatch):
+        frame_at = segments.SegmentFile.frame_at
+
+        def whole_frame_at(self, offset, above):
+            found = frame_at(self, offset, above)
+            if found is None and self.bytes_at(offset, frames.MARK_BYTES) == self._segment.mark:
+                raise ValueError("a torn frame")
+            return found
+
+        monkeypatch.setattr(segments.SegmentFile, "frame_at", whole_frame_at)
+        assert is_found()
+
+    def test_a_reader_that_hands_out_what_may_be_lost(self, monkeypatch):
+        monkeypatch.setattr(SegmentLogReader, "_sync", lambda *_: None)
+        assert is_found()
+
+    def test_a_reader_that_takes_stale_frames_for_current(self, monkeypatch):
+        frame_at = segments.SegmentFile.frame_at
+
+        def frame_of_any_age_at(self, offset, above):
+            self._segment = segments.Segment(0, self._segment.mark)
+            return frame_at(self, offset, 0)
+
+        monkeypatch.setattr(segments.SegmentFile, "frame_at", frame_of_any_age_at)
+        assert is_found(mark=b"all same")
+
+    def test_a_reader_that_trims_what_was_not_read(self, monkeypatch):
+        monkeypatch.setattr(SegmentLogReader, "_is_spent", lambda *_: True)
+        assert is_found()
+
+    def test_a_writer_that_uses_numbers_again(self, monkeypatch):
+        monkeypatch.setattr(tail, "NUMBER_GAP", 1)
+        assert is_found()
+
+    def test_a_writer_that_appends_behind_a_torn_tail(self, monkeypatch):
+        begin = tail.Tail.__init__
+
+        def begin_in_the_newest_segment(self, disk, directory, **options):
+            begin(self, disk, directory, **options)
+            found = segments.list_segments(disk, directory)
+            if not found:
+                return
+            self._mark, self._next_number = found[-1].mark, found[-1].first
+            with segments.open_segment(disk, directory, found[-1]) as file:
+                while frame := file.frame_at(self._offset, 0):
+                    self._offset, self._next_number = frame.end, frame.number + 1
+            self._descriptor = disk.open(directory / found[-1].name, os.O_WRONLY)
+
+        monkeypatch.setattr(tail.Tail, "__init__", begin_in_the_newest_segment)
+        assert is_found()
+
+    def test_a_writer_that_goes_on_after_a_failure(self, monkeypatch):
+        monkeypatch.setattr(SegmentLogWriter, "_refuse_everything", lambda self, reason: None)
+        assert is_found()
+
+
+class TestLoader:
+    def test_a_loader_that_remembers_the_position_before_it_stores(self, monkeypatch):
+        load = Loader._load
+
+        def finish_first(self, records, taken, known):
+            self._finish(records, Range(), set(), [])
+            load(self, records, taken, known)
+
+        monkeypatch.setattr(Loader, "_load", finish_first)
+        assert is_found()
+
+    def test_a_loader_that_does_not_ask_the_warehouse_before_it_repeats(self, monkeypatch):
+        monkeypatch.setattr(SimulatedWarehouse, "stored_after", lambda *_: {})
+        assert is_found()
+
+    def test_a_loader_that_takes_new_records_beside_those_half_stored(self, monkeypatch):
+        monkeypatch.setattr(Loader, "_open_stretch", lambda *_: ([], Range()))
+        assert is_found()
+
+    def test_a_loader_that_trims_before_the_position_is_remembered(self, monkeypatch):
+        load = Loader._load_while_reading_on
+
+        def trim_first(self, records, taken, known, positions):
+            self._trim(positions)
+            load(self, records, taken, known, positions)
+
+        monkeypatch.setattr(Loader, "_load_while_reading_on", trim_first)
+        assert is_found()
+
+    def test_a_loader_that_goes_on_where_a_failed_step_would_have_ended(self, monkeypatch):
+        load = Loader._load_while_reading_on
+
+        def load_and_keep_the_end(self, records, taken, known, positions):
+            self._positions = positions
+            load(self, records, taken, known, positions)
+
+        monkeypatch.setattr(Loader, "_load_while_reading_on", load_and_keep_the_end)
+        assert is_found()
+
+    @pytest.mark.parametrize("milliseconds", [-1, 1])
+    def test_a_window_for_repeats_that_is_off_by_one(self, monkeypatch, milliseconds):
+        monkeypatch.setattr(loading, "IDEMPOTENCY_WINDOW_MS", IDEMPOTENCY_WINDOW_MS + milliseconds)
+        assert is_found()
+
+    def test_a_loader_that_notices_no_repeats_in_one_range(self, monkeypatch):
+        def only_earlier_ones(rows, last_counted, stored, window_ms):
+            return {seq for seq, counts in stored.items() if not counts} | last_counted.keys() - stored.keys()
+
+        monkeypatch.setattr(loading, "repeats_among", only_earlier_ones)
+        assert is_found()
+
+    def test_a_loader_that_judges_again_what_was_stored(self, monkeypatch):
+        real = loading.repeats_among
+        monkeypatch.setattr(loading, "repeats_among", lambda rows, last, stored, window: real(rows, last, {}, window))
+        assert is_found()
+
+    def test_a_loader_that_drops_what_cannot_be_loaded(self, monkeypatch):
+        finish = Loader._finish
+        monkeypatch.setattr(
+            Loader, "_finish", lambda self, records, taken, repeats, dead: finish(self, records, taken, repeats, [])
+        )
+        assert is_found()
+
+    def test_a_ledger_that_bills_a_step_twice(self, monkeypatch):
+        finish = SimulatedLedger.finish
+
+        def finish_twice(self, step):
+            finish(self, step)
+            finish(self, step)
+
+        monkeypatch.setattr(SimulatedLedger, "finish", finish_twice)
+        assert is_found()
