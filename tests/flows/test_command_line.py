@@ -285,6 +285,7 @@ class TestDoctor:
             "catalog",
             "edge",
             "queue",
+            "raw events",
             "clock",
             "disk",
             "server",
