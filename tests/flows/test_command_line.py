@@ -285,6 +285,7 @@ class TestDoctor:
             "catalog",
             "edge",
             "queue",
+            "raw events",
             "clock",
             "disk",
             "server",
@@ -320,7 +321,7 @@ class TestDoctor:
         done = mauve(data, "doctor", "--json")
         checks = json.loads(done.stdout)["checks"]
         assert done.returncode == 1
-        assert len(checks) == 9
+        assert len(checks) == 10
         assert "catalog" in {check["name"] for check in checks if not check["ok"]}
 
 
