@@ -6,11 +6,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench import control, ingest, reads, webhooks
+from bench import control, ingest, overload, reads, webhooks
 from bench.report import Figure, render
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
-PLANES = ("ingest", "webhooks", "control", "reads")
+PLANES = ("ingest", "webhooks", "control", "reads", "overload")
 
 
 def main() -> None:
@@ -36,6 +36,8 @@ def _measured(planes: list[str], millions: list[int]) -> Iterator[Figure]:
         yield from control.measure()
     if "reads" in planes:
         yield from reads.measure(millions)
+    if "overload" in planes:
+        yield from overload.measure()
 
 
 if __name__ == "__main__":

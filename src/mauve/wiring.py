@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry
 
+from mauve.access.admission import Admission
 from mauve.access.attempts import PasswordAttempts
 from mauve.access.keyring import Keyring
 from mauve.access.rate import RateLimit
@@ -203,6 +204,7 @@ async def ingest_parts(
                 rate=RateLimit(settings.publishable_requests_per_s),
                 vault=vault,
                 clock=clock or SystemClock(),
+                admission=Admission(lambda: log.flush_s),
                 budget=ByteBudget(_BODIES_BYTES_MAX),
                 counters=IngestCounters(registry, lambda: log.flush_s),
             )

@@ -4,6 +4,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Protocol
 
+from mauve.access.admission import Admission
 from mauve.access.keyring import Keyring
 from mauve.access.rate import RateLimit
 from mauve.access.vault import Vault
@@ -28,5 +29,6 @@ class IngestParts:
     rate: RateLimit
     vault: Vault
     clock: Clock
+    admission: Admission
     budget: ByteBudget
     counters: IngestCounters
