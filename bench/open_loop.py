@@ -2,7 +2,10 @@
 
 Requests are sent when they are due, whatever became of those before: latencies count from the planned moment. One
 thread on plain sockets over connections that are kept; a request that finds none free opens another, up to
-`CONNECTIONS_MAX`, and is counted as not sent beyond that. Only this machine is ever called.
+`CONNECTIONS_MAX`, and is counted as not sent beyond that. Bodies are compressed, as libraries that batch do, each
+with ids of its own. Only this machine is ever called.
+
+With `callers` instead of phases the loop is closed: so many send on as soon as they are answered.
 """
 
 import json
@@ -15,8 +18,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from isal import igzip
+
 from bench.bodies import STAMP
-from bench.generator import request_bytes
 
 CONNECTIONS_MAX = 1_500
 REQUESTS_MAX = 1_000_000
@@ -56,9 +60,9 @@ def schedule(phases: list[dict], chance: random.Random) -> Iterator[tuple[float,
 
 class Generator:
     def __init__(self, streams: list[dict]) -> None:
-        self._streams = [(stream["port"], [_request(stream, body) for body in stream["bodies"]]) for stream in streams]
+        self._streams = [(stream["port"], _head(stream), stream["bodies"]) for stream in streams]
         self._selector = selectors.DefaultSelector()
-        self._idle: dict[int, list[Connection]] = {port: [] for port, _ in self._streams}
+        self._idle: dict[int, list[Connection]] = {port: [] for port, _, _ in self._streams}
         self._under_way = 0
         self._sent = 0
         self.seen = Seen()
@@ -79,8 +83,18 @@ class Generator:
         self.seen.rows = [(phase, stream, at - began, *rest) for phase, stream, at, *rest in self.seen.rows]
         return self.seen
 
+    def run_closed(self, callers: int, seconds: float) -> dict[str, float]:
+        """Return how many were accepted, and in how many seconds."""
+        began = time.perf_counter()
+        while (now := time.perf_counter()) < began + seconds or self._under_way:
+            while now < began + seconds and self._under_way < callers:
+                self._send(now, 0, 0)
+            for key, _ in self._selector.select(0.01):
+                self._receive(key.data)
+        return {"accepted": sum(row[4] == 202 for row in self.seen.rows), "seconds": time.perf_counter() - began}
+
     def _send(self, at: float, phase: int, stream: int) -> None:
-        port, requests = self._streams[stream]
+        port, head, texts = self._streams[stream]
         connection = self._idle[port].pop() if self._idle[port] else self._connected(port)
         if connection is None:
             self.seen.rows.append((phase, stream, at, 0.0, NOT_SENT, False))
@@ -89,9 +103,8 @@ class Generator:
         self.seen.late_ms.append((time.perf_counter() - at) * 1000)
         connection.waits_for = (at, phase, stream)
         self._under_way += 1
-        request = requests[self._sent % len(requests)].replace(STAMP.encode(), b"%08x" % self._sent)
         try:
-            connection.socket.sendall(request)
+            connection.socket.sendall(_request(head, texts[self._sent % len(texts)], self._sent))
         except OSError:
             self._finish(connection, b"")
 
@@ -137,17 +150,30 @@ class Generator:
         return connection
 
 
-def _request(stream: dict, body: str) -> bytes:
-    return request_bytes(stream["path"], stream["key"], body.encode())
+def _head(stream: dict) -> str:
+    method = "POST" if stream["bodies"][0] else "GET"
+    return f"{method} {stream['path']} HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer {stream['key']}\r\n"
+
+
+def _request(head: str, text: str, number: int) -> bytes:
+    if not text:
+        return f"{head}\r\n".encode()
+    body = igzip.compress(text.replace(STAMP, f"{number:08x}").encode(), 0)
+    head += f"content-type: application/json\r\ncontent-encoding: gzip\r\ncontent-length: {len(body)}\r\n\r\n"
+    return head.encode() + body
 
 
 def main() -> None:
     orders = json.load(sys.stdin)
     os.sched_setaffinity(0, set(orders["cores"]))
+    generator = Generator(orders["streams"])
+    if "callers" in orders:
+        json.dump(generator.run_closed(orders["callers"], orders["seconds"]), sys.stdout)
+        return
     planned = sorted(schedule(orders["phases"], random.Random(SEED)))
     if len(planned) > REQUESTS_MAX:
         raise SystemExit(f"{len(planned)} requests are more than {REQUESTS_MAX}")
-    seen = Generator(orders["streams"]).run(planned)
+    seen = generator.run(planned)
     late = sorted(seen.late_ms)
     json.dump({"planned": len(planned), "rows": seen.rows, "late_p99_ms": late[int(len(late) * 0.99)]}, sys.stdout)
 

@@ -45,6 +45,7 @@ from mauve.stores.sql.load_ledger import SqlLoadLedger
 from mauve.stores.sql.migrate import CATALOG, LEDGER, current_revision, migrate, newest_revision
 from mauve.stores.warehouse import WarehouseReader
 from mauve.web.budget import ByteBudget
+from mauve.web.turns import Turns
 
 if TYPE_CHECKING:
     from mauve.load.runner import LoadParts
@@ -205,6 +206,7 @@ async def ingest_parts(
                 vault=vault,
                 clock=clock or SystemClock(),
                 admission=Admission(lambda: log.flush_s),
+                turns=Turns(),
                 budget=ByteBudget(_BODIES_BYTES_MAX),
                 counters=IngestCounters(registry, lambda: log.flush_s),
             )

@@ -1,19 +1,19 @@
 """Who is let in when more is asked of a process than it can do.
 
 The line is kept short: as many are under way as are done in `WAIT_S_MAX`, at the pace of late. Whoever comes on top
-is told at once to come back, which costs next to nothing, and those who were let in are answered in time. The
-line belongs to all: an organization that fills it keeps nobody else from a fair share of it.
+is told at once to come back, which costs next to nothing, and those who were let in are answered in time. The line
+belongs to all: when it is long enough, there is still room for who has less than half of what the busiest has in it.
 """
 
 import time
 from collections.abc import Callable
 from typing import Final
 
-WAIT_S_MAX: Final = 0.1
+WAIT_S_MAX: Final = 0.2
 CROWDED_AFTER_S: Final = 0.025  # Waits below this are nobody's concern, and no reason to count paces.
 UNDER_WAY_MIN: Final = 16
 UNDER_WAY_MAX: Final = 1024
-_PACE_WEIGHT: Final = 1 / 32
+_PACE_WEIGHT: Final = 1 / 64
 _FLUSHES: Final = 2  # the one that a request just missed, and its own
 
 
@@ -26,7 +26,7 @@ class Admission:
         self._under_way: dict[str, int] = {}
         self._total = 0
         self._limit = UNDER_WAY_MAX
-        self._pace_s = 0.0
+        self._pace_s = 0.001
         self._left_at = 0.0
 
     @property
@@ -42,9 +42,9 @@ class Admission:
         """Tell whether there is no room for one more of the organization's requests."""
         if self._total < self._limit:
             return False
-        mine = self._under_way.get(org_id, 0)
-        organizations = len(self._under_way) + (mine == 0)
-        return self._total >= 2 * self._limit or mine >= fair_share(self._limit, organizations)
+        if self._total >= 2 * self._limit:
+            return True
+        return 2 * self._under_way.get(org_id, 0) >= max(self._under_way.values())
 
     def enter(self, org_id: str) -> float:
         """Count a request from now on; return the moment. Whoever enters leaves."""
@@ -76,8 +76,3 @@ def limit_at(pace_s: float) -> int:
     if pace_s * UNDER_WAY_MAX <= WAIT_S_MAX:
         return UNDER_WAY_MAX
     return max(UNDER_WAY_MIN, int(WAIT_S_MAX / pace_s))
-
-
-def fair_share(limit: int, organizations: int) -> int:
-    """Return how many of an organization's requests are let in although the line is long enough."""
-    return max(1, limit // organizations)

@@ -1,42 +1,38 @@
-"""What happens to a request that is not let in."""
+"""What happens at the door when many come at once."""
 
-from contextlib import suppress
-from typing import Final, NoReturn
+from typing import Final
 
-from mauve.access.admission import Admission
 from mauve.core.problems import Busy
-from mauve.web.body import BodyTooLargeError, IncompleteBodyError
-from mauve.web.budget import ByteBudget
-from mauve.web.messages import OpenRequest
+from mauve.ingest.parts import IngestParts
+from mauve.web.envelopes import data_reply
+from mauve.web.messages import OpenRequest, Reply
 
-_SMALL_BYTES: Final = 16 * 1024  # The server reads so much by itself, together with the headers.
-_LARGE_BYTES: Final = 1024 * 1024
-_DISCARDED_BYTES_MAX: Final = 4 * 1024 * 1024
+_SMALL_BYTES: Final = 16 * 1024  # So much the server has read by itself, together with the headers.
+_BUSY: Final = data_reply(Busy())
+_BUSY_AND_CLOSED: Final = _BUSY._replace(headers={**_BUSY.headers, "connection": "close"})
 
 
-def admitted(admission: Admission, org_id: str) -> float:
-    """Enter, now that the body is there: a sender may have been slow, and others quicker."""
-    if admission.is_full(org_id):
+def check_room(parts: IngestParts, org_id: str) -> None:
+    """Refuse, before the body is read, what would have to wait too long."""
+    if parts.admission.is_full(org_id):
         raise Busy
-    return admission.enter(org_id)
 
 
-class Discards:
-    """Reads what nobody will look at, within bounds.
-
-    A client that is still writing would otherwise see its connection reset instead of our answer. Where there is
-    no room even for this, it does.
-    """
-
-    def __init__(self) -> None:
-        self._budget = ByteBudget(_DISCARDED_BYTES_MAX)
-
-    async def turn_away(self, request: OpenRequest) -> NoReturn:
-        size = request.declared_bytes
-        if size is not None and _SMALL_BYTES < size <= _LARGE_BYTES and self._budget.take_now(size):
-            try:
-                with suppress(BodyTooLargeError, IncompleteBodyError):
-                    await request.body(_LARGE_BYTES)
-            finally:
-                self._budget.give_back(size)
+async def enter(parts: IngestParts, org_id: str) -> float:
+    """Begin, now that the body is there, and return the moment. A sender may have been slow, and others quicker."""
+    if parts.admission.is_full(org_id):
         raise Busy
+    entered_at = parts.admission.enter(org_id)
+    if parts.turns.is_over(entered_at):
+        try:
+            await parts.turns.next()
+        except BaseException:
+            parts.admission.leave(org_id, entered_at)
+            raise
+    return entered_at
+
+
+def busy_reply(request: OpenRequest) -> Reply:
+    """Return the refusal. A large body is not read: its sender is told that the connection ends here."""
+    size = request.declared_bytes
+    return _BUSY if size is not None and size <= _SMALL_BYTES else _BUSY_AND_CLOSED

@@ -13,6 +13,7 @@ from mauve.ingest.counters import IngestCounters
 from mauve.stores.ledger import Entry, Outcome
 from mauve.stores.log import LogWriter
 from mauve.web.budget import ByteBudget
+from mauve.web.turns import Turns
 
 
 class MoneyRecorder(Protocol):
@@ -30,5 +31,6 @@ class IngestParts:
     vault: Vault
     clock: Clock
     admission: Admission
+    turns: Turns
     budget: ByteBudget
     counters: IngestCounters

@@ -9,7 +9,7 @@ from mauve.access.standing import check_cap, check_standing
 from mauve.core.facts import KeyKind
 from mauve.core.problems import Busy, Code, Problem, unauthorized, unknown_path
 from mauve.ingest import accept, rules
-from mauve.ingest.crowd import Discards, admitted
+from mauve.ingest.crowd import busy_reply, check_room, enter
 from mauve.ingest.parts import IngestParts
 from mauve.ingest.webhooks.door import WebhookDoor, is_webhook_path
 from mauve.stores.edge import PublishedKey
@@ -46,8 +46,7 @@ log = structlog.get_logger()
 class IngestPlane:
     def __init__(self, parts: IngestParts) -> None:
         self._parts = parts
-        self._discards = Discards()
-        self._webhooks = WebhookDoor(parts, self._discards)
+        self._webhooks = WebhookDoor(parts)
 
     def answer(self, request: OpenRequest) -> Coroutine[Any, Any, Reply]:
         """Return what answers when it is awaited. Every layer less is felt here."""
@@ -86,7 +85,7 @@ class IngestPlane:
         except Busy:
             self._parts.counters.refused["busy"] += 1
             self._parts.counters.failed += 1
-            return _BUSY_TO_BROWSERS if headers is _EVENT_HEADERS else _BUSY
+            return _with(headers, busy_reply(request))
         except (Problem, BodyTooLargeError, IncompleteBodyError) as refusal:
             problem = _problem_of(refusal)
             self._parts.counters.refused[problem.code] += 1
@@ -108,15 +107,14 @@ class IngestPlane:
         key = self._key_of(request)
         if key.kind is KeyKind.PUBLISHABLE:
             self._check_rate(key, received_at)
-        if parts.admission.is_full(key.org_id):
-            await self._discards.turn_away(request)
+        check_room(parts, key.org_id)
         room = _room_for(request)
         if room:
             await parts.budget.take(room)
         entered_at = None
         try:
             body = await request.body(BODY_BYTES_MAX)
-            entered_at = admitted(parts.admission, key.org_id)
+            entered_at = await enter(parts, key.org_id)
             body = inflated(body, request.header("content-encoding"), BODY_BYTES_MAX)
             organization = parts.keyring.organizations.get(key.org_id)
             check_standing(organization, received_at)
@@ -141,14 +139,13 @@ class IngestPlane:
         key = self._key_of(request)
         if key.kind is not KeyKind.SERVER:
             raise Problem(Code.FORBIDDEN, "subscriptions need a server key: use one that begins with sk_")
-        if parts.admission.is_full(key.org_id):
-            await self._discards.turn_away(request)
+        check_room(parts, key.org_id)
         room = _room_for(request)
         await parts.budget.take(room)
         entered_at = None
         try:
             body = await request.body(BODY_BYTES_MAX)
-            entered_at = admitted(parts.admission, key.org_id)
+            entered_at = await enter(parts, key.org_id)
             body = inflated(body, request.header("content-encoding"), BODY_BYTES_MAX)
             verdict = rules.judge_objects(body, key, received_at)
             await accept.make_objects_durable(parts, verdict)
@@ -205,8 +202,3 @@ def _with(headers: Mapping[str, str], reply: Reply) -> Reply:
 
 async def _at_once(reply: Reply) -> Reply:
     return reply
-
-
-# Made once: what is refused must cost next to nothing.
-_BUSY: Final = data_reply(Busy())
-_BUSY_TO_BROWSERS: Final = _with(_EVENT_HEADERS, _BUSY)

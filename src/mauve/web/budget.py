@@ -13,7 +13,8 @@ class ByteBudget:
 
     async def take(self, size: int) -> None:
         """Return when there is room. Whoever takes gives back."""
-        if self.take_now(size):
+        if not self._line and size <= self._free:
+            self._free -= size
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._line.append((size, turn))
@@ -24,13 +25,6 @@ class ByteBudget:
                 self._free += size  # It was let in at the very moment it left.
             self._admit()
             raise
-
-    def take_now(self, size: int) -> bool:
-        """Take if there is room this moment; tell whether there was."""
-        if self._line or size > self._free:
-            return False
-        self._free -= size
-        return True
 
     def give_back(self, size: int) -> None:
         if size:

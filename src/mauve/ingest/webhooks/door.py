@@ -8,7 +8,7 @@ import structlog
 from mauve.access.vault import Row
 from mauve.core.facts import Standing, standing_at
 from mauve.core.problems import Code, Problem, unauthorized, unknown_path
-from mauve.ingest.crowd import Discards, admitted
+from mauve.ingest.crowd import check_room, enter
 from mauve.ingest.parts import IngestParts
 from mauve.ingest.webhooks.billers import BILLERS, content_of
 from mauve.ingest.webhooks.entries import Endpoint, mapped, near_arrival, suspended
@@ -35,9 +35,8 @@ def is_webhook_path(path: str) -> bool:
 
 
 class WebhookDoor:
-    def __init__(self, parts: IngestParts, discards: Discards) -> None:
+    def __init__(self, parts: IngestParts) -> None:
         self._parts = parts
-        self._discards = discards
         self._budget = ByteBudget(_BODIES_BYTES_MAX)
         self._refusals = RefusalCount(parts.ledger)
 
@@ -45,14 +44,13 @@ class WebhookDoor:
         """Take in a delivery. The order of these lines is the order in which it can be refused."""
         received_at = self._parts.clock.now_ms()
         secret = self._secret_for(request.path)
-        if self._parts.admission.is_full(secret.org_id):
-            await self._discards.turn_away(request)
+        check_room(self._parts, secret.org_id)
         room = _room_for(request)
         await self._budget.take(room)
         entered_at = None
         try:
             body = await _read(request)
-            entered_at = admitted(self._parts.admission, secret.org_id)
+            entered_at = await enter(self._parts, secret.org_id)
             secret = self._verified(request, body, secret, received_at)
             return await self._acknowledged(body, secret, received_at)
         finally:
