@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Final
 
 WAIT_S_MAX: Final = 0.2
-CROWDED_AFTER_S: Final = 0.025  # Waits below this are nobody's concern, and no reason to count paces.
+CROWDED_AFTER_S: Final = 0.025
+BURST_S_MAX: Final = 1.0  # While nobody has to wait, more may come at once.
 UNDER_WAY_MIN: Final = 16
 UNDER_WAY_MAX: Final = 1024
 _PACE_WEIGHT: Final = 1 / 64
@@ -59,20 +60,20 @@ class Admission:
         if others:
             self._under_way[org_id] = others
         self._total -= 1
+        # A slow disk serves many with one sync: that wait does not grow with the line.
+        flushes_s = _FLUSHES * self._flush_s()
         # Time in which nothing was under way tells nothing of the pace.
-        took_s = now - max(entered_at, self._left_at)
+        took_s = max(0.0, now - max(entered_at, self._left_at) - flushes_s)
         self._pace_s += (took_s - self._pace_s) * _PACE_WEIGHT
         self._left_at = now
-        waited_s = now - entered_at
-        # A slow disk serves many with one sync: that wait does not grow with the line.
-        if waited_s > CROWDED_AFTER_S and waited_s - _FLUSHES * self._flush_s() > CROWDED_AFTER_S:
-            self._limit = limit_at(self._pace_s)
-        elif self._limit < UNDER_WAY_MAX:
-            self._limit += 1
+        if now - entered_at - flushes_s > CROWDED_AFTER_S:
+            self._limit = limit_at(self._pace_s, WAIT_S_MAX)
+        else:
+            self._limit = min(self._limit + 1, limit_at(self._pace_s, BURST_S_MAX))
 
 
-def limit_at(pace_s: float) -> int:
-    """Return how many may be under way when one is done every `pace_s`."""
-    if pace_s * UNDER_WAY_MAX <= WAIT_S_MAX:
+def limit_at(pace_s: float, wait_s_max: float) -> int:
+    """Return how many may be under way when one is done every `pace_s`, so that none waits longer."""
+    if pace_s * UNDER_WAY_MAX <= wait_s_max:
         return UNDER_WAY_MAX
-    return max(UNDER_WAY_MIN, int(WAIT_S_MAX / pace_s))
+    return max(UNDER_WAY_MIN, int(wait_s_max / pace_s))
