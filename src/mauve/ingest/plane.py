@@ -110,7 +110,7 @@ class IngestPlane:
         check_room(parts, key.org_id)
         room = _room_for(request)
         if room:
-            await parts.budget.take(room)
+            await parts.budget.take(room, key.org_id)
         entered_at = None
         try:
             body = await request.body(BODY_BYTES_MAX)
@@ -130,7 +130,7 @@ class IngestPlane:
             if entered_at is not None:
                 parts.admission.leave(key.org_id, entered_at)
             if room:
-                parts.budget.give_back(room)
+                parts.budget.give_back(room, key.org_id)
         return self._acknowledged(verdict.item_count, verdict.rejections, _EVENT_HEADERS)
 
     async def _objects(self, request: OpenRequest) -> Reply:
@@ -141,7 +141,7 @@ class IngestPlane:
             raise Problem(Code.FORBIDDEN, "subscriptions need a server key: use one that begins with sk_")
         check_room(parts, key.org_id)
         room = _room_for(request)
-        await parts.budget.take(room)
+        await parts.budget.take(room, key.org_id)
         entered_at = None
         try:
             body = await request.body(BODY_BYTES_MAX)
@@ -152,7 +152,7 @@ class IngestPlane:
         finally:
             if entered_at is not None:
                 parts.admission.leave(key.org_id, entered_at)
-            parts.budget.give_back(room)
+            parts.budget.give_back(room, key.org_id)
         return self._acknowledged(verdict.item_count, verdict.rejections, JSON)
 
     def _key_of(self, request: OpenRequest) -> PublishedKey:

@@ -46,7 +46,7 @@ class WebhookDoor:
         secret = self._secret_for(request.path)
         check_room(self._parts, secret.org_id)
         room = _room_for(request)
-        await self._budget.take(room)
+        await self._budget.take(room, secret.org_id)
         entered_at = None
         try:
             body = await _read(request)
@@ -56,7 +56,7 @@ class WebhookDoor:
         finally:
             if entered_at is not None:
                 self._parts.admission.leave(secret.org_id, entered_at)
-            self._budget.give_back(room)
+            self._budget.give_back(room, secret.org_id)
 
     def _secret_for(self, path: str) -> PublishedSecret:
         """Return the secret of the project and plane that the path names; one 404 for whatever is not there."""
