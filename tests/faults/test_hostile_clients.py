@@ -50,13 +50,13 @@ def peak_mb(pid):
 
 def answers_of(service, key):
     """Return what somebody gets who wants nothing but to be served, at either door."""
-    sent = {"headers": bearer(key) | {"content-type": "application/json"}, "timeout": 5}
-    return [
-        httpx.post(f"{service.ingest_url}/v1/events", content=BATCH, **sent).status_code,
-        httpx.post(f"{service.url}/v1/events", content=b'{"name": "view"}', **sent).status_code,
-        httpx.get(f"{service.url}/v1/metrics/mau", **sent).status_code,
-        httpx.get(f"{service.ingest_url}/healthz", timeout=5).status_code,
-    ]
+    with httpx.Client(headers=bearer(key) | {"content-type": "application/json"}, timeout=5) as client:
+        return [
+            client.post(f"{service.ingest_url}/v1/events", content=BATCH).status_code,
+            client.post(f"{service.url}/v1/events", content=b'{"name": "view"}').status_code,
+            client.get(f"{service.url}/v1/metrics/mau").status_code,
+            client.get(f"{service.ingest_url}/healthz").status_code,
+        ]
 
 
 def has_ended(connection):
