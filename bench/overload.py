@@ -1,7 +1,7 @@
 """Ten times the capacity for a minute: does the service bend, or break?
 
-One worker has a core of its own. The generator has the other one, and goes before the core process: how soon the
-backlog is loaded is not the question here. Both go before strangers on the machine, where the system allows it.
+One worker has a core of its own; the generator and the core process share the other. All three go before strangers on
+the machine, where the system allows it: without that, a busy machine measures itself.
 Capacity is what the worker accepts from callers that wait for each answer, measured first; then come half of it, ten
 times it, and half of it again. The load is heavy: batches of 500, a third of them payments. At ten times the capacity,
 refusing may cost a fiftieth of what accepting costs, and reading a request's headers alone is about 40 us of a core:

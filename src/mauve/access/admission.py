@@ -15,6 +15,7 @@ BURST_S_MAX: Final = 1.0  # While nobody has to wait, more may come at once.
 UNDER_WAY_MIN: Final = 16
 UNDER_WAY_MAX: Final = 1024
 _PACE_WEIGHT: Final = 1 / 64
+_QUICK_S: Final = 0.001  # Nobody who was so quick has waited: there is little to learn, and it costs little.
 _FLUSHES: Final = 2  # the one that a request just missed, and its own
 
 
@@ -56,17 +57,27 @@ class Admission:
     def leave(self, org_id: str, entered_at: float) -> None:
         """Take a request off the count, and learn from how long it took."""
         now = self._ticks()
-        others = self._under_way.pop(org_id) - 1
+        others = self._under_way[org_id] - 1
         if others:
             self._under_way[org_id] = others
+        else:
+            del self._under_way[org_id]
         self._total -= 1
+        # Time in which nothing was under way tells nothing of the pace.
+        took_s = now - (max(entered_at, self._left_at))
+        self._left_at = now
+        if now - entered_at > _QUICK_S:
+            self._learn(now - entered_at, took_s)
+        else:
+            self._pace_s += (took_s - self._pace_s) * _PACE_WEIGHT
+            if self._limit < UNDER_WAY_MAX:
+                self._limit += 1
+
+    def _learn(self, waited_s: float, took_s: float) -> None:
         # A slow disk serves many with one sync: that wait does not grow with the line.
         flushes_s = _FLUSHES * self._flush_s()
-        # Time in which nothing was under way tells nothing of the pace.
-        took_s = max(0.0, now - max(entered_at, self._left_at) - flushes_s)
-        self._pace_s += (took_s - self._pace_s) * _PACE_WEIGHT
-        self._left_at = now
-        if now - entered_at - flushes_s > CROWDED_AFTER_S:
+        self._pace_s += (max(0.0, took_s - flushes_s) - self._pace_s) * _PACE_WEIGHT
+        if waited_s - flushes_s > CROWDED_AFTER_S:
             self._limit = limit_at(self._pace_s, WAIT_S_MAX)
         else:
             self._limit = min(self._limit + 1, limit_at(self._pace_s, BURST_S_MAX))

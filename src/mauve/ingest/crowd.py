@@ -20,14 +20,15 @@ def check_room(parts: IngestParts, org_id: str) -> None:
 
 async def enter(parts: IngestParts, org_id: str) -> float:
     """Begin, now that the body is there, and return the moment. A sender may have been slow, and others quicker."""
-    if parts.admission.is_full(org_id):
+    admission = parts.admission
+    if admission.is_full(org_id):
         raise Busy
-    entered_at = parts.admission.enter(org_id)
+    entered_at = admission.enter(org_id)
     if parts.turns.is_over(entered_at):
         try:
             await parts.turns.next()
         except BaseException:
-            parts.admission.leave(org_id, entered_at)
+            admission.leave(org_id, entered_at)
             raise
     return entered_at
 
