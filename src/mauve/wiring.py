@@ -197,6 +197,7 @@ async def ingest_parts(
             budget_bytes=settings.backlog_bytes_max,
         )
         ledger = GroupedLedger(SqlLedgerWriter(database))
+        turns = Turns()
         try:
             yield IngestParts(
                 keyring=ring,
@@ -205,8 +206,8 @@ async def ingest_parts(
                 rate=RateLimit(settings.publishable_requests_per_s),
                 vault=vault,
                 clock=clock or SystemClock(),
-                admission=Admission(lambda: log.flush_s),
-                turns=Turns(),
+                admission=Admission(lambda: log.flush_s, lambda: turns.round_s),
+                turns=turns,
                 budget=ByteBudget(_BODIES_BYTES_MAX),
                 counters=IngestCounters(registry, lambda: log.flush_s),
             )

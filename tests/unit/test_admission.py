@@ -21,22 +21,34 @@ PACE_S = 0.005
 class Door:
     """A process that does one request every so often, in the order of arrival."""
 
-    def __init__(self, flush_s=0.0):
+    def __init__(self, flush_s=0.0, round_s=0.0):
         self.ticks = Ticks()
-        self.admission = Admission(lambda: flush_s, self.ticks)
+        self.admission = Admission(lambda: flush_s, lambda: round_s, self.ticks)
         self.line = []
 
     def knock(self, org_id="org_1"):
         """Enter if there is room; tell whether there was."""
         if self.admission.is_full(org_id):
             return False
-        self.line.append((org_id, self.admission.enter(org_id)))
+        self.line.append(self.admission.enter(org_id))
         return True
 
     def work(self, count=1, pace_s=PACE_S):
         for _ in range(count):
+            stay = self.line.pop(0)
+            stay.begun_at = self.ticks()
             self.ticks.now_s += pace_s
-            self.admission.leave(*self.line.pop(0))
+            self.admission.judged(stay)
+            self.admission.leave(stay)
+
+    def sync(self, seconds):
+        """Answer all at once, after some time in which no work was done."""
+        for stay in self.line:
+            stay.begun_at = self.ticks()
+            self.admission.judged(stay)
+        self.ticks.now_s += seconds
+        while self.line:
+            self.admission.leave(self.line.pop(0))
 
     def crowd(self, org_id="org_1", rounds=1500):
         """Let far more come than are done."""
@@ -63,7 +75,7 @@ def test_under_a_crowd_those_let_in_are_done_in_time():
     for _ in range(200):
         while door.knock():
             pass
-        entered_at = door.line[0][1]
+        entered_at = door.line[0].entered_at
         door.work()
         waited.append(door.ticks.now_s - entered_at)
     assert max(waited) <= WAIT_S_MAX * 1.1
@@ -82,9 +94,31 @@ def test_a_slow_disk_is_no_reason_to_refuse():
     door = Door(flush_s=0.4)
     for _ in range(50):
         assert all(door.knock() for _ in range(200))
-        door.ticks.now_s += 0.4
-        door.work(200, pace_s=0.0)
+        door.sync(0.4)
     assert door.admission.limit == UNDER_WAY_MAX
+
+
+def test_what_the_ledger_has_still_to_do_is_work_as_well():
+    door = Door()
+    for _ in range(1500):
+        while door.knock():
+            pass
+        door.admission.judged(door.line[0], still_to_do_s=PACE_S)
+        door.ticks.now_s += PACE_S
+        door.admission.leave(door.line.pop(0))
+    assert door.admission.limit < UNDER_WAY_MAX / 4
+
+
+def test_long_rounds_of_the_event_loop_are_no_reason_to_refuse_more():
+    """Refusing makes them long when work is light. Were that a crowd, there would be no way back."""
+    door = Door(round_s=0.05)
+    door.crowd()
+    door.work(len(door.line))
+    for _ in range(1000):
+        for _ in range(20):
+            door.knock()
+        door.sync(0.15)
+    assert all(door.knock() for _ in range(100))
 
 
 def test_after_the_crowd_the_door_is_open_again():
@@ -123,7 +157,7 @@ def test_of_two_noisy_organizations_each_has_its_part():
     for _ in range(600):
         while door.knock("a") or door.knock("b"):
             pass
-        done[door.line[0][0]] += 1
+        done[door.line[0].org_id] += 1
         door.work()
     assert min(done.values()) >= sum(done.values()) / 4
 

@@ -49,6 +49,33 @@ def test_light_work_is_not_put_off():
     assert asyncio.run(light()) == [False] * 100
 
 
+def test_light_work_that_was_put_off_is_done_in_few_rounds():
+    """However long a round takes for other reasons, those who wait for it are not let in one by one."""
+
+    async def behind_a_stall():
+        ticks, done, rounds = Ticks(), [], 0
+        turns = Turns(ticks)
+
+        async def light(number):
+            if turns.is_over(ticks()):
+                await turns.next()
+            done.append(number)
+
+        await heavy(turns, ticks, [], "first")
+        ticks.now_s += 1
+        tasks = [asyncio.create_task(light(number)) for number in range(1000)]
+        while len(done) < 1000:
+            rounds += 1
+            ticks.now_s += 0.05  # refusals, or another process
+            await asyncio.sleep(0)
+        await asyncio.gather(*tasks)
+        return done, rounds
+
+    done, rounds = asyncio.run(behind_a_stall())
+    assert done == list(range(1000))
+    assert rounds < 20
+
+
 def test_who_gives_up_does_not_hold_up_the_others():
     async def with_one_cancelled():
         ticks, done = Ticks(), []

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from mauve.access.admission import Stay
 from mauve.core.problems import Busy
 from mauve.ingest.parts import IngestParts
 from mauve.web.envelopes import data_reply
@@ -18,19 +19,20 @@ def check_room(parts: IngestParts, org_id: str) -> None:
         raise Busy
 
 
-async def enter(parts: IngestParts, org_id: str) -> float:
-    """Begin, now that the body is there, and return the moment. A sender may have been slow, and others quicker."""
+async def enter(parts: IngestParts, org_id: str) -> Stay:
+    """Begin, now that the body is there. A sender may have been slow, and others quicker."""
     admission = parts.admission
     if admission.is_full(org_id):
         raise Busy
-    entered_at = admission.enter(org_id)
-    if parts.turns.is_over(entered_at):
+    stay = admission.enter(org_id)
+    if parts.turns.is_over(stay.entered_at):
         try:
             await parts.turns.next()
         except BaseException:
-            admission.leave(org_id, entered_at)
+            admission.leave(stay)
             raise
-    return entered_at
+        stay.begun_at = admission.ticks()
+    return stay
 
 
 def busy_reply(request: OpenRequest) -> Reply:

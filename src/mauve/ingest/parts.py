@@ -21,6 +21,11 @@ class MoneyRecorder(Protocol):
 
     def record(self, entry: Entry) -> Awaitable[list[Outcome]]: ...
 
+    @property
+    def entry_s(self) -> float:
+        """Return how long recording one entry takes, lately."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class IngestParts:

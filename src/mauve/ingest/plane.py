@@ -111,15 +111,16 @@ class IngestPlane:
         room = _room_for(request)
         if room:
             await parts.budget.take(room, key.org_id)
-        entered_at = None
+        stay = None
         try:
             body = await request.body(BODY_BYTES_MAX)
-            entered_at = await enter(parts, key.org_id)
+            stay = await enter(parts, key.org_id)
             body = inflated(body, request.header("content-encoding"), BODY_BYTES_MAX)
             organization = parts.keyring.organizations.get(key.org_id)
             check_standing(organization, received_at)
             check_cap(organization, parts.keyring.usage.get(key.org_id), received_at)
             verdict = rules.judge_events(body, key, received_at)
+            parts.admission.judged(stay, parts.ledger.entry_s if verdict.payments else 0.0)
             # Durable before we say 202.
             if verdict.payments:
                 refused = await accept.record_payments(parts, key, verdict, received_at)
@@ -127,8 +128,8 @@ class IngestPlane:
             if verdict.events is not None:
                 await parts.log.append(accept.log_record(key, verdict, received_at))
         finally:
-            if entered_at is not None:
-                parts.admission.leave(key.org_id, entered_at)
+            if stay is not None:
+                parts.admission.leave(stay)
             if room:
                 parts.budget.give_back(room, key.org_id)
         return self._acknowledged(verdict.item_count, verdict.rejections, _EVENT_HEADERS)
@@ -142,16 +143,17 @@ class IngestPlane:
         check_room(parts, key.org_id)
         room = _room_for(request)
         await parts.budget.take(room, key.org_id)
-        entered_at = None
+        stay = None
         try:
             body = await request.body(BODY_BYTES_MAX)
-            entered_at = await enter(parts, key.org_id)
+            stay = await enter(parts, key.org_id)
             body = inflated(body, request.header("content-encoding"), BODY_BYTES_MAX)
             verdict = rules.judge_objects(body, key, received_at)
+            parts.admission.judged(stay, parts.ledger.entry_s)
             await accept.make_objects_durable(parts, verdict)
         finally:
-            if entered_at is not None:
-                parts.admission.leave(key.org_id, entered_at)
+            if stay is not None:
+                parts.admission.leave(stay)
             parts.budget.give_back(room, key.org_id)
         return self._acknowledged(verdict.item_count, verdict.rejections, JSON)
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Final
 
 ROUND_S_MAX: Final = 0.002
-_WOKEN_MAX: Final = 64
+_WOKEN_MIN: Final = 4
+_ROUND_WEIGHT: Final = 1 / 16
 
 
 class Turns:
@@ -20,32 +21,60 @@ class Turns:
     def __init__(self, ticks: Callable[[], float] = time.monotonic) -> None:
         self._ticks = ticks
         self._began_at: float | None = None
-        self._woken = 1
+        self._begun = 0  # in this round
+        self._is_scheduled = False  # Whenever somebody waits, the next round is.
+        self._round_s = 0.0
         self._line: deque[asyncio.Future[None]] = deque()
+        self._put_off: list[asyncio.Future[None]] = []  # They were woken, and the round was over when they came.
+
+    @property
+    def round_s(self) -> float:
+        """Return how long a round of the event loop takes, lately."""
+        return self._round_s
 
     def is_over(self, now: float) -> bool:
-        """Tell whether this round has had enough, and others should wait for the next."""
-        if self._began_at is None:
-            self._began_at = now
-            asyncio.get_running_loop().call_soon(self._next_round)
-            return False
-        return bool(self._line) or now - self._began_at > ROUND_S_MAX
+        """Tell whether this round has had enough, and others should wait for the next; if not, one more has begun."""
+        if self._line or not self._begin(now):
+            return True
+        if not self._is_scheduled:
+            self._schedule()
+        return False
 
     async def next(self) -> None:
         """Return in one of the next rounds, in the order of arrival."""
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
         self._line.append(turn)
         await turn
+        while not self._begin(self._ticks()):
+            turn = loop.create_future()
+            self._put_off.append(turn)
+            await turn
+
+    def _begin(self, now: float) -> bool:
+        if self._began_at is None:
+            self._began_at = now
+        elif now - self._began_at > ROUND_S_MAX:
+            return False
+        self._begun += 1
+        return True
+
+    def _schedule(self) -> None:
+        self._is_scheduled = True
+        asyncio.get_running_loop().call_soon(self._next_round)
 
     def _next_round(self) -> None:
-        now = self._ticks()
-        is_long = self._began_at is not None and now - self._began_at > ROUND_S_MAX
-        self._woken = 1 if is_long else min(_WOKEN_MAX, 2 * self._woken)
-        self._began_at = None
-        for _ in range(min(self._woken, len(self._line))):
+        self._is_scheduled = False
+        if self._began_at is not None:
+            self._round_s += (self._ticks() - self._began_at - self._round_s) * _ROUND_WEIGHT
+        self._line.extendleft(reversed(self._put_off))
+        self._put_off.clear()
+        # Of those who were quick enough for one round there may be more in the next.
+        woken = min(max(_WOKEN_MIN, 2 * self._begun), len(self._line))
+        self._began_at, self._begun = None, 0
+        for _ in range(woken):
             turn = self._line.popleft()
             if not turn.done():  # Its caller may have given up.
                 turn.set_result(None)
-        if self._line:
-            self._began_at = now
-            asyncio.get_running_loop().call_soon(self._next_round)
+        if woken:
+            self._schedule()

@@ -47,15 +47,16 @@ class WebhookDoor:
         check_room(self._parts, secret.org_id)
         room = _room_for(request)
         await self._budget.take(room, secret.org_id)
-        entered_at = None
+        stay = None
         try:
             body = await _read(request)
-            entered_at = await enter(self._parts, secret.org_id)
+            stay = await enter(self._parts, secret.org_id)
             secret = self._verified(request, body, secret, received_at)
+            self._parts.admission.judged(stay, self._parts.ledger.entry_s)
             return await self._acknowledged(body, secret, received_at)
         finally:
-            if entered_at is not None:
-                self._parts.admission.leave(secret.org_id, entered_at)
+            if stay is not None:
+                self._parts.admission.leave(stay)
             self._budget.give_back(room, secret.org_id)
 
     def _secret_for(self, path: str) -> PublishedSecret:
