@@ -2,15 +2,18 @@
 
 import gzip
 import json
+import resource
 import socket
+import time
 from pathlib import Path
 
 import httpx2 as httpx
 import pytest
 import zstandard
 
-from support import bearer, eventually, running, token_for
+from support import bearer, eventually, start, token_for
 
+CONNECTIONS_MAX = 2048
 IDLE, SLOW_HEADERS, SLOW_BODIES = 1_000, 100, 40
 MEMORY_MB_MAX = 150
 GONE_WITHIN_S = 40
@@ -20,8 +23,16 @@ DEEP = 400_000
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("hostile") / "data", "--workers", "1") as started:
-        yield started
+    """A service that was started under the usual limit on open files; the test itself opens more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
+    data = tmp_path_factory.mktemp("hostile") / "data"
+    started = start(data, "--workers", "1")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(8192, hard)), hard))
+    yield started
+    started.stop()
+    started.process.stdout.close()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +96,19 @@ def test_slow_and_silent_clients_hold_up_nobody_and_are_shown_out(service, keys)
         connection.close()
     assert peak_mb(service.child_pids()["ingest-1"]) < MEMORY_MB_MAX
     assert answers_of(service, hostile) == [202, 202, 200, 200]
+
+
+def test_connections_beyond_the_bound_wait_outside_and_are_served_when_others_leave(service):
+    worker = service.child_pids()["ingest-1"]
+    held = [connected(service.ingest_url) for _ in range(CONNECTIONS_MAX + 50)]
+    with connected(service.ingest_url) as patient:
+        patient.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+        time.sleep(0.2)
+        assert CONNECTIONS_MAX <= len(list(Path(f"/proc/{worker}/fd").iterdir())) < CONNECTIONS_MAX + 50
+        for connection in held:
+            connection.close()
+        assert patient.recv(100).startswith(b"HTTP/1.1 200")
+    assert peak_mb(worker) < MEMORY_MB_MAX
 
 
 def chunked(content):
