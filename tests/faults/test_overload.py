@@ -71,10 +71,11 @@ class HeldPlane:
         """Send so many at once, and return when each is answered or waits for the disk."""
         sent = [self.send() for _ in range(count)]
         waiting = min(count, UNDER_WAY_MAX)
-        while (  # noqa: ASYNC110 - nothing tells when the last of them has entered
-            self.ingest.admission.under_way < waiting or sum(task.done() for task in sent) < count - waiting
-        ):
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(20):
+            while (  # noqa: ASYNC110 - nothing tells when the last of them has entered
+                self.ingest.admission.under_way < waiting or sum(task.done() for task in sent) < count - waiting
+            ):
+                await asyncio.sleep(0.01)
         return sent
 
     async def let_go(self, sent):
