@@ -6,11 +6,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench import control, ingest, lasting, pages, reads, webhooks
+from bench import control, ingest, lasting, overload, pages, reads, webhooks
 from bench.report import Figure, render
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
-PLANES = ("ingest", "lasting", "webhooks", "control", "pages", "reads")
+PLANES = ("ingest", "lasting", "webhooks", "control", "pages", "reads", "overload")
 
 
 def main() -> None:
@@ -40,6 +40,8 @@ def _measured(wanted: list[str], millions: list[int]) -> Iterator[Figure]:
         yield from pages.measure()
     if "reads" in wanted:
         yield from reads.measure(millions)
+    if "overload" in wanted:
+        yield from overload.measure()
 
 
 if __name__ == "__main__":

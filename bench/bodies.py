@@ -28,10 +28,10 @@ def good_and_bad(count: int) -> str:
     return json.dumps([kinds[place % len(kinds)]() for place in range(count)], separators=(",", ":"))
 
 
-def some_payments(count: int) -> str:
-    """Return a batch in which every tenth item is a payment."""
+def some_payments(count: int, every: int = 10) -> str:
+    """Return a batch in which every tenth item is a payment, or more of them."""
     items = [
-        _payment(next(_numbers)) if place % 10 == 0 else _event(next(_numbers), ids=True) for place in range(count)
+        _payment(next(_numbers)) if place % every == 0 else _event(next(_numbers), ids=True) for place in range(count)
     ]
     return json.dumps(items, separators=(",", ":"))
 

@@ -56,8 +56,12 @@ def empty_core() -> Iterator[tuple[int, int]]:
 
 def pin(pid: int) -> None:
     """Keep every thread of a process on the served core."""
+    pin_threads(pid, SERVED_CORE)
+
+
+def pin_threads(pid: int, core: int) -> None:
     for thread in Path(f"/proc/{pid}/task").iterdir():
-        os.sched_setaffinity(int(thread.name), {SERVED_CORE})
+        os.sched_setaffinity(int(thread.name), {core})
 
 
 def _cpu_s(pid: int) -> float:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench import bodies
-from bench.driver import app_key, generate, stored
+from bench.driver import app_key, generate, pin_threads, stored
 from bench.report import Figure
 from bench.service import Running, service
 from mauve.core.facts import KeyKind, Plane
@@ -75,7 +75,7 @@ def _alone(running: Running) -> Iterator[str]:
     Then the worker alone is measured, as it is when it has run for long; the other core belongs to the generator.
     """
     key = app_key(running)
-    _pin_threads(running.pids["ingest-1"], WORKER_CORE)
+    pin_threads(running.pids["ingest-1"], WORKER_CORE)
     sent = _driven(running.ingest_port, key, [bodies.events(BATCH) for _ in range(20)], 8) * SECONDS * BATCH
     while stored(running) < sent * 0.99:
         time.sleep(0.1)
@@ -139,7 +139,7 @@ def _cpu_us_of_an_empty_handler() -> float:
     command = [sys.executable, "-m", "bench.empty_server", json.dumps(orders)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     process.stdout.readline()
-    _pin_threads(process.pid, WORKER_CORE)
+    pin_threads(process.pid, WORKER_CORE)
     try:
         return _cpu_us_of_singles(process.pid, port, "none")[0]
     finally:
@@ -147,11 +147,6 @@ def _cpu_us_of_an_empty_handler() -> float:
         process.wait()
         process.stdin.close()
         process.stdout.close()
-
-
-def _pin_threads(pid: int, core: int) -> None:
-    for thread in Path(f"/proc/{pid}/task").iterdir():
-        os.sched_setaffinity(int(thread.name), {core})
 
 
 def _two_workers() -> Figure:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry
 
+from mauve.access.admission import Admission
 from mauve.access.attempts import PasswordAttempts
 from mauve.access.keyring import Keyring
 from mauve.access.rate import RateLimit
@@ -49,6 +50,7 @@ from mauve.stores.sql.migrate import CATALOG, LEDGER, current_revision, migrate,
 from mauve.stores.sql.subscription_reader import SqlSubscriptionReader
 from mauve.stores.warehouse import WarehouseReader
 from mauve.web.budget import ByteBudget
+from mauve.web.turns import Turns
 
 if TYPE_CHECKING:
     from mauve.demo.fill import FillParts
@@ -217,6 +219,7 @@ async def ingest_parts(
             budget_bytes=settings.backlog_bytes_max,
         )
         ledger = GroupedLedger(SqlLedgerWriter(database))
+        turns = Turns()
         try:
             yield IngestParts(
                 keyring=ring,
@@ -225,6 +228,8 @@ async def ingest_parts(
                 rate=RateLimit(settings.publishable_requests_per_s),
                 vault=vault,
                 clock=clock or SystemClock(),
+                admission=Admission(lambda: log.flush_s, lambda: turns.round_s),
+                turns=turns,
                 budget=ByteBudget(_BODIES_BYTES_MAX),
                 counters=IngestCounters(registry, lambda: log.flush_s),
             )

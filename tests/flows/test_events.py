@@ -285,6 +285,11 @@ class TestCompression:
         assert len(body) < BODY_BYTES_MAX
         assert post(body, content_encoding=encoding).status_code == 413
 
+    @pytest.mark.parametrize(("members", "status"), [(1, 202), (16, 202), (17, 400), (50_000, 400)])
+    def test_a_body_in_a_few_gzip_members_is_taken_and_in_many_is_not(self, post, members, status):
+        body = gzip.compress(json.dumps(VIEW).encode()) + gzip.compress(b"") * (members - 1)
+        assert post(body, content_encoding="gzip").status_code == status
+
     def test_raw_deflate_does_not_pass_for_gzip(self, post):
         assert post(zlib.compress(b"[]"), content_encoding="gzip").status_code == 400
 

@@ -176,6 +176,14 @@ class TestAcknowledged:
         assert deliver(body).json() == {"ok": True, "rows": 1}
         assert len(payments()) == 1
 
+    @pytest.mark.parametrize(
+        "flaw", [b"\xff", b"\xed\xa0\x80", b"\xc3"], ids=["no character", "half of one", "cut off"]
+    )
+    def test_bytes_that_are_no_text_do_not_cost_a_payment(self, deliver, payments, flaw):
+        body = INVOICE.replace(b'"Ada Example"', b'"Ada ' + flaw + b'"')
+        assert deliver(body).json() == {"ok": True, "rows": 1}
+        assert len(payments()) == 1
+
     def test_what_was_delivered_is_kept_for_the_owner(self, deliver, connected, settings):
         deliver(INVOICE)
         deliver(sample_bytes("stripe_invoice_paid_testmode"))

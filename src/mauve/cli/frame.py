@@ -84,11 +84,16 @@ def answer(value: Any, *, as_json: bool, text: str) -> None:  # noqa: ANN401 - w
     click.echo(msgspec.json.encode(value).decode() if as_json else text)
 
 
+def printable(text: str) -> str:
+    """Return the text so that it can do nothing to a terminal: what cannot be printed is written as an escape."""
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
+
+
 def table(headings: Sequence[str], rows: Sequence[Sequence[object]], if_empty: str) -> str:
     """Return aligned columns."""
     if not rows:
         return if_empty
-    lines = [list(headings), *[[str(cell) for cell in row] for row in rows]]
+    lines = [list(headings), *[[printable(str(cell)) for cell in row] for row in rows]]
     widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines

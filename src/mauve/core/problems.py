@@ -39,6 +39,13 @@ class Problem(Exception):  # noqa: N818 - it is the word of the domain, see the 
         self.facts = facts  # what a client may act on, such as when to come back
 
 
+class Busy(Problem):
+    """Too much is asked of this process: nothing was done, and it is worth to ask again."""
+
+    def __init__(self) -> None:
+        super().__init__(Code.NOT_STORED, "busy: nothing was stored, retry", retry_after_s=1)
+
+
 def not_found() -> Problem:
     """Return the one answer for foreign, missing and malformed ids: the API tells nobody what exists."""
     return Problem(Code.NOT_FOUND, "no such resource: check the path and the id")

@@ -1,5 +1,6 @@
 """Templates in, replies out, with the headers that every page carries."""
 
+import re
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
@@ -19,6 +20,7 @@ from mauve.dashboard.view import address
 from mauve.dashboard.visit import Visit
 from mauve.web.messages import Reply
 
+_UNSHOWN: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # what a form may bring, and no page should
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 _POLICY: Final = "default-src 'self'; object-src 'none'; frame-ancestors 'none'; form-action 'self'; base-uri 'none'"
 SECURITY_HEADERS: Final = {
@@ -70,7 +72,7 @@ def page(visit: Visit, template: str, status: HTTPStatus = HTTPStatus.OK, **show
             **shown,
         )
     )
-    return Reply(status, text.encode(), headers)
+    return Reply(status, _UNSHOWN.sub("\ufffd", text).encode(), headers)
 
 
 def see_other(path: str, headers: dict[str, str] | None = None, **query: str) -> Reply:

@@ -59,5 +59,5 @@ def check_attempts(visit: Visit, email: str) -> None:
 
 def safe_path(path: str) -> str:
     """Return a path of ours to go on to; anything that could lead elsewhere leads home."""
-    is_ours = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable() and "\\" not in path
-    return path if is_ours else _HOME
+    is_plain = path.isascii() and path.isprintable() and "\\" not in path
+    return path if is_plain and path.startswith("/") and not path.startswith("//") else _HOME

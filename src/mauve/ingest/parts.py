@@ -4,6 +4,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Protocol
 
+from mauve.access.admission import Admission
 from mauve.access.keyring import Keyring
 from mauve.access.rate import RateLimit
 from mauve.access.vault import Vault
@@ -12,12 +13,18 @@ from mauve.ingest.counters import IngestCounters
 from mauve.stores.ledger import Entry, Outcome
 from mauve.stores.log import LogWriter
 from mauve.web.budget import ByteBudget
+from mauve.web.turns import Turns
 
 
 class MoneyRecorder(Protocol):
     """Where payments and subscriptions are recorded; durable when it returns."""
 
     def record(self, entry: Entry) -> Awaitable[list[Outcome]]: ...
+
+    @property
+    def entry_s(self) -> float:
+        """Return how long recording one entry takes, lately."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,5 +35,7 @@ class IngestParts:
     rate: RateLimit
     vault: Vault
     clock: Clock
+    admission: Admission
+    turns: Turns
     budget: ByteBudget
     counters: IngestCounters

@@ -7,8 +7,9 @@ import structlog
 
 from mauve.access.standing import check_cap, check_standing
 from mauve.core.facts import KeyKind
-from mauve.core.problems import Code, Problem, unauthorized, unknown_path
+from mauve.core.problems import Busy, Code, Problem, unauthorized, unknown_path
 from mauve.ingest import accept, rules
+from mauve.ingest.crowd import busy_reply, check_room, enter
 from mauve.ingest.parts import IngestParts
 from mauve.ingest.webhooks.door import WebhookDoor, is_webhook_path
 from mauve.stores.arrivals import ACCEPTED, REFUSED, REJECTED
@@ -82,6 +83,10 @@ class IngestPlane:
     async def _answered(self, handle: Handler, request: OpenRequest, headers: Mapping[str, str]) -> Reply:
         try:
             return await handle(request)
+        except Busy:
+            self._parts.counters.refused["busy"] += 1
+            self._parts.counters.failed += 1
+            return _with(headers, busy_reply(request))
         except (Problem, BodyTooLargeError, IncompleteBodyError) as refusal:
             problem = _problem_of(refusal)
             self._parts.counters.refused[problem.code] += 1
@@ -103,15 +108,20 @@ class IngestPlane:
         key = self._key_of(request)
         if key.kind is KeyKind.PUBLISHABLE:
             self._check_rate(key, received_at)
+        check_room(parts, key.org_id)
         room = _room_for(request)
         if room:
-            await parts.budget.take(room)
+            await parts.budget.take(room, key.org_id)
+        stay = None
         try:
-            body = inflated(await request.body(BODY_BYTES_MAX), request.header("content-encoding"), BODY_BYTES_MAX)
+            body = await request.body(BODY_BYTES_MAX)
+            stay = await enter(parts, key.org_id)
+            body = inflated(body, request.header("content-encoding"), BODY_BYTES_MAX)
             organization = parts.keyring.organizations.get(key.org_id)
             check_standing(organization, received_at)
             check_cap(organization, parts.keyring.usage.get(key.org_id), received_at)
             verdict = rules.judge_events(body, key, received_at)
+            parts.admission.judged(stay, parts.ledger.entry_s if verdict.payments else 0.0)
             # Durable before we say 202.
             if verdict.payments:
                 refused = await accept.record_payments(parts, key, verdict, received_at)
@@ -122,8 +132,10 @@ class IngestPlane:
             self._note_refusal(key, refusal)
             raise
         finally:
+            if stay is not None:
+                parts.admission.leave(stay)
             if room:
-                parts.budget.give_back(room)
+                parts.budget.give_back(room, key.org_id)
         return self._acknowledged(key, verdict.item_count, verdict.rejections, _EVENT_HEADERS)
 
     async def _objects(self, request: OpenRequest) -> Reply:
@@ -132,17 +144,24 @@ class IngestPlane:
         key = self._key_of(request)
         if key.kind is not KeyKind.SERVER:
             raise Problem(Code.FORBIDDEN, "subscriptions need a server key: use one that begins with sk_")
+        check_room(parts, key.org_id)
         room = _room_for(request)
-        await parts.budget.take(room)
+        await parts.budget.take(room, key.org_id)
+        stay = None
         try:
-            body = inflated(await request.body(BODY_BYTES_MAX), request.header("content-encoding"), BODY_BYTES_MAX)
+            body = await request.body(BODY_BYTES_MAX)
+            stay = await enter(parts, key.org_id)
+            body = inflated(body, request.header("content-encoding"), BODY_BYTES_MAX)
             verdict = rules.judge_objects(body, key, received_at)
+            parts.admission.judged(stay, parts.ledger.entry_s)
             await accept.make_objects_durable(parts, verdict)
         except (Problem, BodyTooLargeError, IncompleteBodyError) as refusal:
             self._note_refusal(key, refusal)
             raise
         finally:
-            parts.budget.give_back(room)
+            if stay is not None:
+                parts.admission.leave(stay)
+            parts.budget.give_back(room, key.org_id)
         return self._acknowledged(key, verdict.item_count, verdict.rejections, JSON)
 
     def _key_of(self, request: OpenRequest) -> PublishedKey:

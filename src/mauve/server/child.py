@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterable
@@ -26,6 +27,8 @@ from mauve.stores.directory import HeldError
 from mauve.stores.unavailable import NewerSchemaError, StoreUnavailableError
 
 _BACKLOG: Final = 2048
+_CONNECTIONS_MAX: Final = 2048  # The others wait in the backlog, unaccepted, and cost no memory here.
+_OPEN_FILES: Final = 2 * _CONNECTIONS_MAX  # connections, and the stores' files besides
 _HTTP_BUFFER_BYTES: Final = 64 * 1024  # for each connection, whose number we do not choose
 _HEADER_READ_TIMEOUT_MS: Final = 15_000  # also closes a connection that is kept alive and says nothing
 _CONNECT_EVERY_S: Final = 0.01
@@ -43,11 +46,20 @@ def main(run: Callable[[Orders], Coroutine[Any, Any, None]]) -> None:
     try:
         settings = orders.settings()
         configure_logs(settings.log, process=orders.name)
+        allow_open_files()
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
         uvloop.run(run(orders))
     except (HeldError, VaultError, NewerSchemaError, SettingError, StoreUnavailableError) as error:
         report(Refused(str(error)))
         sys.exit(1)
+
+
+def allow_open_files() -> None:
+    """Raise this process's own limit on open files: what is usual is less than the connections that are taken."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def report(what: Report) -> None:
@@ -72,6 +84,7 @@ async def serve_until_stopped(
         port=port,
         interface=interface,
         backlog=_BACKLOG,
+        backpressure=_CONNECTIONS_MAX,
         http1_settings=HTTP1Settings(header_read_timeout=_HEADER_READ_TIMEOUT_MS, max_buffer_size=_HTTP_BUFFER_BYTES),
         # HTTP/1 alone: with HTTP/2 allowed, a connection that says nothing is never closed.
         http=HTTPModes.http1,

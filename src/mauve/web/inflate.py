@@ -8,6 +8,7 @@ import zstandard
 from mauve.core.problems import Code, Problem
 
 _GZIP = 16 + zlib.MAX_WBITS
+_GZIP_MEMBERS_MAX = 16  # Each costs a copy of all that are behind it: tens of thousands would cost seconds.
 _ZSTD_WINDOW_BYTES_MAX = 8 * 1024 * 1024
 
 
@@ -36,7 +37,7 @@ def too_large(bytes_max: int) -> Problem:
 def _gunzipped(body: bytes, bytes_max: int) -> bytes:
     content = b""
     rest = body
-    while rest and len(content) <= bytes_max:
+    for _ in range(_GZIP_MEMBERS_MAX):
         member = zlib.decompressobj(_GZIP)
         try:
             content += member.decompress(rest, bytes_max + 1 - len(content))
@@ -45,7 +46,9 @@ def _gunzipped(body: bytes, bytes_max: int) -> bytes:
         if not member.eof and len(content) <= bytes_max:
             raise _not("gzip")
         rest = member.unused_data
-    return content
+        if not rest or len(content) > bytes_max:
+            return content
+    raise Problem(Code.MALFORMED, f"the body is in more than {_GZIP_MEMBERS_MAX} gzip members: compress it as one")
 
 
 def _unzstd(body: bytes, bytes_max: int) -> bytes:

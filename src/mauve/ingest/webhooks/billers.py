@@ -72,17 +72,17 @@ def _type_of(event: Json) -> str:
 def _event_in(body: bytes) -> dict[str, Any] | None:
     try:
         event = msgspec.json.decode(body)
-    except msgspec.DecodeError:
-        event = _with_surrogates_replaced(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        event = _with_flaws_replaced(body)
     except RecursionError:
         return None
     return event if isinstance(event, dict) else None
 
 
-def _with_surrogates_replaced(body: bytes) -> object:
+def _with_flaws_replaced(body: bytes) -> object:
     """Read what msgspec refuses for half a character in some customer's name: the payment is worth more."""
     try:
-        text = json.dumps(json.loads(body, parse_constant=_refuse), ensure_ascii=False)
+        text = json.dumps(json.loads(body.decode(errors="replace"), parse_constant=_refuse), ensure_ascii=False)
         return msgspec.json.decode(_SURROGATE.sub("\ufffd", text))
     except (ValueError, msgspec.DecodeError, RecursionError):
         return None

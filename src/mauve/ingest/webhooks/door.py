@@ -8,6 +8,7 @@ import structlog
 from mauve.access.vault import Row
 from mauve.core.facts import Standing, standing_at
 from mauve.core.problems import Code, Problem, unauthorized, unknown_path
+from mauve.ingest.crowd import check_room, enter
 from mauve.ingest.parts import IngestParts
 from mauve.ingest.webhooks.billers import BILLERS, content_of
 from mauve.ingest.webhooks.entries import Endpoint, mapped, near_arrival, suspended
@@ -43,14 +44,20 @@ class WebhookDoor:
         """Take in a delivery. The order of these lines is the order in which it can be refused."""
         received_at = self._parts.clock.now_ms()
         secret = self._secret_for(request.path)
+        check_room(self._parts, secret.org_id)
         room = _room_for(request)
-        await self._budget.take(room)
+        await self._budget.take(room, secret.org_id)
+        stay = None
         try:
             body = await _read(request)
+            stay = await enter(self._parts, secret.org_id)
             secret = self._verified(request, body, secret, received_at)
+            self._parts.admission.judged(stay, self._parts.ledger.entry_s)
             return await self._acknowledged(body, secret, received_at)
         finally:
-            self._budget.give_back(room)
+            if stay is not None:
+                self._parts.admission.leave(stay)
+            self._budget.give_back(room, secret.org_id)
 
     def _secret_for(self, path: str) -> PublishedSecret:
         """Return the secret of the project and plane that the path names; one 404 for whatever is not there."""

@@ -1,6 +1,7 @@
 """Group commit: many requests, one transaction at a time."""
 
 import asyncio
+import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
@@ -11,6 +12,7 @@ from mauve.stores.unavailable import StoreUnavailableError
 GROUP_ENTRIES_MAX: Final = 1_000
 GROUP_PAYMENTS_MAX: Final = 10_000
 WAITING_ENTRIES_MAX: Final = 5_000
+_ENTRY_WEIGHT: Final = 1 / 8
 
 
 class _Waiting(NamedTuple):
@@ -32,6 +34,12 @@ class GroupedLedger:
         self._waiting: deque[_Waiting] = deque()
         self._work: asyncio.Task[None] | None = None
         self._closed = False
+        self._entry_s = 0.0
+
+    @property
+    def entry_s(self) -> float:
+        """Return how long recording one entry takes, lately."""
+        return self._entry_s
 
     async def record(self, entry: Entry) -> list[Outcome]:
         """Return when the entry is durable. Who stops waiting does not know whether it was recorded."""
@@ -78,12 +86,14 @@ class GroupedLedger:
 
     async def _record_group(self, group: list[_Waiting]) -> None:
         entries = [waiting.entry for waiting in group]
+        began = time.monotonic()
         try:
             outcomes = await asyncio.get_running_loop().run_in_executor(self._thread, self._writer.record, entries)
         except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for an answer
             for waiting in group:
                 _fail(waiting, error)
             return
+        self._entry_s += ((time.monotonic() - began) / len(group) - self._entry_s) * _ENTRY_WEIGHT
         for waiting, of_entry in zip(group, outcomes, strict=True):
             if not waiting.outcomes.done():
                 waiting.outcomes.set_result(of_entry)

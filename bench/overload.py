@@ -1,0 +1,270 @@
+"""Ten times the capacity for a minute: does the service bend, or break?
+
+One worker has a core of its own; the generator and the core process share the other. All three go before strangers on
+the machine, where the system allows it: without that, a busy machine measures itself.
+Capacity is what the worker accepts from callers that wait for each answer, measured first; then come half of it, ten
+times it, and half of it again. The load is heavy: batches of 500, a third of them payments. At ten times the capacity,
+refusing may cost a fiftieth of what accepting costs, and reading a request's headers alone is about 40 us of a core:
+batches of events alone are judged so quickly that no server on one core could refuse nine times as many.
+
+Five quiet organizations ask for a fifth of the capacity together, all the time; the noisy one asks for the rest.
+Callers who send no batches ask the core and the control plane meanwhile. The worker may have some memory more than at
+rest and no more: an allocation beyond that fails, and it dies. (The core's warehouse reserves far more than it uses,
+so that a limit of this kind says nothing of it: its resident memory is watched.)
+"""
+
+import http.client
+import json
+import os
+import resource
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import pairwise
+from pathlib import Path
+
+from bench import bodies
+from bench.driver import DRIVING_CORE, SERVED_CORE, pin_threads, stored
+from bench.open_loop import CUT_OFF, NOT_SENT
+from bench.report import Figure
+from bench.service import Running, service
+
+BATCH = 500
+PAYMENT_EVERY = 3
+CAPACITY_S = 8.0
+CALLERS = 32
+PHASES_S = {"half load": 10.0, "ten times": 60.0, "half again": 15.0}
+QUIET = 5
+QUIET_SHARE = 0.2
+PROBES = ("core", "control plane")
+PROBES_PER_S = 5.0
+WATCHED = ("ingest-1", "core")
+WORKER_ROOM_MB = 250
+NICE = {"ingest-1": -10, "core": -10}
+STORED_WITHIN_S = 300.0
+
+Row = tuple[int, int, float, float, int, bool]
+
+
+def measure() -> Iterator[Figure]:
+    with service("--workers", "1") as running:
+        keys, token = _keys(running), _token(running)
+        _arrange(running)
+        capacity, accepted = _capacity(running, keys[0])
+        yield Figure("capacity, batches of 500, a third of them payments", f"{capacity:.0f} /s")
+        with _memory_watched(running) as resident:
+            seen = _driven(running, keys, token, capacity)
+        runs = Run(seen["rows"], capacity)
+        yield from runs.figures()
+        yield Figure("the generator's own delay, p99", f"{seen['late_p99_ms']:.0f} ms")
+        yield from _memory(resident)
+        yield _acknowledged(running, accepted + runs.accepted_in_all())
+
+
+class Run:
+    """What was seen, by phase and by who asked."""
+
+    def __init__(self, rows: list[Row], capacity: float) -> None:
+        self._rows = rows
+        self._capacity = capacity
+
+    def figures(self) -> Iterator[Figure]:
+        names = list(PHASES_S)
+        asked = [len(self._of(phase)) / seconds for phase, seconds in enumerate(PHASES_S.values())]
+        yield Figure("asked for", ", ".join(f"{name} {rate:.0f} /s" for name, rate in zip(names, asked, strict=True)))
+        goodput = len(_accepted(self._of(1))) / PHASES_S["ten times"]
+        ratio = goodput / self._capacity
+        yield Figure("goodput at ten times", f"{goodput:.0f} /s", ratio, ">= 0.8 of capacity", met=ratio >= 0.8)
+        latency = _p99(_accepted(self._of(1)))
+        yield Figure("accepted at ten times, p99", f"{latency:.0f} ms", target="<= 500 ms", met=latency <= 500)
+        yield from self._refusals()
+        yield from self._probes()
+        yield self._fairness()
+        yield self._recovery()
+
+    def accepted_in_all(self) -> int:
+        return sum(len(_accepted(self._of(phase))) for phase in range(len(PHASES_S)))
+
+    def _of(self, phase: int, streams: range = range(QUIET + 1)) -> list[Row]:
+        return [row for row in self._rows if row[0] == phase and row[1] in streams]
+
+    def _refusals(self) -> Iterator[Figure]:
+        rows = self._of(1)
+        refused = [row for row in rows if row[4] in {429, 503}]
+        told = sum(row[5] for row in refused) / max(1, len(refused))
+        latency = _p99(refused)
+        figure = f"{len(refused)} of {len(rows)}, p99 {latency:.0f} ms, p50 {_p50(refused):.0f} ms"
+        yield Figure("refused at ten times", figure, target="< 50 ms", met=latency < 50)
+        yield Figure("refusals that say when to retry", f"{told:.1%}", target="100 %", met=told == 1)
+        cut, unsent = (sum(row[4] == status for row in rows) for status in (CUT_OFF, NOT_SENT))
+        strange = len(rows) - len(refused) - len(_accepted(rows)) - cut - unsent
+        text = f"{cut} cut off, {unsent} found no connection, {strange} other"
+        yield Figure("neither accepted nor refused", text, target="0", met=cut + unsent + strange == 0)
+
+    def _probes(self) -> Iterator[Figure]:
+        for place, name in enumerate(PROBES, QUIET + 1):
+            rows = self._of(1, range(place, place + 1))
+            latency, slowest = _p99(rows), max(row[3] for row in rows)
+            text = f"p99 {latency:.0f} ms, slowest {slowest:.0f} ms, {len(rows) - len(_accepted(rows))} failed"
+            met = latency < 200 and len(_accepted(rows)) == len(rows)
+            yield Figure(f"the {name} meanwhile", text, target="p99 < 200 ms", met=met)
+
+    def _fairness(self) -> Figure:
+        quiet = self._of(1, range(1, QUIET + 1))
+        kept = len(_accepted(quiet)) / len(quiet)
+        text = f"{kept:.1%} of theirs accepted, p99 {_p99(_accepted(quiet)):.0f} ms"
+        return Figure("what a noisy tenant leaves to the others", text, kept, ">= 0.9", met=kept >= 0.9)
+
+    def _recovery(self) -> Figure:
+        """Find the last second in which more than one in twenty was refused, or waited twice as long as before."""
+        began = sum(list(PHASES_S.values())[:2])
+        normal_ms = 2 * _p99(_accepted(self._of(0)))
+        rows, after = self._of(2), 0
+        for second in range(int(PHASES_S["half again"])):
+            asked = [row for row in rows if second <= row[2] - began < second + 1]
+            if sum(row[4] != 202 or row[3] > normal_ms for row in asked) > len(asked) / 20:
+                after = second + 1
+        text = f"after {after} s nearly all are accepted within {normal_ms:.0f} ms"
+        return Figure("back to normal", text, target="<= 10 s", met=after <= 10)
+
+
+def _capacity(running: Running, key: str) -> tuple[float, int]:
+    """Return batches a second, and how many were accepted in all."""
+    done = [_open_loop(_orders(running, [key], mark) | {"callers": CALLERS, "seconds": CAPACITY_S}) for mark in "wc"]
+    return done[1]["accepted"] / done[1]["seconds"], sum(each["accepted"] for each in done)
+
+
+def _orders(running: Running, keys: list[str], mark: str) -> dict:
+    texts = _marked([bodies.some_payments(BATCH, PAYMENT_EVERY) for _ in range(10)], mark)
+    streams = [{"port": running.ingest_port, "path": "/v1/events", "key": key, "bodies": texts} for key in keys]
+    return {"cores": [DRIVING_CORE], "streams": streams}
+
+
+def _open_loop(orders: dict) -> dict:
+    command = [sys.executable, "-m", "bench.open_loop"]
+    done = subprocess.run(command, input=json.dumps(orders), capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def _marked(texts: list[str], mark: str) -> list[str]:
+    """Keep the ids of one part of the run apart from those of the others."""
+    return [text.replace(bodies.STAMP, mark + bodies.STAMP) for text in texts]
+
+
+def _driven(running: Running, keys: list[str], token: str, capacity: float) -> dict:
+    orders = _orders(running, keys, "o")
+    orders["streams"] += [
+        {"port": running.port, "path": "/v1/metrics/mau", "key": keys[1], "bodies": [""]},
+        {"port": running.port, "path": "/v1/apps", "key": token, "bodies": [""]},
+    ]
+    quiet = [QUIET_SHARE * capacity / QUIET] * QUIET
+    rates = {"half load": 0.5, "ten times": 10.0, "half again": 0.5}
+    phases = [
+        {
+            "seconds": seconds,
+            "rates": [(rates[name] - QUIET_SHARE) * capacity, *quiet, *[PROBES_PER_S] * len(PROBES)],
+        }
+        for name, seconds in PHASES_S.items()
+    ]
+    return _open_loop(orders | {"phases": phases})
+
+
+def _arrange(running: Running) -> None:
+    pin_threads(running.pids["ingest-1"], SERVED_CORE)
+    pin_threads(running.pids["core"], DRIVING_CORE)
+    for name, nice in NICE.items():
+        _renice(running.pids[name], nice)
+    _renice(os.getpid(), NICE["ingest-1"])
+    status = Path(f"/proc/{running.pids['ingest-1']}/status").read_text()
+    now_kb = int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmData")))
+    bytes_max = now_kb * 1024 + WORKER_ROOM_MB * 2**20
+    resource.prlimit(running.pids["ingest-1"], resource.RLIMIT_DATA, (bytes_max, bytes_max))
+
+
+def _renice(pid: int, nice: int) -> None:
+    """Set the priority of a whole session: where the scheduler groups by session, that of a process means little."""
+    with suppress(OSError):
+        Path(f"/proc/{pid}/autogroup").write_text(str(nice))
+    with suppress(PermissionError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            os.setpriority(os.PRIO_PROCESS, int(thread.name), nice)
+
+
+@contextmanager
+def _memory_watched(running: Running) -> Iterator[dict[str, list[float]]]:
+    """Fill in the resident megabytes of each process, twice a second."""
+    resident: dict[str, list[float]] = {name: [] for name in WATCHED}
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.5):
+            for name, samples in resident.items():
+                samples.append(running.resident_mb(name))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield resident
+    finally:
+        over.set()
+        watcher.join()
+
+
+def _memory(resident: dict[str, list[float]]) -> Iterator[Figure]:
+    """Compare the last third of the overload with the first: what grows without bound grows in between."""
+    half, ten = (int(PHASES_S[name] * 2) for name in ("half load", "ten times"))
+    for name, samples in resident.items():
+        thirds = [samples[half + ten * third // 3 : half + ten * (third + 1) // 3] for third in range(3)]
+        peaks = [max(third) for third in thirds]
+        growth = sum(later - earlier for earlier, later in pairwise(peaks)) / peaks[0]
+        text = " / ".join(f"{peak:.0f}" for peak in peaks) + f" MB in the three thirds, {max(samples):.0f} at most"
+        yield Figure(f"resident memory, {name}", text, 1 + growth, "<= 1.1", met=growth <= 0.1)
+
+
+def _acknowledged(running: Running, accepted: int) -> Figure:
+    wanted, ends = accepted * BATCH, time.monotonic() + STORED_WITHIN_S
+    for thread in Path(f"/proc/{running.pids['core']}/task").iterdir():
+        os.sched_setaffinity(int(thread.name), {SERVED_CORE, DRIVING_CORE})
+    while stored(running) < wanted and time.monotonic() < ends:
+        time.sleep(0.5)
+    time.sleep(2)
+    missing = wanted - stored(running)
+    return Figure("acknowledged minus stored", f"{missing} of {wanted:,}", target="0", met=missing == 0)
+
+
+def _accepted(rows: list[Row]) -> list[Row]:
+    return [row for row in rows if row[4] in {200, 202}]
+
+
+def _p50(rows: list[Row]) -> float:
+    return _quantile(rows, 0.5)
+
+
+def _p99(rows: list[Row]) -> float:
+    return _quantile(rows, 0.99)
+
+
+def _quantile(rows: list[Row], share: float) -> float:
+    return sorted(row[3] for row in rows)[int(len(rows) * share)] if rows else 0.0
+
+
+def _keys(running: Running) -> list[str]:
+    """Return the keys of as many organizations, the noisy one's first."""
+    return [_key(running, f"Organization {number}") for number in range(QUIET + 1)]
+
+
+def _key(running: Running, name: str) -> str:
+    org = running.operator("org", "create", name)["org_id"]
+    running.operator("org", "limits", org, "--reads-per-minute", "100000")
+    token = running.operator("token", "mint", "--org", org, "--scopes", "apps:write")["token"]
+    connection = http.client.HTTPConnection("127.0.0.1", running.port)
+    connection.request("POST", "/v1/apps", '{"name": "Bench"}', {"authorization": f"Bearer {token}"})
+    return json.loads(connection.getresponse().read())["sk_key"]
+
+
+def _token(running: Running) -> str:
+    org = running.operator("org", "create", "Reader")["org_id"]
+    return running.operator("token", "mint", "--org", org, "--scopes", "apps:read")["token"]

@@ -1,0 +1,248 @@
+"""Thousands of made-up requests at every route of a running service: nothing fails, and what is accepted is stored."""
+
+import http.client
+import json
+import re
+import socket
+import time
+from collections import Counter
+from contextlib import closing
+from dataclasses import dataclass, field
+from urllib.parse import urlencode
+
+import httpx2 as httpx
+import pytest
+
+from billing import SAMPLES, SECRET_A, SECRET_B, signed_a, signed_b
+from browser import PASSWORD
+from mauve.control.operations import OPERATIONS
+from mauve.dashboard.routes import ACTIONS, DOORS
+from mauve.metrics.registry import METRICS
+from noise import Noise
+from support import bearer, eventually, ledger_rows, mauve_json, running, stored_events, token_for
+
+REQUESTS, PROVEN = 5_000, 100_000
+SEED = 20261115
+DELIVERIES = {
+    "biller_a": [json.loads(path.read_text()) for path in sorted(SAMPLES.glob("stripe_*.json"))],
+    "biller_b": [json.loads(path.read_text()) for path in sorted(SAMPLES.glob("polar_*.json"))],
+}
+OPERATIONS_BODY = {"name": "App", "type": "saas", "ownership": "mine", "kind": "pk", "secret": "whsec_x"}
+FORM = {
+    "name": "App",
+    "type": "saas",
+    "ownership": "mine",
+    "choice": "pk_live",
+    "secret": "whsec_x",
+    "scopes": "apps:read",
+    "email": "bo@example.com",
+    "role": "viewer",
+    "cap": "7",
+    "organization": "Acme",
+}
+UNSENT = ("/signout", "/signout-everywhere", "/account/password")  # they would end the visit, or cost a hash each
+
+
+@dataclass
+class Target:
+    """A running service, those who may use it, and what came of it."""
+
+    service: object
+    noise: Noise
+    token: str
+    app: dict
+    billed: dict
+    session: str
+    statuses: Counter = field(default_factory=Counter)
+    accepted: Counter = field(default_factory=Counter)
+    failures: list = field(default_factory=list)
+    doors: dict = field(default_factory=dict)
+
+    def ask(self, door, method, path, body=b"", headers=None):
+        """Make one request on a connection that is kept; whatever fails is remembered with all that it takes."""
+        for _ in range(2):
+            connection = self.doors.get(door) or http.client.HTTPConnection(*door, timeout=30)
+            self.doors[door] = connection
+            try:
+                connection.request(method, path, body, headers or {})
+                reply = connection.getresponse()
+                status, content = reply.status, reply.read()
+                break
+            except (OSError, http.client.HTTPException):
+                connection.close()  # It may have been closed while it was idle.
+        else:
+            status, content = 0, b""
+        self.statuses[path.split("?")[0].split("/")[1] or "/", status] += 1
+        if status >= 500 or status == 0:
+            self.failures.append((status, method, path, headers, body, content))
+        return status, content
+
+
+def address(url):
+    host, port = url.removeprefix("http://").split(":")
+    return host, int(port)
+
+
+def number_in(path, target):
+    """Put something in the places of a path: what is there, or what is not."""
+    known = {"app_id": target.app["app_id"], "provider": "biller_a", "plane": "live"}
+
+    def put(match):
+        name = match[1]
+        return known[name] if name in known and target.noise.chance.random() < 0.7 else target.noise.escaped() or "x"
+
+    return re.sub(r"\{(\w+)\}", put, path)
+
+
+def ingest(target):
+    noise, chance = target.noise, target.noise.chance
+    stamp = f"{chance.getrandbits(60):x}"
+    event = {
+        "name": "view",
+        "user": f"u{chance.randrange(50)}",
+        "id": stamp,
+        "at": "2026-11-15T03:20:00Z",
+        "sent_at": 1_794_700_000_000,
+        "props": {"plan": "pro", "count": 1, "beta": True},
+    }
+    props = {"amount": chance.randrange(2**40), "currency": "eur", "earned": True, "stamp": stamp}
+    payment = {"name": "payment", "id": f"p{stamp}", "props": props}
+    subscription = {"type": "subscription", "id": f"s{stamp}", "status": "active", "mrr": 5, "currency": "eur"}
+    path = chance.choice(["/v1/events"] * 4 + ["/v1/objects"])
+    items = [subscription] if path == "/v1/objects" else [event, payment, {"name": "user_signup", "user": "x"}]
+    batch = noise.some_of(chance.choice([items, items[0], items + [event] * 20]))
+    headers = {"content-type": noise.content_type(), **bearer(target.app["sk_key"])}
+    if chance.random() < 0.05:
+        headers["authorization"] = f"Bearer {noise.escaped()}"
+    body, headers = noise.packed(noise.encoded(batch), headers)
+    door = address(chance.choice([target.service.url, target.service.ingest_url]))
+    status, content = target.ask(door, "POST", path, body, headers)
+    if status == 202:
+        target.accepted[path] += json.loads(content)["accepted"]
+
+
+def deliver(target):
+    noise, chance = target.noise, target.noise.chance
+    provider = chance.choice(sorted(DELIVERIES))
+    body = noise.encoded(noise.some_of(chance.choice(DELIVERIES[provider])))
+    sign, secret = (signed_a, SECRET_A) if provider == "biller_a" else (signed_b, SECRET_B)
+    headers = {"content-type": noise.content_type(), **sign(body, secret, at=int(time.time()))}
+    if chance.random() < 0.1:
+        name = chance.choice(sorted(headers))
+        headers[name] = noise.damaged(headers[name].encode()).decode("latin-1").translate(_NO_CONTROLS)
+    project = target.billed["public_id"] if chance.random() < 0.95 else noise.escaped()
+    door = address(chance.choice([target.service.url, target.service.ingest_url]))
+    target.ask(door, "POST", f"/v1/webhooks/{provider}/{project}", body, headers)
+
+
+def control(target):
+    noise, chance = target.noise, target.noise.chance
+    operation = chance.choice(OPERATIONS)
+    body = noise.encoded(noise.some_of(OPERATIONS_BODY))
+    path = number_in(operation.path, target)
+    target.ask(address(target.service.url), operation.method, path, body, bearer(target.token))
+
+
+def read(target):
+    noise, chance = target.noise, target.noise.chance
+    asked = {
+        "project": target.app["public_id"],
+        "name": "view",
+        "date_from": "2026-11-01",
+        "date_to": "2026-11-30",
+    }
+    metric = chance.choice(sorted(METRICS)) if chance.random() < 0.9 else noise.escaped()
+    query = urlencode({name: str(value) for name, value in noise.some_of(asked).items()}, errors="replace")
+    if chance.random() < 0.1:
+        query += "&" + noise.damaged(query.encode()).hex()
+    credential = chance.choice([target.token, target.app["sk_key"]])
+    target.ask(address(target.service.url), "GET", f"/v1/metrics/{metric}?{query}", headers=bearer(credential))
+
+
+def visit(target):
+    noise, chance = target.noise, target.noise.chance
+    route = chance.choice([route for route in (*ACTIONS, *DOORS) if route.path not in UNSENT])
+    if (route.method, route.path) == ("POST", "/signin") and chance.random() < 0.9:
+        return
+    form = noise.some_of(FORM)
+    body = urlencode(form, errors="replace", doseq=True).encode() if isinstance(form, dict) else noise.encoded(form)
+    headers = {
+        "accept": "text/html",
+        "sec-fetch-site": "same-origin",
+        "content-type": "application/x-www-form-urlencoded",
+        "cookie": f"mauve_session={target.session}",
+    }
+    body = noise.damaged(body) if chance.random() < 0.2 else body
+    path = number_in(route.path, target) + ("?" + noise.escaped() if chance.random() < 0.2 else "")
+    target.ask(address(target.service.url), route.method, path, body if route.method == "POST" else b"", headers)
+
+
+def knock(target):
+    """Send bytes that are hardly a request any more, and hear whatever comes."""
+    noise, chance = target.noise, target.noise.chance
+    head = (
+        f"POST /v1/events HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {target.token[:20]}\r\n"
+        "content-type: application/json\r\ncontent-length: 2\r\nconnection: close\r\n\r\n[]"
+    )
+    door = address(chance.choice([target.service.url, target.service.ingest_url]))
+    with closing(socket.create_connection(door, timeout=5)) as connection:
+        connection.sendall(noise.damaged(head.encode()))
+        connection.shutdown(socket.SHUT_WR)
+        try:
+            reply = connection.recv(4096)
+        except OSError:
+            reply = b""
+    target.statuses["knock", int(reply[9:12] or 0)] += 1
+    if reply[9:10] == b"5":
+        target.failures.append(("knock", reply))
+
+
+_NO_CONTROLS = dict.fromkeys((*range(32), 127), "?")
+KINDS = [ingest] * 10 + [deliver] * 5 + [control, control, read, visit, visit, knock]
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory, rounds):
+    data = tmp_path_factory.mktemp("noise") / "data"
+    seed = SEED if rounds(0, 1) == 0 else int(time.time())
+    print("seed", seed)  # noqa: T201 - to make it happen again
+    with running(data, "--workers", "1") as service:
+        form = {"organization": "Pages", "email": "ann@example.com", "password": PASSWORD}
+        headers = {"sec-fetch-site": "same-origin"}
+        cookie = httpx.post(service.setup_link, data=form, headers=headers).headers["set-cookie"]
+        org = mauve_json(data, "org", "create", "Acme")["org_id"]
+        mauve_json(data, "org", "limits", org, "--reads-per-minute", "1000000", "--raw-scans", "1000000")
+        token = token_for(data, org=org)
+        with httpx.Client(base_url=service.url, headers=bearer(token)) as api:
+            app, billed = (api.post("/v1/apps", json={"name": name}).json() for name in ("App", "Billed"))
+            for provider, secret in (("biller_a", SECRET_A), ("biller_b", SECRET_B)):
+                api.put(f"/v1/apps/{billed['app_id']}/webhooks/{provider}", json={"secret": secret})
+        made = Target(service, Noise(seed), token, app, billed, cookie.split("=", 1)[1].split(";")[0])
+        eventually(lambda: made.ask(address(service.ingest_url), "GET", "/readyz")[0] == 200)
+        yield made
+        for connection in made.doors.values():
+            connection.close()
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(3_600)
+def test_whatever_is_sent_nothing_fails_and_what_is_accepted_is_stored(target, rounds):
+    for _ in range(rounds(REQUESTS, PROVEN)):
+        target.noise.chance.choice(KINDS)(target)
+    assert target.failures == [], f"seed {target.noise.seed}"
+    data, project = target.service.data, target.app["public_id"]
+    accepted = target.accepted["/v1/events"]
+    assert min(accepted, target.accepted["/v1/objects"]) > REQUESTS / 50, "much of it is nearly right"
+    ended_at = time.monotonic()
+    eventually(lambda: _caught_up_at(target) > ended_at + 0.5, timeout_s=60)
+    assert ledger_rows(data, "SELECT reason FROM dead_letters") == []
+    assert "Traceback" not in target.service.log()
+    assert target.service.stop() == 0
+    events = [row for row in stored_events(data) if row[0] == project]
+    (payments,) = ledger_rows(data, f"SELECT count(*) FROM payments WHERE project = '{project}'")[0]
+    assert len(events) + payments == accepted, f"seed {target.noise.seed}"
+
+
+def _caught_up_at(target):
+    """Return when the loader last found nothing left to do."""
+    return time.monotonic() - httpx.get(f"{target.service.url}/readyz").json()["load_lag_ms"] / 1000

@@ -1,0 +1,249 @@
+"""Planted secrets, every route with good and bad input: each shows up where it was made, that once, nowhere else."""
+
+import base64
+import itertools
+import json
+import re
+import socket
+import sqlite3
+import stat
+import time
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from urllib.parse import quote_plus
+
+import httpx2 as httpx
+import pytest
+
+from billing import sample, signed_a, signed_b
+from browser import Browser
+from mauve.control.operations import OPERATIONS
+from mauve.dashboard.routes import ACTIONS, DOORS
+from mauve.metrics.registry import METRICS
+from support import EVERY_SCOPE, bearer, eventually, mauve, running
+
+PASSWORD = "canary of a password 5b1f0c"
+SECRET_A = "whsec_canaryA" + "7" * 24
+SECRET_B = "whsec_" + base64.b64encode(b"canary of biller B, 32 bytes long").decode()
+MASTER_KEY = base64.b64encode(b"canary of a master key, 32 bytes"[:32]).decode()
+PART = 12  # characters: so much of a secret is more than any mask shows
+
+
+@dataclass
+class World:
+    """A running service, all the secrets in it, and everything that it has said so far."""
+
+    service: object
+    metrics_port: int
+    client: httpx.Client
+    secrets: dict[str, str] = field(default_factory=dict)
+    made_by: dict[str, str] = field(default_factory=dict)  # secret → the one reply that may hold it
+    said: dict[str, str] = field(default_factory=dict)
+    numbers: itertools.count = field(default_factory=itertools.count)
+
+    def ask(self, method, path, *, door=None, makes=None, **options):
+        """Make a request and remember what is answered; `makes` names the secret that the answer holds, and where."""
+        self.client.cookies.clear()
+        reply = self.client.request(method, (door or self.service.url) + path, **options)
+        label = f"{next(self.numbers)} {method} {path}"
+        self.remember(label, reply)
+        if makes is not None:
+            self.plant(makes[0], reply.json()[makes[1]], label)
+        return reply
+
+    def remember(self, label, reply):
+        self.said[label] = f"{reply.status_code} {dict(reply.headers)} {reply.text}"
+
+    def plant(self, name, text, label=""):
+        self.secrets[name] = text
+        self.made_by[name] = label
+
+    def leaks(self, name, text):
+        """Tell whether a good part of a secret is in the text, as it is or as it looks in an address."""
+        secret = self.secrets[name]
+        core = secret[len(secret) // 2 - PART // 2 :][:PART]
+        return core in text or quote_plus(core) in text
+
+
+class RememberingClient:
+    """What the browser asks through: it remembers every answer."""
+
+    def __init__(self, world):
+        self._world = world
+        self.cookies = world.client.cookies
+
+    def request(self, method, path, **options):
+        reply = self._world.client.request(method, path, **options)
+        self._world.remember(f"{next(self._world.numbers)} {method} {path} (page)", reply)
+        return reply
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    data = tmp_path_factory.mktemp("canaries") / "data"
+    environment = {
+        "MAUVE_METRICS_PORT": str(port),
+        "MAUVE_MASTER_KEY": MASTER_KEY,
+        "MAUVE_CATALOG_TIMEOUT_SECONDS": "1",
+    }
+    with (
+        running(data, "--workers", "1", environment=environment) as service,
+        httpx.Client(base_url=service.url, timeout=20) as client,
+    ):
+        world = World(service, port, client)
+        _live_through_a_day(world)
+        yield world
+
+
+def _live_through_a_day(world):
+    world.plant("master key", MASTER_KEY)
+    world.plant("password", PASSWORD)
+    world.plant("secret of biller A", SECRET_A)
+    world.plant("secret of biller B", SECRET_B)
+    world.plant("set-up link", world.service.setup_link.rpartition("/")[2])
+    browser = Browser(RememberingClient(world))
+    _found_an_organization(world, browser)
+    _as_a_client(world)
+    _as_a_member(world, browser)
+    _as_a_stranger(world)
+    assert not any(text.startswith("5") for text in world.said.values())
+    _while_a_store_is_down(world)
+
+
+def _found_an_organization(world, browser):
+    form = {"organization": "Acme", "email": "ann@example.com", "password": PASSWORD}
+    browser.send("/setup/" + world.secrets["set-up link"], form)
+    world.plant("session", browser.cookies["mauve_session"])
+    org = _operator(world, "org", "list")[0]["org_id"]
+    world.plant("token", _operator(world, "token", "mint", "--org", org, "--scopes", EVERY_SCOPE)["token"])
+
+
+def _operator(world, *command):
+    done = mauve(world.service.data, *command, "--json", MAUVE_MASTER_KEY=MASTER_KEY)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def _as_a_client(world):
+    """Use every plane as it is meant to be used."""
+    token = bearer(world.secrets["token"])
+    app = world.ask("POST", "/v1/apps", json={"name": "App"}, headers=token, makes=("server key", "sk_key")).json()
+    path = f"/v1/apps/{app['app_id']}"
+    makes = ("publishable key", "key")
+    minted = world.ask("POST", f"{path}/keys", json={"kind": "pk"}, headers=token, makes=makes).json()
+    for provider, secret in (("biller_a", SECRET_A), ("biller_b", SECRET_B)):
+        assert world.ask("PUT", f"{path}/webhooks/{provider}", json={"secret": secret}, headers=token).is_success
+    for method, where in (("GET", "/v1/apps"), ("GET", path), ("GET", f"{path}/keys"), ("PATCH", path)):
+        world.ask(method, where, headers=token, json={"type": "library"} if method == "PATCH" else None)
+    key = bearer(world.secrets["server key"])
+    for door in (world.service.url, world.service.ingest_url):
+        eventually(
+            lambda door=door: world.ask("POST", "/v1/events", door=door, json={"name": "x"}, headers=key).is_success
+        )
+        world.ask("POST", "/v1/objects", door=door, json=[{"type": "subscription"}], headers=key)
+        for provider, sign, secret in (("biller_a", signed_a, SECRET_A), ("biller_b", signed_b, SECRET_B)):
+            body = json.dumps(sample("stripe_invoice_paid_basic")).encode()
+            headers = {"content-type": "application/json", **sign(body, secret, at=int(time.time()))}
+            where = f"/v1/webhooks/{provider}/{app['public_id']}"
+            assert world.ask("POST", where, door=door, content=body, headers=headers).status_code == 200
+    for metric in METRICS:
+        world.ask("GET", f"/v1/metrics/{metric}?name=x", headers=key)
+        world.ask("GET", f"/v1/metrics/{metric}?name=x&project={app['public_id']}", headers=token)
+    world.ask("DELETE", f"{path}/keys/{minted['key_id']}", headers=token)
+    for number in (0, 1):
+        world.ask("GET", "/metrics", door=f"http://127.0.0.1:{world.metrics_port + number}")
+
+
+def _as_a_member(world, browser):
+    """Open every page and send every form, with what belongs there and with what does not."""
+    token = bearer(world.secrets["token"])
+    app_id = world.client.get("/v1/apps", headers=token).json()[0]["app_id"]
+    for action in ACTIONS:
+        if "signout" not in action.path:
+            path = re.sub(r"\{app_id\}", app_id, action.path).format(
+                key_id="key_x", user_id="usr_x", token_id="tok_x", session_id="ses_x", plane="live", provider="biller_a"
+            )
+            secret_fields = {"secret": SECRET_A, "current": "wrong", "password": PASSWORD[:5], "again": PASSWORD}
+            browser.ask(action.method, path, secret_fields if action.method == "POST" else None)
+    browser.ask("POST", "/account/password", {"current": PASSWORD, "password": "short"})
+    browser.ask("POST", "/signin", {"email": "ann@example.com", "password": PASSWORD + "x"})
+
+
+def _as_a_stranger(world):
+    """Put every secret where it does not belong, at every door."""
+    for name, secret in list(world.secrets.items()):
+        wrong = {"authorization": f"Bearer {secret}x", "cookie": f"mauve_session={secret}x"}
+        json_wrong = {**wrong, "content-type": "application/json"}
+        for operation in OPERATIONS:
+            path = operation.path.format(app_id="app_x", key_id="key_x", provider="biller_a")
+            world.ask(operation.method, path, headers=wrong, content=json.dumps({"name": {secret: secret}}).encode())
+        for door in (world.service.url, world.service.ingest_url):
+            for path in ("/v1/events", "/v1/objects", "/v1/webhooks/biller_a/proj_x", f"/v1/webhooks/biller_a/{name}"):
+                world.ask("POST", path, door=door, headers=json_wrong, content=b'{"name":')
+        world.ask("GET", "/v1/metrics/mau", headers=wrong)
+        for door in DOORS:
+            world.ask(door.method, door.path.format(secret="nothing"), headers=wrong, data={"password": secret})
+
+
+def _while_a_store_is_down(world):
+    """Make the service fail, and say so in its log."""
+    token, key = bearer(world.secrets["token"]), bearer(world.secrets["server key"])
+    payment = {"name": "payment", "id": "p1", "props": {"amount": 1, "currency": "eur"}}
+    with _held(world, "ledger.db"):
+        door = world.service.ingest_url
+        assert world.ask("POST", "/v1/events", door=door, json=payment, headers=key).status_code == 503
+    with _held(world, "catalog.db"):
+        assert world.ask("POST", "/v1/apps", json={"name": "App"}, headers=token).status_code == 502
+
+
+@contextmanager
+def _held(world, name):
+    with closing(sqlite3.connect(world.service.data / name)) as database:
+        database.execute("BEGIN EXCLUSIVE")
+        yield
+        database.rollback()
+
+
+def test_the_secrets_are_many_and_the_answers_too(world):
+    assert len(world.secrets) == 9
+    assert len(world.said) > 250
+    statuses = {text[:3] for text in world.said.values()}
+    assert {"200", "201", "202", "204", "303", "400", "401", "403", "404", "502", "503"} <= statuses
+
+
+def test_no_answer_holds_a_secret_but_the_one_that_made_it(world):
+    told = {(name, label) for name in world.secrets for label, text in world.said.items() if world.leaks(name, text)}
+    made = {(name, label) for name, label in world.made_by.items() if label}
+    cookies = {(name, label) for name, label in told if name == "session" and "set-cookie" in world.said[label]}
+    assert len(made) == 2
+    assert len(cookies) == 1
+    assert told == made | cookies
+
+
+def test_no_log_holds_a_secret(world):
+    log = world.service.log()
+    assert {"not_durable", "catalog_unavailable"} <= {json.loads(line)["event"] for line in log.splitlines()}
+    assert [name for name in world.secrets if world.leaks(name, log)] == []
+
+
+def test_no_file_holds_a_secret(world):
+    """A copy of the data directory is of no use to a thief. The master key stands in the environment here."""
+    token = bearer(world.secrets["token"])
+    eventually(lambda: world.client.get("/v1/apps", headers=token).json()[0]["first_event_at"])
+    files = [path for path in world.service.data.rglob("*") if path.is_file()]
+    texts = {path: path.read_bytes().decode("latin-1") for path in files}
+    assert {"catalog.db", "ledger.db", "edge.db"} <= {path.name for path in files}
+    assert any("/log/" in str(path) for path in files)
+    assert any("ann@example.com" in text for text in texts.values()), "the search looks where the data is"
+    assert [(name, str(path)) for name in world.secrets for path in files if world.leaks(name, texts[path])] == []
+
+
+def test_nobody_else_can_open_the_files(world):
+    data = world.service.data
+    assert stat.S_IMODE(data.stat().st_mode) == 0o700
+    below = list((data / "log").rglob("*"))
+    assert below
+    assert [path for path in below if stat.S_IMODE(path.stat().st_mode) & 0o077] == []

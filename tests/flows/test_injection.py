@@ -1,0 +1,107 @@
+"""Control characters in whatever is echoed, followed or logged do nothing there; rows that were moved open nothing."""
+
+import json
+import re
+import sqlite3
+
+import pytest
+
+from billing import SECRET_A, SECRET_B, signed_a
+from browser import PASSWORD, Browser
+from mauve.access.vault import Row, VaultError
+from mauve.cli.frame import table
+from mauve.control.apps import create_app
+from mauve.control.bodies import NewAppBody
+from mauve.control.webhook_secrets import save_secret
+from mauve.core.facts import Plane, Provider
+from mauve.core.secret import Secret
+from support import bearer, ledger_rows
+
+CR_LF = "\r\nx-injected: yes\r\n\r\n"
+ODD = [CR_LF, "\n", "\x00", "\x1b]0;title\x07", "\x7f", "\x85", "\u2028", "\u202e", "漢字", "ü", "\ufeff", "%0d%0a"]
+
+
+def is_clean(reply):
+    return "x-injected" not in reply.headers and all(value.isprintable() for value in reply.headers.values())
+
+
+@pytest.mark.parametrize("odd", ODD, ids=ascii)
+class TestEchoes:
+    def test_the_page_to_go_on_to_is_a_header_of_its_own_alone(self, owner, client, odd):
+        form = {"email": "ann@example.com", "password": PASSWORD, "next": f"/apps{odd}"}
+        reply = Browser(client).ask("POST", "/signin", form)
+        assert reply.status_code == 303
+        assert is_clean(reply)
+        assert reply.headers["location"].isascii()
+
+    def test_a_path_that_asks_to_sign_in_is_carried_along_in_escapes(self, client, owner, odd):
+        reply = Browser(client).ask("GET", f"/apps/{odd.encode().hex()}%0d%0ax-injected:%20yes")
+        assert reply.status_code == 303
+        assert is_clean(reply)
+
+    def test_every_plane_answers_paths_and_parameters_as_always(self, client, api, odd):
+        escaped = "".join(f"%{byte:02x}" for byte in odd.encode())
+        for path in (
+            f"/v1/apps/{escaped}",
+            f"/v1/metrics/{escaped}",
+            f"/v1/metrics/mau?project={escaped}",
+            f"/v1/metrics/mau?date_from={escaped}",
+            f"/v1/webhooks/biller_a/{escaped}",
+            f"/{escaped}",
+        ):
+            reply = api.get(path)
+            assert reply.status_code in {400, 404, 405}
+            assert is_clean(reply)
+            assert reply.headers["content-type"] == "application/json"
+            json.loads(reply.text)
+
+    def test_names_are_shown_as_text(self, owner, odd):
+        """What a page shows of it is text: it neither ends an element nor begins one."""
+        for path, field in (("/apps", "name"), ("/tokens", "name"), ("/organization", "name")):
+            form = {field: f"<blink>{odd}</blink>\"'", "type": "saas", "ownership": "mine", "scopes": "apps:read"}
+            page = owner.send(path, form)
+            assert page.status_code in {200, 400}
+            assert "<blink>" not in page.text
+            assert re.findall(r"[\x00-\x08\x0b\x0e-\x1f\x7f]", page.text) == [], (path, page.status_code)
+
+
+@pytest.mark.parametrize("odd", [odd for odd in ODD if not odd.isprintable()], ids=ascii)
+def test_a_table_on_a_terminal_is_text_alone(odd):
+    text = table(["NAME", "SINCE"], [[f"a{odd}b", "now"], ["c", "then"]], "none")
+    assert len(text.split("\n")) == 3
+    assert text.replace("\n", "").isprintable()
+
+
+def test_sealed_secrets_that_changed_places_open_nothing(client, parts, organization, settings, keyring, clock):
+    one, other = (create_app(parts, organization.org_id, NewAppBody(name))[0] for name in ("One", "Other"))
+    save_secret(parts, one, Plane.LIVE, Provider.BILLER_A, Secret(SECRET_A))
+    save_secret(parts, other, Plane.LIVE, Provider.BILLER_A, Secret(SECRET_B))
+    with sqlite3.connect(settings.data / "catalog.db") as catalog:
+        sealed = dict(catalog.execute("SELECT public_id, sealed FROM webhook_secrets"))
+        swap = "UPDATE webhook_secrets SET sealed = ?, version = version + 1, mirrored_at = NULL WHERE public_id = ?"
+        catalog.executemany(swap, [(sealed[other.public_id], one.public_id), (sealed[one.public_id], other.public_id)])
+    catalog.close()
+    with pytest.raises(VaultError):
+        parts.vault.open(sealed[other.public_id], Row(one.app_id, Plane.LIVE, Provider.BILLER_A))
+    parts.publisher.publish_pending()
+    keyring.refresh()
+    body = b'{"type": "invoice.paid"}'
+    for secret in (SECRET_A, SECRET_B):
+        headers = {"content-type": "application/json", **signed_a(body, secret, at=clock.now_ms() // 1000)}
+        reply = client.post(f"/v1/webhooks/biller_a/{one.public_id}", content=body, headers=headers)
+        assert (reply.status_code, reply.json()["ok"]) == (503, False)
+    assert ledger_rows(settings.data, "SELECT count(*) FROM payments") == [(0,)]
+
+
+def test_a_digest_is_no_credential(client, parts, organization, settings):
+    """Whoever has read the stored digests has nothing to present."""
+    create_app(parts, organization.org_id, NewAppBody("App"))
+    with sqlite3.connect(settings.data / "catalog.db") as catalog:
+        digests = [digest for (digest,) in catalog.execute("SELECT digest FROM keys")]
+    catalog.close()
+    assert digests
+    for digest in digests:
+        presented = digest.hex() if isinstance(digest, bytes) else str(digest)
+        for credential in (presented, f"sk_live_{presented[:40]}"):
+            reply = client.post("/v1/events", json={"name": "x"}, headers=bearer(credential))
+            assert reply.status_code == 401
