@@ -6,7 +6,7 @@ RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test browser check prove bench screenshots lock clean
+.PHONY: help setup serve test proofs browser check prove bench screenshots lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -17,7 +17,10 @@ serve: $(RUNTIME) ## run the service on embedded engines (data in ./mauve-data)
 	@exec $(BIN)/mauve serve
 
 test: $(DEV) ## run the tests
-	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/browser
+	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/browser -m "not prove"
+
+proofs: $(DEV) ## the short form of every proof: thousands of schedules, dozens of kills and power cuts (root for the cuts)
+	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/browser -m prove
 
 browser: $(DEV) ## try the pages in Chromium (Debian: apt-get install chromium)
 	$(BIN)/python -m pytest tests/browser
