@@ -3,12 +3,13 @@
 import base64
 import itertools
 import json
+import random
 import re
 import socket
 import sqlite3
 import stat
 import time
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from urllib.parse import quote_plus
 
@@ -78,11 +79,19 @@ class RememberingClient:
         return reply
 
 
+def two_free_ports():
+    """Return the first of two neighbours; below those that the system gives to whoever asks for any."""
+    for port in random.SystemRandom().sample(range(10_000, 30_000), 100):
+        with socket.socket() as one, socket.socket() as other, suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            other.bind(("127.0.0.1", port + 1))
+            return port
+    raise AssertionError("no two free ports")
+
+
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = two_free_ports()
     data = tmp_path_factory.mktemp("canaries") / "data"
     environment = {
         "MAUVE_METRICS_PORT": str(port),
