@@ -172,9 +172,8 @@ def _as_a_member(world, browser):
     app_id = world.client.get("/v1/apps", headers=token).json()[0]["app_id"]
     for action in ACTIONS:
         if "signout" not in action.path:
-            path = re.sub(r"\{app_id\}", app_id, action.path).format(
-                key_id="key_x", user_id="usr_x", token_id="tok_x", session_id="ses_x", plane="live", provider="biller_a"
-            )
+            names = {"app_id": app_id, "plane": "live", "provider": "biller_a", "metric": "mau"}
+            path = re.sub(r"\{(\w+)\}", lambda found, names=names: names.get(found[1], f"{found[1]}_x"), action.path)
             secret_fields = {"secret": SECRET_A, "current": "wrong", "password": PASSWORD[:5], "again": PASSWORD}
             browser.ask(action.method, path, secret_fields if action.method == "POST" else None)
     browser.ask("POST", "/account/password", {"current": PASSWORD, "password": "short"})

@@ -17,6 +17,7 @@ BASE_US = (BASE - EPOCH).days * DAY_US
 moments = st.integers(-6 * DAY_US, 6 * DAY_US).map(lambda offset: BASE_US + offset)
 days = st.integers(-7, 7).map(lambda offset: BASE + timedelta(days=offset))
 versions = st.tuples(
+    st.just("proj_1"),
     st.sampled_from([b"one", b"two", b"three"]),
     moments | st.sampled_from([BASE_US - 1, BASE_US, BASE_US + DAY_US]),
     st.sampled_from(["eur", "usd"]),
@@ -50,8 +51,10 @@ def as_the_ledger_gives_them(recorded, window, now_us):
 
 
 @given(st.lists(versions, max_size=12), days, days, moments)
-@example([MrrStep(b"one", BASE_US, "eur", 0)], BASE, BASE, BASE_US)
-@example([MrrStep(b"one", BASE_US, "eur", 5), MrrStep(b"one", BASE_US, "usd", 7)], BASE, BASE, BASE_US)
+@example([MrrStep("proj_1", b"one", BASE_US, "eur", 0)], BASE, BASE, BASE_US)
+@example(
+    [MrrStep("proj_1", b"one", BASE_US, "eur", 5), MrrStep("proj_1", b"one", BASE_US, "usd", 7)], BASE, BASE, BASE_US
+)
 def test_every_day_is_what_the_versions_say_of_its_end(recorded, one, other, now_us):
     window = Window(min(one, other), max(one, other))
     today = EPOCH + timedelta(days=now_us // DAY_US)
@@ -61,18 +64,18 @@ def test_every_day_is_what_the_versions_say_of_its_end(recorded, one, other, now
 
 def test_all_of_time_has_rows_from_the_first_version_to_today_alone():
     window = Window(date.min, date.max)
-    rows = list(mrr_by_day([MrrStep(b"one", BASE_US, "eur", 5)], window, BASE + timedelta(days=2)))
+    rows = list(mrr_by_day([MrrStep("proj_1", b"one", BASE_US, "eur", 5)], window, BASE + timedelta(days=2)))
     assert rows == [("2026-11-15", "eur", 5), ("2026-11-16", "eur", 5), ("2026-11-17", "eur", 5)]
 
 
 def test_a_version_from_before_our_calendar_counts_from_the_first_day_asked_for():
-    step = MrrStep(b"one", -62_135_596_800_000_000 - 3_600_000_000, "eur", 5)  # 0000-12-31 23:00
+    step = MrrStep("proj_1", b"one", -62_135_596_800_000_000 - 3_600_000_000, "eur", 5)  # 0000-12-31 23:00
     assert list(mrr_by_day([step], Window(BASE, BASE), BASE)) == [("2026-11-15", "eur", 5)]
 
 
 def test_a_window_in_the_future_is_empty():
     window = Window(BASE + timedelta(days=1), BASE + timedelta(days=9))
-    assert list(mrr_by_day([MrrStep(b"one", BASE_US, "eur", 5)], window, BASE)) == []
+    assert list(mrr_by_day([MrrStep("proj_1", b"one", BASE_US, "eur", 5)], window, BASE)) == []
 
 
 def test_the_history_of_a_window_ends_with_it_or_now():
