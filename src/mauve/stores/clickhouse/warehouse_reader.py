@@ -20,6 +20,8 @@ _LIMITS: Final = f"""
 SETTINGS max_execution_time = {READ_S_MAX}, max_memory_usage = {_READ_BYTES_MAX},
     output_format_json_quote_64bit_integers = 0
 """
+# The key of the sketches' table finds exactly the rows that are asked for: looking at the columns first gains nothing.
+_AS_THE_KEY_SAYS: Final = f"{_LIMITS}, optimize_move_to_prewhere = 0"
 _IN_DAYS: Final = "day BETWEEN toDate({first:UInt16}) AND toDate({last:UInt16})"
 _IN_WINDOW: Final = "project = {project:String} AND day BETWEEN toDate({first:UInt16}) AND toDate({last:UInt16})"
 _USERS: Final = "uniqCombined64Merge(17)(users)"
@@ -70,14 +72,16 @@ class ChdbWarehouseReader:
             found = f"(({found} AND NOT {_IN_WEEKS}) OR (kind IN ({week_kinds}) AND {_IN_WEEKS}))"
             more = {"first_of_weeks": _day_number(weeks.first), "last_of_weeks": _day_number(weeks.last)}
         these, names = _any_of(projects)
-        sql = f"SELECT project, {_USERS} FROM mauve.actives WHERE {these} AND {found} GROUP BY project {_LIMITS}"
+        sql = (
+            f"SELECT project, {_USERS} FROM mauve.actives WHERE {these} AND {found} GROUP BY project {_AS_THE_KEY_SAYS}"
+        )
         return dict(self._rows(sql, window, more | names))
 
     def users_by_day(self, projects: Collection[str], seen: Seen, window: Window) -> list[tuple[str, str, int]]:
         these, names = _any_of(projects)
         sql = f"""
         SELECT project, toString(day), {_USERS} FROM mauve.actives WHERE {these} AND kind = '{seen}' AND {_IN_DAYS}
-        GROUP BY project, day {_LIMITS}
+        GROUP BY project, day {_AS_THE_KEY_SAYS}
         """
         if window.length <= 1:
             return sorted(map(tuple, self._rows(sql, window, names)))
