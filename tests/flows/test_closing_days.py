@@ -75,15 +75,27 @@ def days(closed, warehouse):
 
 
 @pytest.fixture
-def load(database, warehouse, days, clock):
+def send():
+    """Append an event of each user to a log, as it would be received at noon of a day."""
     source = Source()
-    loader = Loader(source, SqlLoadLedger(database), warehouse, clock, days)
 
-    def load_users(offset, *users, name="view", project=PROJECTS[0]):
-        """Load an event of each user as it would be received at noon of a day."""
+    def send_users(offset, *users, name="view", project=PROJECTS[0]):
         items = b",".join(b'{"name":"%b","user":"%b"}' % (name.encode(), user.encode()) for user in users)
         header = packed_header(project, "org_1", NOON_MS + offset * 86_400_000, 1)
         source.records.append(LogRecord(len(source.records) + 1, header + b"[" + items + b"]"))
+
+    send_users.source = source
+    return send_users
+
+
+@pytest.fixture
+def load(send, database, warehouse, days, clock):
+    """Send, and load at once."""
+    loader = Loader(send.source, SqlLoadLedger(database), warehouse, clock, days)
+
+    def load_users(*arguments, **named):
+        if arguments:
+            send(*arguments, **named)
         loader.load_next_range()
 
     yield load_users
@@ -110,10 +122,11 @@ def answers(database, connection):
 
 
 @pytest.fixture
-def history(load):
+def history(send, load):
     for offset in range(-50, 1):
-        load(offset, *(f"user {(offset * 7 + place) % 90}" for place in range(20)))
-        load(offset, f"new {offset}", name="user_signup", project=PROJECTS[offset % 2])
+        send(offset, *(f"user {(offset * 7 + place) % 90}" for place in range(20)))
+        send(offset, f"new {offset}", name="user_signup", project=PROJECTS[offset % 2])
+    load()
 
 
 def close_all(days, today=TODAY):
