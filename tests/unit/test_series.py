@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mauve.core.window import Window
+from mauve.dashboard.figures import Figure, added_figures
 from mauve.dashboard.series import Change, amounts, amounts_on, average, by_day, change
 
 WINDOW = Window(date(2026, 11, 13), date(2026, 11, 15))
@@ -45,3 +46,10 @@ def test_a_change_is_told_in_whole_percent(now, before, expected):
 @given(st.lists(st.integers(0, 2**70), min_size=1))
 def test_an_average_is_off_by_half_at_most(numbers):
     assert abs(average(numbers) - Fraction(sum(numbers), len(numbers))) <= Fraction(1, 2)
+
+
+def test_figures_add_up_day_by_day_unless_the_days_of_one_are_not_known():
+    whole, other, without = Figure(3, 1, [1, 2]), Figure(5, 2, [2, 3]), Figure(7, 4, [])
+    assert added_figures([whole, other]) == Figure(8, 3, [3, 5])
+    assert added_figures([whole, without]) == Figure(10, 5, [])
+    assert added_figures([]) == Figure(0, 0, [])

@@ -73,27 +73,29 @@ class Asked:
 
 def figures_from(asked: Asked, readings: Readings) -> Figures:
     return Figures(
-        mau=_count(asked, readings, "mau"),
+        # A month has no days of its own: the line shows how many were active on each.
+        mau=_count(asked, readings, "mau", "dau", "dau"),
         dau=_daily_average(asked, readings),
-        signups=_count(asked, readings, "signups", "signups_daily"),
+        signups=_count(asked, readings, "signups", "signups_daily", "signups"),
         revenue=_revenue(asked, readings),
         mrr=_mrr(asked, readings),
     )
 
 
 def added_figures(figures: Sequence[Figure]) -> Figure:
-    """Return the sum of figures of one kind and currency."""
-    days = [sum(of_day) for of_day in zip(*(figure.days for figure in figures), strict=True)]
+    """Return the sum of figures of one kind and currency; without its days if those of one are not known."""
+    all_known = all(figure.days for figure in figures)
+    days = [sum(of_day) for of_day in zip(*(each.days for each in figures), strict=True)] if all_known else []
     now, before = (sum(getattr(figure, name) for figure in figures) for name in ("now", "before"))
     return Figure(now, before, days, figures[0].currency if figures else None)
 
 
-def _count(asked: Asked, readings: Readings, metric: str, daily: str | None = None) -> Figure | None:
+def _count(asked: Asked, readings: Readings, metric: str, daily: str, column: str) -> Figure | None:
     now, before = readings.rows(asked.now(metric)), readings.rows(asked.before(metric))
     if now is None or before is None:
         return None
-    rows = readings.rows(asked.now(daily)) if daily else None
-    days = [] if rows is None else by_day(rows, metric, asked.period.window)
+    rows = readings.rows(asked.now(daily))
+    days = [] if rows is None else by_day(rows, column, asked.period.window)
     return Figure(now[0][metric], before[0][metric], days)
 
 
