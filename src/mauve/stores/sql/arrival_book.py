@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import date, timedelta
-from functools import cache
 
 import sqlalchemy as sa
 
@@ -10,7 +9,7 @@ from mauve.core.window import Window
 from mauve.stores.arrivals import DAYS_KEPT, ArrivalCount, Arrivals
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.ledger_schema import arrivals
-from mauve.stores.sql.upsert import upsert
+from mauve.stores.sql.upsert import adding_counts
 
 
 def add_arrivals(tx: sa.Connection, noted: Sequence[Arrivals]) -> None:
@@ -23,22 +22,9 @@ def add_arrivals(tx: sa.Connection, noted: Sequence[Arrivals]) -> None:
     if not rows:
         return
     for row in sorted(rows, key=lambda row: (row["project"], row["day"], row["word"])):
-        tx.execute(_add(tx.dialect.name), row)
+        tx.execute(adding_counts(tx.dialect.name, arrivals), row)
     newest = date.fromisoformat(max(each.day for each in noted))
     tx.execute(sa.delete(arrivals).where(arrivals.c.day <= (newest - timedelta(days=DAYS_KEPT)).isoformat()))
-
-
-@cache
-def _add(dialect_name: str) -> sa.Insert:
-    insert = upsert(dialect_name, arrivals)
-    is_later = insert.excluded.last_at > arrivals.c.last_at
-    changes = {
-        "count": arrivals.c.count + insert.excluded.count,
-        "last_at": sa.case((is_later, insert.excluded.last_at), else_=arrivals.c.last_at),
-    }
-    return insert.on_conflict_do_update(
-        index_elements=[arrivals.c.project, arrivals.c.day, arrivals.c.word], set_=changes
-    )
 
 
 class SqlArrivalReader:

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from functools import cache
 from typing import Final
 
 import sqlalchemy as sa
@@ -11,7 +10,7 @@ import sqlalchemy as sa
 from mauve.stores.deliveries import DELIVERIES_KEPT, Delivery, DeliveryResult, Tally
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.ledger_schema import deliveries, delivery_tallies
-from mauve.stores.sql.upsert import upsert
+from mauve.stores.sql.upsert import adding_counts
 
 _OF_PROJECT: Final = deliveries.c.project == sa.bindparam("of_project")
 _NEWEST_FIRST: Final = deliveries.c.sequence.desc()
@@ -45,19 +44,10 @@ def add_tallies(tx: sa.Connection, tallies: Iterable[Tally]) -> None:
         counts[key] += tally.count
         last[key] = max(tally.last_at, last.get(key, tally.last_at))
     if counts:
-        tx.execute(_add(tx.dialect.name), [asdict(Tally(*key, counts[key], last[key])) for key in sorted(counts)])
-
-
-@cache
-def _add(dialect_name: str) -> sa.Insert:
-    insert = upsert(dialect_name, delivery_tallies)
-    is_later = insert.excluded.last_at > delivery_tallies.c.last_at
-    changes = {
-        "count": delivery_tallies.c.count + insert.excluded.count,
-        "last_at": sa.case((is_later, insert.excluded.last_at), else_=delivery_tallies.c.last_at),
-    }
-    key = [delivery_tallies.c.project, delivery_tallies.c.provider, delivery_tallies.c.word]
-    return insert.on_conflict_do_update(index_elements=key, set_=changes)
+        tx.execute(
+            adding_counts(tx.dialect.name, delivery_tallies),
+            [asdict(Tally(*key, counts[key], last[key])) for key in sorted(counts)],
+        )
 
 
 class SqlDeliveryReader:
