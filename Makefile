@@ -33,8 +33,8 @@ check: $(DEV) ## lint, types, import rules
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-prove: $(DEV) ## the long form of every proof: a million schedules, a thousand kills and power cuts (hours; root for the cuts)
-	$(BIN)/python -m pytest --prove -m prove --timeout 86400 -p no:randomly -v
+prove: $(DEV) ## the long form of every proof: a million schedules, a thousand kills and power cuts (about an hour; root for the cuts)
+	$(BIN)/python -m pytest --prove -m prove -n 2 --dist worksteal --timeout 86400 -v
 
 bench: $(DEV) ## measure, as ratios within one run
 	$(BIN)/python -m bench

@@ -7,6 +7,8 @@ import signal
 import statistics
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 from bench import bodies
 from bench.driver import app_key, generate, stored
@@ -80,9 +82,18 @@ def _recovery(running: Running) -> Iterator[Figure]:
     size = f"{accepted * len(texts[0]) / 1e9:.1f} GB"
     yield Figure("core killed, answering again", f"{ready_s:.1f} s with a backlog of {size}")
     yield Figure("recovery of that backlog", f"{took_s:.0f} s, {events / took_s / 1000:.0f}k events/s")
-    folder = running.data / "warehouse"
-    on_disk = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    on_disk = _bytes_in(running.data / "warehouse")
     yield Figure("warehouse, right after loading", f"{on_disk / events:.0f} bytes an event")
+
+
+def _bytes_in(folder: Path) -> int:
+    """Add up the files; those that a merge removes meanwhile do not count."""
+    size = 0
+    for directory, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                size += Path(directory, name).stat().st_size
+    return size
 
 
 def _accepted(ingest: http.client.HTTPConnection, key: str, name: str) -> None:

@@ -120,14 +120,14 @@ class Run:
         return Figure("what a noisy tenant leaves to the others", text, kept, ">= 0.9", met=kept >= 0.9)
 
     def _recovery(self) -> Figure:
-        """Find the last second in which more than one in twenty was refused, or waited twice as long as before."""
+        """Find the first three seconds in a row in which nearly all were accepted, within twice the time of before."""
         began = sum(list(PHASES_S.values())[:2])
         normal_ms = 2 * _p99(_accepted(self._of(0)))
-        rows, after = self._of(2), 0
+        rows, good = self._of(2), []
         for second in range(int(PHASES_S["half again"])):
             asked = [row for row in rows if second <= row[2] - began < second + 1]
-            if sum(row[4] != 202 or row[3] > normal_ms for row in asked) > len(asked) / 20:
-                after = second + 1
+            good.append(sum(row[4] == 202 and row[3] <= normal_ms for row in asked) >= 0.95 * len(asked))
+        after = next((second for second in range(len(good) - 2) if all(good[second : second + 3])), len(good))
         text = f"after {after} s nearly all are accepted within {normal_ms:.0f} ms"
         return Figure("back to normal", text, target="<= 10 s", met=after <= 10)
 

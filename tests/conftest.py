@@ -1,4 +1,5 @@
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -51,7 +52,7 @@ def tell_progress(pytestconfig: pytest.Config, capsys: pytest.CaptureFixture[str
     def tell(text: str) -> None:
         if pytestconfig.getoption("--prove"):
             with capsys.disabled():
-                print(f"  {text}", flush=True)  # noqa: T201 - for the person who waits
+                print(f"  {text}", file=sys.stderr, flush=True)  # noqa: T201 - for the person who waits
 
     return tell
 
