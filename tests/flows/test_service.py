@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from functools import partial
+from pathlib import Path
 
 import httpx2 as httpx
 import pytest
@@ -268,3 +269,11 @@ def test_a_wrong_master_key_refuses_to_start(tmp_path):
 def test_the_answer_of_serve_is_one_json_object(service):
     assert set(json.loads((service.data / "serve.lock").read_text())) == {"pid", "url", "public_url"}
     assert os.getpid() != service.process.pid
+
+
+@pytest.mark.parametrize("name", ["core", "ingest-1"])
+def test_the_servers_thread_waits_for_the_core_and_the_event_loop_does_not(service, name):
+    pid = service.child_pids()[name]
+    threads = [int(thread.name) for thread in Path(f"/proc/{pid}/task").iterdir()]
+    assert os.sched_getscheduler(pid) == os.SCHED_OTHER
+    assert os.SCHED_BATCH in map(os.sched_getscheduler, threads)
