@@ -35,6 +35,7 @@ PAYMENTS = st.builds(
     received_at=st.sampled_from([MIDNIGHT, MIDNIGHT + 1, MIDNIGHT + 30 * 86_400_000]),
     payload=st.binary(max_size=3),
     source=st.sampled_from(["api", "biller_a"]),
+    part_of=st.sampled_from([None, None, None, "1", "2"]),
 )
 VERSIONS = st.builds(
     SubscriptionVersion,
@@ -62,11 +63,25 @@ class NaiveLedger:
     def record(self, entries):
         for entry in entries:
             self.versions += entry.subscriptions
-        return [[self._outcome(payment) for payment in entry.payments] for entry in entries]
+        return [self._outcomes(entry.payments) for entry in entries]
 
-    def _outcome(self, new):
-        old = self.standing.setdefault((new.project, new.id), new)
-        if old is new:
+    def _outcomes(self, payments):
+        outcomes = []
+        for place, payment in enumerate(payments):
+            wholes = [
+                outcome
+                for other, outcome in zip(payments[:place], outcomes, strict=True)
+                if (other.project, other.id) == (payment.project, payment.part_of)
+            ]
+            outcomes.append(self._outcome(payment, may_begin=payment.part_of is None or Outcome.ACCEPTED in wholes))
+        return outcomes
+
+    def _outcome(self, new, *, may_begin):
+        old = self.standing.get((new.project, new.id))
+        if old is None and not may_begin:
+            return Outcome.CONFLICT
+        if old is None:
+            self.standing[new.project, new.id] = new
             return Outcome.ACCEPTED
         same_time = old.claimed_at is None or new.claimed_at is None or old.claimed_at == new.claimed_at
         return Outcome.DUPLICATE if old.digest == new.digest and same_time else Outcome.CONFLICT

@@ -107,6 +107,36 @@ class TestOutcomes:
             [CONFLICT, ACCEPTED, DUPLICATE],
         ]
 
+    @pytest.mark.parametrize("where", ["in one group", "in two transactions"])
+    def test_a_part_that_comes_after_its_payment_moves_nothing(self, writer, reader, where):
+        whole = Entry([a_payment("inv_1", amount=500)])
+        parts = Entry(
+            [
+                a_payment("inv_1", amount=50, digest=b"other"),
+                a_payment("inv_1:volume", amount=500, earned=False, part_of="inv_1"),
+            ]
+        )
+        recorded = writer.record([whole, parts]) if where == "in one group" else writer.record([whole])
+        recorded += [] if where == "in one group" else writer.record([parts])
+        assert recorded == [[ACCEPTED], [CONFLICT, CONFLICT]]
+        assert totals(reader) == [(TODAY, "eur", 500)]
+        assert totals(reader, earned=False) == []
+
+    def test_a_part_is_recorded_with_its_payment_and_stands_then(self, writer, reader):
+        parts = Entry(
+            [
+                a_payment("inv_1", amount=50),
+                a_payment("inv_1:volume", amount=500, earned=False, part_of="inv_1"),
+            ]
+        )
+        assert writer.record([parts, parts]) == [[ACCEPTED, ACCEPTED], [DUPLICATE, DUPLICATE]]
+        assert writer.record([parts]) == [[DUPLICATE, DUPLICATE]]
+        assert totals(reader, earned=False) == [(TODAY, "eur", 500)]
+
+    def test_a_part_without_its_payment_is_a_conflict(self, writer, reader):
+        assert record_payments(writer, a_payment("inv_1:volume", part_of="inv_1")) == [CONFLICT]
+        assert totals(reader) == []
+
     def test_thousands_in_many_projects_are_told_apart(self, writer, reader):
         ids = [(f"proj_{number % 37}", f"inv_{number // 37}") for number in range(3000)]
         items = [a_payment(id_, project=project, amount=1) for project, id_ in ids]

@@ -104,6 +104,21 @@ class TestPayments:
             assert reply.json() == {"ok": True, "rows": 2}
         assert totals() == [(0, "usd", "20000"), (1, "usd", "2000")]
 
+    def test_a_fee_that_only_a_later_delivery_shows_moves_nothing(self, deliver, totals):
+        event = sample("stripe_invoice_paid_basic")
+        deliver(event)
+        event["data"]["object"]["application_fee_amount"] = 50
+        assert deliver(event).json() == {"ok": True, "rows": 2}
+        assert totals() == [(1, "usd", "4704")]
+
+    def test_a_fee_that_only_the_first_delivery_shows_stands(self, deliver, totals):
+        event = sample("stripe_invoice_paid_basic")
+        event["data"]["object"]["application_fee_amount"] = 50
+        deliver(event)
+        del event["data"]["object"]["application_fee_amount"]
+        deliver(event)
+        assert totals() == [(0, "usd", "4704"), (1, "usd", "50")]
+
     def test_a_long_name_is_shortened_and_named(self, deliver, settings):
         reply = deliver(sample_bytes("stripe_invoice_paid_long_name"))
         assert reply.json() == {"ok": True, "rows": 1, "truncated": ["customer_name"]}

@@ -1,5 +1,6 @@
 """The history of MRR against the simplest model: for every day, look at every version of every subscription."""
 
+import math
 from datetime import date, timedelta
 
 from hypothesis import example, given
@@ -25,12 +26,11 @@ versions = st.tuples(
 ).map(MrrStep._make)
 
 
-def by_model(recorded, window, now_us):
+def by_model(recorded, window, today):
     rows = []
     day = window.first
-    today = EPOCH + timedelta(days=now_us // DAY_US)
     while day <= min(window.last, today):
-        ends_us = min(((day - EPOCH).days + 1) * DAY_US - 1, now_us)
+        ends_us = math.inf if day == today else ((day - EPOCH).days + 1) * DAY_US - 1
         current = {}
         for number, step in enumerate(recorded):
             held = current.get(step.subscription)
@@ -45,21 +45,33 @@ def by_model(recorded, window, now_us):
     return rows
 
 
-def as_the_ledger_gives_them(recorded, window, now_us):
-    known = [step for step in recorded if step.at < steps_end_at(window, now_us)]
+def as_the_ledger_gives_them(recorded, window, today):
+    known = [step for step in recorded if step.at < steps_end_at(window, today)]
     return sorted(known, key=lambda step: (step.subscription, step.at))  # stable: equal moments stay as recorded
 
 
-@given(st.lists(versions, max_size=12), days, days, moments)
-@example([MrrStep("proj_1", b"one", BASE_US, "eur", 0)], BASE, BASE, BASE_US)
-@example(
-    [MrrStep("proj_1", b"one", BASE_US, "eur", 5), MrrStep("proj_1", b"one", BASE_US, "usd", 7)], BASE, BASE, BASE_US
-)
-def test_every_day_is_what_the_versions_say_of_its_end(recorded, one, other, now_us):
+@given(st.lists(versions, max_size=12), days, days, days)
+@example([MrrStep("proj_1", b"one", BASE_US, "eur", 0)], BASE, BASE, BASE)
+@example([MrrStep("proj_1", b"one", BASE_US, "eur", 5), MrrStep("proj_1", b"one", BASE_US, "usd", 7)], BASE, BASE, BASE)
+def test_every_day_is_what_the_versions_say_of_its_end(recorded, one, other, today):
     window = Window(min(one, other), max(one, other))
-    today = EPOCH + timedelta(days=now_us // DAY_US)
-    steps = as_the_ledger_gives_them(recorded, window, now_us)
-    assert list(mrr_by_day(steps, window, today)) == by_model(recorded, window, now_us)
+    steps = as_the_ledger_gives_them(recorded, window, today)
+    assert list(mrr_by_day(steps, window, today)) == by_model(recorded, window, today)
+
+
+def test_a_version_dated_in_the_future_counts_from_today_on_as_it_does_in_the_current_mrr():
+    ends_later = [
+        MrrStep("proj_1", b"one", BASE_US - 2 * DAY_US, "eur", 100),
+        MrrStep("proj_1", b"one", BASE_US + 10 * DAY_US, "eur", None),
+        MrrStep("proj_1", b"two", BASE_US + 10 * DAY_US, "eur", 500),
+    ]
+    window = Window(BASE - timedelta(days=2), BASE)
+    steps = as_the_ledger_gives_them(ends_later, window, BASE)
+    assert list(mrr_by_day(steps, window, BASE)) == [
+        ("2026-11-13", "eur", 100),
+        ("2026-11-14", "eur", 100),
+        ("2026-11-15", "eur", 500),
+    ]
 
 
 def test_all_of_time_has_rows_from_the_first_version_to_today_alone():
@@ -78,8 +90,7 @@ def test_a_window_in_the_future_is_empty():
     assert list(mrr_by_day([MrrStep("proj_1", b"one", BASE_US, "eur", 5)], window, BASE)) == []
 
 
-def test_the_history_of_a_window_ends_with_it_or_now():
+def test_the_history_of_a_window_ends_with_it_unless_today_is_in_it():
     window = Window(BASE, BASE)
-    assert steps_end_at(window, BASE_US + 7) == BASE_US + 8
-    assert steps_end_at(window, BASE_US + 9 * DAY_US) == BASE_US + DAY_US
-    assert steps_end_at(Window(BASE, date.max), BASE_US) == BASE_US + 1
+    assert steps_end_at(window, BASE + timedelta(days=1)) == BASE_US + DAY_US
+    assert steps_end_at(window, BASE) == steps_end_at(Window(BASE, date.max), BASE) == 2**63 - 1

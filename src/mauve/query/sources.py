@@ -88,9 +88,9 @@ def _paid(source: LedgerSource, survey: Survey, stores: ReadStores, now_ms: int)
         case CurrentMrr():
             return _apart(survey, ledger.current_mrr(projects))
         case MrrHistory():
-            steps = ledger.mrr_steps(projects, before=steps_end_at(window, now_ms * 1000))
-            by_project = groupby(steps, attrgetter("project"))
-            days = {project: list(mrr_by_day(own, window, today_at(now_ms))) for project, own in by_project}
+            today = today_at(now_ms)
+            by_project = groupby(ledger.mrr_steps(projects, steps_end_at(window, today)), attrgetter("project"))
+            days = {project: list(mrr_by_day(own, window, today)) for project, own in by_project}
             return {project: days.get(project, []) for project in projects}
         case _:
             assert_never(source)

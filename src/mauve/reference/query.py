@@ -28,7 +28,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "signups_daily": "Different users who signed up, by day.",
     "revenue": "What was earned, by day and currency, in minor units.",
     "mrr": "The monthly recurring revenue of now, by currency. The window is ignored.",
-    "mrr_history": "The monthly recurring revenue at the end of each day, by currency.",
+    "mrr_history": "The monthly recurring revenue at the end of each day, by currency; for today, as it is now.",
     "volume": "What was processed for others, by day and currency, in minor units.",
     "event_names": "Which events occurred, and how often: the most frequent first.",
     "event_count": "How often the event `name` occurred in the window.",

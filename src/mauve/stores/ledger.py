@@ -34,6 +34,7 @@ class Payment(msgspec.Struct, frozen=True, gc=False):
     received_at: int
     payload: bytes  # the item as it came, for audit
     source: str = CLIENT
+    part_of: str | None = None  # the id of a payment before it in the same entry: recorded with that one or not at all
 
 
 class SubscriptionVersion(msgspec.Struct, frozen=True, gc=False):
@@ -97,6 +98,8 @@ class LedgerWriter(Protocol):
       the payments, one list for each entry.
     - The first payment with an id stands for good. A later one is a duplicate if its digest is equal and its
       claimed time is equal or missing on either side; otherwise it is a conflict. That holds within one entry, too.
+    - A part of a payment is accepted only in the entry that its payment is accepted in; otherwise it is a conflict,
+      unless it stands already.
     - An accepted payment moves its day's total (UTC day of `occurred_at`, by currency and `earned`), counts as
       one event of its organization in the billing period of `received_at` if a client sent it, and marks its project as
       seen: all in the same transaction.

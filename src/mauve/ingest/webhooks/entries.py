@@ -108,6 +108,8 @@ def _entry(
                 received_at=received_at,
                 payload=payload,
                 source=endpoint.provider,
+                # Another delivery of the invoice may show a fee that the first did not: it moves nothing.
+                part_of=None if share.id == reading.id else reading.id,
             )
             for share in _shares(reading)
         ]

@@ -11,7 +11,7 @@ from mauve.ingest.webhooks.door import BODY_BYTES_MAX
 from mauve.ingest.webhooks.entries import Endpoint, as_claimed, mapped
 from mauve.ingest.webhooks.readings import Skipped
 from mauve.stores.deliveries import DeliveryResult
-from mauve.stores.ledger import Entry, Outcome
+from mauve.stores.ledger import Entry, Outcome, Payment
 
 _ENTRIES_AT_ONCE: Final = 500  # in one transaction: a running service gets its turns in between
 _LINES_NAMED_MAX: Final = 10
@@ -44,12 +44,14 @@ class DryRun:
         self._seen: set[str] = set()
 
     def record(self, entries: Sequence[Entry]) -> list[list[Outcome]]:
-        return [[self._outcome(payment.id) for payment in entry.payments] for entry in entries]
+        return [self._outcomes(entry.payments) for entry in entries]
 
-    def _outcome(self, payment_id: str) -> Outcome:
-        outcome = Outcome.DUPLICATE if payment_id in self._seen else Outcome.ACCEPTED
-        self._seen.add(payment_id)
-        return outcome
+    def _outcomes(self, payments: Sequence[Payment]) -> list[Outcome]:
+        """Judge a payment and its parts, if it has any: all of them are new, or none is."""
+        ids = {payment.id for payment in payments}
+        outcome = Outcome.ACCEPTED if self._seen.isdisjoint(ids) else Outcome.DUPLICATE
+        self._seen |= ids
+        return [outcome] * len(payments)
 
 
 def replay(lines: Iterable[bytes], endpoint: Endpoint, recorder: Recorder, now_ms: int) -> Summary:

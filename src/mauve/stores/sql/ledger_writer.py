@@ -1,7 +1,7 @@
 """The writer's side of the ledger: one transaction for everything that many requests want recorded."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
 import sqlalchemy as sa
@@ -77,14 +77,20 @@ def _lost_a_race(error: StoreUnavailableError) -> bool:
 
 
 def _newcomers(entries: Sequence[Entry], standing: _Claims) -> _Payments:
-    """Return the first payment with each id that is new."""
+    """Return the first payment with each id that is new; a part only with the payment that it belongs to."""
     new: _Payments = {}
     for entry in entries:
+        begun: set[PaymentKey] = set()
         for payment in entry.payments:
             key = (payment.project, payment.id)
-            if key not in standing:
-                new.setdefault(key, payment)
+            if key not in standing and key not in new and _may_begin(payment, begun):
+                new[key] = payment
+                begun.add(key)
     return new
+
+
+def _may_begin(payment: Payment, begun: Collection[PaymentKey]) -> bool:
+    return payment.part_of is None or (payment.project, payment.part_of) in begun
 
 
 def _store_at_once(tx: sa.Connection, new: _Payments, _standing: _Claims) -> _Payments:
@@ -102,15 +108,22 @@ def _store_one_by_one(tx: sa.Connection, new: _Payments, standing: _Claims) -> _
 
 def _judge(entries: Sequence[Entry], standing: _Claims) -> list[list[Outcome]]:
     """Decide in order: a payment that is new stands against the later ones, also of its own entry."""
+    return [_judge_entry(entry.payments, standing) for entry in entries]
 
-    def judge(payment: Payment) -> Outcome:
+
+def _judge_entry(payments: Sequence[Payment], standing: _Claims) -> list[Outcome]:
+    outcomes: list[Outcome] = []
+    begun: set[PaymentKey] = set()
+    for payment in payments:
         key = (payment.project, payment.id)
         outcome = outcome_of(payment, standing.get(key))
+        if outcome is Outcome.ACCEPTED and not _may_begin(payment, begun):
+            outcome = Outcome.CONFLICT
         if outcome is Outcome.ACCEPTED:
             standing[key] = Claim(payment.digest, payment.claimed_at)
-        return outcome
-
-    return [[judge(payment) for payment in entry.payments] for entry in entries]
+            begun.add(key)
+        outcomes.append(outcome)
+    return outcomes
 
 
 def _usage_of(accepted: Iterable[Payment]) -> Counter[tuple[str, str]]:

@@ -83,9 +83,14 @@ def insert_payments(tx: sa.Connection, new: Mapping[PaymentKey, Payment]) -> Non
 
 
 def insert_one_by_one(tx: sa.Connection, new: Mapping[PaymentKey, Payment]) -> set[PaymentKey]:
-    """Store payments, slowly; return those that another transaction has stored before."""
+    """Store payments, slowly; return those that another transaction has stored before, and their parts."""
     insert = _insert_unless_there(tx.dialect.name)
-    return {key for key in sorted(new) if tx.execute(insert, _row_from(new[key])).rowcount == 0}
+    lost: set[PaymentKey] = set()
+    for key in sorted(new, key=lambda key: (new[key].part_of is not None, key)):  # parts behind what they are parts of
+        payment = new[key]
+        if (payment.project, payment.part_of) in lost or tx.execute(insert, _row_from(payment)).rowcount == 0:
+            lost.add(key)
+    return lost
 
 
 @cache
