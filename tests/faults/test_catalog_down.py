@@ -1,5 +1,6 @@
 """When the catalog cannot be reached the control plane says 502, the dashboard asks for patience, the rest goes on."""
 
+import os
 import sqlite3
 import time
 
@@ -95,6 +96,12 @@ def test_readiness_tells_when_the_catalog_is_gone(client, parts, monkeypatch):
     monkeypatch.setattr(type(parts.catalog.installation), "ping", down)
     reply = client.get("/readyz")
     assert (reply.status_code, reply.json()["engines"]["catalog"]) == (503, "unreachable")
+
+
+def test_readiness_tells_when_the_ledger_is_gone(client, settings):
+    os.truncate(settings.data / "ledger.db", 0)
+    reply = client.get("/readyz")
+    assert (reply.status_code, reply.json()["engines"]["ledger"]) == (503, "unreachable")
 
 
 def test_a_change_that_was_made_is_never_answered_with_502(api, settings):

@@ -193,6 +193,7 @@ class TestRefusals:
         assert reply.status_code == 429
         assert reply.headers["x-service-throttle"] == "rate_limit"
         assert int(reply.headers["retry-after"]) >= 1
+        assert reply.headers["access-control-expose-headers"] == "retry-after, x-service-throttle"
         assert post([VIEW], key=server_key).status_code == 202
         clock.advance(1000)
         assert post([VIEW], key=publishable_key).status_code == 202
@@ -239,6 +240,9 @@ class TestOrder:
         operator.suspend(parts, organization.org_id)
         keyring.refresh()
         assert post(b"{").status_code == 402
+        assert post(b"zz", content_encoding="gzip").status_code == 402
+        assert post(gzip.compress(b"x" * (BODY_BYTES_MAX + 1)), content_encoding="gzip").status_code == 413
+        assert post(b"{}", content_encoding="br").status_code == 415
         assert post(b"x" * (BODY_BYTES_MAX + 1)).status_code == 413
         assert post(b"{", content_type="text/plain").status_code == 415
         assert post(b"{", content_type="text/plain", authorization="Bearer x").status_code == 401
@@ -338,5 +342,11 @@ def test_health_and_readiness(client):
     assert client.get("/healthz").json() == {"ok": True}
     reply = client.get("/readyz")
     assert reply.status_code == 200
-    assert reply.json()["engines"] == {"catalog": "ok", "edge": "ok", "log": "ok"}
+    assert reply.json()["engines"] == {
+        "catalog": "ok",
+        "ledger": "ok",
+        "warehouse": "ok",
+        "edge": "ok",
+        "log": "ok",
+    }
     assert {"backlog_bytes", "load_lag_ms"} <= set(reply.json())

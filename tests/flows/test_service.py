@@ -167,6 +167,22 @@ def test_a_header_sent_twice_is_no_credential(service, api):
     assert httpx.post(f"{service.ingest_url}/v1/events", headers=headers).status_code == 401
 
 
+@pytest.mark.parametrize("header", ["content-type", "content-encoding"])
+def test_a_header_sent_twice_is_refused_alike_at_both_doors(service, api, header):
+    key = api.post("/v1/apps", json={"name": "Twice"}).json()["sk_key"]
+    value = {"content-type": "application/json", "content-encoding": "gzip"}[header]
+    headers = [*bearer(key).items(), (header, value), (header, value)]
+    headers += [] if header == "content-type" else [("content-type", "application/json")]
+    for url in (service.url, service.ingest_url):
+        reply = eventually(lambda url=url: _once_known(httpx.post(f"{url}/v1/events", headers=headers, content=b"[]")))
+        assert reply.status_code == 415
+
+
+def _once_known(reply):
+    """Return the reply, once the door has heard of the key."""
+    return reply if reply.status_code != 401 else None
+
+
 def test_two_hundred_concurrent_requests_are_all_answered(service, api):
     statuses = []
 

@@ -9,6 +9,7 @@ from mauve.access.standing import check_cap, check_standing
 from mauve.core.facts import KeyKind
 from mauve.core.problems import Busy, Code, Problem, unauthorized, unknown_path
 from mauve.ingest import accept, rules
+from mauve.ingest.browsers import EVENT_HEADERS, PREFLIGHT, for_browsers
 from mauve.ingest.crowd import busy_reply, check_room, enter
 from mauve.ingest.parts import IngestParts
 from mauve.ingest.webhooks.door import WebhookDoor, is_webhook_path
@@ -23,25 +24,18 @@ from mauve.web.inflate import inflated, too_large
 from mauve.web.messages import JSON, OpenRequest, Reply, bearer_credential, is_json
 
 BODY_BYTES_MAX: Final = 1024 * 1024
-_ANY_ORIGIN: Final = {"access-control-allow-origin": "*"}
-_EVENT_HEADERS: Final = {**JSON, **_ANY_ORIGIN}
-_PREFLIGHT: Final = Reply(
-    204,
-    b"",
-    {
-        **_ANY_ORIGIN,
-        "access-control-allow-methods": "POST",
-        "access-control-allow-headers": "authorization, content-type, content-encoding",
-        "access-control-max-age": "86400",
-    },
-)
 _NOT_STORED: Final = "could not be put into the durable queue: nothing was stored, retry"
 
 _SMALL_BYTES: Final = 64 * 1024
 
 Handler = Callable[[OpenRequest], Awaitable[Reply]]
+Dressing = Callable[[Reply], Reply]  # what every refusal of a path is given besides
 
 log = structlog.get_logger()
+
+
+def _as_it_is(reply: Reply) -> Reply:
+    return reply
 
 
 class IngestPlane:
@@ -53,11 +47,11 @@ class IngestPlane:
         """Return what answers when it is awaited. Every layer less is felt here."""
         match request.path, request.method:
             case "/v1/events", "POST":
-                return self._answered(self._events, request, _EVENT_HEADERS)
+                return self._answered(self._events, request, for_browsers)
             case "/v1/objects", "POST":
-                return self._answered(self._objects, request, JSON)
+                return self._answered(self._objects, request)
             case path, "POST" if is_webhook_path(path):
-                return self._answered(self._webhooks.take, request, JSON)
+                return self._answered(self._webhooks.take, request)
             case _:
                 return _at_once(self._other_answer(request))
 
@@ -68,7 +62,7 @@ class IngestPlane:
     def _other_answer(self, request: OpenRequest) -> Reply:
         match request.path:
             case "/v1/events":
-                return _PREFLIGHT if request.method == "OPTIONS" else _with(_EVENT_HEADERS, wrong_method("POST"))
+                return PREFLIGHT if request.method == "OPTIONS" else for_browsers(wrong_method("POST"))
             case "/v1/objects":
                 return wrong_method("POST")
             case "/healthz":
@@ -80,13 +74,13 @@ class IngestPlane:
             case _:
                 return data_reply(unknown_path())
 
-    async def _answered(self, handle: Handler, request: OpenRequest, headers: Mapping[str, str]) -> Reply:
+    async def _answered(self, handle: Handler, request: OpenRequest, dressed: Dressing = _as_it_is) -> Reply:
         try:
             return await handle(request)
         except Busy:
             self._parts.counters.refused["busy"] += 1
             self._parts.counters.failed += 1
-            return _with(headers, busy_reply(request))
+            return dressed(busy_reply(request))
         except (Problem, BodyTooLargeError, IncompleteBodyError) as refusal:
             problem = _problem_of(refusal)
             self._parts.counters.refused[problem.code] += 1
@@ -99,7 +93,7 @@ class IngestPlane:
             log.exception("ingest_failed", path=request.path)
             problem = Problem(Code.NOT_STORED, _NOT_STORED, retry_after_s=1)
         self._parts.counters.failed += problem.code is Code.NOT_STORED
-        return _with(headers, data_reply(problem))
+        return dressed(data_reply(problem))
 
     async def _events(self, request: OpenRequest) -> Reply:
         """Take in events. The order of these lines is the order in which a request can be refused."""
@@ -116,16 +110,13 @@ class IngestPlane:
         try:
             body = await request.body(BODY_BYTES_MAX)
             stay = await enter(parts, key.org_id)
-            body = inflated(body, request.header("content-encoding"), BODY_BYTES_MAX)
-            organization = parts.keyring.organizations.get(key.org_id)
-            check_standing(organization, received_at)
-            check_cap(organization, parts.keyring.usage.get(key.org_id), received_at)
+            body = self._opened(body, request, key, received_at)
             verdict = rules.judge_events(body, key, received_at)
             parts.admission.judged(stay, parts.ledger.entry_s if verdict.payments else 0.0)
             # Durable before we say 202.
             if verdict.payments:
                 refused = await accept.record_payments(parts, key, verdict, received_at)
-                return self._acknowledged(key, verdict.item_count, verdict.rejections + refused, _EVENT_HEADERS)
+                return self._acknowledged(key, verdict.item_count, verdict.rejections + refused, EVENT_HEADERS)
             if verdict.events is not None:
                 await parts.log.append(accept.log_record(key, verdict, received_at))
         except (Problem, BodyTooLargeError, IncompleteBodyError) as refusal:
@@ -136,7 +127,7 @@ class IngestPlane:
                 parts.admission.leave(stay)
             if room:
                 parts.budget.give_back(room, key.org_id)
-        return self._acknowledged(key, verdict.item_count, verdict.rejections, _EVENT_HEADERS)
+        return self._acknowledged(key, verdict.item_count, verdict.rejections, EVENT_HEADERS)
 
     async def _objects(self, request: OpenRequest) -> Reply:
         parts = self._parts
@@ -165,10 +156,27 @@ class IngestPlane:
         return self._acknowledged(key, verdict.item_count, verdict.rejections, JSON)
 
     def _key_of(self, request: OpenRequest) -> PublishedKey:
-        key = self._parts.keyring.key_for(bearer_credential(request.credential_header()))
+        key = self._parts.keyring.key_for(bearer_credential(request.header("authorization")))
         if key is None:
             raise unauthorized()
         return key
+
+    def _opened(self, body: bytes, request: OpenRequest, key: PublishedKey, now_ms: int) -> bytes:
+        """Inflate the body. Whose account may not write is told so before what is wrong inside."""
+        try:
+            content = inflated(body, request.header("content-encoding"), BODY_BYTES_MAX)
+        except Problem as problem:
+            if problem.code is Code.MALFORMED:
+                self._check_account(key, now_ms)
+            raise
+        self._check_account(key, now_ms)
+        return content
+
+    def _check_account(self, key: PublishedKey, now_ms: int) -> None:
+        keyring = self._parts.keyring
+        organization = keyring.organizations.get(key.org_id)
+        check_standing(organization, now_ms)
+        check_cap(organization, keyring.usage.get(key.org_id), now_ms)
 
     def _check_rate(self, key: PublishedKey, now_ms: int) -> None:
         wait_s = self._parts.rate.seconds_to_wait(key.key_id, now_ms)
@@ -212,11 +220,6 @@ def _problem_of(refusal: Exception) -> Problem:
             return too_large(BODY_BYTES_MAX)
         case _:
             return Problem(Code.MALFORMED, "the body was cut off or did not arrive in time: send it again")
-
-
-def _with(headers: Mapping[str, str], reply: Reply) -> Reply:
-    """Add what a browser needs to let a page see the reply, for one."""
-    return reply._replace(headers={**reply.headers, **headers})
 
 
 async def _at_once(reply: Reply) -> Reply:

@@ -113,7 +113,7 @@ def judge_events(body: bytes, key: PublishedKey, received_at: int) -> EventsVerd
     rejections: list[Rejection] = []
     known = events or repeat(None)
     judgements = [_judge_event(raw, event, key, received_at) for raw, event in zip(items.raws, known, strict=False)]
-    for index, fault in items.faults.items():
+    for index, fault in {**items.faults, **wire.size_faults(items.raws, len(body))}.items():
         judgements[index] = fault
     for index, judged in enumerate(judgements):
         if judged.__class__ is Raw:

@@ -63,7 +63,7 @@ def split(body: bytes) -> Items:
         raise Problem(Code.MALFORMED, "the body is not valid JSON, or not an object or array")
     if len(raws) > ITEMS_MAX:
         raise Problem(Code.TOO_LARGE, f"a request holds at most {ITEMS_MAX} items")
-    return Items(text, raws, _spoiled(raws, mark) | _too_large(raws, len(body)))
+    return Items(text, raws, _spoiled(raws, mark))
 
 
 def repeated_key_fault(raw: Raw) -> str | None:
@@ -110,7 +110,8 @@ def _spoiled(raws: Sequence[Raw], mark: bytes) -> dict[int, str]:
     return {index: _LONE_SURROGATE for index, text in enumerate(texts) if mark in text}
 
 
-def _too_large(raws: Sequence[Raw], body_bytes: int) -> dict[int, str]:
+def size_faults(raws: Sequence[Raw], body_bytes: int) -> dict[int, str]:
+    """Return the items that are too large, by place, with the reason."""
     if body_bytes <= ITEM_BYTES_MAX:
         return {}
     long = ((index, _size_fault(raw)) for index, raw in enumerate(raws) if len(raw) > ITEM_BYTES_MAX)

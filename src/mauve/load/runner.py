@@ -16,6 +16,7 @@ from mauve.load.loader import Loader
 from mauve.load.usage import UsageMirror, note_first_events
 from mauve.stores.ledger import LoadLedger
 from mauve.stores.log import LogReader
+from mauve.stores.warehouse import WarehouseUnavailableError
 
 log = structlog.get_logger()
 
@@ -57,12 +58,26 @@ class LoadRunner:
         self._caught_up_at = time.monotonic()
         self._backlog_bytes = 0
         self._stopping = False
+        self._has_warehouse = True
         self._turn = threading.Lock()
         self._line = threading.Lock()  # of those who wait for it to stand still, one at the head
         self._is_awaited = False
 
+    @property
+    def has_warehouse(self) -> bool:
+        """Tell whether the warehouse answered when it was last needed."""
+        return self._has_warehouse
+
     def step(self) -> None:
         """Load until nothing is left or somebody waits for a standstill, then mirror what was counted."""
+        try:
+            self._step()
+        except WarehouseUnavailableError:
+            self._has_warehouse = False
+            raise
+        self._has_warehouse = True
+
+    def _step(self) -> None:
         with self._turn:
             parts = self._opened()
             began = time.monotonic()

@@ -60,7 +60,7 @@ class QueryPlane:
             return wrong_method("GET")
         parts = self._parts
         now_ms = parts.clock.now_ms()
-        reader = self._reader_of(bearer_credential(request.credential_header()), now_ms)
+        reader = self._reader_of(bearer_credential(request.header("authorization")), now_ms)
         metric_named(name)
         project = self._project_of(reader, query)
         question = _asked(name, project, query, day_number(now_ms))

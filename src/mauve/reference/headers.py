@@ -34,6 +34,7 @@ HEADERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "Cache-Control": _header("How long the answer may be kept.", _TEXT),
     "ETag": _header("Names this version; send it back as `If-None-Match`.", _TEXT),
     "Access-Control-Allow-Origin": _header("Pages of any origin may read the answer.", {"const": "*"}),
+    "Access-Control-Expose-Headers": _header("What a page may read besides.", _TEXT),
     "Access-Control-Allow-Methods": _header("What a page may send.", _TEXT),
     "Access-Control-Allow-Headers": _header("The headers that a page may send.", _TEXT),
     "Access-Control-Max-Age": _header("For how many seconds a browser need not ask again.", _SECONDS),

@@ -4,6 +4,7 @@ from typing import Final
 
 from mauve.core.problems import Code, Problem, unauthorized
 from mauve.ingest import accept
+from mauve.ingest.browsers import PREFLIGHT, for_browsers
 from mauve.ingest.plane import BODY_BYTES_MAX
 from mauve.ingest.rules import Rejection
 from mauve.ingest.wire import ITEM_BYTES_MAX, ITEMS_MAX
@@ -20,20 +21,10 @@ from mauve.reference.outline import (
 )
 from mauve.reference.security import PUBLISHABLE_KEY, SERVER_KEY
 from mauve.web.inflate import too_large
-from mauve.web.messages import JSON, Reply
+from mauve.web.messages import JSON
 
 TAG: Final = "Ingest"
 _RESET_AT: Final = 1_796_083_200_000
-_ANY_ORIGIN: Final = {"access-control-allow-origin": "*"}
-_PREFLIGHT: Final = Reply(
-    204,
-    headers={
-        **_ANY_ORIGIN,
-        "access-control-allow-methods": "POST",
-        "access-control-allow-headers": "authorization, content-type, content-encoding",
-        "access-control-max-age": "86400",
-    },
-)
 _EVENT: Final = {"name": "report_opened", "user": "ann", "id": "click-1", "props": {"plan": "pro"}}
 _SIGNUP: Final = {"name": "user_signup", "user": "ann", "at": "2026-11-14T09:30:00Z"}
 _PAYMENT: Final = {
@@ -85,8 +76,7 @@ def _invalid(reason: str) -> Answer:
 
 
 def _for_browsers(answer: Answer) -> Answer:
-    reply = answer.reply._replace(headers={**answer.reply.headers, **_ANY_ORIGIN})
-    return Answer(answer.name, answer.when, reply, answer.schema, answer.code)
+    return Answer(answer.name, answer.when, for_browsers(answer.reply), answer.schema, answer.code)
 
 
 _EVENT_ANSWERS: Final = (
@@ -163,7 +153,7 @@ OPERATIONS: Final = (
         tag=TAG,
         summary="Ask whether a page may write events",
         text="What a browser sends before a page of another origin writes events. Any origin may.",
-        answers=(Answer("allowed", "The page may go on.", _PREFLIGHT),),
+        answers=(Answer("allowed", "The page may go on.", PREFLIGHT),),
     ),
     Operation(
         method="POST",

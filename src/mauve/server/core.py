@@ -61,6 +61,7 @@ class CoreApp:
     ) -> None:
         self._parts = parts
         self._query = QueryPlane(query)
+        self._ledger = query.stores.ledger
         self._loading = loading
         self._control = ControlPlane(parts, timeout_s)
         self._dashboard = Dashboard(dashboard, timeout_s)
@@ -84,9 +85,13 @@ class CoreApp:
             await self._ingest(scope, receive, send)
 
     def _readiness(self, request: Request) -> Reply:
-        return readiness(
-            request.method, {"catalog": _answers(self._parts), **self._plane.engines()}, **self._loading.facts()
-        )
+        engines = {
+            "catalog": _answers(self._parts.catalog.installation.ping),
+            "ledger": _answers(self._ledger.ping),
+            "warehouse": self._loading.has_warehouse,
+            **self._plane.engines(),
+        }
+        return readiness(request.method, engines, **self._loading.facts())
 
 
 async def _answer_in_thread(answer: Callable[[Request], Reply], scope: Scope, receive: Receive, send: Send) -> None:
@@ -94,9 +99,9 @@ async def _answer_in_thread(answer: Callable[[Request], Reply], scope: Scope, re
     await send_reply(send, await asyncio.to_thread(answer, request))
 
 
-def _answers(parts: ControlParts) -> bool:
+def _answers(ping: Callable[[], None]) -> bool:
     try:
-        parts.catalog.installation.ping()
+        ping()
     except StoreUnavailableError:
         return False
     return True

@@ -147,6 +147,10 @@ class LoadLedger(Protocol):
 class LedgerReader(Protocol):
     """What the query plane reads. Amounts are exact."""
 
+    def ping(self) -> None:
+        """Return if the ledger can be read."""
+        ...
+
     def day_totals(
         self,
         projects: Collection[str],

@@ -20,7 +20,7 @@ async def read_request(scope: Scope, receive: Receive, body_bytes_max: int) -> R
         body = await opened.body(body_bytes_max)
     except (BodyTooLargeError, IncompleteBodyError):
         body = None
-    return Request(opened.method, opened.path, opened.credential_header(), body)
+    return Request(opened.method, opened.path, opened.header("authorization"), body)
 
 
 class AsgiRequest:
@@ -39,9 +39,6 @@ class AsgiRequest:
 
     def header_values(self, name: str) -> list[str]:
         return [value.decode("latin-1") for key, value in self._scope["headers"] if key == name.encode()]
-
-    def credential_header(self) -> str | None:
-        return self.header("authorization")
 
     @property
     def declared_bytes(self) -> int | None:
@@ -65,7 +62,7 @@ def _path(scope: Scope) -> str:
 
 
 def header(scope: Scope, name: bytes) -> str | None:
-    """Return the header's value; a header sent twice is joined, as HTTP says, and then fits no credential."""
+    """Return the header's value; a header sent twice is joined."""
     values = [value for key, value in scope["headers"] if key == name]
     return b", ".join(values).decode("latin-1") if values else None
 

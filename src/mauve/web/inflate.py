@@ -31,7 +31,7 @@ def inflated(body: bytes, encoding: str | None, bytes_max: int) -> bytes:
 
 
 def too_large(bytes_max: int) -> Problem:
-    return Problem(Code.TOO_LARGE, f"the body is over {bytes_max} bytes: send fewer events at once")
+    return Problem(Code.TOO_LARGE, f"the body is over {bytes_max} bytes: send less at once")
 
 
 def _gunzipped(body: bytes, bytes_max: int) -> bytes:

@@ -32,15 +32,14 @@ class OpenRequest(Protocol):
     def path(self) -> str: ...
 
     def header(self, name: str) -> str | None:
-        """Return a header's value, by its name in lower case."""
+        """Return a header's value, by its name in lower case.
+
+        One sent twice is joined by a comma, as HTTP says, and then fits no credential and no media type.
+        """
         ...
 
     def header_values(self, name: str) -> list[str]:
         """Return every value of a header that may be sent once only."""
-        ...
-
-    def credential_header(self) -> str | None:
-        """Return the Authorization header; one sent twice is joined by a comma, and then fits no credential."""
         ...
 
     @property

@@ -46,17 +46,13 @@ class RsgiRequest:
         self._transport = transport
 
     def header(self, name: str) -> str | None:
-        return self._headers.get(name)
-
-    def header_values(self, name: str) -> list[str]:
-        return self._headers.get_all(name)
-
-    def credential_header(self) -> str | None:
-        """Return the Authorization header; one sent twice is joined, as HTTP says, and then fits no credential."""
-        values = self._headers.get_all("authorization")
+        values = self._headers.get_all(name)
         if len(values) == 1:
             return values[0]
         return ", ".join(values) if values else None
+
+    def header_values(self, name: str) -> list[str]:
+        return self._headers.get_all(name)
 
     async def body(self, bytes_max: int) -> bytes:
         if self.declared_bytes is None or self.declared_bytes > bytes_max:

@@ -44,6 +44,10 @@ class SqlLedgerReader:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    def ping(self) -> None:
+        with self._database.reading() as tx:
+            tx.execute(sa.select(day_totals.c.project).limit(1))
+
     def day_totals(
         self,
         projects: Collection[str],

@@ -1,0 +1,32 @@
+"""What the loader's runner tells of the engines that it needs."""
+
+from unittest.mock import MagicMock
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from mauve.load.runner import LoadFigures, LoadRunner
+from mauve.stores.warehouse import WarehouseUnavailableError
+
+
+def test_the_warehouse_answers_until_it_does_not_and_again_when_it_does():
+    parts = MagicMock()
+    parts.clock.now_ms.return_value = 0
+    parts.loader.load_next_range.side_effect = [0, WarehouseUnavailableError("down"), 0]
+    runner = LoadRunner(lambda: parts, LoadFigures(CollectorRegistry()))
+    assert runner.has_warehouse
+    runner.step()
+    assert runner.has_warehouse
+    with pytest.raises(WarehouseUnavailableError):
+        runner.step()
+    assert not runner.has_warehouse
+    runner.step()
+    assert runner.has_warehouse
+
+
+def test_a_warehouse_that_cannot_be_opened_does_not_answer():
+    opening = MagicMock(side_effect=WarehouseUnavailableError("damaged"))
+    runner = LoadRunner(opening, LoadFigures(CollectorRegistry()))
+    with pytest.raises(WarehouseUnavailableError):
+        runner.step()
+    assert not runner.has_warehouse
