@@ -17,7 +17,7 @@ HTML: Final = {
 _IF_NONE_MATCH: Final = Parameter(
     "If-None-Match", "header", "The `ETag` of the version that you have.", {"type": "string"}
 )
-_ENGINES: Final = {"catalog": True, "edge": True, "log": True}
+_ENGINES: Final = {"catalog": True, "ledger": True, "warehouse": True, "edge": True, "log": True}
 
 
 def _document(path: str, name: str, *, summary: str, text: str, found: Reply, schema: Schema) -> Operation:
