@@ -112,14 +112,26 @@ def _unhurried_threads() -> Iterator[None]:
     The server's thread wakes for every request and every reply, and would often find that the event loop still holds
     the interpreter. When it waits, it has several to read and to send at a time.
     """
-    if sys.platform != "linux":
-        yield
-        return
-    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    is_changed = _change_policy(to_batch=True)
     try:
         yield
     finally:
-        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+        if is_changed:
+            _change_policy(to_batch=False)
+
+
+def _change_policy(*, to_batch: bool) -> bool:
+    """Change how this thread is scheduled, unless somebody has chosen that already; return whether it was changed."""
+    if sys.platform != "linux":
+        return False
+    usual, wanted = (os.SCHED_OTHER, os.SCHED_BATCH) if to_batch else (os.SCHED_BATCH, os.SCHED_OTHER)
+    try:
+        if os.sched_getscheduler(0) != usual:
+            return False
+        os.sched_setscheduler(0, wanted, os.sched_param(0))
+    except OSError:  # A container may forbid it: everything works then, and costs more.
+        return False
+    return True
 
 
 def _spare_the_collector() -> None:
