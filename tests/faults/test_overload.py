@@ -18,7 +18,7 @@ from mauve.control.bodies import NewAppBody
 from mauve.control.webhook_secrets import save_secret
 from mauve.core.facts import Plane, Provider
 from mauve.core.secret import Secret
-from mauve.ingest.doors import AsgiIngest
+from mauve.ingest.door import AsgiIngest
 from mauve.ingest.plane import IngestPlane
 from mauve.stores.localdisk.disk import LocalDisk
 from mauve.stores.localdisk.log import SegmentLogWriter

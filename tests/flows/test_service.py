@@ -287,9 +287,8 @@ def test_the_answer_of_serve_is_one_json_object(service):
     assert os.getpid() != service.process.pid
 
 
-@pytest.mark.parametrize("name", ["core", "ingest-1"])
-def test_the_servers_thread_waits_for_the_core_and_the_event_loop_does_not(service, name):
-    pid = service.child_pids()[name]
+def test_the_servers_thread_waits_for_the_core_and_the_event_loop_does_not(service):
+    pid = service.child_pids()["core"]
     threads = [int(thread.name) for thread in Path(f"/proc/{pid}/task").iterdir()]
     assert os.sched_getscheduler(pid) == os.SCHED_OTHER
     assert os.SCHED_BATCH in map(os.sched_getscheduler, threads)

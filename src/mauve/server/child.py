@@ -7,16 +7,13 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 import structlog
 import uvloop
-from granian.constants import HTTPModes, Interfaces
-from granian.http import HTTP1Settings
-from granian.server.embed import Server
 from prometheus_client import CollectorRegistry, start_http_server
 
 from mauve.access.vault import VaultError
@@ -25,13 +22,9 @@ from mauve.logs import configure_logs
 from mauve.server.orders import Orders, Ready, Refused, Report
 from mauve.stores.directory import HeldError
 from mauve.stores.unavailable import NewerSchemaError, StoreUnavailableError
+from mauve.web.http1.listener import CONNECTIONS_MAX
 
-_BACKLOG: Final = 2048
-_CONNECTIONS_MAX: Final = 2048  # The others wait in the backlog, unaccepted, and cost no memory here.
-_OPEN_FILES: Final = 2 * _CONNECTIONS_MAX  # connections, and the stores' files besides
-_HTTP_BUFFER_BYTES: Final = 64 * 1024  # for each connection, whose number we do not choose
-_HEADER_READ_TIMEOUT_MS: Final = 15_000  # also closes a connection that is kept alive and says nothing
-_CONNECT_EVERY_S: Final = 0.01
+_OPEN_FILES: Final = 2 * CONNECTIONS_MAX  # connections, and the stores' files besides
 _LOOK_EVERY_S: Final = 0.2
 _GARBAGE_THRESHOLD: Final = 50_000
 # A sync that is done must not wait the usual 5 ms for a busy event loop to let its thread go on.
@@ -69,69 +62,34 @@ def report(what: Report) -> None:
         sys.stdout.buffer.flush()
 
 
-async def serve_until_stopped(
-    app: Any,  # noqa: ANN401 - an ASGI or RSGI application
-    interface: Interfaces,
-    address: tuple[str, int],
-    ready: Ready,
-    has_failed: Callable[[], bool],
-) -> None:
+class Server(Protocol):
+    """What listens."""
+
+    async def open(self) -> None:
+        """Return when clients can connect."""
+        ...
+
+    def stop(self) -> None:
+        """Take nobody in any more."""
+        ...
+
+    async def closed(self) -> None:
+        """Return when it was stopped and everybody has been answered."""
+        ...
+
+
+async def serve_until_stopped(server: Server, ready: Ready, has_failed: Callable[[], bool]) -> None:
     """Serve until SIGTERM, until the supervisor is gone, or until a restart is needed; finish what is in flight."""
-    host, port = address
-    server = Server(
-        app,
-        address=host,
-        port=port,
-        interface=interface,
-        backlog=_BACKLOG,
-        backpressure=_CONNECTIONS_MAX,
-        http1_settings=HTTP1Settings(header_read_timeout=_HEADER_READ_TIMEOUT_MS, max_buffer_size=_HTTP_BUFFER_BYTES),
-        # HTTP/1 alone: with HTTP/2 allowed, a connection that says nothing is never closed.
-        http=HTTPModes.http1,
-        websockets=False,
-        log_enabled=False,
-    )
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, server.stop)
     loop.add_signal_handler(signal.SIGINT, lambda: None)  # the supervisor decides, also on Ctrl-C
     loop.add_reader(sys.stdin.fileno(), _stop_when_alone, loop, server)
-    with _unhurried_threads():
-        serving = asyncio.ensure_future(server.serve())
-        await _until_listening(host, port, serving)
+    await server.open()
     _spare_the_collector()
     report(ready)
     watching = asyncio.create_task(_stop_when_failed(server, has_failed))
-    await serving
+    await server.closed()
     watching.cancel()
-
-
-@contextlib.contextmanager
-def _unhurried_threads() -> Iterator[None]:
-    """Let the threads that begin meanwhile wait for the core that another holds, rather than take it when they wake.
-
-    The server's thread wakes for every request and every reply, and would often find that the event loop still holds
-    the interpreter. When it waits, it has several to read and to send at a time.
-    """
-    is_changed = _change_policy(to_batch=True)
-    try:
-        yield
-    finally:
-        if is_changed:
-            _change_policy(to_batch=False)
-
-
-def _change_policy(*, to_batch: bool) -> bool:
-    """Change how this thread is scheduled, unless somebody has chosen that already; return whether it was changed."""
-    if sys.platform != "linux":
-        return False
-    usual, wanted = (os.SCHED_OTHER, os.SCHED_BATCH) if to_batch else (os.SCHED_BATCH, os.SCHED_OTHER)
-    try:
-        if os.sched_getscheduler(0) != usual:
-            return False
-        os.sched_setscheduler(0, wanted, os.sched_param(0))
-    except OSError:  # A container may forbid it: everything works then, and costs more.
-        return False
-    return True
 
 
 def _spare_the_collector() -> None:
@@ -182,15 +140,3 @@ def _stop_when_alone(loop: asyncio.AbstractEventLoop, server: Server) -> None:
         return
     loop.remove_reader(sys.stdin.fileno())
     server.stop()
-
-
-async def _until_listening(host: str, port: int, serving: "asyncio.Future[None]") -> None:
-    while not serving.done():
-        try:
-            _, writer = await asyncio.open_connection(host, port)
-        except OSError:
-            await asyncio.sleep(_CONNECT_EVERY_S)
-        else:
-            writer.close()
-            return
-    await serving

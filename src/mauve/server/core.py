@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable
 from contextlib import closing
 
-from granian.constants import Interfaces
 from prometheus_client import CollectorRegistry
 
 from mauve.access.keyring import REFRESH_EVERY_S
@@ -16,7 +15,7 @@ from mauve.control.publish import SWEEP_EVERY_S
 from mauve.dashboard.parts import DashboardParts
 from mauve.dashboard.plane import Dashboard, is_page
 from mauve.ingest.arrivals import note_arrivals_forever
-from mauve.ingest.doors import AsgiIngest
+from mauve.ingest.door import AsgiIngest
 from mauve.ingest.parts import IngestParts
 from mauve.ingest.plane import IngestPlane
 from mauve.keep.retention import LOOK_EVERY_S
@@ -24,6 +23,7 @@ from mauve.load.runner import LoadFigures, LoadRunner
 from mauve.query.parts import QueryParts
 from mauve.query.plane import QueryPlane, is_query_path
 from mauve.reference.door import reference
+from mauve.server.asgi_server import AsgiServer
 from mauve.server.child import expose_metrics, finished, main, repeat, serve_until_stopped
 from mauve.server.errands import ErrandDoor
 from mauve.server.orders import Orders, Ready
@@ -135,10 +135,9 @@ async def run(orders: Orders) -> None:
                 ]
                 errands = ErrandDoor(settings, loading)
                 await errands.open()
+                app = CoreApp(parts, ingest, query, dashboard, loading, timeout_s=settings.catalog_timeout_s)
                 await serve_until_stopped(
-                    CoreApp(parts, ingest, query, dashboard, loading, timeout_s=settings.catalog_timeout_s),
-                    Interfaces.ASGINL,
-                    (orders.host, orders.port),
+                    AsgiServer(app, (orders.host, orders.port)),
                     Ready(setup.path.reveal() if setup else None),
                     has_failed=lambda: ingest.log.has_failed,
                 )

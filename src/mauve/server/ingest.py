@@ -2,16 +2,14 @@
 
 import asyncio
 
-from granian.constants import Interfaces
 from prometheus_client import CollectorRegistry
 
 from mauve.access.keyring import REFRESH_EVERY_S
 from mauve.ingest.arrivals import note_arrivals_forever
-from mauve.ingest.doors import RsgiIngest
-from mauve.ingest.plane import IngestPlane
+from mauve.ingest.plane import BODY_BYTES_MAX, IngestPlane
 from mauve.server.child import expose_metrics, finished, main, repeat, serve_until_stopped
 from mauve.server.orders import Orders, Ready
-from mauve.web.deadlines import Deadlines
+from mauve.web.http1.listener import Listener
 from mauve.wiring import ingest_parts
 
 
@@ -22,16 +20,12 @@ async def run(orders: Orders) -> None:
     async with ingest_parts(settings, orders.number, registry) as parts:
         refreshing = asyncio.create_task(repeat(REFRESH_EVERY_S, parts.keyring.refresh, "keyring_not_refreshed"))
         noting = asyncio.create_task(note_arrivals_forever(parts))
-        deadlines = Deadlines(asyncio.get_running_loop())
-        sweeping = asyncio.create_task(deadlines.sweep_forever())
         await serve_until_stopped(
-            RsgiIngest(IngestPlane(parts), deadlines),
-            Interfaces.RSGI,
-            (orders.host, orders.ingest_port),
+            Listener(IngestPlane(parts).answer, (orders.host, orders.ingest_port), BODY_BYTES_MAX),
             Ready(),
             has_failed=lambda: parts.log.has_failed,
         )
-        await finished([refreshing, sweeping, noting])
+        await finished([refreshing, noting])
 
 
 if __name__ == "__main__":

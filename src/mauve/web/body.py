@@ -5,7 +5,7 @@ from collections.abc import AsyncIterable
 from typing import Final
 
 _BODY_TIMEOUT_S: Final = 10.0
-_DRAIN_BYTES_MAX: Final = 16 * 1024 * 1024
+DRAIN_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 class BodyTooLargeError(Exception):
@@ -30,7 +30,7 @@ async def read_body(chunks: AsyncIterable[bytes], bytes_max: int) -> bytes:
                 size += len(chunk)
                 if size <= bytes_max:
                     kept.append(chunk)
-                elif size > _DRAIN_BYTES_MAX:
+                elif size > DRAIN_BYTES_MAX:
                     break
     except TimeoutError:
         raise IncompleteBodyError from None

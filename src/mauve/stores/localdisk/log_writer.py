@@ -24,10 +24,11 @@ from mauve.stores.log import STREAM_MAX, LogFailedError, LogFullError
 
 SEGMENT_BYTES: Final = 64 * 2**20
 BUDGET_BYTES: Final = 8 * 2**30
-QUICK_FLUSH_S: Final = 0.0005
-SLOW_UNTIL_SHOWN_S: Final = 0.002  # what a disk is taken for before it has shown how quick it is
+QUICK_FLUSH_S: Final = 0.001
+SLOW_UNTIL_SHOWN_S: Final = 0.004  # what a disk is taken for before it has shown how quick it is
 _FLUSH_WEIGHT: Final = 0.25
 _GROUP_RECORDS_MAX: Final = 64
+_GROUP_BYTES_MAX: Final = 2**20  # No flush should hold the event loop for long.
 WRITER_LOCK: Final = "writer.lock"
 
 log = structlog.get_logger()
@@ -79,6 +80,7 @@ class SegmentLogWriter:
             disk.close(self._lock)
             raise
         self._entries: list[Entry] = []
+        self._entries_bytes = 0
         self._waiting: list[asyncio.Future[None]] = []
         self._idle = asyncio.Event()
         self._idle.set()
@@ -107,6 +109,7 @@ class SegmentLogWriter:
             return done
         # The checksum is made here: in the flush thread every large one would have to win back the interpreter.
         self._entries.append((parts, length, frames.checksum_of_payload(parts)))
+        self._entries_bytes += length
         self._waiting.append(done)
         if self._idle.is_set():
             self._begin_flush(loop)
@@ -134,13 +137,13 @@ class SegmentLogWriter:
             self._flusher.submit(self._flush_aside, loop, *self._next_group())
 
     def _next_group(self) -> tuple[list[Entry], list[asyncio.Future[None]]]:
-        entries, self._entries = self._entries, []
+        entries, self._entries, self._entries_bytes = self._entries, [], 0
         waiting, self._waiting = self._waiting, []
         return entries, waiting
 
     def _flush_when_quiet(self, loop: asyncio.AbstractEventLoop, seen: int) -> None:
         """Let the group grow as long as each turn of the event loop adds to it: one sync then serves more of them."""
-        if seen < len(self._entries) < _GROUP_RECORDS_MAX:
+        if seen < len(self._entries) < _GROUP_RECORDS_MAX and self._entries_bytes < _GROUP_BYTES_MAX:
             loop.call_soon(self._flush_when_quiet, loop, len(self._entries))
         else:
             self._flush_here(loop)

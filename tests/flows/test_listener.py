@@ -1,0 +1,138 @@
+"""A worker's own HTTP on a real port: clients of every kind are served, and everybody is answered when it stops."""
+
+import asyncio
+import http.client
+import json
+import socket
+import threading
+import urllib.request
+
+import httpx2 as httpx
+import pytest
+import uvloop
+
+from mauve.web.http1.listener import Listener
+from mauve.web.messages import Reply
+
+BODY_BYTES_MAX = 1024 * 1024
+PATIENCE_S = 20
+
+
+class Serving:
+    """A listener in a thread of its own."""
+
+    def __init__(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.asked = threading.Event()
+        self._ready = threading.Event()
+        self.thread = threading.Thread(target=lambda: uvloop.run(self._serve()))
+        self.thread.start()
+        assert self._ready.wait(PATIENCE_S)
+
+    async def _serve(self):
+        self._loop = asyncio.get_running_loop()
+        self._may_go = asyncio.Event()
+        self._listener = Listener(self._answer, ("127.0.0.1", self.port), BODY_BYTES_MAX)
+        await self._listener.open()
+        self._ready.set()
+        await self._listener.closed()
+
+    async def _answer(self, request):
+        if request.path == "/refused":
+            return Reply(401, b"no")
+        body = await request.body(BODY_BYTES_MAX)
+        if request.path == "/slow":
+            self.asked.set()
+            await self._may_go.wait()
+        return Reply(200, json.dumps([request.method, request.path, len(body)]).encode())
+
+    def let_go(self):
+        self._loop.call_soon_threadsafe(self._may_go.set)
+
+    def stop(self):
+        self._loop.call_soon_threadsafe(self._listener.stop)
+
+
+@pytest.fixture
+def serving():
+    started = Serving()
+    yield started
+    if started.thread.is_alive():
+        started.stop()
+        started.thread.join(PATIENCE_S)
+    assert not started.thread.is_alive()
+
+
+def connected(serving):
+    return socket.create_connection(("127.0.0.1", serving.port), timeout=PATIENCE_S)
+
+
+def everything_from(connection):
+    received = b""
+    while piece := connection.recv(65536):
+        received += piece
+    return received
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000, 200_000, BODY_BYTES_MAX])
+def test_clients_of_every_kind_get_their_answers(serving, size):
+    expected = ["POST", "/a", size]
+    body = b"x" * size
+    with httpx.Client() as client:
+        assert [client.post(f"{serving.url}/a", content=body).json() for _ in range(3)] == [expected] * 3
+        pieces = (body[start : start + 1000] for start in range(0, size, 1000))
+        assert client.post(f"{serving.url}/a?b", content=pieces).json() == expected
+    with urllib.request.urlopen(f"{serving.url}/a", data=body) as reply:
+        assert json.load(reply) == expected
+    connection = http.client.HTTPConnection("127.0.0.1", serving.port)
+    for _ in range(2):
+        connection.request("POST", "/a", body)
+        assert json.load(connection.getresponse()) == expected
+    connection.close()
+
+
+def test_a_refusal_can_be_read_by_who_is_still_sending(serving):
+    for _ in range(20):
+        with connected(serving) as connection:
+            connection.sendall(b"POST /refused HTTP/1.1\r\nhost: x\r\ncontent-length: 3000000\r\n\r\n")
+            connection.sendall(b"x" * 3_000_000)
+            assert everything_from(connection).startswith(b"HTTP/1.1 401 ")
+
+
+def test_a_thousand_clients_are_served_at_once(serving):
+    clients = [connected(serving) for _ in range(1000)]
+    for client in clients:
+        client.sendall(b"GET /a HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+    assert all(everything_from(client).endswith(b'["GET", "/a", 0]') for client in clients)
+    for client in clients:
+        client.close()
+
+
+def test_when_it_stops_who_has_asked_is_answered_and_who_has_not_is_let_go(serving):
+    with connected(serving) as asking, connected(serving) as idle:
+        idle.sendall(b"GET /a HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert idle.recv(1000).startswith(b"HTTP/1.1 200 ")
+        asking.sendall(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert serving.asked.wait(PATIENCE_S)
+        serving.stop()
+        assert everything_from(idle) == b""
+        serving.let_go()
+        answer = everything_from(asking)
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert b"connection: close\r\n" in answer
+    serving.thread.join(PATIENCE_S)
+    assert not serving.thread.is_alive()
+    with pytest.raises(ConnectionRefusedError):
+        connected(serving)
+
+
+def test_who_never_gets_an_answer_does_not_keep_it_from_stopping(serving):
+    with connected(serving) as asking:
+        asking.sendall(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert serving.asked.wait(PATIENCE_S)
+        serving.stop()
+        serving.thread.join(PATIENCE_S)
+        assert not serving.thread.is_alive()

@@ -1,0 +1,475 @@
+"""A worker's own HTTP: whatever comes in whatever pieces is answered once, in order, or refused and shown out."""
+
+import asyncio
+import itertools
+from email.utils import parsedate_to_datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mauve.web.body import DRAIN_BYTES_MAX, BodyTooLargeError, IncompleteBodyError
+from mauve.web.http1.connection import HEAD_BYTES_MAX, HEAD_SWEEPS_MAX, HEADERS_MAX, READ_BYTES, Connection, Shared
+from mauve.web.http1.exchange import path_of
+from mauve.web.http1.replies import date_line
+from mauve.web.messages import Reply
+
+BODY_BYTES_MAX = 1000
+ENOUGH_BYTES = 64 * 1024 + READ_BYTES
+
+
+class FakeTransport:
+    """The other side of a connection, as the event loop sees it."""
+
+    def __init__(self):
+        self.sent = b""
+        self.is_reading = True
+        self.has_ended = False  # no more will be sent
+        self.is_closed = False
+
+    def write(self, data):
+        assert not self.has_ended
+        self.sent += data
+
+    def write_eof(self):
+        self.has_ended = True
+
+    def close(self):
+        self.has_ended = self.is_closed = True
+
+    abort = close
+
+    def is_closing(self):
+        return self.is_closed
+
+    def pause_reading(self):
+        assert self.is_reading
+        self.is_reading = False
+
+    def resume_reading(self):
+        assert not self.is_reading
+        self.is_reading = True
+
+
+class Client:
+    """Somebody who is connected to a server that answers with what it was asked."""
+
+    def __init__(self, answer=None):
+        self.asked = []
+        self.shared = Shared(answer or self.repeat, BODY_BYTES_MAX)
+        self.shared.date = date_line(0)
+        self.transport = FakeTransport()
+        self.connection = Connection(self.shared, asyncio.get_running_loop())
+        self.connection.connection_made(self.transport)
+
+    async def repeat(self, request):
+        self.asked.append(request)
+        try:
+            body = await request.body(BODY_BYTES_MAX)
+        except (BodyTooLargeError, IncompleteBodyError) as error:
+            return Reply(400, type(error).__name__.encode())
+        return Reply(200, f"{request.method} {request.path} ".encode() + body)
+
+    async def send(self, data):
+        """Send as much as is read."""
+        for start in range(0, len(data), READ_BYTES):
+            if not self.transport.is_reading:
+                return
+            piece = data[start : start + READ_BYTES]
+            self.connection.get_buffer(-1)[: len(piece)] = piece
+            self.connection.buffer_updated(len(piece))
+        await soon()
+
+    async def pass_seconds(self, seconds):
+        for _ in range(seconds):
+            self.shared.sweep += 1
+            self.connection.look()
+        await soon()
+
+    def replies(self):
+        """Return the status, the body and whether the connection ends, of each reply."""
+        rest, found = self.transport.sent, []
+        while rest:
+            head, _, rest = rest.partition(b"\r\n\r\n")
+            lines = head.decode().split("\r\n")
+            headers = dict(line.split(": ", 1) for line in lines[1:])
+            length = int(headers.get("content-length", 0))
+            found.append((int(lines[0].split()[1]), rest[:length], headers.get("connection") == "close"))
+            rest = rest[length:]
+        return found
+
+
+async def soon():
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def with_client(scenario, answer=None):
+    async def run():
+        await scenario(Client(answer))
+
+    asyncio.run(run())
+
+
+def post(body, *lines, path="/a"):
+    return "\r\n".join([f"POST {path} HTTP/1.1", "host: x", *lines, "", ""]).encode() + body
+
+
+def sized(body, *lines, path="/a"):
+    return post(body, f"content-length: {len(body)}", *lines, path=path)
+
+
+def chunked(*pieces):
+    body = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
+    return post(body + b"0\r\n\r\n", "transfer-encoding: chunked")
+
+
+GET = b"GET /a HTTP/1.1\r\nhost: x\r\n\r\n"
+CLOSED = True
+
+
+@given(cuts=st.sets(st.integers(1, 280)))
+def test_it_does_not_matter_in_which_pieces_requests_come(cuts):
+    stream = sized(b"one", path="/1") + GET + chunked(b"th", b"ree") + sized(b"", path="/4?x=%2F")
+
+    async def scenario(client):
+        places = [0, *sorted(cut for cut in cuts if cut < len(stream)), len(stream)]
+        for start, end in itertools.pairwise(places):
+            await client.send(stream[start:end])
+        assert client.replies() == [
+            (200, b"POST /1 one", False),
+            (200, b"GET /a ", False),
+            (200, b"POST /a three", False),
+            (200, b"POST /4 ", False),
+        ]
+        assert client.transport.is_reading
+        assert not client.transport.has_ended
+
+    with_client(scenario)
+
+
+def test_who_sends_ahead_is_answered_in_order_and_not_read_further():
+    async def slowly(request):
+        body = await request.body(BODY_BYTES_MAX)
+        await slow.wait()
+        return Reply(200, body)
+
+    async def scenario(client):
+        await client.send(sized(b"1") + sized(b"2") + sized(b"3"))
+        assert client.replies() == []
+        assert not client.transport.is_reading
+        slow.set()
+        await soon()
+        assert [body for _, body, _ in client.replies()] == [b"1", b"2", b"3"]
+        assert client.transport.is_reading
+
+    slow = asyncio.Event()
+    with_client(scenario, slowly)
+
+
+@pytest.mark.parametrize(
+    ("request_", "closes"),
+    [
+        (GET, False),
+        (b"GET /a HTTP/1.1\r\nhost: x\r\nconnection: keep-alive\r\n\r\n", False),
+        (b"GET /a HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", True),
+        (b"GET /a HTTP/1.0\r\n\r\n", True),
+        (b"GET /a HTTP/1.0\r\nconnection: keep-alive\r\n\r\n", True),
+        (b"GET /a HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n", False),
+    ],
+)
+def test_a_connection_is_kept_as_the_client_says(request_, closes):
+    async def scenario(client):
+        await client.send(request_)
+        assert client.replies() == [(200, b"GET /a ", closes)]
+        assert client.transport.is_closed == closes
+
+    with_client(scenario)
+
+
+def test_a_body_that_comes_with_an_offer_of_another_protocol_is_taken():
+    async def scenario(client):
+        offer = ["connection: upgrade, http2-settings", "upgrade: h2c", "http2-settings: AAMAAABk"]
+        await client.send(sized(b"body", *offer) + GET)
+        await client.send(post(b"4\r\nbo", "transfer-encoding: chunked", *offer))
+        await client.send(b"dy\r\n0\r\n\r\n")
+        taken = (200, b"POST /a body", False)
+        assert client.replies() == [taken, (200, b"GET /a ", False), taken]
+        assert client.asked[0].header("http2-settings") == "AAMAAABk"
+
+    with_client(scenario)
+
+
+def test_a_reply_to_head_and_one_without_content_have_no_body():
+    async def answer(request):
+        return Reply(204, b"", {"x-kind": "none"}) if request.path == "/none" else Reply(200, b"body")
+
+    async def scenario(client):
+        await client.send(b"HEAD /a HTTP/1.1\r\nhost: x\r\n\r\n")
+        head = client.transport.sent
+        assert head.endswith(b"content-length: 4\r\n\r\n")
+        await client.send(b"OPTIONS /none HTTP/1.1\r\nhost: x\r\n\r\n")
+        rest = client.transport.sent[len(head) :]
+        assert rest.startswith(b"HTTP/1.1 204 No Content\r\nx-kind: none\r\ndate: ")
+        assert b"content-length" not in rest
+        date = head.decode().split("date: ")[1].partition("\r\n")[0]
+        assert parsedate_to_datetime(date).timestamp() == 0
+
+    with_client(scenario, answer)
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"hello\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),  # somebody speaks TLS
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
+        (b"CONNECT example.com:80 HTTP/1.1\r\nhost: x\r\n\r\n", 400),
+        (b"GET /a HTTP/1.1\r\nhost : x\r\n\r\n", 400),
+        (post(b"", "content-length: 1", "content-length: 2"), 400),
+        (post(b"", "content-length: -1"), 400),
+        (post(b"", "content-length: 1", "transfer-encoding: chunked"), 400),
+        (post(b"", *(f"x-{number}: y" for number in range(HEADERS_MAX))), 431),
+        (post(b"", "x: " + "y" * READ_BYTES), 431),
+    ],
+)
+def test_what_is_no_request_is_refused_behind_the_others(request_, status):
+    async def scenario(client):
+        await client.send(GET)
+        await client.send(request_)
+        assert [(code, closes) for code, _, closes in client.replies()] == [(200, False), (status, CLOSED)]
+        assert client.transport.has_ended
+        await client.send(GET)
+        await client.pass_seconds(5)
+        assert len(client.replies()) == 2
+        assert client.transport.is_closed
+
+    with_client(scenario)
+
+
+def test_what_is_no_request_waits_for_the_answer_before_it():
+    async def scenario(client):
+        await client.send(sized(b"1") + b"nonsense\r\n\r\n")
+        assert [(code, closes) for code, _, closes in client.replies()] == [(200, False), (400, CLOSED)]
+
+    with_client(scenario)
+
+
+def test_a_head_that_goes_on_and_on_is_refused():
+    async def scenario(client):
+        await client.send(b"GET /a HTTP/1.1\r\n")
+        for number in range(HEAD_BYTES_MAX // 1000 + 1):
+            await client.send(b"x-%d: %b\r\n" % (number, b"y" * 1000))
+        assert [code for code, _, _ in client.replies()] == [431]
+
+    with_client(scenario)
+
+
+def test_a_trailer_that_goes_on_and_on_is_refused():
+    async def scenario(client):
+        await client.send(post(b"1\r\nx\r\n0\r\nx-trailer: ", "transfer-encoding: chunked"))
+        for _ in range(2 * HEAD_BYTES_MAX // 1000):
+            await client.send(b"y" * 1000)
+        assert client.replies() == [(400, b"IncompleteBodyError", CLOSED)]
+
+    with_client(scenario)
+
+
+def test_a_trailer_is_no_header_of_the_next_request():
+    async def scenario(client):
+        trailed = post(b"1\r\nx\r\n0\r\nauthorization: mine\r\n\r\n", "transfer-encoding: chunked")
+        await client.send(trailed + GET)
+        assert [request.header("authorization") for request in client.asked] == [None, None]
+        assert len(client.replies()) == 2
+
+    with_client(scenario)
+
+
+@pytest.mark.parametrize("lines", [["content-length: 1000"], ["transfer-encoding: chunked"]])
+@pytest.mark.parametrize("leaves", ["by half", "altogether", "never"])
+def test_a_body_that_is_cut_off_is_not_taken(lines, leaves):
+    async def scenario(client):
+        await client.send(post(b"3\r\nabc\r\n", *lines))
+        assert client.replies() == []
+        if leaves == "by half":
+            assert client.connection.eof_received(), "the reply can still be read"
+        elif leaves == "altogether":
+            client.transport.close()
+            client.connection.connection_lost(None)
+        else:
+            await client.pass_seconds(12)
+        await soon()
+        assert client.replies() == ([] if leaves == "altogether" else [(400, b"IncompleteBodyError", CLOSED)])
+        assert len(client.asked) == 1
+
+    with_client(scenario)
+
+
+def test_who_is_told_that_it_took_too_long_can_read_that():
+    async def scenario(client):
+        await client.send(post(b"abc", "content-length: 1000"))
+        await client.pass_seconds(12)
+        assert client.replies() == [(400, b"IncompleteBodyError", CLOSED)]
+        assert not client.transport.is_closed
+        await client.send(b"x" * 500)
+        await client.pass_seconds(4)
+        assert client.transport.is_closed
+
+    with_client(scenario)
+
+
+def test_who_stops_sending_behind_a_request_is_answered():
+    async def scenario(client):
+        await client.send(sized(b"last")[:-1])
+        await client.send(b"t")
+        assert not client.connection.eof_received()
+        assert client.replies() == [(200, b"POST /a last", False)]
+
+    with_client(scenario)
+
+
+def test_a_body_that_is_too_large_is_read_to_its_end_and_not_kept():
+    async def scenario(client):
+        await client.send(sized(b"x" * (BODY_BYTES_MAX + 1)) + GET)
+        await client.send(chunked(*[b"x" * 100] * 11))
+        await client.send(sized(b"x" * BODY_BYTES_MAX))
+        told = [(status, body[:20]) for status, body, _ in client.replies()]
+        too_large = (400, b"BodyTooLargeError")
+        assert told == [too_large, (200, b"GET /a "), too_large, (200, b"POST /a " + b"x" * 12)]
+
+    with_client(scenario)
+
+
+def test_a_body_without_end_is_not_read_for_ever():
+    async def scenario(client):
+        await client.send(post(b"", "content-length: 99999999999"))
+        for _ in range(DRAIN_BYTES_MAX // READ_BYTES + 2):
+            await client.send(b"x" * READ_BYTES)
+        assert client.replies() == [(400, b"BodyTooLargeError", CLOSED)]
+
+    with_client(scenario)
+
+
+def test_a_body_that_nobody_asks_for_stays_with_its_sender():
+    async def answer(request):
+        asked.append(request)
+        await wants.wait()
+        return Reply(200, await request.body(BODY_BYTES_MAX))
+
+    async def scenario(client):
+        await client.send(post(b"x" * 10 * ENOUGH_BYTES, "content-length: 99999999"))
+        await soon()
+        assert not client.transport.is_reading
+        assert asked[0].size <= ENOUGH_BYTES
+        wants.set()
+        await soon()
+        assert client.transport.is_reading
+
+    asked, wants = [], asyncio.Event()
+    with_client(scenario, answer)
+
+
+def test_what_is_refused_unread_is_answered_and_shown_out():
+    async def refuse(_request):
+        return Reply(401, b"no")
+
+    async def scenario(client):
+        await client.send(post(b"x" * 100, "content-length: 900"))
+        assert client.replies() == [(401, b"no", CLOSED)]
+        assert not client.transport.is_closed
+        await client.send(b"x" * 800)
+        assert not client.connection.eof_received(), "then it is closed"
+
+    with_client(scenario, refuse)
+
+
+def test_who_waits_to_be_told_is_told():
+    async def scenario(client):
+        await client.send(post(b"", "content-length: 4", "expect: 100-continue"))
+        assert client.transport.sent == b"HTTP/1.1 100 Continue\r\n\r\n"
+        client.transport.sent = b""
+        await client.send(b"body")
+        assert client.replies() == [(200, b"POST /a body", False)]
+
+    with_client(scenario)
+
+
+def test_who_waits_to_be_told_and_has_too_much_is_told_that():
+    async def scenario(client):
+        await client.send(post(b"", f"content-length: {BODY_BYTES_MAX + 1}", "expect: 100-continue"))
+        assert client.replies() == [(400, b"BodyTooLargeError", CLOSED)]
+
+    with_client(scenario)
+
+
+def test_single_bytes_make_a_body():
+    async def scenario(client):
+        await client.send(chunked(*[b"x", b"yz"] * 300))
+        assert client.replies() == [(200, b"POST /a " + b"xyz" * 300, False)]
+
+    with_client(scenario)
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /a HT", GET, GET + b"GET /a HTTP/1.1\r\nhost"])
+def test_who_says_nothing_is_shown_out(sent):
+    async def scenario(client):
+        await client.send(sent)
+        await client.pass_seconds(HEAD_SWEEPS_MAX)
+        assert not client.transport.is_closed
+        await client.pass_seconds(2)
+        assert client.transport.is_closed
+
+    with_client(scenario)
+
+
+def test_who_does_not_read_the_replies_is_not_read_either():
+    async def scenario(client):
+        client.connection.pause_writing()
+        assert not client.transport.is_reading
+        client.connection.resume_writing()
+        assert client.transport.is_reading
+
+    with_client(scenario)
+
+
+def test_a_fault_of_ours_is_a_500():
+    async def fail(_request):
+        raise ZeroDivisionError
+
+    async def scenario(client):
+        await client.send(GET + GET)
+        assert [(status, closes) for status, _, closes in client.replies()] == [(500, False)] * 2
+
+    with_client(scenario, fail)
+
+
+def test_headers_are_found_by_name_and_joined_when_repeated():
+    async def scenario(client):
+        await client.send(sized(b"", "X-One: a", "x-two: b", "X-TWO: \xe9,c"))
+        request = client.asked[0]
+        assert request.header("x-one") == "a"
+        assert request.header("x-two") == "b, \xc3\xa9,c"
+        assert request.header_values("x-two") == ["b", "\xc3\xa9,c"]
+        assert request.header_values("x-none") == []
+        assert request.header("x-none") is None
+
+    with_client(scenario)
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        (b"/v1/events", "/v1/events"),
+        (b"/v1/events?a=/b", "/v1/events"),
+        (b"http://example.com/v1/events?a", "/v1/events"),
+        (b"http://example.com", "/"),
+        (b"/v1/%65vents", "/v1/events"),
+        (b"/v1%2Fevents", "/v1%2Fevents"),
+        (b"/%c3%a9", "/é"),
+        (b"/%ff", "/�"),
+        (b"*", "*"),
+        (b"example.com:80", "example.com:80"),
+    ],
+)
+def test_a_path_is_read_from_every_form_of_address(url, path):
+    assert path_of(url) == path
