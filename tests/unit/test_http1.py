@@ -225,6 +225,8 @@ def test_a_reply_to_head_and_one_without_content_have_no_body():
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),  # somebody speaks TLS
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
         (b"CONNECT example.com:80 HTTP/1.1\r\nhost: x\r\n\r\n", 400),
+        (b"GET /a HTTP/2.0\r\nhost: x\r\n\r\n", 400),
+        (b"GET /a\r\nhost: x\r\n\r\n", 400),
         (b"GET /a HTTP/1.1\r\nhost : x\r\n\r\n", 400),
         (post(b"", "content-length: 1", "content-length: 2"), 400),
         (post(b"", "content-length: -1"), 400),
@@ -462,6 +464,7 @@ def test_headers_are_found_by_name_and_joined_when_repeated():
         (b"/v1/events", "/v1/events"),
         (b"/v1/events?a=/b", "/v1/events"),
         (b"http://example.com/v1/events?a", "/v1/events"),
+        (b"/v1/events#a", "/v1/events"),
         (b"http://example.com", "/"),
         (b"/v1/%65vents", "/v1/events"),
         (b"/v1%2Fevents", "/v1%2Fevents"),

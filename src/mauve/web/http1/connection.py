@@ -23,6 +23,7 @@ HEAD_SWEEPS_MAX: Final = 15  # also closes a connection that is kept alive and s
 _BODY_SWEEPS_MAX: Final = 10
 _FAREWELL_SWEEPS_MAX: Final = 2
 _NEVER: Final = 2**62
+_VERSIONS: Final = frozenset({"1.0", "1.1"})
 
 _NO_HTTP: Final = json_reply(HTTPStatus.BAD_REQUEST, {"ok": False, "error": "this is no valid HTTP/1.1 request"})
 _HEAD_TOO_LARGE: Final = json_reply(
@@ -148,12 +149,15 @@ class Connection(asyncio.BufferedProtocol):
     def on_headers_complete(self) -> None:
         parser, headers = self._parser, self._headers
         if len(headers) > HEADERS_MAX:
-            raise _HeadTooLargeError
+            raise _RefusedError(_HEAD_TOO_LARGE)
         if parser.should_upgrade():
             return  # It is read again.
         keeps_alive = parser.should_keep_alive()
-        if keeps_alive and b"connection" in headers:
-            keeps_alive = parser.get_http_version() == "1.1"  # Before, the reply would have had to say so.
+        if not keeps_alive or b"connection" in headers:
+            version = parser.get_http_version()
+            if version not in _VERSIONS:
+                raise _RefusedError(_NO_HTTP)
+            keeps_alive = keeps_alive and version == "1.1"  # Before, the reply would have had to say so.
         exchange = Exchange(self, parser.get_method(), self._url, headers, keeps_alive=keeps_alive)
         self._received = 0
         self._overdue_at = _NEVER
@@ -180,9 +184,12 @@ class Connection(asyncio.BufferedProtocol):
         except HttpParserUpgrade as offer:
             self._read_without_offer(received[offer.args[0] :])
         except HttpParserError as error:
-            if isinstance(error, HttpParserCallbackError) and not isinstance(error.__context__, _HeadTooLargeError):
+            if not isinstance(error, HttpParserCallbackError):
+                self._refuse(_NO_HTTP)
+            elif isinstance(error.__context__, _RefusedError):
+                self._refuse(error.__context__.reply)
+            else:
                 raise
-            self._refuse(_NO_HTTP if error.__context__ is None else _HEAD_TOO_LARGE)
         else:
             if self._received > self._received_max():
                 self._refuse(_HEAD_TOO_LARGE)
@@ -279,5 +286,9 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
 
-class _HeadTooLargeError(Exception):
-    """There are more headers than anybody needs."""
+class _RefusedError(Exception):
+    """What the parser takes for a request and we do not."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(reply.status)
+        self.reply = reply

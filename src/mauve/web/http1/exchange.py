@@ -130,5 +130,5 @@ def path_of(url: bytes) -> str:
             url = parse_url(url).path or b"/"
         except HttpParserInvalidURLError:  # `*`, or an address without a scheme
             return url.decode("latin-1")
-    path = url.partition(b"?")[0].decode("latin-1")
+    path = url.partition(b"?")[0].partition(b"#")[0].decode("latin-1")
     return unquote(path, errors="replace") if "%" in path and "%2f" not in path.lower() else path
