@@ -25,7 +25,10 @@ _FAREWELL_SWEEPS_MAX: Final = 2
 _NEVER: Final = 2**62
 _VERSIONS: Final = frozenset({"1.0", "1.1"})
 
-_NO_HTTP: Final = json_reply(HTTPStatus.BAD_REQUEST, {"ok": False, "error": "this is no valid HTTP/1.1 request"})
+_NO_HTTP: Final = json_reply(
+    HTTPStatus.BAD_REQUEST,
+    {"ok": False, "error": "this is no valid HTTP/1.1 request: send plain HTTP/1.1, TLS ends at a proxy in front"},
+)
 _HEAD_TOO_LARGE: Final = json_reply(
     HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
     {"ok": False, "error": f"send at most {HEADERS_MAX} headers and {HEAD_BYTES_MAX} bytes of them"},
@@ -130,7 +133,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def send_on(self, exchange: Exchange) -> None:
-        if exchange.is_to_be_told:
+        if exchange.expects_continue:
             self._transport.write(replies.CONTINUE)
         self._expect_within(_BODY_SWEEPS_MAX)
         self._hold_back()

@@ -65,7 +65,7 @@ class Exchange:
         return [value.decode("latin-1") for value in self._headers.get(name.encode(), ())]
 
     @property
-    def is_to_be_told(self) -> bool:
+    def expects_continue(self) -> bool:
         """Tell whether the client sends the body only when it is told to go on."""
         return not self.size and (self.header("expect") or "").lower() == "100-continue"
 
@@ -76,7 +76,7 @@ class Exchange:
 
     async def body(self, bytes_max: int) -> bytes:
         if not self.is_complete:
-            if self.is_to_be_told and (self.declared_bytes or 0) > bytes_max:
+            if self.expects_continue and (self.declared_bytes or 0) > bytes_max:
                 raise BodyTooLargeError
             await self._rest()
         if self.size > bytes_max:
