@@ -88,7 +88,8 @@ class Listener:
             self._pause()
 
     def _has_left(self) -> None:
-        if self._accepting is None and (self._reopening is None or self._reopening.done()):
+        is_opening = self._reopening is not None and not self._reopening.done()
+        if self._accepting is None and not is_opening and not self._shared.is_stopping:
             self._reopening = self._loop.create_task(self._accept_again())
 
     async def _sweep_forever(self) -> None:
