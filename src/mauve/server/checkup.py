@@ -59,7 +59,7 @@ def _safely(check: Callable[[Settings], Finding], settings: Settings) -> Finding
 
 def _versions(_settings: Settings) -> Finding:
     python = ".".join(map(str, sys.version_info[:3]))
-    engines = ", ".join(f"{name} {version(name)}" for name in ("granian", "sqlalchemy", "cryptography"))
+    engines = ", ".join(f"{name} {version(name)}" for name in ("granian", "httptools", "sqlalchemy", "cryptography"))
     detail = f"mauve {version('mauve')}, Python {python}, SQLite {sqlite3.sqlite_version}, {engines}"
     return Finding("versions", ok=True, detail=detail)
 
