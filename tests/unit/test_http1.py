@@ -148,6 +148,56 @@ def test_it_does_not_matter_in_which_pieces_requests_come(cuts):
     with_client(scenario)
 
 
+WORDS = [
+    *(b"GET POST OPTIONS /a * HTTP/1.1 HTTP/1.0 host: x content-length: 3 0 -1 99999999999".split()),
+    *(b"transfer-encoding: chunked connection: close upgrade: h2c expect: 100-continue".split()),
+    *(
+        b" ",
+        b"\r\n",
+        b"\n",
+        b"\r",
+        b"\r\n\r\n",
+        b"0\r\n\r\n",
+        b"3\r\nabc\r\n",
+        b"\0",
+        b"\xff",
+        b"\t",
+        b";",
+        b"x" * 70_000,
+    ),
+]
+
+
+@given(
+    edits=st.lists(st.tuples(st.integers(0, 300), st.integers(0, 20), st.sampled_from(WORDS)), max_size=6),
+    cuts=st.sets(st.integers(1, 400), max_size=10),
+)
+def test_whatever_bytes_come_are_answered_in_whole_replies_and_come_to_an_end(edits, cuts):
+    stream = (
+        sized(b"one", path="/1") + GET + chunked(b"th", b"ree") + sized(b"four", "connection: upgrade", "upgrade: h2c")
+    )
+    for place, length, word in edits:
+        stream = stream[:place] + word + stream[place + length :]
+
+    async def scenario(client):
+        places = [0, *sorted(cut for cut in cuts if cut < len(stream)), len(stream)]
+        for start, end in itertools.pairwise(places):
+            if not client.transport.is_closed:
+                await client.send(stream[start:end])
+        if not client.transport.is_closed and not client.connection.eof_received():
+            client.transport.close()
+        await soon()
+        await client.pass_seconds(4)
+        assert client.transport.is_closed
+        interim = client.transport.sent.count(b"HTTP/1.1 100 Continue\r\n\r\n")
+        client.transport.sent = client.transport.sent.replace(b"HTTP/1.1 100 Continue\r\n\r\n", b"")
+        assert {status for status, _, _ in client.replies()} <= {200, 400, 431}
+        assert len(client.replies()) <= len(client.asked) + 1
+        assert interim <= len(client.asked)
+
+    with_client(scenario)
+
+
 def test_who_sends_ahead_is_answered_in_order_and_not_read_further():
     async def slowly(request):
         body = await request.body(BODY_BYTES_MAX)
