@@ -2,13 +2,15 @@
 
 import json
 import os
+import random
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -127,6 +129,16 @@ def running(data: Path, *arguments: str, environment: Mapping[str, str] | None =
         if service.process.poll() is None:
             service.stop()
         service.process.stdout.close()
+
+
+def two_free_ports() -> int:
+    """Return the first of two neighbours; below those that the system gives to whoever asks for any."""
+    for port in random.SystemRandom().sample(range(10_000, 30_000), 100):
+        with socket.socket() as one, socket.socket() as other, suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            other.bind(("127.0.0.1", port + 1))
+            return port
+    raise AssertionError("no two free ports")
 
 
 def is_alive(pid: int) -> bool:

@@ -3,13 +3,11 @@
 import base64
 import itertools
 import json
-import random
 import re
-import socket
 import sqlite3
 import stat
 import time
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from urllib.parse import quote_plus
 
@@ -21,7 +19,7 @@ from browser import Browser
 from mauve.control.operations import OPERATIONS
 from mauve.dashboard.routes import ACTIONS, DOORS
 from mauve.metrics.registry import METRICS
-from support import EVERY_SCOPE, bearer, eventually, mauve, running
+from support import EVERY_SCOPE, bearer, eventually, mauve, running, two_free_ports
 
 PASSWORD = "canary of a password 5b1f0c"
 SECRET_A = "whsec_canaryA" + "7" * 24
@@ -77,16 +75,6 @@ class RememberingClient:
         reply = self._world.client.request(method, path, **options)
         self._world.remember(f"{next(self._world.numbers)} {method} {path} (page)", reply)
         return reply
-
-
-def two_free_ports():
-    """Return the first of two neighbours; below those that the system gives to whoever asks for any."""
-    for port in random.SystemRandom().sample(range(10_000, 30_000), 100):
-        with socket.socket() as one, socket.socket() as other, suppress(OSError):
-            one.bind(("127.0.0.1", port))
-            other.bind(("127.0.0.1", port + 1))
-            return port
-    raise AssertionError("no two free ports")
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,17 @@ import time
 import httpx2 as httpx
 import pytest
 
-from support import bearer, eventually, ledger_rows, mauve_json, running, stored_events, token_for
+from support import (
+    bearer,
+    eventually,
+    ledger_rows,
+    mauve,
+    mauve_json,
+    running,
+    stored_events,
+    token_for,
+    two_free_ports,
+)
 
 DAY = time.strftime("%Y-%m-%d", time.gmtime())
 
@@ -117,9 +127,7 @@ def test_a_body_that_was_cut_off_is_not_taken(service, app):
 
 
 def test_metrics_are_off_unless_a_port_is_chosen(service, tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = two_free_ports()
     environment = {"MAUVE_METRICS_PORT": str(port)}
     with running(tmp_path / "other", "--workers", "1", environment=environment) as measured:
         reply = httpx.post(f"{measured.url}/v1/apps", json={"name": "A"}, headers=bearer(token_for(measured.data)))
@@ -134,6 +142,19 @@ def test_metrics_are_off_unless_a_port_is_chosen(service, tmp_path):
         assert "mauve_log_bytes" in core
         post(measured.ingest_url, key, [{"name": "view", "id": "one"}, {"name": "view", "id": "one"}])
         assert eventually(lambda: "mauve_events_repeated 1.0" in httpx.get(f"http://127.0.0.1:{port}/metrics").text)
+
+
+def test_a_port_for_metrics_that_is_taken_is_named_when_it_starts(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        environment = {"MAUVE_METRICS_PORT": str(port)}
+        done = mauve(tmp_path / "data", "serve", "--port", "0", "--ingest-port", "0", **environment)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"port {port}" in done.stderr
+    assert "MAUVE_METRICS_PORT" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_readiness_and_doctor_tell_of_the_backlog(service, app):

@@ -108,8 +108,16 @@ async def _stop_when_failed(server: Server, has_failed: Callable[[], bool]) -> N
 
 def expose_metrics(settings: Settings, number: int, registry: CollectorRegistry) -> None:
     """Let Prometheus read this process's figures, on loopback, if a port was chosen."""
-    if settings.metrics_port:
-        start_http_server(settings.metrics_port + number, addr="127.0.0.1", registry=registry)
+    if not settings.metrics_port:
+        return
+    port = settings.metrics_port + number
+    try:
+        start_http_server(port, addr="127.0.0.1", registry=registry)
+    except OSError as error:
+        reason = os.strerror(error.errno or 0).lower()
+        raise SettingError(
+            f"cannot listen on 127.0.0.1 port {port} for metrics: {reason}; choose another MAUVE_METRICS_PORT"
+        ) from None
 
 
 async def repeat(every_s: float, work: Callable[[], object], failure: str) -> None:
