@@ -43,7 +43,7 @@ async def run(orders: Orders) -> None:
     elif orders.number == ON_GRANIAN:
         server = AsgiServer(Rsgi(), (orders.host, orders.ingest_port), Interfaces.RSGI)
     else:
-        server = Listener(said, (orders.host, orders.ingest_port), BODY_BYTES_MAX)
+        server = Listener(said, (orders.host, orders.ingest_port))
     await serve_until_stopped(server, Ready(), has_failed=lambda: False)
 
 

@@ -35,7 +35,7 @@ class Serving:
     async def _serve(self):
         self._loop = asyncio.get_running_loop()
         self._may_go = asyncio.Event()
-        self._listener = Listener(self._answer, ("127.0.0.1", self.port), BODY_BYTES_MAX)
+        self._listener = Listener(self._answer, ("127.0.0.1", self.port))
         await self._listener.open()
         self._ready.set()
         await self._listener.closed()

@@ -90,6 +90,15 @@ def test_a_delivery_that_biller_bs_own_library_believes_is_taken(project, door):
     assert deliver(door, project, "biller_b", body, headers).json() == {"ok": True, "rows": 1}
 
 
+@pytest.mark.parametrize(("megabytes", "expected"), [(3.9, 200), (4.1, 413)])
+def test_a_delivery_may_be_much_larger_than_a_batch_of_events(project, door, megabytes, expected):
+    event = sample("stripe_invoice_paid_long_name")
+    event["data"]["object"]["id"] = f"in_large_{door[-1]}"
+    event["data"]["object"]["description"] = "x" * int(megabytes * 2**20)
+    body = json.dumps(event, ensure_ascii=False)
+    assert deliver(door, project, "biller_a", body, signed_by_stripe(body)).status_code == expected
+
+
 def test_a_delivery_signed_with_the_other_secret_is_not(project, door):
     body = json.dumps(sample("polar_order_paid_renewal"))
     assert deliver(door, project, "biller_b", body, signed_by_stripe(body)).status_code == 401

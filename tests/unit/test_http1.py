@@ -56,7 +56,7 @@ class Client:
 
     def __init__(self, answer=None):
         self.asked = []
-        self.shared = Shared(answer or self.repeat, BODY_BYTES_MAX)
+        self.shared = Shared(answer or self.repeat)
         self.shared.date = date_line(0)
         self.transport = FakeTransport()
         self.connection = Connection(self.shared, asyncio.get_running_loop())
@@ -390,6 +390,19 @@ def test_a_body_that_is_too_large_is_read_to_its_end_and_not_kept():
         assert told == [too_large, (200, b"GET /a "), too_large, (200, b"POST /a " + b"x" * 12)]
 
     with_client(scenario)
+
+
+def test_who_asks_for_more_gets_more():
+    async def answer(request):
+        return Reply(200, await request.body(10 * BODY_BYTES_MAX))
+
+    async def scenario(client):
+        body = bytes(range(256)) * 39
+        await client.send(sized(body)[:5000])
+        await client.send(sized(body)[5000:])
+        assert client.replies() == [(200, body, False)]
+
+    with_client(scenario, answer)
 
 
 def test_a_body_without_end_is_not_read_for_ever():

@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry
 
 from mauve.access.keyring import REFRESH_EVERY_S
 from mauve.ingest.arrivals import note_arrivals_forever
-from mauve.ingest.plane import BODY_BYTES_MAX, IngestPlane
+from mauve.ingest.plane import IngestPlane
 from mauve.server.child import expose_metrics, finished, main, repeat, serve_until_stopped
 from mauve.server.orders import Orders, Ready
 from mauve.web.http1.listener import Listener
@@ -21,7 +21,7 @@ async def run(orders: Orders) -> None:
         refreshing = asyncio.create_task(repeat(REFRESH_EVERY_S, parts.keyring.refresh, "keyring_not_refreshed"))
         noting = asyncio.create_task(note_arrivals_forever(parts))
         await serve_until_stopped(
-            Listener(IngestPlane(parts).answer, (orders.host, orders.ingest_port), BODY_BYTES_MAX),
+            Listener(IngestPlane(parts).answer, (orders.host, orders.ingest_port)),
             Ready(),
             has_failed=lambda: parts.log.has_failed,
         )

@@ -41,9 +41,8 @@ log = structlog.get_logger()
 class Shared:
     """What the connections of a listener have in common."""
 
-    def __init__(self, answer: Answer, body_bytes_max: int) -> None:
+    def __init__(self, answer: Answer) -> None:
         self.answer = answer
-        self.body_bytes_max = body_bytes_max
         # One buffer for all: what arrived is taken out of it before anything else can arrive.
         self.buffer = memoryview(bytearray(READ_BYTES))
         self.connections: set[Connection] = set()
@@ -171,7 +170,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def on_body(self, piece: bytes) -> None:
         assert self._arriving is not None  # noqa: S101 - a body comes behind a head
-        self._arriving.take(piece, self._shared.body_bytes_max)
+        self._arriving.take(piece)
 
     def on_message_complete(self) -> None:
         if self._arriving is not None:
@@ -194,7 +193,7 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 raise
         else:
-            if self._received > self._received_max():
+            if self._received > HEAD_BYTES_MAX and self._received > self._received_max():
                 self._refuse(_HEAD_TOO_LARGE)
 
     def _read_without_offer(self, rest: memoryview) -> None:
@@ -209,7 +208,8 @@ class Connection(asyncio.BufferedProtocol):
         ]
         self._parser = HttpRequestParser(self)
         self._read(memoryview(b"\r\n".join([*lines, b"", b""])))
-        self._read(rest)
+        if not self._is_deaf:
+            self._read(rest)
 
     def _received_max(self) -> int:
         """Return how much may come for what is there: chunks need words around them, but not without end."""

@@ -28,6 +28,7 @@ class Exchange:
 
     __slots__ = (
         "_arrival",
+        "_bytes_max",
         "_headers",
         "_pieces",
         "_sender",
@@ -50,6 +51,7 @@ class Exchange:
         self.keeps_alive = keeps_alive
         self.declared_bytes = declared_size(self.header("content-length"))
         self.size = 0
+        self._bytes_max = DRAIN_BYTES_MAX  # Until the body is asked for, no more of it comes than is held back.
         self._pieces: list[bytes] = []
         self.is_asked_for = False
         self.is_complete = False
@@ -75,6 +77,7 @@ class Exchange:
         return not self.is_complete and not self.is_asked_for and self.size > _UNASKED_BYTES_MAX
 
     async def body(self, bytes_max: int) -> bytes:
+        self._bytes_max = bytes_max
         if not self.is_complete:
             if self.expects_continue and (self.declared_bytes or 0) > bytes_max:
                 raise BodyTooLargeError
@@ -84,13 +87,13 @@ class Exchange:
         pieces, self._pieces = self._pieces, []
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def take(self, piece: bytes, bytes_max: int) -> None:
+    def take(self, piece: bytes) -> None:
         """Keep a piece of the body. One that is too large is still read, within bounds, and not kept.
 
         A client that is writing would otherwise see its connection reset instead of our answer.
         """
         self.size += len(piece)
-        if self.size <= bytes_max:
+        if self.size <= self._bytes_max:
             self._pieces.append(piece)
             if len(self._pieces) == _PIECES_MAX:
                 self._pieces = [b"".join(self._pieces)]
@@ -101,8 +104,7 @@ class Exchange:
 
     def complete(self) -> None:
         self.is_complete = True
-        if self._arrival is not None:
-            self._arrived()
+        self._arrived()
 
     def cut_off(self) -> None:
         """Note that no more of the body will come, or not in time."""
