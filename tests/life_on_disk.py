@@ -56,7 +56,7 @@ def payment_of(batch: dict, now_ms: int) -> Payment:
 
 async def send(parts: IngestParts, life: int, number: int) -> None:
     batch, now_ms = cut_batch(life, number), time.time_ns() // 1_000_000
-    header = packed_header(PROJECT, "org_1", now_ms, len(batch["events"]))
+    header = packed_header(PROJECT, "org_1", now_ms, now_ms * 1000, len(batch["events"]))
     items = json.dumps(batch["events"]).encode()
     tell(f"sent {number}")
     if batch["payment"] is None:

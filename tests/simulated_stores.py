@@ -13,9 +13,10 @@ from functools import cache
 from mauve.core.people import Seen
 from mauve.core.window import DAY, Window, today_at
 from mauve.stores.closed_days import DayUsers
+from mauve.stores.ledger import StepOutdatedError
 from mauve.stores.log import LogRecord
 from mauve.stores.unavailable import StoreUnavailableError
-from mauve.stores.warehouse import EventRows, RowsRefusedError, Texts, WarehouseUnavailableError, first_seq
+from mauve.stores.warehouse import EventRows, RowsRefusedError, SameId, Texts, WarehouseUnavailableError, first_seq
 
 POISON = "poison"
 day_of = cache(today_at)  # few moments, asked for often
@@ -73,7 +74,7 @@ class SimulatedWarehouse:
         """End as the process does: what was staged was in its memory."""
         self._staged = []
 
-    def stage(self, rows: EventRows) -> dict[int, int]:
+    def stage(self, rows: EventRows) -> list[SameId]:
         self._faults.pass_by(WarehouseUnavailableError)
         self._stages += 1
         contents = list(contents_of(rows))
@@ -83,7 +84,10 @@ class SimulatedWarehouse:
             StoredRow(content, seq, self._first_staged.setdefault(seq, self._stages))
             for content, seq in zip(contents, rows.seq, strict=True)
         ]
-        return {row.seq: self.seen[row.id] for row in self._staged if row.id and row.id in self.seen}
+        places: dict[str, list[int]] = {}
+        for place, row in enumerate(self._staged):
+            places.setdefault(row.id, []).append(place)
+        return [SameId(of_id, self.seen.get(id_)) for id_, of_id in places.items() if id_]
 
     def commit(self, repeats, stored) -> None:
         for row in self._staged:
@@ -106,6 +110,13 @@ class SimulatedWarehouse:
         self._faults.pass_by(WarehouseUnavailableError)
         ranges = [(first_seq(stream, number + 1), first_seq(stream + 1, 0)) for stream, number in positions.items()]
         return {row.seq: row.counts for row in self.events if any(low <= row.seq < high for low, high in ranges)}
+
+    def remember_ids(self, positions) -> None:
+        known = self.stored_after(positions)
+        for row in self.events:
+            if row.counts and row.id and row.seq in known:
+                self.seen[row.id] = max(row.received_at, self.seen.get(row.id, row.received_at))
+        self._faults.pass_by(WarehouseUnavailableError)
 
     def first_day(self) -> date | None:
         self._faults.pass_by(WarehouseUnavailableError)
@@ -169,8 +180,9 @@ class SimulatedLedger:
 
     def finish(self, step) -> None:
         self._faults.pass_by(StoreUnavailableError)
-        for stream, number in step.positions.items():
-            self._positions[stream] = max(number, self._positions.get(stream, 0))
+        if any(self._positions.get(stream, 0) != step.positions_before[stream] for stream in step.positions):
+            raise StepOutdatedError("this once")
+        self._positions |= step.positions
         self.events_counted += sum(step.events_by_org_and_period.values())
         self.dead_letters += [letter.payload for letter in step.dead_letters]
         self._faults.pass_by(StoreUnavailableError)
@@ -199,7 +211,7 @@ def contents_of(rows: EventRows) -> Iterator[tuple]:
         texts_of(rows.name),
         rows.received_at,
         texts_of(rows.user),
-        rows.id,
+        texts_of(rows.id),
         texts_of(rows.props),
         strict=True,
     )

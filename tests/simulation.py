@@ -34,6 +34,21 @@ STEPS_MS = (0, 1, HOUR_MS, -2 * HOUR_MS, 72 * HOUR_MS, IDEMPOTENCY_WINDOW_MS - 1
 STORE_ERRORS = (WarehouseUnavailableError, StoreUnavailableError, OSError)
 
 
+class TickingClock(ManualClock):
+    """Stands still to the millisecond; no two moments are the same to the microsecond."""
+
+    ticks = 0
+    was_set_back = False
+
+    def now_us(self) -> int:
+        self.ticks += 1
+        return super().now_us() + self.ticks
+
+    def advance(self, milliseconds: int) -> None:
+        super().advance(milliseconds)
+        self.was_set_back |= milliseconds < 0
+
+
 class InlineExecutor(Executor):
     """Runs what it is given at once, in the caller's thread."""
 
@@ -78,7 +93,7 @@ class Schedule:
         self.warehouse = SimulatedWarehouse(self.faults)
         self.ledger = SimulatedLedger(self.faults)
         self.closed = SimulatedClosedDays(self.faults)
-        self.clock = ManualClock()
+        self.clock = TickingClock()
         self.is_loading = False
         self.begin_loader()
 
@@ -179,7 +194,7 @@ class Schedule:
         items = ",".join(
             f'{{"name":"{name}","user":"{user}","id":"{id_}","props":{props}}}' for _, name, _, user, id_, props in rows
         )
-        header = packed_header("proj", "org", now_ms, len(rows))
+        header = packed_header("proj", "org", now_ms, self.clock.now_us(), len(rows))
         is_readable = luck < 0.99
         payload = header + f"[{items}]".encode() if is_readable else b"\xff" + header + items.encode()
         self.sent.append(Sent(stream, payload, rows, is_readable and first != POISON, issued=len(self.sent)))
@@ -214,6 +229,7 @@ class Schedule:
     def check(self) -> None:
         self.check_that_each_is_stored_once()
         self.check_what_counts()
+        self.check_that_the_first_counts()
         self.check_dead_letters()
         self.check_order()
         if self.reader.quarantined() > len(self.sent):
@@ -256,6 +272,23 @@ class Schedule:
         if not lost:
             for rows in by_id.values():
                 check_one_id(rows, self.warehouse.cut_short)
+
+    def check_that_the_first_counts(self) -> None:
+        """Of events with one id the first that arrived counts, whatever its way. Without a clock set back, that is."""
+        if self.clock.was_set_back:
+            return
+        counts = {row.content: row.counts for row in self.warehouse.events}
+        doubtful = {
+            row[4] for each in self.sent if each.outcome != "acknowledged" for row in each.rows if row in counts
+        }
+        counted_at: dict[str, int] = {}
+        for row in (row for each in self.sent for row in each.rows if row in counts and row[4] not in doubtful | {""}):
+            _, _, received_at, _, id_, _ = row
+            is_first = received_at - counted_at.get(id_, -IDEMPOTENCY_WINDOW_MS) >= IDEMPOTENCY_WINDOW_MS
+            if is_first != counts[row]:
+                raise Violation(f"not the first that arrived counts: {row}")
+            if is_first:
+                counted_at[id_] = received_at
 
     def may_lose(self, each: Sent) -> bool:
         """Tell whether a record may have been read, loaded in part, and lost: the disk has lied about it.

@@ -30,6 +30,9 @@ class ManualClock:
     def now_ms(self) -> int:
         return self._now_ms
 
+    def now_us(self) -> int:
+        return self._now_ms * 1000
+
     def advance(self, milliseconds: int) -> None:
         self._now_ms += milliseconds
 

@@ -31,7 +31,7 @@ def rows_of(number: int) -> EventRows:
         rows.occurred_at.append(now_ms)
         rows.claimed_at.extend([""])
         rows.user.extend([f"u{place}"])
-        rows.id.append(f"{number}-{place}")
+        rows.id.extend([f"{number}-{place}"])
         rows.props.extend_encoded([b"{}"])
         rows.seq.append(first_seq(0, number) + place)
     return rows

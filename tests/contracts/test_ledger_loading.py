@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from ledger_entries import NOW, PERIOD, a_payment, everything_in, record_payments
-from mauve.stores.ledger import DeadLetter, Entry, LoadStep
+from mauve.stores.ledger import DeadLetter, Entry, LoadStep, StepOutdatedError
 from mauve.stores.log import LogRecord
 from mauve.stores.sql.ledger_writer import SqlLedgerWriter
 from mauve.stores.sql.load_ledger import SqlLoadLedger
@@ -65,12 +65,31 @@ class TestLoadSteps:
         loader.finish(LoadStep({}))
         assert everything_in(ledger_database) == before
 
-    def test_positions_only_grow(self, loader):
+    def test_positions_move_on_from_where_a_step_began(self, loader):
         loader.finish(LoadStep({0: 5, 255: 2**46 - 1}))
-        loader.finish(LoadStep({0: 4, 1: 0}))
-        assert loader.positions() == {0: 5, 1: 0, 255: 2**46 - 1}
-        loader.finish(LoadStep({0: 6}))
-        assert loader.positions()[0] == 6
+        loader.finish(LoadStep({0: 6, 1: 3}, positions_before={0: 5, 1: 0}))
+        assert loader.positions() == {0: 6, 1: 3, 255: 2**46 - 1}
+
+    @pytest.mark.parametrize("before", [{}, {0: 5, 1: 2}], ids=["the first step", "a later step"])
+    def test_a_step_that_is_finished_twice_is_counted_once(self, loader, ledger_database, before):
+        if before:
+            loader.finish(LoadStep(before))
+        letters = [DeadLetter(0, 7, "why", b"", NOW)]
+        step = LoadStep({0: 7, 1: 4}, {("org_1", PERIOD): 500}, {"proj_1": 5}, letters, positions_before=before)
+        loader.finish(step)
+        once = everything_in(ledger_database)
+        with pytest.raises(StepOutdatedError):
+            loader.finish(step)
+        assert everything_in(ledger_database) == once
+        assert loader.usage(PERIOD) == {"org_1": 500}
+
+    @pytest.mark.parametrize("before", [{0: 4, 1: 2}, {0: 5}, {0: 5, 1: 3}, {0: 6, 1: 2}])
+    def test_a_step_that_began_elsewhere_changes_nothing(self, loader, ledger_database, before):
+        loader.finish(LoadStep({0: 5, 1: 2}))
+        untouched = everything_in(ledger_database)
+        with pytest.raises(StepOutdatedError):
+            loader.finish(LoadStep({0: 9, 1: 9}, {("org_1", PERIOD): 1}, positions_before=before))
+        assert everything_in(ledger_database) == untouched
 
     def test_counts_are_added_also_to_those_of_payments(self, writer, loader):
         record_payments(writer, a_payment())

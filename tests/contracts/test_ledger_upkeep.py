@@ -64,7 +64,7 @@ def test_subscriptions_lose_who_they_belong_to_and_keep_their_history(writer, re
 
 def test_dead_letters_keep_the_events_of_others(loader, upkeep, ledger_database):
     def letter(number, project, items):
-        header = packed_header(project, "org_1", 1, 2)
+        header = packed_header(project, "org_1", 1, 1000, 2)
         return DeadLetter(1, number, "why", header + json.dumps(items).encode(), 5)
 
     both = [{"name": "view", "user": "ann", "props": {"a": 1}}, {"name": "view", "user": "bob", "id": "1"}]

@@ -1,12 +1,14 @@
 """What every warehouse promises to the loader."""
 
+# ruff: noqa: SLF001 - what is staged is lost on the inside
+
 import itertools
 import time
 
 import pytest
 
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
-from mauve.stores.warehouse import EventRows, WarehouseUnavailableError, first_seq
+from mauve.stores.warehouse import EventRows, SameId, WarehouseUnavailableError, first_seq
 
 DAY_MS = 86_400_000
 TODAY = time.time_ns() // 1_000_000 // DAY_MS  # ids are forgotten after some days of the machine's own clock
@@ -40,7 +42,7 @@ def rows_of(project, stream, events, number=1):
         rows.occurred_at.append(occurred_at)
         rows.claimed_at.extend([""])
         rows.user.extend([user])
-        rows.id.append(id_)
+        rows.id.extend([id_])
         rows.props.extend_encoded([b'{"a":"\\u0000"}'])
         rows.seq.append(first_seq(stream, number) + place)
     return rows
@@ -89,15 +91,76 @@ def test_repeats_are_stored_and_count_nowhere(warehouse, connection, project, st
 def test_an_id_that_was_counted_is_found_again_in_its_own_project_alone(warehouse, project, stream):
     load(warehouse, rows_of(project, stream, [("view", "ann", "x", NOON), ("view", "ann", "y", NOON)]))
     again = rows_of(project, stream, [("view", "bob", "y", NOON), ("view", "bob", "z", NOON)], number=2)
-    assert load(warehouse, again) == {again.seq[0]: NOON}
+    assert load(warehouse, again) == [SameId([0], NOON)]
     other = rows_of(f"{project}_other", stream, [("view", "bob", "y", NOON)], number=3)
-    assert load(warehouse, other) == {}
+    assert load(warehouse, other) == []
 
 
 def test_an_id_that_did_not_count_is_not_remembered(warehouse, project, stream):
     rows = rows_of(project, stream, [("view", "ann", "x", NOON)])
     load(warehouse, rows, repeats=rows.seq)
-    assert load(warehouse, rows_of(project, stream, [("view", "ann", "x", NOON)], number=2)) == {}
+    assert load(warehouse, rows_of(project, stream, [("view", "ann", "x", NOON)], number=2)) == []
+
+
+def test_rows_that_share_an_id_are_told_in_their_order(warehouse, project, stream):
+    load(warehouse, rows_of(project, stream, [("view", "ann", "y", NOON)]))
+    ids = ["x", "", "y", "z", "x", "", "y", "x"]
+    found = load(warehouse, rows_of(project, stream, [("view", "ann", id_, NOON) for id_ in ids], number=2))
+    assert sorted(found) == [SameId([0, 4, 7], None), SameId([2, 6], NOON)]
+
+
+def test_rows_come_in_the_order_of_arrival_whatever_their_numbers(warehouse, project, stream):
+    later, earlier = (rows_of(project, stream, [("view", "ann", "x", NOON)], number) for number in (9, 3))
+    for column in ("project", "received_at", "occurred_at", "seq"):
+        getattr(later, column).extend(getattr(earlier, column))
+    for column in ("name", "claimed_at", "user", "id", "props"):
+        getattr(later, column).pieces.extend(getattr(earlier, column).pieces)
+        getattr(later, column).lengths.extend(getattr(earlier, column).lengths)
+    assert load(warehouse, later, repeats={later.seq[1]}) == [SameId([0, 1], None)]
+    assert warehouse.stored_after({stream: 0}) == {later.seq[0]: True, later.seq[1]: False}
+
+
+@pytest.mark.parametrize("table", ["staged", "staged_repeats", "staged_stored"])
+def test_what_was_staged_and_is_gone_is_not_committed(warehouse, connection, project, stream, table):
+    """An engine that restarts between the two has forgotten it, and says nothing."""
+    load(warehouse, rows_of(project, stream, [("view", "ann", "", NOON)]))
+    rows = rows_of(project, stream, [("view", "bob", "x", NOON), ("view", "bob", "x", NOON)], number=2)
+    warehouse.stage(rows)
+    losing = LosingConnection(connection, f"TRUNCATE TABLE mauve.{table}")
+    warehouse._connection = losing
+    with pytest.raises(WarehouseUnavailableError, match="staged"):
+        warehouse.commit({rows.seq[1]}, {rows.seq[0]})
+    assert counts(connection, project) == (1, 1, 1, 0)
+
+
+class LosingConnection:
+    """Loses a staged table right before the first statement of a commit."""
+
+    def __init__(self, connection, loss):
+        self._connection, self._loss = connection, loss
+
+    def insert_arrow(self, table, stream):
+        self._connection.insert_arrow(table, stream)
+
+    def run(self, sql):
+        self._connection.run(self._loss)
+        self._connection.run(sql)
+
+
+def test_what_was_staged_and_is_gone_at_once_is_not_judged(warehouse, connection, project, stream):
+    insert = connection.insert_arrow
+
+    class Forgetful:
+        def __getattr__(self, name):
+            return getattr(connection, name)
+
+        def insert_arrow(self, table, stream):
+            insert(table, stream)
+            connection.run(f"TRUNCATE TABLE {table}")
+
+    warehouse._connection = Forgetful()
+    with pytest.raises(WarehouseUnavailableError, match="staged"):
+        warehouse.stage(rows_of(project, stream, [("view", "ann", "x", NOON)]))
 
 
 def test_what_is_stored_behind_a_position_is_told_with_whether_it_counts(warehouse, project, stream):

@@ -57,7 +57,7 @@ def load(engine, project):
             rows.occurred_at.append(NOON + (day - DAY).days * DAY_MS)
             rows.claimed_at.extend([""])
             rows.user.extend([user])
-            rows.id.append("")
+            rows.id.extend([""])
             rows.props.extend([""])
             rows.seq.append(seq + place)
         warehouse.stage(rows)

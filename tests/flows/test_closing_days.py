@@ -81,7 +81,8 @@ def send():
 
     def send_users(offset, *users, name="view", project=PROJECTS[0]):
         items = b",".join(b'{"name":"%b","user":"%b"}' % (name.encode(), user.encode()) for user in users)
-        header = packed_header(project, "org_1", NOON_MS + offset * 86_400_000, 1)
+        at = NOON_MS + offset * 86_400_000
+        header = packed_header(project, "org_1", at, at * 1000, 1)
         source.records.append(LogRecord(len(source.records) + 1, header + b"[" + items + b"]"))
 
     send_users.source = source

@@ -96,7 +96,7 @@ def count(connection, project):
 
 
 def batch(project, items, received_at=NOW):
-    return packed_header(project, "org_1", received_at, 1) + items
+    return packed_header(project, "org_1", received_at, received_at * 1000, 1) + items
 
 
 def test_a_batch_is_loaded_once_and_trimmed(source, ledger, warehouse, clock, project, count, days):
@@ -246,7 +246,7 @@ def test_half_an_insert_is_completed(source, ledger, warehouse, clock, project, 
             def commit(repeats, stored):
                 self.armed = False
                 connection.insert_arrow("mauve.staged_stored", seqs_as_arrow(self.staged.seq[1:]))
-                connection.run(_COMMIT[0])
+                connection.run(_COMMIT[0].format(is_complete="1"))
                 raise WarehouseUnavailableError("the plug was pulled")
 
             return commit

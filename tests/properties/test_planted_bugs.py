@@ -2,15 +2,19 @@
 
 # ruff: noqa: SLF001 - a bug is planted on the inside
 
+import dataclasses
 import os
 
 import pytest
 
+from mauve.load import arrival_order
 from mauve.load import loader as loading
-from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, Loader
+from mauve.load.arrival_order import ArrivalOrder
+from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, Loader, Stretch
 from mauve.load.rows import Range
 from mauve.stores.localdisk import frames, segments, tail
 from mauve.stores.localdisk.log import SegmentLogReader, SegmentLogWriter
+from mauve.stores.warehouse import SameId
 from simulated_disk import MachineDownError, SimulatedDisk
 from simulated_stores import SimulatedLedger, SimulatedWarehouse
 from simulation import first_violation
@@ -131,8 +135,11 @@ class TestLoader:
         load = Loader._load
 
         def finish_first(self, records, taken, known):
-            self._finish(records, Range(), set(), [])
+            finish = self._finish
+            finish(records, Range(), set(), [])
+            self._finish = lambda *step: None
             load(self, records, taken, known)
+            self._finish = finish
 
         monkeypatch.setattr(Loader, "_load", finish_first)
         assert is_found()
@@ -142,7 +149,7 @@ class TestLoader:
         assert is_found()
 
     def test_a_loader_that_takes_new_records_beside_those_half_stored(self, monkeypatch):
-        monkeypatch.setattr(Loader, "_open_stretch", lambda *_: ([], Range()))
+        monkeypatch.setattr(Loader, "_open_stretch", lambda *_: Stretch([], Range(), is_all=False))
         assert is_found()
 
     def test_a_loader_that_trims_before_the_position_is_remembered(self, monkeypatch):
@@ -171,10 +178,39 @@ class TestLoader:
         assert is_found()
 
     def test_a_loader_that_notices_no_repeats_in_one_range(self, monkeypatch):
-        def only_earlier_ones(rows, last_counted, stored, window_ms):
-            return {seq for seq, counts in stored.items() if not counts} | last_counted.keys() - stored.keys()
+        real = loading.repeats_among
+
+        def only_earlier_ones(rows, same_ids, stored, window_ms):
+            apart = [SameId([place], last) for places, last in same_ids for place in places]
+            return real(rows, apart, stored, window_ms)
 
         monkeypatch.setattr(loading, "repeats_among", only_earlier_ones)
+        assert is_found()
+
+    def test_a_loader_that_judges_stream_after_stream(self, monkeypatch):
+        monkeypatch.setattr(arrival_order, "_in_order", lambda found: [(stream, record) for _, stream, record in found])
+        assert is_found()
+
+    def test_a_loader_that_goes_further_than_every_stream_was_read(self, monkeypatch):
+        cut_off = ArrivalOrder._cut_off
+        monkeypatch.setattr(
+            ArrivalOrder,
+            "_cut_off",
+            lambda self, stream, waiting, began, _: cut_off(self, stream, waiting, began, None),
+        )
+        assert is_found()
+
+    def test_a_loader_that_finishes_one_stream_of_a_step_before_another(self, monkeypatch):
+        real = ArrivalOrder.take_begun
+        monkeypatch.setattr(
+            ArrivalOrder,
+            "take_begun",
+            lambda self, positions, last: [each for each in real(self, positions, last) if each[0] in last],
+        )
+        assert is_found()
+
+    def test_a_loader_that_does_not_know_the_ids_of_a_failed_step(self, monkeypatch):
+        monkeypatch.setattr(SimulatedWarehouse, "remember_ids", lambda *_: None)
         assert is_found()
 
     def test_a_loader_that_judges_again_what_was_stored(self, monkeypatch):
@@ -194,7 +230,7 @@ class TestLoader:
 
         def finish_twice(self, step):
             finish(self, step)
-            finish(self, step)
+            finish(self, dataclasses.replace(step, positions_before=step.positions))
 
         monkeypatch.setattr(SimulatedLedger, "finish", finish_twice)
         assert is_found()

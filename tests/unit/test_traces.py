@@ -32,7 +32,7 @@ def test_an_escape_that_nobody_needs_hides_nobody():
 
 
 def record(items, project="proj_1"):
-    return packed_header(project, "org_1", 5, len(items)) + msgspec.json.encode(items)
+    return packed_header(project, "org_1", 5, 5000, len(items)) + msgspec.json.encode(items)
 
 
 @given(users=st.lists(st.sampled_from(["ann", "bob", None]), min_size=1))
@@ -55,4 +55,4 @@ def test_a_record_of_another_project_is_left_alone():
 def test_what_cannot_be_read_is_emptied_if_it_holds_the_name():
     assert without_person(b'\xff\xff"ann"', "proj_1", "ann") == b""
     assert without_person(b'\xff\xff"bob"', "proj_1", "ann") is None
-    assert without_person(packed_header("proj_1", "org_1", 5, 1) + b'{"user":"ann"', "proj_1", "ann") == b""
+    assert without_person(packed_header("proj_1", "org_1", 5, 5000, 1) + b'{"user":"ann"', "proj_1", "ann") == b""

@@ -4,14 +4,26 @@ import struct
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-_HEADER: Final = struct.Struct("<BBBHQ")  # format, lengths of project and organization, count, received_at in ms
-_FORMAT: Final = 1
+# format, lengths of project and organization, count, received_at in ms, arrived_at in us
+_HEADER: Final = struct.Struct("<BBBHQQ")
+_FORMAT: Final = 2
+# Releases before had no `arrived_at`; what they logged must still be loaded.
+_OLD_HEADER: Final = struct.Struct("<BBBHQ")
+_OLD_FORMAT: Final = 1
+_FORMAT_BYTE: Final = bytes([_FORMAT])
 
 
 class Batch(NamedTuple):
+    """Events that came in one request.
+
+    `received_at` (ms) is when the request began: times are reckoned from it. `arrived_at` (us) is when all of it was
+    there and about to be made durable: it orders batches of different streams.
+    """
+
     project: str
     org_id: str
     received_at: int
+    arrived_at: int
     event_count: int
     items: bytes  # one JSON object, or an array of them
 
@@ -20,10 +32,10 @@ class MalformedBatchError(Exception):
     """The bytes are not a batch of a format that this release knows."""
 
 
-def packed_header(project: str, org_id: str, received_at: int, event_count: int) -> bytes:
+def packed_header(project: str, org_id: str, received_at: int, arrived_at: int, event_count: int) -> bytes:
     """Return what stands before the items."""
     project_size, org_size, names = _packed_names(project, org_id)
-    return _HEADER.pack(_FORMAT, project_size, org_size, event_count, received_at) + names
+    return _HEADER.pack(_FORMAT, project_size, org_size, event_count, received_at, arrived_at) + names
 
 
 @lru_cache(maxsize=1024)
@@ -32,18 +44,37 @@ def _packed_names(project: str, org_id: str) -> tuple[int, int, bytes]:
     return len(project_bytes), len(org_bytes), project_bytes + org_bytes
 
 
+def arrival_of(record: bytes) -> int:
+    """Return when a batch arrived (us), without looking at anything else; 0 if that cannot be told."""
+    if record[:1] == _FORMAT_BYTE and len(record) >= _HEADER.size:
+        return int.from_bytes(record[_HEADER.size - 8 : _HEADER.size], "little")
+    try:
+        return unpacked(record).arrived_at
+    except MalformedBatchError:
+        return 0
+
+
 def unpacked(record: bytes) -> Batch:
-    if len(record) < _HEADER.size:
-        raise MalformedBatchError("shorter than a header")
-    format_, project_size, org_size, event_count, received_at = _HEADER.unpack_from(record)
-    if format_ != _FORMAT:
-        raise MalformedBatchError(f"format {format_} is not known")
-    project_end = _HEADER.size + project_size
+    header_size, fields = _unpacked_header(record)
+    project_size, org_size, event_count, received_at, arrived_at = fields
+    project_end = header_size + project_size
     org_end = project_end + org_size
     if len(record) <= org_end:
         raise MalformedBatchError("no items")
     try:
-        project, org_id = record[_HEADER.size : project_end].decode(), record[project_end:org_end].decode()
+        project, org_id = record[header_size:project_end].decode(), record[project_end:org_end].decode()
     except UnicodeDecodeError:
         raise MalformedBatchError("names are not UTF-8") from None
-    return Batch(project, org_id, received_at, event_count, record[org_end:])
+    return Batch(project, org_id, received_at, arrived_at, event_count, record[org_end:])
+
+
+def _unpacked_header(record: bytes) -> tuple[int, tuple[int, ...]]:
+    """Return how long the header is, and what it says besides the format."""
+    format_ = record[0] if record else None
+    if format_ not in {_FORMAT, _OLD_FORMAT}:
+        raise MalformedBatchError("empty" if format_ is None else f"format {format_} is not known")
+    header = _HEADER if format_ == _FORMAT else _OLD_HEADER
+    if len(record) < header.size:
+        raise MalformedBatchError("shorter than a header")
+    fields = header.unpack_from(record)[1:]
+    return header.size, fields if format_ == _FORMAT else (*fields, fields[-1] * 1000)

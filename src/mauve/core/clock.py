@@ -14,9 +14,16 @@ class Clock(Protocol):
         """Return the time in epoch milliseconds, UTC."""
         ...
 
+    def now_us(self) -> int:
+        """Return the time in epoch microseconds, UTC: fine enough to tell which of two requests came first."""
+        ...
+
 
 class SystemClock:
     """The machine's clock."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+    def now_us(self) -> int:
+        return time.time_ns() // 1_000

@@ -40,7 +40,7 @@ def without_person(record: bytes, project: str, user: str) -> bytes | None:
     kept = [_anonymous(item) if _is_of(item, user) else item for item in listed]
     if kept == listed:
         return None
-    header = packed_header(batch.project, batch.org_id, batch.received_at, batch.event_count)
+    header = packed_header(batch.project, batch.org_id, batch.received_at, batch.arrived_at, batch.event_count)
     return header + msgspec.json.encode(kept)
 
 

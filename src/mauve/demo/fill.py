@@ -55,6 +55,7 @@ class Pile:
     """Rows that wait to be stored together, each with its own place in the stream."""
 
     number: int  # of the last record that was begun
+    stored_number: int  # of the last that was remembered
     rows: EventRows = field(default_factory=EventRows)
     events_by_period: Counter[str] = field(default_factory=Counter)
 
@@ -65,9 +66,9 @@ class Pile:
         rows.name.extend([each.name for each in occurrences])
         rows.received_at.extend(moments)
         rows.occurred_at.extend(moments)
-        rows.claimed_at.extend([""] * count)
+        rows.claimed_at.extend_empty(count)
         rows.user.extend([each.user for each in occurrences])
-        rows.id += [""] * count
+        rows.id.extend_empty(count)
         rows.props.extend([_PROPS[len(each.user) % len(_PROPS)] for each in occurrences])
         rows.seq.extend(self._places(count))
         self.events_by_period.update(period_of(moment) for moment in moments)
@@ -98,7 +99,8 @@ def set_stage(control: ControlParts) -> Stage:
 def fill(parts: FillParts, stage: Stage, calendar: Calendar, seed: str) -> Iterator[None]:
     """Store everything; yield after each day of each app."""
     parts.days.make_way(calendar.days[0])
-    pile = Pile(parts.loading.positions().get(_STREAM, 0))
+    position = parts.loading.positions().get(_STREAM, 0)
+    pile = Pile(position, position)
     for story, app in stage.apps:
         place = Place(stage.org_id, app.public_id)
         for day in history_of(story, place, calendar, seed):
@@ -127,5 +129,7 @@ def _store_events(parts: FillParts, pile: Pile, org_id: str) -> None:
     for project, at in zip(pile.rows.project, pile.rows.received_at, strict=True):
         first_seen[project] = min(at, first_seen.get(project, at))
     counts = {(org_id, period): count for period, count in pile.events_by_period.items()}
-    parts.loading.finish(LoadStep({_STREAM: pile.number}, counts, first_seen))
+    before = {_STREAM: pile.stored_number}
+    parts.loading.finish(LoadStep({_STREAM: pile.number}, counts, first_seen, positions_before=before))
+    pile.stored_number = pile.number
     pile.rows, pile.events_by_period = EventRows(), Counter()

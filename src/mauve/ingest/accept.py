@@ -16,20 +16,21 @@ CONFLICT: Final = "conflicting payload for an existing id: the first write stand
 _ALL_ACCEPTED: Final = [b'{"ok":true,"accepted":%d,"rejected":0}' % count for count in range(501)]
 
 
-def log_record(key: PublishedKey, verdict: EventsVerdict, received_at: int) -> tuple[bytes, bytes]:
+def log_record(key: PublishedKey, verdict: EventsVerdict, received_at: int, arrived_at: int) -> tuple[bytes, bytes]:
     """Return the pieces of the record that holds a verdict's events."""
     events = verdict.events or b""
-    return (packed_header(key.public_id, key.org_id, received_at, verdict.event_count), events)
+    return (packed_header(key.public_id, key.org_id, received_at, arrived_at, verdict.event_count), events)
 
 
 async def record_payments(
     parts: IngestParts, key: PublishedKey, verdict: EventsVerdict, received_at: int
 ) -> list[Rejection]:
     """Record the payments and the events that came with them; return the payments that the ledger refused."""
+    record = None if verdict.events is None else b"".join(log_record(key, verdict, received_at, parts.clock.now_us()))
     # One transaction holds both: never one without the other.
     entry = Entry(
         payments=[indexed.payment for indexed in verdict.payments],
-        events=None if verdict.events is None else b"".join(log_record(key, verdict, received_at)),
+        events=record,
     )
     outcomes = await parts.ledger.record(entry)
     return _conflicts(parts, key, verdict, outcomes)

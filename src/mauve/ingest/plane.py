@@ -118,7 +118,7 @@ class IngestPlane:
                 refused = await accept.record_payments(parts, key, verdict, received_at)
                 return self._acknowledged(key, verdict.item_count, verdict.rejections + refused, EVENT_HEADERS)
             if verdict.events is not None:
-                await parts.log.append(accept.log_record(key, verdict, received_at))
+                await parts.log.append(accept.log_record(key, verdict, received_at, parts.clock.now_us()))
         except (Problem, BodyTooLargeError, IncompleteBodyError) as refusal:
             self._note_refusal(key, refusal)
             raise

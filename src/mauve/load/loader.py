@@ -14,6 +14,7 @@ import structlog
 
 from mauve.core.clock import Clock
 from mauve.core.window import today_at
+from mauve.load.arrival_order import ArrivalOrder
 from mauve.load.closing import Closing
 from mauve.load.moments import first_day_of
 from mauve.load.rows import Range, first_seen_of, range_from, repeats_among, usage_of
@@ -25,16 +26,14 @@ from mauve.stores.warehouse import RowsRefusedError, WarehouseWriter, last_numbe
 IDEMPOTENCY_WINDOW_MS: Final = 7 * 86_400_000
 MIXED_STREAM: Final = STREAM_MAX  # the events that came in one batch with payments, kept by the ledger
 RANGE_BYTES_MAX: Final = 32 * 1024 * 1024
-# A stretch that misses its bound by more than a record has left none for the next.
-_RECORD_BYTES_MAX: Final = 4 * 1024 * 1024
 
 log = structlog.get_logger()
 
-Taken = list[tuple[int, LogRecord]]
+Records = list[tuple[int, LogRecord]]  # each with its stream, in the order in which they arrived
 
 
 class Stretch(NamedTuple):
-    records: Taken
+    records: Records
     range: Range
     is_all: bool  # nothing more was there when it was read
 
@@ -61,8 +60,9 @@ class Loader:
         self._clock = clock
         self._days = days
         self._positions: dict[int, int] | None = None  # None: not known to be in step with the warehouse
+        self._remembered: dict[int, int] = {}  # by the ledger, in the middle of a step
         self._reader = new_thread()
-        self._range_bytes_max = range_bytes_max
+        self._arrivals = ArrivalOrder(self._streams, self._read_stream, clock, range_bytes_max)
         self._ahead: Future[Stretch] | None = None
         self.has_taken_all = False  # the last stretch was all that was there when it was read
         self.repeat_count = 0  # events that were not counted since this loader was made, for their id came again
@@ -78,9 +78,11 @@ class Loader:
             stretch = self._next_stretch(positions)
         records, taken, self.has_taken_all = stretch
         if records:
-            positions = positions | {stream: record.number for stream, record in records}
-            self._load_while_reading_on(records, taken, known, positions)
-            self._trim(positions)
+            after = positions | _last_of(records)
+            self._remembered = positions
+            self._load_while_reading_on(records, taken, known, after)
+            self._trim(after)
+            positions = after
         self._positions = positions
         return len(records)
 
@@ -88,23 +90,27 @@ class Loader:
         self._reader.shutdown()
 
     def _begin_anew(self) -> tuple[dict[int, int], dict[int, bool]]:
-        """Return the positions that are remembered, and the rows behind them that are stored all the same."""
+        """Return the positions that are remembered, and the rows after them that are stored all the same."""
         self._ahead = None
+        self._arrivals.reset()
         positions = self._ledger.positions()
         self._trim(positions)  # What was remembered may not have been let go of.
-        return positions, self._warehouse.stored_after(self._every_stream(positions))
+        return positions, self._stored_after({stream: positions.get(stream, 0) for stream in self._streams()})
+
+    def _stored_after(self, positions: dict[int, int]) -> dict[int, bool]:
+        """Return the rows that a step has left; no row may be judged before their ids are known."""
+        known = self._warehouse.stored_after(positions)
+        if any(known.values()):
+            self._warehouse.remember_ids(positions)
+        return known
 
     def _open_stretch(self, positions: dict[int, int], known: dict[int, bool]) -> Stretch:
         """Return what a step has left half stored, and nothing else.
 
-        Its rows were judged by one another: a later row must not be judged before all of them are remembered.
+        Its rows were judged by one another: a later row must not be judged before all of them are remembered, and one
+        that arrived earlier must not be judged after them.
         """
-        records: Taken = []
-        for stream, last in last_numbers(known).items():
-            after = positions.get(stream, 0)
-            while after < last and (read := self._read_stream(stream, after, self._range_bytes_max)):
-                records += [(stream, record) for record in read if record.number <= last]
-                after = read[-1].number
+        records = self._arrivals.take_begun(positions, last_numbers(known)) if known else []
         return Stretch(records, range_from(records), is_all=False)
 
     def _next_stretch(self, positions: dict[int, int]) -> Stretch:
@@ -115,11 +121,11 @@ class Loader:
         return self._read(positions)
 
     def _read(self, positions: dict[int, int]) -> Stretch:
-        records, byte_count = self._take(positions)
-        return Stretch(records, range_from(records), byte_count < self._range_bytes_max - _RECORD_BYTES_MAX)
+        records, is_all = self._arrivals.take(positions)
+        return Stretch(records, range_from(records), is_all)
 
     def _load_while_reading_on(
-        self, records: Taken, taken: Range, known: dict[int, bool], positions: dict[int, int]
+        self, records: Records, taken: Range, known: dict[int, bool], positions: dict[int, int]
     ) -> None:
         """Load; the warehouse works without the interpreter, so the next stretch can be read meanwhile."""
         self._ahead = self._reader.submit(self._read, positions)
@@ -128,24 +134,15 @@ class Loader:
         finally:
             wait([self._ahead])  # The log is read and trimmed by one thread at a time.
 
-    def _take(self, positions: dict[int, int]) -> tuple[Taken, int]:
-        """Return what comes next of every stream, and how many bytes that is."""
-        records: Taken = []
-        room = self._range_bytes_max
-        for stream in [*self._source.streams(), MIXED_STREAM]:
-            read = self._read_stream(stream, positions.get(stream, 0), room)
-            records += [(stream, record) for record in read]
-            room -= sum(len(record.payload) for record in read)
-            if room <= 0:
-                break
-        return records, self._range_bytes_max - room
+    def _streams(self) -> list[int]:
+        return [*self._source.streams(), MIXED_STREAM]
 
     def _read_stream(self, stream: int, after: int, bytes_max: int) -> list[LogRecord]:
         if stream == MIXED_STREAM:
             return self._ledger.read_events(after, bytes_max)
         return self._source.read(stream, after, bytes_max)
 
-    def _load(self, records: Taken, taken: Range, known: dict[int, bool]) -> None:
+    def _load(self, records: Records, taken: Range, known: dict[int, bool]) -> None:
         """Load the records; if their rows are refused, halve them until the one at fault stands alone."""
         stored = {seq: known[seq] for seq in taken.rows.seq if seq in known} if known else {}
         try:
@@ -154,35 +151,40 @@ class Loader:
             if len(records) == 1:
                 self._finish(records, Range(), set(), [(*records[0], str(error))])
                 return
+            known = self._stored_after({stream: record.number - 1 for stream, record in reversed(records)})
             middle = len(records) // 2
             for half in (records[:middle], records[middle:]):
-                positions = {stream: record.number - 1 for stream, record in reversed(half)}
-                self._load(half, range_from(half), self._warehouse.stored_after(positions))
+                self._load(half, range_from(half), known)
         else:
             self._finish(records, taken, repeats, taken.unreadable)
 
     def _store(self, taken: Range, stored: dict[int, bool]) -> set[int]:
         if not taken.rows:
             return set()
-        last_counted = self._warehouse.stage(taken.rows)
-        repeats = repeats_among(taken.rows, last_counted, stored, IDEMPOTENCY_WINDOW_MS)
+        same_ids = self._warehouse.stage(taken.rows)
+        repeats = repeats_among(taken.rows, same_ids, stored, IDEMPOTENCY_WINDOW_MS)
         self._days.make_way(first_day_of(taken.rows))
         self._warehouse.commit(repeats, stored.keys())
         return repeats
 
-    def _finish(self, records: Taken, taken: Range, repeats: set[int], dead: list[tuple[int, LogRecord, str]]) -> None:
+    def _finish(
+        self, records: Records, taken: Range, repeats: set[int], dead: list[tuple[int, LogRecord, str]]
+    ) -> None:
         now = self._clock.now_ms()
         letters = [DeadLetter(stream, record.number, reason, record.payload, now) for stream, record, reason in dead]
         for letter in letters:
             log.error("record_not_loaded", stream=letter.stream, number=letter.number, reason=letter.reason)
+        positions = _last_of(records)
         step = LoadStep(
-            positions={stream: record.number for stream, record in records},
+            positions=positions,
+            positions_before={stream: self._remembered.get(stream, 0) for stream in positions},
             events_by_org_and_period=usage_of(taken, repeats),
             first_seen_by_project=first_seen_of(taken.batches),
             dead_letters=letters,
             arrivals=_arrivals(taken, repeats, now) if repeats else None,
         )
         self._ledger.finish(step)
+        self._remembered = self._remembered | positions
         self.repeat_count += len(repeats)
 
     def _trim(self, positions: dict[int, int]) -> None:
@@ -192,8 +194,10 @@ class Loader:
             else:
                 self._source.trim(stream, number)
 
-    def _every_stream(self, positions: dict[int, int]) -> dict[int, int]:
-        return {stream: positions.get(stream, 0) for stream in [*self._source.streams(), MIXED_STREAM]}
+
+def _last_of(records: Records) -> dict[int, int]:
+    """Return the number of the last record of each stream."""
+    return {stream: record.number for stream, record in records}
 
 
 def _arrivals(taken: Range, repeats: set[int], now_ms: int) -> Arrivals:

@@ -1,18 +1,21 @@
 """Records of the log → rows of the warehouse. Pure."""
 
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import msgspec
+import numpy as np
 
 from mauve.core.batch import Batch, MalformedBatchError, unpacked
 from mauve.core.period import period_of
 from mauve.load.moments import occurred_moments
 from mauve.stores.log import LogRecord
-from mauve.stores.warehouse import EventRows, first_seq
+from mauve.stores.warehouse import EventRows, SameId, first_seq
 
 _NO_PROPS: Final = msgspec.Raw(b"")
+_NULL_BYTES: Final = len(b"null")
 
 
 class LoggedEvent(msgspec.Struct, frozen=True, gc=False):
@@ -61,27 +64,20 @@ def range_from(records: Iterable[tuple[int, LogRecord]]) -> Range:
     return taken
 
 
-def repeats_among(rows: EventRows, last_counted: dict[int, int], stored: dict[int, bool], window_ms: int) -> set[int]:
-    """Return the seqs of rows that repeat an id within the window behind its last counted one.
+def repeats_among(rows: EventRows, same_ids: Iterable[SameId], stored: Mapping[int, bool], window_ms: int) -> set[int]:
+    """Return the seqs of rows that repeat an id within the window after it was last counted.
 
-    A row that is stored already counts or not as was decided then.
+    The first that arrived counts. A row that is stored already counts or not as was decided then.
     """
     repeats = {seq for seq, counts in stored.items() if not counts}
-    ids = set(rows.id)
-    ids.discard("")
-    if not stored and not last_counted and len(ids) == len(rows.id) - rows.id.count(""):
-        return repeats  # Every id is new: the common case.
-    counted_at: dict[tuple[str, str], int] = {}
-    for project, id_, received_at, seq in zip(rows.project, rows.id, rows.received_at, rows.seq, strict=True):
-        if not id_ or seq in repeats:
-            continue
-        last = counted_at.get((project, id_))
-        if last is None:
-            last = last_counted.get(seq)
-        if last is not None and received_at - last < window_ms and seq not in stored:
-            repeats.add(seq)
-        else:
-            counted_at[project, id_] = received_at
+    for places, counted_at in same_ids:
+        last = counted_at
+        for place in places:
+            seq, received_at = rows.seq[place], rows.received_at[place]
+            if last is not None and received_at - last < window_ms and seq not in stored:
+                repeats.add(seq)
+            elif seq not in repeats:
+                last = received_at
     return repeats
 
 
@@ -110,30 +106,37 @@ def _events_from(batch: Batch) -> list[LoggedEvent]:
 
 
 def _append(rows: EventRows, batch: Batch, events: list[LoggedEvent], seq: int) -> None:
-    received_at = batch.received_at
     count = len(events)
     rows.project += [batch.project] * count
     rows.name.extend([event.name for event in events])
-    rows.received_at.extend([received_at] * count)
-    rows.occurred_at.extend(_moments(events, received_at))
-    rows.claimed_at.extend(["" if event.at is None else str(event.at) for event in events])
+    rows.received_at.extend(_same(batch.received_at, count))
     rows.user.extend([event.user or "" for event in events])
-    rows.id += [event.id or "" for event in events]
-    rows.props.extend_encoded([_NO_PROPS if _is_null(props := event.props) else props for event in events])
-    rows.seq.extend(range(seq, seq + count))
+    rows.id.extend([event.id or "" for event in events])
+    rows.props.extend_encoded(_without_null([event.props for event in events]))
+    rows.seq.frombytes(np.arange(seq, seq + count, dtype=np.uint64).tobytes())
+    timed = [event for event in events if event.at is not None]
+    if timed:
+        rows.claimed_at.extend(["" if event.at is None else str(event.at) for event in events])
+        rows.occurred_at.extend(_moments(events, timed, batch.received_at))
+    else:
+        rows.claimed_at.extend_empty(count)
+        rows.occurred_at.extend(_same(batch.received_at, count))
 
 
-def _is_null(props: msgspec.Raw) -> bool:
-    return len(props) == len(b"null") and bytes(props) == b"null"
+def _same(moment: int, count: int) -> "array[int]":
+    return array("q", (moment,)) * count
 
 
-def _moments(events: list[LoggedEvent], received_at: int) -> list[int]:
-    """Return when each event occurred."""
-    timed = [(event.at, event.sent_at) for event in events if event.at is not None]
-    if not timed:
-        return [received_at] * len(events)
-    ats, sent_ats = zip(*timed, strict=True)
-    moments = occurred_moments(ats, sent_ats, received_at)
+def _without_null(props: list[msgspec.Raw]) -> list[msgspec.Raw]:
+    if _NULL_BYTES not in map(len, props):
+        return props  # The common case: four bytes are too few for any other that says something.
+    return [_NO_PROPS if bytes(each) == b"null" else each for each in props]
+
+
+def _moments(events: list[LoggedEvent], timed: list[LoggedEvent], received_at: int) -> list[int]:
+    """Return when each event occurred; `timed` are those that say so."""
+    ats = [event.at or 0 for event in timed]
+    moments = occurred_moments(ats, [event.sent_at for event in timed], received_at)
     if len(timed) == len(events):
         return moments
     rest = iter(moments)

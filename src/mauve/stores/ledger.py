@@ -15,6 +15,7 @@ from mauve.core.window import Window
 from mauve.stores.arrivals import Arrivals
 from mauve.stores.deliveries import Delivery, Tally
 from mauve.stores.log import LogRecord
+from mauve.stores.unavailable import StoreUnavailableError
 
 CLIENT: Final = "api"
 """The source of payments that clients send themselves."""
@@ -80,6 +81,10 @@ class DeadLetter:
     at: int
 
 
+class StepOutdatedError(StoreUnavailableError):
+    """The positions are not those that the step began with: it was finished before, or another loader is at work."""
+
+
 @dataclass(frozen=True, slots=True)
 class LoadStep:
     """What a load has done, to be remembered at once or not at all."""
@@ -89,6 +94,7 @@ class LoadStep:
     first_seen_by_project: Mapping[str, int] = field(default_factory=dict)  # project → received_at
     dead_letters: Sequence[DeadLetter] = ()
     arrivals: Arrivals | None = None
+    positions_before: Mapping[int, int] = field(default_factory=dict)  # of the same streams; left out: none so far
 
 
 class LedgerWriter(Protocol):
@@ -120,7 +126,11 @@ class LoadLedger(Protocol):
     def positions(self) -> dict[int, int]: ...
 
     def finish(self, step: LoadStep) -> None:
-        """Remember the step in one transaction: positions only grow, counts are added, first sightings kept."""
+        """Remember the step in one transaction: positions move on, counts are added, first sightings kept.
+
+        Only if the positions are still those before the step; otherwise `StepOutdatedError`, and nothing changes. So a
+        step that is finished twice is remembered once.
+        """
         ...
 
     def read_events(self, after: int, bytes_max: int) -> list[LogRecord]:

@@ -65,6 +65,9 @@ class Texts:
         else:
             self.extend_encoded([text.encode() for text in texts])
 
+    def extend_empty(self, count: int) -> None:
+        self.lengths.extend(array("i", (0,)) * count)
+
     def extend_encoded(self, texts: Sequence[bytes | msgspec.Raw]) -> None:
         self.pieces.append(b"".join(texts))
         self.lengths.extend(map(len, texts))
@@ -80,7 +83,7 @@ def _seqs() -> "array[int]":
 
 @dataclass(slots=True)
 class EventRows:
-    """Events as columns, all of one length."""
+    """Events as columns, all of one length, in the order in which they arrived."""
 
     project: list[str] = field(default_factory=list)
     name: Texts = field(default_factory=Texts)
@@ -88,12 +91,19 @@ class EventRows:
     occurred_at: "array[int]" = field(default_factory=_moments)  # epoch ms, clamped
     claimed_at: Texts = field(default_factory=Texts)  # the raw `at`, empty if none was sent
     user: Texts = field(default_factory=Texts)  # empty if absent
-    id: list[str] = field(default_factory=list)  # empty if absent
+    id: Texts = field(default_factory=Texts)  # empty if absent
     props: Texts = field(default_factory=Texts)  # the JSON object as it came, empty if absent
     seq: "array[int]" = field(default_factory=_seqs)
 
     def __len__(self) -> int:
         return len(self.seq)
+
+
+class SameId(NamedTuple):
+    """The staged rows of one project and id, given by their places; `counted_at` is when it was last counted before."""
+
+    places: list[int]
+    counted_at: int | None
 
 
 class WarehouseWriter(Protocol):
@@ -102,12 +112,13 @@ class WarehouseWriter(Protocol):
     - When `commit` returns, the staged rows are durable: they outlive a power cut.
     - A `commit` that fails may have stored some of the rows: ask `stored_after` before loading them again.
     - Rows that do not count are stored; they are in no count and in no sketch.
+    - If what was staged is not there any more, `commit` fails and nothing of it counts as stored.
     """
 
-    def stage(self, rows: EventRows) -> dict[int, int]:
+    def stage(self, rows: EventRows) -> list[SameId]:
         """Take the rows in, in place of any staged before.
 
-        Return, by seq, for each row whose project and id were counted before, the `received_at` of the last such.
+        Return the ids that were counted before, and those that several of the rows share.
         """
         ...
 
@@ -117,6 +128,10 @@ class WarehouseWriter(Protocol):
 
     def stored_after(self, positions: Mapping[int, int]) -> dict[int, bool]:
         """Return, by seq, whether it counts: every row of a record behind the given ones, by stream."""
+        ...
+
+    def remember_ids(self, positions: Mapping[int, int]) -> None:
+        """Make sure that the ids of the same rows, where they count, are found by `stage`: a commit may have failed."""
         ...
 
     def ping(self) -> None: ...

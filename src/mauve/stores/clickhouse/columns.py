@@ -4,12 +4,14 @@ The arrays are made from plain buffers: pyarrow's own conversion of lists import
 """
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from mauve.stores.clickhouse.id_filter import Hashes
 from mauve.stores.warehouse import EventRows, Texts
 
 
@@ -19,7 +21,7 @@ def _required(name: str, type_: pa.DataType) -> pa.Field:
 
 _EVENTS: Final = pa.schema(
     [
-        _required("project", pa.string()),
+        _required("project", pa.dictionary(pa.int32(), pa.string())),
         _required("name", pa.string()),
         _required("received_at", pa.int64()),
         _required("occurred_at", pa.int64()),
@@ -31,17 +33,20 @@ _EVENTS: Final = pa.schema(
     ]
 )
 _SEQS: Final = pa.schema([_required("seq", pa.uint64())])
+_ID_CANDIDATES: Final = pa.schema(
+    [_required("place", pa.uint32()), _required("id_hash", pa.binary(16)), _required("day", pa.uint16())]
+)
 
 
 def events_as_arrow(rows: EventRows) -> bytes:
     arrays = [
-        _texts(_column_of(rows.project)),
+        _dictionary(rows.project),
         _texts(rows.name),
         _numbers(pa.int64(), rows.received_at),
         _numbers(pa.int64(), rows.occurred_at),
         _texts(rows.claimed_at),
         _texts(rows.user),
-        _texts(_column_of(rows.id)),
+        _texts(rows.id),
         _texts(rows.props),
         _numbers(pa.uint64(), rows.seq),
     ]
@@ -52,10 +57,26 @@ def seqs_as_arrow(seqs: Iterable[int]) -> bytes:
     return _as_stream(pa.RecordBatch.from_arrays([_numbers(pa.uint64(), array("Q", seqs))], schema=_SEQS))
 
 
-def _column_of(texts: Sequence[str]) -> Texts:
-    column = Texts()
-    column.extend(texts)
-    return column
+def id_candidates_as_arrow(places_by_day: Mapping[int, npt.NDArray[np.intp]], hashes: Hashes) -> bytes:
+    """Return (place, hash, day) of the ids that each day may hold."""
+    places = np.concatenate(list(places_by_day.values()))
+    days = np.repeat(np.array(list(places_by_day), np.uint16), [len(each) for each in places_by_day.values()])
+    columns = [
+        (pa.uint32(), places.astype(np.uint32)),
+        (pa.binary(16), hashes[places].astype(">u8")),
+        (pa.uint16(), days),
+    ]
+    arrays = [pa.Array.from_buffers(type_, len(places), [None, pa.py_buffer(values)]) for type_, values in columns]
+    return _as_stream(pa.RecordBatch.from_arrays(arrays, schema=_ID_CANDIDATES))
+
+
+def _dictionary(texts: Sequence[str]) -> pa.Array:
+    """Return a column of few different texts: each once, and which of them stands where."""
+    numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+    values = Texts()
+    values.extend(list(numbers))
+    places = array("i", map(numbers.__getitem__, texts))
+    return pa.DictionaryArray.from_arrays(_numbers(pa.int32(), places), _texts(values))
 
 
 def _texts(column: Texts) -> pa.Array:

@@ -62,6 +62,10 @@ class ChdbConnection:
         """Return rows of whole numbers."""
         return [tuple(map(int, line.split("\t"))) for line in self._query(sql, "TSV").splitlines()]
 
+    def binary(self, sql: str) -> bytes:
+        """Return rows as the engine keeps them, one behind the other."""
+        return self._query_bytes(sql, "RowBinary")
+
     def read(self, sql: str, parameters: Mapping[str, str | int]) -> list[list[Any]]:
         """Return rows of texts and whole numbers. Parameters are bound to `{name:Type}`, never pasted into the text."""
         bound = {name: str(value).translate(_ESCAPES) for name, value in parameters.items()}
@@ -81,11 +85,15 @@ class ChdbConnection:
             self._connection.close()
 
     def _query(self, sql: str, format_: str, parameters: Mapping[str, str] | None = None) -> str:
+        return self._query_bytes(sql, format_, parameters).decode()
+
+    def _query_bytes(self, sql: str, format_: str, parameters: Mapping[str, str] | None = None) -> bytes:
         with self._lock:
             try:
-                return str(self._connection.query(sql, format_, params=parameters))
+                found: bytes = self._connection.query(sql, format_, params=parameters).bytes()
             except (ChdbError, RuntimeError) as error:
                 raise _translated(error) from error
+        return found
 
 
 def _translated(error: BaseException) -> RowsRefusedError | WarehouseUnavailableError:

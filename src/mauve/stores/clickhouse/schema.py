@@ -80,6 +80,11 @@ TABLES: Final = (
     f"CREATE TABLE IF NOT EXISTS mauve.staged ({_COLUMNS}) ENGINE = Memory",
     "CREATE TABLE IF NOT EXISTS mauve.staged_repeats (seq UInt64) ENGINE = Memory",
     "CREATE TABLE IF NOT EXISTS mauve.staged_stored (seq UInt64) ENGINE = Memory",
+    # Ids among them that a filter takes for counted before, each with the days that may hold it.
+    """
+    CREATE TABLE IF NOT EXISTS mauve.staged_candidates (place UInt32, id_hash FixedString(16), day UInt16)
+    ENGINE = Memory
+    """,
     # Whom an erasure is about, for as long as it lasts: nowhere else is that written down.
     "CREATE TABLE IF NOT EXISTS mauve.erasing (project String, user String) ENGINE = Memory",
 )

@@ -10,47 +10,49 @@ from mauve.stores.clickhouse.columns import events_as_arrow, seqs_as_arrow
 from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.event_days import mend_event_days
 from mauve.stores.clickhouse.schema import DURABILITY, TABLES
+from mauve.stores.clickhouse.seen_ids import SeenIds
+from mauve.stores.clickhouse.staged_ids import NO_IDS, days_and_hashes, same_ids, staged_ids
 from mauve.stores.closed_days import DayUsers
-from mauve.stores.warehouse import EventRows, first_seq
+from mauve.stores.warehouse import EventRows, SameId, first_seq
 
 _DAY_MS: Final = 86_400_000
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _ID_HASH: Final = "sipHash128(project, '/', id)"
 _STAGED_TABLES: Final = ("mauve.staged", "mauve.staged_repeats", "mauve.staged_stored")
-
-_LAST_COUNTED: Final = f"""
-SELECT staged.seq, counted_before.received_at
-FROM (SELECT seq, {_ID_HASH} AS id_hash FROM mauve.staged WHERE id != '') AS staged
-INNER JOIN (
-    SELECT id_hash, max(received_at) AS received_at
-    FROM mauve.seen
-    WHERE id_hash IN (SELECT {_ID_HASH} FROM mauve.staged WHERE id != '')
-    GROUP BY id_hash
-) AS counted_before ON staged.id_hash = counted_before.id_hash
-"""
+_HASHED_IDS: Final = f"SELECT seq, {_ID_HASH} FROM mauve.staged WHERE id != ''"
+# The staged tables live in memory: after a restart of the engine they are empty, and nothing else would tell.
+_IS_COMPLETE: Final = " AND ".join(
+    f"(SELECT throwIf(count() != {{{name}}}, 'what was staged is not there any more') FROM {table}) = 0"
+    for name, table in (
+        ("staged", "mauve.staged"),
+        ("repeats", "mauve.staged_repeats"),
+        ("stored", "mauve.staged_stored"),
+    )
+)
 _COUNTS: Final = "seq NOT IN (SELECT seq FROM mauve.staged_repeats)"
 # A day is a whole number of days since 1970: no time zone of the machine has a say.
 _DAY: Final = f"toDate(toUInt16(intDiv(occurred_at, {_DAY_MS})))"
+_RECEIVED_DAY: Final = f"toUInt16(intDiv(received_at, {_DAY_MS}))"
+_SEEN: Final = f"SELECT {_ID_HASH}, received_at, toDate({_RECEIVED_DAY})"
 _COMMIT: Final = (
     f"""
     INSERT INTO mauve.events
         (project, name, received_at, occurred_at, claimed_at, user, id, props, seq, day, counted)
     SELECT project, name, received_at, occurred_at, claimed_at, user, id, props, seq, {_DAY}, {_COUNTS}
     FROM mauve.staged
-    WHERE seq NOT IN (SELECT seq FROM mauve.staged_stored)
+    WHERE {{is_complete}} AND seq NOT IN (SELECT seq FROM mauve.staged_stored)
     """,
     f"""
     INSERT INTO mauve.seen (id_hash, received_at, received_day)
-    SELECT {_ID_HASH}, received_at, toDate(toUInt16(intDiv(received_at, {_DAY_MS})))
-    FROM mauve.staged
-    WHERE id != '' AND {_COUNTS}
+    {_SEEN} FROM mauve.staged
+    WHERE {{is_complete}} AND id != '' AND {_COUNTS}
     """,
     f"""
     INSERT INTO mauve.actives (project, kind, day, users)
     SELECT project, if(name = 'user_signup', 'signup', 'active') AS kind, {_DAY} AS day,
         uniqCombined64State(17)(user)
     FROM mauve.staged
-    WHERE user != '' AND {_COUNTS}
+    WHERE {{is_complete}} AND user != '' AND {_COUNTS}
     GROUP BY project, kind, day
     """,
 )
@@ -79,32 +81,41 @@ class ChdbWarehouse:
         for statement in (*TABLES, *DURABILITY):
             connection.run(statement)
         mend_event_days(connection)
+        self._seen = SeenIds(connection)
+        self._staged_count = 0
+        self._staged_ids = NO_IDS
 
-    def stage(self, rows: EventRows) -> dict[int, int]:
+    def stage(self, rows: EventRows) -> list[SameId]:
         for table in _STAGED_TABLES:
             self._connection.run(f"TRUNCATE TABLE {table}")
         self._connection.insert_arrow("mauve.staged", events_as_arrow(rows))
-        if not any(rows.id):
-            return {}
-        return dict(self._connection.rows(_LAST_COUNTED))  # type: ignore[arg-type]  # two columns
+        self._staged_count = len(rows)
+        self._staged_ids = staged_ids(rows, self._connection.binary(_HASHED_IDS)) if any(rows.id.lengths) else NO_IDS
+        return same_ids(self._staged_ids, self._seen)
 
     def commit(self, repeats: Collection[int], stored: Collection[int]) -> None:
         if repeats:
             self._connection.insert_arrow("mauve.staged_repeats", seqs_as_arrow(repeats))
         if stored:
             self._connection.insert_arrow("mauve.staged_stored", seqs_as_arrow(stored))
+        counted = self._staged_ids.without(repeats)
+        self._seen.add(counted.hashes, counted.received_days)
+        is_complete = _IS_COMPLETE.format(staged=self._staged_count, repeats=len(repeats), stored=len(stored))
         for statement in _COMMIT:
-            self._connection.run(statement)
+            self._connection.run(statement.format(is_complete=is_complete))
 
     def stored_after(self, positions: Mapping[int, int]) -> dict[int, bool]:
         if not positions:
             return {}
-        behind = " OR ".join(
-            f"(seq >= {first_seq(stream, number + 1)} AND seq < {first_seq(stream + 1, 0)})"
-            for stream, number in positions.items()
-        )
-        rows = self._connection.rows(f"SELECT seq, counted FROM mauve.events WHERE {behind}")
+        rows = self._connection.rows(f"SELECT seq, counted FROM mauve.events WHERE {_after(positions)}")
         return {seq: counted == 1 for seq, counted in rows}
+
+    def remember_ids(self, positions: Mapping[int, int]) -> None:
+        ids = f"FROM mauve.events WHERE ({_after(positions)}) AND counted AND id != ''"
+        hashed = self._connection.binary(f"SELECT {_RECEIVED_DAY}, {_ID_HASH} {ids}")
+        days, hashes = days_and_hashes(hashed)
+        self._seen.add(hashes, days)
+        self._connection.run(f"INSERT INTO mauve.seen (id_hash, received_at, received_day) {_SEEN} {ids}")
 
     def first_day(self) -> date | None:
         ((number, count),) = self._connection.rows("SELECT toUInt16(min(day)), count() FROM mauve.actives")
@@ -121,6 +132,14 @@ class ChdbWarehouse:
 
     def ping(self) -> None:
         self._connection.rows("SELECT 1")
+
+
+def _after(positions: Mapping[int, int]) -> str:
+    """Return the condition for rows of records after the given ones."""
+    return " OR ".join(
+        f"(seq >= {first_seq(stream, number + 1)} AND seq < {first_seq(stream + 1, 0)})"
+        for stream, number in positions.items()
+    )
 
 
 def _day_numbers(window: Window) -> tuple[int, int]:

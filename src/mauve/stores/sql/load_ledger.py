@@ -1,12 +1,13 @@
 """The loader's side of the ledger."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cache
+from typing import Final
 
 import sqlalchemy as sa
 
-from mauve.stores.ledger import LoadStep
+from mauve.stores.ledger import LoadStep, StepOutdatedError
 from mauve.stores.log import LogRecord
 from mauve.stores.sql import event_outbox
 from mauve.stores.sql.arrival_book import add_arrivals
@@ -27,7 +28,7 @@ class SqlLoadLedger:
 
     def finish(self, step: LoadStep) -> None:
         with self._database.writing() as tx:
-            _move_positions(tx, step.positions)
+            _move_positions(tx, step)
             add_usage(tx, step.events_by_org_and_period)
             keep_first_seen(tx, step.first_seen_by_project)
             if step.arrivals is not None:
@@ -65,17 +66,25 @@ class SqlLoadLedger:
             return tx.execute(sa.select(sa.func.count()).select_from(dead_letters)).scalar_one()
 
 
-def _move_positions(tx: sa.Connection, positions: Mapping[int, int]) -> None:
-    rows = [{"stream": stream, "number": number} for stream, number in sorted(positions.items())]
-    if rows:
-        tx.execute(_move_forward(tx.dialect.name), rows)
+def _move_positions(tx: sa.Connection, step: LoadStep) -> None:
+    """Move each position from where the step began to where it ended; both statements tell whether it stood there."""
+    for stream, number in sorted(step.positions.items()):  # In one order: two loaders never wait for each other.
+        before = step.positions_before.get(stream, 0)
+        if before:
+            moved = tx.execute(_MOVE, {"of_stream": stream, "before": before, "number": number})
+        else:
+            moved = tx.execute(_first_position(tx.dialect.name), {"stream": stream, "number": number})
+        if moved.rowcount != 1:
+            raise StepOutdatedError(f"stream {stream} is not at {before} any more: the step is not counted again")
+
+
+_MOVE: Final = (
+    sa.update(load_positions)
+    .where(load_positions.c.stream == sa.bindparam("of_stream"), load_positions.c.number == sa.bindparam("before"))
+    .values(number=sa.bindparam("number"))
+)
 
 
 @cache
-def _move_forward(dialect_name: str) -> sa.Insert:
-    insert = upsert(dialect_name, load_positions)
-    return insert.on_conflict_do_update(
-        index_elements=[load_positions.c.stream],
-        set_={"number": insert.excluded.number},
-        where=insert.excluded.number > load_positions.c.number,
-    )
+def _first_position(dialect_name: str) -> sa.Insert:
+    return upsert(dialect_name, load_positions).on_conflict_do_nothing(index_elements=[load_positions.c.stream])

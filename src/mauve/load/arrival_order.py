@@ -1,0 +1,152 @@
+"""Reads every stream of the log, and hands records out in the order in which they arrived.
+
+Which of two events with one id counts must not depend on the way they took. A record is therefore handed out only when
+every stream has been read up to the moment of its arrival. Streams share what is read at once, so that a busy one
+keeps no other waiting.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from math import inf
+from typing import Final, NamedTuple
+
+from mauve.core.batch import arrival_of
+from mauve.core.clock import CLOCK_SLACK_MS, Clock
+from mauve.stores.log import RECORD_NUMBER_MAX, LogRecord
+
+ReadStream = Callable[[int, int, int], list[LogRecord]]  # stream, after, bytes_max
+
+_SLACK_US: Final = CLOCK_SLACK_MS * 1000
+
+
+class Arrival(NamedTuple):
+    """A record and when it arrived. Within a stream moments never fall: its order is that of the numbers."""
+
+    at: int  # epoch us
+    stream: int
+    record: LogRecord
+
+
+class Taken(NamedTuple):
+    records: list[tuple[int, LogRecord]]  # of all streams, the first arrived first
+    is_all: bool  # nothing more had arrived when reading began
+
+
+class ArrivalOrder:
+    """Used by one thread at a time."""
+
+    def __init__(
+        self, list_streams: Callable[[], list[int]], read_stream: ReadStream, clock: Clock, bytes_max: int
+    ) -> None:
+        self._list_streams = list_streams
+        self._read_stream = read_stream
+        self._clock = clock
+        self._bytes_max = bytes_max
+        self._waiting: dict[int, list[Arrival]] = {}  # read, and not yet handed out
+        self._turn = 0
+
+    def reset(self) -> None:
+        """Forget what was read and not handed out: it will be read again."""
+        self._waiting.clear()
+
+    def take(self, positions: Mapping[int, int]) -> Taken:
+        """Return what comes after the positions, up to the moment up to which every stream has been read."""
+        began_at = self._clock.now_us()  # before streams are listed: one that is new by then holds nothing older
+        cut = self._read_on(positions)
+        read_up_to = min((self._waiting[stream][-1].at for stream in cut), default=None)
+        taken = [
+            arrival
+            for stream, waiting in self._waiting.items()
+            for arrival in self._cut_off(stream, waiting, began_at, read_up_to)
+        ]
+        return Taken(_in_order(taken), is_all=not cut)
+
+    def take_begun(self, positions: Mapping[int, int], last_numbers: Mapping[int, int]) -> list[tuple[int, LogRecord]]:
+        """Return the records up to the given ones, and those of all streams that arrived no later."""
+        begun = {
+            stream: self._through(stream, [], positions.get(stream, 0), number_max=last)
+            for stream, last in last_numbers.items()
+        }
+        latest = max((found[-1].at for found in begun.values() if found), default=0)
+        for stream in self._list_streams() if latest else ():
+            begun[stream] = self._through(stream, begun.get(stream, []), positions.get(stream, 0), at_max=latest)
+        return _in_order([each for found in begun.values() for each in found])
+
+    def _read_on(self, positions: Mapping[int, int]) -> list[int]:
+        """Read of each stream its share, then what is left to those that have more; return those cut off."""
+        streams = self._list_streams()
+        self._turn = (self._turn + 1) % max(len(streams), 1)
+        streams = streams[self._turn :] + streams[: self._turn]
+        room = self._bytes_max - sum(_size(waiting) for waiting in self._waiting.values())
+        share = self._bytes_max // max(len(streams), 1)
+        unread = streams
+        for allowed in (share, self._bytes_max):
+            cut = []
+            for stream in unread:
+                wanted = min(room, allowed - _size(self._waiting.get(stream, ())))
+                size, is_at_end = self._read_some(stream, positions.get(stream, 0), wanted)
+                room -= size
+                if not is_at_end:
+                    cut.append(stream)
+            unread = cut
+        return unread
+
+    def _read_some(self, stream: int, position: int, bytes_max: int) -> tuple[int, bool]:
+        """Read a stream until so much is read or its end is reached; return how much, and whether it is the end."""
+        waiting = self._waiting.setdefault(stream, [])
+        size = 0
+        while not waiting or size < bytes_max:
+            read = self._read_stream(
+                stream, waiting[-1].record.number if waiting else position, max(bytes_max - size, 1)
+            )
+            if not read:
+                return size, True
+            waiting += _arrivals(stream, read, waiting[-1].at if waiting else 0)
+            size += sum(len(record.payload) for record in read)
+        return size, False
+
+    def _cut_off(self, stream: int, waiting: list[Arrival], began_at: int, read_up_to: int | None) -> list[Arrival]:
+        """Take from the front what arrived within the limits."""
+        count = 0
+        for arrival in waiting:
+            # Far beyond now means that the clock was set back since: waiting for that moment would take as long.
+            is_later = began_at < arrival.at <= began_at + _SLACK_US
+            if is_later or (read_up_to is not None and arrival.at > read_up_to):
+                break
+            count += 1
+        self._waiting[stream] = waiting[count:]
+        return waiting[:count]
+
+    def _through(
+        self,
+        stream: int,
+        found: list[Arrival],
+        position: int,
+        *,
+        number_max: int = RECORD_NUMBER_MAX,
+        at_max: float = inf,
+    ) -> list[Arrival]:
+        """Return what was found, and what comes after it up to a number or a moment."""
+        while read := self._read_stream(stream, found[-1].record.number if found else position, self._bytes_max):
+            arrivals = _arrivals(stream, read, found[-1].at if found else 0)
+            within = [each for each in arrivals if each.record.number <= number_max and each.at <= at_max]
+            found = found + within
+            if len(within) < len(arrivals):
+                break
+        return found
+
+
+def _arrivals(stream: int, records: Iterable[LogRecord], at: int) -> list[Arrival]:
+    arrivals = []
+    for record in records:
+        at = max(at, arrival_of(record.payload))
+        arrivals.append(Arrival(at, stream, record))
+    return arrivals
+
+
+def _in_order(arrivals: list[Arrival]) -> list[tuple[int, LogRecord]]:
+    arrivals.sort(key=lambda each: each[:2])  # Stable: records of one stream keep their order.
+    return [(stream, record) for _, stream, record in arrivals]
+
+
+def _size(arrivals: Iterable[Arrival]) -> int:
+    return sum(len(each.record.payload) for each in arrivals)

@@ -1,0 +1,138 @@
+"""Which ids were counted: a table, with a filter in front of every day of it.
+
+Ids are random, so looking thousands of them up touches nearly all of the table. The filters are in memory and know
+most ids as new at once; only the others ask the table, and only the days that may hold them.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from datetime import date
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import structlog
+
+from mauve.stores.clickhouse.columns import id_candidates_as_arrow
+from mauve.stores.clickhouse.connection import ChdbConnection
+from mauve.stores.clickhouse.id_filter import Hashes, IdFilter, bytes_for, capacity_of
+
+FILTER_BYTES_MAX: Final = 512 * 1024 * 1024
+"""What all filters may take. Beyond, they are filled further and know fewer ids as new: slower, never wrong."""
+
+_CAPACITY_MIN: Final = 65_536
+_GROWTH: Final = 1.5
+_IDS_AT_ONCE: Final = 1_000_000
+_FIRST_BYTES: Final = 256  # by which a day is read in pieces
+_EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
+_WINDOW_DAYS: Final = 7  # a repeat is looked for so many days back
+
+_DAYS: Final = """
+SELECT partition, sum(rows) FROM system.parts
+WHERE database = 'mauve' AND table = 'seen' AND active GROUP BY partition ORDER BY partition
+SETTINGS output_format_json_quote_64bit_integers = 0
+"""
+_LAST_COUNTED_ON: Final = """
+SELECT candidates.place, max(counted.received_at)
+FROM (
+    SELECT id_hash, received_at FROM mauve.seen
+    WHERE received_day = toDate(toUInt16({day}))
+        AND id_hash IN (SELECT id_hash FROM mauve.staged_candidates WHERE day = {day})
+) AS counted
+INNER JOIN (
+    SELECT place, id_hash FROM mauve.staged_candidates WHERE day = {day}
+) AS candidates ON counted.id_hash = candidates.id_hash
+GROUP BY candidates.place
+"""
+
+log = structlog.get_logger()
+
+
+class SeenIds:
+    """Used by one thread, the loader's."""
+
+    def __init__(self, connection: ChdbConnection, *, filter_bytes_max: int = FILTER_BYTES_MAX) -> None:
+        self._connection = connection
+        self._bytes_max = filter_bytes_max
+        self._filters: dict[int, IdFilter] = {}
+        for day, count in self._stored_days().items():
+            self._make_filter(day, count)
+        if self._filters:
+            log.info("ids_known", ids=sum(each.count for each in self._filters.values()), bytes=self.filter_bytes)
+
+    @property
+    def filter_bytes(self) -> int:
+        return sum(each.size_bytes for each in self._filters.values())
+
+    def last_counted(self, hashes: Hashes, first_day: int) -> dict[int, int]:
+        """Return when each was last counted, by its place; one that never was is left out.
+
+        `first_day` is the earliest on which one of them was received: nothing older than the window is looked for.
+        """
+        days = [day for day in self._filters if day >= first_day - _WINDOW_DAYS]
+        found = {day: places for day in days if len(places := self._filters[day].may_hold(hashes))}
+        return self._asked(found, hashes) if found else {}
+
+    def add(self, hashes: Hashes, days: npt.NDArray[np.int64]) -> None:
+        """Take in ids that are about to be counted. Those whose storing fails do no harm."""
+        for day in np.unique(days).tolist():
+            self._add_on(day, hashes[days == day])
+
+    def _add_on(self, day: int, hashes: Hashes) -> None:
+        id_filter = self._filters.get(day)
+        if id_filter is None:
+            self._forget_gone_days()
+            id_filter = self._make_filter(day, len(hashes))
+        elif id_filter.count + len(hashes) > id_filter.capacity:
+            id_filter = self._grown(day, id_filter, len(hashes))
+        id_filter.add(hashes)
+
+    def _grown(self, day: int, full: IdFilter, more: int) -> IdFilter:
+        """Return a larger filter of the same day, filled from the table: a filter cannot be enlarged."""
+        capacity = int((full.count + more) * _GROWTH)
+        if self.filter_bytes - full.size_bytes + bytes_for(capacity) > self._bytes_max:
+            return full
+        return self._make_filter(day, capacity)
+
+    def _make_filter(self, day: int, ids_expected: int) -> IdFilter:
+        self._filters.pop(day, None)  # Its room is the new one's.
+        room = capacity_of(max(self._bytes_max - self.filter_bytes, 0))
+        self._filters[day] = made = IdFilter(max(min(ids_expected, room), _CAPACITY_MIN))
+        for hashes in self._stored_hashes(day):
+            made.add(hashes)
+        return made
+
+    def _stored_hashes(self, day: int) -> Iterator[Hashes]:
+        """Yield the ids of a day in pieces; the table is in their order."""
+        condition = f"received_day = toDate(toUInt16({day}))"
+        ((count,),) = self._connection.rows(f"SELECT count() FROM mauve.seen WHERE {condition}")
+        pieces = min(count // _IDS_AT_ONCE + 1, _FIRST_BYTES)
+        cuts = [number * _FIRST_BYTES // pieces for number in range(pieces + 1)]
+        for low, high in itertools.pairwise(cuts):
+            first, last = f"{low:02x}{'00' * 15}", f"{high - 1:02x}{'ff' * 15}"
+            bounds = f"toFixedString(unhex('{first}'), 16) AND toFixedString(unhex('{last}'), 16)"
+            sql = f"SELECT id_hash FROM mauve.seen WHERE {condition} AND id_hash BETWEEN {bounds}"
+            yield hashes_from(self._connection.binary(sql))
+
+    def _asked(self, found: Mapping[int, npt.NDArray[np.intp]], hashes: Hashes) -> dict[int, int]:
+        self._connection.run("TRUNCATE TABLE mauve.staged_candidates")
+        self._connection.insert_arrow("mauve.staged_candidates", id_candidates_as_arrow(found, hashes))
+        rows = self._connection.rows(" UNION ALL ".join(_LAST_COUNTED_ON.format(day=day) for day in found))
+        last: dict[int, int] = {}
+        for place, received_at in rows:
+            last[place] = max(received_at, last.get(place, received_at))
+        return last
+
+    def _forget_gone_days(self) -> None:
+        """Let go of days that the table has let go of. It goes by the machine's clock, whatever came in meanwhile."""
+        stored = self._stored_days()
+        self._filters = {day: each for day, each in self._filters.items() if day in stored}
+
+    def _stored_days(self) -> dict[int, int]:
+        rows = self._connection.read(_DAYS, {})
+        return {date.fromisoformat(day).toordinal() - _EPOCH_ORDINAL: count for day, count in rows}
+
+
+def hashes_from(rows: bytes) -> Hashes:
+    """Return 16-byte hashes as two numbers each, the first in the order of the bytes."""
+    return np.frombuffer(rows, ">u8").astype(np.uint64).reshape(-1, 2)

@@ -1,0 +1,167 @@
+"""The loader takes records in the order in which they arrived, whatever stream they came by."""
+
+import pytest
+
+from mauve.core.batch import packed_header
+from mauve.load.arrival_order import ArrivalOrder
+from mauve.stores.log import LogRecord
+from support import ManualClock
+
+NOW_US = ManualClock().now_us()
+
+
+class Streams:
+    """Streams in memory; something may arrive in the middle of reading one."""
+
+    def __init__(self):
+        self.records: dict[int, list[LogRecord]] = {}
+        self.while_reading = lambda stream: None
+
+    def append(self, stream, at, size=100):
+        records = self.records.setdefault(stream, [])
+        payload = packed_header("proj", "org", at // 1000, at, 1).ljust(size, b"x")
+        records.append(LogRecord(len(records) + 1, payload))
+
+    def list(self):
+        return sorted(self.records)
+
+    def read(self, stream, after, bytes_max):
+        found, size = [], 0
+        for record in self.records[stream]:
+            size += len(record.payload) if record.number > after else 0
+            if record.number > after and (not found or size <= bytes_max):
+                found.append(record)
+        self.while_reading(stream)
+        return found
+
+
+@pytest.fixture
+def streams():
+    return Streams()
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+def order_of(streams, clock, bytes_max=10_000):
+    return ArrivalOrder(streams.list, streams.read, clock, bytes_max)
+
+
+def places(taken):
+    return [(stream, record.number) for stream, record in taken]
+
+
+def all_taken(order):
+    """Take until nothing is left; return each step."""
+    positions, steps = {}, []
+    while records := order.take(positions).records:
+        positions |= {stream: record.number for stream, record in records}
+        steps.append(places(records))
+    return steps
+
+
+def test_records_of_all_streams_come_in_the_order_of_their_arrival(streams, clock):
+    for stream, at in [(1, 5), (0, 1), (1, 7), (255, 6), (0, 8)]:
+        streams.append(stream, at)
+    assert places(order_of(streams, clock).take({}).records) == [(0, 1), (1, 1), (255, 1), (1, 2), (0, 2)]
+
+
+def test_what_arrives_while_another_stream_is_read_waits_for_the_next_step(streams, clock):
+    streams.append(0, NOW_US - 1)
+    streams.append(1, NOW_US - 2)
+
+    def arrive(stream):
+        """First by the stream that was just read, then by the one that is read next."""
+        streams.while_reading = lambda stream: None
+        streams.append(stream, NOW_US + 1)
+        streams.append(1 - stream, NOW_US + 2)
+
+    streams.while_reading = arrive
+    order = order_of(streams, clock)
+    first = order.take({})
+    assert places(first.records) == [(1, 1), (0, 1)]
+    clock.advance(1)
+    later = [record for _, record in order.take({0: 1, 1: 1}).records]
+    assert len(later) == 2
+    assert [record.payload[13:21] for record in later] == [(NOW_US + n).to_bytes(8, "little") for n in (1, 2)]
+
+
+def test_nothing_is_handed_out_beyond_what_was_read_of_every_stream(streams, clock):
+    for number in range(40):
+        streams.append(0, 2 * number)
+        streams.append(1, 2 * number + 1)
+        streams.append(2, 1000 * number)
+    steps = all_taken(order_of(streams, clock, bytes_max=1500))
+    arrivals = [streams.records[stream][number - 1] for step in steps for stream, number in step]
+    moments = [int.from_bytes(record.payload[13:21], "little") for record in arrivals]
+    assert len(moments) == 120
+    assert moments == sorted(moments)
+
+
+@pytest.mark.parametrize("bytes_max", [300, 3_000, 9_000])
+def test_streams_share_the_room_of_a_step(streams, clock, bytes_max):
+    for number in range(300):
+        for stream in (0, 1, 255):
+            streams.append(stream, 3 * number + stream % 3)
+    steps = all_taken(order_of(streams, clock, bytes_max))
+    for step in steps:
+        counts = [sum(1 for stream, _ in step if stream == each) for each in (0, 1, 255)]
+        assert max(counts) - min(counts) <= 1
+
+
+def test_a_stream_alone_has_all_the_room(streams, clock):
+    streams.records |= {0: [], 1: [], 255: []}
+    for number in range(50):
+        streams.append(1, number)
+    assert len(order_of(streams, clock, bytes_max=5_000).take({}).records) == 50
+
+
+def test_it_tells_whether_there_is_more(streams, clock):
+    for number in range(20):
+        streams.append(0, number)
+    order = order_of(streams, clock, bytes_max=1_000)
+    first = order.take({})
+    assert (len(first.records), first.is_all) == (10, False)
+    assert not order.take({0: 10}).is_all
+    assert order.take({0: 20}).is_all
+
+
+def test_a_clock_that_was_set_back_keeps_nothing_waiting(streams, clock):
+    streams.append(0, NOW_US + 3_600_000_000)
+    streams.append(1, NOW_US - 1)
+    streams.append(0, NOW_US)
+    assert places(order_of(streams, clock).take({}).records) == [(1, 1), (0, 1), (0, 2)]
+
+
+def test_records_of_one_stream_keep_their_order_whatever_the_clock_said(streams, clock):
+    for at in (5, 3, 4):
+        streams.append(0, at)
+    assert places(order_of(streams, clock).take({}).records) == [(0, 1), (0, 2), (0, 3)]
+
+
+def test_a_record_that_cannot_be_read_keeps_its_place(streams, clock):
+    streams.append(0, 5)
+    streams.records[0].append(LogRecord(2, b"\xff"))
+    streams.append(0, 6)
+    assert places(order_of(streams, clock).take({}).records) == [(0, 1), (0, 2), (0, 3)]
+
+
+def test_what_was_read_is_read_again_after_a_reset(streams, clock):
+    for number in range(20):
+        streams.append(0, number)
+        streams.append(1, 100 + number)
+    order = order_of(streams, clock, bytes_max=1_000)
+    first = places(order.take({}).records)
+    order.reset()
+    assert places(order.take({}).records) == first
+
+
+def test_a_step_that_was_begun_is_taken_with_all_that_arrived_before(streams, clock):
+    for stream, at in [(0, 1), (1, 2), (0, 3), (1, 4), (255, 2), (255, 9)]:
+        streams.append(stream, at)
+    order = order_of(streams, clock, bytes_max=1)
+    assert places(order.take_begun({}, {0: 2})) == [(0, 1), (1, 1), (255, 1), (0, 2)]
+    assert places(order.take_begun({0: 1, 1: 1}, {0: 2})) == [(255, 1), (0, 2)]
+    assert order.take_begun({0: 2}, {0: 2}) == []
