@@ -31,6 +31,11 @@ ADD_EVENT_DAYS: Final = """
         (SELECT project, name, day, sum(counted) GROUP BY project, name, day)
 """
 
+# Texts take most of the room, and a third less with Zstandard. Parts from before are packed anew when they are merged.
+_PACK_TEXTS: Final = "ALTER TABLE mauve.events " + ", ".join(
+    f"MODIFY COLUMN {column} String CODEC(ZSTD(1))" for column in ("claimed_at", "user", "id", "props")
+)
+
 TABLES: Final = (
     "CREATE DATABASE IF NOT EXISTS mauve",
     f"""
@@ -76,6 +81,7 @@ TABLES: Final = (
     SETTINGS ttl_only_drop_parts = 1, {_ONE_FILE}, {_DURABLE}
     """,
     ADD_EVENT_DAYS,
+    _PACK_TEXTS,
     # What is being loaded. It lives in memory: after a crash it is simply staged again.
     f"CREATE TABLE IF NOT EXISTS mauve.staged ({_COLUMNS}) ENGINE = Memory",
     "CREATE TABLE IF NOT EXISTS mauve.staged_repeats (seq UInt64) ENGINE = Memory",
