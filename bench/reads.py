@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 
 from bench.driver import cpu_us_per_get, empty_core, pin
-from bench.report import Figure
+from bench.report import Figure, at_least, at_most
 from bench.service import Running, service
 
 SECONDS = 6.0
@@ -32,8 +32,7 @@ def measure(millions: list[int]) -> Iterator[Figure]:
     yield from _misses(found["misses_ms"])
     for users, error in found["errors_percent"].items():
         name = f"distinct counts, {int(users):,} users"
-        near = error <= STANDARD_ERROR_PERCENT
-        yield Figure(name, f"{error:.3f} % off (rms)", target=f"<= {STANDARD_ERROR_PERCENT} %", met=near)
+        yield Figure(name, f"{error:.3f} % off (rms)", floor=at_most(error, STANDARD_ERROR_PERCENT, "%"))
 
 
 def _hits() -> Figure:
@@ -48,8 +47,7 @@ def _hits() -> Figure:
         "cache hits",
         f"{rate:.0f} /s, {cost:.0f} us of a core each (empty handler: {empty:.0f})",
         ratio,
-        f">= {HIT_RATIO_MIN} of empty",
-        met=ratio >= HIT_RATIO_MIN,
+        at_least(ratio, HIT_RATIO_MIN, "of empty"),
     )
 
 
@@ -60,15 +58,11 @@ def _misses(by_size: dict[str, dict[str, float]]) -> Iterator[Figure]:
         growth = times[-1] / times[0]
         shown = " / ".join(f"{time:.1f}" for time in times) + f" ms at {' / '.join(sizes)} million events"
         name = f"miss of {metric}"
-        if metric in GROWTH_JUDGED and len(sizes) > 1:
-            yield Figure(name, shown, growth, f"<= {GROWTH_MAX:g} times", met=growth <= GROWTH_MAX)
-        else:
-            yield Figure(name, shown, growth)
+        is_judged = metric in GROWTH_JUDGED and len(sizes) > 1
+        yield Figure(name, shown, growth, at_most(growth, GROWTH_MAX, "times") if is_judged else None)
         if int(sizes[-1]) >= FULL and metric in MS_MAX:
-            met = times[-1] < MS_MAX[metric]
-            yield Figure(
-                f"{name} at {sizes[-1]} million", f"{times[-1]:.1f} ms", target=f"< {MS_MAX[metric]} ms", met=met
-            )
+            floor = at_most(times[-1], MS_MAX[metric], "ms")
+            yield Figure(f"{name} at {sizes[-1]} million", f"{times[-1]:.1f} ms", floor=floor)
 
 
 def _app_key(running: Running) -> str:

@@ -15,7 +15,7 @@ from contextlib import closing
 from pathlib import Path
 
 from bench.generator import drive
-from bench.report import Figure, render
+from bench.report import Figure, at_least, render
 from bench.service import MAUVE, Running, service
 from mauve.core.facts import Plane, Provider
 from mauve.core.secret import Secret
@@ -46,13 +46,7 @@ def measure() -> Iterator[Figure]:
         if stored != min(done["requests"], DELIVERIES):
             raise AssertionError(f"{done['requests']} were answered and {stored} are stored")
     rate = done["requests"] / done["seconds"]
-    yield Figure(
-        "one worker, signed deliveries",
-        f"{rate:.0f} /s",
-        rate / PER_SECOND_MIN,
-        f">= {PER_SECOND_MIN} /s",
-        met=rate >= PER_SECOND_MIN,
-    )
+    yield Figure("one worker, signed deliveries", f"{rate:.0f} /s", floor=at_least(rate, PER_SECOND_MIN, "/s"))
 
 
 def _signature(body: bytes, at: int) -> str:

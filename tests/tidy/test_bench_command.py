@@ -1,7 +1,13 @@
 """`make bench` measures what it says."""
 
+import json
+import re
+import sys
+
 import pytest
+from bench import __main__ as bench_command
 from bench.__main__ import MEASURES, WHEN_ASKED_FOR, wanted_by
+from bench.report import Figure, at_least, at_most, render
 
 
 def test_without_a_word_everything_is_measured_but_what_takes_minutes():
@@ -21,3 +27,43 @@ def test_a_plane_that_does_not_exist_is_refused_with_those_that_do(capsys):
 
 def test_the_full_form_reads_at_a_hundred_million_as_well():
     assert wanted_by(["reads", "--full"]).millions == [1, 20, 100]
+
+
+def test_a_figure_below_its_floor_is_a_regression_and_one_that_misses_its_aim_is_not():
+    aimed = Figure("batches", "616k", 0.7, floor=at_least(0.7, 0.65, "of validation"), aim=at_least(0.7, 0.75))
+    assert not aimed.is_regression
+    assert Figure("batches", "500k", 0.6, floor=at_least(0.6, 0.65), aim=at_least(0.6, 0.75)).is_regression
+    assert Figure("memory", "151 MB", floor=at_most(151, 150, "MB")).is_regression
+    assert not Figure("memory", "150 MB", floor=at_most(150, 150, "MB")).is_regression
+    assert not Figure("start-up", "3 s").is_regression
+
+
+def test_the_table_shows_the_floor_and_the_aim_of_each_figure():
+    figures = [
+        Figure("batches", "616k", 0.7, floor=at_least(0.7, 0.65, "of validation"), aim=at_least(0.7, 0.75)),
+        Figure("sustained", "140k", floor=at_least(140_000, 150_000, "events/s")),
+        Figure("start-up", "3 s"),
+    ]
+    lines = [re.split(r"\s{2,}", line) for line in render(figures).splitlines()]
+    assert lines == [
+        ["NAME", "FIGURE", "RATIO", "FLOOR", "HELD", "AIM", "REACHED"],
+        ["batches", "616k", "0.700", ">= 0.65 of validation", "yes", ">= 0.75", "not yet"],
+        ["sustained", "140k", "-", ">= 150,000 events/s", "NO", "-", "-"],
+        ["start-up", "3 s", "-", "-", "-", "-", "-"],
+    ]
+
+
+@pytest.mark.parametrize(("figure", "exit_code"), [(0.6, 1), (0.7, 0)])
+def test_only_a_missed_floor_fails_the_run(monkeypatch, tmp_path, capsys, figure, exit_code):
+    def measure():
+        yield Figure("batches", "x", figure, floor=at_least(figure, 0.65), aim=at_least(figure, 0.75))
+
+    monkeypatch.setattr(bench_command, "RESULTS", tmp_path / "results" / "latest.json")
+    monkeypatch.setitem(MEASURES, "control", measure)
+    monkeypatch.setattr(sys, "argv", ["bench", "control"])
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        bench_command.main()
+    assert ended.value.code == exit_code
+    assert json.loads((tmp_path / "results" / "latest.json").read_text())[0]["aim"]["met"] is False
+    assert ">= 0.75" in capsys.readouterr().out
