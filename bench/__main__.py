@@ -6,12 +6,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bench import control, ingest, lasting, overload, pages, reads, webhooks
+from bench import control, ingest, lasting, loading, overload, pages, reads, webhooks
 from bench.report import Figure, render
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
 MEASURES = {
     "ingest": ingest.measure,
+    "loading": loading.measure,
     "lasting": lasting.measure,
     "webhooks": webhooks.measure,
     "control": control.measure,

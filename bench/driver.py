@@ -28,13 +28,13 @@ def cpu_us_per_get(pid: int, port: int, path: str, key: str, seconds: float, con
         "rate": 1e9,
         "cores": [DRIVING_CORE],
     }
-    before = _cpu_s(pid)
+    before = cpu_s(pid)
     command = [sys.executable, "-m", "bench.generator"]
     said = subprocess.run(command, input=json.dumps(orders), capture_output=True, text=True, check=True).stdout
     done = json.loads(said)
     if done["accepted"] != done["requests"]:
         raise AssertionError(f"{done['requests'] - done['accepted']} requests were refused")
-    return (_cpu_s(pid) - before) / done["requests"] * 1e6, done["requests"] / done["seconds"]
+    return (cpu_s(pid) - before) / done["requests"] * 1e6, done["requests"] / done["seconds"]
 
 
 @contextmanager
@@ -64,7 +64,7 @@ def pin_threads(pid: int, core: int) -> None:
         os.sched_setaffinity(int(thread.name), {core})
 
 
-def _cpu_s(pid: int) -> float:
+def cpu_s(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -10,10 +10,9 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from bench import bodies
-from bench.driver import app_key, generate, pin_threads, stored
+from bench.driver import app_key, cpu_s, generate, pin_threads, stored
 from bench.empty_server import ON_GRANIAN
 from bench.report import Figure, at_least, at_most
 from bench.service import Running, service
@@ -23,8 +22,6 @@ from mauve.stores.edge import PublishedKey
 
 SECONDS = 6.0
 ROUND_S, ROUNDS = 2.5, 5
-SUSTAINED_S = 30.0
-OFFERED_EVENTS_PER_S = 165_000
 BATCH = 500
 CONNECTIONS = 32
 _VALIDATED = 2_000
@@ -69,7 +66,6 @@ def measure() -> Iterator[Figure]:
         resident = running.resident_mb("ingest-1")
         yield Figure("resident memory under load, worker", f"{resident:.0f} MB", floor=at_most(resident, 150, "MB"))
     yield _two_workers()
-    yield from _sustained()
 
 
 def _batches_alone(running: Running, key: str) -> float:
@@ -129,15 +125,10 @@ def _cpu_us_of_singles(pid: int, port: int, key: str) -> tuple[float, float]:
 
     The cost is compared, not the rate: an empty handler is quicker than this generator.
     """
-    before = _cpu_s(pid)
+    before = cpu_s(pid)
     done = generate(port, key, [bodies.single() for _ in range(200)], CONNECTIONS, SECONDS, (OTHER_CORE,))
     _check_accepted(done)
-    return (_cpu_s(pid) - before) / done["requests"] * 1e6, done["requests"] / done["seconds"]
-
-
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return (cpu_s(pid) - before) / done["requests"] * 1e6, done["requests"] / done["seconds"]
 
 
 def _cpu_us_of_an_empty_handler(number: int) -> float:
@@ -167,22 +158,3 @@ def _two_workers() -> Figure:
         _check_accepted(done)
     rate = done["requests"] * BATCH / done["seconds"]
     return Figure("two workers, batches of 500, generator beside them", f"{rate / 1000:.0f}k events/s")
-
-
-def _sustained() -> Iterator[Figure]:
-    """Everything on both cores at once, the generator too: a steady stream, until the last of it is readable."""
-    with service("--workers", "1") as running:
-        key = app_key(running)
-        texts = _batches(200)
-        began = time.perf_counter()
-        both = (WORKER_CORE, OTHER_CORE)
-        done = generate(running.ingest_port, key, texts, 8, SUSTAINED_S, both, rate=OFFERED_EVENTS_PER_S / BATCH)
-        peak = running.resident_mb("core")
-        while stored(running) < done["accepted"] * BATCH:
-            time.sleep(0.05)
-        took = time.perf_counter() - began
-        rate = done["accepted"] * BATCH / took
-        name = f"sustained, {OFFERED_EVENTS_PER_S // 1000}k events/s offered for {SUSTAINED_S:.0f} s"
-        figure = f"{rate / 1000:.0f}k events/s stored, the last {took - done['seconds']:.1f} s behind"
-        yield Figure(name, figure, None, at_least(rate, 150_000, "events/s"), aim=at_least(rate, 250_000))
-        yield Figure("resident memory while loading, core", f"{peak:.0f} MB", floor=at_most(peak, 1200, "MB"))

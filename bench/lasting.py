@@ -1,10 +1,8 @@
-"""What stays: how soon an event can be read, what it takes on disk, how long a backlog takes to be loaded."""
+"""What stays: what an event takes on disk, how long a backlog takes to be loaded."""
 
 import http.client
-import json
 import os
 import signal
-import statistics
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,50 +10,16 @@ from pathlib import Path
 
 from bench import bodies
 from bench.driver import app_key, generate, stored
-from bench.report import Figure, at_most
+from bench.report import Figure
 from bench.service import Running, service
 
 BATCH = 500
-PROBES = 150
-PROBE_EVERY_S = 0.1
-LOOK_EVERY_S = 0.05
-FLUSH_S = 2.0  # the default
 BACKLOG_BYTES = 1_000_000_000
-PATIENCE_S = 180
 
 
 def measure() -> Iterator[Figure]:
-    with service("--workers", "1", settings={"MAUVE_READ_CACHE_SECONDS": "0"}) as running:
-        yield _freshness(running)
     with service("--workers", "1") as running:
         yield from _recovery(running)
-
-
-def _freshness(running: Running) -> Figure:
-    """Send events at a steady pace, each with a name of its own, and look for the names in the API's answers."""
-    key = app_key(running)
-    ingest = http.client.HTTPConnection("127.0.0.1", running.ingest_port)
-    api = http.client.HTTPConnection("127.0.0.1", running.port)
-    began = time.perf_counter()
-    sent: dict[str, float] = {}
-    seen: dict[str, float] = {}
-    while len(seen) < PROBES and time.perf_counter() - began < PATIENCE_S:
-        while len(sent) < PROBES and time.perf_counter() - began > len(sent) * PROBE_EVERY_S:
-            name = f"probe_{len(sent)}"
-            _accepted(ingest, key, name)
-            sent[name] = time.perf_counter()
-        names = _names(api, key)
-        now = time.perf_counter()
-        for name in names - seen.keys():
-            seen[name] = now
-        time.sleep(LOOK_EVERY_S)
-    waits = sorted(seen[name] - sent[name] for name in sent)
-    p50, p99 = statistics.median(waits), waits[int(len(waits) * 0.99)]
-    return Figure(
-        "freshness: accepted to readable",
-        f"p50 {p50:.2f} s, p99 {p99:.2f} s",
-        floor=at_most(p99, FLUSH_S + LOOK_EVERY_S, "s"),
-    )
 
 
 def _recovery(running: Running) -> Iterator[Figure]:
@@ -92,20 +56,6 @@ def _bytes_in(folder: Path) -> int:
             with suppress(FileNotFoundError):
                 size += Path(directory, name).stat().st_size
     return size
-
-
-def _accepted(ingest: http.client.HTTPConnection, key: str, name: str) -> None:
-    headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
-    ingest.request("POST", "/v1/events", json.dumps({"name": name}), headers)
-    if (reply := ingest.getresponse()).status != 202:
-        raise AssertionError(reply.read())
-    reply.read()
-
-
-def _names(api: http.client.HTTPConnection, key: str) -> set[str]:
-    api.request("GET", "/v1/metrics/event_names", headers={"authorization": f"Bearer {key}"})
-    reply = json.loads(api.getresponse().read())
-    return {row["name"] for row in reply.get("data", ())}
 
 
 def _until_ready(port: int) -> None:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,10 +33,14 @@ class Running:
 
 
 @contextmanager
-def service(*arguments: str, settings: dict[str, str] | None = None) -> Iterator[Running]:
-    """Run the service on a fresh data directory and free ports."""
+def service(
+    *arguments: str, settings: dict[str, str] | None = None, prepare: Callable[[Path], None] | None = None
+) -> Iterator[Running]:
+    """Run the service on a fresh data directory and free ports; `prepare` may put something there before."""
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "data"
+        if prepare is not None:
+            prepare(data)
         environment = {name: value for name, value in os.environ.items() if not name.startswith("MAUVE_")} | (
             settings or {}
         )
