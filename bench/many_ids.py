@@ -8,8 +8,9 @@ from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.schema import DURABILITY, TABLES
 
 DAYS = 7
-IDS_AT_ONCE = 1_000_000
 DAY_MS = 86_400_000
+# One part for each day, as merging leaves them.
+ONE_PART = "min_insert_block_size_rows = 100000000, min_insert_block_size_bytes = 0, max_threads = 1"
 
 
 def main() -> None:
@@ -18,12 +19,13 @@ def main() -> None:
     for statement in (*TABLES, *DURABILITY):
         connection.run(statement)
     today = time.time_ns() // 1_000_000 // DAY_MS
-    for begin in range(0, count, IDS_AT_ONCE):
-        day = today - DAYS + 1 + begin * DAYS // count
+    ids_a_day = count // DAYS
+    for number in range(DAYS):
+        day = today - DAYS + 1 + number
         connection.run(
             "INSERT INTO mauve.seen (id_hash, received_at, received_day) "
-            f"SELECT sipHash128('proj_', '/', toString(number)), {day * DAY_MS} + intDiv(number - {begin}, 100), "
-            f"toDate(toUInt16({day})) FROM numbers({begin}, {min(IDS_AT_ONCE, count - begin)})"
+            f"SELECT sipHash128('proj_', '/', toString(number)), {day * DAY_MS} + intDiv(number, 100) % {DAY_MS}, "
+            f"toDate(toUInt16({day})) FROM numbers({number * ids_a_day}, {ids_a_day}) SETTINGS {ONE_PART}"
         )
     connection.close()
 

@@ -6,6 +6,7 @@ most ids as new at once; only the others ask the table, and only the days that m
 
 import itertools
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from typing import Final
 
@@ -15,7 +16,7 @@ import structlog
 
 from mauve.stores.clickhouse.columns import id_candidates_as_arrow
 from mauve.stores.clickhouse.connection import ChdbConnection
-from mauve.stores.clickhouse.id_filter import Hashes, IdFilter, bytes_for, capacity_of
+from mauve.stores.clickhouse.id_filter import Hashes, IdFilter, bits_of, bytes_for, capacity_of
 
 FILTER_BYTES_MAX: Final = 512 * 1024 * 1024
 """What all filters may take. Beyond, they are filled further and know fewer ids as new: slower, never wrong."""
@@ -32,18 +33,14 @@ SELECT partition, sum(rows) FROM system.parts
 WHERE database = 'mauve' AND table = 'seen' AND active GROUP BY partition ORDER BY partition
 SETTINGS output_format_json_quote_64bit_integers = 0
 """
-_LAST_COUNTED_ON: Final = """
-SELECT candidates.place, max(counted.received_at)
-FROM (
-    SELECT id_hash, received_at FROM mauve.seen
-    WHERE received_day = toDate(toUInt16({day}))
-        AND id_hash IN (SELECT id_hash FROM mauve.staged_candidates WHERE day = {day})
-) AS counted
-INNER JOIN (
-    SELECT place, id_hash FROM mauve.staged_candidates WHERE day = {day}
-) AS candidates ON counted.id_hash = candidates.id_hash
-GROUP BY candidates.place
+_COUNTED_ON: Final = """
+SELECT id_hash, received_at FROM mauve.seen WHERE received_day = toDate(toUInt16({day})) AND id_hash IN ({ids})
 """
+_STAGED_CANDIDATES: Final = "SELECT id_hash FROM mauve.staged_candidates WHERE day = {day}"
+_IN_THE_TEXT_MAX: Final = 1_000
+"""So many ids stand in the text of a query, which is several times quicker; more would make it too long."""
+
+_COUNTED: Final = np.dtype([("hash", "V16"), ("received_at", "<i8")])  # as the engine writes them
 
 log = structlog.get_logger()
 
@@ -51,7 +48,7 @@ log = structlog.get_logger()
 class SeenIds:
     """Used by one thread, the loader's."""
 
-    def __init__(self, connection: ChdbConnection, *, filter_bytes_max: int = FILTER_BYTES_MAX) -> None:
+    def __init__(self, connection: ChdbConnection, *, filter_bytes_max: int) -> None:
         self._connection = connection
         self._bytes_max = filter_bytes_max
         self._filters: dict[int, IdFilter] = {}
@@ -70,7 +67,8 @@ class SeenIds:
         `first_day` is the earliest on which one of them was received: nothing older than the window is looked for.
         """
         days = [day for day in self._filters if day >= first_day - _WINDOW_DAYS]
-        found = {day: places for day in days if len(places := self._filters[day].may_hold(hashes))}
+        first = bits_of(hashes[:, 0])
+        found = {day: places for day in days if len(places := self._filters[day].may_hold(hashes, first))}
         return self._asked(found, hashes) if found else {}
 
     def add(self, hashes: Hashes, days: npt.NDArray[np.int64]) -> None:
@@ -98,7 +96,7 @@ class SeenIds:
         self._filters.pop(day, None)  # Its room is the new one's.
         room = capacity_of(max(self._bytes_max - self.filter_bytes, 0))
         self._filters[day] = made = IdFilter(max(min(ids_expected, room), _CAPACITY_MIN))
-        for hashes in self._stored_hashes(day):
+        for hashes in read_ahead(self._stored_hashes(day)):
             made.add(hashes)
         return made
 
@@ -115,13 +113,20 @@ class SeenIds:
             yield hashes_from(self._connection.binary(sql))
 
     def _asked(self, found: Mapping[int, npt.NDArray[np.intp]], hashes: Hashes) -> dict[int, int]:
-        self._connection.run("TRUNCATE TABLE mauve.staged_candidates")
-        self._connection.insert_arrow("mauve.staged_candidates", id_candidates_as_arrow(found, hashes))
-        rows = self._connection.rows(" UNION ALL ".join(_LAST_COUNTED_ON.format(day=day) for day in found))
-        last: dict[int, int] = {}
-        for place, received_at in rows:
-            last[place] = max(received_at, last.get(place, received_at))
-        return last
+        if sum(map(len, found.values())) > _IN_THE_TEXT_MAX:
+            self._connection.run("TRUNCATE TABLE mauve.staged_candidates")
+            self._connection.insert_arrow("mauve.staged_candidates", id_candidates_as_arrow(found, hashes))
+            ids_by_day = {day: _STAGED_CANDIDATES.format(day=day) for day in found}
+        else:
+            ids_by_day = {day: _as_texts(hashes[places]) for day, places in found.items()}
+        queries = [_COUNTED_ON.format(day=day, ids=ids) for day, ids in ids_by_day.items()]
+        counted = np.frombuffer(self._connection.binary(" UNION ALL ".join(queries)), _COUNTED)
+        last: dict[bytes, int] = {}
+        for hash_, received_at in counted.tolist():
+            last[hash_] = max(received_at, last.get(hash_, received_at))
+        places = np.concatenate(list(found.values())).tolist() if last else ()
+        asked = {place: hashes[place].astype(">u8").tobytes() for place in places}
+        return {place: last[hash_] for place, hash_ in asked.items() if hash_ in last}
 
     def _forget_gone_days(self) -> None:
         """Let go of days that the table has let go of. It goes by the machine's clock, whatever came in meanwhile."""
@@ -136,3 +141,16 @@ class SeenIds:
 def hashes_from(rows: bytes) -> Hashes:
     """Return 16-byte hashes as two numbers each, the first in the order of the bytes."""
     return np.frombuffer(rows, ">u8").astype(np.uint64).reshape(-1, 2)
+
+
+def _as_texts(hashes: Hashes) -> str:
+    return ",".join(f"unhex('{each.tobytes().hex()}')" for each in hashes.astype(">u8"))
+
+
+def read_ahead(pieces: Iterator[Hashes]) -> Iterator[Hashes]:
+    """Yield the pieces, with the next already being read: the engine and numpy work at the same time."""
+    with ThreadPoolExecutor(1, thread_name_prefix="ids") as thread:
+        following = thread.submit(next, pieces, None)
+        while (piece := following.result()) is not None:
+            following = thread.submit(next, pieces, None)
+            yield piece

@@ -10,7 +10,7 @@ from mauve.stores.clickhouse.columns import events_as_arrow, seqs_as_arrow
 from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.event_days import mend_event_days
 from mauve.stores.clickhouse.schema import DURABILITY, TABLES
-from mauve.stores.clickhouse.seen_ids import SeenIds
+from mauve.stores.clickhouse.seen_ids import FILTER_BYTES_MAX, SeenIds
 from mauve.stores.clickhouse.staged_ids import NO_IDS, days_and_hashes, same_ids, staged_ids
 from mauve.stores.closed_days import DayUsers
 from mauve.stores.warehouse import EventRows, SameId, first_seq
@@ -76,12 +76,12 @@ GROUP BY project, week_kind
 class ChdbWarehouse:
     """The loader's side of the warehouse."""
 
-    def __init__(self, connection: ChdbConnection) -> None:
+    def __init__(self, connection: ChdbConnection, *, filter_bytes_max: int = FILTER_BYTES_MAX) -> None:
         self._connection = connection
         for statement in (*TABLES, *DURABILITY):
             connection.run(statement)
         mend_event_days(connection)
-        self._seen = SeenIds(connection)
+        self._seen = SeenIds(connection, filter_bytes_max=filter_bytes_max)
         self._staged_count = 0
         self._staged_ids = NO_IDS
 

@@ -1,0 +1,120 @@
+"""An id that was counted is found again, however many there are and whatever becomes of the filters in front."""
+
+import itertools
+import time
+from datetime import date
+
+import pytest
+
+from mauve.stores.clickhouse import seen_ids
+from mauve.stores.clickhouse.warehouse import ChdbWarehouse
+from mauve.stores.warehouse import EventRows, first_seq
+
+DAY_MS = 86_400_000
+EPOCH = date(1970, 1, 1).toordinal()
+TODAY = time.time_ns() // 1_000_000 // DAY_MS
+STREAM = 201
+numbers = itertools.count(1)
+projects = itertools.count(1)
+
+
+@pytest.fixture
+def project():
+    return f"ids_{next(projects)}"
+
+
+@pytest.fixture
+def warehouse(connection):
+    return ChdbWarehouse(connection)
+
+
+def rows_of(project, ids, days_ago=0):
+    rows = EventRows()
+    for begin in range(0, len(ids), 1_000):
+        some = ids[begin : begin + 1_000]
+        moments = [(TODAY - days_ago) * DAY_MS + 1] * len(some)
+        rows.project += [project] * len(some)
+        rows.name.extend(["view"] * len(some))
+        rows.received_at.extend(moments)
+        rows.occurred_at.extend(moments)
+        rows.id.extend(some)
+        rows.seq.extend(range(first := first_seq(STREAM, next(numbers)), first + len(some)))
+        for column in (rows.claimed_at, rows.user, rows.props):
+            column.extend_empty(len(some))
+    return rows
+
+
+def load(warehouse, rows):
+    found = warehouse.stage(rows)
+    warehouse.commit((), ())
+    return found
+
+
+def found_again(warehouse, project, ids):
+    """Return the places of those that were counted before."""
+    return sorted(place for same in warehouse.stage(rows_of(project, ids)) for place in same.places)
+
+
+@pytest.mark.parametrize("count", [7, seen_ids._IN_THE_TEXT_MAX + 500], ids=["few", "many"])  # noqa: SLF001
+def test_all_are_found_again_and_no_others(warehouse, project, count):
+    known = [f"known {number}" for number in range(count)]
+    assert load(warehouse, rows_of(project, known)) == []
+    new = [f"new {number}" for number in range(count)]
+    both = [id_ for pair in zip(new, known, strict=True) for id_ in pair]
+    assert found_again(warehouse, project, both) == list(range(1, 2 * count, 2))
+
+
+def test_one_that_was_counted_on_several_days_was_last_counted_on_the_latest(warehouse, project):
+    for days_ago in (5, 2, 6):
+        load(warehouse, rows_of(project, ["x"], days_ago))
+    (same,) = warehouse.stage(rows_of(project, ["x"]))
+    assert same.counted_at == (TODAY - 2) * DAY_MS + 1
+
+
+def test_they_are_known_after_a_restart(warehouse, connection, project):
+    known = [f"id {number}" for number in range(300)]
+    load(warehouse, rows_of(project, known))
+    assert found_again(ChdbWarehouse(connection), project, known) == list(range(300))
+
+
+def test_a_filter_that_is_full_grows(connection, project, monkeypatch):
+    connection.run("TRUNCATE TABLE mauve.seen")
+    monkeypatch.setattr(seen_ids, "_CAPACITY_MIN", 16)
+    warehouse = ChdbWarehouse(connection)
+    known = [f"id {number}" for number in range(2_000)]
+    for begin in range(0, 2_000, 100):
+        assert load(warehouse, rows_of(project, known[begin : begin + 100])) == []
+    (day_filter,) = warehouse._seen._filters.values()  # noqa: SLF001 - nothing else shows how large it is
+    assert 2_000 <= day_filter.capacity <= 2 * 2_000
+    assert found_again(warehouse, project, known) == list(range(2_000))
+
+
+def test_filters_take_no_more_memory_than_they_may_and_miss_nothing(connection, project, monkeypatch):
+    connection.run("TRUNCATE TABLE mauve.seen")
+    monkeypatch.setattr(seen_ids, "_CAPACITY_MIN", 16)
+    warehouse = ChdbWarehouse(connection, filter_bytes_max=1_000)
+    known = [f"id {number}" for number in range(2_000)]
+    for begin in range(0, 2_000, 100):
+        load(warehouse, rows_of(project, known[begin : begin + 100]))
+    assert warehouse._seen.filter_bytes <= 1_000  # noqa: SLF001
+    assert found_again(warehouse, project, known) == list(range(2_000))
+    assert found_again(warehouse, project, [f"new {number}" for number in range(500)]) == []
+
+
+def test_the_ids_of_a_step_that_failed_are_known_when_they_are_asked_for(warehouse, connection, project):
+    rows = rows_of(project, ["x", "y"])
+    load(warehouse, rows)
+    connection.run(f"ALTER TABLE mauve.seen DELETE WHERE received_day = toDate({TODAY}) SETTINGS mutations_sync = 1")
+    assert found_again(warehouse, project, ["x", "y"]) == []
+    position = (rows.seq[0] >> 10) & (2**46 - 1)
+    warehouse.remember_ids({STREAM: position - 1})
+    assert found_again(ChdbWarehouse(connection), project, ["y", "z", "x"]) == [0, 2]
+
+
+def test_filters_go_with_the_days_that_the_table_has_let_go_of(connection, project):
+    connection.run("TRUNCATE TABLE mauve.seen")
+    warehouse = ChdbWarehouse(connection)
+    load(warehouse, rows_of(project, ["x"], days_ago=8))
+    connection.run(f"ALTER TABLE mauve.seen DROP PARTITION '{date.fromordinal(EPOCH + TODAY - 8)}'")
+    load(warehouse, rows_of(project, ["y"]))
+    assert list(warehouse._seen._filters) == [TODAY]  # noqa: SLF001
