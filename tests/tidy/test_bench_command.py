@@ -22,7 +22,7 @@ def test_each_plane_can_be_asked_for_alone(plane):
 def test_a_plane_that_does_not_exist_is_refused_with_those_that_do(capsys):
     with pytest.raises(SystemExit):
         wanted_by(["everything"])
-    assert "none of ingest, lasting" in capsys.readouterr().err
+    assert "none of ingest, loading, lasting" in capsys.readouterr().err
 
 
 def test_the_full_form_reads_at_a_hundred_million_as_well():
