@@ -10,7 +10,6 @@ from mauve.stores.edge import (
     PublishedProject,
     PublishedSecret,
     PublishedToken,
-    PublishedUsage,
 )
 
 
@@ -54,7 +53,6 @@ def test_every_kind_of_record_comes_back_as_it_was_published(open_edge):
         a_secret(),
         a_secret(provider=Provider.BILLER_B),
         an_organization(),
-        PublishedUsage("org_1", "2026-11", 7),
     ]
     edge.publish(records)
     assert edge.changes_since(0).records == records

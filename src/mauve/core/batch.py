@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 _HEADER: Final = struct.Struct("<BBBHQ")  # format, lengths of project and organization, count, received_at in ms
 _FORMAT: Final = 1
+HEADER_BYTES_MAX: Final = _HEADER.size + 2 * 255 + 1  # With the first byte of the items: enough to tell what it is.
 
 
 class Batch(NamedTuple):
