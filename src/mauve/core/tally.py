@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
-LINES_MAX: Final = 64
+LINES_MAX: Final = 32
 """For each organization and billing period. With more the lines are joined in pairs: a tally stays small through an
 outage, and what it says of a stream that is loaded in part is up to one line too high."""
 
