@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from mauve.access.admission import Admission
 from mauve.access.attempts import PasswordAttempts
+from mauve.access.event_caps import EventCaps, OwnStream
 from mauve.access.keyring import Keyring
 from mauve.access.rate import RateLimit
 from mauve.access.token_uses import TokenUses
@@ -35,6 +36,8 @@ from mauve.stores.localdisk.edge import SqliteEdge
 from mauve.stores.localdisk.log import SegmentLogReader, SegmentLogWriter
 from mauve.stores.localdisk.read_cache import SqliteReadCache
 from mauve.stores.localdisk.read_meter import SqliteReadMeter
+from mauve.stores.localdisk.stream_reader import SegmentStreamReader
+from mauve.stores.localdisk.tallies import FileTallies
 from mauve.stores.read_cache import ReadCache
 from mauve.stores.read_meter import ReadMeter
 from mauve.stores.sql.arrival_book import SqlArrivalReader
@@ -48,6 +51,7 @@ from mauve.stores.sql.ledger_writer import SqlLedgerWriter
 from mauve.stores.sql.load_ledger import SqlLoadLedger
 from mauve.stores.sql.migrate import CATALOG, LEDGER, current_revision, migrate, newest_revision
 from mauve.stores.sql.subscription_reader import SqlSubscriptionReader
+from mauve.stores.sql.usage_reader import SqlUsageReader
 from mauve.stores.warehouse import WarehouseReader
 from mauve.web.budget import ByteBudget
 from mauve.web.turns import Turns
@@ -81,6 +85,10 @@ def log_path(data: Path) -> Path:
 
 def warehouse_path(data: Path) -> Path:
     return data / "warehouse"
+
+
+def tallies_path(data: Path) -> Path:
+    return data / "tallies"
 
 
 def read_cache_path(data: Path) -> Path:
@@ -192,13 +200,13 @@ def dashboard_parts(settings: Settings, control: ControlParts, query: QueryParts
         yield DashboardParts(
             control=control,
             attempts=PasswordAttempts(),
-            keyring=query.keyring,
             meter=query.meter,
             # A page waits twice at most, and must not itself be given up before it can show what was read in time.
             numbers=Numbers(query, asyncio.get_running_loop(), wait_s=settings.catalog_timeout_s / 3),
             subscriptions=SqlSubscriptionReader(database),
             deliveries=SqlDeliveryReader(database),
             arrivals=SqlArrivalReader(database),
+            usage=SqlUsageReader(database),
             public_url=public_url,
             proxies=settings.proxies,
         )
@@ -220,14 +228,20 @@ async def ingest_parts(
         )
         ledger = GroupedLedger(SqlLedgerWriter(database))
         turns = Turns()
+        clock = clock or SystemClock()
+        own = OwnStream(stream, log, SegmentStreamReader(log_path(settings.data), stream))
+        tallies = FileTallies(tallies_path(settings.data), stream)
+        caps = EventCaps(own, ring, SqlUsageReader(database), tallies, clock)
+        caps.refresh()
         try:
             yield IngestParts(
                 keyring=ring,
+                caps=caps,
                 log=log,
                 ledger=ledger,
                 rate=RateLimit(settings.publishable_requests_per_s),
                 vault=vault,
-                clock=clock or SystemClock(),
+                clock=clock,
                 admission=Admission(lambda: log.flush_s, lambda: turns.round_s),
                 turns=turns,
                 budget=ByteBudget(_BODIES_BYTES_MAX),
@@ -235,6 +249,7 @@ async def ingest_parts(
             )
         finally:
             await log.close()
+            caps.close()
             await ledger.close()
 
 
@@ -243,7 +258,6 @@ def open_load_parts(settings: Settings) -> "LoadParts":
     from mauve.load.closing import Closing  # noqa: PLC0415
     from mauve.load.loader import Loader  # noqa: PLC0415
     from mauve.load.runner import LoadParts  # noqa: PLC0415
-    from mauve.load.usage import UsageMirror  # noqa: PLC0415
     from mauve.stores.clickhouse.connection import ChdbConnection  # noqa: PLC0415
     from mauve.stores.clickhouse.warehouse import ChdbWarehouse  # noqa: PLC0415
 
@@ -253,7 +267,6 @@ def open_load_parts(settings: Settings) -> "LoadParts":
         ledger = SqlLoadLedger(ledger_database)
         days = Closing(SqlClosedDays(ledger_database), warehouse)
         catalog = sql_catalog(opened.enter_context(closing(_database(settings))))
-        edge = opened.enter_context(closing(_edge(settings)))
         clock = SystemClock()
         source = log_reader(settings)
         loader = opened.enter_context(closing(Loader(source, ledger, warehouse, clock, days)))
@@ -263,7 +276,6 @@ def open_load_parts(settings: Settings) -> "LoadParts":
             clock=clock,
             source=source,
             ledger=ledger,
-            mirror=UsageMirror(ledger, edge, clock),
             note_first_event=catalog.apps.note_first_event,
             close=opened.pop_all().close,
         )

@@ -10,12 +10,14 @@ from mauve.stores.catalog import Catalog
 from mauve.stores.localdisk.edge import SqliteEdge
 from mauve.stores.localdisk.read_cache import CacheBounds, SqliteReadCache
 from mauve.stores.localdisk.read_meter import SqliteReadMeter
+from mauve.stores.localdisk.tallies import FileTallies
 from mauve.stores.sql.catalog import sql_catalog
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger_reader import SqlLedgerReader
 from mauve.stores.sql.ledger_writer import SqlLedgerWriter
 from mauve.stores.sql.load_ledger import SqlLoadLedger
 from mauve.stores.sql.migrate import CATALOG, LEDGER, migrate
+from mauve.stores.usage import Tallies
 from support import Ticks
 
 CATALOG_ENGINES: dict[str, Callable[[Path], str]] = {"sqlite": lambda folder: sqlite_url(folder / "catalog.db")}
@@ -24,6 +26,7 @@ READ_CACHE_ENGINES = {
     "sqlite": lambda folder, ticks, **bounds: SqliteReadCache(folder / "cache.db", CacheBounds(**bounds), ticks)
 }
 READ_METER_ENGINES = {"sqlite": lambda folder: SqliteReadMeter(folder / "meter.db")}
+TALLY_ENGINES = {"files": lambda folder, stream: FileTallies(folder / "tallies", stream)}
 EDGE_ENGINES = {"sqlite": lambda folder: SqliteEdge(folder / "edge.db", busy_timeout_s=5)}
 
 
@@ -72,6 +75,12 @@ def open_edge(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callab
     yield open_one
     for edge in opened:
         edge.close()
+
+
+@pytest.fixture(params=TALLY_ENGINES)
+def open_tallies(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[int], Tallies]:
+    """Open them for the process of a stream."""
+    return lambda stream: TALLY_ENGINES[request.param](tmp_path, stream)
 
 
 @pytest.fixture

@@ -21,10 +21,10 @@ from mauve.core.facts import (
 from mauve.core.ids import SystemRandomness, new_id
 from mauve.stores.catalog import AppChanges, NewApp, NewKey, NewToken, SavedSecret, SealedSecret
 from mauve.stores.edge import (
-    CatalogRecord,
     PublishedKey,
     PublishedOrganization,
     PublishedProject,
+    PublishedRecord,
     PublishedSecret,
     PublishedToken,
 )
@@ -384,7 +384,7 @@ class TestPublications:
         catalog.webhook_secrets.put(a_secret(app), an_id("proj"))
         mint_token(catalog, org)
         before = publish_all(catalog)
-        assert {type(record) for record in before} == set(get_args(CatalogRecord))
+        assert {type(record) for record in before} == set(get_args(PublishedRecord))
         catalog.publications.mark_all_pending()
         assert catalog.publications.pending(10) == before
 

@@ -1,5 +1,8 @@
 """What every edge promises."""
 
+import sqlite3
+from contextlib import closing
+
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -10,8 +13,8 @@ from mauve.stores.edge import (
     PublishedProject,
     PublishedSecret,
     PublishedToken,
-    PublishedUsage,
 )
+from mauve.stores.localdisk.edge import SqliteEdge
 
 
 def a_key(version=1, key_id="key_1", *, revoked=False):
@@ -54,10 +57,21 @@ def test_every_kind_of_record_comes_back_as_it_was_published(open_edge):
         a_secret(),
         a_secret(provider=Provider.BILLER_B),
         an_organization(),
-        PublishedUsage("org_1", "2026-11", 7),
     ]
     edge.publish(records)
     assert edge.changes_since(0).records == records
+
+
+def test_a_record_of_another_release_is_passed_over(tmp_path):
+    edge = SqliteEdge(tmp_path / "edge.db", busy_timeout_s=5)
+    edge.publish([a_key()])
+    with closing(sqlite3.connect(tmp_path / "edge.db")) as file:
+        record = '{"type":"usage","org_id":"org_1","period":"2026-11","events":7}'
+        file.execute("INSERT INTO published VALUES ('usage', 'org_1', 7, 2, ?)", (record,))
+        file.commit()
+    edge.publish([an_organization()])
+    assert edge.changes_since(0) == ([a_key(), an_organization()], 3)
+    edge.close()
 
 
 def test_a_token_without_scopes_comes_back_without_scopes(open_edge):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mauve.stores.localdisk.log import SegmentLogReader, SegmentLogWriter
+from mauve.stores.localdisk.stream_reader import SegmentStreamReader
 from mauve.stores.log import LogFailedError
 
 SEGMENT_BYTES = 64 * 1024
@@ -39,6 +40,9 @@ class SegmentLog:
 
     def reader(self):
         return SegmentLogReader(self._root)
+
+    def look(self, stream=0):
+        return SegmentStreamReader(self._root, stream)
 
     def append_and_be_killed(self, records):
         script = [sys.executable, "-c", KILLED_WRITER, str(self._root), str(records)]
@@ -144,6 +148,45 @@ def test_a_record_is_readable_when_append_returns(open_log):
         await writer.close()
 
     asyncio.run(main())
+
+
+def test_append_returns_the_number_under_which_a_record_is_read(open_log):
+    async def main():
+        writer = open_log.writer()
+        before = writer.last_number
+        numbers = [await writer.append([b"one"])]
+        numbers += await asyncio.gather(*(writer.append([bytes(20_000), b"%d" % part]) for part in range(20)))
+        assert before < numbers[0]
+        assert writer.last_number == numbers[-1]
+        await writer.close()
+        return numbers
+
+    numbers = asyncio.run(main())
+    assert [record.number for record in drain(open_log.reader())] == numbers
+
+
+def test_a_look_at_a_stream_returns_what_is_between_two_numbers_and_changes_nothing(open_log):
+    append_all(open_log, [b"%05d" % number * 100 for number in range(500)])
+    append_all(open_log, [b"of the next writer"])
+    append_all(open_log, [b"of another stream"], stream=1)
+    records = drain(open_log.reader())
+    look = open_log.look()
+    assert list(look.records(0, records[-1].number)) == records
+    for after, through in ((0, 0), (0, 200), (137, 499), (499, 500), (500, 500)):
+        found = list(look.records(records[after].number, records[through].number))
+        assert found == records[after + 1 : through + 1]
+    assert drain(open_log.reader()) == records
+    assert list(open_log.look(stream=7).records(0, 2**46)) == []
+
+
+def test_a_look_goes_on_while_the_loader_lets_go_of_records(open_log):
+    append_all(open_log, [b"%05d" % number * 100 for number in range(2000)])
+    reader = open_log.reader()
+    records = drain(reader)
+    looked = open_log.look().records(0, records[-1].number)
+    assert [next(looked) for _ in range(3)] == records[:3]
+    reader.trim(0, records[1499].number)
+    assert list(looked)[-500:] == records[1500:]
 
 
 def test_what_was_acknowledged_outlives_a_killed_writer(open_log):

@@ -5,8 +5,9 @@ import pytest
 from browser import PASSWORD, Browser, shown
 from mauve.control.operator import change_limits, mark_unpaid, suspend
 from mauve.core.facts import Plane, Provider, Role, Scope
-from mauve.stores.edge import PublishedUsage
+from mauve.stores.ledger import LoadStep
 from mauve.stores.read_meter import ReadLimits, Uses
+from mauve.wiring import load_ledger
 from support import bearer
 
 EVENT = {"name": "seen"}
@@ -233,11 +234,14 @@ class TestTokens:
 
 class TestUsage:
     def test_events_and_reads_of_the_period_are_shown_against_their_limits(
-        self, core, keyring, parts, organization, signed_in, clock
+        self, core, settings, parts, organization, signed_in, clock
     ):
         owner, _ = signed_in(Role.OWNER)
         change_limits(parts, organization.org_id, {"event_cap": 2_000, "agent_queries": 4_321})
-        keyring.usage[organization.org_id] = PublishedUsage(organization.org_id, "2027-01", 1_234)
+        with load_ledger(settings) as ledger:
+            ledger.finish(
+                LoadStep({1: 7}, {(organization.org_id, "2027-01"): 1_234, (organization.org_id, "2026-12"): 9})
+            )
         meter = core.dashboard.meter
         for _ in range(7):
             meter.take(organization.org_id, Uses(queries=1), ReadLimits(10, 10, 10), clock.now_ms())

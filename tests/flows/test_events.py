@@ -12,9 +12,10 @@ from mauve.control.apps import create_app
 from mauve.control.bodies import NewAppBody
 from mauve.core.facts import KeyKind, Plane
 from mauve.ingest.plane import BODY_BYTES_MAX
-from mauve.stores.edge import PublishedUsage
+from mauve.stores.ledger import LoadStep
 from mauve.stores.log import LogFailedError, LogFullError
 from mauve.stores.unavailable import StoreUnavailableError
+from mauve.wiring import load_ledger
 
 PAYMENT = {"name": "payment", "id": "p1", "props": {"amount": 1999, "currency": "eur"}}
 SUBSCRIPTION = {"type": "subscription", "id": "s1", "status": "active", "mrr": 900, "currency": "EUR"}
@@ -167,13 +168,14 @@ class TestRefusals:
         clock.advance(86_400_000)
         assert post([VIEW]).status_code == 402
 
-    def test_403_at_the_cap_until_the_period_ends(self, post, parts, organization, keyring, clock):
+    def test_403_at_the_cap_until_the_period_ends(self, post, parts, organization, core, keyring, clock, settings):
         operator.change_limits(parts, organization.org_id, {"event_cap": 10})
         keyring.refresh()
         assert post([VIEW]).status_code == 202
-        keyring.usage[organization.org_id] = PublishedUsage(organization.org_id, "2027-01", 9)
+        with load_ledger(settings) as ledger:
+            ledger.finish(LoadStep({1: 7}, {(organization.org_id, "2027-01"): 8}))
+        core.ingest.caps.refresh()
         assert post([VIEW]).status_code == 202
-        keyring.usage[organization.org_id] = PublishedUsage(organization.org_id, "2027-01", 10)
         reply = post([VIEW])
         assert reply.status_code == 403
         assert reply.json()["code"] == "event_cap_reached"

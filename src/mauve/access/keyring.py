@@ -23,7 +23,6 @@ from mauve.stores.edge import (
     PublishedRecord,
     PublishedSecret,
     PublishedToken,
-    PublishedUsage,
 )
 from mauve.stores.unavailable import StoreUnavailableError
 
@@ -35,7 +34,7 @@ log = structlog.get_logger()
 
 
 class Keyring:
-    """Published keys, tokens, projects, secrets, standing, limits and usage.
+    """Published keys, tokens, projects, secrets, standing and limits.
 
     Whatever is unknown asks the edge once more before it is refused, so that it works from the moment it is
     published. A flood of what does not exist gets no more than `EXTRA_LOOKS_PER_S` of these looks; something new
@@ -52,7 +51,6 @@ class Keyring:
         self._projects: dict[str, PublishedProject] = {}
         self.organizations: dict[str, PublishedOrganization] = {}
         self.secrets: dict[str, PublishedSecret] = {}  # by project and provider
-        self.usage: dict[str, PublishedUsage] = {}
         self._known: dict[str, PublishedKey] = {}  # live keys by credential, until anything changes
         self._known_tokens: dict[str, PublishedToken] = {}  # likewise
         self._refreshing = threading.Lock()
@@ -172,5 +170,3 @@ class Keyring:
                 self.organizations[record.org_id] = record
             case PublishedSecret():
                 self.secrets[record.record_id] = record
-            case PublishedUsage():
-                self.usage[record.org_id] = record

@@ -1,9 +1,9 @@
 """Whether an organization may ingest now."""
 
 from mauve.core.facts import Standing, standing_at
-from mauve.core.period import period_ends_at, period_of
+from mauve.core.period import period_ends_at
 from mauve.core.problems import Code, Problem
-from mauve.stores.edge import PublishedOrganization, PublishedUsage
+from mauve.stores.edge import PublishedOrganization
 
 
 def check_standing(organization: PublishedOrganization | None, now_ms: int) -> None:
@@ -17,12 +17,8 @@ def check_standing(organization: PublishedOrganization | None, now_ms: int) -> N
         )
 
 
-def check_cap(organization: PublishedOrganization | None, usage: PublishedUsage | None, now_ms: int) -> None:
+def check_cap(cap: int, events: int, now_ms: int) -> None:
     """Raise while the events of this billing period have reached the cap that the organization set."""
-    if organization is None or organization.event_cap is None:
-        return
-    cap = organization.event_cap
-    events = usage.events if usage is not None and usage.period == period_of(now_ms) else 0
     if events >= cap:
         raise Problem(
             Code.EVENT_CAP_REACHED,

@@ -11,6 +11,7 @@ _FORMAT: Final = 2
 _OLD_HEADER: Final = struct.Struct("<BBBHQ")
 _OLD_FORMAT: Final = 1
 _FORMAT_BYTE: Final = bytes([_FORMAT])
+HEADER_BYTES_MAX: Final = _HEADER.size + 2 * 255 + 1  # With the first byte of the items: enough to tell what it is.
 
 
 class Batch(NamedTuple):

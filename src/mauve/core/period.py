@@ -1,11 +1,21 @@
 """The billing period: a calendar month, UTC."""
 
 from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Final
+
+_HOUR_MS: Final = 3_600_000
 
 
 def period_of(moment_ms: int) -> str:
     """Return the period that a moment falls into, such as `2026-11`."""
-    return datetime.fromtimestamp(moment_ms / 1000, UTC).strftime("%Y-%m")
+    return _period_of_hour(moment_ms // _HOUR_MS)
+
+
+@lru_cache(maxsize=256)
+def _period_of_hour(hour: int) -> str:
+    """Return the period of an hour: it is asked for at every event of a capped account."""
+    return datetime.fromtimestamp(hour * _HOUR_MS // 1000, UTC).strftime("%Y-%m")
 
 
 def period_ends_at(moment_ms: int) -> int:

@@ -3,20 +3,20 @@
 from dataclasses import dataclass
 
 from mauve.access.attempts import PasswordAttempts
-from mauve.access.keyring import Keyring
 from mauve.control.parts import ControlParts
 from mauve.dashboard.numbers import Numbers
 from mauve.stores.arrivals import ArrivalReader
 from mauve.stores.deliveries import DeliveryReader
 from mauve.stores.read_meter import ReadMeter
 from mauve.stores.subscriptions import SubscriptionReader
+from mauve.stores.usage import UsageReader
 
 
 @dataclass(frozen=True, slots=True)
 class DashboardParts:
     control: ControlParts
     attempts: PasswordAttempts
-    keyring: Keyring  # for what was counted of each organization's events
+    usage: UsageReader  # for what was counted of each organization's events
     meter: ReadMeter  # for what was counted of its reads
     numbers: Numbers
     subscriptions: SubscriptionReader

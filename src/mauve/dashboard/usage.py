@@ -5,6 +5,7 @@ from typing import Final
 from mauve.control import operator
 from mauve.control.bodies import invalid_body
 from mauve.core.period import period_ends_at, period_of
+from mauve.core.tally import Account
 from mauve.dashboard.page import page, see_other
 from mauve.dashboard.visit import MemberVisit
 from mauve.stores.read_meter import Usage
@@ -20,7 +21,7 @@ def show_usage(visit: MemberVisit) -> Reply:
     return page(
         visit,
         "usage.html",
-        events=events_this_period(visit),
+        events=_events(visit),
         reads=_reads(visit),
         limits=visit.organization.limits,
         standing=visit.organization.standing_at(visit.now_ms),
@@ -44,9 +45,12 @@ def cap_from(text: str) -> int | None:
     return int(digits)
 
 
-def events_this_period(visit: MemberVisit) -> int:
-    usage = visit.parts.keyring.usage.get(visit.organization.org_id)
-    return usage.events if usage is not None and usage.period == period_of(visit.now_ms) else 0
+def _events(visit: MemberVisit) -> int | None:
+    """Return what was counted; None while the ledger cannot be read."""
+    try:
+        return visit.parts.usage.events(Account(visit.organization.org_id, period_of(visit.now_ms)))
+    except StoreUnavailableError:
+        return None
 
 
 def _reads(visit: MemberVisit) -> Usage | None:

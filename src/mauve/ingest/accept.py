@@ -1,10 +1,13 @@
 """Judged → durable → acknowledged."""
 
+import asyncio
 from collections.abc import Mapping
+from contextlib import nullcontext
 from http import HTTPStatus
 from typing import Final
 
 from mauve.core.batch import packed_header
+from mauve.core.tally import Account
 from mauve.ingest.parts import IngestParts
 from mauve.ingest.rules import EventsVerdict, ObjectsVerdict, Rejection
 from mauve.stores.arrivals import DUPLICATE
@@ -22,8 +25,15 @@ def log_record(key: PublishedKey, verdict: EventsVerdict, received_at: int, arri
     return (packed_header(key.public_id, key.org_id, received_at, arrived_at, verdict.event_count), events)
 
 
+async def append_counted(parts: IngestParts, record: tuple[bytes, bytes], account: Account, events: int) -> None:
+    """Append a record whose events count toward a cap: as soon as it is on its way, whether its sender waits or not."""
+    appended = asyncio.ensure_future(parts.log.append(record))
+    parts.caps.take(account, events, appended)
+    await asyncio.shield(appended)
+
+
 async def record_payments(
-    parts: IngestParts, key: PublishedKey, verdict: EventsVerdict, received_at: int
+    parts: IngestParts, key: PublishedKey, verdict: EventsVerdict, received_at: int, account: Account | None
 ) -> list[Rejection]:
     """Record the payments and the events that came with them; return the payments that the ledger refused."""
     record = None if verdict.events is None else b"".join(log_record(key, verdict, received_at, parts.clock.now_us()))
@@ -32,7 +42,9 @@ async def record_payments(
         payments=[indexed.payment for indexed in verdict.payments],
         events=record,
     )
-    outcomes = await parts.ledger.record(entry)
+    count = verdict.event_count + len(verdict.payments)
+    with nullcontext() if account is None else parts.caps.recording(account, count):
+        outcomes = await parts.ledger.record(entry)
     return _conflicts(parts, key, verdict, outcomes)
 
 

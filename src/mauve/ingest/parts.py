@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from mauve.access.admission import Admission
+from mauve.access.event_caps import EventCaps
 from mauve.access.keyring import Keyring
 from mauve.access.rate import RateLimit
 from mauve.access.vault import Vault
@@ -30,6 +31,7 @@ class MoneyRecorder(Protocol):
 @dataclass(frozen=True, slots=True)
 class IngestParts:
     keyring: Keyring
+    caps: EventCaps
     log: LogWriter
     ledger: MoneyRecorder
     rate: RateLimit

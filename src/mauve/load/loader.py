@@ -20,11 +20,10 @@ from mauve.load.moments import first_day_of
 from mauve.load.rows import Range, first_seen_of, range_from, repeats_among, usage_of
 from mauve.stores.arrivals import REPEAT, Arrivals
 from mauve.stores.ledger import DeadLetter, LoadLedger, LoadStep
-from mauve.stores.log import STREAM_MAX, LogReader, LogRecord
+from mauve.stores.log import MIXED_STREAM, LogReader, LogRecord
 from mauve.stores.warehouse import RowsRefusedError, WarehouseWriter, last_numbers
 
 IDEMPOTENCY_WINDOW_MS: Final = 7 * 86_400_000
-MIXED_STREAM: Final = STREAM_MAX  # the events that came in one batch with payments, kept by the ledger
 RANGE_BYTES_MAX: Final = 32 * 1024 * 1024
 
 log = structlog.get_logger()

@@ -13,7 +13,7 @@ from mauve.core.clock import Clock
 from mauve.core.window import today_at
 from mauve.load.closing import Closing
 from mauve.load.loader import Loader
-from mauve.load.usage import UsageMirror, note_first_events
+from mauve.load.usage import note_first_events
 from mauve.stores.ledger import LoadLedger
 from mauve.stores.log import LogReader
 from mauve.stores.warehouse import WarehouseUnavailableError
@@ -30,7 +30,6 @@ class LoadParts:
     clock: Clock
     source: LogReader
     ledger: LoadLedger
-    mirror: UsageMirror
     note_first_event: Callable[[str, int], None]
     close: Callable[[], None]
 
@@ -69,7 +68,7 @@ class LoadRunner:
         return self._has_warehouse
 
     def step(self) -> None:
-        """Load until nothing is left or somebody waits for a standstill, then mirror what was counted."""
+        """Load until nothing is left or somebody waits for a standstill, then tell the catalog who was seen."""
         try:
             self._step()
         except WarehouseUnavailableError:
@@ -87,7 +86,6 @@ class LoadRunner:
                 if not self._is_awaited:
                     self._caught_up_at = began
                     parts.days.close_next_days(today_at(parts.clock.now_ms()))
-                parts.mirror.publish_changes()
                 note_first_events(parts.ledger, parts.note_first_event)
             finally:
                 self._measure(parts, time.monotonic() - began)

@@ -126,6 +126,7 @@ async def run(orders: Orders) -> None:
                 forgetting = retention(settings, parts)
                 background = [
                     asyncio.create_task(note_arrivals_forever(ingest)),
+                    asyncio.create_task(ingest.caps.keep_current()),
                     asyncio.create_task(repeat(SWEEP_EVERY_S, parts.publisher.publish_pending, "publication_delayed")),
                     asyncio.create_task(repeat(REFRESH_EVERY_S, ingest.keyring.refresh, "keyring_not_refreshed")),
                     asyncio.create_task(repeat(WRITE_EVERY_S, parts.token_uses.write_down, "token_uses_not_noted")),

@@ -19,13 +19,14 @@ async def run(orders: Orders) -> None:
     expose_metrics(settings, orders.number, registry)
     async with ingest_parts(settings, orders.number, registry) as parts:
         refreshing = asyncio.create_task(repeat(REFRESH_EVERY_S, parts.keyring.refresh, "keyring_not_refreshed"))
+        counting = asyncio.create_task(parts.caps.keep_current())
         noting = asyncio.create_task(note_arrivals_forever(parts))
         await serve_until_stopped(
             Listener(IngestPlane(parts).answer, (orders.host, orders.ingest_port)),
             Ready(),
             has_failed=lambda: parts.log.has_failed,
         )
-        await finished([refreshing, noting])
+        await finished([refreshing, counting, noting])
 
 
 if __name__ == "__main__":

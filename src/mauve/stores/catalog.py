@@ -22,7 +22,7 @@ from mauve.core.facts import (
     Session,
     User,
 )
-from mauve.stores.edge import CatalogRecord
+from mauve.stores.edge import PublishedRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,9 +298,9 @@ class Sessions(Protocol):
 class Publications(Protocol):
     """What still has to reach the edge. A change marks its row in the transaction that makes it."""
 
-    def pending(self, count_max: int) -> list[CatalogRecord]: ...
+    def pending(self, count_max: int) -> list[PublishedRecord]: ...
 
-    def mark_published(self, records: Sequence[CatalogRecord], at: int) -> None:
+    def mark_published(self, records: Sequence[PublishedRecord], at: int) -> None:
         """Note the moment of publication, unless the row has changed since it was read."""
         ...
 

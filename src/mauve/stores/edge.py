@@ -83,25 +83,7 @@ class PublishedOrganization(msgspec.Struct, frozen=True, tag="organization"):
         return self.org_id
 
 
-class PublishedUsage(msgspec.Struct, frozen=True, tag="usage"):
-    """How many events an organization has sent in a billing period. It may lag by some seconds."""
-
-    org_id: str
-    period: str
-    events: int
-
-    @property
-    def record_id(self) -> str:
-        return self.org_id
-
-    @property
-    def version(self) -> int:
-        """Grow with the count, and from one period to the next, whose count begins anew."""
-        return (int(self.period.replace("-", "")) << 44) + self.events
-
-
-CatalogRecord = PublishedKey | PublishedToken | PublishedProject | PublishedSecret | PublishedOrganization
-PublishedRecord = CatalogRecord | PublishedUsage
+PublishedRecord = PublishedKey | PublishedToken | PublishedProject | PublishedSecret | PublishedOrganization
 
 
 class Changes(NamedTuple):

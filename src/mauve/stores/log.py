@@ -4,10 +4,11 @@ Each writer process appends to a stream of its own, so writers never wait for on
 its stream and its number; numbers of a stream only grow and may have gaps.
 """
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 STREAM_MAX: Final = 255
+MIXED_STREAM: Final = STREAM_MAX  # the events that came in one batch with payments, kept by the ledger
 RECORD_NUMBER_MAX: Final = 2**46 - 1
 
 
@@ -32,8 +33,13 @@ class LogWriter(Protocol):
     - Records of one writer keep the order in which `append` was called.
     """
 
-    def append(self, parts: Sequence[bytes]) -> Awaitable[None]:
-        """Append one record, given in pieces that are written one behind the other."""
+    def append(self, parts: Sequence[bytes]) -> Awaitable[int]:
+        """Append one record, given in pieces that are written one behind the other; return its number."""
+        ...
+
+    @property
+    def last_number(self) -> int:
+        """Return a number that every durable record has reached at most, and no later record will."""
         ...
 
     @property
@@ -47,6 +53,16 @@ class LogWriter(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class StreamReader(Protocol):
+    """Looks at what one stream holds, and changes nothing: its writer and the loader go on meanwhile.
+
+    - `records` returns whole records above `after`, up to and including `through`, in order.
+    - Those that the loader lets go of meanwhile may be missing.
+    """
+
+    def records(self, after: int, through: int) -> Iterator[LogRecord]: ...
 
 
 class LogReader(Protocol):

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 import msgspec
 
@@ -37,7 +37,9 @@ SET version = excluded.version, revision = excluded.revision, record = excluded.
 WHERE excluded.version >= published.version
 """
 _NEWEST_REVISION: Final = "SELECT coalesce(max(revision), 0) FROM published"
-_CHANGES: Final = "SELECT revision, record FROM published WHERE revision > ? ORDER BY revision"
+_CHANGES: Final = "SELECT revision, kind, record FROM published WHERE revision > ? ORDER BY revision"
+# Other releases may have published records that this one does not know.
+_KINDS: Final = frozenset(kind.__struct_config__.tag for kind in get_args(PublishedRecord))
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(PublishedRecord)
@@ -74,7 +76,7 @@ class SqliteEdge:
             rows = self._connection.execute(_CHANGES, (revision,)).fetchall()
         if not rows:
             return Changes([], revision)
-        return Changes([_decoder.decode(record) for _, record in rows], rows[-1][0])
+        return Changes([_decoder.decode(record) for _, kind, record in rows if kind in _KINDS], rows[-1][0])
 
     def close(self) -> None:
         self._connection.close()

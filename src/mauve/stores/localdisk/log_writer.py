@@ -81,7 +81,8 @@ class SegmentLogWriter:
             raise
         self._entries: list[Entry] = []
         self._entries_bytes = 0
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting: list[asyncio.Future[int]] = []
+        self._last_number = self._tail.next_number - 1
         self._idle = asyncio.Event()
         self._idle.set()
         self._refusal = ""
@@ -98,12 +99,16 @@ class SegmentLogWriter:
     def has_failed(self) -> bool:
         return self._has_failed
 
-    def append(self, parts: Sequence[bytes]) -> asyncio.Future[None]:
+    @property
+    def last_number(self) -> int:
+        return self._last_number
+
+    def append(self, parts: Sequence[bytes]) -> asyncio.Future[int]:
         length = sum(map(len, parts))
         if length > self._payload_bytes_max:
             raise ValueError(f"a record of {length} bytes is above the limit of {self._payload_bytes_max}")
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
+        done: asyncio.Future[int] = loop.create_future()
         if self._refusal:
             done.set_exception(LogFailedError(self._refusal))
             return done
@@ -136,7 +141,7 @@ class SegmentLogWriter:
         else:
             self._flusher.submit(self._flush_aside, loop, *self._next_group())
 
-    def _next_group(self) -> tuple[list[Entry], list[asyncio.Future[None]]]:
+    def _next_group(self) -> tuple[list[Entry], list[asyncio.Future[int]]]:
         entries, self._entries, self._entries_bytes = self._entries, [], 0
         waiting, self._waiting = self._waiting, []
         return entries, waiting
@@ -151,14 +156,16 @@ class SegmentLogWriter:
     def _flush_here(self, loop: asyncio.AbstractEventLoop) -> None:
         """Flush in the event loop's own thread: a quick disk answers sooner than another thread would."""
         entries, waiting = self._next_group()
-        self._settle(loop, waiting, *self._store(entries))
+        first = self._tail.next_number
+        self._settle(loop, waiting, first, *self._store(entries))
 
     def _flush_aside(
-        self, loop: asyncio.AbstractEventLoop, entries: list[Entry], waiting: list[asyncio.Future[None]]
+        self, loop: asyncio.AbstractEventLoop, entries: list[Entry], waiting: list[asyncio.Future[int]]
     ) -> None:
         """Flush in the thread for it: a slow disk must not keep the event loop from refusing and answering."""
+        first = self._tail.next_number
         stored, error = self._store(entries)
-        loop.call_soon_threadsafe(self._settle, loop, waiting, stored, error)
+        loop.call_soon_threadsafe(self._settle, loop, waiting, first, stored, error)
 
     def _store(self, entries: list[Entry]) -> tuple[int, LogFailedError | LogFullError | None]:
         """Return how many entries are durable, and why not the others."""
@@ -178,13 +185,15 @@ class SegmentLogWriter:
     def _settle(
         self,
         loop: asyncio.AbstractEventLoop,
-        waiting: list[asyncio.Future[None]],
+        waiting: list[asyncio.Future[int]],
+        first: int,
         stored: int,
         error: LogFailedError | LogFullError | None,
     ) -> None:
-        for done in waiting[:stored]:
+        for number, done in enumerate(waiting[:stored], first):
             if not done.done():  # Its caller may have given up.
-                done.set_result(None)
+                done.set_result(number)
+        self._last_number = first + stored - 1
         if isinstance(error, LogFailedError):
             self._refuse_everything(str(error))
         if error is not None:
@@ -202,7 +211,7 @@ class SegmentLogWriter:
         self._entries, self._waiting = [], []
 
 
-def _fail(waiting: Sequence[asyncio.Future[None]], error: LogFailedError | LogFullError) -> None:
+def _fail(waiting: Sequence[asyncio.Future[int]], error: LogFailedError | LogFullError) -> None:
     for done in waiting:
         if not done.done():
             done.set_exception(type(error)(*error.args))  # One each: a shared one would collect tracebacks.

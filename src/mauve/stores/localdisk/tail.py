@@ -56,6 +56,10 @@ class Tail:
         self._full_until = 0.0
         self._stock_spares()
 
+    @property
+    def next_number(self) -> int:
+        return self._next_number
+
     def store(self, entries: Sequence[Entry]) -> int:
         """Make the first entries durable, at least one, and return how many.
 

@@ -12,10 +12,10 @@ import sqlalchemy as sa
 
 from mauve.core.facts import KeyKind, Plane, Provider, Scope, Standing
 from mauve.stores.edge import (
-    CatalogRecord,
     PublishedKey,
     PublishedOrganization,
     PublishedProject,
+    PublishedRecord,
     PublishedSecret,
     PublishedToken,
 )
@@ -40,15 +40,15 @@ class SqlPublications:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def pending(self, count_max: int) -> list[CatalogRecord]:
-        records: list[CatalogRecord] = []
+    def pending(self, count_max: int) -> list[PublishedRecord]:
+        records: list[PublishedRecord] = []
         with self._database.reading() as tx:
             for query, record_from in _SOURCES:
                 rows = tx.execute(query.limit(count_max - len(records)))
                 records += [record_from(row) for row in rows]
         return records
 
-    def mark_published(self, records: Sequence[CatalogRecord], at: int) -> None:
+    def mark_published(self, records: Sequence[PublishedRecord], at: int) -> None:
         with self._database.writing() as tx:
             for record in records:
                 tx.execute(_row_of(record).values(mirrored_at=at))
@@ -59,7 +59,7 @@ class SqlPublications:
                 tx.execute(sa.update(table).values(mirrored_at=None))
 
 
-def _row_of(record: CatalogRecord) -> sa.Update:
+def _row_of(record: PublishedRecord) -> sa.Update:
     """Select the record's row at the version that was published: a later change stays pending."""
     match record:
         case PublishedOrganization():
@@ -76,7 +76,7 @@ def _row_of(record: CatalogRecord) -> sa.Update:
     return sa.update(table).where(is_it & (table.c.version == record.version))
 
 
-def _organization_from(row: sa.Row[Any]) -> CatalogRecord:
+def _organization_from(row: sa.Row[Any]) -> PublishedRecord:
     return PublishedOrganization(
         org_id=row.org_id,
         version=row.version,
@@ -89,7 +89,7 @@ def _organization_from(row: sa.Row[Any]) -> CatalogRecord:
     )
 
 
-def _key_from(row: sa.Row[Any]) -> CatalogRecord:
+def _key_from(row: sa.Row[Any]) -> PublishedRecord:
     return PublishedKey(
         key_id=row.key_id,
         version=row.version,
@@ -103,7 +103,7 @@ def _key_from(row: sa.Row[Any]) -> CatalogRecord:
     )
 
 
-def _token_from(row: sa.Row[Any]) -> CatalogRecord:
+def _token_from(row: sa.Row[Any]) -> PublishedRecord:
     return PublishedToken(
         lookup_id=row.lookup_id,
         version=row.version,
@@ -115,7 +115,7 @@ def _token_from(row: sa.Row[Any]) -> CatalogRecord:
     )
 
 
-def _project_from(row: sa.Row[Any]) -> CatalogRecord:
+def _project_from(row: sa.Row[Any]) -> PublishedRecord:
     return PublishedProject(
         public_id=row.public_id,
         version=row.version,
@@ -125,7 +125,7 @@ def _project_from(row: sa.Row[Any]) -> CatalogRecord:
     )
 
 
-def _secret_from(row: sa.Row[Any]) -> CatalogRecord:
+def _secret_from(row: sa.Row[Any]) -> PublishedRecord:
     return PublishedSecret(
         public_id=row.public_id,
         provider=Provider(row.provider),
@@ -153,7 +153,7 @@ _PENDING_SECRETS: Final = (
     .join(apps, apps.c.app_id == projects.c.app_id)
     .where(webhook_secrets.c.mirrored_at.is_(None))
 )
-_SOURCES: Final[tuple[tuple[sa.Select[Any], Callable[[sa.Row[Any]], CatalogRecord]], ...]] = (
+_SOURCES: Final[tuple[tuple[sa.Select[Any], Callable[[sa.Row[Any]], PublishedRecord]], ...]] = (
     (_PENDING_ORGANIZATIONS, _organization_from),
     (_PENDING_PROJECTS, _project_from),
     (_PENDING_KEYS, _key_from),

@@ -1,0 +1,78 @@
+"""Tallies on one machine: a small file for each process, written whole.
+
+Files, and not a database that they share: a process that is stopped while it holds a lock keeps nobody from counting.
+They are not synced: each says nothing that the log does not know.
+"""
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from mauve.core.tally import Account, Line, Tally
+from mauve.stores.unavailable import StoreUnavailableError
+
+_NAME: Final = re.compile(r"[0-9]{3}")
+_PRIVATE_FILE: Final = 0o600
+_PRIVATE_DIRECTORY: Final = 0o700
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(list[tuple[str, str, list[Line]]])
+
+
+class FileTallies:
+    """Used from one thread at a time."""
+
+    def __init__(self, folder: Path, stream: int) -> None:
+        self._folder = folder
+        self._name = f"{stream:03d}"
+        self._shared: bytes | None = None
+        self._seen: dict[str, tuple[bytes, Tally]] = {}  # what the others' files hold: mostly the same as before
+
+    def share(self, tally: Tally) -> None:
+        content = _encoder.encode([(*account, lines) for account, lines in tally])
+        if content == self._shared:
+            return
+        try:
+            self._write(content)
+        except OSError as error:
+            raise StoreUnavailableError(str(error)) from error
+        self._shared = content
+
+    def own(self) -> Tally:
+        return self._tally_in(self._name).copy()
+
+    def others(self) -> dict[int, Tally]:
+        try:
+            names = [path.name for path in self._folder.iterdir() if _NAME.fullmatch(path.name)]
+        except FileNotFoundError:
+            return {}
+        return {int(name): self._tally_in(name) for name in names if name != self._name}
+
+    def _write(self, content: bytes) -> None:
+        self._folder.mkdir(mode=_PRIVATE_DIRECTORY, exist_ok=True)
+        draft = self._folder / f"{self._name}.new"
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _PRIVATE_FILE), "wb") as file:  # noqa: PTH123
+            file.write(content)
+        draft.rename(self._folder / self._name)
+
+    def _tally_in(self, name: str) -> Tally:
+        """Read a file. One that is missing or was torn by a power cut says nothing."""
+        try:
+            content = (self._folder / name).read_bytes()
+        except OSError:
+            return Tally()
+        content_before, tally = self._seen.get(name, (None, Tally()))
+        if content != content_before:
+            tally = _tally_from(content)
+            self._seen[name] = (content, tally)
+        return tally
+
+
+def _tally_from(content: bytes) -> Tally:
+    try:
+        return Tally({Account(org_id, period): lines for org_id, period, lines in _decoder.decode(content)})
+    except msgspec.MsgspecError:
+        return Tally()

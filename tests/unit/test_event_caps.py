@@ -1,0 +1,342 @@
+"""Event caps hold without the core: what the ledger has counted, and what processes accept behind it."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from capped import ORG, Process, World
+from ledger_entries import a_payment
+from mauve.access import recount
+from mauve.core.tally import LINES_MAX
+from mauve.stores.ledger import Entry
+from mauve.stores.log import MIXED_STREAM, LogFullError
+from mauve.stores.unavailable import StoreUnavailableError
+
+NEXT_PERIOD_MS = 31 * 86_400_000
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    opened = World(tmp_path)
+    opened.set_cap(100)
+    yield opened
+    opened.close()
+
+
+def test_a_process_stops_at_the_cap_though_nothing_is_loaded(world):
+    async def main():
+        process = Process(world, 1)
+        taken = [await process.offer(7) for _ in range(50)]
+        assert (process.events, taken.index(False)) == (105, 15)
+        process.look()
+        assert process.known == 105
+        await process.stop()
+
+    asyncio.run(main())
+
+
+def test_requests_under_way_count_so_that_all_at_once_overshoot_by_one_batch(world):
+    async def main():
+        process = Process(world, 1)
+        taken = await asyncio.gather(*(process.offer(30) for _ in range(40)))
+        assert (sum(taken), process.events) == (4, 120)
+        mixed = await asyncio.gather(*(process.offer_with_payments(30) for _ in range(10)))
+        assert sum(mixed) == 0
+        await process.stop()
+
+    asyncio.run(main())
+
+
+def test_batches_with_payments_under_way_count_as_well(world):
+    async def main():
+        process = Process(world, 1)
+        taken = await asyncio.gather(*(process.offer_with_payments(30) for _ in range(40)))
+        assert (sum(taken), process.known) == (4, 120)
+        await process.stop()
+
+    asyncio.run(main())
+
+
+def test_two_processes_know_of_each_other_after_a_look_each(world):
+    async def main():
+        one, two = Process(world, 1), Process(world, 2)
+        for _ in range(6):
+            assert await one.offer(10)
+        assert await two.offer(10)
+        assert (one.known, two.known) == (60, 10)
+        one.look()
+        two.look()
+        one.look()
+        assert (one.known, two.known) == (70, 70)
+        assert await two.offer(30)
+        assert not await two.offer(1)
+        for process in (one, two):
+            await process.stop()
+
+    asyncio.run(main())
+
+
+def test_loading_moves_events_from_the_tallies_into_the_count_and_doubles_none(world):
+    async def main():
+        one, two = Process(world, 1), Process(world, 2)
+        for number in range(8):
+            await (one, two)[number % 2].offer(5)
+        for stream, records in ((1, 1), (2, 3), (1, 9), (2, 9)):
+            world.load(stream, records)
+            for process in (one, two, one):
+                process.look()
+            assert (one.known, two.known) == (40, 40)
+        assert not list(one.tallies.own())
+        for process in (one, two):
+            await process.stop()
+
+    asyncio.run(main())
+
+
+def test_repeats_count_until_they_are_loaded(world):
+    async def main():
+        process = Process(world, 1)
+        assert await process.offer(100)
+        assert not await process.offer(1)
+        world.load(1, repeats=60)
+        process.look()
+        assert process.known == 40
+        assert await process.offer(1)
+        await process.stop()
+
+    asyncio.run(main())
+
+
+def test_payments_and_the_events_beside_them_are_known_everywhere_after_a_look(world):
+    async def main():
+        one, two = Process(world, 1), Process(world, 2)
+        assert await one.offer_with_payments(20)
+        world.record(Entry(payments=[a_payment(f"inv_{number}") for number in range(5)]))
+        for process in (one, two):
+            process.look()
+        assert (one.known, two.known) == (25, 25)
+        world.load(MIXED_STREAM, repeats=3)
+        for process in (one, two):
+            process.look()
+        assert (one.known, two.known) == (22, 22)
+        for process in (one, two):
+            await process.stop()
+
+    asyncio.run(main())
+
+
+def test_what_the_ledger_did_not_record_does_not_count(world):
+    async def main():
+        process = Process(world, 1)
+        with pytest.raises(StoreUnavailableError), process.caps.recording(process.account(), 50):
+            raise StoreUnavailableError("busy")
+        assert process.known == 0
+        await process.stop()
+
+    asyncio.run(main())
+
+
+def test_what_the_log_did_not_take_does_not_count(world):
+    async def main():
+        process = Process(world, 1)
+        record = asyncio.get_running_loop().create_future()
+        process.caps.take(process.account(), 50, record)
+        assert process.known == 50
+        record.set_exception(LogFullError("full"))
+        await asyncio.sleep(0)
+        assert process.known == 0
+        await process.stop()
+
+    asyncio.run(main())
+
+
+def test_a_killed_process_is_counted_by_the_others_and_counts_its_own_log_when_it_is_back(world):
+    async def main():
+        one, two = Process(world, 1), Process(world, 2)
+        assert await one.offer(30)
+        one.look()
+        assert await one.offer(20)  # and nobody is told
+        two.look()
+        assert two.known == 30
+        one = await one.restarted()
+        assert one.known == 50
+        one.look()
+        two.look()
+        assert two.known == 50
+        for process in (one, two):
+            await process.stop()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("damage", ["lost", "torn"])
+def test_tallies_that_a_power_cut_took_are_made_of_the_log_again(world, damage):
+    async def main():
+        one = Process(world, 1)
+        assert await one.offer(30)
+        one.look()
+        await one.die()
+        file = world.folder / "tallies" / "001"
+        file.unlink() if damage == "lost" else file.write_bytes(file.read_bytes()[:-3])
+        one = Process(world, 1)
+        assert one.known == 30
+        await one.stop()
+
+    asyncio.run(main())
+
+
+def test_a_long_stream_is_counted_again_piece_by_piece_and_what_was_shared_stands_meanwhile(world, monkeypatch):
+    monkeypatch.setattr(recount, "RECORDS_AT_ONCE", 10)
+    world.set_cap(1000)
+
+    async def main():
+        one = Process(world, 1)
+        for _ in range(25):
+            assert await one.offer(2)
+        one.look()
+        assert await one.offer(7)
+        one = await one.restarted()
+        assert one.known == 50
+        assert await one.offer(1)
+        one.look()
+        assert one.known == 51
+        one.look()
+        one.look()
+        assert one.known == 58
+        await one.stop()
+
+    asyncio.run(main())
+
+
+def test_a_cap_that_is_set_later_counts_what_waits_already(world):
+    async def main():
+        world.set_cap(None)
+        one, two = Process(world, 1), Process(world, 2)
+        for process in (one, two):
+            for _ in range(3):
+                assert await process.offer(40)
+            process.look()
+        assert (one.known, list(one.tallies.own())) == (0, []), "without a cap nothing is counted"
+        world.set_cap(250)
+        for process in (one, two):
+            process.look()
+        assert await one.offer(5)
+        for _ in range(3):  # to count the log again, to share it, to see what is shared
+            for process in (one, two):
+                process.look()
+        assert (one.known, two.known) == (245, 245)
+        world.set_cap(None)
+        for process in (one, two):
+            process.look()
+        assert list(one.tallies.own()) == []
+        for process in (one, two):
+            await process.stop()
+
+    asyncio.run(main())
+
+
+def test_a_cap_that_is_raised_or_lowered_holds_from_the_next_look(world):
+    async def main():
+        process = Process(world, 1)
+        assert await process.offer(100)
+        assert not await process.offer(1)
+        world.set_cap(150)
+        process.look()
+        assert await process.offer(60)
+        world.set_cap(10)
+        process.look()
+        assert not await process.offer(1)
+        await process.stop()
+
+    asyncio.run(main())
+
+
+def test_the_next_period_begins_at_nothing_and_a_clock_set_back_finds_the_old_count(world):
+    async def main():
+        process = Process(world, 1)
+        assert await process.offer(100)
+        world.clock.advance(NEXT_PERIOD_MS)
+        assert await process.offer(3)
+        process.look()
+        assert process.known == 3
+        world.load(1)
+        process.look()
+        assert process.known == 3
+        world.clock.advance(-NEXT_PERIOD_MS)
+        process.look()
+        assert process.known == 100
+        assert not await process.offer(1)
+        await process.stop()
+
+    asyncio.run(main())
+
+
+def test_while_the_ledger_cannot_be_read_the_last_count_stands_and_the_others_are_added(world, monkeypatch):
+    async def main():
+        one, two = Process(world, 1), Process(world, 2)
+        assert await one.offer(20)
+        world.load(1)
+        one.look()
+
+        def down(*_args):
+            raise StoreUnavailableError("down")
+
+        monkeypatch.setattr("mauve.stores.sql.usage_reader.SqlUsageReader.counted", down)
+        assert await two.offer(30)
+        assert await one.offer_with_payments(7)
+        two.look()
+        one.look()
+        assert one.known == 57
+        monkeypatch.undo()
+        one.look()
+        assert one.known == 57
+        for process in (one, two):
+            await process.stop()
+
+    asyncio.run(main())
+
+
+def test_what_one_organization_sends_does_not_count_for_another(world):
+    async def main():
+        world.set_cap(50, "org_2")
+        process = Process(world, 1)
+        assert await process.offer(100)
+        assert await process.offer(10, "org_2")
+        assert process.caps.events(process.account("org_2")) == 10
+        await process.stop()
+
+    asyncio.run(main())
+
+
+def test_a_tally_stays_small_through_an_outage_and_is_never_too_low(world):
+    async def main():
+        world.set_cap(10**6)
+        process = Process(world, 1)
+        for _ in range(5 * LINES_MAX):
+            await process.offer(3)
+        process.look()
+        assert process.known == 15 * LINES_MAX
+        ((_, lines),) = process.tallies.own()
+        assert len(lines) <= LINES_MAX
+        while world.load(1, 7):
+            process.look()
+            assert process.known >= 15 * LINES_MAX
+        assert process.known == 15 * LINES_MAX
+        await process.stop()
+
+    asyncio.run(main())
+
+
+def test_an_organization_without_a_cap_leaves_no_trace(world):
+    async def main():
+        world.set_cap(None, ORG)
+        process = Process(world, 1)
+        assert await process.offer(500)
+        process.look()
+        assert process.known == 0
+        assert not (world.folder / "tallies").exists()
+        await process.stop()
+
+    asyncio.run(main())
