@@ -4,7 +4,10 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+import httpx2 as httpx
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 from prometheus_client import CollectorRegistry
 from starlette.testclient import TestClient
 
@@ -24,7 +27,14 @@ from mauve.stores.sql.closed_days import SqlClosedDays
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.load_ledger import SqlLoadLedger
 from mauve.stores.warehouse import WarehouseReader
-from support import ManualClock
+from support import PATIENCE_S, ManualClock
+
+# No test depends on the machine's speed: examples may take their time, and a client waits for a busy service.
+hypothesis_settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("patient")
+_CALLS = (httpx.get, httpx.post, httpx.put, httpx.delete, httpx.request)
+for _call in (*_CALLS, httpx.Client.__init__, httpx.AsyncClient.__init__):
+    _call.__kwdefaults__ |= {"timeout": PATIENCE_S, "verify": False}  # Nothing here speaks TLS; its setting up is slow.
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -96,7 +106,7 @@ def settings(_prepared: Path, tmp_path: Path) -> Settings:
     data = tmp_path / "data"
     shutil.copytree(_prepared, data)
     data.chmod(0o700)
-    return settings_from({"MAUVE_DATA": str(data), "MAUVE_CATALOG_TIMEOUT_SECONDS": "1", "MAUVE_SEGMENT_MB": "3"})
+    return settings_from({"MAUVE_DATA": str(data), "MAUVE_CATALOG_TIMEOUT_SECONDS": "60", "MAUVE_SEGMENT_MB": "3"})
 
 
 @pytest.fixture
