@@ -7,20 +7,22 @@ import socket
 import stat
 import subprocess
 import threading
-import time
 from functools import partial
 from pathlib import Path
 
 import httpx2 as httpx
 import pytest
 
+from mauve.access.keyring import REFRESH_EVERY_S
 from mauve.access.vault import new_master_key
 from support import (
     MAUVE,
+    PATIENCE_S,
     bearer,
     clean_environment,
     eventually,
     is_alive,
+    is_held,
     mauve,
     mauve_json,
     post_events,
@@ -38,7 +40,7 @@ def service(tmp_path_factory):
 
 @pytest.fixture
 def api(service):
-    with httpx.Client(base_url=service.url, headers=bearer(token_for(service.data)), timeout=20) as client:
+    with httpx.Client(base_url=service.url, headers=bearer(token_for(service.data))) as client:
         yield client
 
 
@@ -76,13 +78,17 @@ def test_a_new_key_works_at_once_on_both_doors(service, api):
         assert [post_events(url, key) for url in (service.ingest_url, service.url)] == [202, 202]
 
 
-def test_a_revoked_key_is_refused_within_a_second(service, api):
+def test_a_revoked_key_is_soon_refused_everywhere(service, api):
     app = api.post("/v1/apps", json={"name": "An app"}).json()
     assert post_events(service.ingest_url, app["sk_key"]) == 202
     (key,) = api.get(f"/v1/apps/{app['app_id']}/keys").json()
     assert api.delete(f"/v1/apps/{app['app_id']}/keys/{key['key_id']}").status_code == 204
-    time.sleep(1)
-    assert {post_events(url, app["sk_key"]) for url in (service.ingest_url, service.url) for _ in range(8)} == {401}
+
+    def statuses():
+        return {post_events(url, app["sk_key"]) for url in (service.ingest_url, service.url) for _ in range(8)}
+
+    eventually(lambda: statuses() == {401})
+    assert REFRESH_EVERY_S < 1, "every process looks at least so often"
 
 
 def test_what_the_operator_does_takes_effect_on_the_running_service(service, api):
@@ -144,13 +150,13 @@ def test_a_request_that_was_cut_off_is_not_carried_out(service, api, framing, cl
     chunk = b"%x\r\n%s\r\n" % (len(body), body) if "chunked" in framing else body
     head = f"POST /v1/apps HTTP/1.1\r\nhost: x\r\nauthorization: {api.headers['authorization']}\r\n{framing}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", int(service.url.rpartition(":")[2]))) as connection:
+        ports = connection.getpeername()[1], connection.getsockname()[1]
         connection.sendall(head.encode() + chunk)
-        time.sleep(0.2)
         if close == "half":
             connection.shutdown(socket.SHUT_WR)
-            connection.settimeout(5)
+            connection.settimeout(PATIENCE_S)
             assert b"201" not in connection.recv(1000)
-    time.sleep(0.3)
+    eventually(lambda: not is_held(*ports))
     assert api.get("/v1/apps").json() == []
 
 
@@ -187,7 +193,7 @@ def test_two_hundred_concurrent_requests_are_all_answered(service, api):
     statuses = []
 
     def create():
-        with httpx.Client(base_url=service.url, headers=api.headers, timeout=30) as client:
+        with httpx.Client(base_url=service.url, headers=api.headers) as client:
             statuses.extend(client.post("/v1/apps", json={"name": "Many"}).status_code for _ in range(10))
 
     threads = [threading.Thread(target=create) for _ in range(20)]
@@ -217,10 +223,8 @@ class TestStopping:
         service = start(tmp_path / "data")
         children = service.child_pids().values()
         idle = socket.create_connection(("127.0.0.1", int(service.url.rpartition(":")[2])))
-        began = time.monotonic()
         service.process.send_signal(number)
-        assert service.process.wait(timeout=15) == 0
-        assert time.monotonic() - began < 10
+        assert service.process.wait(timeout=PATIENCE_S) == 0
         assert not any(map(is_alive, children))
         idle.close()
         service.process.stdout.close()
@@ -230,25 +234,36 @@ class TestStopping:
             token = token_for(service.data)
             request = (
                 "POST /v1/apps HTTP/1.1\r\nhost: here\r\nconnection: close\r\n"
-                f"authorization: Bearer {token}\r\ncontent-length: 15\r\n\r\n"
+                f"authorization: Bearer {token}\r\ncontent-length: 15\r\nexpect: 100-continue\r\n\r\n"
             )
-            with socket.create_connection(("127.0.0.1", int(service.url.rpartition(":")[2]))) as connection:
-                connection.sendall(request.encode() + b'{"name"')
-                time.sleep(0.3)
+            address = "127.0.0.1", int(service.url.rpartition(":")[2])
+            with socket.create_connection(address, timeout=PATIENCE_S) as connection:
+                connection.sendall(request.encode())
+                assert connection.recv(1000).startswith(b"HTTP/1.1 100 "), "the body is asked for"
+                connection.sendall(b'{"name"')
                 service.process.send_signal(signal.SIGTERM)
-                time.sleep(0.3)
+                eventually(lambda: _is_closed(address))
                 connection.sendall(b': "App"}')
                 reply = b"".join(iter(partial(connection.recv, 65536), b""))
             assert b"201 Created" in reply
-            assert service.process.wait(timeout=15) == 0
+            assert service.process.wait(timeout=PATIENCE_S) == 0
 
     def test_told_to_stop_while_it_starts_it_stops(self, tmp_path):
         arguments = [str(MAUVE), "serve", "--data", str(tmp_path / "data"), "--port", "0", "--ingest-port", "0"]
         process = subprocess.Popen(arguments, stdout=subprocess.PIPE, env=clean_environment())
         eventually((tmp_path / "data" / "serve.lock").exists)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=15) in {0, -signal.SIGTERM}
+        assert process.wait(timeout=PATIENCE_S) in {0, -signal.SIGTERM}
         process.stdout.close()
+
+
+def _is_closed(address):
+    """Tell whether nobody listens there any more."""
+    try:
+        socket.create_connection(address).close()
+    except ConnectionError:
+        return True
+    return False
 
 
 def test_without_json_a_person_reads_where_it_listens(tmp_path):
@@ -257,7 +272,7 @@ def test_without_json_a_person_reads_where_it_listens(tmp_path):
     lines = [process.stdout.readline() for _ in range(5)]
     process.terminate()
     rest = process.stdout.read()
-    process.wait(timeout=15)
+    process.wait(timeout=PATIENCE_S)
     process.stdout.close()
     assert lines[0] == "Mauve is running.\n"
     assert "http://127.0.0.1:" in lines[1]
