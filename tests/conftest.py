@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from mauve import wiring
 from mauve.access.keyring import Keyring
 from mauve.config import Settings, settings_from
-from mauve.control import operator
+from mauve.control import operator, publish
 from mauve.control.parts import ControlParts
 from mauve.core.facts import Organization, Scope
 from mauve.load.closing import Closing
@@ -48,6 +48,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(0), append=False)
 
 
+@pytest.fixture(autouse=True)
+def _patient_publisher(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what is published in this process be published before the reply, however slow the machine is."""
+    monkeypatch.setattr(publish, "_PATIENCE_S", PATIENCE_S)
+
+
 @pytest.fixture(scope="session")
 def rounds(pytestconfig: pytest.Config) -> Callable[[int, int], int]:
     """How often a proof is repeated: so often where changes are checked, far more often by `make prove`."""
@@ -68,17 +74,36 @@ def tell_progress(pytestconfig: pytest.Config, capsys: pytest.CaptureFixture[str
 
 
 @pytest.fixture(scope="session")
-def _prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data directory made once; copying it is quicker than migrating anew."""
     data = tmp_path_factory.mktemp("template") / "data"
     wiring.prepare(settings_from({"MAUVE_DATA": str(data)}))
     return data
 
 
+class SharedConnection(ChdbConnection):
+    """Makes each table once and sets it up once, however often it is asked to: no test takes one away."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._made: set[str] = set()
+        self._set_up: dict[str, str] = {}  # what was last said of the settings of each table
+
+    def run(self, sql: str) -> None:
+        table, is_setting, _ = sql.partition(" MODIFY SETTING ")
+        if sql in self._made or self._set_up.get(table) == sql:
+            return
+        super().run(sql)
+        if is_setting:
+            self._set_up[table] = sql
+        elif "IF NOT EXISTS" in sql:
+            self._made.add(sql)
+
+
 @pytest.fixture(scope="session")
 def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChdbConnection]:
     """The embedded warehouse: a process opens one path and no second one, so the tests share it."""
-    opened = ChdbConnection(tmp_path_factory.mktemp("warehouse") / "data")
+    opened = SharedConnection(tmp_path_factory.mktemp("warehouse") / "data")
     yield opened
     opened.close()
 
@@ -102,9 +127,9 @@ def load(settings: Settings, clock: ManualClock, connection: ChdbConnection) -> 
 
 
 @pytest.fixture
-def settings(_prepared: Path, tmp_path: Path) -> Settings:
+def settings(prepared: Path, tmp_path: Path) -> Settings:
     data = tmp_path / "data"
-    shutil.copytree(_prepared, data)
+    shutil.copytree(prepared, data)
     data.chmod(0o700)
     return settings_from({"MAUVE_DATA": str(data), "MAUVE_CATALOG_TIMEOUT_SECONDS": "60", "MAUVE_SEGMENT_MB": "3"})
 

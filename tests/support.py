@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import os
 import random
 import signal
@@ -183,6 +184,24 @@ def eventually(check, timeout_s: float = PATIENCE_S):
             return answer
         time.sleep(0.02)
     raise AssertionError("it did not come true in time")
+
+
+def until_loaded(service: Service) -> None:
+    """Return when the loader has begun anew and found nothing left: all that is durable by now can be read."""
+    asked_at = time.monotonic()
+
+    def has_caught_up() -> bool:
+        before_the_reply = time.monotonic()
+        lag_ms = httpx.get(f"{service.url}/readyz").json().get("load_lag_ms", math.inf)
+        return before_the_reply - lag_ms / 1000 > asked_at
+
+    eventually(has_caught_up)
+
+
+def fixed_ports() -> tuple[str, ...]:
+    """Return the options of a service that is started again where it was: the system gives these ports to nobody."""
+    port = two_free_ports()
+    return ("--port", str(port), "--ingest-port", str(port + 1))
 
 
 def token_for(data: Path, scopes: str = EVERY_SCOPE, org: str | None = None) -> str:

@@ -3,9 +3,11 @@
 from collections.abc import Callable
 
 import pytest
+from argon2 import PasswordHasher, Type
 from starlette.testclient import TestClient
 
 from browser import PASSWORD, Browser
+from mauve.access import passwords
 from mauve.access.sessions import begin_session
 from mauve.control import links, people
 from mauve.control.parts import ControlParts
@@ -15,6 +17,14 @@ from mauve.stores.clickhouse.schema import TABLES
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
 from mauve.stores.warehouse import WarehouseReader
 from support import ManualClock
+
+
+@pytest.fixture(autouse=True)
+def _quick_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hash passwords as the product does, with a thousandth of its effort."""
+    hasher = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1, type=Type.ID)
+    monkeypatch.setattr(passwords, "_hasher", hasher)
+    monkeypatch.setattr(passwords, "_nobodys_hash", lambda: hasher.hash("nobody's"))
 
 
 @pytest.fixture

@@ -28,14 +28,14 @@ def data(tmp_path):
 
 
 def send(service, key, items, path="/v1/events"):
-    reply = httpx.post(f"{service.ingest_url}{path}", json=items, headers=bearer(key), timeout=20)
+    reply = httpx.post(f"{service.ingest_url}{path}", json=items, headers=bearer(key))
     assert reply.status_code == 202, reply.text
     return reply.json()
 
 
 def read(service, key, metric):
     address = f"{service.url}/v1/metrics/{metric}"
-    return httpx.get(address, params={"name": "view"}, headers=bearer(key), timeout=20).json()["data"]
+    return httpx.get(address, params={"name": "view"}, headers=bearer(key)).json()["data"]
 
 
 def every_metric(service, key):
