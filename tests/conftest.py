@@ -96,7 +96,7 @@ class SharedConnection(ChdbConnection):
         super().run(sql)
         if is_setting:
             self._set_up[table] = sql
-        elif "IF NOT EXISTS" in sql:
+        elif sql.lstrip().startswith("CREATE"):
             self._made.add(sql)
 
 

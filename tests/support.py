@@ -101,18 +101,7 @@ class Service:
     setup_link: str | None
 
     def child_pids(self) -> dict[str, int]:
-        """Return the pid of each child by its name."""
-        listing = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
-        names = {}
-        for pid in map(int, listing.split()):
-            try:
-                arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                orders = json.loads(arguments[3])
-            except (OSError, IndexError, ValueError):
-                continue  # It has just died, or is just being born.
-            name = orders["role"] if orders["role"] == "core" else f"ingest-{orders['number']}"
-            names[name] = pid
-        return names
+        return child_pids(self.process.pid)
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
@@ -120,6 +109,21 @@ class Service:
 
     def log(self) -> str:
         return (self.data.parent / f"{self.data.name}.log").read_text()
+
+
+def child_pids(supervisor: int) -> dict[str, int]:
+    """Return the pid of each child of a service by its name."""
+    listing = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text()
+    names = {}
+    for pid in map(int, listing.split()):
+        try:
+            arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            orders = json.loads(arguments[3])
+        except (OSError, IndexError, ValueError):
+            continue  # It has just died, or is just being born.
+        name = orders["role"] if orders["role"] == "core" else f"ingest-{orders['number']}"
+        names[name] = pid
+    return names
 
 
 def start(data: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> Service:

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import shutil
 import threading
 import time
@@ -13,6 +14,7 @@ import pytest
 from billing import SECRET_A, sample, signed_a
 from browser import PASSWORD, Browser
 from mauve.metrics.registry import METRICS
+from mauve.stores.directory import Holder, hold, name_holder
 from support import (
     bearer,
     eventually,
@@ -256,8 +258,9 @@ class TestRefusals:
         self.refused(mauve(settled, "restore", str(file)), "not empty")
         assert [path.name for path in occupied.iterdir()] == ["mine.txt"]
 
-    def test_a_running_service_is_left_alone(self, settled, file):
-        with running(settled, "--workers", "1"):
+    def test_a_directory_in_use_is_left_alone(self, settled, file):
+        with hold(settled) as lock:
+            name_holder(lock, Holder(os.getpid(), "http://here", "http://here"))
             self.refused(mauve(settled, "restore", str(file)), "in use")
 
     @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "other"])

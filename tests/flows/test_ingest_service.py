@@ -22,8 +22,15 @@ from support import (
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("ingest") / "data", "--workers", "1") as started:
+def metrics_port():
+    return two_free_ports()
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory, metrics_port):
+    environment = {"MAUVE_METRICS_PORT": str(metrics_port)}
+    data = tmp_path_factory.mktemp("ingest") / "data"
+    with running(data, "--workers", "1", environment=environment) as started:
         yield started
 
 
@@ -140,22 +147,20 @@ def test_a_body_that_was_cut_off_is_not_taken(service, app):
             assert b" 202 " not in connection.recv(1000)
 
 
-def test_metrics_are_told_on_the_chosen_ports(tmp_path):
-    port = two_free_ports()
-    environment = {"MAUVE_METRICS_PORT": str(port)}
-    with running(tmp_path / "other", "--workers", "1", environment=environment) as measured:
-        reply = httpx.post(f"{measured.url}/v1/apps", json={"name": "A"}, headers=bearer(token_for(measured.data)))
-        key = reply.json()["sk_key"]
-        post(measured.ingest_url, key, [{"name": "view"}, {"name": ""}])
-        worker = httpx.get(f"http://127.0.0.1:{port + 1}/metrics").text
-        assert "mauve_items_accepted_total 1.0" in worker
-        assert 'mauve_items_rejected_total{reason="name"} 1.0' in worker
-        assert "mauve_log_flush_seconds 0." in worker
-        core = httpx.get(f"http://127.0.0.1:{port}/metrics").text
-        assert "mauve_load_lag_seconds" in core
-        assert "mauve_log_bytes" in core
-        post(measured.ingest_url, key, [{"name": "view", "id": "one"}, {"name": "view", "id": "one"}])
-        assert eventually(lambda: "mauve_events_repeated 1.0" in httpx.get(f"http://127.0.0.1:{port}/metrics").text)
+def test_each_process_tells_its_metrics_on_a_port_of_its_own(service, app, metrics_port):
+    def figures(number):
+        lines = httpx.get(f"http://127.0.0.1:{metrics_port + number}/metrics").text.splitlines()
+        return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
+
+    key, before, repeats = app["sk_key"], figures(1), figures(0).get("mauve_events_repeated", 0.0)
+    post(service.ingest_url, key, [{"name": "view"}, {"name": ""}])
+    worker = figures(1)
+    for name in ("mauve_items_accepted_total", 'mauve_items_rejected_total{reason="name"}'):
+        assert worker[name] == before.get(name, 0.0) + 1
+    assert 0 < worker["mauve_log_flush_seconds"] < PATIENCE_S
+    assert {"mauve_load_lag_seconds", "mauve_log_bytes"} <= figures(0).keys()
+    post(service.ingest_url, key, [{"name": "view", "id": "one"}, {"name": "view", "id": "one"}])
+    assert eventually(lambda: figures(0)["mauve_events_repeated"] == repeats + 1)
 
 
 def test_a_port_for_metrics_that_is_taken_is_named_when_it_starts(tmp_path):
