@@ -29,10 +29,14 @@ def _quick_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def read_warehouse(connection: ChdbConnection) -> WarehouseReader:
-    """The warehouse that the tests share."""
-    for statement in TABLES:
-        connection.run(statement)
-    return ChdbWarehouseReader(lambda: connection)
+    """The warehouse that the tests share. Its tables are looked after when it is first read, as the wiring does."""
+
+    def opened() -> ChdbConnection:
+        for statement in TABLES:
+            connection.run(statement)
+        return connection
+
+    return ChdbWarehouseReader(opened)
 
 
 @pytest.fixture
