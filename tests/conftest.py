@@ -4,14 +4,17 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+import httpx2 as httpx
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 from prometheus_client import CollectorRegistry
 from starlette.testclient import TestClient
 
 from mauve import wiring
 from mauve.access.keyring import Keyring
 from mauve.config import Settings, settings_from
-from mauve.control import operator
+from mauve.control import operator, publish
 from mauve.control.parts import ControlParts
 from mauve.core.facts import Organization, Scope
 from mauve.load.closing import Closing
@@ -24,7 +27,14 @@ from mauve.stores.sql.closed_days import SqlClosedDays
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.load_ledger import SqlLoadLedger
 from mauve.stores.warehouse import WarehouseReader
-from support import ManualClock
+from support import PATIENCE_S, ManualClock
+
+# No test depends on the machine's speed: examples may take their time, and a client waits for a busy service.
+hypothesis_settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("patient")
+_CALLS = (httpx.get, httpx.post, httpx.put, httpx.delete, httpx.request)
+for _call in (*_CALLS, httpx.Client.__init__, httpx.AsyncClient.__init__):
+    _call.__kwdefaults__ |= {"timeout": PATIENCE_S, "verify": False}  # Nothing here speaks TLS; its setting up is slow.
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,10 +42,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let the long form of a proof take as long as it takes."""
+    """Begin with the files that start services, which take longest; let the long form of a proof take its time."""
+    items.sort(key=lambda item: not hasattr(item.module, "running"))
     if config.getoption("--prove"):
         for item in items:
             item.add_marker(pytest.mark.timeout(0), append=False)
+
+
+@pytest.fixture(autouse=True)
+def _patient_publisher(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what is published in this process be published before the reply, however slow the machine is."""
+    monkeypatch.setattr(publish, "_PATIENCE_S", PATIENCE_S)
 
 
 @pytest.fixture(scope="session")
@@ -58,17 +75,36 @@ def tell_progress(pytestconfig: pytest.Config, capsys: pytest.CaptureFixture[str
 
 
 @pytest.fixture(scope="session")
-def _prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data directory made once; copying it is quicker than migrating anew."""
     data = tmp_path_factory.mktemp("template") / "data"
     wiring.prepare(settings_from({"MAUVE_DATA": str(data)}))
     return data
 
 
+class SharedConnection(ChdbConnection):
+    """Makes each table once and sets it up once, however often it is asked to: no test takes one away."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._made: set[str] = set()
+        self._set_up: dict[str, str] = {}  # what was last said of the settings of each table
+
+    def run(self, sql: str) -> None:
+        table, is_setting, _ = sql.partition(" MODIFY SETTING ")
+        if sql in self._made or self._set_up.get(table) == sql:
+            return
+        super().run(sql)
+        if is_setting:
+            self._set_up[table] = sql
+        elif sql.lstrip().startswith("CREATE"):
+            self._made.add(sql)
+
+
 @pytest.fixture(scope="session")
 def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChdbConnection]:
     """The embedded warehouse: a process opens one path and no second one, so the tests share it."""
-    opened = ChdbConnection(tmp_path_factory.mktemp("warehouse") / "data")
+    opened = SharedConnection(tmp_path_factory.mktemp("warehouse") / "data")
     yield opened
     opened.close()
 
@@ -92,11 +128,11 @@ def load(settings: Settings, clock: ManualClock, connection: ChdbConnection) -> 
 
 
 @pytest.fixture
-def settings(_prepared: Path, tmp_path: Path) -> Settings:
+def settings(prepared: Path, tmp_path: Path) -> Settings:
     data = tmp_path / "data"
-    shutil.copytree(_prepared, data)
+    shutil.copytree(prepared, data)
     data.chmod(0o700)
-    return settings_from({"MAUVE_DATA": str(data), "MAUVE_CATALOG_TIMEOUT_SECONDS": "1", "MAUVE_SEGMENT_MB": "3"})
+    return settings_from({"MAUVE_DATA": str(data), "MAUVE_CATALOG_TIMEOUT_SECONDS": "60", "MAUVE_SEGMENT_MB": "3"})
 
 
 @pytest.fixture

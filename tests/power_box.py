@@ -72,7 +72,7 @@ class PowerBox:
 
     def close(self) -> None:
         with suppress(AssertionError):
-            eventually(self._unmounted, timeout_s=5)
+            eventually(self._unmounted)
         self._image.unlink(missing_ok=True)
 
     def _mount(self) -> None:

@@ -1,6 +1,8 @@
 """What several test folders use: a clock to turn, a service to start, an organization to act for."""
 
+import asyncio
 import json
+import math
 import os
 import random
 import signal
@@ -13,12 +15,21 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx2 as httpx
 
+import command_forks
+
 MAUVE = Path(sys.executable).with_name("mauve")
 EVERY_SCOPE = "apps:read,apps:write,keys:read,keys:write,webhooks:write,metrics:read"
-START_TIMEOUT_S = 60
+PATIENCE_S = 240.0  # how long a test waits for what comes at once on a quiet machine
+_OPEN = {"01", "08"}  # established, and closed by the other side alone: as /proc/net/tcp numbers them
+SMALL_AND_PATIENT = {
+    "MAUVE_SEGMENT_MB": "3",
+    "MAUVE_INGEST_FLUSH_SECONDS": "0.4",
+    "MAUVE_CATALOG_TIMEOUT_SECONDS": "60",
+}
 
 
 class ManualClock:
@@ -47,22 +58,31 @@ class Ticks:
         return self.now_s
 
 
+class TurnedLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock can be turned: what waits for a moment that is over by then goes on."""
+
+    ahead_s = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead_s
+
+    def turn(self, seconds: float) -> None:
+        self.ahead_s += seconds
+
+    def as_time(self) -> SimpleNamespace:
+        """Return what stands in for the module `time` where a moment is compared with those of the loop."""
+        return SimpleNamespace(monotonic=self.time)
+
+
 def clean_environment(**extra: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MAUVE_")}
-    return kept | {"MAUVE_SEGMENT_MB": "3", "MAUVE_INGEST_FLUSH_SECONDS": "0.4"} | extra
+    return kept | SMALL_AND_PATIENT | extra
 
 
 def mauve(data: Path, *arguments: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
-    return subprocess.run(
-        [str(MAUVE), *arguments, "--data", str(data)],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        env=clean_environment(**environment),
-        timeout=60,
-        check=False,
-    )
+    """Run a command to its end, in a process of its own."""
+    command = [str(MAUVE), *arguments, "--data", str(data)]
+    return command_forks.run(command, stdin=stdin, env=clean_environment(**environment), timeout_s=PATIENCE_S)
 
 
 def mauve_json(data: Path, *arguments: str, stdin: str = ""):
@@ -84,25 +104,29 @@ class Service:
     setup_link: str | None
 
     def child_pids(self) -> dict[str, int]:
-        """Return the pid of each child by its name."""
-        listing = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
-        names = {}
-        for pid in map(int, listing.split()):
-            try:
-                arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                orders = json.loads(arguments[3])
-            except (OSError, IndexError, ValueError):
-                continue  # It has just died, or is just being born.
-            name = orders["role"] if orders["role"] == "core" else f"ingest-{orders['number']}"
-            names[name] = pid
-        return names
+        return child_pids(self.process.pid)
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=15)
+        return self.process.wait(timeout=PATIENCE_S)
 
     def log(self) -> str:
         return (self.data.parent / f"{self.data.name}.log").read_text()
+
+
+def child_pids(supervisor: int) -> dict[str, int]:
+    """Return the pid of each child of a service by its name."""
+    listing = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text()
+    names = {}
+    for pid in map(int, listing.split()):
+        try:
+            arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            orders = json.loads(arguments[3])
+        except (OSError, IndexError, ValueError):
+            continue  # It has just died, or is just being born.
+        name = orders["role"] if orders["role"] == "core" else f"ingest-{orders['number']}"
+        names[name] = pid
+    return names
 
 
 def start(data: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> Service:
@@ -116,7 +140,7 @@ def start(data: Path, *arguments: str, environment: Mapping[str, str] | None = N
         )
     line = process.stdout.readline()
     if not line:
-        process.wait(timeout=START_TIMEOUT_S)
+        process.wait(timeout=PATIENCE_S)
         text = (data.parent / f"{data.name}.log").read_text()
         raise AssertionError(f"the service did not start: {text}")
     said = json.loads(line)
@@ -144,6 +168,13 @@ def two_free_ports() -> int:
     raise AssertionError("no two free ports")
 
 
+def is_held(server_port: int, client_port: int) -> bool:
+    """Tell whether the server still has its end of a connection."""
+    ends = f":{server_port:04X}", f":{client_port:04X}"
+    rows = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
+    return any((local[-5:], remote[-5:], state in _OPEN) == (*ends, True) for _, local, remote, state, *_ in rows)
+
+
 def is_alive(pid: int) -> bool:
     """Tell whether the process runs; one that ended and was not waited for does not."""
     try:
@@ -152,7 +183,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def eventually(check, timeout_s: float = 15.0):
+def eventually(check, timeout_s: float = PATIENCE_S):
     """Return the check's first true answer."""
     ends_at = time.monotonic() + timeout_s
     while time.monotonic() < ends_at:
@@ -160,6 +191,24 @@ def eventually(check, timeout_s: float = 15.0):
             return answer
         time.sleep(0.02)
     raise AssertionError("it did not come true in time")
+
+
+def until_loaded(service: Service) -> None:
+    """Return when the loader has begun anew and found nothing left: all that is durable by now can be read."""
+    asked_at = time.monotonic()
+
+    def has_caught_up() -> bool:
+        before_the_reply = time.monotonic()
+        lag_ms = httpx.get(f"{service.url}/readyz").json().get("load_lag_ms", math.inf)
+        return before_the_reply - lag_ms / 1000 > asked_at
+
+    eventually(has_caught_up)
+
+
+def fixed_ports() -> tuple[str, ...]:
+    """Return the options of a service that is started again where it was: the system gives these ports to nobody."""
+    port = two_free_ports()
+    return ("--port", str(port), "--ingest-port", str(port + 1))
 
 
 def token_for(data: Path, scopes: str = EVERY_SCOPE, org: str | None = None) -> str:
@@ -196,7 +245,7 @@ def stored_events(data: Path) -> list[tuple]:
     In a process of its own: the embedded engine opens one path in each process.
     """
     done = subprocess.run(
-        [sys.executable, "-c", STORED, str(data / "warehouse")], capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", STORED, str(data / "warehouse")], capture_output=True, text=True, check=True
     )
     return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 

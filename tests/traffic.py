@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import httpx2 as httpx
 
-from support import Service, bearer, eventually, ledger_rows, start, stored_events, token_for
+from support import PATIENCE_S, Service, bearer, eventually, ledger_rows, start, stored_events, token_for, until_loaded
 
 SENDERS = 4
 PAUSE_S = 0.01  # between two batches: the service is to die, not its clients' machine to be busy
@@ -29,7 +29,7 @@ class Sender(threading.Thread):
     def __init__(self, url: str, key: str, label: str, traffic: "Traffic") -> None:
         super().__init__()
         self.url, self.label, self.traffic = url, label, traffic
-        self.client = httpx.Client(headers=bearer(key), timeout=10)
+        self.client = httpx.Client(headers=bearer(key), timeout=PATIENCE_S)
         self.acked: list[Batch] = []
         self.unknown: list[Batch] = []
 
@@ -104,23 +104,19 @@ class Traffic:
         """Wait until everything acknowledged is loaded; return what a reader is told then."""
         acked = self.acked
         events = sum(len(batch.ids) for batch in acked) + sum(1 for batch in acked if batch.amount)
-
-        def is_loaded() -> bool:
-            return ledger_rows(service.data, "SELECT coalesce(sum(events), 0) FROM usage")[0][0] >= events
-
-        eventually(is_loaded, timeout_s=90)
-        time.sleep(1.5)  # what was never acknowledged is loaded as well
+        until_loaded(service)  # and with it what was never acknowledged
+        assert ledger_rows(service.data, "SELECT coalesce(sum(events), 0) FROM usage")[0][0] >= events
         return {metric: self._read(service, metric) for metric in ("mau", "dau")}
 
     def _read(self, service: Service, metric: str) -> int:
         def answer() -> httpx.Response | None:
             try:
-                reply = httpx.get(f"{service.url}/v1/metrics/{metric}", headers=bearer(self.key), timeout=20)
+                reply = httpx.get(f"{service.url}/v1/metrics/{metric}", headers=bearer(self.key))
             except httpx.TransportError:
                 return None
             return reply if reply.status_code == 200 else None
 
-        return max(row[metric] for row in eventually(answer, timeout_s=60).json()["data"])
+        return max(row[metric] for row in eventually(answer).json()["data"])
 
     def check(self, service: Service, figures: dict[str, int]) -> None:
         """Hold what a service that has stopped has stored against what was sent."""

@@ -53,14 +53,14 @@ def merge(connection: ChdbConnection, warehouse: ChdbWarehouse, setting: str) ->
     load(connection, warehouse)
     connection.run("SYSTEM START MERGES")
     connection.run("OPTIMIZE TABLE mauve.events FINAL")
-    eventually(lambda: connection.rows(PARTS) == [(1,)], timeout_s=60)
+    eventually(lambda: connection.rows(PARTS) == [(1,)])
 
 
 def tell(connection: ChdbConnection) -> None:
     def count(sql: str) -> int:
         return connection.rows(sql)[0][0]
 
-    eventually(lambda: count("SELECT count() FROM system.mutations WHERE NOT is_done") == 0, timeout_s=60)
+    eventually(lambda: count("SELECT count() FROM system.mutations WHERE NOT is_done") == 0)
     figures = {
         "from_sums": count("SELECT sum(counted) FROM mauve.events"),
         "from_rows": count("SELECT sum(counted) FROM mauve.events SETTINGS optimize_use_projections = 0"),

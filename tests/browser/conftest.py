@@ -7,11 +7,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
-from support import Service, mauve_json, running
+from support import PATIENCE_S, Service, mauve_json, running
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
+PATIENCE_MS = 1000 * PATIENCE_S
 DESK, PHONE = (1280, 860), (390, 844)
 
 
@@ -33,6 +34,7 @@ def chromium() -> Iterator[Browser]:
     path = next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
         pytest.fail(f"there is none of {', '.join(NAMES)} on the path: install one (Debian: apt-get install chromium)")
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=path)
         yield opened
@@ -48,6 +50,7 @@ def open_page(chromium: Browser) -> Iterator[Callable[..., Page]]:
         width, height = size
         viewport = {"width": width, "height": height}
         context = chromium.new_context(base_url=base_url, viewport=viewport, color_scheme=scheme, **more)
+        context.set_default_timeout(PATIENCE_MS)
         opened.append(context)
         page = context.new_page()
         page.on("console", watch.hear)

@@ -45,7 +45,7 @@ def test_from_the_setup_link_to_the_first_point_of_a_chart(fresh, open_page):
     key = page.locator("#key").inner_text()
     sent = httpx.post(f"{fresh.ingest_url}/v1/events", json={"name": "view", "user": "ann"}, headers=bearer(key))
     assert sent.status_code == 202
-    expect(page.get_by_text("First event received")).to_be_visible(timeout=20_000)
+    expect(page.get_by_text("First event received")).to_be_visible()
     page.get_by_role("link", name="Go to My app").click()
     plot = page.get_by_role("group", name="Daily active users")
     plot.focus()
@@ -70,7 +70,7 @@ def test_a_biller_is_connected_and_its_first_delivery_verified(fresh, open_page)
     body = b'{"type":"customer.created","timestamp":"2026-11-15T10:00:00Z","data":{"id":"1"}}'
     delivered = httpx.post(address, content=body, headers=signed_b(body, at=int(time.time())) | JSON)
     assert delivered.status_code == 200
-    expect(page.get_by_text("Verified")).to_be_visible(timeout=20_000)
+    expect(page.get_by_text("Verified")).to_be_visible()
 
 
 def test_tokens_are_offered_and_minted_by_role(fresh, open_page):

@@ -1,5 +1,6 @@
 """The engines of each seam: a suite in this folder runs over every one of them."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from mauve.stores.catalog import Catalog
+from mauve.stores.localdisk import read_meter
 from mauve.stores.localdisk.edge import SqliteEdge
 from mauve.stores.localdisk.read_cache import CacheBounds, SqliteReadCache
 from mauve.stores.localdisk.read_meter import SqliteReadMeter
@@ -18,7 +20,7 @@ from mauve.stores.sql.ledger_writer import SqlLedgerWriter
 from mauve.stores.sql.load_ledger import SqlLoadLedger
 from mauve.stores.sql.migrate import CATALOG, LEDGER, migrate
 from mauve.stores.usage import Tallies
-from support import Ticks
+from support import PATIENCE_S, Ticks
 
 CATALOG_ENGINES: dict[str, Callable[[Path], str]] = {"sqlite": lambda folder: sqlite_url(folder / "catalog.db")}
 LEDGER_ENGINES = {"sqlite": lambda folder: sqlite_url(folder / "ledger.db")}
@@ -27,19 +29,32 @@ READ_CACHE_ENGINES = {
 }
 READ_METER_ENGINES = {"sqlite": lambda folder: SqliteReadMeter(folder / "meter.db")}
 TALLY_ENGINES = {"files": lambda folder, stream: FileTallies(folder / "tallies", stream)}
-EDGE_ENGINES = {"sqlite": lambda folder: SqliteEdge(folder / "edge.db", busy_timeout_s=5)}
+EDGE_ENGINES = {"sqlite": lambda folder: SqliteEdge(folder / "edge.db", busy_timeout_s=PATIENCE_S)}
+
+
+@pytest.fixture(scope="session")
+def _migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Databases made once; copying them is quicker than migrating anew."""
+    folder = tmp_path_factory.mktemp("migrated")
+    for name, schema in (("catalog.db", CATALOG), ("ledger.db", LEDGER)):
+        database = Database(sqlite_url(folder / name), busy_timeout_s=PATIENCE_S)
+        migrate(database, schema)
+        database.close()
+    return folder
 
 
 @pytest.fixture(params=CATALOG_ENGINES)
-def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
-    database = Database(CATALOG_ENGINES[request.param](tmp_path), busy_timeout_s=5)
+def catalog(request: pytest.FixtureRequest, _migrated: Path, tmp_path: Path) -> Iterator[Catalog]:
+    shutil.copy(_migrated / "catalog.db", tmp_path)
+    database = Database(CATALOG_ENGINES[request.param](tmp_path), busy_timeout_s=PATIENCE_S)
     migrate(database, CATALOG)
     yield sql_catalog(database)
     database.close()
 
 
 @pytest.fixture(params=LEDGER_ENGINES)
-def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> sa.URL:
+def ledger_url(request: pytest.FixtureRequest, _migrated: Path, tmp_path: Path) -> sa.URL:
+    shutil.copy(_migrated / "ledger.db", tmp_path)
     return LEDGER_ENGINES[request.param](tmp_path)
 
 
@@ -49,7 +64,7 @@ def open_ledger(ledger_url: sa.URL) -> Iterator[Callable[[], Database]]:
     opened = []
 
     def open_one() -> Database:
-        opened.append(Database(ledger_url, busy_timeout_s=30))
+        opened.append(Database(ledger_url, busy_timeout_s=PATIENCE_S))
         return opened[-1]
 
     migrate(open_one(), LEDGER)
@@ -103,8 +118,9 @@ def open_cache(request: pytest.FixtureRequest, tmp_path: Path, ticks: Ticks) -> 
 
 
 @pytest.fixture(params=READ_METER_ENGINES)
-def open_meter(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable]:
+def open_meter(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable]:
     """Open the same meter again and again, as several processes do; each new name is a new meter."""
+    monkeypatch.setattr(read_meter, "_BUSY_TIMEOUT_S", PATIENCE_S)  # Those that race wait for each other.
     opened = []
 
     def open_one(name="meter"):

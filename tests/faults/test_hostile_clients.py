@@ -4,19 +4,18 @@ import gzip
 import json
 import resource
 import socket
-import time
 from pathlib import Path
 
 import httpx2 as httpx
 import pytest
 import zstandard
 
-from support import bearer, eventually, start, token_for
+from support import PATIENCE_S, bearer, eventually, start, token_for
 
 CONNECTIONS_MAX = 2048
 IDLE, SLOW_HEADERS, SLOW_BODIES = 1_000, 100, 40
 MEMORY_MB_MAX = 150
-GONE_WITHIN_S = 40
+GONE_WITHIN_S = 2 * PATIENCE_S
 BATCH = json.dumps([{"name": "view", "props": {"text": "x" * 150}}] * 500).encode()
 DEEP = 400_000
 
@@ -61,7 +60,7 @@ def peak_mb(pid):
 
 def answers_of(service, key):
     """Return what somebody gets who wants nothing but to be served, at either door."""
-    with httpx.Client(headers=bearer(key) | {"content-type": "application/json"}, timeout=5) as client:
+    with httpx.Client(headers=bearer(key) | {"content-type": "application/json"}) as client:
         return [
             client.post(f"{service.ingest_url}/v1/events", content=BATCH).status_code,
             client.post(f"{service.url}/v1/events", content=b'{"name": "view"}').status_code,
@@ -103,8 +102,9 @@ def test_connections_beyond_the_bound_wait_outside_and_are_served_when_others_le
     held = [connected(service.ingest_url) for _ in range(CONNECTIONS_MAX + 50)]
     with connected(service.ingest_url) as patient:
         patient.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
-        time.sleep(0.2)
-        assert CONNECTIONS_MAX <= len(list(Path(f"/proc/{worker}/fd").iterdir())) < CONNECTIONS_MAX + 50
+        open_files = Path(f"/proc/{worker}/fd")
+        held_open = eventually(lambda: (count := len(list(open_files.iterdir()))) >= CONNECTIONS_MAX and count)
+        assert held_open < CONNECTIONS_MAX + 50
         for connection in held:
             connection.close()
         assert patient.recv(100).startswith(b"HTTP/1.1 200")

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from support import Service, eventually, start
+from support import Service, eventually, fixed_ports, start
 from traffic import Traffic, started_again
 
 WORKERS = ("--workers", "2")
@@ -28,11 +28,11 @@ def kill_the_supervisor(service: Service) -> Service:
 
 
 @pytest.mark.prove
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(3_600)
 def test_after_kills_of_every_process_each_acknowledged_event_is_counted_exactly_once(tmp_path, rounds, tell_progress):
     chance = random.Random(20261115)
     kills = rounds(30, 1000)
-    service = start(tmp_path / "data", *WORKERS)
+    service = start(tmp_path / "data", *WORKERS, *fixed_ports())
     try:
         with Traffic(service) as traffic:
             for number in range(kills):
@@ -43,7 +43,7 @@ def test_after_kills_of_every_process_each_acknowledged_event_is_counted_exactly
                     kill_a_child(service, chance)
                 if number % 50 == 0:
                     tell_progress(f"{number:,} of {kills:,} kills, {len(traffic.acked):,} batches acknowledged")
-            eventually(lambda: len(traffic.acked) > BATCHES_MIN, timeout_s=60)
+            eventually(lambda: len(traffic.acked) > BATCHES_MIN)
         figures = traffic.figures_when_loaded(service)
         assert service.stop() == 0
     finally:

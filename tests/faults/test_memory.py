@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx2 as httpx
 import pytest
 
-from support import bearer, eventually, post_events, running, token_for
+from support import PATIENCE_S, bearer, eventually, post_events, running, token_for
 
 CONNECTIONS = 500
 MEMORY_MB_MAX = 150
@@ -33,7 +33,7 @@ def test_five_hundred_connections_with_a_megabyte_each_fit_into_a_worker(service
         f"content-type: application/json\r\ncontent-length: {len(BODY)}\r\n\r\n"
     ).encode()
     address = ("127.0.0.1", int(service.ingest_url.rpartition(":")[2]))
-    connections = [socket.create_connection(address, timeout=60) for _ in range(CONNECTIONS)]
+    connections = [socket.create_connection(address, timeout=PATIENCE_S) for _ in range(CONNECTIONS)]
     for connection in connections:
         connection.sendall(head + BODY[:200_000])
     for connection in connections:
@@ -54,7 +54,9 @@ def test_bodies_that_never_arrive_are_given_up(service):
         f"POST /v1/events HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\n"
         "content-type: application/json\r\ncontent-length: 50\r\n\r\n["
     ).encode()
-    with socket.create_connection(("127.0.0.1", int(service.ingest_url.rpartition(":")[2])), timeout=30) as connection:
+    with socket.create_connection(
+        ("127.0.0.1", int(service.ingest_url.rpartition(":")[2])), timeout=PATIENCE_S
+    ) as connection:
         connection.sendall(head)
         assert b" 400 " in connection.recv(1000)
     assert post_events(service.ingest_url, key) == 202

@@ -20,7 +20,17 @@ from mauve.control.operations import OPERATIONS
 from mauve.dashboard.routes import ACTIONS, DOORS
 from mauve.metrics.registry import METRICS
 from noise import Noise
-from support import bearer, eventually, ledger_rows, mauve_json, running, stored_events, token_for
+from support import (
+    PATIENCE_S,
+    bearer,
+    eventually,
+    ledger_rows,
+    mauve_json,
+    running,
+    stored_events,
+    token_for,
+    until_loaded,
+)
 
 REQUESTS, PROVEN = 5_000, 100_000
 LANES = 4
@@ -63,7 +73,7 @@ class Target:
     def ask(self, door, method, path, body=b"", headers=None):
         """Make one request on a connection that is kept; whatever fails is remembered with all that it takes."""
         for _ in range(2):
-            connection = self.doors.get(door) or http.client.HTTPConnection(*door, timeout=30)
+            connection = self.doors.get(door) or http.client.HTTPConnection(*door, timeout=PATIENCE_S)
             self.doors[door] = connection
             try:
                 connection.request(method, path, body, headers or {})
@@ -187,7 +197,7 @@ def knock(target):
         "content-type: application/json\r\ncontent-length: 2\r\nconnection: close\r\n\r\n[]"
     )
     door = address(chance.choice([target.service.url, target.service.ingest_url]))
-    with closing(socket.create_connection(door, timeout=5)) as connection:
+    with closing(socket.create_connection(door, timeout=PATIENCE_S)) as connection:
         connection.sendall(noise.damaged(head.encode()))
         connection.shutdown(socket.SHUT_WR)
         try:
@@ -253,16 +263,10 @@ def test_whatever_is_sent_nothing_fails_and_what_is_accepted_is_stored(target, r
     data, project = target.service.data, target.app["public_id"]
     accepted = target.accepted["/v1/events"]
     assert min(accepted, target.accepted["/v1/objects"]) > REQUESTS / 50, "much of it is nearly right"
-    ended_at = time.monotonic()
-    eventually(lambda: _caught_up_at(target) > ended_at + 0.5, timeout_s=60)
+    until_loaded(target.service)
     assert ledger_rows(data, "SELECT reason FROM dead_letters") == []
     assert "Traceback" not in target.service.log()
     assert target.service.stop() == 0
     events = [row for row in stored_events(data) if row[0] == project]
     (payments,) = ledger_rows(data, f"SELECT count(*) FROM payments WHERE project = '{project}'")[0]
     assert len(events) + payments == accepted, f"seed {target.noise.seed}"
-
-
-def _caught_up_at(target):
-    """Return when the loader last found nothing left to do."""
-    return time.monotonic() - httpx.get(f"{target.service.url}/readyz").json()["load_lag_ms"] / 1000

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 
 import httpx2 as httpx
 import pytest
@@ -43,11 +42,11 @@ def test_workers_keep_their_keys_while_the_core_is_down(service, key):
 
 
 def test_workers_keep_their_keys_when_the_edge_is_damaged(service, key):
-    time.sleep(1)  # Every worker has seen the key by then.
+    assert {post_events(service.ingest_url, key) for _ in range(40)} == {202}, "every worker has seen the key"
     for name in ("edge.db", "edge.db-wal"):
         with (service.data / name).open("r+b") as file:
             file.write(b"damaged" * 4000)
-    time.sleep(1)
+    eventually(lambda: service.log().count('"edge_unreadable"') >= 2)  # Both workers have looked.
     assert {post_events(service.ingest_url, key) for _ in range(10)} == {202}
 
 

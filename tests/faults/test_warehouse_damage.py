@@ -19,7 +19,6 @@ def run(path, order):
         env=clean_environment(PYTHONPATH=str(PROGRAM.parent)),
         capture_output=True,
         text=True,
-        timeout=100,
         check=True,
     )
     return done.stdout.splitlines()[-1:]

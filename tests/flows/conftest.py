@@ -3,9 +3,11 @@
 from collections.abc import Callable
 
 import pytest
+from argon2 import PasswordHasher, Type
 from starlette.testclient import TestClient
 
 from browser import PASSWORD, Browser
+from mauve.access import passwords
 from mauve.access.sessions import begin_session
 from mauve.control import links, people
 from mauve.control.parts import ControlParts
@@ -17,12 +19,24 @@ from mauve.stores.warehouse import WarehouseReader
 from support import ManualClock
 
 
+@pytest.fixture(autouse=True)
+def _quick_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hash passwords as the product does, with a thousandth of its effort."""
+    hasher = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1, type=Type.ID)
+    monkeypatch.setattr(passwords, "_hasher", hasher)
+    monkeypatch.setattr(passwords, "_nobodys_hash", lambda: hasher.hash("nobody's"))
+
+
 @pytest.fixture
 def read_warehouse(connection: ChdbConnection) -> WarehouseReader:
-    """The warehouse that the tests share."""
-    for statement in TABLES:
-        connection.run(statement)
-    return ChdbWarehouseReader(lambda: connection)
+    """The warehouse that the tests share. Its tables are looked after when it is first read, as the wiring does."""
+
+    def opened() -> ChdbConnection:
+        for statement in TABLES:
+            connection.run(statement)
+        return connection
+
+    return ChdbWarehouseReader(opened)
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """One app's numbers: charts, sheets, events, subscriptions and deliveries."""
 
 import csv
-import dataclasses
 import io
 import re
 import sqlite3
@@ -19,11 +18,6 @@ from mauve.wiring import ledger_writer
 from support import bearer
 
 DAY_MS = 86_400_000
-
-
-@pytest.fixture
-def settings(settings):
-    return dataclasses.replace(settings, catalog_timeout_s=20.0)  # so that a slow machine shows no dashes
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import os
+import shutil
 import threading
 import time
 from collections import Counter
@@ -12,6 +14,7 @@ import pytest
 from billing import SECRET_A, sample, signed_a
 from browser import PASSWORD, Browser
 from mauve.metrics.registry import METRICS
+from mauve.stores.directory import Holder, hold, name_holder
 from support import (
     bearer,
     eventually,
@@ -39,13 +42,13 @@ EVENTS = [
 
 
 def send(url, key, items, path="/v1/events"):
-    reply = httpx.post(f"{url}{path}", json=items, headers=bearer(key), timeout=20)
+    reply = httpx.post(f"{url}{path}", json=items, headers=bearer(key))
     assert reply.status_code == 202, reply.text
 
 
 def read(service, key, metric):
     address = f"{service.url}/v1/metrics/{metric}"
-    return httpx.get(address, params={"name": "view"}, headers=bearer(key), timeout=20).json()["data"]
+    return httpx.get(address, params={"name": "view"}, headers=bearer(key)).json()["data"]
 
 
 def every_metric(service, key):
@@ -69,7 +72,7 @@ class Load(threading.Thread):
         self.sent = self.acked = 0
 
     def run(self):
-        with httpx.Client(headers=bearer(self._key), timeout=20) as client:
+        with httpx.Client(headers=bearer(self._key)) as client:
             self._send_on(client)
 
     def _send_on(self, client):
@@ -127,7 +130,6 @@ def is_signed_in(service):
         return "Quiet" in Browser(client).sign_in("ann@example.com").text
 
 
-@pytest.mark.timeout(300)
 def test_a_backup_under_load_holds_what_was_acknowledged_and_everything_works_after_a_restore(data, file, tmp_path):
     with running(data, "--workers", "1", environment=NO_CACHE) as service:
         app, token, test_key = furnish(service)
@@ -137,11 +139,11 @@ def test_a_backup_under_load_holds_what_was_acknowledged_and_everything_works_af
         before, rehearsal = every_metric(service, key), every_metric(service, test_key)
         busy = httpx.post(f"{service.url}/v1/apps", json={"name": "Busy"}, headers=bearer(token)).json()
         with Load(service, busy["sk_key"]) as load:
-            eventually(lambda: load.acked > 40, timeout_s=60)
+            eventually(lambda: load.acked > 40)
             acked = load.acked
             made = mauve_json(data, "backup", str(file))
             sent = load.sent
-            eventually(lambda: load.acked > sent + 20, timeout_s=60)
+            eventually(lambda: load.acked > sent + 20)
         send(service.ingest_url, key, [{"name": "later", "user": "eve"}])
         eventually(lambda: {"name": "later", "count": 1} in read(service, key, "event_names"))
     assert made["file"] == str(file)
@@ -211,12 +213,21 @@ def test_the_backup_of_a_restored_directory_is_as_good_as_the_first(file, tmp_pa
         eventually(lambda: read(service, app["sk_key"], "event_count") == [{"name": "view", "count": 3}])
 
 
+@pytest.fixture(scope="module")
+def made(prepared, tmp_path_factory):
+    """A data directory that was never served, and its backup."""
+    home = tmp_path_factory.mktemp("settled")
+    shutil.copytree(prepared, home / "data")
+    mauve_json(home / "data", "backup", str(home / "backup"))
+    return home
+
+
 class TestRefusals:
     @pytest.fixture
-    def settled(self, settings, file):
-        """A data directory that was never served, and its backup."""
-        mauve_json(settings.data, "backup", str(file))
-        return settings.data
+    def settled(self, made, data, file):
+        shutil.copytree(made / "data", data, symlinks=True)
+        shutil.copy(made / "backup", file)
+        return data
 
     def refused(self, done, *words):
         assert done.returncode == 2
@@ -247,8 +258,9 @@ class TestRefusals:
         self.refused(mauve(settled, "restore", str(file)), "not empty")
         assert [path.name for path in occupied.iterdir()] == ["mine.txt"]
 
-    def test_a_running_service_is_left_alone(self, settled, file):
-        with running(settled, "--workers", "1"):
+    def test_a_directory_in_use_is_left_alone(self, settled, file):
+        with hold(settled) as lock:
+            name_holder(lock, Holder(os.getpid(), "http://here", "http://here"))
             self.refused(mauve(settled, "restore", str(file)), "in use")
 
     @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "other"])

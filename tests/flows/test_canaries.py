@@ -19,7 +19,7 @@ from browser import Browser
 from mauve.control.operations import OPERATIONS
 from mauve.dashboard.routes import ACTIONS, DOORS
 from mauve.metrics.registry import METRICS
-from support import EVERY_SCOPE, bearer, eventually, mauve, running, two_free_ports
+from support import EVERY_SCOPE, PATIENCE_S, bearer, eventually, mauve, running, two_free_ports
 
 PASSWORD = "canary of a password 5b1f0c"
 SECRET_A = "whsec_canaryA" + "7" * 24
@@ -84,11 +84,10 @@ def world(tmp_path_factory):
     environment = {
         "MAUVE_METRICS_PORT": str(port),
         "MAUVE_MASTER_KEY": MASTER_KEY,
-        "MAUVE_CATALOG_TIMEOUT_SECONDS": "1",
     }
     with (
         running(data, "--workers", "1", environment=environment) as service,
-        httpx.Client(base_url=service.url, timeout=20) as client,
+        httpx.Client(base_url=service.url) as client,
     ):
         world = World(service, port, client)
         _live_through_a_day(world)
@@ -188,19 +187,20 @@ def _while_a_store_is_down(world):
     """Make the service fail, and say so in its log."""
     token, key = bearer(world.secrets["token"]), bearer(world.secrets["server key"])
     payment = {"name": "payment", "id": "p1", "props": {"amount": 1, "currency": "eur"}}
-    with _held(world, "ledger.db"):
+    with _without(world, "ledger.db", "payments"):
         door = world.service.ingest_url
         assert world.ask("POST", "/v1/events", door=door, json=payment, headers=key).status_code == 503
-    with _held(world, "catalog.db"):
+    with _without(world, "catalog.db", "apps"):
         assert world.ask("POST", "/v1/apps", json={"name": "App"}, headers=token).status_code == 502
 
 
 @contextmanager
-def _held(world, name):
-    with closing(sqlite3.connect(world.service.data / name)) as database:
-        database.execute("BEGIN EXCLUSIVE")
+def _without(world, name, table):
+    """Take a table away for a while: a store that fails at once, and not after some time."""
+    with closing(sqlite3.connect(world.service.data / name, timeout=PATIENCE_S)) as database:
+        database.execute(f"ALTER TABLE {table} RENAME TO elsewhere")
         yield
-        database.rollback()
+        database.execute(f"ALTER TABLE elsewhere RENAME TO {table}")
 
 
 def test_the_secrets_are_many_and_the_answers_too(world):

@@ -152,24 +152,24 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("arguments", MISTAKES.values(), ids=MISTAKES.keys())
-@pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
-def test_a_mistake_exits_2_with_one_sentence(parts, data, monkeypatch, capsys, arguments, as_json):
+@pytest.mark.parametrize("options", [(), ("--json",)], ids=["text", "json"])
+def test_a_mistake_exits_2_with_one_sentence(parts, data, monkeypatch, capsys, options):
     """In this process, for speed; the tests around it start real ones."""
     org = create_organization(parts, "Acme").org_id
     app = create_app(parts, org, NewAppBody("An app"))[0].app_id
-    named = [{"ORG": org, "APP": app}.get(word, word) for word in arguments]
-    monkeypatch.setattr("sys.argv", ["mauve", *named, "--data", str(data), *(["--json"] if as_json else [])])
-    monkeypatch.setattr("sys.stdin", io.StringIO(" \n"))
-    with pytest.raises(SystemExit) as left:
-        main()
-    said = capsys.readouterr()
-    assert left.value.code == 2
-    assert said.out == ""
-    assert said.err.startswith("mauve: ")
-    assert said.err.count("\n") == 1
-    assert said.err.endswith("\n")
-    assert "\x1b" not in said.err
+    for mistake, arguments in MISTAKES.items():
+        named = [{"ORG": org, "APP": app}.get(word, word) for word in arguments]
+        monkeypatch.setattr("sys.argv", ["mauve", *named, "--data", str(data), *options])
+        monkeypatch.setattr("sys.stdin", io.StringIO(" \n"))
+        with pytest.raises(SystemExit) as left:
+            main()
+        said = capsys.readouterr()
+        assert left.value.code == 2, mistake
+        assert said.out == "", mistake
+        assert said.err.startswith("mauve: "), mistake
+        assert said.err.count("\n") == 1, mistake
+        assert said.err.endswith("\n"), mistake
+        assert "\x1b" not in said.err, mistake
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ import time
 import httpx2 as httpx
 import pytest
 
+from mauve.control.apps import create_app
+from mauve.control.bodies import NewAppBody
 from mauve.metrics.registry import METRICS
 from support import bearer, eventually, ledger_rows, mauve, mauve_json, running, stored_events, token_for
 
@@ -28,14 +30,14 @@ def data(tmp_path):
 
 
 def send(service, key, items, path="/v1/events"):
-    reply = httpx.post(f"{service.ingest_url}{path}", json=items, headers=bearer(key), timeout=20)
+    reply = httpx.post(f"{service.ingest_url}{path}", json=items, headers=bearer(key))
     assert reply.status_code == 202, reply.text
     return reply.json()
 
 
 def read(service, key, metric):
     address = f"{service.url}/v1/metrics/{metric}"
-    return httpx.get(address, params={"name": "view"}, headers=bearer(key), timeout=20).json()["data"]
+    return httpx.get(address, params={"name": "view"}, headers=bearer(key)).json()["data"]
 
 
 def every_metric(service, key):
@@ -105,19 +107,16 @@ def test_what_waits_in_the_queue_of_a_stopped_service_is_loaded_and_erased(data)
         assert (figures["mau"], figures["event_count"]) == ([{"mau": 2}], [{"name": "view", "count": 10}])
 
 
-def test_the_command_wants_to_be_sure(data, tmp_path):
-    org = mauve_json(data, "org", "create", "Acme")["org_id"]
-    assert org
+def test_the_command_wants_to_be_sure(settings, parts, organization):
+    data, app = settings.data, create_app(parts, organization.org_id, NewAppBody("An app"))[0]
     unknown = mauve(data, "erase-user", "--app", "app_none", "ann", "--yes")
     assert (unknown.returncode, "no app" in unknown.stderr) == (2, True)
-    with running(data, "--workers", "1") as service:
-        app = an_app(service)
     for arguments, words in (
         ((ANN,), "--yes"),
         (("",), "empty"),
         ((ANN, "--test", "--yes"), "no test plane"),
     ):
-        done = mauve(data, "erase-user", "--app", app["app_id"], *arguments)
+        done = mauve(data, "erase-user", "--app", app.app_id, *arguments)
         assert (done.returncode, done.stdout) == (2, "")
         assert words in done.stderr
 

@@ -11,20 +11,22 @@ import httpx2 as httpx
 import pytest
 import uvloop
 
+from mauve.web.http1 import listener
 from mauve.web.http1.listener import Listener
 from mauve.web.messages import Reply
+from support import PATIENCE_S
 
 BODY_BYTES_MAX = 1024 * 1024
-PATIENCE_S = 20
 
 
 class Serving:
     """A listener in a thread of its own."""
 
     def __init__(self):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self._reserved = socket.socket()  # bound as long as it is served, so that nobody else is given the port
+        self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self._reserved.bind(("127.0.0.1", 0))
+        self.port = self._reserved.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.asked = threading.Event()
         self._ready = threading.Event()
@@ -55,15 +57,19 @@ class Serving:
     def stop(self):
         self._loop.call_soon_threadsafe(self._listener.stop)
 
+    def close(self):
+        if self.thread.is_alive():
+            self.stop()
+            self.thread.join(PATIENCE_S)
+        self._reserved.close()
+        assert not self.thread.is_alive()
+
 
 @pytest.fixture
 def serving():
     started = Serving()
     yield started
-    if started.thread.is_alive():
-        started.stop()
-        started.thread.join(PATIENCE_S)
-    assert not started.thread.is_alive()
+    started.close()
 
 
 def connected(serving):
@@ -129,7 +135,8 @@ def test_when_it_stops_who_has_asked_is_answered_and_who_has_not_is_let_go(servi
         connected(serving)
 
 
-def test_who_never_gets_an_answer_does_not_keep_it_from_stopping(serving):
+def test_who_never_gets_an_answer_does_not_keep_it_from_stopping(serving, monkeypatch):
+    monkeypatch.setattr(listener, "_END_WITHIN_S", 0.1)
     with connected(serving) as asking:
         asking.sendall(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n")
         assert serving.asked.wait(PATIENCE_S)

@@ -7,20 +7,23 @@ import socket
 import stat
 import subprocess
 import threading
-import time
 from functools import partial
 from pathlib import Path
 
 import httpx2 as httpx
 import pytest
 
+from mauve.access.keyring import REFRESH_EVERY_S
 from mauve.access.vault import new_master_key
 from support import (
     MAUVE,
+    PATIENCE_S,
     bearer,
+    child_pids,
     clean_environment,
     eventually,
     is_alive,
+    is_held,
     mauve,
     mauve_json,
     post_events,
@@ -37,8 +40,13 @@ def service(tmp_path_factory):
 
 
 @pytest.fixture
-def api(service):
-    with httpx.Client(base_url=service.url, headers=bearer(token_for(service.data)), timeout=20) as client:
+def org(service):
+    return mauve_json(service.data, "org", "create", "Acme")["org_id"]
+
+
+@pytest.fixture
+def api(service, org):
+    with httpx.Client(base_url=service.url, headers=bearer(token_for(service.data, org=org))) as client:
         yield client
 
 
@@ -49,15 +57,25 @@ def test_an_empty_data_directory_is_made_private_and_migrated(service):
 
 
 def test_the_first_start_prints_a_setup_link_that_works_until_somebody_has_an_account(tmp_path):
-    with running(tmp_path / "data") as service:
-        _look_at_the_link(service)
+    public_url = "http://127.0.0.1:1"
+    with running(tmp_path / "data", environment={"MAUVE_PUBLIC_URL": f"{public_url}/"}) as service:
+        assert service.setup_link.startswith(f"{public_url}/setup/")
+        link = service.setup_link.replace(public_url, service.url)
+        _look_at_the_link(service, link)
+        assert mauve_json(service.data, "doctor")["ok"] is True, "it looks where the server listens"
         org = mauve_json(service.data, "org", "create", "Acme")["org_id"]
         mauve_json(service.data, "user", "create", "--org", org, "--email", "a@example.com", "--role", "owner")
-        assert httpx.get(service.setup_link).status_code == 404
+        assert httpx.get(link).status_code == 404
+    with running(service.data) as again:
+        assert again.setup_link is None
 
 
-def _look_at_the_link(service):
-    reply = httpx.get(service.setup_link)
+def test_the_setup_link_starts_with_the_address_of_the_server(service):
+    assert service.setup_link.startswith(f"{service.url}/setup/")
+
+
+def _look_at_the_link(service, link):
+    reply = httpx.get(link)
     assert reply.status_code == 200
     assert "frame-ancestors 'none'" in reply.headers["content-security-policy"]
     assert reply.headers["cache-control"] == "no-store"
@@ -76,13 +94,17 @@ def test_a_new_key_works_at_once_on_both_doors(service, api):
         assert [post_events(url, key) for url in (service.ingest_url, service.url)] == [202, 202]
 
 
-def test_a_revoked_key_is_refused_within_a_second(service, api):
+def test_a_revoked_key_is_soon_refused_everywhere(service, api):
     app = api.post("/v1/apps", json={"name": "An app"}).json()
     assert post_events(service.ingest_url, app["sk_key"]) == 202
     (key,) = api.get(f"/v1/apps/{app['app_id']}/keys").json()
     assert api.delete(f"/v1/apps/{app['app_id']}/keys/{key['key_id']}").status_code == 204
-    time.sleep(1)
-    assert {post_events(url, app["sk_key"]) for url in (service.ingest_url, service.url) for _ in range(8)} == {401}
+
+    def statuses():
+        return {post_events(url, app["sk_key"]) for url in (service.ingest_url, service.url) for _ in range(8)}
+
+    eventually(lambda: statuses() == {401})
+    assert REFRESH_EVERY_S < 1, "every process looks at least so often"
 
 
 def test_what_the_operator_does_takes_effect_on_the_running_service(service, api):
@@ -93,6 +115,19 @@ def test_what_the_operator_does_takes_effect_on_the_running_service(service, api
     assert post_events(service.ingest_url, key) == 202
     mauve_json(service.data, "token", "revoke", minted["token_id"])
     assert httpx.get(f"{service.url}/v1/apps", headers=bearer(minted["token"])).status_code == 401
+
+
+def test_a_token_that_is_minted_reads_at_once_and_a_revoked_one_soon_no_more(service, org, api):
+    app = api.post("/v1/apps", json={"name": "An app"}).json()
+    minted = mauve_json(service.data, "token", "mint", "--org", org, "--scopes", "metrics:read")
+
+    def status():
+        address = f"{service.url}/v1/metrics/mau"
+        return httpx.get(address, params={"project": app["public_id"]}, headers=bearer(minted["token"])).status_code
+
+    assert status() == 200
+    mauve_json(service.data, "token", "revoke", minted["token_id"])
+    eventually(lambda: status() == 401)
 
 
 def test_links_start_with_the_address_of_the_running_server(service):
@@ -144,20 +179,14 @@ def test_a_request_that_was_cut_off_is_not_carried_out(service, api, framing, cl
     chunk = b"%x\r\n%s\r\n" % (len(body), body) if "chunked" in framing else body
     head = f"POST /v1/apps HTTP/1.1\r\nhost: x\r\nauthorization: {api.headers['authorization']}\r\n{framing}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", int(service.url.rpartition(":")[2]))) as connection:
+        ports = connection.getpeername()[1], connection.getsockname()[1]
         connection.sendall(head.encode() + chunk)
-        time.sleep(0.2)
         if close == "half":
             connection.shutdown(socket.SHUT_WR)
-            connection.settimeout(5)
+            connection.settimeout(PATIENCE_S)
             assert b"201" not in connection.recv(1000)
-    time.sleep(0.3)
+    eventually(lambda: not is_held(*ports))
     assert api.get("/v1/apps").json() == []
-
-
-def test_doctor_looks_where_the_server_listens(tmp_path):
-    with running(tmp_path / "data", environment={"MAUVE_PUBLIC_URL": "http://127.0.0.1:1/"}) as service:
-        assert service.setup_link.startswith("http://127.0.0.1:1/setup/")
-        assert mauve_json(service.data, "doctor")["ok"] is True
 
 
 def test_a_header_sent_twice_is_no_credential(service, api):
@@ -187,7 +216,7 @@ def test_two_hundred_concurrent_requests_are_all_answered(service, api):
     statuses = []
 
     def create():
-        with httpx.Client(base_url=service.url, headers=api.headers, timeout=30) as client:
+        with httpx.Client(base_url=service.url, headers=api.headers) as client:
             statuses.extend(client.post("/v1/apps", json={"name": "Many"}).status_code for _ in range(10))
 
     threads = [threading.Thread(target=create) for _ in range(20)]
@@ -212,15 +241,12 @@ def test_no_credential_reaches_the_log_or_the_disk_in_the_clear(service, api):
 
 
 class TestStopping:
-    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-    def test_it_stops_gracefully_and_leaves_nothing_behind(self, tmp_path, number):
+    def test_it_stops_gracefully_and_leaves_nothing_behind(self, tmp_path):
         service = start(tmp_path / "data")
         children = service.child_pids().values()
+        assert len(children) > 1
         idle = socket.create_connection(("127.0.0.1", int(service.url.rpartition(":")[2])))
-        began = time.monotonic()
-        service.process.send_signal(number)
-        assert service.process.wait(timeout=15) == 0
-        assert time.monotonic() - began < 10
+        assert service.stop() == 0
         assert not any(map(is_alive, children))
         idle.close()
         service.process.stdout.close()
@@ -230,47 +256,53 @@ class TestStopping:
             token = token_for(service.data)
             request = (
                 "POST /v1/apps HTTP/1.1\r\nhost: here\r\nconnection: close\r\n"
-                f"authorization: Bearer {token}\r\ncontent-length: 15\r\n\r\n"
+                f"authorization: Bearer {token}\r\ncontent-length: 15\r\nexpect: 100-continue\r\n\r\n"
             )
-            with socket.create_connection(("127.0.0.1", int(service.url.rpartition(":")[2]))) as connection:
-                connection.sendall(request.encode() + b'{"name"')
-                time.sleep(0.3)
+            address = "127.0.0.1", int(service.url.rpartition(":")[2])
+            with socket.create_connection(address, timeout=PATIENCE_S) as connection:
+                connection.sendall(request.encode())
+                assert connection.recv(1000).startswith(b"HTTP/1.1 100 "), "the body is asked for"
+                connection.sendall(b'{"name"')
                 service.process.send_signal(signal.SIGTERM)
-                time.sleep(0.3)
+                eventually(lambda: _is_closed(address))
                 connection.sendall(b': "App"}')
                 reply = b"".join(iter(partial(connection.recv, 65536), b""))
             assert b"201 Created" in reply
-            assert service.process.wait(timeout=15) == 0
+            assert service.process.wait(timeout=PATIENCE_S) == 0
 
     def test_told_to_stop_while_it_starts_it_stops(self, tmp_path):
         arguments = [str(MAUVE), "serve", "--data", str(tmp_path / "data"), "--port", "0", "--ingest-port", "0"]
         process = subprocess.Popen(arguments, stdout=subprocess.PIPE, env=clean_environment())
         eventually((tmp_path / "data" / "serve.lock").exists)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=15) in {0, -signal.SIGTERM}
+        assert process.wait(timeout=PATIENCE_S) in {0, -signal.SIGTERM}
         process.stdout.close()
 
 
-def test_without_json_a_person_reads_where_it_listens(tmp_path):
+def _is_closed(address):
+    """Tell whether nobody listens there any more."""
+    try:
+        socket.create_connection(address).close()
+    except ConnectionError:
+        return True
+    return False
+
+
+def test_without_json_a_person_reads_where_it_listens_and_stops_it_from_the_keyboard(tmp_path):
     arguments = [str(MAUVE), "serve", "--data", str(tmp_path / "data"), "--port", "0", "--ingest-port", "0"]
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=clean_environment())
     lines = [process.stdout.readline() for _ in range(5)]
-    process.terminate()
+    children = child_pids(process.pid).values()
+    process.send_signal(signal.SIGINT)
     rest = process.stdout.read()
-    process.wait(timeout=15)
+    assert process.wait(timeout=PATIENCE_S) == 0
     process.stdout.close()
+    assert len(children) > 1
+    assert not any(map(is_alive, children))
     assert lines[0] == "Mauve is running.\n"
     assert "http://127.0.0.1:" in lines[1]
     assert "/setup/" in lines[4]
     assert rest == ""
-
-
-def test_after_the_first_account_no_setup_link_is_printed(tmp_path):
-    data = tmp_path / "data"
-    org = mauve_json(data, "org", "create", "Acme")["org_id"]
-    mauve_json(data, "user", "create", "--org", org, "--email", "a@example.com", "--role", "owner")
-    with running(data) as service:
-        assert service.setup_link is None
 
 
 def test_a_wrong_master_key_refuses_to_start(tmp_path):

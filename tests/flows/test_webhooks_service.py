@@ -14,7 +14,7 @@ from standardwebhooks import Webhook
 from stripe import WebhookSignature
 
 from billing import SECRET_A, sample
-from support import bearer, ledger_rows, mauve_json, running, token_for
+from support import PATIENCE_S, bearer, ledger_rows, mauve_json, running, token_for
 
 SECRET_B = "whsec_" + base64.b64encode(bytes(range(32))).decode()
 # Encoded once more, the library signs with the text of the secret, as biller B itself does.
@@ -62,7 +62,7 @@ def signed_by_standard_webhooks(body, secret=SECRET_B):
 
 def deliver(door, project, provider, body, headers):
     path = f"{door}/v1/webhooks/{provider}/{project}"
-    return httpx.post(path, content=body.encode(), headers={"content-type": "application/json"} | headers, timeout=20)
+    return httpx.post(path, content=body.encode(), headers={"content-type": "application/json"} | headers)
 
 
 def test_a_delivery_signed_by_biller_as_library_is_taken(service, project, door):
@@ -128,7 +128,7 @@ def knock(connection, path, headers, body):
 
 
 def status_of(door, path, headers, body):
-    with socket.create_connection(("127.0.0.1", int(door.rpartition(":")[2])), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", int(door.rpartition(":")[2])), timeout=PATIENCE_S) as connection:
         return knock(connection, path, [b"connection: close", *headers], body)
 
 

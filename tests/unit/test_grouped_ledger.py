@@ -11,6 +11,7 @@ from mauve.stores.sql.ledger_reader import SqlLedgerReader
 from mauve.stores.sql.ledger_writer import SqlLedgerWriter
 from mauve.stores.sql.migrate import LEDGER, migrate
 from mauve.stores.unavailable import StoreUnavailableError
+from support import PATIENCE_S
 
 NOW = 1_800_000_000_000
 
@@ -29,7 +30,7 @@ class GatedWriter:
     def record(self, entries):
         self.threads.add(threading.get_ident())
         self.began.set()
-        assert self.gate.wait(20)
+        assert self.gate.wait(PATIENCE_S)
         if self.error is not None:
             raise self.error
         self.groups.append(list(entries))
@@ -47,7 +48,7 @@ def an_entry(payments=0, events=b""):
 
 async def begun(writer):
     """Return when a transaction is under way."""
-    assert await asyncio.to_thread(writer.began.wait, 20)
+    assert await asyncio.to_thread(writer.began.wait, PATIENCE_S)
     writer.began.clear()
 
 

@@ -1,6 +1,10 @@
 """What a person sees of a long command."""
 
+from types import SimpleNamespace
+
+from mauve.cli import progress as under_test
 from mauve.cli.progress import NoProgress, RewrittenLine, StageLines
+from support import Ticks
 
 
 def watch(progress):
@@ -9,10 +13,13 @@ def watch(progress):
     progress.add(2**20)
 
 
-def test_on_a_terminal_one_line_is_written_anew_and_gone_at_the_end(capsys):
+def test_on_a_terminal_one_line_is_written_anew_and_gone_at_the_end(capsys, monkeypatch):
+    ticks = Ticks()
+    monkeypatch.setattr(under_test, "time", SimpleNamespace(monotonic=ticks))
     line = RewrittenLine()
     watch(line)
-    line._show()  # noqa: SLF001 - as soon as a tenth of a second has passed
+    ticks.now_s += 0.1
+    line.add(0)
     line.end()
     shown = capsys.readouterr().err
     assert shown.split("\r\033[K") == ["", "thinking", "packing 0 % of 2 MB", "packing 50 % of 2 MB", ""]

@@ -209,14 +209,15 @@ class TestFull:
             writer = a_writer(root, budget_bytes=2 * SEGMENT_BYTES)
             stored = await append_until_full(writer)
             await writer.close()
-            writer = a_writer(root, budget_bytes=2 * SEGMENT_BYTES)
+            clock = Seconds()
+            writer = a_writer(root, budget_bytes=2 * SEGMENT_BYTES, monotonic=clock)
             with pytest.raises(LogFullError):
                 await writer.append([b"refused"])
             reader = SegmentLogReader(root)
             records = reader.read(0, 0, BYTES_MAX)
             assert [record.payload for record in records] == stored
             reader.trim(0, records[-1].number)
-            await asyncio.sleep(0.11)
+            clock.now += 0.1
             await writer.append([b"again"])
             await writer.close()
             assert [record.payload for record in reader.read(0, records[-1].number, BYTES_MAX)] == [b"again"]
