@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mauve.web.body import DRAIN_BYTES_MAX, BodyTooLargeError, IncompleteBodyError
-from mauve.web.http1.connection import HEAD_BYTES_MAX, HEAD_SWEEPS_MAX, HEADERS_MAX, READ_BYTES, Connection, Shared
+from mauve.web.heads import HEAD_BYTES_MAX, HEADERS_MAX
+from mauve.web.http1.connection import HEAD_SWEEPS_MAX, READ_BYTES, Connection, Shared
 from mauve.web.http1.exchange import path_of
 from mauve.web.http1.replies import date_line
 from mauve.web.messages import Reply
@@ -41,6 +42,9 @@ class FakeTransport:
 
     def is_closing(self):
         return self.is_closed
+
+    def get_extra_info(self, name):
+        return {"peername": ("192.0.2.1", 40_000)}[name]
 
     def pause_reading(self):
         assert self.is_reading
@@ -74,6 +78,8 @@ class Client:
         """Send as much as is read."""
         for start in range(0, len(data), READ_BYTES):
             if not self.transport.is_reading:
+                await soon()
+            if not self.transport.is_reading:
                 return
             piece = data[start : start + READ_BYTES]
             self.connection.get_buffer(-1)[: len(piece)] = piece
@@ -99,8 +105,8 @@ class Client:
         return found
 
 
-async def soon():
-    for _ in range(10):
+async def soon(rounds=50):
+    for _ in range(rounds):
         await asyncio.sleep(0)
 
 

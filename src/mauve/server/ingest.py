@@ -21,7 +21,7 @@ async def run(orders: Orders) -> None:
         refreshing = asyncio.create_task(repeat(REFRESH_EVERY_S, parts.keyring.refresh, "keyring_not_refreshed"))
         noting = asyncio.create_task(note_arrivals_forever(parts))
         await serve_until_stopped(
-            Listener(IngestPlane(parts).answer, (orders.host, orders.ingest_port)),
+            Listener(IngestPlane(parts).answer, (orders.host, orders.ingest_port), settings.connections_per_address),
             Ready(),
             has_failed=lambda: parts.log.has_failed,
         )
