@@ -47,6 +47,7 @@ SETTINGS: Final = (
 
 PORT_MAX: Final = 65_535
 WORKERS_MAX: Final = 64
+HANG_S_MIN: Final = 5  # A busy event loop may well be silent for some seconds.
 _DIGITS_MAX: Final = 9
 
 
@@ -84,6 +85,9 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
         raise SettingError("MAUVE_DATA is empty: name a directory")
     proxies = _integer(environment, "MAUVE_PROXIES", 0, 0, 10)
     per_address = _integer(environment, "MAUVE_CONNECTIONS_PER_ADDRESS", 1536, 0, 1_000_000)
+    hang_s = _integer(environment, "MAUVE_HANG_SECONDS", 30, 0, 3600)
+    if 0 < hang_s < HANG_S_MIN:
+        raise SettingError(f"MAUVE_HANG_SECONDS must be at least {HANG_S_MIN}, or 0")
     return Settings(
         data=Path(data),
         host=environment.get("MAUVE_HOST", "127.0.0.1"),
@@ -102,7 +106,7 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
         publishable_requests_per_s=_integer(environment, "MAUVE_PUBLISHABLE_REQUESTS_PER_SECOND", 100, 1, 1_000_000),
         read_cache_s=_integer(environment, "MAUVE_READ_CACHE_SECONDS", 300, 0, 86_400),
         raw_retention_days=_integer(environment, "MAUVE_RAW_RETENTION_DAYS", 0, 0, 36_500),
-        hang_s=_integer(environment, "MAUVE_HANG_SECONDS", 30, 0, 3600),
+        hang_s=hang_s,
         metrics_port=_integer(environment, "MAUVE_METRICS_PORT", 0, 0, PORT_MAX - WORKERS_MAX),
         log=log,
     )

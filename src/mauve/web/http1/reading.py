@@ -150,10 +150,11 @@ class Reader:
             self._refuse(heads.TOO_LARGE)
 
     def _parse(self, piece: memoryview) -> None:
+        is_offered = False
         try:
             self._parser.feed_data(piece)
         except HttpParserUpgrade:
-            self._parse_without_offer()
+            is_offered = True  # Not dealt with here: what fails in a handler has another context than its own.
         except HttpParserError as error:
             if not isinstance(error, HttpParserCallbackError):
                 self._refuse(heads.NO_HTTP)
@@ -161,6 +162,8 @@ class Reader:
                 self._refuse(error.__context__.flaw)
             else:
                 raise
+        if is_offered:
+            self._parse_without_offer()
 
     def _parse_without_offer(self) -> None:
         """Read a head that offers another protocol again, without the offer: its body comes in this one."""
