@@ -31,6 +31,7 @@ SETTINGS: Final = (
     Setting("MAUVE_WORKERS", "half the cores, at least 1", "how many ingest workers run"),
     Setting("MAUVE_PUBLIC_URL", "http://HOST:PORT", "the address under which people reach the service"),
     Setting("MAUVE_PROXIES", "0", "how many proxies of yours stand in front; they name the visitor's address"),
+    Setting("MAUVE_CONNECTIONS_PER_ADDRESS", "1536", "of one address at a process; 0, or a proxy, is any number"),
     Setting("MAUVE_MASTER_KEY", "the file master.key", "base64 of 32 bytes; seals webhook secrets"),
     Setting("MAUVE_CATALOG_TIMEOUT_SECONDS", "4", "how long a control request may take before it gets 502"),
     Setting("MAUVE_INGEST_FLUSH_SECONDS", "2", "within how many seconds an event is stored, 0.2 to 30"),
@@ -39,12 +40,14 @@ SETTINGS: Final = (
     Setting("MAUVE_PUBLISHABLE_REQUESTS_PER_SECOND", "100", "how often one publishable key may be used"),
     Setting("MAUVE_READ_CACHE_SECONDS", "300", "how long an answer of the metrics is given again; 0 is off"),
     Setting("MAUVE_RAW_RETENTION_DAYS", "0", "after how many days raw events lose user, id and props; 0 is never"),
+    Setting("MAUVE_HANG_SECONDS", "30", "after how many silent seconds a process is started anew; 0 is never"),
     Setting("MAUVE_METRICS_PORT", "0", "Prometheus on loopback: the core here, worker N at N above; 0 is off"),
     Setting("MAUVE_LOG", "auto", "console, json, or auto: console on a terminal, json otherwise"),
 )
 
 PORT_MAX: Final = 65_535
 WORKERS_MAX: Final = 64
+HANG_S_MIN: Final = 5  # A busy event loop may well be silent for some seconds.
 _DIGITS_MAX: Final = 9
 
 
@@ -57,6 +60,7 @@ class Settings:
     workers: int
     public_url: str | None
     proxies: int
+    connections_per_address: int  # 0: any number
     master_key: Secret | None
     catalog_timeout_s: float
     flush_s: float
@@ -65,6 +69,7 @@ class Settings:
     publishable_requests_per_s: int
     read_cache_s: int
     raw_retention_days: int
+    hang_s: int  # 0: never
     metrics_port: int
     log: str
 
@@ -78,6 +83,11 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
     data = environment.get("MAUVE_DATA", "mauve-data")
     if not data:
         raise SettingError("MAUVE_DATA is empty: name a directory")
+    proxies = _integer(environment, "MAUVE_PROXIES", 0, 0, 10)
+    per_address = _integer(environment, "MAUVE_CONNECTIONS_PER_ADDRESS", 1536, 0, 1_000_000)
+    hang_s = _integer(environment, "MAUVE_HANG_SECONDS", 30, 0, 3600)
+    if 0 < hang_s < HANG_S_MIN:
+        raise SettingError(f"MAUVE_HANG_SECONDS must be at least {HANG_S_MIN}, or 0")
     return Settings(
         data=Path(data),
         host=environment.get("MAUVE_HOST", "127.0.0.1"),
@@ -85,7 +95,9 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
         ingest_port=_integer(environment, "MAUVE_INGEST_PORT", 8081, 0, PORT_MAX),
         workers=_integer(environment, "MAUVE_WORKERS", max(1, (os.cpu_count() or 1) // 2), 1, WORKERS_MAX),
         public_url=environment.get("MAUVE_PUBLIC_URL"),
-        proxies=_integer(environment, "MAUVE_PROXIES", 0, 0, 10),
+        proxies=proxies,
+        # Behind a proxy all connections come from there.
+        connections_per_address=0 if proxies else per_address,
         master_key=None if master_key is None else Secret(master_key),
         catalog_timeout_s=float(_integer(environment, "MAUVE_CATALOG_TIMEOUT_SECONDS", 4, 1, 60)),
         flush_s=_seconds(environment, "MAUVE_INGEST_FLUSH_SECONDS", 2.0, 0.2, 30.0),
@@ -94,6 +106,7 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
         publishable_requests_per_s=_integer(environment, "MAUVE_PUBLISHABLE_REQUESTS_PER_SECOND", 100, 1, 1_000_000),
         read_cache_s=_integer(environment, "MAUVE_READ_CACHE_SECONDS", 300, 0, 86_400),
         raw_retention_days=_integer(environment, "MAUVE_RAW_RETENTION_DAYS", 0, 0, 36_500),
+        hang_s=hang_s,
         metrics_port=_integer(environment, "MAUVE_METRICS_PORT", 0, 0, PORT_MAX - WORKERS_MAX),
         log=log,
     )

@@ -33,8 +33,16 @@ def configure_logs(style: str, **context: object) -> None:
         cache_logger_on_first_use=True,
     )
     structlog.contextvars.bind_contextvars(**context)
-    # The server library logs through the standard library; only its errors are of interest.
-    logging.basicConfig(level=logging.ERROR, format="%(name)s: %(message)s")
+    # The event loop and the server log through the standard library; only their errors are of interest.
+    logging.basicConfig(level=logging.ERROR, handlers=[_OneLog()])
+
+
+class _OneLog(logging.Handler):
+    """Brings what libraries log into our log: one line each, in its style and without credentials."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        log = structlog.get_logger()
+        log.error("library_failed", library=record.name, text=record.getMessage(), exc_info=record.exc_info)
 
 
 class _StandardError(io.TextIOBase):

@@ -26,7 +26,7 @@ def service(tmp_path_factory):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
     data = tmp_path_factory.mktemp("hostile") / "data"
-    started = start(data, "--workers", "1")
+    started = start(data, "--workers", "1", environment={"MAUVE_CONNECTIONS_PER_ADDRESS": "0"})
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(8192, hard)), hard))
     yield started
     started.stop()

@@ -1,12 +1,34 @@
-"""Any process may die at any moment."""
+"""Any process may die or hang at any moment."""
 
+import json
 import os
 import signal
+import time
+from contextlib import suppress
 
 import httpx2 as httpx
 import pytest
 
-from support import bearer, eventually, is_alive, mauve_json, post_events, running, start, token_for
+from support import (
+    bearer,
+    eventually,
+    is_alive,
+    mauve_json,
+    post_events,
+    running,
+    start,
+    token_for,
+)
+
+HANG_S = 10
+# Loaded by every process before anything else. The signal's handler never returns, and so the event loop never goes on.
+BLOCKS_WHEN_TOLD = """
+import signal, time
+def blocks_for_ever(*_):
+    while True:
+        time.sleep(1)
+signal.signal(signal.SIGHUP, blocks_for_ever)
+"""
 
 
 @pytest.fixture
@@ -105,3 +127,88 @@ def test_a_process_that_keeps_dying_is_started_less_and_less_often(service):
     ]
     assert [float(pause) for pause in pauses] == sorted({float(pause) for pause in pauses})
     assert len(pauses) == 3
+
+
+@pytest.fixture
+def blockable(tmp_path):
+    """A service whose processes hang when they are told to."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(BLOCKS_WHEN_TOLD)
+    environment = {
+        "PYTHONPATH": str(tmp_path / "site"),
+        "MAUVE_HANG_SECONDS": str(HANG_S),
+        "MAUVE_LOG": "json",
+        "MAUVE_READ_CACHE_SECONDS": "0",
+    }
+    with running(tmp_path / "data", "--workers", "2", environment=environment) as started:
+        yield started
+
+
+def answers(url):
+    try:
+        return httpx.get(f"{url}/healthz").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def acknowledged(url, key, names):
+    """Send an event of each name, on a connection of its own; return those that were acknowledged."""
+    kept = []
+    with httpx.Client(headers=bearer(key) | {"connection": "close"}, timeout=2) as client:
+        for name in names:
+            with suppress(httpx.TransportError):
+                if client.post(f"{url}/v1/events", json={"name": name}).status_code == 202:
+                    kept.append(name)
+    return kept
+
+
+def counts(service, key):
+    reply = httpx.get(f"{service.url}/v1/metrics/event_names", headers=bearer(key), timeout=20)
+    return {row["name"]: row["count"] for row in reply.json()["data"]}
+
+
+@pytest.mark.parametrize("victim", ["core", "ingest-1"])
+def test_a_process_that_hangs_is_started_anew_and_nothing_acknowledged_is_lost(blockable, victim):
+    service = blockable
+    reply = httpx.post(f"{service.url}/v1/apps", json={"name": "An app"}, headers=bearer(token_for(service.data)))
+    key = reply.json()["sk_key"]
+    sent = [f"event {number}" for number in range(30)]
+    kept = acknowledged(service.ingest_url, key, sent[:10])
+    before = service.child_pids()
+    os.kill(before[victim], signal.SIGHUP)
+    kept += acknowledged(service.ingest_url, key, sent[10:20])
+    others = service.ingest_url if victim == "core" else service.url
+    assert eventually(lambda: answers(others)), "the others keep answering"
+    after = eventually(lambda: (now := service.child_pids()).keys() == before.keys() and now != before and now, 60)
+    assert {name for name in before if before[name] != after[name]} == {victim}
+    for url in (service.url, service.ingest_url):
+        assert eventually(lambda url=url: answers(url), 60)
+    kept += acknowledged(service.ingest_url, key, sent[20:])
+    (told,) = [line for line in map(json.loads, service.log().splitlines()) if line["event"] == "process_hangs"]
+    assert told["child"] == victim
+    assert told["silent_s"] >= HANG_S
+    assert "in blocks_for_ever" in told["stacks"]
+    assert told["stacks"].count("Thread 0x") + told["stacks"].count("thread 0x") >= 2, "of every thread"
+    assert len(kept) > 10
+    assert eventually(lambda: {name for name in kept if counts(service, key).get(name) != 1} == set(), 60)
+
+
+def test_a_process_that_is_stopped_is_started_anew(blockable):
+    before = blockable.child_pids()
+    os.kill(before["ingest-2"], signal.SIGSTOP)
+    after = eventually(lambda: (now := blockable.child_pids()).keys() == before.keys() and now != before and now, 60)
+    assert {name for name in before if before[name] != after[name]} == {"ingest-2"}
+    assert "process_hangs" in blockable.log()
+
+
+def test_no_process_is_ended_for_the_time_in_which_the_supervisor_was_away(blockable):
+    before = blockable.child_pids()
+    for pid in (blockable.process.pid, *before.values()):
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(HANG_S + 5)
+    for pid in (blockable.process.pid, *before.values()):
+        os.kill(pid, signal.SIGCONT)
+    assert eventually(lambda: answers(blockable.url))
+    time.sleep(3)
+    assert blockable.child_pids() == before
+    assert "process_hangs" not in blockable.log()

@@ -71,6 +71,31 @@ def test_who_waits_too_long_is_told_to_come_back(monkeypatch):
     asyncio.run(scenario())
 
 
+def test_slow_bodies_of_whoever_holds_most_are_in_the_way_of_those_who_wait():
+    async def scenario():
+        budget = ByteBudget(100)
+        await budget.take(75, "much")
+        await budget.take(20, "little")
+        assert not budget.is_wanted()
+        assert not budget.is_wanted_from("much")
+        waiting = asyncio.create_task(budget.take(10, "nothing yet"))
+        await soon()
+        assert budget.is_wanted()
+        assert budget.is_wanted_from("much")
+        assert budget.is_wanted_from("little")
+        waiting.cancel()
+        await soon()
+        assert not budget.is_wanted_from("much")
+        greedy = asyncio.create_task(budget.take(10, "much"))
+        await soon()
+        assert not budget.is_wanted_from("much"), "it would only have to wait for itself"
+        assert not budget.is_wanted_from("little"), "who has more already waits"
+        greedy.cancel()
+        await soon()
+
+    asyncio.run(scenario())
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 60), st.booleans()), max_size=60))
 def test_never_more_than_the_budget_is_held_and_nobody_is_forgotten(steps):

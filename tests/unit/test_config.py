@@ -19,8 +19,23 @@ def test_the_read_cache_can_be_switched_off():
 
 
 @pytest.mark.parametrize(
+    ("environment", "bound"),
+    [
+        ({}, 1536),
+        ({"MAUVE_CONNECTIONS_PER_ADDRESS": "10"}, 10),
+        ({"MAUVE_CONNECTIONS_PER_ADDRESS": "0"}, 0),
+        ({"MAUVE_CONNECTIONS_PER_ADDRESS": "10", "MAUVE_PROXIES": "1"}, 0),
+    ],
+)
+def test_addresses_are_not_bounded_behind_a_proxy(environment, bound):
+    assert settings_from(environment).connections_per_address == bound
+
+
+@pytest.mark.parametrize(
     ("name", "value"),
     [
+        ("MAUVE_HANG_SECONDS", "4"),
+        ("MAUVE_CONNECTIONS_PER_ADDRESS", "many"),
         ("MAUVE_PORT", "http"),
         ("MAUVE_PORT", "-1"),
         ("MAUVE_PORT", "65536"),

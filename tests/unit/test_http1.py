@@ -7,12 +7,17 @@ from email.utils import parsedate_to_datetime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
+from mauve.core.problems import Busy
+from mauve.web import heads
 from mauve.web.body import DRAIN_BYTES_MAX, BodyTooLargeError, IncompleteBodyError
-from mauve.web.http1.connection import HEAD_BYTES_MAX, HEAD_SWEEPS_MAX, HEADERS_MAX, READ_BYTES, Connection, Shared
+from mauve.web.heads import HEAD_BYTES_MAX, HEADERS_MAX
+from mauve.web.http1.connection import HEAD_SWEEPS_MAX, READ_BYTES, Connection, Shared
 from mauve.web.http1.exchange import path_of
 from mauve.web.http1.replies import date_line
 from mauve.web.messages import Reply
+from mauve.web.pace import BYTES_PER_S
 
 BODY_BYTES_MAX = 1000
 ENOUGH_BYTES = 64 * 1024 + READ_BYTES
@@ -41,6 +46,9 @@ class FakeTransport:
 
     def is_closing(self):
         return self.is_closed
+
+    def get_extra_info(self, name):
+        return {"peername": ("192.0.2.1", 40_000)}[name]
 
     def pause_reading(self):
         assert self.is_reading
@@ -74,6 +82,8 @@ class Client:
         """Send as much as is read."""
         for start in range(0, len(data), READ_BYTES):
             if not self.transport.is_reading:
+                await soon(50)
+            if not self.transport.is_reading:
                 return
             piece = data[start : start + READ_BYTES]
             self.connection.get_buffer(-1)[: len(piece)] = piece
@@ -99,8 +109,8 @@ class Client:
         return found
 
 
-async def soon():
-    for _ in range(10):
+async def soon(rounds=10):
+    for _ in range(rounds):
         await asyncio.sleep(0)
 
 
@@ -198,6 +208,109 @@ def test_whatever_bytes_come_are_answered_in_whole_replies_and_come_to_an_end(ed
     with_client(scenario)
 
 
+@given(cuts=st.sets(st.integers(1, 400), max_size=10), length=st.sampled_from([-1, 0, 1]))
+def test_the_bound_of_a_head_is_the_same_in_whatever_pieces_it_comes_and_behind_whatever(cuts, length):
+    before = GET + chunked(b"a\r\n\r\nb") + sized(b"\r\n\r\n")
+    start = b"GET /a HTTP/1.1\r\nhost: x\r\nx-long:"
+    head = start + b" " * (HEAD_BYTES_MAX + length - len(start) - 5) + b"y\r\n\r\n"
+    stream = before + head + GET
+
+    async def scenario(client):
+        ends = {len(stream) - cut for cut in cuts if cut < 60}  # the end of the head, too, is cut in two
+        places = [0, *sorted({*(cut for cut in cuts if cut < len(stream)), *ends}), len(stream)]
+        for start, end in itertools.pairwise(places):
+            await client.send(stream[start:end])
+        answers = [200] * 3 + ([431] if length > 0 else [200, 200])
+        assert [status for status, _, _ in client.replies()] == answers
+
+    with_client(scenario)
+
+
+@pytest.mark.parametrize("lines", [[], ["connection: upgrade", "upgrade: websocket"]])
+def test_thousands_of_requests_in_advance_are_answered_one_by_one(lines):
+    begun = 0
+
+    async def answer(request):
+        nonlocal begun
+        begun += 1
+        await asyncio.sleep(0)
+        return Reply(200, b"")
+
+    async def scenario(client):
+        stream = post(b"", *lines) * 2000
+        for start in range(0, len(stream), READ_BYTES):
+            piece = stream[start : start + READ_BYTES]
+            client.connection.get_buffer(-1)[: len(piece)] = piece
+            before = begun
+            client.connection.buffer_updated(len(piece))
+            await asyncio.sleep(0)
+            assert begun - before <= 1, "one is begun, the others wait unread"
+            assert not client.transport.is_reading
+            while not client.transport.is_reading:  # noqa: ASYNC110 - a round of the event loop is what is waited for
+                await asyncio.sleep(0)
+        await soon()
+        assert [status for status, _, _ in client.replies()] == [200] * 2000
+
+    with_client(scenario, answer)
+
+
+def test_a_body_of_countless_chunks_leaves_others_their_turn():
+    async def answer(request):
+        return Reply(200, b"%d" % len(await request.body(10 * READ_BYTES)))
+
+    async def scenario(client):
+        await client.send(post(b"", "transfer-encoding: chunked"))
+        count = READ_BYTES // 6
+        client.connection.get_buffer(-1)[: 6 * count] = b"1\r\nx\r\n" * count
+        client.connection.buffer_updated(6 * count)
+        assert not client.transport.is_reading, "it is read in several turns"
+        turns = 0
+        while not client.transport.is_reading:
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns >= 6
+        await client.send(b"0\r\n\r\n")
+        assert client.replies() == [(200, b"%d" % count, False)]
+
+    with_client(scenario, answer)
+
+
+def test_a_fault_in_the_reading_ends_the_connection_and_is_one_line_of_the_log(monkeypatch):
+    def fail(*_):
+        raise ZeroDivisionError
+
+    async def scenario(client):
+        monkeypatch.setattr(heads, "flaw_in", fail)
+        with capture_logs() as logged:
+            await client.send(GET)
+        assert [line["event"] for line in logged] == ["connection_failed"]
+        assert client.transport.is_closed
+        assert client.replies() == []
+
+    with_client(scenario)
+
+
+def test_an_address_with_too_many_connections_is_told_so_and_let_in_again_when_one_ends():
+    async def scenario(client):
+        shared = Shared(client.repeat, per_address=1)
+        first, second, third = (Connection(shared, asyncio.get_running_loop()) for _ in range(3))
+        transports = [FakeTransport() for _ in range(3)]
+        first.connection_made(transports[0])
+        second.connection_made(transports[1])
+        client.transport = transports[1]
+        ((status, body, closes),) = client.replies()
+        assert (status, closes, transports[1].is_closed) == (503, True, True)
+        assert b"too many connections" in body
+        second.connection_lost(None)
+        assert shared.connections == {first}
+        first.connection_lost(None)
+        third.connection_made(transports[2])
+        assert transports[2].sent == b""
+        assert shared.connections == {third}
+
+    with_client(scenario)
+
+
 def test_who_sends_ahead_is_answered_in_order_and_not_read_further():
     async def slowly(request):
         body = await request.body(BODY_BYTES_MAX)
@@ -281,6 +394,17 @@ def test_a_reply_to_head_and_one_without_content_have_no_body():
         (post(b"", "content-length: 1", "content-length: 2"), 400),
         (post(b"", "content-length: -1"), 400),
         (post(b"", "content-length: 1", "transfer-encoding: chunked"), 400),
+        (post(b"", "content-length: " + "0" * 5000 + "1"), 400),
+        (post(b"", "transfer-encoding: gzip, chunked"), 400),
+        (b"POST /a HTTP/1.0\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+        (b"GET /a HTTP/1.1\r\n\r\n", 400),
+        (b"GET /a HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n", 400),
+        (b"GET /a HTTP/1.1\r\nhost: x\r\nhost: x\r\n\r\n", 400),
+        (b"GET /a HTTP/1.1\r\nhost: a b\r\n\r\n", 400),
+        (b"GET /a HTTP/1.1\r\nhost: x\r\nfolded: a\r\n b\r\n\r\n", 400),
+        (b"GET /a HTTP/1.1\nhost: x\n\n", 400),
+        (post(b"", *["x: y"] * HEADERS_MAX), 431),
+        (post(b"", "x: " + "y" * HEAD_BYTES_MAX), 431),
         (post(b"", *(f"x-{number}: y" for number in range(HEADERS_MAX))), 431),
         (post(b"", "x: " + "y" * READ_BYTES), 431),
     ],
@@ -355,6 +479,40 @@ def test_a_body_that_is_cut_off_is_not_taken(lines, leaves):
         assert len(client.asked) == 1
 
     with_client(scenario)
+
+
+def test_a_body_that_comes_slowly_is_waited_for():
+    async def answer(request):
+        return Reply(200, b"%d" % len(await request.body(100 * BYTES_PER_S)))
+
+    async def scenario(client):
+        await client.send(post(b"", f"content-length: {100 * BYTES_PER_S}"))
+        for _ in range(100):
+            assert client.replies() == []
+            await client.send(b"x" * BYTES_PER_S)
+            await client.pass_seconds(1)
+        assert client.replies() == [(200, b"%d" % (100 * BYTES_PER_S), False)]
+
+    with_client(scenario, answer)
+
+
+@pytest.mark.parametrize("is_in_the_way", [True, False])
+def test_a_slow_body_goes_when_it_is_in_the_way_of_others(is_in_the_way):
+    async def answer(request):
+        try:
+            return Reply(200, b"%d" % len(await request.body(20 * BYTES_PER_S, lambda: is_in_the_way)))
+        except Busy:
+            return Reply(503, b"busy")
+
+    async def scenario(client):
+        await client.send(post(b"", f"content-length: {20 * BYTES_PER_S}"))
+        for _ in range(20):
+            await client.send(b"x" * BYTES_PER_S)
+            await client.pass_seconds(1)
+        told = (503, b"busy", CLOSED) if is_in_the_way else (200, b"%d" % (20 * BYTES_PER_S), False)
+        assert client.replies() == [told]
+
+    with_client(scenario, answer)
 
 
 def test_who_is_told_that_it_took_too_long_can_read_that():

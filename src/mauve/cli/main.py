@@ -25,7 +25,7 @@ from mauve.control.operator import RefusedError
 from mauve.core.problems import Problem
 from mauve.keep.problems import KeepFailedError, KeepRefusedError
 from mauve.logs import configure_logs, masked_text
-from mauve.server.supervisor import ServeRefusedError
+from mauve.server.children import ServeRefusedError
 from mauve.stores.directory import DirectoryError, HeldError
 from mauve.stores.unavailable import NewerSchemaError, StoreUnavailableError
 from mauve.stores.warehouse import WarehouseUnavailableError

@@ -1,6 +1,7 @@
 """The ingest plane's answers, free of any server: the same behind the workers' own port and the main one."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -110,7 +111,7 @@ class IngestPlane:
             await parts.budget.take(room, key.org_id)
         stay = None
         try:
-            body = await request.body(BODY_BYTES_MAX)
+            body = await request.body(BODY_BYTES_MAX, partial(parts.budget.is_wanted_from, key.org_id))
             stay = await enter(parts, key.org_id)
             body, account = self._opened(body, request, key, received_at)
             # Nothing is awaited from here until the events are counted: no other request is checked in between.
@@ -147,7 +148,7 @@ class IngestPlane:
         await parts.budget.take(room, key.org_id)
         stay = None
         try:
-            body = await request.body(BODY_BYTES_MAX)
+            body = await request.body(BODY_BYTES_MAX, partial(parts.budget.is_wanted_from, key.org_id))
             stay = await enter(parts, key.org_id)
             body = inflated(body, request.header("content-encoding"), BODY_BYTES_MAX)
             verdict = rules.judge_objects(body, key, received_at)

@@ -19,7 +19,9 @@ from prometheus_client import CollectorRegistry, start_http_server
 from mauve.access.vault import VaultError
 from mauve.config import SettingError, Settings
 from mauve.logs import configure_logs
-from mauve.server.orders import Orders, Ready, Refused, Report
+from mauve.server.orders import BEAT, Orders, Ready, Refused, Report
+from mauve.server.pulse import BEAT_EVERY_S
+from mauve.server.stacks import write_when_told
 from mauve.stores.directory import HeldError
 from mauve.stores.unavailable import NewerSchemaError, StoreUnavailableError
 from mauve.web.http1.listener import CONNECTIONS_MAX
@@ -39,11 +41,16 @@ def main(run: Callable[[Orders], Coroutine[Any, Any, None]]) -> None:
     try:
         settings = orders.settings()
         configure_logs(settings.log, process=orders.name)
+        if orders.stacks_fd is not None:
+            write_when_told(orders.stacks_fd)
         allow_open_files()
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
         uvloop.run(run(orders))
     except (HeldError, VaultError, NewerSchemaError, SettingError, StoreUnavailableError) as error:
         report(Refused(str(error)))
+        sys.exit(1)
+    except Exception:
+        log.exception("process_failed")
         sys.exit(1)
 
 
@@ -88,8 +95,17 @@ async def serve_until_stopped(server: Server, ready: Ready, has_failed: Callable
     _spare_the_collector()
     report(ready)
     watching = asyncio.create_task(_stop_when_failed(server, has_failed))
+    os.set_blocking(sys.stdout.fileno(), False)  # Nobody waits for a supervisor that does not read.
+    _beat(loop)
     await server.closed()
     watching.cancel()
+
+
+def _beat(loop: asyncio.AbstractEventLoop) -> None:
+    """Show the supervisor every second, to the end, that the event loop goes round."""
+    with contextlib.suppress(OSError):
+        os.write(sys.stdout.fileno(), BEAT)
+    loop.call_later(BEAT_EVERY_S, _beat, loop)
 
 
 def _spare_the_collector() -> None:

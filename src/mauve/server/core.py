@@ -26,6 +26,7 @@ from mauve.reference.door import reference
 from mauve.server.asgi_server import AsgiServer
 from mauve.server.child import expose_metrics, finished, main, repeat, serve_until_stopped
 from mauve.server.errands import ErrandDoor
+from mauve.server.gate import Gate
 from mauve.server.orders import Orders, Ready
 from mauve.stores.unavailable import StoreUnavailableError
 from mauve.web.asgi import Receive, Scope, Send, read_request, send_reply
@@ -138,7 +139,7 @@ async def run(orders: Orders) -> None:
                 await errands.open()
                 app = CoreApp(parts, ingest, query, dashboard, loading, timeout_s=settings.catalog_timeout_s)
                 await serve_until_stopped(
-                    AsgiServer(app, (orders.host, orders.port)),
+                    AsgiServer(Gate(app, settings.connections_per_address), (orders.host, orders.port)),
                     Ready(setup.path.reveal() if setup else None),
                     has_failed=lambda: ingest.log.has_failed,
                 )

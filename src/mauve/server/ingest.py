@@ -22,7 +22,7 @@ async def run(orders: Orders) -> None:
         counting = asyncio.create_task(parts.caps.keep_current())
         noting = asyncio.create_task(note_arrivals_forever(parts))
         await serve_until_stopped(
-            Listener(IngestPlane(parts).answer, (orders.host, orders.ingest_port)),
+            Listener(IngestPlane(parts).answer, (orders.host, orders.ingest_port), settings.connections_per_address),
             Ready(),
             has_failed=lambda: parts.log.has_failed,
         )

@@ -1,12 +1,12 @@
 """What the supervisor tells a child when it starts it, and what the child reports back.
 
 Orders go as one argument, so they hold no secret. The child's standard input stays open as long as the
-supervisor lives; its standard output carries one report.
+supervisor lives; its standard output carries one report, and then a beat every second.
 """
 
 import dataclasses
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -23,6 +23,7 @@ class Orders(msgspec.Struct, frozen=True):
     port: int
     ingest_port: int
     wants_setup_link: bool = False
+    stacks_fd: int | None = None  # where to write the threads' stacks when told to
 
     @property
     def name(self) -> str:
@@ -49,3 +50,5 @@ class Refused(msgspec.Struct, frozen=True, tag="refused"):
 
 
 Report = Ready | Refused
+
+BEAT: Final = b".\n"  # the event loop is alive

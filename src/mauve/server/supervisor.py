@@ -1,17 +1,14 @@
-"""Starts the processes, starts again what dies, stops them all.
+"""Starts the processes, starts again what dies or hangs, stops them all.
 
 It does nothing else, so that there is little in it that could fail. Children leave when it is gone: each holds
 the reading end of a pipe to it.
 """
 
 import asyncio
-import contextlib
 import os
 import signal
 import socket
-import sys
 import time
-from asyncio.subprocess import Process
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +18,8 @@ import msgspec
 import structlog
 
 from mauve.config import Settings
-from mauve.server.orders import Orders, Ready, Refused, Report, Role
+from mauve.server.children import Child, ServeRefusedError
+from mauve.server.orders import Orders, Ready, Role
 from mauve.stores.directory import Holder, hold, make_private_directory, name_holder
 
 _STOP_GRACE_S: Final = 8.0
@@ -29,10 +27,6 @@ _PAUSES_S: Final = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
 _STEADY_AFTER_S: Final = 30.0
 
 log = structlog.get_logger()
-
-
-class ServeRefusedError(Exception):
-    """The service cannot start. The message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +78,7 @@ class Supervisor:
         self._lock = lock
         self._announce = announce
         self._stopping = asyncio.Event()
-        self._running: dict[str, Process] = {}
+        self._running: dict[str, Child] = {}
 
     async def run(self) -> None:
         """Start the core, which prepares the data directory; then the workers, which need it prepared."""
@@ -103,55 +97,36 @@ class Supervisor:
 
     async def _keep(self, orders: Orders) -> None:
         """Start a running child again whenever it dies: each early death makes the next pause longer."""
-        process = self._running[orders.name]
+        child = self._running[orders.name]
         deaths = 0
         while True:
             started_at = time.monotonic()
-            await self._first_of(process.wait(), self._stopping.wait())
+            await self._first_of(child.ended(), self._stopping.wait())
             if self._stopping.is_set():
                 return
             deaths = 0 if time.monotonic() - started_at > _STEADY_AFTER_S else deaths
             pause_s = _PAUSES_S[min(deaths, len(_PAUSES_S) - 1)]
             deaths += 1
-            log.warning("process_died", child=orders.name, exit_code=process.returncode, restart_in_s=pause_s)
+            log.warning("process_died", child=child.name, exit_code=child.process.returncode, restart_in_s=pause_s)
             await self._first_of(asyncio.sleep(pause_s), self._stopping.wait())
             if self._stopping.is_set():
                 return
-            process = await self._start(orders)
+            child = await self._start(orders)
             try:
-                await self._until_ready(process)
+                await self._until_ready(child)
             except ServeRefusedError as error:
                 log.warning("process_not_started", child=orders.name, reason=str(error))
 
-    async def _start(self, orders: Orders, *, wants_setup_link: bool = False) -> Process:
+    async def _start(self, orders: Orders, *, wants_setup_link: bool = False) -> Child:
         told = msgspec.structs.replace(orders, wants_setup_link=wants_setup_link)
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            f"mauve.server.{orders.role}",
-            msgspec.json.encode(told).decode(),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            # The lock is inherited: it is held until the last child is gone, even if we are killed.
-            pass_fds=(self._lock.fileno(),),
-            # Ctrl-C goes to us alone; we tell the children.
-            start_new_session=True,
-        )
-        self._running[orders.name] = process
-        return process
+        child = await Child.start(told, self._lock, self._settings.hang_s)
+        self._running[child.name] = child
+        return child
 
-    async def _until_ready(self, process: Process) -> Ready | None:
+    async def _until_ready(self, child: Child) -> Ready | None:
         """Return what a child reports; None if we are told to stop before that."""
-        assert process.stdout is not None  # noqa: S101 - asked for above
-        await self._first_of(line := asyncio.ensure_future(process.stdout.readline()), self._stopping.wait())
-        if self._stopping.is_set():
-            return None
-        if not line.result():
-            raise ServeRefusedError("a process ended before it was ready: see the log above")
-        report: Report = msgspec.json.decode(line.result(), type=Report)
-        if isinstance(report, Refused):
-            raise ServeRefusedError(report.reason)
-        return report
+        await self._first_of(report := asyncio.ensure_future(child.ready()), self._stopping.wait())
+        return None if self._stopping.is_set() else report.result()
 
     def _running_at(self, ready: Ready) -> Running:
         base = self._settings.public_url or self._addresses.url
@@ -164,17 +139,16 @@ class Supervisor:
 
     async def _stop_children(self) -> None:
         self._stopping.set()
-        for process in self._running.values():
-            with contextlib.suppress(ProcessLookupError):
-                process.terminate()
-        gone = asyncio.gather(*(process.wait() for process in self._running.values()))
+        children = self._running.values()
+        for child in children:
+            child.terminate()
+        gone = asyncio.gather(*(child.process.wait() for child in children))
         try:
             await asyncio.wait_for(gone, _STOP_GRACE_S)
         except TimeoutError:
             log.warning("stop_forced", advice="a process did not finish in time and was ended")
-            for process in self._running.values():
-                with contextlib.suppress(ProcessLookupError):
-                    process.kill()
+            for child in children:
+                child.kill()
 
     def _orders(self, role: Role, number: int) -> Orders:
         return Orders(

@@ -1,15 +1,20 @@
 """The ASGI door: ASGI's dictionaries in, our request and reply out."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import Any, Final
 
-from mauve.web.body import BodyTooLargeError, IncompleteBodyError, declared_size, read_body
+from mauve.web import heads
+from mauve.web.body import BodyTooLargeError, IncompleteBodyError, declared_size, never, read_body
 from mauve.web.messages import Reply, Request
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_HEAD_BYTES: Final = len("  HTTP/1.1\r\n\r\n")
+_HEADER_BYTES: Final = len(": \r\n")
 
 
 async def read_request(scope: Scope, receive: Receive, body_bytes_max: int) -> Request:
@@ -44,8 +49,8 @@ class AsgiRequest:
     def declared_bytes(self) -> int | None:
         return declared_size(self.header("content-length"))
 
-    async def body(self, bytes_max: int) -> bytes:
-        return await read_body(_chunks(self._receive), bytes_max)
+    async def body(self, bytes_max: int, is_in_the_way: Callable[[], bool] = never) -> bytes:
+        return await read_body(_chunks(self._receive), bytes_max, is_in_the_way)
 
 
 async def send_reply(send: Send, reply: Reply) -> None:
@@ -65,6 +70,22 @@ def header(scope: Scope, name: bytes) -> str | None:
     """Return the header's value; a header sent twice is joined."""
     values = [value for key, value in scope["headers"] if key == name]
     return b", ".join(values).decode("latin-1") if values else None
+
+
+def flaw_of(scope: Scope) -> heads.Flaw | None:
+    """Return why a request is refused by its head alone."""
+    sent: list[tuple[bytes, bytes]] = scope["headers"]
+    target = len(scope.get("raw_path") or b"") + len(scope["query_string"])
+    size = _HEAD_BYTES + len(scope["method"]) + target
+    size += sum(_HEADER_BYTES + len(key) + len(value) for key, value in sent)
+    if size > heads.HEAD_BYTES_MAX or len(sent) > heads.HEADERS_MAX:
+        return heads.TOO_LARGE
+    found: dict[bytes, list[bytes]] = {b"host": [], b"content-length": [], b"transfer-encoding": []}
+    for key, value in sent:
+        if key in found:
+            found[key].append(value)
+    version = "1.1" if scope["http_version"] == "1.1" else "1.0"
+    return heads.flaw_in(version, *found.values())
 
 
 async def _chunks(receive: Receive) -> AsyncIterator[bytes]:

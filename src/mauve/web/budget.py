@@ -14,7 +14,8 @@ class ByteBudget:
     """Lets bodies in as long as their bytes fit; the others wait in line, unread, in their sender's hands.
 
     A body may come slowly and hold its room meanwhile, so nobody has it all: one owner leaves a quarter to the
-    others. Whoever has waited for a second is told to come back.
+    others, and slow bodies of those who hold most go first when others wait. Whoever has waited for a second is told to
+    come back.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -47,6 +48,15 @@ class ByteBudget:
         if size:
             self._hold(-size, owner)
             self._admit()
+
+    def is_wanted(self) -> bool:
+        """Tell whether anybody waits for room."""
+        return bool(self._lines)
+
+    def is_wanted_from(self, owner: str) -> bool:
+        """Tell whether somebody waits for the room that an owner holds, and has less of it."""
+        held = self._held.get(owner, 0)
+        return any(self._held.get(other, 0) < held and line[0][0] > self._free for other, line in self._lines.items())
 
     def _fits(self, size: int, owner: str) -> bool:
         held = self._held.get(owner, 0)

@@ -1,6 +1,6 @@
 """A request and a reply, free of any server's own types."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from types import MappingProxyType
@@ -47,8 +47,11 @@ class OpenRequest(Protocol):
         """Return how long the body is said to be; None if that is not said."""
         ...
 
-    async def body(self, bytes_max: int) -> bytes:
-        """Return the body; raise `BodyTooLargeError` if it is larger, `IncompleteBodyError` if it is cut off."""
+    async def body(self, bytes_max: int, is_in_the_way: Callable[[], bool] = ...) -> bytes:
+        """Return the body; raise `BodyTooLargeError` if it is larger, `IncompleteBodyError` if it is cut off.
+
+        A body that comes slowly is waited for as long as it is not in the way, else `Busy` is raised.
+        """
         ...
 
 

@@ -1,5 +1,6 @@
 """`POST /v1/webhooks/{provider}/{project_id}`: a biller's delivery, from its bytes to the acknowledgement."""
 
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final
 
@@ -49,7 +50,7 @@ class WebhookDoor:
         await self._budget.take(room, secret.org_id)
         stay = None
         try:
-            body = await _read(request)
+            body = await _read(request, self._budget.is_wanted)
             stay = await enter(self._parts, secret.org_id)
             secret = self._verified(request, body, secret, received_at)
             self._parts.admission.judged(stay, self._parts.ledger.entry_s)
@@ -134,9 +135,9 @@ def _room_for(request: OpenRequest) -> int:
     return size if size > _SMALL_BYTES else 0
 
 
-async def _read(request: OpenRequest) -> bytes:
+async def _read(request: OpenRequest, is_in_the_way: Callable[[], bool]) -> bytes:
     try:
-        return await request.body(BODY_BYTES_MAX)
+        return await request.body(BODY_BYTES_MAX, is_in_the_way)
     except BodyTooLargeError:
         raise Problem(Code.TOO_LARGE, f"a delivery has at most {BODY_BYTES_MAX} bytes") from None
     except IncompleteBodyError:

@@ -1,12 +1,15 @@
 """One request and its reply."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Final, Protocol
 from urllib.parse import unquote
 
 from httptools import HttpParserInvalidURLError, parse_url
 
-from mauve.web.body import DRAIN_BYTES_MAX, BodyTooLargeError, IncompleteBodyError, declared_size
+from mauve.core.problems import Busy
+from mauve.web.body import DRAIN_BYTES_MAX, BodyTooLargeError, IncompleteBodyError, declared_size, never
+from mauve.web.pace import Pace
 
 _UNASKED_BYTES_MAX: Final = 64 * 1024
 _PIECES_MAX: Final = 256  # A piece of a body may be a single byte: so many are joined before they add up.
@@ -30,6 +33,7 @@ class Exchange:
         "_arrival",
         "_bytes_max",
         "_headers",
+        "_is_in_the_way",
         "_pieces",
         "_sender",
         "declared_bytes",
@@ -38,6 +42,7 @@ class Exchange:
         "is_cut_off",
         "keeps_alive",
         "method",
+        "pace",
         "path",
         "size",
         "task",
@@ -56,6 +61,8 @@ class Exchange:
         self.is_asked_for = False
         self.is_complete = False
         self.is_cut_off = False
+        self._is_in_the_way = never
+        self.pace: Pace | None = None  # once the body is asked for
         self._arrival: asyncio.Future[None] | None = None
         self.task: asyncio.Task[None] | None = None  # Somebody must hold it while it is under way.
 
@@ -76,8 +83,9 @@ class Exchange:
         """Tell whether enough of the body is here as long as nobody asks for it."""
         return not self.is_complete and not self.is_asked_for and self.size > _UNASKED_BYTES_MAX
 
-    async def body(self, bytes_max: int) -> bytes:
+    async def body(self, bytes_max: int, is_in_the_way: Callable[[], bool] = never) -> bytes:
         self._bytes_max = bytes_max
+        self._is_in_the_way = is_in_the_way
         if not self.is_complete:
             if self.expects_continue and (self.declared_bytes or 0) > bytes_max:
                 raise BodyTooLargeError
@@ -106,11 +114,20 @@ class Exchange:
         self.is_complete = True
         self._arrived()
 
-    def cut_off(self) -> None:
+    def cut_off(self, reason: Exception | None = None) -> None:
         """Note that no more of the body will come, or not in time."""
         self.is_cut_off = True
         if self._arrival is not None and not self._arrival.done():
-            self._arrival.set_exception(IncompleteBodyError())
+            self._arrival.set_exception(reason or IncompleteBodyError())
+
+    def look(self, now_s: float) -> None:
+        """Wait no longer for a body that comes too slowly."""
+        if self.pace is None:
+            return
+        if self.pace.is_late(now_s, self.size):
+            self.cut_off()
+        elif self.pace.is_slow(now_s) and self._is_in_the_way():
+            self.cut_off(Busy())
 
     async def _rest(self) -> None:
         if self.is_cut_off:

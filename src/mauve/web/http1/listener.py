@@ -24,9 +24,9 @@ log = structlog.get_logger()
 class Listener:
     """A server of HTTP/1.1 on one port, which processes may share."""
 
-    def __init__(self, answer: Answer, address: tuple[str, int]) -> None:
+    def __init__(self, answer: Answer, address: tuple[str, int], per_address: int = 0) -> None:
         self._address = address
-        self._shared = Shared(answer)
+        self._shared = Shared(answer, per_address)
         self._shared.came, self._shared.left = self._has_come, self._has_left
         self._accepting: asyncio.Server | None = None
         self._reopening: asyncio.Task[None] | None = None

@@ -1,0 +1,77 @@
+"""What a request's head must be like, so that everybody who reads the stream sees the same requests in it.
+
+Proxies and servers that disagree on where a request ends can be made to take one for two. What could be read in two
+ways is therefore refused, on both ports alike.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from http import HTTPStatus
+from typing import Final, NamedTuple
+
+HEAD_BYTES_MAX: Final = 64 * 1024
+HEADERS_MAX: Final = 100
+_LENGTH_DIGITS_MAX: Final = 19
+_HOST_BYTES_MAX: Final = 300
+_HOST: Final = re.compile(
+    rb"(?:\[[0-9A-Fa-f:.]+\]|(?:[0-9A-Za-z._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(?::[0-9]{0,5})?", re.ASCII
+)
+
+
+class Flaw(NamedTuple):
+    """Why a request is refused by its head alone."""
+
+    status: HTTPStatus
+    text: str
+
+
+def _bad(text: str) -> Flaw:
+    return Flaw(HTTPStatus.BAD_REQUEST, text)
+
+
+NO_HTTP: Final = _bad("this is no valid HTTP/1.1 request: send plain HTTP/1.1, TLS ends at a proxy in front")
+TOO_LARGE: Final = Flaw(
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+    f"send at most {HEADERS_MAX} headers, and {HEAD_BYTES_MAX} bytes of them with the address",
+)
+HOST_MISSING: Final = _bad("HTTP/1.1 needs a Host header: send one")
+HOST_REPEATED: Final = _bad("there is more than one Host header: send one")
+HOST_INVALID: Final = _bad("the Host header names no host: send the name or address of the service")
+LENGTH_INVALID: Final = _bad(f"Content-Length must be one number of at most {_LENGTH_DIGITS_MAX} digits")
+LENGTH_TWICE: Final = _bad("Content-Length and Transfer-Encoding contradict each other: send one of them")
+CODING_UNKNOWN: Final = _bad("Transfer-Encoding must be chunked and nothing else: name compression in Content-Encoding")
+CODING_TOO_NEW: Final = _bad("HTTP/1.0 knows no Transfer-Encoding: send Content-Length")
+
+
+def flaw_in(version: str, hosts: Sequence[bytes], lengths: Sequence[bytes], codings: Sequence[bytes]) -> Flaw | None:
+    """Return what is wrong with the headers that say for whom a request is and where it ends."""
+    if len(hosts) > 1:
+        return HOST_REPEATED
+    host = hosts[0] if hosts else b""  # An empty one is as good as none, and the main port's server makes that of none.
+    if not host:
+        if version != "1.0":
+            return HOST_MISSING
+    elif len(host) > _HOST_BYTES_MAX or not _is_host(host):
+        return HOST_INVALID
+    if lengths and (len(lengths) > 1 or not _is_length(lengths[0])):
+        return LENGTH_INVALID
+    return _flaw_in_coding(version, lengths, codings) if codings else None
+
+
+def _flaw_in_coding(version: str, lengths: Sequence[bytes], codings: Sequence[bytes]) -> Flaw | None:
+    if lengths:
+        return LENGTH_TWICE
+    if version == "1.0":
+        return CODING_TOO_NEW
+    return None if len(codings) == 1 and codings[0].strip().lower() == b"chunked" else CODING_UNKNOWN
+
+
+def _is_length(value: bytes) -> bool:
+    return len(value) <= _LENGTH_DIGITS_MAX and value.isdigit()
+
+
+# Nearly all clients name the same few hosts.
+@lru_cache(maxsize=256)
+def _is_host(value: bytes) -> bool:
+    return _HOST.fullmatch(value) is not None
