@@ -41,9 +41,8 @@ def service(
         data = Path(folder) / "data"
         if prepare is not None:
             prepare(data)
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("MAUVE_")} | (
-            settings or {}
-        )
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("MAUVE_")}
+        environment |= {"MAUVE_HANG_SECONDS": "0"} | (settings or {})  # Processes are put to sleep on purpose.
         command = [MAUVE, "serve", "--data", str(data), "--port", "0", "--ingest-port", "0", "--json", *arguments]
         began = time.perf_counter()
         process = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
