@@ -187,7 +187,7 @@ class TestForeignBytes:
 
     def test_a_payload_that_looks_like_a_frame_is_none_also_behind_damage(self, root):
         forged = frames.encode_header(b"guessed!", RECORD_NUMBER_MAX, 6, frames.checksum_of_payload([b"forged"]))
-        append_all(root, [forged + b"forged  ", b"honest"])
+        append_all(root, [forged + b"forged  ", b"honest"], new_mark=lambda: b"its mark")
         write_at(segment_paths(root)[0], 0, b"?")
         append_all(root, [b"later"])
         assert read_all(SegmentLogReader(root)) == [b"honest", b"later"]
