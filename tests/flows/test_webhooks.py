@@ -95,7 +95,7 @@ class TestPayments:
         event = sample("stripe_invoice_paid_basic")
         deliver(event)
         event["data"]["object"]["amount_paid"] = 9999
-        assert deliver(event).json() == {"ok": True, "rows": 1}
+        assert deliver(event).json() == {"ok": True, "rows": 0}
         assert totals() == [(1, "usd", "4704")]
 
     def test_a_marketplace_is_split_into_fee_and_gross(self, deliver, totals):
@@ -108,7 +108,7 @@ class TestPayments:
         event = sample("stripe_invoice_paid_basic")
         deliver(event)
         event["data"]["object"]["application_fee_amount"] = 50
-        assert deliver(event).json() == {"ok": True, "rows": 2}
+        assert deliver(event).json() == {"ok": True, "rows": 0}
         assert totals() == [(1, "usd", "4704")]
 
     def test_a_fee_that_only_the_first_delivery_shows_stands(self, deliver, totals):

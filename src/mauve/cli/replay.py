@@ -82,6 +82,8 @@ def _told(summary: "Summary", *, dry_run: bool) -> str:
     lines = [f"{summary.events} events: {made}, {summary.ignored} ignored, {summary.unusable} unusable"]
     for name, totals in (("revenue", summary.revenue), ("volume", summary.volume)):
         lines += [f"new {name}: {total} minor units of {currency}" for currency, total in sorted(totals.items())]
+    if summary.conflicts:
+        lines.append(f"{summary.conflicts} payments conflict with one of the same id: the first stands")
     lines += [f"{word}: {count}" for word, count in sorted(summary.warnings.items())]
     if summary.unusable_lines:
         lines.append(f"unusable lines begin with {', '.join(map(str, summary.unusable_lines))}")
