@@ -20,14 +20,14 @@ NUMBER_BYTES_MAX: Final = 32
 NESTED_TEXT_BYTES_MAX: Final = 64 * 1024
 STRINGS_MAX: Final = 200_000  # in a document; those of the billers hold some thousands
 _CHUNK_BYTES: Final = 256 * 1024
-_CHUNK_CHARACTERS: Final = 64 * 1024
+_CHUNK_CHARACTERS: Final = 16 * 1024
 _ABSENT: Final = Raw()
 _DIGITS: Final = frozenset(b"-0123456789")
 
-# How half of a character is hidden from msgspec, which refuses a whole document because of one. An escaped backslash
-# gets another spelling first, so that what is hidden can be told from text.
-_HIDDEN: Final = b"\\u005cu"
-_BACKSLASH: Final = b"\\u005C"
+# How half of a character is hidden from msgspec, which refuses a whole document because of one: as an escaped slash, and
+# a byte that is in no text and that msgspec passes over. Behind another backslash it is as valid as what it hides.
+_MARK: Final = b"\xff"
+_HIDDEN: Final = b"\\/" + _MARK
 _HALF: Final = re.compile("[\ud800-\udfff]")
 
 
@@ -155,13 +155,12 @@ def _decoded(raw: Raw) -> Any:  # noqa: ANN401 - whatever JSON may hold
 
 
 def _decoded_with_halves(raw: Raw) -> Any:  # noqa: ANN401 - whatever JSON may hold
-    shown = bytes(raw).replace(_HIDDEN + b"d", b"\\ud").replace(_HIDDEN + b"D", b"\\uD")
-    return _without_halves(json.loads(_text_of(shown)))
+    return _without_halves(json.loads(_text_of(bytes(raw).replace(_HIDDEN, b"\\u"))))
 
 
 def _with_halves_hidden(body: bytes) -> bytes:
     """Return the document with no escaped surrogate in it, single or in a pair."""
-    return body.replace(b"\\\\", _BACKSLASH).replace(b"\\ud", _HIDDEN + b"d").replace(b"\\uD", _HIDDEN + b"D")
+    return body.replace(_MARK, b"\xfe").replace(b"\\ud", _HIDDEN + b"d").replace(b"\\uD", _HIDDEN + b"D")
 
 
 def _without_halves(value: Any) -> Any:  # noqa: ANN401 - whatever JSON may hold
