@@ -6,7 +6,7 @@ import re
 from mauve.ingest.webhooks.door import BODY_BYTES_MAX
 
 DIGITS = "9" * 4_200
-DECIMALS = ["1e999999999", "1E+99999999999", "9" * 3_000, "0." + "0" * 3_000 + "1", "-1", "NaN", "Infinity", "1_000", "٣"]
+DECIMALS = ["1e999999999", "1E+99999999999", "9" * 3_000, "0." + "0" * 3_000 + "1", "-1", "NaN", "Infinity", "1_000"]
 PADDING = {
     "text": b'"' + b"x" * 1024 + b'"',
     "escapes": b'"' + rb"\u0041" * 1024 + b'"',

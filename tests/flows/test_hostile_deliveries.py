@@ -33,8 +33,9 @@ WORST = {
     ),
     "backslashes": (
         "biller_a",
-        filled(subscription_a([item()]), ("data", "object", "description"), PADDING["backslashes"], BODY_BYTES_MAX - 64)
-        .removesuffix(b"}")
+        filled(
+            subscription_a([item()]), ("data", "object", "description"), PADDING["backslashes"], BODY_BYTES_MAX - 64
+        ).removesuffix(b"}")
         + rb',"flaw":"\ud83d"}',
     ),
     "no text": ("biller_b", filled(subscription_b(), ("data", "customer", "name"), PADDING["no text"])),

@@ -24,7 +24,7 @@ _CHUNK_CHARACTERS: Final = 16 * 1024
 _ABSENT: Final = Raw()
 _DIGITS: Final = frozenset(b"-0123456789")
 
-# How half of a character is hidden from msgspec, which refuses a whole document because of one: as an escaped slash, and
+# How half of a character is hidden from msgspec, which refuses a whole document because of one: as an escaped slash and
 # a byte that is in no text and that msgspec passes over. Behind another backslash it is as valid as what it hides.
 _MARK: Final = b"\xff"
 _HIDDEN: Final = b"\\/" + _MARK
