@@ -6,6 +6,7 @@ hundredths, and count Malagasy ariary in whole ones, although ISO 4217 gives it 
 
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import cache
 from typing import Final
 
 from mauve.core.currencies import minor_digits
@@ -16,6 +17,7 @@ from mauve.ingest.webhooks.remarks import Remark
 _BILLED_DIGITS: Final[Mapping[str, int]] = {"isk": 2, "ugx": 2, "mga": 0}
 
 
+@cache
 def scale_of(currency: str) -> Fraction:
     """Return what a biller's amount is multiplied by to have it in minor units."""
     digits = minor_digits(currency)

@@ -74,7 +74,9 @@ def _move_totals(increases: Iterable[tuple[tuple[str, str, str, bool], int]]) ->
 
 def _convert_mrr(name: str, key: str) -> None:
     """Convert what the billers have said of subscriptions: theirs have ranks, those of clients have none."""
-    columns = [sa.column(column) for column in ("project", key, "mrr", "currency", "rank", "payload")]
+    columns: list[sa.ColumnClause[Any]] = [
+        sa.column(column) for column in ("project", key, "mrr", "currency", "rank", "payload")
+    ]
     table = sa.table(name, *columns)
     ranked = sa.func.length(table.c.rank) > 0
     tx = op.get_bind()
