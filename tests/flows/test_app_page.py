@@ -295,12 +295,16 @@ class TestHealth:
         assert "id is missing, no text, or too long items 1" in text
         assert "malformed whole requests 1" in text
 
-    def test_reasons_are_readable_whatever_is_wrong(self, client, app, viewer, own, note):
+    def test_reasons_are_readable_whatever_is_wrong(self, client, core, app, viewer, own, note):
         bad = [5, {"name": "payment", "id": "p", "props": {"amount": 1, "currency": "eur", "earned": 1}}]
         bad += [{"name": "view", "props": {"a": {}}}, {"name": "view", "props": {"a": "x" * 130_000}}]
         headers = bearer(app["sk_key"]) | {"content-type": "application/json"}
         body = json.dumps(bad).removesuffix("]") + r',{"name":"\ud83d"}]'
-        assert client.post("/v1/events", content=body, headers=headers).status_code == 422
+        reply = client.post("/v1/events", content=body, headers=headers)
+        assert reply.status_code == 422
+        assert reply.json()["errors"][0] == {"index": 0, "reason": "an item must be a JSON object"}
+        codes = {"not_an_object", "earned", "props_value", "too_large", "lone_surrogate"}
+        assert core.ingest.counters.rejected == dict.fromkeys(codes, 1), "the labels that Prometheus reads"
         note()
         text = text_of(viewer.open(f"{own}/events"))
         for said in (
