@@ -117,6 +117,14 @@ class TestUsable:
         ((payload,),) = ledger_rows(settings.data, "SELECT payload FROM payments")
         assert len(payload) < 20_000
 
+    @pytest.mark.parametrize("flaw", [b"", rb"\ud83d", b"\xff"])
+    def test_long_numbers_among_the_texts_cost_no_payment(self, deliver, settings, flaw):
+        held = b'{"id":"1","currency":"eur","net_amount":5,"custom_field_data":{"n":%s,"f":1e999999,"t":"x%s"}}'
+        body = b'{"type":"order.paid","data":%s}' % (held % (b"1" * 5000, flaw))
+        assert deliver("biller_b", body).json() == {"ok": True, "rows": 1}
+        ((payload,),) = ledger_rows(settings.data, "SELECT payload FROM payments")
+        assert json.loads(payload)["custom_field_data.t"].startswith("x")
+
     def test_a_huge_object_among_the_texts_is_kept_as_the_beginning_of_its_json(self, deliver, settings):
         body = filled(copy.deepcopy(INVOICE), ("data", "object", "customer_address"), PADDING["keys"], 500_000)
         assert deliver("biller_a", body).json()["truncated"] == ["customer_address"]

@@ -148,6 +148,14 @@ _DOCUMENT: Final = msgspec.json.Decoder(Raw)
 _ANYTHING: Final = msgspec.json.Decoder()
 
 
+def _whole(digits: str) -> int | TooLong:
+    return int(digits) if len(digits) <= NUMBER_BYTES_MAX else TooLong(len(digits))
+
+
+# What msgspec has walked over is JSON; nothing is left to be strict about.
+_LOOSE: Final = json.JSONDecoder(parse_int=_whole, strict=False)
+
+
 def _first_byte(raw: Raw) -> int:
     return memoryview(raw)[0]
 
@@ -159,11 +167,11 @@ def _decoded(raw: Raw) -> Any:  # noqa: ANN401 - whatever JSON may hold
             return _ANYTHING.decode(raw)
         except UnicodeDecodeError:
             pass
-    return json.loads(_text_of(bytes(raw)))
+    return _LOOSE.decode(_text_of(bytes(raw)))
 
 
 def _decoded_with_halves(raw: Raw) -> Any:  # noqa: ANN401 - whatever JSON may hold
-    return _without_halves(json.loads(_text_of(bytes(raw).replace(_HIDDEN, b"\\u"))))
+    return _without_halves(_LOOSE.decode(_text_of(bytes(raw).replace(_HIDDEN, b"\\u"))))
 
 
 def _with_halves_hidden(body: bytes) -> bytes:
