@@ -62,6 +62,14 @@ def test_subscriptions_lose_who_they_belong_to_and_keep_their_history(writer, re
     assert (reader.current_mrr("proj_1"), [*reader.mrr_steps("proj_1", 100)]) == before
 
 
+def test_a_subscription_with_an_id_of_any_length_loses_who_it_belongs_to(writer, upkeep, ledger_database):
+    long = a_version(1, id="i" * 500_000, status="", payload=json.dumps({"user": "ann"}).encode())
+    writer.record([Entry(subscriptions=[long])])
+    assert upkeep.erase_user("proj_1", "ann") == ErasedEntries(0, 1, 0)
+    for table in (ledger_schema.subscriptions, ledger_schema.subscription_versions):
+        assert [(row.id, row.payload) for row in rows_of(ledger_database, table)] == [(long.id, b"{}")]
+
+
 def test_dead_letters_keep_the_events_of_others(loader, upkeep, ledger_database):
     def letter(number, project, items):
         header = packed_header(project, "org_1", 1, 1000, 2)

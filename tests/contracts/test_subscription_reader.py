@@ -5,6 +5,7 @@ import pytest
 from ledger_entries import a_version
 from mauve.stores.ledger import Entry
 from mauve.stores.sql.subscription_reader import SqlSubscriptionReader
+from mauve.stores.subscriptions import ID_CHARACTERS_SHOWN
 
 
 @pytest.fixture
@@ -40,3 +41,11 @@ def test_counts_are_by_status_and_currency_the_most_frequent_first(writer, subsc
     found = [(each.status, each.currency, each.count) for each in subscriptions.counts("proj_1", 10)]
     assert found == [("active", "eur", 2), ("active", "usd", 1), ("trialing", "eur", 1)]
     assert len(subscriptions.counts("proj_1", 1)) == 1
+
+
+@pytest.mark.parametrize("letter", ["i", "\0", "\\", "\N{FAMILY}"])
+def test_of_a_long_id_the_beginning_is_shown(writer, subscriptions, letter):
+    ids = [letter * (ID_CHARACTERS_SHOWN + more) for more in (0, 1, 100_000)]
+    writer.record([Entry(subscriptions=[a_version(id=each) for each in ids])])
+    shown = [each.id for each in subscriptions.page("proj_1", b"", 10)]
+    assert sorted(shown) == [ids[0], ids[0] + "…", ids[0] + "…"]

@@ -2,22 +2,29 @@
 
 import csv
 import io
+import json
 import re
 import sqlite3
 
 import pytest
 from structlog.testing import capture_logs
 
+from billing import SECRET_A, SECRET_B, signed_a, signed_b
 from mauve import wiring
 from mauve.core.facts import Role
+from mauve.core.window import today_at
 from mauve.ingest.arrivals import note_arrivals
 from mauve.metrics.registry import METRICS
+from mauve.stores.arrivals import Arrivals
 from mauve.stores.deliveries import Delivery, DeliveryResult, Tally
 from mauve.stores.ledger import Entry
 from mauve.wiring import ledger_writer
 from support import bearer
 
 DAY_MS = 86_400_000
+
+SECRETS = {"biller_a": SECRET_A, "biller_b": SECRET_B}
+SIGNED = {"biller_a": signed_a, "biller_b": signed_b}
 
 
 @pytest.fixture
@@ -185,18 +192,71 @@ class TestSubscriptions:
             path = found and found[1]
         assert sorted(seen) == sorted(f"sub_{number}" for number in range(120))
 
+    def test_texts_of_any_length_fit_on_the_page(self, viewer, own, put):
+        put(subscription("i" * 400_000, 1), subscription("empty", 1, ""), subscription("long", 1, "s" * 400_000))
+        page = viewer.open(f"{own}/subscriptions")
+        assert len(page.text) < 20_000
+        text = text_of(page)
+        assert "i" * 256 + "… active" in text
+        assert "empty no status 0.01 EUR no: no status" in text
+        assert "s" * 200 + "#truncated#" in text
+
     def test_a_page_that_cannot_be_is_refused(self, viewer, own):
         assert viewer.ask("GET", f"{own}/subscriptions?after=nonsense").status_code == 400
+
+
+class TestMoney:
+    @pytest.fixture
+    def deliver(self, api, client, app, clock):
+        """Deliver as a biller does."""
+
+        def send(provider, event):
+            api.put(f"/v1/apps/{app['app_id']}/webhooks/{provider}", json={"secret": SECRETS[provider]})
+            body = json.dumps(event).encode()
+            headers = SIGNED[provider](body, SECRETS[provider], clock.now_ms() // 1000)
+            headers |= {"content-type": "application/json"}
+            reply = client.post(f"/v1/webhooks/{provider}/{app['public_id']}", content=body, headers=headers)
+            assert reply.json() == {"ok": True, "rows": 1}
+
+        return send
+
+    @pytest.mark.parametrize(
+        ("currency", "billed", "minor", "shown"),
+        [
+            ("isk", 500_000, 5000, "15 000 ISK"),
+            ("ugx", 500_000, 5000, "15 000 UGX"),
+            ("mga", 5000, 500_000, "15 000.00 MGA"),
+            ("jpy", 5000, 5000, "15 000 JPY"),
+            ("kwd", 5_000_000, 5_000_000, "15 000.000 KWD"),
+            ("hrk", 500_000, 500_000, "15 000.00 HRK"),
+        ],
+    )
+    def test_5000_are_5000_whichever_way_they_came(
+        self, client, viewer, own, app, send, deliver, currency, billed, minor, shown
+    ):
+        send(payment("client", minor, currency))
+        held = {"id": "in_1", "status": "paid", "currency": currency, "amount_paid": billed}
+        deliver("biller_a", {"type": "invoice.paid", "data": {"object": held}})
+        deliver("biller_b", {"type": "order.paid", "data": {"id": "1", "currency": currency, "net_amount": billed}})
+        reply = client.get("/v1/metrics/revenue", headers=bearer(app["sk_key"]))
+        assert [(row["currency"], row["revenue"]) for row in reply.json()["data"]] == [(currency, 3 * minor)]
+        assert shown in text_of(viewer.open(own))
 
 
 def test_deliveries_are_shown_with_their_warnings(viewer, own, app, settings, clock):
     project, at = app["public_id"], clock.now_ms()
     with ledger_writer(settings) as ledger:
         warned = Delivery(project, "biller_a", at, "invoice.paid", DeliveryResult.STORED, 1, ("fee_unknown",))
+        taken = Delivery(project, "biller_a", at, "invoice.paid", DeliveryResult.CONFLICT, 0)
         refused = Tally(project, "biller_b", "refused", 3, at)
-        ledger.record([Entry(delivery=warned), Entry(tallies=[refused])])
+        ledger.record([Entry(delivery=warned), Entry(delivery=taken), Entry(tallies=[refused])])
     text = text_of(viewer.open(f"{own}/webhooks"))
-    for said in ("invoice.paid Biller A stored 1 fee unknown just now", "Biller B: 3 refused"):
+    for said in (
+        "invoice.paid Stripe (biller_a) stored 1 fee unknown just now",
+        "invoice.paid Stripe (biller_a) conflict 0 just now",
+        "Stripe (biller_a): 1 conflict",
+        "Polar (biller_b): 3 refused",
+    ):
         assert said in text, said
 
 
@@ -224,9 +284,40 @@ class TestHealth:
         assert "Accepted 6 items" in text
         assert "Rejected 4 items" in text
         assert "Sent again 2 1 events, 1 payments" in text
-        assert "at items 2" in text
-        assert "name items 1" in text
+        assert "at is no time items 2" in text
+        assert "name is missing, empty or too long items 1" in text
+        assert "id is missing, no text, or too long items 1" in text
         assert "malformed whole requests 1" in text
+
+    def test_reasons_are_readable_whatever_is_wrong(self, client, core, app, viewer, own, note):
+        bad = [5, {"name": "payment", "id": "p", "props": {"amount": 1, "currency": "eur", "earned": 1}}]
+        bad += [{"name": "view", "props": {"a": {}}}, {"name": "view", "props": {"a": "x" * 130_000}}]
+        headers = bearer(app["sk_key"]) | {"content-type": "application/json"}
+        body = json.dumps(bad).removesuffix("]") + r',{"name":"\ud83d"}]'
+        reply = client.post("/v1/events", content=body, headers=headers)
+        assert reply.status_code == 422
+        assert reply.json()["errors"][0] == {"index": 0, "reason": "an item must be a JSON object"}
+        codes = {"not_an_object", "earned", "props_value", "too_large", "lone_surrogate"}
+        assert core.ingest.counters.rejected == dict.fromkeys(codes, 1), "the labels that Prometheus reads"
+        note()
+        text = text_of(viewer.open(f"{own}/events"))
+        for said in (
+            "an item is no JSON object items 1",
+            "earned is neither true nor false items 1",
+            "a value in props is nested or too long items 1",
+            "an item is too large items 1",
+            "a text holds half a character items 1",
+        ):
+            assert said in text, said
+
+    def test_words_of_an_earlier_version_are_still_shown(self, viewer, own, app, settings, clock):
+        counts = {(app["public_id"], f"rejected:{word}"): 1 for word in ("an", "props.amount", "name")}
+        with ledger_writer(settings) as ledger:
+            ledger.record([Entry(arrivals=Arrivals(today_at(clock.now_ms()).isoformat(), clock.now_ms(), counts))])
+        text = text_of(viewer.open(f"{own}/events"))
+        assert "noted by an earlier version as “an” items 1" in text
+        assert "noted by an earlier version as “props.amount” items 1" in text
+        assert "name is missing, empty or too long items 1" in text
 
     def test_where_nothing_was_turned_away_no_reason_is_listed(self, viewer, own, send, note):
         send({"name": "view"})

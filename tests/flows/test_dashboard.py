@@ -148,7 +148,7 @@ class TestWebhooks:
         assert f"http://testserver/v1/webhooks/biller_b/{app.public_id}" in saved.text
         assert "canary" not in saved.text
         assert parts.catalog.apps.find(organization.org_id, app_id).has_biller_b_webhook is True
-        assert "Biller B" in admin.open("/apps").text
+        assert "Polar (biller_b)" in admin.open("/apps").text
 
     def test_the_test_address_appears_with_the_first_test_secret(self, parts, organization, admin):
         app_id, _ = create_app(admin)

@@ -176,3 +176,30 @@ class TestList:
 
     def test_an_unknown_app_is_a_mistake(self, data, app):
         assert mauve(data, "webhooks", "list", "--app", "app_missing").returncode == 2
+
+
+@pytest.mark.parametrize("command", ["secret", "replay"])
+def test_help_tells_which_biller_is_which(data, command):
+    told = " ".join(mauve(data, "webhooks", command, "--help").stdout.split())
+    assert "Stripe (biller_a) or Polar (biller_b)" in told
+
+
+def test_the_list_names_billers_as_people_do(data, settings, app):
+    entry = mapped_for(A, sample("stripe_invoice_paid_basic"), project=app.public_id).entry
+    with wiring.ledger_writer(settings) as ledger:
+        ledger.record([entry])
+    listed = mauve(data, "webhooks", "list", "--app", app.app_id).stdout
+    assert listed.count("Stripe (biller_a)") == 2
+
+
+def test_a_replayed_payment_that_conflicts_is_told(data, app, tmp_path):
+    event, other = sample("stripe_invoice_paid_basic"), sample("stripe_invoice_paid_basic")
+    other["data"]["object"]["amount_paid"] = 9999
+    file = exported(tmp_path / "events.jsonl", event, other, event)
+    command = ["webhooks", "replay", "--app", app.app_id, "--provider", "biller_a"]
+    for options in (["--dry-run"], []):
+        done = mauve_json(data, *command, *options, file)
+        assert (done["payments"], done["payments_new"], done["conflicts"]) == (2, 1, 1)
+        assert done["revenue"] == {"usd": 4704}
+    assert "2 payments (0 new)" in (told := mauve(data, *command, file).stdout)
+    assert "1 payments conflict with one of the same id: the first stands" in told

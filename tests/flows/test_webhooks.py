@@ -95,7 +95,7 @@ class TestPayments:
         event = sample("stripe_invoice_paid_basic")
         deliver(event)
         event["data"]["object"]["amount_paid"] = 9999
-        assert deliver(event).json() == {"ok": True, "rows": 1}
+        assert deliver(event).json() == {"ok": True, "rows": 0}
         assert totals() == [(1, "usd", "4704")]
 
     def test_a_marketplace_is_split_into_fee_and_gross(self, deliver, totals):
@@ -108,7 +108,7 @@ class TestPayments:
         event = sample("stripe_invoice_paid_basic")
         deliver(event)
         event["data"]["object"]["application_fee_amount"] = 50
-        assert deliver(event).json() == {"ok": True, "rows": 2}
+        assert deliver(event).json() == {"ok": True, "rows": 0}
         assert totals() == [(1, "usd", "4704")]
 
     def test_a_fee_that_only_the_first_delivery_shows_stands(self, deliver, totals):
@@ -139,6 +139,91 @@ class TestPayments:
         deliver(INVOICE)
         assert ledger_rows(settings.data, "SELECT count(*) FROM first_seen") == [(1,)]
         assert ledger_rows(settings.data, "SELECT count(*) FROM usage") == [(0,)]
+
+
+class TestConflicts:
+    """Another payment under an id that is taken: the first stands, and the owner can see that there was another."""
+
+    def changed(self, **fields):
+        event = sample("stripe_invoice_paid_basic")
+        event["data"]["object"] |= fields
+        return event
+
+    def test_it_is_noted_as_what_it_is(self, deliver, settings, tallies):
+        deliver(INVOICE)
+        assert deliver(self.changed(amount_paid=9999)).json() == {"ok": True, "rows": 0}
+        noted = ledger_rows(settings.data, "SELECT result, rows FROM deliveries ORDER BY sequence")
+        assert noted == [("stored", 1), ("conflict", 0)]
+        assert tallies() == {"biller_a stored": 1, "biller_a conflict": 1}
+
+    def test_it_is_counted(self, deliver, core):
+        deliver(INVOICE)
+        deliver(self.changed(currency="eur"))
+        counters = core.ingest.counters
+        assert (counters.accepted, counters.duplicates, counters.conflicts) == (1, 0, 1)
+
+    def test_a_repeat_is_none_at_whatever_moment_it_is_told(self, deliver, tallies):
+        deliver(INVOICE)
+        later = self.changed(status_transitions={"paid_at": NOW_S - 5})
+        assert deliver(later).json() == {"ok": True, "rows": 1}
+        order = sample("polar_order_paid_renewal")
+        for stamp in ("2026-10-26T06:13:20Z", "2026-10-26T06:14:20Z"):
+            assert deliver(order | {"timestamp": stamp}, "biller_b").json() == {"ok": True, "rows": 1}
+        assert tallies() == {"biller_a stored": 2, "biller_b stored": 2}
+
+    def test_of_a_split_the_part_that_stands_is_told(self, deliver, settings):
+        deliver(self.changed(application_fee_amount=50))
+        assert deliver(self.changed(application_fee_amount=50, amount_paid=9999)).json() == {"ok": True, "rows": 1}
+        assert ledger_rows(settings.data, "SELECT result, rows FROM deliveries WHERE sequence = 2") == [("conflict", 1)]
+
+
+class TestMoney:
+    """Minor units of ISO 4217, whatever a biller counts in."""
+
+    @pytest.mark.parametrize(
+        ("currency", "billed", "minor"),
+        [("isk", 500_000, 5000), ("ugx", 500_000, 5000), ("mga", 5000, 500_000), ("jpy", 5000, 5000), ("eur", 50, 50)],
+    )
+    def test_payments_of_both_billers_are_converted(self, deliver, totals, currency, billed, minor):
+        invoice, order = sample("stripe_invoice_paid_basic"), sample("polar_order_paid_renewal")
+        invoice["data"]["object"] |= {"amount_paid": billed, "currency": currency}
+        order["data"] |= {"net_amount": billed, "currency": currency}
+        deliver(invoice)
+        deliver(order, "biller_b")
+        assert totals() == [(1, currency, str(2 * minor))]
+
+    def test_a_split_and_its_tax_are_converted(self, deliver, totals, settings):
+        event = sample("stripe_invoice_paid_basic")
+        event["data"]["object"] |= {"amount_paid": 500_000, "currency": "isk", "application_fee_amount": 50_000}
+        event["data"]["object"]["total_taxes"] = [{"amount": 9_650}]
+        assert deliver(event).json()["rows"] == 2
+        assert totals() == [(0, "isk", "5000"), (1, "isk", "500")]
+        ((payload,),) = ledger_rows(settings.data, "SELECT payload FROM payments WHERE earned")
+        assert json.loads(payload)["tax"] == "193/2", "kept exactly, although it is no whole number"
+
+    def test_mrr_is_converted_before_it_is_rounded(self, deliver, settings):
+        price = {"unit_amount": 500_050, "recurring": {"interval": "year"}}  # 5,000.50 ISK are 416.708 a month
+        held = {"id": "sub_1", "status": "active", "currency": "isk", "items": {"data": [{"price": price}]}}
+        deliver({"id": "evt_1", "type": "customer.subscription.updated", "created": NOW_S, "data": {"object": held}})
+        other = {"id": "1", "status": "active", "currency": "mga", "amount": 7, "recurring_interval": "year"}
+        deliver({"type": "subscription.updated", "timestamp": "2026-10-26T06:13:20Z", "data": other}, "biller_b")
+        rows = ledger_rows(settings.data, "SELECT currency, mrr FROM subscriptions ORDER BY currency")
+        assert rows == [("isk", 417), ("mga", 58)]
+
+    @pytest.mark.parametrize("field", ["amount_paid", "application_fee_amount"])
+    def test_parts_of_a_minor_unit_are_not_booked_and_shown(self, deliver, payments, tallies, field):
+        event = sample("stripe_invoice_paid_basic")
+        event["data"]["object"] |= {"amount_paid": 500_000, "currency": "isk", field: 505_050}
+        assert deliver(event).json() == {"ok": True, "rows": 0}
+        assert payments() == []
+        assert tallies() == {"biller_a unusable": 1, "biller_a amount_unusable": 1}
+
+    @pytest.mark.parametrize("currency", ["bgn", "hrk", "ang", "DEM"])
+    def test_withdrawn_currencies_are_money(self, deliver, totals, currency):
+        event = sample("stripe_invoice_paid_basic")
+        event["data"]["object"]["currency"] = currency
+        assert deliver(event).json() == {"ok": True, "rows": 1}
+        assert totals() == [(1, currency.lower(), "4704")]
 
 
 class TestSubscriptions:

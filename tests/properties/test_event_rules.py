@@ -90,7 +90,7 @@ def judged(body, judge, key=SERVER):
 def fate_of_last(verdict):
     """Tell what became of the last item, by whichever way it was read."""
     last = verdict.item_count - 1
-    refused = [rejection.reason for rejection in verdict.rejections if rejection.index == last]
+    refused = [rejection.fault.text for rejection in verdict.rejections if rejection.index == last]
     taken = [indexed.payment for indexed in verdict.payments if indexed.index == last]
     return refused or taken or events_in(verdict.events)[-1]
 

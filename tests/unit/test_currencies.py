@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from mauve.core.currencies import is_currency
+from mauve.core.currencies import is_currency, minor_digits
 
 
 @pytest.mark.parametrize("code", ["eur", "usd", "jpy", "bhd", "clf", "xau", "xts"])
@@ -12,7 +12,20 @@ def test_a_current_code_in_lowercase_is_a_currency(code):
 
 
 @pytest.mark.parametrize(
-    "code", ["", "EUR", "Eur", "eu", "euro", " eur", "eur\n", "zzz", "dem", "978", "€", "none", "mro_"]
+    ("code", "digits"), [("bgn", 2), ("hrk", 2), ("ang", 2), ("dem", 2), ("itl", 0), ("byr", 0), ("zwl", 2), ("sll", 2)]
+)
+def test_a_withdrawn_code_is_a_currency_with_the_digits_that_it_had(code, digits):
+    assert is_currency(code)
+    assert minor_digits(code) == digits
+
+
+@pytest.mark.parametrize(("code", "digits"), [("usn", 2), ("clf", 4), ("isk", 0), ("mga", 2), ("xau", 0)])
+def test_the_current_list_tells_the_digits_of_its_own(code, digits):
+    assert minor_digits(code) == digits
+
+
+@pytest.mark.parametrize(
+    "code", ["", "EUR", "Eur", "eu", "euro", " eur", "eur\n", "zzz", "dm", "978", "€", "none", "mro_"]
 )
 def test_anything_else_is_not(code):
     assert not is_currency(code)

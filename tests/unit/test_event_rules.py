@@ -52,7 +52,7 @@ def reason(item, key=SERVER):
     assert verdict.payments == []
     [rejection] = verdict.rejections
     assert rejection.index == 1
-    return rejection.reason
+    return rejection.fault.text
 
 
 class TestWholeRequests:
@@ -134,7 +134,7 @@ class TestWholeRequests:
     @pytest.mark.parametrize("other", [EVENT, 1, {}, {"name": 1}, {"name": "Payment"}])
     def test_one_other_item_lifts_that(self, other):
         verdict = judge([PAYMENT, other], PUBLISHABLE)
-        assert verdict.rejections[0].reason == "a payment requires a server key"
+        assert verdict.rejections[0].fault.text == "a payment requires a server key"
         assert verdict.payments == []
 
     @pytest.mark.parametrize("key", [SERVER, PUBLISHABLE])
@@ -295,7 +295,7 @@ class TestItems:
         ]
         rejections = judge(items).rejections
         assert len(rejections) == len(items)
-        assert not any("canary" in rejection.reason for rejection in rejections)
+        assert not any("canary" in rejection.fault.text for rejection in rejections)
 
 
 class TestItemSize:

@@ -1,15 +1,22 @@
+from hashlib import sha256
+
+import msgspec
 import pytest
 import sqlalchemy as sa
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
+from msgspec.structs import replace
 
-from mauve.core.facts import Plane, Scope
+from billing import mapped_for
+from mauve.core.facts import Plane, Provider, Scope
 from mauve.stores.edge import PublishedProject, PublishedToken
+from mauve.stores.ledger import Entry, Outcome
 from mauve.stores.sql import ledger_schema, schema
 from mauve.stores.sql.catalog import sql_catalog
 from mauve.stores.sql.database import Database, sqlite_url
+from mauve.stores.sql.ledger_writer import SqlLedgerWriter
 from mauve.stores.sql.migrate import CATALOG, LEDGER, current_revision, migrate, newest_revision
 from mauve.stores.unavailable import NewerSchemaError
 
@@ -117,3 +124,38 @@ def test_a_ledger_of_the_first_revision_keeps_its_subscriptions(database):
     with database.reading() as tx:
         for table in tables:
             assert [(row.id, row.mrr, row.rank) for row in tx.execute(sa.select(table))] == [("sub_1", 100, b"")]
+
+
+IN_BILLERS_UNITS = """
+INSERT INTO subscriptions (project, key, id, at, received_at, status, mrr, currency, payload, rank)
+    VALUES ('p', x'01', 'stripe:sub_1', 1, 1, 'active', 41671, 'isk', '{"mrr_exact":"500050/12"}', x'01'),
+           ('p', x'02', 'polar:2', 1, 1, 'active', 5, 'mga', '{}', x'01'),
+           ('p', x'03', 'own', 1, 1, 'active', 417, 'isk', '{}', x'');
+INSERT INTO subscription_versions (project, key, id, at, received_at, status, mrr, currency, payload, rank)
+    SELECT project, key, id, at, received_at, status, mrr, currency, payload, rank FROM subscriptions;
+"""
+
+
+def test_money_of_the_billers_is_converted_to_iso_minor_units(database):
+    migrate_to(database, LEDGER, "0004")
+    writer = SqlLedgerWriter(database)
+    event = {"type": "invoice.paid", "data": {"object": {"id": "in_1", "amount_paid": 500_000, "currency": "isk"}}}
+    (new,) = mapped_for(Provider.BILLER_A, event, project="p").entry.payments
+    stated = [new.id, 500_000, True, "isk", new.user]
+    old = replace(new, amount=500_000, digest=sha256(msgspec.json.encode(stated)).digest())
+    own = replace(new, id="own", amount=5000, source="api")
+    assert writer.record([Entry(payments=[old, own])]) == [[Outcome.ACCEPTED] * 2]
+    with database.writing() as tx:
+        day = tx.execute(sa.select(ledger_schema.payments.c.day).limit(1)).scalar_one()
+        for statement in filter(str.strip, IN_BILLERS_UNITS.split(";")):
+            tx.exec_driver_sql(statement)
+    migrate(database, LEDGER)
+    with database.reading() as tx:
+        amounts = tx.execute(sa.select(ledger_schema.payments.c.id, ledger_schema.payments.c.amount)).all()
+        totals = ledger_schema.day_totals.c
+        assert sorted(amounts) == [("own", 5000), ("stripe:in_1", 5000)]
+        assert tx.execute(sa.select(totals.total).where(totals.day == day)).scalar_one() == 10_000
+        for table in (ledger_schema.subscriptions, ledger_schema.subscription_versions):
+            rows = tx.execute(sa.select(table.c.id, table.c.mrr).order_by(table.c.id)).all()
+            assert rows == [("own", 417), ("polar:2", 500), ("stripe:sub_1", 417)]
+    assert writer.record([Entry(payments=[new])]) == [[Outcome.DUPLICATE]]

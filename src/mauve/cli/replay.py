@@ -13,7 +13,7 @@ import msgspec
 from mauve.cli.frame import MistakeError, answer, app_option, existing, on_data, settings_at, test_option
 from mauve.control import operator
 from mauve.control.parts import ControlParts
-from mauve.core.facts import Plane, Provider, Standing
+from mauve.core.facts import BILLER_NAMES, Plane, Provider, Standing
 
 if TYPE_CHECKING:
     from mauve.ingest.webhooks.entries import Endpoint
@@ -25,7 +25,7 @@ provider_option = click.option(
     "--provider",
     type=click.Choice([provider.value for provider in Provider]),
     required=True,
-    help="Which biller it is.",
+    help=f"Which biller it is: {' or '.join(BILLER_NAMES.values())}.",
 )
 
 
@@ -82,6 +82,8 @@ def _told(summary: "Summary", *, dry_run: bool) -> str:
     lines = [f"{summary.events} events: {made}, {summary.ignored} ignored, {summary.unusable} unusable"]
     for name, totals in (("revenue", summary.revenue), ("volume", summary.volume)):
         lines += [f"new {name}: {total} minor units of {currency}" for currency, total in sorted(totals.items())]
+    if summary.conflicts:
+        lines.append(f"{summary.conflicts} payments conflict with one of the same id: the first stands")
     lines += [f"{word}: {count}" for word, count in sorted(summary.warnings.items())]
     if summary.unusable_lines:
         lines.append(f"unusable lines begin with {', '.join(map(str, summary.unusable_lines))}")

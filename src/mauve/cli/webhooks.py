@@ -12,7 +12,7 @@ from mauve.cli.frame import MistakeError, answer, app_option, existing, on_data,
 from mauve.cli.replay import provider_option, replay
 from mauve.control import operator
 from mauve.control.webhook_secrets import save_secret, trimmed_secret
-from mauve.core.facts import App, Plane, Provider
+from mauve.core.facts import BILLER_NAMES, App, Plane, Provider
 
 _SECRET_CHARACTERS_MAX: Final = 16 * 1024
 
@@ -64,12 +64,18 @@ def planes_of(app: App) -> list[tuple[Plane, str]]:
 
 def _listing(counts: list[dict[str, Any]], deliveries: list[dict[str, Any]]) -> str:
     counted = [
-        [each["plane"], each["provider"], each["word"], each["count"], _time(each["last_at"])] for each in counts
+        [each["plane"], BILLER_NAMES[each["provider"]], each["word"], each["count"], _time(each["last_at"])]
+        for each in counts
     ]
-    columns = ("plane", "provider", "type", "result", "rows")
-    listed = [[_time(each["at"]), *(each[name] for name in columns), " ".join(each["warnings"])] for each in deliveries]
-    above = table(["PLANE", "PROVIDER", "WHAT", "COUNT", "LAST"], counted, "no delivery yet")
-    below = table(["TIME", "PLANE", "PROVIDER", "TYPE", "RESULT", "ROWS", "WARNINGS"], listed, "")
+    columns = ("type", "result", "rows")
+    listed = [
+        [_time(each["at"]), each["plane"], BILLER_NAMES[each["provider"]]]
+        + [each[name] for name in columns]
+        + [" ".join(each["warnings"])]
+        for each in deliveries
+    ]
+    above = table(["PLANE", "BILLER", "WHAT", "COUNT", "LAST"], counted, "no delivery yet")
+    below = table(["TIME", "PLANE", "BILLER", "TYPE", "RESULT", "ROWS", "WARNINGS"], listed, "")
     return f"{above}\n\n{below}".rstrip()
 
 

@@ -1,11 +1,26 @@
-"""The currencies that money may be in: the current list of ISO 4217."""
+"""The currencies that money may be in: those of ISO 4217, current and withdrawn.
+
+Withdrawn ones count because history does: an invoice of 2022 in kuna is still revenue.
+"""
 
 from collections.abc import Mapping
 from functools import cache
+from typing import Final
+
+# ISO 4217 keeps no list of the minor units of withdrawn currencies. Nearly all had hundredths; money in these was
+# kept in whole units at the end, or has no unit smaller than itself.
+_WITHDRAWN_WHOLE: Final = "adp bef byb byr esp grd itl luf mgf pte tpe trl xeu xfo xfu xre"
+_WITHDRAWN_IN_HUNDREDTHS: Final = (
+    "afa alk ang aok aon aor ara arp ary ats aym azm bad bec bel bgj bgk bgl bgn bop brb brc bre brn brr buk chc chw "
+    "csd csj csk cuc cyp ddm dem ecs ecv eek esa esb fim frf gek ghc ghp gne gns gqe gwe gwp hrd hrk iep ilp ilr isj "
+    "laj lsm ltl ltt luc lul lvl lvr maf mlf mro mtl mtp mvq mxp mze mzm nic nlg peh pei pes plz rhd rok rol rur sdd "
+    "sdp sit skk sll srg std sur tjr tmm uak ugs ugw usn uss uyn uyp veb vef vnc ydd yud yum yun zal zmk zrn zrz zwc "
+    "zwd zwl zwn zwr"
+)
 
 
 def is_currency(code: str) -> bool:
-    """Tell whether this is a current ISO 4217 code in lowercase letters, such as `eur`."""
+    """Tell whether this is a code of ISO 4217, current or withdrawn, in lowercase letters, such as `eur`."""
     return code in currency_codes()
 
 
@@ -26,4 +41,5 @@ def minor_digits(code: str) -> int:
 def _digits_by_code() -> Mapping[str, int | None]:
     from iso4217 import Currency  # noqa: PLC0415 - it parses XML; only who takes money should wait for it
 
-    return {currency.value.lower(): currency.exponent for currency in Currency}
+    withdrawn = dict.fromkeys(_WITHDRAWN_WHOLE.split(), 0) | dict.fromkeys(_WITHDRAWN_IN_HUNDREDTHS.split(), 2)
+    return withdrawn | {currency.value.lower(): currency.exponent for currency in Currency}

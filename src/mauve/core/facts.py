@@ -1,7 +1,9 @@
 """The nouns of the product as values: organizations, apps, projects, keys, tokens."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 
 class Plane(StrEnum):
@@ -35,6 +37,13 @@ class Provider(StrEnum):
 
     BILLER_A = "biller_a"
     BILLER_B = "biller_b"
+
+
+BILLER_NAMES: Final[Mapping[str, str]] = {
+    Provider.BILLER_A: "Stripe (biller_a)",
+    Provider.BILLER_B: "Polar (biller_b)",
+}
+"""What people call the billers, beside the words that stand for them in paths and options."""
 
 
 class Standing(StrEnum):

@@ -1,8 +1,10 @@
 """How well a project is being sent to: what was accepted, and what was not and why."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from mauve.core.rejections import RejectionCode
 from mauve.core.window import Window
 from mauve.dashboard.visit import MemberVisit
 from mauve.dashboard.wording import words
@@ -34,6 +36,29 @@ class Health:
 
 
 _ITEM, _REQUEST = "item", "request"
+_REASONS: Final[Mapping[RejectionCode, str]] = {
+    RejectionCode.NAME: "name is missing, empty or too long",
+    RejectionCode.USER: "user is no text, or too long",
+    RejectionCode.ID: "id is missing, no text, or too long",
+    RejectionCode.AT: "at is no time",
+    RejectionCode.SENT_AT: "sent_at is no time",
+    RejectionCode.PROPS: "props are no object, or have too many keys",
+    RejectionCode.PROPS_VALUE: "a value in props is nested or too long",
+    RejectionCode.AMOUNT: "amount is no whole number of minor units",
+    RejectionCode.CURRENCY: "currency is no ISO 4217 code",
+    RejectionCode.EARNED: "earned is neither true nor false",
+    RejectionCode.TYPE: "type is not subscription",
+    RejectionCode.STATUS: "status is missing or no text",
+    RejectionCode.MRR: "mrr is no whole number of minor units",
+    RejectionCode.NOT_AN_OBJECT: "an item is no JSON object",
+    RejectionCode.NUMBER_OUT_OF_RANGE: "a number is out of range",
+    RejectionCode.LONE_SURROGATE: "a text holds half a character",
+    RejectionCode.REPEATED_KEY: "a key appears twice",
+    RejectionCode.TOO_DEEP: "an item is nested too deeply",
+    RejectionCode.TOO_LARGE: "an item is too large",
+    RejectionCode.SERVER_KEY_REQUIRED: "a payment was sent with a publishable key",
+    RejectionCode.CONFLICT: "a payment's id is taken by another payment",
+}
 _WHATS = {REJECTED: _ITEM, REFUSED: _REQUEST}
 
 
@@ -56,9 +81,16 @@ def health_from(counts: Sequence[ArrivalCount]) -> Health:
     )
 
 
+def reason_text(code: str) -> str:
+    """Return what an owner reads for a code. Earlier versions have counted under other words."""
+    if code not in set(RejectionCode):
+        return f"noted by an earlier version as \N{LEFT DOUBLE QUOTATION MARK}{code}\N{RIGHT DOUBLE QUOTATION MARK}"
+    return _REASONS[RejectionCode(code)]
+
+
 def _refusal_from(counted: ArrivalCount) -> Refusals | None:
     kind, _, reason = counted.word.partition(":")
     if kind not in _WHATS:
         return None
-    spelled = reason if kind == REJECTED else words(reason).lower()
+    spelled = reason_text(reason) if kind == REJECTED else words(reason).lower()
     return Refusals(_WHATS[kind], spelled, counted.count, counted.last_at)

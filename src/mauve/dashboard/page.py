@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from mauve.core.facts import Plane, Provider, Role, Scope, Standing
+from mauve.core.facts import BILLER_NAMES, Plane, Provider, Role, Scope, Standing
 from mauve.core.roles import Permission
 from mauve.dashboard import wording
 from mauve.dashboard.assets import asset_url
@@ -32,8 +32,6 @@ SECURITY_HEADERS: Final = {
     "x-content-type-options": "nosniff",
 }
 _HTML: Final = {"content-type": "text/html; charset=utf-8", **SECURITY_HEADERS}
-
-BILLERS: Final = {"biller_a": "Biller A", "biller_b": "Biller B"}
 
 _SPELLINGS: Final = (
     wording.ago,
@@ -96,7 +94,7 @@ def _environment() -> Environment:
         "asset": asset_url,
         "LENGTHS": LENGTHS,
         "spark": spark,
-        "BILLERS": BILLERS,
+        "BILLERS": BILLER_NAMES,
         "Permission": Permission,
         "Plane": Plane,
         "Provider": Provider,

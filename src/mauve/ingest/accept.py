@@ -7,6 +7,7 @@ from http import HTTPStatus
 from typing import Final
 
 from mauve.core.batch import packed_header
+from mauve.core.rejections import Fault, RejectionCode
 from mauve.core.tally import Account
 from mauve.ingest.parts import IngestParts
 from mauve.ingest.rules import EventsVerdict, ObjectsVerdict, Rejection
@@ -15,7 +16,7 @@ from mauve.stores.edge import PublishedKey
 from mauve.stores.ledger import Entry, Outcome
 from mauve.web.messages import Reply, json_reply
 
-CONFLICT: Final = "conflicting payload for an existing id: the first write stands"
+CONFLICT: Final = Fault(RejectionCode.CONFLICT, "conflicting payload for an existing id: the first write stands")
 _ALL_ACCEPTED: Final = [b'{"ok":true,"accepted":%d,"rejected":0}' % count for count in range(501)]
 
 
@@ -58,7 +59,7 @@ def reply(item_count: int, rejections: list[Rejection], headers: Mapping[str, st
     if not rejections:
         return Reply(202, _ALL_ACCEPTED[item_count], headers)
     ordered = sorted(rejections, key=lambda rejection: rejection.index)
-    errors = [{"index": rejection.index, "reason": rejection.reason} for rejection in ordered]
+    errors = [{"index": rejection.index, "reason": rejection.fault.text} for rejection in ordered]
     if len(errors) == item_count:
         body: dict[str, object] = {"ok": False, "error": "every item is invalid: see errors", "errors": errors}
         return json_reply(HTTPStatus.UNPROCESSABLE_ENTITY, body)._replace(headers=headers)

@@ -210,10 +210,9 @@ class IngestPlane:
             counters.accepted += accepted
             counters.arrivals[key.public_id, ACCEPTED] += accepted
         for rejection in rejections:
-            # The first word names the field: few values, whatever is sent.
-            field = rejection.reason.partition(" ")[0]
-            counters.rejected[field] += 1
-            counters.arrivals[key.public_id, f"{REJECTED}:{field}"] += 1
+            code = rejection.fault.code
+            counters.rejected[code] += 1
+            counters.arrivals[key.public_id, f"{REJECTED}:{code}"] += 1
         return accept.reply(item_count, rejections, headers)
 
 

@@ -18,6 +18,8 @@ from mauve.core.currencies import is_currency
 from mauve.core.events import EVENT, PAYMENT, DatedEvent, Event, PropValue, dated_events_in
 from mauve.core.facts import KeyKind
 from mauve.core.problems import Code, Problem
+from mauve.core.rejections import Fault, RejectionCode
+from mauve.core.subscriptions import kept_status
 from mauve.core.times import is_time, occurred_at, parse_time_ms, parse_time_us
 from mauve.ingest import wire
 from mauve.stores.edge import PublishedKey
@@ -26,32 +28,39 @@ from mauve.stores.ledger import Payment, SubscriptionVersion
 MINOR_UNITS_MAX: Final = 2**53 - 1
 _CLAIM_MAX: Final = 2**62  # far outside every calendar, and a 64-bit column holds it
 
-_NEEDS_SERVER_KEY: Final = "a payment requires a server key"
-_NOT_AN_OBJECT: Final = "an item must be a JSON object"
+_NEEDS_SERVER_KEY: Final = Fault(RejectionCode.SERVER_KEY_REQUIRED, "a payment requires a server key")
+_NOT_AN_OBJECT: Final = Fault(RejectionCode.NOT_AN_OBJECT, "an item must be a JSON object")
 _MINOR_UNITS: Final = f"an integer of minor units from 0 to {MINOR_UNITS_MAX}"
 _TIME: Final = "an RFC 3339 date-time with an offset"
-_EVENT_REASONS: Final = {
-    ".name": "name is required: a string of 1 to 128 characters",
-    ".user": "user must be a string of at most 256 characters",
-    ".id": "id must be a string of at most 256 characters",
-    ".at": f"at must be {_TIME}, or an integer of epoch milliseconds",
-    ".sent_at": f"sent_at must be {_TIME}, or an integer of epoch milliseconds",
-    ".props": "props must be an object of at most 100 keys",
-    ".props[...]": "each value in props must be a string of at most 1024 characters, a number, a boolean or null",
+_EVENT_FAULTS: Final = {
+    ".name": Fault(RejectionCode.NAME, "name is required: a string of 1 to 128 characters"),
+    ".user": Fault(RejectionCode.USER, "user must be a string of at most 256 characters"),
+    ".id": Fault(RejectionCode.ID, "id must be a string of at most 256 characters"),
+    ".at": Fault(RejectionCode.AT, f"at must be {_TIME}, or an integer of epoch milliseconds"),
+    ".sent_at": Fault(RejectionCode.SENT_AT, f"sent_at must be {_TIME}, or an integer of epoch milliseconds"),
+    ".props": Fault(RejectionCode.PROPS, "props must be an object of at most 100 keys"),
+    ".props[...]": Fault(
+        RejectionCode.PROPS_VALUE,
+        "each value in props must be a string of at most 1024 characters, a number, a boolean or null",
+    ),
 }
-_OBJECT_REASONS: Final = {
-    ".type": 'type is required: only "subscription" is supported',
-    ".id": "id is required: a string of 1 to 256 characters",
-    ".status": "status is required: a string of 1 to 128 characters",
-    ".mrr": f"mrr is required: {_MINOR_UNITS}",
-    ".currency": "currency is required: an ISO 4217 code",
-    ".at": f"at must be {_TIME}",
+_PAYMENT_ID: Final = Fault(RejectionCode.ID, "id is required for a payment: a string of 1 to 256 characters")
+_AMOUNT: Final = Fault(RejectionCode.AMOUNT, f"props.amount must be {_MINOR_UNITS}")
+_CURRENCY: Final = Fault(RejectionCode.CURRENCY, "props.currency must be an ISO 4217 code in lowercase letters")
+_EARNED: Final = Fault(RejectionCode.EARNED, "props.earned must be a boolean")
+_OBJECT_FAULTS: Final = {
+    ".type": Fault(RejectionCode.TYPE, 'type is required: only "subscription" is supported'),
+    ".id": Fault(RejectionCode.ID, "id is required: a string that is not empty"),
+    ".status": Fault(RejectionCode.STATUS, "status is required: a string"),
+    ".mrr": Fault(RejectionCode.MRR, f"mrr is required: {_MINOR_UNITS}"),
+    ".currency": Fault(RejectionCode.CURRENCY, "currency is required: an ISO 4217 code"),
+    ".at": Fault(RejectionCode.AT, f"at must be {_TIME}"),
 }
 
 
 class Rejection(msgspec.Struct, frozen=True, gc=False):
     index: int  # zero-based place in the batch
-    reason: str
+    fault: Fault
 
 
 class IndexedPayment(msgspec.Struct, frozen=True):
@@ -84,8 +93,8 @@ class _Named(msgspec.Struct, frozen=True, gc=False):
 
 class Subscription(msgspec.Struct, frozen=True, gc=False):
     type: str
-    id: Annotated[str, Meta(min_length=1, max_length=256)]
-    status: Annotated[str, Meta(min_length=1, max_length=128)]
+    id: Annotated[str, Meta(min_length=1)]
+    status: str
     mrr: Annotated[int, Meta(ge=0, le=MINOR_UNITS_MAX)]
     currency: str
     at: str | None = None
@@ -107,7 +116,7 @@ def judge_events(body: bytes, key: PublishedKey, received_at: int) -> EventsVerd
     if items.text is not body:
         events = _quickly_judged(items.text)
     if key.kind is KeyKind.PUBLISHABLE and all(map(_is_named_payment, items.raws)):
-        raise Problem(Code.FORBIDDEN, _NEEDS_SERVER_KEY)
+        raise Problem(Code.FORBIDDEN, _NEEDS_SERVER_KEY.text)
     kept: list[Raw] = []
     payments: list[IndexedPayment] = []
     rejections: list[Rejection] = []
@@ -118,7 +127,7 @@ def judge_events(body: bytes, key: PublishedKey, received_at: int) -> EventsVerd
     for index, judged in enumerate(judgements):
         if judged.__class__ is Raw:
             kept.append(judged)
-        elif judged.__class__ is str:
+        elif judged.__class__ is Fault:
             rejections.append(Rejection(index, judged))
         else:
             payments.append(IndexedPayment(index, cast("Payment", judged)))
@@ -134,7 +143,7 @@ def judge_objects(body: bytes, key: PublishedKey, received_at: int) -> ObjectsVe
     rejections: list[Rejection] = []
     for index, raw in enumerate(items.raws):
         judged = items.faults.get(index) or _judge_object(raw, key, received_at)
-        if isinstance(judged, str):
+        if isinstance(judged, Fault):
             rejections.append(Rejection(index, judged))
         else:
             subscriptions.append(IndexedSubscription(index, judged))
@@ -200,14 +209,14 @@ def _is_named_payment(raw: Raw) -> bool:
         return False
 
 
-def _judge_event(raw: Raw, judged: DatedEvent | None, key: PublishedKey, received_at: int) -> Raw | Payment | str:
+def _judge_event(raw: Raw, judged: DatedEvent | None, key: PublishedKey, received_at: int) -> Raw | Payment | Fault:
     """Return the text to log, the payment to record, or the reason of the rejection."""
     if judged is not None and judged.name != PAYMENT:
         return raw
     try:
         event = EVENT.decode(raw)
     except msgspec.ValidationError as error:
-        return _event_reason(str(error))
+        return _event_fault(str(error))
     except RecursionError:
         return wire.TOO_DEEP
     if (fault := _time_fault(event)) is not None:
@@ -215,15 +224,15 @@ def _judge_event(raw: Raw, judged: DatedEvent | None, key: PublishedKey, receive
     return raw if event.name != PAYMENT else _judge_payment(raw, event, key, received_at)
 
 
-def _time_fault(event: Event) -> str | None:
+def _time_fault(event: Event) -> Fault | None:
     if event.at is not None and not is_time(event.at):
-        return _EVENT_REASONS[".at"]
+        return _EVENT_FAULTS[".at"]
     if event.sent_at is not None and not is_time(event.sent_at):
-        return _EVENT_REASONS[".sent_at"]
+        return _EVENT_FAULTS[".sent_at"]
     return None
 
 
-def _judge_payment(raw: Raw, event: Event, key: PublishedKey, received_at: int) -> Payment | str:
+def _judge_payment(raw: Raw, event: Event, key: PublishedKey, received_at: int) -> Payment | Fault:
     if key.kind is not KeyKind.SERVER:
         return _NEEDS_SERVER_KEY
     props = event.props or {}
@@ -269,39 +278,39 @@ def _string_count(event: Event) -> int:
     return count
 
 
-def _payment_fault(payment_id: str | None, props: Mapping[str, PropValue]) -> str | None:
+def _payment_fault(payment_id: str | None, props: Mapping[str, PropValue]) -> Fault | None:
     amount, currency, earned = props.get("amount"), props.get("currency"), props.get("earned")
     if not payment_id:
-        return "id is required for a payment: a string of 1 to 256 characters"
+        return _PAYMENT_ID
     if type(amount) is not int or not 0 <= amount <= MINOR_UNITS_MAX:  # a bool is an int to isinstance
-        return f"props.amount must be {_MINOR_UNITS}"
+        return _AMOUNT
     if not isinstance(currency, str) or not is_currency(currency):
-        return "props.currency must be an ISO 4217 code in lowercase letters"
+        return _CURRENCY
     if earned is not None and not isinstance(earned, bool):
-        return "props.earned must be a boolean"
+        return _EARNED
     return None
 
 
-def _judge_object(raw: Raw, key: PublishedKey, received_at: int) -> SubscriptionVersion | str:
+def _judge_object(raw: Raw, key: PublishedKey, received_at: int) -> SubscriptionVersion | Fault:
     try:
         read = _SUBSCRIPTION.decode(raw)
     except msgspec.ValidationError as error:
-        return _object_reason(str(error))
+        return _object_fault(str(error))
     except RecursionError:
         return wire.TOO_DEEP
     if read.type != "subscription":
-        return _OBJECT_REASONS[".type"]
+        return _OBJECT_FAULTS[".type"]
     at = received_at * 1000 if read.at is None else parse_time_us(read.at)
     if at is None:
-        return _OBJECT_REASONS[".at"]
+        return _OBJECT_FAULTS[".at"]
     if not (read.currency.isascii() and is_currency(read.currency.lower())):
-        return _OBJECT_REASONS[".currency"]
+        return _OBJECT_FAULTS[".currency"]
     return wire.repeated_key_fault(raw) or SubscriptionVersion(
         project=key.public_id,
         id=read.id,
         at=at,
         received_at=received_at,
-        status=read.status,
+        status=kept_status(read.status),
         mrr=read.mrr,
         currency=read.currency.lower(),
         payload=bytes(raw),
@@ -310,18 +319,19 @@ def _judge_object(raw: Raw, key: PublishedKey, received_at: int) -> Subscription
 
 # The messages hold types and limits, never what a client sent: there are few of them.
 @lru_cache(maxsize=256)
-def _event_reason(message: str) -> str:
-    return _reason(message, _EVENT_REASONS)
+def _event_fault(message: str) -> Fault:
+    return _fault(message, _EVENT_FAULTS)
 
 
 @lru_cache(maxsize=256)
-def _object_reason(message: str) -> str:
-    return _reason(message, _OBJECT_REASONS)
+def _object_fault(message: str) -> Fault:
+    return _fault(message, _OBJECT_FAULTS)
 
 
-def _reason(message: str, reasons: Mapping[str, str]) -> str:
+def _fault(message: str, faults: Mapping[str, Fault]) -> Fault:
     """Return our own sentence for what msgspec refused."""
     field = wire.field_refused(message)
     if message.startswith(("Integer value out of range", "Number out of range")):
-        return f"{field[1:].removesuffix('[...]')} holds a number that is out of range"
-    return reasons.get(field, _NOT_AN_OBJECT)
+        text = f"{field[1:].removesuffix('[...]')} holds a number that is out of range"
+        return Fault(RejectionCode.NUMBER_OUT_OF_RANGE, text)
+    return faults.get(field, _NOT_AN_OBJECT)

@@ -15,11 +15,13 @@ from msgspec import Raw
 
 from mauve.core.events import is_object
 from mauve.core.problems import Code, Problem
+from mauve.core.rejections import Fault, RejectionCode
 
 ITEMS_MAX: Final = 500
 ITEM_BYTES_MAX: Final = 120 * 1024
-TOO_DEEP: Final = "the item is nested too deeply"
-_LONE_SURROGATE: Final = "a string holds a lone surrogate, which is no character"
+TOO_DEEP: Final = Fault(RejectionCode.TOO_DEEP, "the item is nested too deeply")
+_LONE_SURROGATE: Final = Fault(RejectionCode.LONE_SURROGATE, "a string holds a lone surrogate, which is no character")
+_REPEATED_KEY: Final = Fault(RejectionCode.REPEATED_KEY, "no key may appear twice")
 
 _RAW: Final = msgspec.json.Decoder(Raw)
 _RAWS: Final = msgspec.json.Decoder(list[Raw])
@@ -40,7 +42,7 @@ class Items(NamedTuple):
 
     text: bytes  # the body, with each lone surrogate replaced: the items that held one are among the faults
     raws: list[Raw]
-    faults: Mapping[int, str]  # by place in the batch: why an item is rejected for its text alone
+    faults: Mapping[int, Fault]  # by place in the batch: why an item is rejected for its text alone
 
 
 def require_text(body: bytes) -> None:
@@ -66,7 +68,7 @@ def split(body: bytes) -> Items:
     return Items(text, raws, _spoiled(raws, mark))
 
 
-def repeated_key_fault(raw: Raw) -> str | None:
+def repeated_key_fault(raw: Raw) -> Fault | None:
     """Return the reason to reject an item that repeats a key, in itself or in its `props`."""
     try:
         if not _may_repeat_key(raw):
@@ -75,7 +77,7 @@ def repeated_key_fault(raw: Raw) -> str | None:
     except RecursionError:
         return TOO_DEEP
     is_repeated = _is_repeated(pairs) or any(key == "props" and _is_repeated(value) for key, value in pairs)
-    return "no key may appear twice" if is_repeated else None
+    return _REPEATED_KEY if is_repeated else None
 
 
 def field_refused(message: str) -> str:
@@ -103,14 +105,14 @@ def _without_lone_surrogates(body: bytes, mark: bytes) -> bytes:
     return _SURROGATES.sub(lambda found: found[0] if found[2] else found[1] + mark, body)
 
 
-def _spoiled(raws: Sequence[Raw], mark: bytes) -> dict[int, str]:
+def _spoiled(raws: Sequence[Raw], mark: bytes) -> dict[int, Fault]:
     if not mark:
         return {}
     texts = b"\0".join(raws).split(b"\0")  # quicker than one by one; JSON holds no such byte
     return {index: _LONE_SURROGATE for index, text in enumerate(texts) if mark in text}
 
 
-def size_faults(raws: Sequence[Raw], body_bytes: int) -> dict[int, str]:
+def size_faults(raws: Sequence[Raw], body_bytes: int) -> dict[int, Fault]:
     """Return the items that are too large, by place, with the reason."""
     if body_bytes <= ITEM_BYTES_MAX:
         return {}
@@ -118,13 +120,13 @@ def size_faults(raws: Sequence[Raw], body_bytes: int) -> dict[int, str]:
     return {index: fault for index, fault in long if fault is not None}
 
 
-def _size_fault(raw: Raw) -> str | None:
+def _size_fault(raw: Raw) -> Fault | None:
     try:
         size = _compact_bytes(raw)
     except RecursionError:
         return TOO_DEEP
     too_large = f"the item takes {size} bytes as compact JSON: at most {ITEM_BYTES_MAX} are allowed"
-    return too_large if size > ITEM_BYTES_MAX else None
+    return Fault(RejectionCode.TOO_LARGE, too_large) if size > ITEM_BYTES_MAX else None
 
 
 def _compact_bytes(raw: Raw) -> int:

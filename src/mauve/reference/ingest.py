@@ -3,6 +3,7 @@
 from typing import Final
 
 from mauve.core.problems import Code, Problem, unauthorized
+from mauve.core.rejections import Fault, RejectionCode
 from mauve.ingest import accept
 from mauve.ingest.browsers import PREFLIGHT, for_browsers
 from mauve.ingest.plane import BODY_BYTES_MAX
@@ -34,7 +35,10 @@ _PAYMENT: Final = {
     "props": {"amount": 1999, "currency": "eur"},
 }
 _SUBSCRIPTION: Final = {"type": "subscription", "id": "sub-1", "status": "active", "mrr": 1999, "currency": "eur"}
-_NEEDS_SERVER_KEY: Final = Rejection(1, "a payment requires a server key")
+_NEEDS_SERVER_KEY: Final = Rejection(1, Fault(RejectionCode.SERVER_KEY_REQUIRED, "a payment requires a server key"))
+_NO_NAME: Final = Fault(RejectionCode.NAME, "name is required: a string of 1 to 128 characters")
+_NO_TYPE: Final = Fault(RejectionCode.TYPE, 'type is required: only "subscription" is supported')
+_NO_CURRENCY: Final = Fault(RejectionCode.CURRENCY, "currency is required: an ISO 4217 code")
 
 _ENCODING: Final = Parameter(
     "Content-Encoding",
@@ -70,8 +74,8 @@ def _accepted() -> Answer:
     return Answer("accepted", "Everything is on the disk.", accept.reply(2, [], JSON), ref("IngestResult"))
 
 
-def _invalid(reason: str) -> Answer:
-    reply = accept.reply(1, [Rejection(0, reason)], JSON)
+def _invalid(fault: Fault) -> Answer:
+    reply = accept.reply(1, [Rejection(0, fault)], JSON)
     return Answer("every_item_invalid", "Every item of the batch is invalid.", reply, ref("BatchRefused"))
 
 
@@ -112,7 +116,7 @@ _EVENT_ANSWERS: Final = (
     _TOO_LARGE,
     _TOO_MANY,
     _UNSUPPORTED,
-    _invalid("name is required: a string of 1 to 128 characters"),
+    _invalid(_NO_NAME),
     data_refusal(
         "A publishable key is used too often.",
         Problem(Code.RATE_LIMITED, "this publishable key is used too often: slow down", retry_after_s=1),
@@ -177,7 +181,7 @@ OPERATIONS: Final = (
             Answer(
                 "partly_accepted",
                 "Some items were refused; the others are on the disk.",
-                accept.reply(2, [Rejection(1, "currency is required: an ISO 4217 code")], JSON),
+                accept.reply(2, [Rejection(1, _NO_CURRENCY)], JSON),
                 ref("IngestResult"),
             ),
             _MALFORMED,
@@ -190,7 +194,7 @@ OPERATIONS: Final = (
             _TOO_LARGE,
             _TOO_MANY,
             _UNSUPPORTED,
-            _invalid('type is required: only "subscription" is supported'),
+            _invalid(_NO_TYPE),
             _NOT_STORED,
         ),
     ),

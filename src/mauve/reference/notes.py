@@ -61,8 +61,8 @@ _APP: Final[Mapping[str, Keywords]] = {
     "ownership": _OWNERSHIP,
     "type": _TYPE,
     "first_event_at": {"description": "Epoch milliseconds of the first event ever received; null if there was none."},
-    "has_biller_a_webhook": {"description": "Whether a signing secret for biller A is set."},
-    "has_biller_b_webhook": {"description": "Whether a signing secret for biller B is set."},
+    "has_biller_a_webhook": {"description": "Whether a signing secret for Stripe (biller_a) is set."},
+    "has_biller_b_webhook": {"description": "Whether a signing secret for Polar (biller_b) is set."},
     "created_at": {**_EPOCH_MS, "description": "Epoch milliseconds."},
 }
 _EVENT: Final[Mapping[str, Keywords]] = {

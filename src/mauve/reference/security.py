@@ -42,11 +42,11 @@ SCHEMES: Final[Mapping[str, Mapping[str, Any]]] = {
     "billerASignature": _header(
         "Stripe-Signature",
         "`t=…,v1=…`: the hexadecimal HMAC-SHA256 of the time, a dot and the body, keyed with the project's signing "
-        "secret for biller A. `Biller-A-Signature` is read as well. At most 5 minutes old.",
+        "secret for Stripe (biller_a). `Biller-A-Signature` is read as well. At most 5 minutes old.",
     ),
     "billerBSignature": _header(
         "Webhook-Signature",
         "`v1,…`: by Standard Webhooks, the base64 HMAC-SHA256 of `Webhook-Id`, `Webhook-Timestamp` and the body, "
-        "joined by dots, keyed with the project's signing secret for biller B. At most 5 minutes old.",
+        "joined by dots, keyed with the project's signing secret for Polar (biller_b). At most 5 minutes old.",
     ),
 }

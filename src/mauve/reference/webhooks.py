@@ -35,7 +35,7 @@ OPERATIONS: Final = (
             Parameter(
                 "provider",
                 "path",
-                "Who delivers.",
+                "Who delivers: Stripe is `biller_a`, Polar is `biller_b`.",
                 {"type": "string", "enum": [provider.value for provider in Provider]},
                 Provider.BILLER_A,
                 required=True,
@@ -48,8 +48,8 @@ OPERATIONS: Final = (
                 example_id("proj"),
                 required=True,
             ),
-            Parameter("Webhook-Id", "header", "Biller B: the delivery's id.", {"type": "string"}),
-            Parameter("Webhook-Timestamp", "header", "Biller B: epoch seconds.", {"type": "string"}),
+            Parameter("Webhook-Id", "header", "Polar (biller_b): the delivery's id.", {"type": "string"}),
+            Parameter("Webhook-Timestamp", "header", "Polar (biller_b): epoch seconds.", {"type": "string"}),
         ),
         body=Body(
             f"Whatever the biller sends, at most {_MEGABYTES} MB and uncompressed. The signature is over these bytes.",

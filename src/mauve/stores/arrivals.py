@@ -14,7 +14,7 @@ DAYS_KEPT: Final = 92
 ACCEPTED: Final = "accepted"
 DUPLICATE: Final = "duplicate"  # a payment that was there already
 REPEAT: Final = "repeat"  # an event whose id came again: stored, not counted
-REJECTED: Final = "rejected"  # an item; behind a colon, the field at fault
+REJECTED: Final = "rejected"  # an item; behind a colon, the code of the rejection
 REFUSED: Final = "refused"  # a whole request; behind a colon, the code of the problem
 
 ProjectAndWord = tuple[str, str]

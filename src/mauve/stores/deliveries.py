@@ -13,6 +13,7 @@ class DeliveryResult(StrEnum):
 
     STORED = "stored"
     IGNORED = "ignored"  # nothing in it for us: another type, or no money moved
+    CONFLICT = "conflict"  # a payment whose id is taken by another payment: the first one stands
     UNUSABLE = "unusable"  # of a type that we book, with content that cannot be booked
     SUSPENDED = "suspended"  # acknowledged and not stored, as the organization's standing demands
     REFUSED = "refused"  # not signed with the project's secret: counted, not kept

@@ -4,7 +4,7 @@ Money is summed as whole numbers of any size; nothing passes through floats or o
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, Protocol
 
@@ -13,7 +13,7 @@ import msgspec
 from mauve.core.subscriptions import MrrStep
 from mauve.core.window import Window
 from mauve.stores.arrivals import Arrivals
-from mauve.stores.deliveries import Delivery, Tally
+from mauve.stores.deliveries import Delivery, DeliveryResult, Tally
 from mauve.stores.log import LogRecord
 from mauve.stores.unavailable import StoreUnavailableError
 
@@ -70,6 +70,14 @@ class Entry:
     arrivals: Arrivals | None = None  # to be added to what was counted of its day
 
 
+def noted_delivery(entry: Entry, outcomes: Sequence[Outcome]) -> Delivery | None:
+    """Return the note of an entry's delivery: rows that are in conflict were not made."""
+    conflicts = outcomes.count(Outcome.CONFLICT)
+    if entry.delivery is None or not conflicts:
+        return entry.delivery
+    return replace(entry.delivery, result=DeliveryResult.CONFLICT, rows=entry.delivery.rows - conflicts)
+
+
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
     """A record that could not be loaded, kept with the reason."""
@@ -104,6 +112,7 @@ class LedgerWriter(Protocol):
       the payments, one list for each entry.
     - The first payment with an id stands for good. A later one is a duplicate if its digest is equal and its
       claimed time is equal or missing on either side; otherwise it is a conflict. That holds within one entry, too.
+      Billers tell of one payment at several moments, so for theirs the claimed time decides nothing.
     - A part of a payment is accepted only in the entry that its payment is accepted in; otherwise it is a conflict,
       unless it stands already.
     - An accepted payment moves its day's total (UTC day of `occurred_at`, by currency and `earned`), counts as
@@ -112,7 +121,8 @@ class LedgerWriter(Protocol):
     - A subscription version is appended; the current row is the version with the highest `at`, of equal ones the
       one with the highest rank, and where there are no ranks the last recorded. A version with a rank is recorded
       once: another one with the same `at` and rank is the same one, come again.
-    - A delivery and tallies are noted as `stores.deliveries` says, arrivals as `stores.arrivals` does.
+    - A delivery and tallies are noted as `stores.deliveries` says, arrivals as `stores.arrivals` does. A delivery whose
+      payments are in conflict is noted as such, with the rows that stand.
     """
 
     def record(self, entries: Sequence[Entry]) -> list[list[Outcome]]: ...

@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
+
+ID_CHARACTERS_SHOWN: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
 class CurrentSubscription:
     key: bytes  # tells one from another, and where a page of them ends
-    id: str
+    id: str  # its beginning, if it is longer than anybody can read
     at: int  # epoch microseconds of the version that stands
     status: str
     mrr: int

@@ -4,10 +4,12 @@ Fields have moved over the years. The new place is read, else the old one, whate
 """
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any, Final
 
+from mauve.ingest.webhooks.bounded_json import LEAF, TEXT, UNREAD, Fields, Items, TooLong
 from mauve.ingest.webhooks.mrr import rounded_total
-from mauve.ingest.webhooks.price_a import Charge, charge_of
+from mauve.ingest.webhooks.price_a import ITEM, PLAN, Charge, charge_of
 from mauve.ingest.webhooks.readings import (
     IGNORED,
     NO_MONEY,
@@ -19,14 +21,17 @@ from mauve.ingest.webhooks.readings import (
     UnusableError,
     currency_code,
     epoch_seconds,
+    exact,
     first_present,
     found,
+    held_in,
     minor_units,
     other_id,
     own_id,
     status_word,
 )
 from mauve.ingest.webhooks.remarks import Remark
+from mauve.ingest.webhooks.scales import scale_of, scaled
 from mauve.ingest.webhooks.ties import stage_of
 from mauve.stores.deliveries import DeliveryResult
 
@@ -37,6 +42,32 @@ _USUAL_TYPE_RANK: Final = 2
 _INVOICE_TEXTS: Final = ("customer_name", "customer_email", "customer_phone", "customer_address", "description")
 _SUBSCRIPTION_TEXTS: Final = ("description", "cancellation_details")
 _TERMINAL: Final = 2
+_ITEMS_MAX: Final = 200  # The biller allows twenty.
+_TAXES_MAX: Final = 200
+
+_LINK: Final = Fields(id=LEAF)  # an id, or an object in its place
+EVENT: Final = Fields(
+    **dict.fromkeys(("id", "object", "type", "created", "livemode"), LEAF),
+    account=_LINK,
+    data=Fields(object=UNREAD),
+)
+_TAXES: Final = Items(Fields(amount=LEAF), _TAXES_MAX)
+_INVOICE: Final = Fields(
+    **dict.fromkeys(("id", "object", "status", "currency", "amount_paid", "total", "amount_due"), LEAF),
+    **dict.fromkeys(("application_fee_amount", "paid_out_of_band", "tax"), LEAF),
+    **dict.fromkeys(("customer", "customer_account", "subscription", "on_behalf_of"), _LINK),
+    **dict.fromkeys(_INVOICE_TEXTS, TEXT),
+    **dict.fromkeys(("total_taxes", "total_tax_amounts"), _TAXES),
+    status_transitions=Fields(paid_at=LEAF),
+    parent=Fields(subscription_details=Fields(subscription=_LINK)),
+)
+_SUBSCRIPTION: Final = Fields(
+    **dict.fromkeys(("id", "object", "status", "currency", "quantity", "pause_collection"), LEAF),
+    **dict.fromkeys(("customer", "customer_account"), _LINK),
+    **dict.fromkeys(_SUBSCRIPTION_TEXTS, TEXT),
+    plan=PLAN,
+    items=Fields(data=Items(ITEM, _ITEMS_MAX), has_more=LEAF),
+)
 
 
 def reading_of(event: Json) -> Reading:
@@ -45,9 +76,9 @@ def reading_of(event: Json) -> Reading:
         return Skipped(DeliveryResult.IGNORED, (Remark.THIN_EVENT,))
     type_, held = event.get("type"), found(event, "data", "object")
     if type_ == "invoice.paid":
-        return _payment_from(event, _object_of("invoice", held))
+        return _payment_from(event, _object_of("invoice", held_in(held, _INVOICE)))
     if isinstance(type_, str) and type_.startswith(_SUBSCRIPTION_TYPES):
-        return _subscription_from(event, _object_of("subscription", held))
+        return _subscription_from(event, _object_of("subscription", held_in(held, _SUBSCRIPTION)))
     return IGNORED
 
 
@@ -70,17 +101,18 @@ def _payment_from(event: Json, invoice: dict[str, Any]) -> Reading:
     if amount == 0:
         return NO_MONEY
     fee = minor_units(first_present(invoice.get("application_fee_amount"), 0))
+    scale = scale_of(currency)
     paid_at = first_present(
         epoch_seconds(found(invoice, "status_transitions", "paid_at")), epoch_seconds(event.get("created"))
     )
     return BilledPayment(
         id=f"stripe:{own_id(invoice.get('id'))}",
         user=_customer_of(invoice),
-        amount=amount,
+        amount=scaled(amount, scale),
         currency=currency,
-        fee=fee or None,
+        fee=scaled(fee, scale) or None,
         paid_at=None if paid_at is None else paid_at * 1000,
-        facts=_facts_of(event) | {"tax": _tax_of(invoice), "subscription": _subscription_of(invoice)},
+        facts=_facts_of(event) | {"tax": _tax_of(invoice, scale), "subscription": _subscription_of(invoice)},
         texts={name: invoice.get(name) for name in _INVOICE_TEXTS},
         flags=(Remark.FEE_UNKNOWN,) if _may_hide_a_fee(event, invoice) else (),
     )
@@ -93,13 +125,12 @@ def _amount_of(invoice: Json) -> object:
     return first_present(invoice.get("amount_paid"), invoice.get("total"), invoice.get("amount_due"))
 
 
-def _tax_of(invoice: Json) -> int | None:
+def _tax_of(invoice: Json, scale: Fraction) -> int | str | None:
     """Return the tax inside the amount, where the invoice tells."""
     listed = first_present(invoice.get("total_taxes"), invoice.get("total_tax_amounts"))
-    if not isinstance(listed, list):
-        return invoice.get("tax") if type(invoice.get("tax")) is int else None
-    amounts = [found(entry, "amount") for entry in listed]
-    return sum(amounts) if all(type(amount) is int for amount in amounts) else None
+    stated = [found(entry, "amount") for entry in listed] if isinstance(listed, list) else [invoice.get("tax")]
+    amounts = [amount for amount in stated if type(amount) is int]
+    return exact(sum(amounts) * scale) if len(amounts) == len(stated) else None
 
 
 def _subscription_of(invoice: Json) -> str | None:
@@ -120,7 +151,8 @@ def _may_hide_a_fee(event: Json, invoice: Json) -> bool:
 def _subscription_from(event: Json, held: dict[str, Any]) -> BilledSubscription:
     items = _items_of(held)
     currency = currency_code(first_present(held.get("currency"), *(_currency_of(item) for item in items)))
-    charges = [charge_of(item, currency) for item in items]
+    scale = scale_of(currency)
+    charges = [charge_of(item, currency, scale) for item in items]
     created, status = epoch_seconds(event.get("created")), status_word(held.get("status"))
     return BilledSubscription(
         id=f"stripe:{own_id(held.get('id'))}",
@@ -137,6 +169,8 @@ def _subscription_from(event: Json, held: dict[str, Any]) -> BilledSubscription:
 
 def _items_of(held: Json) -> list[Any]:
     items = found(held, "items", "data")
+    if isinstance(items, TooLong):
+        raise UnusableError(Remark.ITEMS_TOO_MANY)
     if isinstance(items, list):
         return items
     # Before there were items, a subscription had one plan and a quantity of its own.

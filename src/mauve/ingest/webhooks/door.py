@@ -1,8 +1,11 @@
 """`POST /v1/webhooks/{provider}/{project_id}`: a biller's delivery, from its bytes to the acknowledgement."""
 
+import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from http import HTTPStatus
-from typing import Final
+from typing import Final, TypeVar
 
 import structlog
 
@@ -12,7 +15,7 @@ from mauve.core.problems import Code, Problem, unauthorized, unknown_path
 from mauve.ingest.crowd import check_room, enter
 from mauve.ingest.parts import IngestParts
 from mauve.ingest.webhooks.billers import BILLERS, content_of
-from mauve.ingest.webhooks.entries import Endpoint, mapped, near_arrival, suspended
+from mauve.ingest.webhooks.entries import Endpoint, MappedDelivery, mapped, near_arrival, suspended
 from mauve.ingest.webhooks.refusals import RefusalCount
 from mauve.ingest.webhooks.signatures import Refusal
 from mauve.stores.edge import PublishedSecret
@@ -28,6 +31,8 @@ _SMALL_BYTES: Final = 64 * 1024
 _BODIES_BYTES_MAX: Final = 2 * BODY_BYTES_MAX
 _PROVIDERS: Final = {provider.value: provider for provider in BILLERS}
 
+Worked = TypeVar("Worked")
+
 log = structlog.get_logger()
 
 
@@ -40,6 +45,8 @@ class WebhookDoor:
         self._parts = parts
         self._budget = ByteBudget(_BODIES_BYTES_MAX)
         self._refusals = RefusalCount(parts.ledger)
+        # One: several that want the interpreter would keep the loop from it for longer.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="deliveries")
 
     async def take(self, request: OpenRequest) -> Reply:
         """Take in a delivery. The order of these lines is the order in which it can be refused."""
@@ -52,8 +59,11 @@ class WebhookDoor:
         try:
             body = await _read(request, self._budget.is_wanted)
             stay = await enter(self._parts, secret.org_id)
-            secret = self._verified(request, body, secret, received_at)
-            self._parts.admission.judged(stay, self._parts.ledger.entry_s)
+            if not _is_small(body):
+                self._parts.admission.judged(stay, self._parts.ledger.entry_s)  # The loop is not held any more.
+            secret = await self._verified(request, body, secret, received_at)
+            if _is_small(body):
+                self._parts.admission.judged(stay, self._parts.ledger.entry_s)
             return await self._acknowledged(body, secret, received_at)
         finally:
             if stay is not None:
@@ -67,10 +77,12 @@ class WebhookDoor:
             raise unknown_path()
         return secret
 
-    def _verified(self, request: OpenRequest, body: bytes, secret: PublishedSecret, now_ms: int) -> PublishedSecret:
-        refusal = self._refusal(request, body, secret, now_ms)
+    async def _verified(
+        self, request: OpenRequest, body: bytes, secret: PublishedSecret, now_ms: int
+    ) -> PublishedSecret:
+        refusal = await self._aside(body, self._refusal, request, body, secret, now_ms)
         if refusal is Refusal.MISMATCH and (newer := self._parts.keyring.newer_secret(secret)) is not None:
-            secret, refusal = newer, self._refusal(request, body, newer, now_ms)
+            secret, refusal = newer, await self._aside(body, self._refusal, request, body, newer, now_ms)
         if refusal is not None:
             self._refusals.add(secret, refusal, now_ms)
             raise unauthorized()
@@ -82,25 +94,38 @@ class WebhookDoor:
 
     async def _acknowledged(self, body: bytes, secret: PublishedSecret, received_at: int) -> Reply:
         endpoint = Endpoint(secret.public_id, secret.org_id, secret.plane, secret.provider)
-        content = content_of(BILLERS[secret.provider], body)
+        content = await self._aside(body, content_of, BILLERS[secret.provider], body)
         if self._is_suspended(secret.org_id, received_at):
             await self._note(suspended(content, endpoint, received_at))
             return json_reply(HTTPStatus.OK, {"ok": True, "rows": 0, "suspended": True, "code": Code.INGEST_SUSPENDED})
-        delivery = mapped(content, endpoint, received_at, near_arrival)
-        if delivery.rows:
-            # Durable before we say 200.
-            self._count(await self._parts.ledger.record(delivery.entry), delivery.rows)
-        else:
-            await self._note(delivery.entry)
+        delivery = await self._aside(body, mapped, content, endpoint, received_at, near_arrival)
+        rows = await self._recorded(delivery) if delivery.rows else await self._note(delivery.entry)
         truncated = {"truncated": delivery.truncated} if delivery.truncated else {}
-        return json_reply(HTTPStatus.OK, {"ok": True, "rows": delivery.rows, **truncated})
+        return json_reply(HTTPStatus.OK, {"ok": True, "rows": rows, **truncated})
 
-    async def _note(self, entry: Entry) -> None:
+    async def _aside(self, body: bytes, work: Callable[..., Worked], *arguments: object) -> Worked:
+        """Do the work; for a large body in the thread, while the loop goes on with other requests."""
+        if _is_small(body):
+            return work(*arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, partial(work, *arguments))
+
+    async def _recorded(self, delivery: MappedDelivery) -> int:
+        """Return how many rows stand as they were delivered. Durable before we say 200."""
+        outcomes = await self._parts.ledger.record(delivery.entry)
+        conflicts = outcomes.count(Outcome.CONFLICT)
+        counters = self._parts.counters
+        counters.accepted += delivery.rows - conflicts
+        counters.duplicates += outcomes.count(Outcome.DUPLICATE)
+        counters.conflicts += conflicts
+        return delivery.rows - conflicts
+
+    async def _note(self, entry: Entry) -> int:
         """Keep a delivery that makes no row in sight. It is acknowledged even if that fails: nothing is lost."""
         try:
             await self._parts.ledger.record(entry)
         except StoreUnavailableError as error:
             log.warning("delivery_not_noted", reason=str(error), advice="only the note is lost")
+        return 0
 
     def _is_suspended(self, org_id: str, now_ms: int) -> bool:
         organization = self._parts.keyring.organizations.get(org_id)
@@ -108,11 +133,9 @@ class WebhookDoor:
             return False
         return standing_at(organization.standing, organization.grace_ends_at, now_ms) is Standing.SUSPENDED
 
-    def _count(self, outcomes: list[Outcome], rows: int) -> None:
-        counters = self._parts.counters
-        counters.accepted += rows
-        counters.duplicates += outcomes.count(Outcome.DUPLICATE)
-        counters.conflicts += outcomes.count(Outcome.CONFLICT)
+
+def _is_small(body: bytes) -> bool:
+    return len(body) <= _SMALL_BYTES
 
 
 def _named_in(path: str) -> str | None:

@@ -7,6 +7,7 @@ from typing import Final
 from mauve.ingest.webhooks.readings import MINOR_UNITS_MAX, UnusableError
 from mauve.ingest.webhooks.remarks import Remark
 
+_INTERVAL_COUNT_MAX: Final = 100_000  # 270 years of days
 _PER_MONTH: Final[Mapping[object, Fraction]] = {
     "day": Fraction(365, 12),
     "week": Fraction(52, 12),
@@ -18,7 +19,7 @@ _PER_MONTH: Final[Mapping[object, Fraction]] = {
 def times_a_month(interval: object, interval_count: object) -> Fraction | None:
     """Return how often something is charged in a month; None for an interval that nobody knows."""
     count = 1 if interval_count is None else interval_count
-    if type(count) is not int or count < 1:
+    if type(count) is not int or not 1 <= count <= _INTERVAL_COUNT_MAX:
         raise UnusableError(Remark.INTERVAL_UNUSABLE)
     factor = _PER_MONTH.get(interval) if isinstance(interval, str) else None
     return None if factor is None else factor / count

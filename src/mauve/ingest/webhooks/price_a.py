@@ -4,12 +4,26 @@ import re
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
+from mauve.ingest.webhooks.bounded_json import LEAF, Fields, TooLong
 from mauve.ingest.webhooks.mrr import times_a_month
 from mauve.ingest.webhooks.readings import UnusableError, first_present, found, minor_units
 from mauve.ingest.webhooks.remarks import Remark
 
 _DECIMAL: Final = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?")
 _COUNT_MAX: Final = 2**53 - 1
+_PACKING: Final = Fields(divide_by=LEAF, round=LEAF)
+
+PLAN: Final = Fields(
+    **dict.fromkeys(("amount", "amount_decimal", "currency", "billing_scheme"), LEAF),
+    **dict.fromkeys(("interval", "interval_count", "usage_type"), LEAF),
+    transform_usage=_PACKING,
+)
+_PRICE: Final = Fields(
+    **dict.fromkeys(("unit_amount", "unit_amount_decimal", "currency", "billing_scheme", "tax_behavior"), LEAF),
+    recurring=Fields(interval=LEAF, interval_count=LEAF, usage_type=LEAF),
+    transform_quantity=_PACKING,
+)
+ITEM: Final = Fields(price=_PRICE, plan=PLAN, quantity=LEAF)
 
 
 class Charge(NamedTuple):
@@ -19,8 +33,8 @@ class Charge(NamedTuple):
     flag: Remark | None = None
 
 
-def charge_of(item: object, currency: str) -> Charge:
-    """Return what an item adds. What cannot be known adds nothing, and says so."""
+def charge_of(item: object, currency: str, scale: Fraction) -> Charge:
+    """Return what an item adds, in minor units. What cannot be known adds nothing, and says so."""
     price = found(item, "price")
     if not isinstance(price, dict):
         price = _price_from_plan(found(item, "plan"))
@@ -31,7 +45,7 @@ def charge_of(item: object, currency: str) -> Charge:
     unit = _unit_amount(price)
     if often is None or unit is None:
         return Charge(Fraction(0), Remark.UNKNOWN_INTERVAL if often is None else Remark.NO_AMOUNT)
-    monthly = unit * _billed_quantity(item, price) * often
+    monthly = unit * _billed_quantity(item, price) * often * scale
     return Charge(monthly, Remark.TAX_INCLUSIVE if price.get("tax_behavior") == "inclusive" else None)
 
 
@@ -43,7 +57,7 @@ def _reason_for_nothing(price: dict[str, Any], currency: str) -> Remark | None:
         return Remark.METERED
     if price.get("billing_scheme") == "tiered":
         return Remark.TIERED  # The tiers themselves are not delivered.
-    if isinstance(listed_in, str) and listed_in.lower() != currency:
+    if isinstance(listed_in, TooLong) or (isinstance(listed_in, str) and listed_in.lower() != currency):
         return Remark.OTHER_CURRENCY
     return None
 

@@ -2,14 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, Final
 
 from mauve.core.currencies import is_currency
+from mauve.ingest.webhooks.bounded_json import Document, Part, TooLong
 from mauve.ingest.webhooks.remarks import Remark
 from mauve.stores.deliveries import DeliveryResult
 
 MINOR_UNITS_MAX: Final = 2**53 - 1
 _ID_BYTES_MAX: Final = 255
+_STATUS_CHARACTERS_MAX: Final = 128  # the billers' words are far shorter
 _SECONDS_MAX: Final = 253_402_300_799  # the last second of the year 9999
 
 Json = Mapping[str, Any]
@@ -66,6 +69,11 @@ class UnusableError(Exception):
         self.remark = remark
 
 
+def held_in(document: object, shape: Part) -> Any:  # noqa: ANN401 - whatever JSON may hold
+    """Return what a shape reads of a part of the event that was left unread; None if there is none."""
+    return document.read(shape) if isinstance(document, Document) else None
+
+
 def found(value: Any, *names: str) -> Any:  # noqa: ANN401 - whatever JSON may hold
     """Return what stands under a path of names; None where the path ends early."""
     for name in names:
@@ -83,6 +91,11 @@ def minor_units(value: object) -> int:
     if type(value) is not int or not 0 <= value <= MINOR_UNITS_MAX:  # a bool is an int to isinstance
         raise UnusableError(Remark.AMOUNT_UNUSABLE)
     return value
+
+
+def exact(amount: Fraction) -> int | str:
+    """Return an amount as it is kept beside a row: a whole number, or else the fraction."""
+    return amount.numerator if amount.denominator == 1 else str(amount)
 
 
 def currency_code(value: object) -> str:
@@ -103,15 +116,13 @@ def own_id(value: object) -> str:
 def other_id(value: Any) -> str | None:  # noqa: ANN401 - whatever JSON may hold
     """Return an id, or that of an object in its place. It is never cut: one too long is not the biller's."""
     text = value.get("id") if isinstance(value, dict) else value
-    if not isinstance(text, str) or not text:
-        return None
-    if len(text.encode()) > _ID_BYTES_MAX:
+    if isinstance(text, TooLong) or (isinstance(text, str) and len(text.encode()) > _ID_BYTES_MAX):
         raise UnusableError(Remark.ID_UNUSABLE)
-    return text
+    return text if isinstance(text, str) and text else None
 
 
 def status_word(value: object) -> str:
-    if not isinstance(value, str) or not value or len(value) > 128:  # noqa: PLR2004 - as in the objects that clients send
+    if not isinstance(value, str) or not value or len(value) > _STATUS_CHARACTERS_MAX:
         raise UnusableError(Remark.STATUS_UNUSABLE)
     return value
 

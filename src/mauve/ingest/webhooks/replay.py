@@ -28,6 +28,7 @@ class Summary:
     events: int = 0
     payments: int = 0  # rows, those that were there already included
     payments_new: int = 0
+    conflicts: int = 0  # payments whose id is taken by another one: not recorded
     subscriptions: int = 0
     ignored: int = 0
     unusable: int = 0
@@ -41,17 +42,18 @@ class DryRun:
     """Records nothing. A payment is new here if the file itself has not told of it before."""
 
     def __init__(self) -> None:
-        self._seen: set[str] = set()
+        self._seen: dict[str, bytes] = {}
 
     def record(self, entries: Sequence[Entry]) -> list[list[Outcome]]:
         return [self._outcomes(entry.payments) for entry in entries]
 
     def _outcomes(self, payments: Sequence[Payment]) -> list[Outcome]:
         """Judge a payment and its parts, if it has any: all of them are new, or none is."""
-        ids = {payment.id for payment in payments}
-        outcome = Outcome.ACCEPTED if self._seen.isdisjoint(ids) else Outcome.DUPLICATE
-        self._seen |= ids
-        return [outcome] * len(payments)
+        if self._seen.keys().isdisjoint(payment.id for payment in payments):
+            self._seen |= {payment.id: payment.digest for payment in payments}
+            return [Outcome.ACCEPTED] * len(payments)
+        is_same = (self._seen.get(payment.id) == payment.digest for payment in payments)
+        return [Outcome.DUPLICATE if same else Outcome.CONFLICT for same in is_same]
 
 
 def replay(lines: Iterable[bytes], endpoint: Endpoint, recorder: Recorder, now_ms: int) -> Summary:
@@ -91,7 +93,9 @@ def _entries_in(lines: Iterable[bytes], endpoint: Endpoint, now_ms: int, summary
 
 def _add_up(summary: Summary, entry: Entry, outcomes: Sequence[Outcome]) -> None:
     summary.subscriptions += len(entry.subscriptions)
-    summary.payments += len(entry.payments)
+    conflicts = outcomes.count(Outcome.CONFLICT)
+    summary.conflicts += conflicts
+    summary.payments += len(entry.payments) - conflicts
     for payment, outcome in zip(entry.payments, outcomes, strict=True):
         if outcome is Outcome.ACCEPTED:
             summary.payments_new += 1

@@ -8,7 +8,8 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from mauve.core.period import period_of
-from mauve.stores.ledger import CLIENT, Entry, Outcome, Payment
+from mauve.stores.deliveries import Delivery
+from mauve.stores.ledger import CLIENT, Entry, Outcome, Payment, noted_delivery
 from mauve.stores.sql.arrival_book import add_arrivals
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.delivery_book import add_tallies, note_deliveries
@@ -63,10 +64,16 @@ class SqlLedgerWriter:
                 keep_first_seen(tx, _first_moments(accepted.values()))
             record_versions(tx, [version for entry in entries for version in entry.subscriptions])
             append_events(tx, [entry.events for entry in entries if entry.events is not None])
-            note_deliveries(tx, [entry.delivery for entry in entries if entry.delivery is not None])
+            outcomes = _judge(entries, standing)
+            note_deliveries(tx, _deliveries(entries, outcomes))
             add_tallies(tx, [tally for entry in entries for tally in entry.tallies])
             add_arrivals(tx, [entry.arrivals for entry in entries if entry.arrivals is not None])
-        return _judge(entries, standing)
+        return outcomes
+
+
+def _deliveries(entries: Sequence[Entry], outcomes: Sequence[Sequence[Outcome]]) -> list[Delivery]:
+    notes = (noted_delivery(entry, of_entry) for entry, of_entry in zip(entries, outcomes, strict=True))
+    return [note for note in notes if note is not None]
 
 
 def _lost_a_race(error: StoreUnavailableError) -> bool:

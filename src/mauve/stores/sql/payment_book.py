@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 
-from mauve.stores.ledger import Outcome, Payment
+from mauve.stores.ledger import CLIENT, Outcome, Payment
 from mauve.stores.sql.ledger_schema import day_totals, payments
 from mauve.stores.sql.upsert import upsert
 
@@ -72,9 +72,8 @@ def outcome_of(payment: Payment, standing: Claim | None) -> Outcome:
         return Outcome.ACCEPTED
     if payment.digest != standing.digest:
         return Outcome.CONFLICT
-    if None in {payment.claimed_at, standing.claimed_at} or payment.claimed_at == standing.claimed_at:
-        return Outcome.DUPLICATE
-    return Outcome.CONFLICT
+    is_same_time = None in {payment.claimed_at, standing.claimed_at} or payment.claimed_at == standing.claimed_at
+    return Outcome.DUPLICATE if is_same_time or payment.source != CLIENT else Outcome.CONFLICT
 
 
 def insert_payments(tx: sa.Connection, new: Mapping[PaymentKey, Payment]) -> None:
