@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.exc import SQLAlchemyError
 
+from mauve.stores.cancellation import current_cancellation
 from mauve.stores.unavailable import StoreUnavailableError
 
 _WRITING: Final = "mauve_writing"
@@ -34,9 +35,15 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
-        """Open a transaction that writes; it commits when the block ends and is undone when the block raises."""
-        with _as_unavailable(), self._engine.execution_options(**{_WRITING: True}).begin() as connection:
+        """Open a transaction that writes; it commits when the block ends and is undone when the block raises.
+
+        It is undone as well if whoever asked for it has given up by then.
+        """
+        engine = self._engine.execution_options(**{_WRITING: True})
+        with _as_unavailable(), engine.connect() as connection, connection.begin() as transaction:
             yield connection
+            with current_cancellation().committing():
+                transaction.commit()
 
     def close(self) -> None:
         self._engine.dispose()
