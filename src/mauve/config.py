@@ -39,7 +39,7 @@ SETTINGS: Final = (
     Setting("MAUVE_SEGMENT_MB", "32", "the size of a queue file; each process keeps two or three"),
     Setting("MAUVE_PUBLISHABLE_REQUESTS_PER_SECOND", "100", "how often one publishable key may be used"),
     Setting("MAUVE_APPS_PER_ORGANIZATION", "1000", "how many apps an organization may have"),
-    Setting("MAUVE_KEYS_PER_APP", "100", "how many keys of an app may work; 20 times as many with revoked ones"),
+    Setting("MAUVE_KEYS_PER_APP", "100", "how many keys of an app may work; 10 times as many with revoked ones"),
     Setting("MAUVE_KEYS_PER_ORGANIZATION", "5000", "the same for all apps of an organization together"),
     Setting("MAUVE_TOKENS_PER_ORGANIZATION", "200", "the same for control tokens of an organization"),
     Setting("MAUVE_MEMBERS_PER_ORGANIZATION", "500", "how many members it may have, invited ones included"),

@@ -76,7 +76,7 @@ class Bounds:
     members: int = 500  # invited ones included
 
 
-IN_ALL: Final = 20
+IN_ALL: Final = 10
 """How many times as many keys and tokens there may be when revoked ones are counted, too."""
 
 
