@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from mauve.core.facts import Bounds
 from mauve.core.secret import Secret
 
 
@@ -38,6 +39,11 @@ SETTINGS: Final = (
     Setting("MAUVE_BACKLOG_MB", "10240", "how much a worker may queue on disk before it answers 503"),
     Setting("MAUVE_SEGMENT_MB", "32", "the size of a queue file; each process keeps two or three"),
     Setting("MAUVE_PUBLISHABLE_REQUESTS_PER_SECOND", "100", "how often one publishable key may be used"),
+    Setting("MAUVE_APPS_PER_ORGANIZATION", "1000", "how many apps an organization may have"),
+    Setting("MAUVE_KEYS_PER_APP", "100", "how many keys of an app may work; 10 times as many with revoked ones"),
+    Setting("MAUVE_KEYS_PER_ORGANIZATION", "5000", "the same for all apps of an organization together"),
+    Setting("MAUVE_TOKENS_PER_ORGANIZATION", "200", "the same for control tokens of an organization"),
+    Setting("MAUVE_MEMBERS_PER_ORGANIZATION", "500", "how many members it may have, invited ones included"),
     Setting("MAUVE_READ_CACHE_SECONDS", "300", "how long an answer of the metrics is given again; 0 is off"),
     Setting("MAUVE_RAW_RETENTION_DAYS", "0", "after how many days raw events lose user, id and props; 0 is never"),
     Setting("MAUVE_HANG_SECONDS", "30", "after how many silent seconds a process is started anew; 0 is never"),
@@ -67,6 +73,7 @@ class Settings:
     backlog_bytes_max: int
     segment_bytes: int
     publishable_requests_per_s: int
+    bounds: Bounds
     read_cache_s: int
     raw_retention_days: int
     hang_s: int  # 0: never
@@ -104,11 +111,24 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
         backlog_bytes_max=_integer(environment, "MAUVE_BACKLOG_MB", 10_240, 256, 10_000_000) * 1024 * 1024,
         segment_bytes=_integer(environment, "MAUVE_SEGMENT_MB", 32, 3, 1024) * 1024 * 1024,
         publishable_requests_per_s=_integer(environment, "MAUVE_PUBLISHABLE_REQUESTS_PER_SECOND", 100, 1, 1_000_000),
+        bounds=_bounds(environment),
         read_cache_s=_integer(environment, "MAUVE_READ_CACHE_SECONDS", 300, 0, 86_400),
         raw_retention_days=_integer(environment, "MAUVE_RAW_RETENTION_DAYS", 0, 0, 36_500),
         hang_s=hang_s,
         metrics_port=_integer(environment, "MAUVE_METRICS_PORT", 0, 0, PORT_MAX - WORKERS_MAX),
         log=log,
+    )
+
+
+def _bounds(environment: Mapping[str, str]) -> Bounds:
+    """Read how much an organization may have. The most is what lists and the keyring of each process can carry."""
+    default = Bounds()
+    return Bounds(
+        apps=_integer(environment, "MAUVE_APPS_PER_ORGANIZATION", default.apps, 1, 10_000),
+        keys_per_app=_integer(environment, "MAUVE_KEYS_PER_APP", default.keys_per_app, 1, 1_000),
+        keys=_integer(environment, "MAUVE_KEYS_PER_ORGANIZATION", default.keys, 1, 100_000),
+        tokens=_integer(environment, "MAUVE_TOKENS_PER_ORGANIZATION", default.tokens, 1, 10_000),
+        members=_integer(environment, "MAUVE_MEMBERS_PER_ORGANIZATION", default.members, 1, 10_000),
     )
 
 

@@ -126,7 +126,13 @@ def control_parts(settings: Settings, clock: Clock | None = None) -> Iterator[Co
         catalog = sql_catalog(database)
         with closing(Publisher(catalog, edge, clock)) as publisher:
             yield ControlParts(
-                catalog, publisher, _vault(settings), clock, SystemRandomness(), TokenUses(catalog.tokens)
+                catalog=catalog,
+                publisher=publisher,
+                vault=_vault(settings),
+                clock=clock,
+                randomness=SystemRandomness(),
+                token_uses=TokenUses(catalog.tokens),
+                bounds=settings.bounds,
             )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from mauve.core.facts import Limits, Organization, Role, Session, Standing, User
 from mauve.core.ids import SystemRandomness, new_id
-from mauve.stores.catalog import Account, Member, OneTimeLink
+from mauve.stores.catalog import Account, Member, Minted, OneTimeLink
 
 NOW = 1_800_000_000_000
 RANDOM = SystemRandomness()
@@ -57,6 +57,11 @@ def let_pass(members):
     """A check that has nothing against the change."""
 
 
+def keep_all(minted):
+    """A withdrawal that takes nothing away."""
+    return Minted()
+
+
 @pytest.fixture
 def org(catalog):
     organization = an_organization()
@@ -67,7 +72,7 @@ def org(catalog):
 @pytest.fixture
 def ann(catalog, org):
     user = a_user(org)
-    assert catalog.users.create(user, a_link(user))
+    assert catalog.users.create(user, a_link(user), let_pass)
     return user
 
 
@@ -76,7 +81,7 @@ class TestUsers:
         assert catalog.users.anyone() is False
         user = a_user(org)
         link = a_link(user)
-        assert catalog.users.create(user, link) is True
+        assert catalog.users.create(user, link, let_pass) is True
         assert catalog.users.anyone() is True
         assert catalog.links.find(link.digest) == link
         assert catalog.users.find(user.user_id) == Member(user, has_password=False, link_expires_at=NOW + 1)
@@ -85,20 +90,20 @@ class TestUsers:
     def test_an_address_has_one_account(self, catalog, org, ann):
         twin = replace(ann, user_id=an_id("usr"))
         link = a_link(twin)
-        assert catalog.users.create(twin, link) is False
+        assert catalog.users.create(twin, link, let_pass) is False
         assert catalog.links.find(link.digest) is None
 
     def test_members_are_those_of_the_organization_oldest_first(self, catalog, org, ann):
         other = an_organization()
         catalog.organizations.create(other)
         for user in (a_user(org, "b@example.com", Role.VIEWER, NOW - 1), a_user(other, "c@example.com")):
-            catalog.users.create(user, a_link(user))
+            catalog.users.create(user, a_link(user), let_pass)
         emails = [member.user.email for member in catalog.users.all_of(org.org_id)]
         assert emails == ["b@example.com", "ann@example.com"]
 
     def test_a_role_is_changed_after_a_look_at_everybody(self, catalog, org, ann):
         looked_at = []
-        assert catalog.users.change_role(org.org_id, ann.user_id, Role.VIEWER, looked_at.extend) is True
+        assert catalog.users.change_role(org.org_id, ann.user_id, Role.VIEWER, looked_at.extend, keep_all) is True
         assert [member.user for member in looked_at] == [ann]
         assert catalog.users.find(ann.user_id).user == replace(ann, role=Role.VIEWER)
 
@@ -107,32 +112,32 @@ class TestUsers:
             raise LookupError
 
         with pytest.raises(LookupError):
-            catalog.users.change_role(org.org_id, ann.user_id, Role.VIEWER, refuse)
+            catalog.users.change_role(org.org_id, ann.user_id, Role.VIEWER, refuse, keep_all)
         with pytest.raises(LookupError):
-            catalog.users.remove(org.org_id, ann.user_id, refuse)
+            catalog.users.remove(org.org_id, ann.user_id, refuse, keep_all)
         assert catalog.users.find(ann.user_id).user == ann
 
     def test_nobody_of_another_organization_is_changed_or_removed(self, catalog, org, ann):
         other = an_organization()
         catalog.organizations.create(other)
-        assert catalog.users.change_role(other.org_id, ann.user_id, Role.VIEWER, let_pass) is False
-        assert catalog.users.remove(other.org_id, ann.user_id, let_pass) is False
+        assert catalog.users.change_role(other.org_id, ann.user_id, Role.VIEWER, let_pass, keep_all) is False
+        assert catalog.users.remove(other.org_id, ann.user_id, let_pass, keep_all) is False
         assert catalog.users.find(ann.user_id).user == ann
 
     def test_whoever_is_removed_is_gone_with_sessions_and_links(self, catalog, org, ann):
         digest, link = a_digest(), a_link(ann)
         catalog.links.replace(link)
         catalog.sessions.begin(a_session(ann), digest)
-        assert catalog.users.remove(org.org_id, ann.user_id, let_pass) is True
+        assert catalog.users.remove(org.org_id, ann.user_id, let_pass, keep_all) is True
         assert catalog.users.find(ann.user_id) is None
         assert catalog.passwords.find(ann.email) is None
         assert catalog.links.find(link.digest) is None
         assert catalog.sessions.find(digest) is None
-        assert catalog.users.create(ann, a_link(ann)) is True, "the address can be invited again"
+        assert catalog.users.create(ann, a_link(ann), let_pass) is True, "the address can be invited again"
 
     def test_of_two_owners_who_remove_each_other_at_once_one_stays(self, catalog, org, ann):
         bob = a_user(org, "bob@example.com")
-        catalog.users.create(bob, a_link(bob))
+        catalog.users.create(bob, a_link(bob), let_pass)
 
         def one_must_stay(members):
             if len(members) == 1:
@@ -140,7 +145,7 @@ class TestUsers:
 
         def remove(user):
             with suppress(LookupError):
-                catalog.users.remove(org.org_id, user.user_id, one_must_stay)
+                catalog.users.remove(org.org_id, user.user_id, one_must_stay, keep_all)
 
         threads = [threading.Thread(target=remove, args=(user,)) for user in (ann, bob)]
         for thread in threads:
@@ -177,7 +182,7 @@ class TestLinks:
     def test_a_link_replaces_the_holders_own_and_leaves_the_others_alone(self, catalog, org, ann):
         bob = a_user(org, "bob@example.com")
         bobs, setup, anns, newer = a_link(bob), a_link(), a_link(ann), a_link(ann)
-        catalog.users.create(bob, bobs)
+        catalog.users.create(bob, bobs, let_pass)
         catalog.links.replace_setup(setup)
         catalog.links.replace(anns)
         catalog.links.replace(newer)
@@ -234,7 +239,7 @@ class TestSessions:
     def test_a_session_shows_the_role_of_now(self, catalog, org, ann):
         digest = a_digest()
         catalog.sessions.begin(a_session(ann), digest)
-        catalog.users.change_role(org.org_id, ann.user_id, Role.VIEWER, let_pass)
+        catalog.users.change_role(org.org_id, ann.user_id, Role.VIEWER, let_pass, keep_all)
         assert catalog.sessions.find(digest).user.role is Role.VIEWER
 
     def test_the_moment_when_it_was_last_seen_is_noted(self, catalog, ann):
@@ -245,7 +250,7 @@ class TestSessions:
 
     def test_sessions_are_listed_last_seen_first_and_ended_one_by_one_or_all(self, catalog, org, ann):
         bob = a_user(org, "bob@example.com")
-        catalog.users.create(bob, a_link(bob))
+        catalog.users.create(bob, a_link(bob), let_pass)
         older, newer, bobs = a_session(ann), a_session(ann, seen_at=NOW + 1), a_session(bob)
         for session in (older, newer, bobs):
             catalog.sessions.begin(session, a_digest())

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from browser import Browser
+from browser import PASSWORD, Browser
 from mauve import wiring
 from mauve.access.sessions import SEEN_EVERY_MS, begin_session
 from mauve.control import people
@@ -135,6 +135,14 @@ def test_a_change_that_was_made_is_never_answered_with_502(api, settings):
     assert all(key[0]["mirrored_at"] is None for key in keys)
 
 
+def test_a_change_that_was_made_is_told_even_if_publishing_it_fails(api, parts, monkeypatch):
+    def broken(_self, _count_max):
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(type(parts.catalog.publications), "pending", broken)
+    assert api.post("/v1/apps", json={"name": "An app"}).status_code == 201
+
+
 def test_it_recovers_by_itself(api, settings):
     connection = sqlite3.connect(settings.data / "catalog.db", isolation_level=None)
     connection.execute("BEGIN IMMEDIATE")
@@ -161,6 +169,19 @@ class TestDashboard:
         reply = viewer.send("/organization", {"name": "Never"})
         assert (reply.status_code, "try again in a moment" in reply.text) == (503, True)
         assert parts.catalog.organizations.find(organization.org_id).name == "Acme"
+
+    def test_a_change_that_was_made_is_not_said_to_be_undone(self, viewer, parts, monkeypatch):
+        def down(_self, _session, _digest):
+            raise StoreUnavailableError("down")
+
+        user = people.find_account(parts, "a@example.com")
+        link = people.renew_link(parts, user).path.reveal()
+        with monkeypatch.context() as patch:
+            patch.setattr(type(parts.catalog.sessions), "begin", down)
+            reply = viewer.send(link, {"password": PASSWORD})
+        assert reply.status_code == 503
+        assert "Your change was made" in reply.text
+        assert viewer.sign_in("a@example.com").status_code == 200
 
     @pytest.mark.parametrize("failure", [StoreUnavailableError("down"), ZeroDivisionError("a bug")], ids=repr)
     def test_a_page_that_fails_is_a_page_all_the_same(self, viewer, parts, monkeypatch, failure):

@@ -1,7 +1,9 @@
 """Erasing a person, and forgetting what is old: the figures stay, the names go."""
 
 import json
+import sqlite3
 import time
+from contextlib import closing
 
 import httpx2 as httpx
 import pytest
@@ -49,9 +51,10 @@ def an_app(service):
     return httpx.post(f"{service.url}/v1/apps", json={"name": "An app"}, headers=headers).json()
 
 
-def holding(data, text):
+def holding(data, text, *, without=()):
     """Return the files in the data directory that hold a text. The engine's own old parts go by themselves."""
-    files = [path for path in data.rglob("*") if path.is_file() and "store" not in path.parts]
+    skipped = {"store", *without}
+    files = [path for path in data.rglob("*") if path.is_file() and skipped.isdisjoint(path.parts)]
     return [path.name for path in files if text.encode() in path.read_bytes()]
 
 
@@ -72,6 +75,7 @@ def test_a_person_is_erased_while_the_service_runs_and_every_figure_stays(data):
             "dead_letters": 0,
             "damaged_records": 0,
             "queue_is_clean": False,
+            "journal_is_clean": True,
         }
         after = every_metric(service, key)
         assert after.pop("event_count") == [{"name": "view", "count": 3}]
@@ -91,6 +95,34 @@ def test_a_person_is_erased_while_the_service_runs_and_every_figure_stays(data):
         send(service, key, [{"name": "view", "user": "eve"}])
         eventually(lambda: read(service, key, "mau") == [{"mau": 3}])
         assert read(service, key, "event_count") == [{"name": "view", "count": 5}]
+
+
+def test_when_the_command_ends_no_file_of_the_running_service_holds_the_person_but_the_queue(data):
+    with running(data, "--workers", "1", environment=NO_CACHE) as service:
+        app = an_app(service)
+        send(service, app["sk_key"], EVENTS)
+        send(service, app["sk_key"], SUBSCRIPTION, "/v1/objects")
+        eventually(lambda: read(service, app["sk_key"], "mau") == [{"mau": 2}])
+        assert "ledger.db-wal" in holding(data, ANN)
+        done = mauve(data, "erase-user", "--app", app["app_id"], ANN, "--yes")
+        assert (done.returncode, "ledger.db-wal" in done.stdout) == (0, False)
+        assert holding(data, ANN, without={"log"}) == []
+
+
+def test_a_reader_that_does_not_end_keeps_the_journal_and_the_command_says_so(data):
+    with running(data, "--workers", "1", environment=NO_CACHE) as service:
+        app = an_app(service)
+        send(service, app["sk_key"], EVENTS)
+        eventually(lambda: read(service, app["sk_key"], "mau") == [{"mau": 2}])
+        with closing(sqlite3.connect(data / "ledger.db", isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM payments").fetchone()
+            done = mauve(data, "erase-user", "--app", app["app_id"], ANN, "--yes")
+            assert (done.returncode, "ledger.db-wal still holds" in done.stdout) == (0, True)
+            assert send(service, app["sk_key"], EVENTS[4:])["accepted"] == 1, "those who write are not held up"
+        again = mauve_json(data, "erase-user", "--app", app["app_id"], ANN, "--yes")
+        assert (again["payments"], again["journal_is_clean"]) == (0, True)
+        assert holding(data, ANN, without={"log"}) == []
 
 
 def test_what_waits_in_the_queue_of_a_stopped_service_is_loaded_and_erased(data):

@@ -66,7 +66,10 @@ def test_an_upgrade_publishes_what_the_release_before_did_not(settings, parts, a
     parts.publisher.refill_if_lost()
     with closing(sqlite3.connect(wiring.catalog_path(settings.data))) as catalog:
         catalog.execute("DROP TABLE sessions")
-        catalog.execute("DROP INDEX ix_links_user_id")
+        for index in ("ix_links_user_id", "ix_keys_minted_by", "ix_keys_app_id_revoked"):
+            catalog.execute(f"DROP INDEX {index}")
+        catalog.execute("CREATE INDEX ix_keys_app_id ON keys (app_id)")
+        catalog.execute("ALTER TABLE keys DROP COLUMN minted_by")
         for column in ("minted_by", "last_used_at"):
             catalog.execute(f"ALTER TABLE tokens DROP COLUMN {column}")
         for table in ("projects", "tokens"):

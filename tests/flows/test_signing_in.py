@@ -1,9 +1,10 @@
 """Signing in and out, one-time links, and what the account page does."""
 
 import pytest
+from starlette.testclient import TestClient
 
 from browser import PASSWORD, Browser, shown
-from mauve.access.attempts import ACCOUNT_BURST, ADDRESS_BURST
+from mauve.access.attempts import ADDRESS_BURST, PAIR_BURST
 from mauve.access.sessions import IDLE_MS, LIFETIME_MS
 from mauve.control import links, people
 from mauve.control.links import LINK_LIFETIME_MS
@@ -124,10 +125,12 @@ class TestSigningIn:
         assert is_in(owner)
         assert not is_in(old)
 
-    def test_an_account_takes_so_many_attempts_and_then_not_even_the_right_password(self, owner, client, clock):
+    def test_an_address_takes_so_many_attempts_at_an_account_and_then_not_even_the_right_password(
+        self, owner, client, clock
+    ):
         guesses = [
             Browser(client).ask("POST", "/signin", {"email": ANN, "password": "wrong password"})
-            for _ in range(ACCOUNT_BURST)
+            for _ in range(PAIR_BURST)
         ]
         assert {reply.status_code for reply in guesses} == {400}
         limited = Browser(client).ask("POST", "/signin", {"email": ANN, "password": PASSWORD})
@@ -136,6 +139,35 @@ class TestSigningIn:
         late = Browser(client)
         assert late.sign_in(ANN).status_code == 200
         assert is_in(late)
+
+    def test_whoever_guesses_from_one_address_does_not_lock_the_owner_out(self, owner, core, client):
+        guesser = Browser(TestClient(core, client=("192.0.2.66", 50000)))
+        for _ in range(PAIR_BURST + 5):
+            last = guesser.ask("POST", "/signin", {"email": ANN, "password": "wrong password"})
+        assert last.status_code == 429
+        at_home = Browser(client)
+        assert at_home.sign_in(ANN).status_code == 200
+        assert is_in(at_home)
+
+    @pytest.mark.parametrize(
+        "foreign",
+        [
+            'prefs={"a":1}',
+            "theme=dark mode",
+            "a[b]=1",
+            "nonsense",
+            "=nameless",
+            "caf\u00e9=cr\u00e8me",
+            'quoted="half',
+            "a,b=c@d",
+        ],
+    )
+    def test_cookies_of_others_on_this_host_keep_nobody_out(self, owner, client, foreign):
+        """Ports share cookies: whatever another service on the host sets is sent to us, too."""
+        browser = Browser(client)
+        (credential,) = owner.cookies.values()
+        for cookies in (f"{foreign}; mauve_session={credential}", f"mauve_session={credential}; {foreign}"):
+            assert browser.ask("GET", "/apps", cookie=cookies.encode()).status_code == 200
 
     def test_an_address_takes_so_many_attempts_whatever_it_says_of_itself(self, client):
         statuses = [

@@ -10,7 +10,7 @@ from alembic.migration import MigrationContext
 from msgspec.structs import replace
 
 from billing import mapped_for
-from mauve.core.facts import Plane, Provider, Scope
+from mauve.core.facts import OPERATOR, Plane, Provider, Scope
 from mauve.stores.edge import PublishedProject, PublishedToken
 from mauve.stores.ledger import Entry, Outcome
 from mauve.stores.sql import ledger_schema, schema
@@ -94,6 +94,20 @@ INSERT INTO tokens VALUES
 """
 
 
+BEFORE_MINTERS_WERE_NOTED = """
+INSERT INTO organizations VALUES ('org_1', 'Acme', 'live', NULL, NULL, 600, 100000, 10000, 1, 1, 5);
+INSERT INTO apps VALUES ('app_1', 'org_1', 'An app', 'mine', 'saas', NULL, 1);
+INSERT INTO projects (public_id, app_id, plane, created_at, version, mirrored_at)
+    VALUES ('proj_1', 'app_1', 'live', 1, 1, 5);
+INSERT INTO keys (key_id, app_id, public_id, plane, kind, digest, masked, revoked, created_at, version, mirrored_at)
+    VALUES ('key_1', 'app_1', 'proj_1', 'live', 'sk', x'00', 'sk_live_…', 0, 1, 1, 5);
+INSERT INTO tokens (token_id, org_id, name, lookup_id, digest, scopes, revoked, created_at, version, mirrored_at,
+    minted_by) VALUES
+    ('tok_1', 'org_1', 'by hand', 'lookup0123456789', x'00', 'apps:read', 0, 1, 1, 5, NULL),
+    ('tok_2', 'org_1', 'hers', 'lookup9876543210', x'01', 'apps:read', 0, 2, 1, 5, 'usr_ann');
+"""
+
+
 def test_what_an_earlier_release_left_unpublished_is_pending_after_the_upgrade(database):
     migrate_to(database, CATALOG, "0001")
     with database.writing() as connection:
@@ -110,6 +124,18 @@ def test_what_an_earlier_release_left_unpublished_is_pending_after_the_upgrade(d
             "lookup9876543210", 1, b"\xff\x00", "org_1", Plane.LIVE, frozenset({Scope.APPS_READ}), revoked=True
         ),
     ]
+
+
+def test_minters_of_an_earlier_release_are_the_operator_for_tokens_and_not_noted_for_keys(database):
+    migrate_to(database, CATALOG, "0003")
+    with database.writing() as connection:
+        for statement in BEFORE_MINTERS_WERE_NOTED.strip().split(";\n"):
+            connection.exec_driver_sql(statement.rstrip(";"))
+    migrate(database, CATALOG)
+    catalog = sql_catalog(database)
+    assert [token.minted_by for token in catalog.tokens.all_of("org_1")] == [OPERATOR, "usr_ann"]
+    assert [key.minted_by for key in catalog.keys.all_of("app_1")] == [None]
+    assert catalog.publications.pending(10) == [], "nothing has changed for those who authenticate"
 
 
 def test_a_ledger_of_the_first_revision_keeps_its_subscriptions(database):

@@ -1,6 +1,13 @@
 import pytest
 
-from mauve.access.attempts import ACCOUNT_BURST, ADDRESS_BURST, PasswordAttempts, neighbourhood, visitor_address
+from mauve.access.attempts import (
+    ACCOUNT_BURST,
+    ADDRESS_BURST,
+    PAIR_BURST,
+    PasswordAttempts,
+    neighbourhood,
+    visitor_address,
+)
 from mauve.access.passwords import CHARACTERS_MIN, flaw_of, hash_of, hash_to_check, matches, password_from
 from mauve.access.sessions import IDLE_MS, LIFETIME_MS, is_over
 from mauve.core.emails import email_from
@@ -41,12 +48,26 @@ class TestPasswords:
 
 
 class TestAttempts:
-    def test_an_account_allows_some_attempts_then_one_a_minute_wherever_they_come_from(self):
+    def test_an_address_allows_some_attempts_at_one_account_then_one_a_minute(self):
         attempts = PasswordAttempts()
-        waits = [attempts.seconds_to_wait("ann", f"10.0.0.{number}", NOW) for number in range(ACCOUNT_BURST + 1)]
-        assert waits == [0] * ACCOUNT_BURST + [60]
-        assert attempts.seconds_to_wait("ann", "10.0.1.1", NOW + 60_000) == 0
-        assert attempts.seconds_to_wait("ann", "10.0.1.2", NOW + 60_000) == 60
+        waits = [attempts.seconds_to_wait("ann", "10.0.0.1", NOW) for _ in range(PAIR_BURST + 1)]
+        assert waits == [0] * PAIR_BURST + [60]
+        assert attempts.seconds_to_wait("bo", "10.0.0.1", NOW) == 0
+        assert attempts.seconds_to_wait("ann", "10.0.0.1", NOW + 60_000) == 0
+        assert attempts.seconds_to_wait("ann", "10.0.0.1", NOW + 60_000) == 60
+
+    def test_one_address_never_locks_an_account_for_the_others(self):
+        attempts = PasswordAttempts()
+        for second in range(3600):
+            attempts.seconds_to_wait("ann", "2001:db8::1", NOW + second * 1000)
+            attempts.seconds_to_wait("ann", f"2001:db8::{second % 100:x}", NOW + second * 1000)
+        assert attempts.seconds_to_wait("ann", "10.0.0.2", NOW + 3_600_000) == 0
+
+    def test_an_account_allows_far_more_from_many_addresses_but_not_for_ever(self):
+        attempts = PasswordAttempts()
+        waits = [attempts.seconds_to_wait("ann", f"10.0.{n // 256}.{n % 256}", NOW) for n in range(ACCOUNT_BURST + 1)]
+        assert waits == [0] * ACCOUNT_BURST + [6]
+        assert attempts.seconds_to_wait("bo", "10.0.0.1", NOW) == 0
 
     def test_an_address_allows_some_attempts_whatever_the_account(self):
         attempts = PasswordAttempts()

@@ -1,4 +1,4 @@
-"""How often somebody may try a password: counted before the costly check, by account and by address."""
+"""How often a password may be tried: counted before the costly check, by account, by address and by both together."""
 
 import ipaddress
 import threading
@@ -6,29 +6,38 @@ from typing import Final
 
 from mauve.access.rate import RateLimit
 
-ACCOUNT_BURST: Final = 10
+PAIR_BURST: Final = 10
 ADDRESS_BURST: Final = 30
-_ACCOUNT_REFILL_S: Final = 60
+ACCOUNT_BURST: Final = 1_000
+_PAIR_REFILL_S: Final = 60
 _ADDRESS_REFILL_S: Final = 10
+_ACCOUNT_REFILL_S: Final = 6
 _IPV6_PREFIX_BITS: Final = 64
 
 
 class PasswordAttempts:
-    """Two buckets have to hold one more attempt: that of the account and that of the visitor's address.
+    """Three buckets must each hold one more attempt: the address's, the account's from this address, the account's.
 
-    An account that does not exist has a bucket like any other.
+    An address runs out of attempts at an account long before the account does: nobody locks an owner out alone.
+    The account's own bucket bounds those who guess from many addresses: 1,000 tries, then ten a minute.
+    An account that does not exist has buckets like any other.
     """
 
     def __init__(self) -> None:
-        self._accounts = RateLimit(1 / _ACCOUNT_REFILL_S, ACCOUNT_BURST)
+        self._pairs = RateLimit(1 / _PAIR_REFILL_S, PAIR_BURST)
         self._addresses = RateLimit(1 / _ADDRESS_REFILL_S, ADDRESS_BURST)
+        self._accounts = RateLimit(1 / _ACCOUNT_REFILL_S, ACCOUNT_BURST)
         self._taking = threading.Lock()
 
     def seconds_to_wait(self, email: str, address: str, now_ms: int) -> int:
         """Take one attempt; return 0, or after how many seconds to try again."""
+        network = neighbourhood(address)
         with self._taking:
-            wait_s = self._addresses.seconds_to_wait(neighbourhood(address), now_ms)
-            return wait_s or self._accounts.seconds_to_wait(email, now_ms)
+            return (
+                self._addresses.seconds_to_wait(network, now_ms)
+                or self._pairs.seconds_to_wait(f"{network} {email}", now_ms)
+                or self._accounts.seconds_to_wait(email, now_ms)
+            )
 
 
 def neighbourhood(address: str) -> str:

@@ -46,7 +46,7 @@ class Keyring:
         self._ticks = ticks
         self._extra_looks = RateLimit(EXTRA_LOOKS_PER_S)
         self._revision = 0
-        self._keys: dict[bytes, PublishedKey] = {}
+        self._keys: dict[bytes, PublishedKey | None] = {}  # by digest; None: revoked
         self._tokens: dict[str, PublishedToken] = {}
         self._projects: dict[str, PublishedProject] = {}
         self.organizations: dict[str, PublishedOrganization] = {}
@@ -142,7 +142,7 @@ class Keyring:
         # what is then noted here is noted in vain.
         known = self._known
         key = self._keys.get(digest)
-        if key is None or key.revoked:
+        if key is None:
             return None
         if len(known) < _KNOWN_MAX:
             known[credential] = key
@@ -161,7 +161,7 @@ class Keyring:
     def _take(self, record: PublishedRecord) -> None:
         match record:
             case PublishedKey():
-                self._keys[record.digest] = record
+                self._keys[record.digest] = None if record.revoked else record
             case PublishedToken():
                 self._tokens[record.lookup_id] = record
             case PublishedProject():

@@ -53,6 +53,7 @@ class Caller:
     plane: Plane
     scopes: frozenset[Scope]
     lookup_id: str  # of the token
+    token_id: str
 
     def require(self, scope: Scope) -> None:
         if scope not in self.scopes:
@@ -80,7 +81,7 @@ def authenticate(tokens: Tokens, credential: str | None) -> Caller:
     matches = presented.matches(stored.digest if stored is not None else None)
     if stored is None or not matches or stored.token.revoked or presented.plane is not Plane.LIVE:
         raise unauthorized()
-    return Caller(stored.token.org_id, Plane.LIVE, stored.token.scopes, presented.lookup_id)
+    return Caller(stored.token.org_id, Plane.LIVE, stored.token.scopes, presented.lookup_id, stored.token.token_id)
 
 
 def presented_token(credential: str | None) -> PresentedToken | None:

@@ -58,4 +58,9 @@ def _told(erased: "Erased") -> str:
         lines.append(
             "the queue's files are overwritten as events come in; at once if you repeat this with mauve stopped"
         )
+    if not erased.journal_is_clean:
+        lines.append(
+            "ledger.db-wal still holds what was erased, because something reads the ledger without end, "
+            "such as a backup: repeat this when it has ended"
+        )
     return "\n".join(lines)

@@ -36,8 +36,18 @@ def list_all(*, org: str, data: Path | None, as_json: bool) -> None:
     with existing(data) as parts:
         operator.find_organization(parts, org)
         tokens = parts.catalog.tokens.all_of(org)
-    rows = [[each.token_id, "revoked" if each.revoked else "active", _joined(each), each.name] for each in tokens]
-    text = table(["TOKEN", "STATE", "SCOPES", "NAME"], rows, "no token yet: 'mauve token mint' makes one")
+        emails = {member.user.user_id: member.user.email for member in parts.catalog.users.all_of(org)}
+    rows = [
+        [
+            each.token_id,
+            "revoked" if each.revoked else "active",
+            _joined(each),
+            emails.get(each.minted_by, each.minted_by),
+            each.name,
+        ]
+        for each in tokens
+    ]
+    text = table(["TOKEN", "STATE", "SCOPES", "MINTED BY", "NAME"], rows, "no token yet: 'mauve token mint' makes one")
     answer([_view(each) for each in tokens], as_json=as_json, text=text)
 
 
@@ -72,4 +82,5 @@ def _view(token: ControlToken) -> dict[str, object]:
         "scopes": sorted(token.scopes),
         "revoked": token.revoked,
         "created_at": token.created_at,
+        "minted_by": token.minted_by,
     }

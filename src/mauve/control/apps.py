@@ -1,11 +1,14 @@
 """Apps: create, list, read, change."""
 
+from functools import partial
+
 from msgspec import UnsetType
 
 from mauve.access import keys
 from mauve.control.bodies import AppChangesBody, NewAppBody, invalid_body
+from mauve.control.bounds import check_new_app
 from mauve.control.parts import ControlParts
-from mauve.core.facts import App, KeyKind, Plane
+from mauve.core.facts import OPERATOR, App, KeyKind, Plane
 from mauve.core.ids import is_id, new_id
 from mauve.core.names import APP_NAME_CHARACTERS_MAX, app_name_from
 from mauve.core.problems import not_found
@@ -13,7 +16,7 @@ from mauve.core.secret import Secret
 from mauve.stores.catalog import AppChanges, NewApp, NewKey
 
 
-def create_app(parts: ControlParts, org_id: str, wanted: NewAppBody) -> tuple[App, Secret]:
+def create_app(parts: ControlParts, org_id: str, wanted: NewAppBody, minted_by: str = OPERATOR) -> tuple[App, Secret]:
     """Create the app with its live project and first server key, and publish the key before returning."""
     now = parts.clock.now_ms()
     app = NewApp(
@@ -33,8 +36,9 @@ def create_app(parts: ControlParts, org_id: str, wanted: NewAppBody) -> tuple[Ap
         digest=minted.digest,
         masked=minted.masked,
         created_at=now,
+        minted_by=minted_by,
     )
-    created = parts.catalog.apps.create(app, first_key)
+    created = parts.catalog.apps.create(app, first_key, partial(check_new_app, parts.bounds))
     parts.publisher.publish_now()
     return created, minted.key
 

@@ -1,15 +1,20 @@
 """Data-plane keys: mint, list, revoke."""
 
+from functools import partial
+
 from mauve.access import keys
+from mauve.control.bounds import check_new_key
 from mauve.control.parts import ControlParts
-from mauve.core.facts import App, AppKey, KeyKind, Plane
+from mauve.core.facts import OPERATOR, App, AppKey, KeyKind, Plane
 from mauve.core.ids import is_id, new_id
 from mauve.core.problems import not_found
 from mauve.core.secret import Secret
 from mauve.stores.catalog import NewKey
 
 
-def mint_key(parts: ControlParts, app: App, kind: KeyKind, plane: Plane) -> tuple[str, Secret]:
+def mint_key(
+    parts: ControlParts, app: App, kind: KeyKind, plane: Plane, minted_by: str = OPERATOR
+) -> tuple[str, Secret]:
     """Mint and publish a key; return its id and, this once, its text."""
     minted = keys.mint(kind, plane, parts.randomness)
     new = NewKey(
@@ -19,8 +24,9 @@ def mint_key(parts: ControlParts, app: App, kind: KeyKind, plane: Plane) -> tupl
         digest=minted.digest,
         masked=minted.masked,
         created_at=parts.clock.now_ms(),
+        minted_by=minted_by,
     )
-    if parts.catalog.keys.mint(app.app_id, new) is None:
+    if parts.catalog.keys.mint(app.app_id, new, partial(check_new_key, parts.bounds)) is None:
         raise not_found()
     parts.publisher.publish_now()
     return new.key_id, minted.key

@@ -66,7 +66,8 @@ def find_operation(method: str, path: str) -> tuple[Operation, dict[str, str]]:
 
 
 def _create_app(call: Call) -> Reply:
-    app, sk_key = apps.create_app(call.parts, call.caller.org_id, decode(call.body, NewAppBody))
+    caller = call.caller
+    app, sk_key = apps.create_app(call.parts, caller.org_id, decode(call.body, NewAppBody), caller.token_id)
     return json_reply(HTTPStatus.CREATED, created_app_body(app, sk_key.reveal()))
 
 
@@ -86,7 +87,7 @@ def _change_app(call: Call) -> Reply:
 def _mint_key(call: Call) -> Reply:
     app = apps.find_app(call.parts, call.caller.org_id, call.path["app_id"])
     kind = decode(call.body, NewKeyBody).kind
-    key_id, key = keys.mint_key(call.parts, app, kind, call.caller.plane)
+    key_id, key = keys.mint_key(call.parts, app, kind, call.caller.plane, call.caller.token_id)
     return json_reply(HTTPStatus.CREATED, MintedKeyBody(key_id, key.reveal()))
 
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Final
 
 from mauve.access import tokens
+from mauve.control.bounds import check_new_token
 from mauve.control.parts import ControlParts
 from mauve.core.emails import email_from
-from mauve.core.facts import App, ControlToken, Limits, Organization, Scope, Standing
+from mauve.core.facts import OPERATOR, App, ControlToken, Limits, Organization, Scope, Standing
 from mauve.core.ids import new_id
 from mauve.core.names import app_name_from
 from mauve.core.secret import Secret
@@ -85,7 +87,7 @@ def find_app(parts: ControlParts, app_id: str) -> App:
 
 
 def mint_token(
-    parts: ControlParts, org_id: str, name: str, scopes: Iterable[Scope], minted_by: str | None = None
+    parts: ControlParts, org_id: str, name: str, scopes: Iterable[Scope], minted_by: str = OPERATOR
 ) -> tuple[str, Secret]:
     """Mint and publish a control token; return its id and, this once, its text."""
     find_organization(parts, org_id)
@@ -99,7 +101,8 @@ def mint_token(
         created_at=parts.clock.now_ms(),
         minted_by=minted_by,
     )
-    parts.catalog.tokens.mint(NewToken(token, minted.lookup_id, minted.digest))
+    check = partial(check_new_token, parts.bounds, scopes=token.scopes)
+    parts.catalog.tokens.mint(NewToken(token, minted.lookup_id, minted.digest), check)
     parts.publisher.publish_now()
     return token.token_id, minted.token
 

@@ -1,11 +1,12 @@
 """What the control plane is made of."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mauve.access.token_uses import TokenUses
 from mauve.access.vault import Vault
 from mauve.control.publish import Publisher
 from mauve.core.clock import Clock
+from mauve.core.facts import Bounds
 from mauve.core.ids import Randomness
 from mauve.stores.catalog import Catalog
 
@@ -18,3 +19,4 @@ class ControlParts:
     clock: Clock
     randomness: Randomness
     token_uses: TokenUses
+    bounds: Bounds = field(default_factory=Bounds)

@@ -1,15 +1,17 @@
 """People of an organization: invited, let in again, given a role, removed."""
 
 from collections.abc import Sequence
+from functools import partial
 
+from mauve.control.bounds import check_new_member
 from mauve.control.links import MintedLink, new_link
 from mauve.control.operator import RefusedError, checked_email, find_organization
 from mauve.control.parts import ControlParts
-from mauve.core.facts import Role, User
+from mauve.core.facts import Role, Scope, User
 from mauve.core.ids import is_id, new_id
 from mauve.core.problems import Code, Problem, not_found
-from mauve.core.roles import roles_within
-from mauve.stores.catalog import Member
+from mauve.core.roles import roles_within, scopes_of
+from mauve.stores.catalog import Member, Minted, Withdrawal
 
 
 def create_user(parts: ControlParts, org_id: str, email: str, role: Role) -> tuple[User, MintedLink]:
@@ -23,7 +25,7 @@ def create_user(parts: ControlParts, org_id: str, email: str, role: Role) -> tup
         created_at=parts.clock.now_ms(),
     )
     link, minted = new_link(parts, "password", user.user_id)
-    if not parts.catalog.users.create(user, link):
+    if not parts.catalog.users.create(user, link, partial(check_new_member, parts.bounds)):
         raise RefusedError(f"{user.email} has an account already: choose another address")
     return user, minted
 
@@ -63,7 +65,8 @@ def managed_member(parts: ControlParts, actor: User, user_id: str) -> Member:
     return found
 
 
-def change_role(parts: ControlParts, actor: User, user_id: str, role: Role) -> None:
+def change_role(parts: ControlParts, actor: User, user_id: str, role: Role, withdraw: Withdrawal) -> None:
+    """Change the role, and in the same step revoke what is withdrawn."""
     _check_reach(actor, role)
 
     def check(members: Sequence[Member]) -> None:
@@ -71,17 +74,32 @@ def change_role(parts: ControlParts, actor: User, user_id: str, role: Role) -> N
         if role is not Role.OWNER:
             check_owner_remains(members, user_id)
 
-    if not parts.catalog.users.change_role(actor.org_id, user_id, role, check):
+    if not parts.catalog.users.change_role(actor.org_id, user_id, role, check, withdraw):
         raise not_found()
+    parts.publisher.publish_now()
 
 
-def remove_member(parts: ControlParts, actor: User, user_id: str) -> None:
+def remove_member(parts: ControlParts, actor: User, user_id: str, withdraw: Withdrawal) -> None:
+    """Remove the person, and in the same step revoke what is withdrawn."""
+
     def check(members: Sequence[Member]) -> None:
         _check_reach(actor, _role_of(members, user_id))
         check_owner_remains(members, user_id)
 
-    if not parts.catalog.users.remove(actor.org_id, user_id, check):
+    if not parts.catalog.users.remove(actor.org_id, user_id, check, withdraw):
         raise not_found()
+    parts.publisher.publish_now()
+
+
+def beyond(role: Role | None, minted: Minted) -> Minted:
+    """Return what somebody has minted and could not mint in that role; None: they are to be removed."""
+    if role is None:
+        return minted
+    held = scopes_of(role)
+    return Minted(
+        tokens=tuple(token for token in minted.tokens if not token.scopes <= held),
+        keys=() if Scope.KEYS_WRITE in held else minted.keys,
+    )
 
 
 def check_owner_remains(members: Sequence[Member], without: str) -> None:

@@ -1,15 +1,17 @@
 """The control plane's door: authenticated → routed → allowed → done, in a thread and in bounded time."""
 
-import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 import structlog
 
 from mauve.access.tokens import authenticate
+from mauve.control.in_time import done_in_time
 from mauve.control.operations import Call, find_operation
 from mauve.control.parts import ControlParts
 from mauve.core.problems import Code, Problem
+from mauve.stores.cancellation import Cancellation
 from mauve.stores.unavailable import StoreUnavailableError
 from mauve.web.asgi import Receive, Scope, Send, read_request, send_reply
 from mauve.web.envelopes import control_reply
@@ -42,9 +44,10 @@ class ControlPlane:
         await send_reply(send, _not_to_be_kept(reply))
 
     async def _answer_in_time(self, request: Request) -> Reply:
-        work = asyncio.get_running_loop().run_in_executor(self._threads, answer, self._parts, request)
+        cancellation = Cancellation()
+        work = partial(answer, self._parts, request, cancellation)
         try:
-            return await asyncio.wait_for(work, self._timeout_s)
+            return await done_in_time(self._threads, work, self._timeout_s, cancellation)
         except Problem:
             raise
         except TimeoutError:
@@ -56,13 +59,14 @@ class ControlPlane:
         raise Problem(Code.UPSTREAM_UNAVAILABLE, "the control backend did not answer: retry with backoff")
 
 
-def answer(parts: ControlParts, request: Request) -> Reply:
+def answer(parts: ControlParts, request: Request, cancellation: Cancellation) -> Reply:
     """Answer one request. The order of these lines is the order in which a request can be refused."""
     caller = authenticate(parts.catalog.tokens, bearer_credential(request.authorization))
     parts.token_uses.note(caller.lookup_id, parts.clock.now_ms())
     operation, path = find_operation(request.method, request.path)
     caller.require(operation.scope)
-    return operation.handle(Call(parts, caller, path, request.body))
+    with cancellation.guarding():
+        return operation.handle(Call(parts, caller, path, request.body))
 
 
 def _not_to_be_kept(reply: Reply) -> Reply:

@@ -1,6 +1,6 @@
 """Catalog → edge. Every change is published by whoever made it; what that misses is swept up later."""
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Final
 
 import structlog
@@ -14,6 +14,7 @@ SWEEP_EVERY_S: Final = 1.0
 _RECORDS_PER_ROUND: Final = 1_000
 _EDGE_FACT: Final = "edge_id"
 _PATIENCE_S: Final = 0.5
+_ADVICE: Final = "it is tried again every second"
 
 log = structlog.get_logger()
 
@@ -28,12 +29,18 @@ class Publisher:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="publish")
 
     def publish_now(self) -> None:
-        """Publish right after a change. The change stands even if this fails or lasts: it is tried again."""
+        """Publish right after a change. The change stands whatever happens here: it is tried again."""
         try:
-            self._thread.submit(self.publish_pending).result(_PATIENCE_S)
-        except (StoreUnavailableError, TimeoutError) as error:
-            reason = str(error) or "the edge did not answer in time"
-            log.warning("publication_delayed", reason=reason, advice="it is tried again every second")
+            publishing = self._thread.submit(self.publish_pending)
+            if not wait({publishing}, _PATIENCE_S).done:
+                publishing.cancel()  # Another one is under way and hangs: no more need to queue after it.
+                log.warning("publication_delayed", reason="the edge did not answer in time", advice=_ADVICE)
+                return
+            publishing.result()
+        except StoreUnavailableError as error:
+            log.warning("publication_delayed", reason=str(error), advice=_ADVICE)
+        except Exception:
+            log.exception("publication_failed", advice=_ADVICE)
 
     def publish_pending(self) -> int:
         """Publish what is pending; return how many records that was. `mirrored_at` is set after it is true."""

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+OPERATOR: Final = "operator"
+"""Who minted what was minted at the command line. Everybody else who mints has an id: a user or a control token."""
+
 
 class Plane(StrEnum):
     """Live data, or a rehearsal of it. The two never mix."""
@@ -71,6 +74,21 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Bounds:
+    """How many of each thing any organization may have; the settings say so."""
+
+    apps: int = 1_000
+    keys_per_app: int = 100  # that work; with revoked ones, which stay listed, `IN_ALL` times as many
+    keys: int = 5_000  # of all its apps, likewise
+    tokens: int = 200  # likewise
+    members: int = 500  # invited ones included
+
+
+IN_ALL: Final = 10
+"""How many times as many keys and tokens there may be when revoked ones are counted, too."""
+
+
+@dataclass(frozen=True, slots=True)
 class Organization:
     org_id: str
     name: str
@@ -109,6 +127,7 @@ class AppKey:
     revoked: bool
     mirrored_at: int | None
     created_at: int
+    minted_by: str | None = None  # a user, a control token or the operator; None: nobody noted it
 
 
 class Scope(StrEnum):
@@ -130,7 +149,7 @@ class ControlToken:
     scopes: frozenset[Scope]
     revoked: bool
     created_at: int
-    minted_by: str | None = None  # the person; None: the operator
+    minted_by: str = OPERATOR  # or a user
     last_used_at: int | None = None  # to the minute
 
 

@@ -19,7 +19,7 @@ def show_new_app(visit: MemberVisit) -> Reply:
 def create_app(visit: MemberVisit) -> Reply:
     """Create the app, and show its first key: this once, so there is no page to send the browser on to."""
     wanted = NewAppBody(visit.field("name"), visit.chosen("ownership", Ownership), visit.chosen("type", AppType))
-    app, key = apps.create_app(visit.control, visit.organization.org_id, wanted)
+    app, key = apps.create_app(visit.control, visit.organization.org_id, wanted, visit.user.user_id)
     return page(visit, "created_app.html", app=app, key=key.reveal(), url=visit.url)
 
 

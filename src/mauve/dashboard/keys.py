@@ -6,6 +6,7 @@ from mauve.control import keys
 from mauve.control.bodies import invalid_body
 from mauve.core.facts import AppKey, KeyKind, Plane
 from mauve.core.problems import not_found
+from mauve.dashboard.minted import latest, minter_names
 from mauve.dashboard.page import page, see_other
 from mauve.dashboard.visit import MemberVisit
 from mauve.web.messages import Reply
@@ -20,7 +21,8 @@ CHOICES: Final = {
 
 def show_keys(visit: MemberVisit) -> Reply:
     app = visit.app()
-    return page(visit, "keys.html", app=app, keys=keys.list_keys(visit.control, app))
+    shown, hidden = latest(keys.list_keys(visit.control, app))
+    return page(visit, "keys.html", app=app, keys=shown, hidden=hidden, minter=minter_names(visit))
 
 
 def mint_key(visit: MemberVisit) -> Reply:
@@ -32,7 +34,7 @@ def mint_key(visit: MemberVisit) -> Reply:
     kind, plane = choice
     if plane is Plane.TEST and app.test_public_id is None:
         raise invalid_body("this app has no test plane yet: save a test secret under Webhooks first")
-    _, key = keys.mint_key(visit.control, app, kind, plane)
+    _, key = keys.mint_key(visit.control, app, kind, plane, visit.user.user_id)
     return page(visit, "minted_key.html", app=app, key=key.reveal(), kind=kind, plane=plane, url=visit.url)
 
 

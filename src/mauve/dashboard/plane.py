@@ -1,8 +1,8 @@
 """The dashboard's door: recognized → allowed → shown, in a thread and in bounded time."""
 
-import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from http import HTTPStatus
 from typing import Final, TypeVar
 from urllib.parse import urlencode
@@ -11,6 +11,7 @@ import structlog
 
 from mauve.access.passwords import CrowdedError
 from mauve.access.sessions import find_session
+from mauve.control.in_time import done_in_time
 from mauve.control.operator import RefusedError
 from mauve.core.problems import Code, Problem, not_found
 from mauve.dashboard.assets import asset_reply, is_asset_path
@@ -21,6 +22,7 @@ from mauve.dashboard.parts import DashboardParts
 from mauve.dashboard.request import READING, PageRequest, read_page_request
 from mauve.dashboard.routes import ACTIONS, DOORS, find, is_known_path
 from mauve.dashboard.visit import MemberVisit, Refusal, Visit
+from mauve.stores.cancellation import Cancellation
 from mauve.stores.unavailable import StoreUnavailableError
 from mauve.web.asgi import Receive, Scope, Send, header, send_reply
 from mauve.web.deflate import deflated
@@ -29,7 +31,8 @@ from mauve.web.messages import Reply
 
 _THREADS: Final = 8
 _FOR_PROGRAMS: Final = frozenset({"/v1", "/healthz", "/readyz"})
-_BUSY: Final = "The service did not answer in time. Nothing is lost: try again in a moment."
+_BUSY: Final = "The service did not answer in time. Nothing was changed: try again in a moment."
+_DONE: Final = "Your change was made, but what comes after it failed. Look at what is there before you repeat it."
 # What somebody can put right in the form that they sent.
 _SHOWN_AGAIN: Final = frozenset({Code.INVALID_BODY, Code.RATE_LIMITED})
 
@@ -68,9 +71,10 @@ class Dashboard:
         await send_reply(send, reply._replace(body=b"") if request.method == "HEAD" else reply)
 
     async def _answer_in_time(self, request: PageRequest) -> Reply:
-        work = asyncio.get_running_loop().run_in_executor(self._threads, answer, self._parts, request)
+        cancellation = Cancellation()
+        work = partial(answer, self._parts, request, cancellation)
         try:
-            return await asyncio.wait_for(work, self._timeout_s)
+            return await done_in_time(self._threads, work, self._timeout_s, cancellation)
         except TimeoutError:
             log.warning("page_timed_out", method=request.method, timeout_s=self._timeout_s)
         except StoreUnavailableError as error:
@@ -79,17 +83,19 @@ class Dashboard:
             log.warning("passwords_crowded", advice="many people, or one program, are signing in at once")
         except Exception:
             log.exception("page_failed", method=request.method)
-        return _problem_page(_stranger(self._parts, request), HTTPStatus.SERVICE_UNAVAILABLE, _BUSY)
+        message = _DONE if cancellation.has_committed else _BUSY
+        return _problem_page(_stranger(self._parts, request), HTTPStatus.SERVICE_UNAVAILABLE, message)
 
 
-def answer(parts: DashboardParts, request: PageRequest) -> Reply:
+def answer(parts: DashboardParts, request: PageRequest, cancellation: Cancellation) -> Reply:
     """Answer one request, or show what is wrong with it."""
     visit = _stranger(parts, request)
     try:
         if is_asset_path(request.path):
             return asset_reply(request.path)
         visit = _recognized(visit)
-        return _answer(visit)
+        with cancellation.guarding():
+            return _answer(visit)
     except Problem as problem:
         return _problem_page(visit, STATUS_OF[problem.code], problem.message)
 

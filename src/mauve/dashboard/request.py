@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
 from typing import Final
 from urllib.parse import parse_qs
+
+from starlette.requests import cookie_parser
 
 from mauve.core.problems import Code, Problem
 from mauve.web.asgi import AsgiRequest, Receive, Scope
@@ -32,11 +33,8 @@ class PageRequest:
         return self.method in READING
 
     def cookie(self, name: str) -> str | None:
-        try:
-            found = SimpleCookie(self.headers.get("cookie", "")).get(name)
-        except CookieError:
-            return None
-        return None if found is None else found.value
+        """Return a cookie, read as browsers write it: others on this host may set cookies that no standard allows."""
+        return cookie_parser(self.headers.get("cookie", "")).get(name)
 
     def form(self) -> Fields:
         """Return the fields of the form that was sent."""

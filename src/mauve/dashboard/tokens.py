@@ -5,20 +5,20 @@ from mauve.control.bodies import invalid_body
 from mauve.core.facts import ControlToken, Scope
 from mauve.core.problems import Code, Problem, not_found
 from mauve.core.roles import Permission, scopes_of
+from mauve.dashboard.minted import latest, minter_names
 from mauve.dashboard.page import page, see_other
 from mauve.dashboard.visit import MemberVisit
 from mauve.web.messages import Reply
 
 
 def show_tokens(visit: MemberVisit) -> Reply:
-    tokens = visit.control.catalog.tokens.all_of(visit.organization.org_id)
-    members = visit.control.catalog.users.all_of(visit.organization.org_id)
-    emails = {member.user.user_id: member.user.email for member in members}
+    shown, hidden = latest(visit.control.catalog.tokens.all_of(visit.organization.org_id))
     return page(
         visit,
         "tokens.html",
-        tokens=tokens,
-        emails=emails,
+        tokens=shown,
+        hidden=hidden,
+        minter=minter_names(visit),
         held=scopes_of(visit.user.role),
         may_revoke=lambda token: _may_revoke(visit, token),
     )

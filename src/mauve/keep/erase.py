@@ -16,6 +16,7 @@ class Erased(msgspec.Struct, frozen=True):
     dead_letters: int
     damaged_records: int
     queue_is_clean: bool  # False: loaded records stay in the queue's files until those are used again
+    journal_is_clean: bool  # False: the ledger is being read, and its journal stays as it is until that ends
 
 
 def erase_user(
@@ -38,4 +39,5 @@ def erase_user(
         dead_letters=entries.dead_letters,
         damaged_records=log.erase_damaged(user),
         queue_is_clean=log.blank_loaded(),
+        journal_is_clean=ledger.empty_journal(),
     )

@@ -71,7 +71,8 @@ TELLINGS: Final[Mapping[tuple[str, str], Telling]] = {
     ("POST", "/v1/apps"): Telling(
         "createApp",
         "Create an app",
-        "Creates the app in the token's organization, with its first server key, which works at once.",
+        "Creates the app in the token's organization, with its first server key, which works at once. One app more "
+        "than the operator allows is a 400 that says so.",
         _success(
             HTTPStatus.CREATED,
             "The app, and its key this once.",
@@ -104,7 +105,8 @@ TELLINGS: Final[Mapping[tuple[str, str], Telling]] = {
     ("POST", "/v1/apps/{app_id}/keys"): Telling(
         "mintKey",
         "Mint a key",
-        "A server key or a publishable key. To replace a key: mint a new one, deploy it, delete the old one.",
+        "A server key or a publishable key. To replace a key: mint a new one, deploy it, delete the old one. One key "
+        "more than the operator allows is a 400 that says so.",
         _success(HTTPStatus.CREATED, "The key, this once.", MintedKeyBody(example_id("key"), _KEY), ref("MintedKey")),
         _body("NewKey", "Which kind.", server_key={"kind": "sk"}, publishable_key={"kind": "pk"}),
     ),
@@ -172,7 +174,9 @@ def _refusals(row: TableRow, telling: Telling) -> tuple[Answer, ...]:
         control_refusal("The token is missing, malformed, unknown or revoked.", unauthorized()),
         control_refusal(f"The token does not carry `{row.scope}`.", no_scope),
         control_refusal("The token's organization has no such thing.", not_found()) if row.pattern.groupindex else None,
-        control_refusal("The catalog failed or did not answer in time: retry with backoff.", unavailable),
+        control_refusal(
+            "The catalog failed or did not answer in time. Nothing was done: retry with backoff.", unavailable
+        ),
     )
     return tuple(_not_to_be_kept(answer) for answer in possible if answer is not None)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from mauve.core.facts import (
+    OPERATOR,
     App,
     AppKey,
     AppType,
@@ -19,6 +20,7 @@ from mauve.core.facts import (
     Plane,
     Provider,
     Role,
+    Scope,
     Session,
     User,
 )
@@ -53,6 +55,7 @@ class NewKey:
     digest: bytes
     masked: str
     created_at: int
+    minted_by: str = OPERATOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,36 @@ class SavedSecret:
     saved_at: int
 
 
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What an organization has at the moment at which something is minted in it, and what the minter may do then."""
+
+    apps: int
+    keys: int  # that work
+    keys_in_all: int  # revoked ones included
+    app_keys: int  # of the app that a key is minted for
+    app_keys_in_all: int
+    tokens: int
+    tokens_in_all: int
+    minter_scopes: frozenset[Scope]  # none if the minter was removed or revoked meanwhile
+
+
+TallyCheck = Callable[[Tally], None]
+"""Looks at the tally before something is minted, which does not happen if it raises. Nothing changes in between."""
+
+
+@dataclass(frozen=True, slots=True)
+class Minted:
+    """Tokens and keys that work."""
+
+    tokens: tuple[ControlToken, ...] = ()
+    keys: tuple[AppKey, ...] = ()
+
+
+Withdrawal = Callable[[Minted], Minted]
+"""Picks what is revoked out of what a person has minted, also through control tokens of theirs."""
+
+
 class Organizations(Protocol):
     def create(self, organization: Organization) -> None: ...
 
@@ -139,7 +172,7 @@ class Organizations(Protocol):
 
 
 class Apps(Protocol):
-    def create(self, app: NewApp, first_key: NewKey) -> App:
+    def create(self, app: NewApp, first_key: NewKey, check: TallyCheck) -> App:
         """Store the app, its live project and its first key, unpublished: all three or none."""
         ...
 
@@ -163,7 +196,7 @@ class Apps(Protocol):
 
 
 class Keys(Protocol):
-    def mint(self, app_id: str, key: NewKey) -> AppKey | None:
+    def mint(self, app_id: str, key: NewKey, check: TallyCheck) -> AppKey | None:
         """Store the key, unpublished. None: the app has no project on the key's plane."""
         ...
 
@@ -177,7 +210,7 @@ class Keys(Protocol):
 
 
 class Tokens(Protocol):
-    def mint(self, new: NewToken) -> None:
+    def mint(self, new: NewToken, check: TallyCheck) -> None:
         """Store the token, unpublished."""
         ...
 
@@ -218,7 +251,7 @@ MembersCheck = Callable[[Sequence[Member]], None]
 class Users(Protocol):
     """People and their roles. While a check runs, nobody else changes the organization's members."""
 
-    def create(self, user: User, link: OneTimeLink) -> bool:
+    def create(self, user: User, link: OneTimeLink, check: MembersCheck) -> bool:
         """Store the user with a link to set the password; False if the e-mail has an account already."""
         ...
 
@@ -230,12 +263,16 @@ class Users(Protocol):
         """Return the organization's members, oldest first."""
         ...
 
-    def change_role(self, org_id: str, user_id: str, role: Role, check: MembersCheck) -> bool:
-        """Change the role; False if there is no such member."""
+    def minted_by(self, org_id: str, user_id: str) -> Minted:
+        """Return what a person has minted and still works, also through control tokens of theirs; oldest first."""
         ...
 
-    def remove(self, org_id: str, user_id: str, check: MembersCheck) -> bool:
-        """Remove the person with their sessions and links; False if there is no such member."""
+    def change_role(self, org_id: str, user_id: str, role: Role, check: MembersCheck, withdraw: Withdrawal) -> bool:
+        """Change the role and revoke what is withdrawn; False if there is no such member."""
+        ...
+
+    def remove(self, org_id: str, user_id: str, check: MembersCheck, withdraw: Withdrawal) -> bool:
+        """Remove the person with their sessions and links, and revoke what is withdrawn; False if there is none."""
         ...
 
 
@@ -253,11 +290,11 @@ class Links(Protocol):
     """One-time links. Whatever a link is used for happens with its use, or neither does."""
 
     def replace_setup(self, link: OneTimeLink) -> None:
-        """Store the set-up link in place of every earlier, unused one."""
+        """Store the set-up link in place of every earlier one."""
         ...
 
     def replace(self, link: OneTimeLink) -> None:
-        """Store a person's link in place of every earlier, unused one of theirs."""
+        """Store a person's link in place of every earlier one of theirs."""
         ...
 
     def find(self, digest: bytes) -> OneTimeLink | None:

@@ -65,6 +65,10 @@ class LedgerUpkeep(Protocol):
 
     def erase_user(self, project: str, user: str) -> ErasedEntries: ...
 
+    def empty_journal(self) -> bool:
+        """Leave no copy of what was changed beside the ledger; False if somebody reads it for too long."""
+        ...
+
     def close(self) -> None: ...
 
 

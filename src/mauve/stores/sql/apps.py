@@ -5,9 +5,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from mauve.core.facts import App, AppType, Ownership, Plane, Provider
-from mauve.stores.catalog import AppChanges, NewApp, NewKey
+from mauve.stores.catalog import AppChanges, NewApp, NewKey, TallyCheck
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.keys import insert_key
+from mauve.stores.sql.minting import tally
 from mauve.stores.sql.projects import insert_project
 from mauve.stores.sql.schema import apps, projects, webhook_secrets
 
@@ -37,8 +38,9 @@ class SqlApps:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def create(self, app: NewApp, first_key: NewKey) -> App:
+    def create(self, app: NewApp, first_key: NewKey, check: TallyCheck) -> App:
         with self._database.writing() as tx:
+            check(tally(tx, app.org_id, first_key.minted_by))
             tx.execute(
                 sa.insert(apps).values(
                     app_id=app.app_id,

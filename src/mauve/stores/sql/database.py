@@ -1,19 +1,24 @@
 """Connections and transactions: what differs between SQLite and PostgreSQL stands here and nowhere else."""
 
 import sqlite3
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy import event
+from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import SQLAlchemyError
 
+from mauve.stores.cancellation import current_cancellation
 from mauve.stores.unavailable import StoreUnavailableError
 
 _WRITING: Final = "mauve_writing"
 _CONNECTIONS_MAX: Final = 8
+_JOURNAL_WAIT_MS: Final = 50
+_JOURNAL_PAUSE_S: Final = 0.1
 
 
 def sqlite_url(path: Path) -> sa.URL:
@@ -34,12 +39,43 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
-        """Open a transaction that writes; it commits when the block ends and is undone when the block raises."""
-        with _as_unavailable(), self._engine.execution_options(**{_WRITING: True}).begin() as connection:
+        """Open a transaction that writes; it commits when the block ends and is undone when the block raises.
+
+        It is undone as well if whoever asked for it has given up by then.
+        """
+        engine = self._engine.execution_options(**{_WRITING: True})
+        with _as_unavailable(), engine.connect() as connection, connection.begin() as transaction:
             yield connection
+            with current_cancellation().committing():
+                transaction.commit()
+
+    def empty_journal(self, patience_s: float) -> bool:
+        """Leave nothing in SQLite's write-ahead log; False if somebody who reads has kept us from it all the time."""
+        if self._engine.dialect.name != "sqlite":
+            return True
+        with _as_unavailable(), closing(self._engine.raw_connection()) as connection:
+            gives_up_at = time.monotonic() + patience_s
+            while not _truncate_journal(connection.cursor()):
+                if time.monotonic() >= gives_up_at:
+                    return False
+                time.sleep(_JOURNAL_PAUSE_S)
+        return True
 
     def close(self) -> None:
         self._engine.dispose()
+
+
+def _truncate_journal(cursor: DBAPICursor) -> bool:
+    """Try once. While it waits for readers nobody can write, so it does not wait for long."""
+    cursor.execute("PRAGMA busy_timeout")
+    (timeout_ms,) = cursor.fetchone() or (0,)
+    cursor.execute(f"PRAGMA busy_timeout = {_JOURNAL_WAIT_MS}")
+    try:
+        cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (is_busy, _, _) = cursor.fetchone() or (1, 0, 0)
+    finally:
+        cursor.execute(f"PRAGMA busy_timeout = {timeout_ms}")
+    return not is_busy
 
 
 @contextmanager
@@ -71,7 +107,8 @@ def _sqlite_engine(url: sa.URL, busy_timeout_s: float) -> sa.Engine:
     def _prepare(connection: Any, _record: Any) -> None:  # noqa: ANN401 - the driver's own types
         # We say BEGIN ourselves: sqlite3 would begin late, and fail instead of waiting when it turns to write.
         connection.isolation_level = None
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        # Secure deletion: what is deleted or overwritten leaves no trace in the file.
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON"):
             connection.execute(f"PRAGMA {pragma}")
 
     @event.listens_for(engine, "begin")

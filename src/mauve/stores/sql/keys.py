@@ -1,33 +1,34 @@
 """Data-plane keys. Only the digest and the masked form are kept."""
 
-from typing import Any
-
 import sqlalchemy as sa
 
-from mauve.core.facts import AppKey, KeyKind, Plane
-from mauve.stores.catalog import NewKey
+from mauve.core.facts import AppKey
+from mauve.stores.catalog import NewKey, TallyCheck
 from mauve.stores.sql.database import Database
+from mauve.stores.sql.minting import key_from, tally
 from mauve.stores.sql.publications import UNPUBLISHED, changed
-from mauve.stores.sql.schema import keys, projects
+from mauve.stores.sql.schema import apps, keys, projects
 
 
 class SqlKeys:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def mint(self, app_id: str, key: NewKey) -> AppKey | None:
+    def mint(self, app_id: str, key: NewKey, check: TallyCheck) -> AppKey | None:
         on_its_plane = (projects.c.app_id == app_id) & (projects.c.plane == key.plane)
+        place = sa.select(projects.c.public_id, apps.c.org_id).join(apps, apps.c.app_id == projects.c.app_id)
         with self._database.writing() as tx:
-            public_id = tx.execute(sa.select(projects.c.public_id).where(on_its_plane)).scalar_one_or_none()
-            if public_id is None:
+            found = tx.execute(place.where(on_its_plane)).one_or_none()
+            if found is None:
                 return None
-            insert_key(tx, app_id, public_id, key)
-            return _key_from(tx.execute(sa.select(keys).where(keys.c.key_id == key.key_id)).one())
+            check(tally(tx, found.org_id, key.minted_by, app_id))
+            insert_key(tx, app_id, found.public_id, key)
+            return key_from(tx.execute(sa.select(keys).where(keys.c.key_id == key.key_id)).one())
 
     def all_of(self, app_id: str) -> list[AppKey]:
         query = sa.select(keys).where(keys.c.app_id == app_id).order_by(keys.c.created_at, keys.c.key_id)
         with self._database.reading() as tx:
-            return [_key_from(row) for row in tx.execute(query)]
+            return [key_from(row) for row in tx.execute(query)]
 
     def revoke(self, app_id: str, key_id: str) -> AppKey | None:
         is_it = (keys.c.key_id == key_id) & (keys.c.app_id == app_id)
@@ -35,7 +36,7 @@ class SqlKeys:
         with self._database.writing() as tx:
             tx.execute(revoke)
             row = tx.execute(sa.select(keys).where(is_it)).one_or_none()
-        return None if row is None else _key_from(row)
+        return None if row is None else key_from(row)
 
 
 def insert_key(tx: sa.Connection, app_id: str, public_id: str, key: NewKey) -> None:
@@ -50,19 +51,6 @@ def insert_key(tx: sa.Connection, app_id: str, public_id: str, key: NewKey) -> N
         "masked": key.masked,
         "revoked": False,
         "created_at": key.created_at,
+        "minted_by": key.minted_by,
     }
     tx.execute(sa.insert(keys).values(row | UNPUBLISHED))
-
-
-def _key_from(row: sa.Row[Any]) -> AppKey:
-    return AppKey(
-        key_id=row.key_id,
-        app_id=row.app_id,
-        public_id=row.public_id,
-        plane=Plane(row.plane),
-        kind=KeyKind(row.kind),
-        masked=row.masked,
-        revoked=row.revoked,
-        mirrored_at=row.mirrored_at,
-        created_at=row.created_at,
-    )

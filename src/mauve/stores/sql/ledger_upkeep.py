@@ -13,6 +13,7 @@ from mauve.stores.upkeep import ErasedEntries
 _ROWS_AT_ONCE: Final = 1_000
 _CHANGES_AT_ONCE: Final = 200  # in one transaction: those who record get their turns in between
 _NOTHING: Final = b"{}"
+_JOURNAL_PATIENCE_S: Final = 20.0  # twice as long as a metric may be read
 
 
 class SqlLedgerUpkeep:
@@ -25,6 +26,9 @@ class SqlLedgerUpkeep:
             subscription_versions=self._erase_versions(project, user),
             dead_letters=self._erase_dead_letters(project, user),
         )
+
+    def empty_journal(self) -> bool:
+        return self._database.empty_journal(_JOURNAL_PATIENCE_S)
 
     def close(self) -> None:
         self._database.close()
@@ -70,6 +74,4 @@ class SqlLedgerUpkeep:
     def _change(self, statement: sa.Update, rows: Sequence[dict[str, Any]]) -> None:
         for start in range(0, len(rows), _CHANGES_AT_ONCE):
             with self._database.writing() as tx:
-                if tx.dialect.name == "sqlite":
-                    tx.exec_driver_sql("PRAGMA secure_delete = ON")  # What is overwritten leaves no trace in the file.
                 tx.execute(statement, rows[start : start + _CHANGES_AT_ONCE])

@@ -48,7 +48,7 @@ class SqlLinks:
 
     def _replace(self, link: OneTimeLink, same_holder: sa.ColumnElement[bool]) -> None:
         with self._database.writing() as tx:
-            tx.execute(sa.delete(links).where(same_holder & links.c.used_at.is_(None)))
+            tx.execute(sa.delete(links).where(same_holder))
             insert_link(tx, link)
 
 

@@ -97,7 +97,7 @@ keys: Final = sa.Table(
     "keys",
     metadata,
     sa.Column("key_id", sa.Text, primary_key=True),
-    sa.Column("app_id", sa.ForeignKey("apps.app_id"), nullable=False, index=True),
+    sa.Column("app_id", sa.ForeignKey("apps.app_id"), nullable=False),
     sa.Column("public_id", sa.ForeignKey("projects.public_id"), nullable=False),
     sa.Column("plane", sa.Text, nullable=False),
     sa.Column("kind", sa.Text, nullable=False),
@@ -105,7 +105,9 @@ keys: Final = sa.Table(
     sa.Column("masked", sa.Text, nullable=False),
     sa.Column("revoked", sa.Boolean, nullable=False),
     sa.Column("created_at", sa.BigInteger, nullable=False),
+    sa.Column("minted_by", sa.Text, index=True),  # a user, a token or the operator; NULL: not noted
     *_publication_columns(),
+    sa.Index("ix_keys_app_id_revoked", "app_id", "revoked"),  # counts read nothing else
 )
 
 tokens: Final = sa.Table(
@@ -119,7 +121,7 @@ tokens: Final = sa.Table(
     sa.Column("scopes", sa.Text, nullable=False),  # comma-separated, sorted
     sa.Column("revoked", sa.Boolean, nullable=False),
     sa.Column("created_at", sa.BigInteger, nullable=False),
-    sa.Column("minted_by", sa.Text),  # a user, who may be gone by now
+    sa.Column("minted_by", sa.Text),  # a user, who may be gone by now, or the operator
     sa.Column("last_used_at", sa.BigInteger),
     *_publication_columns(),
 )

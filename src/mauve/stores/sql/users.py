@@ -5,10 +5,11 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from mauve.core.facts import Role, User
-from mauve.stores.catalog import Member, MembersCheck, OneTimeLink
+from mauve.stores.catalog import Member, MembersCheck, Minted, OneTimeLink, Withdrawal
 from mauve.stores.sql.database import Database
+from mauve.stores.sql.minting import hold_organization, minted_by, revoke
 from mauve.stores.sql.people_rows import USER, has_anyone, insert_link, insert_user, user_from
-from mauve.stores.sql.schema import links, memberships, organizations, sessions, users
+from mauve.stores.sql.schema import links, memberships, sessions, users
 
 _LINK_EXPIRES_AT: Final = (
     sa.select(sa.func.max(links.c.expires_at))
@@ -22,8 +23,10 @@ class SqlUsers:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def create(self, user: User, link: OneTimeLink) -> bool:
+    def create(self, user: User, link: OneTimeLink, check: MembersCheck) -> bool:
         with self._database.writing() as tx:
+            hold_organization(tx, user.org_id)
+            check(_members(tx, user.org_id))
             taken = tx.execute(sa.select(users.c.user_id).where(users.c.email == user.email)).first()
             if taken is not None:
                 return False
@@ -44,28 +47,35 @@ class SqlUsers:
         with self._database.reading() as tx:
             return _members(tx, org_id)
 
-    def change_role(self, org_id: str, user_id: str, role: Role, check: MembersCheck) -> bool:
+    def minted_by(self, org_id: str, user_id: str) -> Minted:
+        with self._database.reading() as tx:
+            return minted_by(tx, org_id, user_id)
+
+    def change_role(self, org_id: str, user_id: str, role: Role, check: MembersCheck, withdraw: Withdrawal) -> bool:
         is_it = (memberships.c.org_id == org_id) & (memberships.c.user_id == user_id)
         with self._database.writing() as tx:
-            _hold(tx, org_id)
-            check(_members(tx, org_id))
-            return tx.execute(sa.update(memberships).where(is_it).values(role=role)).rowcount == 1
-
-    def remove(self, org_id: str, user_id: str, check: MembersCheck) -> bool:
-        with self._database.writing() as tx:
-            _hold(tx, org_id)
-            members = _members(tx, org_id)
-            check(members)
-            if all(member.user.user_id != user_id for member in members):
+            if not _is_checked_member(tx, org_id, user_id, check):
                 return False
+            revoke(tx, withdraw(minted_by(tx, org_id, user_id)))
+            tx.execute(sa.update(memberships).where(is_it).values(role=role))
+            return True
+
+    def remove(self, org_id: str, user_id: str, check: MembersCheck, withdraw: Withdrawal) -> bool:
+        with self._database.writing() as tx:
+            if not _is_checked_member(tx, org_id, user_id, check):
+                return False
+            revoke(tx, withdraw(minted_by(tx, org_id, user_id)))
             for table in (sessions, links, memberships, users):
                 tx.execute(sa.delete(table).where(table.c.user_id == user_id))
             return True
 
 
-def _hold(tx: sa.Connection, org_id: str) -> None:
-    """Keep others from changing the organization's members until the transaction ends."""
-    tx.execute(sa.select(organizations.c.org_id).where(organizations.c.org_id == org_id).with_for_update())
+def _is_checked_member(tx: sa.Connection, org_id: str, user_id: str, check: MembersCheck) -> bool:
+    """Tell whether somebody is of the organization, whose members nobody else changes from now on."""
+    hold_organization(tx, org_id)
+    members = _members(tx, org_id)
+    check(members)
+    return any(member.user.user_id == user_id for member in members)
 
 
 def _members(tx: sa.Connection, org_id: str) -> list[Member]:

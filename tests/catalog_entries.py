@@ -1,0 +1,70 @@
+"""What is stored in catalogs: organizations, apps and keys to begin with."""
+
+import threading
+
+from mauve.core.facts import AppType, KeyKind, Limits, Organization, Ownership, Plane, Standing
+from mauve.core.ids import SystemRandomness, new_id
+from mauve.stores.catalog import NewApp, NewKey
+
+NOW = 1_800_000_000_000
+RANDOM = SystemRandomness()
+
+
+def in_parallel(work):
+    """Do the work in four threads at once."""
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def an_id(prefix):
+    return new_id(prefix, RANDOM)
+
+
+def an_organization(**fields):
+    known = {
+        "org_id": an_id("org"),
+        "name": "Acme",
+        "standing": Standing.LIVE,
+        "grace_ends_at": None,
+        "limits": Limits(),
+        "created_at": NOW,
+    }
+    return Organization(**(known | fields))
+
+
+def an_app(org_id, **fields):
+    known = {
+        "app_id": an_id("app"),
+        "org_id": org_id,
+        "public_id": an_id("proj"),
+        "name": "An app",
+        "ownership": Ownership.MINE,
+        "type": AppType.SAAS,
+        "created_at": NOW,
+    }
+    return NewApp(**(known | fields))
+
+
+def a_key(**fields):
+    known = {
+        "key_id": an_id("key"),
+        "kind": KeyKind.SERVER,
+        "plane": Plane.LIVE,
+        "digest": RANDOM.base62(32).encode(),
+        "masked": "sk_live_abcd…wxyz",
+        "created_at": NOW,
+    }
+    return NewKey(**(known | fields))
+
+
+def let_pass(_tally):
+    """A check that has nothing against the change."""
+
+
+def publish_all(catalog, at=NOW):
+    records = catalog.publications.pending(1000)
+    catalog.publications.mark_published(records, at)
+    return records

@@ -1,0 +1,179 @@
+"""What the catalog promises about minting: who did it, how much there is, and what goes with a person."""
+
+from dataclasses import replace
+
+import pytest
+
+from catalog_entries import NOW, RANDOM, a_key, an_app, an_id, an_organization, in_parallel, let_pass, publish_all
+from mauve.core.facts import OPERATOR, ControlToken, Role, Scope, User
+from mauve.core.roles import scopes_of
+from mauve.stores.catalog import Minted, NewToken, OneTimeLink, Tally
+
+
+def a_token(org, minted_by=OPERATOR, scopes=(Scope.APPS_READ,)):
+    return ControlToken(
+        an_id("tok"), org.org_id, "a token", frozenset(scopes), revoked=False, created_at=NOW, minted_by=minted_by
+    )
+
+
+def mint_token(catalog, token, check=let_pass):
+    catalog.tokens.mint(NewToken(token, RANDOM.base62(16), bytes(32)), check)
+    return token
+
+
+@pytest.fixture
+def org(catalog):
+    organization = an_organization()
+    catalog.organizations.create(organization)
+    return organization
+
+
+@pytest.fixture
+def ann(catalog, org):
+    user = User(an_id("usr"), org.org_id, "ann@example.com", Role.DEVELOPER, NOW)
+    link = OneTimeLink(an_id("lnk"), RANDOM.base62(32).encode(), user.user_id, NOW + 1, NOW)
+    assert catalog.users.create(user, link, let_pass)
+    return user
+
+
+def an_app_of(catalog, org, minted_by=OPERATOR):
+    return catalog.apps.create(an_app(org.org_id), a_key(minted_by=minted_by), let_pass)
+
+
+class TestMinters:
+    def test_whoever_minted_a_token_or_a_key_is_kept_with_it(self, catalog, org, ann):
+        token = mint_token(catalog, a_token(org, ann.user_id))
+        assert catalog.tokens.all_of(org.org_id) == [token]
+        app = an_app_of(catalog, org, ann.user_id)
+        catalog.keys.mint(app.app_id, a_key(minted_by=token.token_id, created_at=NOW + 1), let_pass)
+        catalog.keys.mint(app.app_id, a_key(created_at=NOW + 2), let_pass)
+        minters = [key.minted_by for key in catalog.keys.all_of(app.app_id)]
+        assert minters == [ann.user_id, token.token_id, OPERATOR]
+
+    def test_what_a_person_minted_is_theirs_also_through_their_tokens(self, catalog, org, ann):
+        theirs = mint_token(catalog, a_token(org, ann.user_id))
+        spent = mint_token(catalog, a_token(org, ann.user_id))
+        mint_token(catalog, a_token(org))
+        app = an_app_of(catalog, org)
+        minters = [ann.user_id, theirs.token_id, spent.token_id, OPERATOR, "usr_other"]
+        made = [
+            catalog.keys.mint(app.app_id, a_key(minted_by=minter, created_at=NOW + at), let_pass)
+            for at, minter in enumerate(minters)
+        ]
+        catalog.tokens.revoke(spent.token_id)
+        assert catalog.users.minted_by(org.org_id, ann.user_id) == Minted((theirs,), tuple(made[:3]))
+        catalog.keys.revoke(app.app_id, made[0].key_id)
+        assert catalog.users.minted_by(org.org_id, ann.user_id) == Minted((theirs,), tuple(made[1:3]))
+        other = an_organization()
+        catalog.organizations.create(other)
+        assert catalog.users.minted_by(other.org_id, ann.user_id) == Minted()
+
+
+class TestWithdrawal:
+    @pytest.fixture
+    def minted(self, catalog, org, ann):
+        mint_token(catalog, a_token(org, ann.user_id))
+        mint_token(catalog, a_token(org, ann.user_id))
+        an_app_of(catalog, org, ann.user_id)
+        publish_all(catalog)
+        return catalog.users.minted_by(org.org_id, ann.user_id)
+
+    def change(self, catalog, org, ann, how, withdraw):
+        if how == "remove":
+            return catalog.users.remove(org.org_id, ann.user_id, let_pass, withdraw)
+        return catalog.users.change_role(org.org_id, ann.user_id, Role.VIEWER, let_pass, withdraw)
+
+    @pytest.mark.parametrize("how", ["remove", "demote"])
+    def test_what_is_picked_is_revoked_with_the_change_and_published(self, catalog, org, ann, minted, how):
+        first, second = minted.tokens
+        offered = []
+
+        def pick(found):
+            offered.append(found)
+            return Minted((first,), found.keys)
+
+        assert self.change(catalog, org, ann, how, pick) is True
+        assert offered == [minted]
+        assert catalog.tokens.all_of(org.org_id) == [replace(first, revoked=True), second]
+        (key,) = catalog.keys.all_of(minted.keys[0].app_id)
+        assert (key.revoked, key.mirrored_at) == (True, None)
+        assert {record.revoked for record in catalog.publications.pending(10)} == {True}
+        assert len(catalog.publications.pending(10)) == 2
+
+    @pytest.mark.parametrize("how", ["remove", "demote"])
+    def test_if_picking_fails_nothing_changes(self, catalog, org, ann, minted, how):
+        def fail(_minted):
+            raise LookupError
+
+        with pytest.raises(LookupError):
+            self.change(catalog, org, ann, how, fail)
+        assert catalog.users.find(ann.user_id).user == ann
+        assert catalog.users.minted_by(org.org_id, ann.user_id) == minted
+
+
+class TestTally:
+    def seen(self, catalog, org, minted_by=OPERATOR, app=None):
+        """Return the tally that a new key's check gets, and mint nothing."""
+        seen = []
+
+        def refuse(tally):
+            seen.append(tally)
+            raise LookupError
+
+        def mint():
+            if app is None:
+                mint_token(catalog, a_token(org, minted_by), refuse)
+            else:
+                catalog.keys.mint(app.app_id, a_key(minted_by=minted_by), refuse)
+
+        with pytest.raises(LookupError):
+            mint()
+        return seen[0]
+
+    def test_it_counts_what_the_organization_has_and_nobody_else(self, catalog, org):
+        other = an_organization()
+        catalog.organizations.create(other)
+        an_app_of(catalog, other)
+        mint_token(catalog, a_token(other))
+        one, two = an_app_of(catalog, org), an_app_of(catalog, org)
+        (key,) = catalog.keys.all_of(one.app_id)
+        catalog.keys.mint(one.app_id, a_key(), let_pass)
+        catalog.keys.revoke(one.app_id, key.key_id)
+        catalog.tokens.revoke(mint_token(catalog, a_token(org)).token_id)
+        mint_token(catalog, a_token(org))
+        everything = Tally(2, 2, 3, 1, 2, 1, 2, frozenset(Scope))
+        assert self.seen(catalog, org, app=one) == everything
+        assert self.seen(catalog, org, app=two) == replace(everything, app_keys=1, app_keys_in_all=1)
+        assert self.seen(catalog, org) == replace(everything, app_keys=0, app_keys_in_all=0)
+
+    def test_it_tells_what_the_minter_may_do_at_this_moment(self, catalog, org, ann):
+        app = an_app_of(catalog, org)
+        token = mint_token(catalog, a_token(org, scopes=[Scope.KEYS_WRITE]))
+
+        def scopes(minter):
+            return self.seen(catalog, org, minter, app).minter_scopes
+
+        assert scopes(ann.user_id) == scopes_of(Role.DEVELOPER)
+        assert scopes(token.token_id) == {Scope.KEYS_WRITE}
+        catalog.users.change_role(org.org_id, ann.user_id, Role.VIEWER, let_pass, lambda _minted: Minted())
+        assert scopes(ann.user_id) == scopes_of(Role.VIEWER)
+        catalog.users.remove(org.org_id, ann.user_id, let_pass, lambda _minted: Minted())
+        catalog.tokens.revoke(token.token_id)
+        assert scopes(ann.user_id) == scopes(token.token_id) == scopes("usr_unknown") == frozenset()
+
+    def test_of_many_who_mint_the_last_one_at_once_one_does(self, catalog, org):
+        app = an_app_of(catalog, org)
+
+        def at_most_three(tally):
+            if tally.app_keys >= 3:
+                raise LookupError
+
+        def mint_some():
+            for _ in range(3):
+                try:
+                    catalog.keys.mint(app.app_id, a_key(), at_most_three)
+                except LookupError:
+                    return
+
+        in_parallel(mint_some)
+        assert len(catalog.keys.all_of(app.app_id)) == 3
