@@ -3,14 +3,14 @@
 Money is summed as whole numbers of any size; nothing passes through floats or overflows.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
 
 import msgspec
 
-from mauve.core.subscriptions import MrrStep
+from mauve.core.subscriptions import MrrChange
 from mauve.core.window import Window
 from mauve.stores.arrivals import Arrivals
 from mauve.stores.deliveries import Delivery, Tally
@@ -106,6 +106,7 @@ class LedgerWriter(Protocol):
     - A subscription version is appended; the current row is the version with the highest `at`, of equal ones the
       one with the highest rank, and where there are no ranks the last recorded. A version with a rank is recorded
       once: another one with the same `at` and rank is the same one, come again.
+    - The history of MRR is exact at all times: a version, whenever it is dated, changes it in the same transaction.
     - A delivery and tallies are noted as `stores.deliveries` says, arrivals as `stores.arrivals` does.
     """
 
@@ -145,7 +146,10 @@ class LoadLedger(Protocol):
 
 
 class LedgerReader(Protocol):
-    """What the query plane reads. Amounts are exact."""
+    """What the query plane reads. Amounts are exact.
+
+    What is yielded is read while it is taken, in one transaction: who stops in the middle closes it.
+    """
 
     def ping(self) -> None:
         """Return if the ledger can be read."""
@@ -156,18 +160,22 @@ class LedgerReader(Protocol):
         projects: Collection[str],
         window: Window,
         earned: bool,  # noqa: FBT001 - a stored fact, not a switch
-    ) -> list[tuple[str, str, str, int]]:
-        """Return (project, day, currency, total) where there was a payment, in this order."""
+    ) -> Generator[tuple[str, str, str, int], None, None]:
+        """Yield (project, day, currency, total) where there was a payment, in this order and never all in memory."""
         ...
 
     def current_mrr(self, projects: Collection[str]) -> list[tuple[str, str, int]]:
         """Return (project, currency, sum of mrr) over current rows with status `active`, in this order."""
         ...
 
-    def mrr_steps(self, projects: Collection[str], before: int) -> Iterator[MrrStep]:
-        """Yield every version dated before a moment (epoch microseconds), one by one and never all in memory.
+    def mrr_changes(self, projects: Collection[str], window: Window) -> Generator[MrrChange, None, None]:
+        """Yield how MRR changed, by project, then day: as many as there are, one by one and never all in memory.
 
-        Those of one project come together, and in them those of one subscription, in the order in which they take
-        effect: by `at`, of equal ones as recorded.
+        What happened before the window is on its first day, beside what happened on that day itself; versions that are
+        dated behind the window are left out.
         """
+        ...
+
+    def mrr_changes_until_now(self, projects: Collection[str], window: Window) -> Generator[MrrChange, None, None]:
+        """Yield the same, with the versions that are dated behind the window on its last day."""
         ...
