@@ -66,9 +66,14 @@ def _prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChdbConnection]:
+def warehouse_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("warehouse") / "data"
+
+
+@pytest.fixture(scope="session")
+def connection(warehouse_path: Path) -> Iterator[ChdbConnection]:
     """The embedded warehouse: a process opens one path and no second one, so the tests share it."""
-    opened = ChdbConnection(tmp_path_factory.mktemp("warehouse") / "data")
+    opened = ChdbConnection(warehouse_path)
     yield opened
     opened.close()
 

@@ -38,6 +38,7 @@ SETTINGS: Final = (
     Setting("MAUVE_SEGMENT_MB", "32", "the size of a queue file; each process keeps two or three"),
     Setting("MAUVE_PUBLISHABLE_REQUESTS_PER_SECOND", "100", "how often one publishable key may be used"),
     Setting("MAUVE_READ_CACHE_SECONDS", "300", "how long an answer of the metrics is given again; 0 is off"),
+    Setting("MAUVE_READ_SECONDS", "10", "how long a metric may be read; then the work ends, 1 to 300"),
     Setting("MAUVE_RAW_RETENTION_DAYS", "0", "after how many days raw events lose user, id and props; 0 is never"),
     Setting("MAUVE_METRICS_PORT", "0", "Prometheus on loopback: the core here, worker N at N above; 0 is off"),
     Setting("MAUVE_LOG", "auto", "console, json, or auto: console on a terminal, json otherwise"),
@@ -64,6 +65,7 @@ class Settings:
     segment_bytes: int
     publishable_requests_per_s: int
     read_cache_s: int
+    read_s_max: float
     raw_retention_days: int
     metrics_port: int
     log: str
@@ -93,6 +95,7 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
         segment_bytes=_integer(environment, "MAUVE_SEGMENT_MB", 32, 3, 1024) * 1024 * 1024,
         publishable_requests_per_s=_integer(environment, "MAUVE_PUBLISHABLE_REQUESTS_PER_SECOND", 100, 1, 1_000_000),
         read_cache_s=_integer(environment, "MAUVE_READ_CACHE_SECONDS", 300, 0, 86_400),
+        read_s_max=_seconds(environment, "MAUVE_READ_SECONDS", 10.0, 1.0, 300.0),
         raw_retention_days=_integer(environment, "MAUVE_RAW_RETENTION_DAYS", 0, 0, 36_500),
         metrics_port=_integer(environment, "MAUVE_METRICS_PORT", 0, 0, PORT_MAX - WORKERS_MAX),
         log=log,

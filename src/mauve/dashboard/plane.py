@@ -1,6 +1,7 @@
 """The dashboard's door: recognized → allowed → shown, in a thread and in bounded time."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
@@ -21,6 +22,7 @@ from mauve.dashboard.parts import DashboardParts
 from mauve.dashboard.request import READING, PageRequest, read_page_request
 from mauve.dashboard.routes import ACTIONS, DOORS, find, is_known_path
 from mauve.dashboard.visit import MemberVisit, Refusal, Visit
+from mauve.stores.time_limit import ending_at
 from mauve.stores.unavailable import StoreUnavailableError
 from mauve.web.asgi import Receive, Scope, Send, header, send_reply
 from mauve.web.deflate import deflated
@@ -68,7 +70,8 @@ class Dashboard:
         await send_reply(send, reply._replace(body=b"") if request.method == "HEAD" else reply)
 
     async def _answer_in_time(self, request: PageRequest) -> Reply:
-        work = asyncio.get_running_loop().run_in_executor(self._threads, answer, self._parts, request)
+        ends_at_s = time.monotonic() + self._timeout_s
+        work = asyncio.get_running_loop().run_in_executor(self._threads, _answer_until, ends_at_s, self._parts, request)
         try:
             return await asyncio.wait_for(work, self._timeout_s)
         except TimeoutError:
@@ -80,6 +83,12 @@ class Dashboard:
         except Exception:
             log.exception("page_failed", method=request.method)
         return _problem_page(_stranger(self._parts, request), HTTPStatus.SERVICE_UNAVAILABLE, _BUSY)
+
+
+def _answer_until(ends_at_s: float, parts: DashboardParts, request: PageRequest) -> Reply:
+    """Answer; what is still being read when nobody waits any more ends."""
+    with ending_at(ends_at_s):
+        return answer(parts, request)
 
 
 def answer(parts: DashboardParts, request: PageRequest) -> Reply:

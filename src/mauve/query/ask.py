@@ -69,11 +69,19 @@ async def ask_survey(parts: QueryParts, survey: Survey) -> dict[str, Answer]:
     """
     now_ms = parts.clock.now_ms()
     try:
-        return await _flights_for(parts, survey).join(survey, partial(_read, parts, survey, now_ms))
+        return await _flights_for(parts, survey).join(
+            whose(parts, survey.projects[0]), survey, partial(_read, parts, survey, now_ms)
+        )
     except Exception as error:  # noqa: BLE001 - as above
         _tell(error, survey.metric)
     kept = {question.key: _kept(parts, question) for question in survey.questions}
     return {key: _stale(answer, now_ms) for key, answer in kept.items() if answer is not None}
+
+
+def whose(parts: QueryParts, project: str) -> str:
+    """Return the organization at whose cost a project is read."""
+    known = parts.keyring.project(project)
+    return project if known is None else known.org_id
 
 
 def cannot_be_read() -> Problem:
@@ -107,7 +115,9 @@ async def _read_once(parts: QueryParts, question: Question, now_ms: int) -> Answ
         return _given(kept, Freshness.MISS)  # Somebody has read it while we were being admitted.
     alone = Survey((question.project,), question.metric, question.window, question.name)
     key = object() if parts.cache is None else question.key
-    answers = await _flights_for(parts, alone).join(key, partial(_read, parts, alone, now_ms))
+    answers = await _flights_for(parts, alone).join(
+        whose(parts, question.project), key, partial(_read, parts, alone, now_ms)
+    )
     return answers[question.key]
 
 

@@ -1,23 +1,27 @@
 """Reading: distinct users from their sketches, events from their sums."""
 
+import math
 import queue
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from datetime import date
 from typing import Any, Final, Protocol
 
 from mauve.core.people import Seen
 from mauve.core.window import Window, halves_of
-from mauve.stores.warehouse import StoredEvent
+from mauve.stores.time_limit import seconds_left
+from mauve.stores.warehouse import StoredEvent, WarehouseUnavailableError
 
-READ_S_MAX: Final = 10
+_READ_S_MAX: Final = 10.0  # for a read whose thread has no limit of its own
+_LEAST_S: Final = 0.001  # The engine takes nothing for no limit.
 _READ_BYTES_MAX: Final = 256 * 1024 * 1024
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _DAY_NUMBER_MAX: Final = 2**16 - 1
 
 _LIMITS: Final = f"""
-SETTINGS max_execution_time = {READ_S_MAX}, max_memory_usage = {_READ_BYTES_MAX},
+SETTINGS max_memory_usage = {_READ_BYTES_MAX},
     output_format_json_quote_64bit_integers = 0
 """
 # The key of the sketches' table finds exactly the rows that are asked for: looking at the columns first gains nothing.
@@ -87,7 +91,7 @@ class ChdbWarehouseReader:
             return sorted(map(tuple, self._rows(sql, window, names)))
         # The engine counts the sketches of a query one after the other; two queries count on two cores.
         earlier, later = halves_of(window)
-        ahead = self._second.submit(self._rows, sql, earlier, names)
+        ahead = self._second.submit(copy_context().run, self._rows, sql, earlier, names)
         second = self._rows(sql, later, names)
         return sorted(map(tuple, [*ahead.result(), *second]))
 
@@ -122,8 +126,12 @@ class ChdbWarehouseReader:
         if _is_outside(window):
             return []
         days = {"first": _day_number(window.first), "last": _day_number(window.last)}
+        left_s = seconds_left()
+        if left_s < _LEAST_S:
+            raise WarehouseUnavailableError("the time of this read is over")
         with self._connection() as connection:
-            return connection.read(sql, {**days, **bound})
+            limit = f"max_execution_time = {_READ_S_MAX if left_s == math.inf else left_s:.3f}"
+            return connection.read(f"{sql}, {limit}", {**days, **bound})
 
     @contextmanager
     def _connection(self) -> Iterator[ReadConnection]:
