@@ -121,7 +121,7 @@ class LoadLedger(Protocol):
     def positions(self) -> dict[int, int]: ...
 
     def finish(self, step: LoadStep) -> None:
-        """Remember the step in one transaction: positions only grow, counts are added, first sightings kept."""
+        """Remember the step in one transaction: positions only grow, counts are added, earliest sightings kept."""
         ...
 
     def read_events(self, after: int, bytes_max: int) -> list[LogRecord]:
@@ -138,8 +138,8 @@ class LoadLedger(Protocol):
         """Return the projects whose first sighting was not yet taken over by the catalog, with its moment."""
         ...
 
-    def forget_first_seen(self, projects: Sequence[str]) -> None:
-        """Note that the catalog knows; the moment itself is kept and never counts as new again."""
+    def forget_first_seen(self, seen: Mapping[str, int]) -> None:
+        """Note that the catalog knows these moments; they are kept, and only an earlier one counts as new again."""
         ...
 
     def dead_letter_count(self) -> int: ...

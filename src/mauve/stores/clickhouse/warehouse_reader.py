@@ -10,6 +10,7 @@ from datetime import date
 from typing import Any, Final, Protocol
 
 from mauve.core.people import Seen
+from mauve.core.times import FUTURE_MAX_MS
 from mauve.core.window import Window, halves_of
 from mauve.stores.time_limit import seconds_left
 from mauve.stores.warehouse import StoredEvent, WarehouseUnavailableError
@@ -19,6 +20,7 @@ _LEAST_S: Final = 0.001  # The engine takes nothing for no limit.
 _READ_BYTES_MAX: Final = 256 * 1024 * 1024
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _DAY_NUMBER_MAX: Final = 2**16 - 1
+_DAY_MS: Final = 86_400_000
 
 _LIMITS: Final = f"""
 SETTINGS max_memory_usage = {_READ_BYTES_MAX},
@@ -32,9 +34,11 @@ _USERS: Final = "uniqCombined64Merge(17)(users)"
 _IN_WEEKS: Final = "day BETWEEN toDate({first_of_weeks:UInt16}) AND toDate({last_of_weeks:UInt16})"
 # Written as a sum over whole days: so it is read from the projection, which has the days of each name summed up.
 _COUNT: Final = "sum(counted)"
+# Names are summed up one after the other, as the key has them: a million of them take no more memory than a few.
 _EVENT_NAMES: Final = f"""
 SELECT name, {_COUNT} AS count FROM mauve.events WHERE {_IN_WINDOW}
-GROUP BY name HAVING count > 0 ORDER BY count DESC, name LIMIT {{names_max:UInt32}} {_LIMITS}
+GROUP BY name HAVING count > 0 ORDER BY count DESC, name LIMIT {{names_max:UInt32}}
+{_LIMITS}, optimize_aggregation_in_order = 1, max_block_size = 8192
 """
 _EVENT_COUNT: Final = f"SELECT {_COUNT} FROM mauve.events WHERE {_IN_WINDOW} AND name = {{name:String}} {_LIMITS}"
 _EVENT_DAYS: Final = f"""
@@ -44,9 +48,12 @@ GROUP BY day HAVING count > 0 ORDER BY day {_LIMITS}
 _PROPS_CHARACTERS_MAX: Final = 200
 _LATEST_EVENTS: Final = f"""
 SELECT name, received_at, occurred_at, user, id, substringUTF8(props, 1, {_PROPS_CHARACTERS_MAX}), counted
-FROM mauve.events WHERE {_IN_WINDOW}
+FROM mauve.events WHERE {_IN_WINDOW} AND received_at >= {{since:Int64}} AND received_at < {{until:Int64}}
 ORDER BY received_at DESC, seq DESC LIMIT {{events_max:UInt32}} {_LIMITS}
 """
+_LOOKED_AT_MAX: Final = 500_000  # rows, for the events that arrived last
+_NARROWER: Final = 8
+_NARROWEST_MS: Final = 1_000
 
 
 class ReadConnection(Protocol):
@@ -105,14 +112,37 @@ class ChdbWarehouseReader:
         return self._pairs(_EVENT_DAYS, project, window, name=name)
 
     def latest_events(self, project: str, window: Window, events_max: int) -> list[StoredEvent]:
-        rows = self._rows(_LATEST_EVENTS, window, {"project": project, "events_max": events_max})
-        return [StoredEvent(*row) for row in rows]
+        """Go back from now, in stretches of arrival that hold few enough rows, until there are enough events."""
+        since, until = (_day_number(window.first) * _DAY_MS - FUTURE_MAX_MS, (_day_number(window.last) + 1) * _DAY_MS)
+        found: list[StoredEvent] = []
+        while since < until and len(found) < events_max:
+            first = self._begin_of_stretch(project, window, since, until)
+            bound = {"since": first, "until": until, "events_max": events_max - len(found)}
+            rows = self._rows(_LATEST_EVENTS, window, {"project": project, **bound})
+            found += [StoredEvent(*row) for row in rows]
+            until = first
+        return found
 
     def close(self) -> None:
         """Close what is idle; nobody reads any more."""
         self._second.shutdown()
         while not self._idle.empty():
             self._idle.get().close()
+
+    def _begin_of_stretch(self, project: str, window: Window, since: int, until: int) -> int:
+        """Return from when on to look: as far back as few enough rows are looked at, by what the index knows."""
+        width, costs = until - since, {}
+        while True:
+            bound = {"since": until - width, "until": until, "events_max": 1}
+            estimate = self._rows(f"EXPLAIN ESTIMATE {_LATEST_EVENTS}", window, {"project": project, **bound})
+            costs[width] = sum(rows for _, _, _, rows, _ in estimate)
+            if costs[width] <= _LOOKED_AT_MAX:
+                return until - width
+            if width <= _NARROWEST_MS:
+                break
+            width = max(_NARROWEST_MS, width // _NARROWER)
+        # Not even a second is cheap: parts without the index, or very many names. Then as much as costs the same.
+        return until - max(wide for wide, cost in costs.items() if cost <= 2 * costs[width])
 
     def _number(self, sql: str, project: str, window: Window, **more: str | int) -> int:
         rows = self._rows(sql, window, {"project": project, **more})
