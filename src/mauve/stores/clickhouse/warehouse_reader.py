@@ -34,11 +34,15 @@ _USERS: Final = "uniqCombined64Merge(17)(users)"
 _IN_WEEKS: Final = "day BETWEEN toDate({first_of_weeks:UInt16}) AND toDate({last_of_weeks:UInt16})"
 # Written as a sum over whole days: so it is read from the projection, which has the days of each name summed up.
 _COUNT: Final = "sum(counted)"
-# Names are summed up one after the other, as the key has them: a million of them take no more memory than a few.
+# Clients choose names, and so how many there are. What does not fit is summed up on the disk, and what is not among the
+# most frequent is let go of early: a million names take no more memory than some ten thousand.
+_MANY_NAMES: Final = """
+    max_block_size = 8192, max_bytes_before_external_group_by = 33554432, max_bytes_before_remerge_sort = 16777216
+"""
 _EVENT_NAMES: Final = f"""
 SELECT name, {_COUNT} AS count FROM mauve.events WHERE {_IN_WINDOW}
 GROUP BY name HAVING count > 0 ORDER BY count DESC, name LIMIT {{names_max:UInt32}}
-{_LIMITS}, optimize_aggregation_in_order = 1, max_block_size = 8192
+{_LIMITS}, {_MANY_NAMES}
 """
 _EVENT_COUNT: Final = f"SELECT {_COUNT} FROM mauve.events WHERE {_IN_WINDOW} AND name = {{name:String}} {_LIMITS}"
 _EVENT_DAYS: Final = f"""
