@@ -59,9 +59,8 @@ if TYPE_CHECKING:
 _MASTER_KEY_FACT: Final = "master_key_id"
 _LEDGER_BUSY_TIMEOUT_S: Final = 5.0
 _BODIES_BYTES_MAX: Final = 12 * 1024 * 1024
-# Of each store at once: an even number, half of which one organization may hold. More would only share the same
-# cores and memory.
-_READERS: Final = 2
+# Of each store at once. One organization may hold half of them: two, as many as there are cores on a small machine.
+_READERS: Final = 4
 _EDGE_BUSY_TIMEOUT_S: Final = 0.4  # shorter than the patience of whoever publishes
 
 

@@ -17,7 +17,7 @@ from mauve.stores.warehouse import StoredEvent, WarehouseUnavailableError
 
 _READ_S_MAX: Final = 10.0  # for a read whose thread has no limit of its own
 _LEAST_S: Final = 0.001  # The engine takes nothing for no limit.
-_READ_BYTES_MAX: Final = 256 * 1024 * 1024
+_READ_BYTES_MAX: Final = 128 * 1024 * 1024
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _DAY_NUMBER_MAX: Final = 2**16 - 1
 _DAY_MS: Final = 86_400_000
