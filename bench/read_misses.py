@@ -118,7 +118,8 @@ def _medians_ms(stores: ReadStores) -> Iterator[tuple[str, float]]:
         times = []
         for _ in range(ROUNDS):
             began = time.perf_counter()
-            body_of(question, rows_by_project(survey, stores, NOW_MS)[PROJECT])
+            for _, rows in rows_by_project(survey, stores, NOW_MS):
+                body_of(question, rows)
             times.append((time.perf_counter() - began) * 1000)
         yield metric.name, statistics.median(times)
 

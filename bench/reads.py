@@ -21,6 +21,8 @@ MS_MAX = {
     for name in (*GROWTH_JUDGED, "event_names", "event_count", "event_series")
 }
 STANDARD_ERROR_PERCENT = 0.5
+MRR_MS_MAX = {"30 days": 50, "10 years": 300}
+READ_MB_MAX = 64
 
 
 def measure(millions: list[int]) -> Iterator[Figure]:
@@ -28,6 +30,7 @@ def measure(millions: list[int]) -> Iterator[Figure]:
     said = subprocess.run(
         [sys.executable, "-m", "bench.read_misses", *map(str, millions)], stdout=subprocess.PIPE, check=True
     ).stdout
+    yield from _mrr_history()
     found = json.loads(said)
     yield from _misses(found["misses_ms"])
     for users, error in found["errors_percent"].items():
@@ -49,6 +52,19 @@ def _hits() -> Figure:
         ratio,
         at_least(ratio, HIT_RATIO_MIN, "of empty"),
     )
+
+
+def _mrr_history() -> Iterator[Figure]:
+    said = subprocess.run([sys.executable, "-m", "bench.mrr_reads"], stdout=subprocess.PIPE, check=True).stdout
+    found = json.loads(said)
+    for window, took_ms in found["misses_ms"].items():
+        limit = MRR_MS_MAX.get(window)
+        target, met = ("-", None) if limit is None else (f"<= {limit} ms", took_ms <= limit)
+        yield Figure(f"miss of mrr_history, {window}, 1 million versions", f"{took_ms:.1f} ms", target=target, met=met)
+    peak_mb = found["peak_mb"]
+    name = "memory of these reads above rest"
+    yield Figure(name, f"{peak_mb:.0f} MB", target=f"<= {READ_MB_MAX} MB", met=peak_mb <= READ_MB_MAX)
+    yield Figure("building the history of 1 million versions", f"{found['built_s']:.1f} s")
 
 
 def _misses(by_size: dict[str, dict[str, float]]) -> Iterator[Figure]:

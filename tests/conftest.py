@@ -102,9 +102,14 @@ class SharedConnection(ChdbConnection):
 
 
 @pytest.fixture(scope="session")
-def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChdbConnection]:
+def warehouse_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("warehouse") / "data"
+
+
+@pytest.fixture(scope="session")
+def connection(warehouse_path: Path) -> Iterator[ChdbConnection]:
     """The embedded warehouse: a process opens one path and no second one, so the tests share it."""
-    opened = SharedConnection(tmp_path_factory.mktemp("warehouse") / "data")
+    opened = SharedConnection(warehouse_path)
     yield opened
     opened.close()
 

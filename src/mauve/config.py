@@ -45,6 +45,7 @@ SETTINGS: Final = (
     Setting("MAUVE_TOKENS_PER_ORGANIZATION", "200", "the same for control tokens of an organization"),
     Setting("MAUVE_MEMBERS_PER_ORGANIZATION", "500", "how many members it may have, invited ones included"),
     Setting("MAUVE_READ_CACHE_SECONDS", "300", "how long an answer of the metrics is given again; 0 is off"),
+    Setting("MAUVE_READ_SECONDS", "10", "how long a metric may be read; then the work ends, 1 to 300"),
     Setting("MAUVE_RAW_RETENTION_DAYS", "0", "after how many days raw events lose user, id and props; 0 is never"),
     Setting("MAUVE_HANG_SECONDS", "30", "after how many silent seconds a process is started anew; 0 is never"),
     Setting("MAUVE_METRICS_PORT", "0", "Prometheus on loopback: the core here, worker N at N above; 0 is off"),
@@ -75,6 +76,7 @@ class Settings:
     publishable_requests_per_s: int
     bounds: Bounds
     read_cache_s: int
+    read_s_max: float
     raw_retention_days: int
     hang_s: int  # 0: never
     metrics_port: int
@@ -113,6 +115,7 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
         publishable_requests_per_s=_integer(environment, "MAUVE_PUBLISHABLE_REQUESTS_PER_SECOND", 100, 1, 1_000_000),
         bounds=_bounds(environment),
         read_cache_s=_integer(environment, "MAUVE_READ_CACHE_SECONDS", 300, 0, 86_400),
+        read_s_max=_seconds(environment, "MAUVE_READ_SECONDS", 10.0, 1.0, 300.0),
         raw_retention_days=_integer(environment, "MAUVE_RAW_RETENTION_DAYS", 0, 0, 36_500),
         hang_s=hang_s,
         metrics_port=_integer(environment, "MAUVE_METRICS_PORT", 0, 0, PORT_MAX - WORKERS_MAX),

@@ -63,7 +63,8 @@ if TYPE_CHECKING:
 _MASTER_KEY_FACT: Final = "master_key_id"
 _LEDGER_BUSY_TIMEOUT_S: Final = 5.0
 _BODIES_BYTES_MAX: Final = 12 * 1024 * 1024
-_READERS: Final = 2  # of each store at once: more would only share the same cores and memory
+# Of each store at once. One organization may hold half of them: two, as many as there are cores on a small machine.
+_READERS: Final = 4
 _EDGE_BUSY_TIMEOUT_S: Final = 0.4  # shorter than the patience of whoever publishes
 
 
@@ -164,8 +165,8 @@ def query_parts(
         closing(open_ledger_database(settings)) as database,
         closing(read_cache(settings)) as cache,
         closing(read_meter(settings)) as meter,
-        closing(Flights("read-warehouse", _READERS)) as warehouse_flights,
-        closing(Flights("read-ledger", _READERS)) as ledger_flights,
+        closing(Flights("read-warehouse", _READERS, settings.read_s_max)) as warehouse_flights,
+        closing(Flights("read-ledger", _READERS, settings.read_s_max)) as ledger_flights,
     ):
         yield QueryParts(
             keyring=ring,

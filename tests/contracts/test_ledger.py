@@ -283,7 +283,7 @@ class TestMoney:
     def test_several_projects_are_read_at_once(self, writer, reader):
         record_payments(writer, *(a_payment(project=f"proj_{number}", amount=number) for number in (3, 1, 2)))
         window = Window(date.min, date.max)
-        assert reader.day_totals(["proj_3", "proj_1", "proj_9"], window, earned=True) == [
+        assert list(reader.day_totals(["proj_3", "proj_1", "proj_9"], window, earned=True)) == [
             ("proj_1", TODAY, "eur", 1),
             ("proj_3", TODAY, "eur", 3),
         ]

@@ -1,75 +1,120 @@
-"""What every ledger promises about the history of subscriptions."""
+"""What every ledger promises about the history of MRR."""
 
-import itertools
+from datetime import date, timedelta
+from itertools import groupby
 
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+import pytest
 
 from ledger_entries import AMOUNT_MAX, a_version, mrr_of
+from mauve.core.subscriptions import MrrChange
+from mauve.core.window import Window
 from mauve.stores.ledger import Entry
+from mrr_model import DAY_US, history_of
 
-projects = itertools.count(1)
-
-
-def steps(reader, project="proj_1", before=10**18):
-    """Return the steps of each subscription, in their order, as (at, currency, mrr)."""
-    by_subscription = {}
-    for key, group in itertools.groupby(reader.mrr_steps([project], before), lambda step: step.subscription):
-        assert key not in by_subscription, "those of one subscription come together"
-        by_subscription[key] = [(step.at, step.currency, step.mrr) for step in group]
-    return list(by_subscription.values())
+EPOCH = date(1970, 1, 1)
+FIRST_DAYS = Window(EPOCH, EPOCH + timedelta(days=9))
 
 
-def test_every_version_is_a_step_and_only_an_active_one_has_mrr(writer, reader):
-    versions = [a_version(1, mrr=5), a_version(2, status="past_due"), a_version(3, mrr=0, currency="usd")]
+def day(number):
+    return EPOCH + timedelta(days=number)
+
+
+def record(writer, *versions):
     writer.record([Entry(subscriptions=versions)])
-    assert steps(reader) == [[(1, "eur", 5), (2, "eur", None), (3, "usd", 0)]]
 
 
-def test_steps_come_by_moment_and_equal_ones_as_recorded(writer, reader):
-    for version in [a_version(2, mrr=2), a_version(1, mrr=1), a_version(2, mrr=3), a_version(-5, mrr=4)]:
-        writer.record([Entry(subscriptions=[version])])
-    assert steps(reader) == [[(-5, "eur", 4), (1, "eur", 1), (2, "eur", 2), (2, "eur", 3)]]
+def history(reader, first=0, last=5, project="proj_1", today=date.max):
+    """Return the days, by their numbers, with their MRR of each currency."""
+    rows = history_of(reader, project, day(first), day(last), today)
+    return [((date.fromisoformat(each) - EPOCH).days, currency, mrr) for each, currency, mrr in rows]
 
 
-def test_what_is_dated_later_is_left_out(writer, reader):
-    writer.record([Entry(subscriptions=[a_version(at, mrr=at) for at in (1, 2, 3)])])
-    assert steps(reader, before=3) == [[(1, "eur", 1), (2, "eur", 2)]]
-    assert steps(reader, before=1) == []
+def test_only_an_active_version_counts_from_its_day_to_that_of_the_next(writer, reader):
+    record(
+        writer,
+        a_version(0, mrr=5),
+        a_version(2 * DAY_US, status="past_due"),
+        a_version(3 * DAY_US, mrr=0, currency="usd"),
+        a_version(4 * DAY_US, status="canceled"),
+    )
+    assert history(reader) == [(0, "eur", 5), (1, "eur", 5), (3, "usd", 0)]
 
 
-def test_a_project_has_no_steps_of_another(writer, reader):
-    writer.record([Entry(subscriptions=[a_version(), a_version(project="proj_2", id="sub_2", mrr=AMOUNT_MAX)])])
-    assert steps(reader, "proj_2") == [[(1, "eur", AMOUNT_MAX)]]
-    assert steps(reader, "proj_3") == []
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_late_version_corrects_the_days_up_to_the_next(writer, reader, at_once):
+    recorded = [a_version(4 * DAY_US, mrr=40), a_version(0, mrr=1), a_version(2 * DAY_US, mrr=20), a_version(1, mrr=2)]
+    for group in [recorded] if at_once else [[version] for version in recorded]:
+        record(writer, *group)
+    assert history(reader) == [
+        (0, "eur", 2),
+        (1, "eur", 2),
+        (2, "eur", 20),
+        (3, "eur", 20),
+        (4, "eur", 40),
+        (5, "eur", 40),
+    ]
 
 
-def test_several_projects_come_one_after_the_other(writer, reader):
-    versions = [a_version(at, project=f"proj_{at % 2}", id=f"sub_{at % 3}", mrr=at) for at in range(12)]
-    writer.record([Entry(subscriptions=versions)])
-    together = list(reader.mrr_steps(["proj_1", "proj_0", "proj_9"], 10**18))
-    assert together == [step for project in ("proj_0", "proj_1") for step in reader.mrr_steps([project], 10**18)]
-    assert len(together) == 12
+def test_of_equal_moments_the_higher_rank_counts_and_else_the_last_recorded(writer, reader):
+    for version in [a_version(0, mrr=1), a_version(0, mrr=2), a_version(DAY_US, mrr=9, rank=b"b")]:
+        record(writer, version)
+    record(writer, a_version(DAY_US, mrr=5, rank=b"a"), a_version(0, mrr=3))
+    assert history(reader, 0, 2) == [(0, "eur", 3), (1, "eur", 9), (2, "eur", 9)]
 
 
-def test_many_are_streamed(writer, reader):
-    versions = [a_version(at, id=f"sub_{at % 3}", mrr=at) for at in range(3_000)]
-    writer.record([Entry(subscriptions=versions)])
-    assert [len(each) for each in steps(reader)] == [1_000] * 3
-    one_only = reader.mrr_steps(["proj_1"], 10**18)
-    next(one_only)
-    one_only.close()  # Who stops in the middle leaves the ledger free.
-    writer.record([Entry(subscriptions=[a_version(9_999)])])
+def test_a_version_that_comes_again_changes_nothing(writer, reader):
+    versions = [a_version(number * DAY_US, mrr=number, rank=b"r") for number in (3, 1, 2)]
+    record(writer, *versions)
+    before = history(reader)
+    for again in (versions, [versions[1]], [*versions, *versions]):
+        record(writer, *again)
+    assert history(reader) == before == [(1, "eur", 1), (2, "eur", 2), (3, "eur", 3), (4, "eur", 3), (5, "eur", 3)]
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(
-    st.lists(st.tuples(st.sampled_from("ab"), st.integers(-3, 3), st.sampled_from(["active", "canceled"])), max_size=9)
-)
-def test_the_last_step_of_each_subscription_is_its_current_row(writer, reader, recorded):
-    project = f"proj_{next(projects)}"
-    for place, (id_, at, status) in enumerate(recorded):
-        writer.record([Entry(subscriptions=[a_version(at, project=project, id=id_, status=status, mrr=2**place)])])
-    ends = [each[-1][2] for each in steps(reader, project)]
-    expected = sum(mrr for mrr in ends if mrr is not None)
-    assert mrr_of(reader, project) == ([("eur", expected)] if any(mrr is not None for mrr in ends) else [])
+def test_today_is_what_the_current_rows_say_whenever_they_are_dated(writer, reader):
+    record(writer, a_version(0, mrr=1), a_version(9_000 * DAY_US, mrr=7, id="sub_2"), a_version(4_000 * DAY_US, mrr=2))
+    assert history(reader, 0, 2, today=day(2)) == [(0, "eur", 1), (1, "eur", 1), (2, "eur", 9)]
+    assert history(reader, 0, 2) == [(0, "eur", 1), (1, "eur", 1), (2, "eur", 1)]
+    assert mrr_of(reader, "proj_1") == [("eur", 9)]
+
+
+def test_sums_may_leave_64_bits_and_come_back(writer, reader):
+    count = 3_000
+    record(writer, *(a_version(0, id=str(number), mrr=AMOUNT_MAX) for number in range(count)))
+    assert count * AMOUNT_MAX > 2**63
+    assert history(reader, 0, 1) == [(0, "eur", count * AMOUNT_MAX), (1, "eur", count * AMOUNT_MAX)]
+    record(writer, *(a_version(DAY_US, id=str(number), mrr=AMOUNT_MAX, status="ended") for number in range(1, count)))
+    assert history(reader, 1, 1) == [(1, "eur", AMOUNT_MAX)]
+    assert mrr_of(reader, "proj_1") == [("eur", AMOUNT_MAX)]
+
+
+@pytest.mark.parametrize("far", [-800_000, -16_385, -16_384, -129, -128, -127, 127, 128, 16_383, 16_384, 16_385])
+def test_whatever_lies_before_the_window_is_in_its_first_day(writer, reader, far):
+    record(writer, a_version(far * DAY_US, mrr=3), a_version((far + 1) * DAY_US, mrr=8))
+    changes = list(reader.mrr_changes(["proj_1"], Window(day(20_000), day(20_001))))
+    assert changes == [MrrChange("proj_1", 20_000, "eur", 1, 8)]
+
+
+def test_what_was_changed_back_is_not_read(writer, reader):
+    record(writer, *(a_version(number * DAY_US, mrr=2**32 + number) for number in range(5)))
+    record(writer, *(a_version(number * DAY_US + 1, mrr=2**32) for number in range(5)))
+    assert list(reader.mrr_changes(["proj_1"], FIRST_DAYS)) == [MrrChange("proj_1", 0, "eur", 1, 2**32)]
+
+
+def test_projects_come_one_after_the_other_and_know_nothing_of_each_other(writer, reader):
+    record(writer, *(a_version(at * DAY_US, project=f"proj_{at % 2}", id=f"s{at % 3}", mrr=at) for at in range(12)))
+    for changes_of in (reader.mrr_changes, reader.mrr_changes_until_now):
+        together = list(changes_of(["proj_1", "proj_0", "proj_9"], FIRST_DAYS))
+        apart = {project: list(changes_of([project], FIRST_DAYS)) for project in ("proj_0", "proj_1", "proj_9")}
+        assert {project: list(own) for project, own in groupby(together, lambda each: each.project)} == {
+            project: own for project, own in apart.items() if own
+        }
+        assert not apart["proj_9"]
+
+
+def test_who_stops_in_the_middle_leaves_the_ledger_free(writer, reader):
+    record(writer, *(a_version(at * DAY_US, mrr=at) for at in range(3_000)))
+    changes = reader.mrr_changes(["proj_1"], Window(EPOCH, date.max))
+    next(changes)
+    changes.close()
+    record(writer, a_version(9_999 * DAY_US))

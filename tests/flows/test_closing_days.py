@@ -112,11 +112,10 @@ def answers(database, connection):
     def answer(first=-60, last=0):
         window = Window(day(first), day(last))
         surveys = [Survey(PROJECTS, METRICS[metric], window) for metric in METRICS_OF_USERS]
-        found = [rows_by_project(survey, stores, NOON_MS) for survey in surveys]
         return {
-            (survey.metric.name, project): list(rows[project])
-            for survey, rows in zip(surveys, found, strict=True)
-            for project in PROJECTS
+            (survey.metric.name, project): list(rows)
+            for survey in surveys
+            for project, rows in rows_by_project(survey, stores, NOON_MS)
         }
 
     return answer

@@ -1,5 +1,6 @@
 """From what was sent to what is read: every metric, both credentials, both planes, the cache and its throttles."""
 
+import tracemalloc
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -8,7 +9,7 @@ import pytest
 from mauve.control import keys, operator, webhook_secrets
 from mauve.core.facts import KeyKind, Plane, Provider, Scope
 from mauve.core.secret import Secret
-from mauve.metrics.registry import METRICS
+from mauve.metrics.registry import METRICS, NAMES_MAX
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
 from support import bearer
 
@@ -372,3 +373,61 @@ class TestWithoutACache:
         assert [first.headers["x-cache"], second.headers["x-cache"]] == ["uncached"] * 2
         assert [reply.json()["data"][0]["count"] for reply in (first, second)] == [0, 1]
         assert read("event_count", key, name="view").status_code == 429
+
+
+class TestVeryManyNames:
+    """Clients choose the names of events, and so how many there are."""
+
+    @pytest.fixture
+    def name(self, client, key, load):
+        def names(first, end):
+            for start in range(first, end, 500):
+                send(client, key, *({"name": f"event {number}"} for number in range(start, min(end, start + 500))))
+            load()
+
+        return names
+
+    def test_an_answer_that_leaves_names_out_says_so_wherever_it_comes_from(self, read, key, name, clock, connection):
+        name(0, NAMES_MAX)
+        whole = read("event_names", key)
+        assert len(whole.json()["data"]) == NAMES_MAX
+        assert "x-service-truncated" not in whole.headers
+
+        name(NAMES_MAX, NAMES_MAX + 1)
+        clock.advance(300_000)
+        cut = read("event_names", key)
+        assert (cut.headers["x-cache"], cut.headers["x-service-truncated"]) == ("miss", str(NAMES_MAX))
+        assert len(cut.json()["data"]) == NAMES_MAX
+        hit = read("event_names", key)
+        assert (hit.headers["x-cache"], hit.headers["x-service-truncated"]) == ("hit", str(NAMES_MAX))
+        assert hit.content == cut.content
+
+        clock.advance(300_000)
+        connection.run("RENAME TABLE mauve.events TO mauve.elsewhere")
+        stale = read("event_names", key)
+        connection.run("RENAME TABLE mauve.elsewhere TO mauve.events")
+        assert (stale.headers["x-cache"], stale.headers["x-service-truncated"]) == ("stale", str(NAMES_MAX))
+        assert stale.content == cut.content
+
+    def test_every_name_is_counted_whether_it_is_listed_or_not(self, rows, name):
+        name(0, NAMES_MAX + 5)
+        listed = {row["name"] for row in rows("event_names")}
+        (left_out, *_) = {f"event {number}" for number in range(NAMES_MAX + 5)} - listed
+        assert rows("event_count", name=left_out) == [{"name": left_out, "count": 1}]
+
+
+def test_years_of_many_currencies_are_refused_before_they_are_made(client, read, key):
+    currencies = ("eur", "usd", "gbp", "jpy", "chf")
+    for number, currency in enumerate(currencies):
+        subscription = {"type": "subscription", "id": str(number), "status": "active", "mrr": 1, "currency": currency}
+        put(client, key, {**subscription, "at": "0001-01-01T00:00:00Z"})
+    tracemalloc.start()
+    try:
+        refused = read("mrr_history", key, date_from="0001-01-01")
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (refused.status_code, refused.json()["ok"]) == (400, False)
+    assert "fewer days" in refused.json()["error"]
+    assert peak_bytes < 64 * 1024 * 1024
+    assert len(read("mrr_history", key).json()["data"]) == 30 * len(currencies)

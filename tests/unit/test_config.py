@@ -12,6 +12,7 @@ def test_an_empty_environment_gives_the_defaults():
     assert settings.workers >= 1
     assert settings.master_key is None
     assert settings.read_cache_s == 300
+    assert settings.read_s_max == 10
 
 
 def test_the_read_cache_can_be_switched_off():
@@ -46,6 +47,8 @@ def test_addresses_are_not_bounded_behind_a_proxy(environment, bound):
         ("MAUVE_CATALOG_TIMEOUT_SECONDS", "0"),
         ("MAUVE_READ_CACHE_SECONDS", "-1"),
         ("MAUVE_READ_CACHE_SECONDS", "86401"),
+        ("MAUVE_READ_SECONDS", "0"),
+        ("MAUVE_READ_SECONDS", "301"),
         ("MAUVE_LOG", "xml"),
     ],
 )

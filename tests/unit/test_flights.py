@@ -1,6 +1,7 @@
 """Readings under way: once for all who wait, in bounded time and number."""
 
 import asyncio
+import math
 import threading
 
 import pytest
@@ -8,10 +9,12 @@ import pytest
 from mauve.query import flights as under_test
 from mauve.query.answer import Answer, Freshness
 from mauve.query.flights import CrowdedError, Flights
+from mauve.stores.time_limit import seconds_left
 from support import PATIENCE_S, TurnedLoop
 
 LIMIT_S = 600.0
 ANSWER = Answer(b"{}", Freshness.MISS, 0)
+ACME, OTHERS = "org_acme", "org_others"
 
 
 class Gate:
@@ -72,12 +75,12 @@ def turn_clock():
 
 def test_the_same_is_read_once_for_all_who_ask(fly, gate):
     async def scenario(flights):
-        asking = [asyncio.create_task(flights.join("a", gate)) for _ in range(50)]
+        asking = [asyncio.create_task(flights.join(ACME, "a", gate)) for _ in range(50)]
         await gate.begun()
         gate.let_go()
         assert await asyncio.gather(*asking) == [ANSWER] * 50
         assert gate.times == 1
-        await flights.join("a", gate)
+        await flights.join(ACME, "a", gate)
         assert gate.times == 2, "what has landed is not under way any more"
 
     fly(scenario)
@@ -85,9 +88,9 @@ def test_the_same_is_read_once_for_all_who_ask(fly, gate):
 
 def test_different_ones_do_not_wait_for_each_other(fly, gate):
     async def scenario(flights):
-        slow = asyncio.create_task(flights.join("slow", gate))
+        slow = asyncio.create_task(flights.join(ACME, "slow", gate))
         await gate.begun()
-        assert await flights.join("quick", lambda: ANSWER) == ANSWER
+        assert await flights.join(OTHERS, "quick", lambda: ANSWER) == ANSWER
         gate.let_go()
         await slow
 
@@ -96,7 +99,7 @@ def test_different_ones_do_not_wait_for_each_other(fly, gate):
 
 def test_one_that_asked_may_leave_without_taking_the_answer_from_the_others(fly, gate):
     async def scenario(flights):
-        leaving, staying = (asyncio.create_task(flights.join("a", gate)) for _ in range(2))
+        leaving, staying = (asyncio.create_task(flights.join(ACME, "a", gate)) for _ in range(2))
         await gate.begun()
         leaving.cancel()
         gate.let_go()
@@ -107,10 +110,10 @@ def test_one_that_asked_may_leave_without_taking_the_answer_from_the_others(fly,
 
 def test_nobody_waits_longer_than_the_limit_and_who_comes_late_does_not_wait(fly, gate):
     async def scenario(flights):
-        first = asyncio.create_task(flights.join("a", gate))
+        first = asyncio.create_task(flights.join(ACME, "a", gate))
         await gate.begun()
         turn_clock()
-        for asking in (first, flights.join("a", gate)):
+        for asking in (first, flights.join(ACME, "a", gate)):
             with pytest.raises(TimeoutError):
                 await asking
         assert gate.times == 1
@@ -121,10 +124,12 @@ def test_nobody_waits_longer_than_the_limit_and_who_comes_late_does_not_wait(fly
 def test_what_could_not_begin_in_time_is_not_begun(fly, gate):
     async def scenario(flights):
         made = []
-        asking = [asyncio.create_task(flights.join(key, gate)) for key in ("a", "b")]  # as many as there are threads
+        asking = [
+            asyncio.create_task(flights.join(key, key, gate)) for key in (ACME, OTHERS)
+        ]  # as many as there are threads
         for _ in asking:
             await gate.begun()
-        asking.append(asyncio.create_task(flights.join("late", lambda: made.append(1) or ANSWER)))
+        asking.append(asyncio.create_task(flights.join(OTHERS, "late", lambda: made.append(1) or ANSWER)))
         await asyncio.sleep(0)
         turn_clock()
         outcomes = await asyncio.gather(*asking, return_exceptions=True)
@@ -142,22 +147,58 @@ def test_a_failure_reaches_everybody_and_the_next_one_tries_again(fly):
         raise OSError("the disk is gone")
 
     async def scenario(flights):
-        results = await asyncio.gather(*(flights.join("a", fail) for _ in range(3)), return_exceptions=True)
+        results = await asyncio.gather(*(flights.join(ACME, "a", fail) for _ in range(3)), return_exceptions=True)
         assert [type(result) for result in results] == [OSError] * 3
-        assert await flights.join("a", lambda: ANSWER) == ANSWER
+        assert await flights.join(ACME, "a", lambda: ANSWER) == ANSWER
 
     fly(scenario)
 
 
 def test_too_many_at_once_are_refused_at_once(fly, gate):
     async def scenario(flights):
-        asking = [asyncio.create_task(flights.join(number, gate)) for number in range(64)]
+        asking = [asyncio.create_task(flights.join((ACME, OTHERS)[number % 2], number, gate)) for number in range(64)]
         await asyncio.sleep(0)
         with pytest.raises(CrowdedError):
-            await flights.join("one more", gate)
-        joining = asyncio.create_task(flights.join(0, gate))
+            await flights.join(OTHERS, "one more", gate)
+        joining = asyncio.create_task(flights.join(ACME, 0, gate))
         await asyncio.sleep(0)
         gate.let_go()
         assert await asyncio.gather(*asking, joining) == [ANSWER] * 65
 
     fly(scenario)
+
+
+def test_an_organization_holds_half_of_the_threads_and_the_others_are_answered(fly, gate):
+    async def scenario(flights):
+        slow = [asyncio.create_task(flights.join(ACME, number, gate)) for number in range(5)]
+        await gate.begun()
+        for number in range(20):
+            assert await flights.join(OTHERS, f"quick {number}", lambda: ANSWER) == ANSWER
+        assert gate.times == 1, "the second thread is not for those who have one"
+        gate.let_go()
+        assert await asyncio.gather(*slow) == [ANSWER] * 5
+        assert gate.times == 5
+
+    fly(scenario)
+
+
+def test_an_organization_takes_half_of_the_places_in_the_line(fly, gate):
+    async def scenario(flights):
+        asking = [asyncio.create_task(flights.join(ACME, number, gate)) for number in range(32)]
+        await asyncio.sleep(0)
+        with pytest.raises(CrowdedError):
+            await flights.join(ACME, "one more", gate)
+        assert await flights.join(OTHERS, "quick", lambda: ANSWER) == ANSWER
+        gate.let_go()
+        assert await asyncio.gather(*asking) == [ANSWER] * 32
+        assert await flights.join(ACME, "one more", gate) == ANSWER, "there is room again"
+
+    fly(scenario)
+
+
+def test_a_reading_knows_when_it_must_end(fly):
+    async def scenario(flights):
+        assert 0 < await flights.join(ACME, "a", seconds_left) <= LIMIT_S
+
+    fly(scenario)
+    assert seconds_left() == math.inf

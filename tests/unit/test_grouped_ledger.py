@@ -3,10 +3,10 @@ import threading
 
 import pytest
 
-from ledger_entries import totals
+from ledger_entries import a_version, totals
 from mauve.stores.ledger import Entry, Outcome, Payment
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.grouping import GROUP_ENTRIES_MAX, GROUP_PAYMENTS_MAX, WAITING_ENTRIES_MAX, GroupedLedger
+from mauve.stores.sql.grouping import GROUP_ENTRIES_MAX, GROUP_ITEMS_MAX, WAITING_ENTRIES_MAX, GroupedLedger
 from mauve.stores.sql.ledger_reader import SqlLedgerReader
 from mauve.stores.sql.ledger_writer import SqlLedgerWriter
 from mauve.stores.sql.migrate import LEDGER, migrate
@@ -104,9 +104,9 @@ def test_one_thread_does_all_the_work_and_is_not_the_loops():
     [
         ([0] * (GROUP_ENTRIES_MAX + 5), [GROUP_ENTRIES_MAX, 5]),
         ([500] * 25, [20, 5]),
-        ([GROUP_PAYMENTS_MAX, 0, 1], [2, 1]),
-        ([GROUP_PAYMENTS_MAX + 1, 1], [1, 1]),
-        ([1, GROUP_PAYMENTS_MAX + 1, 1], [1, 1, 1]),
+        ([GROUP_ITEMS_MAX, 0, 1], [2, 1]),
+        ([GROUP_ITEMS_MAX + 1, 1], [1, 1]),
+        ([1, GROUP_ITEMS_MAX + 1, 1], [1, 1, 1]),
     ],
 )
 def test_a_group_is_bounded_and_too_large_an_entry_goes_alone(sizes, groups):
@@ -117,6 +117,21 @@ def test_a_group_is_bounded_and_too_large_an_entry_goes_alone(sizes, groups):
         writer.gate.set()
         await asyncio.gather(*first, *later)
         assert [len(group) for group in writer.groups] == [1, *groups]
+
+    run(scenario)
+
+
+def test_versions_of_subscriptions_fill_a_group_as_payments_do():
+    half = GROUP_ITEMS_MAX // 2
+    entries = [Entry(subscriptions=[a_version()] * half), an_entry(half), an_entry(1)]
+
+    async def scenario(ledger, writer):
+        first = await waiting(ledger, an_entry())
+        await begun(writer)
+        later = await waiting(ledger, *entries)
+        writer.gate.set()
+        await asyncio.gather(*first, *later)
+        assert [len(group) for group in writer.groups] == [1, 2, 1]
 
     run(scenario)
 

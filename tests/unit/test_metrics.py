@@ -9,7 +9,8 @@ from mauve.core.problems import Code, Problem
 from mauve.core.window import Window
 from mauve.metrics.answers import ROWS_MAX, body_of
 from mauve.metrics.questions import Question
-from mauve.metrics.registry import METRICS, metric_named
+from mauve.metrics.registry import METRICS, NAMES_MAX, metric_named
+from mauve.query.answer import packed, unpacked
 
 WINDOW = Window(date(1, 1, 1), date(2026, 11, 15))
 
@@ -55,7 +56,7 @@ def test_three_are_raw_scans_two_need_a_name_and_one_has_no_window():
 
 
 def test_an_answer_names_what_was_asked_and_holds_the_rows():
-    assert json.loads(body_of(question("revenue"), [("2026-11-15", "eur", 1999)])) == {
+    assert json.loads(body_of(question("revenue"), [("2026-11-15", "eur", 1999)]).bytes) == {
         "ok": True,
         "metric": "revenue",
         "project": "proj_1",
@@ -67,11 +68,11 @@ def test_an_answer_names_what_was_asked_and_holds_the_rows():
 
 def test_money_is_whole_in_any_size():
     large = 10**60 + 1
-    assert b'"mrr":%d}' % large in body_of(question("mrr"), [("eur", large)])
+    assert b'"mrr":%d}' % large in body_of(question("mrr"), [("eur", large)]).bytes
 
 
 def test_an_answer_without_rows_is_an_empty_list():
-    assert json.loads(body_of(question("dau"), []))["data"] == []
+    assert json.loads(body_of(question("dau"), []).bytes)["data"] == []
 
 
 def test_an_endless_answer_is_refused_and_not_made():
@@ -83,3 +84,18 @@ def test_an_endless_answer_is_refused_and_not_made():
         body_of(question("dau"), endless())
     assert caught.value.code is Code.MALFORMED
     assert str(ROWS_MAX) in caught.value.message
+
+
+@pytest.mark.parametrize("count", [0, 1, 999, 1_000, 1_001, 2_000, ROWS_MAX])
+def test_an_answer_of_any_length_holds_every_row(count):
+    body = body_of(question("dau"), ((str(number), number) for number in range(count)))
+    assert json.loads(body.bytes)["data"] == [{"day": str(number), "dau": number} for number in range(count)]
+    assert body.cut_at is None
+
+
+@pytest.mark.parametrize(("names", "cut_at"), [(NAMES_MAX - 1, None), (NAMES_MAX, None), (NAMES_MAX + 1, NAMES_MAX)])
+def test_names_beyond_the_bound_are_left_out_and_the_answer_knows(names, cut_at):
+    body = body_of(question("event_names"), ((str(number), 1) for number in range(names)))
+    assert len(json.loads(body.bytes)["data"]) == min(names, NAMES_MAX)
+    assert body.cut_at == cut_at
+    assert unpacked(packed(body)) == body

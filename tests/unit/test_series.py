@@ -7,7 +7,17 @@ from hypothesis import strategies as st
 
 from mauve.core.window import Window
 from mauve.dashboard.figures import Figure, added_figures
-from mauve.dashboard.series import Change, amounts, amounts_on, average, by_day, change
+from mauve.dashboard.series import (
+    DRAWN_CURRENCIES_MAX,
+    Change,
+    amounts,
+    amounts_on,
+    average,
+    by_currency,
+    by_day,
+    change,
+    drawn_currencies,
+)
 
 WINDOW = Window(date(2026, 11, 13), date(2026, 11, 15))
 ROWS = [
@@ -22,8 +32,16 @@ def test_days_that_the_api_leaves_out_are_nothing():
 
 
 def test_money_is_added_exactly_and_by_currency():
-    assert amounts(ROWS, "revenue") == {"eur": 2**80 + 1, "jpy": 7}
+    assert amounts(by_currency(ROWS), "revenue") == {"eur": 2**80 + 1, "jpy": 7}
     assert amounts_on(ROWS, "revenue", WINDOW) == {"eur": 1}
+
+
+def test_no_more_currencies_are_drawn_than_a_page_can_show():
+    rows = [{"day": "2026-11-13", "currency": f"c{number:02}", "revenue": 1} for number in range(300)]
+    rows += [{"day": "2026-11-14", "currency": "c99", "revenue": 1}]
+    drawn = drawn_currencies(by_currency(rows))
+    assert drawn == [*(f"c{number:02}" for number in range(DRAWN_CURRENCIES_MAX - 1)), "c99"]
+    assert drawn_currencies(by_currency(ROWS), {}) == ["eur", "jpy"]
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,23 @@
-"""What is kept of a subscription, and what the history of MRR is made from."""
+"""What is kept of a subscription, and MRR day by day: what a version changes, and on which days.
+
+A version counts from its moment to that of the next one. Recording it therefore changes two days at most: its own, and
+the day of the version that follows it, however many days lie between or after them.
+"""
 
 import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import date
 from typing import Final, NamedTuple
 
 STATUS_CHARACTERS_MAX: Final = 200
+_DAY_US: Final = 86_400_000_000
+_EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 
 
-class MrrStep(NamedTuple):
-    """One version of a subscription, as far as MRR is concerned."""
+class Worth(NamedTuple):
+    """What a version adds to MRR."""
 
-    project: str
-    subscription: bytes  # tells one from another
-    at: int  # epoch microseconds
     currency: str
     mrr: int | None  # None unless it is active
 
@@ -25,3 +31,72 @@ def kept_status(status: str) -> str:
         return status
     fingerprint = hashlib.sha256(status.encode()).hexdigest()[:16]
     return f"{status[:STATUS_CHARACTERS_MAX]}#truncated#{fingerprint}"
+
+
+class MrrChange(NamedTuple):
+    """By how much a day's end differs from the end of the day before, in one currency."""
+
+    project: str
+    day: int  # since 1970-01-01, UTC
+    currency: str
+    active: int  # subscriptions: a sum of zero is something else than none
+    mrr: int
+
+
+class Placed(NamedTuple):
+    """A version that was just recorded, between its neighbours in the history of its subscription."""
+
+    project: str
+    sequence: int
+    day: int
+    worth: Worth
+    before_sequence: int | None  # of the version that it follows; None: it is the first
+    before: Worth | None
+    after_day: int | None  # of the next one that is dated later, or ranks higher; None: there is none
+
+
+def day_of(at_us: int) -> int:
+    """Return the day of a moment in epoch microseconds, as days since 1970-01-01."""
+    return at_us // _DAY_US
+
+
+def day_number_of(day: date) -> int:
+    return day.toordinal() - _EPOCH_ORDINAL
+
+
+class MrrSums:
+    """What versions change, added up by project, day and currency."""
+
+    def __init__(self) -> None:
+        self._sums: dict[tuple[str, int, str], list[int]] = defaultdict(lambda: [0, 0])
+
+    def replace(self, project: str, day: int, before: Worth | None, worth: Worth | None) -> None:
+        """Let something else count from this day on; None counts nothing."""
+        for each, sign in ((before, -1), (worth, 1)):
+            if each is not None and each.mrr is not None:
+                total = self._sums[project, day, each.currency]
+                total[0] += sign
+                total[1] += sign * each.mrr
+
+    def place(self, placed: Iterable[Placed]) -> None:
+        """Take in all the versions that were recorded between others at once."""
+        new = {each.sequence: each for each in placed}
+        followed = {each.before_sequence for each in new.values()}
+        for each in new.values():
+            self.replace(each.project, each.day, each.before, each.worth)
+            if each.after_day is not None and each.sequence not in followed:
+                # The next one now follows this, instead of what was there before all the new ones between them.
+                self.replace(each.project, each.after_day, each.worth, _first_of_run(each, new).before)
+
+    @property
+    def changes(self) -> list[MrrChange]:
+        """Return what adds up to something."""
+        return [MrrChange(*key, *total) for key, total in self._sums.items() if any(total)]
+
+
+def _first_of_run(last: Placed, new: Mapping[int, Placed]) -> Placed:
+    """Return the first of the new versions that follow one another up to this one."""
+    first = last
+    while first.before_sequence is not None and first.before_sequence in new:
+        first = new[first.before_sequence]
+    return first

@@ -9,7 +9,7 @@ from mauve.dashboard.charts import Curves, curves
 from mauve.dashboard.figures import Asked
 from mauve.dashboard.numbers import Readings
 from mauve.dashboard.periods import Period
-from mauve.dashboard.series import Rows, by_day, currencies_in, of_currency
+from mauve.dashboard.series import Rows, by_currency, by_day, drawn_currencies
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,10 @@ def _charts_of(kind: Kind, asked: Asked, readings: Readings) -> Iterator[Chart]:
         return
     if not kind.has_money:
         yield _chart(kind, asked.period, now, before, None)
-    for currency in currencies_in(now, before) if kind.has_money else ():
-        yield _chart(kind, asked.period, of_currency(now, currency), of_currency(before, currency), currency)
+        return
+    own, own_before = by_currency(now), by_currency(before)
+    for currency in drawn_currencies(own, own_before):
+        yield _chart(kind, asked.period, own.get(currency, ()), own_before.get(currency, ()), currency)
 
 
 def _chart(kind: Kind, period: Period, now: Rows, before: Rows, currency: str | None) -> Chart:

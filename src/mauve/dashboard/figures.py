@@ -1,6 +1,6 @@
 """The figures of one project in a period, each beside what it was in the period before."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -13,10 +13,10 @@ from mauve.dashboard.series import (
     amounts,
     amounts_on,
     average,
+    by_currency,
     by_day,
     change,
-    currencies_in,
-    of_currency,
+    drawn_currencies,
 )
 from mauve.metrics.questions import Question
 from mauve.metrics.registry import METRICS
@@ -111,10 +111,12 @@ def _revenue(asked: Asked, readings: Readings) -> list[Figure] | None:
     now, before = readings.rows(asked.now("revenue")), readings.rows(asked.before("revenue"))
     if now is None or before is None:
         return None
-    sums, earlier = amounts(now, "revenue"), amounts(before, "revenue")
+    own, own_before = by_currency(now), by_currency(before)
+    sums, earlier = amounts(own, "revenue"), amounts(own_before, "revenue")
+    days = _days(asked, own, "revenue", own_before)
     return [
-        Figure(sums.get(currency, 0), earlier.get(currency, 0), _days(asked, now, currency, "revenue"), currency)
-        for currency in currencies_in(now, before)
+        Figure(sums.get(currency, 0), earlier.get(currency, 0), days.get(currency, ()), currency)
+        for currency in sorted(sums.keys() | earlier.keys())
     ]
 
 
@@ -123,12 +125,16 @@ def _mrr(asked: Asked, readings: Readings) -> list[Figure] | None:
     before = readings.rows(asked.before("mrr_history"))
     if now is None or history is None or before is None:
         return None
-    current, earlier = amounts(now, "mrr"), amounts_on(before, "mrr", asked.period.before)
+    own, own_before = by_currency(now), by_currency(before)
+    current, earlier = amounts(own, "mrr"), amounts_on(before, "mrr", asked.period.before)
+    days = _days(asked, by_currency(history), "mrr", own, own_before)
     return [
-        Figure(current.get(currency, 0), earlier.get(currency, 0), _days(asked, history, currency, "mrr"), currency)
+        Figure(current.get(currency, 0), earlier.get(currency, 0), days.get(currency, ()), currency)
         for currency in sorted(current.keys() | earlier.keys())
     ]
 
 
-def _days(asked: Asked, rows: Rows, currency: str, column: str) -> list[int]:
-    return by_day(of_currency(rows, currency), column, asked.period.window)
+def _days(asked: Asked, rows: Mapping[str, Rows], column: str, *others: Mapping[str, Rows]) -> dict[str, list[int]]:
+    """Return the days of the currencies that are drawn."""
+    drawn = drawn_currencies(rows, *others)
+    return {currency: by_day(rows.get(currency, ()), column, asked.period.window) for currency in drawn}

@@ -20,7 +20,7 @@ from mauve.stores.warehouse import StoredEvent
 
 # Of all pages together: a store takes 64 readings at once, and most of them are the API's.
 _READINGS_MAX: Final = 16
-_PROJECTS_MAX: Final = 200  # in one reading: each may need a sketch of 100 KB for each day
+_PROJECTS_MAX: Final = 100  # in one reading: each may need a sketch of 100 KB for each day
 
 _decoder: Final = msgspec.json.Decoder()
 

@@ -16,6 +16,7 @@ from mauve.dashboard.assets import asset_url
 from mauve.dashboard.charts import spark
 from mauve.dashboard.notices import NOTICES
 from mauve.dashboard.periods import LENGTHS
+from mauve.dashboard.series import DRAWN_CURRENCIES_MAX
 from mauve.dashboard.view import address
 from mauve.dashboard.visit import Visit
 from mauve.web.messages import Reply
@@ -93,6 +94,7 @@ def _environment() -> Environment:
         "address": address,
         "asset": asset_url,
         "LENGTHS": LENGTHS,
+        "DRAWN_CURRENCIES_MAX": DRAWN_CURRENCIES_MAX,
         "spark": spark,
         "BILLERS": BILLER_NAMES,
         "Permission": Permission,

@@ -1,5 +1,6 @@
 """The dashboard's door: recognized → allowed → shown, in a thread and in bounded time."""
 
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -23,6 +24,7 @@ from mauve.dashboard.request import READING, PageRequest, read_page_request
 from mauve.dashboard.routes import ACTIONS, DOORS, find, is_known_path
 from mauve.dashboard.visit import MemberVisit, Refusal, Visit
 from mauve.stores.cancellation import Cancellation
+from mauve.stores.time_limit import ending_at
 from mauve.stores.unavailable import StoreUnavailableError
 from mauve.web.asgi import Receive, Scope, Send, header, send_reply
 from mauve.web.deflate import deflated
@@ -72,7 +74,7 @@ class Dashboard:
 
     async def _answer_in_time(self, request: PageRequest) -> Reply:
         cancellation = Cancellation()
-        work = partial(answer, self._parts, request, cancellation)
+        work = partial(_answer_until, time.monotonic() + self._timeout_s, self._parts, request, cancellation)
         try:
             return await done_in_time(self._threads, work, self._timeout_s, cancellation)
         except TimeoutError:
@@ -85,6 +87,12 @@ class Dashboard:
             log.exception("page_failed", method=request.method)
         message = _DONE if cancellation.has_committed else _BUSY
         return _problem_page(_stranger(self._parts, request), HTTPStatus.SERVICE_UNAVAILABLE, message)
+
+
+def _answer_until(ends_at_s: float, parts: DashboardParts, request: PageRequest, cancellation: Cancellation) -> Reply:
+    """Answer; what is still being read when nobody waits any more ends."""
+    with ending_at(ends_at_s):
+        return answer(parts, request, cancellation)
 
 
 def answer(parts: DashboardParts, request: PageRequest, cancellation: Cancellation) -> Reply:

@@ -1,5 +1,6 @@
 """Rows of an answer → numbers for every day, and what they come to. Money stays in minor units, by currency."""
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -8,6 +9,7 @@ from mauve.core.window import Window
 
 Rows = Sequence[Mapping[str, Any]]
 
+DRAWN_CURRENCIES_MAX: Final = 12
 _HUNDRED: Final = 100
 
 
@@ -25,17 +27,28 @@ def by_day(rows: Rows, column: str, window: Window) -> list[int]:
     return [found.get(day.isoformat(), 0) for day in window.days]
 
 
-def currencies_in(*answers: Rows) -> list[str]:
-    return sorted({row["currency"] for rows in answers for row in rows})
+def by_currency(rows: Rows) -> dict[str, list[Mapping[str, Any]]]:
+    """Return the rows of each currency."""
+    found: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows:
+        found[row["currency"]].append(row)
+    return found
 
 
-def of_currency(rows: Rows, currency: str) -> Rows:
-    return [row for row in rows if row["currency"] == currency]
+def drawn_currencies(*answers: Mapping[str, Rows]) -> list[str]:
+    """Return the currencies whose days are drawn: those with the most rows, and no more than a page can show.
+
+    A client chooses how many there are, and every one of them would get a number for every day.
+    """
+    counts: Counter[str] = Counter()
+    for answer in answers:
+        counts.update({currency: len(rows) for currency, rows in answer.items()})
+    return sorted(sorted(counts, key=lambda currency: (-counts[currency], currency))[:DRAWN_CURRENCIES_MAX])
 
 
-def amounts(rows: Rows, column: str) -> dict[str, int]:
+def amounts(rows: Mapping[str, Rows], column: str) -> dict[str, int]:
     """Return the sum of each currency."""
-    return {currency: sum(row[column] for row in of_currency(rows, currency)) for currency in currencies_in(rows)}
+    return {currency: sum(row[column] for row in own) for currency, own in rows.items()}
 
 
 def amounts_on(rows: Rows, column: str, window: Window) -> dict[str, int]:

@@ -11,4 +11,4 @@ def note_first_events(ledger: LoadLedger, note: Callable[[str, int], None]) -> N
     for project, at in seen.items():
         note(project, at)
     if seen:
-        ledger.forget_first_seen(list(seen))
+        ledger.forget_first_seen(seen)

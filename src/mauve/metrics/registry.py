@@ -20,6 +20,7 @@ from mauve.metrics.sources import (
 )
 
 EVERYBODY: Final = frozenset(Seen)
+NAMES_MAX: Final = 10_000  # of event_names, the most frequent: clients choose names, and so how many there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class Metric:
     source: Source
     is_windowless: bool = False
     needs_name: bool = False
+    rows_max: int | None = None  # more are left out, and the answer says so; None: an answer with too many is refused
 
     @property
     def is_raw_scan(self) -> bool:
@@ -45,7 +47,7 @@ _TABLE: Final = (
     Metric("mrr", ("currency", "mrr"), CurrentMrr(), is_windowless=True),
     Metric("mrr_history", ("day", "currency", "mrr"), MrrHistory()),
     Metric("volume", ("day", "currency", "volume"), PaymentTotals(earned=False)),
-    Metric("event_names", ("name", "count"), EventNames()),
+    Metric("event_names", ("name", "count"), EventNames(), rows_max=NAMES_MAX),
     Metric("event_count", ("name", "count"), EventCount(), needs_name=True),
     Metric("event_series", ("day", "count"), EventDays(), needs_name=True),
 )

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Final
 
 from mauve.core.window import Window, today_at
-from mauve.query.ask import UNAVAILABLE, cannot_be_read
+from mauve.query.ask import UNAVAILABLE, cannot_be_read, whose
 from mauve.query.parts import QueryParts
 from mauve.stores.warehouse import StoredEvent
 
@@ -18,6 +18,6 @@ async def latest_events(parts: QueryParts, project: str, events_max: int) -> lis
     window = Window(today - _LOOK_BACK, today + _AHEAD)
     read = partial(parts.stores.warehouse.latest_events, project, window, events_max)
     try:
-        return await parts.warehouse_flights.join(("latest", project, events_max), read)
+        return await parts.warehouse_flights.join(whose(parts, project), ("latest", project, events_max), read)
     except UNAVAILABLE:
         raise cannot_be_read() from None

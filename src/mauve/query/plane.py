@@ -126,4 +126,6 @@ def _reply_from(answer: Answer) -> Reply:
     headers = _HEADERS[answer.freshness]
     if answer.age_s is not None:
         headers = {**headers, "x-cache-age": str(answer.age_s)}
+    if answer.cut_at is not None:
+        headers = {**headers, "x-service-truncated": str(answer.cut_at)}
     return Reply(200, answer.body, headers)

@@ -30,6 +30,10 @@ HEADERS: Final[Mapping[str, Mapping[str, Any]]] = {
         {"enum": [freshness.value for freshness in Freshness]},
     ),
     "x-cache-age": _header("How many seconds old a stale answer is.", _SECONDS),
+    "x-service-truncated": _header(
+        "How many rows are given, the most frequent first. There were more: they are counted, and not in this answer.",
+        {"type": "integer", "minimum": 1},
+    ),
     "Allow": _header("The method that this path takes.", _TEXT),
     "Cache-Control": _header("How long the answer may be kept.", _TEXT),
     "ETag": _header("Names this version; send it back as `If-None-Match`.", _TEXT),

@@ -9,7 +9,7 @@ from mauve.core.problems import Code, Problem, unauthorized, unknown_project
 from mauve.core.window import Window
 from mauve.metrics.answers import Row, body_of
 from mauve.metrics.questions import NAME_CHARACTERS_MAX, Question
-from mauve.metrics.registry import METRICS, metric_named
+from mauve.metrics.registry import METRICS, NAMES_MAX, metric_named
 from mauve.query.answer import Freshness
 from mauve.query.ask import cannot_be_read
 from mauve.reference.notes import example_id
@@ -30,7 +30,10 @@ MEANINGS: Final[Mapping[str, str]] = {
     "mrr": "The monthly recurring revenue of now, by currency. The window is ignored.",
     "mrr_history": "The monthly recurring revenue at the end of each day, by currency; for today, as it is now.",
     "volume": "What was processed for others, by day and currency, in minor units.",
-    "event_names": "Which events occurred, and how often: the most frequent first.",
+    "event_names": (
+        f"Which events occurred, and how often: the most frequent first, at most {NAMES_MAX:,} of them. If there "
+        "are more, the header `x-service-truncated` says how many rows are given."
+    ),
     "event_count": "How often the event `name` occurred in the window.",
     "event_series": "How often the event `name` occurred, by day.",
 }
@@ -53,13 +56,15 @@ def _day(name: str, text: str, example: date) -> Parameter:
     return Parameter(name, "query", text, {"type": "string", "format": "date"}, example.isoformat())
 
 
-def _answer(metric: str, freshness: Freshness = Freshness.MISS, age_s: int | None = None) -> Answer:
+def _answer(metric: str) -> Answer:
+    return Answer(metric, MEANINGS[metric], _reply(metric), ref("MetricResult"))
+
+
+def _reply(metric: str, freshness: Freshness = Freshness.MISS, **more: str) -> Reply:
     question = Question(example_id("proj"), metric_named(metric), _WINDOW, "report_opened")
-    age = {} if age_s is None else {"x-cache-age": str(age_s)}
-    headers = {**JSON, "cache-control": "no-store", "x-cache": freshness.value, **age}
-    reply = Reply(200, body_of(question, _ROWS[metric]), headers)
-    when = MEANINGS[metric] if age_s is None else "The last known answer, given because reading anew failed."
-    return Answer(metric if age_s is None else f"{metric}_stale", when, reply, ref("MetricResult"))
+    headers = {**JSON, "cache-control": "no-store", "x-cache": freshness.value}
+    headers |= {name.replace("_", "-"): value for name, value in more.items()}
+    return Reply(200, body_of(question, _ROWS[metric]).bytes, headers)
 
 
 _METRIC_LIST: Final = "\n".join(f"- `{name}`: {meaning}" for name, meaning in MEANINGS.items())
@@ -107,7 +112,18 @@ OPERATIONS: Final = (
         ),
         answers=(
             *(_answer(metric) for metric in METRICS),
-            _answer("dau", Freshness.STALE, 412),
+            Answer(
+                "dau_stale",
+                "The last known answer, given because reading anew failed.",
+                _reply("dau", Freshness.STALE, x_cache_age="412"),
+                ref("MetricResult"),
+            ),
+            Answer(
+                "event_names_truncated",
+                f"There are more than {NAMES_MAX:,} names: the most frequent of them.",
+                _reply("event_names", x_service_truncated=str(NAMES_MAX)),
+                ref("MetricResult"),
+            ),
             data_refusal(
                 "A parameter is missing, given twice or no date, or the window ends before it begins.",
                 Problem(Code.MALFORMED, "name is required: give the event to count"),

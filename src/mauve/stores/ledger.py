@@ -3,14 +3,14 @@
 Money is summed as whole numbers of any size; nothing passes through floats or overflows.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, Protocol
 
 import msgspec
 
-from mauve.core.subscriptions import MrrStep
+from mauve.core.subscriptions import MrrChange
 from mauve.core.window import Window
 from mauve.stores.arrivals import Arrivals
 from mauve.stores.deliveries import Delivery, DeliveryResult, Tally
@@ -121,6 +121,7 @@ class LedgerWriter(Protocol):
     - A subscription version is appended; the current row is the version with the highest `at`, of equal ones the
       one with the highest rank, and where there are no ranks the last recorded. A version with a rank is recorded
       once: another one with the same `at` and rank is the same one, come again.
+    - The history of MRR is exact at all times: a version, whenever it is dated, changes it in the same transaction.
     - A delivery and tallies are noted as `stores.deliveries` says, arrivals as `stores.arrivals` does. A delivery whose
       payments are in conflict is noted as such, with the rows that stand.
     """
@@ -136,7 +137,7 @@ class LoadLedger(Protocol):
     def positions(self) -> dict[int, int]: ...
 
     def finish(self, step: LoadStep) -> None:
-        """Remember the step in one transaction: positions move on, counts are added, first sightings kept.
+        """Remember the step in one transaction: positions move on, counts are added, earliest sightings kept.
 
         Only if the positions are still those before the step; otherwise `StepOutdatedError`, and nothing changes. So a
         step that is finished twice is remembered once.
@@ -157,15 +158,18 @@ class LoadLedger(Protocol):
         """Return the projects whose first sighting was not yet taken over by the catalog, with its moment."""
         ...
 
-    def forget_first_seen(self, projects: Sequence[str]) -> None:
-        """Note that the catalog knows; the moment itself is kept and never counts as new again."""
+    def forget_first_seen(self, seen: Mapping[str, int]) -> None:
+        """Note that the catalog knows these moments; they are kept, and only an earlier one counts as new again."""
         ...
 
     def dead_letter_count(self) -> int: ...
 
 
 class LedgerReader(Protocol):
-    """What the query plane reads. Amounts are exact."""
+    """What the query plane reads. Amounts are exact.
+
+    What is yielded is read while it is taken, in one transaction: who stops in the middle closes it.
+    """
 
     def ping(self) -> None:
         """Return if the ledger can be read."""
@@ -176,18 +180,22 @@ class LedgerReader(Protocol):
         projects: Collection[str],
         window: Window,
         earned: bool,  # noqa: FBT001 - a stored fact, not a switch
-    ) -> list[tuple[str, str, str, int]]:
-        """Return (project, day, currency, total) where there was a payment, in this order."""
+    ) -> Generator[tuple[str, str, str, int], None, None]:
+        """Yield (project, day, currency, total) where there was a payment, in this order and never all in memory."""
         ...
 
     def current_mrr(self, projects: Collection[str]) -> list[tuple[str, str, int]]:
         """Return (project, currency, sum of mrr) over current rows with status `active`, in this order."""
         ...
 
-    def mrr_steps(self, projects: Collection[str], before: int) -> Iterator[MrrStep]:
-        """Yield every version dated before a moment (epoch microseconds), one by one and never all in memory.
+    def mrr_changes(self, projects: Collection[str], window: Window) -> Generator[MrrChange, None, None]:
+        """Yield how MRR changed, by project, then day: as many as there are, one by one and never all in memory.
 
-        Those of one project come together, and in them those of one subscription, in the order in which they take
-        effect: by `at`, of equal ones as recorded.
+        What happened before the window is on its first day, beside what happened on that day itself; versions that are
+        dated behind the window are left out.
         """
+        ...
+
+    def mrr_changes_until_now(self, projects: Collection[str], window: Window) -> Generator[MrrChange, None, None]:
+        """Yield the same, with the versions that are dated behind the window on its last day."""
         ...

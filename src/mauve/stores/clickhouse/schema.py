@@ -82,6 +82,8 @@ TABLES: Final = (
     """,
     ADD_EVENT_DAYS,
     _PACK_TEXTS,
+    # Finds what arrived last without reading whole days. Parts from before it was there have it when they are merged.
+    "ALTER TABLE mauve.events ADD INDEX IF NOT EXISTS received_range received_at TYPE minmax GRANULARITY 1",
     # What is being loaded. It lives in memory: after a crash it is simply staged again.
     f"CREATE TABLE IF NOT EXISTS mauve.staged ({_COLUMNS}) ENGINE = Memory",
     "CREATE TABLE IF NOT EXISTS mauve.staged_repeats (seq UInt64) ENGINE = Memory",

@@ -1,23 +1,29 @@
 """Reading: distinct users from their sketches, events from their sums."""
 
+import math
 import queue
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from datetime import date
 from typing import Any, Final, Protocol
 
 from mauve.core.people import Seen
+from mauve.core.times import FUTURE_MAX_MS
 from mauve.core.window import Window, halves_of
-from mauve.stores.warehouse import StoredEvent
+from mauve.stores.time_limit import seconds_left
+from mauve.stores.warehouse import StoredEvent, WarehouseUnavailableError
 
-READ_S_MAX: Final = 10
-_READ_BYTES_MAX: Final = 256 * 1024 * 1024
+_READ_S_MAX: Final = 10.0  # for a read whose thread has no limit of its own
+_LEAST_S: Final = 0.001  # The engine takes nothing for no limit.
+_READ_BYTES_MAX: Final = 128 * 1024 * 1024
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _DAY_NUMBER_MAX: Final = 2**16 - 1
+_DAY_MS: Final = 86_400_000
 
 _LIMITS: Final = f"""
-SETTINGS max_execution_time = {READ_S_MAX}, max_memory_usage = {_READ_BYTES_MAX},
+SETTINGS max_memory_usage = {_READ_BYTES_MAX},
     output_format_json_quote_64bit_integers = 0
 """
 # The key of the sketches' table finds exactly the rows that are asked for: looking at the columns first gains nothing.
@@ -28,9 +34,15 @@ _USERS: Final = "uniqCombined64Merge(17)(users)"
 _IN_WEEKS: Final = "day BETWEEN toDate({first_of_weeks:UInt16}) AND toDate({last_of_weeks:UInt16})"
 # Written as a sum over whole days: so it is read from the projection, which has the days of each name summed up.
 _COUNT: Final = "sum(counted)"
+# Clients choose names, and so how many there are. What does not fit is summed up on the disk, and what is not among the
+# most frequent is let go of early: a million names take no more memory than some ten thousand.
+_MANY_NAMES: Final = """
+    max_block_size = 8192, max_bytes_before_external_group_by = 33554432, max_bytes_before_remerge_sort = 16777216
+"""
 _EVENT_NAMES: Final = f"""
 SELECT name, {_COUNT} AS count FROM mauve.events WHERE {_IN_WINDOW}
-GROUP BY name HAVING count > 0 ORDER BY count DESC, name LIMIT {{names_max:UInt32}} {_LIMITS}
+GROUP BY name HAVING count > 0 ORDER BY count DESC, name LIMIT {{names_max:UInt32}}
+{_LIMITS}, {_MANY_NAMES}
 """
 _EVENT_COUNT: Final = f"SELECT {_COUNT} FROM mauve.events WHERE {_IN_WINDOW} AND name = {{name:String}} {_LIMITS}"
 _EVENT_DAYS: Final = f"""
@@ -40,9 +52,12 @@ GROUP BY day HAVING count > 0 ORDER BY day {_LIMITS}
 _PROPS_CHARACTERS_MAX: Final = 200
 _LATEST_EVENTS: Final = f"""
 SELECT name, received_at, occurred_at, user, id, substringUTF8(props, 1, {_PROPS_CHARACTERS_MAX}), counted
-FROM mauve.events WHERE {_IN_WINDOW}
+FROM mauve.events WHERE {_IN_WINDOW} AND received_at >= {{since:Int64}} AND received_at < {{until:Int64}}
 ORDER BY received_at DESC, seq DESC LIMIT {{events_max:UInt32}} {_LIMITS}
 """
+_LOOKED_AT_MAX: Final = 500_000  # rows, for the events that arrived last
+_NARROWER: Final = 8
+_NARROWEST_MS: Final = 1_000
 
 
 class ReadConnection(Protocol):
@@ -87,7 +102,7 @@ class ChdbWarehouseReader:
             return sorted(map(tuple, self._rows(sql, window, names)))
         # The engine counts the sketches of a query one after the other; two queries count on two cores.
         earlier, later = halves_of(window)
-        ahead = self._second.submit(self._rows, sql, earlier, names)
+        ahead = self._second.submit(copy_context().run, self._rows, sql, earlier, names)
         second = self._rows(sql, later, names)
         return sorted(map(tuple, [*ahead.result(), *second]))
 
@@ -101,14 +116,37 @@ class ChdbWarehouseReader:
         return self._pairs(_EVENT_DAYS, project, window, name=name)
 
     def latest_events(self, project: str, window: Window, events_max: int) -> list[StoredEvent]:
-        rows = self._rows(_LATEST_EVENTS, window, {"project": project, "events_max": events_max})
-        return [StoredEvent(*row) for row in rows]
+        """Go back from now, in stretches of arrival that hold few enough rows, until there are enough events."""
+        since, until = (_day_number(window.first) * _DAY_MS - FUTURE_MAX_MS, (_day_number(window.last) + 1) * _DAY_MS)
+        found: list[StoredEvent] = []
+        while since < until and len(found) < events_max:
+            first = self._begin_of_stretch(project, window, since, until)
+            bound = {"since": first, "until": until, "events_max": events_max - len(found)}
+            rows = self._rows(_LATEST_EVENTS, window, {"project": project, **bound})
+            found += [StoredEvent(*row) for row in rows]
+            until = first
+        return found
 
     def close(self) -> None:
         """Close what is idle; nobody reads any more."""
         self._second.shutdown()
         while not self._idle.empty():
             self._idle.get().close()
+
+    def _begin_of_stretch(self, project: str, window: Window, since: int, until: int) -> int:
+        """Return from when on to look: as far back as few enough rows are looked at, by what the index knows."""
+        width, costs = until - since, {}
+        while True:
+            bound = {"since": until - width, "until": until, "events_max": 1}
+            estimate = self._rows(f"EXPLAIN ESTIMATE {_LATEST_EVENTS}", window, {"project": project, **bound})
+            costs[width] = sum(rows for _, _, _, rows, _ in estimate)
+            if costs[width] <= _LOOKED_AT_MAX:
+                return until - width
+            if width <= _NARROWEST_MS:
+                break
+            width = max(_NARROWEST_MS, width // _NARROWER)
+        # Not even a second is cheap: parts without the index, or very many names. Then as much as costs the same.
+        return until - max(wide for wide, cost in costs.items() if cost <= 2 * costs[width])
 
     def _number(self, sql: str, project: str, window: Window, **more: str | int) -> int:
         rows = self._rows(sql, window, {"project": project, **more})
@@ -122,8 +160,12 @@ class ChdbWarehouseReader:
         if _is_outside(window):
             return []
         days = {"first": _day_number(window.first), "last": _day_number(window.last)}
+        left_s = seconds_left()
+        if left_s < _LEAST_S:
+            raise WarehouseUnavailableError("the time of this read is over")
         with self._connection() as connection:
-            return connection.read(sql, {**days, **bound})
+            limit = f"max_execution_time = {_READ_S_MAX if left_s == math.inf else left_s:.3f}"
+            return connection.read(f"{sql}, {limit}", {**days, **bound})
 
     @contextmanager
     def _connection(self) -> Iterator[ReadConnection]:

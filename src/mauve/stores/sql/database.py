@@ -1,5 +1,6 @@
 """Connections and transactions: what differs between SQLite and PostgreSQL stands here and nowhere else."""
 
+import math
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -13,12 +14,14 @@ from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import SQLAlchemyError
 
 from mauve.stores.cancellation import current_cancellation
+from mauve.stores.time_limit import seconds_left
 from mauve.stores.unavailable import StoreUnavailableError
 
 _WRITING: Final = "mauve_writing"
 _CONNECTIONS_MAX: Final = 8
 _JOURNAL_WAIT_MS: Final = 50
 _JOURNAL_PAUSE_S: Final = 0.1
+_STEPS_BETWEEN_LOOKS: Final = 10_000  # of SQLite's machine: a fraction of a millisecond
 
 
 def sqlite_url(path: Path) -> sa.URL:
@@ -34,7 +37,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        with _as_unavailable(), self._engine.begin() as connection:
+        with _as_unavailable(), self._engine.begin() as connection, _in_time(connection):
             yield connection
 
     @contextmanager
@@ -86,6 +89,25 @@ def _as_unavailable() -> Iterator[None]:
         # The driver's own words: SQLAlchemy's would show the statement.
         reason = getattr(error, "orig", None) or error
         raise StoreUnavailableError(str(reason)) from error
+
+
+@contextmanager
+def _in_time(connection: sa.Connection) -> Iterator[None]:
+    """Have the engine end what it does when the time of this thread's read is over."""
+    left_s = seconds_left()
+    if left_s == math.inf:
+        yield
+    elif connection.dialect.name != "sqlite":
+        limit = sa.func.set_config("statement_timeout", str(max(1, int(left_s * 1000))), sa.true())
+        connection.execute(sa.select(limit))
+        yield
+    else:
+        driver: Any = connection.connection.driver_connection
+        driver.set_progress_handler(lambda: seconds_left() <= 0, _STEPS_BETWEEN_LOOKS)
+        try:
+            yield
+        finally:
+            driver.set_progress_handler(None, 0)
 
 
 def _server_engine(url: sa.URL) -> sa.Engine:

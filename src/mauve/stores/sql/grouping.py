@@ -10,7 +10,7 @@ from mauve.stores.ledger import Entry, LedgerWriter, Outcome
 from mauve.stores.unavailable import StoreUnavailableError
 
 GROUP_ENTRIES_MAX: Final = 1_000
-GROUP_PAYMENTS_MAX: Final = 10_000
+GROUP_ITEMS_MAX: Final = 10_000  # payments and subscription versions
 WAITING_ENTRIES_MAX: Final = 5_000
 _ENTRY_WEIGHT: Final = 1 / 8
 
@@ -72,16 +72,15 @@ class GroupedLedger:
 
     def _next_group(self) -> list[_Waiting]:
         group: list[_Waiting] = []
-        payments = 0
+        items = 0
         while self._waiting and len(group) < GROUP_ENTRIES_MAX:
-            payments += len(self._waiting[0].entry.payments)
-            if group and payments > GROUP_PAYMENTS_MAX:
+            if self._waiting[0].outcomes.done():  # nobody waits for it any more
+                self._waiting.popleft()
+                continue
+            items += _items_in(self._waiting[0].entry)
+            if group and items > GROUP_ITEMS_MAX:
                 break
-            waiting = self._waiting.popleft()
-            if waiting.outcomes.done():  # nobody waits for it any more
-                payments -= len(waiting.entry.payments)
-            else:
-                group.append(waiting)
+            group.append(self._waiting.popleft())
         return group
 
     async def _record_group(self, group: list[_Waiting]) -> None:
@@ -97,6 +96,10 @@ class GroupedLedger:
         for waiting, of_entry in zip(group, outcomes, strict=True):
             if not waiting.outcomes.done():
                 waiting.outcomes.set_result(of_entry)
+
+
+def _items_in(entry: Entry) -> int:
+    return len(entry.payments) + len(entry.subscriptions)
 
 
 def _fail(waiting: _Waiting, error: Exception) -> None:

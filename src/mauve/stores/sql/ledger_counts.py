@@ -23,10 +23,13 @@ def add_usage(tx: sa.Connection, events_by_org_and_period: Mapping[tuple[str, st
 
 
 def keep_first_seen(tx: sa.Connection, moment_by_project: Mapping[str, int]) -> None:
-    """Remember the moments of projects that were never seen before; the others keep theirs."""
+    """Remember the earliest moment at which each project was seen; a new one is for the catalog to take over.
+
+    Streams are loaded and payments recorded side by side: what was received first may come second.
+    """
     rows = [{"project": project, "at": at, "noted": False} for project, at in sorted(moment_by_project.items())]
     if rows:
-        tx.execute(_insert_unseen(tx.dialect.name), rows)
+        tx.execute(_keep_earlier(tx.dialect.name), rows)
 
 
 @cache
@@ -37,5 +40,10 @@ def _add(dialect_name: str) -> sa.Insert:
 
 
 @cache
-def _insert_unseen(dialect_name: str) -> sa.Insert:
-    return upsert(dialect_name, first_seen).on_conflict_do_nothing(index_elements=[first_seen.c.project])
+def _keep_earlier(dialect_name: str) -> sa.Insert:
+    insert = upsert(dialect_name, first_seen)
+    return insert.on_conflict_do_update(
+        index_elements=[first_seen.c.project],
+        set_={"at": insert.excluded.at, "noted": insert.excluded.noted},
+        where=insert.excluded.at < first_seen.c.at,
+    )

@@ -1,43 +1,17 @@
 """The query plane's side of the ledger."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Generator
 from typing import Final
 
 import sqlalchemy as sa
 
-from mauve.core.subscriptions import MrrStep
+from mauve.core.subscriptions import MrrChange
 from mauve.core.window import Window
 from mauve.stores.sql.database import Database
-from mauve.stores.sql.ledger_schema import day_totals, subscription_versions, subscriptions
+from mauve.stores.sql.ledger_schema import day_totals
+from mauve.stores.sql.mrr_history import changes_in, changes_until_now, totals_of
 
-# SQLite fails when a sum leaves 64 bits, so the halves are summed apart: exact for two billion subscriptions.
-_HALF: Final = 2**32
-_of_projects: Final[sa.BindParameter[str]] = sa.bindparam("of_projects", expanding=True)
-_MRR: Final = (
-    sa.select(
-        subscriptions.c.project,
-        subscriptions.c.currency,
-        sa.func.sum(subscriptions.c.mrr // _HALF).label("high"),
-        sa.func.sum(subscriptions.c.mrr % _HALF).label("low"),
-    )
-    .where(subscriptions.c.project.in_(_of_projects), subscriptions.c.status == "active")
-    .group_by(subscriptions.c.project, subscriptions.c.currency)
-)
-_versions: Final = subscription_versions.c
 _ROWS_AT_ONCE: Final = 1_000
-_STEPS: Final = (
-    sa.select(
-        _versions.project,
-        _versions.key,
-        _versions.at,
-        _versions.currency,
-        sa.case((_versions.status == "active", _versions.mrr)),  # else NULL
-    )
-    .where(_versions.project.in_(_of_projects), _versions.at < sa.bindparam("before"))
-    # As the index has them: nothing is sorted.
-    .order_by(_versions.project, _versions.key, _versions.at, _versions.rank, _versions.sequence)
-    .execution_options(yield_per=_ROWS_AT_ONCE)
-)
 
 
 class SqlLedgerReader:
@@ -53,22 +27,35 @@ class SqlLedgerReader:
         projects: Collection[str],
         window: Window,
         earned: bool,  # noqa: FBT001 - a stored fact, not a switch
-    ) -> list[tuple[str, str, str, int]]:
+    ) -> Generator[tuple[str, str, str, int], None, None]:
         totals = day_totals.c
-        query = sa.select(totals.project, totals.day, totals.currency, totals.total).where(
-            totals.project.in_(projects),
-            totals.day.between(window.first.isoformat(), window.last.isoformat()),
-            totals.earned.is_(earned),
+        query = (
+            sa.select(totals.project, totals.day, totals.currency, totals.total)
+            .where(
+                totals.project.in_(projects),
+                totals.day.between(window.first.isoformat(), window.last.isoformat()),
+                totals.earned.is_(earned),
+            )
+            .order_by(totals.project, totals.day, totals.currency)  # as the key has them: nothing is sorted
         )
         with self._database.reading() as tx:
-            rows = tx.execute(query)
-            return sorted((project, day, currency, total) for project, day, currency, total in rows)
+            rows = tx.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE})
+            yield from ((project, day, currency, total) for project, day, currency, total in rows)
 
     def current_mrr(self, projects: Collection[str]) -> list[tuple[str, str, int]]:
         with self._database.reading() as tx:
-            rows = tx.execute(_MRR, {"of_projects": list(projects)})
-            return sorted((project, currency, int(high) * _HALF + int(low)) for project, currency, high, low in rows)
+            found = totals_of(tx, projects)
+        return sorted(
+            (project, currency, total.mrr)
+            for project, totals in found.items()
+            for currency, total in totals.items()
+            if total.active
+        )
 
-    def mrr_steps(self, projects: Collection[str], before: int) -> Iterator[MrrStep]:
+    def mrr_changes(self, projects: Collection[str], window: Window) -> Generator[MrrChange, None, None]:
         with self._database.reading() as tx:
-            yield from map(MrrStep._make, tx.execute(_STEPS, {"of_projects": list(projects), "before": before}))
+            yield from changes_in(tx, projects, window)
+
+    def mrr_changes_until_now(self, projects: Collection[str], window: Window) -> Generator[MrrChange, None, None]:
+        with self._database.reading() as tx:
+            yield from changes_until_now(tx, projects, window)

@@ -87,6 +87,20 @@ subscriptions: Final = sa.Table(
     *_version_columns(),
 )
 
+# By how much MRR changed in a block of days, which is the day itself in a block of one. The sum is high * 2**32 + low.
+mrr_changes: Final = sa.Table(
+    "mrr_changes",
+    metadata,
+    sa.Column("project", sa.Text, primary_key=True),
+    sa.Column("span", sa.Integer, primary_key=True, autoincrement=False),  # days in the block
+    sa.Column("block", sa.Integer, primary_key=True, autoincrement=False),  # days since 1970-01-01, divided by the span
+    sa.Column("currency", sa.Text, primary_key=True),
+    sa.Column("active", sa.BigInteger, nullable=False),  # subscriptions
+    sa.Column("high", sa.BigInteger, nullable=False),
+    sa.Column("low", sa.BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+
 event_outbox: Final = sa.Table(
     "event_outbox",
     metadata,

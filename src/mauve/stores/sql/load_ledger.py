@@ -1,6 +1,6 @@
 """The loader's side of the ledger."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cache
 from typing import Final
@@ -54,12 +54,13 @@ class SqlLoadLedger:
             rows = tx.execute(sa.select(first_seen.c.project, first_seen.c.at).where(first_seen.c.noted.is_(False)))
             return dict(rows.all())
 
-    def forget_first_seen(self, projects: Sequence[str]) -> None:
-        if not projects:
+    def forget_first_seen(self, seen: Mapping[str, int]) -> None:
+        if not seen:
             return
-        note = sa.update(first_seen).where(first_seen.c.project == sa.bindparam("of_project")).values(noted=True)
+        is_this = (first_seen.c.project == sa.bindparam("of_project")) & (first_seen.c.at == sa.bindparam("of_at"))
         with self._database.writing() as tx:
-            tx.execute(note, [{"of_project": project} for project in sorted(projects)])
+            rows = [{"of_project": project, "of_at": at} for project, at in sorted(seen.items())]
+            tx.execute(sa.update(first_seen).where(is_this).values(noted=True), rows)
 
     def dead_letter_count(self) -> int:
         with self._database.reading() as tx:

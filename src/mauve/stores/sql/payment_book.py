@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from functools import cache, lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
@@ -20,6 +20,7 @@ _PAIRS_PER_QUERY: Final = 1_000
 _DAY_MS: Final = 86_400_000
 _EPOCH: Final = date(1970, 1, 1)
 
+_Id = TypeVar("_Id", str, bytes)
 PaymentKey = tuple[str, str]  # project, id
 _TotalKey = tuple[str, str, str, bool]  # project, day, currency, earned
 
@@ -61,7 +62,7 @@ class Claim(NamedTuple):
 def standing_payments(tx: sa.Connection, keys: Collection[PaymentKey]) -> dict[PaymentKey, Claim]:
     """Return what is recorded under these ids, and perhaps some more."""
     found: dict[PaymentKey, Claim] = {}
-    for projects, ids in _in_squares(sorted(keys)):
+    for projects, ids in in_squares(sorted(keys)):
         rows = tx.execute(_STANDING, {"projects": projects, "ids": ids})
         found |= {(project, id_): Claim(digest, claimed_at) for project, id_, digest, claimed_at in rows}
     return found
@@ -173,15 +174,16 @@ def _day_name(days: int) -> str:
     return (_EPOCH + timedelta(days=days)).isoformat()
 
 
-def _in_squares(keys: Sequence[PaymentKey]) -> Iterator[tuple[list[str], list[str]]]:
+def in_squares(keys: Sequence[tuple[str, _Id]]) -> Iterator[tuple[list[str], list[_Id]]]:
     """Cut sorted keys into lists of projects and ids that span few pairs beyond the keys themselves."""
     projects: dict[str, None] = {}  # in order, each once
-    ids: dict[str, None] = {}
+    ids: dict[_Id, None] = {}
     for project, id_ in keys:
         pairs = (len(projects) + (project not in projects)) * (len(ids) + 1)
         if len(ids) == _KEYS_PER_QUERY or pairs > _PAIRS_PER_QUERY:
             yield list(projects), list(ids)
             projects, ids = {}, {}
-        projects[project] = ids[id_] = None
+        projects[project] = None
+        ids[id_] = None
     if ids:
         yield list(projects), list(ids)

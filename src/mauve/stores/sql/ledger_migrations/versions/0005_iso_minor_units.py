@@ -13,7 +13,7 @@ from alembic import op
 
 from mauve.stores.sql.column_types import AnyText, WholeNumber
 
-revision = "0006"
+revision = "0005"
 down_revision = "0004"
 
 _SCALES = {"isk": Fraction(1, 100), "ugx": Fraction(1, 100), "mga": Fraction(100)}

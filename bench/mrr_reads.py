@@ -1,0 +1,134 @@
+"""`python -m bench.mrr_reads`: the history of MRR past the cache, with very many versions; what it says is JSON.
+
+A process of its own, so that its memory is that of the reads alone.
+"""
+
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+
+from mauve.core.problems import Problem
+from mauve.core.window import Window
+from mauve.logs import configure_logs
+from mauve.metrics.answers import body_of
+from mauve.metrics.questions import Question, Survey
+from mauve.metrics.registry import METRICS
+from mauve.query.parts import ReadStores
+from mauve.query.sources import rows_by_project
+from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader, ReadConnection
+from mauve.stores.sql.closed_days import SqlClosedDaysReader
+from mauve.stores.sql.database import Database, sqlite_url
+from mauve.stores.sql.ledger_reader import SqlLedgerReader
+from mauve.stores.sql.migrate import LEDGER, migrate
+
+PROJECT = "proj_busy"
+VERSIONS = 1_000_000
+TODAY = date(2026, 11, 15)
+NOW_MS = int(datetime(2026, 11, 15, 12, tzinfo=UTC).timestamp() * 1000)
+YEARS = 10
+WINDOWS = {
+    "30 days": Window(TODAY - timedelta(days=29), TODAY),
+    f"{YEARS} years": Window(TODAY - timedelta(days=365 * YEARS), TODAY),
+    "all of time": Window(date.min, TODAY),  # more rows than an answer may have: refused
+}
+ROUNDS = 9
+# A fifth of the versions begin a subscription, which four others change; five currencies, over all the years.
+FILL = f"""
+WITH RECURSIVE numbers(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < {VERSIONS})
+INSERT INTO subscription_versions (project, key, id, at, received_at, status, mrr, currency, payload, rank)
+SELECT '{PROJECT}', CAST('sub_' || (n % {VERSIONS // 5}) AS BLOB), 'sub_' || (n % {VERSIONS // 5}),
+    {NOW_MS}000 - (n * 7919 % {VERSIONS}) * {YEARS * 365 * 86_400_000_000 // VERSIONS}, {NOW_MS},
+    CASE n % 6 WHEN 0 THEN 'canceled' ELSE 'active' END, 1999 + n % 500,
+    CASE n % 5 WHEN 0 THEN 'eur' WHEN 1 THEN 'usd' WHEN 2 THEN 'gbp' WHEN 3 THEN 'chf' ELSE 'jpy' END,
+    CAST('{{}}' AS BLOB), CAST('' AS BLOB)
+FROM numbers
+"""
+# As old as a version can be: all of time then has more rows than an answer may.
+FILL_ANCIENT = f"""
+INSERT INTO subscription_versions (project, key, id, at, received_at, status, mrr, currency, payload, rank)
+SELECT project, CAST('ancient_' || currency AS BLOB), 'ancient', {-62_135_596_800_000_000}, 0, 'active', 1, currency,
+    payload, rank
+FROM subscription_versions GROUP BY project, currency
+"""
+
+
+def main() -> None:
+    configure_logs("console")  # on standard error
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        closing(Database(sqlite_url(Path(folder) / "ledger.db"), busy_timeout_s=5)) as database,
+    ):
+        _fill(database)
+        began = time.perf_counter()
+        migrate(database, LEDGER)
+        built_s = time.perf_counter() - began
+        warehouse = ChdbWarehouseReader(_never)
+        stores = ReadStores(warehouse, SqlLedgerReader(database), SqlClosedDaysReader(database))
+        _read(stores, WINDOWS["30 days"])
+        rest_mb = _forget_peak()
+        medians = dict(_medians_ms(stores))
+        json.dump({"misses_ms": medians, "peak_mb": _peak_mb() - rest_mb, "built_s": built_s}, sys.stdout)
+        warehouse.close()
+
+
+def _never() -> ReadConnection:
+    raise AssertionError("nothing is read from the warehouse")
+
+
+def _fill(database: Database) -> None:
+    """Leave the versions as a release from before their changes were kept has left them."""
+    config = Config()
+    config.set_main_option("script_location", str(LEDGER.folder))
+    config.attributes["version_table"] = LEDGER.version_table
+    with database.writing() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0004")
+        connection.execute(sa.text(FILL))
+        connection.execute(sa.text(FILL_ANCIENT))
+
+
+def _medians_ms(stores: ReadStores) -> Iterator[tuple[str, float]]:
+    for name, window in WINDOWS.items():
+        times = []
+        for _ in range(ROUNDS):
+            began = time.perf_counter()
+            with suppress(Problem):
+                _read(stores, window)
+            times.append((time.perf_counter() - began) * 1000)
+        yield name, statistics.median(times)
+
+
+def _read(stores: ReadStores, window: Window) -> None:
+    metric = METRICS["mrr_history"]
+    with closing(rows_by_project(Survey((PROJECT,), metric, window), stores, NOW_MS)) as found:
+        for project, rows in found:
+            body_of(Question(project, metric, window), rows)
+
+
+def _forget_peak() -> float:
+    """Begin to look for the highest memory anew, and return what is in use."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return _memory_mb("VmRSS")
+
+
+def _peak_mb() -> float:
+    return _memory_mb("VmHWM")
+
+
+def _memory_mb(name: str) -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name)) / 1024
+
+
+if __name__ == "__main__":
+    main()

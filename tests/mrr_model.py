@@ -1,0 +1,47 @@
+"""The history of MRR by its definition: for every day, look at every version of every subscription."""
+
+import math
+from datetime import date, timedelta
+
+from mauve.core.subscriptions import day_number_of
+from mauve.core.window import Window
+from mauve.metrics.mrr_history import days_known, mrr_by_day
+
+DAY_US = 86_400_000_000
+
+
+def history_by_model(recorded, window, today):
+    """Return the rows of one project, whose versions come in the order in which they were recorded."""
+    rows = []
+    day = window.first
+    while day <= min(window.last, today):
+        ends_us = math.inf if day == today else (day_number_of(day) + 1) * DAY_US - 1
+        active = [each for each in _standing(recorded, ends_us).values() if each.status == "active"]
+        rows += [
+            (day.isoformat(), currency, sum(each.mrr for each in active if each.currency == currency))
+            for currency in sorted({each.currency for each in active})
+        ]
+        day += timedelta(days=1)
+    return rows
+
+
+def _standing(recorded, ends_us):
+    """Return the version of each subscription that stands at a moment."""
+    standing, known = {}, set()
+    for version in recorded:
+        if version.rank and (version.id, version.at, version.rank) in known:
+            continue  # the same one, come again
+        known.add((version.id, version.at, version.rank))
+        held = standing.get(version.id)
+        if version.at <= ends_us and (held is None or (version.at, version.rank) >= (held.at, held.rank)):
+            standing[version.id] = version
+    return standing
+
+
+def history_of(reader, project, first, last, today=date.max):
+    """Return the rows that a ledger's changes come to."""
+    known = days_known(Window(first, last), today)
+    if known is None:
+        return []
+    changes = reader.mrr_changes_until_now if known.last == today else reader.mrr_changes
+    return list(mrr_by_day(changes([project], known), known))
