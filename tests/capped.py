@@ -5,16 +5,16 @@ from pathlib import Path
 
 from mauve.access.event_caps import EventCaps, OwnStream
 from mauve.access.keyring import Keyring
+from mauve.core.accepted import Account
 from mauve.core.batch import packed_header, unpacked
 from mauve.core.facts import Standing
 from mauve.core.period import period_of
-from mauve.core.tally import Account
 from mauve.stores.edge import PublishedOrganization
 from mauve.stores.ledger import Entry, LoadStep
+from mauve.stores.localdisk.accepted_exchange import FileAcceptedExchange
 from mauve.stores.localdisk.edge import SqliteEdge
 from mauve.stores.localdisk.log import SegmentLogReader, SegmentLogWriter
 from mauve.stores.localdisk.stream_reader import SegmentStreamReader
-from mauve.stores.localdisk.tallies import FileTallies
 from mauve.stores.log import MIXED_STREAM
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger_writer import SqlLedgerWriter
@@ -87,8 +87,8 @@ class Process:
         self.keyring = Keyring(self._edge)
         self.keyring.refresh()
         own = OwnStream(stream, self.log, SegmentStreamReader(root, stream))
-        self.tallies = FileTallies(world.folder / "tallies", stream)
-        self.caps = EventCaps(own, self.keyring, SqlUsageReader(world.database), self.tallies, world.clock)
+        self.exchange = FileAcceptedExchange(world.folder / "accepted", stream)
+        self.caps = EventCaps(own, self.keyring, SqlUsageReader(world.database), self.exchange, world.clock)
         self.caps.refresh()
 
     @property
@@ -109,10 +109,11 @@ class Process:
         if cap is not None and self.caps.events(account) >= cap:
             return False
         header = packed_header("proj_1", org_id, self.world.clock.now_ms(), events)
-        record = self.log.append((header, b"{}"))
         if cap is not None:
-            self.caps.take(account, events, record)
-        await record
+            self.caps.begin(account, events)
+        number = await self.log.append((header, b"{}"))
+        if cap is not None:
+            self.caps.settle(account, events, number)
         self.events += events
         return True
 

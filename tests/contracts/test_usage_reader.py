@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from ledger_entries import NOW, PERIOD, a_payment, record_payments
+from mauve.core.accepted import Account
 from mauve.core.batch import packed_header
-from mauve.core.tally import Account
 from mauve.stores.ledger import Entry, LoadStep
 from mauve.stores.log import MIXED_STREAM
 from mauve.stores.sql.load_ledger import SqlLoadLedger

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
+from mauve.core.accepted import AcceptedCounts, Account
 from mauve.core.batch import HEADER_BYTES_MAX, MalformedBatchError, unpacked
 from mauve.core.period import period_of
-from mauve.core.tally import Account, Tally
 from mauve.stores.log import LogRecord, StreamReader
 
 # So much at once: whoever counts again must look at the other processes in between.
@@ -19,7 +19,7 @@ class Recount:
     def __init__(self, org_ids: frozenset[str], through: int) -> None:
         self.org_ids = org_ids
         self.through = through
-        self.found = Tally()
+        self.found = AcceptedCounts()
         self.is_done = False
         self._records: Iterator[LogRecord] | None = None
 

@@ -4,8 +4,8 @@ from typing import Final
 
 from mauve.control import operator
 from mauve.control.bodies import invalid_body
+from mauve.core.accepted import Account
 from mauve.core.period import period_ends_at, period_of
-from mauve.core.tally import Account
 from mauve.dashboard.page import page, see_other
 from mauve.dashboard.visit import MemberVisit
 from mauve.stores.read_meter import Usage

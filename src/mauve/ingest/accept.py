@@ -1,13 +1,12 @@
 """Judged → durable → acknowledged."""
 
-import asyncio
 from collections.abc import Mapping
 from contextlib import nullcontext
 from http import HTTPStatus
 from typing import Final
 
+from mauve.core.accepted import Account
 from mauve.core.batch import packed_header
-from mauve.core.tally import Account
 from mauve.ingest.parts import IngestParts
 from mauve.ingest.rules import EventsVerdict, ObjectsVerdict, Rejection
 from mauve.stores.arrivals import DUPLICATE
@@ -26,10 +25,14 @@ def log_record(key: PublishedKey, verdict: EventsVerdict, received_at: int) -> t
 
 
 async def append_counted(parts: IngestParts, record: tuple[bytes, bytes], account: Account, events: int) -> None:
-    """Append a record whose events count toward a cap: as soon as it is on its way, whether its sender waits or not."""
-    appended = asyncio.ensure_future(parts.log.append(record))
-    parts.caps.take(account, events, appended)
-    await asyncio.shield(appended)
+    """Append a record whose events count toward a cap, from now on and not only when it is durable."""
+    parts.caps.begin(account, events)
+    try:
+        number = await parts.log.append(record)
+    except BaseException:
+        parts.caps.give_up(account, events)
+        raise
+    parts.caps.settle(account, events, number)
 
 
 async def record_payments(

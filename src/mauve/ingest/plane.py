@@ -6,10 +6,10 @@ from typing import Any, Final
 import structlog
 
 from mauve.access.standing import check_cap, check_standing
+from mauve.core.accepted import Account
 from mauve.core.facts import KeyKind
 from mauve.core.period import period_of
 from mauve.core.problems import Busy, Code, Problem, unauthorized, unknown_path
-from mauve.core.tally import Account
 from mauve.ingest import accept, rules
 from mauve.ingest.browsers import EVENT_HEADERS, PREFLIGHT, for_browsers
 from mauve.ingest.crowd import busy_reply, check_room, enter

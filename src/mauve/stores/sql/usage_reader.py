@@ -5,9 +5,9 @@ from typing import Final
 
 import sqlalchemy as sa
 
+from mauve.core.accepted import Account
 from mauve.core.batch import HEADER_BYTES_MAX, MalformedBatchError, unpacked
 from mauve.core.period import period_of
-from mauve.core.tally import Account
 from mauve.stores.log import MIXED_STREAM
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.ledger_schema import event_outbox, event_outbox_head, load_positions, usage

@@ -1,11 +1,11 @@
-"""A tally: events that were accepted and may not be counted yet."""
+"""Events that were accepted and may not be counted yet."""
 
 from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
 LINES_MAX: Final = 32
-"""For each organization and billing period. With more the lines are joined in pairs: a tally stays small through an
-outage, and what it says of a stream that is loaded in part is up to one line too high."""
+"""For each organization and billing period. With more the lines are joined in pairs: they stay few through an
+outage, and what they say of a stream that is loaded in part is up to one line too high."""
 
 
 class Account(NamedTuple):
@@ -18,8 +18,8 @@ class Account(NamedTuple):
 Line = tuple[int, int]  # the number of a record, and the events up to it since the line before
 
 
-class Tally:
-    """Accepted events of one stream, by the numbers of their records: what is loaded can be told from the rest."""
+class AcceptedCounts:
+    """Those of one stream, by the numbers of their records: what is loaded can be told from the rest."""
 
     def __init__(self, lines_by_account: dict[Account, list[Line]] | None = None) -> None:
         self._lines: dict[Account, list[Line]] = lines_by_account or {}
@@ -46,7 +46,7 @@ class Tally:
     def forget_all_but(self, org_ids: Collection[str]) -> None:
         self._lines = {account: lines for account, lines in self._lines.items() if account.org_id in org_ids}
 
-    def correct(self, org_ids: Collection[str], through: int, found: "Tally") -> None:
+    def correct(self, org_ids: Collection[str], through: int, found: "AcceptedCounts") -> None:
         """Take over what was found of some organizations up to a number; what is behind it stays."""
         behind = {
             account: [line for line in lines if account.org_id not in org_ids or line[0] > through]
@@ -56,8 +56,8 @@ class Tally:
             behind[account] = lines + behind.get(account, [])
         self._lines = {account: lines for account, lines in behind.items() if lines}
 
-    def copy(self) -> "Tally":
-        return Tally({account: list(lines) for account, lines in self._lines.items()})
+    def copy(self) -> "AcceptedCounts":
+        return AcceptedCounts({account: list(lines) for account, lines in self._lines.items()})
 
     def __iter__(self) -> Iterator[tuple[Account, list[Line]]]:
         return iter(self._lines.items())
