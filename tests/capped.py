@@ -5,7 +5,7 @@ from pathlib import Path
 
 from mauve.access.event_caps import EventCaps, OwnStream
 from mauve.access.keyring import Keyring
-from mauve.core.accepted import Account
+from mauve.core.accepted import OrgPeriod
 from mauve.core.batch import packed_header, unpacked
 from mauve.core.facts import Standing
 from mauve.core.period import period_of
@@ -93,10 +93,10 @@ class Process:
 
     @property
     def known(self) -> int:
-        return self.caps.events(self.account())
+        return self.caps.events(self.org_period())
 
-    def account(self, org_id: str = ORG) -> Account:
-        return Account(org_id, period_of(self.world.clock.now_ms()))
+    def org_period(self, org_id: str = ORG) -> OrgPeriod:
+        return OrgPeriod(org_id, period_of(self.world.clock.now_ms()))
 
     def look(self) -> None:
         self.keyring.refresh()
@@ -105,25 +105,25 @@ class Process:
     async def offer(self, events: int, org_id: str = ORG) -> bool:
         """Take in a batch unless the cap is reached, in the steps of the ingest plane; return whether it was."""
         cap = self.keyring.organizations[org_id].event_cap
-        account = self.account(org_id)
-        if cap is not None and self.caps.events(account) >= cap:
+        org_period = self.org_period(org_id)
+        if cap is not None and self.caps.events(org_period) >= cap:
             return False
         header = packed_header("proj_1", org_id, self.world.clock.now_ms(), events)
         if cap is not None:
-            self.caps.begin(account, events)
+            self.caps.begin(org_period, events)
         number = await self.log.append((header, b"{}"))
         if cap is not None:
-            self.caps.settle(account, events, number)
+            self.caps.settle(org_period, events, number)
         self.events += events
         return True
 
     async def offer_with_payments(self, events: int) -> bool:
         """The same for a batch that goes through the ledger; its payments are left out."""
-        account = self.account()
-        if self.caps.events(account) >= self.keyring.organizations[ORG].event_cap:
+        org_period = self.org_period()
+        if self.caps.events(org_period) >= self.keyring.organizations[ORG].event_cap:
             return False
         header = packed_header("proj_1", ORG, self.world.clock.now_ms(), events)
-        with self.caps.recording(account, events):
+        with self.caps.recording(org_period, events):
             await asyncio.to_thread(self.world.record, Entry(events=header + b"{}"))
         self.events += events
         return True

@@ -1,13 +1,13 @@
 """What every place promises in which processes tell one another what they have accepted."""
 
-from mauve.core.accepted import AcceptedCounts, Account
+from mauve.core.accepted import AcceptedCounts, OrgPeriod
 
-ONE = Account("org_1", "2026-11")
-TWO = Account("org_2", "2026-11")
+ONE = OrgPeriod("org_1", "2026-11")
+TWO = OrgPeriod("org_2", "2026-11")
 
 
-def some_counts(*lines, account=ONE):
-    return AcceptedCounts({account: list(lines)})
+def some_counts(*lines, org_period=ONE):
+    return AcceptedCounts({org_period: list(lines)})
 
 
 def content_of(accepted):

@@ -130,7 +130,7 @@ def test_payments_and_the_events_beside_them_are_known_everywhere_after_a_look(w
 def test_what_the_ledger_did_not_record_does_not_count(world):
     async def main():
         process = Process(world, 1)
-        with pytest.raises(StoreUnavailableError), process.caps.recording(process.account(), 50):
+        with pytest.raises(StoreUnavailableError), process.caps.recording(process.org_period(), 50):
             raise StoreUnavailableError("busy")
         assert process.known == 0
         await process.stop()
@@ -141,9 +141,9 @@ def test_what_the_ledger_did_not_record_does_not_count(world):
 def test_what_the_log_did_not_take_does_not_count(world):
     async def main():
         process = Process(world, 1)
-        process.caps.begin(process.account(), 50)
+        process.caps.begin(process.org_period(), 50)
         assert process.known == 50
-        process.caps.give_up(process.account(), 50)
+        process.caps.give_up(process.org_period(), 50)
         assert process.known == 0
         await process.stop()
 
@@ -302,7 +302,7 @@ def test_what_one_organization_sends_does_not_count_for_another(world):
         process = Process(world, 1)
         assert await process.offer(100)
         assert await process.offer(10, "org_2")
-        assert process.caps.events(process.account("org_2")) == 10
+        assert process.caps.events(process.org_period("org_2")) == 10
         await process.stop()
 
     asyncio.run(main())

@@ -16,7 +16,7 @@ import structlog
 from mauve.access.keyring import Keyring
 from mauve.access.recount import Recount
 from mauve.access.usage_elsewhere import Sight, UsageElsewhere
-from mauve.core.accepted import AcceptedCounts, Account
+from mauve.core.accepted import AcceptedCounts, OrgPeriod
 from mauve.core.clock import Clock
 from mauve.core.period import period_of
 from mauve.stores.log import LogWriter, StreamReader
@@ -42,7 +42,7 @@ class _Errand(NamedTuple):
     capped: frozenset[str]
     period: str
     accepted: AcceptedCounts
-    recorded: Counter[Account]
+    recorded: Counter[OrgPeriod]
     recount: Recount | None
 
 
@@ -59,44 +59,44 @@ class EventCaps:
         self._usage_elsewhere = UsageElsewhere(stream.number, usage, exchange)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="event-caps")
         self._capped: frozenset[str] | None = None  # None: never looked
-        self._elsewhere: Counter[Account] = Counter()
+        self._elsewhere: Counter[OrgPeriod] = Counter()
         self._accepted = exchange.own()  # of our stream: what the process before us shared, until it is counted again
         self._position = 0  # up to which our stream is loaded, and no longer among those
-        self._own: Counter[Account] = Counter()  # the sums of those
-        self._pending: Counter[Account] = Counter()  # under way, or recorded by the ledger since we read it
-        self._recorded: Counter[Account] = Counter()  # the part of it that is recorded
+        self._own: Counter[OrgPeriod] = Counter()  # the sums of those
+        self._pending: Counter[OrgPeriod] = Counter()  # under way, or recorded by the ledger since we read it
+        self._recorded: Counter[OrgPeriod] = Counter()  # the part of it that is recorded
         self._recount: Recount | None = None
         self._recounted: dict[str, int] = {}  # organization → number up to which our stream was counted again
 
-    def events(self, account: Account) -> int:
+    def events(self, org_period: OrgPeriod) -> int:
         """Return how many there are, those under way included."""
-        return self._elsewhere[account] + self._own[account] + self._pending[account]
+        return self._elsewhere[org_period] + self._own[org_period] + self._pending[org_period]
 
-    def begin(self, account: Account, events: int) -> None:
+    def begin(self, org_period: OrgPeriod, events: int) -> None:
         """Count events from now on that are on their way into the log."""
-        self._pending[account] += events
+        self._pending[org_period] += events
 
-    def give_up(self, account: Account, events: int) -> None:
+    def give_up(self, org_period: OrgPeriod, events: int) -> None:
         """Count them no more: they are not in the log."""
-        self._pending[account] -= events
+        self._pending[org_period] -= events
 
-    def settle(self, account: Account, events: int, number: int) -> None:
+    def settle(self, org_period: OrgPeriod, events: int, number: int) -> None:
         """Note the number of the record that holds them."""
-        self._pending[account] -= events
-        if number > self._position and number > self._recounted.get(account.org_id, 0):
-            self._accepted.add(account, number, events)
-            self._own[account] += events
+        self._pending[org_period] -= events
+        if number > self._position and number > self._recounted.get(org_period.org_id, 0):
+            self._accepted.add(org_period, number, events)
+            self._own[org_period] += events
 
     @contextmanager
-    def recording(self, account: Account, events: int) -> Iterator[None]:
+    def recording(self, org_period: OrgPeriod, events: int) -> Iterator[None]:
         """Count events that the ledger records in the block, until it has been read again."""
-        self.begin(account, events)
+        self.begin(org_period, events)
         try:
             yield
         except BaseException:
-            self.give_up(account, events)
+            self.give_up(org_period, events)
             raise
-        self._recorded[account] += events
+        self._recorded[org_period] += events
 
     async def keep_current(self) -> None:
         """Look at the others again and again, until cancelled."""

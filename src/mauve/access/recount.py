@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from mauve.core.accepted import AcceptedCounts, Account
+from mauve.core.accepted import AcceptedCounts, OrgPeriod
 from mauve.core.batch import HEADER_BYTES_MAX, MalformedBatchError, unpacked
 from mauve.core.period import period_of
 from mauve.stores.log import LogRecord, StreamReader
@@ -43,4 +43,4 @@ class Recount:
         except MalformedBatchError:
             return  # The loader will not count it either.
         if batch.org_id in self.org_ids:
-            self.found.add(Account(batch.org_id, period_of(batch.received_at)), record.number, batch.event_count)
+            self.found.add(OrgPeriod(batch.org_id, period_of(batch.received_at)), record.number, batch.event_count)

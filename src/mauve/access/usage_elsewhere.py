@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from mauve.core.accepted import AcceptedCounts, Account
+from mauve.core.accepted import AcceptedCounts, OrgPeriod
 from mauve.stores.log import MIXED_STREAM
 from mauve.stores.unavailable import StoreUnavailableError
 from mauve.stores.usage import AcceptedExchange, Counted, UsageReader
@@ -18,7 +18,7 @@ log = structlog.get_logger()
 class Sight(NamedTuple):
     """What a look has brought."""
 
-    events: Counter[Account]
+    events: Counter[OrgPeriod]
     position: int  # up to which the events include those of our own stream
     is_new: bool  # the ledger was read for it
 
@@ -42,9 +42,9 @@ class UsageElsewhere:
         others = self._exchange.others()  # before the ledger: it has what their owners have dropped
         is_new = self._read_ledger(capped, period)
         positions = self._counted.positions
-        events: Counter[Account] = Counter()
+        events: Counter[OrgPeriod] = Counter()
         if self._counted.period == period:
-            events.update({Account(org_id, period): count for org_id, count in self._counted.events.items()})
+            events.update({OrgPeriod(org_id, period): count for org_id, count in self._counted.events.items()})
         for stream, accepted in {**others, MIXED_STREAM: self._mixed}.items():
             events.update(accepted.sums(positions.get(stream, 0)))
         return Sight(events, positions.get(self._stream, 0), is_new)
@@ -63,6 +63,6 @@ class UsageElsewhere:
         self._mixed_of = capped
         self._mixed.forget_all_but(capped)
         self._mixed.forget_loaded(counted.positions.get(MIXED_STREAM, 0))
-        for number, account, events in counted.mixed:
-            self._mixed.add(account, number, events)
+        for number, org_period, events in counted.mixed:
+            self._mixed.add(org_period, number, events)
         return True

@@ -8,7 +8,7 @@ LINES_MAX: Final = 32
 outage, and what they say of a stream that is loaded in part is up to one line too high."""
 
 
-class Account(NamedTuple):
+class OrgPeriod(NamedTuple):
     """What a cap holds for."""
 
     org_id: str
@@ -21,45 +21,47 @@ Line = tuple[int, int]  # the number of a record, and the events up to it since 
 class AcceptedCounts:
     """Those of one stream, by the numbers of their records: what is loaded can be told from the rest."""
 
-    def __init__(self, lines_by_account: dict[Account, list[Line]] | None = None) -> None:
-        self._lines: dict[Account, list[Line]] = lines_by_account or {}
+    def __init__(self, lines_by_org_period: dict[OrgPeriod, list[Line]] | None = None) -> None:
+        self._lines: dict[OrgPeriod, list[Line]] = lines_by_org_period or {}
 
-    def add(self, account: Account, number: int, events: int) -> None:
+    def add(self, org_period: OrgPeriod, number: int, events: int) -> None:
         """Add a record behind those that are there."""
-        lines = self._lines.setdefault(account, [])
+        lines = self._lines.setdefault(org_period, [])
         lines.append((number, events))
         if len(lines) > LINES_MAX:
-            self._lines[account] = _joined_in_pairs(lines)
+            self._lines[org_period] = _joined_in_pairs(lines)
 
-    def sums(self, position: int) -> dict[Account, int]:
+    def sums(self, position: int) -> dict[OrgPeriod, int]:
         """Return how many events stand behind a position."""
         return {
-            account: sum(events for number, events in lines if number > position)
-            for account, lines in self._lines.items()
+            org_period: sum(events for number, events in lines if number > position)
+            for org_period, lines in self._lines.items()
         }
 
     def forget_loaded(self, position: int) -> None:
         """Drop what stands before a position, or on it."""
-        kept = ((account, [line for line in lines if line[0] > position]) for account, lines in self._lines.items())
-        self._lines = {account: lines for account, lines in kept if lines}
+        kept = (
+            (org_period, [line for line in lines if line[0] > position]) for org_period, lines in self._lines.items()
+        )
+        self._lines = {org_period: lines for org_period, lines in kept if lines}
 
     def forget_all_but(self, org_ids: Collection[str]) -> None:
-        self._lines = {account: lines for account, lines in self._lines.items() if account.org_id in org_ids}
+        self._lines = {org_period: lines for org_period, lines in self._lines.items() if org_period.org_id in org_ids}
 
     def correct(self, org_ids: Collection[str], through: int, found: "AcceptedCounts") -> None:
         """Take over what was found of some organizations up to a number; what is behind it stays."""
         behind = {
-            account: [line for line in lines if account.org_id not in org_ids or line[0] > through]
-            for account, lines in self._lines.items()
+            org_period: [line for line in lines if org_period.org_id not in org_ids or line[0] > through]
+            for org_period, lines in self._lines.items()
         }
-        for account, lines in found:
-            behind[account] = lines + behind.get(account, [])
-        self._lines = {account: lines for account, lines in behind.items() if lines}
+        for org_period, lines in found:
+            behind[org_period] = lines + behind.get(org_period, [])
+        self._lines = {org_period: lines for org_period, lines in behind.items() if lines}
 
     def copy(self) -> "AcceptedCounts":
-        return AcceptedCounts({account: list(lines) for account, lines in self._lines.items()})
+        return AcceptedCounts({org_period: list(lines) for org_period, lines in self._lines.items()})
 
-    def __iter__(self) -> Iterator[tuple[Account, list[Line]]]:
+    def __iter__(self) -> Iterator[tuple[OrgPeriod, list[Line]]]:
         return iter(self._lines.items())
 
     def __bool__(self) -> bool:

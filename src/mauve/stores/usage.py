@@ -6,14 +6,14 @@ Together they tell how many events an organization has sent in a billing period,
 from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol
 
-from mauve.core.accepted import AcceptedCounts, Account
+from mauve.core.accepted import AcceptedCounts, OrgPeriod
 
 
 class WaitingEvents(NamedTuple):
     """A record of the mixed stream: its events are accepted and not loaded."""
 
     number: int
-    account: Account
+    org_period: OrgPeriod
     events: int
 
 
@@ -35,7 +35,7 @@ class UsageReader(Protocol):
       from `mixed_through` misses none.
     """
 
-    def events(self, account: Account) -> int: ...
+    def events(self, org_period: OrgPeriod) -> int: ...
 
     def counted(self, period: str, org_ids: Collection[str], mixed_after: int) -> Counted: ...
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from mauve.core.accepted import AcceptedCounts, Account, Line
+from mauve.core.accepted import AcceptedCounts, Line, OrgPeriod
 from mauve.stores.unavailable import StoreUnavailableError
 
 _NAME: Final = re.compile(r"[0-9]{3}")
@@ -32,7 +32,7 @@ class FileAcceptedExchange:
         self._seen: dict[str, tuple[bytes, AcceptedCounts]] = {}  # by file: mostly the same as before
 
     def share(self, accepted: AcceptedCounts) -> None:
-        content = _encoder.encode([(*account, lines) for account, lines in accepted])
+        content = _encoder.encode([(*org_period, lines) for org_period, lines in accepted])
         if content == self._shared:
             return
         try:
@@ -73,6 +73,6 @@ class FileAcceptedExchange:
 
 def _counts_from(content: bytes) -> AcceptedCounts:
     try:
-        return AcceptedCounts({Account(org_id, period): lines for org_id, period, lines in _decoder.decode(content)})
+        return AcceptedCounts({OrgPeriod(org_id, period): lines for org_id, period, lines in _decoder.decode(content)})
     except msgspec.MsgspecError:
         return AcceptedCounts()
