@@ -10,6 +10,7 @@ from capped import ORG, Process, World
 from ledger_entries import a_payment
 from mauve.access import recount
 from mauve.core.accepted import LINES_MAX
+from mauve.core.batch import packed_header
 from mauve.stores.ledger import Entry
 from mauve.stores.log import MIXED_STREAM
 from mauve.stores.unavailable import StoreUnavailableError
@@ -145,6 +146,20 @@ def test_what_the_log_did_not_take_does_not_count(world):
         assert process.known == 50
         process.caps.give_up(process.org_period(), 50)
         assert process.known == 0
+        await process.stop()
+
+    asyncio.run(main())
+
+
+def test_a_record_that_is_loaded_before_its_request_goes_on_is_not_doubled(world):
+    async def main():
+        process = Process(world, 1)
+        process.caps.begin(process.org_period(), 30)
+        number = await process.log.append((packed_header("proj_1", ORG, world.clock.now_ms(), 30), b"{}"))
+        world.load(1)
+        process.look()
+        process.caps.settle(process.org_period(), 30, number)
+        assert process.known == 30
         await process.stop()
 
     asyncio.run(main())
