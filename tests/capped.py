@@ -5,16 +5,16 @@ from pathlib import Path
 
 from mauve.access.event_caps import EventCaps, OwnStream
 from mauve.access.keyring import Keyring
+from mauve.core.accepted import OrgPeriod
 from mauve.core.batch import packed_header, unpacked
 from mauve.core.facts import Standing
 from mauve.core.period import period_of
-from mauve.core.tally import Account
 from mauve.stores.edge import PublishedOrganization
 from mauve.stores.ledger import Entry, LoadStep
+from mauve.stores.localdisk.accepted_exchange import FileAcceptedExchange
 from mauve.stores.localdisk.edge import SqliteEdge
 from mauve.stores.localdisk.log import SegmentLogReader, SegmentLogWriter
 from mauve.stores.localdisk.stream_reader import SegmentStreamReader
-from mauve.stores.localdisk.tallies import FileTallies
 from mauve.stores.log import MIXED_STREAM
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger_writer import SqlLedgerWriter
@@ -88,16 +88,16 @@ class Process:
         self.keyring = Keyring(self._edge)
         self.keyring.refresh()
         own = OwnStream(stream, self.log, SegmentStreamReader(root, stream))
-        self.tallies = FileTallies(world.folder / "tallies", stream)
-        self.caps = EventCaps(own, self.keyring, SqlUsageReader(world.database), self.tallies, world.clock)
+        self.exchange = FileAcceptedExchange(world.folder / "accepted", stream)
+        self.caps = EventCaps(own, self.keyring, SqlUsageReader(world.database), self.exchange, world.clock)
         self.caps.refresh()
 
     @property
     def known(self) -> int:
-        return self.caps.events(self.account())
+        return self.caps.events(self.org_period())
 
-    def account(self, org_id: str = ORG) -> Account:
-        return Account(org_id, period_of(self.world.clock.now_ms()))
+    def org_period(self, org_id: str = ORG) -> OrgPeriod:
+        return OrgPeriod(org_id, period_of(self.world.clock.now_ms()))
 
     def look(self) -> None:
         self.keyring.refresh()
@@ -106,24 +106,25 @@ class Process:
     async def offer(self, events: int, org_id: str = ORG) -> bool:
         """Take in a batch unless the cap is reached, in the steps of the ingest plane; return whether it was."""
         cap = self.keyring.organizations[org_id].event_cap
-        account = self.account(org_id)
-        if cap is not None and self.caps.events(account) >= cap:
+        org_period = self.org_period(org_id)
+        if cap is not None and self.caps.events(org_period) >= cap:
             return False
         header = packed_header("proj_1", org_id, self.world.clock.now_ms(), self.world.clock.now_us(), events)
-        record = self.log.append((header, b"{}"))
         if cap is not None:
-            self.caps.take(account, events, record)
-        await record
+            self.caps.begin(org_period, events)
+        number = await self.log.append((header, b"{}"))
+        if cap is not None:
+            self.caps.settle(org_period, events, number)
         self.events += events
         return True
 
     async def offer_with_payments(self, events: int) -> bool:
         """The same for a batch that goes through the ledger; its payments are left out."""
-        account = self.account()
-        if self.caps.events(account) >= self.keyring.organizations[ORG].event_cap:
+        org_period = self.org_period()
+        if self.caps.events(org_period) >= self.keyring.organizations[ORG].event_cap:
             return False
         header = packed_header("proj_1", ORG, self.world.clock.now_ms(), self.world.clock.now_us(), events)
-        with self.caps.recording(account, events):
+        with self.caps.recording(org_period, events):
             await asyncio.to_thread(self.world.record, Entry(events=header + b"{}"))
         self.events += events
         return True

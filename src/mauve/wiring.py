@@ -32,12 +32,12 @@ from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader, ReadCo
 from mauve.stores.deliveries import DeliveryReader
 from mauve.stores.directory import alone, make_private_directory, write_private_file
 from mauve.stores.ledger import LedgerWriter, LoadLedger
+from mauve.stores.localdisk.accepted_exchange import FileAcceptedExchange
 from mauve.stores.localdisk.edge import SqliteEdge
 from mauve.stores.localdisk.log import SegmentLogReader, SegmentLogWriter
 from mauve.stores.localdisk.read_cache import SqliteReadCache
 from mauve.stores.localdisk.read_meter import SqliteReadMeter
 from mauve.stores.localdisk.stream_reader import SegmentStreamReader
-from mauve.stores.localdisk.tallies import FileTallies
 from mauve.stores.read_cache import ReadCache
 from mauve.stores.read_meter import ReadMeter
 from mauve.stores.sql.arrival_book import SqlArrivalReader
@@ -88,8 +88,8 @@ def warehouse_path(data: Path) -> Path:
     return data / "warehouse"
 
 
-def tallies_path(data: Path) -> Path:
-    return data / "tallies"
+def accepted_path(data: Path) -> Path:
+    return data / "accepted"
 
 
 def read_cache_path(data: Path) -> Path:
@@ -237,8 +237,8 @@ async def ingest_parts(
         turns = Turns()
         clock = clock or SystemClock()
         own = OwnStream(stream, log, SegmentStreamReader(log_path(settings.data), stream))
-        tallies = FileTallies(tallies_path(settings.data), stream)
-        caps = EventCaps(own, ring, SqlUsageReader(database), tallies, clock)
+        exchange = FileAcceptedExchange(accepted_path(settings.data), stream)
+        caps = EventCaps(own, ring, SqlUsageReader(database), exchange, clock)
         caps.refresh()
         try:
             yield IngestParts(

@@ -9,17 +9,17 @@ import sqlalchemy as sa
 
 from mauve.stores.catalog import Catalog
 from mauve.stores.localdisk import read_meter
+from mauve.stores.localdisk.accepted_exchange import FileAcceptedExchange
 from mauve.stores.localdisk.edge import SqliteEdge
 from mauve.stores.localdisk.read_cache import CacheBounds, SqliteReadCache
 from mauve.stores.localdisk.read_meter import SqliteReadMeter
-from mauve.stores.localdisk.tallies import FileTallies
 from mauve.stores.sql.catalog import sql_catalog
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger_reader import SqlLedgerReader
 from mauve.stores.sql.ledger_writer import SqlLedgerWriter
 from mauve.stores.sql.load_ledger import SqlLoadLedger
 from mauve.stores.sql.migrate import CATALOG, LEDGER, migrate
-from mauve.stores.usage import Tallies
+from mauve.stores.usage import AcceptedExchange
 from support import PATIENCE_S, Ticks
 
 CATALOG_ENGINES: dict[str, Callable[[Path], str]] = {"sqlite": lambda folder: sqlite_url(folder / "catalog.db")}
@@ -28,7 +28,7 @@ READ_CACHE_ENGINES = {
     "sqlite": lambda folder, ticks, **bounds: SqliteReadCache(folder / "cache.db", CacheBounds(**bounds), ticks)
 }
 READ_METER_ENGINES = {"sqlite": lambda folder: SqliteReadMeter(folder / "meter.db")}
-TALLY_ENGINES = {"files": lambda folder, stream: FileTallies(folder / "tallies", stream)}
+ACCEPTED_EXCHANGE_ENGINES = {"files": lambda folder, stream: FileAcceptedExchange(folder / "accepted", stream)}
 EDGE_ENGINES = {"sqlite": lambda folder: SqliteEdge(folder / "edge.db", busy_timeout_s=PATIENCE_S)}
 
 
@@ -92,10 +92,10 @@ def open_edge(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callab
         edge.close()
 
 
-@pytest.fixture(params=TALLY_ENGINES)
-def open_tallies(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[int], Tallies]:
+@pytest.fixture(params=ACCEPTED_EXCHANGE_ENGINES)
+def open_exchange(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[int], AcceptedExchange]:
     """Open them for the process of a stream."""
-    return lambda stream: TALLY_ENGINES[request.param](tmp_path, stream)
+    return lambda stream: ACCEPTED_EXCHANGE_ENGINES[request.param](tmp_path, stream)
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from ledger_entries import NOW, PERIOD, a_payment, record_payments
+from mauve.core.accepted import OrgPeriod
 from mauve.core.batch import packed_header
-from mauve.core.tally import Account
 from mauve.stores.ledger import Entry, LoadStep
 from mauve.stores.log import MIXED_STREAM
 from mauve.stores.sql.load_ledger import SqlLoadLedger
@@ -26,7 +26,7 @@ def events_of(org_id, count):
 
 def test_a_new_ledger_has_counted_nothing(usage):
     assert usage.counted(PERIOD, {ORG}, 0) == (PERIOD, {}, {}, [], 0)
-    assert usage.events(Account(ORG, PERIOD)) == 0
+    assert usage.events(OrgPeriod(ORG, PERIOD)) == 0
 
 
 def test_payments_and_loaded_events_are_counted_of_whom_was_asked_for_in_the_period(usage, writer, loader):
@@ -35,7 +35,7 @@ def test_payments_and_loaded_events_are_counted_of_whom_was_asked_for_in_the_per
     loader.finish(LoadStep({0: 5, 1: 6}, counts))
     counted = usage.counted(PERIOD, {ORG, "org_2", "org_9"}, 0)
     assert (counted.events, counted.positions) == ({ORG: 501, "org_2": 7}, {0: 5, 1: 6})
-    assert usage.events(Account(ORG, "2027-02")) == 9
+    assert usage.events(OrgPeriod(ORG, "2027-02")) == 9
 
 
 def test_thousands_of_organizations_can_be_asked_for(usage, loader):
@@ -47,15 +47,15 @@ def test_thousands_of_organizations_can_be_asked_for(usage, loader):
 def test_events_that_came_with_payments_wait_until_their_position_is_passed(usage, writer, loader):
     writer.record([Entry(events=events_of(ORG, 3)), Entry(events=events_of("org_2", 4)), Entry(events=b"damaged")])
     writer.record([Entry(events=events_of(ORG, 5))])
-    account = Account(ORG, PERIOD)
+    org_period = OrgPeriod(ORG, PERIOD)
     numbers = [record.number for record in loader.read_events(0, 10**6)]
     counted = usage.counted(PERIOD, {ORG}, 0)
-    assert counted.mixed == [(numbers[0], account, 3), (numbers[3], account, 5)]
+    assert counted.mixed == [(numbers[0], org_period, 3), (numbers[3], org_period, 5)]
     assert counted.mixed_through == numbers[3]
-    assert usage.counted(PERIOD, {ORG}, numbers[1]).mixed == [(numbers[3], account, 5)]
+    assert usage.counted(PERIOD, {ORG}, numbers[1]).mixed == [(numbers[3], org_period, 5)]
     assert usage.counted(PERIOD, {ORG}, counted.mixed_through).mixed == []
     loader.finish(LoadStep({MIXED_STREAM: numbers[2]}))
-    assert usage.counted(PERIOD, {ORG}, 0).mixed == [(numbers[3], account, 5)]
+    assert usage.counted(PERIOD, {ORG}, 0).mixed == [(numbers[3], org_period, 5)]
 
 
 def test_counts_and_positions_are_of_one_moment(usage, open_ledger):

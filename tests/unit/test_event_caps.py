@@ -9,9 +9,10 @@ import pytest
 from capped import ORG, Process, World
 from ledger_entries import a_payment
 from mauve.access import recount
-from mauve.core.tally import LINES_MAX
+from mauve.core.accepted import LINES_MAX
+from mauve.core.batch import packed_header
 from mauve.stores.ledger import Entry
-from mauve.stores.log import MIXED_STREAM, LogFullError
+from mauve.stores.log import MIXED_STREAM
 from mauve.stores.unavailable import StoreUnavailableError
 
 NEXT_PERIOD_MS = 31 * 86_400_000
@@ -88,7 +89,7 @@ def test_loading_moves_events_from_the_tallies_into_the_count_and_doubles_none(w
             for process in (one, two, one):
                 process.look()
             assert (one.known, two.known) == (40, 40)
-        assert not list(one.tallies.own())
+        assert not list(one.exchange.own())
         for process in (one, two):
             await process.stop()
 
@@ -130,7 +131,7 @@ def test_payments_and_the_events_beside_them_are_known_everywhere_after_a_look(w
 def test_what_the_ledger_did_not_record_does_not_count(world):
     async def main():
         process = Process(world, 1)
-        with pytest.raises(StoreUnavailableError), process.caps.recording(process.account(), 50):
+        with pytest.raises(StoreUnavailableError), process.caps.recording(process.org_period(), 50):
             raise StoreUnavailableError("busy")
         assert process.known == 0
         await process.stop()
@@ -141,12 +142,26 @@ def test_what_the_ledger_did_not_record_does_not_count(world):
 def test_what_the_log_did_not_take_does_not_count(world):
     async def main():
         process = Process(world, 1)
-        record = asyncio.get_running_loop().create_future()
-        process.caps.take(process.account(), 50, record)
+        process.caps.begin(process.org_period(), 50)
         assert process.known == 50
-        record.set_exception(LogFullError("full"))
-        await asyncio.sleep(0)
+        process.caps.give_up(process.org_period(), 50)
         assert process.known == 0
+        await process.stop()
+
+    asyncio.run(main())
+
+
+def test_a_record_that_is_loaded_before_its_request_goes_on_is_not_doubled(world):
+    async def main():
+        process = Process(world, 1)
+        process.caps.begin(process.org_period(), 30)
+        number = await process.log.append(
+            (packed_header("proj_1", ORG, world.clock.now_ms(), world.clock.now_us(), 30), b"{}")
+        )
+        world.load(1)
+        process.look()
+        process.caps.settle(process.org_period(), 30, number)
+        assert process.known == 30
         await process.stop()
 
     asyncio.run(main())
@@ -178,7 +193,7 @@ def test_tallies_that_a_power_cut_took_are_made_of_the_log_again(world, damage):
         assert await one.offer(30)
         one.look()
         await one.die()
-        file = world.folder / "tallies" / "001"
+        file = world.folder / "accepted" / "001"
         file.unlink() if damage == "lost" else file.write_bytes(file.read_bytes()[:-3])
         one = Process(world, 1)
         assert one.known == 30
@@ -218,7 +233,7 @@ def test_a_cap_that_is_set_later_counts_what_waits_already(world):
             for _ in range(3):
                 assert await process.offer(40)
             process.look()
-        assert (one.known, list(one.tallies.own())) == (0, []), "without a cap nothing is counted"
+        assert (one.known, list(one.exchange.own())) == (0, []), "without a cap nothing is counted"
         world.set_cap(250)
         for process in (one, two):
             process.look()
@@ -230,7 +245,7 @@ def test_a_cap_that_is_set_later_counts_what_waits_already(world):
         world.set_cap(None)
         for process in (one, two):
             process.look()
-        assert list(one.tallies.own()) == []
+        assert list(one.exchange.own()) == []
         for process in (one, two):
             await process.stop()
 
@@ -304,7 +319,7 @@ def test_what_one_organization_sends_does_not_count_for_another(world):
         process = Process(world, 1)
         assert await process.offer(100)
         assert await process.offer(10, "org_2")
-        assert process.caps.events(process.account("org_2")) == 10
+        assert process.caps.events(process.org_period("org_2")) == 10
         await process.stop()
 
     asyncio.run(main())
@@ -318,7 +333,7 @@ def test_a_tally_stays_small_through_an_outage_and_is_never_too_low(world):
             await process.offer(3)
         process.look()
         assert process.known == 15 * LINES_MAX
-        ((_, lines),) = process.tallies.own()
+        ((_, lines),) = process.exchange.own()
         assert len(lines) <= LINES_MAX
         while world.load(1, 7):
             process.look()
@@ -336,7 +351,7 @@ def test_an_organization_without_a_cap_leaves_no_trace(world):
         assert await process.offer(500)
         process.look()
         assert process.known == 0
-        assert not (world.folder / "tallies").exists()
+        assert not (world.folder / "accepted").exists()
         await process.stop()
 
     asyncio.run(main())

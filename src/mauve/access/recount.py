@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
+from mauve.core.accepted import AcceptedCounts, OrgPeriod
 from mauve.core.batch import HEADER_BYTES_MAX, MalformedBatchError, unpacked
 from mauve.core.period import period_of
-from mauve.core.tally import Account, Tally
 from mauve.stores.log import LogRecord, StreamReader
 
 # So much at once: whoever counts again must look at the other processes in between.
@@ -19,7 +19,7 @@ class Recount:
     def __init__(self, org_ids: frozenset[str], through: int) -> None:
         self.org_ids = org_ids
         self.through = through
-        self.found = Tally()
+        self.found = AcceptedCounts()
         self.is_done = False
         self._records: Iterator[LogRecord] | None = None
 
@@ -43,4 +43,4 @@ class Recount:
         except MalformedBatchError:
             return  # The loader will not count it either.
         if batch.org_id in self.org_ids:
-            self.found.add(Account(batch.org_id, period_of(batch.received_at)), record.number, batch.event_count)
+            self.found.add(OrgPeriod(batch.org_id, period_of(batch.received_at)), record.number, batch.event_count)

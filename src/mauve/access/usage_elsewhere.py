@@ -5,10 +5,10 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from mauve.core.tally import Account, Tally
+from mauve.core.accepted import AcceptedCounts, OrgPeriod
 from mauve.stores.log import MIXED_STREAM
 from mauve.stores.unavailable import StoreUnavailableError
-from mauve.stores.usage import Counted, Tallies, UsageReader
+from mauve.stores.usage import AcceptedExchange, Counted, UsageReader
 
 _NOTHING_COUNTED: Final = Counted("", {}, {}, (), 0)
 
@@ -18,7 +18,7 @@ log = structlog.get_logger()
 class Sight(NamedTuple):
     """What a look has brought."""
 
-    events: Counter[Account]
+    events: Counter[OrgPeriod]
     position: int  # up to which the events include those of our own stream
     is_new: bool  # the ledger was read for it
 
@@ -29,24 +29,24 @@ class UsageElsewhere:
     While the ledger cannot be read, its last count stands, and what others accept is still added to it.
     """
 
-    def __init__(self, stream: int, usage: UsageReader, tallies: Tallies) -> None:
+    def __init__(self, stream: int, usage: UsageReader, exchange: AcceptedExchange) -> None:
         self._stream = stream
         self._usage = usage
-        self._tallies = tallies
+        self._exchange = exchange
         self._counted = _NOTHING_COUNTED
-        self._mixed = Tally()
+        self._mixed = AcceptedCounts()
         self._mixed_of: frozenset[str] = frozenset()  # whose records of the mixed stream are in it
         self._is_current = True
 
     def look(self, capped: frozenset[str], period: str) -> Sight:
-        tallies = self._tallies.others()  # before the ledger: it has what their owners have dropped
+        others = self._exchange.others()  # before the ledger: it has what their owners have dropped
         is_new = self._read_ledger(capped, period)
         positions = self._counted.positions
-        events: Counter[Account] = Counter()
+        events: Counter[OrgPeriod] = Counter()
         if self._counted.period == period:
-            events.update({Account(org_id, period): count for org_id, count in self._counted.events.items()})
-        for stream, tally in {**tallies, MIXED_STREAM: self._mixed}.items():
-            events.update(tally.sums(positions.get(stream, 0)))
+            events.update({OrgPeriod(org_id, period): count for org_id, count in self._counted.events.items()})
+        for stream, accepted in {**others, MIXED_STREAM: self._mixed}.items():
+            events.update(accepted.sums(positions.get(stream, 0)))
         return Sight(events, positions.get(self._stream, 0), is_new)
 
     def _read_ledger(self, capped: frozenset[str], period: str) -> bool:
@@ -59,10 +59,10 @@ class UsageElsewhere:
             self._is_current = False
             return False
         self._counted, self._is_current = counted, True
-        self._mixed = self._mixed if knows_mixed else Tally()
+        self._mixed = self._mixed if knows_mixed else AcceptedCounts()
         self._mixed_of = capped
         self._mixed.forget_all_but(capped)
         self._mixed.forget_loaded(counted.positions.get(MIXED_STREAM, 0))
-        for number, account, events in counted.mixed:
-            self._mixed.add(account, number, events)
+        for number, org_period, events in counted.mixed:
+            self._mixed.add(org_period, number, events)
         return True

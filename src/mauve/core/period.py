@@ -14,7 +14,7 @@ def period_of(moment_ms: int) -> str:
 
 @lru_cache(maxsize=256)
 def _period_of_hour(hour: int) -> str:
-    """Return the period of an hour: it is asked for at every event of a capped account."""
+    """Return the period of an hour, which never belongs to two: it is asked for at every request of a capped one."""
     return datetime.fromtimestamp(hour * _HOUR_MS // 1000, UTC).strftime("%Y-%m")
 
 

@@ -4,8 +4,8 @@ from typing import Final
 
 from mauve.control import operator
 from mauve.control.bodies import invalid_body
+from mauve.core.accepted import OrgPeriod
 from mauve.core.period import period_ends_at, period_of
-from mauve.core.tally import Account
 from mauve.dashboard.page import page, see_other
 from mauve.dashboard.visit import MemberVisit
 from mauve.stores.read_meter import Usage
@@ -48,7 +48,7 @@ def cap_from(text: str) -> int | None:
 def _events(visit: MemberVisit) -> int | None:
     """Return what was counted; None while the ledger cannot be read."""
     try:
-        return visit.parts.usage.events(Account(visit.organization.org_id, period_of(visit.now_ms)))
+        return visit.parts.usage.events(OrgPeriod(visit.organization.org_id, period_of(visit.now_ms)))
     except StoreUnavailableError:
         return None
 

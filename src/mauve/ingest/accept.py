@@ -1,14 +1,13 @@
 """Judged → durable → acknowledged."""
 
-import asyncio
 from collections.abc import Mapping
 from contextlib import nullcontext
 from http import HTTPStatus
 from typing import Final
 
+from mauve.core.accepted import OrgPeriod
 from mauve.core.batch import packed_header
 from mauve.core.rejections import Fault, RejectionCode
-from mauve.core.tally import Account
 from mauve.ingest.parts import IngestParts
 from mauve.ingest.rules import EventsVerdict, ObjectsVerdict, Rejection
 from mauve.stores.arrivals import DUPLICATE
@@ -26,15 +25,19 @@ def log_record(key: PublishedKey, verdict: EventsVerdict, received_at: int, arri
     return (packed_header(key.public_id, key.org_id, received_at, arrived_at, verdict.event_count), events)
 
 
-async def append_counted(parts: IngestParts, record: tuple[bytes, bytes], account: Account, events: int) -> None:
-    """Append a record whose events count toward a cap: as soon as it is on its way, whether its sender waits or not."""
-    appended = asyncio.ensure_future(parts.log.append(record))
-    parts.caps.take(account, events, appended)
-    await asyncio.shield(appended)
+async def append_counted(parts: IngestParts, record: tuple[bytes, bytes], org_period: OrgPeriod, events: int) -> None:
+    """Append a record whose events count toward a cap, from now on and not only when it is durable."""
+    parts.caps.begin(org_period, events)
+    try:
+        number = await parts.log.append(record)
+    except BaseException:
+        parts.caps.give_up(org_period, events)
+        raise
+    parts.caps.settle(org_period, events, number)
 
 
 async def record_payments(
-    parts: IngestParts, key: PublishedKey, verdict: EventsVerdict, received_at: int, account: Account | None
+    parts: IngestParts, key: PublishedKey, verdict: EventsVerdict, received_at: int, org_period: OrgPeriod | None
 ) -> list[Rejection]:
     """Record the payments and the events that came with them; return the payments that the ledger refused."""
     record = None if verdict.events is None else b"".join(log_record(key, verdict, received_at, parts.clock.now_us()))
@@ -44,7 +47,7 @@ async def record_payments(
         events=record,
     )
     count = verdict.event_count + len(verdict.payments)
-    with nullcontext() if account is None else parts.caps.recording(account, count):
+    with nullcontext() if org_period is None else parts.caps.recording(org_period, count):
         outcomes = await parts.ledger.record(entry)
     return _conflicts(parts, key, verdict, outcomes)
 

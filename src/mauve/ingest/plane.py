@@ -7,10 +7,10 @@ from typing import Any, Final
 import structlog
 
 from mauve.access.standing import check_cap, check_standing
+from mauve.core.accepted import OrgPeriod
 from mauve.core.facts import KeyKind
 from mauve.core.period import period_of
 from mauve.core.problems import Busy, Code, Problem, unauthorized, unknown_path
-from mauve.core.tally import Account
 from mauve.ingest import accept, rules
 from mauve.ingest.browsers import EVENT_HEADERS, PREFLIGHT, for_browsers
 from mauve.ingest.crowd import busy_reply, check_room, enter
@@ -113,20 +113,20 @@ class IngestPlane:
         try:
             body = await request.body(BODY_BYTES_MAX, partial(parts.budget.is_wanted_from, key.org_id))
             stay = await enter(parts, key.org_id)
-            body, account = self._opened(body, request, key, received_at)
+            body, org_period = self._opened(body, request, key, received_at)
             # Nothing is awaited from here until the events are counted: no other request is checked in between.
             verdict = rules.judge_events(body, key, received_at)
             parts.admission.judged(stay, parts.ledger.entry_s if verdict.payments else 0.0)
             # Durable before we say 202.
             if verdict.payments:
-                refused = await accept.record_payments(parts, key, verdict, received_at, account)
+                refused = await accept.record_payments(parts, key, verdict, received_at, org_period)
                 return self._acknowledged(key, verdict.item_count, verdict.rejections + refused, EVENT_HEADERS)
             if verdict.events is not None:
                 record = accept.log_record(key, verdict, received_at, parts.clock.now_us())
-                if account is None:
+                if org_period is None:
                     await parts.log.append(record)
                 else:
-                    await accept.append_counted(parts, record, account, verdict.event_count)
+                    await accept.append_counted(parts, record, org_period, verdict.event_count)
         except (Problem, BodyTooLargeError, IncompleteBodyError) as refusal:
             self._note_refusal(key, refusal)
             raise
@@ -171,7 +171,7 @@ class IngestPlane:
 
     def _opened(
         self, body: bytes, request: OpenRequest, key: PublishedKey, now_ms: int
-    ) -> tuple[bytes, Account | None]:
+    ) -> tuple[bytes, OrgPeriod | None]:
         """Inflate the body, and return what its events count for if there is a cap.
 
         Whose account may not write is told so before what is wrong inside.
@@ -184,14 +184,14 @@ class IngestPlane:
             raise
         return content, self._check_account(key, now_ms)
 
-    def _check_account(self, key: PublishedKey, now_ms: int) -> Account | None:
+    def _check_account(self, key: PublishedKey, now_ms: int) -> OrgPeriod | None:
         organization = self._parts.keyring.organizations.get(key.org_id)
         check_standing(organization, now_ms)
         if organization is None or organization.event_cap is None:
             return None
-        account = Account(key.org_id, period_of(now_ms))
-        check_cap(organization.event_cap, self._parts.caps.events(account), now_ms)
-        return account
+        org_period = OrgPeriod(key.org_id, period_of(now_ms))
+        check_cap(organization.event_cap, self._parts.caps.events(org_period), now_ms)
+        return org_period
 
     def _check_rate(self, key: PublishedKey, now_ms: int) -> None:
         wait_s = self._parts.rate.seconds_to_wait(key.key_id, now_ms)

@@ -6,14 +6,14 @@ Together they tell how many events an organization has sent in a billing period,
 from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol
 
-from mauve.core.tally import Account, Tally
+from mauve.core.accepted import AcceptedCounts, OrgPeriod
 
 
 class WaitingEvents(NamedTuple):
     """A record of the mixed stream: its events are accepted and not loaded."""
 
     number: int
-    account: Account
+    org_period: OrgPeriod
     events: int
 
 
@@ -35,24 +35,24 @@ class UsageReader(Protocol):
       from `mixed_through` misses none.
     """
 
-    def events(self, account: Account) -> int: ...
+    def events(self, org_period: OrgPeriod) -> int: ...
 
     def counted(self, period: str, org_ids: Collection[str], mixed_after: int) -> Counted: ...
 
 
-class Tallies(Protocol):
+class AcceptedExchange(Protocol):
     """Where processes tell one another what they have accepted. It needs no process but the one that uses it.
 
     - What was shared is seen by the others whole, at their next look; it replaces what was shared before.
     - It outlives the process that shared it. A power cut may take it: the log knows the same.
     """
 
-    def share(self, tally: Tally) -> None: ...
+    def share(self, accepted: AcceptedCounts) -> None: ...
 
-    def own(self) -> Tally:
+    def own(self) -> AcceptedCounts:
         """Return what was shared last for this process's stream, maybe by the one before it."""
         ...
 
-    def others(self) -> dict[int, Tally]:
+    def others(self) -> dict[int, AcceptedCounts]:
         """Return what was shared last for each other stream."""
         ...

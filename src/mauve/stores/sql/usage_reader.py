@@ -5,9 +5,9 @@ from typing import Final
 
 import sqlalchemy as sa
 
+from mauve.core.accepted import OrgPeriod
 from mauve.core.batch import HEADER_BYTES_MAX, MalformedBatchError, unpacked
 from mauve.core.period import period_of
-from mauve.core.tally import Account
 from mauve.stores.log import MIXED_STREAM
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.ledger_schema import event_outbox, event_outbox_head, load_positions, usage
@@ -21,16 +21,16 @@ class SqlUsageReader:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def events(self, account: Account) -> int:
+    def events(self, org_period: OrgPeriod) -> int:
         with self._database.reading() as tx:
-            return dict(_events(tx, account.period, [account.org_id])).get(account.org_id, 0)
+            return dict(_events(tx, org_period.period, [org_period.org_id])).get(org_period.org_id, 0)
 
     def counted(self, period: str, org_ids: Collection[str], mixed_after: int) -> Counted:
         with self._database.reading() as tx:
             events = dict(_events(tx, period, sorted(org_ids)))
             positions = dict(tx.execute(sa.select(load_positions.c.stream, load_positions.c.number)).all())
             after = max(mixed_after, positions.get(MIXED_STREAM, 0))
-            mixed = [waiting for waiting in _mixed(tx, after) if waiting.account.org_id in org_ids]
+            mixed = [waiting for waiting in _mixed(tx, after) if waiting.org_period.org_id in org_ids]
             return Counted(period, events, positions, mixed, _last_mixed(tx))
 
 
@@ -60,4 +60,4 @@ def _waiting_from(rows: Iterable[tuple[int, bytes]]) -> Iterator[WaitingEvents]:
             batch = unpacked(header)
         except MalformedBatchError:
             continue  # It will not be counted either.
-        yield WaitingEvents(number, Account(batch.org_id, period_of(batch.received_at)), batch.event_count)
+        yield WaitingEvents(number, OrgPeriod(batch.org_id, period_of(batch.received_at)), batch.event_count)

@@ -1,4 +1,4 @@
-"""Tallies on one machine: a small file for each process, written whole.
+"""AcceptedExchange on one machine: a small file for each process, written whole.
 
 Files, and not a database that they share: a process that is stopped while it holds a lock keeps nobody from counting.
 They are not synced: each says nothing that the log does not know.
@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from mauve.core.tally import Account, Line, Tally
+from mauve.core.accepted import AcceptedCounts, Line, OrgPeriod
 from mauve.stores.unavailable import StoreUnavailableError
 
 _NAME: Final = re.compile(r"[0-9]{3}")
@@ -22,17 +22,17 @@ _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(list[tuple[str, str, list[Line]]])
 
 
-class FileTallies:
+class FileAcceptedExchange:
     """Used from one thread at a time."""
 
     def __init__(self, folder: Path, stream: int) -> None:
         self._folder = folder
         self._name = f"{stream:03d}"
         self._shared: bytes | None = None
-        self._seen: dict[str, tuple[bytes, Tally]] = {}  # what the others' files hold: mostly the same as before
+        self._seen: dict[str, tuple[bytes, AcceptedCounts]] = {}  # by file: mostly the same as before
 
-    def share(self, tally: Tally) -> None:
-        content = _encoder.encode([(*account, lines) for account, lines in tally])
+    def share(self, accepted: AcceptedCounts) -> None:
+        content = _encoder.encode([(*org_period, lines) for org_period, lines in accepted])
         if content == self._shared:
             return
         try:
@@ -41,15 +41,15 @@ class FileTallies:
             raise StoreUnavailableError(str(error)) from error
         self._shared = content
 
-    def own(self) -> Tally:
-        return self._tally_in(self._name).copy()
+    def own(self) -> AcceptedCounts:
+        return self._counts_in(self._name).copy()
 
-    def others(self) -> dict[int, Tally]:
+    def others(self) -> dict[int, AcceptedCounts]:
         try:
             names = [path.name for path in self._folder.iterdir() if _NAME.fullmatch(path.name)]
         except FileNotFoundError:
             return {}
-        return {int(name): self._tally_in(name) for name in names if name != self._name}
+        return {int(name): self._counts_in(name) for name in names if name != self._name}
 
     def _write(self, content: bytes) -> None:
         self._folder.mkdir(mode=_PRIVATE_DIRECTORY, exist_ok=True)
@@ -58,21 +58,21 @@ class FileTallies:
             file.write(content)
         draft.rename(self._folder / self._name)
 
-    def _tally_in(self, name: str) -> Tally:
+    def _counts_in(self, name: str) -> AcceptedCounts:
         """Read a file. One that is missing or was torn by a power cut says nothing."""
         try:
             content = (self._folder / name).read_bytes()
         except OSError:
-            return Tally()
-        content_before, tally = self._seen.get(name, (None, Tally()))
+            return AcceptedCounts()
+        content_before, accepted = self._seen.get(name, (None, AcceptedCounts()))
         if content != content_before:
-            tally = _tally_from(content)
-            self._seen[name] = (content, tally)
-        return tally
+            accepted = _counts_from(content)
+            self._seen[name] = (content, accepted)
+        return accepted
 
 
-def _tally_from(content: bytes) -> Tally:
+def _counts_from(content: bytes) -> AcceptedCounts:
     try:
-        return Tally({Account(org_id, period): lines for org_id, period, lines in _decoder.decode(content)})
+        return AcceptedCounts({OrgPeriod(org_id, period): lines for org_id, period, lines in _decoder.decode(content)})
     except msgspec.MsgspecError:
-        return Tally()
+        return AcceptedCounts()

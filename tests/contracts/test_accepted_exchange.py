@@ -1,0 +1,60 @@
+"""What every place promises in which processes tell one another what they have accepted."""
+
+from mauve.core.accepted import AcceptedCounts, OrgPeriod
+
+ONE = OrgPeriod("org_1", "2026-11")
+TWO = OrgPeriod("org_2", "2026-11")
+
+
+def some_counts(*lines, org_period=ONE):
+    return AcceptedCounts({org_period: list(lines)})
+
+
+def content_of(accepted):
+    return dict(accepted)
+
+
+def test_a_new_place_is_empty(open_exchange):
+    exchange = open_exchange(1)
+    assert not exchange.own()
+    assert exchange.others() == {}
+
+
+def test_what_is_shared_is_seen_by_the_others_and_by_the_next_process_of_the_stream(open_exchange):
+    one, two = open_exchange(1), open_exchange(2)
+    accepted = AcceptedCounts({ONE: [(7, 500), (2**46 - 1, 1)], TWO: [(8, 2**40)]})
+    one.share(accepted)
+    assert one.others() == {}
+    assert {stream: content_of(seen) for stream, seen in two.others().items()} == {1: content_of(accepted)}
+    assert content_of(open_exchange(1).own()) == content_of(accepted)
+    assert not open_exchange(2).own()
+
+
+def test_what_is_shared_later_replaces_what_was_shared_before(open_exchange):
+    one, two = open_exchange(1), open_exchange(2)
+    for accepted in (
+        some_counts((7, 500)),
+        some_counts((9, 3)),
+        some_counts((9, 3)),
+        AcceptedCounts(),
+        some_counts((11, 1)),
+    ):
+        one.share(accepted)
+        assert content_of(two.others()[1]) == content_of(accepted)
+
+
+def test_what_a_process_does_with_its_own_tally_is_its_own_matter(open_exchange):
+    open_exchange(1).share(some_counts((7, 500)))
+    exchange = open_exchange(1)
+    exchange.own().add(ONE, 8, 1)
+    assert content_of(exchange.own()) == {ONE: [(7, 500)]}
+
+
+def test_damage_is_taken_for_nothing(open_exchange, tmp_path):
+    open_exchange(1).share(some_counts((7, 500)))
+    file = tmp_path / "accepted" / "001"
+    whole = file.read_bytes()
+    for damaged in (b"", whole[:-1], bytes(len(whole)), b"\xc1" * 9, b"[]"):
+        file.write_bytes(damaged)
+        assert content_of(open_exchange(2).others()[1]) == {}
+        assert not open_exchange(1).own()
