@@ -65,27 +65,32 @@ _other: Final = subscription_versions.alias("other")
 _of_the_same: Final = sa.and_(_other.c.project == _version.c.project, _other.c.key == _version.c.key)
 
 
-def _moment(table: sa.FromClause) -> tuple[sa.ColumnElement[Any], ...]:
-    return table.c.at, table.c.rank
-
-
-# Both are a look into the index that holds the versions in their order. Of several with one moment and rank the new
-# ones were recorded last, so what follows them has a later one: the index need not be searched among equals.
+# Each is a look into the index that holds the versions in their order. Of several with one moment and rank the new
+# ones were recorded last, so what follows them ranks higher or is later. SQLite looks at all equal ones where it is
+# asked for a pair that is greater, so these two are asked for one after the other.
 _before_sequence: Final = (
     sa.select(_other.c.sequence)
     .where(
         _of_the_same,
-        sa.tuple_(*_moment(_other), _other.c.sequence) < sa.tuple_(*_moment(_version), _version.c.sequence),
+        sa.tuple_(_other.c.at, _other.c.rank, _other.c.sequence)
+        < sa.tuple_(_version.c.at, _version.c.rank, _version.c.sequence),
     )
-    .order_by(*(column.desc() for column in (*_moment(_other), _other.c.sequence)))
+    .order_by(_other.c.at.desc(), _other.c.rank.desc(), _other.c.sequence.desc())
     .limit(1)
     .correlate(_version)
     .scalar_subquery()
 )
-_after_at: Final = (
+_higher_rank_at: Final = (
     sa.select(_other.c.at)
-    .where(_of_the_same, sa.tuple_(*_moment(_other)) > sa.tuple_(*_moment(_version)))
-    .order_by(*_moment(_other))
+    .where(_of_the_same, _other.c.at == _version.c.at, _other.c.rank > _version.c.rank)
+    .limit(1)
+    .correlate(_version)
+    .scalar_subquery()
+)
+_later_at: Final = (
+    sa.select(_other.c.at)
+    .where(_of_the_same, _other.c.at > _version.c.at)
+    .order_by(_other.c.at)
     .limit(1)
     .correlate(_version)
     .scalar_subquery()
@@ -99,7 +104,7 @@ def _worth_of(table: sa.FromClause) -> tuple[sa.ColumnElement[Any], ...]:
 _PLACED: Final = (
     sa.select(
         *(_version.c.project, _version.c.sequence, _version.c.at, *_worth_of(_version)),
-        *(_before.c.sequence, *_worth_of(_before), _after_at),
+        *(_before.c.sequence, *_worth_of(_before), sa.func.coalesce(_higher_rank_at, _later_at)),
     )
     .select_from(_version)
     .outerjoin(_before, _before.c.sequence == _before_sequence)

@@ -15,6 +15,7 @@ from mauve.stores.sql.payment_book import in_squares
 from mauve.stores.sql.upsert import upsert
 
 _VERSIONS_AT_ONCE: Final = 500
+_LATE_AT_ONCE: Final = 100  # Equal ones among them are in the way of each other.
 _CHANGING: Final = ("id", "at", "received_at", "status", "mrr", "currency", "payload", "rank")
 
 _Key = tuple[str, bytes]  # project, and digest of the subscription's id
@@ -83,9 +84,11 @@ def _keep(tx: sa.Connection, winners: dict[_Key, _Row], held: dict[_Key, _Curren
 
 def _insert_between(tx: sa.Connection, late: Sequence[_Row], sums: MrrSums) -> None:
     """Record versions that others have overtaken. One with a rank that was recorded before is the same, come again."""
-    new = tx.execute(_append_unless_there(tx.dialect.name), late).scalars().all()
-    if new:
-        sums.place(placed_among(tx, new))
+    for start in range(0, len(late), _LATE_AT_ONCE):
+        some = late[start : start + _LATE_AT_ONCE]
+        new = tx.execute(_append_unless_there(tx.dialect.name), some).scalars().all()
+        if new:
+            sums.place(placed_among(tx, new))
 
 
 def _replaces(new: _Current, current: _Current) -> bool:
