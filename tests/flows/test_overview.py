@@ -1,13 +1,12 @@
 """The figures of all apps on one page: the API's own, added up, and never mixed."""
 
-import dataclasses
 import re
 import threading
 
 import pytest
 
 from mauve.core.facts import Role
-from support import bearer, eventually
+from support import PATIENCE_S, bearer, eventually
 
 DAY_MS = 86_400_000
 
@@ -119,10 +118,6 @@ def test_days_that_cannot_be_shown_are_refused(viewer, query):
 
 class TestHangingWarehouse:
     @pytest.fixture
-    def settings(self, settings):
-        return dataclasses.replace(settings, catalog_timeout_s=3.0)
-
-    @pytest.fixture
     def released(self):
         return threading.Event()
 
@@ -130,7 +125,7 @@ class TestHangingWarehouse:
     def read_warehouse(self, released):
         class Hanging:
             def __getattr__(self, name):
-                released.wait(60)
+                released.wait(PATIENCE_S)
                 raise ConnectionError(name)
 
             def close(self):
@@ -138,7 +133,10 @@ class TestHangingWarehouse:
 
         return Hanging()
 
-    def test_a_store_that_hangs_takes_its_own_numbers_away_and_no_others(self, client, viewer, new_app, released):
+    def test_a_store_that_hangs_takes_its_own_numbers_away_and_no_others(
+        self, core, client, viewer, new_app, released, monkeypatch
+    ):
+        monkeypatch.setattr(core.dashboard.numbers, "_wait_s", 1.0)
         app = new_app("An app")
         client.post("/v1/events", json=payment("1", 5, "eur"), headers=bearer(app["sk_key"]))
         text = eventually(lambda: _with_revenue(text_of(viewer.open("/"))))

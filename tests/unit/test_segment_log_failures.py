@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+from concurrent.futures import Executor, Future
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from structlog.testing import capture_logs
 from mauve.stores.localdisk import tail
 from mauve.stores.localdisk.disk import LocalDisk, write_all
 from mauve.stores.localdisk.log import SegmentLogReader
+from mauve.stores.localdisk.log_writer import one_thread
 from mauve.stores.log import RECORD_NUMBER_MAX, LogFailedError, LogFullError
 from segment_log import BYTES_MAX, LARGE, SEGMENT_BYTES, Seconds, a_writer, append_all, read_all, segment_paths
 
@@ -45,6 +47,21 @@ class FaultyDisk(LocalDisk):
         return written
 
 
+class AtOnce(Executor):
+    """Does what it is given before it returns."""
+
+    def submit(self, work, /, *arguments):
+        done = Future()
+        done.set_result(work(*arguments))
+        return done
+
+
+def spares_at_once():
+    """Return the threads of a writer that makes no spare beside its work, so that faults meet the work alone."""
+    flusher_and_preparer = iter([one_thread(), AtOnce()])
+    return lambda: next(flusher_and_preparer)
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     return tmp_path / "log"
@@ -56,7 +73,7 @@ class TestFailure:
     def test_a_failed_write_or_sync_refuses_its_group_and_all_that_follows(self, root, call, code):
         async def main():
             disk = FaultyDisk()
-            writer = a_writer(root, disk=disk)
+            writer = a_writer(root, disk=disk, new_thread=spares_at_once())
             await asyncio.gather(*(writer.append([b"%d" % number]) for number in range(5)))
             assert not writer.has_failed
             getattr(disk, call).append(OSError(code, "broken"))
@@ -125,7 +142,7 @@ class TestFailure:
 
         async def main():
             disk = FaultyDisk()
-            writer = a_writer(root, disk=disk, segment_bytes=2**20)
+            writer = a_writer(root, disk=disk, segment_bytes=2**20, new_thread=spares_at_once())
             disk.written.clear()
             disk.writes = [100, 5000, 1]
             await asyncio.gather(*(writer.append([b"%d" % number, b"a", b"", b"b"]) for number in range(3000)))
