@@ -5,7 +5,7 @@ import itertools
 from email.utils import parsedate_to_datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
@@ -138,6 +138,7 @@ GET = b"GET /a HTTP/1.1\r\nhost: x\r\n\r\n"
 CLOSED = True
 
 
+@settings(deadline=None)
 @given(cuts=st.sets(st.integers(1, 280)))
 def test_it_does_not_matter_in_which_pieces_requests_come(cuts):
     stream = sized(b"one", path="/1") + GET + chunked(b"th", b"ree") + sized(b"", path="/4?x=%2F")
@@ -178,6 +179,7 @@ WORDS = [
 ]
 
 
+@settings(deadline=None)
 @given(
     edits=st.lists(st.tuples(st.integers(0, 300), st.integers(0, 20), st.sampled_from(WORDS)), max_size=6),
     cuts=st.sets(st.integers(1, 400), max_size=10),
@@ -208,6 +210,7 @@ def test_whatever_bytes_come_are_answered_in_whole_replies_and_come_to_an_end(ed
     with_client(scenario)
 
 
+@settings(deadline=None)
 @given(cuts=st.sets(st.integers(1, 400), max_size=10), length=st.sampled_from([-1, 0, 1]))
 def test_the_bound_of_a_head_is_the_same_in_whatever_pieces_it_comes_and_behind_whatever(cuts, length):
     before = GET + chunked(b"a\r\n\r\nb") + sized(b"\r\n\r\n")

@@ -4,7 +4,7 @@ import asyncio
 import selectors
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mauve.core.problems import Busy
@@ -46,6 +46,7 @@ def test_nobody_is_waited_for_without_end():
     assert seconds_waited(lambda now: now * 10 * BYTES_PER_S) == TOTAL_S + 1
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 4 * BYTES_PER_S), min_size=200, max_size=200))
 def test_whoever_is_waited_for_keeps_the_pace(arrivals):
     pace, size = Pace(0.0), 0

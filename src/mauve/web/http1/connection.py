@@ -89,7 +89,7 @@ class Connection(asyncio.BufferedProtocol):
             reader.read(self._shared.bytes, nbytes)
         except Exception as error:  # noqa: BLE001 - whatever it is, it ends this connection and nothing else
             self._fail(error)
-        if reader.arriving is not None or reader.has_left or len(self._line) > 1:
+        if reader.arriving is not None or reader.left or len(self._line) > 1:
             self._hold_back()
 
     def eof_received(self) -> bool:
@@ -176,7 +176,7 @@ class Connection(asyncio.BufferedProtocol):
     def _read_on(self) -> None:
         """Read what is left, now that others had their turn."""
         self._is_reading_on = False
-        if not self._reader.has_left or self.has_enough():
+        if not self._reader.left or self.has_enough():
             return
         try:
             self._reader.read_on()
@@ -237,7 +237,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _hold_back(self) -> None:
         """Let more arrive or not: not before everything that has arrived is read."""
-        has_left, is_enough = self._reader.has_left, self.has_enough()
+        has_left, is_enough = bool(self._reader.left), self.has_enough()
         if has_left and not is_enough and not self._is_reading_on:
             self._is_reading_on = True
             self._loop.call_soon(self._read_on)

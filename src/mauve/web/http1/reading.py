@@ -10,6 +10,7 @@ from mauve.web.http1.pieces import PIECE_BYTES_MAX, end_of_piece, tail
 
 _PIECE_COST: Final = 256  # in bytes: what a piece takes, however short it is
 _CHUNKED_BYTES_MAX: Final = 16  # for one byte of a body
+_SHORT_HEAD_BYTES: Final = 4 * heads.HEADERS_MAX  # No shorter one has too many headers.
 _VERSIONS: Final = frozenset({"1.0", "1.1"})
 
 
@@ -39,32 +40,26 @@ class Reader:
         self.is_deaf = False  # Whatever comes now is not looked at.
         self._url = b""
         self._headers: Headers = {}
-        self._header_count = 0
         self._received = 0  # since the last head or body was complete
         self._tail = b""  # the last bytes of that, where an end may begin
-        self._left = b""  # what has arrived and must wait,
+        self.left = b""  # what has arrived and must wait,
         self._left_from = 0  # from here on
-
-    @property
-    def has_left(self) -> bool:
-        """Tell whether something has arrived that is not read yet."""
-        return bool(self._left)
 
     def read(self, data: bytearray, size: int) -> None:
         """Read what has arrived, and keep what must wait."""
         read = self._read(data, 0, size)
         if read < size and not self.is_deaf:
-            self._left, self._left_from = bytes(memoryview(data)[read:size]), 0
+            self.left, self._left_from = bytes(memoryview(data)[read:size]), 0
 
     def read_on(self) -> None:
         """Read of what is left."""
-        self._left_from = self._read(self._left, self._left_from, len(self._left))
-        if self._left_from == len(self._left):
-            self._left = b""
+        self._left_from = self._read(self.left, self._left_from, len(self.left))
+        if self._left_from == len(self.left):
+            self.left = b""
 
     def stop(self) -> None:
         self.is_deaf = True
-        self._left = b""
+        self.left = b""
 
     def close(self) -> None:
         """Let go of everything: the parser holds our methods, which is a circle."""
@@ -74,24 +69,22 @@ class Reader:
     def on_message_begin(self) -> None:
         self._url = b""
         self._headers = {}
-        self._header_count = 0
 
     def on_url(self, url: bytes) -> None:
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self.arriving is not None:
-            return  # What comes behind a body is of no use to us.
-        self._header_count += 1
-        if self._header_count > heads.HEADERS_MAX:
-            raise _RefusedError(heads.TOO_LARGE)
-        self._headers.setdefault(name.lower(), []).append(value)
+        if self.arriving is None:  # What comes behind a body is of no use to us.
+            self._headers.setdefault(name.lower(), []).append(value)
 
     def on_headers_complete(self) -> None:
         parser, headers = self._parser, self._headers
+        if self._received > _SHORT_HEAD_BYTES and sum(map(len, headers.values())) > heads.HEADERS_MAX:
+            raise _RefusedError(heads.TOO_LARGE)
         if parser.should_upgrade():
             return  # It is read again.
-        version = parser.get_http_version()
+        keeps_alive = parser.should_keep_alive()
+        version = "1.1" if keeps_alive and b"connection" not in headers else parser.get_http_version()
         if version not in _VERSIONS:
             raise _RefusedError(heads.NO_HTTP)
         flaw = heads.flaw_in(
@@ -103,8 +96,8 @@ class Reader:
         if flaw is not None:
             raise _RefusedError(flaw)
         # To HTTP/1.0 the reply would have to say that the connection is kept.
-        keeps_alive = parser.should_keep_alive() and version == "1.1"
-        self._begin_anew()
+        keeps_alive = keeps_alive and version == "1.1"
+        self._received, self._tail = 0, b""
         self.arriving = Exchange(self._taker, parser.get_method(), self._url, headers, keeps_alive=keeps_alive)
         self._taker.take(self.arriving)
 
@@ -116,24 +109,24 @@ class Reader:
         if self.arriving is not None:
             self.arriving.complete()
             self.arriving = None
-            self._begin_anew()
-
-    def _begin_anew(self) -> None:
-        self._received = 0
-        self._tail = b""
+            self._received, self._tail = 0, b""
 
     def _read(self, data: bytes | bytearray, start: int, end: int) -> int:
         """Read until there is enough, or for as long as is fair to other connections; return where we are."""
+        view = memoryview(data)
         effort = 0
-        while start < end and effort < PIECE_BYTES_MAX and not self.is_deaf and not self._taker.has_enough():
+        while start < end and not self.is_deaf:
             body = self.arriving
             if body is not None and body.declared_bytes is not None:
                 stop = min(end, start + body.declared_bytes - body.size)
-                self._parse(memoryview(data)[start:stop])
+                self._parse(view[start:stop])
+            elif effort >= PIECE_BYTES_MAX or (effort and self._taker.has_enough()):
+                break
             else:
                 stop = end_of_piece(data, start, end, self._tail)
-                self._tail = tail(self._tail, data, start, stop)
-                self._take_in(memoryview(data)[start:stop])
+                self._take_in(view[start:stop])
+                if self._received:
+                    self._tail = tail(self._tail, data, start, stop)
                 effort += stop - start + _PIECE_COST
             start = stop
         return start
@@ -145,9 +138,10 @@ class Reader:
             self._refuse(heads.TOO_LARGE)
             return
         self._parse(piece)
-        size = 0 if self.arriving is None else self.arriving.size
-        if self._received > heads.HEAD_BYTES_MAX + _CHUNKED_BYTES_MAX * size and not self.is_deaf:
-            self._refuse(heads.TOO_LARGE)
+        if self._received > heads.HEAD_BYTES_MAX and not self.is_deaf:
+            size = 0 if self.arriving is None else self.arriving.size
+            if self._received > heads.HEAD_BYTES_MAX + _CHUNKED_BYTES_MAX * size:
+                self._refuse(heads.TOO_LARGE)
 
     def _parse(self, piece: memoryview) -> None:
         is_offered = False
