@@ -43,7 +43,7 @@ def test_what_is_shared_later_replaces_what_was_shared_before(open_exchange):
         assert content_of(two.others()[1]) == content_of(accepted)
 
 
-def test_what_a_process_does_with_its_own_tally_is_its_own_matter(open_exchange):
+def test_what_a_process_does_with_its_own_counts_is_its_own_matter(open_exchange):
     open_exchange(1).share(some_counts((7, 500)))
     exchange = open_exchange(1)
     exchange.own().add(ONE, 8, 1)

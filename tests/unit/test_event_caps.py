@@ -79,7 +79,7 @@ def test_two_processes_know_of_each_other_after_a_look_each(world):
     asyncio.run(main())
 
 
-def test_loading_moves_events_from_the_tallies_into_the_count_and_doubles_none(world):
+def test_loading_moves_events_into_the_count_and_doubles_none(world):
     async def main():
         one, two = Process(world, 1), Process(world, 2)
         for number in range(8):
@@ -115,7 +115,7 @@ def test_payments_and_the_events_beside_them_are_known_everywhere_after_a_look(w
         one, two = Process(world, 1), Process(world, 2)
         assert await one.offer_with_payments(20)
         world.record(Entry(payments=[a_payment(f"inv_{number}") for number in range(5)]))
-        for process in (one, two):
+        for process in (one, two, one, two):
             process.look()
         assert (one.known, two.known) == (25, 25)
         world.load(MIXED_STREAM, repeats=3)
@@ -187,7 +187,7 @@ def test_a_killed_process_is_counted_by_the_others_and_counts_its_own_log_when_i
 
 
 @pytest.mark.parametrize("damage", ["lost", "torn"])
-def test_tallies_that_a_power_cut_took_are_made_of_the_log_again(world, damage):
+def test_counts_that_a_power_cut_took_are_made_of_the_log_again(world, damage):
     async def main():
         one = Process(world, 1)
         assert await one.offer(30)
@@ -252,6 +252,22 @@ def test_a_cap_that_is_set_later_counts_what_waits_already(world):
     asyncio.run(main())
 
 
+def test_a_request_that_was_under_way_when_the_cap_came_is_counted(world):
+    async def main():
+        world.set_cap(None)
+        process = Process(world, 1)
+        sending = asyncio.ensure_future(process.offer(40))
+        await asyncio.sleep(0)  # It is on its way into the log, and nobody counts it.
+        world.set_cap(100)
+        process.look()
+        assert await sending
+        process.look()
+        assert process.known == 40
+        await process.stop()
+
+    asyncio.run(main())
+
+
 def test_a_cap_that_is_raised_or_lowered_holds_from_the_next_look(world):
     async def main():
         process = Process(world, 1)
@@ -304,6 +320,10 @@ def test_while_the_ledger_cannot_be_read_the_last_count_stands_and_the_others_ar
         two.look()
         one.look()
         assert one.known == 57
+        world.clock.advance(NEXT_PERIOD_MS)
+        one.look()
+        assert one.known == 0, "the last count is of the period before"
+        world.clock.advance(-NEXT_PERIOD_MS)
         monkeypatch.undo()
         one.look()
         assert one.known == 57
@@ -325,7 +345,7 @@ def test_what_one_organization_sends_does_not_count_for_another(world):
     asyncio.run(main())
 
 
-def test_a_tally_stays_small_through_an_outage_and_is_never_too_low(world):
+def test_counts_stay_few_through_an_outage_and_are_never_too_low(world):
     async def main():
         world.set_cap(10**6)
         process = Process(world, 1)
