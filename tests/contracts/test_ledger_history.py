@@ -5,10 +5,11 @@ from itertools import groupby
 
 import pytest
 
-from ledger_entries import AMOUNT_MAX, a_version, mrr_of
+from ledger_entries import AMOUNT_MAX, a_version, mrr_of, rows_of
 from mauve.core.subscriptions import MrrChange
 from mauve.core.window import Window
 from mauve.stores.ledger import Entry
+from mauve.stores.sql.ledger_schema import mrr_changes
 from mrr_model import DAY_US, history_of
 
 EPOCH = date(1970, 1, 1)
@@ -118,3 +119,14 @@ def test_who_stops_in_the_middle_leaves_the_ledger_free(writer, reader):
     next(changes)
     changes.close()
     record(writer, a_version(9_999 * DAY_US))
+
+
+def test_a_version_of_long_ago_moves_as_many_rows_as_one_of_today(writer, ledger_database):
+    def rows():
+        return set(rows_of(ledger_database, mrr_changes))
+
+    record(writer, *(a_version(at * DAY_US, mrr=at, id=f"sub_{at % 7}") for at in range(3_000)))
+    for number, at in enumerate([0, 1_500 * DAY_US, 2_999 * DAY_US + 1, 9_999 * DAY_US, -9_999 * DAY_US]):
+        before = rows()
+        record(writer, a_version(at, id="sub_1", mrr=9_000 + number))
+        assert 1 <= len(rows() - before) <= 6, "its own day and that of the next one, and the blocks around them"

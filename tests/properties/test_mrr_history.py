@@ -138,7 +138,7 @@ def test_an_old_ledger_is_brought_to_what_recording_would_have_kept(database, gr
 
 
 def build_anew():
-    path = LEDGER.folder / "versions" / "0005_mrr_changes.py"
+    path = LEDGER.folder / "versions" / "0006_mrr_changes.py"
     module = {}
     exec(compile(path.read_text(), str(path), "exec"), module)
     module["_SUMS_MAX"] = 5
