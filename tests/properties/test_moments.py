@@ -32,4 +32,4 @@ def test_many_moments_are_read_as_each_one_is(claims):
         occurred_at(known_time_ms(at), None if sent_at is None else known_time_ms(sent_at), NOW)
         for at, sent_at in claims
     ]
-    assert occurred_moments(ats, sent_ats, NOW) == expected
+    assert occurred_moments(ats, sent_ats, NOW).tolist() == expected

@@ -17,14 +17,15 @@ Time: TypeAlias = str | int  # as a client wrote it, and found to be one
 _UNITS: Final = {len("2026-11-15T03:20:00.123Z"): "ms", len("2026-11-15T03:20:00Z"): "s"}
 
 
-def occurred_moments(ats: Sequence[Time], sent_ats: Sequence[Time | None], received_at: int) -> list[int]:
+def occurred_moments(ats: Sequence[Time], sent_ats: Sequence[Time | None], received_at: int) -> npt.NDArray[np.int64]:
     """Return when each event occurred that says so."""
     claims = _moments(ats)
     skews = _skews(sent_ats, received_at)
     if claims is None or skews is None:
-        return [_occurred_at(at, sent_at, received_at) for at, sent_at in zip(ats, sent_ats, strict=True)]
+        one_by_one = (_occurred_at(at, sent_at, received_at) for at, sent_at in zip(ats, sent_ats, strict=True))
+        return np.fromiter(one_by_one, np.int64, len(ats))
     earliest, latest = received_at - PAST_MAX_MS, received_at + FUTURE_MAX_MS
-    moments: list[int] = np.clip(claims + skews, earliest, latest).tolist()
+    moments: npt.NDArray[np.int64] = np.clip(claims + skews, earliest, latest)
     return moments
 
 

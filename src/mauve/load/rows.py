@@ -3,10 +3,12 @@
 from array import array
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from mauve.core.batch import Batch, MalformedBatchError, unpacked
 from mauve.core.period import period_of
@@ -102,7 +104,8 @@ def first_seen_of(batches: Iterable[LoggedBatch]) -> dict[str, int]:
 
 
 def _events_from(batch: Batch) -> list[LoggedEvent]:
-    return _many.decode(batch.items) if batch.items.lstrip()[:1] == b"[" else [_one.decode(batch.items)]
+    is_array = batch.items[:1] == b"[" or batch.items.lstrip()[:1] == b"["
+    return _many.decode(batch.items) if is_array else [_one.decode(batch.items)]
 
 
 def _append(rows: EventRows, batch: Batch, events: list[LoggedEvent], seq: int) -> None:
@@ -114,13 +117,13 @@ def _append(rows: EventRows, batch: Batch, events: list[LoggedEvent], seq: int) 
     rows.id.extend([event.id or "" for event in events])
     rows.props.extend_encoded(_without_null([event.props for event in events]))
     rows.seq.frombytes(np.arange(seq, seq + count, dtype=np.uint64).tobytes())
-    timed = [event for event in events if event.at is not None]
-    if timed:
-        rows.claimed_at.extend(["" if event.at is None else str(event.at) for event in events])
-        rows.occurred_at.extend(_moments(events, timed, batch.received_at))
-    else:
+    ats = [event.at for event in events]
+    if ats.count(None) == count:
         rows.claimed_at.extend_empty(count)
         rows.occurred_at.extend(_same(batch.received_at, count))
+    else:
+        rows.claimed_at.extend(["" if at is None else str(at) for at in ats])
+        rows.occurred_at.frombytes(_moments(events, ats, batch.received_at).tobytes())
 
 
 def _same(moment: int, count: int) -> "array[int]":
@@ -133,11 +136,10 @@ def _without_null(props: list[msgspec.Raw]) -> list[msgspec.Raw]:
     return [_NO_PROPS if bytes(each) == b"null" else each for each in props]
 
 
-def _moments(events: list[LoggedEvent], timed: list[LoggedEvent], received_at: int) -> list[int]:
-    """Return when each event occurred; `timed` are those that say so."""
-    ats = [event.at or 0 for event in timed]
-    moments = occurred_moments(ats, [event.sent_at for event in timed], received_at)
-    if len(timed) == len(events):
-        return moments
-    rest = iter(moments)
-    return [received_at if event.at is None else next(rest) for event in events]
+def _moments(events: list[LoggedEvent], ats: list[str | int | None], received_at: int) -> npt.NDArray[np.int64]:
+    """Return when each event occurred: those that say nothing, when they were received."""
+    is_timed = [at is not None for at in ats]
+    sent_ats = [event.sent_at for event in compress(events, is_timed)]
+    moments = np.full(len(events), received_at, np.int64)
+    moments[is_timed] = occurred_moments([at for at in ats if at is not None], sent_ats, received_at)
+    return moments

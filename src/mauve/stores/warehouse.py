@@ -5,12 +5,13 @@ again under its `seq` can therefore be told from another event with the same con
 """
 
 from array import array
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
+import numpy as np
 
 from mauve.core.people import Seen
 from mauve.core.window import Window
@@ -61,7 +62,7 @@ class Texts:
         joined = "".join(texts)
         if joined.isascii():
             self.pieces.append(joined.encode())
-            self.lengths.extend(map(len, texts))
+            self._extend_lengths(texts)
         else:
             self.extend_encoded([text.encode() for text in texts])
 
@@ -70,7 +71,11 @@ class Texts:
 
     def extend_encoded(self, texts: Sequence[bytes | msgspec.Raw]) -> None:
         self.pieces.append(b"".join(texts))
-        self.lengths.extend(map(len, texts))
+        self._extend_lengths(texts)
+
+    def _extend_lengths(self, texts: Sequence[Sized]) -> None:
+        # An array takes numbers one by one, and parses each; numpy is several times as quick.
+        self.lengths.frombytes(np.fromiter(map(len, texts), np.int32, len(texts)).tobytes())
 
 
 def _moments() -> "array[int]":

@@ -75,8 +75,9 @@ def _dictionary(texts: Sequence[str]) -> pa.Array:
     numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
     values = Texts()
     values.extend(list(numbers))
-    places = array("i", map(numbers.__getitem__, texts))
-    return pa.DictionaryArray.from_arrays(_numbers(pa.int32(), places), _texts(values))
+    places = np.fromiter(map(numbers.__getitem__, texts), np.int32, len(texts))
+    indices = pa.Array.from_buffers(pa.int32(), len(texts), [None, pa.py_buffer(places)])
+    return pa.DictionaryArray.from_arrays(indices, _texts(values))
 
 
 def _texts(column: Texts) -> pa.Array:

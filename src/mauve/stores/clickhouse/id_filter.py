@@ -1,10 +1,10 @@
 """A Bloom filter over id hashes. Pure.
 
 It never denies an id that was added, and takes few others for added: those are looked up in the table. An id sets up to
-five bits in each of two words, so that an id that is new mostly costs one look into memory.
+five bits in each of two words that lie next to each other, so that it costs one wait for the memory.
 """
 
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,16 +14,13 @@ Hashes: TypeAlias = Numbers  # of two columns: the halves of a 128-bit hash
 
 BITS_PER_ID: Final = 28  # when it is full: about one id in 20,000 is taken for added by mistake
 _WORD_BITS: Final = 64
+_LINE_BITS: Final = 512  # what memory hands out at once
 _BITS_IN_WORD: Final = 5
 _UPPER: Final = np.uint64(32)
 _LOWER: Final = np.uint64(0xFFFF)
-
-
-class Bits(NamedTuple):
-    """What half a hash means in any filter: where its word lies, from 0 to 2^32, and which bits of it are set."""
-
-    place: Numbers
-    mask: Numbers
+_UPPERMOST: Final = np.uint64(48)
+_STEP_BITS: Final = np.uint64(16)
+_OTHER_WORDS: Final = np.uint64(7)
 
 
 class IdFilter:
@@ -37,17 +34,25 @@ class IdFilter:
         return self._words.nbytes
 
     def add(self, hashes: Hashes) -> None:
-        for bits in (bits_of(hashes[:, 0]), bits_of(hashes[:, 1])):
-            self._set(self._places(bits), bits.mask)
+        first, second = hashes[:, 0], hashes[:, 1]
+        places = self._first_places(first)
+        self._set(places, masks_of(first))
+        self._set(_second_places(places, second), masks_of(second))
         self.count += len(hashes)
 
-    def may_hold(self, hashes: Hashes, first: Bits) -> npt.NDArray[np.intp]:
+    def may_hold(self, hashes: Hashes, first_masks: Numbers) -> npt.NDArray[np.intp]:
         """Return the positions of the hashes that were added, and of a few that were not.
 
-        `first` are the bits of their first halves, which many filters are asked for.
+        `first_masks` are those of their first halves, for which many filters are asked.
         """
-        hits = np.flatnonzero(self._has(first))
-        return hits[self._has(bits_of(hashes[hits, 1]))]
+        places = self._first_places(hashes[:, 0])
+        hits = np.flatnonzero(self._words[places] & first_masks == first_masks)
+        second = hashes[hits, 1]
+        second_masks = masks_of(second)
+        is_added: npt.NDArray[np.bool_] = (
+            self._words[_second_places(places[hits], second)] & second_masks == second_masks
+        )
+        return hits[is_added]
 
     def _set(self, places: npt.NDArray[np.intp], masks: Numbers) -> None:
         """Set the bits of all. Of two in one word one is lost, and set in the next round: quicker than `ufunc.at`."""
@@ -56,17 +61,21 @@ class IdFilter:
             lost = np.flatnonzero(self._words[places] & masks != masks)
             places, masks = places[lost], masks[lost]
 
-    def _has(self, bits: Bits) -> npt.NDArray[np.bool_]:
-        is_set: npt.NDArray[np.bool_] = self._words[self._places(bits)] & bits.mask == bits.mask
-        return is_set
-
-    def _places(self, bits: Bits) -> npt.NDArray[np.intp]:
-        """Spread the places over the words: a multiplication in place of a division."""
-        return (bits.place * np.uint64(len(self._words)) >> _UPPER).astype(np.intp)
+    def _first_places(self, half: Numbers) -> npt.NDArray[np.intp]:
+        """Spread the upper 32 bits over all words: a multiplication in place of a division."""
+        return ((half >> _UPPER) * np.uint64(len(self._words)) >> _UPPER).astype(np.intp)
 
 
-def bits_of(half: Numbers) -> Bits:
-    return Bits(half >> _UPPER, _MASKS[half & _LOWER])
+def _second_places(places: npt.NDArray[np.intp], half: Numbers) -> npt.NDArray[np.intp]:
+    """Return another word of the same line of memory for each: it costs no second wait."""
+    steps = (half >> _UPPERMOST) * _OTHER_WORDS >> _STEP_BITS
+    others: npt.NDArray[np.intp] = places ^ (steps.astype(np.intp) + 1)
+    return others
+
+
+def masks_of(half: Numbers) -> Numbers:
+    masks: Numbers = _MASKS[half & _LOWER]
+    return masks
 
 
 def bytes_for(capacity: int) -> int:
@@ -78,7 +87,7 @@ def capacity_of(size_bytes: int) -> int:
 
 
 def _words_for(capacity: int) -> int:
-    return max(1, capacity * BITS_PER_ID // _WORD_BITS)
+    return -(-capacity * BITS_PER_ID // _LINE_BITS) * _LINE_BITS // _WORD_BITS
 
 
 def _made_masks() -> Numbers:

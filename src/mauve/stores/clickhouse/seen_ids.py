@@ -16,7 +16,7 @@ import structlog
 
 from mauve.stores.clickhouse.columns import id_candidates_as_arrow
 from mauve.stores.clickhouse.connection import ChdbConnection
-from mauve.stores.clickhouse.id_filter import Hashes, IdFilter, bits_of, bytes_for, capacity_of
+from mauve.stores.clickhouse.id_filter import Hashes, IdFilter, bytes_for, capacity_of, masks_of
 
 FILTER_BYTES_MAX: Final = 512 * 1024 * 1024
 """What all filters may take. Beyond, they are filled further and know fewer ids as new: slower, never wrong."""
@@ -67,7 +67,7 @@ class SeenIds:
         `first_day` is the earliest on which one of them was received: nothing older than the window is looked for.
         """
         days = [day for day in self._filters if day >= first_day - _WINDOW_DAYS]
-        first = bits_of(hashes[:, 0])
+        first = masks_of(hashes[:, 0])
         found = {day: places for day in days if len(places := self._filters[day].may_hold(hashes, first))}
         return self._asked(found, hashes) if found else {}
 
