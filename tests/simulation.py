@@ -278,9 +278,8 @@ class Schedule:
         if self.clock.was_set_back:
             return
         counts = {row.content: row.counts for row in self.warehouse.events}
-        doubtful = {
-            row[4] for each in self.sent if each.outcome != "acknowledged" for row in each.rows if row in counts
-        }
+        # Who was told nothing may have been judged all the same, and be lost since.
+        doubtful = {row[4] for each in self.sent if each.outcome == "unknown" for row in each.rows}
         counted_at: dict[str, int] = {}
         for row in (row for each in self.sent for row in each.rows if row in counts and row[4] not in doubtful | {""}):
             _, _, received_at, _, id_, _ = row

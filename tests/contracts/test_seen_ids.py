@@ -2,16 +2,14 @@
 
 import itertools
 import time
-from datetime import date
 
 import pytest
 
 from mauve.stores.clickhouse import seen_ids
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
-from mauve.stores.warehouse import EventRows, first_seq
+from mauve.stores.warehouse import EventRows, WarehouseUnavailableError, first_seq
 
 DAY_MS = 86_400_000
-EPOCH = date(1970, 1, 1).toordinal()
 TODAY = time.time_ns() // 1_000_000 // DAY_MS
 STREAM = 201
 numbers = itertools.count(1)
@@ -92,11 +90,11 @@ def test_a_filter_that_is_full_grows(connection, project, monkeypatch):
 def test_filters_take_no_more_memory_than_they_may_and_miss_nothing(connection, project, monkeypatch):
     connection.run("TRUNCATE TABLE mauve.seen")
     monkeypatch.setattr(seen_ids, "_CAPACITY_MIN", 16)
-    warehouse = ChdbWarehouse(connection, filter_bytes_max=1_000)
+    warehouse = ChdbWarehouse(connection, filter_bytes_max=1_024)
     known = [f"id {number}" for number in range(2_000)]
     for begin in range(0, 2_000, 100):
         load(warehouse, rows_of(project, known[begin : begin + 100]))
-    assert warehouse._seen.filter_bytes <= 1_000  # noqa: SLF001
+    assert warehouse._seen.filter_bytes <= 1_024  # noqa: SLF001
     assert found_again(warehouse, project, known) == list(range(2_000))
     assert found_again(warehouse, project, [f"new {number}" for number in range(500)]) == []
 
@@ -111,10 +109,57 @@ def test_the_ids_of_a_step_that_failed_are_known_when_they_are_asked_for(warehou
     assert found_again(ChdbWarehouse(connection), project, ["y", "z", "x"]) == [0, 2]
 
 
-def test_filters_go_with_the_days_that_the_table_has_let_go_of(connection, project):
+def test_filters_go_with_the_days_that_no_id_is_looked_for_any_more_and_come_back_when_one_is(connection, project):
     connection.run("TRUNCATE TABLE mauve.seen")
     warehouse = ChdbWarehouse(connection)
-    load(warehouse, rows_of(project, ["x"], days_ago=8))
-    connection.run(f"ALTER TABLE mauve.seen DROP PARTITION '{date.fromordinal(EPOCH + TODAY - 8)}'")
-    load(warehouse, rows_of(project, ["y"]))
+    load(warehouse, rows_of(project, ["old"], days_ago=8))
+    load(warehouse, rows_of(project, ["new"]))
+    found_again(warehouse, project, ["new"])
     assert list(warehouse._seen._filters) == [TODAY]  # noqa: SLF001
+    (same,) = warehouse.stage(rows_of(project, ["old"], days_ago=2))
+    assert same.counted_at == (TODAY - 8) * DAY_MS + 1
+
+
+def test_the_ids_of_a_step_over_several_days_are_all_known(connection, project):
+    connection.run("TRUNCATE TABLE mauve.seen")
+    warehouse = ChdbWarehouse(connection)
+    backlog = rows_of(project, ["monday"], days_ago=3)
+    for id_, days_ago in (("tuesday", 2), ("today", 0)):
+        later = rows_of(project, [id_], days_ago)
+        for column in ("project", "received_at", "occurred_at", "seq"):
+            getattr(backlog, column).extend(getattr(later, column))
+        for column in ("name", "claimed_at", "user", "id", "props"):
+            getattr(backlog, column).pieces.extend(getattr(later, column).pieces)
+            getattr(backlog, column).lengths.extend(getattr(later, column).lengths)
+    assert load(warehouse, backlog) == []
+    assert found_again(warehouse, project, ["today", "other", "monday", "tuesday"]) == [0, 2, 3]
+
+
+def test_a_filter_that_could_not_be_made_leaves_the_one_before(connection, project, monkeypatch):
+    connection.run("TRUNCATE TABLE mauve.seen")
+    monkeypatch.setattr(seen_ids, "_CAPACITY_MIN", 16)
+    warehouse = ChdbWarehouse(connection)
+    known = [f"id {number}" for number in range(20)]
+    load(warehouse, rows_of(project, known))
+    warehouse.stage(rows_of(project, [f"more {number}" for number in range(500)]))
+    with monkeypatch.context() as broken:
+        broken.setattr(connection, "binary", fail)
+        with pytest.raises(WarehouseUnavailableError):
+            warehouse.commit((), ())
+    assert found_again(warehouse, project, known) == list(range(20))
+
+
+def fail(sql):
+    raise WarehouseUnavailableError("no memory, this once")
+
+
+def test_a_step_that_is_tried_again_and_again_leaves_each_id_once(warehouse, connection, project):
+    connection.run("TRUNCATE TABLE mauve.seen")
+    rows = rows_of(project, [f"id {number}" for number in range(50)])
+    load(warehouse, rows)
+    before = {STREAM: ((rows.seq[0] >> 10) & (2**46 - 1)) - 1}
+    for _ in range(3):
+        warehouse.remember_ids(before)
+        warehouse.stage(rows)
+        warehouse.commit((), set(rows.seq))
+    assert connection.rows("SELECT count() FROM mauve.seen") == [(50,)]

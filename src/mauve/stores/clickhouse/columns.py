@@ -5,7 +5,7 @@ The arrays are made from plain buffers: pyarrow's own conversion of lists import
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -33,8 +33,9 @@ _EVENTS: Final = pa.schema(
     ]
 )
 _SEQS: Final = pa.schema([_required("seq", pa.uint64())])
-_ID_CANDIDATES: Final = pa.schema(
-    [_required("place", pa.uint32()), _required("id_hash", pa.binary(16)), _required("day", pa.uint16())]
+_ID_CANDIDATES: Final = pa.schema([_required("id_hash", pa.binary(16)), _required("day", pa.uint16())])
+_SEEN: Final = pa.schema(
+    [_required("id_hash", pa.binary(16)), _required("received_at", pa.int64()), _required("received_day", pa.uint16())]
 )
 
 
@@ -58,16 +59,27 @@ def seqs_as_arrow(seqs: Iterable[int]) -> bytes:
 
 
 def id_candidates_as_arrow(places_by_day: Mapping[int, npt.NDArray[np.intp]], hashes: Hashes) -> bytes:
-    """Return (place, hash, day) of the ids that each day may hold."""
+    """Return the ids that each day may hold."""
     places = np.concatenate(list(places_by_day.values()))
     days = np.repeat(np.array(list(places_by_day), np.uint16), [len(each) for each in places_by_day.values()])
     columns = [
-        (pa.uint32(), places.astype(np.uint32)),
         (pa.binary(16), hashes[places].astype(">u8")),
         (pa.uint16(), days),
     ]
-    arrays = [pa.Array.from_buffers(type_, len(places), [None, pa.py_buffer(values)]) for type_, values in columns]
-    return _as_stream(pa.RecordBatch.from_arrays(arrays, schema=_ID_CANDIDATES))
+    return _as_stream(pa.RecordBatch.from_arrays([_column(*each) for each in columns], schema=_ID_CANDIDATES))
+
+
+def seen_as_arrow(hashes: Hashes, received_at: npt.NDArray[np.int64], days: npt.NDArray[np.int64]) -> bytes:
+    columns = [
+        (pa.binary(16), hashes.astype(">u8")),
+        (pa.int64(), received_at),
+        (pa.uint16(), days.astype(np.uint16)),
+    ]
+    return _as_stream(pa.RecordBatch.from_arrays([_column(*each) for each in columns], schema=_SEEN))
+
+
+def _column(type_: pa.DataType, values: npt.NDArray[Any]) -> pa.Array:
+    return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def _dictionary(texts: Sequence[str]) -> pa.Array:
@@ -76,8 +88,7 @@ def _dictionary(texts: Sequence[str]) -> pa.Array:
     values = Texts()
     values.extend(list(numbers))
     places = np.fromiter(map(numbers.__getitem__, texts), np.int32, len(texts))
-    indices = pa.Array.from_buffers(pa.int32(), len(texts), [None, pa.py_buffer(places)])
-    return pa.DictionaryArray.from_arrays(indices, _texts(values))
+    return pa.DictionaryArray.from_arrays(_column(pa.int32(), places), _texts(values))
 
 
 def _texts(column: Texts) -> pa.Array:

@@ -90,7 +90,7 @@ TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS mauve.staged_stored (seq UInt64) ENGINE = Memory",
     # Ids among them that a filter takes for counted before, each with the days that may hold it.
     """
-    CREATE TABLE IF NOT EXISTS mauve.staged_candidates (place UInt32, id_hash FixedString(16), day UInt16)
+    CREATE TABLE IF NOT EXISTS mauve.staged_candidates (id_hash FixedString(16), day UInt16)
     ENGINE = Memory
     """,
     # Whom an erasure is about, for as long as it lasts: nowhere else is that written down.

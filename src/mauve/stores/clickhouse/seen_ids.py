@@ -16,13 +16,13 @@ import structlog
 
 from mauve.stores.clickhouse.columns import id_candidates_as_arrow
 from mauve.stores.clickhouse.connection import ChdbConnection
-from mauve.stores.clickhouse.id_filter import Hashes, IdFilter, bytes_for, capacity_of, masks_of
+from mauve.stores.clickhouse.id_filter import Hashes, IdFilter, capacity_of, masks_of
 
 FILTER_BYTES_MAX: Final = 512 * 1024 * 1024
 """What all filters may take. Beyond, they are filled further and know fewer ids as new: slower, never wrong."""
 
 _CAPACITY_MIN: Final = 65_536
-_GROWTH: Final = 1.5
+_SLACK_MAX: Final = 1.25  # by how much the filter of a day that is over may be too large
 _IDS_AT_ONCE: Final = 1_000_000
 _FIRST_BYTES: Final = 256  # by which a day is read in pieces
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
@@ -46,14 +46,21 @@ log = structlog.get_logger()
 
 
 class SeenIds:
-    """Used by one thread, the loader's."""
+    """Used by one thread, the loader's.
+
+    A day without a filter is one that nothing is known of, never one without ids: it is made when the day is asked for.
+    """
 
     def __init__(self, connection: ChdbConnection, *, filter_bytes_max: int) -> None:
         self._connection = connection
         self._bytes_max = filter_bytes_max
+        stored = self._stored_days()
+        self._days = set(stored)  # on which the table may hold ids
         self._filters: dict[int, IdFilter] = {}
-        for day, count in self._stored_days().items():
-            self._make_filter(day, count)
+        newest = max(stored, default=0)
+        for day in sorted(self._days, reverse=True):  # If room is short, it is the oldest that have less.
+            if day >= newest - _WINDOW_DAYS:
+                self._make_filter(day, stored[day] * 2 if day == newest else stored[day])
         if self._filters:
             log.info("ids_known", ids=sum(each.count for each in self._filters.values()), bytes=self.filter_bytes)
 
@@ -66,50 +73,63 @@ class SeenIds:
 
         `first_day` is the earliest on which one of them was received: nothing older than the window is looked for.
         """
-        days = [day for day in self._filters if day >= first_day - _WINDOW_DAYS]
+        oldest = first_day - _WINDOW_DAYS
+        self._filters = {day: each for day, each in self._filters.items() if day >= oldest}
         first = masks_of(hashes[:, 0])
-        found = {day: places for day in days if len(places := self._filters[day].may_hold(hashes, first))}
+        found = {}
+        for day in sorted(day for day in self._days if day >= oldest):
+            places = self._filter_of(day).may_hold(hashes, first)
+            if len(places):
+                found[day] = places
         return self._asked(found, hashes) if found else {}
 
     def add(self, hashes: Hashes, days: npt.NDArray[np.int64]) -> None:
         """Take in ids that are about to be counted. Those whose storing fails do no harm."""
         for day in np.unique(days).tolist():
-            self._add_on(day, hashes[days == day])
+            added = hashes[days == day]
+            if day not in self._days:
+                self._begin_day(day, len(added))
+            id_filter = self._filter_of(day)
+            if id_filter.count + len(added) > id_filter.capacity:
+                id_filter = self._grown(day, len(added))
+            id_filter.add(added)
 
-    def _add_on(self, day: int, hashes: Hashes) -> None:
-        id_filter = self._filters.get(day)
-        if id_filter is None:
-            self._forget_gone_days()
-            id_filter = self._make_filter(day, len(hashes))
-        elif id_filter.count + len(hashes) > id_filter.capacity:
-            id_filter = self._grown(day, id_filter, len(hashes))
-        id_filter.add(hashes)
+    def _begin_day(self, day: int, count: int) -> None:
+        """Make a filter as large as other days needed."""
+        expected = max((each.count for each in self._filters.values()), default=0)
+        self._days.add(day)
+        # What is over will not grow any more: its filter is made anew, as large as it must be.
+        self._filters = {each: made for each, made in self._filters.items() if made.capacity <= made.count * _SLACK_MAX}
+        self._make_filter(day, max(expected, count))
 
-    def _grown(self, day: int, full: IdFilter, more: int) -> IdFilter:
+    def _filter_of(self, day: int) -> IdFilter:
+        return self._filters.get(day) or self._make_filter(day, 0)
+
+    def _grown(self, day: int, more: int) -> IdFilter:
         """Return a larger filter of the same day, filled from the table: a filter cannot be enlarged."""
-        capacity = int((full.count + more) * _GROWTH)
-        if self.filter_bytes - full.size_bytes + bytes_for(capacity) > self._bytes_max:
-            return full
-        return self._make_filter(day, capacity)
+        full = self._filters[day]
+        room = capacity_of(self._bytes_max - self.filter_bytes + full.size_bytes)
+        return full if room <= full.capacity else self._make_filter(day, (full.count + more) * 2)
 
     def _make_filter(self, day: int, ids_expected: int) -> IdFilter:
-        self._filters.pop(day, None)  # Its room is the new one's.
-        room = capacity_of(max(self._bytes_max - self.filter_bytes, 0))
-        self._filters[day] = made = IdFilter(max(min(ids_expected, room), _CAPACITY_MIN))
-        for hashes in read_ahead(self._stored_hashes(day)):
+        """Make a filter and fill it from the table. It is used only when it is complete."""
+        ((stored,),) = self._connection.rows(f"SELECT count() FROM mauve.seen WHERE {_is_of(day)}")
+        taken = sum(each.size_bytes for other, each in self._filters.items() if other != day)
+        room = capacity_of(max(self._bytes_max - taken, 0))
+        made = IdFilter(max(min(max(stored, ids_expected), room), _CAPACITY_MIN))
+        for hashes in read_ahead(self._stored_hashes(day, stored)):
             made.add(hashes)
+        self._filters[day] = made
         return made
 
-    def _stored_hashes(self, day: int) -> Iterator[Hashes]:
+    def _stored_hashes(self, day: int, count: int) -> Iterator[Hashes]:
         """Yield the ids of a day in pieces; the table is in their order."""
-        condition = f"received_day = toDate(toUInt16({day}))"
-        ((count,),) = self._connection.rows(f"SELECT count() FROM mauve.seen WHERE {condition}")
         pieces = min(count // _IDS_AT_ONCE + 1, _FIRST_BYTES)
         cuts = [number * _FIRST_BYTES // pieces for number in range(pieces + 1)]
         for low, high in itertools.pairwise(cuts):
             first, last = f"{low:02x}{'00' * 15}", f"{high - 1:02x}{'ff' * 15}"
             bounds = f"toFixedString(unhex('{first}'), 16) AND toFixedString(unhex('{last}'), 16)"
-            sql = f"SELECT id_hash FROM mauve.seen WHERE {condition} AND id_hash BETWEEN {bounds}"
+            sql = f"SELECT id_hash FROM mauve.seen WHERE {_is_of(day)} AND id_hash BETWEEN {bounds}"
             yield hashes_from(self._connection.binary(sql))
 
     def _asked(self, found: Mapping[int, npt.NDArray[np.intp]], hashes: Hashes) -> dict[int, int]:
@@ -128,14 +148,13 @@ class SeenIds:
         asked = {place: hashes[place].astype(">u8").tobytes() for place in places}
         return {place: last[hash_] for place, hash_ in asked.items() if hash_ in last}
 
-    def _forget_gone_days(self) -> None:
-        """Let go of days that the table has let go of. It goes by the machine's clock, whatever came in meanwhile."""
-        stored = self._stored_days()
-        self._filters = {day: each for day, each in self._filters.items() if day in stored}
-
     def _stored_days(self) -> dict[int, int]:
         rows = self._connection.read(_DAYS, {})
         return {date.fromisoformat(day).toordinal() - _EPOCH_ORDINAL: count for day, count in rows}
+
+
+def _is_of(day: int) -> str:
+    return f"received_day = toDate(toUInt16({day}))"
 
 
 def hashes_from(rows: bytes) -> Hashes:

@@ -12,7 +12,7 @@ from mauve.stores.warehouse import EventRows, SameId, WarehouseUnavailableError
 
 _DAY_MS: Final = 86_400_000
 _HASHED_ROW: Final = np.dtype([("seq", "<u8"), ("hash", "V16")])  # as the engine writes them
-_DAY_AND_HASH: Final = np.dtype([("day", "<u2"), ("hash", "V16")])
+_RECEIVED_ID: Final = np.dtype([("received_at", "<i8"), ("hash", "V16")])
 
 
 class StagedIds(NamedTuple):
@@ -50,9 +50,11 @@ def staged_ids(rows: EventRows, hashed: bytes) -> StagedIds:
     return StagedIds(places, seqs, hashes_from(made["hash"].tobytes()), days)
 
 
-def days_and_hashes(rows: bytes) -> tuple[npt.NDArray[np.int64], Hashes]:
-    found = np.frombuffer(rows, _DAY_AND_HASH)
-    return found["day"].astype(np.int64), hashes_from(found["hash"].tobytes())
+def received_ids(rows: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Hashes]:
+    """Return when and on which day each was received, and its hash."""
+    found = np.frombuffer(rows, _RECEIVED_ID)
+    received_at = found["received_at"].astype(np.int64)
+    return received_at, received_at // _DAY_MS, hashes_from(found["hash"].tobytes())
 
 
 def same_ids(ids: StagedIds, seen: SeenIds) -> list[SameId]:

@@ -4,14 +4,16 @@ from collections.abc import Collection, Mapping
 from datetime import date
 from typing import Final
 
+import numpy as np
+
 from mauve.core.people import Seen
 from mauve.core.window import Window
-from mauve.stores.clickhouse.columns import events_as_arrow, seqs_as_arrow
+from mauve.stores.clickhouse.columns import events_as_arrow, seen_as_arrow, seqs_as_arrow
 from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.event_days import mend_event_days
 from mauve.stores.clickhouse.schema import DURABILITY, TABLES
 from mauve.stores.clickhouse.seen_ids import FILTER_BYTES_MAX, SeenIds
-from mauve.stores.clickhouse.staged_ids import NO_IDS, days_and_hashes, same_ids, staged_ids
+from mauve.stores.clickhouse.staged_ids import NO_IDS, received_ids, same_ids, staged_ids
 from mauve.stores.closed_days import DayUsers
 from mauve.stores.warehouse import EventRows, SameId, first_seq
 
@@ -32,20 +34,20 @@ _IS_COMPLETE: Final = " AND ".join(
 _COUNTS: Final = "seq NOT IN (SELECT seq FROM mauve.staged_repeats)"
 # A day is a whole number of days since 1970: no time zone of the machine has a say.
 _DAY: Final = f"toDate(toUInt16(intDiv(occurred_at, {_DAY_MS})))"
+_IS_NEW: Final = "seq NOT IN (SELECT seq FROM mauve.staged_stored)"
 _RECEIVED_DAY: Final = f"toUInt16(intDiv(received_at, {_DAY_MS}))"
-_SEEN: Final = f"SELECT {_ID_HASH}, received_at, toDate({_RECEIVED_DAY})"
 _COMMIT: Final = (
     f"""
     INSERT INTO mauve.events
         (project, name, received_at, occurred_at, claimed_at, user, id, props, seq, day, counted)
     SELECT project, name, received_at, occurred_at, claimed_at, user, id, props, seq, {_DAY}, {_COUNTS}
     FROM mauve.staged
-    WHERE {{is_complete}} AND seq NOT IN (SELECT seq FROM mauve.staged_stored)
+    WHERE {{is_complete}} AND {_IS_NEW}
     """,
     f"""
     INSERT INTO mauve.seen (id_hash, received_at, received_day)
-    {_SEEN} FROM mauve.staged
-    WHERE {{is_complete}} AND id != '' AND {_COUNTS}
+    SELECT {_ID_HASH}, received_at, toDate({_RECEIVED_DAY}) FROM mauve.staged
+    WHERE {{is_complete}} AND id != '' AND {_COUNTS} AND {_IS_NEW}
     """,
     f"""
     INSERT INTO mauve.actives (project, kind, day, users)
@@ -98,7 +100,7 @@ class ChdbWarehouse:
             self._connection.insert_arrow("mauve.staged_repeats", seqs_as_arrow(repeats))
         if stored:
             self._connection.insert_arrow("mauve.staged_stored", seqs_as_arrow(stored))
-        counted = self._staged_ids.without(repeats)
+        counted = self._staged_ids.without(repeats).without(stored)  # What is stored is known: `remember_ids`.
         self._seen.add(counted.hashes, counted.received_days)
         is_complete = _IS_COMPLETE.format(staged=self._staged_count, repeats=len(repeats), stored=len(stored))
         for statement in _COMMIT:
@@ -111,11 +113,16 @@ class ChdbWarehouse:
         return {seq: counted == 1 for seq, counted in rows}
 
     def remember_ids(self, positions: Mapping[int, int]) -> None:
-        ids = f"FROM mauve.events WHERE ({_after(positions)}) AND counted AND id != ''"
-        hashed = self._connection.binary(f"SELECT {_RECEIVED_DAY}, {_ID_HASH} {ids}")
-        days, hashes = days_and_hashes(hashed)
-        self._seen.add(hashes, days)
-        self._connection.run(f"INSERT INTO mauve.seen (id_hash, received_at, received_day) {_SEEN} {ids}")
+        counted = f"({_after(positions)}) AND counted AND id != ''"
+        rows = self._connection.binary(f"SELECT received_at, {_ID_HASH} FROM mauve.events WHERE {counted}")
+        received_at, days, hashes = received_ids(rows)
+        if not len(hashes):
+            return
+        last = self._seen.last_counted(hashes, int(days.min()))
+        known = np.fromiter((last.get(place, -1) for place in range(len(hashes))), np.int64, len(hashes))
+        missing = known < received_at  # Every try would leave them once more otherwise.
+        self._seen.add(hashes[missing], days[missing])
+        self._connection.insert_arrow("mauve.seen", seen_as_arrow(hashes[missing], received_at[missing], days[missing]))
 
     def first_day(self) -> date | None:
         ((number, count),) = self._connection.rows("SELECT toUInt16(min(day)), count() FROM mauve.actives")
