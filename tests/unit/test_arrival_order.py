@@ -161,7 +161,27 @@ def test_what_was_read_is_read_again_after_a_reset(streams, clock):
 def test_a_step_that_was_begun_is_taken_with_all_that_arrived_before(streams, clock):
     for stream, at in [(0, 1), (1, 2), (0, 3), (1, 4), (255, 2), (255, 9)]:
         streams.append(stream, at)
-    order = order_of(streams, clock, bytes_max=1)
+    order = order_of(streams, clock, bytes_max=300)
     assert places(order.take_begun({}, {0: 2})) == [(0, 1), (1, 1), (255, 1), (0, 2)]
     assert places(order.take_begun({0: 1, 1: 1}, {0: 2})) == [(255, 1), (0, 2)]
     assert order.take_begun({0: 2}, {0: 2}) == []
+
+
+def test_a_step_that_was_begun_takes_no_more_than_a_step_may_hold_whatever_the_clock_said(streams, clock):
+    streams.append(0, NOW_US + 3 * 86_400_000_000)
+    for number in range(5_000):
+        streams.append(1, NOW_US - 5_000 + number)
+    order = order_of(streams, clock, bytes_max=10_000)
+    assert places(order.take_begun({}, {0: 1})) == [(0, 1)]
+    streams.append(0, NOW_US)
+    assert len(order.take_begun({0: 1}, {0: 2})) <= 1 + 2 * 100
+
+
+def test_what_is_held_back_is_told(streams, clock):
+    streams.append(0, NOW_US + 1_000)
+    order = order_of(streams, clock)
+    assert order.take({}).records == []
+    assert order.waiting_numbers() == {0: 1}
+    clock.advance(1)
+    assert places(order.take({}).records) == [(0, 1)]
+    assert order.waiting_numbers() == {}

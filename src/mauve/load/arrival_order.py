@@ -42,11 +42,13 @@ class ArrivalOrder:
         self._clock = clock
         self._bytes_max = bytes_max
         self._waiting: dict[int, list[Arrival]] = {}  # read, and not yet handed out
+        self._sizes: dict[int, int] = {}  # how many bytes that is
         self._turn = 0
 
     def reset(self) -> None:
         """Forget what was read and not handed out: it will be read again."""
         self._waiting.clear()
+        self._sizes.clear()
 
     def take(self, positions: Mapping[int, int]) -> Taken:
         """Return what comes after the positions, up to the moment up to which every stream has been read."""
@@ -61,30 +63,46 @@ class ArrivalOrder:
         return Taken(_in_order(taken), is_all=not cut)
 
     def take_begun(self, positions: Mapping[int, int], last_numbers: Mapping[int, int]) -> list[tuple[int, LogRecord]]:
-        """Return the records up to the given ones, and those of all streams that arrived no later."""
+        """Return the records up to the given ones, and those of all streams that arrived no later.
+
+        Of the latter no more than a step may hold: they were part of one.
+        """
         begun = {
             stream: self._through(stream, [], positions.get(stream, 0), number_max=last)
             for stream, last in last_numbers.items()
         }
-        latest = max((found[-1].at for found in begun.values() if found), default=0)
+        # A moment that lies far ahead is that of a clock that was wrong: everything arrived before it.
+        credible = self._clock.now_us() + _SLACK_US
+        latest = max((each.at for found in begun.values() for each in found if each.at <= credible), default=0)
+        room = self._bytes_max
         for stream in self._list_streams() if latest else ():
-            begun[stream] = self._through(stream, begun.get(stream, []), positions.get(stream, 0), at_max=latest)
+            found = begun.setdefault(stream, [])
+            known = len(found)
+            self._through(stream, found, positions.get(stream, 0), at_max=latest, bytes_max=room)
+            room -= _size(found[known:])
+            if room <= 0:
+                break
         return _in_order([each for found in begun.values() for each in found])
+
+    def waiting_numbers(self) -> dict[int, int]:
+        """Return the last record of each stream that was read and not yet handed out."""
+        return {stream: waiting[-1].record.number for stream, waiting in self._waiting.items() if waiting}
 
     def _read_on(self, positions: Mapping[int, int]) -> list[int]:
         """Read of each stream its share, then what is left to those that have more; return those cut off."""
         streams = self._list_streams()
         self._turn = (self._turn + 1) % max(len(streams), 1)
         streams = streams[self._turn :] + streams[: self._turn]
-        room = self._bytes_max - sum(_size(waiting) for waiting in self._waiting.values())
+        room = self._bytes_max - sum(self._sizes.values())
         share = self._bytes_max // max(len(streams), 1)
         unread = streams
         for allowed in (share, self._bytes_max):
             cut = []
             for stream in unread:
-                wanted = min(room, allowed - _size(self._waiting.get(stream, ())))
+                wanted = min(room, allowed - self._sizes.get(stream, 0))
                 size, is_at_end = self._read_some(stream, positions.get(stream, 0), wanted)
                 room -= size
+                self._sizes[stream] = self._sizes.get(stream, 0) + size
                 if not is_at_end:
                     cut.append(stream)
             unread = cut
@@ -113,8 +131,9 @@ class ArrivalOrder:
             if is_later or (read_up_to is not None and arrival.at > read_up_to):
                 break
             count += 1
-        self._waiting[stream] = waiting[count:]
-        return waiting[:count]
+        self._waiting[stream], taken = waiting[count:], waiting[:count]
+        self._sizes[stream] -= _size(taken)
+        return taken
 
     def _through(
         self,
@@ -124,13 +143,19 @@ class ArrivalOrder:
         *,
         number_max: int = RECORD_NUMBER_MAX,
         at_max: float = inf,
+        bytes_max: float = inf,
     ) -> list[Arrival]:
-        """Return what was found, and what comes after it up to a number or a moment."""
-        while read := self._read_stream(stream, found[-1].record.number if found else position, self._bytes_max):
-            arrivals = _arrivals(stream, read, found[-1].at if found else 0)
+        """Add to what was found what comes after it, up to a number, a moment or a size."""
+        size = 0
+        while size < bytes_max:
+            after = found[-1].record.number if found else position
+            arrivals = _arrivals(
+                stream, self._read_stream(stream, after, self._bytes_max), found[-1].at if found else 0
+            )
             within = [each for each in arrivals if each.record.number <= number_max and each.at <= at_max]
-            found = found + within
-            if len(within) < len(arrivals):
+            found += within
+            size += _size(within)
+            if not within or len(within) < len(arrivals):
                 break
         return found
 
@@ -144,7 +169,7 @@ def _arrivals(stream: int, records: Iterable[LogRecord], at: int) -> list[Arriva
 
 
 def _in_order(arrivals: list[Arrival]) -> list[tuple[int, LogRecord]]:
-    arrivals.sort(key=lambda each: each[:2])  # Stable: records of one stream keep their order.
+    arrivals.sort()  # By moment, then stream, then number: records of one stream keep their order.
     return [(stream, record) for _, stream, record in arrivals]
 
 

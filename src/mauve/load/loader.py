@@ -6,7 +6,7 @@ asked which rows behind the position it has; the records up to the last of them 
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from typing import Final, NamedTuple
 
@@ -84,6 +84,17 @@ class Loader:
             positions = after
         self._positions = positions
         return len(records)
+
+    def held_back(self) -> dict[int, int]:
+        """Return the last record of each stream that was read and must wait for others.
+
+        It has arrived since reading began, or the clock was set back by a few seconds.
+        """
+        return self._arrivals.waiting_numbers()
+
+    def has_loaded(self, numbers: Mapping[int, int]) -> bool:
+        positions = self._positions or {}
+        return all(positions.get(stream, 0) >= number for stream, number in numbers.items())
 
     def close(self) -> None:
         self._reader.shutdown()

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge
@@ -17,6 +18,8 @@ from mauve.load.usage import note_first_events
 from mauve.stores.ledger import LoadLedger
 from mauve.stores.log import LogReader
 from mauve.stores.warehouse import WarehouseUnavailableError
+
+_MOMENT_S: Final = 0.02
 
 log = structlog.get_logger()
 
@@ -109,6 +112,10 @@ class LoadRunner:
             loader.load_next_range()  # It may have been read ahead, before now.
             while loader.load_next_range() and not loader.has_taken_all:
                 pass
+            held_back = loader.held_back()
+            while not loader.has_loaded(held_back):
+                time.sleep(_MOMENT_S)
+                loader.load_next_range()
 
     def _opened(self) -> LoadParts:
         if self._parts is None:
