@@ -63,7 +63,7 @@ class SimulatedWarehouse:
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
         self.events: list[StoredRow] = []
-        self.seen: dict[str, int] = {}  # id → when it was last counted
+        self.seen: dict[str, set[int]] = {}  # id → when it was counted
         self.users: set[tuple[date, str]] = set()
         self._staged: list[StoredRow] = []
         self._stages = 0
@@ -87,7 +87,7 @@ class SimulatedWarehouse:
         places: dict[str, list[int]] = {}
         for place, row in enumerate(self._staged):
             places.setdefault(row.id, []).append(place)
-        return [SameId(of_id, self.seen.get(id_)) for id_, of_id in places.items() if id_]
+        return [SameId(of_id, sorted(self.seen.get(id_, ()))) for id_, of_id in places.items() if id_]
 
     def commit(self, repeats, stored) -> None:
         for row in self._staged:
@@ -100,7 +100,7 @@ class SimulatedWarehouse:
         self._faults.pass_by(WarehouseUnavailableError)
         for row in self._staged:
             if row.counts and row.id:
-                self.seen[row.id] = max(row.received_at, self.seen.get(row.id, row.received_at))
+                self.seen.setdefault(row.id, set()).add(row.received_at)
         self._faults.pass_by(WarehouseUnavailableError)
         self.users |= {(row.day, row.content[3]) for row in self._staged if row.counts}
         self.cut_short.remove(self._stages)
@@ -115,7 +115,7 @@ class SimulatedWarehouse:
         known = self.stored_after(positions)
         for row in self.events:
             if row.counts and row.id and row.seq in known:
-                self.seen[row.id] = max(row.received_at, self.seen.get(row.id, row.received_at))
+                self.seen.setdefault(row.id, set()).add(row.received_at)
         self._faults.pass_by(WarehouseUnavailableError)
 
     def first_day(self) -> date | None:

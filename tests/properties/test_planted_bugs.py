@@ -181,7 +181,7 @@ class TestLoader:
         real = loading.repeats_among
 
         def only_earlier_ones(rows, same_ids, stored, window_ms):
-            apart = [SameId([place], last) for places, last in same_ids for place in places]
+            apart = [SameId([place], before) for places, before in same_ids for place in places]
             return real(rows, apart, stored, window_ms)
 
         monkeypatch.setattr(loading, "repeats_among", only_earlier_ones)

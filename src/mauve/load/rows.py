@@ -67,19 +67,19 @@ def range_from(records: Iterable[tuple[int, LogRecord]]) -> Range:
 
 
 def repeats_among(rows: EventRows, same_ids: Iterable[SameId], stored: Mapping[int, bool], window_ms: int) -> set[int]:
-    """Return the seqs of rows that repeat an id within the window after it was last counted.
+    """Return the seqs of rows that repeat an id within the window around one that counts.
 
     The first that arrived counts. A row that is stored already counts or not as was decided then.
     """
     repeats = {seq for seq, counts in stored.items() if not counts}
     for places, counted_at in same_ids:
-        last = counted_at
+        counted = list(counted_at)
         for place in places:
             seq, received_at = rows.seq[place], rows.received_at[place]
-            if last is not None and received_at - last < window_ms and seq not in stored:
+            if seq not in stored and any(abs(received_at - each) < window_ms for each in counted):
                 repeats.add(seq)
             elif seq not in repeats:
-                last = received_at
+                counted.append(received_at)
     return repeats
 
 

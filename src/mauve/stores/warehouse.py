@@ -105,10 +105,10 @@ class EventRows:
 
 
 class SameId(NamedTuple):
-    """The staged rows of one project and id, given by their places; `counted_at` is when it was last counted before."""
+    """The staged rows of one project and id, by their places, and when it was counted before, within the window."""
 
     places: list[int]
-    counted_at: int | None
+    counted_at: list[int]  # received_at of each
 
 
 class WarehouseWriter(Protocol):

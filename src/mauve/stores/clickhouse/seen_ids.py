@@ -68,8 +68,8 @@ class SeenIds:
     def filter_bytes(self) -> int:
         return sum(each.size_bytes for each in self._filters.values())
 
-    def last_counted(self, hashes: Hashes, first_day: int) -> dict[int, int]:
-        """Return when each was last counted, by its place; one that never was is left out.
+    def counted_at(self, hashes: Hashes, first_day: int) -> dict[int, list[int]]:
+        """Return when each was counted, by its place; one that never was is left out.
 
         `first_day` is the earliest on which one of them was received: nothing older than the window is looked for.
         """
@@ -132,7 +132,7 @@ class SeenIds:
             sql = f"SELECT id_hash FROM mauve.seen WHERE {_is_of(day)} AND id_hash BETWEEN {bounds}"
             yield hashes_from(self._connection.binary(sql))
 
-    def _asked(self, found: Mapping[int, npt.NDArray[np.intp]], hashes: Hashes) -> dict[int, int]:
+    def _asked(self, found: Mapping[int, npt.NDArray[np.intp]], hashes: Hashes) -> dict[int, list[int]]:
         if sum(map(len, found.values())) > _IN_THE_TEXT_MAX:
             self._connection.run("TRUNCATE TABLE mauve.staged_candidates")
             self._connection.insert_arrow("mauve.staged_candidates", id_candidates_as_arrow(found, hashes))
@@ -141,12 +141,12 @@ class SeenIds:
             ids_by_day = {day: _as_texts(hashes[places]) for day, places in found.items()}
         queries = [_COUNTED_ON.format(day=day, ids=ids) for day, ids in ids_by_day.items()]
         counted = np.frombuffer(self._connection.binary(" UNION ALL ".join(queries)), _COUNTED)
-        last: dict[bytes, int] = {}
+        moments: dict[bytes, list[int]] = {}
         for hash_, received_at in counted.tolist():
-            last[hash_] = max(received_at, last.get(hash_, received_at))
-        places = np.concatenate(list(found.values())).tolist() if last else ()
+            moments.setdefault(hash_, []).append(received_at)
+        places = np.concatenate(list(found.values())).tolist() if moments else ()
         asked = {place: hashes[place].astype(">u8").tobytes() for place in places}
-        return {place: last[hash_] for place, hash_ in asked.items() if hash_ in last}
+        return {place: moments[hash_] for place, hash_ in asked.items() if hash_ in moments}
 
     def _stored_days(self) -> dict[int, int]:
         rows = self._connection.read(_DAYS, {})

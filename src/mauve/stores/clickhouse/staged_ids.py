@@ -61,11 +61,11 @@ def same_ids(ids: StagedIds, seen: SeenIds) -> list[SameId]:
     """Return the ids that were counted before, and those that several rows share."""
     if not len(ids.places):
         return []
-    counted_at = seen.last_counted(ids.hashes, int(ids.received_days.min()))
+    counted_at = seen.counted_at(ids.hashes, int(ids.received_days.min()))
     shared = _shared(ids.hashes)
     in_groups = {place for group in shared for place in group}
     groups = shared + [[place] for place in counted_at if place not in in_groups]
-    return [SameId(ids.places[group].tolist(), counted_at.get(group[0])) for group in groups]
+    return [SameId(ids.places[group].tolist(), counted_at.get(group[0], [])) for group in groups]
 
 
 def _shared(hashes: Hashes) -> list[list[int]]:

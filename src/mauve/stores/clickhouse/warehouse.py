@@ -118,9 +118,9 @@ class ChdbWarehouse:
         received_at, days, hashes = received_ids(rows)
         if not len(hashes):
             return
-        last = self._seen.last_counted(hashes, int(days.min()))
-        known = np.fromiter((last.get(place, -1) for place in range(len(hashes))), np.int64, len(hashes))
-        missing = known < received_at  # Every try would leave them once more otherwise.
+        counted_at = self._seen.counted_at(hashes, int(days.min()))
+        # Every try would leave all of them once more otherwise.
+        missing = np.array([at not in counted_at.get(place, ()) for place, at in enumerate(received_at.tolist())])
         self._seen.add(hashes[missing], days[missing])
         self._connection.insert_arrow("mauve.seen", seen_as_arrow(hashes[missing], received_at[missing], days[missing]))
 
