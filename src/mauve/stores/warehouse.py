@@ -73,8 +73,8 @@ class Texts:
         self._extend_lengths(texts)
 
     def _extend_lengths(self, texts: Sequence[Sized]) -> None:
-        # An array takes numbers one by one, and parses each; numpy is several times as quick. It is large: the processes
-        # that only receive events import this module as well, and never come here.
+        # An array takes numbers one by one, and parses each; numpy is several times as quick. It is large, and those
+        # who only receive events import this module as well, and never come here.
         import numpy as np  # noqa: PLC0415
 
         self.lengths.frombytes(np.fromiter(map(len, texts), np.int32, len(texts)).tobytes())
