@@ -2,6 +2,8 @@
 
 import itertools
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import date, timedelta
 
 import pytest
@@ -14,6 +16,7 @@ from mauve.stores.clickhouse.schema import TABLES
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
 from mauve.stores.warehouse import EventRows, WarehouseUnavailableError, first_seq
+from support import PATIENCE_S
 
 DAY_MS = 86_400_000
 DAY = date(2026, 11, 15)
@@ -216,6 +219,40 @@ def test_an_engine_that_cannot_be_opened_says_so_and_is_tried_again(connection, 
     with pytest.raises(WarehouseUnavailableError):
         reader.event_count(project, "view", ALWAYS)
     assert reader.event_count(project, "view", ALWAYS) == 0
+
+
+class Stuck:
+    """A connection on which the reads of one project take until they are let go."""
+
+    def __init__(self, slow_project, begun, go):
+        self._slow_project, self._begun, self._go = slow_project, begun, go
+
+    def read(self, _sql, parameters):
+        if self._slow_project in parameters.values():
+            self._begun.release()
+            assert self._go.wait(PATIENCE_S * 2)
+        return [[parameters["project_0"], f"day {parameters['first']}", 1]]
+
+    def close(self):
+        pass
+
+
+def test_slow_reads_of_one_project_do_not_hold_up_another():
+    begun, go = threading.Semaphore(0), threading.Event()
+    window = Window(DAY, DAY + timedelta(days=1))
+    with (
+        ThreadPoolExecutor(4) as readers,
+        closing(ChdbWarehouseReader(lambda: Stuck("proj_slow", begun, go))) as reader,
+    ):
+        slow = [readers.submit(reader.users_by_day, ["proj_slow"], Seen.ACTIVE, window) for _ in range(3)]
+        try:
+            for _ in range(5):  # three of the later halves, and two of the earlier ones: as many as there are threads
+                assert begun.acquire(timeout=PATIENCE_S)
+            quick = readers.submit(reader.users_by_day, ["proj_quick"], Seen.ACTIVE, window).result(PATIENCE_S)
+        finally:
+            go.set()
+        assert [project for project, _, _ in quick] == ["proj_quick"] * 2
+        assert [len(each.result()) for each in slow] == [2] * 3
 
 
 def test_sums_are_read_from_the_days_that_are_summed_up_already(engine, load, connection, project):

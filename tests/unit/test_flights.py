@@ -47,17 +47,25 @@ def gate():
 
 
 @pytest.fixture
-def fly(gate, monkeypatch):
+def brief():
+    made = Gate()
+    yield made
+    made.let_go()
+
+
+@pytest.fixture
+def fly(gate, brief, monkeypatch):
     """Run a test in an event loop whose clock it turns."""
 
-    def run(scenario):
-        flights = Flights("test", threads=2, limit_s=LIMIT_S)
+    def run(scenario, threads=2):
+        flights = Flights("test", threads, limit_s=LIMIT_S)
 
         async def begin():
             try:
                 await scenario(flights)
             finally:
                 gate.let_go()
+                brief.let_go()
 
         with asyncio.Runner(loop_factory=TurnedLoop) as runner:
             monkeypatch.setattr(under_test, "time", runner.get_loop().as_time())
@@ -192,6 +200,77 @@ def test_an_organization_takes_half_of_the_places_in_the_line(fly, gate):
         gate.let_go()
         assert await asyncio.gather(*asking) == [ANSWER] * 32
         assert await flights.join(ACME, "one more", gate) == ANSWER, "there is room again"
+
+    fly(scenario)
+
+
+def test_two_busy_organizations_do_not_shut_out_a_third(fly, gate, brief):
+    async def scenario(flights):
+        busy = [asyncio.create_task(flights.join(ACME, "brief", brief))]
+        busy += [asyncio.create_task(flights.join((OTHERS, ACME)[number % 2], number, gate)) for number in range(63)]
+        await brief.begun()
+        for _ in range(3):  # and so all threads are taken
+            await gate.begun()
+        third = asyncio.create_task(flights.join("org_third", "a", lambda: ANSWER))
+        await asyncio.sleep(0)
+        with pytest.raises(CrowdedError):
+            await flights.join("org_third", "one more", gate)
+        brief.let_go()
+        assert await third == ANSWER, "the thread that is free first is for who has none"
+        gate.let_go()
+        assert await asyncio.gather(*busy) == [ANSWER] * 64
+
+    fly(scenario, threads=4)
+
+
+def test_those_who_come_first_are_bounded_as_well(fly, gate):
+    async def scenario(flights):
+        first_ones = [asyncio.create_task(flights.join(f"org_{number}", number, gate)) for number in range(256)]
+        await asyncio.sleep(0)
+        with pytest.raises(CrowdedError):
+            await flights.join("org_more", "a", gate)
+        gate.let_go()
+        assert await asyncio.gather(*first_ones) == [ANSWER] * 256
+
+    fly(scenario)
+
+
+def test_organizations_that_wait_take_turns(fly, gate, brief):
+    async def scenario(flights):
+        order = []
+        held = asyncio.create_task(flights.join("org_held", "held", gate))
+        asking = [asyncio.create_task(flights.join("org_brief", "brief", brief))]
+        await gate.begun()
+        await brief.begun()
+        for name in (ACME, OTHERS):
+            asking += [
+                asyncio.create_task(flights.join(name, (name, number), lambda name=name: order.append(name)))
+                for number in range(10)
+            ]
+        await asyncio.sleep(0)
+        brief.let_go()  # One thread is for all of them.
+        await asyncio.gather(*asking)
+        assert order == [ACME, OTHERS] * 10
+        gate.let_go()
+        await held
+
+    fly(scenario)
+
+
+def test_who_has_waited_in_vain_keeps_no_place_in_the_line(fly, gate):
+    async def scenario(flights):
+        asking = [asyncio.create_task(flights.join((ACME, OTHERS)[number % 2], number, gate)) for number in range(64)]
+        for _ in range(2):
+            await gate.begun()
+        turn_clock()
+        outcomes = await asyncio.gather(*asking, return_exceptions=True)
+        assert {type(outcome) for outcome in outcomes} == {TimeoutError}
+        again = [asyncio.create_task(flights.join(name, f"again {name}", lambda: ANSWER)) for name in (ACME, OTHERS)]
+        await asyncio.sleep(0)
+        assert len(flights) == 4, "what holds a thread, and what has just been asked"
+        gate.let_go()
+        assert await asyncio.gather(*again) == [ANSWER] * 2
+        assert gate.times == 2
 
     fly(scenario)
 

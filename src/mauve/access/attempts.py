@@ -1,10 +1,10 @@
 """How often a password may be tried: counted before the costly check, by account, by address and by both together."""
 
-import ipaddress
 import threading
 from typing import Final
 
 from mauve.access.rate import RateLimit
+from mauve.web.addresses import origin_of
 
 PAIR_BURST: Final = 10
 ADDRESS_BURST: Final = 30
@@ -12,7 +12,6 @@ ACCOUNT_BURST: Final = 1_000
 _PAIR_REFILL_S: Final = 60
 _ADDRESS_REFILL_S: Final = 10
 _ACCOUNT_REFILL_S: Final = 6
-_IPV6_PREFIX_BITS: Final = 64
 
 
 class PasswordAttempts:
@@ -31,26 +30,13 @@ class PasswordAttempts:
 
     def seconds_to_wait(self, email: str, address: str, now_ms: int) -> int:
         """Take one attempt; return 0, or after how many seconds to try again."""
-        network = neighbourhood(address)
+        network = origin_of(address)
         with self._taking:
             return (
                 self._addresses.seconds_to_wait(network, now_ms)
                 or self._pairs.seconds_to_wait(f"{network} {email}", now_ms)
                 or self._accounts.seconds_to_wait(email, now_ms)
             )
-
-
-def neighbourhood(address: str) -> str:
-    """Return what one visitor cannot leave: the address itself, or for IPv6 the network they were given."""
-    try:
-        parsed = ipaddress.ip_address(address)
-    except ValueError:
-        return address
-    if isinstance(parsed, ipaddress.IPv4Address):
-        return address
-    if parsed.ipv4_mapped is not None:
-        return str(parsed.ipv4_mapped)
-    return str(ipaddress.ip_network((parsed, _IPV6_PREFIX_BITS), strict=False))
 
 
 def visitor_address(peer: str, forwarded_for: str | None, proxies: int) -> str:

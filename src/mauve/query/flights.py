@@ -1,12 +1,13 @@
 """Readings under way: the same one is made once for all who wait for it, in bounded time and number.
 
 A reading that reaches its limit is not left to itself: the engines end it (`stores.time_limit`), freeing its thread.
-Threads and places in the line are shared: an organization has half of each at most.
+Threads and places in the line are shared: an organization has half of each at most, and they take turns. However long
+the line is, there is a place for one reading of an organization that has none: two that are busy shut nobody out.
 """
 
 import asyncio
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from mauve.stores.time_limit import ending_at
 
 READ_S_MAX: Final = 10.0
 WAITING_MAX: Final = 64
+FIRST_ONES_MAX: Final = 256  # so many in all, if each more is the only one of its organization
 
 
 class CrowdedError(Exception):
@@ -44,7 +46,7 @@ class Flights:
         self._free = threads
         self._share = max(1, threads // 2)
         self._under_way: dict[Hashable, Flight] = {}
-        self._waiting: list[Flight] = []
+        self._lines: dict[str, deque[Flight]] = {}  # who waits, by organization, in the order of their turns
         self._asked: Counter[str] = Counter()  # readings under way, by organization
         self._held: Counter[str] = Counter()  # threads, by organization
 
@@ -58,6 +60,7 @@ class Flights:
         Raise `TimeoutError` when it takes too long, counted from its beginning: who comes late to one that hangs
         does not wait in vain. A key stands for one kind of reading. Raise `CrowdedError` when there are too many.
         """
+        self._drop_late()
         flight = self._under_way.get(key) or self._begin(organization, key, read)
         done, _ = await asyncio.wait({flight.work}, timeout=max(0.0, flight.ends_at_s - time.monotonic()))
         if not done:
@@ -67,35 +70,57 @@ class Flights:
 
     def close(self) -> None:
         """Wait for what is under way, and drop what has not begun."""
-        self._waiting.clear()
+        self._lines.clear()
         self._threads.shutdown(cancel_futures=True)
 
     def _begin(self, organization: str, key: Hashable, read: Callable[[], Any]) -> Flight:
-        if len(self) >= WAITING_MAX or self._asked[organization] >= WAITING_MAX // 2:
-            raise CrowdedError(f"{len(self)} readings are under way, {self._asked[organization]} of this organization")
+        asked = self._asked[organization]
+        if len(self) >= (WAITING_MAX if asked else FIRST_ONES_MAX) or asked >= WAITING_MAX // 2:
+            raise CrowdedError(f"{len(self)} readings are under way, {asked} of this organization")
         ends_at_s = time.monotonic() + self._limit_s
         flight = Flight(key, organization, read, ends_at_s, asyncio.get_running_loop().create_future())
         self._under_way[key] = flight
         self._asked[organization] += 1
-        self._waiting.append(flight)
+        self._lines.setdefault(organization, deque()).append(flight)
         self._take_off()
         return flight
 
     def _take_off(self) -> None:
-        """Give free threads to those who wait, in their order, and to no organization more than its share."""
-        for flight in list(self._waiting):
-            if self._free and self._held[flight.organization] < self._share:
-                self._waiting.remove(flight)
-                self._free -= 1
-                self._held[flight.organization] += 1
-                loop = asyncio.get_running_loop()
-                loop.run_in_executor(self._threads, _in_time, flight).add_done_callback(partial(self._land, flight))
+        """Give free threads to those who wait: first to an organization that holds fewest, then by turns."""
+        self._drop_late()
+        while self._free and self._lines:
+            organization = min(self._lines, key=self._held.__getitem__)
+            if self._held[organization] >= self._share:
+                break
+            line = self._lines.pop(organization)
+            flight = line.popleft()
+            if line:
+                self._lines[organization] = line  # behind the others
+            self._free -= 1
+            self._held[organization] += 1
+            loop = asyncio.get_running_loop()
+            loop.run_in_executor(self._threads, _in_time, flight).add_done_callback(partial(self._land, flight))
+
+    def _drop_late(self) -> None:
+        """Take those out of the line for whom nobody waits any more: they keep no place from others."""
+        now_s = time.monotonic()
+        for organization, line in list(self._lines.items()):
+            while line and line[0].ends_at_s <= now_s:
+                flight = line.popleft()
+                self._leave(flight)
+                flight.work.set_exception(TimeoutError("no thread was free in time"))
+                flight.work.exception()  # Seen, even if everybody who waited has left.
+            if not line:
+                del self._lines[organization]
+
+    def _leave(self, flight: Flight) -> None:
+        del self._under_way[flight.key]
+        self._asked -= Counter([flight.organization])  # Those who have none left are forgotten.
 
     def _land(self, flight: Flight, done: asyncio.Future[Any]) -> None:
-        del self._under_way[flight.key]
+        self._leave(flight)
         self._free += 1
-        self._held -= Counter([flight.organization])  # Those who have none left are forgotten.
-        self._asked -= Counter([flight.organization])
+        self._held -= Counter([flight.organization])
         if done.cancelled():
             flight.work.cancel()
         elif error := done.exception():
@@ -107,7 +132,5 @@ class Flights:
 
 
 def _in_time(flight: Flight) -> Any:  # noqa: ANN401 - whatever is read
-    if time.monotonic() >= flight.ends_at_s:
-        raise TimeoutError("no thread was free in time")  # Nobody waits any more.
     with ending_at(flight.ends_at_s):
         return flight.read()

@@ -11,7 +11,6 @@ from datetime import date
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
-import numpy as np
 
 from mauve.core.people import Seen
 from mauve.core.window import Window
@@ -74,7 +73,10 @@ class Texts:
         self._extend_lengths(texts)
 
     def _extend_lengths(self, texts: Sequence[Sized]) -> None:
-        # An array takes numbers one by one, and parses each; numpy is several times as quick.
+        # An array takes numbers one by one, and parses each; numpy is several times as quick. It is large, and those
+        # who only receive events import this module as well, and never come here.
+        import numpy as np  # noqa: PLC0415
+
         self.lengths.frombytes(np.fromiter(map(len, texts), np.int32, len(texts)).tobytes())
 
 

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterable, Callable
 from typing import Final
 
 from mauve.core.problems import Busy
+from mauve.web.heads import LENGTH_DIGITS_MAX
 from mauve.web.pace import LOOK_EVERY_S, Pace
 
 DRAIN_BYTES_MAX: Final = 16 * 1024 * 1024
-_LENGTH_DIGITS_MAX: Final = 19
 
 
 class BodyTooLargeError(Exception):
@@ -80,6 +80,6 @@ class _Watch:
 
 def declared_size(content_length: str | None) -> int | None:
     """Return the size that a Content-Length header declares; None if it declares none that can be."""
-    if content_length is None or len(content_length) > _LENGTH_DIGITS_MAX or not content_length.isdecimal():
+    if content_length is None or len(content_length) > LENGTH_DIGITS_MAX or not content_length.isdecimal():
         return None
     return int(content_length)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 HEAD_BYTES_MAX: Final = 64 * 1024
 HEADERS_MAX: Final = 100
-_LENGTH_DIGITS_MAX: Final = 19
+LENGTH_DIGITS_MAX: Final = 19
 _HOST_BYTES_MAX: Final = 300
 _HOST: Final = re.compile(
     rb"(?:\[[0-9A-Fa-f:.]+\]|(?:[0-9A-Za-z._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(?::[0-9]{0,5})?", re.ASCII
@@ -38,7 +38,7 @@ TOO_LARGE: Final = Flaw(
 HOST_MISSING: Final = _bad("HTTP/1.1 needs a Host header: send one")
 HOST_REPEATED: Final = _bad("there is more than one Host header: send one")
 HOST_INVALID: Final = _bad("the Host header names no host: send the name or address of the service")
-LENGTH_INVALID: Final = _bad(f"Content-Length must be one number of at most {_LENGTH_DIGITS_MAX} digits")
+LENGTH_INVALID: Final = _bad(f"Content-Length must be one number of at most {LENGTH_DIGITS_MAX} digits")
 LENGTH_TWICE: Final = _bad("Content-Length and Transfer-Encoding contradict each other: send one of them")
 CODING_UNKNOWN: Final = _bad("Transfer-Encoding must be chunked and nothing else: name compression in Content-Encoding")
 CODING_TOO_NEW: Final = _bad("HTTP/1.0 knows no Transfer-Encoding: send Content-Length")
@@ -68,7 +68,7 @@ def _flaw_in_coding(version: str, lengths: Sequence[bytes], codings: Sequence[by
 
 
 def _is_length(value: bytes) -> bool:
-    return len(value) <= _LENGTH_DIGITS_MAX and value.isdigit()
+    return len(value) <= LENGTH_DIGITS_MAX and value.isdigit()
 
 
 # Nearly all clients name the same few hosts.

@@ -103,8 +103,13 @@ class ChdbWarehouseReader:
         # The engine counts the sketches of a query one after the other; two queries count on two cores.
         earlier, later = halves_of(window)
         ahead = self._second.submit(copy_context().run, self._rows, sql, earlier, names)
-        second = self._rows(sql, later, names)
-        return sorted(map(tuple, [*ahead.result(), *second]))
+        try:
+            second = self._rows(sql, later, names)
+        finally:
+            has_not_begun = ahead.cancel()
+        # Others may hold those threads for long. Who has one to himself does not wait for them.
+        first = self._rows(sql, earlier, names) if has_not_begun else ahead.result()
+        return sorted(map(tuple, [*first, *second]))
 
     def event_names(self, project: str, window: Window, names_max: int) -> list[tuple[str, int]]:
         return self._pairs(_EVENT_NAMES, project, window, names_max=names_max)
