@@ -9,7 +9,7 @@ from mauve.query.ask import UNAVAILABLE, cannot_be_read, whose
 from mauve.query.parts import QueryParts
 from mauve.stores.warehouse import StoredEvent
 
-_LOOK_BACK: Final = timedelta(days=1)  # Older events arrive too, but looking for them would read the whole project.
+_LOOK_BACK: Final = timedelta(days=7)  # Nothing that arrives is dated earlier.
 _AHEAD: Final = timedelta(days=1)  # Clocks of clients run fast.
 
 
