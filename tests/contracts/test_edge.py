@@ -3,6 +3,7 @@
 import sqlite3
 from contextlib import closing
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from mauve.stores.edge import (
     PublishedToken,
 )
 from mauve.stores.localdisk.edge import SqliteEdge
+from mauve.stores.unavailable import StoreUnavailableError
 
 
 def a_key(version=1, key_id="key_1", *, revoked=False):
@@ -140,3 +142,15 @@ def test_in_any_order_a_follower_ends_with_the_highest_version_of_each_record(op
     changes = reader.changes_since(revision)
     followed |= {record.key_id: record.version for record in changes.records}
     assert followed == newest
+
+
+def test_damage_is_noticed_though_nothing_was_published_since(tmp_path):
+    path = tmp_path / "edge.db"
+    with closing(SqliteEdge(path, 30)) as publisher, closing(SqliteEdge(path, 30)) as reader:
+        publisher.publish([a_key()])
+        revision = reader.changes_since(0).revision
+        assert reader.changes_since(revision).records == []
+        for file in (path, path.with_name("edge.db-wal")):
+            file.write_bytes(b"damaged" * (file.stat().st_size // 7))
+        with pytest.raises(StoreUnavailableError):
+            reader.changes_since(revision)

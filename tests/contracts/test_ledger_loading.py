@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+import sqlalchemy as sa
 
 from ledger_entries import NOW, PERIOD, a_payment, everything_in, record_payments
 from mauve.stores.ledger import DeadLetter, Entry, LoadStep, StepOutdatedError
@@ -155,3 +156,20 @@ class TestFirstSeen:
         assert loader.first_seen() == moments
         loader.forget_first_seen(moments)
         assert loader.first_seen() == {}
+
+
+def test_the_first_position_asks_for_the_count_of_rows_that_not_every_driver_keeps(loader):
+    asked = []
+
+    def note(_connection, _cursor, statement, _parameters, context, _many):
+        if statement.startswith("INSERT INTO load_positions"):
+            asked.append(context.execution_options.get("preserve_rowcount"))
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", note)
+    try:
+        loader.finish(LoadStep({1: 5}, {}))
+        with pytest.raises(StepOutdatedError):
+            loader.finish(LoadStep({1: 5}, {}))
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", note)
+    assert asked == [True, True]

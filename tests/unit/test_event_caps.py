@@ -1,18 +1,23 @@
 """Event caps hold without the core: what the ledger has counted, and what processes accept behind it."""
 
 import asyncio
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from structlog.testing import capture_logs
 
 from capped import ORG, Process, World
 from ledger_entries import a_payment
-from mauve.access import recount
-from mauve.core.accepted import LINES_MAX
+from mauve.access import event_caps, recount
+from mauve.core.accepted import JOINED_SHARE, LINES_MAX
 from mauve.core.batch import packed_header
+from mauve.ingest.accept import append_counted
 from mauve.stores.ledger import Entry
-from mauve.stores.log import MIXED_STREAM
+from mauve.stores.localdisk.stream_reader import SegmentStreamReader
+from mauve.stores.log import MIXED_STREAM, LogFailedError
 from mauve.stores.unavailable import StoreUnavailableError
 
 NEXT_PERIOD_MS = 31 * 86_400_000
@@ -375,3 +380,128 @@ def test_an_organization_without_a_cap_leaves_no_trace(world):
         await process.stop()
 
     asyncio.run(main())
+
+
+def test_a_cap_is_reached_in_steady_traffic_when_it_is_reached(world):
+    async def main():
+        world.set_cap(20_000)
+        process = Process(world, 1)
+        taken = 0
+        while await process.offer(10):
+            taken += 1
+            if taken % 20 == 0:
+                if taken > 120:
+                    world.load(1, 20)
+                process.look()
+        too_early = 20_000 - process.events
+        assert 0 <= too_early <= 2 * 1200 // JOINED_SHARE
+        await process.stop()
+
+    asyncio.run(main())
+
+
+def test_what_fails_again_and_again_is_logged_once_until_it_has_succeeded(world, monkeypatch):
+    async def main():
+        process = Process(world, 1)
+        for _ in range(2):
+            with capture_logs() as logged, monkeypatch.context() as patch:
+                patch.setattr(process.exchange, "_write", _full_disk)
+                for _ in range(5):
+                    await process.offer(1)
+                    process.look()
+            assert [line["event"] for line in logged] == ["accepted_not_shared"]
+            process.look()
+            with capture_logs() as logged, monkeypatch.context() as patch:
+                patch.setattr(process.exchange, "others", _full_disk)
+                for _ in range(5):
+                    process.look()
+            assert [line["event"] for line in logged] == ["caps_not_refreshed"]
+            process.look()
+        assert process.known == 10
+        await process.stop()
+
+    asyncio.run(main())
+
+
+def test_a_failing_look_is_logged_once_by_the_task_that_keeps_figures_current(world, monkeypatch):
+    async def main():
+        process = Process(world, 1)
+        monkeypatch.setattr(event_caps, "LOOK_EVERY_S", 0.001)
+        looks = itertools.count(1)
+        loop, looked_often = asyncio.get_running_loop(), asyncio.Event()
+
+        def failing():
+            if next(looks) == 5:
+                loop.call_soon_threadsafe(looked_often.set)
+            raise OSError("a full disk")
+
+        monkeypatch.setattr(process.exchange, "others", failing)
+        with capture_logs() as logged:
+            keeping = asyncio.create_task(process.caps.keep_current())
+            await looked_often.wait()
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
+        assert [line["event"] for line in logged] == ["caps_not_refreshed"]
+        await process.stop()
+
+    asyncio.run(main())
+
+
+def test_a_process_starts_though_its_log_cannot_be_counted_again_and_tries_at_the_next_look(world, monkeypatch):
+    async def main():
+        process = Process(world, 1)
+        assert await process.offer(30)
+        await process.die()
+        with capture_logs() as logged, monkeypatch.context() as patch:
+            patch.setattr(SegmentStreamReader, "records", _full_disk)
+            process = Process(world, 1)
+            assert [line["event"] for line in logged] == ["caps_not_refreshed"]
+        assert await process.offer(5)
+        process.look()
+        assert process.known == 35
+        await process.stop()
+
+    asyncio.run(main())
+
+
+def test_a_request_that_is_given_up_counts_when_its_record_is_in_the_log(world):
+    async def main():
+        process = Process(world, 1)
+        parts = SimpleNamespace(caps=process.caps, log=process.log)
+        header = packed_header("proj_1", ORG, world.clock.now_ms(), world.clock.now_us(), 30)
+        request = asyncio.create_task(append_counted(parts, (header, b"{}"), process.org_period(), 30))
+        await asyncio.sleep(0)
+        request.cancel()
+        assert isinstance(*await asyncio.gather(request, return_exceptions=True), asyncio.CancelledError)
+        assert process.known == 30, "it is on its way"
+        await process.log.close()
+        assert process.known == 30
+        process.look()
+        assert process.known == 30
+        world.load(1)
+        process.look()
+        assert process.known == 30
+        await process.stop()
+
+    asyncio.run(main())
+
+
+def test_a_record_that_the_log_refuses_does_not_count(world):
+    async def main():
+        process = Process(world, 1)
+        parts = SimpleNamespace(caps=process.caps, log=process.log)
+        await process.log.close()
+        with pytest.raises(LogFailedError):
+            await append_counted(parts, (b"", b"{}"), process.org_period(), 30)
+        await asyncio.sleep(0)
+        assert process.known == 0
+        with pytest.raises(ValueError, match="above the limit"):
+            await append_counted(parts, (b"", bytes(10**6)), process.org_period(), 30)
+        assert process.known == 0
+        await process.stop()
+
+    asyncio.run(main())
+
+
+def _full_disk(*_):
+    raise OSError("a full disk")

@@ -66,6 +66,8 @@ class EventCaps:
         self._pending: Counter[OrgPeriod] = Counter()  # under way, or recorded by the ledger since we read it
         self._recorded: Counter[OrgPeriod] = Counter()  # the part of it that is recorded
         self._recount: Recount | None = None
+        self._is_current = True
+        self._is_shared = True
         self._recounted: dict[str, int] = {}  # organization → number up to which our stream was counted again
 
     def events(self, org_period: OrgPeriod) -> int:
@@ -108,17 +110,21 @@ class EventCaps:
             try:
                 sight = await asyncio.get_running_loop().run_in_executor(self._thread, self._look, errand)
             except Exception as error:  # noqa: BLE001 - whatever it was, the next look may succeed
-                log.warning("caps_not_refreshed", reason=str(error), advice=f"trying again in {LOOK_EVERY_S} s")
-                self._recorded += errand.recorded
-                self._recount = None
+                self._return_empty(errand, error)
             else:
                 self._take_over(errand, sight)
 
     def refresh(self) -> None:
-        """Look at the others once."""
+        """Look at the others once. If that fails, the figures stay as they are until the next look."""
         errand = self._set_out()
-        if errand is not None:
-            self._take_over(errand, self._look(errand))
+        if errand is None:
+            return
+        try:
+            sight = self._look(errand)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._return_empty(errand, error)
+        else:
+            self._take_over(errand, sight)
 
     def close(self) -> None:
         """Leave behind what the next process of this stream begins with."""
@@ -155,7 +161,19 @@ class EventCaps:
         try:
             self._exchange.share(accepted)
         except StoreUnavailableError as error:
-            log.warning("accepted_not_shared", reason=str(error), advice="the other processes count without this one")
+            if self._is_shared:
+                advice = "the other processes count without this one"
+                log.warning("accepted_not_shared", reason=str(error), advice=advice)
+            self._is_shared = False
+        else:
+            self._is_shared = True
+
+    def _return_empty(self, errand: _Errand, error: Exception) -> None:
+        if self._is_current:
+            log.warning("caps_not_refreshed", reason=str(error), advice=f"trying again every {LOOK_EVERY_S} s")
+        self._is_current = False
+        self._recorded += errand.recorded
+        self._recount = None
 
     def _take_over(self, errand: _Errand, sight: Sight) -> None:
         """Put the figures in the place of the old ones, all at once: no event may be missing or doubled between."""
@@ -163,6 +181,7 @@ class EventCaps:
             self._pending -= errand.recorded  # which leaves out those that have come to nothing
         else:
             self._recorded += errand.recorded
+        self._is_current = True
         self._elsewhere, self._position = sight.events, sight.position
         if self._recount is not None and self._recount.is_done:
             recount, self._recount = self._recount, None

@@ -3,9 +3,11 @@
 from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
-LINES_MAX: Final = 32
-"""For each organization and billing period. With more the lines are joined in pairs: they stay few through an
-outage, and what they say of a stream that is loaded in part is up to one line too high."""
+LINES_MAX: Final = 64
+"""For each organization and billing period. With more, neighbours are joined: they stay few through an outage."""
+JOINED_SHARE: Final = 16
+"""A joined line holds no more than one part in so many of what all lines held when it was joined. A stream that is
+loaded in part is counted too high by less than that, and never too low: only one line can be loaded in part."""
 
 
 class OrgPeriod(NamedTuple):
@@ -29,7 +31,7 @@ class AcceptedCounts:
         lines = self._lines.setdefault(org_period, [])
         lines.append((number, events))
         if len(lines) > LINES_MAX:
-            self._lines[org_period] = _joined_in_pairs(lines)
+            self._lines[org_period] = _joined(lines)
 
     def sums(self, position: int) -> dict[OrgPeriod, int]:
         """Return how many events stand behind a position."""
@@ -68,8 +70,17 @@ class AcceptedCounts:
         return bool(self._lines)
 
 
-def _joined_in_pairs(lines: list[Line]) -> list[Line]:
-    """Join each line with the next. The later number stands for both: none is taken for loaded too soon."""
-    pairs = zip(lines[0::2], lines[1::2], strict=False)
-    joined = [(later[0], earlier[1] + later[1]) for earlier, later in pairs]
-    return joined + lines[2 * len(joined) :]
+def _joined(lines: list[Line]) -> list[Line]:
+    """Join neighbours while they hold little. The later number stands for both: none is taken for loaded too soon.
+
+    Two neighbours that are left hold more than a share together, so about two lines for each share are left.
+    """
+    events_max = sum(events for _, events in lines) // JOINED_SHARE
+    joined = lines[:1]
+    for number, events in lines[1:]:
+        together = joined[-1][1] + events
+        if together <= events_max:
+            joined[-1] = (number, together)
+        else:
+            joined.append((number, events))
+    return joined

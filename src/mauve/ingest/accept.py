@@ -1,10 +1,13 @@
 """Judged → durable → acknowledged."""
 
+import asyncio
 from collections.abc import Mapping
 from contextlib import nullcontext
+from functools import partial
 from http import HTTPStatus
 from typing import Final
 
+from mauve.access.event_caps import EventCaps
 from mauve.core.accepted import OrgPeriod
 from mauve.core.batch import packed_header
 from mauve.core.rejections import Fault, RejectionCode
@@ -29,11 +32,19 @@ async def append_counted(parts: IngestParts, record: tuple[bytes, bytes], org_pe
     """Append a record whose events count toward a cap, from now on and not only when it is durable."""
     parts.caps.begin(org_period, events)
     try:
-        number = await parts.log.append(record)
+        appended = asyncio.ensure_future(parts.log.append(record))
     except BaseException:
         parts.caps.give_up(org_period, events)
         raise
-    parts.caps.settle(org_period, events, number)
+    appended.add_done_callback(partial(_count, parts.caps, org_period, events))
+    await asyncio.shield(appended)  # A request that is given up takes nothing out of the log.
+
+
+def _count(caps: EventCaps, org_period: OrgPeriod, events: int, appended: asyncio.Future[int]) -> None:
+    if appended.cancelled() or appended.exception() is not None:
+        caps.give_up(org_period, events)
+    else:
+        caps.settle(org_period, events, appended.result())
 
 
 async def record_payments(

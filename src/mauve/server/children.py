@@ -77,7 +77,13 @@ class Child:
 
     async def _listen(self) -> None:
         assert self.process.stdout is not None  # noqa: S101 - asked for above
-        async for line in self.process.stdout:
+        while True:
+            try:
+                line = await self.process.stdout.readline()
+            except ValueError:
+                continue  # Too long for the reader, which has dropped what it held of it: no beat.
+            if not line:
+                return
             if line == BEAT:
                 self._pulse.heard()
 

@@ -74,6 +74,8 @@ class SqliteEdge:
     def changes_since(self, revision: int) -> Changes:
         with self._lock, _as_unavailable():
             rows = self._connection.execute(_CHANGES, (revision,)).fetchall()
+            # The next look reads the file again: pages kept in memory would hide that it was damaged.
+            self._connection.execute("PRAGMA shrink_memory")
         if not rows:
             return Changes([], revision)
         return Changes([_decoder.decode(record) for _, kind, record in rows if kind in _KINDS], rows[-1][0])

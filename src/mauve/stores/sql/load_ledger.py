@@ -88,4 +88,5 @@ _MOVE: Final = (
 
 @cache
 def _first_position(dialect_name: str) -> sa.Insert:
-    return upsert(dialect_name, load_positions).on_conflict_do_nothing(index_elements=[load_positions.c.stream])
+    insert = upsert(dialect_name, load_positions).on_conflict_do_nothing(index_elements=[load_positions.c.stream])
+    return insert.execution_options(preserve_rowcount=True)  # an insert has none otherwise

@@ -1,0 +1,106 @@
+"""What is accepted is counted with few lines: never too low, and too high by a small part of what waits."""
+
+import pytest
+
+from mauve.core.accepted import JOINED_SHARE, LINES_MAX, AcceptedCounts, OrgPeriod
+
+ORG_PERIOD = OrgPeriod("org_1", "2027-01")
+RECORDS = 100_000
+A_LOOK = 100  # records between two looks: 400 a second, four looks
+BEHIND = 600  # how far the loader is behind: 1.5 s
+
+
+class Stream:
+    """Records of a stream with a loader behind them. `too_many` is what is counted and was not accepted."""
+
+    def __init__(self, events_of_record):
+        self._events_of_record = events_of_record
+        self._counts = AcceptedCounts()
+        self._accepted = 0
+        self._loaded = 0
+        self._loaded_at_look = 0
+        self._position = 0
+        self.number = 0
+
+    def append(self):
+        self.number += 1
+        events = self._events_of_record(self.number)
+        self._counts.add(ORG_PERIOD, self.number, events)
+        self._accepted += events
+
+    def load(self, through):
+        self._loaded += sum(map(self._events_of_record, range(self._position + 1, through + 1)))
+        self._position = max(through, self._position)
+
+    def look(self):
+        self._counts.forget_loaded(self._position)
+        self._loaded_at_look = self._loaded
+
+    @property
+    def too_many(self):
+        return self._loaded + self._counts.sums(self._position).get(ORG_PERIOD, 0) - self._accepted
+
+    @property
+    def line_count(self):
+        return sum(len(lines) for _, lines in self._counts)
+
+    @property
+    def waiting(self):
+        """Return how many events were not loaded at the last look."""
+        return self._accepted - self._loaded_at_look
+
+
+def one(_number):
+    return 1
+
+
+def uneven(number):
+    return 500 if number % 97 == 0 else number % 7 + 1
+
+
+@pytest.mark.parametrize("events_of_record", [one, uneven])
+def test_steady_traffic_is_counted_too_high_by_a_small_part_of_what_waits(events_of_record):
+    stream = Stream(events_of_record)
+    waiting_max = 0
+    for _ in range(RECORDS):
+        stream.append()
+        stream.load(stream.number - BEHIND)
+        waiting_max = max(waiting_max, stream.waiting)
+        if stream.number % A_LOOK == 0:
+            stream.look()
+        if stream.number % 10 == 0:
+            # The lines held what waited and a share of themselves: one line that is loaded in part.
+            assert 0 <= stream.too_many <= waiting_max / (JOINED_SHARE - 1)
+        assert stream.line_count <= LINES_MAX
+
+
+@pytest.mark.parametrize("events_of_record", [one, uneven])
+def test_after_an_outage_too_much_is_counted_only_until_the_loader_has_caught_up(events_of_record):
+    stream = Stream(events_of_record)
+    for _ in range(RECORDS):
+        stream.append()
+    assert stream.too_many == 0, "nothing is loaded in part"
+    assert stream.line_count <= LINES_MAX
+    waited = stream.waiting
+    position = 0
+    while position < stream.number - BEHIND:
+        position += 10 * A_LOOK
+        for _ in range(A_LOOK):
+            stream.append()
+        stream.load(position)
+        assert 0 <= stream.too_many <= waited // JOINED_SHARE
+        stream.look()
+        assert 0 <= stream.too_many <= waited // JOINED_SHARE
+    stream.load(stream.number)
+    stream.look()
+    assert (stream.too_many, stream.line_count) == (0, 0)
+
+
+def test_large_records_are_never_joined_into_a_line_above_the_share():
+    counts = AcceptedCounts()
+    for number in range(1, 1001):
+        counts.add(ORG_PERIOD, number, 1000 if number % 10 == 0 else 1)
+        ((_, lines),) = counts
+        total = sum(events for _, events in lines)
+        assert len(lines) <= LINES_MAX
+        assert all(events <= max(1000, total // JOINED_SHARE) for _, events in lines)

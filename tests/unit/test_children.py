@@ -1,0 +1,47 @@
+"""The supervisor hears a child's beats, whatever else the child writes."""
+
+import asyncio
+import sys
+import tempfile
+from asyncio.subprocess import PIPE
+
+from mauve.server import children
+from mauve.server.pulse import Pulse
+from support import PATIENCE_S
+
+WRITES_TOO_MUCH = """
+import sys
+for long in ("x" * 70_000, "y" * 5_000_000):
+    print(long)
+    print(".")
+print(".", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_beats_are_heard_behind_a_line_that_is_too_long(monkeypatch):
+    heard_often = asyncio.Event()
+
+    class CountingPulse(Pulse):
+        beats = 0
+
+        def heard(self):
+            super().heard()
+            self.beats += 1
+            if self.beats == 3:
+                heard_often.set()
+
+    async def main():
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", WRITES_TOO_MUCH, stdin=PIPE, stdout=PIPE)
+        with tempfile.TemporaryFile() as stacks:
+            child = children.Child("a child", process, stacks, hang_s=0)
+            ended = asyncio.create_task(child.ended())
+            try:
+                await asyncio.wait_for(heard_often.wait(), PATIENCE_S)
+                process.stdin.close()
+                await ended
+            finally:
+                child.kill()
+
+    monkeypatch.setattr(children, "Pulse", CountingPulse)
+    asyncio.run(main())
