@@ -6,7 +6,7 @@ import pytest
 from ledger_entries import a_version, totals
 from mauve.stores.ledger import Entry, Outcome, Payment
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.grouping import GROUP_ENTRIES_MAX, GROUP_ITEMS_MAX, WAITING_ENTRIES_MAX, GroupedLedger
+from mauve.stores.sql.grouping import GROUP_ROWS_MAX, WAITING_ENTRIES_MAX, GroupedLedger
 from mauve.stores.sql.ledger_reader import SqlLedgerReader
 from mauve.stores.sql.ledger_writer import SqlLedgerWriter
 from mauve.stores.sql.migrate import LEDGER, migrate
@@ -52,9 +52,9 @@ async def begun(writer):
     writer.began.clear()
 
 
-async def waiting(ledger, *entries):
+async def waiting(ledger, *entries, org_id="org_1"):
     """Hand entries over, and return while they wait."""
-    tasks = [asyncio.create_task(ledger.record(entry)) for entry in entries]
+    tasks = [asyncio.create_task(ledger.record(entry, org_id)) for entry in entries]
     await asyncio.sleep(0)
     return tasks
 
@@ -102,11 +102,11 @@ def test_one_thread_does_all_the_work_and_is_not_the_loops():
 @pytest.mark.parametrize(
     ("sizes", "groups"),
     [
-        ([0] * (GROUP_ENTRIES_MAX + 5), [GROUP_ENTRIES_MAX, 5]),
-        ([500] * 25, [20, 5]),
-        ([GROUP_ITEMS_MAX, 0, 1], [2, 1]),
-        ([GROUP_ITEMS_MAX + 1, 1], [1, 1]),
-        ([1, GROUP_ITEMS_MAX + 1, 1], [1, 1, 1]),
+        ([0] * (GROUP_ROWS_MAX + 5), [GROUP_ROWS_MAX, 5]),
+        ([GROUP_ROWS_MAX // 2] * 5, [2, 2, 1]),
+        ([GROUP_ROWS_MAX - 1, 0, 1], [2, 1]),
+        ([GROUP_ROWS_MAX + 1, 1], [1, 1]),
+        ([1, GROUP_ROWS_MAX + 1, 1], [1, 1, 1]),
     ],
 )
 def test_a_group_is_bounded_and_too_large_an_entry_goes_alone(sizes, groups):
@@ -122,7 +122,7 @@ def test_a_group_is_bounded_and_too_large_an_entry_goes_alone(sizes, groups):
 
 
 def test_versions_of_subscriptions_fill_a_group_as_payments_do():
-    half = GROUP_ITEMS_MAX // 2
+    half = GROUP_ROWS_MAX // 2
     entries = [Entry(subscriptions=[a_version()] * half), an_entry(half), an_entry(1)]
 
     async def scenario(ledger, writer):
@@ -132,6 +132,91 @@ def test_versions_of_subscriptions_fill_a_group_as_payments_do():
         writer.gate.set()
         await asyncio.gather(*first, *later)
         assert [len(group) for group in writer.groups] == [1, 2, 1]
+
+    run(scenario)
+
+
+def numbered(count, payments, name):
+    return [an_entry(payments, events=b"%s %d" % (name, number)) for number in range(count)]
+
+
+@pytest.mark.parametrize("size", [1, 100, GROUP_ROWS_MAX // 2])
+def test_who_comes_behind_a_long_line_of_another_organization_is_in_the_next_group(size):
+    line, entry = numbered(300, size, b"a"), an_entry(1, events=b"b")
+
+    async def scenario(ledger, writer):
+        tasks = await waiting(ledger, an_entry())
+        await begun(writer)
+        tasks += await waiting(ledger, *line)
+        tasks += await waiting(ledger, entry, org_id="org_2")
+        writer.gate.set()
+        await asyncio.gather(*tasks)
+        assert entry in writer.groups[1]
+        assert [one for group in writer.groups[1:] for one in group if one is not entry] == line
+
+    run(scenario)
+
+
+def test_organizations_share_a_group_by_rows_and_keep_their_order():
+    half = GROUP_ROWS_MAX // 2
+    large, small = numbered(3, half, b"a"), numbered(half + 10, 1, b"b")
+
+    async def scenario(ledger, writer):
+        tasks = await waiting(ledger, an_entry())
+        await begun(writer)
+        tasks += await waiting(ledger, *large)
+        tasks += await waiting(ledger, *small, org_id="org_2")
+        writer.gate.set()
+        await asyncio.gather(*tasks)
+        assert writer.groups[1] == [large[0], *small[:half]]
+        later = [entry for group in writer.groups[2:] for entry in group]
+        assert [entry for entry in later if entry in large] == large[1:]
+        assert [entry for entry in later if entry in small] == small[half:]
+
+    run(scenario)
+
+
+def test_who_found_no_room_in_a_group_is_first_in_the_next():
+    entry = an_entry(GROUP_ROWS_MAX, events=b"b")
+
+    async def scenario(ledger, writer):
+        tasks = await waiting(ledger, an_entry())
+        await begun(writer)
+        tasks += await waiting(ledger, *numbered(300, 10, b"a"))
+        tasks += await waiting(ledger, entry, org_id="org_2")
+        writer.gate.set()
+        await asyncio.gather(*tasks)
+        assert writer.groups[2] == [entry]
+
+    run(scenario)
+
+
+def test_a_group_that_fails_takes_nothing_else_with_it():
+    large = numbered(5, GROUP_ROWS_MAX // 2, b"a")
+    entry = an_entry(1, events=b"b")
+
+    async def scenario(ledger, writer):
+        failing = await waiting(ledger, *large[:1])
+        await begun(writer)
+        later = await waiting(ledger, *large[1:])
+        later += await waiting(ledger, entry, org_id="org_2")
+        errors = [StoreUnavailableError("database is locked")]
+        record = writer.record
+        writer.record = lambda entries: failed_once(errors, record, entries)
+        writer.gate.set()
+        found = await asyncio.gather(*failing, *later, return_exceptions=True)
+        told = {id(one): outcome for one, outcome in zip([*large, entry], found, strict=True)}
+        recorded = [one for group in writer.groups for one in group]
+        assert not errors
+        for one in [*large, entry]:
+            is_told_so = not isinstance(told[id(one)], Exception)
+            assert is_told_so == any(one is other for other in recorded)
+        assert sum(isinstance(one, Exception) for one in found) == 2  # one of each organization: the first group
+
+    def failed_once(errors, record, entries):
+        if errors:
+            raise errors.pop()
+        return record(entries)
 
     run(scenario)
 

@@ -59,13 +59,14 @@ async def record_payments(
     )
     count = verdict.event_count + len(verdict.payments)
     with nullcontext() if org_period is None else parts.caps.recording(org_period, count):
-        outcomes = await parts.ledger.record(entry)
+        outcomes = await parts.ledger.record(entry, key.org_id)
     return _conflicts(parts, key, verdict, outcomes)
 
 
-async def make_objects_durable(parts: IngestParts, verdict: ObjectsVerdict) -> None:
+async def make_objects_durable(parts: IngestParts, key: PublishedKey, verdict: ObjectsVerdict) -> None:
     if verdict.subscriptions:
-        await parts.ledger.record(Entry(subscriptions=[indexed.subscription for indexed in verdict.subscriptions]))
+        entry = Entry(subscriptions=[indexed.subscription for indexed in verdict.subscriptions])
+        await parts.ledger.record(entry, key.org_id)
 
 
 def reply(item_count: int, rejections: list[Rejection], headers: Mapping[str, str]) -> Reply:

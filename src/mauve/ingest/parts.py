@@ -20,7 +20,9 @@ from mauve.web.turns import Turns
 class MoneyRecorder(Protocol):
     """Where payments and subscriptions are recorded; durable when it returns."""
 
-    def record(self, entry: Entry) -> Awaitable[list[Outcome]]: ...
+    def record(self, entry: Entry, org_id: str = "") -> Awaitable[list[Outcome]]:
+        """Record an entry. Organizations take turns; what belongs to none is a line of its own."""
+        ...
 
     @property
     def entry_s(self) -> float:

@@ -153,7 +153,7 @@ class IngestPlane:
             body = inflated(body, request.header("content-encoding"), BODY_BYTES_MAX)
             verdict = rules.judge_objects(body, key, received_at)
             parts.admission.judged(stay, parts.ledger.entry_s)
-            await accept.make_objects_durable(parts, verdict)
+            await accept.make_objects_durable(parts, key, verdict)
         except (Problem, BodyTooLargeError, IncompleteBodyError) as refusal:
             self._note_refusal(key, refusal)
             raise

@@ -96,10 +96,11 @@ class WebhookDoor:
         endpoint = Endpoint(secret.public_id, secret.org_id, secret.plane, secret.provider)
         content = await self._aside(body, content_of, BILLERS[secret.provider], body)
         if self._is_suspended(secret.org_id, received_at):
-            await self._note(suspended(content, endpoint, received_at))
+            await self._note(suspended(content, endpoint, received_at), secret.org_id)
             return json_reply(HTTPStatus.OK, {"ok": True, "rows": 0, "suspended": True, "code": Code.INGEST_SUSPENDED})
         delivery = await self._aside(body, mapped, content, endpoint, received_at, near_arrival)
-        rows = await self._recorded(delivery) if delivery.rows else await self._note(delivery.entry)
+        record = self._recorded(delivery, secret.org_id) if delivery.rows else self._note(delivery.entry, secret.org_id)
+        rows = await record
         truncated = {"truncated": delivery.truncated} if delivery.truncated else {}
         return json_reply(HTTPStatus.OK, {"ok": True, "rows": rows, **truncated})
 
@@ -109,9 +110,9 @@ class WebhookDoor:
             return work(*arguments)
         return await asyncio.get_running_loop().run_in_executor(self._thread, partial(work, *arguments))
 
-    async def _recorded(self, delivery: MappedDelivery) -> int:
+    async def _recorded(self, delivery: MappedDelivery, org_id: str) -> int:
         """Return how many rows stand as they were delivered. Durable before we say 200."""
-        outcomes = await self._parts.ledger.record(delivery.entry)
+        outcomes = await self._parts.ledger.record(delivery.entry, org_id)
         conflicts = outcomes.count(Outcome.CONFLICT)
         counters = self._parts.counters
         counters.accepted += delivery.rows - conflicts
@@ -119,10 +120,10 @@ class WebhookDoor:
         counters.conflicts += conflicts
         return delivery.rows - conflicts
 
-    async def _note(self, entry: Entry) -> int:
+    async def _note(self, entry: Entry, org_id: str) -> int:
         """Keep a delivery that makes no row in sight. It is acknowledged even if that fails: nothing is lost."""
         try:
-            await self._parts.ledger.record(entry)
+            await self._parts.ledger.record(entry, org_id)
         except StoreUnavailableError as error:
             log.warning("delivery_not_noted", reason=str(error), advice="only the note is lost")
         return 0

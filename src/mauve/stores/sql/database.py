@@ -11,7 +11,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.engine.interfaces import DBAPICursor
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from mauve.stores.cancellation import current_cancellation
 from mauve.stores.time_limit import seconds_left
@@ -19,6 +19,7 @@ from mauve.stores.unavailable import StoreUnavailableError
 
 _WRITING: Final = "mauve_writing"
 _CONNECTIONS_MAX: Final = 8
+_LOCK_LOOKS_MS: Final = 3  # SQLite looks after 1 ms, after 2 more, and gives up
 _JOURNAL_WAIT_MS: Final = 50
 _JOURNAL_PAUSE_S: Final = 0.1
 _STEPS_BETWEEN_LOOKS: Final = 10_000  # of SQLite's machine: a fraction of a millisecond
@@ -136,6 +137,34 @@ def _sqlite_engine(url: sa.URL, busy_timeout_s: float) -> sa.Engine:
     @event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
         writing = connection.get_execution_options().get(_WRITING, False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+        if writing:
+            _begin_writing(connection, busy_timeout_s)
+        else:
+            connection.exec_driver_sql("BEGIN")
 
     return engine
+
+
+def _begin_writing(connection: sa.Connection, patience_s: float) -> None:
+    """Take the lock, and look for it all the time while another one has it.
+
+    SQLite alone looks every 0.1 s in the end: who writes without much of a break would never be seen to let go.
+    """
+    gives_up_at = time.monotonic() + patience_s
+    connection.exec_driver_sql(f"PRAGMA busy_timeout = {_LOCK_LOOKS_MS}")
+    try:
+        while not _is_begun(connection, is_last_try=time.monotonic() >= gives_up_at):
+            pass
+    finally:
+        connection.exec_driver_sql(f"PRAGMA busy_timeout = {int(patience_s * 1000)}")
+
+
+def _is_begun(connection: sa.Connection, *, is_last_try: bool) -> bool:
+    try:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    except OperationalError as error:
+        code = getattr(error.orig, "sqlite_errorcode", None)
+        if is_last_try or code is None or code & 0xFF != sqlite3.SQLITE_BUSY:
+            raise
+        return False
+    return True

@@ -1,0 +1,75 @@
+"""What waits for the ledger: a line for each organization, taken from in turns."""
+
+import asyncio
+from collections import deque
+from heapq import heappop, heapreplace
+from typing import NamedTuple
+
+from mauve.stores.ledger import Entry, Outcome
+
+
+class Waiting(NamedTuple):
+    entry: Entry
+    outcomes: asyncio.Future[list[Outcome]]
+
+    @property
+    def rows(self) -> int:
+        """Return how much work the entry is; what brings no payment and no version is little, but not nothing."""
+        return max(1, len(self.entry.payments) + len(self.entry.subscriptions))
+
+
+class Lines:
+    """Each line is kept in the order of arrival."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, deque[Waiting]] = {}  # those whose turn is next stand first; none is empty
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def append(self, org_id: str, waiting: Waiting) -> None:
+        self._lines.setdefault(org_id, deque()).append(waiting)
+        self._count += 1
+
+    def take(self, rows_max: int) -> list[Waiting]:
+        """Take out what makes up to so many rows, or a single entry that has more.
+
+        The next one always comes from the line that has given the fewest rows so far: however long one line is and
+        however large its entries are, the others get as much as they want or as much as that one gets. Lines that
+        have given something go behind those that could not.
+        """
+        taken: list[Waiting] = []
+        rows_left = rows_max
+        turns = [(0, place, org_id) for place, org_id in enumerate(self._lines)]  # sorted, and so a heap
+        while turns:
+            rows_given, place, org_id = turns[0]
+            waiting = self._first_in(org_id)
+            if waiting is None:
+                heappop(turns)
+                continue
+            if taken and waiting.rows > rows_left:
+                break
+            self._drop_first(org_id)
+            taken.append(waiting)
+            rows_left -= waiting.rows
+            heapreplace(turns, (rows_given + waiting.rows, place, org_id))
+        for rows_given, _, org_id in sorted(turns):
+            if rows_given and org_id in self._lines:
+                self._lines[org_id] = self._lines.pop(org_id)
+        return taken
+
+    def _first_in(self, org_id: str) -> Waiting | None:
+        """Return the first in line that somebody still waits for."""
+        while line := self._lines.get(org_id):
+            if not line[0].outcomes.done():
+                return line[0]
+            self._drop_first(org_id)
+        return None
+
+    def _drop_first(self, org_id: str) -> None:
+        line = self._lines[org_id]
+        line.popleft()
+        self._count -= 1
+        if not line:
+            del self._lines[org_id]
