@@ -24,6 +24,8 @@ PADDING = {
     "keys": b"{" + b",".join(b'"%d":0' % number for number in range(512)) + b"}",
     "same keys": b"{" + b'"id":0,' * 512 + b'"id":0}',
     "nested": b"[" * 500 + b"]" * 500,
+    "deeply nested": b"[" * 900 + b"]" * 900,
+    "brackets": b'"' + rb"\"[{,\\" * 150 + b'"',
 }
 """Values of about a kilobyte that a document may be filled with."""
 
@@ -47,6 +49,18 @@ def item(count="1", unit="1000"):
 def written(event):
     """Return the event as JSON, with long numbers as numbers."""
     return re.sub(r'"digits:([^"]*)"', r"\1", json.dumps(event)).encode()
+
+
+def many_values():
+    """Return bodies that are full of values, by what makes each of them long to walk over."""
+    head, tail = b'{"id":"evt_1","type":"invoice.paid"', b"}"
+    room = BODY_BYTES_MAX - len(head + tail) - 16
+    same = b',"data":' + b"[" * 100 + b"]" * 100
+    return {
+        "nested": filled(subscription_a([]), ("data", "object", "items", "data"), PADDING["deeply nested"]),
+        "same keys": head + same * (room // len(same)) + tail,
+        "lists": head + b',"data":[' + b"[]," * (room // 3) + b"[]]" + tail,
+    }
 
 
 def filled(event, path, padding, bytes_max=BODY_BYTES_MAX):

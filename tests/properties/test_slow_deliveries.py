@@ -1,6 +1,7 @@
 """A search for signed deliveries that take long. Time is CPU time, held against that of one plain walk over a body."""
 
 import copy
+import sys
 import time
 
 import msgspec
@@ -9,11 +10,15 @@ from hypothesis import HealthCheck, given, settings, target
 from hypothesis import strategies as st
 
 from billing import mapped_for
-from hostile_deliveries import DECIMALS, PADDING, filled, item, subscription_a, subscription_b, written
+from hostile_deliveries import DECIMALS, PADDING, filled, item, many_values, subscription_a, subscription_b, written
 from mauve.core.facts import Provider
+from mauve.ingest.webhooks.bounded_json import MARKS_MAX
 from mauve.ingest.webhooks.door import BODY_BYTES_MAX
 
 A, B = Provider.BILLER_A, Provider.BILLER_B
+TRIES = 5
+REFUSAL_WALKS_MAX = 3  # It is less than one; each of these bodies once took six to twenty.
+CALL_WALKS_MAX = 4  # It is two at most.
 WALKS_MAX = 50  # It is about twenty at most, in several steps; 200 items with long numbers once took thousands.
 
 INVOICE = {"id": "evt_1", "type": "invoice.paid", "created": 1_793_000_000}
@@ -94,3 +99,52 @@ def test_every_filling_is_cheap_where_it_is_read(walk_s, name):
         (B, ORDER, ("data", "custom_field_data")),
     ):
         check(provider, filled(copy.deepcopy(event), place, PADDING[name]), walk_s)
+
+
+@pytest.mark.parametrize("name", sorted(many_values()))
+def test_a_body_full_of_values_is_refused_before_it_is_walked_over(walk_s, name):
+    provider, body = A, many_values()[name]
+    assert BODY_BYTES_MAX * 0.99 < len(body) <= BODY_BYTES_MAX
+    assert mapped_for(provider, body).entry.delivery.warnings == ("not_read",)
+    assert min(cpu_s(lambda: mapped_for(provider, body)) for _ in range(TRIES)) / walk_s < REFUSAL_WALKS_MAX
+
+
+@pytest.mark.parametrize("filler", [b"x", rb"\n", rb"\ud83d"])
+@pytest.mark.parametrize(
+    "values",
+    [
+        b",".join([PADDING["deeply nested"]] * (MARKS_MAX // 910)),
+        b",".join([b"[]"] * (MARKS_MAX // 2 - 100)),
+        b",".join([b"0"] * (MARKS_MAX - 100)),
+        b",".join([b'""'] * (MARKS_MAX // 3 - 100)),
+    ],
+    ids=["nested", "lists", "zeros", "texts"],
+)
+def test_no_step_takes_long_with_as_many_values_as_are_read(walk_s, values, filler):
+    """While a step in C goes on, no other thread has the interpreter."""
+    frame = written(subscription_a("FILL"))
+    text = filler * ((BODY_BYTES_MAX - len(frame) - len(values)) // len(filler))
+    body = frame.replace(b'"FILL"', b'[%s,"%s"]' % (values, text))
+    assert BODY_BYTES_MAX * 0.99 < len(body) <= BODY_BYTES_MAX
+    assert mapped_for(A, body).entry.delivery.warnings == ("items_too_many",)
+    assert min(longest_call_s(lambda: mapped_for(A, body)) for _ in range(TRIES)) / walk_s < CALL_WALKS_MAX
+
+
+def longest_call_s(work):
+    """CPU seconds of the longest single call of a function in C."""
+    began, longest = [], 0.0
+
+    def note(_frame, event, _argument):
+        nonlocal longest
+        if event == "c_call":
+            began.append(time.thread_time())
+        elif event in {"c_return", "c_exception"} and began:
+            longest = max(longest, time.thread_time() - began.pop())
+
+    earlier = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(earlier)
+    return longest
