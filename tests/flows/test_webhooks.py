@@ -415,7 +415,7 @@ class TestRefusals:
         assert deliver(INVOICE, project=other.public_id).status_code == 401
 
     def test_503_if_it_could_not_be_made_durable(self, deliver, core, monkeypatch):
-        async def fail(entry):
+        async def fail(entry, org_id):
             raise StoreUnavailableError("disk I/O error")
 
         monkeypatch.setattr(core.ingest.ledger, "record", fail)
