@@ -75,6 +75,7 @@ class Sent:
     is_loadable: bool
     outcome: str = "unknown"
     issued: int = 0
+    was_overtaken: bool = False  # by one that came while it was not yet durable: either may count
 
 
 @dataclass
@@ -165,6 +166,8 @@ class Schedule:
     async def append_group(self, stream: int) -> None:
         writer = self.writer(stream)
         group = [self.draw(stream) for _ in range(self.rng.choice((1, 2, 3)))]
+        if self.rng.random() < 0.1:
+            self.overtake(group)
         for each, future in [(each, writer.append([each.payload[:9], each.payload[9:]])) for each in group]:
             try:
                 await future
@@ -173,6 +176,13 @@ class Schedule:
                 each.outcome = "refused"
             except LogFailedError:
                 pass
+
+    def overtake(self, group: list[Sent]) -> None:
+        """Let another request come and be loaded while this group has arrived and is on its way to the log."""
+        for each in group:
+            each.was_overtaken = True
+        self.record_beside_a_payment()
+        self.load()
 
     def record_beside_a_payment(self) -> None:
         each = self.draw(255)
@@ -279,7 +289,8 @@ class Schedule:
             return
         counts = {row.content: row.counts for row in self.warehouse.events}
         # Who was told nothing may have been judged all the same, and be lost since.
-        doubtful = {row[4] for each in self.sent if each.outcome == "unknown" for row in each.rows}
+        doubted = [each for each in self.sent if each.outcome == "unknown" or each.was_overtaken]
+        doubtful = {row[4] for each in doubted for row in each.rows}
         counted_at: dict[str, int] = {}
         for row in (row for each in self.sent for row in each.rows if row in counts and row[4] not in doubtful | {""}):
             _, _, received_at, _, id_, _ = row
