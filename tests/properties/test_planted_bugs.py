@@ -207,7 +207,7 @@ class TestLoader:
             "take_begun",
             lambda self, positions, last: [each for each in real(self, positions, last) if each[0] in last],
         )
-        # A rare coincidence, one in 25,000: a cut between two names of one step, and the earlier event in the other one.
+        # A rare coincidence, one in 25,000: a cut between two names of a step, and the earlier event in the other.
         assert is_found(schedules=range(47_000, 48_000))
 
     def test_a_loader_that_does_not_know_the_ids_of_a_failed_step(self, monkeypatch):
