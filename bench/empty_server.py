@@ -12,7 +12,7 @@ from mauve.web.http1.listener import Listener
 from mauve.web.messages import JSON, Reply
 
 _ASGI_HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-store"), (b"x-cache", b"hit")]
-ON_GRANIAN = 99
+ON_GRANIAN, OF_WORKERS = 99, 9
 _ACCEPTED = b'{"ok":true,"accepted":1,"rejected":0}'
 _ANSWER = b'{"ok":true,"metric":"mau","project":"proj_0","date_from":"2026-10-17","date_to":"2026-11-15","data":[]}'
 

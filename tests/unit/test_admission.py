@@ -11,6 +11,7 @@ from mauve.access.admission import (
     UNDER_WAY_MIN,
     WAIT_S_MAX,
     Admission,
+    Stay,
     limit_at,
 )
 from support import Ticks
@@ -30,7 +31,9 @@ class Door:
         """Enter if there is room; tell whether there was."""
         if self.admission.is_full(org_id):
             return False
-        self.line.append(self.admission.enter(org_id))
+        stay = Stay(org_id)
+        self.admission.enter(stay)
+        self.line.append(stay)
         return True
 
     def work(self, count=1, pace_s=PACE_S):

@@ -14,7 +14,7 @@ from mauve.web import heads
 from mauve.web.body import DRAIN_BYTES_MAX, BodyTooLargeError, IncompleteBodyError
 from mauve.web.heads import HEAD_BYTES_MAX, HEADERS_MAX
 from mauve.web.http1.connection import HEAD_SWEEPS_MAX, READ_BYTES, Connection, Shared
-from mauve.web.http1.exchange import path_of
+from mauve.web.http1.head import KNOWN_MAX, Head, KnownHeads, path_of
 from mauve.web.http1.replies import date_line
 from mauve.web.messages import Reply
 from mauve.web.pace import BYTES_PER_S
@@ -157,6 +157,65 @@ def test_it_does_not_matter_in_which_pieces_requests_come(cuts):
         assert not client.transport.has_ended
 
     with_client(scenario)
+
+
+@settings(deadline=None)
+@given(cuts=st.sets(st.integers(1, 420)))
+def test_requests_with_heads_that_came_before_are_read_like_the_first(cuts):
+    """A known head is not parsed again: what comes with it and after it must be read alike."""
+    bodies = [b"one", b"two", b"\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"six", b""]
+    stream = sized(b"one") + sized(b"two") + chunked(b"a") + b"".join(map(sized, bodies)) + GET
+
+    async def scenario(client):
+        places = [0, *sorted(cut for cut in cuts if cut < len(stream)), len(stream)]
+        for start, end in itertools.pairwise(places):
+            await client.send(stream[start:end])
+        expected = [b"one", b"two", b"a", *bodies]
+        assert client.replies() == [
+            *((200, b"POST /a " + body, False) for body in expected),
+            (200, b"GET /a ", False),
+        ]
+
+    with_client(scenario)
+
+
+def test_a_head_is_known_by_every_byte():
+    async def scenario(client):
+        for path, key, body in [("/a", "k1", b"x"), ("/a", "k2", b"x"), ("/b", "k1", b"x"), ("/a", "k1", b"y")]:
+            await client.send(sized(body, f"authorization: Bearer {key}", path=path))
+        assert [(asked.path, asked.header("authorization")) for asked in client.asked] == [
+            ("/a", "Bearer k1"),
+            ("/a", "Bearer k2"),
+            ("/b", "Bearer k1"),
+            ("/a", "Bearer k1"),
+        ]
+        assert [body for _, body, _ in client.replies()] == [b"POST /a x", b"POST /a x", b"POST /b x", b"POST /a y"]
+
+    with_client(scenario)
+
+
+def test_few_heads_are_remembered_however_many_come():
+    known = KnownHeads()
+    for number in range(2 * KNOWN_MAX):
+        text = b"POST /%d HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\n" % number
+        known.remember(text, Head(b"POST", b"/%d" % number, {b"content-length": [b"1"]}, keeps_alive=True))
+        assert known.get(text).path == f"/{number}"
+        assert len(known) <= KNOWN_MAX
+
+
+@pytest.mark.parametrize(
+    ("headers", "keeps_alive"),
+    [
+        ({}, True),  # no length, or chunks: the parser has to find the end
+        ({b"content-length": [b"1"]}, False),
+        ({b"content-length": [b"65537"]}, True),
+        ({b"content-length": [b"1"], b"expect": [b"100-continue"]}, True),
+    ],
+)
+def test_what_is_more_than_a_small_body_after_a_head_is_left_to_the_parser(headers, keeps_alive):
+    known = KnownHeads()
+    known.remember(b"text", Head(b"POST", b"/a", headers, keeps_alive=keeps_alive))
+    assert known.get(b"text") is None
 
 
 WORDS = [

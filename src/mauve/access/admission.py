@@ -25,11 +25,14 @@ class Stay:
 
     __slots__ = ("begun_at", "entered_at", "org_id", "work_s")
 
-    def __init__(self, org_id: str, now: float) -> None:
+    org_id: str
+    entered_at: float
+    begun_at: float  # later, if it had to wait for its turn
+    work_s: float | None
+
+    def __init__(self, org_id: str) -> None:
         self.org_id = org_id
-        self.entered_at = now
-        self.begun_at = now  # later, if it had to wait for its turn
-        self.work_s: float | None = None
+        self.work_s = None
 
 
 class Admission:
@@ -66,11 +69,12 @@ class Admission:
             return True
         return 2 * self._under_way.get(org_id, 0) >= max(self._under_way.values())
 
-    def enter(self, org_id: str) -> Stay:
+    def enter(self, stay: Stay) -> None:
         """Count a request from now on. Whoever enters leaves."""
+        org_id = stay.org_id
         self._under_way[org_id] = self._under_way.get(org_id, 0) + 1
         self._total += 1
-        return Stay(org_id, self.ticks())
+        stay.entered_at = stay.begun_at = self.ticks()
 
     def judged(self, stay: Stay, still_to_do_s: float = 0.0) -> None:
         """Note that a request has held the event loop until now, and how much work of others is still to come."""

@@ -63,4 +63,4 @@ def dated_events_in(items: bytes) -> list[DatedEvent]:
 
 def is_object(text: bytes) -> bool:
     """Tell whether a JSON text, if it is one, is an object."""
-    return text.lstrip(_JSON_SPACE).startswith(b"{")
+    return text.startswith(b"{") or text.lstrip(_JSON_SPACE).startswith(b"{")

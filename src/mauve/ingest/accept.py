@@ -28,6 +28,21 @@ def log_record(key: PublishedKey, verdict: EventsVerdict, received_at: int, arri
     return (packed_header(key.public_id, key.org_id, received_at, arrived_at, verdict.event_count), events)
 
 
+async def make_events_durable(
+    parts: IngestParts, key: PublishedKey, verdict: EventsVerdict, received_at: int, org_period: OrgPeriod | None
+) -> list[Rejection]:
+    """Return all that was rejected. Durable before we say 202."""
+    if verdict.payments:
+        return verdict.rejections + await record_payments(parts, key, verdict, received_at, org_period)
+    if verdict.events is not None:
+        record = log_record(key, verdict, received_at, parts.clock.now_us())
+        if org_period is None:
+            await parts.log.append(record)
+        else:
+            await append_counted(parts, record, org_period, verdict.event_count)
+    return verdict.rejections
+
+
 async def append_counted(parts: IngestParts, record: tuple[bytes, bytes], org_period: OrgPeriod, events: int) -> None:
     """Append a record whose events count toward a cap, from now on and not only when it is durable."""
     parts.caps.begin(org_period, events)

@@ -1,7 +1,6 @@
 """The ingest plane's answers, free of any server: the same behind the workers' own port and the main one."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -12,8 +11,8 @@ from mauve.core.facts import KeyKind
 from mauve.core.period import period_of
 from mauve.core.problems import Busy, Code, Problem, unauthorized, unknown_path
 from mauve.ingest import accept, rules
+from mauve.ingest.admit import BodyRules, admit, busy_reply
 from mauve.ingest.browsers import EVENT_HEADERS, PREFLIGHT, for_browsers
-from mauve.ingest.crowd import busy_reply, check_room, enter
 from mauve.ingest.parts import IngestParts
 from mauve.ingest.webhooks.door import WebhookDoor, is_webhook_path
 from mauve.stores.arrivals import ACCEPTED, REFUSED, REJECTED
@@ -29,7 +28,8 @@ from mauve.web.messages import JSON, OpenRequest, Reply, bearer_credential, is_j
 BODY_BYTES_MAX: Final = 1024 * 1024
 _NOT_STORED: Final = "could not be put into the durable queue: nothing was stored, retry"
 
-_SMALL_BYTES: Final = 64 * 1024
+_PUBLISHABLE: Final = KeyKind.PUBLISHABLE  # Looked up by name it costs a call each time.
+REFUSALS: Final = (Problem, BodyTooLargeError, IncompleteBodyError)
 
 Handler = Callable[[OpenRequest], Awaitable[Reply]]
 Dressing = Callable[[Reply], Reply]  # what every refusal of a path is given besides
@@ -44,6 +44,7 @@ def _as_it_is(reply: Reply) -> Reply:
 class IngestPlane:
     def __init__(self, parts: IngestParts) -> None:
         self._parts = parts
+        self._bodies = BodyRules(_check_type, BODY_BYTES_MAX, parts.budget, parts.budget.is_wanted_from)
         self._webhooks = WebhookDoor(parts)
 
     def answer(self, request: OpenRequest) -> Coroutine[Any, Any, Reply]:
@@ -84,7 +85,7 @@ class IngestPlane:
             self._parts.counters.refused["busy"] += 1
             self._parts.counters.failed += 1
             return dressed(busy_reply(request))
-        except (Problem, BodyTooLargeError, IncompleteBodyError) as refusal:
+        except REFUSALS as refusal:
             problem = _problem_of(refusal)
             self._parts.counters.refused[problem.code] += 1
         except LogFullError:
@@ -103,64 +104,35 @@ class IngestPlane:
         parts = self._parts
         received_at = parts.clock.now_ms()
         key = self._key_of(request)
-        if key.kind is KeyKind.PUBLISHABLE:
+        if key.kind is _PUBLISHABLE:
             self._check_rate(key, received_at)
-        check_room(parts, key.org_id)
-        room = _room_for(request)
-        if room:
-            await parts.budget.take(room, key.org_id)
-        stay = None
         try:
-            body = await request.body(BODY_BYTES_MAX, partial(parts.budget.is_wanted_from, key.org_id))
-            stay = await enter(parts, key.org_id)
-            body, org_period = self._opened(body, request, key, received_at)
-            # Nothing is awaited from here until the events are counted: no other request is checked in between.
-            verdict = rules.judge_events(body, key, received_at)
-            parts.admission.judged(stay, parts.ledger.entry_s if verdict.payments else 0.0)
-            # Durable before we say 202.
-            if verdict.payments:
-                refused = await accept.record_payments(parts, key, verdict, received_at, org_period)
-                return self._acknowledged(key, verdict.item_count, verdict.rejections + refused, EVENT_HEADERS)
-            if verdict.events is not None:
-                record = accept.log_record(key, verdict, received_at, parts.clock.now_us())
-                if org_period is None:
-                    await parts.log.append(record)
-                else:
-                    await accept.append_counted(parts, record, org_period, verdict.event_count)
-        except (Problem, BodyTooLargeError, IncompleteBodyError) as refusal:
+            with await admit(parts, request, key.org_id, self._bodies) as admitted:
+                body, org_period = self._opened(admitted.body, request, key, received_at)
+                # Nothing is awaited from here until the events are counted: no other request is checked in between.
+                verdict = rules.judge_events(body, key, received_at)
+                admitted.judged(parts.ledger.entry_s if verdict.payments else 0.0)
+                rejections = await accept.make_events_durable(parts, key, verdict, received_at, org_period)
+        except REFUSALS as refusal:
             self._note_refusal(key, refusal)
             raise
-        finally:
-            if stay is not None:
-                parts.admission.leave(stay)
-            if room:
-                parts.budget.give_back(room, key.org_id)
-        return self._acknowledged(key, verdict.item_count, verdict.rejections, EVENT_HEADERS)
+        return self._acknowledged(key, verdict.item_count, rejections, EVENT_HEADERS)
 
     async def _objects(self, request: OpenRequest) -> Reply:
         parts = self._parts
         received_at = parts.clock.now_ms()
         key = self._key_of(request)
-        if key.kind is not KeyKind.SERVER:
+        if key.kind is _PUBLISHABLE:
             raise Problem(Code.FORBIDDEN, "subscriptions need a server key: use one that begins with sk_")
-        check_room(parts, key.org_id)
-        room = _room_for(request)
-        await parts.budget.take(room, key.org_id)
-        stay = None
         try:
-            body = await request.body(BODY_BYTES_MAX, partial(parts.budget.is_wanted_from, key.org_id))
-            stay = await enter(parts, key.org_id)
-            body = inflated(body, request.header("content-encoding"), BODY_BYTES_MAX)
-            verdict = rules.judge_objects(body, key, received_at)
-            parts.admission.judged(stay, parts.ledger.entry_s)
-            await accept.make_objects_durable(parts, key, verdict)
-        except (Problem, BodyTooLargeError, IncompleteBodyError) as refusal:
+            with await admit(parts, request, key.org_id, self._bodies) as admitted:
+                body = inflated(admitted.body, request.header("content-encoding"), BODY_BYTES_MAX)
+                verdict = rules.judge_objects(body, key, received_at)
+                admitted.judged(parts.ledger.entry_s)
+                await accept.make_objects_durable(parts, key, verdict)
+        except REFUSALS as refusal:
             self._note_refusal(key, refusal)
             raise
-        finally:
-            if stay is not None:
-                parts.admission.leave(stay)
-            parts.budget.give_back(room, key.org_id)
         return self._acknowledged(key, verdict.item_count, verdict.rejections, JSON)
 
     def _key_of(self, request: OpenRequest) -> PublishedKey:
@@ -216,14 +188,9 @@ class IngestPlane:
         return accept.reply(item_count, rejections, headers)
 
 
-def _room_for(request: OpenRequest) -> int:
-    """Return how much of the budget the body needs until what is in it is durable; a small one needs none."""
+def _check_type(request: OpenRequest) -> None:
     if not is_json(request.header("content-type")):
         raise Problem(Code.UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json")
-    size = request.declared_bytes
-    if size is None or size > BODY_BYTES_MAX:
-        return BODY_BYTES_MAX
-    return size if size > _SMALL_BYTES else 0
 
 
 def _problem_of(refusal: Exception) -> Problem:

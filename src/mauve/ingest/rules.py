@@ -195,11 +195,9 @@ def _has_offset(events: Sequence[DatedEvent]) -> bool:
 
 def _can_be_logged_whole(body: bytes, events: Sequence[DatedEvent]) -> bool:
     """Tell the common case: nothing but valid events, none of which can be too large."""
-    return (
-        len(body) <= wire.ITEM_BYTES_MAX
-        and len(events) <= wire.ITEMS_MAX
-        and PAYMENT not in [event.name for event in events]
-    )
+    if len(body) > wire.ITEM_BYTES_MAX or len(events) > wire.ITEMS_MAX:
+        return False
+    return PAYMENT not in [event.name for event in events]
 
 
 def _is_named_payment(raw: Raw) -> bool:

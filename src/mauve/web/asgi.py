@@ -32,6 +32,7 @@ class AsgiRequest:
     """An open request at the ASGI door."""
 
     __slots__ = ("_receive", "_scope", "method", "path")
+    arrived = None  # ASGI hands it over when it is asked for.
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.method: str = scope["method"]

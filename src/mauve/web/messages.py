@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
@@ -43,6 +44,11 @@ class OpenRequest(Protocol):
         ...
 
     @property
+    def arrived(self) -> bytes | None:
+        """Return the body if it is small and came along with the head."""
+        ...
+
+    @property
     def declared_bytes(self) -> int | None:
         """Return how long the body is said to be; None if that is not said."""
         ...
@@ -65,6 +71,8 @@ def json_reply(status: HTTPStatus, value: Any) -> Reply:  # noqa: ANN401 - whate
     return Reply(status, _encoder.encode(value), JSON)
 
 
+# Clients send one header over and over.
+@lru_cache(maxsize=1024)
 def bearer_credential(authorization: str | None) -> str | None:
     """Return what follows `Bearer` in an Authorization header."""
     if authorization is None:

@@ -12,7 +12,7 @@ import structlog
 from mauve.access.vault import Row
 from mauve.core.facts import Standing, standing_at
 from mauve.core.problems import Code, Problem, unauthorized, unknown_path
-from mauve.ingest.crowd import check_room, enter
+from mauve.ingest.admit import SMALL_BODY_BYTES, BodyRules, admit
 from mauve.ingest.parts import IngestParts
 from mauve.ingest.webhooks.billers import BILLERS, content_of
 from mauve.ingest.webhooks.entries import Endpoint, MappedDelivery, mapped, near_arrival, suspended
@@ -21,12 +21,11 @@ from mauve.ingest.webhooks.signatures import Refusal
 from mauve.stores.edge import PublishedSecret
 from mauve.stores.ledger import Entry, Outcome
 from mauve.stores.unavailable import StoreUnavailableError
-from mauve.web.body import BodyTooLargeError, IncompleteBodyError
+from mauve.web.body import BodyTooLargeError
 from mauve.web.budget import ByteBudget
 from mauve.web.messages import OpenRequest, Reply, is_json, json_reply
 
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024
-_SMALL_BYTES: Final = 64 * 1024
 # Of its own: a stranger may send large bodies here, and must not keep those of clients waiting.
 _BODIES_BYTES_MAX: Final = 2 * BODY_BYTES_MAX
 _PROVIDERS: Final = {provider.value: provider for provider in BILLERS}
@@ -43,7 +42,8 @@ def is_webhook_path(path: str) -> bool:
 class WebhookDoor:
     def __init__(self, parts: IngestParts) -> None:
         self._parts = parts
-        self._budget = ByteBudget(_BODIES_BYTES_MAX)
+        budget = ByteBudget(_BODIES_BYTES_MAX)
+        self._bodies = BodyRules(_check_type, BODY_BYTES_MAX, budget, lambda _org_id: budget.is_wanted())
         self._refusals = RefusalCount(parts.ledger)
         # One: several that want the interpreter would keep the loop from it for longer.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="deliveries")
@@ -52,23 +52,17 @@ class WebhookDoor:
         """Take in a delivery. The order of these lines is the order in which it can be refused."""
         received_at = self._parts.clock.now_ms()
         secret = self._secret_for(request.path)
-        check_room(self._parts, secret.org_id)
-        room = _room_for(request)
-        await self._budget.take(room, secret.org_id)
-        stay = None
         try:
-            body = await _read(request, self._budget.is_wanted)
-            stay = await enter(self._parts, secret.org_id)
-            if not _is_small(body):
-                self._parts.admission.judged(stay, self._parts.ledger.entry_s)  # The loop is not held any more.
-            secret = await self._verified(request, body, secret, received_at)
-            if _is_small(body):
-                self._parts.admission.judged(stay, self._parts.ledger.entry_s)
-            return await self._acknowledged(body, secret, received_at)
-        finally:
-            if stay is not None:
-                self._parts.admission.leave(stay)
-            self._budget.give_back(room, secret.org_id)
+            with await admit(self._parts, request, secret.org_id, self._bodies) as admitted:
+                body = admitted.body
+                if not _is_small(body):
+                    admitted.judged(self._parts.ledger.entry_s)  # The loop is not held any more.
+                secret = await self._verified(request, body, secret, received_at)
+                if _is_small(body):
+                    admitted.judged(self._parts.ledger.entry_s)
+                return await self._acknowledged(body, secret, received_at)
+        except BodyTooLargeError:
+            raise Problem(Code.TOO_LARGE, f"a delivery has at most {BODY_BYTES_MAX} bytes") from None
 
     def _secret_for(self, path: str) -> PublishedSecret:
         """Return the secret of the project and plane that the path names; one 404 for whatever is not there."""
@@ -136,7 +130,7 @@ class WebhookDoor:
 
 
 def _is_small(body: bytes) -> bool:
-    return len(body) <= _SMALL_BYTES
+    return len(body) <= SMALL_BODY_BYTES
 
 
 def _named_in(path: str) -> str | None:
@@ -148,21 +142,7 @@ def _named_in(path: str) -> str | None:
             return None
 
 
-def _room_for(request: OpenRequest) -> int:
-    """Return how much of the budget the body needs; a small one needs none."""
+def _check_type(request: OpenRequest) -> None:
     is_plain = (request.header("content-encoding") or "identity").strip().lower() == "identity"
     if not is_json(request.header("content-type")) or not is_plain:
         raise Problem(Code.UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json, without compression")
-    size = request.declared_bytes
-    if size is None or size > BODY_BYTES_MAX:
-        return BODY_BYTES_MAX
-    return size if size > _SMALL_BYTES else 0
-
-
-async def _read(request: OpenRequest, is_in_the_way: Callable[[], bool]) -> bytes:
-    try:
-        return await request.body(BODY_BYTES_MAX, is_in_the_way)
-    except BodyTooLargeError:
-        raise Problem(Code.TOO_LARGE, f"a delivery has at most {BODY_BYTES_MAX} bytes") from None
-    except IncompleteBodyError:
-        raise Problem(Code.MALFORMED, "the body was cut off or did not arrive in time: send it again") from None

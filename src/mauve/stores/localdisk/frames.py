@@ -17,8 +17,9 @@ PAYLOAD_BYTES_MAX: Final = 2 * 2**20
 
 _FIELDS: Final = struct.Struct("<8sQI")  # mark, number, payload length
 _CHECKSUM: Final = struct.Struct("<I")
-HEADER_BYTES: Final = _FIELDS.size + _CHECKSUM.size
-_PADDING: Final = tuple(bytes(length) for length in range(ALIGNMENT))
+_HEADER: Final = struct.Struct("<8sQII")
+HEADER_BYTES: Final = _HEADER.size
+PADDING: Final = tuple(bytes(length) for length in range(ALIGNMENT))
 
 
 def frame_bytes(length: int) -> int:
@@ -35,12 +36,11 @@ def checksum_of_payload(parts: Sequence[bytes]) -> int:
 
 def encode_header(mark: bytes, number: int, length: int, payload_checksum: int) -> bytes:
     """Return the header. The payload comes first in the checksum: its part is known before its place is."""
-    fields = _FIELDS.pack(mark, number, length)
-    return fields + _CHECKSUM.pack(crc32(fields, payload_checksum))
+    return _HEADER.pack(mark, number, length, crc32(_FIELDS.pack(mark, number, length), payload_checksum))
 
 
 def padding_behind(length: int) -> bytes:
-    return _PADDING[-length % ALIGNMENT]
+    return PADDING[-length % ALIGNMENT]
 
 
 def decode_header(header: bytes) -> tuple[bytes, int, int]:

@@ -83,6 +83,7 @@ class SegmentLogWriter:
         self._entries_bytes = 0
         self._waiting: list[asyncio.Future[int]] = []
         self._last_number = self._tail.next_number - 1
+        self._is_flushing = False
         self._idle = asyncio.Event()
         self._idle.set()
         self._refusal = ""
@@ -116,7 +117,7 @@ class SegmentLogWriter:
         self._entries.append((parts, length, frames.checksum_of_payload(parts)))
         self._entries_bytes += length
         self._waiting.append(done)
-        if self._idle.is_set():
+        if not self._is_flushing:
             self._begin_flush(loop)
         return done
 
@@ -135,6 +136,7 @@ class SegmentLogWriter:
         self._disk.close(self._lock)
 
     def _begin_flush(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._is_flushing = True
         self._idle.clear()
         if self._flush_s < QUICK_FLUSH_S:
             loop.call_soon(self._flush_when_quiet, loop, 0)
@@ -201,6 +203,7 @@ class SegmentLogWriter:
         if self._waiting:
             self._begin_flush(loop)
         else:
+            self._is_flushing = False
             self._idle.set()
 
     def _refuse_everything(self, reason: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from mauve.stores.localdisk.disk import Disk, write_all
-from mauve.stores.localdisk.frames import encode_header, frame_bytes, padding_behind
+from mauve.stores.localdisk.frames import ALIGNMENT, HEADER_BYTES, PADDING, encode_header, frame_bytes
 from mauve.stores.localdisk.segments import NUMBER_GAP, Segment, Spares, highest_number, list_segments
 from mauve.stores.log import RECORD_NUMBER_MAX, LogFullError
 
@@ -87,12 +87,13 @@ class Tail:
         pieces: list[bytes] = []
         mark, number, end = self._mark, self._next_number, self._offset
         for parts, length, checksum in islice(entries, _BATCH_RECORDS_MAX):
-            frame_end = end + frame_bytes(length)
+            padding = -length % ALIGNMENT
+            frame_end = end + HEADER_BYTES + length + padding
             if frame_end > self._segment_bytes:
                 break
             pieces.append(encode_header(mark, number, length, checksum))
-            pieces.extend(parts)
-            pieces.append(padding_behind(length))
+            pieces += parts
+            pieces.append(PADDING[padding])
             number += 1
             end = frame_end
         if number > RECORD_NUMBER_MAX:

@@ -12,6 +12,7 @@ from mauve.web.addresses import PerAddress
 from mauve.web.heads import Flaw
 from mauve.web.http1 import replies
 from mauve.web.http1.exchange import Exchange
+from mauve.web.http1.head import Head, KnownHeads
 from mauve.web.http1.reading import Reader
 from mauve.web.messages import JSON, OpenRequest, Reply, json_reply
 from mauve.web.pace import Pace
@@ -22,6 +23,7 @@ READ_BYTES: Final = 128 * 1024
 HEAD_SWEEPS_MAX: Final = 15  # also closes a connection that is kept alive and says nothing
 _FAREWELL_SWEEPS_MAX: Final = 2
 _NEVER: Final = 2**62
+_NO_HEAD: Final = Head(b"GET", b"*", {}, keeps_alive=False)
 
 _FAILED: Final = json_reply(HTTPStatus.INTERNAL_SERVER_ERROR, {"ok": False, "error": "internal error: retry"})
 _ONE_TOO_MANY: Final = Reply(
@@ -42,6 +44,7 @@ class Shared:
         # One buffer for all: what arrived is taken out of it before anything else can arrive.
         self.bytes = bytearray(READ_BYTES)
         self.buffer = memoryview(self.bytes)
+        self.known_heads = KnownHeads()
         self.connections: set[Connection] = set()
         self.sweep = 0  # our clock: a timer for each request would cost more than a small request does
         self.date = b""
@@ -56,14 +59,17 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, shared: Shared, loop: asyncio.AbstractEventLoop) -> None:
         self._shared = shared
         self._loop = loop
-        self._reader = Reader(self)
+        self._reader = Reader(self, shared.known_heads)
         self._transport: asyncio.Transport
         self._address: str | None = None  # if it is counted
         self._line: deque[Exchange] = deque()  # The first is being answered, the others wait behind it.
+        self._answering: asyncio.Task[None] | None = None  # from the first request on: one task serves them all
+        self._wake: asyncio.Future[None] | None = None  # while the line is empty
         self._overdue_at = _NEVER
         self._is_paused = False
         self._is_reading_on = False  # as soon as others had their turn
         self._is_unheard = False  # The client does not read our replies.
+        self._is_gone = False
         self._is_last = False  # Nobody speaks after those in the line.
         self._refusal: Reply | None = None  # what the last in the line is told
 
@@ -103,6 +109,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._reader.arriving is not None:
             self._reader.arriving.cut_off()
         self._reader.close()
+        self._is_gone = True
+        if self._answering is not None:
+            self._begin()
         if self._address is not None:
             self._shared.addresses.leave(self._address)
             self._shared.connections.discard(self)
@@ -148,7 +157,7 @@ class Connection(asyncio.BufferedProtocol):
         self._overdue_at = _NEVER
         self._line.append(exchange)
         if len(self._line) == 1:
-            self._begin_next()
+            self._begin()
 
     def refuse(self, flaw: Flaw) -> None:
         """Answer what is no request, when those before it are answered."""
@@ -158,9 +167,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._overdue_at = _NEVER
         self._refusal = json_reply(flaw.status, {"ok": False, "error": flaw.text})
-        self._line.append(Exchange(self, b"GET", b"*", {}, keeps_alive=False))
+        self._line.append(Exchange(self, _NO_HEAD))
         if len(self._line) == 1:
-            self._begin_next()
+            self._begin()
 
     def _turn_away(self) -> None:
         """Say that there is no room for this one, and close. It is not listened to."""
@@ -184,27 +193,36 @@ class Connection(asyncio.BufferedProtocol):
             self._fail(error)
         self._hold_back()
 
-    def _begin_next(self) -> None:
-        exchange = self._line[0]
-        if self._refusal is not None and len(self._line) == 1:
-            self._send(exchange, self._refusal)
-        else:
-            exchange.task = self._loop.create_task(self._answer(exchange))
+    def _begin(self) -> None:
+        """Answer the first in the line."""
+        if self._answering is None:
+            self._answering = self._loop.create_task(self._answer_all())
+        elif self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
 
-    async def _answer(self, exchange: Exchange) -> None:
-        try:
-            reply = await self._shared.answer(exchange)
-        except Exception:
-            log.exception("not_answered", path=exchange.path)
-            reply = _FAILED
-        self._send(exchange, reply)
+    async def _answer_all(self) -> None:
+        while not self._is_gone:
+            if not self._line:
+                self._wake = self._loop.create_future()
+                await self._wake
+                continue
+            exchange = self._line[0]
+            if self._refusal is not None and len(self._line) == 1:
+                reply = self._refusal
+            else:
+                try:
+                    reply = await self._shared.answer(exchange)
+                except Exception:
+                    log.exception("not_answered", path=exchange.path)
+                    reply = _FAILED
+            self._send(exchange, reply)
 
     def _send(self, exchange: Exchange, reply: Reply) -> None:
         self._line.popleft()
         if self._transport.is_closing():
             return
         closes = (
-            not exchange.keeps_alive
+            not exchange.head.keeps_alive
             or not exchange.is_complete
             or self._shared.is_stopping
             or (self._is_last and not self._line)
@@ -214,9 +232,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.write(replies.encode(reply, date, closes=closes, is_to_head=exchange.method == "HEAD"))
         if closes:
             self._end(exchange)
-        elif self._line:
-            self._begin_next()
-        else:
+        elif not self._line:
             self._expect_within(HEAD_SWEEPS_MAX)
         if self._is_paused:
             self._hold_back()

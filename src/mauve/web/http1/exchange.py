@@ -3,19 +3,13 @@
 import asyncio
 from collections.abc import Callable
 from typing import Final, Protocol
-from urllib.parse import unquote
-
-from httptools import HttpParserInvalidURLError, parse_url
 
 from mauve.core.problems import Busy
-from mauve.web.body import DRAIN_BYTES_MAX, BodyTooLargeError, IncompleteBodyError, declared_size, never
+from mauve.web.body import DRAIN_BYTES_MAX, BodyTooLargeError, IncompleteBodyError, never
+from mauve.web.http1.head import UNASKED_BYTES_MAX, Head
 from mauve.web.pace import Pace
 
-_UNASKED_BYTES_MAX: Final = 64 * 1024
 _PIECES_MAX: Final = 256  # A piece of a body may be a single byte: so many are joined before they add up.
-
-
-Headers = dict[bytes, list[bytes]]  # by names in lower case
 
 
 class Sender(Protocol):
@@ -29,63 +23,46 @@ class Sender(Protocol):
 class Exchange:
     """A request whose head has arrived. Its body comes when it is asked for, or came along with the head."""
 
-    __slots__ = (
-        "_arrival",
-        "_bytes_max",
-        "_headers",
-        "_is_in_the_way",
-        "_pieces",
-        "_sender",
-        "declared_bytes",
-        "is_asked_for",
-        "is_complete",
-        "is_cut_off",
-        "keeps_alive",
-        "method",
-        "pace",
-        "path",
-        "size",
-        "task",
-    )
+    # What most requests never change stands here, and not in each of them.
+    arrived: bytes | None = None
+    is_asked_for = False
+    is_complete = False
+    is_cut_off = False
+    pace: Pace | None = None  # once the body is asked for
+    _bytes_max = DRAIN_BYTES_MAX  # Until the body is asked for, no more of it comes than is held back.
+    _arrival: asyncio.Future[None] | None = None
 
-    def __init__(self, sender: Sender, method: bytes, url: bytes, headers: Headers, *, keeps_alive: bool) -> None:
+    def __init__(self, sender: Sender, head: Head) -> None:
         self._sender = sender
-        self.method = method.decode()
-        self.path = path_of(url)
-        self._headers = headers
-        self.keeps_alive = keeps_alive
-        self.declared_bytes = declared_size(self.header("content-length"))
+        self.head = head
+        self.header = head.header
+        self.method = head.method
+        self.path = head.path
+        self.declared_bytes = head.declared_bytes
         self.size = 0
-        self._bytes_max = DRAIN_BYTES_MAX  # Until the body is asked for, no more of it comes than is held back.
         self._pieces: list[bytes] = []
-        self.is_asked_for = False
-        self.is_complete = False
-        self.is_cut_off = False
         self._is_in_the_way = never
-        self.pace: Pace | None = None  # once the body is asked for
-        self._arrival: asyncio.Future[None] | None = None
-        self.task: asyncio.Task[None] | None = None  # Somebody must hold it while it is under way.
-
-    def header(self, name: str) -> str | None:
-        values = self._headers.get(name.encode())
-        return None if values is None else b", ".join(values).decode("latin-1")
 
     def header_values(self, name: str) -> list[str]:
-        return [value.decode("latin-1") for value in self._headers.get(name.encode(), ())]
+        return self.head.header_values(name)
 
     @property
     def expects_continue(self) -> bool:
         """Tell whether the client sends the body only when it is told to go on."""
-        return not self.size and (self.header("expect") or "").lower() == "100-continue"
+        return self.head.expects_continue and not self.size
 
     @property
     def is_held_back(self) -> bool:
         """Tell whether enough of the body is here as long as nobody asks for it."""
-        return not self.is_complete and not self.is_asked_for and self.size > _UNASKED_BYTES_MAX
+        return not self.is_complete and not self.is_asked_for and self.size > UNASKED_BYTES_MAX
 
     async def body(self, bytes_max: int, is_in_the_way: Callable[[], bool] = never) -> bytes:
         self._bytes_max = bytes_max
         self._is_in_the_way = is_in_the_way
+        if self.arrived is not None:
+            if len(self.arrived) > bytes_max:
+                raise BodyTooLargeError
+            return self.arrived
         if not self.is_complete:
             if self.expects_continue and (self.declared_bytes or 0) > bytes_max:
                 raise BodyTooLargeError
@@ -112,6 +89,8 @@ class Exchange:
 
     def complete(self) -> None:
         self.is_complete = True
+        if not self.is_asked_for and self.size <= UNASKED_BYTES_MAX:
+            self.arrived = b"".join(self._pieces)
         self._arrived()
 
     def cut_off(self, reason: Exception | None = None) -> None:
@@ -140,14 +119,3 @@ class Exchange:
     def _arrived(self) -> None:
         if self._arrival is not None and not self._arrival.done():
             self._arrival.set_result(None)
-
-
-def path_of(url: bytes) -> str:
-    """Return the decoded path; one with an escaped slash stays as it came and so matches no route."""
-    if not url.startswith(b"/"):
-        try:
-            url = parse_url(url).path or b"/"
-        except HttpParserInvalidURLError:  # `*`, or an address without a scheme
-            return url.decode("latin-1")
-    path = url.partition(b"?")[0].partition(b"#")[0].decode("latin-1")
-    return unquote(path, errors="replace") if "%" in path and "%2f" not in path.lower() else path

@@ -1,12 +1,13 @@
 """Bytes in, requests out: llhttp finds them, piece by piece, within bounds and in fair turns."""
 
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from mauve.web import heads
-from mauve.web.http1.exchange import Exchange, Headers, Sender
-from mauve.web.http1.pieces import PIECE_BYTES_MAX, end_of_piece, tail
+from mauve.web.http1.exchange import Exchange, Sender
+from mauve.web.http1.head import KNOWN_BYTES_MAX, Head, Headers, KnownHeads
+from mauve.web.http1.pieces import END, PIECE_BYTES_MAX, end_of_piece, tail
 
 _PIECE_COST: Final = 256  # in bytes: what a piece takes, however short it is
 _CHUNKED_BYTES_MAX: Final = 16  # for one byte of a body
@@ -33,13 +34,15 @@ class Taker(Sender, Protocol):
 class Reader:
     """Reads one connection. The parser calls `on_...`."""
 
-    def __init__(self, taker: Taker) -> None:
+    def __init__(self, taker: Taker, known: KnownHeads) -> None:
         self._taker = taker
+        self._known = known
         self._parser = HttpRequestParser(self)
         self.arriving: Exchange | None = None  # The body of this one is not complete.
         self.is_deaf = False  # Whatever comes now is not looked at.
         self._url = b""
         self._headers: Headers = {}
+        self._head: Head | None = None  # that was complete in the last piece
         self._received = 0  # since the last head or body was complete
         self._tail = b""  # the last bytes of that, where an end may begin
         self.left = b""  # what has arrived and must wait,
@@ -98,7 +101,8 @@ class Reader:
         # To HTTP/1.0 the reply would have to say that the connection is kept.
         keeps_alive = keeps_alive and version == "1.1"
         self._received, self._tail = 0, b""
-        self.arriving = Exchange(self._taker, parser.get_method(), self._url, headers, keeps_alive=keeps_alive)
+        self._head = Head(parser.get_method(), self._url, headers, keeps_alive=keeps_alive)
+        self.arriving = Exchange(self._taker, self._head)
         self._taker.take(self.arriving)
 
     def on_body(self, piece: bytes) -> None:
@@ -122,14 +126,35 @@ class Reader:
                 self._parse(view[start:stop])
             elif effort >= PIECE_BYTES_MAX or (effort and self._taker.has_enough()):
                 break
+            elif not self._received and body is None and (stop := self._take_known(data, view, start, end)):
+                effort += stop - start + _PIECE_COST
             else:
                 stop = end_of_piece(data, start, end, self._tail)
+                is_whole_head = not self._received and body is None
                 self._take_in(view[start:stop])
+                if is_whole_head and self._head is not None:
+                    self._known.remember(bytes(view[start:stop]), self._head)
+                self._head = None
                 if self._received:
                     self._tail = tail(self._tail, data, start, stop)
                 effort += stop - start + _PIECE_COST
             start = stop
         return start
+
+    def _take_known(self, data: bytes | bytearray, view: memoryview, start: int, end: int) -> int:
+        """Take a request that is here whole and has a head that is known; return where it ends, 0 if it is not.
+
+        It is not parsed again: the same bytes at the same place mean the same.
+        """
+        head_end = data.find(END, start, min(end, start + KNOWN_BYTES_MAX)) + len(END)
+        head = self._known.get(bytes(view[start:head_end]))
+        if head is None or (stop := head_end + cast("int", head.declared_bytes)) > end:
+            return 0
+        exchange = Exchange(self._taker, head)
+        exchange.arrived = bytes(view[head_end:stop])
+        exchange.is_complete = True
+        self._taker.take(exchange)
+        return stop
 
     def _take_in(self, piece: memoryview) -> None:
         """Read a piece of a head, or of a body in chunks: both need words, but not without end."""
