@@ -7,6 +7,7 @@ import selectors
 import socket
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator
 
 from bench import bodies
@@ -36,7 +37,8 @@ def drive(
 ) -> dict[str, float]:
     """Send for some seconds, at most `rate` requests a second; a connection sends when its last reply is there."""
     selector = selectors.DefaultSelector()
-    idle = [_connected(port) for _ in range(connections)]
+    # In turn: one that says nothing for long is closed.
+    idle = deque(_connected(port) for _ in range(connections))
     for connection in idle:
         selector.register(connection, selectors.EVENT_READ)
     source = stamped(requests, first_stamp)
@@ -44,7 +46,7 @@ def drive(
     began = time.perf_counter()
     while (elapsed := time.perf_counter() - began) < seconds or answered < sent:
         while idle and elapsed < seconds and sent < rate * elapsed:
-            idle.pop().sendall(next(source))
+            idle.popleft().sendall(next(source))
             sent += 1
         for key, _ in selector.select(timeout=0.0005):
             reply = key.fileobj.recv(65536)

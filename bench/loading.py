@@ -5,9 +5,9 @@ import json
 import statistics
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -128,15 +128,12 @@ def _freshness(running: Running, key: str, texts: list[str], first_stamp: int) -
     """Beside a steady stream, send events of names of their own and look for the names in the API's answers."""
     seconds = PROBES * PROBE_EVERY_S + 5
     rate = STEADY_EVENTS_PER_S / BATCH
-    load = threading.Thread(
-        target=generate,
-        args=(running.ingest_port, key, texts, 8, seconds, BOTH_CORES),
-        kwargs={"rate": rate, "first_stamp": first_stamp},
-    )
-    load.start()
-    time.sleep(2)
-    waits = sorted(_waits(running, key))
-    load.join()
+    with ThreadPoolExecutor(1) as thread:
+        port = running.ingest_port
+        load = thread.submit(generate, port, key, texts, 8, seconds, BOTH_CORES, rate=rate, first_stamp=first_stamp)
+        time.sleep(2)
+        waits = sorted(_waits(running, key))
+        load.result()
     return statistics.median(waits), waits[int(len(waits) * 0.99)]
 
 
