@@ -7,7 +7,7 @@ from granian.constants import Interfaces
 from mauve.ingest.plane import BODY_BYTES_MAX
 from mauve.server.asgi_server import AsgiServer
 from mauve.server.child import main, serve_until_stopped
-from mauve.server.orders import Orders, Ready
+from mauve.server.child_protocol import Orders, Ready
 from mauve.web.http1.listener import Listener
 from mauve.web.messages import JSON, Reply
 

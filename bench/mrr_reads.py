@@ -24,11 +24,11 @@ from mauve.metrics.answers import body_of
 from mauve.metrics.questions import Question, Survey
 from mauve.metrics.registry import METRICS
 from mauve.query.parts import ReadStores
-from mauve.query.sources import rows_by_project
+from mauve.query.read import rows_by_project
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader, ReadConnection
-from mauve.stores.sql.closed_days import SqlClosedDaysReader
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.ledger_reader import SqlLedgerReader
+from mauve.stores.sql.ledger.closed_days import SqlClosedDaysReader
+from mauve.stores.sql.ledger.reader import SqlLedgerReader
 from mauve.stores.sql.migrate import LEDGER, migrate
 
 PROJECT = "proj_busy"

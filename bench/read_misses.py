@@ -14,20 +14,20 @@ from datetime import date
 from pathlib import Path
 
 from mauve.core.window import Window
-from mauve.load.closing import Closing
+from mauve.load.close_days import Closing
 from mauve.metrics.answers import body_of
 from mauve.metrics.questions import Survey
 from mauve.metrics.registry import METRICS
 from mauve.query.parts import ReadStores
-from mauve.query.sources import rows_by_project
+from mauve.query.read import rows_by_project
 from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
 from mauve.stores.ledger import Entry, Payment, SubscriptionVersion
-from mauve.stores.sql.closed_days import SqlClosedDays, SqlClosedDaysReader
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.ledger_reader import SqlLedgerReader
-from mauve.stores.sql.ledger_writer import SqlLedgerWriter
+from mauve.stores.sql.ledger.closed_days import SqlClosedDays, SqlClosedDaysReader
+from mauve.stores.sql.ledger.reader import SqlLedgerReader
+from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.migrate import LEDGER, migrate
 
 PROJECT = "proj_busy"  # 28 of 100 events are its; 50 others share the rest

@@ -17,17 +17,18 @@ from mauve.config import Settings, settings_from
 from mauve.control import operator, publish
 from mauve.control.parts import ControlParts
 from mauve.core.facts import Organization, Scope
-from mauve.load.closing import Closing
+from mauve.load.close_days import Closing
 from mauve.load.loader import Loader
 from mauve.load.runner import LoadFigures, LoadRunner
 from mauve.server.core import CoreApp
 from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
-from mauve.stores.sql.closed_days import SqlClosedDays
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.load_ledger import SqlLoadLedger
+from mauve.stores.sql.ledger.closed_days import SqlClosedDays
+from mauve.stores.sql.ledger.loading import SqlLoadLedger
 from mauve.stores.warehouse import WarehouseReader
-from support import PATIENCE_S, ManualClock
+from support.clocks import ManualClock
+from support.service import PATIENCE_S
 
 # No test depends on the machine's speed: examples may take their time, and a client waits for a busy service.
 hypothesis_settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry
 
-from mauve.access.admission import Admission
-from mauve.access.attempts import PasswordAttempts
 from mauve.access.event_caps import EventCaps, OwnStream
 from mauve.access.keyring import Keyring
-from mauve.access.rate import RateLimit
+from mauve.access.sign_in_attempts import PasswordAttempts
 from mauve.access.token_uses import TokenUses
 from mauve.access.vault import Vault, VaultError, new_master_key
 from mauve.config import Settings
@@ -21,40 +19,43 @@ from mauve.control.publish import Publisher
 from mauve.core.clock import Clock, SystemClock
 from mauve.core.ids import SystemRandomness
 from mauve.core.secret import Secret
-from mauve.dashboard.numbers import Numbers
+from mauve.dashboard.charts.numbers import Numbers
 from mauve.dashboard.parts import DashboardParts
 from mauve.ingest.counters import IngestCounters
 from mauve.ingest.parts import IngestParts
-from mauve.query.flights import Flights
+from mauve.overload.admission import Admission
+from mauve.overload.byte_budget import ByteBudget
+from mauve.overload.loop_fairness import Turns
+from mauve.overload.token_bucket import RateLimit
 from mauve.query.parts import QueryParts, ReadStores
+from mauve.query.single_flight import Flights
 from mauve.stores.catalog import Catalog
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader, ReadConnection
+from mauve.stores.data_directory import alone, make_private_directory, write_private_file
 from mauve.stores.deliveries import DeliveryReader
-from mauve.stores.directory import alone, make_private_directory, write_private_file
 from mauve.stores.ledger import LedgerWriter, LoadLedger
-from mauve.stores.localdisk.accepted_exchange import FileAcceptedExchange
+from mauve.stores.localdisk.accepted_counts import FileAcceptedExchange
 from mauve.stores.localdisk.edge import SqliteEdge
-from mauve.stores.localdisk.log import SegmentLogReader, SegmentLogWriter
+from mauve.stores.localdisk.log.reader import SegmentLogReader
+from mauve.stores.localdisk.log.stream_reader import SegmentStreamReader
+from mauve.stores.localdisk.log.writer import SegmentLogWriter
 from mauve.stores.localdisk.read_cache import SqliteReadCache
 from mauve.stores.localdisk.read_meter import SqliteReadMeter
-from mauve.stores.localdisk.stream_reader import SegmentStreamReader
 from mauve.stores.read_cache import ReadCache
 from mauve.stores.read_meter import ReadMeter
-from mauve.stores.sql.arrival_book import SqlArrivalReader
-from mauve.stores.sql.catalog import sql_catalog
-from mauve.stores.sql.closed_days import SqlClosedDays, SqlClosedDaysReader
+from mauve.stores.sql.catalog.catalog import sql_catalog
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.delivery_book import SqlDeliveryReader
-from mauve.stores.sql.grouping import GroupedLedger
-from mauve.stores.sql.ledger_reader import SqlLedgerReader
-from mauve.stores.sql.ledger_writer import SqlLedgerWriter
-from mauve.stores.sql.load_ledger import SqlLoadLedger
+from mauve.stores.sql.ledger.closed_days import SqlClosedDays, SqlClosedDaysReader
+from mauve.stores.sql.ledger.deliveries import SqlDeliveryReader
+from mauve.stores.sql.ledger.group_commit import GroupedLedger
+from mauve.stores.sql.ledger.ingest_stats import SqlArrivalReader
+from mauve.stores.sql.ledger.loading import SqlLoadLedger
+from mauve.stores.sql.ledger.reader import SqlLedgerReader
+from mauve.stores.sql.ledger.subscription_reader import SqlSubscriptionReader
+from mauve.stores.sql.ledger.usage import SqlUsageReader
+from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.migrate import CATALOG, LEDGER, current_revision, migrate, newest_revision
-from mauve.stores.sql.subscription_reader import SqlSubscriptionReader
-from mauve.stores.sql.usage_reader import SqlUsageReader
 from mauve.stores.warehouse import WarehouseReader
-from mauve.web.budget import ByteBudget
-from mauve.web.turns import Turns
 
 if TYPE_CHECKING:
     from mauve.demo.fill import FillParts
@@ -262,7 +263,7 @@ async def ingest_parts(
 
 def open_load_parts(settings: Settings) -> "LoadParts":
     """Open what the loader works with. Slow: what only the core needs is imported here, not into the workers."""
-    from mauve.load.closing import Closing  # noqa: PLC0415
+    from mauve.load.close_days import Closing  # noqa: PLC0415
     from mauve.load.loader import Loader  # noqa: PLC0415
     from mauve.load.runner import LoadParts  # noqa: PLC0415
     from mauve.stores.clickhouse.connection import ChdbConnection  # noqa: PLC0415
@@ -292,7 +293,7 @@ def open_load_parts(settings: Settings) -> "LoadParts":
 def fill_parts(settings: Settings, control: ControlParts) -> Iterator["FillParts"]:
     """Open what a made-up history is written with, in a process that holds the data directory alone."""
     from mauve.demo.fill import FillParts  # noqa: PLC0415 - slow, as the loader says
-    from mauve.load.closing import Closing  # noqa: PLC0415
+    from mauve.load.close_days import Closing  # noqa: PLC0415
     from mauve.stores.clickhouse.connection import ChdbConnection  # noqa: PLC0415
     from mauve.stores.clickhouse.warehouse import ChdbWarehouse  # noqa: PLC0415
 

@@ -10,18 +10,18 @@ import msgspec
 
 from mauve.config import Settings
 from mauve.control.parts import ControlParts
-from mauve.keep.backup import Originals, Standstill
-from mauve.keep.restore import Builders
-from mauve.keep.retention import Forgotten, Retention
-from mauve.keep.rooms import bytes_in
+from mauve.maintenance.backup import Originals, Standstill
+from mauve.maintenance.disk_space import bytes_in
+from mauve.maintenance.restore import Builders
+from mauve.maintenance.retention import Forgotten, Retention
 from mauve.stores.clickhouse.schema import FROZEN_FOLDER, KEPT_TABLES
-from mauve.stores.localdisk.log_copy import copy_unloaded
-from mauve.stores.localdisk.log_upkeep import SegmentLogUpkeep
+from mauve.stores.localdisk.log.copy import copy_unloaded
+from mauve.stores.localdisk.log.maintenance import SegmentLogUpkeep
+from mauve.stores.maintenance import Frozen, LedgerUpkeep, LogUpkeep, WarehouseUpkeep
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.ledger_upkeep import SqlLedgerUpkeep
+from mauve.stores.sql.ledger.maintenance import SqlLedgerUpkeep
 from mauve.stores.sql.migrate import CATALOG, LEDGER, check_not_newer
 from mauve.stores.sql.snapshot import SqliteSnapshot
-from mauve.stores.upkeep import Frozen, LedgerUpkeep, LogUpkeep, WarehouseUpkeep
 from mauve.wiring import (
     catalog_path,
     ledger_path,
@@ -40,7 +40,7 @@ _BUSY_TIMEOUT_S: Final = 5.0
 def warehouse_upkeep(data: Path) -> WarehouseUpkeep:
     """Open what freezes the warehouse and makes rows anonymous: in the core, or where no service runs."""
     from mauve.stores.clickhouse.connection import ChdbConnection  # noqa: PLC0415 - slow, as the loader says
-    from mauve.stores.clickhouse.upkeep import ChdbUpkeep  # noqa: PLC0415
+    from mauve.stores.clickhouse.maintenance import ChdbUpkeep  # noqa: PLC0415
 
     path = warehouse_path(data)
     return ChdbUpkeep(ChdbConnection(path), path)

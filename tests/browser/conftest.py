@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
-from support import PATIENCE_S, Service, mauve_json, running
+from support.service import PATIENCE_S, Service, mauve_json, running
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 PATIENCE_MS = 1000 * PATIENCE_S

@@ -8,8 +8,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from billing import SECRET_B, signed_b
-from support import bearer
+from support.billing import SECRET_B, signed_b
+from support.service import bearer
 
 JSON = {"content-type": "application/json"}
 PHONE = (390, 844)

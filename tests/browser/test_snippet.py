@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import httpx2 as httpx
 import pytest
 
-from support import bearer, eventually, running
+from support.service import bearer, eventually, running
 
 TIMES = 10
 

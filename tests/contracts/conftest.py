@@ -9,18 +9,19 @@ import sqlalchemy as sa
 
 from mauve.stores.catalog import Catalog
 from mauve.stores.localdisk import read_meter
-from mauve.stores.localdisk.accepted_exchange import FileAcceptedExchange
+from mauve.stores.localdisk.accepted_counts import FileAcceptedExchange
 from mauve.stores.localdisk.edge import SqliteEdge
 from mauve.stores.localdisk.read_cache import CacheBounds, SqliteReadCache
 from mauve.stores.localdisk.read_meter import SqliteReadMeter
-from mauve.stores.sql.catalog import sql_catalog
+from mauve.stores.sql.catalog.catalog import sql_catalog
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.ledger_reader import SqlLedgerReader
-from mauve.stores.sql.ledger_writer import SqlLedgerWriter
-from mauve.stores.sql.load_ledger import SqlLoadLedger
+from mauve.stores.sql.ledger.loading import SqlLoadLedger
+from mauve.stores.sql.ledger.reader import SqlLedgerReader
+from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.migrate import CATALOG, LEDGER, migrate
 from mauve.stores.usage import AcceptedExchange
-from support import PATIENCE_S, Ticks
+from support.clocks import Ticks
+from support.service import PATIENCE_S
 
 CATALOG_ENGINES: dict[str, Callable[[Path], str]] = {"sqlite": lambda folder: sqlite_url(folder / "catalog.db")}
 LEDGER_ENGINES = {"sqlite": lambda folder: sqlite_url(folder / "ledger.db")}

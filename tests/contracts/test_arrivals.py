@@ -5,9 +5,9 @@ from datetime import date, timedelta
 import pytest
 
 from mauve.core.window import Window
-from mauve.stores.arrivals import ACCEPTED, DAYS_KEPT, REPEAT, ArrivalCount, Arrivals
+from mauve.stores.ingest_stats import ACCEPTED, DAYS_KEPT, REPEAT, ArrivalCount, Arrivals
 from mauve.stores.ledger import Entry, LoadStep
-from mauve.stores.sql.arrival_book import SqlArrivalReader
+from mauve.stores.sql.ledger.ingest_stats import SqlArrivalReader
 
 DAY = date(2026, 11, 15)
 ALWAYS = Window(date.min, date.max)

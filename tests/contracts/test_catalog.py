@@ -5,7 +5,6 @@ from typing import get_args
 
 import pytest
 
-from catalog_entries import NOW, a_key, an_app, an_id, an_organization, in_parallel, let_pass, publish_all
 from mauve.core.facts import (
     AppType,
     ControlToken,
@@ -27,6 +26,7 @@ from mauve.stores.edge import (
     PublishedToken,
 )
 from mauve.stores.unavailable import StoreUnavailableError
+from support.catalog_entries import NOW, a_key, an_app, an_id, an_organization, in_parallel, let_pass, publish_all
 
 
 @pytest.fixture

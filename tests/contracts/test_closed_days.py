@@ -4,10 +4,10 @@ from datetime import date, timedelta
 
 import pytest
 
-from mauve.core.people import Seen
+from mauve.core.activity import Seen
 from mauve.core.window import Window
 from mauve.stores.closed_days import DayUsers
-from mauve.stores.sql.closed_days import SqlClosedDays, SqlClosedDaysReader
+from mauve.stores.sql.ledger.closed_days import SqlClosedDays, SqlClosedDaysReader
 
 DAY = date(2026, 11, 2)
 ALWAYS = Window(date.min, date.max)

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from ledger_entries import NOW, a_payment, everything_in
 from mauve.stores.deliveries import DELIVERIES_KEPT, Delivery, DeliveryResult, Tally
 from mauve.stores.ledger import Entry
-from mauve.stores.sql.delivery_book import SqlDeliveryReader
+from mauve.stores.sql.ledger.deliveries import SqlDeliveryReader
 from mauve.stores.unavailable import StoreUnavailableError
+from support.ledger_entries import NOW, a_payment, everything_in
 
 
 @pytest.fixture

@@ -10,7 +10,16 @@ from datetime import date
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from ledger_entries import (
+from mauve.core.window import Window
+from mauve.stores.ledger import DeadLetter, Entry, LoadStep, Payment
+from mauve.stores.sql.database import Database, sqlite_url
+from mauve.stores.sql.ledger.payments import insert_one_by_one
+from mauve.stores.sql.ledger.reader import SqlLedgerReader
+from mauve.stores.sql.ledger.schema import payments
+from mauve.stores.sql.ledger.writer import SqlLedgerWriter
+from mauve.stores.sql.migrate import LEDGER, migrate
+from mauve.stores.unavailable import StoreUnavailableError
+from support.ledger_entries import (
     ACCEPTED,
     AMOUNT_MAX,
     CONFLICT,
@@ -27,15 +36,6 @@ from ledger_entries import (
     rows_of,
     totals,
 )
-from mauve.core.window import Window
-from mauve.stores.ledger import DeadLetter, Entry, LoadStep, Payment
-from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.ledger_reader import SqlLedgerReader
-from mauve.stores.sql.ledger_schema import payments
-from mauve.stores.sql.ledger_writer import SqlLedgerWriter
-from mauve.stores.sql.migrate import LEDGER, migrate
-from mauve.stores.sql.payment_book import insert_one_by_one
-from mauve.stores.unavailable import StoreUnavailableError
 
 
 class RacedDatabase(Database):
@@ -190,7 +190,7 @@ import sys
 import sqlalchemy as sa
 from mauve.stores.ledger import Entry, Payment
 from mauve.stores.sql.database import Database
-from mauve.stores.sql.ledger_writer import SqlLedgerWriter
+from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 
 writer = SqlLedgerWriter(Database(sa.make_url(sys.argv[1]), busy_timeout_s=30))
 print("ready", flush=True)

@@ -5,12 +5,12 @@ from itertools import groupby
 
 import pytest
 
-from ledger_entries import AMOUNT_MAX, a_version, mrr_of, rows_of
 from mauve.core.subscriptions import MrrChange
 from mauve.core.window import Window
 from mauve.stores.ledger import Entry
-from mauve.stores.sql.ledger_schema import mrr_changes
-from mrr_model import DAY_US, history_of
+from mauve.stores.sql.ledger.schema import mrr_changes
+from support.ledger_entries import AMOUNT_MAX, a_version, mrr_of, rows_of
+from support.mrr_model import DAY_US, history_of
 
 EPOCH = date(1970, 1, 1)
 FIRST_DAYS = Window(EPOCH, EPOCH + timedelta(days=9))

@@ -5,11 +5,11 @@ import threading
 import pytest
 import sqlalchemy as sa
 
-from ledger_entries import NOW, PERIOD, a_payment, everything_in, record_payments
 from mauve.stores.ledger import DeadLetter, Entry, LoadStep, StepOutdatedError
 from mauve.stores.log import LogRecord
-from mauve.stores.sql.ledger_writer import SqlLedgerWriter
-from mauve.stores.sql.load_ledger import SqlLoadLedger
+from mauve.stores.sql.ledger.loading import SqlLoadLedger
+from mauve.stores.sql.ledger.writer import SqlLedgerWriter
+from support.ledger_entries import NOW, PERIOD, a_payment, everything_in, record_payments
 
 
 class TestEventsOfMixedBatches:

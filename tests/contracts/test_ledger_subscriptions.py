@@ -5,9 +5,9 @@ from itertools import permutations
 import pytest
 from msgspec.structs import replace
 
-from ledger_entries import AMOUNT_MAX, NOW, ODD_IDS, PERIOD, a_version, mrr_of, rows_of
 from mauve.stores.ledger import Entry, SubscriptionVersion
-from mauve.stores.sql.ledger_schema import subscription_versions, subscriptions
+from mauve.stores.sql.ledger.schema import subscription_versions, subscriptions
+from support.ledger_entries import AMOUNT_MAX, NOW, ODD_IDS, PERIOD, a_version, mrr_of, rows_of
 
 
 class TestSubscriptions:

@@ -6,13 +6,13 @@ from datetime import date
 
 import pytest
 
-from ledger_entries import ACCEPTED, CONFLICT, DUPLICATE, ODD_IDS, a_payment, a_version, mrr_of, rows_of, totals
 from mauve.core.batch import packed_header
 from mauve.stores.ledger import DeadLetter, Entry, LoadStep
-from mauve.stores.sql import ledger_schema
-from mauve.stores.sql.ledger_upkeep import SqlLedgerUpkeep
-from mauve.stores.upkeep import ErasedEntries
-from mrr_model import history_of
+from mauve.stores.maintenance import ErasedEntries
+from mauve.stores.sql.ledger import schema as ledger_schema
+from mauve.stores.sql.ledger.maintenance import SqlLedgerUpkeep
+from support.ledger_entries import ACCEPTED, CONFLICT, DUPLICATE, ODD_IDS, a_payment, a_version, mrr_of, rows_of, totals
+from support.mrr_model import history_of
 
 NOTHING = ErasedEntries(0, 0, 0)
 

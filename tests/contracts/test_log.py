@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mauve.stores.localdisk.log import SegmentLogReader, SegmentLogWriter
-from mauve.stores.localdisk.stream_reader import SegmentStreamReader
+from mauve.stores.localdisk.log.reader import SegmentLogReader
+from mauve.stores.localdisk.log.stream_reader import SegmentStreamReader
+from mauve.stores.localdisk.log.writer import SegmentLogWriter
 from mauve.stores.log import LogFailedError
 
 SEGMENT_BYTES = 64 * 1024
@@ -17,7 +18,7 @@ BYTES_MAX = 2**30
 KILLED_WRITER = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from mauve.stores.localdisk.log import SegmentLogWriter
+from mauve.stores.localdisk.log.writer import SegmentLogWriter
 
 async def main():
     writer = SegmentLogWriter(Path(sys.argv[1]), 0, segment_bytes=65536)

@@ -2,10 +2,10 @@
 
 import asyncio
 
-from mauve.stores.localdisk.log import SegmentLogReader
-from mauve.stores.localdisk.log_copy import copy_unloaded
-from mauve.stores.localdisk.log_upkeep import SegmentLogUpkeep
-from segment_log import BYTES_MAX, LARGE, a_writer, append_all, read_all, segment_paths
+from mauve.stores.localdisk.log.copy import copy_unloaded
+from mauve.stores.localdisk.log.maintenance import SegmentLogUpkeep
+from mauve.stores.localdisk.log.reader import SegmentLogReader
+from support.segment_log import BYTES_MAX, LARGE, a_writer, append_all, read_all, segment_paths
 
 
 def records_of(root, after=0):

@@ -4,10 +4,20 @@ from dataclasses import replace
 
 import pytest
 
-from catalog_entries import NOW, RANDOM, a_key, an_app, an_id, an_organization, in_parallel, let_pass, publish_all
 from mauve.core.facts import OPERATOR, ControlToken, Role, Scope, User
 from mauve.core.roles import scopes_of
 from mauve.stores.catalog import Minted, NewToken, OneTimeLink, Tally
+from support.catalog_entries import (
+    NOW,
+    RANDOM,
+    a_key,
+    an_app,
+    an_id,
+    an_organization,
+    in_parallel,
+    let_pass,
+    publish_all,
+)
 
 
 def a_token(org, minted_by=OPERATOR, scopes=(Scope.APPS_READ,)):

@@ -2,10 +2,10 @@
 
 import pytest
 
-from ledger_entries import a_version
 from mauve.stores.ledger import Entry
-from mauve.stores.sql.subscription_reader import SqlSubscriptionReader
+from mauve.stores.sql.ledger.subscription_reader import SqlSubscriptionReader
 from mauve.stores.subscriptions import ID_CHARACTERS_SHOWN
+from support.ledger_entries import a_version
 
 
 @pytest.fixture

@@ -4,13 +4,13 @@ import threading
 
 import pytest
 
-from ledger_entries import NOW, PERIOD, a_payment, record_payments
 from mauve.core.accepted import OrgPeriod
 from mauve.core.batch import packed_header
 from mauve.stores.ledger import Entry, LoadStep
 from mauve.stores.log import MIXED_STREAM
-from mauve.stores.sql.load_ledger import SqlLoadLedger
-from mauve.stores.sql.usage_reader import SqlUsageReader
+from mauve.stores.sql.ledger.loading import SqlLoadLedger
+from mauve.stores.sql.ledger.usage import SqlUsageReader
+from support.ledger_entries import NOW, PERIOD, a_payment, record_payments
 
 ORG = "org_1"
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mauve.core.people import Seen
+from mauve.core.activity import Seen
 from mauve.core.window import Window
 from mauve.stores.clickhouse.schema import TABLES
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
 from mauve.stores.warehouse import EventRows, WarehouseUnavailableError, first_seq
-from support import PATIENCE_S
+from support.service import PATIENCE_S
 
 DAY_MS = 86_400_000
 DAY = date(2026, 11, 15)

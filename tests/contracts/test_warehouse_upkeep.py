@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mauve.core.people import Seen
+from mauve.core.activity import Seen
 from mauve.core.window import Window
-from mauve.stores.clickhouse.upkeep import ChdbUpkeep
+from mauve.stores.clickhouse.maintenance import ChdbUpkeep
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
 from mauve.stores.warehouse import EventRows, first_seq

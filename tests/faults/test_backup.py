@@ -13,11 +13,11 @@ import pytest
 
 from mauve import wiring, wiring_upkeep
 from mauve.config import settings_from
-from mauve.keep.backup import back_up
-from mauve.keep.problems import KeepFailedError, KeepRefusedError
-from mauve.server import reach
-from mauve.server.reach import standstill
-from support import MAUVE, bearer, clean_environment, eventually, mauve_json, running, stored_events, token_for
+from mauve.maintenance.backup import back_up
+from mauve.maintenance.errors import KeepFailedError, KeepRefusedError
+from mauve.server import admin_client as reach
+from mauve.server.admin_client import standstill
+from support.service import MAUVE, bearer, clean_environment, eventually, mauve_json, running, stored_events, token_for
 
 
 class Interruption:
@@ -174,9 +174,10 @@ import asyncio, sys
 from prometheus_client import CollectorRegistry
 from mauve import wiring
 from mauve.config import settings_from
-from mauve.keep.problems import KeepFailedError
+from mauve.maintenance.errors import KeepFailedError
 from mauve.load.runner import LoadFigures, LoadRunner
-from mauve.server import errands, reach
+from mauve.server import admin_socket as errands
+from mauve.server import admin_client as reach
 
 settings = settings_from({"MAUVE_DATA": sys.argv[1]})
 loading = LoadRunner(lambda: wiring.open_load_parts(settings), LoadFigures(CollectorRegistry()))

@@ -7,14 +7,14 @@ import threading
 
 import pytest
 
-from browser import PASSWORD, Browser
 from mauve import wiring
 from mauve.access.sessions import SEEN_EVERY_MS, begin_session
 from mauve.control import people
 from mauve.core.facts import Role
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.unavailable import StoreUnavailableError
-from support import PATIENCE_S, bearer
+from support.browser import PASSWORD, Browser
+from support.service import PATIENCE_S, bearer
 
 
 @pytest.fixture(autouse=True)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from mauve.access.attempts import PasswordAttempts
-from mauve.access.rate import RateLimit
+from mauve.access.sign_in_attempts import PasswordAttempts
+from mauve.overload.token_bucket import RateLimit
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
-from support import bearer
+from support.service import bearer
 
 HOUR_MS = 3_600_000
 JUMPS = pytest.mark.parametrize("jump_ms", [-2 * HOUR_MS, 72 * HOUR_MS], ids=["back", "forward"])

@@ -14,7 +14,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from mauve.stores.localdisk.disk import LocalDisk
-from support import bearer, eventually, running, stored_events, token_for
+from support.service import bearer, eventually, running, stored_events, token_for
 
 LARGE = "x" * 1000
 DISK_MEGABYTES = 120

@@ -12,8 +12,8 @@ from pathlib import Path
 import httpx2 as httpx
 import pytest
 
-from mauve.stores.localdisk.accepted_exchange import FileAcceptedExchange
-from support import Service, bearer, eventually, is_alive, mauve_json, running, token_for
+from mauve.stores.localdisk.accepted_counts import FileAcceptedExchange
+from support.service import Service, bearer, eventually, is_alive, mauve_json, running, token_for
 
 CAP = 1_000
 BATCH = 10

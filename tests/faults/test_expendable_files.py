@@ -14,7 +14,7 @@ from mauve.stores.localdisk.read_meter import SqliteReadMeter
 from mauve.stores.read_cache import CachedAnswer
 from mauve.stores.read_meter import ReadLimits, Uses
 from mauve.stores.unavailable import StoreUnavailableError
-from support import Ticks
+from support.clocks import Ticks
 
 NOW = 1_800_000_000_000
 LIMITS = ReadLimits(1000, 1000, 1000)

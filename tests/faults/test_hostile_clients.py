@@ -10,7 +10,7 @@ import httpx2 as httpx
 import pytest
 import zstandard
 
-from support import PATIENCE_S, bearer, eventually, start, token_for
+from support.service import PATIENCE_S, bearer, eventually, start, token_for
 
 CONNECTIONS_MAX = 2048
 IDLE, SLOW_HEADERS, SLOW_BODIES = 1_000, 100, 40

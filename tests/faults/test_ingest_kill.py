@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from support import Service, eventually, fixed_ports, start
-from traffic import Traffic, started_again
+from support.service import Service, eventually, fixed_ports, start
+from support.traffic import Traffic, started_again
 
 WORKERS = ("--workers", "2")
 BATCHES_MIN = 50  # acknowledged, so that the load was real

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx2 as httpx
 import pytest
 
-from support import PATIENCE_S, bearer, eventually, post_events, running, token_for
+from support.service import PATIENCE_S, bearer, eventually, post_events, running, token_for
 
 CONNECTIONS = 500
 MEMORY_MB_MAX = 150

@@ -14,13 +14,13 @@ from urllib.parse import urlencode
 import httpx2 as httpx
 import pytest
 
-from billing import SAMPLES, SECRET_A, SECRET_B, signed_a, signed_b
-from browser import PASSWORD
-from mauve.control.operations import OPERATIONS
+from mauve.control.routes import OPERATIONS
 from mauve.dashboard.routes import ACTIONS, DOORS
 from mauve.metrics.registry import METRICS
-from noise import Noise
-from support import (
+from support.billing import SAMPLES, SECRET_A, SECRET_B, signed_a, signed_b
+from support.browser import PASSWORD
+from support.noise import Noise
+from support.service import (
     PATIENCE_S,
     bearer,
     eventually,

@@ -9,20 +9,21 @@ import httpx2 as httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
-from billing import SECRET_A, signed_a
 from mauve import wiring
-from mauve.access.admission import UNDER_WAY_MAX, Admission
 from mauve.control import operator
 from mauve.control.apps import create_app
 from mauve.control.bodies import NewAppBody
 from mauve.control.webhook_secrets import save_secret
 from mauve.core.facts import Plane, Provider
 from mauve.core.secret import Secret
-from mauve.ingest.door import AsgiIngest
+from mauve.ingest.asgi import AsgiIngest
 from mauve.ingest.plane import IngestPlane
+from mauve.overload.admission import UNDER_WAY_MAX, Admission
 from mauve.stores.localdisk.disk import LocalDisk
-from mauve.stores.localdisk.log import SegmentLogWriter
-from support import PATIENCE_S, Ticks, bearer, ledger_rows
+from mauve.stores.localdisk.log.writer import SegmentLogWriter
+from support.billing import SECRET_A, signed_a
+from support.clocks import Ticks
+from support.service import PATIENCE_S, bearer, ledger_rows
 
 OVER = 7
 SUBSCRIPTION = {"type": "subscription", "id": "s1", "status": "active", "mrr": 900, "currency": "eur"}

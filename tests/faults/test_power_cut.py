@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from power_box import PowerBox, power_box, reason_for_no_box
-from support import PATIENCE_S, Service, clean_environment, cut_batch, eventually, fixed_ports, is_alive, start
-from traffic import Traffic, started_again
+from support.power_box import PowerBox, power_box, reason_for_no_box
+from support.service import PATIENCE_S, Service, clean_environment, cut_batch, eventually, fixed_ports, is_alive, start
+from support.traffic import Traffic, started_again
 
-LIFE = Path(__file__).parents[1] / "life_on_disk.py"
+LIFE = Path(__file__).parents[1] / "support" / "life_on_disk.py"
 WAREHOUSE = LIFE.with_name("warehouse_program.py")
 BATCHES_OF_A_LIFE_MAX = 60
 LIVES_OF_A_BOX = 50  # then a new one: what is stored is read whole after every cut
@@ -50,7 +50,7 @@ class Life:
             [sys.executable, str(LIFE), str(data), str(number)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=clean_environment(PYTHONPATH=str(LIFE.parent)),
+            env=clean_environment(PYTHONPATH=str(LIFE.parents[1])),
         )
         self._listener = threading.Thread(target=self._listen)
         self._listener.start()
@@ -218,7 +218,7 @@ def test_the_whole_service_goes_on_after_power_cuts_with_everything_it_acknowled
 
 def events_left_after_a_cut(home: Path, *setting: str) -> int:
     """Load and merge, cut the power when only the merged part is left, and count what is there afterwards."""
-    environment = clean_environment(PYTHONPATH=str(LIFE.parent))
+    environment = clean_environment(PYTHONPATH=str(LIFE.parents[1]))
     with power_box(home) as box:
         command = [sys.executable, str(WAREHOUSE), str(box.path / "warehouse")]
         merging = subprocess.Popen([*command, "merge", *setting], stdout=subprocess.PIPE, env=environment)

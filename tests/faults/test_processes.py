@@ -9,16 +9,7 @@ from contextlib import suppress
 import httpx2 as httpx
 import pytest
 
-from support import (
-    bearer,
-    eventually,
-    is_alive,
-    mauve_json,
-    post_events,
-    running,
-    start,
-    token_for,
-)
+from support.service import bearer, eventually, is_alive, mauve_json, post_events, running, start, token_for
 
 HANG_S = 10
 # Loaded by every process before anything else. The signal's handler never returns, and so the event loop never goes on.

@@ -18,7 +18,7 @@ from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
 from mauve.stores.localdisk.read_cache import CacheBounds, SqliteReadCache
 from mauve.stores.read_meter import ReadLimits, Uses
 from mauve.stores.warehouse import WarehouseUnavailableError
-from support import bearer
+from support.service import bearer
 
 FIVE_MINUTES_MS = 300_000
 

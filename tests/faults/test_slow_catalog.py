@@ -6,11 +6,11 @@ import threading
 import pytest
 import sqlalchemy as sa
 
-from browser import Browser
 from mauve.access.sessions import begin_session
 from mauve.control import apps, people
 from mauve.control.bodies import NewAppBody
 from mauve.core.facts import Role
+from support.browser import Browser
 
 TIMEOUT_S = 0.3
 DELAY_S = 2 * TIMEOUT_S

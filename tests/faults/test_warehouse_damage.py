@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from support import clean_environment
+from support.service import clean_environment
 
-PROGRAM = Path(__file__).parents[1] / "warehouse_program.py"
+PROGRAM = Path(__file__).parents[1] / "support" / "warehouse_program.py"
 WHOLE = {"from_sums": 160, "from_rows": 160, "ids": 160, "users": 20, "parts_without_sums": 0}
 
 
 def run(path, order):
     done = subprocess.run(
         [sys.executable, str(PROGRAM), str(path), order],
-        env=clean_environment(PYTHONPATH=str(PROGRAM.parent)),
+        env=clean_environment(PYTHONPATH=str(PROGRAM.parents[1])),
         capture_output=True,
         text=True,
         check=True,

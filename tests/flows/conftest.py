@@ -6,7 +6,6 @@ import pytest
 from argon2 import PasswordHasher, Type
 from starlette.testclient import TestClient
 
-from browser import PASSWORD, Browser
 from mauve.access import passwords
 from mauve.access.sessions import begin_session
 from mauve.control import links, people
@@ -16,7 +15,8 @@ from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.schema import TABLES
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
 from mauve.stores.warehouse import WarehouseReader
-from support import ManualClock
+from support.browser import PASSWORD, Browser
+from support.clocks import ManualClock
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import time
 import httpx2 as httpx
 import pytest
 
-from support import bearer, running, token_for
+from support.service import bearer, running, token_for
 
 PATIENCE_S = 60
 PER_ADDRESS = 20

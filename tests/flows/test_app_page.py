@@ -9,17 +9,17 @@ import sqlite3
 import pytest
 from structlog.testing import capture_logs
 
-from billing import SECRET_A, SECRET_B, signed_a, signed_b
 from mauve import wiring
 from mauve.core.facts import Role
 from mauve.core.window import today_at
-from mauve.ingest.arrivals import note_arrivals
+from mauve.ingest.stats import note_arrivals
 from mauve.metrics.registry import METRICS
-from mauve.stores.arrivals import Arrivals
 from mauve.stores.deliveries import Delivery, DeliveryResult, Tally
+from mauve.stores.ingest_stats import Arrivals
 from mauve.stores.ledger import Entry
 from mauve.wiring import ledger_writer
-from support import bearer
+from support.billing import SECRET_A, SECRET_B, signed_a, signed_b
+from support.service import bearer
 
 DAY_MS = 86_400_000
 

@@ -11,20 +11,11 @@ from collections import Counter
 import httpx2 as httpx
 import pytest
 
-from billing import SECRET_A, sample, signed_a
-from browser import PASSWORD, Browser
 from mauve.metrics.registry import METRICS
-from mauve.stores.directory import Holder, hold, name_holder
-from support import (
-    bearer,
-    eventually,
-    ledger_rows,
-    mauve,
-    mauve_json,
-    running,
-    stored_events,
-    token_for,
-)
+from mauve.stores.data_directory import Holder, hold, name_holder
+from support.billing import SECRET_A, sample, signed_a
+from support.browser import PASSWORD, Browser
+from support.service import bearer, eventually, ledger_rows, mauve, mauve_json, running, stored_events, token_for
 
 NO_CACHE = {"MAUVE_READ_CACHE_SECONDS": "0"}
 SUBSCRIPTIONS = [

@@ -6,14 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from browser import Browser
 from mauve.access.sessions import begin_session
 from mauve.control import people
 from mauve.control.links import set_password
 from mauve.control.operator import create_organization, mint_token
 from mauve.core.facts import IN_ALL, Bounds, Role, Scope
 from mauve.core.secret import Secret
-from support import mauve, mauve_json
+from support.browser import Browser
+from support.service import mauve, mauve_json
 
 BOUNDS = Bounds(apps=3, keys_per_app=2, keys=5, tokens=2, members=2)
 

@@ -14,12 +14,12 @@ from urllib.parse import quote_plus
 import httpx2 as httpx
 import pytest
 
-from billing import sample, signed_a, signed_b
-from browser import Browser
-from mauve.control.operations import OPERATIONS
+from mauve.control.routes import OPERATIONS
 from mauve.dashboard.routes import ACTIONS, DOORS
 from mauve.metrics.registry import METRICS
-from support import EVERY_SCOPE, PATIENCE_S, bearer, eventually, mauve, running, two_free_ports
+from support.billing import sample, signed_a, signed_b
+from support.browser import Browser
+from support.service import EVERY_SCOPE, PATIENCE_S, bearer, eventually, mauve, running, two_free_ports
 
 PASSWORD = "canary of a password 5b1f0c"
 SECRET_A = "whsec_canaryA" + "7" * 24

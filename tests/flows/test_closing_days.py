@@ -7,19 +7,19 @@ from structlog.testing import capture_logs
 
 from mauve.core.batch import packed_header
 from mauve.core.window import Window
-from mauve.load.closing import Closing
+from mauve.load.close_days import Closing
 from mauve.load.loader import Loader
 from mauve.metrics.questions import Survey
 from mauve.metrics.registry import METRICS
 from mauve.query.parts import ReadStores
-from mauve.query.sources import rows_by_project
+from mauve.query.read import rows_by_project
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
 from mauve.stores.log import LogRecord
-from mauve.stores.sql.closed_days import SqlClosedDays, SqlClosedDaysReader
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.ledger_reader import SqlLedgerReader
-from mauve.stores.sql.load_ledger import SqlLoadLedger
+from mauve.stores.sql.ledger.closed_days import SqlClosedDays, SqlClosedDaysReader
+from mauve.stores.sql.ledger.loading import SqlLoadLedger
+from mauve.stores.sql.ledger.reader import SqlLedgerReader
 from mauve.stores.sql.migrate import LEDGER, migrate
 
 TODAY = date(2026, 11, 30)  # a Monday

@@ -14,8 +14,8 @@ from mauve.config import SETTINGS
 from mauve.control.apps import create_app
 from mauve.control.bodies import NewAppBody
 from mauve.control.operator import create_organization
-from mauve.reference.document import document
-from support import EVERY_SCOPE, MAUVE, clean_environment, mauve, mauve_json
+from mauve.openapi.document import document
+from support.service import EVERY_SCOPE, MAUVE, clean_environment, mauve, mauve_json
 
 
 @pytest.fixture

@@ -19,10 +19,11 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.core.failures import FailureGroup
 from schemathesis.specs.openapi import checks
 
-from billing import SECRET_A, SECRET_B, signed_a, signed_b
-from mauve.reference import control, ingest, query, upkeep, webhooks
-from mauve.reference.document import document
-from support import bearer, eventually, mauve_json, post_events, running, token_for
+from mauve.openapi import control, ingest, query, webhooks
+from mauve.openapi import service as upkeep
+from mauve.openapi.document import document
+from support.billing import SECRET_A, SECRET_B, signed_a, signed_b
+from support.service import bearer, eventually, mauve_json, post_events, running, token_for
 
 DOCUMENTED = [
     not_a_server_error,

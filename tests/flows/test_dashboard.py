@@ -2,13 +2,13 @@
 
 import pytest
 
-from browser import PASSWORD, Browser, shown
 from mauve.control.operator import change_limits, mark_unpaid, suspend
 from mauve.core.facts import Plane, Provider, Role, Scope
 from mauve.stores.ledger import LoadStep
 from mauve.stores.read_meter import ReadLimits, Uses
 from mauve.wiring import load_ledger
-from support import bearer
+from support.browser import PASSWORD, Browser, shown
+from support.service import bearer
 
 EVENT = {"name": "seen"}
 

@@ -6,13 +6,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from browser import PASSWORD, Browser
 from mauve.control import operator, people
 from mauve.control.apps import create_app
 from mauve.control.bodies import NewAppBody
 from mauve.core.facts import Role, Scope
 from mauve.core.roles import may
 from mauve.dashboard.routes import ACTIONS, DOORS, find
+from support.browser import PASSWORD, Browser
 
 FORMS = {
     "/apps": {"name": "New", "type": "saas", "ownership": "mine"},

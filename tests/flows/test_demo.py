@@ -5,8 +5,8 @@ import json
 import httpx2 as httpx
 import pytest
 
-from browser import Browser
-from support import mauve, mauve_json, running
+from support.browser import Browser
+from support.service import mauve, mauve_json, running
 
 
 @pytest.fixture(scope="module")

@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from browser import shown
 from mauve.control.keys import mint_key, revoke_key
 from mauve.control.operator import mint_token
 from mauve.core.facts import OPERATOR, KeyKind, Plane, Role, Scope
-from support import bearer
+from support.browser import shown
+from support.service import bearer
 
 EVENT = {"name": "seen"}
 BOTH = {"revoke": ["tokens", "keys"]}

@@ -11,7 +11,7 @@ import pytest
 from mauve.control.apps import create_app
 from mauve.control.bodies import NewAppBody
 from mauve.metrics.registry import METRICS
-from support import bearer, eventually, ledger_rows, mauve, mauve_json, running, stored_events, token_for
+from support.service import bearer, eventually, ledger_rows, mauve, mauve_json, running, stored_events, token_for
 
 NO_CACHE = {"MAUVE_READ_CACHE_SECONDS": "0"}
 DAY_MS = 86_400_000

@@ -4,7 +4,7 @@ import pytest
 
 from mauve import wiring
 from mauve.load.usage import note_first_events
-from support import bearer
+from support.service import bearer
 
 PAYMENT = {"name": "payment", "id": "1", "props": {"amount": 5, "currency": "eur"}}
 

@@ -8,15 +8,25 @@ import time
 import msgspec
 import pytest
 
-from billing import NOW, SECRET_A, SECRET_B, sample_bytes, signed_a, signed_b
-from hostile_deliveries import DIGITS, PADDING, filled, item, many_values, subscription_a, subscription_b, written
 from mauve.control.apps import create_app
 from mauve.control.bodies import NewAppBody
 from mauve.control.webhook_secrets import save_secret
 from mauve.core.facts import Plane, Provider
 from mauve.core.secret import Secret
-from mauve.ingest.webhooks.door import BODY_BYTES_MAX
-from support import ManualClock, ledger_rows, mauve_json
+from mauve.ingest.webhooks.endpoint import BODY_BYTES_MAX
+from support.billing import NOW, SECRET_A, SECRET_B, sample_bytes, signed_a, signed_b
+from support.clocks import ManualClock
+from support.hostile_deliveries import (
+    DIGITS,
+    PADDING,
+    filled,
+    item,
+    many_values,
+    subscription_a,
+    subscription_b,
+    written,
+)
+from support.service import ledger_rows, mauve_json
 
 SIGNED = {"biller_a": signed_a, "biller_b": signed_b}
 HOLD_S_MAX = 0.05

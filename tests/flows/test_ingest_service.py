@@ -7,7 +7,7 @@ import time
 import httpx2 as httpx
 import pytest
 
-from support import (
+from support.service import (
     PATIENCE_S,
     bearer,
     eventually,

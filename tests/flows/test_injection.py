@@ -6,8 +6,6 @@ import sqlite3
 
 import pytest
 
-from billing import SECRET_A, SECRET_B, signed_a
-from browser import PASSWORD, Browser
 from mauve.access.vault import Row, VaultError
 from mauve.cli.frame import table
 from mauve.control.apps import create_app
@@ -15,7 +13,9 @@ from mauve.control.bodies import NewAppBody
 from mauve.control.webhook_secrets import save_secret
 from mauve.core.facts import Plane, Provider
 from mauve.core.secret import Secret
-from support import bearer, ledger_rows
+from support.billing import SECRET_A, SECRET_B, signed_a
+from support.browser import PASSWORD, Browser
+from support.service import bearer, ledger_rows
 
 CR_LF = "\r\nx-injected: yes\r\n\r\n"
 ODD = [CR_LF, "\n", "\x00", "\x1b]0;title\x07", "\x7f", "\x85", "\u2028", "\u202e", "漢字", "ü", "\ufeff", "%0d%0a"]

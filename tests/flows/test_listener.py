@@ -14,7 +14,7 @@ import uvloop
 from mauve.web.http1 import listener
 from mauve.web.http1.listener import Listener
 from mauve.web.messages import Reply
-from support import PATIENCE_S
+from support.service import PATIENCE_S
 
 BODY_BYTES_MAX = 1024 * 1024
 

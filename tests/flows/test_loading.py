@@ -6,16 +6,16 @@ import time
 import pytest
 
 from mauve.core.batch import packed_header
-from mauve.load.closing import Closing
+from mauve.load.close_days import Closing
 from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, MIXED_STREAM, Loader
 from mauve.stores.clickhouse.columns import seqs_as_arrow
 from mauve.stores.clickhouse.warehouse import _COMMIT, ChdbWarehouse
 from mauve.stores.ledger import Entry
 from mauve.stores.log import LogRecord
-from mauve.stores.sql.closed_days import SqlClosedDays
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.ledger_writer import SqlLedgerWriter
-from mauve.stores.sql.load_ledger import SqlLoadLedger
+from mauve.stores.sql.ledger.closed_days import SqlClosedDays
+from mauve.stores.sql.ledger.loading import SqlLoadLedger
+from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.migrate import LEDGER, migrate
 from mauve.stores.unavailable import StoreUnavailableError
 from mauve.stores.warehouse import RowsRefusedError, WarehouseUnavailableError

@@ -11,7 +11,7 @@ from mauve.core.facts import KeyKind, Plane, Provider, Scope
 from mauve.core.secret import Secret
 from mauve.metrics.registry import METRICS, NAMES_MAX
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
-from support import bearer
+from support.service import bearer
 
 TODAY, YESTERDAY, FIRST_DAY = "2027-01-15", "2027-01-14", "2026-12-17"
 MINUTE_MS, DAY_MS = 60_000, 86_400_000

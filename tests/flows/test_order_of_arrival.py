@@ -4,7 +4,7 @@ import itertools
 
 import httpx2 as httpx
 
-from support import bearer, eventually, ledger_rows, running, stored_events, token_for
+from support.service import bearer, eventually, ledger_rows, running, stored_events, token_for
 
 ROUNDS = 12
 

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from mauve.core.facts import Role
-from support import PATIENCE_S, bearer, eventually
+from support.service import PATIENCE_S, bearer, eventually
 
 DAY_MS = 86_400_000
 

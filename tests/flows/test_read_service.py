@@ -6,7 +6,7 @@ from datetime import date, timedelta
 import httpx2 as httpx
 import pytest
 
-from support import bearer, eventually, running, token_for
+from support.service import bearer, eventually, running, token_for
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mauve.reference.document import document
+from mauve.openapi.document import document
 
 PATHS = ["/openapi.json", "/docs"]
 

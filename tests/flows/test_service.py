@@ -15,7 +15,7 @@ import pytest
 
 from mauve.access.keyring import REFRESH_EVERY_S
 from mauve.access.vault import new_master_key
-from support import (
+from support.service import (
     MAUVE,
     PATIENCE_S,
     bearer,

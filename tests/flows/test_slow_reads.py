@@ -14,7 +14,7 @@ from mauve.core.facts import Scope
 from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.schema import TABLES
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
-from support import bearer
+from support.service import bearer
 
 LIMIT_S = 3.0
 # Whoever's project is named in `endless` is never done with reading its payments.

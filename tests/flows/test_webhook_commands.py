@@ -5,17 +5,17 @@ import time
 
 import pytest
 
-from billing import NOW, SECRET_A, mapped_for, sample
 from mauve import wiring
 from mauve.control import operator
 from mauve.control.apps import create_app
 from mauve.control.bodies import NewAppBody
 from mauve.core.facts import Plane, Provider
-from mauve.ingest.webhooks.door import BODY_BYTES_MAX
+from mauve.ingest.webhooks.endpoint import BODY_BYTES_MAX
 from mauve.ingest.webhooks.replay import lines_in
 from mauve.stores.deliveries import Tally
 from mauve.stores.ledger import Entry
-from support import ledger_rows, mauve, mauve_json
+from support.billing import NOW, SECRET_A, mapped_for, sample
+from support.service import ledger_rows, mauve, mauve_json
 
 A = Provider.BILLER_A
 

@@ -4,7 +4,15 @@ import json
 
 import pytest
 
-from billing import (
+from mauve.control import operator
+from mauve.control.apps import create_app
+from mauve.control.bodies import NewAppBody
+from mauve.control.webhook_secrets import save_secret
+from mauve.core.facts import Plane, Provider
+from mauve.core.secret import Secret
+from mauve.ingest.webhooks.endpoint import BODY_BYTES_MAX
+from mauve.stores.unavailable import StoreUnavailableError
+from support.billing import (
     NOW,
     NOW_S,
     SECRET_A,
@@ -15,15 +23,8 @@ from billing import (
     signed_a,
     signed_b,
 )
-from mauve.control import operator
-from mauve.control.apps import create_app
-from mauve.control.bodies import NewAppBody
-from mauve.control.webhook_secrets import save_secret
-from mauve.core.facts import Plane, Provider
-from mauve.core.secret import Secret
-from mauve.ingest.webhooks.door import BODY_BYTES_MAX
-from mauve.stores.unavailable import StoreUnavailableError
-from support import ManualClock, eventually, ledger_rows
+from support.clocks import ManualClock
+from support.service import eventually, ledger_rows
 
 UNAUTHORIZED = {"ok": False, "error": "unauthorized"}
 INVOICE, ORDER = sample_bytes("stripe_invoice_paid_basic"), sample_bytes("polar_order_paid_renewal")

@@ -13,8 +13,8 @@ from polar.webhooks import validate_event
 from standardwebhooks import Webhook
 from stripe import WebhookSignature
 
-from billing import SECRET_A, sample
-from support import PATIENCE_S, bearer, ledger_rows, mauve_json, running, token_for
+from support.billing import SECRET_A, sample
+from support.service import PATIENCE_S, bearer, ledger_rows, mauve_json, running, token_for
 
 SECRET_B = "whsec_" + base64.b64encode(bytes(range(32))).decode()
 # Encoded once more, the library signs with the text of the secret, as biller B itself does.

@@ -8,15 +8,15 @@ import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from billing import NOW, NOW_S, content, mapped_for, reading
-from ledger_entries import mrr_of
 from mauve.core.facts import Provider
-from mauve.ingest.webhooks.readings import BilledSubscription
+from mauve.ingest.webhooks.parsed import BilledSubscription
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.ledger_reader import SqlLedgerReader
-from mauve.stores.sql.ledger_schema import day_totals, payments, subscription_versions, subscriptions
-from mauve.stores.sql.ledger_writer import SqlLedgerWriter
+from mauve.stores.sql.ledger.reader import SqlLedgerReader
+from mauve.stores.sql.ledger.schema import day_totals, payments, subscription_versions, subscriptions
+from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.migrate import LEDGER, migrate
+from support.billing import NOW, NOW_S, content, mapped_for, reading
+from support.ledger_entries import mrr_of
 
 A, B = Provider.BILLER_A, Provider.BILLER_B
 STATUSES = st.sampled_from(["incomplete", "trialing", "active", "past_due", "canceled"])

@@ -7,8 +7,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from capped import Process, World
 from mauve.stores.log import MIXED_STREAM
+from support.capped import Process, World
 
 STREAMS = (0, 1, 2)
 CAP = 60

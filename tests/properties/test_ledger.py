@@ -4,11 +4,12 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from ledger_model import ANY_TEXT, GROUPS, check_that_it_ends_as_in_the_model
-from mauve.stores.sql import ledger_writer, payment_book
 from mauve.stores.sql.column_types import escaped, unescaped
 from mauve.stores.sql.database import Database, sqlite_url
+from mauve.stores.sql.ledger import payments as payment_book
+from mauve.stores.sql.ledger import writer as ledger_writer
 from mauve.stores.sql.migrate import LEDGER, migrate
+from support.ledger_model import ANY_TEXT, GROUPS, check_that_it_ends_as_in_the_model
 
 BACKSLASHES_AND_NULS = st.text("\\0\0n", max_size=12)
 

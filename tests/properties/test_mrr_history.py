@@ -11,18 +11,18 @@ from alembic.operations import Operations
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from ledger_entries import a_version, mrr_of
 from mauve.core.subscriptions import MrrSums
 from mauve.core.window import Window
 from mauve.metrics.mrr_history import mrr_by_day
 from mauve.stores.ledger import Entry
-from mauve.stores.sql import subscription_book
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.ledger_reader import SqlLedgerReader
-from mauve.stores.sql.ledger_schema import mrr_changes
-from mauve.stores.sql.ledger_writer import SqlLedgerWriter
+from mauve.stores.sql.ledger import subscriptions as subscription_book
+from mauve.stores.sql.ledger.reader import SqlLedgerReader
+from mauve.stores.sql.ledger.schema import mrr_changes
+from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.migrate import LEDGER, migrate
-from mrr_model import DAY_US, history_by_model, history_of
+from support.ledger_entries import a_version, mrr_of
+from support.mrr_model import DAY_US, history_by_model, history_of
 
 BASE = date(2014, 11, 10)  # the first day of a block of the largest kind
 BASE_US = (BASE - date(1970, 1, 1)).days * DAY_US

@@ -12,12 +12,13 @@ from mauve.load import loader as loading
 from mauve.load.arrival_order import ArrivalOrder
 from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, Loader, Stretch
 from mauve.load.rows import Range
-from mauve.stores.localdisk import frames, segments, tail
-from mauve.stores.localdisk.log import SegmentLogReader, SegmentLogWriter
+from mauve.stores.localdisk.log import frames, segments, tail
+from mauve.stores.localdisk.log.reader import SegmentLogReader
+from mauve.stores.localdisk.log.writer import SegmentLogWriter
 from mauve.stores.warehouse import SameId
-from simulated_disk import MachineDownError, SimulatedDisk
-from simulated_stores import SimulatedLedger, SimulatedWarehouse
-from simulation import first_violation
+from support.simulated_disk import MachineDownError, SimulatedDisk
+from support.simulated_stores import SimulatedLedger, SimulatedWarehouse
+from support.simulation import first_violation
 
 SCHEDULES_TO_FIND_A_BUG = range(10_000)
 

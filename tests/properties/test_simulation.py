@@ -1,11 +1,12 @@
 """Log, loader and checkpoint on a simulated machine: no schedule breaks a promise.
 
-On a failure the seed is in the message; `python tests/simulation.py SEED` runs that schedule again, alone.
+On a failure the seed is in the message; `PYTHONPATH=tests python -m support.simulation SEED` runs that schedule
+again, alone.
 """
 
 import pytest
 
-from simulation import first_violation
+from support.simulation import first_violation
 
 PARTS = 8
 SCHEDULES_AT_ONCE = 500
@@ -18,6 +19,8 @@ def test_no_schedule_loses_repeats_or_invents_an_event_or_counts_one_wrongly(par
     first_seed = part * schedules
     for done in range(0, schedules, SCHEDULES_AT_ONCE):
         seeds = range(first_seed + done, first_seed + done + SCHEDULES_AT_ONCE)
-        assert (found := first_violation(seeds)) is None, f"run `python tests/simulation.py {found[0]}`: {found[1]}"
+        assert (found := first_violation(seeds)) is None, (
+            f"`PYTHONPATH=tests python -m support.simulation {found[0]}`: {found[1]}"
+        )
         if done % 20_000 == 0:
             tell_progress(f"part {part + 1} of {PARTS}: {done:,} of {schedules:,} schedules")

@@ -9,11 +9,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings, target
 from hypothesis import strategies as st
 
-from billing import mapped_for
-from hostile_deliveries import DECIMALS, PADDING, filled, item, many_values, subscription_a, subscription_b, written
 from mauve.core.facts import Provider
 from mauve.ingest.webhooks.bounded_json import MARKS_MAX
-from mauve.ingest.webhooks.door import BODY_BYTES_MAX
+from mauve.ingest.webhooks.endpoint import BODY_BYTES_MAX
+from support.billing import mapped_for
+from support.hostile_deliveries import (
+    DECIMALS,
+    PADDING,
+    filled,
+    item,
+    many_values,
+    subscription_a,
+    subscription_b,
+    written,
+)
 
 A, B = Provider.BILLER_A, Provider.BILLER_B
 TRIES = 5

@@ -9,8 +9,8 @@ import tomllib
 from pathlib import Path
 
 from mauve.core.problems import Code
-from mauve.ingest.webhooks.remarks import Remark
 from mauve.ingest.webhooks.signatures import Refusal
+from mauve.ingest.webhooks.warnings import Remark
 from mauve.stores.deliveries import DeliveryResult
 
 ROOT = Path(__file__).parents[2]
@@ -143,7 +143,7 @@ def test_every_word_that_is_said_of_a_delivery_is_explained():
 def test_a_worker_imports_nothing_that_only_the_core_needs():
     """Each of these would cost every worker a dozen megabytes and a part of a second at its start."""
     heavy = {"alembic", "argon2", "chdb", "jinja2", "mauve.load.loader", "numpy", "pandas", "pyarrow"}
-    program = "import json, sys, mauve.server.ingest; print(json.dumps(list(sys.modules)))"
+    program = "import json, sys, mauve.server.worker; print(json.dumps(list(sys.modules)))"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert heavy.isdisjoint(json.loads(loaded))
 

@@ -3,8 +3,8 @@
 import pytest
 from structlog.testing import capture_logs
 
-from mauve.web.addresses import PerAddress, origin_of
-from support import Ticks
+from mauve.overload.per_address import PerAddress, origin_of
+from support.clocks import Ticks
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mauve.access.admission import (
+from mauve.overload.admission import (
     BURST_S_MAX,
     CROWDED_AFTER_S,
     UNDER_WAY_MAX,
@@ -14,7 +14,7 @@ from mauve.access.admission import (
     Stay,
     limit_at,
 )
-from support import Ticks
+from support.clocks import Ticks
 
 PACE_S = 0.005
 

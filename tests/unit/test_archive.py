@@ -10,9 +10,9 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mauve.keep import archive
-from mauve.keep.archive import FORMAT, Heading, Member, read_heading, unpack_archive, write_archive
-from mauve.keep.problems import KeepRefusedError
+from mauve.maintenance import archive
+from mauve.maintenance.archive import FORMAT, Heading, Member, read_heading, unpack_archive, write_archive
+from mauve.maintenance.errors import KeepRefusedError
 
 HEADING = Heading(format=FORMAT, mauve="1.2.3", created_at=5, bytes=6, events=7, has_master_key=True)
 CONTENTS = {"catalog.db": os.urandom(5_000), "log/000/x.segment": b"", "frozen/events/all/data.bin": bytes(3_000_000)}

@@ -5,7 +5,7 @@ import pytest
 from mauve.core.batch import packed_header
 from mauve.load.arrival_order import ArrivalOrder
 from mauve.stores.log import LogRecord
-from support import ManualClock
+from support.clocks import ManualClock
 
 NOW_US = ManualClock().now_us()
 

@@ -4,10 +4,10 @@ import copy
 
 import pytest
 
-from billing import NOW, mapped_for, reading, sample
 from mauve.core.facts import Provider
-from mauve.ingest.webhooks.readings import BilledPayment, BilledSubscription, Skipped
+from mauve.ingest.webhooks.parsed import BilledPayment, BilledSubscription, Skipped
 from mauve.stores.deliveries import DeliveryResult
+from support.billing import NOW, mapped_for, reading, sample
 
 A = Provider.BILLER_A
 MONTHLY = {"interval": "month", "interval_count": 1, "usage_type": "licensed"}

@@ -2,10 +2,10 @@
 
 import pytest
 
-from billing import NOW, mapped_for, reading, sample
 from mauve.core.facts import Provider
-from mauve.ingest.webhooks.readings import BilledPayment, BilledSubscription, Skipped
+from mauve.ingest.webhooks.parsed import BilledPayment, BilledSubscription, Skipped
 from mauve.stores.deliveries import DeliveryResult
+from support.billing import NOW, mapped_for, reading, sample
 
 B = Provider.BILLER_B
 

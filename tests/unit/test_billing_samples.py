@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from billing import EXPECTED, NOW, SAMPLES, mapped_for, provider_of, reading, sample
 from mauve.core.times import parse_time_us
-from mauve.ingest.webhooks.readings import BilledPayment, BilledSubscription, Skipped
+from mauve.ingest.webhooks.parsed import BilledPayment, BilledSubscription, Skipped
 from mauve.stores.deliveries import DeliveryResult
+from support.billing import EXPECTED, NOW, SAMPLES, mapped_for, provider_of, reading, sample
 
 NAMES = {
     action: [name for name, expected in EXPECTED.items() if expected["action"] == action]

@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mauve.core.problems import Busy
-from mauve.web import budget as budgets
-from mauve.web.budget import ByteBudget
-from support import PATIENCE_S
+from mauve.overload import byte_budget as budgets
+from mauve.overload.byte_budget import ByteBudget
+from support.service import PATIENCE_S
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from mauve.control.in_time import done_in_time
+from mauve.control.deadline import done_in_time
 from mauve.stores.cancellation import Cancellation, CancelledError, current_cancellation
 
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mauve.dashboard.charts import HEIGHT, SPARK_HEIGHT, SPARK_WIDTH, WIDTH, curves, nice_top, spark
+from mauve.dashboard.charts.svg import HEIGHT, SPARK_HEIGHT, SPARK_WIDTH, WIDTH, curves, nice_top, spark
 
 NUMBERS = st.lists(st.integers(0, 2**80), min_size=2, max_size=40)
 

@@ -6,8 +6,8 @@ import tempfile
 from asyncio.subprocess import PIPE
 
 from mauve.server import children
-from mauve.server.pulse import Pulse
-from support import PATIENCE_S
+from mauve.server.heartbeat import Pulse
+from support.service import PATIENCE_S
 
 WRITES_TOO_MUCH = """
 import sys

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from mauve.core.currencies import is_currency, minor_digits
+from mauve.core.money import is_currency, minor_digits
 
 
 @pytest.mark.parametrize("code", ["eur", "usd", "jpy", "bhd", "clf", "xau", "xts"])
@@ -32,5 +32,5 @@ def test_anything_else_is_not(code):
 
 
 def test_the_list_is_read_only_when_it_is_needed():
-    program = "import sys, mauve.core.currencies; sys.exit('iso4217' in sys.modules)"
+    program = "import sys, mauve.core.money; sys.exit('iso4217' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -6,8 +6,8 @@ from mauve.demo.calendar import DAY_MS, Calendar, is_weekend
 from mauve.demo.deliveries import deliveries_of
 from mauve.demo.history import Place, history_of
 from mauve.demo.stories import STORIES, Plan
-from mauve.ingest.webhooks.remarks import Remark
 from mauve.ingest.webhooks.signatures import Refusal
+from mauve.ingest.webhooks.warnings import Remark
 from mauve.stores.deliveries import DeliveryResult
 
 NOW = 1_800_000_000_000  # a Friday, 08:00 UTC

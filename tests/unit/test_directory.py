@@ -4,7 +4,7 @@ import stat
 
 import pytest
 
-from mauve.stores.directory import (
+from mauve.stores.data_directory import (
     DirectoryError,
     HeldError,
     Holder,

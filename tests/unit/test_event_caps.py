@@ -9,16 +9,16 @@ from types import SimpleNamespace
 import pytest
 from structlog.testing import capture_logs
 
-from capped import ORG, Process, World
-from ledger_entries import a_payment
 from mauve.access import event_caps, recount
 from mauve.core.accepted import JOINED_SHARE, LINES_MAX
 from mauve.core.batch import packed_header
 from mauve.ingest.accept import append_counted
 from mauve.stores.ledger import Entry
-from mauve.stores.localdisk.stream_reader import SegmentStreamReader
+from mauve.stores.localdisk.log.stream_reader import SegmentStreamReader
 from mauve.stores.log import MIXED_STREAM, LogFailedError
 from mauve.stores.unavailable import StoreUnavailableError
+from support.capped import ORG, Process, World
+from support.ledger_entries import a_payment
 
 NEXT_PERIOD_MS = 31 * 86_400_000
 
@@ -319,7 +319,7 @@ def test_while_the_ledger_cannot_be_read_the_last_count_stands_and_the_others_ar
         def down(*_args):
             raise StoreUnavailableError("down")
 
-        monkeypatch.setattr("mauve.stores.sql.usage_reader.SqlUsageReader.counted", down)
+        monkeypatch.setattr("mauve.stores.sql.ledger.usage.SqlUsageReader.counted", down)
         assert await two.offer(30)
         assert await one.offer_with_payments(7)
         two.look()

@@ -6,11 +6,12 @@ import threading
 
 import pytest
 
-from mauve.query import flights as under_test
+from mauve.query import single_flight as under_test
 from mauve.query.answer import Answer, Freshness
-from mauve.query.flights import CrowdedError, Flights
+from mauve.query.single_flight import CrowdedError, Flights
 from mauve.stores.time_limit import seconds_left
-from support import PATIENCE_S, TurnedLoop
+from support.clocks import TurnedLoop
+from support.service import PATIENCE_S
 
 LIMIT_S = 600.0
 ANSWER = Answer(b"{}", Freshness.MISS, 0)

@@ -3,15 +3,15 @@ import threading
 
 import pytest
 
-from ledger_entries import a_version, totals
 from mauve.stores.ledger import Entry, Outcome, Payment
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.grouping import GROUP_ROWS_MAX, WAITING_ENTRIES_MAX, GroupedLedger
-from mauve.stores.sql.ledger_reader import SqlLedgerReader
-from mauve.stores.sql.ledger_writer import SqlLedgerWriter
+from mauve.stores.sql.ledger.group_commit import GROUP_ROWS_MAX, WAITING_ENTRIES_MAX, GroupedLedger
+from mauve.stores.sql.ledger.reader import SqlLedgerReader
+from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.migrate import LEDGER, migrate
 from mauve.stores.unavailable import StoreUnavailableError
-from support import PATIENCE_S
+from support.ledger_entries import a_version, totals
+from support.service import PATIENCE_S
 
 NOW = 1_800_000_000_000
 

@@ -6,7 +6,7 @@ from mauve.core.facts import KeyKind, Plane, Scope
 from mauve.core.ids import SystemRandomness, new_id
 from mauve.stores.edge import Changes, PublishedKey, PublishedProject, PublishedToken
 from mauve.stores.unavailable import StoreUnavailableError
-from support import Ticks
+from support.clocks import Ticks
 
 
 class EdgeInMemory:

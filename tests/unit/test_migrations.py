@@ -9,16 +9,17 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from msgspec.structs import replace
 
-from billing import mapped_for
 from mauve.core.facts import OPERATOR, Plane, Provider, Scope
 from mauve.stores.edge import PublishedProject, PublishedToken
 from mauve.stores.ledger import Entry, Outcome
-from mauve.stores.sql import ledger_schema, schema
-from mauve.stores.sql.catalog import sql_catalog
+from mauve.stores.sql.catalog import schema
+from mauve.stores.sql.catalog.catalog import sql_catalog
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.ledger_writer import SqlLedgerWriter
+from mauve.stores.sql.ledger import schema as ledger_schema
+from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.migrate import CATALOG, LEDGER, current_revision, migrate, newest_revision
 from mauve.stores.unavailable import NewerSchemaError
+from support.billing import mapped_for
 
 CHAINS = {"catalog": (CATALOG, schema.metadata), "ledger": (LEDGER, ledger_schema.metadata)}
 

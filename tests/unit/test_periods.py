@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from mauve.core.problems import Problem
 from mauve.core.window import Window
-from mauve.dashboard.periods import DAYS_MAX, period_from
+from mauve.dashboard.charts.periods import DAYS_MAX, period_from
 
 TODAY = date(2026, 11, 15)
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 from mauve.cli import progress as under_test
 from mauve.cli.progress import NoProgress, RewrittenLine, StageLines
-from support import Ticks
+from support.clocks import Ticks
 
 
 def watch(progress):

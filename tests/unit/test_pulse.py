@@ -1,6 +1,6 @@
 """A process that hangs is told from one that is slow, and from a supervisor that was away."""
 
-from mauve.server.pulse import Pulse
+from mauve.server.heartbeat import Pulse
 
 
 def looks_until_stopped(pulse, passed, looks=1000):

@@ -10,12 +10,13 @@ import msgspec
 import pytest
 import schemathesis
 
-from mauve.control.operations import OPERATIONS as CONTROL_TABLE
+from mauve.control.routes import OPERATIONS as CONTROL_TABLE
 from mauve.core.problems import Code
 from mauve.metrics.registry import METRICS
-from mauve.reference import control, ingest, query, upkeep, webhooks
-from mauve.reference.document import document, operations
-from mauve.reference.notes import NOTES
+from mauve.openapi import control, ingest, query, webhooks
+from mauve.openapi import service as upkeep
+from mauve.openapi.document import document, operations
+from mauve.openapi.notes import NOTES
 from mauve.web.envelopes import STATUS_OF
 
 ROOT = Path(__file__).parents[2]

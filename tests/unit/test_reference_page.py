@@ -9,11 +9,11 @@ import shlex
 
 import pytest
 
-from mauve.reference.curl import curl
-from mauve.reference.document import document
-from mauve.reference.page import content_policy, page
-from mauve.reference.prose import line, prose
-from mauve.reference.wording import fields_of, type_of
+from mauve.openapi.curl import curl
+from mauve.openapi.document import document
+from mauve.openapi.page import content_policy, page
+from mauve.openapi.prose import line, prose
+from mauve.openapi.wording import fields_of, type_of
 
 DOCUMENT = document()
 PAGE = page(DOCUMENT)

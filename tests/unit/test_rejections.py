@@ -3,7 +3,7 @@
 import pytest
 
 from mauve.core.rejections import RejectionCode
-from mauve.dashboard.health import reason_text
+from mauve.dashboard.pages.ingest_health import reason_text
 
 
 @pytest.mark.parametrize("code", RejectionCode)

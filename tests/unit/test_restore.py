@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from mauve.keep.archive import FORMAT, Heading, Member, write_archive
-from mauve.keep.problems import KeepRefusedError
-from mauve.keep.restore import Builders, restore
-from mauve.keep.rooms import check_room, in_words
-from mauve.stores.directory import DirectoryError, make_private_directory
+from mauve.maintenance.archive import FORMAT, Heading, Member, write_archive
+from mauve.maintenance.disk_space import check_room, in_words
+from mauve.maintenance.errors import KeepRefusedError
+from mauve.maintenance.restore import Builders, restore
+from mauve.stores.data_directory import DirectoryError, make_private_directory
 
 CONTENTS = {"catalog.db": b"catalog", "ledger.db": b"ledger", "log/000/1.segment": b"log", "frozen/events/p/d": b"rows"}
 LEFT = ["catalog.db", "ledger.db", "log/000/1.segment", "warehouse/d"]

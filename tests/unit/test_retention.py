@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mauve.keep.retention import Forgotten, Retention, first_day_kept
+from mauve.maintenance.retention import Forgotten, Retention, first_day_kept
 from mauve.stores.warehouse import WarehouseUnavailableError
-from support import ManualClock
+from support.clocks import ManualClock
 
 DAY_MS = 86_400_000
 NOON = 1_800_014_400_000  # 2027-01-15 12:00 UTC

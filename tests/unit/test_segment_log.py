@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from mauve.stores.directory import HeldError
-from mauve.stores.localdisk import frames, quarantine
+from mauve.stores.data_directory import HeldError
 from mauve.stores.localdisk.disk import LocalDisk
-from mauve.stores.localdisk.log import SegmentLogReader, SegmentLogWriter
-from mauve.stores.localdisk.segments import SPARES_MAX
+from mauve.stores.localdisk.log import frames, quarantine
+from mauve.stores.localdisk.log.reader import SegmentLogReader
+from mauve.stores.localdisk.log.segments import SPARES_MAX
+from mauve.stores.localdisk.log.writer import SegmentLogWriter
 from mauve.stores.log import RECORD_NUMBER_MAX
-from segment_log import BYTES_MAX, LARGE, SEGMENT_BYTES, Seconds, a_writer, append_all, read_all, segment_paths
+from support.segment_log import BYTES_MAX, LARGE, SEGMENT_BYTES, Seconds, a_writer, append_all, read_all, segment_paths
 
 # Each takes a frame of 48 bytes, the last 3 of which are padding.
 SMALL = [b"small record number %d" % number for number in range(7)]

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mauve.core.window import Window
-from mauve.dashboard.figures import Figure, added_figures
-from mauve.dashboard.series import (
+from mauve.dashboard.charts.figures import Figure, added_figures
+from mauve.dashboard.charts.series import (
     DRAWN_CURRENCIES_MAX,
     Change,
     amounts,

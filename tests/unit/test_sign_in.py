@@ -1,14 +1,14 @@
 import pytest
 
-from mauve.access.attempts import (
+from mauve.access.passwords import CHARACTERS_MIN, flaw_of, hash_of, hash_to_check, matches, password_from
+from mauve.access.sessions import IDLE_MS, LIFETIME_MS, is_over
+from mauve.access.sign_in_attempts import (
     ACCOUNT_BURST,
     ADDRESS_BURST,
     PAIR_BURST,
     PasswordAttempts,
     visitor_address,
 )
-from mauve.access.passwords import CHARACTERS_MIN, flaw_of, hash_of, hash_to_check, matches, password_from
-from mauve.access.sessions import IDLE_MS, LIFETIME_MS, is_over
 from mauve.core.emails import email_from
 from mauve.core.facts import Session
 from mauve.core.secret import Secret

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mauve.access.throttle import ReadKind, check_reads, seconds_until, uses_of
+from mauve.access.read_limits import ReadKind, check_reads, seconds_until, uses_of
 from mauve.core.facts import KeyKind, Plane, Scope, Standing
 from mauve.core.problems import Code, Problem
 from mauve.stores.edge import PublishedKey, PublishedOrganization, PublishedToken

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mauve.core.batch import packed_header, unpacked
-from mauve.core.traces import names_person, without_person
+from mauve.core.personal_data import names_person, without_person
 
 names = st.text(min_size=1, max_size=20)
 

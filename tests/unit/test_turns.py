@@ -2,8 +2,8 @@
 
 import asyncio
 
-from mauve.web.turns import ROUND_S_MAX, Turns
-from support import Ticks
+from mauve.overload.loop_fairness import ROUND_S_MAX, Turns
+from support.clocks import Ticks
 
 HEAVY_S = ROUND_S_MAX * 0.6
 

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.unavailable import StoreUnavailableError
-from support import PATIENCE_S
+from support.service import PATIENCE_S
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from typing import Final
 import structlog
 
 from mauve.access.keys import digest_of, is_well_formed
-from mauve.access.rate import RateLimit
 from mauve.access.tokens import PresentedToken, presented_token
 from mauve.core.ids import is_id
+from mauve.overload.token_bucket import RateLimit
 from mauve.stores.edge import (
     EdgeReader,
     PublishedKey,

@@ -11,8 +11,8 @@ import click
 
 from mauve.cli.frame import MistakeError, answer, on_data, settings_at
 from mauve.cli.progress import NoProgress, RewrittenLine, StageLines
-from mauve.keep.progress import Progress
-from mauve.keep.rooms import in_words
+from mauve.maintenance.disk_space import in_words
+from mauve.maintenance.progress import Progress
 
 _file_argument = click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 
@@ -28,8 +28,8 @@ def backup(*, file: Path, force: bool, data: Path | None, as_json: bool) -> None
     """
     from mauve import wiring, wiring_upkeep  # noqa: PLC0415 - slow to import
     from mauve.core.clock import SystemClock  # noqa: PLC0415
-    from mauve.keep.backup import back_up, check_target  # noqa: PLC0415
-    from mauve.server.reach import standstill  # noqa: PLC0415
+    from mauve.maintenance.backup import back_up, check_target  # noqa: PLC0415
+    from mauve.server.admin_client import standstill  # noqa: PLC0415
 
     settings = settings_at(data)
     if not wiring.has_data(settings):
@@ -54,7 +54,7 @@ def _about_key(*, has_key: bool) -> str:
 def restore(*, file: Path, data: Path | None, as_json: bool) -> None:
     """Make a data directory of a backup. It must be empty, or not there yet."""
     from mauve import wiring_upkeep  # noqa: PLC0415 - slow to import
-    from mauve.keep.restore import restore as restored_from  # noqa: PLC0415
+    from mauve.maintenance.restore import restore as restored_from  # noqa: PLC0415
 
     settings = settings_at(data)
     with _watched(as_json=as_json) as progress:

@@ -47,7 +47,7 @@ def _filled(settings: Settings, days: int, seed: str, *, hidden: bool) -> "Stage
     from mauve import wiring  # noqa: PLC0415 - slow to import
     from mauve.demo.calendar import Calendar  # noqa: PLC0415
     from mauve.demo.fill import fill, set_stage  # noqa: PLC0415
-    from mauve.stores.directory import hold  # noqa: PLC0415
+    from mauve.stores.data_directory import hold  # noqa: PLC0415
 
     with opened(settings) as control, closing(hold(settings.data)), wiring.fill_parts(settings, control) as parts:
         stage = set_stage(control)

@@ -11,7 +11,7 @@ from mauve.cli.frame import answer, on_data, settings_at
 @on_data
 def doctor(*, data: Path | None, as_json: bool) -> None:
     """Check the data directory, engines, versions, clock and disk; say what to do."""
-    from mauve.server.checkup import examine  # noqa: PLC0415 - slow to import
+    from mauve.server.doctor import examine  # noqa: PLC0415 - slow to import
 
     findings = examine(settings_at(data))
     healthy = all(finding.ok for finding in findings)

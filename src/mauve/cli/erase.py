@@ -10,7 +10,7 @@ from mauve.cli.frame import MistakeError, answer, app_option, existing, on_data,
 from mauve.control import operator
 
 if TYPE_CHECKING:
-    from mauve.keep.erase import Erased
+    from mauve.maintenance.erase import Erased
 
 
 @click.command("erase-user")
@@ -24,7 +24,7 @@ def erase_user(*, app: str, test: bool, yes: bool, user: str, data: Path | None,
 
     USER is what your code sends as `user`. A biller's customers have ids of their own: erase those, too.
     """
-    from mauve.server.reach import erase_person  # noqa: PLC0415 - slow to import
+    from mauve.server.admin_client import erase_person  # noqa: PLC0415 - slow to import
 
     if not user:
         raise MistakeError("USER is empty: name the person as your code does")

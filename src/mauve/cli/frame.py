@@ -11,7 +11,7 @@ import msgspec
 
 from mauve.config import Settings, settings_from
 from mauve.control.parts import ControlParts
-from mauve.stores.directory import holder_of
+from mauve.stores.data_directory import holder_of
 
 P = ParamSpec("P")
 R = TypeVar("R")

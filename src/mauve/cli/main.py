@@ -23,10 +23,10 @@ from mauve.cli.webhooks import webhooks
 from mauve.config import SettingError
 from mauve.control.operator import RefusedError
 from mauve.core.problems import Problem
-from mauve.keep.problems import KeepFailedError, KeepRefusedError
 from mauve.logs import configure_logs, masked_text
+from mauve.maintenance.errors import KeepFailedError, KeepRefusedError
 from mauve.server.children import ServeRefusedError
-from mauve.stores.directory import DirectoryError, HeldError
+from mauve.stores.data_directory import DirectoryError, HeldError
 from mauve.stores.unavailable import NewerSchemaError, StoreUnavailableError
 from mauve.stores.warehouse import WarehouseUnavailableError
 

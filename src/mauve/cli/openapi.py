@@ -12,7 +12,7 @@ from mauve.cli.frame import answer, on_data
 @on_data
 def openapi(*, data: Path | None, as_json: bool) -> None:
     """Print the API reference as an OpenAPI document, as `GET /openapi.json` serves it."""
-    from mauve.reference.document import document  # noqa: PLC0415 - slow to import
+    from mauve.openapi.document import document  # noqa: PLC0415 - slow to import
 
     del data  # Every command takes it; the document is the same for all.
     told = document()

@@ -4,7 +4,7 @@ import sys
 import time
 from typing import Final
 
-from mauve.keep.rooms import in_words
+from mauve.maintenance.disk_space import in_words
 
 _EVERY_S: Final = 0.1
 

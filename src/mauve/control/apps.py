@@ -6,8 +6,8 @@ from msgspec import UnsetType
 
 from mauve.access import keys
 from mauve.control.bodies import AppChangesBody, NewAppBody, invalid_body
-from mauve.control.bounds import check_new_app
 from mauve.control.parts import ControlParts
+from mauve.control.quotas import check_new_app
 from mauve.core.facts import OPERATOR, App, KeyKind, Plane
 from mauve.core.ids import is_id, new_id
 from mauve.core.names import APP_NAME_CHARACTERS_MAX, app_name_from

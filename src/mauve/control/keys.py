@@ -3,8 +3,8 @@
 from functools import partial
 
 from mauve.access import keys
-from mauve.control.bounds import check_new_key
 from mauve.control.parts import ControlParts
+from mauve.control.quotas import check_new_key
 from mauve.core.facts import OPERATOR, App, AppKey, KeyKind, Plane
 from mauve.core.ids import is_id, new_id
 from mauve.core.problems import not_found

@@ -6,8 +6,8 @@ from functools import partial
 from typing import Final
 
 from mauve.access import tokens
-from mauve.control.bounds import check_new_token
 from mauve.control.parts import ControlParts
+from mauve.control.quotas import check_new_token
 from mauve.core.emails import email_from
 from mauve.core.facts import OPERATOR, App, ControlToken, Limits, Organization, Scope, Standing
 from mauve.core.ids import new_id

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from functools import partial
 
-from mauve.control.bounds import check_new_member
 from mauve.control.links import MintedLink, new_link
 from mauve.control.operator import RefusedError, checked_email, find_organization
 from mauve.control.parts import ControlParts
+from mauve.control.quotas import check_new_member
 from mauve.core.facts import Role, Scope, User
 from mauve.core.ids import is_id, new_id
 from mauve.core.problems import Code, Problem, not_found

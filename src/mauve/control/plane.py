@@ -7,9 +7,9 @@ from typing import Final
 import structlog
 
 from mauve.access.tokens import authenticate
-from mauve.control.in_time import done_in_time
-from mauve.control.operations import Call, find_operation
+from mauve.control.deadline import done_in_time
 from mauve.control.parts import ControlParts
+from mauve.control.routes import Call, find_operation
 from mauve.core.problems import Code, Problem
 from mauve.stores.cancellation import Cancellation
 from mauve.stores.unavailable import StoreUnavailableError

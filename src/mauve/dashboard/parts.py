@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from mauve.access.attempts import PasswordAttempts
+from mauve.access.sign_in_attempts import PasswordAttempts
 from mauve.control.parts import ControlParts
-from mauve.dashboard.numbers import Numbers
-from mauve.stores.arrivals import ArrivalReader
+from mauve.dashboard.charts.numbers import Numbers
 from mauve.stores.deliveries import DeliveryReader
+from mauve.stores.ingest_stats import ArrivalReader
 from mauve.stores.read_meter import ReadMeter
 from mauve.stores.subscriptions import SubscriptionReader
 from mauve.stores.usage import UsageReader

@@ -12,17 +12,17 @@ import structlog
 
 from mauve.access.passwords import CrowdedError
 from mauve.access.sessions import find_session
-from mauve.control.in_time import done_in_time
+from mauve.control.deadline import done_in_time
 from mauve.control.operator import RefusedError
 from mauve.core.problems import Code, Problem, not_found
 from mauve.dashboard.assets import asset_reply, is_asset_path
+from mauve.dashboard.context import MemberVisit, Refusal, Visit
 from mauve.dashboard.cookie import cookie_name
 from mauve.dashboard.origin import check_origin
-from mauve.dashboard.page import page, see_other
 from mauve.dashboard.parts import DashboardParts
+from mauve.dashboard.rendering import page, see_other
 from mauve.dashboard.request import READING, PageRequest, read_page_request
 from mauve.dashboard.routes import ACTIONS, DOORS, find, is_known_path
-from mauve.dashboard.visit import MemberVisit, Refusal, Visit
 from mauve.stores.cancellation import Cancellation
 from mauve.stores.time_limit import ending_at
 from mauve.stores.unavailable import StoreUnavailableError

@@ -12,9 +12,9 @@ from starlette.routing import compile_path
 
 from mauve.core.facts import Scope
 from mauve.core.roles import Grant, Permission
-from mauve.dashboard import (
+from mauve.dashboard.context import MemberVisit, Visit
+from mauve.dashboard.pages import (
     account,
-    app_page,
     apps,
     events,
     keys,
@@ -22,14 +22,14 @@ from mauve.dashboard import (
     members,
     organization,
     overview,
-    signing_in,
     subscriptions,
     tokens,
     usage,
     webhooks,
 )
+from mauve.dashboard.pages import app as app_page
+from mauve.dashboard.pages import sign_in as signing_in
 from mauve.dashboard.request import READING
-from mauve.dashboard.visit import MemberVisit, Visit
 from mauve.web.messages import Reply
 
 DoorHandler = Callable[[Visit], Reply]

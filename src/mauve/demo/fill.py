@@ -19,7 +19,7 @@ from mauve.demo.deliveries import deliveries_of
 from mauve.demo.history import Day, Place, history_of
 from mauve.demo.stories import STORIES, Story
 from mauve.demo.visitors import Occurrence
-from mauve.load.closing import Closing
+from mauve.load.close_days import Closing
 from mauve.load.usage import note_first_events
 from mauve.stores.ledger import LedgerWriter, LoadLedger, LoadStep
 from mauve.stores.log import STREAM_MAX

@@ -13,8 +13,8 @@ from mauve.core.batch import packed_header
 from mauve.core.rejections import Fault, RejectionCode
 from mauve.ingest.parts import IngestParts
 from mauve.ingest.rules import EventsVerdict, ObjectsVerdict, Rejection
-from mauve.stores.arrivals import DUPLICATE
 from mauve.stores.edge import PublishedKey
+from mauve.stores.ingest_stats import DUPLICATE
 from mauve.stores.ledger import Entry, Outcome
 from mauve.web.messages import Reply, json_reply
 

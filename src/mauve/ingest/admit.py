@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple, Self
 
-from mauve.access.admission import Admission, Stay
 from mauve.core.problems import Busy
 from mauve.ingest.parts import IngestParts
-from mauve.web.budget import ByteBudget
+from mauve.overload.admission import Admission, Stay
+from mauve.overload.byte_budget import ByteBudget
 from mauve.web.envelopes import data_reply
 from mauve.web.messages import OpenRequest, Reply
 

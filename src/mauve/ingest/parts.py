@@ -4,17 +4,17 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Protocol
 
-from mauve.access.admission import Admission
 from mauve.access.event_caps import EventCaps
 from mauve.access.keyring import Keyring
-from mauve.access.rate import RateLimit
 from mauve.access.vault import Vault
 from mauve.core.clock import Clock
 from mauve.ingest.counters import IngestCounters
+from mauve.overload.admission import Admission
+from mauve.overload.byte_budget import ByteBudget
+from mauve.overload.loop_fairness import Turns
+from mauve.overload.token_bucket import RateLimit
 from mauve.stores.ledger import Entry, Outcome
 from mauve.stores.log import LogWriter
-from mauve.web.budget import ByteBudget
-from mauve.web.turns import Turns
 
 
 class MoneyRecorder(Protocol):

@@ -14,9 +14,9 @@ from mauve.ingest import accept, rules
 from mauve.ingest.admit import BodyRules, admit, busy_reply
 from mauve.ingest.browsers import EVENT_HEADERS, PREFLIGHT, for_browsers
 from mauve.ingest.parts import IngestParts
-from mauve.ingest.webhooks.door import WebhookDoor, is_webhook_path
-from mauve.stores.arrivals import ACCEPTED, REFUSED, REJECTED
+from mauve.ingest.webhooks.endpoint import WebhookDoor, is_webhook_path
 from mauve.stores.edge import PublishedKey
+from mauve.stores.ingest_stats import ACCEPTED, REFUSED, REJECTED
 from mauve.stores.log import LogFailedError, LogFullError
 from mauve.stores.unavailable import StoreUnavailableError
 from mauve.web.body import BodyTooLargeError, IncompleteBodyError

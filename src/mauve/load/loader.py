@@ -15,10 +15,10 @@ import structlog
 from mauve.core.clock import Clock
 from mauve.core.window import today_at
 from mauve.load.arrival_order import ArrivalOrder
-from mauve.load.closing import Closing
+from mauve.load.close_days import Closing
 from mauve.load.moments import first_day_of
 from mauve.load.rows import Range, first_seen_of, range_from, repeats_among, usage_of
-from mauve.stores.arrivals import REPEAT, Arrivals
+from mauve.stores.ingest_stats import REPEAT, Arrivals
 from mauve.stores.ledger import DeadLetter, LoadLedger, LoadStep
 from mauve.stores.log import MIXED_STREAM, LogReader, LogRecord
 from mauve.stores.warehouse import RowsRefusedError, WarehouseWriter, last_numbers

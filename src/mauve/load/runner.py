@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from mauve.core.clock import Clock
 from mauve.core.window import today_at
-from mauve.load.closing import Closing
+from mauve.load.close_days import Closing
 from mauve.load.loader import Loader
 from mauve.load.usage import note_first_events
 from mauve.stores.ledger import LoadLedger

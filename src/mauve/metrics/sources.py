@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from mauve.core.people import Seen
+from mauve.core.activity import Seen
 
 
 @dataclass(frozen=True, slots=True)

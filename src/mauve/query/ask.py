@@ -14,9 +14,9 @@ from mauve.metrics.questions import Question, Survey
 from mauve.metrics.registry import Metric
 from mauve.metrics.sources import WarehouseSource
 from mauve.query.answer import Answer, Freshness, packed, unpacked
-from mauve.query.flights import CrowdedError, Flights
 from mauve.query.parts import QueryParts
-from mauve.query.sources import rows_by_project
+from mauve.query.read import rows_by_project
+from mauve.query.single_flight import CrowdedError, Flights
 from mauve.stores.read_cache import CachedAnswer, is_fresh
 from mauve.stores.unavailable import StoreUnavailableError
 from mauve.stores.warehouse import WarehouseUnavailableError

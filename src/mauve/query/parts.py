@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from mauve.access.keyring import Keyring
 from mauve.access.token_uses import TokenUses
 from mauve.core.clock import Clock
-from mauve.query.flights import Flights
+from mauve.query.single_flight import Flights
 from mauve.stores.closed_days import ClosedDaysReader
 from mauve.stores.ledger import LedgerReader
 from mauve.stores.read_cache import ReadCache

@@ -7,7 +7,7 @@ from typing import Final
 
 import structlog
 
-from mauve.access.throttle import Reader, ReadKind, check_reads
+from mauve.access.read_limits import Reader, ReadKind, check_reads
 from mauve.core.facts import KeyKind, Scope
 from mauve.core.problems import Code, Problem, unauthorized, unknown_path, unknown_project
 from mauve.core.times import day_number

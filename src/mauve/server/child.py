@@ -19,10 +19,10 @@ from prometheus_client import CollectorRegistry, start_http_server
 from mauve.access.vault import VaultError
 from mauve.config import SettingError, Settings
 from mauve.logs import configure_logs
-from mauve.server.orders import BEAT, Orders, Ready, Refused, Report
-from mauve.server.pulse import BEAT_EVERY_S
+from mauve.server.child_protocol import BEAT, Orders, Ready, Refused, Report
+from mauve.server.heartbeat import BEAT_EVERY_S
 from mauve.server.stacks import write_when_told
-from mauve.stores.directory import HeldError
+from mauve.stores.data_directory import HeldError
 from mauve.stores.unavailable import NewerSchemaError, StoreUnavailableError
 from mauve.web.http1.listener import CONNECTIONS_MAX
 

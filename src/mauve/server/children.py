@@ -10,8 +10,8 @@ from typing import IO
 import msgspec
 import structlog
 
-from mauve.server.orders import BEAT, Orders, Ready, Refused, Report
-from mauve.server.pulse import LOOK_EVERY_S, Pulse
+from mauve.server.child_protocol import BEAT, Orders, Ready, Refused, Report
+from mauve.server.heartbeat import LOOK_EVERY_S, Pulse
 from mauve.server.stacks import stack_file, stacks_of
 
 log = structlog.get_logger()

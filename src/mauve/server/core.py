@@ -14,20 +14,20 @@ from mauve.control.plane import ControlPlane, is_control_path
 from mauve.control.publish import SWEEP_EVERY_S
 from mauve.dashboard.parts import DashboardParts
 from mauve.dashboard.plane import Dashboard, is_page
-from mauve.ingest.arrivals import note_arrivals_forever
-from mauve.ingest.door import AsgiIngest
+from mauve.ingest.asgi import AsgiIngest
 from mauve.ingest.parts import IngestParts
 from mauve.ingest.plane import IngestPlane
-from mauve.keep.retention import LOOK_EVERY_S
+from mauve.ingest.stats import note_arrivals_forever
 from mauve.load.runner import LoadFigures, LoadRunner
+from mauve.maintenance.retention import LOOK_EVERY_S
+from mauve.openapi.app import reference
 from mauve.query.parts import QueryParts
 from mauve.query.plane import QueryPlane, is_query_path
-from mauve.reference.door import reference
+from mauve.server.admin_socket import ErrandDoor
 from mauve.server.asgi_server import AsgiServer
 from mauve.server.child import expose_metrics, finished, main, repeat, serve_until_stopped
-from mauve.server.errands import ErrandDoor
+from mauve.server.child_protocol import Orders, Ready
 from mauve.server.gate import Gate
-from mauve.server.orders import Orders, Ready
 from mauve.stores.unavailable import StoreUnavailableError
 from mauve.web.asgi import Receive, Scope, Send, read_request, send_reply
 from mauve.web.health import readiness

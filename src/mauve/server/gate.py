@@ -9,7 +9,7 @@ from typing import Final
 
 from mauve.control.plane import is_control_path
 from mauve.core.problems import Code, Problem
-from mauve.web.addresses import PerAddress
+from mauve.overload.per_address import PerAddress
 from mauve.web.asgi import Application, Receive, Scope, Send, flaw_of, send_reply
 from mauve.web.envelopes import control_reply, data_reply
 from mauve.web.heads import Flaw

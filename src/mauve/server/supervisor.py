@@ -18,9 +18,9 @@ import msgspec
 import structlog
 
 from mauve.config import Settings
+from mauve.server.child_protocol import Orders, Ready, Role
 from mauve.server.children import Child, ServeRefusedError
-from mauve.server.orders import Orders, Ready, Role
-from mauve.stores.directory import Holder, hold, make_private_directory, name_holder
+from mauve.stores.data_directory import Holder, hold, make_private_directory, name_holder
 
 _STOP_GRACE_S: Final = 8.0
 _PAUSES_S: Final = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)

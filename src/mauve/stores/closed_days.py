@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from datetime import date
 from typing import NamedTuple, Protocol
 
-from mauve.core.people import Seen
+from mauve.core.activity import Seen
 from mauve.core.window import Window
 
 

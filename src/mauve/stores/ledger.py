@@ -12,8 +12,8 @@ import msgspec
 
 from mauve.core.subscriptions import MrrChange
 from mauve.core.window import Window
-from mauve.stores.arrivals import Arrivals
 from mauve.stores.deliveries import Delivery, DeliveryResult, Tally
+from mauve.stores.ingest_stats import Arrivals
 from mauve.stores.log import LogRecord
 from mauve.stores.unavailable import StoreUnavailableError
 

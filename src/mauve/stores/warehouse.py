@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from mauve.core.people import Seen
+from mauve.core.activity import Seen
 from mauve.core.window import Window
 from mauve.stores.closed_days import DayUsers
 from mauve.stores.log import RECORD_NUMBER_MAX

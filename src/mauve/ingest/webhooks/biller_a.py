@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from mauve.ingest.webhooks.bounded_json import LEAF, TEXT, UNREAD, Fields, Items, TooLong
 from mauve.ingest.webhooks.mrr import rounded_total
-from mauve.ingest.webhooks.price_a import ITEM, PLAN, Charge, charge_of
-from mauve.ingest.webhooks.readings import (
+from mauve.ingest.webhooks.parsed import (
     IGNORED,
     NO_MONEY,
     BilledPayment,
@@ -30,9 +29,10 @@ from mauve.ingest.webhooks.readings import (
     own_id,
     status_word,
 )
-from mauve.ingest.webhooks.remarks import Remark
+from mauve.ingest.webhooks.price_a import ITEM, PLAN, Charge, charge_of
 from mauve.ingest.webhooks.scales import scale_of, scaled
 from mauve.ingest.webhooks.ties import stage_of
+from mauve.ingest.webhooks.warnings import Remark
 from mauve.stores.deliveries import DeliveryResult
 
 _SUBSCRIPTION_TYPES: Final = "customer.subscription."

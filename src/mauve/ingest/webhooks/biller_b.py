@@ -8,7 +8,7 @@ from typing import Any, Final
 from mauve.core.times import parse_time_us
 from mauve.ingest.webhooks.bounded_json import LEAF, TEXT, UNREAD, Document, Fields, Part
 from mauve.ingest.webhooks.mrr import rounded_total, times_a_month
-from mauve.ingest.webhooks.readings import (
+from mauve.ingest.webhooks.parsed import (
     IGNORED,
     NO_MONEY,
     BilledPayment,
@@ -26,9 +26,9 @@ from mauve.ingest.webhooks.readings import (
     own_id,
     status_word,
 )
-from mauve.ingest.webhooks.remarks import Remark
 from mauve.ingest.webhooks.scales import scale_of, scaled
 from mauve.ingest.webhooks.ties import stage_of
+from mauve.ingest.webhooks.warnings import Remark
 
 _SUBSCRIPTION_TYPES: Final = "subscription."
 _ORDER_TEXTS: Final = ("billing_name", "billing_address", "custom_field_data", "description")

@@ -13,9 +13,9 @@ from mauve.core.facts import Plane, Provider
 from mauve.core.secret import Secret
 from mauve.ingest.webhooks import biller_a, biller_b
 from mauve.ingest.webhooks.bounded_json import BoundError, Part, document_in
-from mauve.ingest.webhooks.readings import Json, Reading, Skipped, UnusableError
-from mauve.ingest.webhooks.remarks import Remark
+from mauve.ingest.webhooks.parsed import Json, Reading, Skipped, UnusableError
 from mauve.ingest.webhooks.signatures import Headers, Refusal, refusal_by_biller_a, refusal_by_biller_b
+from mauve.ingest.webhooks.warnings import Remark
 from mauve.stores.deliveries import DeliveryResult
 
 _TYPE: Final = re.compile(r"[a-z0-9_.]{1,100}", re.ASCII)

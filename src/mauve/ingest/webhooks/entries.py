@@ -10,9 +10,9 @@ import msgspec
 from mauve.core.facts import Plane, Provider
 from mauve.core.times import occurred_at
 from mauve.ingest.webhooks.billers import Content
-from mauve.ingest.webhooks.readings import BilledPayment, BilledSubscription, Skipped
-from mauve.ingest.webhooks.remarks import Remark
+from mauve.ingest.webhooks.parsed import BilledPayment, BilledSubscription, Skipped
 from mauve.ingest.webhooks.texts import kept_texts
+from mauve.ingest.webhooks.warnings import Remark
 from mauve.stores.deliveries import Delivery, DeliveryResult
 from mauve.stores.ledger import Entry, Payment, SubscriptionVersion
 

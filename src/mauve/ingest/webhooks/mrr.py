@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Final
 
-from mauve.ingest.webhooks.readings import MINOR_UNITS_MAX, UnusableError
-from mauve.ingest.webhooks.remarks import Remark
+from mauve.ingest.webhooks.parsed import MINOR_UNITS_MAX, UnusableError
+from mauve.ingest.webhooks.warnings import Remark
 
 _INTERVAL_COUNT_MAX: Final = 100_000  # 270 years of days
 _PER_MONTH: Final[Mapping[object, Fraction]] = {

@@ -6,8 +6,8 @@ from typing import Any, Final, NamedTuple
 
 from mauve.ingest.webhooks.bounded_json import LEAF, Fields, TooLong
 from mauve.ingest.webhooks.mrr import times_a_month
-from mauve.ingest.webhooks.readings import UnusableError, first_present, found, minor_units
-from mauve.ingest.webhooks.remarks import Remark
+from mauve.ingest.webhooks.parsed import UnusableError, first_present, found, minor_units
+from mauve.ingest.webhooks.warnings import Remark
 
 _DECIMAL: Final = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?")
 _COUNT_MAX: Final = 2**53 - 1

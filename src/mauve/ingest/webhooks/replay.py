@@ -7,9 +7,9 @@ from itertools import islice
 from typing import BinaryIO, Final, Protocol
 
 from mauve.ingest.webhooks.billers import BILLERS, content_of
-from mauve.ingest.webhooks.door import BODY_BYTES_MAX
+from mauve.ingest.webhooks.endpoint import BODY_BYTES_MAX
 from mauve.ingest.webhooks.entries import Endpoint, as_claimed, mapped
-from mauve.ingest.webhooks.readings import Skipped
+from mauve.ingest.webhooks.parsed import Skipped
 from mauve.stores.deliveries import DeliveryResult
 from mauve.stores.ledger import Entry, Outcome, Payment
 

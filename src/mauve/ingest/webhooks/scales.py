@@ -9,9 +9,9 @@ from fractions import Fraction
 from functools import cache
 from typing import Final
 
-from mauve.core.currencies import minor_digits
-from mauve.ingest.webhooks.readings import MINOR_UNITS_MAX, UnusableError
-from mauve.ingest.webhooks.remarks import Remark
+from mauve.core.money import minor_digits
+from mauve.ingest.webhooks.parsed import MINOR_UNITS_MAX, UnusableError
+from mauve.ingest.webhooks.warnings import Remark
 
 # Those in which a biller counts other digits than ISO 4217. The two billers agree.
 _BILLED_DIGITS: Final[Mapping[str, int]] = {"isk": 2, "ugx": 2, "mga": 0}

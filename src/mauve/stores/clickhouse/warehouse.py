@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from mauve.core.people import Seen
+from mauve.core.activity import Seen
 from mauve.core.window import Window
 from mauve.stores.clickhouse.columns import events_as_arrow, seen_as_arrow, seqs_as_arrow
 from mauve.stores.clickhouse.connection import ChdbConnection

@@ -9,7 +9,7 @@ from contextvars import copy_context
 from datetime import date
 from typing import Any, Final, Protocol
 
-from mauve.core.people import Seen
+from mauve.core.activity import Seen
 from mauve.core.times import FUTURE_MAX_MS
 from mauve.core.window import Window, halves_of
 from mauve.stores.time_limit import seconds_left

@@ -18,8 +18,8 @@ class Chain:
     version_table: str
 
 
-CATALOG: Final = Chain(Path(__file__).parent / "migrations", "alembic_version")
-LEDGER: Final = Chain(Path(__file__).parent / "ledger_migrations", "ledger_alembic_version")
+CATALOG: Final = Chain(Path(__file__).parent / "catalog" / "migrations", "alembic_version")
+LEDGER: Final = Chain(Path(__file__).parent / "ledger" / "migrations", "ledger_alembic_version")
 
 
 def newest_revision(chain: Chain) -> str:

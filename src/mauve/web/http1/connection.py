@@ -8,7 +8,7 @@ from typing import Final, cast
 
 import structlog
 
-from mauve.web.addresses import PerAddress
+from mauve.overload.per_address import PerAddress
 from mauve.web.heads import Flaw
 from mauve.web.http1 import replies
 from mauve.web.http1.exchange import Exchange

@@ -1,0 +1,1 @@
+"""Numbers over time: periods, series, and the SVG that draws them."""

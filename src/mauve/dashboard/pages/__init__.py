@@ -1,0 +1,1 @@
+"""One module per page: its handlers and what its template shows."""

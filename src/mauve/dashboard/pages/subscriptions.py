@@ -1,0 +1,42 @@
+"""What an app's MRR is the sum of: every subscription as it stands, counted or not, and why."""
+
+from typing import Final
+
+from mauve.core.problems import Code, Problem
+from mauve.core.window import today_at
+from mauve.dashboard.charts.figures import Asked
+from mauve.dashboard.charts.periods import period_from
+from mauve.dashboard.context import MemberVisit
+from mauve.dashboard.rendering import page
+from mauve.dashboard.selection import plane_of, shown_project
+from mauve.web.messages import Reply
+
+PAGE_ROWS: Final = 50
+_COUNTS_MAX: Final = 50
+
+
+def show_subscriptions(visit: MemberVisit) -> Reply:
+    app = visit.app()
+    project, today = shown_project(visit, app), today_at(visit.now_ms)
+    mrr = Asked(project, period_from({}, today), today).mrr
+    readings = visit.parts.numbers.ask([mrr])
+    found = visit.parts.subscriptions.page(project, _cursor(visit.asked("after")), PAGE_ROWS + 1)
+    shown = found[:PAGE_ROWS]
+    return page(
+        visit,
+        "subscriptions.html",
+        app=app,
+        plane=plane_of(visit),
+        mrr=readings.rows(mrr),
+        readings=readings,
+        counts=visit.parts.subscriptions.counts(project, _COUNTS_MAX),
+        subscriptions=shown,
+        next_page=shown[-1].key.hex() if len(found) > PAGE_ROWS else None,
+    )
+
+
+def _cursor(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise Problem(Code.MALFORMED, "there is no such page: begin with the first one") from None

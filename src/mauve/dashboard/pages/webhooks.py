@@ -1,0 +1,111 @@
+"""An app's webhook secrets: saved and never shown, with the address that each biller is to deliver to."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import product
+from typing import Final
+
+from mauve.control.webhook_secrets import save_secret, trimmed_secret
+from mauve.core.facts import App, Plane, Provider
+from mauve.core.problems import not_found
+from mauve.dashboard.context import MemberVisit
+from mauve.dashboard.rendering import page, see_other
+from mauve.dashboard.selection import project_of
+from mauve.stores.deliveries import Delivery, DeliveryResult, Tally
+from mauve.web.messages import Reply
+
+DELIVERIES_SHOWN: Final = 50
+_GOOD_WORDS: Final = frozenset(DeliveryResult) - {DeliveryResult.REFUSED}
+
+
+class Signed(StrEnum):
+    """What is known of the secret that was saved: whether a delivery was signed with it."""
+
+    WAITING = "waiting"
+    WRONG = "wrong"
+    GOOD = "good"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where one biller delivers to on one plane."""
+
+    plane: Plane
+    provider: Provider
+    url: str | None  # None: the test plane is not there before its first secret is
+    saved_at: int | None
+    signed: Signed = Signed.WAITING
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What came of deliveries on one plane."""
+
+    plane: Plane
+    recent: Sequence[Delivery]
+    tallies: Sequence[Tally]
+
+
+def show_webhooks(visit: MemberVisit) -> Reply:
+    app = visit.app()
+    reports = _reports(visit, app)
+    return page(visit, "webhooks.html", app=app, endpoints=_endpoints(visit, app, reports), reports=reports)
+
+
+def show_check(visit: MemberVisit) -> Reply:
+    """Return the part of the page that tells whether a delivery has verified; the page asks for it again and again."""
+    app = visit.app()
+    wanted = _named_in(visit)
+    endpoints = _endpoints(visit, app, _reports(visit, app))
+    (endpoint,) = (each for each in endpoints if (each.plane, each.provider) == wanted)
+    return page(visit, "delivery_check.html", endpoint=endpoint)
+
+
+def signed_from(tallies: Sequence[Tally], provider: Provider, saved_at: int) -> Signed:
+    """Judge by what came since the secret was saved: an older delivery was signed with another one."""
+    since = {each.word for each in tallies if each.provider == provider and each.last_at >= saved_at}
+    if since & _GOOD_WORDS:
+        return Signed.GOOD
+    return Signed.WRONG if DeliveryResult.REFUSED in since else Signed.WAITING
+
+
+def _endpoints(visit: MemberVisit, app: App, reports: Sequence[Report]) -> list[Endpoint]:
+    saved = visit.control.catalog.webhook_secrets.saved_for(app.app_id)
+    saved_at = {(secret.plane, secret.provider): secret.saved_at for secret in saved}
+    tallies = {report.plane: report.tallies for report in reports}
+    found = []
+    for plane, provider in product(Plane, Provider):
+        at = saved_at.get((plane, provider))
+        signed = Signed.WAITING if at is None else signed_from(tallies.get(plane, ()), provider, at)
+        found.append(Endpoint(plane, provider, _url(visit, app, plane, provider), at, signed))
+    return found
+
+
+def _reports(visit: MemberVisit, app: App) -> list[Report]:
+    """Return what the billers have delivered, for each plane that the app has."""
+    deliveries = visit.parts.deliveries
+    projects = [(plane, project) for plane in Plane if (project := project_of(app, plane)) is not None]
+    return [
+        Report(plane, deliveries.recent(project)[:DELIVERIES_SHOWN], deliveries.tallies(project))
+        for plane, project in projects
+    ]
+
+
+def save_webhook_secret(visit: MemberVisit) -> Reply:
+    app = visit.app()
+    plane, provider = _named_in(visit)
+    save_secret(visit.control, app, plane, provider, trimmed_secret(visit.field("secret")))
+    return see_other(f"/apps/{app.app_id}/webhooks", done="secret-saved")
+
+
+def _named_in(visit: MemberVisit) -> tuple[Plane, Provider]:
+    try:
+        return Plane(visit.path["plane"]), Provider(visit.path["provider"])
+    except ValueError:
+        raise not_found() from None
+
+
+def _url(visit: MemberVisit, app: App, plane: Plane, provider: Provider) -> str | None:
+    public_id = project_of(app, plane)
+    return None if public_id is None else f"{visit.url}/v1/webhooks/{provider}/{public_id}"

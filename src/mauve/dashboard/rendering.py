@@ -1,0 +1,109 @@
+"""Templates in, replies out, with the headers that every page carries."""
+
+import re
+from functools import cache
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from mauve.core.facts import BILLER_NAMES, Plane, Provider, Role, Scope, Standing
+from mauve.core.roles import Permission
+from mauve.dashboard import text as wording
+from mauve.dashboard.assets import asset_url
+from mauve.dashboard.charts.periods import LENGTHS
+from mauve.dashboard.charts.series import DRAWN_CURRENCIES_MAX
+from mauve.dashboard.charts.svg import spark
+from mauve.dashboard.context import Visit
+from mauve.dashboard.notices import NOTICES
+from mauve.dashboard.selection import address
+from mauve.web.messages import Reply
+
+_UNSHOWN: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # what a form may bring, and no page should
+_TEMPLATES: Final = Path(__file__).parent / "templates"
+_POLICY: Final = "default-src 'self'; object-src 'none'; frame-ancestors 'none'; form-action 'self'; base-uri 'none'"
+SECURITY_HEADERS: Final = {
+    "cache-control": "no-store",
+    "content-security-policy": _POLICY,
+    "cross-origin-opener-policy": "same-origin",
+    # Not no-referrer: browsers would then send `Origin: null` with our own forms.
+    "referrer-policy": "same-origin",
+    "x-content-type-options": "nosniff",
+}
+_HTML: Final = {"content-type": "text/html; charset=utf-8", **SECURITY_HEADERS}
+
+_SPELLINGS: Final = (
+    wording.ago,
+    wording.browser,
+    wording.change,
+    wording.count,
+    wording.day,
+    wording.instant,
+    wording.moment,
+    wording.money,
+    wording.sentence,
+    wording.short_count,
+    wording.short_day,
+    wording.short_money,
+    wording.weekday,
+    wording.words,
+)
+
+
+def page(visit: Visit, template: str, status: HTTPStatus = HTTPStatus.OK, **shown: object) -> Reply:
+    """Return a page. One that shows a form again takes its status from the refusal."""
+    headers = _HTML
+    if visit.refusal is not None:
+        status = visit.refusal.status
+        wait_s = visit.refusal.retry_after_s
+        headers = _HTML if wait_s is None else {**_HTML, "retry-after": str(wait_s)}
+    text = (
+        _environment()
+        .get_template(template)
+        .render(
+            visit=visit,
+            person=visit.person,
+            may=visit.may,
+            now_ms=visit.now_ms,
+            notice=NOTICES.get(visit.asked("done")),
+            **shown,
+        )
+    )
+    return Reply(status, _UNSHOWN.sub("\ufffd", text).encode(), headers)
+
+
+def see_other(path: str, headers: dict[str, str] | None = None, **query: str) -> Reply:
+    """Send the browser on to a page; `done` names what it is to be told there."""
+    location = f"{path}?{urlencode(query)}" if query else path
+    return Reply(HTTPStatus.SEE_OTHER, b"", {**SECURITY_HEADERS, **(headers or {}), "location": location})
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        auto_reload=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals |= {
+        "address": address,
+        "asset": asset_url,
+        "LENGTHS": LENGTHS,
+        "DRAWN_CURRENCIES_MAX": DRAWN_CURRENCIES_MAX,
+        "spark": spark,
+        "BILLERS": BILLER_NAMES,
+        "Permission": Permission,
+        "Plane": Plane,
+        "Provider": Provider,
+        "Role": Role,
+        "Scope": Scope,
+        "Standing": Standing,
+    }
+    for spell in _SPELLINGS:
+        environment.filters[spell.__name__] = spell
+    return environment

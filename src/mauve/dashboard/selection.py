@@ -1,0 +1,36 @@
+"""What a page of numbers looks at: which plane, and hence which project."""
+
+from urllib.parse import urlencode
+
+from mauve.core.facts import App, Plane
+from mauve.core.problems import not_found
+from mauve.dashboard.context import MemberVisit
+
+
+def plane_of(visit: MemberVisit) -> Plane:
+    """Return the plane that the address names; live unless it says otherwise."""
+    return Plane.TEST if visit.asked("plane") == Plane.TEST else Plane.LIVE
+
+
+def plane_address(visit: MemberVisit) -> dict[str, str]:
+    """Return what an address says to stay on the plane that is shown."""
+    return {"plane": Plane.TEST.value} if plane_of(visit) is Plane.TEST else {}
+
+
+def project_of(app: App, plane: Plane) -> str | None:
+    return app.public_id if plane is Plane.LIVE else app.test_public_id
+
+
+def shown_project(visit: MemberVisit, app: App) -> str:
+    """Return the project to show; an app without a test plane has no such page."""
+    project = project_of(app, plane_of(visit))
+    if project is None:
+        raise not_found()
+    return project
+
+
+def address(path: str, *parts: dict[str, str], **more: str | None) -> str:
+    """Return a path with its query. None leaves something out."""
+    said = {name: value for part in parts for name, value in part.items()} | more
+    query = urlencode({name: value for name, value in said.items() if value is not None})
+    return f"{path}?{query}" if query else path

@@ -1,0 +1,122 @@
+"""How numbers and moments are spelled on a page."""
+
+from datetime import UTC, date, datetime
+from typing import Final
+
+from mauve.core.money import minor_digits
+from mauve.dashboard.charts.series import Change
+
+_MINUTE_MS: Final = 60_000
+_STEPS: Final = (
+    (60 * _MINUTE_MS, _MINUTE_MS, "minute"),
+    (24 * 60 * _MINUTE_MS, 60 * _MINUTE_MS, "hour"),
+    (30 * 24 * 60 * _MINUTE_MS, 24 * 60 * _MINUTE_MS, "day"),
+)
+_BROWSERS: Final = (
+    ("Edg/", "Edge"),
+    ("OPR/", "Opera"),
+    ("Firefox/", "Firefox"),
+    ("Chrome/", "Chrome"),
+    ("Safari/", "Safari"),
+)
+_SYSTEMS: Final = (
+    ("iPhone", "iPhone"),
+    ("iPad", "iPad"),
+    ("Android", "Android"),
+    ("Windows", "Windows"),
+    ("Mac OS", "macOS"),
+    ("Linux", "Linux"),
+)
+
+
+def day(moment_ms: int) -> str:
+    """Return a moment as `15 Nov 2026`."""
+    moment = datetime.fromtimestamp(moment_ms / 1000, UTC)
+    return f"{moment.day} {moment:%b %Y}"
+
+
+def moment(moment_ms: int) -> str:
+    """Return a moment as `15 Nov 2026, 06:27 UTC`."""
+    return f"{day(moment_ms)}, {datetime.fromtimestamp(moment_ms / 1000, UTC):%H:%M} UTC"
+
+
+def instant(moment_ms: int) -> str:
+    """Return a moment as machines read it."""
+    return datetime.fromtimestamp(moment_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def ago(moment_ms: int, now_ms: int) -> str:
+    """Return how long ago a moment was; after a month, the day."""
+    passed_ms = now_ms - moment_ms
+    if passed_ms < _MINUTE_MS:
+        return "just now"
+    for below_ms, unit_ms, unit in _STEPS:
+        if passed_ms < below_ms:
+            number = passed_ms // unit_ms
+            return f"{number} {unit}{'' if number == 1 else 's'} ago"
+    return day(moment_ms)
+
+
+def count(number: int) -> str:
+    """Return a number with its thousands set apart."""
+    return f"{number:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def short_count(number: int) -> str:
+    """Return a number as an axis has room for: `12.5k`."""
+    for size, letter in ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "k")):
+        if number >= size:
+            tenths = number * 10 // size
+            whole, rest = divmod(tenths, 10)
+            return f"{count(whole)}.{rest}{letter}" if rest else f"{count(whole)}{letter}"
+    return str(number)
+
+
+def money(minor: int, currency: str) -> str:
+    """Return an amount with every digit that it has: `1 234.50 EUR`, `1 234 JPY`."""
+    digits = minor_digits(currency)
+    sign, text = ("-" if minor < 0 else ""), str(abs(minor)).rjust(digits + 1, "0")
+    whole, rest = (text[:-digits], "." + text[-digits:]) if digits else (text, "")
+    return f"{sign}{count(int(whole))}{rest}\N{NO-BREAK SPACE}{currency.upper()}"
+
+
+def short_money(minor: int, currency: str) -> str:
+    """Return an amount as an axis has room for, without the currency."""
+    return short_count(minor // 10 ** minor_digits(currency))
+
+
+def change(moved: Change) -> str:
+    """Return how a number has moved: `+12 %`."""
+    if moved.percent is None:
+        return "new" if moved.direction == "up" else ""
+    sign = {"up": "+", "down": "\N{MINUS SIGN}"}.get(moved.direction, "")
+    return f"{sign}{count(abs(moved.percent))}\N{NARROW NO-BREAK SPACE}%"
+
+
+def weekday(moment_day: date) -> str:
+    """Return a day as `Sun 15 Nov 2026`."""
+    return f"{moment_day:%a} {moment_day.day} {moment_day:%b %Y}"
+
+
+def short_day(moment_day: date) -> str:
+    """Return a day as `15 Nov`."""
+    return f"{moment_day.day} {moment_day:%b}"
+
+
+def browser(agent: str) -> str:
+    """Return what somebody would call their browser: `Firefox on Linux`."""
+    name = next((name for mark, name in _BROWSERS if mark in agent), None)
+    system = next((system for mark, system in _SYSTEMS if mark in agent), None)
+    if name is None:
+        return agent.partition(" ")[0] or "Unknown browser"
+    return name if system is None else f"{name} on {system}"
+
+
+def sentence(text: str) -> str:
+    """Return a message as a sentence: a capital first, a full stop last."""
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
+
+
+def words(name: str) -> str:
+    """Return a name of ours as a person writes it: `client_operated` as `Client operated`."""
+    return "SaaS" if name == "saas" else name.replace("_", " ").capitalize()

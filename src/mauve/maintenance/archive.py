@@ -1,0 +1,181 @@
+"""A backup as one file: a tar of members, compressed with Zstandard.
+
+The first member is the heading, which says what the file is; the last one is the list of all others with their
+SHA-256: a damaged file does not agree with it.
+"""
+
+import hashlib
+import io
+import os
+import struct
+import tarfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO, Final, NamedTuple
+
+import msgspec
+import zstandard
+
+from mauve.maintenance.errors import KeepRefusedError
+
+FORMAT: Final = 1
+_HEADING: Final = "mauve-backup.json"
+_LIST: Final = "members.json"
+_PIECE_BYTES: Final = 2**20
+_LIST_BYTES_MAX: Final = 256 * 2**20
+_LEVEL: Final = 3
+_END_TEXT: Final = b"end of backup\n"
+# The file ends with a frame that every reader of Zstandard skips: one that was cut short is known before it is read.
+_END: Final = struct.pack("<II", 0x184D2A50, len(_END_TEXT)) + _END_TEXT
+_PRIVATE_FILE: Final = 0o600
+_PRIVATE_DIRECTORY: Final = 0o700
+
+OnBytes = Callable[[int], None]
+
+
+class Heading(msgspec.Struct, frozen=True):
+    format: int
+    mauve: str  # the version that made it
+    created_at: int  # epoch ms
+    bytes: int  # how much room the members take
+    events: int  # rows in the warehouse
+    has_master_key: bool
+
+
+class Member(NamedTuple):
+    name: str  # with slashes, wherever it was made
+    path: Path
+
+
+def write_archive(file: IO[bytes], heading: Heading, members: Iterable[Member], on_bytes: OnBytes) -> None:
+    digests: dict[str, str] = {}
+    compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)
+    with (
+        compressor.stream_writer(file, closefd=False) as compressed,
+        tarfile.open(fileobj=compressed, mode="w|", bufsize=_PIECE_BYTES) as tar,
+    ):
+        _add(tar, _HEADING, io.BytesIO(content := msgspec.json.encode(heading)), len(content))
+        for member in members:
+            with member.path.open("rb") as source:
+                hashing = _Hashing(source, on_bytes)
+                _add(tar, member.name, hashing, os.fstat(source.fileno()).st_size)
+            digests[member.name] = hashing.digest.hexdigest()
+        _add(tar, _LIST, io.BytesIO(content := msgspec.json.encode(digests)), len(content))
+    file.write(_END)
+
+
+def read_heading(path: Path) -> Heading:
+    """Return what the file says of itself; refuse one that is no backup or one that we cannot read."""
+    with _opened(path) as tar:
+        return _heading_from(tar, path)
+
+
+def unpack_archive(path: Path, target: Path, on_bytes: OnBytes) -> None:
+    """Write every member below the target, and check each one against the list."""
+    with _opened(path) as tar:
+        _heading_from(tar, path)
+        digests, listed = _unpack_members(tar, target, on_bytes)
+        if digests != listed:
+            raise tarfile.ReadError("the members are not those of the list")
+
+
+def _unpack_members(tar: tarfile.TarFile, target: Path, on_bytes: OnBytes) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the digests of what was written, and those of the list, which comes last."""
+    digests: dict[str, str] = {}
+    while entry := tar.next():
+        source = _content_of(tar, entry)
+        if entry.name == _LIST:
+            return digests, msgspec.json.decode(source.read(_LIST_BYTES_MAX), type=dict[str, str])
+        digests[entry.name] = _write_new(target / _safe(entry.name), source, on_bytes)
+    raise tarfile.ReadError("it has no list of its members")
+
+
+def _write_new(path: Path, source: IO[bytes], on_bytes: OnBytes) -> str:
+    path.parent.mkdir(mode=_PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+    hashing = _Hashing(source, on_bytes)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE_FILE)
+    with os.fdopen(descriptor, "wb") as file:
+        while piece := hashing.read(_PIECE_BYTES):
+            file.write(piece)
+        file.flush()
+        os.fsync(file.fileno())
+    return hashing.digest.hexdigest()
+
+
+def _add(tar: tarfile.TarFile, name: str, content: "IO[bytes] | _Hashing", size: int) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = size, _PRIVATE_FILE
+    tar.addfile(entry, content)
+
+
+def _check_end(file: IO[bytes]) -> None:
+    if file.seek(0, os.SEEK_END) < len(_END):
+        raise tarfile.ReadError("it is too short")
+    file.seek(-len(_END), os.SEEK_END)
+    if file.read() != _END:
+        raise tarfile.ReadError("it was cut short, or is something else")
+    file.seek(0)
+
+
+def _heading_from(tar: tarfile.TarFile, path: Path) -> Heading:
+    entry = tar.next()
+    if entry is None or entry.name != _HEADING:
+        raise tarfile.ReadError("it has no heading")
+    content = _content_of(tar, entry).read(_PIECE_BYTES)
+    made = msgspec.json.decode(content, type=_Made)
+    if made.format > FORMAT:
+        raise KeepRefusedError(f"{path} was made by mauve {made.mauve}, which is newer: restore it with that release")
+    return msgspec.json.decode(content, type=Heading)
+
+
+class _Made(msgspec.Struct, frozen=True):
+    """What every format says."""
+
+    format: int
+    mauve: str
+
+
+def _content_of(tar: tarfile.TarFile, entry: tarfile.TarInfo) -> IO[bytes]:
+    content = tar.extractfile(entry) if entry.isreg() else None
+    if content is None:
+        raise tarfile.ReadError(f"{entry.name} is not a file")
+    return content
+
+
+def _safe(name: str) -> PurePosixPath:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        raise tarfile.ReadError(f"{name} leads out of the directory")
+    return path
+
+
+class _Hashing:
+    """Reads, and remembers the digest of what was read."""
+
+    def __init__(self, source: IO[bytes], on_bytes: OnBytes) -> None:
+        self.digest = hashlib.sha256()
+        self._source = source
+        self._on_bytes = on_bytes
+
+    def read(self, size: int = _PIECE_BYTES) -> bytes:
+        piece = self._source.read(size)
+        self.digest.update(piece)
+        self._on_bytes(len(piece))
+        return piece
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tarfile.TarFile]:
+    """Open the tar in the file. Whatever is wrong with it is damage."""
+    try:
+        with path.open("rb") as file:
+            _check_end(file)
+            inflated = zstandard.ZstdDecompressor().stream_reader(file, closefd=False)
+            with tarfile.open(fileobj=inflated, mode="r|", bufsize=_PIECE_BYTES) as tar:
+                yield tar
+    except (tarfile.TarError, zstandard.ZstdError, msgspec.MsgspecError, EOFError, UnicodeError) as error:
+        reason = " ".join(str(error).split())
+        raise KeepRefusedError(f"{path} is not a whole backup ({reason}): use another copy of it") from error
+    except FileNotFoundError:
+        raise KeepRefusedError(f"there is no file {path}: check the name") from None

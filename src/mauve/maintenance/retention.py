@@ -1,0 +1,59 @@
+"""For how long raw events are kept: after that they count, and tell of nobody."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import date, timedelta
+from typing import Final
+
+import msgspec
+import structlog
+
+from mauve.core.clock import Clock
+from mauve.stores.maintenance import WarehouseUpkeep
+
+LOOK_EVERY_S: Final = 3600.0
+_DAY_MS: Final = 86_400_000
+_EPOCH: Final = date(1970, 1, 1)
+
+log = structlog.get_logger()
+
+
+class Forgotten(msgspec.Struct, frozen=True):
+    """What the last round did."""
+
+    before: str  # YYYY-MM-DD: raw events of earlier days are gone
+    events: int
+    at: int  # epoch ms
+
+
+def first_day_kept(now_ms: int, days: int) -> date:
+    """Return the oldest UTC day whose raw events are kept: today and so many days before it are."""
+    return _EPOCH + timedelta(days=max(0, now_ms // _DAY_MS - days))
+
+
+class Retention:
+    """Forgets what has become too old, once for each UTC day."""
+
+    def __init__(
+        self,
+        days: int,
+        open_upkeep: Callable[[], AbstractContextManager[WarehouseUpkeep]],
+        clock: Clock,
+        note: Callable[[Forgotten], None],
+    ) -> None:
+        self._days = days
+        self._open_upkeep = open_upkeep
+        self._clock = clock
+        self._note = note
+        self._done: date | None = None
+
+    def forget_if_due(self) -> None:
+        now = self._clock.now_ms()
+        before = first_day_kept(now, self._days)
+        if not self._days or before == self._done:
+            return
+        with self._open_upkeep() as upkeep:
+            events = upkeep.forget_raw_before(before)
+        log.info("raw_events_forgotten", before=before.isoformat(), events=events, kept_days=self._days)
+        self._note(Forgotten(before.isoformat(), events, now))
+        self._done = before

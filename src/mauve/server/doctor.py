@@ -1,0 +1,185 @@
+"""Is everything in order? What `mauve doctor` looks at, without changing anything."""
+
+import shutil
+import sqlite3
+import stat
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Final
+
+from mauve import wiring
+from mauve.access.vault import VaultError
+from mauve.config import Settings
+from mauve.core.clock import SystemClock
+from mauve.maintenance.retention import first_day_kept
+from mauve.stores.data_directory import holder_of
+from mauve.stores.unavailable import StoreUnavailableError
+from mauve.wiring_upkeep import last_forgotten
+
+_DISK_FREE_BYTES_MIN: Final = 1024**3
+_EARLIEST_YEAR: Final = 2026
+_CLOCK_DRIFT_MS_MAX: Final = 60_000
+_HTTP_TIMEOUT_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    name: str
+    ok: bool
+    detail: str
+    advice: str = ""
+
+
+def examine(settings: Settings) -> list[Finding]:
+    """Look at everything. One check that fails does not keep the others from being made."""
+    if not wiring.has_data(settings):
+        advice = "check --data, or run 'mauve serve' to begin"
+        return [
+            _versions(settings),
+            Finding("data directory", ok=False, detail=f"{settings.data} holds no data", advice=advice),
+        ]
+    return [_safely(check, settings) for check in _CHECKS]
+
+
+def _safely(check: Callable[[Settings], Finding], settings: Settings) -> Finding:
+    try:
+        return check(settings)
+    except (StoreUnavailableError, VaultError, OSError) as error:
+        name = check.__name__.strip("_").replace("_", " ")
+        advice = (
+            str(error) if isinstance(error, VaultError) else "see the reason; restore from a backup if it is damaged"
+        )
+        return Finding(name, ok=False, detail=str(error), advice=advice)
+
+
+def _versions(_settings: Settings) -> Finding:
+    python = ".".join(map(str, sys.version_info[:3]))
+    engines = ", ".join(f"{name} {version(name)}" for name in ("granian", "httptools", "sqlalchemy", "cryptography"))
+    detail = f"mauve {version('mauve')}, Python {python}, SQLite {sqlite3.sqlite_version}, {engines}"
+    return Finding("versions", ok=True, detail=detail)
+
+
+def _data_directory(settings: Settings) -> Finding:
+    mode = stat.S_IMODE(settings.data.stat().st_mode)
+    private = mode & 0o077 == 0
+    return Finding(
+        "data directory",
+        private,
+        f"{settings.data}, mode {mode:04o}",
+        f"others can read it: chmod 700 {settings.data}",
+    )
+
+
+def _master_key(settings: Settings) -> Finding:
+    if settings.master_key is not None:
+        wiring.check_vault(settings)
+        return Finding("master key", ok=True, detail="from MAUVE_MASTER_KEY, opens what is stored")
+    path = wiring.master_key_path(settings.data)
+    wiring.check_vault(settings)
+    mode = stat.S_IMODE(path.stat().st_mode)
+    private = mode & 0o077 == 0
+    return Finding(
+        "master key",
+        private,
+        f"{path}, mode {mode:04o}, opens what is stored",
+        f"others can read it: chmod 600 {path}",
+    )
+
+
+def _catalog(settings: Settings) -> Finding:
+    found, wanted = wiring.schema_revisions(settings)
+    return Finding(
+        "catalog",
+        found == wanted,
+        f"answers, revision {found}",
+        "run 'mauve serve' once: it brings it up to date",
+    )
+
+
+def _edge(settings: Settings) -> Finding:
+    with wiring.control_parts(settings) as parts:
+        pending = parts.publisher.unpublished()
+    if pending is None:
+        return Finding(
+            "edge",
+            ok=False,
+            detail="is not the one that was filled",
+            advice="start 'mauve serve': it fills it anew",
+        )
+    detail = "holds every key, token, secret and limit" if pending == 0 else f"{pending} changes are not published yet"
+    return Finding("edge", pending == 0, detail, "start 'mauve serve': it publishes them within a second")
+
+
+def _queue(settings: Settings) -> Finding:
+    backlog_mb = wiring.log_reader(settings).backlog_bytes() / 1024**2
+    with wiring.load_ledger(settings) as ledger:
+        dead_letters = ledger.dead_letter_count()
+    detail = f"{backlog_mb:.0f} MB in segments, {dead_letters} records could not be loaded"
+    is_full = backlog_mb * 1024**2 >= settings.backlog_bytes_max
+    advice = (
+        "events are refused until the loader catches up: look at the core's log"
+        if is_full
+        else ("see the table dead_letters in ledger.db: each has its reason and is kept")
+    )
+    return Finding("queue", ok=not is_full and dead_letters == 0, detail=detail, advice=advice)
+
+
+def _raw_events(settings: Settings) -> Finding:
+    now_ms, days = SystemClock().now_ms(), settings.raw_retention_days
+    with wiring.control_parts(settings) as parts:
+        last = last_forgotten(parts)
+    kept = f"kept for {days} days" if days else "kept for ever"
+    detail = kept if last is None else f"{kept}; those before {last.before} are forgotten, {last.events} of them lately"
+    is_late = days and (last is None or last.before < first_day_kept(now_ms, days + 1).isoformat())
+    is_running = holder_of(settings.data) is not None
+    advice = "the service forgets them when it starts, and daily: see that MAUVE_RAW_RETENTION_DAYS is set for it, too"
+    return Finding("raw events", ok=not (is_late and is_running), detail=detail, advice=advice)
+
+
+def _clock(settings: Settings) -> Finding:
+    now_ms = SystemClock().now_ms()
+    now = datetime.fromtimestamp(now_ms / 1000, UTC)
+    with wiring.control_parts(settings) as parts:
+        newest_ms = max((organization.created_at for organization in parts.catalog.organizations.everyone()), default=0)
+    ok = now.year >= _EARLIEST_YEAR and newest_ms <= now_ms + _CLOCK_DRIFT_MS_MAX
+    return Finding(
+        "clock",
+        ok,
+        now.isoformat(timespec="seconds"),
+        "the clock is behind: set it, and keep it set with NTP",
+    )
+
+
+def _disk(settings: Settings) -> Finding:
+    free = shutil.disk_usage(settings.data).free
+    return Finding(
+        "disk",
+        free >= _DISK_FREE_BYTES_MIN,
+        f"{free / 1024**3:.1f} GiB free",
+        "free at least 1 GiB, or move the data",
+    )
+
+
+def _server(settings: Settings) -> Finding:
+    holder = holder_of(settings.data)
+    if holder is None:
+        return Finding("server", ok=True, detail="not running")
+    try:
+        with urllib.request.urlopen(f"{holder.url}/readyz", timeout=_HTTP_TIMEOUT_S) as reply:  # noqa: S310 - our own address
+            detail = reply.read().decode()
+            return Finding("server", ok=True, detail=f"process {holder.pid} at {holder.url}: {detail}")
+    except (urllib.error.URLError, OSError) as error:
+        return Finding(
+            "server",
+            ok=False,
+            detail=f"process {holder.pid} at {holder.url}: {error}",
+            advice="look at its log; restart it if it does not recover",
+        )
+
+
+_CHECKS: Final = (_versions, _data_directory, _master_key, _catalog, _edge, _queue, _raw_events, _clock, _disk, _server)

@@ -1,0 +1,100 @@
+"""Freezing the warehouse, and making rows of it anonymous."""
+
+import shutil
+from contextlib import suppress
+from datetime import date
+from pathlib import Path
+from typing import Final
+
+from mauve.stores.clickhouse.connection import ChdbConnection
+from mauve.stores.clickhouse.schema import FROZEN_FOLDER, KEPT_TABLES, TABLES
+from mauve.stores.maintenance import Frozen
+from mauve.stores.warehouse import WarehouseUnavailableError
+
+_FROZEN_NAME: Final = "backup"
+_DAY_MS: Final = 86_400_000
+_EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
+_FOLDERS: Final = "SELECT name, data_paths[1] FROM system.tables WHERE database = 'mauve' AND notEmpty(data_paths)"
+# The row still counts: on its day, under its name. Its moments shrink to their days, and its seq stays, by which a
+# loader knows it after a crash.
+_BLANK: Final = f"""
+user = '', id = '', props = '', claimed_at = '',
+occurred_at = intDiv(occurred_at, {_DAY_MS}) * {_DAY_MS}, received_at = intDiv(received_at, {_DAY_MS}) * {_DAY_MS}
+"""
+_IS_RAW: Final = "(user != '' OR id != '' OR props != '' OR claimed_at != '')"
+# Whom to erase is told by a table in memory: the text of a mutation stays on the disk for a while.
+_OF_THE_PERSON: Final = "(project, user) IN (SELECT project, user FROM mauve.erasing)"
+
+
+class ChdbUpkeep:
+    """Has a connection of its own, so that a long rewrite holds nobody up."""
+
+    def __init__(self, connection: ChdbConnection, path: Path) -> None:
+        self._connection = connection
+        self._shadow = path.absolute() / FROZEN_FOLDER  # as others see it, wherever they stand
+        for statement in TABLES:
+            connection.run(statement)
+
+    def freeze(self) -> Frozen:
+        self.thaw()
+        for table in KEPT_TABLES:
+            # Hard links: it takes milliseconds, and room only for what is merged or rewritten meanwhile.
+            self._connection.run(f"ALTER TABLE mauve.{table} FREEZE WITH NAME '{_FROZEN_NAME}'")
+        folders = {table: self._frozen_folder(home) for table, home in self._homes().items()}
+        return Frozen(folders, _rows_in(folders["events"]))
+
+    def thaw(self) -> None:
+        with suppress(FileNotFoundError):
+            shutil.rmtree(self._shadow)
+
+    def adopt(self, frozen: Frozen) -> None:
+        homes = self._homes()
+        for table in KEPT_TABLES:
+            for part in _parts_in(frozen.folders[table]):
+                part.rename(homes[table] / "detached" / part.name)
+                self._connection.run(f"ALTER TABLE mauve.{table} ATTACH PART '{part.name}'")
+        ((found,),) = self._connection.rows("SELECT count() FROM mauve.events")
+        if found != frozen.events:
+            raise WarehouseUnavailableError(f"{found} of {frozen.events} events were taken in")
+
+    def erase_user(self, project: str, user: str) -> int:
+        self._connection.run("TRUNCATE TABLE mauve.erasing")
+        self._connection.read(
+            "INSERT INTO mauve.erasing SELECT {project:String}, {user:String}", {"project": project, "user": user}
+        )
+        try:
+            return self._blank(_OF_THE_PERSON)
+        finally:
+            self._connection.run("TRUNCATE TABLE mauve.erasing")
+
+    def forget_raw_before(self, day: date) -> int:
+        number = max(0, day.toordinal() - _EPOCH_ORDINAL)
+        return self._blank(f"day < toDate(toUInt16({number})) AND {_IS_RAW}")
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _blank(self, condition: str) -> int:
+        ((count,),) = self._connection.rows(f"SELECT count() FROM mauve.events WHERE {condition}")
+        if count:
+            # Returns when every part is rewritten. One that is cut off by a crash goes on at the next start.
+            self._connection.run(
+                f"ALTER TABLE mauve.events UPDATE {_BLANK} WHERE {condition} SETTINGS mutations_sync = 2"
+            )
+        return count
+
+    def _homes(self) -> dict[str, Path]:
+        return {name: Path(path) for name, path in self._connection.read(_FOLDERS, {}) if name in KEPT_TABLES}
+
+    def _frozen_folder(self, home: Path) -> Path:
+        """Return where the parts of a table are frozen; a table without any has no folder there."""
+        return self._shadow.joinpath(_FROZEN_NAME, *home.parts[-3:])
+
+
+def _parts_in(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_dir()) if folder.exists() else []
+
+
+def _rows_in(folder: Path) -> int:
+    """Count what is frozen, which is what was there then: the table itself may have grown since."""
+    return sum(int((part / "count.txt").read_text()) for part in _parts_in(folder))

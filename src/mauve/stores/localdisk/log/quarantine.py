@@ -1,0 +1,66 @@
+"""Where damaged stretches of the log are kept for a person to look at. Bounded in number and in size."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from mauve.stores.localdisk.disk import Disk, write_all
+from mauve.stores.localdisk.log.segments import Segment
+
+FILES_MAX: Final = 100
+STRETCH_BYTES_MAX: Final = 4 * 2**20
+QUARANTINE_FOLDER: Final = "quarantine"
+
+log = structlog.get_logger()
+
+
+class Quarantine:
+    """Reports each damaged stretch once, however often it is read."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._reported: dict[Path, set[tuple[Segment, int]]] = {}
+        self._records = 0
+
+    @property
+    def records(self) -> int:
+        return self._records
+
+    def report(self, directory: Path, segment: Segment, offset: int, stretch: bytes, records: int) -> None:
+        reported = self._reported.setdefault(directory, set())
+        if (segment, offset) in reported:
+            return
+        reported.add((segment, offset))
+        self._records += records
+        kept_as = self._keep(directory / QUARANTINE_FOLDER, f"{segment.first:014d}-{offset:010d}.damaged", stretch)
+        log.error(
+            "log_record_damaged",
+            stream=int(directory.name),
+            segment=segment.name,
+            offset=offset,
+            records=records,
+            kept_as=kept_as,
+        )
+
+    def forget(self, directory: Path, segments: list[Segment]) -> None:
+        """Let go of what is remembered about segments that are no more."""
+        reported = self._reported.get(directory, set())
+        self._reported[directory] = {place for place in reported if place[0] not in segments}
+
+    def _keep(self, folder: Path, name: str, stretch: bytes) -> str | None:
+        try:
+            self._disk.make_directory(folder)
+            names = self._disk.names(folder)
+            if name not in names and len(names) >= FILES_MAX:
+                return None
+            descriptor = self._disk.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            try:
+                write_all(self._disk, descriptor, [stretch], 0)
+                self._disk.sync(descriptor)
+            finally:
+                self._disk.close(descriptor)
+        except OSError:
+            return None  # The copy is a courtesy: without it the stream goes on all the same.
+        return name

@@ -1,0 +1,222 @@
+"""A stream's segments: their names, what stands in them, and the spare ones that wait for their next use."""
+
+import os
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from mauve.stores.localdisk.disk import Disk, write_all
+from mauve.stores.localdisk.log import frames
+from mauve.stores.log import RECORD_NUMBER_MAX, STREAM_MAX
+
+# The numbers a stopped writer may have used without telling anybody are skipped, never used again.
+NUMBER_GAP: Final = 2**20
+SPARES_MAX: Final = 8
+_SUFFIX: Final = ".segment"
+_NAME: Final = re.compile(r"([0-9]{14})-([0-9a-f]{16})\.segment")
+_STREAM: Final = re.compile(r"[0-9]{3}")
+SPARE_FOLDER: Final = "spare"
+_NEW_SPARE: Final = "new.segment"
+_ZEROS: Final = memoryview(bytes(2**20))
+_WINDOW_BYTES: Final = 2**20
+
+
+class Segment(NamedTuple):
+    first: int  # the number of its first record
+    mark: bytes
+
+    @property
+    def name(self) -> str:
+        return f"{self.first:014d}-{self.mark.hex()}{_SUFFIX}"
+
+
+class Frame(NamedTuple):
+    number: int
+    payload: bytes
+    offset: int
+    end: int
+
+
+def segment_from_name(name: str) -> Segment | None:
+    match = _NAME.fullmatch(name)
+    if match is None or int(match[1]) > RECORD_NUMBER_MAX:
+        return None
+    return Segment(int(match[1]), bytes.fromhex(match[2]))
+
+
+def list_segments(disk: Disk, directory: Path) -> list[Segment]:
+    """Return the segments of a stream, oldest first."""
+    return sorted(segment for name in disk.names(directory) if (segment := segment_from_name(name)))
+
+
+def stream_directory(root: Path, stream: int) -> Path:
+    return root / f"{stream:03d}"
+
+
+def list_streams(disk: Disk, root: Path) -> list[int]:
+    return sorted(int(name) for name in disk.names(root) if _STREAM.fullmatch(name) and int(name) <= STREAM_MAX)
+
+
+def make_stream_directory(disk: Disk, root: Path, stream: int) -> Path:
+    directory = stream_directory(root, stream)
+    disk.make_directory(directory)
+    disk.sync_directory(root.parent)
+    disk.sync_directory(root)
+    return directory
+
+
+class SegmentFile:
+    """A segment open for reading: finds frames, and never trusts a byte that no checksum covers."""
+
+    def __init__(self, disk: Disk, descriptor: int, segment: Segment) -> None:
+        self._disk = disk
+        self._descriptor = descriptor
+        self._segment = segment
+        self._window = b""
+        self._window_offset = 0
+
+    def frame_at(self, offset: int, above: int) -> Frame | None:
+        """Return the frame at this offset if it is whole, of this segment and numbered above `above`."""
+        raw = self.bytes_at(offset, frames.HEADER_BYTES)
+        if len(raw) < frames.HEADER_BYTES:
+            return None
+        mark, number, length = frames.decode_header(raw)
+        if mark != self._segment.mark or length > frames.PAYLOAD_BYTES_MAX:
+            return None
+        if number <= above or number < self._segment.first:
+            return None
+        payload = self.bytes_at(offset + frames.HEADER_BYTES, length)
+        if len(payload) < length or not frames.is_intact(raw, payload):
+            return None
+        return Frame(number, payload, offset, offset + frames.frame_bytes(length))
+
+    def frame_behind(self, offset: int, above: int, bytes_max: int | None = None) -> Frame | None:
+        """Search for the next frame behind this offset, past bytes that are none."""
+        end = None if bytes_max is None else offset + bytes_max
+        offset += frames.ALIGNMENT
+        while end is None or offset < end:
+            window = self.bytes_at(offset, _WINDOW_BYTES)
+            for found in _places_of(self._segment.mark, window):
+                if frame := self.frame_at(offset + found, above):
+                    return frame
+            if len(window) < _WINDOW_BYTES:
+                return None
+            offset += _WINDOW_BYTES  # A mark never crosses the edge: both are aligned.
+        return None
+
+    def frames(self, offset: int = 0, above: int = 0) -> Iterator[Frame]:
+        """Return every frame from here to the end, also those behind damage."""
+        while frame := self.frame_at(offset, above) or self.frame_behind(offset, above):
+            yield frame
+            offset, above = frame.end, frame.number
+
+    def bytes_at(self, offset: int, length: int) -> bytes:
+        start = offset - self._window_offset
+        if start < 0 or start + length > len(self._window):
+            self._window = self._disk.pread(self._descriptor, max(length, _WINDOW_BYTES), offset)
+            self._window_offset = offset
+            start = 0
+        return self._window[start : start + length]
+
+    def sync(self) -> None:
+        self._disk.sync(self._descriptor)
+
+    def look_again(self) -> None:
+        """Forget what was read: a writer may have written there since."""
+        self._window = b""
+
+
+def _places_of(mark: bytes, window: bytes) -> Iterator[int]:
+    found = window.find(mark)
+    while found >= 0:
+        if found % frames.ALIGNMENT == 0:
+            yield found
+        found = window.find(mark, found + 1)
+
+
+@contextmanager
+def open_segment(disk: Disk, directory: Path, segment: Segment) -> Iterator[SegmentFile]:
+    descriptor = disk.open(directory / segment.name, os.O_RDONLY)
+    try:
+        yield SegmentFile(disk, descriptor, segment)
+    finally:
+        disk.close(descriptor)
+
+
+def highest_number(disk: Disk, directory: Path) -> int:
+    """Return the highest number in use, those behind damage included; it is in the newest segment."""
+    segments = list_segments(disk, directory)
+    if not segments:
+        return 0
+    with open_segment(disk, directory, segments[-1]) as file:
+        return max((frame.number for frame in file.frames()), default=segments[-1].first)
+
+
+def set_aside_segments(disk: Disk, directory: Path, segments: list[Segment]) -> None:
+    """Take segments out of the stream: a few become spares, the others are deleted."""
+    folder = directory / SPARE_FOLDER
+    disk.make_directory(folder)
+    spares = sum(name.endswith(_SUFFIX) for name in disk.names(folder))
+    for segment in segments:
+        if spares < SPARES_MAX:
+            disk.rename(directory / segment.name, folder / segment.name)
+            spares += 1
+        else:
+            disk.unlink(directory / segment.name)
+    disk.sync_directory(folder)
+    disk.sync_directory(directory)
+
+
+class Spares:
+    """Files of the right size whose blocks are all written, so that a sync later need not touch metadata."""
+
+    def __init__(self, disk: Disk, directory: Path, segment_bytes: int) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._folder = directory / SPARE_FOLDER
+        self._segment_bytes = segment_bytes
+        self._lock = threading.Lock()
+        disk.make_directory(self._folder)
+
+    def stock(self) -> None:
+        """See to it that there is a spare."""
+        with self._lock:
+            if not self._usable():
+                self._make()
+
+    def take(self, segment: Segment) -> None:
+        """Make a spare the segment; it is in the stream for good after `sync_directories`."""
+        with self._lock:
+            self._disk.rename(self._usable() or self._make(), self._directory / segment.name)
+
+    def sync_directories(self) -> None:
+        self._disk.sync_directory(self._directory)
+        self._disk.sync_directory(self._folder)
+
+    def _usable(self) -> Path | None:
+        for name in sorted(self._disk.names(self._folder)):
+            spare = self._folder / name
+            if not name.endswith(_SUFFIX):
+                continue
+            if self._disk.size(spare) == self._segment_bytes:
+                return spare
+            self._disk.unlink(spare)  # Half made by a process that was stopped, or of another size.
+        return None
+
+    def _make(self) -> Path:
+        spare = self._folder / _NEW_SPARE
+        descriptor = self._disk.open(spare, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        try:
+            for offset in range(0, self._segment_bytes, len(_ZEROS)):
+                write_all(self._disk, descriptor, [_ZEROS[: self._segment_bytes - offset]], offset)
+            self._disk.sync(descriptor)
+        except OSError:
+            with suppress(OSError):
+                self._disk.unlink(spare)  # What could not be written whole is not used again.
+            raise
+        finally:
+            self._disk.close(descriptor)
+        return spare

@@ -1,0 +1,1 @@
+"""The catalog in SQL: organizations, people, apps, credentials, webhook secrets."""

@@ -1,0 +1,106 @@
+"""Apps with their projects."""
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from mauve.core.facts import App, AppType, Ownership, Plane, Provider
+from mauve.stores.catalog import AppChanges, NewApp, NewKey, TallyCheck
+from mauve.stores.sql.catalog.keys import insert_key
+from mauve.stores.sql.catalog.minting import tally
+from mauve.stores.sql.catalog.projects import insert_project
+from mauve.stores.sql.catalog.schema import apps, projects, webhook_secrets
+from mauve.stores.sql.database import Database
+
+_live = projects.alias("live")
+_test = projects.alias("test")
+
+
+def _has_live_secret(provider: Provider) -> sa.ColumnElement[bool]:
+    matches = (webhook_secrets.c.public_id == _live.c.public_id) & (webhook_secrets.c.provider == provider)
+    return sa.exists().where(matches).label(f"has_{provider}_webhook")
+
+
+_APP = (
+    sa.select(
+        apps,
+        _live.c.public_id,
+        _test.c.public_id.label("test_public_id"),
+        _has_live_secret(Provider.BILLER_A),
+        _has_live_secret(Provider.BILLER_B),
+    )
+    .join(_live, (_live.c.app_id == apps.c.app_id) & (_live.c.plane == Plane.LIVE))
+    .outerjoin(_test, (_test.c.app_id == apps.c.app_id) & (_test.c.plane == Plane.TEST))
+)
+
+
+class SqlApps:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def create(self, app: NewApp, first_key: NewKey, check: TallyCheck) -> App:
+        with self._database.writing() as tx:
+            check(tally(tx, app.org_id, first_key.minted_by))
+            tx.execute(
+                sa.insert(apps).values(
+                    app_id=app.app_id,
+                    org_id=app.org_id,
+                    name=app.name,
+                    ownership=app.ownership,
+                    type=app.type,
+                    created_at=app.created_at,
+                )
+            )
+            insert_project(tx, app.public_id, app.app_id, Plane.LIVE, app.created_at)
+            insert_key(tx, app.app_id, app.public_id, first_key)
+            return _app_from(tx.execute(_APP.where(apps.c.app_id == app.app_id)).one())
+
+    def all_of(self, org_id: str) -> list[App]:
+        query = _APP.where(apps.c.org_id == org_id).order_by(apps.c.created_at, apps.c.app_id)
+        with self._database.reading() as tx:
+            return [_app_from(row) for row in tx.execute(query)]
+
+    def find(self, org_id: str, app_id: str) -> App | None:
+        return self._one(_is(org_id, app_id))
+
+    def find_anywhere(self, app_id: str) -> App | None:
+        return self._one(apps.c.app_id == app_id)
+
+    def change(self, org_id: str, app_id: str, changes: AppChanges) -> App | None:
+        columns = {"name": changes.name, "ownership": changes.ownership, "type": changes.type}
+        given = {name: value for name, value in columns.items() if value is not None}
+        with self._database.writing() as tx:
+            tx.execute(sa.update(apps).where(_is(org_id, app_id)).values(given))
+            row = tx.execute(_APP.where(_is(org_id, app_id))).one_or_none()
+        return None if row is None else _app_from(row)
+
+    def note_first_event(self, public_id: str, at: int) -> None:
+        live = sa.select(projects.c.app_id).where(projects.c.public_id == public_id, projects.c.plane == Plane.LIVE)
+        is_later = apps.c.first_event_at.is_(None) | (apps.c.first_event_at > at)
+        with self._database.writing() as tx:
+            tx.execute(sa.update(apps).where(apps.c.app_id.in_(live), is_later).values(first_event_at=at))
+
+    def _one(self, condition: sa.ColumnElement[bool]) -> App | None:
+        with self._database.reading() as tx:
+            row = tx.execute(_APP.where(condition)).one_or_none()
+        return None if row is None else _app_from(row)
+
+
+def _is(org_id: str, app_id: str) -> sa.ColumnElement[bool]:
+    return (apps.c.app_id == app_id) & (apps.c.org_id == org_id)
+
+
+def _app_from(row: sa.Row[Any]) -> App:
+    return App(
+        app_id=row.app_id,
+        org_id=row.org_id,
+        public_id=row.public_id,
+        test_public_id=row.test_public_id,
+        name=row.name,
+        ownership=Ownership(row.ownership),
+        type=AppType(row.type),
+        first_event_at=row.first_event_at,
+        has_biller_a_webhook=bool(row.has_biller_a_webhook),
+        has_biller_b_webhook=bool(row.has_biller_b_webhook),
+        created_at=row.created_at,
+    )

@@ -1,0 +1,56 @@
+"""Data-plane keys. Only the digest and the masked form are kept."""
+
+import sqlalchemy as sa
+
+from mauve.core.facts import AppKey
+from mauve.stores.catalog import NewKey, TallyCheck
+from mauve.stores.sql.catalog.minting import key_from, tally
+from mauve.stores.sql.catalog.publications import UNPUBLISHED, changed
+from mauve.stores.sql.catalog.schema import apps, keys, projects
+from mauve.stores.sql.database import Database
+
+
+class SqlKeys:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def mint(self, app_id: str, key: NewKey, check: TallyCheck) -> AppKey | None:
+        on_its_plane = (projects.c.app_id == app_id) & (projects.c.plane == key.plane)
+        place = sa.select(projects.c.public_id, apps.c.org_id).join(apps, apps.c.app_id == projects.c.app_id)
+        with self._database.writing() as tx:
+            found = tx.execute(place.where(on_its_plane)).one_or_none()
+            if found is None:
+                return None
+            check(tally(tx, found.org_id, key.minted_by, app_id))
+            insert_key(tx, app_id, found.public_id, key)
+            return key_from(tx.execute(sa.select(keys).where(keys.c.key_id == key.key_id)).one())
+
+    def all_of(self, app_id: str) -> list[AppKey]:
+        query = sa.select(keys).where(keys.c.app_id == app_id).order_by(keys.c.created_at, keys.c.key_id)
+        with self._database.reading() as tx:
+            return [key_from(row) for row in tx.execute(query)]
+
+    def revoke(self, app_id: str, key_id: str) -> AppKey | None:
+        is_it = (keys.c.key_id == key_id) & (keys.c.app_id == app_id)
+        revoke = sa.update(keys).where(is_it & keys.c.revoked.is_(False)).values({"revoked": True} | changed(keys))
+        with self._database.writing() as tx:
+            tx.execute(revoke)
+            row = tx.execute(sa.select(keys).where(is_it)).one_or_none()
+        return None if row is None else key_from(row)
+
+
+def insert_key(tx: sa.Connection, app_id: str, public_id: str, key: NewKey) -> None:
+    """Store a key inside a transaction that someone else opened: an app comes with its first key."""
+    row = {
+        "key_id": key.key_id,
+        "app_id": app_id,
+        "public_id": public_id,
+        "plane": key.plane,
+        "kind": key.kind,
+        "digest": key.digest,
+        "masked": key.masked,
+        "revoked": False,
+        "created_at": key.created_at,
+        "minted_by": key.minted_by,
+    }
+    tx.execute(sa.insert(keys).values(row | UNPUBLISHED))

@@ -1,0 +1,162 @@
+"""What still has to reach the edge.
+
+Each published row carries `version`, its count of changes, and `mirrored_at`, NULL while the current version is
+unpublished. A change bumps the one and clears the other in its own transaction, so nothing is ever forgotten
+and no separate outbox is needed.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from mauve.core.facts import KeyKind, Plane, Provider, Scope, Standing
+from mauve.stores.edge import (
+    PublishedKey,
+    PublishedOrganization,
+    PublishedProject,
+    PublishedRecord,
+    PublishedSecret,
+    PublishedToken,
+)
+from mauve.stores.sql.catalog.schema import apps, keys, organizations, projects, tokens, webhook_secrets
+from mauve.stores.sql.database import Database
+
+UNPUBLISHED: Final[dict[str, object]] = {"version": 1, "mirrored_at": None}
+"""The publication columns of a new row."""
+
+
+def changed(table: sa.Table) -> dict[str, object]:
+    """Return the publication columns of a row that has just changed."""
+    return {"version": table.c.version + 1, "mirrored_at": None}
+
+
+def scopes_from(text: str) -> frozenset[Scope]:
+    """Return the scopes as a token's row spells them: separated by commas."""
+    return frozenset(Scope(each) for each in text.split(",") if each)
+
+
+class SqlPublications:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def pending(self, count_max: int) -> list[PublishedRecord]:
+        records: list[PublishedRecord] = []
+        with self._database.reading() as tx:
+            for query, record_from in _SOURCES:
+                rows = tx.execute(query.limit(count_max - len(records)))
+                records += [record_from(row) for row in rows]
+        return records
+
+    def mark_published(self, records: Sequence[PublishedRecord], at: int) -> None:
+        with self._database.writing() as tx:
+            for record in records:
+                tx.execute(_row_of(record).values(mirrored_at=at))
+
+    def mark_all_pending(self) -> None:
+        with self._database.writing() as tx:
+            for table in (organizations, projects, keys, tokens, webhook_secrets):
+                tx.execute(sa.update(table).values(mirrored_at=None))
+
+
+def _row_of(record: PublishedRecord) -> sa.Update:
+    """Select the record's row at the version that was published: a later change stays pending."""
+    match record:
+        case PublishedOrganization():
+            table, is_it = organizations, organizations.c.org_id == record.org_id
+        case PublishedKey():
+            table, is_it = keys, keys.c.key_id == record.key_id
+        case PublishedToken():
+            table, is_it = tokens, tokens.c.lookup_id == record.lookup_id
+        case PublishedProject():
+            table, is_it = projects, projects.c.public_id == record.public_id
+        case PublishedSecret():
+            of_project = webhook_secrets.c.public_id == record.public_id
+            table, is_it = webhook_secrets, of_project & (webhook_secrets.c.provider == record.provider)
+    return sa.update(table).where(is_it & (table.c.version == record.version))
+
+
+def _organization_from(row: sa.Row[Any]) -> PublishedRecord:
+    return PublishedOrganization(
+        org_id=row.org_id,
+        version=row.version,
+        standing=Standing(row.standing),
+        grace_ends_at=row.grace_ends_at,
+        event_cap=row.event_cap,
+        reads_per_minute=row.reads_per_minute,
+        agent_queries=row.agent_queries,
+        raw_scans=row.raw_scans,
+    )
+
+
+def _key_from(row: sa.Row[Any]) -> PublishedRecord:
+    return PublishedKey(
+        key_id=row.key_id,
+        version=row.version,
+        digest=row.digest,
+        kind=KeyKind(row.kind),
+        plane=Plane(row.plane),
+        public_id=row.public_id,
+        app_id=row.app_id,
+        org_id=row.org_id,
+        revoked=row.revoked,
+    )
+
+
+def _token_from(row: sa.Row[Any]) -> PublishedRecord:
+    return PublishedToken(
+        lookup_id=row.lookup_id,
+        version=row.version,
+        digest=row.digest,
+        org_id=row.org_id,
+        plane=Plane.LIVE,  # test tokens are reserved: none can be minted
+        scopes=scopes_from(row.scopes),
+        revoked=row.revoked,
+    )
+
+
+def _project_from(row: sa.Row[Any]) -> PublishedRecord:
+    return PublishedProject(
+        public_id=row.public_id,
+        version=row.version,
+        app_id=row.app_id,
+        org_id=row.org_id,
+        plane=Plane(row.plane),
+    )
+
+
+def _secret_from(row: sa.Row[Any]) -> PublishedRecord:
+    return PublishedSecret(
+        public_id=row.public_id,
+        provider=Provider(row.provider),
+        version=row.version,
+        plane=Plane(row.plane),
+        app_id=row.app_id,
+        org_id=row.org_id,
+        sealed=row.sealed,
+    )
+
+
+_PENDING_ORGANIZATIONS: Final = sa.select(organizations).where(organizations.c.mirrored_at.is_(None))
+_PENDING_PROJECTS: Final = (
+    sa.select(projects, apps.c.org_id)
+    .join(apps, apps.c.app_id == projects.c.app_id)
+    .where(projects.c.mirrored_at.is_(None))
+)
+_PENDING_TOKENS: Final = sa.select(tokens).where(tokens.c.mirrored_at.is_(None))
+_PENDING_KEYS: Final = (
+    sa.select(keys, apps.c.org_id).join(apps, apps.c.app_id == keys.c.app_id).where(keys.c.mirrored_at.is_(None))
+)
+_PENDING_SECRETS: Final = (
+    sa.select(webhook_secrets, projects.c.plane, projects.c.app_id, apps.c.org_id)
+    .join(projects, projects.c.public_id == webhook_secrets.c.public_id)
+    .join(apps, apps.c.app_id == projects.c.app_id)
+    .where(webhook_secrets.c.mirrored_at.is_(None))
+)
+_SOURCES: Final[tuple[tuple[sa.Select[Any], Callable[[sa.Row[Any]], PublishedRecord]], ...]] = (
+    (_PENDING_ORGANIZATIONS, _organization_from),
+    (_PENDING_PROJECTS, _project_from),
+    (_PENDING_KEYS, _key_from),
+    (_PENDING_TOKENS, _token_from),
+    (_PENDING_SECRETS, _secret_from),
+)

@@ -1,0 +1,87 @@
+"""People and their roles."""
+
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from mauve.core.facts import Role, User
+from mauve.stores.catalog import Member, MembersCheck, Minted, OneTimeLink, Withdrawal
+from mauve.stores.sql.catalog.member_rows import USER, has_anyone, insert_link, insert_user, user_from
+from mauve.stores.sql.catalog.minting import hold_organization, minted_by, revoke
+from mauve.stores.sql.catalog.schema import links, memberships, sessions, users
+from mauve.stores.sql.database import Database
+
+_LINK_EXPIRES_AT: Final = (
+    sa.select(sa.func.max(links.c.expires_at))
+    .where((links.c.user_id == users.c.user_id) & links.c.used_at.is_(None))
+    .scalar_subquery()
+)
+_MEMBER: Final = USER.add_columns(_LINK_EXPIRES_AT.label("link_expires_at"))
+
+
+class SqlUsers:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def create(self, user: User, link: OneTimeLink, check: MembersCheck) -> bool:
+        with self._database.writing() as tx:
+            hold_organization(tx, user.org_id)
+            check(_members(tx, user.org_id))
+            taken = tx.execute(sa.select(users.c.user_id).where(users.c.email == user.email)).first()
+            if taken is not None:
+                return False
+            insert_user(tx, user, password_hash=None)
+            insert_link(tx, link)
+        return True
+
+    def anyone(self) -> bool:
+        with self._database.reading() as tx:
+            return has_anyone(tx)
+
+    def find(self, user_id: str) -> Member | None:
+        with self._database.reading() as tx:
+            row = tx.execute(_MEMBER.where(users.c.user_id == user_id)).one_or_none()
+        return None if row is None else _member_from(row)
+
+    def all_of(self, org_id: str) -> list[Member]:
+        with self._database.reading() as tx:
+            return _members(tx, org_id)
+
+    def minted_by(self, org_id: str, user_id: str) -> Minted:
+        with self._database.reading() as tx:
+            return minted_by(tx, org_id, user_id)
+
+    def change_role(self, org_id: str, user_id: str, role: Role, check: MembersCheck, withdraw: Withdrawal) -> bool:
+        is_it = (memberships.c.org_id == org_id) & (memberships.c.user_id == user_id)
+        with self._database.writing() as tx:
+            if not _is_checked_member(tx, org_id, user_id, check):
+                return False
+            revoke(tx, withdraw(minted_by(tx, org_id, user_id)))
+            tx.execute(sa.update(memberships).where(is_it).values(role=role))
+            return True
+
+    def remove(self, org_id: str, user_id: str, check: MembersCheck, withdraw: Withdrawal) -> bool:
+        with self._database.writing() as tx:
+            if not _is_checked_member(tx, org_id, user_id, check):
+                return False
+            revoke(tx, withdraw(minted_by(tx, org_id, user_id)))
+            for table in (sessions, links, memberships, users):
+                tx.execute(sa.delete(table).where(table.c.user_id == user_id))
+            return True
+
+
+def _is_checked_member(tx: sa.Connection, org_id: str, user_id: str, check: MembersCheck) -> bool:
+    """Tell whether somebody is of the organization, whose members nobody else changes from now on."""
+    hold_organization(tx, org_id)
+    members = _members(tx, org_id)
+    check(members)
+    return any(member.user.user_id == user_id for member in members)
+
+
+def _members(tx: sa.Connection, org_id: str) -> list[Member]:
+    query = _MEMBER.where(memberships.c.org_id == org_id).order_by(users.c.created_at, users.c.user_id)
+    return [_member_from(row) for row in tx.execute(query)]
+
+
+def _member_from(row: sa.Row[Any]) -> Member:
+    return Member(user_from(row), row.password_hash is not None, row.link_expires_at)

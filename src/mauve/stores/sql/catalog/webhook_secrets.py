@@ -1,0 +1,56 @@
+"""Webhook signing secrets, sealed before they come here."""
+
+from collections.abc import Iterator
+
+import sqlalchemy as sa
+
+from mauve.core.facts import Plane, Provider
+from mauve.stores.catalog import SavedSecret, SealedSecret
+from mauve.stores.sql.catalog.projects import insert_project
+from mauve.stores.sql.catalog.publications import UNPUBLISHED, changed
+from mauve.stores.sql.catalog.schema import apps, projects, webhook_secrets
+from mauve.stores.sql.database import Database
+
+
+class SqlWebhookSecrets:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def put(self, secret: SealedSecret, public_id_if_new: str) -> str:
+        with self._database.writing() as tx:
+            # Holding the app's row keeps two first secrets from making two test projects (PostgreSQL; SQLite
+            # has one writer anyway).
+            tx.execute(sa.select(apps.c.app_id).where(apps.c.app_id == secret.app_id).with_for_update())
+            public_id = _project_of(tx, secret) or _new_project(tx, secret, public_id_if_new)
+            _replace(tx, secret, public_id)
+        return public_id
+
+    def saved_for(self, app_id: str) -> list[SavedSecret]:
+        columns = sa.select(projects.c.plane, webhook_secrets.c.provider, webhook_secrets.c.saved_at)
+        query = columns.join(projects, projects.c.public_id == webhook_secrets.c.public_id)
+        query = query.where(projects.c.app_id == app_id).order_by(projects.c.plane, webhook_secrets.c.provider)
+        with self._database.reading() as tx:
+            return [SavedSecret(Plane(row.plane), Provider(row.provider), row.saved_at) for row in tx.execute(query)]
+
+    def all_sealed(self) -> Iterator[bytes]:
+        with self._database.reading() as tx:
+            yield from tx.execute(sa.select(webhook_secrets.c.sealed)).scalars()
+
+
+def _project_of(tx: sa.Connection, secret: SealedSecret) -> str | None:
+    on_its_plane = (projects.c.app_id == secret.app_id) & (projects.c.plane == secret.plane)
+    return tx.execute(sa.select(projects.c.public_id).where(on_its_plane)).scalar_one_or_none()
+
+
+def _new_project(tx: sa.Connection, secret: SealedSecret, public_id: str) -> str:
+    insert_project(tx, public_id, secret.app_id, secret.plane, secret.saved_at)
+    return public_id
+
+
+def _replace(tx: sa.Connection, secret: SealedSecret, public_id: str) -> None:
+    columns = {"sealed": secret.sealed, "saved_at": secret.saved_at}
+    is_it = (webhook_secrets.c.public_id == public_id) & (webhook_secrets.c.provider == secret.provider)
+    update = sa.update(webhook_secrets).where(is_it).values(columns | changed(webhook_secrets))
+    if tx.execute(update).rowcount == 0:
+        row = {"public_id": public_id, "provider": secret.provider} | columns | UNPUBLISHED
+        tx.execute(sa.insert(webhook_secrets).values(row))

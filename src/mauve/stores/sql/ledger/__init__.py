@@ -1,0 +1,1 @@
+"""The ledger in SQL: payments, subscriptions, MRR, deliveries, usage, the loader's positions."""

@@ -1,0 +1,100 @@
+"""Group commit: many requests, one transaction at a time."""
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from mauve.stores.ledger import Entry, LedgerWriter, Outcome
+from mauve.stores.sql.ledger.fair_queue import Lines, Waiting
+from mauve.stores.unavailable import StoreUnavailableError
+
+GROUP_ROWS_MAX: Final = 1_000  # payments and subscription versions: less than 0.1 s, and larger ones are no quicker
+WAITING_ENTRIES_MAX: Final = 5_000
+_ENTRY_WEIGHT: Final = 1 / 8
+_HELD_S_MAX: Final = 0.1
+_PAUSE_S: Final = 0.004  # Who waits for SQLite's lock looks at it more often than that.
+
+
+class GroupedLedger:
+    """Records from coroutines of one event loop, in a thread of its own.
+
+    - No timer: entries that arrive while a transaction is under way form the next group.
+    - Organizations take turns, and each has its entries recorded in the order of arrival.
+    - Groups that follow each other leave the lock to other processes now and then.
+    - What fails a group fails each of its entries, and none of them is recorded.
+    - More than `WAITING_ENTRIES_MAX` entries do not wait: the next one is refused at once.
+    """
+
+    def __init__(self, writer: LedgerWriter) -> None:
+        self._writer = writer
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger")
+        self._lines = Lines()
+        self._work: asyncio.Task[None] | None = None
+        self._closed = False
+        self._entry_s = 0.0
+
+    @property
+    def entry_s(self) -> float:
+        """Return how long recording one entry takes, lately."""
+        return self._entry_s
+
+    async def record(self, entry: Entry, org_id: str = "") -> list[Outcome]:
+        """Return when the entry is durable. Who stops waiting does not know whether it was recorded."""
+        if self._closed:
+            raise StoreUnavailableError("the ledger is closed")
+        if len(self._lines) >= WAITING_ENTRIES_MAX:
+            raise StoreUnavailableError("too many requests wait for the ledger")
+        waiting = Waiting(entry, asyncio.get_running_loop().create_future())
+        self._lines.append(org_id, waiting)
+        if self._work is None:
+            self._work = asyncio.create_task(self._record_all())
+        return await waiting.outcomes
+
+    async def close(self) -> None:
+        """Record what still waits, take no more, and close the writer."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._work is not None:
+            await asyncio.wait({self._work})
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._writer.close)
+        self._thread.shutdown()
+
+    async def _record_all(self) -> None:
+        held_s = 0.0
+        try:
+            while group := self._lines.take(GROUP_ROWS_MAX):
+                held_s += await self._record_group(group)
+                if self._lines and held_s > _HELD_S_MAX:
+                    await asyncio.sleep(_PAUSE_S)
+                    held_s = 0.0
+        finally:
+            self._work = None
+
+    async def _record_group(self, group: list[Waiting]) -> float:
+        """Return how long it took."""
+        entries = [waiting.entry for waiting in group]
+        began = time.monotonic()
+        try:
+            outcomes = await asyncio.get_running_loop().run_in_executor(self._thread, self._writer.record, entries)
+        except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for an answer
+            for waiting in group:
+                _fail(waiting, error)
+            return time.monotonic() - began
+        took_s = time.monotonic() - began
+        self._entry_s += (took_s / len(group) - self._entry_s) * _ENTRY_WEIGHT
+        for waiting, of_entry in zip(group, outcomes, strict=True):
+            if not waiting.outcomes.done():
+                waiting.outcomes.set_result(of_entry)
+        return took_s
+
+
+def _fail(waiting: Waiting, error: Exception) -> None:
+    """Give everyone an error of their own: one that is raised many times grows a traceback without end."""
+    if waiting.outcomes.done():
+        return
+    reason = str(error) if isinstance(error, StoreUnavailableError) else f"unexpected {type(error).__name__}"
+    own = StoreUnavailableError(reason)
+    own.__cause__ = error
+    waiting.outcomes.set_exception(own)

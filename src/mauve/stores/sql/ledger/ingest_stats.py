@@ -1,0 +1,44 @@
+"""Arrivals, inside a transaction that someone else opened, and for who looks at them."""
+
+from collections.abc import Sequence
+from datetime import date, timedelta
+
+import sqlalchemy as sa
+
+from mauve.core.window import Window
+from mauve.stores.ingest_stats import DAYS_KEPT, ArrivalCount, Arrivals
+from mauve.stores.sql.database import Database
+from mauve.stores.sql.ledger.schema import arrivals
+from mauve.stores.sql.upsert import adding_counts
+
+
+def add_arrivals(tx: sa.Connection, noted: Sequence[Arrivals]) -> None:
+    """Add to the counts of their days, in sorted order, and drop those of long ago."""
+    rows = [
+        {"project": project, "day": day, "word": word, "count": count, "last_at": last_at}
+        for day, last_at, counts in noted
+        for (project, word), count in counts.items()
+    ]
+    if not rows:
+        return
+    for row in sorted(rows, key=lambda row: (row["project"], row["day"], row["word"])):
+        tx.execute(adding_counts(tx.dialect.name, arrivals), row)
+    newest = date.fromisoformat(max(each.day for each in noted))
+    tx.execute(sa.delete(arrivals).where(arrivals.c.day <= (newest - timedelta(days=DAYS_KEPT)).isoformat()))
+
+
+class SqlArrivalReader:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def counts(self, project: str, window: Window) -> list[ArrivalCount]:
+        query = (
+            sa.select(arrivals.c.word, sa.func.sum(arrivals.c.count), sa.func.max(arrivals.c.last_at))
+            .where(
+                arrivals.c.project == project,
+                arrivals.c.day.between(window.first.isoformat(), window.last.isoformat()),
+            )
+            .group_by(arrivals.c.word)
+        )
+        with self._database.reading() as tx:
+            return sorted(ArrivalCount(word, int(count), last_at) for word, count, last_at in tx.execute(query))

@@ -1,0 +1,77 @@
+"""Ridding the ledger of a person: what names them goes, money and counts stay."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from mauve.core.personal_data import names_person, without_person
+from mauve.stores.maintenance import ErasedEntries
+from mauve.stores.sql.database import Database
+from mauve.stores.sql.ledger.schema import dead_letters, payments, subscription_versions, subscriptions
+
+_ROWS_AT_ONCE: Final = 1_000
+_CHANGES_AT_ONCE: Final = 200  # in one transaction: those who record get their turns in between
+_NOTHING: Final = b"{}"
+_JOURNAL_PATIENCE_S: Final = 20.0  # twice as long as a metric may be read
+
+
+class SqlLedgerUpkeep:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def erase_user(self, project: str, user: str) -> ErasedEntries:
+        return ErasedEntries(
+            payments=self._erase_payments(project, user),
+            subscription_versions=self._erase_versions(project, user),
+            dead_letters=self._erase_dead_letters(project, user),
+        )
+
+    def empty_journal(self) -> bool:
+        return self._database.empty_journal(_JOURNAL_PATIENCE_S)
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _erase_payments(self, project: str, user: str) -> int:
+        of_person = sa.select(payments.c.id).where(payments.c.project == project, payments.c.user == user)
+        ids = [id_ for (id_,) in self._rows(of_person)]
+        erase = (
+            sa.update(payments)
+            .where(payments.c.project == project, payments.c.id == sa.bindparam("of_id"))
+            .values(user=None, payload=_NOTHING)
+        )
+        self._change(erase, [{"of_id": id_} for id_ in ids])
+        return len(ids)
+
+    def _erase_versions(self, project: str, user: str) -> int:
+        self._empty(project, user, subscriptions, subscriptions.c.key)
+        return self._empty(project, user, subscription_versions, subscription_versions.c.sequence)
+
+    def _empty(self, project: str, user: str, table: sa.Table, key: sa.Column[Any]) -> int:
+        """Empty what was sent with each row that names the person."""
+        sent = sa.select(key, table.c.payload).where(table.c.project == project)
+        found = [{"of_key": of_key} for of_key, payload in self._rows(sent) if names_person(payload, user)]
+        of_row = (table.c.project == project) & (key == sa.bindparam("of_key"))
+        self._change(sa.update(table).where(of_row).values(payload=_NOTHING), found)
+        return len(found)
+
+    def _erase_dead_letters(self, project: str, user: str) -> int:
+        letters = self._rows(sa.select(dead_letters.c.sequence, dead_letters.c.payload))
+        changes = [
+            {"of_sequence": sequence, "rest": rest}
+            for sequence, payload in letters
+            if (rest := without_person(payload, project, user)) is not None
+        ]
+        of_letter = dead_letters.c.sequence == sa.bindparam("of_sequence")
+        self._change(sa.update(dead_letters).where(of_letter).values(payload=sa.bindparam("rest")), changes)
+        return len(changes)
+
+    def _rows(self, query: sa.Select[Any]) -> Iterator[Any]:
+        with self._database.reading() as tx:
+            yield from tx.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE})
+
+    def _change(self, statement: sa.Update, rows: Sequence[dict[str, Any]]) -> None:
+        for start in range(0, len(rows), _CHANGES_AT_ONCE):
+            with self._database.writing() as tx:
+                tx.execute(statement, rows[start : start + _CHANGES_AT_ONCE])

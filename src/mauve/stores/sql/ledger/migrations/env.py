@@ -1,0 +1,14 @@
+"""Alembic's door: runs the migrations on the connection that `migrate` hands over."""
+
+from alembic import context
+
+from mauve.stores.sql.ledger.schema import metadata
+
+attributes = context.config.attributes
+context.configure(
+    connection=attributes["connection"],
+    target_metadata=metadata,
+    # A table of its own: the catalog may live in the same database.
+    version_table=attributes["version_table"],
+)
+context.run_migrations()

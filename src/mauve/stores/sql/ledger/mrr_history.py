@@ -1,0 +1,122 @@
+"""Reading MRR day by day from its changes, inside a transaction that someone else opened."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import groupby, pairwise
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+import sqlalchemy as sa
+
+from mauve.core.subscriptions import MrrChange, day_number_of
+from mauve.core.window import Window
+from mauve.stores.sql.ledger.mrr_changes import DAY, HALF, SPANS
+from mauve.stores.sql.ledger.schema import mrr_changes
+
+_Blocks = tuple[int, int, int]  # span, first, end
+
+
+class Total(NamedTuple):
+    """Subscriptions of one currency: a sum of zero is something else than none."""
+
+    active: int
+    mrr: int
+
+
+_NOTHING: Final = Total(0, 0)
+
+_BLOCK_MAX: Final = 2**31 - 1
+_ROWS_AT_ONCE: Final = 1_000
+
+_changes: Final = mrr_changes.c
+_of_blocks: Final = sa.and_(
+    _changes.project.in_(sa.bindparam("projects", expanding=True)),
+    _changes.span == sa.bindparam("of_span"),
+    _changes.block >= sa.bindparam("first"),
+    _changes.block < sa.bindparam("end"),
+)
+# What was changed back. It is passed over where it stands: a day without a change has no cost but this.
+_is_nothing: Final = sa.and_(
+    _changes.active == 0, _changes.low % HALF == 0, _changes.high + _changes.low // HALF == sa.literal(0)
+)
+_DAYS: Final = (
+    sa.select(_changes.project, _changes.block, _changes.currency, _changes.active, _changes.high, _changes.low)
+    .where(_of_blocks, sa.not_(_is_nothing))
+    .order_by(_changes.project, _changes.block, _changes.currency)  # as the key has them: nothing is sorted
+    .execution_options(yield_per=_ROWS_AT_ONCE)
+)
+_SUMS: Final = (
+    sa.select(
+        _changes.project,
+        _changes.currency,
+        *(sa.func.sum(column) for column in (_changes.active, _changes.high, _changes.low)),
+    )
+    .where(_of_blocks)
+    .group_by(_changes.project, _changes.currency)
+)
+
+
+def totals_of(tx: sa.Connection, projects: Collection[str]) -> dict[str, dict[str, Total]]:
+    """Return what all versions come to, whenever they are dated, by project and currency."""
+    return _sums_of(tx, projects, [(SPANS[-1], -_BLOCK_MAX, _BLOCK_MAX)])
+
+
+def changes_in(tx: sa.Connection, projects: Collection[str], window: Window) -> Iterator[MrrChange]:
+    """Yield the changes of each day, by project; what was before the window is on its first day."""
+    first = day_number_of(window.first)
+    opening = _sums_of(tx, projects, _blocks_before(first))
+    for project, days in groupby(_days(tx, projects, window), attrgetter("project")):
+        yield from _on_day(first, project, opening.pop(project, {}))
+        yield from days
+    for project, totals in opening.items():
+        yield from _on_day(first, project, totals)
+
+
+def changes_until_now(tx: sa.Connection, projects: Collection[str], window: Window) -> Iterator[MrrChange]:
+    """Yield the same, and whatever is dated behind the window on its last day."""
+    last = day_number_of(window.last)
+    behind = totals_of(tx, projects)
+    for project, changes in groupby(changes_in(tx, projects, window), attrgetter("project")):
+        rest = behind.pop(project, {})
+        for change in changes:
+            yield change
+            _, _, currency, active, mrr = change
+            held = rest.get(currency, _NOTHING)
+            rest[currency] = Total(held.active - active, held.mrr - mrr)
+        yield from _on_day(last, project, rest)
+    for project, totals in behind.items():
+        yield from _on_day(last, project, totals)
+
+
+def _on_day(day: int, project: str, totals: Mapping[str, Total]) -> Iterator[MrrChange]:
+    for currency, total in sorted(totals.items()):
+        if total != _NOTHING:
+            yield MrrChange(project, day, currency, *total)
+
+
+def _days(tx: sa.Connection, projects: Collection[str], window: Window) -> Iterator[MrrChange]:
+    first, end = day_number_of(window.first), day_number_of(window.last) + 1
+    rows = tx.execute(_DAYS, {"projects": list(projects), "of_span": DAY, "first": first, "end": end})
+    for project, day, currency, active, high, low in rows:
+        yield MrrChange(project, day, currency, active, high * HALF + low)
+
+
+def _blocks_before(day: int) -> Iterator[_Blocks]:
+    """Yield (span, first, end) of the blocks that together hold all days before this one, each once."""
+    end = day
+    for span, wider in pairwise(SPANS):
+        blocks = wider // span
+        first = end // blocks * blocks
+        yield span, first, end
+        end = first // blocks
+    yield SPANS[-1], -_BLOCK_MAX, end
+
+
+def _sums_of(tx: sa.Connection, projects: Collection[str], blocks: Iterable[_Blocks]) -> dict[str, dict[str, Total]]:
+    sums: dict[str, dict[str, Total]] = defaultdict(dict)
+    for span, first, end in blocks:
+        facts = {"projects": list(projects), "of_span": span, "first": first, "end": end}
+        for project, currency, active, high, low in tx.execute(_SUMS, facts) if first < end else ():
+            held = sums[project].get(currency, _NOTHING)
+            sums[project][currency] = Total(held.active + int(active), held.mrr + int(high) * HALF + int(low))
+    return sums

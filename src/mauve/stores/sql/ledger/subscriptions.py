@@ -1,0 +1,147 @@
+"""Subscription versions, the current row of each, and the MRR they come to; inside a transaction of someone else."""
+
+from collections.abc import Sequence
+from functools import cache
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+import sqlalchemy as sa
+
+from mauve.core.subscriptions import MrrSums, Worth, day_of
+from mauve.stores.ledger import SubscriptionVersion
+from mauve.stores.sql.ledger.mrr_changes import add_changes, placed_among
+from mauve.stores.sql.ledger.payments import in_squares
+from mauve.stores.sql.ledger.schema import subscription_versions, subscriptions
+from mauve.stores.sql.upsert import upsert
+
+_VERSIONS_AT_ONCE: Final = 500
+_LATE_AT_ONCE: Final = 100  # Equal ones among them are in the way of each other.
+_CHANGING: Final = ("id", "at", "received_at", "status", "mrr", "currency", "payload", "rank")
+
+_Key = tuple[str, bytes]  # project, and digest of the subscription's id
+_Row = dict[str, Any]
+
+
+class _Current(NamedTuple):
+    """The version of a subscription that stands."""
+
+    at: int
+    rank: bytes
+    worth: Worth
+
+
+def record_versions(tx: sa.Connection, versions: Sequence[SubscriptionVersion]) -> None:
+    sums = MrrSums()
+    for start in range(0, len(versions), _VERSIONS_AT_ONCE):
+        _record(tx, [_row_from(version) for version in versions[start : start + _VERSIONS_AT_ONCE]], sums)
+    add_changes(tx, sums.changes)
+
+
+def _record(tx: sa.Connection, rows: Sequence[_Row], sums: MrrSums) -> None:
+    held = _held(tx, rows)
+    standing = dict(held)
+    winners: dict[_Key, _Row] = {}
+    latest: list[_Row] = []
+    late: list[_Row] = []
+    for row in rows:
+        key, new = (row["project"], row["key"]), _current_from(row)
+        current = standing.get(key)
+        if current is not None and not _replaces(new, current):
+            late.append(row)
+            continue
+        sums.replace(row["project"], day_of(new.at), None if current is None else current.worth, new.worth)
+        standing[key], winners[key] = new, row
+        latest.append(row)
+    _keep(tx, winners, held)
+    if latest:
+        tx.execute(_APPEND, latest)
+    if late:
+        _insert_between(tx, late, sums)
+
+
+def _held(tx: sa.Connection, rows: Sequence[_Row]) -> dict[_Key, _Current]:
+    """Return the current rows, held until the end: versions of one subscription are recorded one after the other."""
+    keys = sorted({(row["project"], row["key"]) for row in rows})
+    return {
+        (project, key): _Current(at, rank, _worth(status, currency, mrr))
+        for projects, some in in_squares(keys)
+        for project, key, at, rank, status, currency, mrr in tx.execute(_HELD, {"projects": projects, "keys": some})
+    }
+
+
+def _keep(tx: sa.Connection, winners: dict[_Key, _Row], held: dict[_Key, _Current]) -> None:
+    """Let the winners stand, in sorted order: PostgreSQL transactions then wait in line.
+
+    A row that another one has made meanwhile fails the insert, and all of it is tried again.
+    """
+    new = [winners[key] for key in sorted(winners) if key not in held]
+    changed = [winners[key] for key in sorted(winners) if key in held]
+    if new:
+        tx.execute(_INSERT, new)
+    if changed:
+        tx.execute(_UPDATE, [row | {"of_project": row["project"], "of_key": row["key"]} for row in changed])
+
+
+def _insert_between(tx: sa.Connection, late: Sequence[_Row], sums: MrrSums) -> None:
+    """Record versions that others have overtaken. One with a rank that was recorded before is the same, come again."""
+    for start in range(0, len(late), _LATE_AT_ONCE):
+        some = late[start : start + _LATE_AT_ONCE]
+        new = tx.execute(_append_unless_there(tx.dialect.name), some).scalars().all()
+        if new:
+            sums.place(placed_among(tx, new))
+
+
+def _replaces(new: _Current, current: _Current) -> bool:
+    ours, theirs = (new.at, new.rank), (current.at, current.rank)
+    return ours > theirs or (ours == theirs and not new.rank)
+
+
+def _current_from(row: _Row) -> _Current:
+    return _Current(row["at"], row["rank"], _worth(row["status"], row["currency"], row["mrr"]))
+
+
+def _worth(status: str, currency: str, mrr: int) -> Worth:
+    return Worth(currency, mrr if status == "active" else None)
+
+
+_columns: Final = subscriptions.c
+_HELD: Final = (
+    sa.select(
+        *(_columns.project, _columns.key, _columns.at, _columns.rank),
+        *(_columns.status, _columns.currency, _columns.mrr),
+    )
+    .where(
+        _columns.project.in_(sa.bindparam("projects", expanding=True)),
+        _columns.key.in_(sa.bindparam("keys", expanding=True)),
+    )
+    .order_by(_columns.project, _columns.key)
+    .with_for_update()
+)
+_INSERT: Final = sa.insert(subscriptions)
+_APPEND: Final = sa.insert(subscription_versions)
+_UPDATE: Final = (
+    sa.update(subscriptions)
+    .where(_columns.project == sa.bindparam("of_project"), _columns.key == sa.bindparam("of_key"))
+    .values({name: sa.bindparam(name) for name in _CHANGING})
+)
+
+
+@cache
+def _append_unless_there(dialect_name: str) -> sa.Insert:
+    insert = upsert(dialect_name, subscription_versions).on_conflict_do_nothing()
+    return insert.returning(subscription_versions.c.sequence)
+
+
+def _row_from(version: SubscriptionVersion) -> _Row:
+    return {
+        "project": version.project,
+        "key": sha256(version.id.encode()).digest(),
+        "id": version.id,
+        "at": version.at,
+        "received_at": version.received_at,
+        "status": version.status,
+        "mrr": version.mrr,
+        "currency": version.currency,
+        "payload": version.payload,
+        "rank": version.rank,
+    }

@@ -1,0 +1,53 @@
+"""Deliveries of both billers: the samples, and signatures for them."""
+
+import base64
+import hmac
+import json
+from pathlib import Path
+
+from mauve.core.facts import Plane, Provider
+from mauve.ingest.webhooks.billers import BILLERS, content_of
+from mauve.ingest.webhooks.entries import Endpoint, mapped, near_arrival
+
+SAMPLES = Path(__file__).parents[1] / "samples" / "billing"
+EXPECTED = json.loads((SAMPLES / "_expected.json").read_text())
+NOW_S = 1_793_000_007
+NOW = NOW_S * 1000
+SECRET_A = "whsec_5WbX5kEWLlfzsGNjH64I8lOOqUB6e8FH"
+SECRET_B = "whsec_Qm9ndXNTZWNyZXRGb3JWZWN0b3JzT25seTEyMzQ1Njc"
+
+
+def sample_bytes(name):
+    return (SAMPLES / f"{name}.json").read_bytes()
+
+
+def sample(name):
+    return json.loads(sample_bytes(name))
+
+
+def provider_of(name):
+    return Provider.BILLER_A if name.startswith("stripe") else Provider.BILLER_B
+
+
+def content(provider, event):
+    body = event if isinstance(event, bytes) else json.dumps(event).encode()
+    return content_of(BILLERS[provider], body)
+
+
+def reading(provider, event):
+    return content(provider, event).reading
+
+
+def mapped_for(provider, event, project="proj_1", received_at=NOW, moment=near_arrival, plane=Plane.LIVE):
+    return mapped(content(provider, event), Endpoint(project, "org_1", plane, provider), received_at, moment)
+
+
+def signed_a(body, secret=SECRET_A, at=NOW_S):
+    digest = hmac.digest(secret.encode(), f"{at}.".encode() + body, "sha256").hex()
+    return {"stripe-signature": f"t={at},v1={digest}"}
+
+
+def signed_b(body, secret=SECRET_B, at=NOW_S, message_id="msg_1"):
+    digest = hmac.digest(secret.encode(), f"{message_id}.{at}.".encode() + body, "sha256")
+    signature = f"v1,{base64.b64encode(digest).decode()}"
+    return {"webhook-id": message_id, "webhook-timestamp": str(at), "webhook-signature": signature}

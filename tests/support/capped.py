@@ -1,0 +1,146 @@
+"""Processes that take in events of an organization with a cap, in one event loop, over real stores."""
+
+import asyncio
+from pathlib import Path
+
+from mauve.access.event_caps import EventCaps, OwnStream
+from mauve.access.keyring import Keyring
+from mauve.core.accepted import OrgPeriod
+from mauve.core.batch import packed_header, unpacked
+from mauve.core.facts import Standing
+from mauve.core.period import period_of
+from mauve.stores.edge import PublishedOrganization
+from mauve.stores.ledger import Entry, LoadStep
+from mauve.stores.localdisk.accepted_counts import FileAcceptedExchange
+from mauve.stores.localdisk.edge import SqliteEdge
+from mauve.stores.localdisk.log.reader import SegmentLogReader
+from mauve.stores.localdisk.log.stream_reader import SegmentStreamReader
+from mauve.stores.localdisk.log.writer import SegmentLogWriter
+from mauve.stores.log import MIXED_STREAM
+from mauve.stores.sql.database import Database, sqlite_url
+from mauve.stores.sql.ledger.loading import SqlLoadLedger
+from mauve.stores.sql.ledger.usage import SqlUsageReader
+from mauve.stores.sql.ledger.writer import SqlLedgerWriter
+from mauve.stores.sql.migrate import LEDGER, migrate
+from support.clocks import ManualClock
+
+ORG = "org_1"
+SEGMENT_BYTES = 2**15
+BYTES_MAX = 2**30
+
+
+class World:
+    """The stores that the processes share, and a loader that loads when it is told to."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.clock = ManualClock()
+        self.database = Database(sqlite_url(folder / "ledger.db"), busy_timeout_s=30)
+        migrate(self.database, LEDGER)
+        self.edge = SqliteEdge(folder / "edge.db", busy_timeout_s=30)
+        self.version = 0
+        self._ledger = SqlLoadLedger(self.database)
+        self._writer = SqlLedgerWriter(self.database)
+        self._log = SegmentLogReader(folder / "log")
+
+    def close(self) -> None:
+        self.edge.close()
+        self.database.close()
+
+    def set_cap(self, cap: int | None, org_id: str = ORG) -> None:
+        self.version += 1
+        self.edge.publish([PublishedOrganization(org_id, self.version, Standing.LIVE, None, cap, 600, 1, 1)])
+
+    def load(self, stream: int, records_max: int = 10**9, repeats: int = 0) -> int:
+        """Load some records of a stream as the loader does; so many of their events turn out to be repeats."""
+        after = self._ledger.positions().get(stream, 0)
+        read = self._ledger.read_events if stream == MIXED_STREAM else lambda *where: self._log.read(stream, *where)
+        records = read(after, BYTES_MAX)[:records_max]
+        counts: dict[tuple[str, str], int] = {}
+        for record in records:
+            batch = unpacked(record.payload)
+            key = (batch.org_id, period_of(batch.received_at))
+            left_out = min(repeats, batch.event_count)
+            repeats -= left_out
+            counts[key] = counts.get(key, 0) + batch.event_count - left_out
+        if records:
+            before = self._ledger.positions()
+            self._ledger.finish(LoadStep({stream: records[-1].number}, counts, positions_before=before))
+            if stream == MIXED_STREAM:
+                self._ledger.trim_events(records[-1].number)
+            else:
+                self._log.trim(stream, records[-1].number)
+        return len(records)
+
+    def record(self, entry: Entry) -> None:
+        self._writer.record([entry])
+
+
+class Process:
+    """A process with a stream of its own. `events` is all that it has accepted."""
+
+    def __init__(self, world: World, stream: int) -> None:
+        self.world = world
+        self.events = 0
+        self._stream = stream
+        root = world.folder / "log"
+        self.log = SegmentLogWriter(root, stream, segment_bytes=SEGMENT_BYTES)
+        self._edge = SqliteEdge(world.folder / "edge.db", busy_timeout_s=30)
+        self.keyring = Keyring(self._edge)
+        self.keyring.refresh()
+        own = OwnStream(stream, self.log, SegmentStreamReader(root, stream))
+        self.exchange = FileAcceptedExchange(world.folder / "accepted", stream)
+        self.caps = EventCaps(own, self.keyring, SqlUsageReader(world.database), self.exchange, world.clock)
+        self.caps.refresh()
+
+    @property
+    def known(self) -> int:
+        return self.caps.events(self.org_period())
+
+    def org_period(self, org_id: str = ORG) -> OrgPeriod:
+        return OrgPeriod(org_id, period_of(self.world.clock.now_ms()))
+
+    def look(self) -> None:
+        self.keyring.refresh()
+        self.caps.refresh()
+
+    async def offer(self, events: int, org_id: str = ORG) -> bool:
+        """Take in a batch unless the cap is reached, in the steps of the ingest plane; return whether it was."""
+        cap = self.keyring.organizations[org_id].event_cap
+        org_period = self.org_period(org_id)
+        if cap is not None and self.caps.events(org_period) >= cap:
+            return False
+        header = packed_header("proj_1", org_id, self.world.clock.now_ms(), self.world.clock.now_us(), events)
+        if cap is not None:
+            self.caps.begin(org_period, events)
+        number = await self.log.append((header, b"{}"))
+        if cap is not None:
+            self.caps.settle(org_period, events, number)
+        self.events += events
+        return True
+
+    async def offer_with_payments(self, events: int) -> bool:
+        """The same for a batch that goes through the ledger; its payments are left out."""
+        org_period = self.org_period()
+        if self.caps.events(org_period) >= self.keyring.organizations[ORG].event_cap:
+            return False
+        header = packed_header("proj_1", ORG, self.world.clock.now_ms(), self.world.clock.now_us(), events)
+        with self.caps.recording(org_period, events):
+            await asyncio.to_thread(self.world.record, Entry(events=header + b"{}"))
+        self.events += events
+        return True
+
+    async def die(self) -> None:
+        """End without a last word."""
+        await self.log.close()
+        self._edge.close()
+
+    async def restarted(self) -> "Process":
+        await self.die()
+        process = Process(self.world, self._stream)
+        process.events = self.events
+        return process
+
+    async def stop(self) -> None:
+        await self.die()
+        self.caps.close()

@@ -1,0 +1,77 @@
+"""Deliveries that nobody sends by mistake: correctly signed, and built to take long."""
+
+import json
+import re
+
+from mauve.ingest.webhooks.endpoint import BODY_BYTES_MAX
+
+DIGITS = "9" * 4_200
+DECIMALS = ["1e999999999", "1E+99999999999", "9" * 3_000, "0." + "0" * 3_000 + "1", "-1", "NaN", "Infinity", "1_000"]
+PADDING = {
+    "text": b'"' + b"x" * 1024 + b'"',
+    "escapes": b'"' + rb"\u0041" * 1024 + b'"',
+    "pairs": b'"' + rb"\ud83d\ude00" * 512 + b'"',
+    "half characters": b'"' + rb"\ud83d" * 1024 + b'"',
+    "backslashes": b'"' + rb"\\" * 1024 + b'"',
+    "quotes": b'"' + rb"\"" * 1024 + b'"',
+    "no text": b'"' + b"\xff" * 1024 + b'"',
+    "zeros": b"[" + b"0," * 512 + b"0]",
+    "lists": b"[" + b"[]," * 512 + b"[]]",
+    "objects": b"[" + b"{}," * 512 + b"{}]",
+    "floats": b"[" + b"1.5e300," * 512 + b"0]",
+    "digits": b"1" * 4096,
+    "spaces": b" " * 1024 + b"0",
+    "keys": b"{" + b",".join(b'"%d":0' % number for number in range(512)) + b"}",
+    "same keys": b"{" + b'"id":0,' * 512 + b'"id":0}',
+    "nested": b"[" * 500 + b"]" * 500,
+    "deeply nested": b"[" * 900 + b"]" * 900,
+    "brackets": b'"' + rb"\"[{,\\" * 150 + b'"',
+}
+"""Values of about a kilobyte that a document may be filled with."""
+
+
+def subscription_a(items, **fields):
+    held = {"id": "sub_1", "status": "active", "currency": "eur", "items": {"data": items}} | fields
+    return {"id": "evt_1", "type": "customer.subscription.updated", "created": 1_793_000_000, "data": {"object": held}}
+
+
+def subscription_b(**fields):
+    held = {"id": "sub_1", "status": "active", "currency": "eur", "amount": 1200, "recurring_interval": "month"}
+    return {"type": "subscription.updated", "timestamp": "2026-10-26T06:13:20Z", "data": held | fields}
+
+
+def item(count="1", unit="1000"):
+    """An item whose interval count is written with these digits, however many."""
+    recurring = {"interval": "day", "interval_count": f"digits:{count}"}
+    return {"quantity": 2**53 - 1, "price": {"unit_amount_decimal": unit, "recurring": recurring}}
+
+
+def written(event):
+    """Return the event as JSON, with long numbers as numbers."""
+    return re.sub(r'"digits:([^"]*)"', r"\1", json.dumps(event)).encode()
+
+
+def many_values():
+    """Return bodies that are full of values, by what makes each of them long to walk over."""
+    head, tail = b'{"id":"evt_1","type":"invoice.paid"', b"}"
+    room = BODY_BYTES_MAX - len(head + tail) - 16
+    same = b',"data":' + b"[" * 100 + b"]" * 100
+    return {
+        "nested": filled(subscription_a([]), ("data", "object", "items", "data"), PADDING["deeply nested"]),
+        "same keys": head + same * (room // len(same)) + tail,
+        "lists": head + b',"data":[' + b"[]," * (room // 3) + b"[]]" + tail,
+    }
+
+
+def filled(event, path, padding, bytes_max=BODY_BYTES_MAX):
+    """Return the event with as much of the padding as fits under a path: a list of it or, of texts, a long one."""
+    *outer, last = path
+    held = event
+    for name in outer:
+        held = held.setdefault(name, {})
+    held[last] = "FILL"
+    frame = written(event)
+    count = (bytes_max - len(frame)) // (len(padding) + 1)
+    is_text = padding.startswith(b'"')
+    fill = b'"' + padding[1:-1] * count + b'"' if is_text else b"[" + b",".join([padding] * count) + b"]"
+    return frame.replace(b'"FILL"', fill)

@@ -1,0 +1,148 @@
+"""A naive model of the ledger, and the check that holds the real one against it."""
+
+import dataclasses
+from collections import Counter
+from datetime import UTC, datetime
+from itertools import count
+
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from mauve.stores.ledger import Entry, Outcome, Payment, SubscriptionVersion
+from mauve.stores.sql.ledger.loading import SqlLoadLedger
+from mauve.stores.sql.ledger.reader import SqlLedgerReader
+from mauve.stores.sql.ledger.writer import SqlLedgerWriter
+from support.ledger_entries import mrr_of, totals
+
+MIDNIGHT = 1_800_057_600_000
+PROJECTS = ["a", "b"]
+ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+AMOUNTS = st.sampled_from([0, 1, 1999, 2**31, 2**53 - 1])
+CURRENCIES = st.sampled_from(["eur", "usd", "jpy"])
+
+PAYMENTS = st.builds(
+    Payment,
+    org_id=st.just("org"),
+    project=st.sampled_from(PROJECTS),
+    id=st.sampled_from(["1", "2", "\0", "\\0", "👪"]),
+    digest=st.sampled_from([b"", b"\0", b"x"]),
+    claimed_at=st.sampled_from([None, 0, 1, 2**70]),
+    amount=AMOUNTS,
+    currency=CURRENCIES,
+    earned=st.booleans(),
+    user=st.none() | ANY_TEXT,
+    occurred_at=st.sampled_from([MIDNIGHT - 1, MIDNIGHT, MIDNIGHT + 1, MIDNIGHT + 86_400_000]),
+    received_at=st.sampled_from([MIDNIGHT, MIDNIGHT + 1, MIDNIGHT + 30 * 86_400_000]),
+    payload=st.binary(max_size=3),
+    source=st.sampled_from(["api", "biller_a"]),
+    part_of=st.sampled_from([None, None, None, "1", "2"]),
+)
+VERSIONS = st.builds(
+    SubscriptionVersion,
+    project=st.sampled_from(PROJECTS),
+    id=st.sampled_from(["s", "t", "\0"]),
+    at=st.integers(-2, 2),
+    received_at=st.just(MIDNIGHT),
+    status=st.sampled_from(["active", "canceled"]),
+    mrr=AMOUNTS,
+    currency=CURRENCIES,
+    payload=st.just(b""),
+    rank=st.sampled_from([b"", b"", b"\0", b"\0\0", b"a", b"\xff"]),
+)
+ENTRIES = st.builds(Entry, payments=st.lists(PAYMENTS, max_size=5), subscriptions=st.lists(VERSIONS, max_size=3))
+GROUPS = st.lists(st.lists(ENTRIES, max_size=4), max_size=5)
+
+
+class NaiveLedger:
+    """Keeps everything and adds it up when asked."""
+
+    def __init__(self):
+        self.standing = {}
+        self.versions = []
+
+    def record(self, entries):
+        for entry in entries:
+            self.versions += entry.subscriptions
+        return [self._outcomes(entry.payments) for entry in entries]
+
+    def _outcomes(self, payments):
+        outcomes = []
+        for place, payment in enumerate(payments):
+            wholes = [
+                outcome
+                for other, outcome in zip(payments[:place], outcomes, strict=True)
+                if (other.project, other.id) == (payment.project, payment.part_of)
+            ]
+            outcomes.append(self._outcome(payment, may_begin=payment.part_of is None or Outcome.ACCEPTED in wholes))
+        return outcomes
+
+    def _outcome(self, new, *, may_begin):
+        old = self.standing.get((new.project, new.id))
+        if old is None and not may_begin:
+            return Outcome.CONFLICT
+        if old is None:
+            self.standing[new.project, new.id] = new
+            return Outcome.ACCEPTED
+        same_time = old.claimed_at is None or new.claimed_at is None or old.claimed_at == new.claimed_at
+        same_time = same_time or new.source != "api"  # Billers tell of one payment at several moments.
+        return Outcome.DUPLICATE if old.digest == new.digest and same_time else Outcome.CONFLICT
+
+    def day_totals(self, project, earned):
+        totals = Counter()
+        for payment in self.standing.values():
+            if payment.project == project and payment.earned == earned:
+                day = datetime.fromtimestamp(payment.occurred_at / 1000, UTC).date().isoformat()
+                totals[day, payment.currency] += payment.amount
+        return sorted((*key, total) for key, total in totals.items())
+
+    def current_mrr(self, project):
+        current = {}
+        for version in sorted(self.versions, key=lambda version: (version.at, version.rank)):  # a stable sort
+            standing = current.get((version.project, version.id))
+            if version.rank and standing and (standing.at, standing.rank) == (version.at, version.rank):
+                continue  # the same one, come again
+            current[version.project, version.id] = version
+        sums = Counter()
+        for version in current.values():
+            if version.project == project and version.status == "active":
+                sums[version.currency] += version.mrr
+        return sorted(sums.items())
+
+    def usage(self):
+        return Counter(
+            datetime.fromtimestamp(payment.received_at / 1000, UTC).strftime("%Y-%m")
+            for payment in self.standing.values()
+            if payment.source == "api"
+        )
+
+
+example_numbers = count()
+
+
+def named(entry, prefix):
+    """Return the entry in projects that no other example knows."""
+    return Entry(
+        [replace(item, project=prefix + item.project, org_id=prefix + item.org_id) for item in entry.payments],
+        [replace(item, project=prefix + item.project) for item in entry.subscriptions],
+    )
+
+
+def check_that_it_ends_as_in_the_model(database, groups):
+    """Record the groups, in projects that no other example knows, and compare all that can be read."""
+    writer, reader, loader = SqlLedgerWriter(database), SqlLedgerReader(database), SqlLoadLedger(database)
+    model = NaiveLedger()
+    prefix = f"{next(example_numbers)}-"
+    for group in groups:
+        entries = [named(entry, prefix) for entry in group]
+        # Copies: the model tells the first payment by its identity, and a drawn value may occur twice.
+        copies = [dataclasses.replace(entry, payments=[replace(item) for item in entry.payments]) for entry in entries]
+        assert writer.record(entries) == model.record(copies)
+    for project in (prefix + name for name in PROJECTS):
+        for earned in (True, False):
+            found = totals(reader, project, earned=earned)
+            assert found == model.day_totals(project, earned)
+        assert mrr_of(reader, project) == model.current_mrr(project)
+    for period in ("2027-01", "2027-02"):
+        assert loader.usage(period).get(f"{prefix}org", 0) == model.usage()[period]
+    seen = {project for project in loader.first_seen() if project.startswith(prefix)}
+    assert seen == {payment.project for payment in model.standing.values()}

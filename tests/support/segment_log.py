@@ -1,0 +1,45 @@
+"""A segment log with small segments: how to write it, read it and find its files."""
+
+import asyncio
+
+from mauve.stores.localdisk.log.writer import SegmentLogWriter
+
+SEGMENT_BYTES = 4096
+BYTES_MAX = 2**30
+LARGE = [bytes([number]) * 1000 for number in range(40)]  # four of them fill a segment
+
+
+class Seconds:
+    """A monotonic clock that stands still until it is turned."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def a_writer(root, **options):
+    return SegmentLogWriter(root, 0, **{"segment_bytes": SEGMENT_BYTES} | options)
+
+
+def append_all(root, payloads, **options):
+    async def main():
+        writer = a_writer(root, **options)
+        for payload in payloads:
+            await writer.append([payload])
+        await writer.close()
+
+    asyncio.run(main())
+
+
+def read_all(reader):
+    records, after = [], 0
+    while batch := reader.read(0, after, BYTES_MAX):
+        records += batch
+        after = batch[-1].number
+    return [record.payload for record in records]
+
+
+def segment_paths(root):
+    return sorted((root / "000").glob("*.segment"))

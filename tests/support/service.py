@@ -1,0 +1,225 @@
+"""What several test folders use: a clock to turn, a service to start, an organization to act for."""
+
+import json
+import math
+import os
+import random
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2 as httpx
+
+from support import command_forks
+
+MAUVE = Path(sys.executable).with_name("mauve")
+EVERY_SCOPE = "apps:read,apps:write,keys:read,keys:write,webhooks:write,metrics:read"
+PATIENCE_S = 240.0  # how long a test waits for what comes at once on a quiet machine
+_OPEN = {"01", "08"}  # established, and closed by the other side alone: as /proc/net/tcp numbers them
+SMALL_AND_PATIENT = {
+    "MAUVE_SEGMENT_MB": "3",
+    "MAUVE_INGEST_FLUSH_SECONDS": "0.4",
+    "MAUVE_CATALOG_TIMEOUT_SECONDS": "60",
+}
+
+
+def clean_environment(**extra: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("MAUVE_")}
+    return kept | SMALL_AND_PATIENT | extra
+
+
+def mauve(data: Path, *arguments: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, in a process of its own."""
+    command = [str(MAUVE), *arguments, "--data", str(data)]
+    return command_forks.run(command, stdin=stdin, env=clean_environment(**environment), timeout_s=PATIENCE_S)
+
+
+def mauve_json(data: Path, *arguments: str, stdin: str = ""):
+    """Run a command that must succeed; return its answer."""
+    done = mauve(data, *arguments, "--json", stdin=stdin)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\n") == 1, "one JSON value and nothing else"
+    return json.loads(done.stdout)
+
+
+@dataclass(frozen=True)
+class Service:
+    """A running `mauve serve`."""
+
+    process: subprocess.Popen
+    data: Path
+    url: str
+    ingest_url: str
+    setup_link: str | None
+
+    def child_pids(self) -> dict[str, int]:
+        return child_pids(self.process.pid)
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=PATIENCE_S)
+
+    def log(self) -> str:
+        return (self.data.parent / f"{self.data.name}.log").read_text()
+
+
+def child_pids(supervisor: int) -> dict[str, int]:
+    """Return the pid of each child of a service by its name."""
+    listing = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text()
+    names = {}
+    for pid in map(int, listing.split()):
+        try:
+            arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            orders = json.loads(arguments[3])
+        except (OSError, IndexError, ValueError):
+            continue  # It has just died, or is just being born.
+        name = orders["role"] if orders["role"] == "core" else f"ingest-{orders['number']}"
+        names[name] = pid
+    return names
+
+
+def start(data: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> Service:
+    """Start the service on free ports, and return when it says that it runs."""
+    with (data.parent / f"{data.name}.log").open("ab") as log:
+        process = subprocess.Popen(
+            [str(MAUVE), "serve", "--data", str(data), "--port", "0", "--ingest-port", "0", "--json", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=clean_environment(**(environment or {})),
+        )
+    line = process.stdout.readline()
+    if not line:
+        process.wait(timeout=PATIENCE_S)
+        text = (data.parent / f"{data.name}.log").read_text()
+        raise AssertionError(f"the service did not start: {text}")
+    said = json.loads(line)
+    return Service(process, data, said["url"], said["ingest_url"], said["setup_link"])
+
+
+@contextmanager
+def running(data: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[Service]:
+    service = start(data, *arguments, environment=environment)
+    try:
+        yield service
+    finally:
+        if service.process.poll() is None:
+            service.stop()
+        service.process.stdout.close()
+
+
+def two_free_ports() -> int:
+    """Return the first of two neighbours; below those that the system gives to whoever asks for any."""
+    for port in random.SystemRandom().sample(range(10_000, 30_000), 100):
+        with socket.socket() as one, socket.socket() as other, suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            other.bind(("127.0.0.1", port + 1))
+            return port
+    raise AssertionError("no two free ports")
+
+
+def is_held(server_port: int, client_port: int) -> bool:
+    """Tell whether the server still has its end of a connection."""
+    ends = f":{server_port:04X}", f":{client_port:04X}"
+    rows = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
+    return any((local[-5:], remote[-5:], state in _OPEN) == (*ends, True) for _, local, remote, state, *_ in rows)
+
+
+def is_alive(pid: int) -> bool:
+    """Tell whether the process runs; one that ended and was not waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def eventually(check, timeout_s: float = PATIENCE_S):
+    """Return the check's first true answer."""
+    ends_at = time.monotonic() + timeout_s
+    while time.monotonic() < ends_at:
+        if answer := check():
+            return answer
+        time.sleep(0.02)
+    raise AssertionError("it did not come true in time")
+
+
+def until_loaded(service: Service) -> None:
+    """Return when the loader has begun anew and found nothing left: all that is durable by now can be read."""
+    asked_at = time.monotonic()
+
+    def has_caught_up() -> bool:
+        before_the_reply = time.monotonic()
+        lag_ms = httpx.get(f"{service.url}/readyz").json().get("load_lag_ms", math.inf)
+        return before_the_reply - lag_ms / 1000 > asked_at
+
+    eventually(has_caught_up)
+
+
+def fixed_ports() -> tuple[str, ...]:
+    """Return the options of a service that is started again where it was: the system gives these ports to nobody."""
+    port = two_free_ports()
+    return ("--port", str(port), "--ingest-port", str(port + 1))
+
+
+def token_for(data: Path, scopes: str = EVERY_SCOPE, org: str | None = None) -> str:
+    org_id = org or mauve_json(data, "org", "create", "Acme")["org_id"]
+    return mauve_json(data, "token", "mint", "--org", org_id, "--scopes", scopes)["token"]
+
+
+def bearer(credential: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {credential}"}
+
+
+def post_events(base_url: str, key: str) -> int:
+    """Return the status that an ingest door gives to a key: 401 when it does not know it."""
+    try:
+        return httpx.post(f"{base_url}/v1/events", headers=bearer(key), json=[{"name": "seen"}]).status_code
+    except httpx.TransportError:
+        return 0
+
+
+STORED = """
+import sys, json
+from pathlib import Path
+from mauve.stores.clickhouse.connection import ChdbConnection
+connection = ChdbConnection(Path(sys.argv[1]))
+text = connection._query("SELECT project, name, user, id, counted, seq FROM mauve.events", "JSONCompactEachRow")
+sys.stdout.write(text)
+connection.close()
+"""
+
+
+def stored_events(data: Path) -> list[tuple]:
+    """Return (project, name, user, id, counted, seq) of everything in the warehouse of a service that has stopped.
+
+    In a process of its own: the embedded engine opens one path in each process.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", STORED, str(data / "warehouse")], capture_output=True, text=True, check=True
+    )
+    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
+
+
+def ledger_rows(data: Path, sql: str) -> list[tuple]:
+    connection = sqlite3.connect(f"file:{data}/ledger.db?mode=ro", uri=True)
+    try:
+        return connection.execute(sql).fetchall()
+    finally:
+        connection.close()
+
+
+def cut_batch(life: int, number: int) -> dict:
+    """Return what is sent as this batch of this life: every third with a payment beside its events."""
+    name = f"{life}-{number}"
+    events = [
+        {"name": f"event {place}", "user": f"u{(number * 7 + place) % 400}", "id": f"{name}-{place}"}
+        for place in range(1 + number % 5)
+    ]
+    is_paid = number % 3 == 0
+    return {"events": events, "payment": f"p-{name}" if is_paid else None, "amount": number + 1 if is_paid else 0}

@@ -1,0 +1,225 @@
+"""A ledger and a warehouse in memory, as durable as the real ones, that may end or fail before and behind every step.
+
+The warehouse stores a commit as the engine does: the events part by part, then the ids, then the users. Parts are
+those of a month there and those of a name here, so that a commit is cut short far more often.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from datetime import date
+from functools import cache
+
+from mauve.core.activity import Seen
+from mauve.core.window import DAY, Window, today_at
+from mauve.stores.closed_days import DayUsers
+from mauve.stores.ledger import StepOutdatedError
+from mauve.stores.log import LogRecord
+from mauve.stores.unavailable import StoreUnavailableError
+from mauve.stores.warehouse import EventRows, RowsRefusedError, SameId, Texts, WarehouseUnavailableError, first_seq
+
+POISON = "poison"
+day_of = cache(today_at)  # few moments, asked for often
+
+
+class Faults:
+    """What may happen before and behind a step: the machine goes down, or the store fails this once."""
+
+    def __init__(self, rng: random.Random, call: Callable[[], None]) -> None:
+        self.rng = rng
+        self.call = call
+        self.failure = 0.0
+
+    def pass_by(self, error: type[Exception]) -> None:
+        self.call()
+        if self.failure and self.rng.random() < self.failure:
+            raise error("this once")
+
+
+class StoredRow:
+    """A row with all that is known about how it came to be stored."""
+
+    __slots__ = ("content", "counts", "first_staged", "seq", "stored")
+
+    def __init__(self, content: tuple, seq: int, first_staged: int) -> None:
+        self.content, self.seq, self.first_staged = content, seq, first_staged
+        self.counts = False
+        self.stored = 0  # the number of the commit
+
+    @property
+    def id(self) -> str:
+        return self.content[4]
+
+    @property
+    def received_at(self) -> int:
+        return self.content[2]
+
+    @property
+    def day(self) -> date:
+        return day_of(self.received_at)  # No claim was made: it occurred when it came.
+
+
+class SimulatedWarehouse:
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
+        self.events: list[StoredRow] = []
+        self.seen: dict[str, set[int]] = {}  # id → when it was counted
+        self.users: set[tuple[date, str]] = set()
+        self._staged: list[StoredRow] = []
+        self._stages = 0
+        self.cut_short: set[int] = set()  # commits that did not come to their end
+        self._first_staged: dict[int, int] = {}
+
+    def forget_staged(self) -> None:
+        """End as the process does: what was staged was in its memory."""
+        self._staged = []
+
+    def stage(self, rows: EventRows) -> list[SameId]:
+        self._faults.pass_by(WarehouseUnavailableError)
+        self._stages += 1
+        contents = list(contents_of(rows))
+        if any(content[1] == POISON for content in contents):
+            raise RowsRefusedError("poison")
+        self._staged = [
+            StoredRow(content, seq, self._first_staged.setdefault(seq, self._stages))
+            for content, seq in zip(contents, rows.seq, strict=True)
+        ]
+        places: dict[str, list[int]] = {}
+        for place, row in enumerate(self._staged):
+            places.setdefault(row.id, []).append(place)
+        return [SameId(of_id, sorted(self.seen.get(id_, ()))) for id_, of_id in places.items() if id_]
+
+    def commit(self, repeats, stored) -> None:
+        for row in self._staged:
+            row.counts = row.seq not in repeats
+            row.stored = self._stages
+        self.cut_short.add(self._stages)
+        for name in sorted({row.content[1] for row in self._staged}):
+            self._faults.pass_by(WarehouseUnavailableError)
+            self.events += [row for row in self._staged if row.content[1] == name and row.seq not in stored]
+        self._faults.pass_by(WarehouseUnavailableError)
+        for row in self._staged:
+            if row.counts and row.id:
+                self.seen.setdefault(row.id, set()).add(row.received_at)
+        self._faults.pass_by(WarehouseUnavailableError)
+        self.users |= {(row.day, row.content[3]) for row in self._staged if row.counts}
+        self.cut_short.remove(self._stages)
+        self._faults.pass_by(WarehouseUnavailableError)
+
+    def stored_after(self, positions) -> dict[int, bool]:
+        self._faults.pass_by(WarehouseUnavailableError)
+        ranges = [(first_seq(stream, number + 1), first_seq(stream + 1, 0)) for stream, number in positions.items()]
+        return {row.seq: row.counts for row in self.events if any(low <= row.seq < high for low, high in ranges)}
+
+    def remember_ids(self, positions) -> None:
+        known = self.stored_after(positions)
+        for row in self.events:
+            if row.counts and row.id and row.seq in known:
+                self.seen.setdefault(row.id, set()).add(row.received_at)
+        self._faults.pass_by(WarehouseUnavailableError)
+
+    def first_day(self) -> date | None:
+        self._faults.pass_by(WarehouseUnavailableError)
+        return min((day for day, _ in self.users), default=None)
+
+    def users_of_days(self, window: Window) -> list[DayUsers]:
+        self._faults.pass_by(WarehouseUnavailableError)
+        counts = Counter(day for day, _ in self.users if window.first <= day <= window.last)
+        return [DayUsers("proj", Seen.ACTIVE, day.isoformat(), users) for day, users in counts.items()]
+
+    def sum_up_week(self, week: Window) -> None:
+        self._faults.pass_by(WarehouseUnavailableError)
+
+    def ping(self) -> None:
+        self._faults.pass_by(WarehouseUnavailableError)
+
+
+class SimulatedClosedDays:
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
+        self.last: date | None = None
+        self.users: dict[date, int] = {}
+
+    def through(self) -> date | None:
+        self._faults.pass_by(StoreUnavailableError)
+        return self.last
+
+    def close(self, through: date, users: Iterable[DayUsers]) -> None:
+        self._faults.pass_by(StoreUnavailableError)
+        self.users |= {date.fromisoformat(each.day): each.users for each in users}
+        self.last = through
+        self._faults.pass_by(StoreUnavailableError)
+
+    def reopen(self, first: date) -> None:
+        self._faults.pass_by(StoreUnavailableError)
+        self.users = {day: users for day, users in self.users.items() if day < first}
+        self.last = first - DAY
+        self._faults.pass_by(StoreUnavailableError)
+
+
+class SimulatedLedger:
+    """The loader's side, and the outbox of events that came with payments."""
+
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
+        self._positions: dict[int, int] = {}
+        self._outbox: list[LogRecord] = []
+        self._last_number = 0
+        self.events_counted = 0
+        self.dead_letters: list[bytes] = []
+
+    def record(self, payload: bytes) -> None:
+        self._faults.pass_by(StoreUnavailableError)
+        self._last_number += 1
+        self._outbox.append(LogRecord(self._last_number, payload))
+        self._faults.pass_by(StoreUnavailableError)
+
+    def positions(self) -> dict[int, int]:
+        self._faults.pass_by(StoreUnavailableError)
+        return dict(self._positions)
+
+    def finish(self, step) -> None:
+        self._faults.pass_by(StoreUnavailableError)
+        if any(self._positions.get(stream, 0) != step.positions_before[stream] for stream in step.positions):
+            raise StepOutdatedError("this once")
+        self._positions |= step.positions
+        self.events_counted += sum(step.events_by_org_and_period.values())
+        self.dead_letters += [letter.payload for letter in step.dead_letters]
+        self._faults.pass_by(StoreUnavailableError)
+
+    def read_events(self, after: int, bytes_max: int) -> list[LogRecord]:
+        self._faults.pass_by(StoreUnavailableError)
+        records, size = [], 0
+        for record in self._outbox:
+            if record.number <= after:
+                continue
+            size += len(record.payload)
+            if records and size > bytes_max:
+                break
+            records.append(record)
+        return records
+
+    def trim_events(self, through: int) -> None:
+        self._faults.pass_by(StoreUnavailableError)
+        self._outbox = [record for record in self._outbox if record.number > through]
+
+
+def contents_of(rows: EventRows) -> Iterator[tuple]:
+    """Return (project, name, received_at, user, id, props) of each row."""
+    return zip(
+        rows.project,
+        texts_of(rows.name),
+        rows.received_at,
+        texts_of(rows.user),
+        texts_of(rows.id),
+        texts_of(rows.props),
+        strict=True,
+    )
+
+
+def texts_of(column: Texts) -> list[str]:
+    joined, start, texts = b"".join(column.pieces), 0, []
+    for length in column.lengths:
+        texts.append(joined[start : start + length].decode())
+        start += length
+    return texts
