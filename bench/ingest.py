@@ -16,7 +16,7 @@ from bench.driver import app_key, cpu_s, generate, pin_threads, stored
 from bench.empty_server import OF_WORKERS, ON_GRANIAN
 from bench.report import Figure, at_least, at_most
 from bench.service import Running, service
-from mauve.core.facts import KeyKind, Plane
+from mauve.core.facts import Environment, KeyKind
 from mauve.ingest.rules import judge_events
 from mauve.stores.edge import PublishedKey
 
@@ -26,7 +26,7 @@ BATCH = 500
 CONNECTIONS = 32
 _VALIDATED = 2_000
 WORKER_CORE, OTHER_CORE = 0, 1
-KEY = PublishedKey("key_1", 1, bytes(32), KeyKind.SERVER, Plane.LIVE, "proj_1", "app_1", "org_1", revoked=False)
+KEY = PublishedKey("key_1", 1, bytes(32), KeyKind.SERVER, Environment.LIVE, "proj_1", "app_1", "org_1", revoked=False)
 
 
 def measure() -> Iterator[Figure]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from bench.generator import drive
 from bench.report import Figure, at_least, render
 from bench.service import MAUVE, Running, service
-from mauve.core.facts import Plane, Provider
+from mauve.core.facts import Environment, Provider
 from mauve.core.secret import Secret
 from mauve.ingest.webhooks.billers import BILLERS, content_of
 from mauve.ingest.webhooks.entries import Endpoint, mapped, near_arrival
@@ -58,7 +58,7 @@ def _mapping_alone() -> float:
     """Return the microseconds that one delivery takes without any input or output."""
     body, at, secret = INVOICE.read_bytes(), int(time.time()), Secret(SECRET)
     header = [_signature(body, at)]
-    endpoint = Endpoint("proj_1", "org_1", Plane.LIVE, Provider.BILLER_A)
+    endpoint = Endpoint("proj_1", "org_1", Environment.LIVE, Provider.BILLER_A)
     began = time.perf_counter()
     for _ in range(_MAPPED):
         if refusal_by_biller_a(lambda _name: header, body, secret, at) is not None:

@@ -8,10 +8,10 @@ import pytest
 from mauve.core.facts import (
     AppType,
     ControlToken,
+    Environment,
     KeyKind,
     Limits,
     Ownership,
-    Plane,
     Provider,
     Scope,
     Standing,
@@ -44,7 +44,7 @@ def app(catalog, org):
 def a_secret(app, **fields):
     known = {
         "app_id": app.app_id,
-        "plane": Plane.LIVE,
+        "environment": Environment.LIVE,
         "provider": Provider.BILLER_A,
         "sealed": b"sealed",
         "saved_at": NOW,
@@ -140,10 +140,10 @@ class TestKeys:
         assert catalog.keys.all_of(app.app_id)[-1] == minted
 
     def test_a_test_key_needs_a_test_project(self, catalog, app):
-        assert catalog.keys.mint(app.app_id, a_key(plane=Plane.TEST), let_pass) is None
-        public_id = catalog.webhook_secrets.put(a_secret(app, plane=Plane.TEST), an_id("proj"))
-        minted = catalog.keys.mint(app.app_id, a_key(plane=Plane.TEST), let_pass)
-        assert (minted.plane, minted.public_id) == (Plane.TEST, public_id)
+        assert catalog.keys.mint(app.app_id, a_key(environment=Environment.TEST), let_pass) is None
+        public_id = catalog.webhook_secrets.put(a_secret(app, environment=Environment.TEST), an_id("proj"))
+        minted = catalog.keys.mint(app.app_id, a_key(environment=Environment.TEST), let_pass)
+        assert (minted.environment, minted.public_id) == (Environment.TEST, public_id)
 
     def test_two_keys_with_one_digest_are_refused(self, catalog, app):
         key = a_key()
@@ -198,10 +198,10 @@ class TestWebhookSecrets:
     def test_which_secrets_are_there_can_be_told_for_each_app(self, catalog, org, app):
         other = catalog.apps.create(an_app(org.org_id), a_key(), let_pass)
         catalog.webhook_secrets.put(a_secret(app, provider=Provider.BILLER_B), an_id("proj"))
-        catalog.webhook_secrets.put(a_secret(app, plane=Plane.TEST, saved_at=NOW + 1), an_id("proj"))
+        catalog.webhook_secrets.put(a_secret(app, environment=Environment.TEST, saved_at=NOW + 1), an_id("proj"))
         assert catalog.webhook_secrets.saved_for(app.app_id) == [
-            SavedSecret(Plane.LIVE, Provider.BILLER_B, NOW),
-            SavedSecret(Plane.TEST, Provider.BILLER_A, NOW + 1),
+            SavedSecret(Environment.LIVE, Provider.BILLER_B, NOW),
+            SavedSecret(Environment.TEST, Provider.BILLER_A, NOW + 1),
         ]
         assert catalog.webhook_secrets.saved_for(other.app_id) == []
 
@@ -212,8 +212,8 @@ class TestWebhookSecrets:
 
     def test_the_first_test_secret_makes_the_test_project_and_the_second_keeps_it(self, catalog, org, app):
         first_id = an_id("proj")
-        assert catalog.webhook_secrets.put(a_secret(app, plane=Plane.TEST), first_id) == first_id
-        second = a_secret(app, plane=Plane.TEST, provider=Provider.BILLER_B)
+        assert catalog.webhook_secrets.put(a_secret(app, environment=Environment.TEST), first_id) == first_id
+        second = a_secret(app, environment=Environment.TEST, provider=Provider.BILLER_B)
         assert catalog.webhook_secrets.put(second, an_id("proj")) == first_id
         read = catalog.apps.find(org.org_id, app.app_id)
         assert (read.test_public_id, read.has_biller_a_webhook, read.has_biller_b_webhook) == (
@@ -255,7 +255,7 @@ class TestPublications:
             org.limits.agent_queries,
             org.limits.raw_scans,
         )
-        assert project == PublishedProject(app.public_id, 1, app.app_id, org.org_id, Plane.LIVE)
+        assert project == PublishedProject(app.public_id, 1, app.app_id, org.org_id, Environment.LIVE)
         assert isinstance(published_key, PublishedKey)
         assert (published_key.key_id, published_key.org_id, published_key.app_id, published_key.public_id) == (
             key.key_id,
@@ -263,13 +263,13 @@ class TestPublications:
             app.app_id,
             app.public_id,
         )
-        assert (secret.sealed, secret.plane, secret.provider) == (b"sealed", Plane.LIVE, Provider.BILLER_A)
+        assert (secret.sealed, secret.environment, secret.provider) == (b"sealed", Environment.LIVE, Provider.BILLER_A)
 
     def test_a_new_token_is_pending_with_all_that_the_edge_needs(self, catalog, org):
         publish_all(catalog)
         token = mint_token(catalog, org)
         assert catalog.publications.pending(10) == [
-            PublishedToken("L" * 16, 1, bytes(32), org.org_id, Plane.LIVE, token.scopes, revoked=False)
+            PublishedToken("L" * 16, 1, bytes(32), org.org_id, Environment.LIVE, token.scopes, revoked=False)
         ]
 
     def test_a_revoked_token_is_published_anew_and_only_once(self, catalog, org):
@@ -283,11 +283,13 @@ class TestPublications:
 
     def test_the_first_test_secret_publishes_the_test_project(self, catalog, org, app):
         publish_all(catalog)
-        public_id = catalog.webhook_secrets.put(a_secret(app, plane=Plane.TEST), an_id("proj"))
+        public_id = catalog.webhook_secrets.put(a_secret(app, environment=Environment.TEST), an_id("proj"))
         project, secret = publish_all(catalog)
-        assert project == PublishedProject(public_id, 1, app.app_id, org.org_id, Plane.TEST)
-        assert (secret.public_id, secret.plane) == (public_id, Plane.TEST)
-        catalog.webhook_secrets.put(a_secret(app, plane=Plane.TEST, provider=Provider.BILLER_B), an_id("proj"))
+        assert project == PublishedProject(public_id, 1, app.app_id, org.org_id, Environment.TEST)
+        assert (secret.public_id, secret.environment) == (public_id, Environment.TEST)
+        catalog.webhook_secrets.put(
+            a_secret(app, environment=Environment.TEST, provider=Provider.BILLER_B), an_id("proj")
+        )
         assert [type(record) for record in catalog.publications.pending(10)] == [PublishedSecret]
 
     def test_what_was_published_is_no_longer_pending(self, catalog, app):

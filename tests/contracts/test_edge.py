@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mauve.core.facts import KeyKind, Plane, Provider, Scope, Standing
+from mauve.core.facts import Environment, KeyKind, Provider, Scope, Standing
 from mauve.stores.edge import (
     PublishedKey,
     PublishedOrganization,
@@ -21,20 +21,20 @@ from mauve.stores.unavailable import StoreUnavailableError
 
 def a_key(version=1, key_id="key_1", *, revoked=False):
     return PublishedKey(
-        key_id, version, bytes(32), KeyKind.SERVER, Plane.LIVE, "proj_1", "app_1", "org_1", revoked=revoked
+        key_id, version, bytes(32), KeyKind.SERVER, Environment.LIVE, "proj_1", "app_1", "org_1", revoked=revoked
     )
 
 
 def a_secret(version=1, provider=Provider.BILLER_A):
-    return PublishedSecret("proj_1", provider, version, Plane.TEST, "app_1", "org_1", b"\x00\xff sealed")
+    return PublishedSecret("proj_1", provider, version, Environment.TEST, "app_1", "org_1", b"\x00\xff sealed")
 
 
 def a_token(scopes=frozenset(Scope)):
-    return PublishedToken("L" * 16, 1, b"\xff" * 32, "org_1", Plane.LIVE, scopes, revoked=False)
+    return PublishedToken("L" * 16, 1, b"\xff" * 32, "org_1", Environment.LIVE, scopes, revoked=False)
 
 
-def a_project(plane=Plane.LIVE):
-    return PublishedProject(f"proj_{plane}", 1, "app_1", "org_1", plane)
+def a_project(environment=Environment.LIVE):
+    return PublishedProject(f"proj_{environment}", 1, "app_1", "org_1", environment)
 
 
 def an_organization(version=1):
@@ -55,7 +55,7 @@ def test_every_kind_of_record_comes_back_as_it_was_published(open_edge):
         a_key(),
         a_token(),
         a_project(),
-        a_project(Plane.TEST),
+        a_project(Environment.TEST),
         a_secret(),
         a_secret(provider=Provider.BILLER_B),
         an_organization(),

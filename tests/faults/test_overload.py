@@ -14,7 +14,7 @@ from mauve.control import operator
 from mauve.control.apps import create_app
 from mauve.control.bodies import NewAppBody
 from mauve.control.webhook_secrets import save_secret
-from mauve.core.facts import Plane, Provider
+from mauve.core.facts import Environment, Provider
 from mauve.core.secret import Secret
 from mauve.ingest.asgi import AsgiIngest
 from mauve.ingest.plane import IngestPlane
@@ -144,7 +144,7 @@ def test_a_noisy_organization_does_not_push_out_another(held):
 
 def test_every_door_of_the_plane_refuses_alike(held, parts, apps, settings):
     app = apps["noisy"][0]
-    save_secret(parts, app, Plane.LIVE, Provider.BILLER_A, Secret(SECRET_A))
+    save_secret(parts, app, Environment.LIVE, Provider.BILLER_A, Secret(SECRET_A))
 
     async def scenario(plane):
         sent = await plane.crowd(UNDER_WAY_MAX)

@@ -109,13 +109,13 @@ class TestCharts:
 
     def test_the_test_plane_is_another_page_and_not_there_before_it_is_made(self, viewer, signed_in, own, send):
         send(payment("1", 500, "eur"))
-        assert viewer.ask("GET", f"{own}?plane=test").status_code == 404
+        assert viewer.ask("GET", f"{own}?environment=test").status_code == 404
         signed_in(Role.ADMIN)[0].send(f"{own}/webhooks/test/biller_a", {"secret": "whsec_test"})
-        page = viewer.open(f"{own}?plane=test")
-        assert "test plane" in page.text
+        page = viewer.open(f"{own}?environment=test")
+        assert "test environment" in page.text
         assert "EUR" not in text_of(page)
         for tab in ("", "/events", "/subscriptions"):
-            assert re.search(rf'href="{own}{tab}\?[^"]*plane=test', page.text), "from tab to tab the plane stays"
+            assert re.search(rf'href="{own}{tab}\?[^"]*environment=test', page.text), "from tab to tab the plane stays"
 
 
 class TestSheets:

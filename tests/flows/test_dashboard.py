@@ -3,7 +3,7 @@
 import pytest
 
 from mauve.control.operator import change_limits, mark_unpaid, suspend
-from mauve.core.facts import Plane, Provider, Role, Scope
+from mauve.core.facts import Environment, Provider, Role, Scope
 from mauve.stores.ledger import LoadStep
 from mauve.stores.read_meter import ReadLimits, Uses
 from mauve.wiring import load_ledger
@@ -158,7 +158,7 @@ class TestWebhooks:
         app = parts.catalog.apps.find(organization.org_id, app_id)
         assert f"/v1/webhooks/biller_a/{app.test_public_id}" in after
         (secret,) = parts.catalog.webhook_secrets.saved_for(app_id)
-        assert (secret.plane, secret.provider) == (Plane.TEST, Provider.BILLER_A)
+        assert (secret.environment, secret.provider) == (Environment.TEST, Provider.BILLER_A)
 
     def test_an_empty_secret_is_refused_and_other_billers_are_not_there(self, admin):
         app_id, _ = create_app(admin)

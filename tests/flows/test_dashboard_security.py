@@ -18,7 +18,7 @@ FORMS = {
     "/apps": {"name": "New", "type": "saas", "ownership": "mine"},
     "/apps/{app_id}/settings": {"name": "New", "type": "saas", "ownership": "mine"},
     "/apps/{app_id}/keys": {"choice": "pk_live"},
-    "/apps/{app_id}/webhooks/{plane}/{provider}": {"secret": "whsec_x"},
+    "/apps/{app_id}/webhooks/{environment}/{provider}": {"secret": "whsec_x"},
     "/tokens": {"name": "New", "scopes": ["apps:read"]},
     "/members": {"email": "new@example.com", "role": "viewer"},
     "/members/{user_id}/role": {"role": "developer"},
@@ -46,7 +46,7 @@ def place(parts, organization):
             user_id=bystander.user_id,
             token_id=token_id,
             session_id=session.session_id,
-            plane="live",
+            environment="live",
             provider="biller_a",
             metric="dau",
         )

@@ -6,7 +6,7 @@ import pytest
 
 from mauve.control.keys import mint_key, revoke_key
 from mauve.control.operator import mint_token
-from mauve.core.facts import OPERATOR, KeyKind, Plane, Role, Scope
+from mauve.core.facts import OPERATOR, Environment, KeyKind, Role, Scope
 from support.browser import shown
 from support.service import bearer
 
@@ -177,7 +177,7 @@ class TestMintedBy:
     def test_pages_tell_who_minted_what(self, admin, minter, parts, organization, app_id):
         (app,) = parts.catalog.apps.all_of(organization.org_id)
 
-        mint_key(parts, app, KeyKind.SERVER, Plane.LIVE)
+        mint_key(parts, app, KeyKind.SERVER, Environment.LIVE)
         mint_token(parts, organization.org_id, "By hand", [Scope.APPS_READ])
         page = admin.open(f"/apps/{app_id}/keys").text
         for text in ("admin@example.com", "developer@example.com", "the token Deploy", "the command line"):
@@ -203,7 +203,7 @@ class TestMintedBy:
         (app,) = parts.catalog.apps.all_of(organization.org_id)
 
         for _ in range(102):
-            revoke_key(parts, app, mint_key(parts, app, KeyKind.SERVER, Plane.LIVE)[0])
+            revoke_key(parts, app, mint_key(parts, app, KeyKind.SERVER, Environment.LIVE)[0])
         page = admin.open(f"/apps/{app_id}/keys").text
         assert "and 2 more that were revoked before" in page
         assert page.count("<code>sk_live_") == 101

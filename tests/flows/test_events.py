@@ -10,7 +10,7 @@ import zstandard
 from mauve.control import keys, operator
 from mauve.control.apps import create_app
 from mauve.control.bodies import NewAppBody
-from mauve.core.facts import KeyKind, Plane
+from mauve.core.facts import Environment, KeyKind
 from mauve.ingest.plane import BODY_BYTES_MAX
 from mauve.stores.ledger import LoadStep
 from mauve.stores.log import LogFailedError, LogFullError
@@ -28,7 +28,7 @@ def app(parts, organization):
 
 
 def key_of(parts, app, kind):
-    return keys.mint_key(parts, app, kind, Plane.LIVE)[1].reveal()
+    return keys.mint_key(parts, app, kind, Environment.LIVE)[1].reveal()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from mauve.control.apps import create_app
 from mauve.control.bodies import NewAppBody
 from mauve.control.webhook_secrets import save_secret
-from mauve.core.facts import Plane, Provider
+from mauve.core.facts import Environment, Provider
 from mauve.core.secret import Secret
 from mauve.ingest.webhooks.endpoint import BODY_BYTES_MAX
 from support.billing import NOW, SECRET_A, SECRET_B, sample_bytes, signed_a, signed_b
@@ -61,8 +61,8 @@ def clock():
 @pytest.fixture
 def app(parts, organization):
     app = create_app(parts, organization.org_id, NewAppBody("An app"))[0]
-    save_secret(parts, app, Plane.LIVE, Provider.BILLER_A, Secret(SECRET_A))
-    save_secret(parts, app, Plane.LIVE, Provider.BILLER_B, Secret(SECRET_B))
+    save_secret(parts, app, Environment.LIVE, Provider.BILLER_A, Secret(SECRET_A))
+    save_secret(parts, app, Environment.LIVE, Provider.BILLER_B, Secret(SECRET_B))
     return app
 
 

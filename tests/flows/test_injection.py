@@ -11,7 +11,7 @@ from mauve.cli.frame import table
 from mauve.control.apps import create_app
 from mauve.control.bodies import NewAppBody
 from mauve.control.webhook_secrets import save_secret
-from mauve.core.facts import Plane, Provider
+from mauve.core.facts import Environment, Provider
 from mauve.core.secret import Secret
 from support.billing import SECRET_A, SECRET_B, signed_a
 from support.browser import PASSWORD, Browser
@@ -74,15 +74,15 @@ def test_a_table_on_a_terminal_is_text_alone(odd):
 
 def test_sealed_secrets_that_changed_places_open_nothing(client, parts, organization, settings, keyring, clock):
     one, other = (create_app(parts, organization.org_id, NewAppBody(name))[0] for name in ("One", "Other"))
-    save_secret(parts, one, Plane.LIVE, Provider.BILLER_A, Secret(SECRET_A))
-    save_secret(parts, other, Plane.LIVE, Provider.BILLER_A, Secret(SECRET_B))
+    save_secret(parts, one, Environment.LIVE, Provider.BILLER_A, Secret(SECRET_A))
+    save_secret(parts, other, Environment.LIVE, Provider.BILLER_A, Secret(SECRET_B))
     with sqlite3.connect(settings.data / "catalog.db") as catalog:
         sealed = dict(catalog.execute("SELECT public_id, sealed FROM webhook_secrets"))
         swap = "UPDATE webhook_secrets SET sealed = ?, version = version + 1, mirrored_at = NULL WHERE public_id = ?"
         catalog.executemany(swap, [(sealed[other.public_id], one.public_id), (sealed[one.public_id], other.public_id)])
     catalog.close()
     with pytest.raises(VaultError):
-        parts.vault.open(sealed[other.public_id], Row(one.app_id, Plane.LIVE, Provider.BILLER_A))
+        parts.vault.open(sealed[other.public_id], Row(one.app_id, Environment.LIVE, Provider.BILLER_A))
     parts.publisher.publish_pending()
     keyring.refresh()
     body = b'{"type": "invoice.paid"}'

@@ -5,7 +5,7 @@ import pytest
 
 from mauve.control import keys
 from mauve.control.publish import Publisher
-from mauve.core.facts import KeyKind, Plane
+from mauve.core.facts import Environment, KeyKind
 from mauve.stores.unavailable import StoreUnavailableError
 
 
@@ -89,7 +89,7 @@ def test_a_key_that_could_not_be_published_says_so_and_is_published_later(api, a
 
     found = parts.catalog.apps.find_anywhere(app["app_id"])
     without_edge = dataclasses.replace(parts, publisher=Publisher(parts.catalog, EdgeThatIsDown(), parts.clock))
-    _, key = keys.mint_key(without_edge, found, KeyKind.SERVER, Plane.LIVE)
+    _, key = keys.mint_key(without_edge, found, KeyKind.SERVER, Environment.LIVE)
     without_edge.publisher.close()
     assert [listed["mirrored_at"] is None for listed in keys_of(api, app)].count(True) == 1
     assert keyring.key_for(key.reveal()) is None

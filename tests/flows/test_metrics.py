@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mauve.control import keys, operator, webhook_secrets
-from mauve.core.facts import KeyKind, Plane, Provider, Scope
+from mauve.core.facts import Environment, KeyKind, Provider, Scope
 from mauve.core.secret import Secret
 from mauve.metrics.registry import METRICS, NAMES_MAX
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
@@ -177,9 +177,9 @@ def test_payments_are_no_events(rows, lively):
 
 def test_the_test_plane_is_apart(client, read, rows, parts, app, key, token, load, lively):
     found = operator.find_app(parts, app["app_id"])
-    test_id = webhook_secrets.save_secret(parts, found, Plane.TEST, Provider.BILLER_A, Secret("s"))
+    test_id = webhook_secrets.save_secret(parts, found, Environment.TEST, Provider.BILLER_A, Secret("s"))
     found = operator.find_app(parts, app["app_id"])
-    _, test_key = keys.mint_key(parts, found, KeyKind.SERVER, Plane.TEST)
+    _, test_key = keys.mint_key(parts, found, KeyKind.SERVER, Environment.TEST)
     send(client, test_key.reveal(), {"name": "view", "user": "tester"}, payment("1", 7))
     load()
     reply = read("mau", test_key.reveal(), project=app["public_id"])

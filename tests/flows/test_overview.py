@@ -105,7 +105,7 @@ def test_the_test_plane_has_numbers_of_its_own(client, api, viewer, signed_in, n
     admin, _ = signed_in(Role.ADMIN)
     admin.send(f"/apps/{app['app_id']}/webhooks/test/biller_a", {"secret": "whsec_test"})
     other = new_app("Another")
-    page = viewer.open("/?plane=test")
+    page = viewer.open("/?environment=test")
     assert names_in(page) == ["An app"]
     assert other["name"] not in page.text
     assert "EUR" not in text_of(page)

@@ -8,7 +8,7 @@ import pytest
 from mauve import wiring
 from mauve.control import apps, operator, webhook_secrets
 from mauve.control.bodies import NewAppBody
-from mauve.core.facts import Plane, Provider, Scope
+from mauve.core.facts import Environment, Provider, Scope
 from mauve.core.secret import Secret
 
 
@@ -37,10 +37,10 @@ def test_an_app_has_a_live_project_at_once_and_a_test_project_from_its_first_tes
     parts, organization, app, ring
 ):
     live = ring.project(app.public_id)
-    assert (live.app_id, live.org_id, live.plane) == (app.app_id, organization.org_id, Plane.LIVE)
-    public_id = webhook_secrets.save_secret(parts, app, Plane.TEST, Provider.BILLER_A, Secret("s"))
+    assert (live.app_id, live.org_id, live.environment) == (app.app_id, organization.org_id, Environment.LIVE)
+    public_id = webhook_secrets.save_secret(parts, app, Environment.TEST, Provider.BILLER_A, Secret("s"))
     test = ring.project(public_id)
-    assert (test.app_id, test.org_id, test.plane) == (app.app_id, organization.org_id, Plane.TEST)
+    assert (test.app_id, test.org_id, test.environment) == (app.app_id, organization.org_id, Environment.TEST)
 
 
 def test_tokens_and_projects_are_known_while_the_catalog_is_gone(settings, parts, organization, app, token):

@@ -9,7 +9,7 @@ from mauve import wiring
 from mauve.control import operator
 from mauve.control.apps import create_app
 from mauve.control.bodies import NewAppBody
-from mauve.core.facts import Plane, Provider
+from mauve.core.facts import Environment, Provider
 from mauve.ingest.webhooks.endpoint import BODY_BYTES_MAX
 from mauve.ingest.webhooks.replay import lines_in
 from mauve.stores.deliveries import Tally
@@ -139,7 +139,9 @@ class TestList:
         test_project = mauve_json(data, *secret, stdin=SECRET_A)["project"]
         entries = [
             mapped_for(A, sample("stripe_invoice_paid_testmode"), app.public_id).entry,
-            mapped_for(A, sample("stripe_invoice_paid_testmode"), test_project, NOW + 1, plane=Plane.TEST).entry,
+            mapped_for(
+                A, sample("stripe_invoice_paid_testmode"), test_project, NOW + 1, environment=Environment.TEST
+            ).entry,
             Entry(tallies=[Tally(app.public_id, "biller_b", "signature_mismatch", 7, NOW)]),
         ]
         with wiring.ledger_writer(settings) as writer:

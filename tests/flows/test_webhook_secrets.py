@@ -4,7 +4,7 @@ import pytest
 
 from mauve.access.vault import Row
 from mauve.control.webhook_secrets import save_secret
-from mauve.core.facts import Plane, Provider
+from mauve.core.facts import Environment, Provider
 from mauve.core.secret import Secret
 
 SECRET = "whsec_canary_0123456789abcdef"
@@ -25,7 +25,7 @@ def published(keyring):
 
 
 def opened(parts, record):
-    return parts.vault.open(record.sealed, Row(record.app_id, record.plane, record.provider)).reveal()
+    return parts.vault.open(record.sealed, Row(record.app_id, record.environment, record.provider)).reveal()
 
 
 @pytest.mark.parametrize("provider", ["biller_a", "biller_b"])
@@ -91,16 +91,16 @@ def test_there_is_no_read_path(api, app, method):
 
 def test_a_test_secret_makes_the_test_project_and_touches_nothing_live(api, app, parts, keyring):
     found = parts.catalog.apps.find_anywhere(app["app_id"])
-    public_id = save_secret(parts, found, Plane.TEST, Provider.BILLER_A, Secret("for tests"))
+    public_id = save_secret(parts, found, Environment.TEST, Provider.BILLER_A, Secret("for tests"))
     read = api.get(f"/v1/apps/{app['app_id']}").json()
     assert read["test_public_id"] == public_id != read["public_id"]
     assert read["has_biller_a_webhook"] is False
     assert len(api.get(f"/v1/apps/{app['app_id']}/keys").json()) == 1
 
-    again = save_secret(parts, found, Plane.TEST, Provider.BILLER_B, Secret("for tests too"))
+    again = save_secret(parts, found, Environment.TEST, Provider.BILLER_B, Secret("for tests too"))
     assert again == public_id
     record = published(keyring)[f"{public_id}/biller_a"]
-    assert record.plane is Plane.TEST
-    live = dataclasses.replace(Row(record.app_id, record.plane, record.provider), plane=Plane.LIVE)
+    assert record.environment is Environment.TEST
+    live = dataclasses.replace(Row(record.app_id, record.environment, record.provider), environment=Environment.LIVE)
     with pytest.raises(Exception, match="altered or moved"):
         parts.vault.open(record.sealed, live)

@@ -8,7 +8,7 @@ from mauve.control import operator
 from mauve.control.apps import create_app
 from mauve.control.bodies import NewAppBody
 from mauve.control.webhook_secrets import save_secret
-from mauve.core.facts import Plane, Provider
+from mauve.core.facts import Environment, Provider
 from mauve.core.secret import Secret
 from mauve.ingest.webhooks.endpoint import BODY_BYTES_MAX
 from mauve.stores.unavailable import StoreUnavailableError
@@ -44,8 +44,8 @@ def app(parts, organization):
 
 @pytest.fixture
 def connected(parts, app):
-    save_secret(parts, app, Plane.LIVE, Provider.BILLER_A, Secret(SECRET_A))
-    save_secret(parts, app, Plane.LIVE, Provider.BILLER_B, Secret(SECRET_B))
+    save_secret(parts, app, Environment.LIVE, Provider.BILLER_A, Secret(SECRET_A))
+    save_secret(parts, app, Environment.LIVE, Provider.BILLER_B, Secret(SECRET_B))
     return app
 
 
@@ -412,7 +412,7 @@ class TestRefusals:
 
     def test_no_secret_of_another_project_opens_the_door(self, deliver, parts, organization):
         other = create_app(parts, organization.org_id, NewAppBody("Another"))[0]
-        save_secret(parts, other, Plane.LIVE, Provider.BILLER_A, Secret("another secret"))
+        save_secret(parts, other, Environment.LIVE, Provider.BILLER_A, Secret("another secret"))
         assert deliver(INVOICE, project=other.public_id).status_code == 401
 
     def test_503_if_it_could_not_be_made_durable(self, deliver, core, monkeypatch):
@@ -430,7 +430,7 @@ class TestRefusals:
 class TestSecrets:
     def test_a_new_secret_works_at_once_and_the_old_one_no_more(self, deliver, client, app, parts):
         for secret in (SECRET_A, "the second", "the third"):
-            save_secret(parts, app, Plane.LIVE, Provider.BILLER_A, Secret(secret))
+            save_secret(parts, app, Environment.LIVE, Provider.BILLER_A, Secret(secret))
             # Only as often as a flood of strangers may make us look.
             assert eventually(lambda given=secret: deliver(INVOICE, signed=signed_a(INVOICE, given)).status_code == 200)
         assert deliver(INVOICE).status_code == 401
@@ -438,11 +438,11 @@ class TestSecrets:
     def test_the_address_exists_from_the_first_secret_on(self, client, app, parts):
         path, headers = f"/v1/webhooks/biller_b/{app.public_id}", {"content-type": "application/json"}
         assert client.post(path, content=ORDER, headers=headers | signed_b(ORDER)).status_code == 404
-        save_secret(parts, app, Plane.LIVE, Provider.BILLER_B, Secret(SECRET_B))
+        save_secret(parts, app, Environment.LIVE, Provider.BILLER_B, Secret(SECRET_B))
         assert eventually(lambda: client.post(path, content=ORDER, headers=headers | signed_b(ORDER)).is_success)
 
     def test_test_and_live_never_mix(self, deliver, connected, parts, settings):
-        project = save_secret(parts, connected, Plane.TEST, Provider.BILLER_A, Secret("for tests"))
+        project = save_secret(parts, connected, Environment.TEST, Provider.BILLER_A, Secret("for tests"))
         body = sample_bytes("stripe_invoice_paid_testmode")
         assert deliver(body, project=project).status_code == 401, "the live secret is not the test plane's"
         assert deliver(body, signed=signed_a(body, "for tests")).status_code == 401

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mauve.core.events import Event, events_in
-from mauve.core.facts import KeyKind, Plane
+from mauve.core.facts import Environment, KeyKind
 from mauve.core.problems import Code, Problem
 from mauve.core.times import is_time, occurred_at, parse_time_ms, parse_time_us
 from mauve.ingest.rules import judge_events, judge_objects, payment_digest
 from mauve.stores.edge import PublishedKey
 
 NOW = 1_794_744_000_000
-SERVER = PublishedKey("key_1", 1, b"", KeyKind.SERVER, Plane.LIVE, "proj_1", "app_1", "org_1", revoked=False)
+SERVER = PublishedKey("key_1", 1, b"", KeyKind.SERVER, Environment.LIVE, "proj_1", "app_1", "org_1", revoked=False)
 PUBLISHABLE = msgspec.structs.replace(SERVER, kind=KeyKind.PUBLISHABLE)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mauve.access import keys, tokens
-from mauve.core.facts import KeyKind, Plane
+from mauve.core.facts import Environment, KeyKind
 from mauve.core.ids import ALPHABET, is_id, new_id
 from mauve.core.names import app_name_from
 from mauve.web.messages import bearer_credential
@@ -63,7 +63,7 @@ def test_what_is_not_an_id_is_told_apart(text):
 
 @given(BASE62, st.sampled_from([KeyKind.SERVER, KeyKind.PUBLISHABLE]), st.data())
 def test_one_wrong_character_makes_a_key_malformed(text, kind, data):
-    key = keys.mint(kind, Plane.LIVE, Drawn(text)).key.reveal()
+    key = keys.mint(kind, Environment.LIVE, Drawn(text)).key.reveal()
     assert keys.is_well_formed(key)
     place = data.draw(st.integers(8, len(key) - 1))
     other = data.draw(st.sampled_from(ALPHABET).filter(lambda character: character != key[place]))
@@ -77,7 +77,7 @@ def test_arbitrary_text_is_never_a_key(text):
 
 @given(BASE62)
 def test_a_masked_key_shows_eight_characters_of_it(text):
-    minted = keys.mint(KeyKind.SERVER, Plane.LIVE, Drawn(text))
+    minted = keys.mint(KeyKind.SERVER, Environment.LIVE, Drawn(text))
     key = minted.key.reveal()
     assert minted.masked == f"sk_live_{key[8:12]}…{key[-4:]}"
 

@@ -5,7 +5,7 @@ import hmac
 import json
 from pathlib import Path
 
-from mauve.core.facts import Plane, Provider
+from mauve.core.facts import Environment, Provider
 from mauve.ingest.webhooks.billers import BILLERS, content_of
 from mauve.ingest.webhooks.entries import Endpoint, mapped, near_arrival
 
@@ -38,8 +38,8 @@ def reading(provider, event):
     return content(provider, event).reading
 
 
-def mapped_for(provider, event, project="proj_1", received_at=NOW, moment=near_arrival, plane=Plane.LIVE):
-    return mapped(content(provider, event), Endpoint(project, "org_1", plane, provider), received_at, moment)
+def mapped_for(provider, event, project="proj_1", received_at=NOW, moment=near_arrival, environment=Environment.LIVE):
+    return mapped(content(provider, event), Endpoint(project, "org_1", environment, provider), received_at, moment)
 
 
 def signed_a(body, secret=SECRET_A, at=NOW_S):

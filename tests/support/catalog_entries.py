@@ -2,7 +2,7 @@
 
 import threading
 
-from mauve.core.facts import AppType, KeyKind, Limits, Organization, Ownership, Plane, Standing
+from mauve.core.facts import AppType, Environment, KeyKind, Limits, Organization, Ownership, Standing
 from mauve.core.ids import SystemRandomness, new_id
 from mauve.stores.catalog import NewApp, NewKey
 
@@ -52,7 +52,7 @@ def a_key(**fields):
     known = {
         "key_id": an_id("key"),
         "kind": KeyKind.SERVER,
-        "plane": Plane.LIVE,
+        "environment": Environment.LIVE,
         "digest": RANDOM.base62(32).encode(),
         "masked": "sk_live_abcd…wxyz",
         "created_at": NOW,

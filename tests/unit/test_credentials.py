@@ -1,7 +1,7 @@
 import pytest
 
 from mauve.access import keys, tokens
-from mauve.core.facts import KeyKind, Plane
+from mauve.core.facts import Environment, KeyKind
 from mauve.core.ids import SystemRandomness
 from mauve.core.problems import Problem
 from mauve.core.secret import Secret
@@ -13,7 +13,7 @@ class FixedRandomness:
 
 
 def test_a_key_is_its_prefix_34_random_characters_and_a_checksum():
-    minted = keys.mint(KeyKind.SERVER, Plane.LIVE, FixedRandomness())
+    minted = keys.mint(KeyKind.SERVER, Environment.LIVE, FixedRandomness())
     assert minted.key.reveal() == "sk_live_0123456789ABCDEFGHIJKLMNOPQRSTUVWX" + "47EAjH"
     assert minted.masked == "sk_live_0123…EAjH"
     assert keys.is_well_formed(minted.key.reveal())
@@ -22,9 +22,9 @@ def test_a_key_is_its_prefix_34_random_characters_and_a_checksum():
 @pytest.mark.parametrize(
     ("kind", "plane", "prefix"),
     [
-        (KeyKind.SERVER, Plane.LIVE, "sk_live_"),
-        (KeyKind.PUBLISHABLE, Plane.LIVE, "pk_live_"),
-        (KeyKind.SERVER, Plane.TEST, "sk_test_"),
+        (KeyKind.SERVER, Environment.LIVE, "sk_live_"),
+        (KeyKind.PUBLISHABLE, Environment.LIVE, "pk_live_"),
+        (KeyKind.SERVER, Environment.TEST, "sk_test_"),
     ],
 )
 def test_each_kind_has_its_prefix(kind, plane, prefix):
@@ -38,11 +38,11 @@ def test_each_kind_has_its_prefix(kind, plane, prefix):
     "change", [lambda key: key + "0", lambda key: key[:-1], lambda key: key.swapcase(), lambda key: ""]
 )
 def test_a_key_that_was_changed_is_not_well_formed(change):
-    assert not keys.is_well_formed(change(keys.mint(KeyKind.SERVER, Plane.LIVE, SystemRandomness()).key.reveal()))
+    assert not keys.is_well_formed(change(keys.mint(KeyKind.SERVER, Environment.LIVE, SystemRandomness()).key.reveal()))
 
 
 def test_a_checksum_holds_for_its_own_prefix_alone():
-    key = keys.mint(KeyKind.SERVER, Plane.LIVE, SystemRandomness()).key.reveal()
+    key = keys.mint(KeyKind.SERVER, Environment.LIVE, SystemRandomness()).key.reveal()
     assert not keys.is_well_formed(key.replace("sk_live_", "pk_live_"))
 
 

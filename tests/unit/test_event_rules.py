@@ -8,14 +8,14 @@ import msgspec
 import pytest
 
 from mauve.core.events import Event, events_in
-from mauve.core.facts import KeyKind, Plane
+from mauve.core.facts import Environment, KeyKind
 from mauve.core.problems import Code, Problem
 from mauve.ingest.rules import EventsVerdict, judge_events, payment_digest
 from mauve.stores.edge import PublishedKey
 
 NOW = 1_794_744_000_000
 DAY = 86_400_000
-SERVER = PublishedKey("key_1", 1, b"", KeyKind.SERVER, Plane.LIVE, "proj_1", "app_1", "org_1", revoked=False)
+SERVER = PublishedKey("key_1", 1, b"", KeyKind.SERVER, Environment.LIVE, "proj_1", "app_1", "org_1", revoked=False)
 PUBLISHABLE = msgspec.structs.replace(SERVER, kind=KeyKind.PUBLISHABLE)
 EVENT = {"name": "opened", "user": "u1"}
 PAYMENT = {"name": "payment", "id": "p1", "user": "u1", "props": {"amount": 1999, "currency": "eur"}}

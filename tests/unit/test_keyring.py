@@ -2,7 +2,7 @@ import pytest
 
 from mauve.access import keys, tokens
 from mauve.access.keyring import EXTRA_LOOKS_PER_S, Keyring
-from mauve.core.facts import KeyKind, Plane, Scope
+from mauve.core.facts import Environment, KeyKind, Scope
 from mauve.core.ids import SystemRandomness, new_id
 from mauve.stores.edge import Changes, PublishedKey, PublishedProject, PublishedToken
 from mauve.stores.unavailable import StoreUnavailableError
@@ -34,12 +34,12 @@ def edge():
 
 @pytest.fixture
 def minted():
-    return keys.mint(KeyKind.SERVER, Plane.LIVE, SystemRandomness())
+    return keys.mint(KeyKind.SERVER, Environment.LIVE, SystemRandomness())
 
 
 def published(minted, *, revoked=False):
     return PublishedKey(
-        "key_1", 1, minted.digest, KeyKind.SERVER, Plane.LIVE, "proj_1", "app_1", "org_1", revoked=revoked
+        "key_1", 1, minted.digest, KeyKind.SERVER, Environment.LIVE, "proj_1", "app_1", "org_1", revoked=revoked
     )
 
 
@@ -115,20 +115,20 @@ def minted_token():
     return tokens.mint(SystemRandomness())
 
 
-def published_token(minted_token, version=1, plane=Plane.LIVE, *, revoked=False):
+def published_token(minted_token, version=1, environment=Environment.LIVE, *, revoked=False):
     return PublishedToken(
         minted_token.lookup_id,
         version,
         minted_token.digest,
         "org_1",
-        plane,
+        environment,
         frozenset({Scope.METRICS_READ}),
         revoked=revoked,
     )
 
 
 def a_project():
-    return PublishedProject(new_id("proj", SystemRandomness()), 1, "app_1", "org_1", Plane.LIVE)
+    return PublishedProject(new_id("proj", SystemRandomness()), 1, "app_1", "org_1", Environment.LIVE)
 
 
 def unknown_tokens(count):
@@ -142,7 +142,7 @@ class TestTokens:
         assert ring.token_for(minted_token.token.reveal()) is None
         edge.records.append(published_token(minted_token))
         token = ring.token_for(minted_token.token.reveal())
-        assert (token.org_id, token.plane, token.scopes) == ("org_1", Plane.LIVE, {Scope.METRICS_READ})
+        assert (token.org_id, token.environment, token.scopes) == ("org_1", Environment.LIVE, {Scope.METRICS_READ})
 
     def test_a_known_token_is_answered_from_memory(self, edge, minted_token):
         edge.records.append(published_token(minted_token))
@@ -179,10 +179,10 @@ class TestTokens:
         live = minted_token.token.reveal()
         assert ring.token_for(live.replace("ctl_live_", "ctl_test_")) is None
         assert ring.token_for(live)
-        edge.records.append(published_token(minted_token, version=2, plane=Plane.TEST))
+        edge.records.append(published_token(minted_token, version=2, environment=Environment.TEST))
         ring.refresh()
         assert ring.token_for(live) is None
-        assert ring.token_for(live.replace("ctl_live_", "ctl_test_")).plane is Plane.TEST
+        assert ring.token_for(live.replace("ctl_live_", "ctl_test_")).environment is Environment.TEST
 
     def test_what_is_not_a_control_token_does_not_bother_the_edge(self, edge, minted, minted_token):
         ring = Keyring(edge)
@@ -226,7 +226,7 @@ class TestFloods:
     def test_neither_do_floods_of_unknown_keys_and_projects(self, edge):
         ring = Keyring(edge, Ticks())
         for _ in range(5 * EXTRA_LOOKS_PER_S):
-            assert ring.key_for(keys.mint(KeyKind.SERVER, Plane.LIVE, SystemRandomness()).key.reveal()) is None
+            assert ring.key_for(keys.mint(KeyKind.SERVER, Environment.LIVE, SystemRandomness()).key.reveal()) is None
             assert ring.project(a_project().public_id) is None
         assert edge.looks == EXTRA_LOOKS_PER_S
 

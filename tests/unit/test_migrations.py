@@ -9,7 +9,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from msgspec.structs import replace
 
-from mauve.core.facts import OPERATOR, Plane, Provider, Scope
+from mauve.core.facts import OPERATOR, Environment, Provider, Scope
 from mauve.stores.edge import PublishedProject, PublishedToken
 from mauve.stores.ledger import Entry, Outcome
 from mauve.stores.sql.catalog import schema
@@ -118,11 +118,11 @@ def test_what_an_earlier_release_left_unpublished_is_pending_after_the_upgrade(d
     pending = sql_catalog(database).publications.pending(100)
     both = frozenset({Scope.APPS_READ, Scope.METRICS_READ})
     assert pending == [
-        PublishedProject("proj_live", 1, "app_1", "org_1", Plane.LIVE),
-        PublishedProject("proj_test", 1, "app_1", "org_1", Plane.TEST),
-        PublishedToken("lookup0123456789", 1, b"\x00\xff", "org_1", Plane.LIVE, both, revoked=False),
+        PublishedProject("proj_live", 1, "app_1", "org_1", Environment.LIVE),
+        PublishedProject("proj_test", 1, "app_1", "org_1", Environment.TEST),
+        PublishedToken("lookup0123456789", 1, b"\x00\xff", "org_1", Environment.LIVE, both, revoked=False),
         PublishedToken(
-            "lookup9876543210", 1, b"\xff\x00", "org_1", Plane.LIVE, frozenset({Scope.APPS_READ}), revoked=True
+            "lookup9876543210", 1, b"\xff\x00", "org_1", Environment.LIVE, frozenset({Scope.APPS_READ}), revoked=True
         ),
     ]
 

@@ -5,13 +5,13 @@ import json
 
 import pytest
 
-from mauve.core.facts import KeyKind, Plane
+from mauve.core.facts import Environment, KeyKind
 from mauve.core.problems import Code, Problem
 from mauve.ingest.rules import ObjectsVerdict, judge_objects
 from mauve.stores.edge import PublishedKey
 
 NOW = 1_794_744_000_000
-KEY = PublishedKey("key_1", 1, b"", KeyKind.SERVER, Plane.LIVE, "proj_1", "app_1", "org_1", revoked=False)
+KEY = PublishedKey("key_1", 1, b"", KeyKind.SERVER, Environment.LIVE, "proj_1", "app_1", "org_1", revoked=False)
 SUBSCRIPTION = {"type": "subscription", "id": "s1", "status": "active", "mrr": 999, "currency": "eur"}
 ITEM_BYTES_MAX = 122_880
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mauve.access.read_limits import ReadKind, check_reads, seconds_until, uses_of
-from mauve.core.facts import KeyKind, Plane, Scope, Standing
+from mauve.core.facts import Environment, KeyKind, Scope, Standing
 from mauve.core.problems import Code, Problem
 from mauve.stores.edge import PublishedKey, PublishedOrganization, PublishedToken
 from mauve.stores.localdisk.read_meter import SqliteReadMeter
@@ -16,14 +16,14 @@ from mauve.web.envelopes import data_reply
 
 NOW = int(datetime(2026, 11, 15, 12, tzinfo=UTC).timestamp()) * 1000
 TOTALS, RAW_SCAN = ReadKind.TOTALS, ReadKind.RAW_SCAN
-TOKEN = PublishedToken("L" * 16, 1, bytes(32), "org_1", Plane.LIVE, frozenset(Scope), revoked=False)
+TOKEN = PublishedToken("L" * 16, 1, bytes(32), "org_1", Environment.LIVE, frozenset(Scope), revoked=False)
 
 
 def a_key(plane):
     return PublishedKey("key_1", 1, bytes(32), KeyKind.SERVER, plane, "proj_1", "app_1", "org_1", revoked=False)
 
 
-KEY, TEST_KEY = a_key(Plane.LIVE), a_key(Plane.TEST)
+KEY, TEST_KEY = a_key(Environment.LIVE), a_key(Environment.TEST)
 
 
 def an_organization(reads_per_minute=600, agent_queries=100, raw_scans=10):

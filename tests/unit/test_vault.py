@@ -3,10 +3,10 @@ import base64
 import pytest
 
 from mauve.access.vault import Row, Vault, VaultError, new_master_key
-from mauve.core.facts import Plane, Provider
+from mauve.core.facts import Environment, Provider
 from mauve.core.secret import Secret
 
-ROW = Row("app_1", Plane.LIVE, Provider.BILLER_A)
+ROW = Row("app_1", Environment.LIVE, Provider.BILLER_A)
 
 
 @pytest.fixture
@@ -27,9 +27,9 @@ def test_the_same_secret_never_looks_the_same(vault):
 @pytest.mark.parametrize(
     "row",
     [
-        Row("app_2", Plane.LIVE, Provider.BILLER_A),
-        Row("app_1", Plane.TEST, Provider.BILLER_A),
-        Row("app_1", Plane.LIVE, Provider.BILLER_B),
+        Row("app_2", Environment.LIVE, Provider.BILLER_A),
+        Row("app_1", Environment.TEST, Provider.BILLER_A),
+        Row("app_1", Environment.LIVE, Provider.BILLER_B),
     ],
 )
 def test_a_sealed_secret_moved_to_another_row_does_not_open(vault, row):

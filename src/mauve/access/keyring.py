@@ -152,7 +152,7 @@ class Keyring:
         known = self._known_tokens  # before the look-up, as above
         token = self._tokens.get(presented.lookup_id)
         matches = presented.matches(token.digest if token is not None else None)
-        if token is None or not matches or token.revoked or token.plane is not presented.plane:
+        if token is None or not matches or token.revoked or token.environment is not presented.environment:
             return None
         if len(known) < _KNOWN_MAX:
             known[credential] = token

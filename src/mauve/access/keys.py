@@ -10,7 +10,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Final
 
-from mauve.core.facts import KeyKind, Plane
+from mauve.core.facts import Environment, KeyKind
 from mauve.core.ids import ALPHABET, Randomness
 from mauve.core.secret import Secret
 
@@ -28,8 +28,8 @@ class MintedKey:
     masked: str
 
 
-def mint(kind: KeyKind, plane: Plane, randomness: Randomness) -> MintedKey:
-    prefix = f"{kind}_{plane}_"
+def mint(kind: KeyKind, environment: Environment, randomness: Randomness) -> MintedKey:
+    prefix = f"{kind}_{environment}_"
     body = randomness.base62(_RANDOM_CHARACTERS)
     key = f"{prefix}{body}{_checksum(prefix + body)}"
     return MintedKey(Secret(key), digest_of(key), masked(key, prefix))

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from mauve.core.facts import Plane, Scope
+from mauve.core.facts import Environment, Scope
 from mauve.core.ids import Randomness
 from mauve.core.problems import Code, Problem, unauthorized
 from mauve.core.secret import Secret
@@ -27,7 +27,7 @@ _NO_DIGEST: Final = bytes(32)
 class PresentedToken:
     """A well-formed token as somebody shows it: not yet known to be right."""
 
-    plane: Plane
+    environment: Environment
     lookup_id: str
     digest: bytes  # of its secret part
 
@@ -50,7 +50,7 @@ class Caller:
     """The organization that a control token speaks for, and what it may do there."""
 
     org_id: str
-    plane: Plane
+    environment: Environment
     scopes: frozenset[Scope]
     lookup_id: str  # of the token
     token_id: str
@@ -79,9 +79,11 @@ def authenticate(tokens: Tokens, credential: str | None) -> Caller:
         raise unauthorized()
     stored = tokens.find(presented.lookup_id)
     matches = presented.matches(stored.digest if stored is not None else None)
-    if stored is None or not matches or stored.token.revoked or presented.plane is not Plane.LIVE:
+    if stored is None or not matches or stored.token.revoked or presented.environment is not Environment.LIVE:
         raise unauthorized()
-    return Caller(stored.token.org_id, Plane.LIVE, stored.token.scopes, presented.lookup_id, stored.token.token_id)
+    return Caller(
+        stored.token.org_id, Environment.LIVE, stored.token.scopes, presented.lookup_id, stored.token.token_id
+    )
 
 
 def presented_token(credential: str | None) -> PresentedToken | None:
@@ -89,8 +91,8 @@ def presented_token(credential: str | None) -> PresentedToken | None:
     parsed = _TOKEN.fullmatch(credential) if credential is not None else None
     if parsed is None:
         return None
-    plane, lookup_id, secret = parsed.groups()
-    return PresentedToken(Plane(plane), lookup_id, _digest(secret))
+    environment, lookup_id, secret = parsed.groups()
+    return PresentedToken(Environment(environment), lookup_id, _digest(secret))
 
 
 def _digest(secret: str) -> bytes:

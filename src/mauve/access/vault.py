@@ -14,7 +14,7 @@ from typing import Final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from mauve.core.facts import Plane, Provider
+from mauve.core.facts import Environment, Provider
 from mauve.core.secret import Secret
 
 MASTER_KEY_BYTES: Final = 32
@@ -32,11 +32,11 @@ class Row:
     """Where a sealed secret belongs. Moved to another row, it does not open."""
 
     app_id: str
-    plane: Plane
+    environment: Environment
     provider: Provider
 
     def as_bytes(self) -> bytes:
-        return f"webhook-secret/{self.app_id}/{self.plane}/{self.provider}".encode()
+        return f"webhook-secret/{self.app_id}/{self.environment}/{self.provider}".encode()
 
 
 class Vault:

@@ -7,7 +7,7 @@ import click
 from mauve.cli.frame import MistakeError, answer, app_option, existing, on_data, test_option
 from mauve.control import operator
 from mauve.control.keys import mint_key
-from mauve.core.facts import KeyKind, Plane
+from mauve.core.facts import Environment, KeyKind
 
 
 @click.group(no_args_is_help=False)
@@ -35,6 +35,6 @@ def mint(*, app: str, kind: str, test: bool, data: Path | None, as_json: bool) -
             raise MistakeError(
                 "this app has no test plane yet: save a test secret first with 'mauve webhooks secret --test'"
             )
-        key_id, secret = mint_key(parts, found, KeyKind(kind), Plane.TEST if test else Plane.LIVE)
+        key_id, secret = mint_key(parts, found, KeyKind(kind), Environment.TEST if test else Environment.LIVE)
     shown = secret.reveal()
     answer({"key_id": key_id, "key": shown}, as_json=as_json, text=shown)

@@ -13,7 +13,7 @@ import msgspec
 from mauve.cli.frame import MistakeError, answer, app_option, existing, on_data, settings_at, test_option
 from mauve.control import operator
 from mauve.control.parts import ControlParts
-from mauve.core.facts import BILLER_NAMES, Plane, Provider, Standing
+from mauve.core.facts import BILLER_NAMES, Environment, Provider, Standing
 
 if TYPE_CHECKING:
     from mauve.ingest.webhooks.entries import Endpoint
@@ -47,24 +47,24 @@ def replay(
     from mauve.ingest.webhooks import replay as replaying  # noqa: PLC0415 - slow to import
 
     with existing(data) as parts:
-        endpoint = _endpoint(parts, app, Provider(provider), Plane.TEST if test else Plane.LIVE)
+        endpoint = _endpoint(parts, app, Provider(provider), Environment.TEST if test else Environment.LIVE)
         with nullcontext(replaying.DryRun()) if dry_run else wiring.ledger_writer(settings_at(data)) as recorder:
             lines = _with_progress(replaying.lines_in(file), file, hidden=as_json or not sys.stderr.isatty())
             summary = replaying.replay(lines, endpoint, recorder, parts.clock.now_ms())
     answer(msgspec.to_builtins(summary) | {"dry_run": dry_run}, as_json=as_json, text=_told(summary, dry_run=dry_run))
 
 
-def _endpoint(parts: ControlParts, app_id: str, provider: Provider, plane: Plane) -> "Endpoint":
+def _endpoint(parts: ControlParts, app_id: str, provider: Provider, environment: Environment) -> "Endpoint":
     from mauve.ingest.webhooks.entries import Endpoint  # noqa: PLC0415 - slow to import
 
     app = operator.find_app(parts, app_id)
-    project = app.public_id if plane is Plane.LIVE else app.test_public_id
+    project = app.public_id if environment is Environment.LIVE else app.test_public_id
     if project is None:
         raise MistakeError("the app has no test plane yet: 'mauve webhooks secret --test' makes it")
     organization = operator.find_organization(parts, app.org_id)
     if organization.standing_at(parts.clock.now_ms()) is Standing.SUSPENDED:
         raise MistakeError(f"ingest of {app.org_id} is suspended: lift that with 'mauve org resume {app.org_id}'")
-    return Endpoint(project, app.org_id, plane, provider)
+    return Endpoint(project, app.org_id, environment, provider)
 
 
 def _with_progress(lines: Iterable[bytes], file: BinaryIO, *, hidden: bool) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ from mauve.cli.frame import MistakeError, answer, app_option, existing, on_data,
 from mauve.cli.replay import provider_option, replay
 from mauve.control import operator
 from mauve.control.webhook_secrets import save_secret, trimmed_secret
-from mauve.core.facts import BILLER_NAMES, App, Plane, Provider
+from mauve.core.facts import BILLER_NAMES, App, Environment, Provider
 
 _SECRET_CHARACTERS_MAX: Final = 16 * 1024
 
@@ -33,10 +33,10 @@ webhooks.add_command(replay)
 def secret(*, app: str, provider: str, test: bool, data: Path | None, as_json: bool) -> None:
     """Save a signing secret, read from standard input. The first test secret makes the app's test plane."""
     text = _secret_from_standard_input()
-    plane = Plane.TEST if test else Plane.LIVE
+    environment = Environment.TEST if test else Environment.LIVE
     with existing(data) as parts:
         found = operator.find_app(parts, app)
-        public_id = save_secret(parts, found, plane, Provider(provider), trimmed_secret(text))
+        public_id = save_secret(parts, found, environment, Provider(provider), trimmed_secret(text))
     path = f"/v1/webhooks/{provider}/{public_id}"
     answer({"project": public_id, "path": path}, as_json=as_json, text=f"saved; deliveries go to {path}")
 
@@ -49,17 +49,19 @@ def list_all(*, app: str, data: Path | None, as_json: bool) -> None:
     from mauve import wiring  # noqa: PLC0415 - slow to import
 
     with existing(data) as parts, wiring.delivery_reader(settings_at(data)) as reader:
-        planes = planes_of(operator.find_app(parts, app))
-        deliveries = [{"plane": plane, **asdict(each)} for plane, of in planes for each in reader.recent(of)]
-        counts = [{"plane": plane, **asdict(each)} for plane, of in planes for each in reader.tallies(of)]
+        planes = environments_of(operator.find_app(parts, app))
+        deliveries = [
+            {"plane": environment, **asdict(each)} for environment, of in planes for each in reader.recent(of)
+        ]
+        counts = [{"plane": environment, **asdict(each)} for environment, of in planes for each in reader.tallies(of)]
     deliveries.sort(key=lambda delivery: delivery["at"], reverse=True)
     answer({"counts": counts, "deliveries": deliveries}, as_json=as_json, text=_listing(counts, deliveries))
 
 
-def planes_of(app: App) -> list[tuple[Plane, str]]:
+def environments_of(app: App) -> list[tuple[Environment, str]]:
     """Return the planes that the app has, each with its project."""
-    test = [] if app.test_public_id is None else [(Plane.TEST, app.test_public_id)]
-    return [(Plane.LIVE, app.public_id), *test]
+    test = [] if app.test_public_id is None else [(Environment.TEST, app.test_public_id)]
+    return [(Environment.LIVE, app.public_id), *test]
 
 
 def _listing(counts: list[dict[str, Any]], deliveries: list[dict[str, Any]]) -> str:

@@ -8,7 +8,7 @@ from mauve.access import keys
 from mauve.control.bodies import AppChangesBody, NewAppBody, invalid_body
 from mauve.control.parts import ControlParts
 from mauve.control.quotas import check_new_app
-from mauve.core.facts import OPERATOR, App, KeyKind, Plane
+from mauve.core.facts import OPERATOR, App, Environment, KeyKind
 from mauve.core.ids import is_id, new_id
 from mauve.core.names import APP_NAME_CHARACTERS_MAX, app_name_from
 from mauve.core.problems import not_found
@@ -28,11 +28,11 @@ def create_app(parts: ControlParts, org_id: str, wanted: NewAppBody, minted_by: 
         type=wanted.type,
         created_at=now,
     )
-    minted = keys.mint(KeyKind.SERVER, Plane.LIVE, parts.randomness)
+    minted = keys.mint(KeyKind.SERVER, Environment.LIVE, parts.randomness)
     first_key = NewKey(
         key_id=new_id("key", parts.randomness),
         kind=KeyKind.SERVER,
-        plane=Plane.LIVE,
+        environment=Environment.LIVE,
         digest=minted.digest,
         masked=minted.masked,
         created_at=now,

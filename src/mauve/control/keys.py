@@ -5,7 +5,7 @@ from functools import partial
 from mauve.access import keys
 from mauve.control.parts import ControlParts
 from mauve.control.quotas import check_new_key
-from mauve.core.facts import OPERATOR, App, AppKey, KeyKind, Plane
+from mauve.core.facts import OPERATOR, App, AppKey, Environment, KeyKind
 from mauve.core.ids import is_id, new_id
 from mauve.core.problems import not_found
 from mauve.core.secret import Secret
@@ -13,14 +13,14 @@ from mauve.stores.catalog import NewKey
 
 
 def mint_key(
-    parts: ControlParts, app: App, kind: KeyKind, plane: Plane, minted_by: str = OPERATOR
+    parts: ControlParts, app: App, kind: KeyKind, environment: Environment, minted_by: str = OPERATOR
 ) -> tuple[str, Secret]:
     """Mint and publish a key; return its id and, this once, its text."""
-    minted = keys.mint(kind, plane, parts.randomness)
+    minted = keys.mint(kind, environment, parts.randomness)
     new = NewKey(
         key_id=new_id("key", parts.randomness),
         kind=kind,
-        plane=plane,
+        environment=environment,
         digest=minted.digest,
         masked=minted.masked,
         created_at=parts.clock.now_ms(),

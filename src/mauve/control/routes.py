@@ -87,7 +87,7 @@ def _change_app(call: Call) -> Reply:
 def _mint_key(call: Call) -> Reply:
     app = apps.find_app(call.parts, call.caller.org_id, call.path["app_id"])
     kind = decode(call.body, NewKeyBody).kind
-    key_id, key = keys.mint_key(call.parts, app, kind, call.caller.plane, call.caller.token_id)
+    key_id, key = keys.mint_key(call.parts, app, kind, call.caller.environment, call.caller.token_id)
     return json_reply(HTTPStatus.CREATED, MintedKeyBody(key_id, key.reveal()))
 
 
@@ -104,9 +104,9 @@ def _revoke_key(call: Call) -> Reply:
 
 def _save_webhook_secret(call: Call) -> Reply:
     app = apps.find_app(call.parts, call.caller.org_id, call.path["app_id"])
-    secret = webhook_secrets.secret_from(decode(call.body, WebhookSecretBody), call.caller.plane)
+    secret = webhook_secrets.secret_from(decode(call.body, WebhookSecretBody), call.caller.environment)
     provider = Provider(call.path["provider"])
-    webhook_secrets.save_secret(call.parts, app, call.caller.plane, provider, secret)
+    webhook_secrets.save_secret(call.parts, app, call.caller.environment, provider, secret)
     return Reply(HTTPStatus.NO_CONTENT)
 
 

@@ -3,16 +3,16 @@
 from mauve.access.vault import Row
 from mauve.control.bodies import WebhookSecretBody, invalid_body
 from mauve.control.parts import ControlParts
-from mauve.core.facts import App, Plane, Provider
+from mauve.core.facts import App, Environment, Provider
 from mauve.core.ids import new_id
 from mauve.core.secret import Secret
 from mauve.stores.catalog import SealedSecret
 
 
-def secret_from(body: WebhookSecretBody, plane: Plane) -> Secret:
+def secret_from(body: WebhookSecretBody, environment: Environment) -> Secret:
     """Return the secret to save, for a credential of the given plane."""
-    if isinstance(body.environment, str) and body.environment != plane:
-        raise invalid_body(f"environment must be {plane}, the plane of the credential, or be left out")
+    if isinstance(body.environment, str) and body.environment != environment:
+        raise invalid_body(f"environment must be {environment}, the one of the credential, or be left out")
     return trimmed_secret(body.secret)
 
 
@@ -23,15 +23,15 @@ def trimmed_secret(text: str) -> Secret:
     return Secret(trimmed)
 
 
-def save_secret(parts: ControlParts, app: App, plane: Plane, provider: Provider, secret: Secret) -> str:
+def save_secret(parts: ControlParts, app: App, environment: Environment, provider: Provider, secret: Secret) -> str:
     """Save in place of any earlier secret and publish; return the public id of the project it belongs to.
 
     The first test secret makes the app's test project.
     """
-    row = Row(app.app_id, plane, provider)
+    row = Row(app.app_id, environment, provider)
     sealed = SealedSecret(
         app_id=app.app_id,
-        plane=plane,
+        environment=environment,
         provider=provider,
         sealed=parts.vault.seal(secret, row),
         saved_at=parts.clock.now_ms(),

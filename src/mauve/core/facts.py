@@ -9,7 +9,7 @@ OPERATOR: Final = "operator"
 """Who minted what was minted at the command line. Everybody else who mints has an id: a user or a control token."""
 
 
-class Plane(StrEnum):
+class Environment(StrEnum):
     """Live data, or a rehearsal of it. The two never mix."""
 
     LIVE = "live"
@@ -121,7 +121,7 @@ class AppKey:
     key_id: str
     app_id: str
     public_id: str  # of the project it writes to
-    plane: Plane
+    environment: Environment
     kind: KeyKind
     masked: str
     revoked: bool

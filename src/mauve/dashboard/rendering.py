@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+import jinja2
 
-from mauve.core.facts import BILLER_NAMES, Plane, Provider, Role, Scope, Standing
+from mauve.core.facts import BILLER_NAMES, Environment, Provider, Role, Scope, Standing
 from mauve.core.roles import Permission
 from mauve.dashboard import text as wording
 from mauve.dashboard.assets import asset_url
@@ -60,7 +60,7 @@ def page(visit: Visit, template: str, status: HTTPStatus = HTTPStatus.OK, **show
         wait_s = visit.refusal.retry_after_s
         headers = _HTML if wait_s is None else {**_HTML, "retry-after": str(wait_s)}
     text = (
-        _environment()
+        _templates()
         .get_template(template)
         .render(
             visit=visit,
@@ -81,16 +81,16 @@ def see_other(path: str, headers: dict[str, str] | None = None, **query: str) ->
 
 
 @cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
+def _templates() -> jinja2.Environment:
+    templates = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,
-        undefined=StrictUndefined,
+        undefined=jinja2.StrictUndefined,
         auto_reload=False,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= {
+    templates.globals |= {
         "address": address,
         "asset": asset_url,
         "LENGTHS": LENGTHS,
@@ -98,12 +98,12 @@ def _environment() -> Environment:
         "spark": spark,
         "BILLERS": BILLER_NAMES,
         "Permission": Permission,
-        "Plane": Plane,
+        "Environment": Environment,
         "Provider": Provider,
         "Role": Role,
         "Scope": Scope,
         "Standing": Standing,
     }
     for spell in _SPELLINGS:
-        environment.filters[spell.__name__] = spell
-    return environment
+        templates.filters[spell.__name__] = spell
+    return templates

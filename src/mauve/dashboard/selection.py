@@ -2,28 +2,28 @@
 
 from urllib.parse import urlencode
 
-from mauve.core.facts import App, Plane
+from mauve.core.facts import App, Environment
 from mauve.core.problems import not_found
 from mauve.dashboard.context import MemberVisit
 
 
-def plane_of(visit: MemberVisit) -> Plane:
+def environment_of(visit: MemberVisit) -> Environment:
     """Return the plane that the address names; live unless it says otherwise."""
-    return Plane.TEST if visit.asked("plane") == Plane.TEST else Plane.LIVE
+    return Environment.TEST if visit.asked("environment") == Environment.TEST else Environment.LIVE
 
 
 def plane_address(visit: MemberVisit) -> dict[str, str]:
     """Return what an address says to stay on the plane that is shown."""
-    return {"plane": Plane.TEST.value} if plane_of(visit) is Plane.TEST else {}
+    return {"environment": Environment.TEST.value} if environment_of(visit) is Environment.TEST else {}
 
 
-def project_of(app: App, plane: Plane) -> str | None:
-    return app.public_id if plane is Plane.LIVE else app.test_public_id
+def project_of(app: App, environment: Environment) -> str | None:
+    return app.public_id if environment is Environment.LIVE else app.test_public_id
 
 
 def shown_project(visit: MemberVisit, app: App) -> str:
     """Return the project to show; an app without a test plane has no such page."""
-    project = project_of(app, plane_of(visit))
+    project = project_of(app, environment_of(visit))
     if project is None:
         raise not_found()
     return project

@@ -11,7 +11,7 @@ from mauve.control.bodies import NewAppBody
 from mauve.control.operator import RefusedError
 from mauve.control.parts import ControlParts
 from mauve.control.webhook_secrets import save_secret
-from mauve.core.facts import App, Plane, Provider, Role
+from mauve.core.facts import App, Environment, Provider, Role
 from mauve.core.period import period_of
 from mauve.core.secret import Secret
 from mauve.demo.calendar import Calendar
@@ -91,7 +91,7 @@ def set_stage(control: ControlParts) -> Stage:
     made = []
     for story in STORIES:
         app, _ = apps.create_app(control, organization.org_id, NewAppBody(story.name, story.ownership, story.type))
-        save_secret(control, app, Plane.LIVE, Provider.BILLER_A, Secret(f"whsec_{control.randomness.base62(32)}"))
+        save_secret(control, app, Environment.LIVE, Provider.BILLER_A, Secret(f"whsec_{control.randomness.base62(32)}"))
         made.append((story, app))
     return Stage(organization.org_id, password, made)
 

@@ -85,7 +85,7 @@ class QueryPlane:
         if not public_id:
             raise Problem(Code.MALFORMED, "project is required with a control token: give the app's public_id")
         project = self._parts.keyring.project(public_id)
-        if project is None or project.org_id != reader.org_id or project.plane is not reader.plane:
+        if project is None or project.org_id != reader.org_id or project.environment is not reader.environment:
             raise unknown_project()
         return project.public_id
 

@@ -14,10 +14,10 @@ from mauve.core.facts import (
     AppKey,
     AppType,
     ControlToken,
+    Environment,
     KeyKind,
     Organization,
     Ownership,
-    Plane,
     Provider,
     Role,
     Scope,
@@ -51,7 +51,7 @@ class AppChanges:
 class NewKey:
     key_id: str
     kind: KeyKind
-    plane: Plane
+    environment: Environment
     digest: bytes
     masked: str
     created_at: int
@@ -74,7 +74,7 @@ class StoredToken:
 @dataclass(frozen=True, slots=True)
 class SealedSecret:
     app_id: str
-    plane: Plane
+    environment: Environment
     provider: Provider
     sealed: bytes
     saved_at: int
@@ -121,7 +121,7 @@ class SignedIn:
 class SavedSecret:
     """That a webhook secret is there; never the secret itself."""
 
-    plane: Plane
+    environment: Environment
     provider: Provider
     saved_at: int
 

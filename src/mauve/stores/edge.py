@@ -9,15 +9,17 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from mauve.core.facts import KeyKind, Plane, Provider, Scope, Standing
+from mauve.core.facts import Environment, KeyKind, Provider, Scope, Standing
+
+_ON_DISK = {"environment": "plane"}  # as the first release wrote it
 
 
-class PublishedKey(msgspec.Struct, frozen=True, tag="key"):
+class PublishedKey(msgspec.Struct, frozen=True, tag="key", rename=_ON_DISK):
     key_id: str
     version: int
     digest: bytes  # SHA-256 of the whole key
     kind: KeyKind
-    plane: Plane
+    environment: Environment
     public_id: str
     app_id: str
     org_id: str
@@ -28,12 +30,12 @@ class PublishedKey(msgspec.Struct, frozen=True, tag="key"):
         return self.key_id
 
 
-class PublishedToken(msgspec.Struct, frozen=True, tag="token"):
+class PublishedToken(msgspec.Struct, frozen=True, tag="token", rename=_ON_DISK):
     lookup_id: str
     version: int
     digest: bytes  # SHA-256 of the secret part
     org_id: str
-    plane: Plane
+    environment: Environment
     scopes: frozenset[Scope]
     revoked: bool
 
@@ -42,23 +44,23 @@ class PublishedToken(msgspec.Struct, frozen=True, tag="token"):
         return self.lookup_id
 
 
-class PublishedProject(msgspec.Struct, frozen=True, tag="project"):
+class PublishedProject(msgspec.Struct, frozen=True, tag="project", rename=_ON_DISK):
     public_id: str
     version: int
     app_id: str
     org_id: str
-    plane: Plane
+    environment: Environment
 
     @property
     def record_id(self) -> str:
         return self.public_id
 
 
-class PublishedSecret(msgspec.Struct, frozen=True, tag="secret"):
+class PublishedSecret(msgspec.Struct, frozen=True, tag="secret", rename=_ON_DISK):
     public_id: str
     provider: Provider
     version: int
-    plane: Plane
+    environment: Environment
     app_id: str
     org_id: str
     sealed: bytes

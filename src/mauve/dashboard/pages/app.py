@@ -11,7 +11,7 @@ from mauve.dashboard.charts.periods import period_from
 from mauve.dashboard.context import MemberVisit
 from mauve.dashboard.pages.csv_export import sheet_from
 from mauve.dashboard.rendering import SECURITY_HEADERS, page
-from mauve.dashboard.selection import plane_address, plane_of, shown_project
+from mauve.dashboard.selection import environment_of, plane_address, shown_project
 from mauve.metrics.questions import NAME_CHARACTERS_MAX, Question
 from mauve.metrics.registry import Metric, metric_named
 from mauve.query.ask import cannot_be_read
@@ -33,7 +33,7 @@ def show_app(visit: MemberVisit) -> Reply:
         charts=charts_from(asked, readings),
         readings=readings,
         period=asked.period,
-        plane=plane_of(visit),
+        environment=environment_of(visit),
         keep=plane_address(visit),
     )
 

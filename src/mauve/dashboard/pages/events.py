@@ -9,7 +9,7 @@ from mauve.dashboard.context import MemberVisit
 from mauve.dashboard.pages.app import asked_by, name_asked
 from mauve.dashboard.pages.ingest_health import health_of
 from mauve.dashboard.rendering import page
-from mauve.dashboard.selection import plane_address, plane_of, shown_project
+from mauve.dashboard.selection import environment_of, plane_address, shown_project
 from mauve.metrics.questions import Question
 from mauve.metrics.registry import METRICS
 from mauve.web.messages import Reply
@@ -35,7 +35,7 @@ def show_events(visit: MemberVisit) -> Reply:
         health=health_of(visit, asked.project, asked.period.window),
         readings=readings,
         period=asked.period,
-        plane=plane_of(visit),
+        environment=environment_of(visit),
         keep=plane_address(visit),
     )
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from mauve.control import keys
 from mauve.control.bodies import invalid_body
-from mauve.core.facts import AppKey, KeyKind, Plane
+from mauve.core.facts import AppKey, Environment, KeyKind
 from mauve.core.problems import not_found
 from mauve.dashboard.context import MemberVisit
 from mauve.dashboard.pages.minted import latest, minter_names
@@ -13,9 +13,9 @@ from mauve.web.messages import Reply
 
 # The test plane has server keys only.
 CHOICES: Final = {
-    "sk_live": (KeyKind.SERVER, Plane.LIVE),
-    "pk_live": (KeyKind.PUBLISHABLE, Plane.LIVE),
-    "sk_test": (KeyKind.SERVER, Plane.TEST),
+    "sk_live": (KeyKind.SERVER, Environment.LIVE),
+    "pk_live": (KeyKind.PUBLISHABLE, Environment.LIVE),
+    "sk_test": (KeyKind.SERVER, Environment.TEST),
 }
 
 
@@ -31,11 +31,11 @@ def mint_key(visit: MemberVisit) -> Reply:
     choice = CHOICES.get(visit.field("choice"))
     if choice is None:
         raise invalid_body("choose which kind of key to mint")
-    kind, plane = choice
-    if plane is Plane.TEST and app.test_public_id is None:
+    kind, environment = choice
+    if environment is Environment.TEST and app.test_public_id is None:
         raise invalid_body("this app has no test plane yet: save a test secret under Webhooks first")
-    _, key = keys.mint_key(visit.control, app, kind, plane, visit.user.user_id)
-    return page(visit, "minted_key.html", app=app, key=key.reveal(), kind=kind, plane=plane, url=visit.url)
+    _, key = keys.mint_key(visit.control, app, kind, environment, visit.user.user_id)
+    return page(visit, "minted_key.html", app=app, key=key.reveal(), kind=kind, environment=environment, url=visit.url)
 
 
 def confirm_revoking(visit: MemberVisit) -> Reply:

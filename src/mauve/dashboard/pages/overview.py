@@ -12,7 +12,7 @@ from mauve.dashboard.charts.figures import Asked, Figure, Figures, added_figures
 from mauve.dashboard.charts.periods import period_from
 from mauve.dashboard.context import MemberVisit
 from mauve.dashboard.rendering import page
-from mauve.dashboard.selection import plane_of, project_of
+from mauve.dashboard.selection import environment_of, project_of
 from mauve.web.messages import Reply
 
 
@@ -25,10 +25,10 @@ class Line:
 
 
 def show_overview(visit: MemberVisit) -> Reply:
-    plane, today = plane_of(visit), today_at(visit.now_ms)
+    environment, today = environment_of(visit), today_at(visit.now_ms)
     period = period_from(visit.request.query, today)
     apps = visit.control.catalog.apps.all_of(visit.organization.org_id)
-    asked = {app: Asked(project, period, today) for app in apps if (project := project_of(app, plane))}
+    asked = {app: Asked(project, period, today) for app in apps if (project := project_of(app, environment))}
     readings = visit.parts.numbers.ask(question for each in asked.values() for question in each.questions)
     lines = [Line(app, figures_from(each, readings)) for app, each in asked.items()]
     sort = visit.asked("sort") if visit.asked("sort") in SORTS else "name"
@@ -39,10 +39,10 @@ def show_overview(visit: MemberVisit) -> Reply:
         lines=sorted(lines, key=SORTS[sort](lines)),
         totals=totals_of(lines),
         period=period,
-        plane=plane,
+        environment=environment,
         sort=sort,
         readings=readings,
-        has_test_plane=any(app.test_public_id for app in apps),
+        has_test_environment=any(app.test_public_id for app in apps),
     )
 
 

@@ -8,7 +8,7 @@ from mauve.dashboard.charts.figures import Asked
 from mauve.dashboard.charts.periods import period_from
 from mauve.dashboard.context import MemberVisit
 from mauve.dashboard.rendering import page
-from mauve.dashboard.selection import plane_of, shown_project
+from mauve.dashboard.selection import environment_of, shown_project
 from mauve.web.messages import Reply
 
 PAGE_ROWS: Final = 50
@@ -26,7 +26,7 @@ def show_subscriptions(visit: MemberVisit) -> Reply:
         visit,
         "subscriptions.html",
         app=app,
-        plane=plane_of(visit),
+        environment=environment_of(visit),
         mrr=readings.rows(mrr),
         readings=readings,
         counts=visit.parts.subscriptions.counts(project, _COUNTS_MAX),

@@ -7,7 +7,7 @@ from itertools import product
 from typing import Final
 
 from mauve.control.webhook_secrets import save_secret, trimmed_secret
-from mauve.core.facts import App, Plane, Provider
+from mauve.core.facts import App, Environment, Provider
 from mauve.core.problems import not_found
 from mauve.dashboard.context import MemberVisit
 from mauve.dashboard.rendering import page, see_other
@@ -31,7 +31,7 @@ class Signed(StrEnum):
 class Endpoint:
     """Where one biller delivers to on one plane."""
 
-    plane: Plane
+    environment: Environment
     provider: Provider
     url: str | None  # None: the test plane is not there before its first secret is
     saved_at: int | None
@@ -42,7 +42,7 @@ class Endpoint:
 class Report:
     """What came of deliveries on one plane."""
 
-    plane: Plane
+    environment: Environment
     recent: Sequence[Delivery]
     tallies: Sequence[Tally]
 
@@ -58,7 +58,7 @@ def show_check(visit: MemberVisit) -> Reply:
     app = visit.app()
     wanted = _named_in(visit)
     endpoints = _endpoints(visit, app, _reports(visit, app))
-    (endpoint,) = (each for each in endpoints if (each.plane, each.provider) == wanted)
+    (endpoint,) = (each for each in endpoints if (each.environment, each.provider) == wanted)
     return page(visit, "delivery_check.html", endpoint=endpoint)
 
 
@@ -72,40 +72,42 @@ def signed_from(tallies: Sequence[Tally], provider: Provider, saved_at: int) -> 
 
 def _endpoints(visit: MemberVisit, app: App, reports: Sequence[Report]) -> list[Endpoint]:
     saved = visit.control.catalog.webhook_secrets.saved_for(app.app_id)
-    saved_at = {(secret.plane, secret.provider): secret.saved_at for secret in saved}
-    tallies = {report.plane: report.tallies for report in reports}
+    saved_at = {(secret.environment, secret.provider): secret.saved_at for secret in saved}
+    tallies = {report.environment: report.tallies for report in reports}
     found = []
-    for plane, provider in product(Plane, Provider):
-        at = saved_at.get((plane, provider))
-        signed = Signed.WAITING if at is None else signed_from(tallies.get(plane, ()), provider, at)
-        found.append(Endpoint(plane, provider, _url(visit, app, plane, provider), at, signed))
+    for environment, provider in product(Environment, Provider):
+        at = saved_at.get((environment, provider))
+        signed = Signed.WAITING if at is None else signed_from(tallies.get(environment, ()), provider, at)
+        found.append(Endpoint(environment, provider, _url(visit, app, environment, provider), at, signed))
     return found
 
 
 def _reports(visit: MemberVisit, app: App) -> list[Report]:
     """Return what the billers have delivered, for each plane that the app has."""
     deliveries = visit.parts.deliveries
-    projects = [(plane, project) for plane in Plane if (project := project_of(app, plane)) is not None]
+    projects = [
+        (environment, project) for environment in Environment if (project := project_of(app, environment)) is not None
+    ]
     return [
-        Report(plane, deliveries.recent(project)[:DELIVERIES_SHOWN], deliveries.tallies(project))
-        for plane, project in projects
+        Report(environment, deliveries.recent(project)[:DELIVERIES_SHOWN], deliveries.tallies(project))
+        for environment, project in projects
     ]
 
 
 def save_webhook_secret(visit: MemberVisit) -> Reply:
     app = visit.app()
-    plane, provider = _named_in(visit)
-    save_secret(visit.control, app, plane, provider, trimmed_secret(visit.field("secret")))
+    environment, provider = _named_in(visit)
+    save_secret(visit.control, app, environment, provider, trimmed_secret(visit.field("secret")))
     return see_other(f"/apps/{app.app_id}/webhooks", done="secret-saved")
 
 
-def _named_in(visit: MemberVisit) -> tuple[Plane, Provider]:
+def _named_in(visit: MemberVisit) -> tuple[Environment, Provider]:
     try:
-        return Plane(visit.path["plane"]), Provider(visit.path["provider"])
+        return Environment(visit.path["environment"]), Provider(visit.path["provider"])
     except ValueError:
         raise not_found() from None
 
 
-def _url(visit: MemberVisit, app: App, plane: Plane, provider: Provider) -> str | None:
-    public_id = project_of(app, plane)
+def _url(visit: MemberVisit, app: App, environment: Environment, provider: Provider) -> str | None:
+    public_id = project_of(app, environment)
     return None if public_id is None else f"{visit.url}/v1/webhooks/{provider}/{public_id}"

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from mauve.core.facts import Plane, Provider
+from mauve.core.facts import Environment, Provider
 from mauve.core.secret import Secret
 from mauve.ingest.webhooks import biller_a, biller_b
 from mauve.ingest.webhooks.bounded_json import BoundError, Part, document_in
@@ -49,7 +49,7 @@ class Content:
 
     type: str
     reading: Reading
-    plane: Plane | None = None  # as the payload has it; the endpoint decides, not this
+    environment: Environment | None = None  # as the payload has it; the endpoint decides, not this
 
 
 def content_of(biller: Biller, body: bytes) -> Content:
@@ -75,8 +75,8 @@ def _content_of(biller: Biller, body: bytes) -> Content:
     except UnusableError as error:
         reading = Skipped(DeliveryResult.UNUSABLE, (error.remark,))
     is_live = biller.is_live(event)
-    plane = None if is_live is None else Plane.LIVE if is_live else Plane.TEST
-    return Content(_type_of(event), reading, plane)
+    environment = None if is_live is None else Environment.LIVE if is_live else Environment.TEST
+    return Content(_type_of(event), reading, environment)
 
 
 def _type_of(event: dict[str, Any]) -> str:

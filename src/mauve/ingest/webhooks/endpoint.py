@@ -83,11 +83,11 @@ class WebhookDoor:
         return secret
 
     def _refusal(self, request: OpenRequest, body: bytes, secret: PublishedSecret, now_ms: int) -> Refusal | None:
-        opened = self._parts.vault.open(secret.sealed, Row(secret.app_id, secret.plane, secret.provider))
+        opened = self._parts.vault.open(secret.sealed, Row(secret.app_id, secret.environment, secret.provider))
         return BILLERS[secret.provider].refusal(request.header_values, body, opened, now_ms // 1000)
 
     async def _acknowledged(self, body: bytes, secret: PublishedSecret, received_at: int) -> Reply:
-        endpoint = Endpoint(secret.public_id, secret.org_id, secret.plane, secret.provider)
+        endpoint = Endpoint(secret.public_id, secret.org_id, secret.environment, secret.provider)
         content = await self._aside(body, content_of, BILLERS[secret.provider], body)
         if self._is_suspended(secret.org_id, received_at):
             await self._note(suspended(content, endpoint, received_at), secret.org_id)

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from mauve.core.facts import Plane, Provider
+from mauve.core.facts import Environment, Provider
 from mauve.core.times import occurred_at
 from mauve.ingest.webhooks.billers import Content
 from mauve.ingest.webhooks.parsed import BilledPayment, BilledSubscription, Skipped
@@ -28,7 +28,7 @@ class Endpoint:
 
     project: str  # public id
     org_id: str
-    plane: Plane
+    environment: Environment
     provider: Provider
 
 
@@ -70,7 +70,7 @@ def suspended(content: Content, endpoint: Endpoint, received_at: int) -> Entry:
 
 
 def _note(content: Content, endpoint: Endpoint, at: int, result: DeliveryResult, rows: int) -> Delivery:
-    other_plane = (Remark.PLANE_MISMATCH,) if content.plane not in {None, endpoint.plane} else ()
+    other_plane = (Remark.PLANE_MISMATCH,) if content.environment not in {None, endpoint.environment} else ()
     return Delivery(
         project=endpoint.project,
         provider=endpoint.provider,

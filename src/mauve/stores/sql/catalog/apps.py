@@ -4,7 +4,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from mauve.core.facts import App, AppType, Ownership, Plane, Provider
+from mauve.core.facts import App, AppType, Environment, Ownership, Provider
 from mauve.stores.catalog import AppChanges, NewApp, NewKey, TallyCheck
 from mauve.stores.sql.catalog.keys import insert_key
 from mauve.stores.sql.catalog.minting import tally
@@ -29,8 +29,8 @@ _APP = (
         _has_live_secret(Provider.BILLER_A),
         _has_live_secret(Provider.BILLER_B),
     )
-    .join(_live, (_live.c.app_id == apps.c.app_id) & (_live.c.plane == Plane.LIVE))
-    .outerjoin(_test, (_test.c.app_id == apps.c.app_id) & (_test.c.plane == Plane.TEST))
+    .join(_live, (_live.c.app_id == apps.c.app_id) & (_live.c.environment == Environment.LIVE))
+    .outerjoin(_test, (_test.c.app_id == apps.c.app_id) & (_test.c.environment == Environment.TEST))
 )
 
 
@@ -51,7 +51,7 @@ class SqlApps:
                     created_at=app.created_at,
                 )
             )
-            insert_project(tx, app.public_id, app.app_id, Plane.LIVE, app.created_at)
+            insert_project(tx, app.public_id, app.app_id, Environment.LIVE, app.created_at)
             insert_key(tx, app.app_id, app.public_id, first_key)
             return _app_from(tx.execute(_APP.where(apps.c.app_id == app.app_id)).one())
 
@@ -75,7 +75,9 @@ class SqlApps:
         return None if row is None else _app_from(row)
 
     def note_first_event(self, public_id: str, at: int) -> None:
-        live = sa.select(projects.c.app_id).where(projects.c.public_id == public_id, projects.c.plane == Plane.LIVE)
+        live = sa.select(projects.c.app_id).where(
+            projects.c.public_id == public_id, projects.c.environment == Environment.LIVE
+        )
         is_later = apps.c.first_event_at.is_(None) | (apps.c.first_event_at > at)
         with self._database.writing() as tx:
             tx.execute(sa.update(apps).where(apps.c.app_id.in_(live), is_later).values(first_event_at=at))

@@ -15,7 +15,7 @@ class SqlKeys:
         self._database = database
 
     def mint(self, app_id: str, key: NewKey, check: TallyCheck) -> AppKey | None:
-        on_its_plane = (projects.c.app_id == app_id) & (projects.c.plane == key.plane)
+        on_its_plane = (projects.c.app_id == app_id) & (projects.c.environment == key.environment)
         place = sa.select(projects.c.public_id, apps.c.org_id).join(apps, apps.c.app_id == projects.c.app_id)
         with self._database.writing() as tx:
             found = tx.execute(place.where(on_its_plane)).one_or_none()
@@ -45,7 +45,7 @@ def insert_key(tx: sa.Connection, app_id: str, public_id: str, key: NewKey) -> N
         "key_id": key.key_id,
         "app_id": app_id,
         "public_id": public_id,
-        "plane": key.plane,
+        "environment": key.environment,
         "kind": key.kind,
         "digest": key.digest,
         "masked": key.masked,

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from mauve.core.facts import OPERATOR, AppKey, ControlToken, KeyKind, Plane, Role, Scope
+from mauve.core.facts import OPERATOR, AppKey, ControlToken, Environment, KeyKind, Role, Scope
 from mauve.core.roles import scopes_of
 from mauve.stores.catalog import Minted, Tally
 from mauve.stores.sql.catalog.publications import changed, scopes_from
@@ -90,7 +90,7 @@ def key_from(row: sa.Row[Any]) -> AppKey:
         key_id=row.key_id,
         app_id=row.app_id,
         public_id=row.public_id,
-        plane=Plane(row.plane),
+        environment=Environment(row.environment),
         kind=KeyKind(row.kind),
         masked=row.masked,
         revoked=row.revoked,

@@ -2,12 +2,12 @@
 
 import sqlalchemy as sa
 
-from mauve.core.facts import Plane
+from mauve.core.facts import Environment
 from mauve.stores.sql.catalog.publications import UNPUBLISHED
 from mauve.stores.sql.catalog.schema import projects
 
 
-def insert_project(tx: sa.Connection, public_id: str, app_id: str, plane: Plane, created_at: int) -> None:
+def insert_project(tx: sa.Connection, public_id: str, app_id: str, environment: Environment, created_at: int) -> None:
     """Store a project, unpublished, inside a transaction that someone else opened."""
-    row = {"public_id": public_id, "app_id": app_id, "plane": plane, "created_at": created_at}
+    row = {"public_id": public_id, "app_id": app_id, "environment": environment, "created_at": created_at}
     tx.execute(sa.insert(projects).values(row | UNPUBLISHED))

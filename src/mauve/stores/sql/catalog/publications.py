@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from mauve.core.facts import KeyKind, Plane, Provider, Scope, Standing
+from mauve.core.facts import Environment, KeyKind, Provider, Scope, Standing
 from mauve.stores.edge import (
     PublishedKey,
     PublishedOrganization,
@@ -95,7 +95,7 @@ def _key_from(row: sa.Row[Any]) -> PublishedRecord:
         version=row.version,
         digest=row.digest,
         kind=KeyKind(row.kind),
-        plane=Plane(row.plane),
+        environment=Environment(row.environment),
         public_id=row.public_id,
         app_id=row.app_id,
         org_id=row.org_id,
@@ -109,7 +109,7 @@ def _token_from(row: sa.Row[Any]) -> PublishedRecord:
         version=row.version,
         digest=row.digest,
         org_id=row.org_id,
-        plane=Plane.LIVE,  # test tokens are reserved: none can be minted
+        environment=Environment.LIVE,  # test tokens are reserved: none can be minted
         scopes=scopes_from(row.scopes),
         revoked=row.revoked,
     )
@@ -121,7 +121,7 @@ def _project_from(row: sa.Row[Any]) -> PublishedRecord:
         version=row.version,
         app_id=row.app_id,
         org_id=row.org_id,
-        plane=Plane(row.plane),
+        environment=Environment(row.environment),
     )
 
 
@@ -130,7 +130,7 @@ def _secret_from(row: sa.Row[Any]) -> PublishedRecord:
         public_id=row.public_id,
         provider=Provider(row.provider),
         version=row.version,
-        plane=Plane(row.plane),
+        environment=Environment(row.environment),
         app_id=row.app_id,
         org_id=row.org_id,
         sealed=row.sealed,
@@ -148,7 +148,7 @@ _PENDING_KEYS: Final = (
     sa.select(keys, apps.c.org_id).join(apps, apps.c.app_id == keys.c.app_id).where(keys.c.mirrored_at.is_(None))
 )
 _PENDING_SECRETS: Final = (
-    sa.select(webhook_secrets, projects.c.plane, projects.c.app_id, apps.c.org_id)
+    sa.select(webhook_secrets, projects.c.environment, projects.c.app_id, apps.c.org_id)
     .join(projects, projects.c.public_id == webhook_secrets.c.public_id)
     .join(apps, apps.c.app_id == projects.c.app_id)
     .where(webhook_secrets.c.mirrored_at.is_(None))

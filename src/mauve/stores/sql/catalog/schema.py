@@ -87,10 +87,10 @@ projects: Final = sa.Table(
     metadata,
     sa.Column("public_id", sa.Text, primary_key=True),
     sa.Column("app_id", sa.ForeignKey("apps.app_id"), nullable=False),
-    sa.Column("plane", sa.Text, nullable=False),
+    sa.Column("plane", sa.Text, key="environment", nullable=False),
     sa.Column("created_at", sa.BigInteger, nullable=False),
     *_publication_columns(),
-    sa.UniqueConstraint("app_id", "plane"),
+    sa.UniqueConstraint("app_id", "environment"),
 )
 
 keys: Final = sa.Table(
@@ -99,7 +99,7 @@ keys: Final = sa.Table(
     sa.Column("key_id", sa.Text, primary_key=True),
     sa.Column("app_id", sa.ForeignKey("apps.app_id"), nullable=False),
     sa.Column("public_id", sa.ForeignKey("projects.public_id"), nullable=False),
-    sa.Column("plane", sa.Text, nullable=False),
+    sa.Column("plane", sa.Text, key="environment", nullable=False),
     sa.Column("kind", sa.Text, nullable=False),
     sa.Column("digest", sa.LargeBinary, nullable=False, unique=True),
     sa.Column("masked", sa.Text, nullable=False),

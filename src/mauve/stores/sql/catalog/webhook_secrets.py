@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import sqlalchemy as sa
 
-from mauve.core.facts import Plane, Provider
+from mauve.core.facts import Environment, Provider
 from mauve.stores.catalog import SavedSecret, SealedSecret
 from mauve.stores.sql.catalog.projects import insert_project
 from mauve.stores.sql.catalog.publications import UNPUBLISHED, changed
@@ -26,11 +26,14 @@ class SqlWebhookSecrets:
         return public_id
 
     def saved_for(self, app_id: str) -> list[SavedSecret]:
-        columns = sa.select(projects.c.plane, webhook_secrets.c.provider, webhook_secrets.c.saved_at)
+        columns = sa.select(projects.c.environment, webhook_secrets.c.provider, webhook_secrets.c.saved_at)
         query = columns.join(projects, projects.c.public_id == webhook_secrets.c.public_id)
-        query = query.where(projects.c.app_id == app_id).order_by(projects.c.plane, webhook_secrets.c.provider)
+        query = query.where(projects.c.app_id == app_id).order_by(projects.c.environment, webhook_secrets.c.provider)
         with self._database.reading() as tx:
-            return [SavedSecret(Plane(row.plane), Provider(row.provider), row.saved_at) for row in tx.execute(query)]
+            return [
+                SavedSecret(Environment(row.environment), Provider(row.provider), row.saved_at)
+                for row in tx.execute(query)
+            ]
 
     def all_sealed(self) -> Iterator[bytes]:
         with self._database.reading() as tx:
@@ -38,12 +41,12 @@ class SqlWebhookSecrets:
 
 
 def _project_of(tx: sa.Connection, secret: SealedSecret) -> str | None:
-    on_its_plane = (projects.c.app_id == secret.app_id) & (projects.c.plane == secret.plane)
+    on_its_plane = (projects.c.app_id == secret.app_id) & (projects.c.environment == secret.environment)
     return tx.execute(sa.select(projects.c.public_id).where(on_its_plane)).scalar_one_or_none()
 
 
 def _new_project(tx: sa.Connection, secret: SealedSecret, public_id: str) -> str:
-    insert_project(tx, public_id, secret.app_id, secret.plane, secret.saved_at)
+    insert_project(tx, public_id, secret.app_id, secret.environment, secret.saved_at)
     return public_id
 
 
