@@ -16,7 +16,8 @@ from bench.driver import app_key, cpu_s, generate, pin_threads, stored
 from bench.empty_server import OF_WORKERS, ON_GRANIAN
 from bench.report import Figure, at_least, at_most
 from bench.service import Running, service
-from mauve.core.facts import Environment, KeyKind
+from mauve.core.app import Environment
+from mauve.core.credential import KeyKind
 from mauve.ingest.rules import judge_events
 from mauve.stores.edge import PublishedKey
 

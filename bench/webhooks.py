@@ -17,7 +17,8 @@ from pathlib import Path
 from bench.generator import drive
 from bench.report import Figure, at_least, render
 from bench.service import MAUVE, Running, service
-from mauve.core.facts import Environment, Provider
+from mauve.core.app import Environment
+from mauve.core.biller import Provider
 from mauve.core.secret import Secret
 from mauve.ingest.webhooks.billers import BILLERS, content_of
 from mauve.ingest.webhooks.entries import Endpoint, mapped, near_arrival

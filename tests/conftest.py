@@ -16,7 +16,8 @@ from mauve.access.keyring import Keyring
 from mauve.config import Settings, settings_from
 from mauve.control import operator, publish
 from mauve.control.parts import ControlParts
-from mauve.core.facts import Organization, Scope
+from mauve.core.credential import Scope
+from mauve.core.organization import Organization
 from mauve.load.close_days import Closing
 from mauve.load.loader import Loader
 from mauve.load.runner import LoadFigures, LoadRunner

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from mauve.core.facts import Bounds
+from mauve.core.organization import Bounds
 from mauve.core.secret import Secret
 
 

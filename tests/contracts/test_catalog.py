@@ -5,17 +5,10 @@ from typing import get_args
 
 import pytest
 
-from mauve.core.facts import (
-    AppType,
-    ControlToken,
-    Environment,
-    KeyKind,
-    Limits,
-    Ownership,
-    Provider,
-    Scope,
-    Standing,
-)
+from mauve.core.app import AppType, Environment, Ownership
+from mauve.core.biller import Provider
+from mauve.core.credential import ControlToken, KeyKind, Scope
+from mauve.core.organization import Limits, Standing
 from mauve.stores.catalog import AppChanges, NewToken, SavedSecret, SealedSecret
 from mauve.stores.edge import (
     PublishedKey,

@@ -7,7 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mauve.core.facts import Environment, KeyKind, Provider, Scope, Standing
+from mauve.core.app import Environment
+from mauve.core.biller import Provider
+from mauve.core.credential import KeyKind, Scope
+from mauve.core.organization import Standing
 from mauve.stores.edge import (
     PublishedKey,
     PublishedOrganization,

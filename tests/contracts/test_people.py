@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from mauve.core.facts import Limits, Organization, Role, Session, Standing, User
 from mauve.core.ids import SystemRandomness, new_id
+from mauve.core.organization import Limits, Organization, Standing
+from mauve.core.user import Role, Session, User
 from mauve.stores.catalog import Account, Member, Minted, OneTimeLink
 
 NOW = 1_800_000_000_000

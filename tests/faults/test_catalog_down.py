@@ -10,7 +10,7 @@ import pytest
 from mauve import wiring
 from mauve.access.sessions import SEEN_EVERY_MS, begin_session
 from mauve.control import people
-from mauve.core.facts import Role
+from mauve.core.user import Role
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.unavailable import StoreUnavailableError
 from support.browser import PASSWORD, Browser

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from mauve.access.sessions import begin_session
 from mauve.control import apps, people
 from mauve.control.bodies import NewAppBody
-from mauve.core.facts import Role
+from mauve.core.user import Role
 from support.browser import Browser
 
 TIMEOUT_S = 0.3

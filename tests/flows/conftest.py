@@ -10,7 +10,8 @@ from mauve.access import passwords
 from mauve.access.sessions import begin_session
 from mauve.control import links, people
 from mauve.control.parts import ControlParts
-from mauve.core.facts import Organization, Role, User
+from mauve.core.organization import Organization
+from mauve.core.user import Role, User
 from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.schema import TABLES
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader

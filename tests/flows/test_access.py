@@ -4,7 +4,7 @@ import pytest
 
 from mauve.access import tokens
 from mauve.control import operator
-from mauve.core.facts import Scope
+from mauve.core.credential import Scope
 from mauve.core.ids import SystemRandomness
 
 PER_OPERATION = [

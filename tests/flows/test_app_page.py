@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from mauve import wiring
-from mauve.core.facts import Role
+from mauve.core.user import Role
 from mauve.core.window import today_at
 from mauve.ingest.stats import note_arrivals
 from mauve.metrics.registry import METRICS

@@ -10,8 +10,10 @@ from mauve.access.sessions import begin_session
 from mauve.control import people
 from mauve.control.links import set_password
 from mauve.control.operator import create_organization, mint_token
-from mauve.core.facts import IN_ALL, Bounds, Role, Scope
+from mauve.core.credential import Scope
+from mauve.core.organization import IN_ALL, Bounds
 from mauve.core.secret import Secret
+from mauve.core.user import Role
 from support.browser import Browser
 from support.service import mauve, mauve_json
 

@@ -3,7 +3,10 @@
 import pytest
 
 from mauve.control.operator import change_limits, mark_unpaid, suspend
-from mauve.core.facts import Environment, Provider, Role, Scope
+from mauve.core.app import Environment
+from mauve.core.biller import Provider
+from mauve.core.credential import Scope
+from mauve.core.user import Role
 from mauve.stores.ledger import LoadStep
 from mauve.stores.read_meter import ReadLimits, Uses
 from mauve.wiring import load_ledger

@@ -9,8 +9,9 @@ import pytest
 from mauve.control import operator, people
 from mauve.control.apps import create_app
 from mauve.control.bodies import NewAppBody
-from mauve.core.facts import Role, Scope
+from mauve.core.credential import Scope
 from mauve.core.roles import may
+from mauve.core.user import Role
 from mauve.dashboard.routes import ACTIONS, DOORS, find
 from support.browser import PASSWORD, Browser
 

@@ -6,7 +6,9 @@ import pytest
 
 from mauve.control.keys import mint_key, revoke_key
 from mauve.control.operator import mint_token
-from mauve.core.facts import OPERATOR, Environment, KeyKind, Role, Scope
+from mauve.core.app import Environment
+from mauve.core.credential import OPERATOR, KeyKind, Scope
+from mauve.core.user import Role
 from support.browser import shown
 from support.service import bearer
 

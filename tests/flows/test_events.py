@@ -10,7 +10,8 @@ import zstandard
 from mauve.control import keys, operator
 from mauve.control.apps import create_app
 from mauve.control.bodies import NewAppBody
-from mauve.core.facts import Environment, KeyKind
+from mauve.core.app import Environment
+from mauve.core.credential import KeyKind
 from mauve.ingest.plane import BODY_BYTES_MAX
 from mauve.stores.ledger import LoadStep
 from mauve.stores.log import LogFailedError, LogFullError

@@ -11,7 +11,8 @@ import pytest
 from mauve.control.apps import create_app
 from mauve.control.bodies import NewAppBody
 from mauve.control.webhook_secrets import save_secret
-from mauve.core.facts import Environment, Provider
+from mauve.core.app import Environment
+from mauve.core.biller import Provider
 from mauve.core.secret import Secret
 from mauve.ingest.webhooks.endpoint import BODY_BYTES_MAX
 from support.billing import NOW, SECRET_A, SECRET_B, sample_bytes, signed_a, signed_b

@@ -11,7 +11,8 @@ from mauve.cli.frame import table
 from mauve.control.apps import create_app
 from mauve.control.bodies import NewAppBody
 from mauve.control.webhook_secrets import save_secret
-from mauve.core.facts import Environment, Provider
+from mauve.core.app import Environment
+from mauve.core.biller import Provider
 from mauve.core.secret import Secret
 from support.billing import SECRET_A, SECRET_B, signed_a
 from support.browser import PASSWORD, Browser

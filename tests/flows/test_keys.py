@@ -5,7 +5,8 @@ import pytest
 
 from mauve.control import keys
 from mauve.control.publish import Publisher
-from mauve.core.facts import Environment, KeyKind
+from mauve.core.app import Environment
+from mauve.core.credential import KeyKind
 from mauve.stores.unavailable import StoreUnavailableError
 
 

@@ -7,7 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mauve.control import keys, operator, webhook_secrets
-from mauve.core.facts import Environment, KeyKind, Provider, Scope
+from mauve.core.app import Environment
+from mauve.core.biller import Provider
+from mauve.core.credential import KeyKind, Scope
 from mauve.core.secret import Secret
 from mauve.metrics.registry import METRICS, NAMES_MAX
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader

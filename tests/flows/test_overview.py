@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from mauve.core.facts import Role
+from mauve.core.user import Role
 from support.service import PATIENCE_S, bearer, eventually
 
 DAY_MS = 86_400_000

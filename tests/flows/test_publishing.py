@@ -8,7 +8,9 @@ import pytest
 from mauve import wiring
 from mauve.control import apps, operator, webhook_secrets
 from mauve.control.bodies import NewAppBody
-from mauve.core.facts import Environment, Provider, Scope
+from mauve.core.app import Environment
+from mauve.core.biller import Provider
+from mauve.core.credential import Scope
 from mauve.core.secret import Secret
 
 

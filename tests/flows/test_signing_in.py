@@ -7,7 +7,7 @@ from mauve.access.sessions import IDLE_MS, LIFETIME_MS
 from mauve.access.sign_in_attempts import ADDRESS_BURST, PAIR_BURST
 from mauve.control import links, people
 from mauve.control.links import LINK_LIFETIME_MS
-from mauve.core.facts import Role
+from mauve.core.user import Role
 from support.browser import PASSWORD, Browser, shown
 
 ANN = "ann@example.com"

@@ -10,7 +10,7 @@ import pytest
 
 from mauve import wiring
 from mauve.control import operator
-from mauve.core.facts import Scope
+from mauve.core.credential import Scope
 from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.schema import TABLES
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader

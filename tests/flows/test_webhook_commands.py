@@ -9,7 +9,8 @@ from mauve import wiring
 from mauve.control import operator
 from mauve.control.apps import create_app
 from mauve.control.bodies import NewAppBody
-from mauve.core.facts import Environment, Provider
+from mauve.core.app import Environment
+from mauve.core.biller import Provider
 from mauve.ingest.webhooks.endpoint import BODY_BYTES_MAX
 from mauve.ingest.webhooks.replay import lines_in
 from mauve.stores.deliveries import Tally

@@ -4,7 +4,8 @@ import pytest
 
 from mauve.access.vault import Row
 from mauve.control.webhook_secrets import save_secret
-from mauve.core.facts import Environment, Provider
+from mauve.core.app import Environment
+from mauve.core.biller import Provider
 from mauve.core.secret import Secret
 
 SECRET = "whsec_canary_0123456789abcdef"

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mauve.core.facts import Provider
+from mauve.core.biller import Provider
 from mauve.ingest.webhooks.parsed import BilledSubscription
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger.reader import SqlLedgerReader

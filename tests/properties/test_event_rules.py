@@ -7,8 +7,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mauve.core.app import Environment
+from mauve.core.credential import KeyKind
 from mauve.core.events import Event, events_in
-from mauve.core.facts import Environment, KeyKind
 from mauve.core.problems import Code, Problem
 from mauve.core.times import is_time, occurred_at, parse_time_ms, parse_time_us
 from mauve.ingest.rules import judge_events, judge_objects, payment_digest

@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mauve.access import keys, tokens
-from mauve.core.facts import Environment, KeyKind
+from mauve.core.app import Environment, app_name_from
+from mauve.core.credential import KeyKind
 from mauve.core.ids import ALPHABET, is_id, new_id
-from mauve.core.names import app_name_from
 from mauve.web.messages import bearer_credential
 
 BASE62 = st.text(ALPHABET, min_size=64, max_size=64)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, target
 from hypothesis import strategies as st
 
-from mauve.core.facts import Provider
+from mauve.core.biller import Provider
 from mauve.ingest.webhooks.bounded_json import MARKS_MAX
 from mauve.ingest.webhooks.endpoint import BODY_BYTES_MAX
 from support.billing import mapped_for

@@ -5,7 +5,8 @@ import hmac
 import json
 from pathlib import Path
 
-from mauve.core.facts import Environment, Provider
+from mauve.core.app import Environment
+from mauve.core.biller import Provider
 from mauve.ingest.webhooks.billers import BILLERS, content_of
 from mauve.ingest.webhooks.entries import Endpoint, mapped, near_arrival
 

@@ -7,7 +7,7 @@ from mauve.access.event_caps import EventCaps, OwnStream
 from mauve.access.keyring import Keyring
 from mauve.core.accepted import OrgPeriod
 from mauve.core.batch import packed_header, unpacked
-from mauve.core.facts import Standing
+from mauve.core.organization import Standing
 from mauve.core.period import period_of
 from mauve.stores.edge import PublishedOrganization
 from mauve.stores.ledger import Entry, LoadStep

@@ -2,8 +2,10 @@
 
 import threading
 
-from mauve.core.facts import AppType, Environment, KeyKind, Limits, Organization, Ownership, Standing
+from mauve.core.app import AppType, Environment, Ownership
+from mauve.core.credential import KeyKind
 from mauve.core.ids import SystemRandomness, new_id
+from mauve.core.organization import Limits, Organization, Standing
 from mauve.stores.catalog import NewApp, NewKey
 
 NOW = 1_800_000_000_000

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from mauve.core.facts import Provider
+from mauve.core.biller import Provider
 from mauve.ingest.webhooks.parsed import BilledPayment, BilledSubscription, Skipped
 from mauve.stores.deliveries import DeliveryResult
 from support.billing import NOW, mapped_for, reading, sample

@@ -1,7 +1,8 @@
 import pytest
 
 from mauve.access import keys, tokens
-from mauve.core.facts import Environment, KeyKind
+from mauve.core.app import Environment
+from mauve.core.credential import KeyKind
 from mauve.core.ids import SystemRandomness
 from mauve.core.problems import Problem
 from mauve.core.secret import Secret

@@ -7,8 +7,9 @@ import json
 import msgspec
 import pytest
 
+from mauve.core.app import Environment
+from mauve.core.credential import KeyKind
 from mauve.core.events import Event, events_in
-from mauve.core.facts import Environment, KeyKind
 from mauve.core.problems import Code, Problem
 from mauve.ingest.rules import EventsVerdict, judge_events, payment_digest
 from mauve.stores.edge import PublishedKey

@@ -1,6 +1,6 @@
 import pytest
 
-from mauve.core.facts import Limits, Organization, Standing
+from mauve.core.organization import Limits, Organization, Standing
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@ import pytest
 
 from mauve.access import keys, tokens
 from mauve.access.keyring import EXTRA_LOOKS_PER_S, Keyring
-from mauve.core.facts import Environment, KeyKind, Scope
+from mauve.core.app import Environment
+from mauve.core.credential import KeyKind, Scope
 from mauve.core.ids import SystemRandomness, new_id
 from mauve.stores.edge import Changes, PublishedKey, PublishedProject, PublishedToken
 from mauve.stores.unavailable import StoreUnavailableError

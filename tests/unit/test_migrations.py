@@ -9,7 +9,9 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from msgspec.structs import replace
 
-from mauve.core.facts import OPERATOR, Environment, Provider, Scope
+from mauve.core.app import Environment
+from mauve.core.biller import Provider
+from mauve.core.credential import OPERATOR, Scope
 from mauve.stores.edge import PublishedProject, PublishedToken
 from mauve.stores.ledger import Entry, Outcome
 from mauve.stores.sql.catalog import schema

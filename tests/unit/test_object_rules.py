@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from mauve.core.facts import Environment, KeyKind
+from mauve.core.app import Environment
+from mauve.core.credential import KeyKind
 from mauve.core.problems import Code, Problem
 from mauve.ingest.rules import ObjectsVerdict, judge_objects
 from mauve.stores.edge import PublishedKey

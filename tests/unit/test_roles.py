@@ -1,7 +1,8 @@
 import pytest
 
-from mauve.core.facts import Role, Scope
+from mauve.core.credential import Scope
 from mauve.core.roles import GRANTS_OF, Permission, may, roles_within, scopes_of
+from mauve.core.user import Role
 
 
 def test_the_scopes_that_each_role_holds():

@@ -9,9 +9,8 @@ from mauve.access.sign_in_attempts import (
     PasswordAttempts,
     visitor_address,
 )
-from mauve.core.emails import email_from
-from mauve.core.facts import Session
 from mauve.core.secret import Secret
+from mauve.core.user import Session, email_from
 
 NOW = 1_800_000_000_000
 

@@ -6,7 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mauve.access.read_limits import ReadKind, check_reads, seconds_until, uses_of
-from mauve.core.facts import Environment, KeyKind, Scope, Standing
+from mauve.core.app import Environment
+from mauve.core.credential import KeyKind, Scope
+from mauve.core.organization import Standing
 from mauve.core.problems import Code, Problem
 from mauve.stores.edge import PublishedKey, PublishedOrganization, PublishedToken
 from mauve.stores.localdisk.read_meter import SqliteReadMeter

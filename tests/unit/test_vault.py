@@ -3,7 +3,8 @@ import base64
 import pytest
 
 from mauve.access.vault import Row, Vault, VaultError, new_master_key
-from mauve.core.facts import Environment, Provider
+from mauve.core.app import Environment
+from mauve.core.biller import Provider
 from mauve.core.secret import Secret
 
 ROW = Row("app_1", Environment.LIVE, Provider.BILLER_A)

@@ -10,7 +10,8 @@ import zlib
 from dataclasses import dataclass
 from typing import Final
 
-from mauve.core.facts import Environment, KeyKind
+from mauve.core.app import Environment
+from mauve.core.credential import KeyKind
 from mauve.core.ids import ALPHABET, Randomness
 from mauve.core.secret import Secret
 

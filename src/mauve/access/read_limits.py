@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Final, assert_never
 
-from mauve.core.facts import Limits
+from mauve.core.organization import Limits
 from mauve.core.problems import Code, Problem
 from mauve.stores.edge import PublishedKey, PublishedOrganization, PublishedToken
 from mauve.stores.read_meter import ReadLimits, ReadMeter, Refusal, Throttle, Uses

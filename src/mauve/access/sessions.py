@@ -5,9 +5,9 @@ import re
 from contextlib import suppress
 from typing import Final
 
-from mauve.core.facts import Session
 from mauve.core.ids import Randomness, new_id
 from mauve.core.secret import Secret
+from mauve.core.user import Session
 from mauve.stores.catalog import Sessions, SignedIn
 from mauve.stores.unavailable import StoreUnavailableError
 

@@ -1,6 +1,6 @@
 """Whether an organization may ingest now."""
 
-from mauve.core.facts import Standing, standing_at
+from mauve.core.organization import Standing, standing_at
 from mauve.core.period import period_ends_at
 from mauve.core.problems import Code, Problem
 from mauve.stores.edge import PublishedOrganization

@@ -10,7 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from mauve.core.facts import Environment, Scope
+from mauve.core.app import Environment
+from mauve.core.credential import Scope
 from mauve.core.ids import Randomness
 from mauve.core.problems import Code, Problem, unauthorized
 from mauve.core.secret import Secret

@@ -7,7 +7,8 @@ import click
 from mauve.cli.frame import MistakeError, answer, app_option, existing, on_data, test_option
 from mauve.control import operator
 from mauve.control.keys import mint_key
-from mauve.core.facts import Environment, KeyKind
+from mauve.core.app import Environment
+from mauve.core.credential import KeyKind
 
 
 @click.group(no_args_is_help=False)

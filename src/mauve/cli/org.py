@@ -9,7 +9,7 @@ import click
 from mauve.cli.frame import MistakeError, answer, existing, on_data, opened, org_argument, settings_at, table
 from mauve.control import operator
 from mauve.control.parts import ControlParts
-from mauve.core.facts import Organization
+from mauve.core.organization import Organization
 
 _INTEGER_MAX: Final = 2**63 - 1
 _INTEGER_DIGITS_MAX: Final = 19

@@ -13,7 +13,9 @@ import msgspec
 from mauve.cli.frame import MistakeError, answer, app_option, existing, on_data, settings_at, test_option
 from mauve.control import operator
 from mauve.control.parts import ControlParts
-from mauve.core.facts import BILLER_NAMES, Environment, Provider, Standing
+from mauve.core.app import Environment
+from mauve.core.biller import BILLER_NAMES, Provider
+from mauve.core.organization import Standing
 
 if TYPE_CHECKING:
     from mauve.ingest.webhooks.entries import Endpoint

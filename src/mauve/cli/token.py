@@ -6,7 +6,7 @@ import click
 
 from mauve.cli.frame import MistakeError, answer, existing, on_data, org_option, table
 from mauve.control import operator
-from mauve.core.facts import ControlToken, Scope
+from mauve.core.credential import ControlToken, Scope
 
 
 @click.group(no_args_is_help=False)

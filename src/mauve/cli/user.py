@@ -6,7 +6,7 @@ import click
 
 from mauve.cli.frame import answer, base_url, existing, on_data, org_option
 from mauve.control import people
-from mauve.core.facts import Role
+from mauve.core.user import Role
 
 
 @click.group(no_args_is_help=False)

@@ -12,7 +12,8 @@ from mauve.cli.frame import MistakeError, answer, app_option, existing, on_data,
 from mauve.cli.replay import provider_option, replay
 from mauve.control import operator
 from mauve.control.webhook_secrets import save_secret, trimmed_secret
-from mauve.core.facts import BILLER_NAMES, App, Environment, Provider
+from mauve.core.app import App, Environment
+from mauve.core.biller import BILLER_NAMES, Provider
 
 _SECRET_CHARACTERS_MAX: Final = 16 * 1024
 

@@ -8,9 +8,9 @@ from mauve.access import keys
 from mauve.control.bodies import AppChangesBody, NewAppBody, invalid_body
 from mauve.control.parts import ControlParts
 from mauve.control.quotas import check_new_app
-from mauve.core.facts import OPERATOR, App, Environment, KeyKind
+from mauve.core.app import APP_NAME_CHARACTERS_MAX, App, Environment, app_name_from
+from mauve.core.credential import OPERATOR, KeyKind
 from mauve.core.ids import is_id, new_id
-from mauve.core.names import APP_NAME_CHARACTERS_MAX, app_name_from
 from mauve.core.problems import not_found
 from mauve.core.secret import Secret
 from mauve.stores.catalog import AppChanges, NewApp, NewKey

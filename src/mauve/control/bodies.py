@@ -4,7 +4,8 @@ from typing import TypeVar
 
 import msgspec
 
-from mauve.core.facts import App, AppKey, AppType, KeyKind, Ownership
+from mauve.core.app import App, AppType, Ownership
+from mauve.core.credential import AppKey, KeyKind
 from mauve.core.problems import Code, Problem
 
 T = TypeVar("T")

@@ -5,7 +5,8 @@ from functools import partial
 from mauve.access import keys
 from mauve.control.parts import ControlParts
 from mauve.control.quotas import check_new_key
-from mauve.core.facts import OPERATOR, App, AppKey, Environment, KeyKind
+from mauve.core.app import App, Environment
+from mauve.core.credential import OPERATOR, AppKey, KeyKind
 from mauve.core.ids import is_id, new_id
 from mauve.core.problems import not_found
 from mauve.core.secret import Secret

@@ -7,10 +7,10 @@ from typing import Final
 from mauve.access.passwords import flaw_of, hash_of
 from mauve.control.operator import RefusedError, checked_email, new_organization
 from mauve.control.parts import ControlParts
-from mauve.core.facts import Role, User
 from mauve.core.ids import new_id
 from mauve.core.problems import not_found
 from mauve.core.secret import Secret
+from mauve.core.user import Role, User
 from mauve.stores.catalog import OneTimeLink
 
 LINK_LIFETIME_MS: Final = 7 * 24 * 3600 * 1000

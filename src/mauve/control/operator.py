@@ -8,11 +8,12 @@ from typing import Final
 from mauve.access import tokens
 from mauve.control.parts import ControlParts
 from mauve.control.quotas import check_new_token
-from mauve.core.emails import email_from
-from mauve.core.facts import OPERATOR, App, ControlToken, Limits, Organization, Scope, Standing
+from mauve.core.app import App, app_name_from
+from mauve.core.credential import OPERATOR, ControlToken, Scope
 from mauve.core.ids import new_id
-from mauve.core.names import app_name_from
+from mauve.core.organization import Limits, Organization, Standing
 from mauve.core.secret import Secret
+from mauve.core.user import email_from
 from mauve.stores.catalog import NewToken
 
 _DAY_MS: Final = 24 * 3600 * 1000

@@ -6,8 +6,8 @@ from mauve.access.token_uses import TokenUses
 from mauve.access.vault import Vault
 from mauve.control.publish import Publisher
 from mauve.core.clock import Clock
-from mauve.core.facts import Bounds
 from mauve.core.ids import Randomness
+from mauve.core.organization import Bounds
 from mauve.stores.catalog import Catalog
 
 

@@ -7,10 +7,11 @@ from mauve.control.links import MintedLink, new_link
 from mauve.control.operator import RefusedError, checked_email, find_organization
 from mauve.control.parts import ControlParts
 from mauve.control.quotas import check_new_member
-from mauve.core.facts import Role, Scope, User
+from mauve.core.credential import Scope
 from mauve.core.ids import is_id, new_id
 from mauve.core.problems import Code, Problem, not_found
 from mauve.core.roles import roles_within, scopes_of
+from mauve.core.user import Role, User
 from mauve.stores.catalog import Member, Minted, Withdrawal
 
 

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from mauve.control.bodies import invalid_body
-from mauve.core.facts import IN_ALL, Bounds, Scope
+from mauve.core.credential import Scope
+from mauve.core.organization import IN_ALL, Bounds
 from mauve.core.problems import Code, Problem
 from mauve.stores.catalog import Member, Tally
 

@@ -22,7 +22,8 @@ from mauve.control.bodies import (
     key_body,
 )
 from mauve.control.parts import ControlParts
-from mauve.core.facts import Provider, Scope
+from mauve.core.biller import Provider
+from mauve.core.credential import Scope
 from mauve.core.problems import not_found
 from mauve.web.messages import Reply, json_reply
 

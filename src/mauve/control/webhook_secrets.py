@@ -3,7 +3,8 @@
 from mauve.access.vault import Row
 from mauve.control.bodies import WebhookSecretBody, invalid_body
 from mauve.control.parts import ControlParts
-from mauve.core.facts import App, Environment, Provider
+from mauve.core.app import App, Environment
+from mauve.core.biller import Provider
 from mauve.core.ids import new_id
 from mauve.core.secret import Secret
 from mauve.stores.catalog import SealedSecret

@@ -5,7 +5,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from mauve.core.facts import Role, Scope
+from mauve.core.credential import Scope
+from mauve.core.user import Role
 
 
 class Permission(StrEnum):

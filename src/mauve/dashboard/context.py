@@ -10,9 +10,11 @@ from mauve.access.sign_in_attempts import visitor_address
 from mauve.control.apps import find_app
 from mauve.control.bodies import invalid_body
 from mauve.control.parts import ControlParts
-from mauve.core.facts import App, Organization, User
+from mauve.core.app import App
+from mauve.core.organization import Organization
 from mauve.core.problems import Code, Problem
 from mauve.core.roles import Grant, may
+from mauve.core.user import User
 from mauve.dashboard.parts import DashboardParts
 from mauve.dashboard.request import Fields, PageRequest
 from mauve.stores.catalog import SignedIn

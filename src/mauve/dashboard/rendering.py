@@ -9,8 +9,12 @@ from urllib.parse import urlencode
 
 import jinja2
 
-from mauve.core.facts import BILLER_NAMES, Environment, Provider, Role, Scope, Standing
+from mauve.core.app import Environment
+from mauve.core.biller import BILLER_NAMES, Provider
+from mauve.core.credential import Scope
+from mauve.core.organization import Standing
 from mauve.core.roles import Permission
+from mauve.core.user import Role
 from mauve.dashboard import text as wording
 from mauve.dashboard.assets import asset_url
 from mauve.dashboard.charts.periods import LENGTHS

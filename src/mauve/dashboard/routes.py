@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from starlette.routing import compile_path
 
-from mauve.core.facts import Scope
+from mauve.core.credential import Scope
 from mauve.core.roles import Grant, Permission
 from mauve.dashboard.context import MemberVisit, Visit
 from mauve.dashboard.pages import (

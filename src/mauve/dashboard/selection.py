@@ -2,7 +2,7 @@
 
 from urllib.parse import urlencode
 
-from mauve.core.facts import App, Environment
+from mauve.core.app import App, Environment
 from mauve.core.problems import not_found
 from mauve.dashboard.context import MemberVisit
 

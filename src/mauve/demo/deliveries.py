@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mauve.core.facts import Provider
+from mauve.core.biller import Provider
 from mauve.demo.history import Place
 from mauve.demo.stories import Story
 from mauve.stores.deliveries import Delivery, DeliveryResult, Tally

@@ -11,9 +11,11 @@ from mauve.control.bodies import NewAppBody
 from mauve.control.operator import RefusedError
 from mauve.control.parts import ControlParts
 from mauve.control.webhook_secrets import save_secret
-from mauve.core.facts import App, Environment, Provider, Role
+from mauve.core.app import App, Environment
+from mauve.core.biller import Provider
 from mauve.core.period import period_of
 from mauve.core.secret import Secret
+from mauve.core.user import Role
 from mauve.demo.calendar import Calendar
 from mauve.demo.deliveries import deliveries_of
 from mauve.demo.history import Day, Place, history_of

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from mauve.core.facts import AppType, Ownership
+from mauve.core.app import AppType, Ownership
 
 
 @dataclass(frozen=True, slots=True)

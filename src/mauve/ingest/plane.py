@@ -7,7 +7,7 @@ import structlog
 
 from mauve.access.standing import check_cap, check_standing
 from mauve.core.accepted import OrgPeriod
-from mauve.core.facts import KeyKind
+from mauve.core.credential import KeyKind
 from mauve.core.period import period_of
 from mauve.core.problems import Busy, Code, Problem, unauthorized, unknown_path
 from mauve.ingest import accept, rules

@@ -14,8 +14,8 @@ from typing import Annotated, Any, Final, cast
 import msgspec
 from msgspec import Meta, Raw
 
+from mauve.core.credential import KeyKind
 from mauve.core.events import EVENT, PAYMENT, DatedEvent, Event, PropValue, dated_events_in
-from mauve.core.facts import KeyKind
 from mauve.core.money import is_currency
 from mauve.core.problems import Code, Problem
 from mauve.core.rejections import Fault, RejectionCode

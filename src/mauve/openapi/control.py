@@ -9,7 +9,9 @@ from mauve.control.bodies import AppBody, AppKeyBody, CreatedAppBody, MintedKeyB
 from mauve.control.plane import BODY_BYTES_MAX
 from mauve.control.routes import OPERATIONS as TABLE
 from mauve.control.routes import Operation as TableRow
-from mauve.core.facts import AppType, KeyKind, Ownership, Provider
+from mauve.core.app import AppType, Ownership
+from mauve.core.biller import Provider
+from mauve.core.credential import KeyKind
 from mauve.core.problems import Code, Problem, not_found, unauthorized
 from mauve.openapi.notes import example_id
 from mauve.openapi.operation import Answer, Body, Example, Operation, Parameter, Schema, control_refusal, ref

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from mauve.core.names import APP_NAME_CHARACTERS_MAX
+from mauve.core.app import APP_NAME_CHARACTERS_MAX
 from mauve.ingest.rules import MINOR_UNITS_MAX
 
-# The same characters as `core.names` refuses, and as Python calls white space.
+# The same characters as `core.app` refuses, and as Python calls white space.
 _NAME_CHARACTER: Final = r"[^\u0000-\u0008\u000e-\u001f\u007f-\u009f]"
 _SPACES: Final = r"\u0009-\u000d\u001c-\u0020\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 _INK: Final = rf"[^\u0000-\u0020\u007f-\u00a0{_SPACES}]"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Final
 
-from mauve.core.facts import Scope
+from mauve.core.credential import Scope
 from mauve.core.problems import Code, Problem, unauthorized, unknown_project
 from mauve.core.window import Window
 from mauve.metrics.answers import Row, body_of

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mauve.core.facts import Scope
+from mauve.core.credential import Scope
 
 SERVER_KEY: Final[Mapping[str, list[str]]] = {"serverKey": []}
 PUBLISHABLE_KEY: Final[Mapping[str, list[str]]] = {"publishableKey": []}

@@ -3,7 +3,7 @@
 from http import HTTPStatus
 from typing import Final
 
-from mauve.core.facts import Provider
+from mauve.core.biller import Provider
 from mauve.core.problems import Code, Problem, unauthorized, unknown_path
 from mauve.ingest.webhooks.endpoint import BODY_BYTES_MAX
 from mauve.ingest.webhooks.signatures import WINDOW_S

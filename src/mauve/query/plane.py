@@ -8,7 +8,7 @@ from typing import Final
 import structlog
 
 from mauve.access.read_limits import Reader, ReadKind, check_reads
-from mauve.core.facts import KeyKind, Scope
+from mauve.core.credential import KeyKind, Scope
 from mauve.core.problems import Code, Problem, unauthorized, unknown_path, unknown_project
 from mauve.core.times import day_number
 from mauve.metrics.questions import Question, only, question_from

@@ -8,22 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from mauve.core.facts import (
-    OPERATOR,
-    App,
-    AppKey,
-    AppType,
-    ControlToken,
-    Environment,
-    KeyKind,
-    Organization,
-    Ownership,
-    Provider,
-    Role,
-    Scope,
-    Session,
-    User,
-)
+from mauve.core.app import App, AppType, Environment, Ownership
+from mauve.core.biller import Provider
+from mauve.core.credential import OPERATOR, AppKey, ControlToken, KeyKind, Scope
+from mauve.core.organization import Organization
+from mauve.core.user import Role, Session, User
 from mauve.stores.edge import PublishedRecord
 
 

@@ -9,7 +9,10 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from mauve.core.facts import Environment, KeyKind, Provider, Scope, Standing
+from mauve.core.app import Environment
+from mauve.core.biller import Provider
+from mauve.core.credential import KeyKind, Scope
+from mauve.core.organization import Standing
 
 _ON_DISK = {"environment": "plane"}  # as the first release wrote it
 

@@ -2,7 +2,7 @@
 
 from mauve.control import apps
 from mauve.control.bodies import AppChangesBody, NewAppBody
-from mauve.core.facts import AppType, Ownership
+from mauve.core.app import AppType, Ownership
 from mauve.dashboard.context import MemberVisit
 from mauve.dashboard.rendering import page, see_other
 from mauve.web.messages import Reply

@@ -4,7 +4,8 @@ from typing import Final
 
 from mauve.control import keys
 from mauve.control.bodies import invalid_body
-from mauve.core.facts import AppKey, Environment, KeyKind
+from mauve.core.app import Environment
+from mauve.core.credential import AppKey, KeyKind
 from mauve.core.problems import not_found
 from mauve.dashboard.context import MemberVisit
 from mauve.dashboard.pages.minted import latest, minter_names

@@ -5,8 +5,8 @@ from typing import Final
 
 from mauve.control import people
 from mauve.control.links import MintedLink
-from mauve.core.facts import Role, User
 from mauve.core.roles import roles_within
+from mauve.core.user import Role, User
 from mauve.dashboard.context import MemberVisit
 from mauve.dashboard.pages.minted import minter_names
 from mauve.dashboard.rendering import page, see_other

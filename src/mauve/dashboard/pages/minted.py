@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-from mauve.core.facts import OPERATOR, AppKey, ControlToken
+from mauve.core.credential import OPERATOR, AppKey, ControlToken
 from mauve.dashboard.context import MemberVisit
 
 _REVOKED_SHOWN: Final = 100

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from mauve.core.facts import App
+from mauve.core.app import App
 from mauve.core.window import today_at
 from mauve.dashboard.charts.figures import Asked, Figure, Figures, added_figures, figures_from
 from mauve.dashboard.charts.periods import period_from

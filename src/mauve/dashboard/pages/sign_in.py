@@ -5,7 +5,6 @@ from typing import Final
 from mauve.access.passwords import matches, password_from
 from mauve.access.sessions import begin_session
 from mauve.control.operator import RefusedError
-from mauve.core.emails import CHARACTERS_MAX
 from mauve.core.problems import Code, Problem
 from mauve.dashboard.context import MemberVisit, Visit
 from mauve.dashboard.cookie import clear_cookie, set_cookie
@@ -23,7 +22,7 @@ def show_sign_in(visit: Visit) -> Reply:
 
 def sign_in(visit: Visit) -> Reply:
     """Let somebody in. Attempts are counted before the password is checked, which is costly."""
-    email = visit.field("email").strip().lower()[:CHARACTERS_MAX]
+    email = visit.field("email").strip().lower()[:EMAIL_CHARACTERS_MAX]
     check_attempts(visit, email)
     account = visit.control.catalog.passwords.find(email)
     password_hash = None if account is None else account.password_hash

@@ -2,7 +2,7 @@
 
 from mauve.control import operator
 from mauve.control.bodies import invalid_body
-from mauve.core.facts import ControlToken, Scope
+from mauve.core.credential import ControlToken, Scope
 from mauve.core.problems import Code, Problem, not_found
 from mauve.core.roles import Permission, scopes_of
 from mauve.dashboard.context import MemberVisit

@@ -7,7 +7,8 @@ from itertools import product
 from typing import Final
 
 from mauve.control.webhook_secrets import save_secret, trimmed_secret
-from mauve.core.facts import App, Environment, Provider
+from mauve.core.app import App, Environment
+from mauve.core.biller import Provider
 from mauve.core.problems import not_found
 from mauve.dashboard.context import MemberVisit
 from mauve.dashboard.rendering import page, see_other

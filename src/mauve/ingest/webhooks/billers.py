@@ -9,7 +9,8 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from mauve.core.facts import Environment, Provider
+from mauve.core.app import Environment
+from mauve.core.biller import Provider
 from mauve.core.secret import Secret
 from mauve.ingest.webhooks import biller_a, biller_b
 from mauve.ingest.webhooks.bounded_json import BoundError, Part, document_in

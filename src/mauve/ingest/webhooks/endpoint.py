@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 import structlog
 
 from mauve.access.vault import Row
-from mauve.core.facts import Standing, standing_at
+from mauve.core.organization import Standing, standing_at
 from mauve.core.problems import Code, Problem, unauthorized, unknown_path
 from mauve.ingest.admit import SMALL_BODY_BYTES, BodyRules, admit
 from mauve.ingest.parts import IngestParts

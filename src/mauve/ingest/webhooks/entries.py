@@ -7,7 +7,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from mauve.core.facts import Environment, Provider
+from mauve.core.app import Environment
+from mauve.core.biller import Provider
 from mauve.core.times import occurred_at
 from mauve.ingest.webhooks.billers import Content
 from mauve.ingest.webhooks.parsed import BilledPayment, BilledSubscription, Skipped

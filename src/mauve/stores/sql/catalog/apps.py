@@ -4,7 +4,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from mauve.core.facts import App, AppType, Environment, Ownership, Provider
+from mauve.core.app import App, AppType, Environment, Ownership
+from mauve.core.biller import Provider
 from mauve.stores.catalog import AppChanges, NewApp, NewKey, TallyCheck
 from mauve.stores.sql.catalog.keys import insert_key
 from mauve.stores.sql.catalog.minting import tally

@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from mauve.core.facts import AppKey
+from mauve.core.credential import AppKey
 from mauve.stores.catalog import NewKey, TallyCheck
 from mauve.stores.sql.catalog.minting import key_from, tally
 from mauve.stores.sql.catalog.publications import UNPUBLISHED, changed

@@ -2,7 +2,8 @@
 
 import sqlalchemy as sa
 
-from mauve.core.facts import Organization, User
+from mauve.core.organization import Organization
+from mauve.core.user import User
 from mauve.stores.catalog import OneTimeLink
 from mauve.stores.sql.catalog.member_rows import has_anyone, insert_link, insert_user, replace_password
 from mauve.stores.sql.catalog.organizations import insert_organization

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from mauve.core.facts import Role, User
+from mauve.core.user import Role, User
 from mauve.stores.catalog import OneTimeLink
 from mauve.stores.sql.catalog.schema import links, memberships, sessions, users
 

@@ -5,8 +5,10 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from mauve.core.facts import OPERATOR, AppKey, ControlToken, Environment, KeyKind, Role, Scope
+from mauve.core.app import Environment
+from mauve.core.credential import OPERATOR, AppKey, ControlToken, KeyKind, Scope
 from mauve.core.roles import scopes_of
+from mauve.core.user import Role
 from mauve.stores.catalog import Minted, Tally
 from mauve.stores.sql.catalog.publications import changed, scopes_from
 from mauve.stores.sql.catalog.schema import apps, keys, memberships, organizations, tokens

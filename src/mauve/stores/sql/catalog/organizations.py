@@ -5,7 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from mauve.core.facts import Limits, Organization, Standing
+from mauve.core.organization import Limits, Organization, Standing
 from mauve.stores.sql.catalog.publications import UNPUBLISHED, changed
 from mauve.stores.sql.catalog.schema import organizations
 from mauve.stores.sql.database import Database

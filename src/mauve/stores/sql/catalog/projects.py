@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from mauve.core.facts import Environment
+from mauve.core.app import Environment
 from mauve.stores.sql.catalog.publications import UNPUBLISHED
 from mauve.stores.sql.catalog.schema import projects
 

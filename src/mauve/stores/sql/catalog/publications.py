@@ -10,7 +10,10 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from mauve.core.facts import Environment, KeyKind, Provider, Scope, Standing
+from mauve.core.app import Environment
+from mauve.core.biller import Provider
+from mauve.core.credential import KeyKind, Scope
+from mauve.core.organization import Standing
 from mauve.stores.edge import (
     PublishedKey,
     PublishedOrganization,

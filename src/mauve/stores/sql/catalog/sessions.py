@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from mauve.core.facts import Role, Session, User
+from mauve.core.user import Role, Session, User
 from mauve.stores.catalog import SignedIn
 from mauve.stores.sql.catalog.organizations import organization_from
 from mauve.stores.sql.catalog.schema import memberships, organizations, sessions, users

@@ -5,7 +5,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from mauve.core.facts import ControlToken
+from mauve.core.credential import ControlToken
 from mauve.stores.catalog import NewToken, StoredToken, TallyCheck
 from mauve.stores.sql.catalog.minting import tally, token_from
 from mauve.stores.sql.catalog.publications import UNPUBLISHED, changed

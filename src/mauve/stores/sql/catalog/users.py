@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from mauve.core.facts import Role, User
+from mauve.core.user import Role, User
 from mauve.stores.catalog import Member, MembersCheck, Minted, OneTimeLink, Withdrawal
 from mauve.stores.sql.catalog.member_rows import USER, has_anyone, insert_link, insert_user, user_from
 from mauve.stores.sql.catalog.minting import hold_organization, minted_by, revoke

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import sqlalchemy as sa
 
-from mauve.core.facts import Environment, Provider
+from mauve.core.app import Environment
+from mauve.core.biller import Provider
 from mauve.stores.catalog import SavedSecret, SealedSecret
 from mauve.stores.sql.catalog.projects import insert_project
 from mauve.stores.sql.catalog.publications import UNPUBLISHED, changed

@@ -1,0 +1,47 @@
+"""A member of an organization, their role, sessions and e-mail address."""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class Role(StrEnum):
+    """What a person may do in an organization."""
+
+    OWNER = "owner"
+    ADMIN = "admin"
+    DEVELOPER = "developer"
+    VIEWER = "viewer"
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    user_id: str
+    org_id: str
+    email: str
+    role: Role
+    created_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A browser in which somebody is signed in."""
+
+    session_id: str
+    user_id: str
+    agent: str  # what the browser calls itself
+    created_at: int
+    seen_at: int  # to the minute
+    expires_at: int  # whatever happens
+
+
+_ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+")
+EMAIL_CHARACTERS_MAX: Final = 254
+
+
+def email_from(text: str) -> str | None:
+    """Return the address in the one spelling that is stored; None if it cannot be one."""
+    address = text.strip().lower()
+    is_one = len(address) <= EMAIL_CHARACTERS_MAX and address.isprintable() and _ADDRESS.fullmatch(address) is not None
+    return address if is_one else None
