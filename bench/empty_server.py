@@ -7,7 +7,7 @@ from granian.constants import Interfaces
 from mauve.ingest.plane import BODY_BYTES_MAX
 from mauve.server.asgi_server import AsgiServer
 from mauve.server.child import main, serve_until_stopped
-from mauve.server.child_protocol import Orders, Ready
+from mauve.server.child_protocol import ChildOrders, Ready
 from mauve.web.http1.listener import Listener
 from mauve.web.messages import JSON, Reply
 
@@ -37,7 +37,7 @@ async def empty(_scope, _receive, send) -> None:
     await send({"type": "http.response.body", "body": _ANSWER})
 
 
-async def run(orders: Orders) -> None:
+async def run(orders: ChildOrders) -> None:
     if orders.role == "core":
         server = AsgiServer(empty, (orders.host, orders.port))
     elif orders.number == ON_GRANIAN:

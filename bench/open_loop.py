@@ -38,7 +38,7 @@ class Connection:
 
 
 @dataclass
-class Seen:
+class Activity:
     """What became of each request: phase, stream, planned at, latency, status; and whether it says when to retry."""
 
     rows: list[tuple[int, int, float, float, int, bool]] = field(default_factory=list)
@@ -65,9 +65,9 @@ class Generator:
         self._idle: dict[int, list[Connection]] = {port: [] for port, _, _ in self._streams}
         self._under_way = 0
         self._sent = 0
-        self.seen = Seen()
+        self.seen = Activity()
 
-    def run(self, planned: list[tuple[float, int, int]]) -> Seen:
+    def run(self, planned: list[tuple[float, int, int]]) -> Activity:
         began = time.perf_counter()
         place = 0
         ends = began + planned[-1][0] + PATIENCE_S

@@ -25,16 +25,16 @@ from mauve.ingest.counters import IngestCounters
 from mauve.ingest.parts import IngestParts
 from mauve.overload.admission import Admission
 from mauve.overload.byte_budget import ByteBudget
-from mauve.overload.loop_fairness import Turns
-from mauve.overload.token_bucket import RateLimit
+from mauve.overload.loop_fairness import LoopFairness
+from mauve.overload.token_bucket import TokenBuckets
 from mauve.query.parts import QueryParts, ReadStores
-from mauve.query.single_flight import Flights
+from mauve.query.single_flight import SingleFlight
 from mauve.stores.catalog import Catalog
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader, ReadConnection
 from mauve.stores.data_directory import alone, make_private_directory, write_private_file
 from mauve.stores.deliveries import DeliveryReader
 from mauve.stores.ledger import LedgerWriter, LoadLedger
-from mauve.stores.localdisk.accepted_counts import FileAcceptedExchange
+from mauve.stores.localdisk.accepted_counts import FileAcceptedCounts
 from mauve.stores.localdisk.edge import SqliteEdge
 from mauve.stores.localdisk.log.reader import SegmentLogReader
 from mauve.stores.localdisk.log.stream_reader import SegmentStreamReader
@@ -48,7 +48,7 @@ from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger.closed_days import SqlClosedDays, SqlClosedDaysReader
 from mauve.stores.sql.ledger.deliveries import SqlDeliveryReader
 from mauve.stores.sql.ledger.group_commit import GroupedLedger
-from mauve.stores.sql.ledger.ingest_stats import SqlArrivalReader
+from mauve.stores.sql.ledger.ingest_stats import SqlIngestStatsReader
 from mauve.stores.sql.ledger.loading import SqlLoadLedger
 from mauve.stores.sql.ledger.reader import SqlLedgerReader
 from mauve.stores.sql.ledger.subscription_reader import SqlSubscriptionReader
@@ -166,8 +166,8 @@ def query_parts(
         closing(open_ledger_database(settings)) as database,
         closing(read_cache(settings)) as cache,
         closing(read_meter(settings)) as meter,
-        closing(Flights("read-warehouse", _READERS, settings.read_s_max)) as warehouse_flights,
-        closing(Flights("read-ledger", _READERS, settings.read_s_max)) as ledger_flights,
+        closing(SingleFlight("read-warehouse", _READERS, settings.read_s_max)) as warehouse_flights,
+        closing(SingleFlight("read-ledger", _READERS, settings.read_s_max)) as ledger_flights,
     ):
         yield QueryParts(
             keyring=ring,
@@ -213,7 +213,7 @@ def dashboard_parts(settings: Settings, control: ControlParts, query: QueryParts
             numbers=Numbers(query, asyncio.get_running_loop(), wait_s=settings.catalog_timeout_s / 3),
             subscriptions=SqlSubscriptionReader(database),
             deliveries=SqlDeliveryReader(database),
-            arrivals=SqlArrivalReader(database),
+            arrivals=SqlIngestStatsReader(database),
             usage=SqlUsageReader(database),
             public_url=public_url,
             proxies=settings.proxies,
@@ -235,10 +235,10 @@ async def ingest_parts(
             budget_bytes=settings.backlog_bytes_max,
         )
         ledger = GroupedLedger(SqlLedgerWriter(database))
-        turns = Turns()
+        fairness = LoopFairness()
         clock = clock or SystemClock()
         own = OwnStream(stream, log, SegmentStreamReader(log_path(settings.data), stream))
-        exchange = FileAcceptedExchange(accepted_path(settings.data), stream)
+        exchange = FileAcceptedCounts(accepted_path(settings.data), stream)
         caps = EventCaps(own, ring, SqlUsageReader(database), exchange, clock)
         caps.refresh()
         try:
@@ -247,11 +247,11 @@ async def ingest_parts(
                 caps=caps,
                 log=log,
                 ledger=ledger,
-                rate=RateLimit(settings.publishable_requests_per_s),
+                rate=TokenBuckets(settings.publishable_requests_per_s),
                 vault=vault,
                 clock=clock,
-                admission=Admission(lambda: log.flush_s, lambda: turns.round_s),
-                turns=turns,
+                admission=Admission(lambda: log.flush_s, lambda: fairness.round_s),
+                fairness=fairness,
                 budget=ByteBudget(_BODIES_BYTES_MAX),
                 counters=IngestCounters(registry, lambda: log.flush_s),
             )

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from mauve.stores.catalog import Catalog
 from mauve.stores.localdisk import read_meter
-from mauve.stores.localdisk.accepted_counts import FileAcceptedExchange
+from mauve.stores.localdisk.accepted_counts import FileAcceptedCounts
 from mauve.stores.localdisk.edge import SqliteEdge
 from mauve.stores.localdisk.read_cache import CacheBounds, SqliteReadCache
 from mauve.stores.localdisk.read_meter import SqliteReadMeter
@@ -29,7 +29,7 @@ READ_CACHE_ENGINES = {
     "sqlite": lambda folder, ticks, **bounds: SqliteReadCache(folder / "cache.db", CacheBounds(**bounds), ticks)
 }
 READ_METER_ENGINES = {"sqlite": lambda folder: SqliteReadMeter(folder / "meter.db")}
-ACCEPTED_EXCHANGE_ENGINES = {"files": lambda folder, stream: FileAcceptedExchange(folder / "accepted", stream)}
+ACCEPTED_EXCHANGE_ENGINES = {"files": lambda folder, stream: FileAcceptedCounts(folder / "accepted", stream)}
 EDGE_ENGINES = {"sqlite": lambda folder: SqliteEdge(folder / "edge.db", busy_timeout_s=PATIENCE_S)}
 
 

@@ -4,7 +4,7 @@ from datetime import date, timedelta
 
 import pytest
 
-from mauve.core.activity import Seen
+from mauve.core.activity import Activity
 from mauve.core.window import Window
 from mauve.stores.closed_days import DayUsers
 from mauve.stores.sql.ledger.closed_days import SqlClosedDays, SqlClosedDaysReader
@@ -27,32 +27,34 @@ def day(offset):
     return DAY + timedelta(days=offset)
 
 
-def users(offset, count, project="proj_1", seen=Seen.ACTIVE):
+def users(offset, count, project="proj_1", seen=Activity.ACTIVE):
     return DayUsers(project, seen, day(offset).isoformat(), count)
 
 
 def test_at_first_no_day_is_closed(days, reader):
     assert days.through() is None
-    assert reader.users(["proj_1"], Seen.ACTIVE, ALWAYS) == (None, [])
+    assert reader.users(["proj_1"], Activity.ACTIVE, ALWAYS) == (None, [])
 
 
 def test_a_closed_day_has_its_number(days, reader):
-    days.close(day(1), [users(0, 5), users(1, 7), users(1, 2, seen=Seen.SIGNUP), users(1, 9, "proj_2")])
+    days.close(day(1), [users(0, 5), users(1, 7), users(1, 2, seen=Activity.SIGNUP), users(1, 9, "proj_2")])
     assert days.through() == reader.through() == day(1)
-    assert reader.users(["proj_1"], Seen.ACTIVE, ALWAYS) == (
+    assert reader.users(["proj_1"], Activity.ACTIVE, ALWAYS) == (
         day(1),
         [("proj_1", "2026-11-02", 5), ("proj_1", "2026-11-03", 7)],
     )
-    assert reader.users(["proj_1"], Seen.SIGNUP, ALWAYS)[1] == [("proj_1", "2026-11-03", 2)]
-    assert reader.users(["proj_1"], Seen.ACTIVE, Window(day(1), day(9)))[1] == [("proj_1", "2026-11-03", 7)]
-    assert [row[0] for row in reader.users(["proj_2", "proj_1"], Seen.ACTIVE, ALWAYS)[1]] == ["proj_1"] * 2 + ["proj_2"]
+    assert reader.users(["proj_1"], Activity.SIGNUP, ALWAYS)[1] == [("proj_1", "2026-11-03", 2)]
+    assert reader.users(["proj_1"], Activity.ACTIVE, Window(day(1), day(9)))[1] == [("proj_1", "2026-11-03", 7)]
+    assert [row[0] for row in reader.users(["proj_2", "proj_1"], Activity.ACTIVE, ALWAYS)[1]] == ["proj_1"] * 2 + [
+        "proj_2"
+    ]
 
 
 def test_days_are_closed_one_after_the_other(days, reader):
     days.close(day(0), [users(0, 5)])
     days.close(day(1), [])
     days.close(day(2), [users(2, 6)])
-    assert reader.users(["proj_1"], Seen.ACTIVE, ALWAYS) == (
+    assert reader.users(["proj_1"], Activity.ACTIVE, ALWAYS) == (
         day(2),
         [("proj_1", "2026-11-02", 5), ("proj_1", "2026-11-04", 6)],
     )
@@ -61,9 +63,9 @@ def test_days_are_closed_one_after_the_other(days, reader):
 def test_a_day_that_is_reopened_takes_those_behind_it_along(days, reader):
     days.close(day(2), [users(0, 5), users(1, 6), users(2, 7)])
     days.reopen(day(1))
-    assert reader.users(["proj_1"], Seen.ACTIVE, ALWAYS) == (day(0), [("proj_1", "2026-11-02", 5)])
+    assert reader.users(["proj_1"], Activity.ACTIVE, ALWAYS) == (day(0), [("proj_1", "2026-11-02", 5)])
     days.close(day(1), [users(1, 8)])
-    assert reader.users(["proj_1"], Seen.ACTIVE, ALWAYS)[1][1] == ("proj_1", "2026-11-03", 8)
+    assert reader.users(["proj_1"], Activity.ACTIVE, ALWAYS)[1][1] == ("proj_1", "2026-11-03", 8)
 
 
 def test_reopening_open_days_changes_nothing(days, reader):
@@ -71,11 +73,11 @@ def test_reopening_open_days_changes_nothing(days, reader):
     assert days.through() is None
     days.close(day(2), [users(2, 7)])
     days.reopen(day(3))
-    assert reader.users(["proj_1"], Seen.ACTIVE, ALWAYS) == (day(2), [("proj_1", "2026-11-04", 7)])
+    assert reader.users(["proj_1"], Activity.ACTIVE, ALWAYS) == (day(2), [("proj_1", "2026-11-04", 7)])
 
 
 def test_a_close_that_fails_leaves_everything_as_it_was(days, reader):
     days.close(day(0), [users(0, 5)])
     with pytest.raises(Exception, match="UNIQUE"):
         days.close(day(1), [users(1, 6), users(1, 6)])
-    assert reader.users(["proj_1"], Seen.ACTIVE, ALWAYS) == (day(0), [("proj_1", "2026-11-02", 5)])
+    assert reader.users(["proj_1"], Activity.ACTIVE, ALWAYS) == (day(0), [("proj_1", "2026-11-02", 5)])

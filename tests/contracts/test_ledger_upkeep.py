@@ -10,7 +10,7 @@ from mauve.core.batch import packed_header
 from mauve.stores.ledger import DeadLetter, Entry, LoadStep
 from mauve.stores.maintenance import ErasedEntries
 from mauve.stores.sql.ledger import schema as ledger_schema
-from mauve.stores.sql.ledger.maintenance import SqlLedgerUpkeep
+from mauve.stores.sql.ledger.maintenance import SqlLedgerMaintenance
 from support.ledger_entries import ACCEPTED, CONFLICT, DUPLICATE, ODD_IDS, a_payment, a_version, mrr_of, rows_of, totals
 from support.mrr_model import history_of
 
@@ -19,7 +19,7 @@ NOTHING = ErasedEntries(0, 0, 0)
 
 @pytest.fixture
 def upkeep(ledger_database):
-    return SqlLedgerUpkeep(ledger_database)
+    return SqlLedgerMaintenance(ledger_database)
 
 
 def test_payments_lose_the_person_and_keep_the_money(writer, reader, upkeep, ledger_database):

@@ -3,7 +3,7 @@
 import asyncio
 
 from mauve.stores.localdisk.log.copy import copy_unloaded
-from mauve.stores.localdisk.log.maintenance import SegmentLogUpkeep
+from mauve.stores.localdisk.log.maintenance import SegmentLogMaintenance
 from mauve.stores.localdisk.log.reader import SegmentLogReader
 from support.segment_log import BYTES_MAX, LARGE, a_writer, append_all, read_all, segment_paths
 
@@ -94,7 +94,7 @@ class TestCopy:
 
 class TestBlanking:
     def blank(self, root, through):
-        return SegmentLogUpkeep(root, lambda: {0: through}).blank_loaded()
+        return SegmentLogMaintenance(root, lambda: {0: through}).blank_loaded()
 
     def test_what_was_loaded_is_gone_from_every_file_and_the_rest_is_there(self, tmp_path):
         root = tmp_path / "log"
@@ -137,6 +137,6 @@ class TestBlanking:
         folder.mkdir(parents=True)
         for place, content in enumerate([b'x{"user":"ann"}', b'{"user":"bob"}', b'"j\\u00f6rg"']):
             (folder / f"{place}.damaged").write_bytes(content)
-        upkeep = SegmentLogUpkeep(tmp_path / "log", dict)
+        upkeep = SegmentLogMaintenance(tmp_path / "log", dict)
         assert (upkeep.erase_damaged("ann"), upkeep.erase_damaged("jörg"), upkeep.erase_damaged("eve")) == (1, 1, 0)
         assert [path.name for path in folder.iterdir()] == ["1.damaged"]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mauve.core.activity import Seen
+from mauve.core.activity import Activity
 from mauve.core.window import Window
 from mauve.stores.clickhouse.schema import TABLES
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
@@ -22,7 +22,7 @@ DAY_MS = 86_400_000
 DAY = date(2026, 11, 15)
 NOON = (DAY - date(1970, 1, 1)).days * DAY_MS + DAY_MS // 2
 ALWAYS = Window(date.min, date.max)
-EVERYBODY = frozenset(Seen)
+EVERYBODY = frozenset(Activity)
 STREAM = 99
 record_numbers = itertools.count(1)
 projects = itertools.count(1)
@@ -92,10 +92,10 @@ def test_a_user_counts_once_however_often_and_in_whatever_way_they_are_seen(read
     )
     load([("view", "ann", day(0)), ("click", "eve", day(1)), ("view", "", day(1))])
     assert users(reader, project, EVERYBODY, ALWAYS) == 3
-    assert users(reader, project, {Seen.ACTIVE}, ALWAYS) == 2
-    assert users(reader, project, {Seen.SIGNUP}, ALWAYS) == 2
-    assert users_by_day(reader, project, Seen.ACTIVE, ALWAYS) == [("2026-11-15", 1), ("2026-11-16", 2)]
-    assert users_by_day(reader, project, Seen.SIGNUP, ALWAYS) == [("2026-11-15", 2)]
+    assert users(reader, project, {Activity.ACTIVE}, ALWAYS) == 2
+    assert users(reader, project, {Activity.SIGNUP}, ALWAYS) == 2
+    assert users_by_day(reader, project, Activity.ACTIVE, ALWAYS) == [("2026-11-15", 1), ("2026-11-16", 2)]
+    assert users_by_day(reader, project, Activity.SIGNUP, ALWAYS) == [("2026-11-15", 2)]
 
 
 def test_events_are_counted_by_name_and_by_day(reader, load, project):
@@ -117,7 +117,7 @@ def test_what_does_not_count_is_in_no_figure(reader, load, project):
 
 def test_nothing_is_nothing(reader, project):
     assert users(reader, project, EVERYBODY, ALWAYS) == 0
-    assert users_by_day(reader, project, Seen.ACTIVE, ALWAYS) == []
+    assert users_by_day(reader, project, Activity.ACTIVE, ALWAYS) == []
     assert reader.event_names(project, ALWAYS, 10) == []
     assert reader.event_count(project, "view", ALWAYS) == 0
     assert reader.event_days(project, "view", ALWAYS) == []
@@ -133,7 +133,7 @@ def test_a_window_includes_both_its_ends(reader, load, project, first, last, exp
     assert users(reader, project, EVERYBODY, window) == expected
     assert reader.event_count(project, "view", window) == expected
     assert len(reader.event_days(project, "view", window)) == expected
-    assert len(users_by_day(reader, project, Seen.ACTIVE, window)) == expected
+    assert len(users_by_day(reader, project, Activity.ACTIVE, window)) == expected
     assert len(reader.event_names(project, window, 10)) == min(expected, 1)
 
 
@@ -141,7 +141,7 @@ def test_a_window_includes_both_its_ends(reader, load, project, first, last, exp
 def test_a_window_in_which_no_event_can_be_is_empty(reader, load, project, window):
     load([("view", "ann", day(0))])
     assert users(reader, project, EVERYBODY, window) == reader.event_count(project, "view", window) == 0
-    assert users_by_day(reader, project, Seen.ACTIVE, window) == reader.event_names(project, window, 9) == []
+    assert users_by_day(reader, project, Activity.ACTIVE, window) == reader.event_names(project, window, 9) == []
 
 
 def test_a_project_sees_nothing_of_another(reader, load, project):
@@ -244,11 +244,11 @@ def test_slow_reads_of_one_project_do_not_hold_up_another():
         ThreadPoolExecutor(4) as readers,
         closing(ChdbWarehouseReader(lambda: Stuck("proj_slow", begun, go))) as reader,
     ):
-        slow = [readers.submit(reader.users_by_day, ["proj_slow"], Seen.ACTIVE, window) for _ in range(3)]
+        slow = [readers.submit(reader.users_by_day, ["proj_slow"], Activity.ACTIVE, window) for _ in range(3)]
         try:
             for _ in range(5):  # three of the later halves, and two of the earlier ones: as many as there are threads
                 assert begun.acquire(timeout=PATIENCE_S)
-            quick = readers.submit(reader.users_by_day, ["proj_quick"], Seen.ACTIVE, window).result(PATIENCE_S)
+            quick = readers.submit(reader.users_by_day, ["proj_quick"], Activity.ACTIVE, window).result(PATIENCE_S)
         finally:
             go.set()
         assert [project for project, _, _ in quick] == ["proj_quick"] * 2
@@ -300,7 +300,7 @@ def test_several_projects_are_read_at_once_and_do_not_mix(reader, load, project)
     load([("view", "ann", day(0)), ("view", "eve", day(0)), ("view", "eve", day(2))], project=other)
     asked = [other, project, "proj_never"]
     assert reader.users(asked, EVERYBODY, ALWAYS, None) == {project: 2, other: 2}
-    assert reader.users_by_day(asked, Seen.ACTIVE, Window(day(0), day(2))) == sorted(
+    assert reader.users_by_day(asked, Activity.ACTIVE, Window(day(0), day(2))) == sorted(
         [(project, "2026-11-15", 1), (project, "2026-11-16", 1), (other, "2026-11-15", 2), (other, "2026-11-17", 1)]
     )
 
@@ -319,7 +319,7 @@ class TestSummingUp:
         load([("view", f"user {place % 40}", day(place % 5)) for place in range(100)])
         load([("user_signup", "ann", day(2)), ("view", "ann", day(9))])
         found = warehouse.users_of_days(Window(day(0), day(4)))
-        for seen in Seen:
+        for seen in Activity:
             counted = reader.users_by_day([project], seen, Window(day(0), day(4)))
             assert sorted((each.project, each.day, each.users) for each in found if each.seen == seen) == counted
         assert warehouse.first_day() == day(0)
@@ -328,7 +328,7 @@ class TestSummingUp:
         assert warehouse.first_day() is None
 
     @pytest.mark.parametrize("times", [1, 3])
-    @pytest.mark.parametrize("seen", [{Seen.ACTIVE}, {Seen.SIGNUP}, EVERYBODY])
+    @pytest.mark.parametrize("seen", [{Activity.ACTIVE}, {Activity.SIGNUP}, EVERYBODY])
     def test_a_week_that_was_summed_up_counts_as_its_days_do(self, warehouse, reader, load, project, times, seen):
         load([(("view", "user_signup")[place % 2], f"user {place % 60}", day(place % 16)) for place in range(400)])
         other = f"{project}_other"
@@ -339,7 +339,7 @@ class TestSummingUp:
             assert reader.users([project, other], seen, window, self.WEEK) == reader.users(
                 [project, other], seen, window, None
             )
-        assert reader.users_by_day([project], Seen.ACTIVE, self.WEEK), "its days are there as before"
+        assert reader.users_by_day([project], Activity.ACTIVE, self.WEEK), "its days are there as before"
 
     def test_the_days_of_a_week_that_was_summed_up_are_not_read(self, warehouse, reader, load, project):
         load([("view", "ann", day(1))])

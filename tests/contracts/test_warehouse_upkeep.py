@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mauve.core.activity import Seen
+from mauve.core.activity import Activity
 from mauve.core.window import Window
-from mauve.stores.clickhouse.maintenance import ChdbUpkeep
+from mauve.stores.clickhouse.maintenance import ChdbMaintenance
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
 from mauve.stores.warehouse import EventRows, first_seq
@@ -35,7 +35,7 @@ def home(connection):
 
 @pytest.fixture
 def upkeep(connection, home):
-    return ChdbUpkeep(connection, home)
+    return ChdbMaintenance(connection, home)
 
 
 @pytest.fixture
@@ -76,8 +76,8 @@ def figures(connection, project):
     return (
         names,
         [reader.event_days(project, name, ALWAYS) for name, _ in names],
-        [reader.users_by_day([project], seen, ALWAYS) for seen in Seen],
-        reader.users([project], frozenset(Seen), ALWAYS, None),
+        [reader.users_by_day([project], seen, ALWAYS) for seen in Activity],
+        reader.users([project], frozenset(Activity), ALWAYS, None),
     )
 
 

@@ -11,10 +11,10 @@ from contextlib import closing
 import httpx2 as httpx
 import pytest
 
-from mauve import wiring, wiring_upkeep
+from mauve import wiring, wiring_maintenance
 from mauve.config import settings_from
 from mauve.maintenance.backup import back_up
-from mauve.maintenance.errors import KeepFailedError, KeepRefusedError
+from mauve.maintenance.errors import MaintenanceFailedError, MaintenanceRefusedError
 from mauve.server import admin_client as reach
 from mauve.server.admin_client import standstill
 from support.service import MAUVE, bearer, clean_environment, eventually, mauve_json, running, stored_events, token_for
@@ -60,7 +60,7 @@ def mau(service, key):
 
 def make_backup(service, file, progress):
     settings = settings_from({"MAUVE_DATA": str(service.data)})
-    originals = wiring_upkeep.originals(settings, lambda: standstill(settings))
+    originals = wiring_maintenance.originals(settings, lambda: standstill(settings))
     return back_up(originals, file, 0, "test", progress)
 
 
@@ -72,7 +72,7 @@ def test_a_core_that_is_killed_leaves_no_file_and_starts_again(service, key, tmp
     def kill():
         os.kill(service.child_pids()["core"], signal.SIGKILL)
 
-    with pytest.raises((KeepFailedError, FileNotFoundError)):
+    with pytest.raises((MaintenanceFailedError, FileNotFoundError)):
         make_backup(service, file, Interruption(stage, kill))
     assert send(service, key, "bob") == 202, "the workers go on"
     assert {path.name for path in tmp_path.iterdir()} == {"data", "data.log"}
@@ -88,7 +88,7 @@ def test_a_service_that_is_killed_leaves_no_file_and_starts_again(service, key, 
         for pid in [service.process.pid, *service.child_pids().values()]:
             os.kill(pid, signal.SIGKILL)
 
-    with pytest.raises((KeepFailedError, FileNotFoundError)):
+    with pytest.raises((MaintenanceFailedError, FileNotFoundError)):
         make_backup(service, tmp_path / "backup", Interruption("packing", kill))
     assert {path.name for path in tmp_path.iterdir()} == {"data", "data.log"}
     service.process.wait()
@@ -121,7 +121,7 @@ def test_a_core_that_is_killed_while_it_erases_starts_again_and_erases_then(serv
 def try_to_erase(settings, project, user):
     try:
         return reach.erase_person(settings, project, user)
-    except KeepFailedError:
+    except MaintenanceFailedError:
         return None
 
 
@@ -155,7 +155,7 @@ def test_a_command_that_is_killed_holds_nothing_up(service, key, tmp_path):
 
 def test_a_second_backup_at_the_same_time_is_refused(service, key, tmp_path):
     settings = settings_from({"MAUVE_DATA": str(service.data)})
-    with standstill(settings), pytest.raises(KeepRefusedError, match="another backup"):
+    with standstill(settings), pytest.raises(MaintenanceRefusedError, match="another backup"):
         make_backup(service, tmp_path / "backup", Interruption("", None))
 
 
@@ -164,7 +164,7 @@ def test_a_stop_does_not_wait_for_a_backup(service, key, tmp_path):
     with standstill(settings) as still:
         assert service.stop() == 0
         assert "stop_forced" not in service.log()
-        with pytest.raises(KeepFailedError):
+        with pytest.raises(MaintenanceFailedError):
             still.finish()
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from mauve.access.sign_in_attempts import PasswordAttempts
-from mauve.overload.token_bucket import RateLimit
+from mauve.overload.token_bucket import TokenBuckets
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
 from support.service import bearer
 
@@ -52,7 +52,7 @@ def test_an_answer_is_not_latched_by_a_jump(client, key, clock, load, jump_ms):
 
 @JUMPS
 def test_a_publishable_key_is_not_locked_out_by_a_jump(jump_ms):
-    rate = RateLimit(2)
+    rate = TokenBuckets(2)
     now_ms = 1_800_000_000_000
     while rate.seconds_to_wait("key", now_ms) == 0:
         pass

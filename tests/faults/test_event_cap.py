@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx2 as httpx
 import pytest
 
-from mauve.stores.localdisk.accepted_counts import FileAcceptedExchange
+from mauve.stores.localdisk.accepted_counts import FileAcceptedCounts
 from support.service import Service, bearer, eventually, is_alive, mauve_json, running, token_for
 
 CAP = 1_000
@@ -78,7 +78,7 @@ def core_kept_away(service: Service) -> Iterator[None]:
 
 def shared(data: Path) -> dict[int, int]:
     """Return what each process tells the others that it has accepted."""
-    exchange = FileAcceptedExchange(data / "accepted", 255).others()
+    exchange = FileAcceptedCounts(data / "accepted", 255).others()
     return {stream: sum(accepted.sums(0).values()) for stream, accepted in exchange.items()}
 
 

@@ -14,8 +14,8 @@ from urllib.parse import urlencode
 import httpx2 as httpx
 import pytest
 
-from mauve.control.routes import OPERATIONS
-from mauve.dashboard.routes import ACTIONS, DOORS
+from mauve.control.routes import ROUTES
+from mauve.dashboard.routes import MEMBER, PUBLIC
 from mauve.metrics.registry import METRICS
 from support.billing import SAMPLES, SECRET_A, SECRET_B, signed_a, signed_b
 from support.browser import PASSWORD
@@ -149,7 +149,7 @@ def deliver(target):
 
 def control(target):
     noise, chance = target.noise, target.noise.chance
-    operation = chance.choice(OPERATIONS)
+    operation = chance.choice(ROUTES)
     body = noise.encoded(noise.some_of(OPERATIONS_BODY))
     path = number_in(operation.path, target)
     target.ask(address(target.service.url), operation.method, path, body, bearer(target.token))
@@ -171,9 +171,9 @@ def read(target):
     target.ask(address(target.service.url), "GET", f"/v1/metrics/{metric}?{query}", headers=bearer(credential))
 
 
-def visit(target):
+def context(target):
     noise, chance = target.noise, target.noise.chance
-    route = chance.choice([route for route in (*ACTIONS, *DOORS) if route.path not in UNSENT])
+    route = chance.choice([route for route in (*MEMBER, *PUBLIC) if route.path not in UNSENT])
     if (route.method, route.path) == ("POST", "/signin") and chance.random() < 0.9:
         return
     form = noise.some_of(FORM)
@@ -210,7 +210,7 @@ def knock(target):
 
 
 _NO_CONTROLS = dict.fromkeys((*range(32), 127), "?")
-KINDS = [ingest] * 10 + [deliver] * 5 + [control, control, read, visit, visit, knock]
+KINDS = [ingest] * 10 + [deliver] * 5 + [control, control, read, context, context, knock]
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ PER_ADDRESS = 20
 BODY = b'{"name": "seen"}'
 IN_CHUNKS = b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
 SIZED = f"content-length: {len(BODY)}"
-DOORS = ["url", "ingest_url"]
+PUBLIC = ["url", "ingest_url"]
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", PUBLIC)
 @pytest.mark.parametrize("what", REFUSED)
 def test_a_head_that_can_be_read_in_two_ways_is_refused(service, key, what, door):
     lines, body, expected, word = REFUSED[what]
@@ -87,7 +87,7 @@ def test_a_head_that_can_be_read_in_two_ways_is_refused(service, key, what, door
     assert word in json.loads(told)["error"]
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", PUBLIC)
 @pytest.mark.parametrize("host", [None, "host:", "host: a b", "host: user@x", "host: x:port", "host: a/b"])
 def test_http_1_1_needs_one_host(service, key, host, door):
     status, told = answered(getattr(service, door), request(key, SIZED, host=host) + BODY)
@@ -117,7 +117,7 @@ NO_HTTP = {
 }
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", PUBLIC)
 @pytest.mark.parametrize("what", NO_HTTP)
 def test_what_is_no_http_is_refused(service, key, what, door):
     status, told = answered(getattr(service, door), request(key, *NO_HTTP[what]) + BODY)
@@ -138,7 +138,7 @@ CHUNKS = {
 }
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", PUBLIC)
 @pytest.mark.parametrize("what", CHUNKS)
 def test_chunks_that_are_none_are_refused(service, key, what, door):
     with connected(getattr(service, door)) as connection:
@@ -161,7 +161,7 @@ def send_all(connection, sent):
         connection.close()
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", PUBLIC)
 def test_a_length_and_chunks_are_never_both_believed(service, key, door):
     smuggled = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
     sent = request(key, f"content-length: {len(IN_CHUNKS) + len(smuggled)}", "transfer-encoding: chunked")
@@ -173,7 +173,7 @@ def test_a_length_and_chunks_are_never_both_believed(service, key, door):
     assert received.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 202 "))
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", PUBLIC)
 def test_thousands_of_requests_with_an_offer_are_all_answered_in_order(service, door):
     count = 1700
     offer = b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n"
@@ -187,7 +187,7 @@ def test_thousands_of_requests_with_an_offer_are_all_answered_in_order(service, 
     assert received.rindex(b"HTTP/1.1 404 ") > received.rindex(b"HTTP/1.1 200 ")
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", PUBLIC)
 def test_what_is_unusual_and_right_still_works(service, key, door):
     url = getattr(service, door)
     close = "connection: close"
@@ -243,7 +243,7 @@ def test_one_address_has_so_many_requests_under_way_on_the_main_port_and_no_more
     assert status == 200
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", PUBLIC)
 def test_a_megabyte_over_a_slow_connection_is_taken(service, key, door):
     body = b'[{"name": "seen"}]'.ljust(1_000_000)
     pieces = 14

@@ -15,7 +15,7 @@ from mauve.core.window import today_at
 from mauve.ingest.stats import note_arrivals
 from mauve.metrics.registry import METRICS
 from mauve.stores.deliveries import Delivery, DeliveryResult, Tally
-from mauve.stores.ingest_stats import Arrivals
+from mauve.stores.ingest_stats import IngestStats
 from mauve.stores.ledger import Entry
 from mauve.wiring import ledger_writer
 from support.billing import SECRET_A, SECRET_B, signed_a, signed_b
@@ -313,7 +313,7 @@ class TestHealth:
     def test_words_of_an_earlier_version_are_still_shown(self, viewer, own, app, settings, clock):
         counts = {(app["public_id"], f"rejected:{word}"): 1 for word in ("an", "props.amount", "name")}
         with ledger_writer(settings) as ledger:
-            ledger.record([Entry(arrivals=Arrivals(today_at(clock.now_ms()).isoformat(), clock.now_ms(), counts))])
+            ledger.record([Entry(arrivals=IngestStats(today_at(clock.now_ms()).isoformat(), clock.now_ms(), counts))])
         text = text_of(viewer.open(f"{own}/events"))
         assert "noted by an earlier version as “an” items 1" in text
         assert "noted by an earlier version as “props.amount” items 1" in text

@@ -14,8 +14,8 @@ from urllib.parse import quote_plus
 import httpx2 as httpx
 import pytest
 
-from mauve.control.routes import OPERATIONS
-from mauve.dashboard.routes import ACTIONS, DOORS
+from mauve.control.routes import ROUTES
+from mauve.dashboard.routes import MEMBER, PUBLIC
 from mauve.metrics.registry import METRICS
 from support.billing import sample, signed_a, signed_b
 from support.browser import Browser
@@ -157,7 +157,7 @@ def _as_a_member(world, browser):
     """Open every page and send every form, with what belongs there and with what does not."""
     token = bearer(world.secrets["token"])
     app_id = world.client.get("/v1/apps", headers=token).json()[0]["app_id"]
-    for action in ACTIONS:
+    for action in MEMBER:
         if "signout" not in action.path:
             names = {"app_id": app_id, "plane": "live", "provider": "biller_a", "metric": "mau"}
             path = re.sub(r"\{(\w+)\}", lambda found, names=names: names.get(found[1], f"{found[1]}_x"), action.path)
@@ -172,14 +172,14 @@ def _as_a_stranger(world):
     for name, secret in list(world.secrets.items()):
         wrong = {"authorization": f"Bearer {secret}x", "cookie": f"mauve_session={secret}x"}
         json_wrong = {**wrong, "content-type": "application/json"}
-        for operation in OPERATIONS:
+        for operation in ROUTES:
             path = operation.path.format(app_id="app_x", key_id="key_x", provider="biller_a")
             world.ask(operation.method, path, headers=wrong, content=json.dumps({"name": {secret: secret}}).encode())
         for door in (world.service.url, world.service.ingest_url):
             for path in ("/v1/events", "/v1/objects", "/v1/webhooks/biller_a/proj_x", f"/v1/webhooks/biller_a/{name}"):
                 world.ask("POST", path, door=door, headers=json_wrong, content=b'{"name":')
         world.ask("GET", "/v1/metrics/mau", headers=wrong)
-        for door in DOORS:
+        for door in PUBLIC:
             world.ask(door.method, door.path.format(secret="nothing"), headers=wrong, data={"password": secret})
 
 

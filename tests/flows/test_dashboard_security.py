@@ -12,7 +12,7 @@ from mauve.control.bodies import NewAppBody
 from mauve.core.credential import Scope
 from mauve.core.roles import may
 from mauve.core.user import Role
-from mauve.dashboard.routes import ACTIONS, DOORS, find
+from mauve.dashboard.routes import MEMBER, PUBLIC, find
 from support.browser import PASSWORD, Browser
 
 FORMS = {
@@ -27,8 +27,8 @@ FORMS = {
     "/organization": {"name": "New"},
     "/account/password": {"current": "wrong", "password": "another password"},
 }
-CHANGES = [action for action in ACTIONS if action.method == "POST"]
-NAMES = [f"{action.method} {action.path}" for action in ACTIONS]
+CHANGES = [action for action in MEMBER if action.method == "POST"]
+NAMES = [f"{action.method} {action.path}" for action in MEMBER]
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def place(parts, organization):
 @pytest.mark.parametrize("role", Role)
 def test_a_role_does_what_the_table_grants_and_nothing_else(signed_in, place, role):
     """Each action is taken by somebody new, on things that nobody has touched."""
-    for number, (name, action) in enumerate(zip(NAMES, ACTIONS, strict=True)):
+    for number, (name, action) in enumerate(zip(NAMES, MEMBER, strict=True)):
         browser, user = signed_in(role, f"{number}@example.com")
         reply = browser.ask(action.method, place(action.path, user.user_id), FORMS.get(action.path))
         if action.needs is not None and not may(role, action.needs):
@@ -83,7 +83,7 @@ def test_a_page_offers_only_what_the_role_may_do(signed_in, place, role):
         forms = {("POST", target) for target in re.findall(r'<form [^>]*action="([^"]*)"', text)}
         offered |= links | forms
         to_look_at += [target for _, target in links if target not in seen and target not in to_look_at]
-    actions = [find(ACTIONS, method, path) for method, path in offered]
+    actions = [find(MEMBER, method, path) for method, path in offered]
     assert None not in actions
     assert len(actions) > 10
     forbidden = [action.path for action, _ in actions if action.needs and not may(role, action.needs)]
@@ -93,7 +93,7 @@ def test_a_page_offers_only_what_the_role_may_do(signed_in, place, role):
 def test_without_a_session_nothing_is_shown_and_nothing_happens(client, parts, organization, signed_in):
     signed_in(Role.OWNER)
     before = (parts.catalog.users.all_of(organization.org_id), parts.catalog.tokens.all_of(organization.org_id))
-    for action in ACTIONS:
+    for action in MEMBER:
         reply = Browser(client).ask(
             action.method, action.path.replace("{", "").replace("}", ""), FORMS.get(action.path)
         )
@@ -125,7 +125,7 @@ class TestOtherSites:
 
     def test_every_change_and_every_door_is_guarded(self, signed_in):
         owner, _ = signed_in(Role.OWNER)
-        for route in (*CHANGES, *(door for door in DOORS if door.method == "POST")):
+        for route in (*CHANGES, *(door for door in PUBLIC if door.method == "POST")):
             path = route.path.replace("{", "").replace("}", "")
             assert owner.ask("POST", path, FORMS.get(route.path), sec_fetch_site="cross-site").status_code == 403
 

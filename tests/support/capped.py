@@ -11,7 +11,7 @@ from mauve.core.organization import Standing
 from mauve.core.period import period_of
 from mauve.stores.edge import PublishedOrganization
 from mauve.stores.ledger import Entry, LoadStep
-from mauve.stores.localdisk.accepted_counts import FileAcceptedExchange
+from mauve.stores.localdisk.accepted_counts import FileAcceptedCounts
 from mauve.stores.localdisk.edge import SqliteEdge
 from mauve.stores.localdisk.log.reader import SegmentLogReader
 from mauve.stores.localdisk.log.stream_reader import SegmentStreamReader
@@ -89,7 +89,7 @@ class Process:
         self.keyring = Keyring(self._edge)
         self.keyring.refresh()
         own = OwnStream(stream, self.log, SegmentStreamReader(root, stream))
-        self.exchange = FileAcceptedExchange(world.folder / "accepted", stream)
+        self.exchange = FileAcceptedCounts(world.folder / "accepted", stream)
         self.caps = EventCaps(own, self.keyring, SqlUsageReader(world.database), self.exchange, world.clock)
         self.caps.refresh()
 

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 
 from mauve import wiring
 from mauve.config import Settings, settings_from
-from mauve.core.activity import Seen
+from mauve.core.activity import Activity
 from mauve.core.batch import packed_header
 from mauve.core.window import Window
 from mauve.ingest.parts import IngestParts
@@ -99,8 +99,8 @@ def found(settings: Settings) -> dict:
         "rows": read("SELECT id, name, user, counted, toString(seq) FROM mauve.events", {}),
         "names": reader.event_names(PROJECT, ALL_DAYS, 1000),
         "names_of_rows": read(f"SELECT name, sum(counted) FROM mauve.events GROUP BY name {unprojected}", {}),
-        "mau": reader.users([PROJECT], [Seen.ACTIVE, Seen.SIGNUP], ALL_DAYS, None).get(PROJECT, 0),
-        "dau": reader.users_by_day([PROJECT], Seen.ACTIVE, ALL_DAYS),
+        "mau": reader.users([PROJECT], [Activity.ACTIVE, Activity.SIGNUP], ALL_DAYS, None).get(PROJECT, 0),
+        "dau": reader.users_by_day([PROJECT], Activity.ACTIVE, ALL_DAYS),
         "usage": _ledger(settings, "SELECT coalesce(sum(events), 0) FROM usage")[0][0],
         "payments": _ledger(settings, "SELECT id, amount FROM payments"),
         "totals": _ledger(settings, "SELECT total FROM day_totals"),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import date
 from functools import cache
 
-from mauve.core.activity import Seen
+from mauve.core.activity import Activity
 from mauve.core.window import DAY, Window, today_at
 from mauve.stores.closed_days import DayUsers
 from mauve.stores.ledger import StepOutdatedError
@@ -125,7 +125,7 @@ class SimulatedWarehouse:
     def users_of_days(self, window: Window) -> list[DayUsers]:
         self._faults.pass_by(WarehouseUnavailableError)
         counts = Counter(day for day, _ in self.users if window.first <= day <= window.last)
-        return [DayUsers("proj", Seen.ACTIVE, day.isoformat(), users) for day, users in counts.items()]
+        return [DayUsers("proj", Activity.ACTIVE, day.isoformat(), users) for day, users in counts.items()]
 
     def sum_up_week(self, week: Window) -> None:
         self._faults.pass_by(WarehouseUnavailableError)

@@ -11,7 +11,7 @@ from mauve.overload.admission import (
     UNDER_WAY_MIN,
     WAIT_S_MAX,
     Admission,
-    Stay,
+    Slot,
     limit_at,
 )
 from support.clocks import Ticks
@@ -31,7 +31,7 @@ class Door:
         """Enter if there is room; tell whether there was."""
         if self.admission.is_full(org_id):
             return False
-        stay = Stay(org_id)
+        stay = Slot(org_id)
         self.admission.enter(stay)
         self.line.append(stay)
         return True

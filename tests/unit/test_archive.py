@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mauve.maintenance import archive
 from mauve.maintenance.archive import FORMAT, Heading, Member, read_heading, unpack_archive, write_archive
-from mauve.maintenance.errors import KeepRefusedError
+from mauve.maintenance.errors import MaintenanceRefusedError
 
 HEADING = Heading(format=FORMAT, mauve="1.2.3", created_at=5, bytes=6, events=7, has_master_key=True)
 CONTENTS = {"catalog.db": os.urandom(5_000), "log/000/x.segment": b"", "frozen/events/all/data.bin": bytes(3_000_000)}
@@ -69,9 +69,9 @@ def test_a_file_that_was_cut_short_is_refused(tmp_path_factory, share):
     file = folder / "backup"
     pack(folder, file)
     file.write_bytes(file.read_bytes()[: int(file.stat().st_size * share)])
-    with pytest.raises(KeepRefusedError, match="not a whole backup"):
+    with pytest.raises(MaintenanceRefusedError, match="not a whole backup"):
         unpack_archive(file, folder / "target", int)
-    with pytest.raises(KeepRefusedError, match="not a whole backup"):
+    with pytest.raises(MaintenanceRefusedError, match="not a whole backup"):
         read_heading(file)
 
 
@@ -86,7 +86,7 @@ def test_a_flipped_bit_never_changes_what_comes_out(tmp_path_factory, share, bit
     file.write_bytes(content)
     try:
         unpack_archive(file, folder / "target", int)
-    except KeepRefusedError:
+    except MaintenanceRefusedError:
         return
     assert unpacked(folder / "target") == CONTENTS, "a bit that nobody reads"
 
@@ -98,7 +98,7 @@ def test_a_newer_format_is_refused_by_name(tmp_path, file, target):
         shape: str = "quite another"
 
     pack(tmp_path, file, heading=LaterHeading())
-    with pytest.raises(KeepRefusedError, match=r"made by mauve 9\.9, which is newer"):
+    with pytest.raises(MaintenanceRefusedError, match=r"made by mauve 9\.9, which is newer"):
         unpack_archive(file, target, int)
     assert not target.exists()
 
@@ -106,7 +106,7 @@ def test_a_newer_format_is_refused_by_name(tmp_path, file, target):
 @pytest.mark.parametrize("name", ["../outside", "/outside", "a/../../outside"])
 def test_a_member_that_leads_out_of_the_directory_is_refused(tmp_path, file, target, name):
     pack(tmp_path, file, {name: b"x"})
-    with pytest.raises(KeepRefusedError, match="leads out"):
+    with pytest.raises(MaintenanceRefusedError, match="leads out"):
         unpack_archive(file, target, int)
     assert not (tmp_path / "outside").exists()
 
@@ -115,5 +115,5 @@ def test_a_member_that_is_not_in_the_list_is_refused(tmp_path, file, target, mon
     monkeypatch.setattr(archive, "_LIST", "other.json")
     pack(tmp_path, file)
     monkeypatch.undo()
-    with pytest.raises(KeepRefusedError, match="no list"):
+    with pytest.raises(MaintenanceRefusedError, match="no list"):
         unpack_archive(file, target, int)

@@ -6,7 +6,7 @@ import tempfile
 from asyncio.subprocess import PIPE
 
 from mauve.server import children
-from mauve.server.heartbeat import Pulse
+from mauve.server.heartbeat import Heartbeat
 from support.service import PATIENCE_S
 
 WRITES_TOO_MUCH = """
@@ -22,7 +22,7 @@ sys.stdin.read()
 def test_beats_are_heard_behind_a_line_that_is_too_long(monkeypatch):
     heard_often = asyncio.Event()
 
-    class CountingPulse(Pulse):
+    class CountingPulse(Heartbeat):
         beats = 0
 
         def heard(self):

@@ -8,7 +8,7 @@ import pytest
 
 from mauve.query import single_flight as under_test
 from mauve.query.answer import Answer, Freshness
-from mauve.query.single_flight import CrowdedError, Flights
+from mauve.query.single_flight import CrowdedError, SingleFlight
 from mauve.stores.time_limit import seconds_left
 from support.clocks import TurnedLoop
 from support.service import PATIENCE_S
@@ -18,7 +18,7 @@ ANSWER = Answer(b"{}", Freshness.MISS, 0)
 ACME, OTHERS = "org_acme", "org_others"
 
 
-class Gate:
+class RequestGuard:
     """A reading that waits until it is let go, and counts how often it was made."""
 
     def __init__(self):
@@ -42,14 +42,14 @@ class Gate:
 
 @pytest.fixture
 def gate():
-    made = Gate()
+    made = RequestGuard()
     yield made
     made.let_go()
 
 
 @pytest.fixture
 def brief():
-    made = Gate()
+    made = RequestGuard()
     yield made
     made.let_go()
 
@@ -59,7 +59,7 @@ def fly(gate, brief, monkeypatch):
     """Run a test in an event loop whose clock it turns."""
 
     def run(scenario, threads=2):
-        flights = Flights("test", threads, limit_s=LIMIT_S)
+        flights = SingleFlight("test", threads, limit_s=LIMIT_S)
 
         async def begin():
             try:

@@ -326,11 +326,11 @@ def test_a_body_of_countless_chunks_leaves_others_their_turn():
         client.connection.get_buffer(-1)[: 6 * count] = b"1\r\nx\r\n" * count
         client.connection.buffer_updated(6 * count)
         assert not client.transport.is_reading, "it is read in several turns"
-        turns = 0
+        fairness = 0
         while not client.transport.is_reading:
             await asyncio.sleep(0)
-            turns += 1
-        assert turns >= 6
+            fairness += 1
+        assert fairness >= 6
         await client.send(b"0\r\n\r\n")
         assert client.replies() == [(200, b"%d" % count, False)]
 

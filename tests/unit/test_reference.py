@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import schemathesis
 
-from mauve.control.routes import OPERATIONS as CONTROL_TABLE
+from mauve.control.routes import ROUTES as CONTROL_TABLE
 from mauve.core.problems import Code
 from mauve.metrics.registry import METRICS
 from mauve.openapi import control, ingest, query, webhooks
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src/mauve"
 GOLDEN = ROOT / "tests/golden/errors"
 DOCUMENT = json.loads(msgspec.json.encode(document()))
-OPERATIONS = {
+ROUTES = {
     f"{method.upper()} {path}": operation
     for path, methods in DOCUMENT["paths"].items()
     for method, operation in methods.items()
@@ -58,11 +58,11 @@ def test_every_reference_leads_somewhere():
 
 
 def test_no_two_operations_have_the_same_name():
-    assert max(Counter(operation["operationId"] for operation in OPERATIONS.values()).values()) == 1
+    assert max(Counter(operation["operationId"] for operation in ROUTES.values()).values()) == 1
 
 
 def test_the_control_plane_is_told_as_its_table_has_it():
-    told = {label: operation["security"] for label, operation in OPERATIONS.items() if control.TAG in operation["tags"]}
+    told = {label: operation["security"] for label, operation in ROUTES.items() if control.TAG in operation["tags"]}
     assert told == {f"{row.method} {row.path}": [{"controlToken": [row.scope]}] for row in CONTROL_TABLE}
 
 
@@ -111,7 +111,7 @@ def answers_to_problems():
 def test_an_error_is_told_as_the_golden_files_have_it(told, answer):
     envelope = "control" if told.tag == control.TAG else "data"
     golden = json.loads((GOLDEN / f"{envelope}-{answer.code}.json").read_text())
-    response = OPERATIONS[f"{told.method} {told.path}"]["responses"][str(int(STATUS_OF[answer.code]))]
+    response = ROUTES[f"{told.method} {told.path}"]["responses"][str(int(STATUS_OF[answer.code]))]
     shown = response["content"]["application/json"]["examples"][answer.name]["value"]
     assert int(STATUS_OF[answer.code]) == golden["status"]
     assert golden["body"].keys() <= shown.keys()
@@ -123,9 +123,9 @@ def test_every_code_is_told_somewhere():
     assert {answer.code for told in TOLD.values() for answer in told.answers} >= set(Code)
 
 
-@pytest.mark.parametrize("label", OPERATIONS)
+@pytest.mark.parametrize("label", ROUTES)
 def test_every_example_is_valid(label):
-    operation = OPERATIONS[label]
+    operation = ROUTES[label]
     contents = [operation.get("requestBody", {}), *operation["responses"].values()]
     for content in (media for each in contents for media in each.get("content", {}).values()):
         assert content["examples"]
@@ -139,7 +139,7 @@ def test_every_example_is_valid(label):
 @pytest.mark.parametrize("label", TOLD)
 def test_every_header_of_an_example_is_valid(label):
     for answer in TOLD[label].answers:
-        told = OPERATIONS[label]["responses"][str(int(answer.reply.status))].get("headers", {})
+        told = ROUTES[label]["responses"][str(int(answer.reply.status))].get("headers", {})
         schemas = {name.lower(): header["schema"] for name, header in told.items()}
         for name, text in answer.reply.headers.items():
             if name != "content-type":

@@ -17,7 +17,7 @@ from mauve.openapi.wording import fields_of, type_of
 
 DOCUMENT = document()
 PAGE = page(DOCUMENT)
-OPERATIONS = [
+ROUTES = [
     (method.upper(), path, operation)
     for path, methods in DOCUMENT["paths"].items()
     for method, operation in methods.items()
@@ -25,7 +25,7 @@ OPERATIONS = [
 
 
 def test_every_operation_parameter_and_status_is_on_the_page():
-    for _, path, operation in OPERATIONS:
+    for _, path, operation in ROUTES:
         article = PAGE.partition(f'<article id="{operation["operationId"]}">')[2].partition("</article>")[0]
         assert f"<code>{path}</code>" in article
         for parameter in operation.get("parameters", ()):
@@ -54,7 +54,7 @@ def test_the_policy_lets_the_style_through_and_nothing_else():
     assert content_policy().startswith(f"default-src 'none'; style-src 'sha256-{digest}';")
 
 
-@pytest.mark.parametrize(("method", "path", "operation"), OPERATIONS, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(("method", "path", "operation"), ROUTES, ids=lambda value: str(value)[:40])
 def test_the_shell_reads_a_curl_line_as_it_is_meant(method, path, operation):
     words = shlex.split(curl(method, path, operation, DOCUMENT["components"]["securitySchemes"]))
     assert words[:2] == ["curl", "-i"]

@@ -6,7 +6,7 @@ import pytest
 
 from mauve.maintenance.archive import FORMAT, Heading, Member, write_archive
 from mauve.maintenance.disk_space import check_room, in_words
-from mauve.maintenance.errors import KeepRefusedError
+from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.maintenance.restore import Builders, restore
 from mauve.stores.data_directory import DirectoryError, make_private_directory
 
@@ -124,7 +124,7 @@ def test_a_directory_in_which_a_restore_was_killed_is_not_served(file, data):
 
 def test_two_restores_into_one_directory_do_not_meet(file, data):
     def build_and_try_again(drafts, frozen):
-        with pytest.raises(KeepRefusedError, match="under way"):
+        with pytest.raises(MaintenanceRefusedError, match="under way"):
             run(file, data)
         build(drafts, frozen)
 
@@ -135,14 +135,14 @@ def test_two_restores_into_one_directory_do_not_meet(file, data):
 def test_a_file_in_the_place_of_the_directory_is_left_alone(file, data):
     data.parent.mkdir()
     data.write_text("mine")
-    with pytest.raises(KeepRefusedError, match="not a directory"):
+    with pytest.raises(MaintenanceRefusedError, match="not a directory"):
         run(file, data)
     assert data.read_text() == "mine"
 
 
 def test_room_is_looked_for_first(tmp_path):
     check_room(tmp_path, 1)
-    with pytest.raises(KeepRefusedError, match=r"free and 4194304\.0 GB may be needed"):
+    with pytest.raises(MaintenanceRefusedError, match=r"free and 4194304\.0 GB may be needed"):
         check_room(tmp_path, 2**52)
 
 

@@ -2,15 +2,15 @@
 
 import asyncio
 
-from mauve.overload.loop_fairness import ROUND_S_MAX, Turns
+from mauve.overload.loop_fairness import ROUND_S_MAX, LoopFairness
 from support.clocks import Ticks
 
 HEAVY_S = ROUND_S_MAX * 0.6
 
 
-async def heavy(turns, ticks, done, name):
-    if turns.is_over(ticks()):
-        await turns.next()
+async def heavy(fairness, ticks, done, name):
+    if fairness.is_over(ticks()):
+        await fairness.next()
     ticks.now_s += HEAVY_S
     done.append(name)
 
@@ -18,8 +18,8 @@ async def heavy(turns, ticks, done, name):
 async def everyone(count):
     """Start much heavy work and one quick answer behind it; return in which order they were done."""
     ticks, done = Ticks(), []
-    turns = Turns(ticks)
-    tasks = [asyncio.create_task(heavy(turns, ticks, done, number)) for number in range(count)]
+    fairness = LoopFairness(ticks)
+    tasks = [asyncio.create_task(heavy(fairness, ticks, done, number)) for number in range(count)]
 
     async def quick():
         done.append("quick")
@@ -43,8 +43,8 @@ def test_everything_is_done_once_and_in_the_order_of_arrival():
 def test_light_work_is_not_put_off():
     async def light():
         ticks = Ticks()
-        turns = Turns(ticks)
-        return [turns.is_over(ticks()) for _ in range(100)]
+        fairness = LoopFairness(ticks)
+        return [fairness.is_over(ticks()) for _ in range(100)]
 
     assert asyncio.run(light()) == [False] * 100
 
@@ -54,14 +54,14 @@ def test_light_work_that_was_put_off_is_done_in_few_rounds():
 
     async def behind_a_stall():
         ticks, done, rounds = Ticks(), [], 0
-        turns = Turns(ticks)
+        fairness = LoopFairness(ticks)
 
         async def light(number):
-            if turns.is_over(ticks()):
-                await turns.next()
+            if fairness.is_over(ticks()):
+                await fairness.next()
             done.append(number)
 
-        await heavy(turns, ticks, [], "first")
+        await heavy(fairness, ticks, [], "first")
         ticks.now_s += 1
         tasks = [asyncio.create_task(light(number)) for number in range(1000)]
         while len(done) < 1000:
@@ -79,8 +79,8 @@ def test_light_work_that_was_put_off_is_done_in_few_rounds():
 def test_who_gives_up_does_not_hold_up_the_others():
     async def with_one_cancelled():
         ticks, done = Ticks(), []
-        turns = Turns(ticks)
-        tasks = [asyncio.create_task(heavy(turns, ticks, done, number)) for number in range(10)]
+        fairness = LoopFairness(ticks)
+        tasks = [asyncio.create_task(heavy(fairness, ticks, done, number)) for number in range(10)]
         await asyncio.sleep(0)
         tasks[5].cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -14,7 +14,7 @@ import structlog
 from mauve.access.keys import digest_of, is_well_formed
 from mauve.access.tokens import PresentedToken, presented_token
 from mauve.core.ids import is_id
-from mauve.overload.token_bucket import RateLimit
+from mauve.overload.token_bucket import TokenBuckets
 from mauve.stores.edge import (
     EdgeReader,
     PublishedKey,
@@ -44,7 +44,7 @@ class Keyring:
     def __init__(self, edge: EdgeReader, ticks: Callable[[], float] = time.monotonic) -> None:
         self._edge = edge
         self._ticks = ticks
-        self._extra_looks = RateLimit(EXTRA_LOOKS_PER_S)
+        self._extra_looks = TokenBuckets(EXTRA_LOOKS_PER_S)
         self._revision = 0
         self._keys: dict[bytes, PublishedKey | None] = {}  # by digest; None: revoked
         self._tokens: dict[str, PublishedToken] = {}

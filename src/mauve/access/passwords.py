@@ -22,7 +22,7 @@ _hasher: Final = PasswordHasher(time_cost=_PASSES, memory_cost=_MEMORY_KIB, para
 _turns: Final = threading.BoundedSemaphore(_AT_ONCE_MAX)
 
 
-class CrowdedError(Exception):
+class HashingBusyError(Exception):
     """Too many passwords are being checked at once."""
 
 
@@ -74,7 +74,7 @@ class _Turn:
 
     def __enter__(self) -> None:
         if not _turns.acquire(timeout=_PATIENCE_S):
-            raise CrowdedError
+            raise HashingBusyError
 
     def __exit__(self, *_: object) -> None:
         _turns.release()

@@ -6,7 +6,7 @@ from typing import Final, assert_never
 from mauve.core.organization import Limits
 from mauve.core.problems import Code, Problem
 from mauve.stores.edge import PublishedKey, PublishedOrganization, PublishedToken
-from mauve.stores.read_meter import ReadLimits, ReadMeter, Refusal, Throttle, Uses
+from mauve.stores.read_meter import ReadLimits, ReadMeter, Throttle, Throttled, Uses
 from mauve.stores.unavailable import StoreUnavailableError
 
 _RATE_LIMITED: Final = "this organization has made all its reads of this minute: retry after"
@@ -57,7 +57,7 @@ def _limits_of(organization: PublishedOrganization | None) -> ReadLimits:
     return ReadLimits(found.reads_per_minute, found.agent_queries, found.raw_scans)
 
 
-def _problem_from(refusal: Refusal, now_ms: int) -> Problem:
+def _problem_from(refusal: Throttled, now_ms: int) -> Problem:
     match refusal.throttle:
         case Throttle.RATE_LIMIT:
             wait_s = seconds_until(refusal.lifts_at, now_ms)

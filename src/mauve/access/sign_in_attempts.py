@@ -4,7 +4,7 @@ import threading
 from typing import Final
 
 from mauve.overload.per_address import origin_of
-from mauve.overload.token_bucket import RateLimit
+from mauve.overload.token_bucket import TokenBuckets
 
 PAIR_BURST: Final = 10
 ADDRESS_BURST: Final = 30
@@ -23,9 +23,9 @@ class PasswordAttempts:
     """
 
     def __init__(self) -> None:
-        self._pairs = RateLimit(1 / _PAIR_REFILL_S, PAIR_BURST)
-        self._addresses = RateLimit(1 / _ADDRESS_REFILL_S, ADDRESS_BURST)
-        self._accounts = RateLimit(1 / _ACCOUNT_REFILL_S, ACCOUNT_BURST)
+        self._pairs = TokenBuckets(1 / _PAIR_REFILL_S, PAIR_BURST)
+        self._addresses = TokenBuckets(1 / _ADDRESS_REFILL_S, ADDRESS_BURST)
+        self._accounts = TokenBuckets(1 / _ACCOUNT_REFILL_S, ACCOUNT_BURST)
         self._taking = threading.Lock()
 
     def seconds_to_wait(self, email: str, address: str, now_ms: int) -> int:

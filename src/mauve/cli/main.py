@@ -24,7 +24,7 @@ from mauve.config import SettingError
 from mauve.control.operator import RefusedError
 from mauve.core.problems import Problem
 from mauve.logs import configure_logs, masked_text
-from mauve.maintenance.errors import KeepFailedError, KeepRefusedError
+from mauve.maintenance.errors import MaintenanceFailedError, MaintenanceRefusedError
 from mauve.server.children import ServeRefusedError
 from mauve.stores.data_directory import DirectoryError, HeldError
 from mauve.stores.unavailable import NewerSchemaError, StoreUnavailableError
@@ -34,7 +34,7 @@ _PRIVATE_UMASK: Final = 0o077
 _MISTAKES: Final = (
     DirectoryError,
     HeldError,
-    KeepRefusedError,
+    MaintenanceRefusedError,
     MistakeError,
     NewerSchemaError,
     Problem,
@@ -66,7 +66,7 @@ def main() -> None:
         _leave(2, f"{error.format_message().rstrip('.')}: see '{_path_of(error)} --help'")
     except _MISTAKES as error:
         _leave(2, str(error))
-    except KeepFailedError as error:
+    except MaintenanceFailedError as error:
         _leave(1, str(error))
     except (StoreUnavailableError, WarehouseUnavailableError) as error:
         _leave(1, f"the data could not be read or written ({error}): run 'mauve doctor'")

@@ -9,7 +9,7 @@ import structlog
 from mauve.access.tokens import authenticate
 from mauve.control.deadline import done_in_time
 from mauve.control.parts import ControlParts
-from mauve.control.routes import Call, find_operation
+from mauve.control.routes import Call, find_route
 from mauve.core.problems import Code, Problem
 from mauve.stores.cancellation import Cancellation
 from mauve.stores.unavailable import StoreUnavailableError
@@ -63,7 +63,7 @@ def answer(parts: ControlParts, request: Request, cancellation: Cancellation) ->
     """Answer one request. The order of these lines is the order in which a request can be refused."""
     caller = authenticate(parts.catalog.tokens, bearer_credential(request.authorization))
     parts.token_uses.note(caller.lookup_id, parts.clock.now_ms())
-    operation, path = find_operation(request.method, request.path)
+    operation, path = find_route(request.method, request.path)
     caller.require(operation.scope)
     with cancellation.guarding():
         return operation.handle(Call(parts, caller, path, request.body))

@@ -44,7 +44,7 @@ _A_PROVIDER: Final = Provider.BILLER_A
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class Route:
     method: str
     path: str
     scope: Scope
@@ -57,12 +57,12 @@ class Operation:
         return None if found is None else found.groupdict()
 
 
-def find_operation(method: str, path: str) -> tuple[Operation, dict[str, str]]:
+def find_route(method: str, path: str) -> tuple[Route, dict[str, str]]:
     """Return the operation and its path parameters. Anything not in the table is the same 404."""
-    for operation in OPERATIONS:
-        parameters = operation.match(method, path)
+    for route in ROUTES:
+        parameters = route.match(method, path)
         if parameters is not None and parameters.get("provider", _A_PROVIDER) in _PROVIDERS:
-            return operation, parameters
+            return route, parameters
     raise not_found()
 
 
@@ -111,18 +111,18 @@ def _save_webhook_secret(call: Call) -> Reply:
     return Reply(HTTPStatus.NO_CONTENT)
 
 
-def _operation(method: str, path: str, scope: Scope, handle: Handler) -> Operation:
+def _route(method: str, path: str, scope: Scope, handle: Handler) -> Route:
     pattern, _, _ = compile_path(path)
-    return Operation(method, path, scope, handle, pattern)
+    return Route(method, path, scope, handle, pattern)
 
 
-OPERATIONS: Final = (
-    _operation("POST", "/v1/apps", Scope.APPS_WRITE, _create_app),
-    _operation("GET", "/v1/apps", Scope.APPS_READ, _list_apps),
-    _operation("GET", "/v1/apps/{app_id}", Scope.APPS_READ, _read_app),
-    _operation("PATCH", "/v1/apps/{app_id}", Scope.APPS_WRITE, _change_app),
-    _operation("POST", "/v1/apps/{app_id}/keys", Scope.KEYS_WRITE, _mint_key),
-    _operation("GET", "/v1/apps/{app_id}/keys", Scope.KEYS_READ, _list_keys),
-    _operation("DELETE", "/v1/apps/{app_id}/keys/{key_id}", Scope.KEYS_WRITE, _revoke_key),
-    _operation("PUT", "/v1/apps/{app_id}/webhooks/{provider}", Scope.WEBHOOKS_WRITE, _save_webhook_secret),
+ROUTES: Final = (
+    _route("POST", "/v1/apps", Scope.APPS_WRITE, _create_app),
+    _route("GET", "/v1/apps", Scope.APPS_READ, _list_apps),
+    _route("GET", "/v1/apps/{app_id}", Scope.APPS_READ, _read_app),
+    _route("PATCH", "/v1/apps/{app_id}", Scope.APPS_WRITE, _change_app),
+    _route("POST", "/v1/apps/{app_id}/keys", Scope.KEYS_WRITE, _mint_key),
+    _route("GET", "/v1/apps/{app_id}/keys", Scope.KEYS_READ, _list_keys),
+    _route("DELETE", "/v1/apps/{app_id}/keys/{key_id}", Scope.KEYS_WRITE, _revoke_key),
+    _route("PUT", "/v1/apps/{app_id}/webhooks/{provider}", Scope.WEBHOOKS_WRITE, _save_webhook_secret),
 )

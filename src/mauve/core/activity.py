@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 
-class Seen(StrEnum):
+class Activity(StrEnum):
     """By a behavioural event, or by signing up."""
 
     ACTIVE = "active"

@@ -23,7 +23,7 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class FormError:
     """Why a form was not accepted: it is shown again, with this."""
 
     message: str
@@ -32,7 +32,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class Context:
     """Somebody who need not be signed in."""
 
     parts: DashboardParts
@@ -41,7 +41,7 @@ class Visit:
     form: Fields
     now_ms: int
     person: SignedIn | None
-    refusal: Refusal | None = None
+    form_error: FormError | None = None
 
     @property
     def control(self) -> ControlParts:
@@ -68,8 +68,8 @@ class Visit:
     def may(self, grant: Grant) -> bool:
         return self.person is not None and may(self.person.user.role, grant)
 
-    def refused(self, refusal: Refusal) -> Self:
-        return replace(self, refusal=refusal)
+    def refused(self, form_error: FormError) -> Self:
+        return replace(self, form_error=form_error)
 
     @property
     def url(self) -> str:
@@ -88,7 +88,7 @@ class Visit:
 
 
 @dataclass(frozen=True, slots=True)
-class MemberVisit(Visit):
+class MemberContext(Context):
     """Somebody who is signed in."""
 
     @property

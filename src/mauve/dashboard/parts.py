@@ -6,7 +6,7 @@ from mauve.access.sign_in_attempts import PasswordAttempts
 from mauve.control.parts import ControlParts
 from mauve.dashboard.charts.numbers import Numbers
 from mauve.stores.deliveries import DeliveryReader
-from mauve.stores.ingest_stats import ArrivalReader
+from mauve.stores.ingest_stats import IngestStatsReader
 from mauve.stores.read_meter import ReadMeter
 from mauve.stores.subscriptions import SubscriptionReader
 from mauve.stores.usage import UsageReader
@@ -21,6 +21,6 @@ class DashboardParts:
     numbers: Numbers
     subscriptions: SubscriptionReader
     deliveries: DeliveryReader
-    arrivals: ArrivalReader
+    arrivals: IngestStatsReader
     public_url: str | None  # under which people and billers reach the service, without a slash at its end
     proxies: int  # how many of ours stand in front

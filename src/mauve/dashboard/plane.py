@@ -10,19 +10,19 @@ from urllib.parse import urlencode
 
 import structlog
 
-from mauve.access.passwords import CrowdedError
+from mauve.access.passwords import HashingBusyError
 from mauve.access.sessions import find_session
 from mauve.control.deadline import done_in_time
 from mauve.control.operator import RefusedError
 from mauve.core.problems import Code, Problem, not_found
 from mauve.dashboard.assets import asset_reply, is_asset_path
-from mauve.dashboard.context import MemberVisit, Refusal, Visit
+from mauve.dashboard.context import Context, FormError, MemberContext
 from mauve.dashboard.cookie import cookie_name
 from mauve.dashboard.origin import check_origin
 from mauve.dashboard.parts import DashboardParts
 from mauve.dashboard.rendering import page, see_other
 from mauve.dashboard.request import READING, PageRequest, read_page_request
-from mauve.dashboard.routes import ACTIONS, DOORS, find, is_known_path
+from mauve.dashboard.routes import MEMBER, PUBLIC, find, is_known_path
 from mauve.stores.cancellation import Cancellation
 from mauve.stores.time_limit import ending_at
 from mauve.stores.unavailable import StoreUnavailableError
@@ -38,7 +38,7 @@ _DONE: Final = "Your change was made, but what comes after it failed. Look at wh
 # What somebody can put right in the form that they sent.
 _SHOWN_AGAIN: Final = frozenset({Code.INVALID_BODY, Code.RATE_LIMITED})
 
-AnyVisit = TypeVar("AnyVisit", Visit, MemberVisit)
+AnyVisit = TypeVar("AnyVisit", Context, MemberContext)
 
 log = structlog.get_logger()
 
@@ -81,7 +81,7 @@ class Dashboard:
             log.warning("page_timed_out", method=request.method, timeout_s=self._timeout_s)
         except StoreUnavailableError as error:
             log.warning("catalog_unavailable", method=request.method, reason=str(error))
-        except CrowdedError:
+        except HashingBusyError:
             log.warning("passwords_crowded", advice="many people, or one program, are signing in at once")
         except Exception:
             log.exception("page_failed", method=request.method)
@@ -97,66 +97,66 @@ def _answer_until(ends_at_s: float, parts: DashboardParts, request: PageRequest,
 
 def answer(parts: DashboardParts, request: PageRequest, cancellation: Cancellation) -> Reply:
     """Answer one request, or show what is wrong with it."""
-    visit = _stranger(parts, request)
+    context = _stranger(parts, request)
     try:
         if is_asset_path(request.path):
             return asset_reply(request.path)
-        visit = _recognized(visit)
+        context = _recognized(context)
         with cancellation.guarding():
-            return _answer(visit)
+            return _answer(context)
     except Problem as problem:
-        return _problem_page(visit, STATUS_OF[problem.code], problem.message)
+        return _problem_page(context, STATUS_OF[problem.code], problem.message)
 
 
-def _answer(visit: Visit) -> Reply:
+def _answer(context: Context) -> Reply:
     """Answer a visitor. The order of these lines is the order in which a request can be refused."""
-    request = visit.request
+    request = context.request
     if not request.is_reading:
-        check_origin(request.headers, visit.parts.public_url)
-    door = find(DOORS, request.method, request.path)
+        check_origin(request.headers, context.parts.public_url)
+    door = find(PUBLIC, request.method, request.path)
     if door is not None:
-        opened = _prepared(visit, Visit, door[1])
+        opened = _prepared(context, Context, door[1])
         return _handled(opened, door[0].handle, door[0].show_again)
-    action = find(ACTIONS, request.method, request.path)
+    action = find(MEMBER, request.method, request.path)
     if action is None:
         raise _nothing_here(request)
-    if visit.person is None:
+    if context.person is None:
         return see_other(f"/signin?{urlencode({'next': request.path})}" if request.is_reading else "/signin")
-    member = _prepared(visit, MemberVisit, action[1])
+    member = _prepared(context, MemberContext, action[1])
     member.require(action[0].needs)
     return _handled(member, action[0].handle, action[0].show_again)
 
 
 def _handled(
-    visit: AnyVisit, handle: Callable[[AnyVisit], Reply], show_again: Callable[[AnyVisit], Reply] | None
+    context: AnyVisit, handle: Callable[[AnyVisit], Reply], show_again: Callable[[AnyVisit], Reply] | None
 ) -> Reply:
     """Do what is asked; if it is refused for what was filled in, show the form again and say why."""
     try:
-        return handle(visit)
+        return handle(context)
     except RefusedError as error:
-        refusal = Refusal(str(error), HTTPStatus.BAD_REQUEST)
+        form_error = FormError(str(error), HTTPStatus.BAD_REQUEST)
         if show_again is None:
-            raise Problem(Code.INVALID_BODY, refusal.message) from None
+            raise Problem(Code.INVALID_BODY, form_error.message) from None
     except Problem as problem:
         if show_again is None or problem.code not in _SHOWN_AGAIN:
             raise
-        refusal = Refusal(problem.message, STATUS_OF[problem.code], problem.facts.get("retry_after_s"))
-    return show_again(visit.refused(refusal))
+        form_error = FormError(problem.message, STATUS_OF[problem.code], problem.facts.get("retry_after_s"))
+    return show_again(context.refused(form_error))
 
 
-def _stranger(parts: DashboardParts, request: PageRequest) -> Visit:
-    return Visit(parts, request, path={}, form={}, now_ms=parts.control.clock.now_ms(), person=None)
+def _stranger(parts: DashboardParts, request: PageRequest) -> Context:
+    return Context(parts, request, path={}, form={}, now_ms=parts.control.clock.now_ms(), person=None)
 
 
-def _recognized(visit: Visit) -> Visit:
-    credential = visit.request.cookie(cookie_name(visit.parts.public_url))
-    person = find_session(visit.control.catalog.sessions, credential, visit.now_ms)
-    return Visit(visit.parts, visit.request, {}, {}, visit.now_ms, person)
+def _recognized(context: Context) -> Context:
+    credential = context.request.cookie(cookie_name(context.parts.public_url))
+    person = find_session(context.control.catalog.sessions, credential, context.now_ms)
+    return Context(context.parts, context.request, {}, {}, context.now_ms, person)
 
 
-def _prepared(visit: Visit, kind: type[AnyVisit], path: dict[str, str]) -> AnyVisit:
-    form = {} if visit.request.is_reading else visit.request.form()
-    return kind(visit.parts, visit.request, path, form, visit.now_ms, visit.person)
+def _prepared(context: Context, kind: type[AnyVisit], path: dict[str, str]) -> AnyVisit:
+    form = {} if context.request.is_reading else context.request.form()
+    return kind(context.parts, context.request, path, form, context.now_ms, context.person)
 
 
 def _nothing_here(request: PageRequest) -> Problem:
@@ -165,5 +165,5 @@ def _nothing_here(request: PageRequest) -> Problem:
     return not_found()
 
 
-def _problem_page(visit: Visit, status: HTTPStatus, message: str) -> Reply:
-    return page(visit, "problem.html", status, reached=status, message=message)
+def _problem_page(context: Context, status: HTTPStatus, message: str) -> Reply:
+    return page(context, "problem.html", status, reached=status, message=message)

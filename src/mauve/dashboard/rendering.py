@@ -20,7 +20,7 @@ from mauve.dashboard.assets import asset_url
 from mauve.dashboard.charts.periods import LENGTHS
 from mauve.dashboard.charts.series import DRAWN_CURRENCIES_MAX
 from mauve.dashboard.charts.svg import spark
-from mauve.dashboard.context import Visit
+from mauve.dashboard.context import Context
 from mauve.dashboard.notices import NOTICES
 from mauve.dashboard.selection import address
 from mauve.web.messages import Reply
@@ -56,22 +56,22 @@ _SPELLINGS: Final = (
 )
 
 
-def page(visit: Visit, template: str, status: HTTPStatus = HTTPStatus.OK, **shown: object) -> Reply:
+def page(context: Context, template: str, status: HTTPStatus = HTTPStatus.OK, **shown: object) -> Reply:
     """Return a page. One that shows a form again takes its status from the refusal."""
     headers = _HTML
-    if visit.refusal is not None:
-        status = visit.refusal.status
-        wait_s = visit.refusal.retry_after_s
+    if context.form_error is not None:
+        status = context.form_error.status
+        wait_s = context.form_error.retry_after_s
         headers = _HTML if wait_s is None else {**_HTML, "retry-after": str(wait_s)}
     text = (
         _templates()
         .get_template(template)
         .render(
-            visit=visit,
-            person=visit.person,
-            may=visit.may,
-            now_ms=visit.now_ms,
-            notice=NOTICES.get(visit.asked("done")),
+            context=context,
+            person=context.person,
+            may=context.may,
+            now_ms=context.now_ms,
+            notice=NOTICES.get(context.asked("done")),
             **shown,
         )
     )

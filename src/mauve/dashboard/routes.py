@@ -12,7 +12,7 @@ from starlette.routing import compile_path
 
 from mauve.core.credential import Scope
 from mauve.core.roles import Grant, Permission
-from mauve.dashboard.context import MemberVisit, Visit
+from mauve.dashboard.context import Context, MemberContext
 from mauve.dashboard.pages import (
     account,
     apps,
@@ -32,8 +32,8 @@ from mauve.dashboard.pages import sign_in as signing_in
 from mauve.dashboard.request import READING
 from mauve.web.messages import Reply
 
-DoorHandler = Callable[[Visit], Reply]
-MemberHandler = Callable[[MemberVisit], Reply]
+PublicHandler = Callable[[Context], Reply]
+MemberHandler = Callable[[MemberContext], Reply]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +44,15 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
-class Door(Route):
+class PublicRoute(Route):
     """What anybody may open who has the address."""
 
-    handle: DoorHandler
-    show_again: DoorHandler | None  # the form, when what was filled in is refused
+    handle: PublicHandler
+    show_again: PublicHandler | None  # the form, when what was filled in is refused
 
 
 @dataclass(frozen=True, slots=True)
-class Action(Route):
+class MemberRoute(Route):
     """What somebody may do who is signed in and whose role grants it; None: whoever is signed in."""
 
     needs: Grant | None
@@ -60,7 +60,7 @@ class Action(Route):
     show_again: MemberHandler | None
 
 
-AnyRoute = TypeVar("AnyRoute", Door, Action)
+AnyRoute = TypeVar("AnyRoute", PublicRoute, MemberRoute)
 
 
 def find(routes: Iterable[AnyRoute], method: str, path: str) -> tuple[AnyRoute, dict[str, str]] | None:
@@ -74,35 +74,35 @@ def find(routes: Iterable[AnyRoute], method: str, path: str) -> tuple[AnyRoute, 
 
 
 def is_known_path(path: str) -> bool:
-    return any(route.pattern.fullmatch(path) for route in (*DOORS, *ACTIONS))
+    return any(route.pattern.fullmatch(path) for route in (*PUBLIC, *MEMBER))
 
 
 def _pattern(path: str) -> re.Pattern[str]:
     return compile_path(path)[0]
 
 
-def _door(method: str, path: str, handle: DoorHandler, show_again: DoorHandler | None = None) -> Door:
-    return Door(method, path, _pattern(path), handle, show_again)
+def _public(method: str, path: str, handle: PublicHandler, show_again: PublicHandler | None = None) -> PublicRoute:
+    return PublicRoute(method, path, _pattern(path), handle, show_again)
 
 
-def _show(path: str, needs: Grant | None, handle: MemberHandler) -> Action:
-    return Action("GET", path, _pattern(path), needs, handle, None)
+def _show(path: str, needs: Grant | None, handle: MemberHandler) -> MemberRoute:
+    return MemberRoute("GET", path, _pattern(path), needs, handle, None)
 
 
-def _do(path: str, needs: Grant | None, handle: MemberHandler, show_again: MemberHandler | None = None) -> Action:
-    return Action("POST", path, _pattern(path), needs, handle, show_again)
+def _do(path: str, needs: Grant | None, handle: MemberHandler, show_again: MemberHandler | None = None) -> MemberRoute:
+    return MemberRoute("POST", path, _pattern(path), needs, handle, show_again)
 
 
-DOORS: Final = (
-    _door("GET", "/signin", signing_in.show_sign_in),
-    _door("POST", "/signin", signing_in.sign_in, signing_in.show_sign_in),
-    _door("GET", "/setup/{secret}", links.show_setup),
-    _door("POST", "/setup/{secret}", links.set_up, links.show_setup),
-    _door("GET", "/password/{secret}", links.show_password),
-    _door("POST", "/password/{secret}", links.set_password, links.show_password),
+PUBLIC: Final = (
+    _public("GET", "/signin", signing_in.show_sign_in),
+    _public("POST", "/signin", signing_in.sign_in, signing_in.show_sign_in),
+    _public("GET", "/setup/{secret}", links.show_setup),
+    _public("POST", "/setup/{secret}", links.set_up, links.show_setup),
+    _public("GET", "/password/{secret}", links.show_password),
+    _public("POST", "/password/{secret}", links.set_password, links.show_password),
 )
 
-ACTIONS: Final = (
+MEMBER: Final = (
     _show("/", Scope.METRICS_READ, overview.show_overview),
     _show("/apps", Scope.APPS_READ, apps.show_apps),
     _do("/apps", Scope.APPS_WRITE, apps.create_app, apps.show_new_app),

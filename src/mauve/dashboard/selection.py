@@ -4,26 +4,26 @@ from urllib.parse import urlencode
 
 from mauve.core.app import App, Environment
 from mauve.core.problems import not_found
-from mauve.dashboard.context import MemberVisit
+from mauve.dashboard.context import MemberContext
 
 
-def environment_of(visit: MemberVisit) -> Environment:
+def environment_of(context: MemberContext) -> Environment:
     """Return the plane that the address names; live unless it says otherwise."""
-    return Environment.TEST if visit.asked("environment") == Environment.TEST else Environment.LIVE
+    return Environment.TEST if context.asked("environment") == Environment.TEST else Environment.LIVE
 
 
-def plane_address(visit: MemberVisit) -> dict[str, str]:
+def plane_address(context: MemberContext) -> dict[str, str]:
     """Return what an address says to stay on the plane that is shown."""
-    return {"environment": Environment.TEST.value} if environment_of(visit) is Environment.TEST else {}
+    return {"environment": Environment.TEST.value} if environment_of(context) is Environment.TEST else {}
 
 
 def project_of(app: App, environment: Environment) -> str | None:
     return app.public_id if environment is Environment.LIVE else app.test_public_id
 
 
-def shown_project(visit: MemberVisit, app: App) -> str:
+def shown_project(context: MemberContext, app: App) -> str:
     """Return the project to show; an app without a test plane has no such page."""
-    project = project_of(app, environment_of(visit))
+    project = project_of(app, environment_of(context))
     if project is None:
         raise not_found()
     return project

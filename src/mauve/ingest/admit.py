@@ -5,7 +5,7 @@ from typing import Final, NamedTuple, Self
 
 from mauve.core.problems import Busy
 from mauve.ingest.parts import IngestParts
-from mauve.overload.admission import Admission, Stay
+from mauve.overload.admission import Admission, Slot
 from mauve.overload.byte_budget import ByteBudget
 from mauve.web.envelopes import data_reply
 from mauve.web.messages import OpenRequest, Reply
@@ -24,7 +24,7 @@ class BodyRules(NamedTuple):
     is_in_the_way: Callable[[str], bool]
 
 
-class Admitted(Stay):
+class Admitted(Slot):
     """A request that was let in, with its body. It leaves at the end of the `with` block."""
 
     __slots__ = ("_admission", "_budget", "_room", "body")
@@ -60,9 +60,9 @@ async def admit(parts: IngestParts, request: OpenRequest, org_id: str, rules: Bo
         body, room = await _read(request, org_id, rules, admission)
     admitted = Admitted(admission, org_id, body, rules.budget, room)
     admission.enter(admitted)
-    if parts.turns.is_over(admitted.entered_at):
+    if parts.fairness.is_over(admitted.entered_at):
         try:
-            await parts.turns.next()
+            await parts.fairness.next()
         except BaseException:
             admitted.__exit__()
             raise

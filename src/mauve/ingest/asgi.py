@@ -4,7 +4,7 @@ from mauve.ingest.plane import IngestPlane
 from mauve.web import asgi
 
 
-class AsgiIngest:
+class IngestApp:
     def __init__(self, plane: IngestPlane) -> None:
         self._plane = plane
 

@@ -11,8 +11,8 @@ from mauve.core.clock import Clock
 from mauve.ingest.counters import IngestCounters
 from mauve.overload.admission import Admission
 from mauve.overload.byte_budget import ByteBudget
-from mauve.overload.loop_fairness import Turns
-from mauve.overload.token_bucket import RateLimit
+from mauve.overload.loop_fairness import LoopFairness
+from mauve.overload.token_bucket import TokenBuckets
 from mauve.stores.ledger import Entry, Outcome
 from mauve.stores.log import LogWriter
 
@@ -36,10 +36,10 @@ class IngestParts:
     caps: EventCaps
     log: LogWriter
     ledger: MoneyRecorder
-    rate: RateLimit
+    rate: TokenBuckets
     vault: Vault
     clock: Clock
     admission: Admission
-    turns: Turns
+    fairness: LoopFairness
     budget: ByteBudget
     counters: IngestCounters

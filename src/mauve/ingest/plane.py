@@ -14,7 +14,7 @@ from mauve.ingest import accept, rules
 from mauve.ingest.admit import BodyRules, admit, busy_reply
 from mauve.ingest.browsers import EVENT_HEADERS, PREFLIGHT, for_browsers
 from mauve.ingest.parts import IngestParts
-from mauve.ingest.webhooks.endpoint import WebhookDoor, is_webhook_path
+from mauve.ingest.webhooks.endpoint import WebhookEndpoint, is_webhook_path
 from mauve.stores.edge import PublishedKey
 from mauve.stores.ingest_stats import ACCEPTED, REFUSED, REJECTED
 from mauve.stores.log import LogFailedError, LogFullError
@@ -45,7 +45,7 @@ class IngestPlane:
     def __init__(self, parts: IngestParts) -> None:
         self._parts = parts
         self._bodies = BodyRules(_check_type, BODY_BYTES_MAX, parts.budget, parts.budget.is_wanted_from)
-        self._webhooks = WebhookDoor(parts)
+        self._webhooks = WebhookEndpoint(parts)
 
     def answer(self, request: OpenRequest) -> Coroutine[Any, Any, Reply]:
         """Return what answers when it is awaited. Every layer less is felt here."""

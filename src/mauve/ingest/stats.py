@@ -7,7 +7,7 @@ import structlog
 
 from mauve.core.window import today_at
 from mauve.ingest.parts import IngestParts
-from mauve.stores.ingest_stats import Arrivals
+from mauve.stores.ingest_stats import IngestStats
 from mauve.stores.ledger import Entry
 from mauve.stores.unavailable import StoreUnavailableError
 
@@ -16,7 +16,7 @@ _EVERY_S: Final = 2.0
 log = structlog.get_logger()
 
 
-async def note_arrivals_forever(parts: IngestParts) -> None:
+async def write_stats_forever(parts: IngestParts) -> None:
     """Note them until cancelled; what is left is noted then."""
     try:
         while True:
@@ -33,7 +33,7 @@ async def note_arrivals(parts: IngestParts) -> None:
         return
     now_ms = parts.clock.now_ms()
     try:
-        await parts.ledger.record(Entry(arrivals=Arrivals(today_at(now_ms).isoformat(), now_ms, counted)))
+        await parts.ledger.record(Entry(arrivals=IngestStats(today_at(now_ms).isoformat(), now_ms, counted)))
     except StoreUnavailableError as error:
         parts.counters.arrivals.update(counted)
         log.warning("arrivals_not_noted", reason=str(error), advice=f"trying again in {_EVERY_S} s")

@@ -18,7 +18,7 @@ from mauve.load.arrival_order import ArrivalOrder
 from mauve.load.close_days import Closing
 from mauve.load.moments import first_day_of
 from mauve.load.rows import Range, first_seen_of, range_from, repeats_among, usage_of
-from mauve.stores.ingest_stats import REPEAT, Arrivals
+from mauve.stores.ingest_stats import REPEAT, IngestStats
 from mauve.stores.ledger import DeadLetter, LoadLedger, LoadStep
 from mauve.stores.log import MIXED_STREAM, LogReader, LogRecord
 from mauve.stores.warehouse import RowsRefusedError, WarehouseWriter, last_numbers
@@ -210,10 +210,10 @@ def _last_of(records: Records) -> dict[int, int]:
     return {stream: record.number for stream, record in records}
 
 
-def _arrivals(taken: Range, repeats: set[int], now_ms: int) -> Arrivals:
+def _arrivals(taken: Range, repeats: set[int], now_ms: int) -> IngestStats:
     """Tell the owners how many of their events came again."""
     came_again = Counter(
         project for project, seq in zip(taken.rows.project, taken.rows.seq, strict=True) if seq in repeats
     )
     counts = {(project, REPEAT): count for project, count in came_again.items()}
-    return Arrivals(today_at(now_ms).isoformat(), now_ms, counts)
+    return IngestStats(today_at(now_ms).isoformat(), now_ms, counts)

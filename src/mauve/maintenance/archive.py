@@ -17,7 +17,7 @@ from typing import IO, Final, NamedTuple
 import msgspec
 import zstandard
 
-from mauve.maintenance.errors import KeepRefusedError
+from mauve.maintenance.errors import MaintenanceRefusedError
 
 FORMAT: Final = 1
 _HEADING: Final = "mauve-backup.json"
@@ -125,7 +125,9 @@ def _heading_from(tar: tarfile.TarFile, path: Path) -> Heading:
     content = _content_of(tar, entry).read(_PIECE_BYTES)
     made = msgspec.json.decode(content, type=_Made)
     if made.format > FORMAT:
-        raise KeepRefusedError(f"{path} was made by mauve {made.mauve}, which is newer: restore it with that release")
+        raise MaintenanceRefusedError(
+            f"{path} was made by mauve {made.mauve}, which is newer: restore it with that release"
+        )
     return msgspec.json.decode(content, type=Heading)
 
 
@@ -176,6 +178,6 @@ def _opened(path: Path) -> Iterator[tarfile.TarFile]:
                 yield tar
     except (tarfile.TarError, zstandard.ZstdError, msgspec.MsgspecError, EOFError, UnicodeError) as error:
         reason = " ".join(str(error).split())
-        raise KeepRefusedError(f"{path} is not a whole backup ({reason}): use another copy of it") from error
+        raise MaintenanceRefusedError(f"{path} is not a whole backup ({reason}): use another copy of it") from error
     except FileNotFoundError:
-        raise KeepRefusedError(f"there is no file {path}: check the name") from None
+        raise MaintenanceRefusedError(f"there is no file {path}: check the name") from None

@@ -18,7 +18,7 @@ import msgspec
 
 from mauve.maintenance.archive import FORMAT, Heading, Member, OnBytes, write_archive
 from mauve.maintenance.disk_space import check_room, files_in, sync_folder
-from mauve.maintenance.errors import KeepRefusedError
+from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.maintenance.progress import Progress
 from mauve.stores.maintenance import Frozen
 
@@ -102,11 +102,11 @@ def back_up(originals: Originals, file: Path, now_ms: int, version: str, progres
 def check_target(file: Path, *, may_replace: bool) -> None:
     """Refuse a name under which no backup can be made, before anybody is disturbed."""
     if not file.parent.is_dir():
-        raise KeepRefusedError(f"there is no directory {file.parent}: make it, or choose another place")
+        raise MaintenanceRefusedError(f"there is no directory {file.parent}: make it, or choose another place")
     if file.is_dir():
-        raise KeepRefusedError(f"{file} is a directory: name a file in it")
+        raise MaintenanceRefusedError(f"{file} is a directory: name a file in it")
     if file.exists() and not may_replace:
-        raise KeepRefusedError(f"{file} is there already: choose another name, or replace it with --force")
+        raise MaintenanceRefusedError(f"{file} is there already: choose another name, or replace it with --force")
 
 
 def _copy(originals: Originals, drafts: Path, still: Standstill, copied_bytes: int, progress: Progress) -> int:

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from mauve.maintenance.errors import KeepRefusedError
+from mauve.maintenance.errors import MaintenanceRefusedError
 
 
 def files_in(folder: Path) -> Iterator[Path]:
@@ -24,7 +24,7 @@ def check_room(folder: Path, bytes_needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < bytes_needed:
         needed = in_words(bytes_needed)
-        raise KeepRefusedError(f"{folder} has {in_words(free)} free and {needed} may be needed: make room there")
+        raise MaintenanceRefusedError(f"{folder} has {in_words(free)} free and {needed} may be needed: make room there")
 
 
 def in_words(byte_count: int) -> str:

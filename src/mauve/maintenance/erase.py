@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from mauve.stores.maintenance import LedgerUpkeep, LogUpkeep, WarehouseUpkeep
+from mauve.stores.maintenance import LedgerMaintenance, LogMaintenance, WarehouseMaintenance
 
 
 class Erased(msgspec.Struct, frozen=True):
@@ -24,9 +24,9 @@ def erase_user(
     user: str,
     *,
     load_present: Callable[[], None],
-    warehouse: WarehouseUpkeep,
-    ledger: LedgerUpkeep,
-    log: LogUpkeep,
+    warehouse: WarehouseMaintenance,
+    ledger: LedgerMaintenance,
+    log: LogMaintenance,
 ) -> Erased:
     """Load first: what waits in the queue would bring the person back."""
     load_present()

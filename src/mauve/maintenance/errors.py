@@ -1,9 +1,9 @@
 """Why keeping the data fails. The messages say what to do."""
 
 
-class KeepRefusedError(Exception):
+class MaintenanceRefusedError(Exception):
     """What is asked for cannot be done as it stands; nothing was changed."""
 
 
-class KeepFailedError(Exception):
+class MaintenanceFailedError(Exception):
     """Something failed on the way. What was there before is there still."""

@@ -14,7 +14,7 @@ import msgspec
 from mauve.maintenance.archive import Heading, read_heading, unpack_archive
 from mauve.maintenance.backup import CATALOG, FROZEN
 from mauve.maintenance.disk_space import check_room, sync_everything, sync_folder
-from mauve.maintenance.errors import KeepRefusedError
+from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.maintenance.progress import Progress
 from mauve.stores.data_directory import RESTORING, holder_of
 from mauve.stores.maintenance import Frozen
@@ -68,11 +68,11 @@ def _build(drafts: Path, heading: Heading, builders: Builders, progress: Progres
 def _check_empty(data: Path) -> None:
     holder = holder_of(data)
     if holder is not None:
-        raise KeepRefusedError(f"{data} is in use by process {holder.pid}: restore into another directory")
+        raise MaintenanceRefusedError(f"{data} is in use by process {holder.pid}: restore into another directory")
     if data.exists() and not data.is_dir():
-        raise KeepRefusedError(f"{data} is not a directory: choose another --data")
+        raise MaintenanceRefusedError(f"{data} is not a directory: choose another --data")
     if data.exists() and _names_in(data):
-        raise KeepRefusedError(f"{data} is not empty: restore into a new directory, or move this one away first")
+        raise MaintenanceRefusedError(f"{data} is not empty: restore into a new directory, or move this one away first")
 
 
 def _names_in(data: Path) -> list[str]:
@@ -89,7 +89,7 @@ def _drafts_for(data: Path) -> Iterator[Path]:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise KeepRefusedError(f"another restore into {data} is under way: wait for it") from None
+        raise MaintenanceRefusedError(f"another restore into {data} is under way: wait for it") from None
     try:
         for path in drafts.iterdir():  # left by one that was killed
             _remove(path)

@@ -9,7 +9,7 @@ import msgspec
 import structlog
 
 from mauve.core.clock import Clock
-from mauve.stores.maintenance import WarehouseUpkeep
+from mauve.stores.maintenance import WarehouseMaintenance
 
 LOOK_EVERY_S: Final = 3600.0
 _DAY_MS: Final = 86_400_000
@@ -37,7 +37,7 @@ class Retention:
     def __init__(
         self,
         days: int,
-        open_upkeep: Callable[[], AbstractContextManager[WarehouseUpkeep]],
+        open_upkeep: Callable[[], AbstractContextManager[WarehouseMaintenance]],
         clock: Clock,
         note: Callable[[Forgotten], None],
     ) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from mauve.core.activity import Seen
+from mauve.core.activity import Activity
 from mauve.core.problems import Code, Problem
 from mauve.metrics.sources import (
     CurrentMrr,
@@ -19,7 +19,7 @@ from mauve.metrics.sources import (
     UsersByDay,
 )
 
-EVERYBODY: Final = frozenset(Seen)
+EVERYBODY: Final = frozenset(Activity)
 NAMES_MAX: Final = 10_000  # of event_names, the most frequent: clients choose names, and so how many there are
 
 
@@ -40,9 +40,9 @@ class Metric:
 
 _TABLE: Final = (
     Metric("mau", ("mau",), Users(EVERYBODY)),
-    Metric("dau", ("day", "dau"), UsersByDay(Seen.ACTIVE)),
-    Metric("signups", ("signups",), Users(frozenset({Seen.SIGNUP}))),
-    Metric("signups_daily", ("day", "signups"), UsersByDay(Seen.SIGNUP)),
+    Metric("dau", ("day", "dau"), UsersByDay(Activity.ACTIVE)),
+    Metric("signups", ("signups",), Users(frozenset({Activity.SIGNUP}))),
+    Metric("signups_daily", ("day", "signups"), UsersByDay(Activity.SIGNUP)),
     Metric("revenue", ("day", "currency", "revenue"), PaymentTotals(earned=True)),
     Metric("mrr", ("currency", "mrr"), CurrentMrr(), is_windowless=True),
     Metric("mrr_history", ("day", "currency", "mrr"), MrrHistory()),

@@ -2,19 +2,19 @@
 
 from dataclasses import dataclass
 
-from mauve.core.activity import Seen
+from mauve.core.activity import Activity
 
 
 @dataclass(frozen=True, slots=True)
 class Users:
     """How many different users were seen in the window."""
 
-    seen: frozenset[Seen]
+    seen: frozenset[Activity]
 
 
 @dataclass(frozen=True, slots=True)
 class UsersByDay:
-    seen: Seen
+    seen: Activity
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ _READING: Final = frozenset({"GET", "HEAD"})
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class OpenApiApp:
     """An ASGI application with two replies, by path."""
 
     replies: dict[str, Reply]
@@ -41,10 +41,10 @@ class Reference:
 
 
 @cache
-def reference() -> Reference:
+def reference() -> OpenApiApp:
     told = document()
     shown = page(told)
-    return Reference(
+    return OpenApiApp(
         {
             "/openapi.json": _kept(msgspec.json.encode(told), JSON),
             "/docs": _kept(shown.encode(), {**HTML, "content-security-policy": content_policy()}),

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from mauve.control.bodies import AppBody, AppKeyBody, CreatedAppBody, MintedKeyBody
 from mauve.control.plane import BODY_BYTES_MAX
-from mauve.control.routes import OPERATIONS as TABLE
-from mauve.control.routes import Operation as TableRow
+from mauve.control.routes import ROUTES as TABLE
+from mauve.control.routes import Route as TableRow
 from mauve.core.app import AppType, Ownership
 from mauve.core.biller import Provider
 from mauve.core.credential import KeyKind
@@ -44,7 +44,7 @@ _APP_KEY: Final = AppKeyBody(
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
+class OperationDoc:
     """What the reference tells of an operation beside its path and scope."""
 
     name: str
@@ -69,8 +69,8 @@ def _body(name: str, text: str, **examples: Any) -> Body:  # noqa: ANN401
     return Body(f"{text} At most {BODY_BYTES_MAX // 1024} KiB.", ref(name), shown)
 
 
-TELLINGS: Final[Mapping[tuple[str, str], Telling]] = {
-    ("POST", "/v1/apps"): Telling(
+OPERATION_DOCS: Final[Mapping[tuple[str, str], OperationDoc]] = {
+    ("POST", "/v1/apps"): OperationDoc(
         "createApp",
         "Create an app",
         "Creates the app in the token's organization, with its first server key, which works at once. One app more "
@@ -88,23 +88,23 @@ TELLINGS: Final[Mapping[tuple[str, str], Telling]] = {
             everything={"name": "My library", "ownership": "client_operated", "type": "library"},
         ),
     ),
-    ("GET", "/v1/apps"): Telling(
+    ("GET", "/v1/apps"): OperationDoc(
         "listApps",
         "List the apps",
         "Every app of the token's organization.",
         _success(HTTPStatus.OK, "The apps; an empty array if there are none.", [AppBody(**_APP)], _array_of("App")),
     ),
-    ("GET", "/v1/apps/{app_id}"): Telling(
+    ("GET", "/v1/apps/{app_id}"): OperationDoc(
         "readApp", "Read an app", "One app.", _success(HTTPStatus.OK, "The app.", AppBody(**_APP), ref("App"))
     ),
-    ("PATCH", "/v1/apps/{app_id}"): Telling(
+    ("PATCH", "/v1/apps/{app_id}"): OperationDoc(
         "changeApp",
         "Change an app",
         "Fields that are left out stay as they are. One invalid field, and nothing is changed.",
         _success(HTTPStatus.OK, "The app as it is now.", AppBody(**{**_APP, "type": AppType.LIBRARY}), ref("App")),
         _body("AppChanges", "What to change.", another_type={"type": "library"}),
     ),
-    ("POST", "/v1/apps/{app_id}/keys"): Telling(
+    ("POST", "/v1/apps/{app_id}/keys"): OperationDoc(
         "mintKey",
         "Mint a key",
         "A server key or a publishable key. To replace a key: mint a new one, deploy it, delete the old one. One key "
@@ -112,19 +112,19 @@ TELLINGS: Final[Mapping[tuple[str, str], Telling]] = {
         _success(HTTPStatus.CREATED, "The key, this once.", MintedKeyBody(example_id("key"), _KEY), ref("MintedKey")),
         _body("NewKey", "Which kind.", server_key={"kind": "sk"}, publishable_key={"kind": "pk"}),
     ),
-    ("GET", "/v1/apps/{app_id}/keys"): Telling(
+    ("GET", "/v1/apps/{app_id}/keys"): OperationDoc(
         "listKeys",
         "List the keys of an app",
         "Masked, the revoked ones included. A lost key cannot be read again, only replaced.",
         _success(HTTPStatus.OK, "The keys; an empty array if there are none.", [_APP_KEY], _array_of("AppKey")),
     ),
-    ("DELETE", "/v1/apps/{app_id}/keys/{key_id}"): Telling(
+    ("DELETE", "/v1/apps/{app_id}/keys/{key_id}"): OperationDoc(
         "revokeKey",
         "Revoke a key",
         "For good. It is refused everywhere within seconds. Revoking again changes nothing and succeeds.",
         _success(HTTPStatus.NO_CONTENT, "The key is revoked."),
     ),
-    ("PUT", "/v1/apps/{app_id}/webhooks/{provider}"): Telling(
+    ("PUT", "/v1/apps/{app_id}/webhooks/{provider}"): OperationDoc(
         "saveWebhookSecret",
         "Save a webhook's signing secret",
         "Replaces any earlier one. It is kept sealed and there is no way to read it: `GET` on this path is 404.",
@@ -147,10 +147,10 @@ _PARAMETERS: Final[Mapping[str, Parameter]] = {
 
 
 def operations() -> tuple[Operation, ...]:
-    return tuple(_operation(row, TELLINGS[row.method, row.path]) for row in TABLE)
+    return tuple(_operation(row, OPERATION_DOCS[row.method, row.path]) for row in TABLE)
 
 
-def _operation(row: TableRow, telling: Telling) -> Operation:
+def _operation(row: TableRow, telling: OperationDoc) -> Operation:
     return Operation(
         method=row.method,
         path=row.path,
@@ -165,7 +165,7 @@ def _operation(row: TableRow, telling: Telling) -> Operation:
     )
 
 
-def _refusals(row: TableRow, telling: Telling) -> tuple[Answer, ...]:
+def _refusals(row: TableRow, telling: OperationDoc) -> tuple[Answer, ...]:
     invalid = Problem(Code.INVALID_BODY, "Object missing required field `name`")
     no_scope = Problem(Code.INSUFFICIENT_SCOPE, f"this token does not carry the scope {row.scope}: mint one that does")
     unavailable = Problem(Code.UPSTREAM_UNAVAILABLE, "the control backend did not answer: retry with backoff")

@@ -38,11 +38,11 @@ _TAGS: Final = {
 def operations() -> tuple[Operation, ...]:
     """Return every operation, in the order in which they are shown."""
     return (
-        *ingest.OPERATIONS,
-        *query.OPERATIONS,
+        *ingest.ROUTES,
+        *query.ROUTES,
         *control.operations(),
-        *webhooks.OPERATIONS,
-        *upkeep.OPERATIONS,
+        *webhooks.ROUTES,
+        *upkeep.ROUTES,
     )
 
 

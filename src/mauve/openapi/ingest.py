@@ -124,7 +124,7 @@ _EVENT_ANSWERS: Final = (
     _NOT_STORED,
 )
 
-OPERATIONS: Final = (
+ROUTES: Final = (
     Operation(
         method="POST",
         path="/v1/events",

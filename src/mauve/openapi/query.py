@@ -70,7 +70,7 @@ def _reply(metric: str, freshness: Freshness = Freshness.MISS, **more: str) -> R
 _METRIC_LIST: Final = "\n".join(f"- `{name}`: {meaning}" for name, meaning in MEANINGS.items())
 _RAW_SCANS: Final = ", ".join(f"`{metric.name}`" for metric in METRICS.values() if metric.is_raw_scan)
 
-OPERATIONS: Final = (
+ROUTES: Final = (
     Operation(
         method="GET",
         path="/v1/metrics/{metric}",

@@ -38,7 +38,7 @@ def _document(path: str, name: str, *, summary: str, text: str, found: Reply, sc
     )
 
 
-OPERATIONS: Final = (
+ROUTES: Final = (
     Operation(
         method="GET",
         path="/healthz",

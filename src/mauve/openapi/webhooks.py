@@ -17,7 +17,7 @@ _MEGABYTES: Final = BODY_BYTES_MAX // 1024**2
 _MINUTES: Final = WINDOW_S // 60
 _DELIVERY: Final = {"id": "evt_1", "type": "customer.created", "data": {"object": {}}}
 
-OPERATIONS: Final = (
+ROUTES: Final = (
     Operation(
         method="POST",
         path="/v1/webhooks/{provider}/{project_id}",

@@ -20,7 +20,7 @@ _FLUSHES: Final = 2  # the one that a request just missed, and its own
 _ROUNDS: Final = 4  # of the event loop, from the body to the reply
 
 
-class Stay:
+class Slot:
     """One request under way: whose, since when, and how much work it is."""
 
     __slots__ = ("begun_at", "entered_at", "org_id", "work_s")
@@ -69,18 +69,18 @@ class Admission:
             return True
         return 2 * self._under_way.get(org_id, 0) >= max(self._under_way.values())
 
-    def enter(self, stay: Stay) -> None:
+    def enter(self, stay: Slot) -> None:
         """Count a request from now on. Whoever enters leaves."""
         org_id = stay.org_id
         self._under_way[org_id] = self._under_way.get(org_id, 0) + 1
         self._total += 1
         stay.entered_at = stay.begun_at = self.ticks()
 
-    def judged(self, stay: Stay, still_to_do_s: float = 0.0) -> None:
+    def judged(self, stay: Slot, still_to_do_s: float = 0.0) -> None:
         """Note that a request has held the event loop until now, and how much work of others is still to come."""
         stay.work_s = self.ticks() - stay.begun_at + still_to_do_s
 
-    def leave(self, stay: Stay) -> None:
+    def leave(self, stay: Slot) -> None:
         """Take a request off the count, and learn from it."""
         now = self.ticks()
         others = self._under_way[stay.org_id] - 1

@@ -11,7 +11,7 @@ _WOKEN_MIN: Final = 4
 _ROUND_WEIGHT: Final = 1 / 16
 
 
-class Turns:
+class LoopFairness:
     """Puts off what comes when a round of the event loop has worked long enough.
 
     Work is quick or slow, and a round does all that is ready: without this, somebody who is to be refused would wait

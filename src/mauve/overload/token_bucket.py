@@ -6,7 +6,7 @@ from typing import Final
 _KEYS_MAX: Final = 10_000
 
 
-class RateLimit:
+class TokenBuckets:
     """A bucket for each key: it fills at the given rate, and holds one second's worth unless said otherwise.
 
     Bounded: the keys used least recently are forgotten first, which only ever gives them a full bucket again.

@@ -16,14 +16,14 @@ from mauve.metrics.sources import WarehouseSource
 from mauve.query.answer import Answer, Freshness, packed, unpacked
 from mauve.query.parts import QueryParts
 from mauve.query.read import rows_by_project
-from mauve.query.single_flight import CrowdedError, Flights
+from mauve.query.single_flight import ReadersBusyError, SingleFlight
 from mauve.stores.read_cache import CachedAnswer, is_fresh
 from mauve.stores.unavailable import StoreUnavailableError
 from mauve.stores.warehouse import WarehouseUnavailableError
 
 _SURVEY_BYTES_MAX: Final = 16 * 1024 * 1024  # of all answers of one reading; the last of them may be larger
 
-UNAVAILABLE: Final = (StoreUnavailableError, WarehouseUnavailableError, TimeoutError, CrowdedError)
+UNAVAILABLE: Final = (StoreUnavailableError, WarehouseUnavailableError, TimeoutError, ReadersBusyError)
 
 log = structlog.get_logger()
 
@@ -121,7 +121,7 @@ async def _read_once(parts: QueryParts, question: Question, now_ms: int) -> Answ
     return answers[question.key]
 
 
-def _flights_for(parts: QueryParts, survey: Survey) -> Flights:
+def _flights_for(parts: QueryParts, survey: Survey) -> SingleFlight:
     from_warehouse = isinstance(survey.metric.source, WarehouseSource)
     return parts.warehouse_flights if from_warehouse else parts.ledger_flights
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from mauve.access.keyring import Keyring
 from mauve.access.token_uses import TokenUses
 from mauve.core.clock import Clock
-from mauve.query.single_flight import Flights
+from mauve.query.single_flight import SingleFlight
 from mauve.stores.closed_days import ClosedDaysReader
 from mauve.stores.ledger import LedgerReader
 from mauve.stores.read_cache import ReadCache
@@ -30,7 +30,7 @@ class QueryParts:
     meter: ReadMeter
     stores: ReadStores
     # Apart, so that one store that hangs does not hold up what is read from the other.
-    warehouse_flights: Flights
-    ledger_flights: Flights
+    warehouse_flights: SingleFlight
+    ledger_flights: SingleFlight
     clock: Clock
     token_uses: TokenUses

@@ -7,7 +7,7 @@ from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import assert_never
 
-from mauve.core.activity import Seen
+from mauve.core.activity import Activity
 from mauve.core.window import DAY, Window, today_at, whole_weeks_in
 from mauve.metrics.answers import Row
 from mauve.metrics.mrr_history import days_known, mrr_by_day
@@ -81,7 +81,7 @@ def _weeks_summed_up(window: Window, stores: ReadStores) -> Window | None:
     return None if through is None else whole_weeks_in(Window(window.first, min(window.last, through)))
 
 
-def _users_by_day(survey: Survey, seen: Seen, stores: ReadStores) -> list[tuple[str, str, int]]:
+def _users_by_day(survey: Survey, seen: Activity, stores: ReadStores) -> list[tuple[str, str, int]]:
     """Return the numbers of closed days as they were found then, and count the users of the others."""
     first, last = survey.window
     try:

@@ -21,7 +21,7 @@ WAITING_MAX: Final = 64
 FIRST_ONES_MAX: Final = 256  # so many in all, if each more is the only one of its organization
 
 
-class CrowdedError(Exception):
+class ReadersBusyError(Exception):
     """So many readings are under way that one more would only wait."""
 
 
@@ -37,7 +37,7 @@ class Flight:
     work: asyncio.Future[Any]
 
 
-class Flights:
+class SingleFlight:
     """Some threads for one store. A reading goes on when those who asked are gone: its answer is kept for the next."""
 
     def __init__(self, name: str, threads: int, limit_s: float = READ_S_MAX) -> None:
@@ -76,7 +76,7 @@ class Flights:
     def _begin(self, organization: str, key: Hashable, read: Callable[[], Any]) -> Flight:
         asked = self._asked[organization]
         if len(self) >= (WAITING_MAX if asked else FIRST_ONES_MAX) or asked >= WAITING_MAX // 2:
-            raise CrowdedError(f"{len(self)} readings are under way, {asked} of this organization")
+            raise ReadersBusyError(f"{len(self)} readings are under way, {asked} of this organization")
         ends_at_s = time.monotonic() + self._limit_s
         flight = Flight(key, organization, read, ends_at_s, asyncio.get_running_loop().create_future())
         self._under_way[key] = flight

@@ -14,7 +14,7 @@ from mauve.config import Settings
 from mauve.load.runner import LoadFigures, LoadRunner
 from mauve.maintenance.backup import Standstill
 from mauve.maintenance.erase import Erased
-from mauve.maintenance.errors import KeepFailedError, KeepRefusedError
+from mauve.maintenance.errors import MaintenanceFailedError, MaintenanceRefusedError
 from mauve.server.admin_socket import (
     Erase,
     ErasedPerson,
@@ -30,9 +30,9 @@ from mauve.server.admin_socket import (
     socket_address,
 )
 from mauve.stores.data_directory import hold, holder_of
-from mauve.stores.maintenance import Frozen, WarehouseUpkeep
+from mauve.stores.maintenance import Frozen, WarehouseMaintenance
 from mauve.wiring import open_load_parts
-from mauve.wiring_upkeep import drop_frozen, warehouse_upkeep
+from mauve.wiring_maintenance import drop_frozen, warehouse_maintenance
 
 _results: Final = msgspec.json.Decoder(Result)
 
@@ -41,7 +41,7 @@ _results: Final = msgspec.json.Decoder(Result)
 def standstill(settings: Settings) -> Iterator[Standstill]:
     """Let the loader stand still, wherever it runs, and freeze the warehouse."""
     if holder_of(settings.data) is None:
-        with _alone(settings), closing(warehouse_upkeep(settings.data)) as upkeep:
+        with _alone(settings), closing(warehouse_maintenance(settings.data)) as upkeep:
             try:
                 yield _StandstillHere(upkeep)
             finally:
@@ -57,7 +57,7 @@ def erase_person(settings: Settings, project: str, user: str) -> Erased:
     with closing(_Core(settings.data)) as core:
         result = core.ask(Erase(project, user))
     if not isinstance(result, ErasedPerson):
-        raise KeepFailedError("the core gave no answer: run the command again")
+        raise MaintenanceFailedError("the core gave no answer: run the command again")
     return result.what
 
 
@@ -79,7 +79,7 @@ def _alone(settings: Settings) -> Iterator[None]:
 class _StandstillHere:
     """No service runs: nothing moves anyway, and nobody takes away what is frozen."""
 
-    def __init__(self, upkeep: WarehouseUpkeep) -> None:
+    def __init__(self, upkeep: WarehouseMaintenance) -> None:
         self.frozen = upkeep.freeze()
 
     def go_on(self) -> None:
@@ -96,7 +96,7 @@ class _StandstillThere:
         self._core = core
         result = core.ask(Freeze())
         if not isinstance(result, FrozenAt):
-            raise KeepFailedError("the core gave no answer: run the command again")
+            raise MaintenanceFailedError("the core gave no answer: run the command again")
         folders = {table: Path(folder) for table, folder in result.folders.items()}
         self.frozen = Frozen(folders, result.events)
 
@@ -117,7 +117,7 @@ class _Core:
             self._connection.connect(socket_address(data, folder))
         except OSError:
             self._connection.close()
-            raise KeepFailedError("the core does not answer: wait some seconds, or look at its log") from None
+            raise MaintenanceFailedError("the core does not answer: wait some seconds, or look at its log") from None
         finally:
             os.close(folder)
         self._answers = self._connection.makefile("rb")
@@ -133,10 +133,12 @@ class _Core:
         except OSError:
             line = b""
         if not line:
-            raise KeepFailedError("the core has stopped, or has waited for too long: see that it runs, and begin again")
+            raise MaintenanceFailedError(
+                "the core has stopped, or has waited for too long: see that it runs, and begin again"
+            )
         result: Result = _results.decode(line)
         if isinstance(result, Refused):
-            raise KeepRefusedError(result.reason)
+            raise MaintenanceRefusedError(result.reason)
         if isinstance(result, Failed):
-            raise KeepFailedError(f"the core could not do it ({result.reason}): look at its log, then try again")
+            raise MaintenanceFailedError(f"the core could not do it ({result.reason}): look at its log, then try again")
         return result

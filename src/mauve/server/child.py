@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from mauve.access.vault import VaultError
 from mauve.config import SettingError, Settings
 from mauve.logs import configure_logs
-from mauve.server.child_protocol import BEAT, Orders, Ready, Refused, Report
+from mauve.server.child_protocol import BEAT, ChildOrders, Ready, Refused, Report
 from mauve.server.heartbeat import BEAT_EVERY_S
 from mauve.server.stacks import write_when_told
 from mauve.stores.data_directory import HeldError
@@ -35,9 +35,9 @@ _SWITCH_INTERVAL_S: Final = 0.0002
 log = structlog.get_logger()
 
 
-def main(run: Callable[[Orders], Coroutine[Any, Any, None]]) -> None:
+def main(run: Callable[[ChildOrders], Coroutine[Any, Any, None]]) -> None:
     """Run a child under the orders in the first argument."""
-    orders = msgspec.json.decode(sys.argv[1], type=Orders)
+    orders = msgspec.json.decode(sys.argv[1], type=ChildOrders)
     try:
         settings = orders.settings()
         configure_logs(settings.log, process=orders.name)

@@ -15,7 +15,7 @@ from mauve.config import Settings, settings_from
 Role = Literal["core", "ingest"]
 
 
-class Orders(msgspec.Struct, frozen=True):
+class ChildOrders(msgspec.Struct, frozen=True):
     role: Role
     number: int
     data: str

@@ -4,15 +4,18 @@ import asyncio
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import IO
+from typing import IO, Final
 
 import msgspec
 import structlog
 
-from mauve.server.child_protocol import BEAT, Orders, Ready, Refused, Report
-from mauve.server.heartbeat import LOOK_EVERY_S, Pulse
+from mauve.server.child_protocol import BEAT, ChildOrders, Ready, Refused, Report, Role
+from mauve.server.heartbeat import LOOK_EVERY_S, Heartbeat
 from mauve.server.stacks import stack_file, stacks_of
+
+_MODULES: Final[Mapping[Role, str]] = {"core": "mauve.server.core", "ingest": "mauve.server.worker"}
 
 log = structlog.get_logger()
 
@@ -26,16 +29,16 @@ class Child:
         self.name = name
         self.process = process
         self._stacks = stacks
-        self._pulse = Pulse(hang_s)
+        self._pulse = Heartbeat(hang_s)
 
     @classmethod
-    async def start(cls, orders: Orders, lock: IO[bytes], hang_s: float) -> "Child":
+    async def start(cls, orders: ChildOrders, lock: IO[bytes], hang_s: float) -> "Child":
         stacks = stack_file()
         told = msgspec.structs.replace(orders, stacks_fd=stacks.fileno())
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            f"mauve.server.{orders.role}",
+            _MODULES[orders.role],
             msgspec.json.encode(told).decode(),
             stdin=PIPE,
             stdout=PIPE,

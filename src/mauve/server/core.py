@@ -14,20 +14,20 @@ from mauve.control.plane import ControlPlane, is_control_path
 from mauve.control.publish import SWEEP_EVERY_S
 from mauve.dashboard.parts import DashboardParts
 from mauve.dashboard.plane import Dashboard, is_page
-from mauve.ingest.asgi import AsgiIngest
+from mauve.ingest.asgi import IngestApp
 from mauve.ingest.parts import IngestParts
 from mauve.ingest.plane import IngestPlane
-from mauve.ingest.stats import note_arrivals_forever
+from mauve.ingest.stats import write_stats_forever
 from mauve.load.runner import LoadFigures, LoadRunner
 from mauve.maintenance.retention import LOOK_EVERY_S
 from mauve.openapi.app import reference
 from mauve.query.parts import QueryParts
 from mauve.query.plane import QueryPlane, is_query_path
-from mauve.server.admin_socket import ErrandDoor
+from mauve.server.admin_socket import AdminSocket
 from mauve.server.asgi_server import AsgiServer
 from mauve.server.child import expose_metrics, finished, main, repeat, serve_until_stopped
-from mauve.server.child_protocol import Orders, Ready
-from mauve.server.gate import Gate
+from mauve.server.child_protocol import ChildOrders, Ready
+from mauve.server.gate import RequestGuard
 from mauve.stores.unavailable import StoreUnavailableError
 from mauve.web.asgi import Receive, Scope, Send, read_request, send_reply
 from mauve.web.health import readiness
@@ -41,7 +41,7 @@ from mauve.wiring import (
     query_parts,
     warehouse_reader,
 )
-from mauve.wiring_upkeep import drop_frozen, retention
+from mauve.wiring_maintenance import drop_frozen, retention
 
 
 class CoreApp:
@@ -68,7 +68,7 @@ class CoreApp:
         self._dashboard = Dashboard(dashboard, timeout_s)
         self._plane = IngestPlane(ingest)
         self._reference = reference()
-        self._ingest = AsgiIngest(self._plane)
+        self._ingest = IngestApp(self._plane)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
@@ -108,7 +108,7 @@ def _answers(ping: Callable[[], None]) -> bool:
     return True
 
 
-async def run(orders: Orders) -> None:
+async def run(orders: ChildOrders) -> None:
     settings = orders.settings()
     prepare(settings)
     drop_frozen(settings)
@@ -126,7 +126,7 @@ async def run(orders: Orders) -> None:
             ):
                 forgetting = retention(settings, parts)
                 background = [
-                    asyncio.create_task(note_arrivals_forever(ingest)),
+                    asyncio.create_task(write_stats_forever(ingest)),
                     asyncio.create_task(ingest.caps.keep_current()),
                     asyncio.create_task(repeat(SWEEP_EVERY_S, parts.publisher.publish_pending, "publication_delayed")),
                     asyncio.create_task(repeat(REFRESH_EVERY_S, ingest.keyring.refresh, "keyring_not_refreshed")),
@@ -135,11 +135,11 @@ async def run(orders: Orders) -> None:
                     asyncio.create_task(repeat(settings.flush_s / 2, loading.step, "load_failed")),
                     asyncio.create_task(repeat(LOOK_EVERY_S, forgetting.forget_if_due, "raw_events_not_forgotten")),
                 ]
-                errands = ErrandDoor(settings, loading)
+                errands = AdminSocket(settings, loading)
                 await errands.open()
                 app = CoreApp(parts, ingest, query, dashboard, loading, timeout_s=settings.catalog_timeout_s)
                 await serve_until_stopped(
-                    AsgiServer(Gate(app, settings.connections_per_address), (orders.host, orders.port)),
+                    AsgiServer(RequestGuard(app, settings.connections_per_address), (orders.host, orders.port)),
                     Ready(setup.path.reveal() if setup else None),
                     has_failed=lambda: ingest.log.has_failed,
                 )

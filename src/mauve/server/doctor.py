@@ -19,7 +19,7 @@ from mauve.core.clock import SystemClock
 from mauve.maintenance.retention import first_day_kept
 from mauve.stores.data_directory import holder_of
 from mauve.stores.unavailable import StoreUnavailableError
-from mauve.wiring_upkeep import last_forgotten
+from mauve.wiring_maintenance import last_forgotten
 
 _DISK_FREE_BYTES_MIN: Final = 1024**3
 _EARLIEST_YEAR: Final = 2026

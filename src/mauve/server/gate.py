@@ -19,7 +19,7 @@ _CLOSE: Final = {"connection": "close"}
 _TOO_MANY: Final = "too many requests of this address are under way: wait for some of them, then retry"
 
 
-class Gate:
+class RequestGuard:
     """An ASGI application around another."""
 
     def __init__(self, app: Application, per_address: int) -> None:

@@ -11,7 +11,7 @@ LOOK_EVERY_S: Final = 1.0
 _FORGIVEN_ABOVE_S: Final = 2 * LOOK_EVERY_S
 
 
-class Pulse:
+class Heartbeat:
     """One child's. It counts from the moment at which the child is ready: starting may take as long as it takes."""
 
     def __init__(self, hang_s: float) -> None:

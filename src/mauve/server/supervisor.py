@@ -18,7 +18,7 @@ import msgspec
 import structlog
 
 from mauve.config import Settings
-from mauve.server.child_protocol import Orders, Ready, Role
+from mauve.server.child_protocol import ChildOrders, Ready, Role
 from mauve.server.children import Child, ServeRefusedError
 from mauve.stores.data_directory import Holder, hold, make_private_directory, name_holder
 
@@ -95,7 +95,7 @@ class Supervisor:
         finally:
             await self._stop_children()
 
-    async def _keep(self, orders: Orders) -> None:
+    async def _keep(self, orders: ChildOrders) -> None:
         """Start a running child again whenever it dies: each early death makes the next pause longer."""
         child = self._running[orders.name]
         deaths = 0
@@ -117,7 +117,7 @@ class Supervisor:
             except ServeRefusedError as error:
                 log.warning("process_not_started", child=orders.name, reason=str(error))
 
-    async def _start(self, orders: Orders, *, wants_setup_link: bool = False) -> Child:
+    async def _start(self, orders: ChildOrders, *, wants_setup_link: bool = False) -> Child:
         told = msgspec.structs.replace(orders, wants_setup_link=wants_setup_link)
         child = await Child.start(told, self._lock, self._settings.hang_s)
         self._running[child.name] = child
@@ -150,8 +150,8 @@ class Supervisor:
             for child in children:
                 child.kill()
 
-    def _orders(self, role: Role, number: int) -> Orders:
-        return Orders(
+    def _orders(self, role: Role, number: int) -> ChildOrders:
+        return ChildOrders(
             role=role,
             number=number,
             data=str(self._settings.data),

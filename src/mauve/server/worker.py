@@ -6,21 +6,21 @@ from prometheus_client import CollectorRegistry
 
 from mauve.access.keyring import REFRESH_EVERY_S
 from mauve.ingest.plane import IngestPlane
-from mauve.ingest.stats import note_arrivals_forever
+from mauve.ingest.stats import write_stats_forever
 from mauve.server.child import expose_metrics, finished, main, repeat, serve_until_stopped
-from mauve.server.child_protocol import Orders, Ready
+from mauve.server.child_protocol import ChildOrders, Ready
 from mauve.web.http1.listener import Listener
 from mauve.wiring import ingest_parts
 
 
-async def run(orders: Orders) -> None:
+async def run(orders: ChildOrders) -> None:
     settings = orders.settings()
     registry = CollectorRegistry()
     expose_metrics(settings, orders.number, registry)
     async with ingest_parts(settings, orders.number, registry) as parts:
         refreshing = asyncio.create_task(repeat(REFRESH_EVERY_S, parts.keyring.refresh, "keyring_not_refreshed"))
         counting = asyncio.create_task(parts.caps.keep_current())
-        noting = asyncio.create_task(note_arrivals_forever(parts))
+        noting = asyncio.create_task(write_stats_forever(parts))
         await serve_until_stopped(
             Listener(IngestPlane(parts).answer, (orders.host, orders.ingest_port), settings.connections_per_address),
             Ready(),

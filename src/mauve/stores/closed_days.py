@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from datetime import date
 from typing import NamedTuple, Protocol
 
-from mauve.core.activity import Seen
+from mauve.core.activity import Activity
 from mauve.core.window import Window
 
 
@@ -16,7 +16,7 @@ class DayUsers(NamedTuple):
     """How many different users a project had on a day, seen in one way."""
 
     project: str
-    seen: Seen
+    seen: Activity
     day: str  # YYYY-MM-DD
     users: int
 
@@ -45,7 +45,7 @@ class ClosedDaysReader(Protocol):
     def through(self) -> date | None: ...
 
     def users(
-        self, projects: Collection[str], seen: Seen, window: Window
+        self, projects: Collection[str], seen: Activity, window: Window
     ) -> tuple[date | None, list[tuple[str, str, int]]]:
         """Return the last closed day, and (project, day, users) of the closed days in the window: by project, then day.
 

@@ -20,7 +20,7 @@ REFUSED: Final = "refused"  # a whole request; behind a colon, the code of the p
 ProjectAndWord = tuple[str, str]
 
 
-class Arrivals(NamedTuple):
+class IngestStats(NamedTuple):
     """Counts of one day, to be added to those that are there."""
 
     day: str  # YYYY-MM-DD
@@ -29,13 +29,13 @@ class Arrivals(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class ArrivalCount:
+class IngestCount:
     word: str
     count: int
     last_at: int
 
 
-class ArrivalReader(Protocol):
-    def counts(self, project: str, window: Window) -> Sequence[ArrivalCount]:
+class IngestStatsReader(Protocol):
+    def counts(self, project: str, window: Window) -> Sequence[IngestCount]:
         """Return how often each word was said of what came in these days, and when last: by word."""
         ...

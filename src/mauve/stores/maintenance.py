@@ -18,7 +18,7 @@ class Frozen:
     events: int  # how many rows of events there are in them
 
 
-class WarehouseUpkeep(Protocol):
+class WarehouseMaintenance(Protocol):
     """Works beside the loader and the readers, in their process.
 
     - `freeze` holds every row that was committed before. What was frozen earlier is let go of.
@@ -56,7 +56,7 @@ class ErasedEntries:
     dead_letters: int
 
 
-class LedgerUpkeep(Protocol):
+class LedgerMaintenance(Protocol):
     """Works beside those who record and load.
 
     - A payment keeps its id, digest, times and money: when it comes again it is a duplicate, as before.
@@ -72,7 +72,7 @@ class LedgerUpkeep(Protocol):
     def close(self) -> None: ...
 
 
-class LogUpkeep(Protocol):
+class LogMaintenance(Protocol):
     """Works on what the log has let go of; no record that waits to be loaded is touched."""
 
     def erase_damaged(self, user: str) -> int:

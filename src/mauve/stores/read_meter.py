@@ -38,20 +38,20 @@ class Throttle(StrEnum):
     RAW_SCANS = "allowance:raw_scans"
 
 
-class Refusal(NamedTuple):
+class Throttled(NamedTuple):
     throttle: Throttle
     lifts_at: int  # epoch milliseconds
 
 
-def refusal_of(usage: Usage, uses: Uses, limits: ReadLimits, now_ms: int) -> Refusal | None:
+def refusal_of(usage: Usage, uses: Uses, limits: ReadLimits, now_ms: int) -> Throttled | None:
     """Tell which limit, if any, the read would exceed: the minute before the queries before the raw scans."""
     if usage.reads >= limits.reads_per_minute:
         oldest_read_at = now_ms if usage.oldest_read_at is None else usage.oldest_read_at
-        return Refusal(Throttle.RATE_LIMIT, oldest_read_at + WINDOW_MS)
+        return Throttled(Throttle.RATE_LIMIT, oldest_read_at + WINDOW_MS)
     if uses.queries and usage.queries + uses.queries > limits.queries:
-        return Refusal(Throttle.QUERIES, period_ends_at(now_ms))
+        return Throttled(Throttle.QUERIES, period_ends_at(now_ms))
     if uses.raw_scans and usage.raw_scans + uses.raw_scans > limits.raw_scans:
-        return Refusal(Throttle.RAW_SCANS, period_ends_at(now_ms))
+        return Throttled(Throttle.RAW_SCANS, period_ends_at(now_ms))
     return None
 
 
@@ -67,7 +67,7 @@ class ReadMeter(Protocol):
     - Raises `StoreUnavailableError` when nothing can be counted.
     """
 
-    def take(self, org_id: str, uses: Uses, limits: ReadLimits, now_ms: int) -> Refusal | None:
+    def take(self, org_id: str, uses: Uses, limits: ReadLimits, now_ms: int) -> Throttled | None:
         """Spend what a read costs, or tell why it is refused."""
         ...
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from mauve.core.activity import Seen
+from mauve.core.activity import Activity
 from mauve.core.window import Window
 from mauve.stores.closed_days import DayUsers
 from mauve.stores.log import RECORD_NUMBER_MAX
@@ -182,7 +182,7 @@ class WarehouseReader(Protocol):
     """
 
     def users(
-        self, projects: Collection[str], seen: Collection[Seen], window: Window, weeks: Window | None
+        self, projects: Collection[str], seen: Collection[Activity], window: Window, weeks: Window | None
     ) -> dict[str, int]:
         """Return how many different users each project had: exact while few, then about 0.5 % off; 0 is left out.
 
@@ -190,7 +190,7 @@ class WarehouseReader(Protocol):
         """
         ...
 
-    def users_by_day(self, projects: Collection[str], seen: Seen, window: Window) -> list[tuple[str, str, int]]:
+    def users_by_day(self, projects: Collection[str], seen: Activity, window: Window) -> list[tuple[str, str, int]]:
         """Return (project, day, users), by project, then day."""
         ...
 

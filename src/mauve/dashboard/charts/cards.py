@@ -6,7 +6,7 @@ from datetime import date
 
 from mauve.core.window import Window
 from mauve.dashboard.charts.figures import Asked
-from mauve.dashboard.charts.numbers import Readings
+from mauve.dashboard.charts.numbers import Answers
 from mauve.dashboard.charts.periods import Period
 from mauve.dashboard.charts.series import Rows, by_currency, by_day, drawn_currencies
 from mauve.dashboard.charts.svg import Curves, curves
@@ -61,11 +61,11 @@ KINDS = (
 )
 
 
-def charts_from(asked: Asked, readings: Readings) -> list[Chart]:
+def charts_from(asked: Asked, readings: Answers) -> list[Chart]:
     return [chart for kind in KINDS for chart in _charts_of(kind, asked, readings)]
 
 
-def _charts_of(kind: Kind, asked: Asked, readings: Readings) -> Iterator[Chart]:
+def _charts_of(kind: Kind, asked: Asked, readings: Answers) -> Iterator[Chart]:
     """Yield the charts of a kind; none if it cannot be read, or if no money was ever there."""
     now, before = readings.rows(asked.now(kind.metric)), readings.rows(asked.before(kind.metric))
     if now is None or before is None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from mauve.core.window import Window
-from mauve.dashboard.charts.numbers import Readings
+from mauve.dashboard.charts.numbers import Answers
 from mauve.dashboard.charts.periods import Period
 from mauve.dashboard.charts.series import (
     Change,
@@ -71,7 +71,7 @@ class Asked:
         return [*map(self.now, (*both, "signups_daily")), *map(self.before, both), self.mrr]
 
 
-def figures_from(asked: Asked, readings: Readings) -> Figures:
+def figures_from(asked: Asked, readings: Answers) -> Figures:
     return Figures(
         # A month has no days of its own: the line shows how many were active on each.
         mau=_count(asked, readings, "mau", "dau", "dau"),
@@ -90,7 +90,7 @@ def added_figures(figures: Sequence[Figure]) -> Figure:
     return Figure(now, before, days, figures[0].currency if figures else None)
 
 
-def _count(asked: Asked, readings: Readings, metric: str, daily: str, column: str) -> Figure | None:
+def _count(asked: Asked, readings: Answers, metric: str, daily: str, column: str) -> Figure | None:
     now, before = readings.rows(asked.now(metric)), readings.rows(asked.before(metric))
     if now is None or before is None:
         return None
@@ -99,7 +99,7 @@ def _count(asked: Asked, readings: Readings, metric: str, daily: str, column: st
     return Figure(now[0][metric], before[0][metric], days)
 
 
-def _daily_average(asked: Asked, readings: Readings) -> Figure | None:
+def _daily_average(asked: Asked, readings: Answers) -> Figure | None:
     now, before = readings.rows(asked.now("dau")), readings.rows(asked.before("dau"))
     if now is None or before is None:
         return None
@@ -107,7 +107,7 @@ def _daily_average(asked: Asked, readings: Readings) -> Figure | None:
     return Figure(average(days), average(by_day(before, "dau", asked.period.before)), days)
 
 
-def _revenue(asked: Asked, readings: Readings) -> list[Figure] | None:
+def _revenue(asked: Asked, readings: Answers) -> list[Figure] | None:
     now, before = readings.rows(asked.now("revenue")), readings.rows(asked.before("revenue"))
     if now is None or before is None:
         return None
@@ -120,7 +120,7 @@ def _revenue(asked: Asked, readings: Readings) -> list[Figure] | None:
     ]
 
 
-def _mrr(asked: Asked, readings: Readings) -> list[Figure] | None:
+def _mrr(asked: Asked, readings: Answers) -> list[Figure] | None:
     now, history = readings.rows(asked.mrr), readings.rows(asked.now("mrr_history"))
     before = readings.rows(asked.before("mrr_history"))
     if now is None or history is None or before is None:

@@ -25,7 +25,7 @@ _PROJECTS_MAX: Final = 100  # in one reading: each may need a sketch of 100 KB f
 _decoder: Final = msgspec.json.Decoder()
 
 
-class Readings:
+class Answers:
     """What was answered. A question without an answer has no rows: the page says so and shows the others."""
 
     def __init__(self, answers: Mapping[str, Answer | None]) -> None:
@@ -60,7 +60,7 @@ class Numbers:
         self._warehouse_room = asyncio.Semaphore(_READINGS_MAX)
         self._ledger_room = asyncio.Semaphore(_READINGS_MAX)
 
-    def ask(self, questions: Iterable[Question]) -> Readings:
+    def ask(self, questions: Iterable[Question]) -> Answers:
         """Ask all at once. What is not answered in time goes on being read, for whoever asks next."""
         asked = {question.key: question for question in questions}
         return asyncio.run_coroutine_threadsafe(self._readings(asked), self._loop).result()
@@ -73,7 +73,7 @@ class Numbers:
         except (Problem, TimeoutError):
             return None
 
-    async def _readings(self, asked: Mapping[str, Question]) -> Readings:
+    async def _readings(self, asked: Mapping[str, Question]) -> Answers:
         answers: dict[str, Answer | None] = dict.fromkeys(asked)
         for key, question in asked.items():
             answers[key] = found(self._parts, question)
@@ -85,7 +85,7 @@ class Numbers:
             _, late = await asyncio.wait(reading, timeout=self._wait_s)
             for each in late:
                 each.cancel()
-        return Readings(answers)
+        return Answers(answers)
 
     async def _read(self, survey: Survey, answers: dict[str, Answer | None]) -> None:
         is_counted = isinstance(survey.metric.source, WarehouseSource)

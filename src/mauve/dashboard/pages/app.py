@@ -8,7 +8,7 @@ from mauve.core.window import today_at
 from mauve.dashboard.charts.cards import KINDS, charts_from
 from mauve.dashboard.charts.figures import Asked, figures_from
 from mauve.dashboard.charts.periods import period_from
-from mauve.dashboard.context import MemberVisit
+from mauve.dashboard.context import MemberContext
 from mauve.dashboard.pages.csv_export import sheet_from
 from mauve.dashboard.rendering import SECURITY_HEADERS, page
 from mauve.dashboard.selection import environment_of, plane_address, shown_project
@@ -20,30 +20,30 @@ from mauve.web.messages import Reply
 _CHARTED: Final = tuple(kind.metric for kind in KINDS)
 
 
-def show_app(visit: MemberVisit) -> Reply:
-    app = visit.app()
-    asked = asked_by(visit)
-    readings = visit.parts.numbers.ask([*asked.questions, *_charted(asked)])
+def show_app(context: MemberContext) -> Reply:
+    app = context.app()
+    asked = asked_by(context)
+    readings = context.parts.numbers.ask([*asked.questions, *_charted(asked)])
     return page(
-        visit,
+        context,
         "app.html",
         app=app,
-        url=visit.url,
+        url=context.url,
         figures=figures_from(asked, readings),
         charts=charts_from(asked, readings),
         readings=readings,
         period=asked.period,
-        environment=environment_of(visit),
-        keep=plane_address(visit),
+        environment=environment_of(context),
+        keep=plane_address(context),
     )
 
 
-def show_sheet(visit: MemberVisit) -> Reply:
+def show_sheet(context: MemberContext) -> Reply:
     """Return the rows of a metric, as the API gives them, for a spreadsheet."""
-    asked = asked_by(visit)
-    metric = metric_named(visit.path["metric"])
-    question = _question(visit, asked, metric)
-    rows = visit.parts.numbers.ask([question]).rows(question)
+    asked = asked_by(context)
+    metric = metric_named(context.path["metric"])
+    question = _question(context, asked, metric)
+    rows = context.parts.numbers.ask([question]).rows(question)
     if rows is None:
         raise cannot_be_read()
     name = f"{metric.name}-{question.window.first}-{question.window.last}.csv"
@@ -51,14 +51,14 @@ def show_sheet(visit: MemberVisit) -> Reply:
     return Reply(200, sheet_from(metric.columns, rows), {**SECURITY_HEADERS, **headers})
 
 
-def asked_by(visit: MemberVisit) -> Asked:
+def asked_by(context: MemberContext) -> Asked:
     """Return what an app's page of numbers asks for: its project on the chosen plane, in the chosen period."""
-    today = today_at(visit.now_ms)
-    return Asked(shown_project(visit, visit.app()), period_from(visit.request.query, today), today)
+    today = today_at(context.now_ms)
+    return Asked(shown_project(context, context.app()), period_from(context.request.query, today), today)
 
 
-def name_asked(visit: MemberVisit) -> str:
-    name = visit.asked("name")
+def name_asked(context: MemberContext) -> str:
+    name = context.asked("name")
     if len(name) > NAME_CHARACTERS_MAX:
         raise Problem(Code.MALFORMED, f"an event's name has at most {NAME_CHARACTERS_MAX} characters")
     return name
@@ -68,12 +68,12 @@ def _charted(asked: Asked) -> Iterable[Question]:
     return [question for metric in _CHARTED for question in (asked.now(metric), asked.before(metric))]
 
 
-def _question(visit: MemberVisit, asked: Asked, metric: Metric) -> Question:
+def _question(context: MemberContext, asked: Asked, metric: Metric) -> Question:
     if metric.is_windowless:
         return asked.mrr
     if not metric.needs_name:
         return asked.now(metric.name)
-    name = name_asked(visit)
+    name = name_asked(context)
     if not name:
         raise Problem(Code.MALFORMED, "name the event to count")
     return Question(asked.project, metric, asked.period.window, name)

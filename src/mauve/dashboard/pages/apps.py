@@ -3,36 +3,38 @@
 from mauve.control import apps
 from mauve.control.bodies import AppChangesBody, NewAppBody
 from mauve.core.app import AppType, Ownership
-from mauve.dashboard.context import MemberVisit
+from mauve.dashboard.context import MemberContext
 from mauve.dashboard.rendering import page, see_other
 from mauve.web.messages import Reply
 
 
-def show_apps(visit: MemberVisit) -> Reply:
-    return page(visit, "apps.html", apps=visit.control.catalog.apps.all_of(visit.organization.org_id))
+def show_apps(context: MemberContext) -> Reply:
+    return page(context, "apps.html", apps=context.control.catalog.apps.all_of(context.organization.org_id))
 
 
-def show_new_app(visit: MemberVisit) -> Reply:
-    return page(visit, "new_app.html", ownerships=Ownership, types=AppType)
+def show_new_app(context: MemberContext) -> Reply:
+    return page(context, "new_app.html", ownerships=Ownership, types=AppType)
 
 
-def create_app(visit: MemberVisit) -> Reply:
+def create_app(context: MemberContext) -> Reply:
     """Create the app, and show its first key: this once, so there is no page to send the browser on to."""
-    wanted = NewAppBody(visit.field("name"), visit.chosen("ownership", Ownership), visit.chosen("type", AppType))
-    app, key = apps.create_app(visit.control, visit.organization.org_id, wanted, visit.user.user_id)
-    return page(visit, "created_app.html", app=app, key=key.reveal(), url=visit.url)
+    wanted = NewAppBody(context.field("name"), context.chosen("ownership", Ownership), context.chosen("type", AppType))
+    app, key = apps.create_app(context.control, context.organization.org_id, wanted, context.user.user_id)
+    return page(context, "created_app.html", app=app, key=key.reveal(), url=context.url)
 
 
-def show_first_event(visit: MemberVisit) -> Reply:
+def show_first_event(context: MemberContext) -> Reply:
     """Return the part of a page that waits for the first event; the page asks for it again and again."""
-    return page(visit, "first_event.html", app=visit.app())
+    return page(context, "first_event.html", app=context.app())
 
 
-def show_settings(visit: MemberVisit) -> Reply:
-    return page(visit, "app_settings.html", app=visit.app(), ownerships=Ownership, types=AppType)
+def show_settings(context: MemberContext) -> Reply:
+    return page(context, "app_settings.html", app=context.app(), ownerships=Ownership, types=AppType)
 
 
-def change_app(visit: MemberVisit) -> Reply:
-    wanted = AppChangesBody(visit.field("name"), visit.chosen("ownership", Ownership), visit.chosen("type", AppType))
-    app = apps.change_app(visit.control, visit.app(), wanted)
+def change_app(context: MemberContext) -> Reply:
+    wanted = AppChangesBody(
+        context.field("name"), context.chosen("ownership", Ownership), context.chosen("type", AppType)
+    )
+    app = apps.change_app(context.control, context.app(), wanted)
     return see_other(f"/apps/{app.app_id}/settings", done="saved")

@@ -6,9 +6,9 @@ from typing import Final
 
 from mauve.core.rejections import RejectionCode
 from mauve.core.window import Window
-from mauve.dashboard.context import MemberVisit
+from mauve.dashboard.context import MemberContext
 from mauve.dashboard.text import words
-from mauve.stores.ingest_stats import ACCEPTED, DUPLICATE, REFUSED, REJECTED, REPEAT, ArrivalCount
+from mauve.stores.ingest_stats import ACCEPTED, DUPLICATE, REFUSED, REJECTED, REPEAT, IngestCount
 from mauve.stores.unavailable import StoreUnavailableError
 
 
@@ -62,17 +62,17 @@ _REASONS: Final[Mapping[RejectionCode, str]] = {
 _WHATS = {REJECTED: _ITEM, REFUSED: _REQUEST}
 
 
-def health_of(visit: MemberVisit, project: str, window: Window) -> Health | None:
+def health_of(context: MemberContext, project: str, window: Window) -> Health | None:
     """Return it; None if it cannot be read now."""
     try:
-        return health_from(visit.parts.arrivals.counts(project, window))
+        return health_from(context.parts.arrivals.counts(project, window))
     except StoreUnavailableError:
         return None
 
 
-def health_from(counts: Sequence[ArrivalCount]) -> Health:
+def health_from(counts: Sequence[IngestCount]) -> Health:
     found = {each.word: each.count for each in counts}
-    refusals = [refusal for each in counts if (refusal := _refusal_from(each))]
+    refusals = [form_error for each in counts if (form_error := _refusal_from(each))]
     return Health(
         accepted=found.get(ACCEPTED, 0),
         repeats=found.get(REPEAT, 0),
@@ -88,7 +88,7 @@ def reason_text(code: str) -> str:
     return _REASONS[RejectionCode(code)]
 
 
-def _refusal_from(counted: ArrivalCount) -> Refusals | None:
+def _refusal_from(counted: IngestCount) -> Refusals | None:
     kind, _, reason = counted.word.partition(":")
     if kind not in _WHATS:
         return None

@@ -7,7 +7,7 @@ from mauve.control.bodies import invalid_body
 from mauve.core.app import Environment
 from mauve.core.credential import AppKey, KeyKind
 from mauve.core.problems import not_found
-from mauve.dashboard.context import MemberVisit
+from mauve.dashboard.context import MemberContext
 from mauve.dashboard.pages.minted import latest, minter_names
 from mauve.dashboard.rendering import page, see_other
 from mauve.web.messages import Reply
@@ -20,37 +20,39 @@ CHOICES: Final = {
 }
 
 
-def show_keys(visit: MemberVisit) -> Reply:
-    app = visit.app()
-    shown, hidden = latest(keys.list_keys(visit.control, app))
-    return page(visit, "keys.html", app=app, keys=shown, hidden=hidden, minter=minter_names(visit))
+def show_keys(context: MemberContext) -> Reply:
+    app = context.app()
+    shown, hidden = latest(keys.list_keys(context.control, app))
+    return page(context, "keys.html", app=app, keys=shown, hidden=hidden, minter=minter_names(context))
 
 
-def mint_key(visit: MemberVisit) -> Reply:
+def mint_key(context: MemberContext) -> Reply:
     """Mint a key and show it: this once, so there is no page to send the browser on to."""
-    app = visit.app()
-    choice = CHOICES.get(visit.field("choice"))
+    app = context.app()
+    choice = CHOICES.get(context.field("choice"))
     if choice is None:
         raise invalid_body("choose which kind of key to mint")
     kind, environment = choice
     if environment is Environment.TEST and app.test_public_id is None:
         raise invalid_body("this app has no test plane yet: save a test secret under Webhooks first")
-    _, key = keys.mint_key(visit.control, app, kind, environment, visit.user.user_id)
-    return page(visit, "minted_key.html", app=app, key=key.reveal(), kind=kind, environment=environment, url=visit.url)
+    _, key = keys.mint_key(context.control, app, kind, environment, context.user.user_id)
+    return page(
+        context, "minted_key.html", app=app, key=key.reveal(), kind=kind, environment=environment, url=context.url
+    )
 
 
-def confirm_revoking(visit: MemberVisit) -> Reply:
-    return page(visit, "revoke_key.html", app=visit.app(), key=_key(visit))
+def confirm_revoking(context: MemberContext) -> Reply:
+    return page(context, "revoke_key.html", app=context.app(), key=_key(context))
 
 
-def revoke_key(visit: MemberVisit) -> Reply:
-    app = visit.app()
-    keys.revoke_key(visit.control, app, visit.path["key_id"])
+def revoke_key(context: MemberContext) -> Reply:
+    app = context.app()
+    keys.revoke_key(context.control, app, context.path["key_id"])
     return see_other(f"/apps/{app.app_id}/keys", done="key-revoked")
 
 
-def _key(visit: MemberVisit) -> AppKey:
-    for key in keys.list_keys(visit.control, visit.app()):
-        if key.key_id == visit.path["key_id"]:
+def _key(context: MemberContext) -> AppKey:
+    for key in keys.list_keys(context.control, context.app()):
+        if key.key_id == context.path["key_id"]:
             return key
     raise not_found()

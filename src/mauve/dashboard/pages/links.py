@@ -5,46 +5,46 @@ from http import HTTPStatus
 from mauve.access.passwords import CHARACTERS_MIN, password_from
 from mauve.control import links
 from mauve.core.problems import Problem
-from mauve.dashboard.context import Visit
+from mauve.dashboard.context import Context
 from mauve.dashboard.pages.sign_in import let_in
 from mauve.dashboard.rendering import page
 from mauve.web.messages import Reply
 
 
-def show_setup(visit: Visit) -> Reply:
+def show_setup(context: Context) -> Reply:
     """Show the form if the link can be used. Looking at it does not use it up."""
     try:
-        links.find_setup_link(visit.control, visit.path["secret"])
+        links.find_setup_link(context.control, context.path["secret"])
     except Problem:
-        return _dead_link(visit)
-    return page(visit, "set_up.html", characters_min=CHARACTERS_MIN)
+        return _dead_link(context)
+    return page(context, "set_up.html", characters_min=CHARACTERS_MIN)
 
 
-def set_up(visit: Visit) -> Reply:
+def set_up(context: Context) -> Reply:
     owner = links.make_first_owner(
-        visit.control,
-        visit.path["secret"],
-        visit.field("organization"),
-        visit.field("email"),
-        password_from(visit.field("password")),
+        context.control,
+        context.path["secret"],
+        context.field("organization"),
+        context.field("email"),
+        password_from(context.field("password")),
     )
-    return let_in(visit, owner.user_id)
+    return let_in(context, owner.user_id)
 
 
-def show_password(visit: Visit) -> Reply:
+def show_password(context: Context) -> Reply:
     try:
-        _, holder = links.find_password_link(visit.control, visit.path["secret"])
+        _, holder = links.find_password_link(context.control, context.path["secret"])
     except Problem:
-        return _dead_link(visit)
-    organization = visit.control.catalog.organizations.find(holder.org_id)
-    return page(visit, "set_password.html", holder=holder, organization=organization, characters_min=CHARACTERS_MIN)
+        return _dead_link(context)
+    organization = context.control.catalog.organizations.find(holder.org_id)
+    return page(context, "set_password.html", holder=holder, organization=organization, characters_min=CHARACTERS_MIN)
 
 
-def set_password(visit: Visit) -> Reply:
-    password = password_from(visit.field("password"))
-    holder = links.set_password(visit.control, visit.path["secret"], password)
-    return let_in(visit, holder.user_id)
+def set_password(context: Context) -> Reply:
+    password = password_from(context.field("password"))
+    holder = links.set_password(context.control, context.path["secret"], password)
+    return let_in(context, holder.user_id)
 
 
-def _dead_link(visit: Visit) -> Reply:
-    return page(visit, "dead_link.html", HTTPStatus.NOT_FOUND)
+def _dead_link(context: Context) -> Reply:
+    return page(context, "dead_link.html", HTTPStatus.NOT_FOUND)

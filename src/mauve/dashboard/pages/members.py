@@ -7,7 +7,7 @@ from mauve.control import people
 from mauve.control.links import MintedLink
 from mauve.core.roles import roles_within
 from mauve.core.user import Role, User
-from mauve.dashboard.context import MemberVisit
+from mauve.dashboard.context import MemberContext
 from mauve.dashboard.pages.minted import minter_names
 from mauve.dashboard.rendering import page, see_other
 from mauve.stores.catalog import Minted
@@ -16,20 +16,20 @@ from mauve.web.messages import Reply
 _SHOWN_MAX: Final = 50
 
 
-def show_members(visit: MemberVisit) -> Reply:
-    members = visit.control.catalog.users.all_of(visit.organization.org_id)
-    return page(visit, "members.html", members=members, roles=roles_within(visit.user.role))
+def show_members(context: MemberContext) -> Reply:
+    members = context.control.catalog.users.all_of(context.organization.org_id)
+    return page(context, "members.html", members=members, roles=roles_within(context.user.role))
 
 
-def invite(visit: MemberVisit) -> Reply:
+def invite(context: MemberContext) -> Reply:
     """Invite somebody and show the link: this once, so there is no page to send the browser on to."""
-    invited, link = people.invite(visit.control, visit.user, visit.field("email"), visit.chosen("role", Role))
-    return _show_link(visit, invited, link)
+    invited, link = people.invite(context.control, context.user, context.field("email"), context.chosen("role", Role))
+    return _show_link(context, invited, link)
 
 
-def renew_link(visit: MemberVisit) -> Reply:
-    found = people.managed_member(visit.control, visit.user, visit.path["user_id"])
-    return _show_link(visit, found.user, people.renew_link(visit.control, found.user))
+def renew_link(context: MemberContext) -> Reply:
+    found = people.managed_member(context.control, context.user, context.path["user_id"])
+    return _show_link(context, found.user, people.renew_link(context.control, found.user))
 
 
 class _UnconfirmedError(Exception):
@@ -40,57 +40,57 @@ class _UnconfirmedError(Exception):
         self.minted = minted
 
 
-def change_role(visit: MemberVisit) -> Reply:
+def change_role(context: MemberContext) -> Reply:
     """Change the role; if what the person minted is beyond it, ask first what is to be revoked."""
-    user_id, role = visit.path["user_id"], visit.chosen("role", Role)
+    user_id, role = context.path["user_id"], context.chosen("role", Role)
     try:
-        people.change_role(visit.control, visit.user, user_id, role, partial(_confirmed, visit, role))
+        people.change_role(context.control, context.user, user_id, role, partial(_confirmed, context, role))
     except _UnconfirmedError as unconfirmed:
-        return _show_minted(visit, "change_role.html", unconfirmed.minted, role)
+        return _show_minted(context, "change_role.html", unconfirmed.minted, role)
     return see_other("/members", done="role-changed")
 
 
-def confirm_removal(visit: MemberVisit) -> Reply:
-    found = people.managed_member(visit.control, visit.user, visit.path["user_id"])
-    minted = visit.control.catalog.users.minted_by(visit.organization.org_id, found.user.user_id)
-    return _show_minted(visit, "remove_member.html", minted)
+def confirm_removal(context: MemberContext) -> Reply:
+    found = people.managed_member(context.control, context.user, context.path["user_id"])
+    minted = context.control.catalog.users.minted_by(context.organization.org_id, found.user.user_id)
+    return _show_minted(context, "remove_member.html", minted)
 
 
-def remove_member(visit: MemberVisit) -> Reply:
-    people.remove_member(visit.control, visit.user, visit.path["user_id"], partial(_chosen, visit))
+def remove_member(context: MemberContext) -> Reply:
+    people.remove_member(context.control, context.user, context.path["user_id"], partial(_chosen, context))
     return see_other("/members", done="member-removed")
 
 
-def _confirmed(visit: MemberVisit, role: Role, minted: Minted) -> Minted:
+def _confirmed(context: MemberContext, role: Role, minted: Minted) -> Minted:
     """Return what is to be revoked with a new role. It is asked for in the transaction, so nothing slips through."""
     beyond = people.beyond(role, minted)
-    if beyond != Minted() and not visit.field("confirmed"):
+    if beyond != Minted() and not context.field("confirmed"):
         raise _UnconfirmedError(beyond)
-    return _chosen(visit, beyond)
+    return _chosen(context, beyond)
 
 
-def _chosen(visit: MemberVisit, minted: Minted) -> Minted:
-    revoke = visit.fields("revoke")
+def _chosen(context: MemberContext, minted: Minted) -> Minted:
+    revoke = context.fields("revoke")
     return Minted(
         tokens=minted.tokens if "tokens" in revoke else (),
         keys=minted.keys if "keys" in revoke else (),
     )
 
 
-def _show_minted(visit: MemberVisit, template: str, minted: Minted, role: Role | None = None) -> Reply:
-    apps = visit.control.catalog.apps.all_of(visit.organization.org_id)
+def _show_minted(context: MemberContext, template: str, minted: Minted, role: Role | None = None) -> Reply:
+    apps = context.control.catalog.apps.all_of(context.organization.org_id)
     return page(
-        visit,
+        context,
         template,
-        member=people.managed_member(visit.control, visit.user, visit.path["user_id"]),
+        member=people.managed_member(context.control, context.user, context.path["user_id"]),
         minted=minted,
-        minter=minter_names(visit),
+        minter=minter_names(context),
         app_names={app.app_id: app.name for app in apps},
         SHOWN_MAX=_SHOWN_MAX,
         role=role,
     )
 
 
-def _show_link(visit: MemberVisit, user: User, link: MintedLink) -> Reply:
-    url = visit.url + link.path.reveal()
-    return page(visit, "invited.html", user=user, link=url, expires_at=link.expires_at)
+def _show_link(context: MemberContext, user: User, link: MintedLink) -> Reply:
+    url = context.url + link.path.reveal()
+    return page(context, "invited.html", user=user, link=url, expires_at=link.expires_at)

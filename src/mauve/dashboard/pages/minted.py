@@ -4,16 +4,16 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from mauve.core.credential import OPERATOR, AppKey, ControlToken
-from mauve.dashboard.context import MemberVisit
+from mauve.dashboard.context import MemberContext
 
 _REVOKED_SHOWN: Final = 100
 
 Credential = TypeVar("Credential", AppKey, ControlToken)
 
 
-def minter_names(visit: MemberVisit) -> Callable[[str | None], str]:
+def minter_names(context: MemberContext) -> Callable[[str | None], str]:
     """Return how to name whoever minted something in the organization."""
-    catalog, org_id = visit.control.catalog, visit.organization.org_id
+    catalog, org_id = context.control.catalog, context.organization.org_id
     names = {OPERATOR: "the command line"}
     names |= {token.token_id: f"the token {token.name}" for token in catalog.tokens.all_of(org_id)}
     names |= {member.user.user_id: member.user.email for member in catalog.users.all_of(org_id)}

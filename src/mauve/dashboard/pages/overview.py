@@ -10,7 +10,7 @@ from mauve.core.app import App
 from mauve.core.window import today_at
 from mauve.dashboard.charts.figures import Asked, Figure, Figures, added_figures, figures_from
 from mauve.dashboard.charts.periods import period_from
-from mauve.dashboard.context import MemberVisit
+from mauve.dashboard.context import MemberContext
 from mauve.dashboard.rendering import page
 from mauve.dashboard.selection import environment_of, project_of
 from mauve.web.messages import Reply
@@ -24,16 +24,16 @@ class Line:
     figures: Figures
 
 
-def show_overview(visit: MemberVisit) -> Reply:
-    environment, today = environment_of(visit), today_at(visit.now_ms)
-    period = period_from(visit.request.query, today)
-    apps = visit.control.catalog.apps.all_of(visit.organization.org_id)
+def show_overview(context: MemberContext) -> Reply:
+    environment, today = environment_of(context), today_at(context.now_ms)
+    period = period_from(context.request.query, today)
+    apps = context.control.catalog.apps.all_of(context.organization.org_id)
     asked = {app: Asked(project, period, today) for app in apps if (project := project_of(app, environment))}
-    readings = visit.parts.numbers.ask(question for each in asked.values() for question in each.questions)
+    readings = context.parts.numbers.ask(question for each in asked.values() for question in each.questions)
     lines = [Line(app, figures_from(each, readings)) for app, each in asked.items()]
-    sort = visit.asked("sort") if visit.asked("sort") in SORTS else "name"
+    sort = context.asked("sort") if context.asked("sort") in SORTS else "name"
     return page(
-        visit,
+        context,
         "overview.html",
         apps=apps,
         lines=sorted(lines, key=SORTS[sort](lines)),

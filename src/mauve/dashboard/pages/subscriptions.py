@@ -6,7 +6,7 @@ from mauve.core.problems import Code, Problem
 from mauve.core.window import today_at
 from mauve.dashboard.charts.figures import Asked
 from mauve.dashboard.charts.periods import period_from
-from mauve.dashboard.context import MemberVisit
+from mauve.dashboard.context import MemberContext
 from mauve.dashboard.rendering import page
 from mauve.dashboard.selection import environment_of, shown_project
 from mauve.web.messages import Reply
@@ -15,21 +15,21 @@ PAGE_ROWS: Final = 50
 _COUNTS_MAX: Final = 50
 
 
-def show_subscriptions(visit: MemberVisit) -> Reply:
-    app = visit.app()
-    project, today = shown_project(visit, app), today_at(visit.now_ms)
+def show_subscriptions(context: MemberContext) -> Reply:
+    app = context.app()
+    project, today = shown_project(context, app), today_at(context.now_ms)
     mrr = Asked(project, period_from({}, today), today).mrr
-    readings = visit.parts.numbers.ask([mrr])
-    found = visit.parts.subscriptions.page(project, _cursor(visit.asked("after")), PAGE_ROWS + 1)
+    readings = context.parts.numbers.ask([mrr])
+    found = context.parts.subscriptions.page(project, _cursor(context.asked("after")), PAGE_ROWS + 1)
     shown = found[:PAGE_ROWS]
     return page(
-        visit,
+        context,
         "subscriptions.html",
         app=app,
-        environment=environment_of(visit),
+        environment=environment_of(context),
         mrr=readings.rows(mrr),
         readings=readings,
-        counts=visit.parts.subscriptions.counts(project, _COUNTS_MAX),
+        counts=context.parts.subscriptions.counts(project, _COUNTS_MAX),
         subscriptions=shown,
         next_page=shown[-1].key.hex() if len(found) > PAGE_ROWS else None,
     )

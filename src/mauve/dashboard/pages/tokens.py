@@ -5,63 +5,63 @@ from mauve.control.bodies import invalid_body
 from mauve.core.credential import ControlToken, Scope
 from mauve.core.problems import Code, Problem, not_found
 from mauve.core.roles import Permission, scopes_of
-from mauve.dashboard.context import MemberVisit
+from mauve.dashboard.context import MemberContext
 from mauve.dashboard.pages.minted import latest, minter_names
 from mauve.dashboard.rendering import page, see_other
 from mauve.web.messages import Reply
 
 
-def show_tokens(visit: MemberVisit) -> Reply:
-    shown, hidden = latest(visit.control.catalog.tokens.all_of(visit.organization.org_id))
+def show_tokens(context: MemberContext) -> Reply:
+    shown, hidden = latest(context.control.catalog.tokens.all_of(context.organization.org_id))
     return page(
-        visit,
+        context,
         "tokens.html",
         tokens=shown,
         hidden=hidden,
-        minter=minter_names(visit),
-        held=scopes_of(visit.user.role),
-        may_revoke=lambda token: _may_revoke(visit, token),
+        minter=minter_names(context),
+        held=scopes_of(context.user.role),
+        may_revoke=lambda token: _may_revoke(context, token),
     )
 
 
-def mint_token(visit: MemberVisit) -> Reply:
+def mint_token(context: MemberContext) -> Reply:
     """Mint a token and show it: this once, so there is no page to send the browser on to."""
-    scopes = _scopes(visit)
-    user = visit.user
-    _, token = operator.mint_token(visit.control, user.org_id, visit.field("name"), scopes, minted_by=user.user_id)
-    return page(visit, "minted_token.html", token=token.reveal(), scopes=sorted(scopes), url=visit.url)
+    scopes = _scopes(context)
+    user = context.user
+    _, token = operator.mint_token(context.control, user.org_id, context.field("name"), scopes, minted_by=user.user_id)
+    return page(context, "minted_token.html", token=token.reveal(), scopes=sorted(scopes), url=context.url)
 
 
-def confirm_revoking(visit: MemberVisit) -> Reply:
-    return page(visit, "revoke_token.html", token=_revocable(visit))
+def confirm_revoking(context: MemberContext) -> Reply:
+    return page(context, "revoke_token.html", token=_revocable(context))
 
 
-def revoke_token(visit: MemberVisit) -> Reply:
-    operator.revoke_token(visit.control, _revocable(visit).token_id)
+def revoke_token(context: MemberContext) -> Reply:
+    operator.revoke_token(context.control, _revocable(context).token_id)
     return see_other("/tokens", done="token-revoked")
 
 
-def _scopes(visit: MemberVisit) -> frozenset[Scope]:
+def _scopes(context: MemberContext) -> frozenset[Scope]:
     """Return the scopes that were chosen, each of which the minter's role must hold."""
     try:
-        scopes = frozenset(map(Scope, visit.fields("scopes")))
+        scopes = frozenset(map(Scope, context.fields("scopes")))
     except ValueError:
         raise invalid_body(f"scopes must be of {', '.join(Scope)}") from None
     if not scopes:
         raise invalid_body("Choose at least one scope.")
-    if not scopes <= scopes_of(visit.user.role):
+    if not scopes <= scopes_of(context.user.role):
         raise Problem(Code.FORBIDDEN, "a token can only carry scopes that your own role holds")
     return scopes
 
 
-def _revocable(visit: MemberVisit) -> ControlToken:
-    for token in visit.control.catalog.tokens.all_of(visit.organization.org_id):
-        if token.token_id == visit.path["token_id"]:
-            if not _may_revoke(visit, token):
+def _revocable(context: MemberContext) -> ControlToken:
+    for token in context.control.catalog.tokens.all_of(context.organization.org_id):
+        if token.token_id == context.path["token_id"]:
+            if not _may_revoke(context, token):
                 raise Problem(Code.FORBIDDEN, "somebody else minted this token: ask an owner or admin to revoke it")
             return token
     raise not_found()
 
 
-def _may_revoke(visit: MemberVisit, token: ControlToken) -> bool:
-    return visit.may(Permission.TOKENS_REVOKE) or token.minted_by == visit.user.user_id
+def _may_revoke(context: MemberContext, token: ControlToken) -> bool:
+    return context.may(Permission.TOKENS_REVOKE) or token.minted_by == context.user.user_id

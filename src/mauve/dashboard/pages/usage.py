@@ -6,7 +6,7 @@ from mauve.control import operator
 from mauve.control.bodies import invalid_body
 from mauve.core.accepted import OrgPeriod
 from mauve.core.period import period_ends_at, period_of
-from mauve.dashboard.context import MemberVisit
+from mauve.dashboard.context import MemberContext
 from mauve.dashboard.rendering import page, see_other
 from mauve.stores.read_meter import Usage
 from mauve.stores.unavailable import StoreUnavailableError
@@ -17,21 +17,21 @@ _CAP_DIGITS_MAX: Final = 16
 _SET_APART: Final = str.maketrans("", "", " ,._'\N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}")
 
 
-def show_usage(visit: MemberVisit) -> Reply:
+def show_usage(context: MemberContext) -> Reply:
     return page(
-        visit,
+        context,
         "usage.html",
-        events=_events(visit),
-        reads=_reads(visit),
-        limits=visit.organization.limits,
-        standing=visit.organization.standing_at(visit.now_ms),
-        period=period_of(visit.now_ms),
-        resets_at=period_ends_at(visit.now_ms),
+        events=_events(context),
+        reads=_reads(context),
+        limits=context.organization.limits,
+        standing=context.organization.standing_at(context.now_ms),
+        period=period_of(context.now_ms),
+        resets_at=period_ends_at(context.now_ms),
     )
 
 
-def set_cap(visit: MemberVisit) -> Reply:
-    operator.change_limits(visit.control, visit.organization.org_id, {"event_cap": cap_from(visit.field("cap"))})
+def set_cap(context: MemberContext) -> Reply:
+    operator.change_limits(context.control, context.organization.org_id, {"event_cap": cap_from(context.field("cap"))})
     return see_other("/usage", done="saved")
 
 
@@ -45,17 +45,17 @@ def cap_from(text: str) -> int | None:
     return int(digits)
 
 
-def _events(visit: MemberVisit) -> int | None:
+def _events(context: MemberContext) -> int | None:
     """Return what was counted; None while the ledger cannot be read."""
     try:
-        return visit.parts.usage.events(OrgPeriod(visit.organization.org_id, period_of(visit.now_ms)))
+        return context.parts.usage.events(OrgPeriod(context.organization.org_id, period_of(context.now_ms)))
     except StoreUnavailableError:
         return None
 
 
-def _reads(visit: MemberVisit) -> Usage | None:
+def _reads(context: MemberContext) -> Usage | None:
     """Return what was read; None while nothing can be counted."""
     try:
-        return visit.parts.meter.usage(visit.organization.org_id, visit.now_ms)
+        return context.parts.meter.usage(context.organization.org_id, context.now_ms)
     except StoreUnavailableError:
         return None

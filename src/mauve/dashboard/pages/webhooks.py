@@ -10,7 +10,7 @@ from mauve.control.webhook_secrets import save_secret, trimmed_secret
 from mauve.core.app import App, Environment
 from mauve.core.biller import Provider
 from mauve.core.problems import not_found
-from mauve.dashboard.context import MemberVisit
+from mauve.dashboard.context import MemberContext
 from mauve.dashboard.rendering import page, see_other
 from mauve.dashboard.selection import project_of
 from mauve.stores.deliveries import Delivery, DeliveryResult, Tally
@@ -48,19 +48,19 @@ class Report:
     tallies: Sequence[Tally]
 
 
-def show_webhooks(visit: MemberVisit) -> Reply:
-    app = visit.app()
-    reports = _reports(visit, app)
-    return page(visit, "webhooks.html", app=app, endpoints=_endpoints(visit, app, reports), reports=reports)
+def show_webhooks(context: MemberContext) -> Reply:
+    app = context.app()
+    reports = _reports(context, app)
+    return page(context, "webhooks.html", app=app, endpoints=_endpoints(context, app, reports), reports=reports)
 
 
-def show_check(visit: MemberVisit) -> Reply:
+def show_check(context: MemberContext) -> Reply:
     """Return the part of the page that tells whether a delivery has verified; the page asks for it again and again."""
-    app = visit.app()
-    wanted = _named_in(visit)
-    endpoints = _endpoints(visit, app, _reports(visit, app))
+    app = context.app()
+    wanted = _named_in(context)
+    endpoints = _endpoints(context, app, _reports(context, app))
     (endpoint,) = (each for each in endpoints if (each.environment, each.provider) == wanted)
-    return page(visit, "delivery_check.html", endpoint=endpoint)
+    return page(context, "delivery_check.html", endpoint=endpoint)
 
 
 def signed_from(tallies: Sequence[Tally], provider: Provider, saved_at: int) -> Signed:
@@ -71,21 +71,21 @@ def signed_from(tallies: Sequence[Tally], provider: Provider, saved_at: int) -> 
     return Signed.WRONG if DeliveryResult.REFUSED in since else Signed.WAITING
 
 
-def _endpoints(visit: MemberVisit, app: App, reports: Sequence[Report]) -> list[Endpoint]:
-    saved = visit.control.catalog.webhook_secrets.saved_for(app.app_id)
+def _endpoints(context: MemberContext, app: App, reports: Sequence[Report]) -> list[Endpoint]:
+    saved = context.control.catalog.webhook_secrets.saved_for(app.app_id)
     saved_at = {(secret.environment, secret.provider): secret.saved_at for secret in saved}
     tallies = {report.environment: report.tallies for report in reports}
     found = []
     for environment, provider in product(Environment, Provider):
         at = saved_at.get((environment, provider))
         signed = Signed.WAITING if at is None else signed_from(tallies.get(environment, ()), provider, at)
-        found.append(Endpoint(environment, provider, _url(visit, app, environment, provider), at, signed))
+        found.append(Endpoint(environment, provider, _url(context, app, environment, provider), at, signed))
     return found
 
 
-def _reports(visit: MemberVisit, app: App) -> list[Report]:
+def _reports(context: MemberContext, app: App) -> list[Report]:
     """Return what the billers have delivered, for each plane that the app has."""
-    deliveries = visit.parts.deliveries
+    deliveries = context.parts.deliveries
     projects = [
         (environment, project) for environment in Environment if (project := project_of(app, environment)) is not None
     ]
@@ -95,20 +95,20 @@ def _reports(visit: MemberVisit, app: App) -> list[Report]:
     ]
 
 
-def save_webhook_secret(visit: MemberVisit) -> Reply:
-    app = visit.app()
-    environment, provider = _named_in(visit)
-    save_secret(visit.control, app, environment, provider, trimmed_secret(visit.field("secret")))
+def save_webhook_secret(context: MemberContext) -> Reply:
+    app = context.app()
+    environment, provider = _named_in(context)
+    save_secret(context.control, app, environment, provider, trimmed_secret(context.field("secret")))
     return see_other(f"/apps/{app.app_id}/webhooks", done="secret-saved")
 
 
-def _named_in(visit: MemberVisit) -> tuple[Environment, Provider]:
+def _named_in(context: MemberContext) -> tuple[Environment, Provider]:
     try:
-        return Environment(visit.path["environment"]), Provider(visit.path["provider"])
+        return Environment(context.path["environment"]), Provider(context.path["provider"])
     except ValueError:
         raise not_found() from None
 
 
-def _url(visit: MemberVisit, app: App, environment: Environment, provider: Provider) -> str | None:
+def _url(context: MemberContext, app: App, environment: Environment, provider: Provider) -> str | None:
     public_id = project_of(app, environment)
-    return None if public_id is None else f"{visit.url}/v1/webhooks/{provider}/{public_id}"
+    return None if public_id is None else f"{context.url}/v1/webhooks/{provider}/{public_id}"

@@ -32,7 +32,7 @@ from mauve.ingest.webhooks.parsed import (
 from mauve.ingest.webhooks.price_a import ITEM, PLAN, Charge, charge_of
 from mauve.ingest.webhooks.scales import scale_of, scaled
 from mauve.ingest.webhooks.ties import stage_of
-from mauve.ingest.webhooks.warnings import Remark
+from mauve.ingest.webhooks.warnings import DeliveryWarning
 from mauve.stores.deliveries import DeliveryResult
 
 _SUBSCRIPTION_TYPES: Final = "customer.subscription."
@@ -73,7 +73,7 @@ _SUBSCRIPTION: Final = Fields(
 def reading_of(event: Json) -> Reading:
     if event.get("object") == "v2.core.event":
         # It names an invoice and does not hold it: the owner has to choose snapshot payloads.
-        return Skipped(DeliveryResult.IGNORED, (Remark.THIN_EVENT,))
+        return Skipped(DeliveryResult.IGNORED, (DeliveryWarning.THIN_EVENT,))
     type_, held = event.get("type"), found(event, "data", "object")
     if type_ == "invoice.paid":
         return _payment_from(event, _object_of("invoice", held_in(held, _INVOICE)))
@@ -90,13 +90,13 @@ def is_live(event: Json) -> bool | None:
 
 def _object_of(kind: str, held: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever JSON may hold
     if not isinstance(held, dict) or first_present(held.get("object"), kind) != kind:
-        raise UnusableError(Remark.OBJECT_UNUSABLE)
+        raise UnusableError(DeliveryWarning.OBJECT_UNUSABLE)
     return held
 
 
 def _payment_from(event: Json, invoice: dict[str, Any]) -> Reading:
     if first_present(invoice.get("status"), "paid") != "paid":
-        raise UnusableError(Remark.STATUS_UNUSABLE)
+        raise UnusableError(DeliveryWarning.STATUS_UNUSABLE)
     amount, currency = minor_units(_amount_of(invoice)), currency_code(invoice.get("currency"))
     if amount == 0:
         return NO_MONEY
@@ -114,7 +114,7 @@ def _payment_from(event: Json, invoice: dict[str, Any]) -> Reading:
         paid_at=None if paid_at is None else paid_at * 1000,
         facts=_facts_of(event) | {"tax": _tax_of(invoice, scale), "subscription": _subscription_of(invoice)},
         texts={name: invoice.get(name) for name in _INVOICE_TEXTS},
-        flags=(Remark.FEE_UNKNOWN,) if _may_hide_a_fee(event, invoice) else (),
+        flags=(DeliveryWarning.FEE_UNKNOWN,) if _may_hide_a_fee(event, invoice) else (),
     )
 
 
@@ -170,7 +170,7 @@ def _subscription_from(event: Json, held: dict[str, Any]) -> BilledSubscription:
 def _items_of(held: Json) -> list[Any]:
     items = found(held, "items", "data")
     if isinstance(items, TooLong):
-        raise UnusableError(Remark.ITEMS_TOO_MANY)
+        raise UnusableError(DeliveryWarning.ITEMS_TOO_MANY)
     if isinstance(items, list):
         return items
     # Before there were items, a subscription had one plan and a quantity of its own.
@@ -193,12 +193,12 @@ def _rank_of(event: Json, status: str) -> bytes:
     return bytes([stage_of(status), _TYPE_RANKS.get(name, _USUAL_TYPE_RANK)]) + event_id.encode()
 
 
-def _flags_of(held: Json, items: list[Any], charges: list[Charge]) -> tuple[Remark, ...]:
+def _flags_of(held: Json, items: list[Any], charges: list[Charge]) -> tuple[DeliveryWarning, ...]:
     flags = {charge.flag for charge in charges if charge.flag is not None}
     if not items:
-        flags.add(Remark.NO_ITEMS)
+        flags.add(DeliveryWarning.NO_ITEMS)
     if found(held, "items", "has_more") is True:
-        flags.add(Remark.ITEMS_INCOMPLETE)
+        flags.add(DeliveryWarning.ITEMS_INCOMPLETE)
     return tuple(sorted(flags))
 
 

@@ -28,7 +28,7 @@ from mauve.ingest.webhooks.parsed import (
 )
 from mauve.ingest.webhooks.scales import scale_of, scaled
 from mauve.ingest.webhooks.ties import stage_of
-from mauve.ingest.webhooks.warnings import Remark
+from mauve.ingest.webhooks.warnings import DeliveryWarning
 
 _SUBSCRIPTION_TYPES: Final = "subscription."
 _ORDER_TEXTS: Final = ("billing_name", "billing_address", "custom_field_data", "description")
@@ -71,7 +71,7 @@ def is_live(_event: Json) -> None:
 
 def _object_of(held: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever JSON may hold
     if not isinstance(held, dict):
-        raise UnusableError(Remark.OBJECT_UNUSABLE)
+        raise UnusableError(DeliveryWarning.OBJECT_UNUSABLE)
     return held
 
 
@@ -118,7 +118,7 @@ def _subscription_from(event: Json, held: dict[str, Any]) -> BilledSubscription:
         rank=_rank_of(event, held, status),
         facts={"mrr_exact": str(monthly), "customer": _customer_of(held)},
         texts=_texts_of(held, _SUBSCRIPTION_TEXTS),
-        flags=(Remark.UNKNOWN_INTERVAL,) if often is None else (),
+        flags=(DeliveryWarning.UNKNOWN_INTERVAL,) if often is None else (),
     )
 
 

@@ -15,13 +15,13 @@ from mauve.core.secret import Secret
 from mauve.ingest.webhooks import biller_a, biller_b
 from mauve.ingest.webhooks.bounded_json import BoundError, Part, document_in
 from mauve.ingest.webhooks.parsed import Json, Reading, Skipped, UnusableError
-from mauve.ingest.webhooks.signatures import Headers, Refusal, refusal_by_biller_a, refusal_by_biller_b
-from mauve.ingest.webhooks.warnings import Remark
+from mauve.ingest.webhooks.signatures import Headers, SignatureFlaw, refusal_by_biller_a, refusal_by_biller_b
+from mauve.ingest.webhooks.warnings import DeliveryWarning
 from mauve.stores.deliveries import DeliveryResult
 
 _TYPE: Final = re.compile(r"[a-z0-9_.]{1,100}", re.ASCII)
-_NO_EVENT: Final = Skipped(DeliveryResult.UNUSABLE, (Remark.NOT_AN_EVENT,))
-_NOT_READ: Final = Skipped(DeliveryResult.UNUSABLE, (Remark.NOT_READ,))
+_NO_EVENT: Final = Skipped(DeliveryResult.UNUSABLE, (DeliveryWarning.NOT_AN_EVENT,))
+_NOT_READ: Final = Skipped(DeliveryResult.UNUSABLE, (DeliveryWarning.NOT_READ,))
 
 log = structlog.get_logger()
 
@@ -31,7 +31,7 @@ class Biller:
     """How one biller signs, and what its deliveries mean."""
 
     event: Part  # what is read of an event, whatever its type
-    refusal: Callable[[Headers, bytes, Secret, int], Refusal | None]
+    refusal: Callable[[Headers, bytes, Secret, int], SignatureFlaw | None]
     reading_of: Callable[[Json], Reading]
     is_live: Callable[[Json], bool | None]
 

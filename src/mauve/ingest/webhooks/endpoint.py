@@ -17,7 +17,7 @@ from mauve.ingest.parts import IngestParts
 from mauve.ingest.webhooks.billers import BILLERS, content_of
 from mauve.ingest.webhooks.entries import Endpoint, MappedDelivery, mapped, near_arrival, suspended
 from mauve.ingest.webhooks.refusals import RefusalCount
-from mauve.ingest.webhooks.signatures import Refusal
+from mauve.ingest.webhooks.signatures import SignatureFlaw
 from mauve.overload.byte_budget import ByteBudget
 from mauve.stores.edge import PublishedSecret
 from mauve.stores.ledger import Entry, Outcome
@@ -39,7 +39,7 @@ def is_webhook_path(path: str) -> bool:
     return _named_in(path) is not None
 
 
-class WebhookDoor:
+class WebhookEndpoint:
     def __init__(self, parts: IngestParts) -> None:
         self._parts = parts
         budget = ByteBudget(_BODIES_BYTES_MAX)
@@ -75,14 +75,14 @@ class WebhookDoor:
         self, request: OpenRequest, body: bytes, secret: PublishedSecret, now_ms: int
     ) -> PublishedSecret:
         refusal = await self._aside(body, self._refusal, request, body, secret, now_ms)
-        if refusal is Refusal.MISMATCH and (newer := self._parts.keyring.newer_secret(secret)) is not None:
+        if refusal is SignatureFlaw.MISMATCH and (newer := self._parts.keyring.newer_secret(secret)) is not None:
             secret, refusal = newer, await self._aside(body, self._refusal, request, body, newer, now_ms)
         if refusal is not None:
             self._refusals.add(secret, refusal, now_ms)
             raise unauthorized()
         return secret
 
-    def _refusal(self, request: OpenRequest, body: bytes, secret: PublishedSecret, now_ms: int) -> Refusal | None:
+    def _refusal(self, request: OpenRequest, body: bytes, secret: PublishedSecret, now_ms: int) -> SignatureFlaw | None:
         opened = self._parts.vault.open(secret.sealed, Row(secret.app_id, secret.environment, secret.provider))
         return BILLERS[secret.provider].refusal(request.header_values, body, opened, now_ms // 1000)
 

@@ -13,7 +13,7 @@ from mauve.core.times import occurred_at
 from mauve.ingest.webhooks.billers import Content
 from mauve.ingest.webhooks.parsed import BilledPayment, BilledSubscription, Skipped
 from mauve.ingest.webhooks.texts import kept_texts
-from mauve.ingest.webhooks.warnings import Remark
+from mauve.ingest.webhooks.warnings import DeliveryWarning
 from mauve.stores.deliveries import Delivery, DeliveryResult
 from mauve.stores.ledger import Entry, Payment, SubscriptionVersion
 
@@ -71,7 +71,7 @@ def suspended(content: Content, endpoint: Endpoint, received_at: int) -> Entry:
 
 
 def _note(content: Content, endpoint: Endpoint, at: int, result: DeliveryResult, rows: int) -> Delivery:
-    other_plane = (Remark.PLANE_MISMATCH,) if content.environment not in {None, endpoint.environment} else ()
+    other_plane = (DeliveryWarning.PLANE_MISMATCH,) if content.environment not in {None, endpoint.environment} else ()
     return Delivery(
         project=endpoint.project,
         provider=endpoint.provider,

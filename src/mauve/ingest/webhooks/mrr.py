@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Final
 
 from mauve.ingest.webhooks.parsed import MINOR_UNITS_MAX, UnusableError
-from mauve.ingest.webhooks.warnings import Remark
+from mauve.ingest.webhooks.warnings import DeliveryWarning
 
 _INTERVAL_COUNT_MAX: Final = 100_000  # 270 years of days
 _PER_MONTH: Final[Mapping[object, Fraction]] = {
@@ -20,7 +20,7 @@ def times_a_month(interval: object, interval_count: object) -> Fraction | None:
     """Return how often something is charged in a month; None for an interval that nobody knows."""
     count = 1 if interval_count is None else interval_count
     if type(count) is not int or not 1 <= count <= _INTERVAL_COUNT_MAX:
-        raise UnusableError(Remark.INTERVAL_UNUSABLE)
+        raise UnusableError(DeliveryWarning.INTERVAL_UNUSABLE)
     factor = _PER_MONTH.get(interval) if isinstance(interval, str) else None
     return None if factor is None else factor / count
 
@@ -29,5 +29,5 @@ def rounded_total(parts: Iterable[Fraction]) -> int:
     """Return the sum in whole minor units, half up. Rounding each part would drift."""
     total = int(sum(parts, Fraction(1, 2)) // 1)
     if not 0 <= total <= MINOR_UNITS_MAX:
-        raise UnusableError(Remark.AMOUNT_UNUSABLE)
+        raise UnusableError(DeliveryWarning.AMOUNT_UNUSABLE)
     return total

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mauve.core.money import is_currency
 from mauve.ingest.webhooks.bounded_json import Document, Part, TooLong
-from mauve.ingest.webhooks.warnings import Remark
+from mauve.ingest.webhooks.warnings import DeliveryWarning
 from mauve.stores.deliveries import DeliveryResult
 
 MINOR_UNITS_MAX: Final = 2**53 - 1
@@ -30,7 +30,7 @@ class BilledPayment:
     paid_at: int | None  # epoch ms, as the biller says
     facts: Json = field(default_factory=dict)  # kept beside the row
     texts: Json = field(default_factory=dict)  # what customers wrote: kept, but not at any length
-    flags: tuple[Remark, ...] = ()
+    flags: tuple[DeliveryWarning, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class BilledSubscription:
     rank: bytes  # of two of the same moment the higher is the later one, in whichever order they arrive
     facts: Json = field(default_factory=dict)
     texts: Json = field(default_factory=dict)
-    flags: tuple[Remark, ...] = ()
+    flags: tuple[DeliveryWarning, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +53,18 @@ class Skipped:
     """A delivery that makes no row."""
 
     result: DeliveryResult
-    flags: tuple[Remark, ...] = ()
+    flags: tuple[DeliveryWarning, ...] = ()
 
 
 Reading = BilledPayment | BilledSubscription | Skipped
 IGNORED: Final = Skipped(DeliveryResult.IGNORED)
-NO_MONEY: Final = Skipped(DeliveryResult.IGNORED, (Remark.ZERO_AMOUNT,))
+NO_MONEY: Final = Skipped(DeliveryResult.IGNORED, (DeliveryWarning.ZERO_AMOUNT,))
 
 
 class UnusableError(Exception):
     """Content that cannot be booked as it stands. The remark says what is wrong."""
 
-    def __init__(self, remark: Remark) -> None:
+    def __init__(self, remark: DeliveryWarning) -> None:
         super().__init__(remark)
         self.remark = remark
 
@@ -89,7 +89,7 @@ def first_present(*values: Any) -> Any:  # noqa: ANN401 - whatever JSON may hold
 def minor_units(value: object) -> int:
     """Return an amount of money, which is never guessed, rounded or coerced."""
     if type(value) is not int or not 0 <= value <= MINOR_UNITS_MAX:  # a bool is an int to isinstance
-        raise UnusableError(Remark.AMOUNT_UNUSABLE)
+        raise UnusableError(DeliveryWarning.AMOUNT_UNUSABLE)
     return value
 
 
@@ -101,7 +101,7 @@ def exact(amount: Fraction) -> int | str:
 def currency_code(value: object) -> str:
     code = value.lower() if isinstance(value, str) and value.isascii() else ""
     if not is_currency(code):
-        raise UnusableError(Remark.CURRENCY_UNUSABLE)
+        raise UnusableError(DeliveryWarning.CURRENCY_UNUSABLE)
     return code
 
 
@@ -109,7 +109,7 @@ def own_id(value: object) -> str:
     """Return the id of what was delivered."""
     identifier = other_id(value)
     if identifier is None:
-        raise UnusableError(Remark.ID_UNUSABLE)
+        raise UnusableError(DeliveryWarning.ID_UNUSABLE)
     return identifier
 
 
@@ -117,13 +117,13 @@ def other_id(value: Any) -> str | None:  # noqa: ANN401 - whatever JSON may hold
     """Return an id, or that of an object in its place. It is never cut: one too long is not the biller's."""
     text = value.get("id") if isinstance(value, dict) else value
     if isinstance(text, TooLong) or (isinstance(text, str) and len(text.encode()) > _ID_BYTES_MAX):
-        raise UnusableError(Remark.ID_UNUSABLE)
+        raise UnusableError(DeliveryWarning.ID_UNUSABLE)
     return text if isinstance(text, str) and text else None
 
 
 def status_word(value: object) -> str:
     if not isinstance(value, str) or not value or len(value) > _STATUS_CHARACTERS_MAX:
-        raise UnusableError(Remark.STATUS_UNUSABLE)
+        raise UnusableError(DeliveryWarning.STATUS_UNUSABLE)
     return value
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from mauve.ingest.webhooks.bounded_json import LEAF, Fields, TooLong
 from mauve.ingest.webhooks.mrr import times_a_month
 from mauve.ingest.webhooks.parsed import UnusableError, first_present, found, minor_units
-from mauve.ingest.webhooks.warnings import Remark
+from mauve.ingest.webhooks.warnings import DeliveryWarning
 
 _DECIMAL: Final = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?")
 _COUNT_MAX: Final = 2**53 - 1
@@ -30,7 +30,7 @@ class Charge(NamedTuple):
     """A monthly amount, not rounded. The flag says why it is nothing, or how far to trust it."""
 
     monthly: Fraction
-    flag: Remark | None = None
+    flag: DeliveryWarning | None = None
 
 
 def charge_of(item: object, currency: str, scale: Fraction) -> Charge:
@@ -44,21 +44,21 @@ def charge_of(item: object, currency: str, scale: Fraction) -> Charge:
     often = times_a_month(found(price, "recurring", "interval"), found(price, "recurring", "interval_count"))
     unit = _unit_amount(price)
     if often is None or unit is None:
-        return Charge(Fraction(0), Remark.UNKNOWN_INTERVAL if often is None else Remark.NO_AMOUNT)
+        return Charge(Fraction(0), DeliveryWarning.UNKNOWN_INTERVAL if often is None else DeliveryWarning.NO_AMOUNT)
     monthly = unit * _billed_quantity(item, price) * often * scale
-    return Charge(monthly, Remark.TAX_INCLUSIVE if price.get("tax_behavior") == "inclusive" else None)
+    return Charge(monthly, DeliveryWarning.TAX_INCLUSIVE if price.get("tax_behavior") == "inclusive" else None)
 
 
-def _reason_for_nothing(price: dict[str, Any], currency: str) -> Remark | None:
+def _reason_for_nothing(price: dict[str, Any], currency: str) -> DeliveryWarning | None:
     listed_in = price.get("currency")
     if not isinstance(price.get("recurring"), dict):
-        return Remark.ONE_TIME
+        return DeliveryWarning.ONE_TIME
     if price["recurring"].get("usage_type") == "metered":
-        return Remark.METERED
+        return DeliveryWarning.METERED
     if price.get("billing_scheme") == "tiered":
-        return Remark.TIERED  # The tiers themselves are not delivered.
+        return DeliveryWarning.TIERED  # The tiers themselves are not delivered.
     if isinstance(listed_in, TooLong) or (isinstance(listed_in, str) and listed_in.lower() != currency):
-        return Remark.OTHER_CURRENCY
+        return DeliveryWarning.OTHER_CURRENCY
     return None
 
 
@@ -93,11 +93,11 @@ def _billed_quantity(item: object, price: dict[str, Any]) -> int:
         return quantity
     pack = _count(packing.get("divide_by"))
     if pack == 0:
-        raise UnusableError(Remark.QUANTITY_UNUSABLE)
+        raise UnusableError(DeliveryWarning.QUANTITY_UNUSABLE)
     return quantity // pack if packing.get("round") == "down" else -(-quantity // pack)
 
 
 def _count(value: object) -> int:
     if type(value) is not int or not 0 <= value <= _COUNT_MAX:
-        raise UnusableError(Remark.QUANTITY_UNUSABLE)
+        raise UnusableError(DeliveryWarning.QUANTITY_UNUSABLE)
     return value

@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 
 from mauve.ingest.parts import MoneyRecorder
-from mauve.ingest.webhooks.signatures import Refusal
+from mauve.ingest.webhooks.signatures import SignatureFlaw
 from mauve.stores.deliveries import DeliveryResult, Tally
 from mauve.stores.edge import PublishedSecret
 from mauve.stores.ledger import Entry
@@ -28,7 +28,7 @@ class RefusalCount:
         self._tallies: dict[tuple[str, str, str], Tally] = {}
         self._writing: asyncio.Task[None] | None = None
 
-    def add(self, secret: PublishedSecret, refusal: Refusal, at: int) -> None:
+    def add(self, secret: PublishedSecret, refusal: SignatureFlaw, at: int) -> None:
         for word in (DeliveryResult.REFUSED, refusal):
             key = (secret.public_id, secret.provider, word)
             before = self._tallies.get(key)

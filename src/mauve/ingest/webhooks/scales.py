@@ -11,7 +11,7 @@ from typing import Final
 
 from mauve.core.money import minor_digits
 from mauve.ingest.webhooks.parsed import MINOR_UNITS_MAX, UnusableError
-from mauve.ingest.webhooks.warnings import Remark
+from mauve.ingest.webhooks.warnings import DeliveryWarning
 
 # Those in which a biller counts other digits than ISO 4217. The two billers agree.
 _BILLED_DIGITS: Final[Mapping[str, int]] = {"isk": 2, "ugx": 2, "mga": 0}
@@ -28,5 +28,5 @@ def scaled(amount: int, scale: Fraction) -> int:
     """Return an amount in minor units. Money is not rounded: with parts of a minor unit it cannot be booked."""
     exact = amount * scale
     if exact.denominator != 1 or exact > MINOR_UNITS_MAX:
-        raise UnusableError(Remark.AMOUNT_UNUSABLE)
+        raise UnusableError(DeliveryWarning.AMOUNT_UNUSABLE)
     return exact.numerator

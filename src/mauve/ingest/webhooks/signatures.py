@@ -27,7 +27,7 @@ Headers = Callable[[str], Sequence[str]]
 """Returns every value of a header, by its name in lower case."""
 
 
-class Refusal(StrEnum):
+class SignatureFlaw(StrEnum):
     """Why a delivery was not believed."""
 
     MISSING = "signature_missing"
@@ -36,30 +36,30 @@ class Refusal(StrEnum):
     MISMATCH = "signature_mismatch"
 
 
-def refusal_by_biller_a(headers: Headers, body: bytes, secret: Secret, now_s: int) -> Refusal | None:
+def refusal_by_biller_a(headers: Headers, body: bytes, secret: Secret, now_s: int) -> SignatureFlaw | None:
     """Judge `t=…,v1=…[,v1=…]`: the hexadecimal HMAC of `t.body`, keyed with the whole text of the secret."""
     values = headers("stripe-signature") or headers("biller-a-signature")
     if not values:
-        return Refusal.MISSING
+        return SignatureFlaw.MISSING
     header = _only(values)
     pairs = [element.strip(" \t").partition("=") for element in header.split(",")]
     times = [value for name, _, value in pairs if name == "t"]
     if len(times) != 1 or not _TIMESTAMP.fullmatch(times[0]):
-        return Refusal.MALFORMED
+        return SignatureFlaw.MALFORMED
     given = [value for name, _, value in pairs if name == "v1"][:_SIGNATURES_MAX]
     signatures = [bytes.fromhex(value) for value in given if _HEX_DIGEST.fullmatch(value)]
     # Never decoded from base64, although it begins like one that is.
     return _judge([secret.reveal().encode()], times[0], f"{times[0]}.".encode() + body, signatures, now_s)
 
 
-def refusal_by_biller_b(headers: Headers, body: bytes, secret: Secret, now_s: int) -> Refusal | None:
+def refusal_by_biller_b(headers: Headers, body: bytes, secret: Secret, now_s: int) -> SignatureFlaw | None:
     """Judge by Standard Webhooks: `v1,base64` of the HMAC of `id.timestamp.body`, several divided by spaces."""
     names = ("webhook-id", "webhook-timestamp", "webhook-signature")
     if not all(headers(name) for name in names):
-        return Refusal.MISSING
+        return SignatureFlaw.MISSING
     message_id, timestamp, header = (_only(headers(name)) for name in names)
     if not _MESSAGE_ID.fullmatch(message_id) or not _TIMESTAMP.fullmatch(timestamp):
-        return Refusal.MALFORMED
+        return SignatureFlaw.MALFORMED
     given = [token[3:] for token in header.split(" ") if token.startswith("v1,")][:_SIGNATURES_MAX]
     signatures = [decoded for decoded in map(_strict_base64, given) if len(decoded) == _DIGEST_BYTES]
     message = f"{message_id}.{timestamp}.".encode() + body
@@ -68,18 +68,18 @@ def refusal_by_biller_b(headers: Headers, body: bytes, secret: Secret, now_s: in
 
 def _judge(
     keys: Iterable[bytes], timestamp: str, message: bytes, signatures: Sequence[bytes], now_s: int
-) -> Refusal | None:
+) -> SignatureFlaw | None:
     if not signatures:
-        return Refusal.MALFORMED
+        return SignatureFlaw.MALFORMED
     # Before the digest, which costs more: an old recording is refused without reading it again.
     if abs(now_s - int(timestamp)) > WINDOW_S:
-        return Refusal.OUTSIDE_WINDOW
+        return SignatureFlaw.OUTSIDE_WINDOW
     is_good = False
     for key in keys:
         expected = hmac.digest(key, message, "sha256")
         for signature in signatures:  # Every one, so that the time taken tells nothing.
             is_good |= hmac.compare_digest(expected, signature)
-    return None if is_good else Refusal.MISMATCH
+    return None if is_good else SignatureFlaw.MISMATCH
 
 
 def _standard_keys(secret: Secret) -> list[bytes]:

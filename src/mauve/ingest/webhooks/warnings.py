@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 
-class Remark(StrEnum):
+class DeliveryWarning(StrEnum):
     # It makes no row.
     THIN_EVENT = "thin_event"
     ZERO_AMOUNT = "zero_amount"

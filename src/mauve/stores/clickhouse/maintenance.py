@@ -26,7 +26,7 @@ _IS_RAW: Final = "(user != '' OR id != '' OR props != '' OR claimed_at != '')"
 _OF_THE_PERSON: Final = "(project, user) IN (SELECT project, user FROM mauve.erasing)"
 
 
-class ChdbUpkeep:
+class ChdbMaintenance:
     """Has a connection of its own, so that a long rewrite holds nobody up."""
 
     def __init__(self, connection: ChdbConnection, path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from mauve.core.activity import Seen
+from mauve.core.activity import Activity
 from mauve.core.window import Window
 from mauve.stores.clickhouse.columns import events_as_arrow, seen_as_arrow, seqs_as_arrow
 from mauve.stores.clickhouse.connection import ChdbConnection
@@ -131,7 +131,7 @@ class ChdbWarehouse:
     def users_of_days(self, window: Window) -> list[DayUsers]:
         first, last = _day_numbers(window)
         rows = self._connection.read(_USERS_OF_DAYS, {"first": first, "last": last})
-        return [DayUsers(project, Seen(kind), day, users) for project, kind, day, users in rows]
+        return [DayUsers(project, Activity(kind), day, users) for project, kind, day, users in rows]
 
     def sum_up_week(self, week: Window) -> None:
         first, last = _day_numbers(week)

@@ -9,7 +9,7 @@ from contextvars import copy_context
 from datetime import date
 from typing import Any, Final, Protocol
 
-from mauve.core.activity import Seen
+from mauve.core.activity import Activity
 from mauve.core.times import FUTURE_MAX_MS
 from mauve.core.window import Window, halves_of
 from mauve.stores.time_limit import seconds_left
@@ -77,7 +77,7 @@ class ChdbWarehouseReader:
         self._second = ThreadPoolExecutor(2, thread_name_prefix="half-a-window")
 
     def users(
-        self, projects: Collection[str], seen: Collection[Seen], window: Window, weeks: Window | None
+        self, projects: Collection[str], seen: Collection[Activity], window: Window, weeks: Window | None
     ) -> dict[str, int]:
         kinds = ", ".join(f"'{each}'" for each in sorted(seen))
         found = f"kind IN ({kinds}) AND {_IN_DAYS}"
@@ -92,7 +92,7 @@ class ChdbWarehouseReader:
         )
         return dict(self._rows(sql, window, more | names))
 
-    def users_by_day(self, projects: Collection[str], seen: Seen, window: Window) -> list[tuple[str, str, int]]:
+    def users_by_day(self, projects: Collection[str], seen: Activity, window: Window) -> list[tuple[str, str, int]]:
         these, names = _any_of(projects)
         sql = f"""
         SELECT project, toString(day), {_USERS} FROM mauve.actives WHERE {these} AND kind = '{seen}' AND {_IN_DAYS}

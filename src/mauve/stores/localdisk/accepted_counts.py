@@ -22,7 +22,7 @@ _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(list[tuple[str, str, list[Line]]])
 
 
-class FileAcceptedExchange:
+class FileAcceptedCounts:
     """Used from one thread at a time."""
 
     def __init__(self, folder: Path, stream: int) -> None:

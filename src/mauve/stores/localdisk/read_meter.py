@@ -7,7 +7,7 @@ from typing import Final
 from mauve.core.clock import CLOCK_SLACK_MS
 from mauve.core.period import period_ends_at, period_of
 from mauve.stores.localdisk.expendable import ExpendableFile
-from mauve.stores.read_meter import WINDOW_MS, ReadLimits, Refusal, Usage, Uses, refusal_of
+from mauve.stores.read_meter import WINDOW_MS, ReadLimits, Throttled, Usage, Uses, refusal_of
 
 _BUSY_TIMEOUT_S: Final = 0.25
 _LONGER_THAN_A_MONTH_MS: Final = 32 * 24 * 3600 * 1000
@@ -66,7 +66,7 @@ class SqliteReadMeter:
         self._file = ExpendableFile(path, _SCHEMA, synchronous="NORMAL", busy_timeout_s=_BUSY_TIMEOUT_S)
         self._forgot_at = 0
 
-    def take(self, org_id: str, uses: Uses, limits: ReadLimits, now_ms: int) -> Refusal | None:
+    def take(self, org_id: str, uses: Uses, limits: ReadLimits, now_ms: int) -> Throttled | None:
         with self._file.writing() as tx:
             self._forget_now_and_then(tx, now_ms)
             _slide_window(tx, org_id, now_ms)

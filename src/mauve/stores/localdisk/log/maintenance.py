@@ -28,7 +28,7 @@ from mauve.stores.localdisk.log.writer import WRITER_LOCK
 _ZEROS: Final = memoryview(bytes(2**20))
 
 
-class SegmentLogUpkeep:
+class SegmentLogMaintenance:
     def __init__(self, root: Path, positions: Callable[[], Mapping[int, int]]) -> None:
         self._root = root
         self._positions = positions

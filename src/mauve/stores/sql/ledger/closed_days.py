@@ -5,7 +5,7 @@ from datetime import date, timedelta
 
 import sqlalchemy as sa
 
-from mauve.core.activity import Seen
+from mauve.core.activity import Activity
 from mauve.core.window import Window
 from mauve.stores.closed_days import DayUsers
 from mauve.stores.sql.database import Database
@@ -44,7 +44,7 @@ class SqlClosedDaysReader:
             return _through(tx)
 
     def users(
-        self, projects: Collection[str], seen: Seen, window: Window
+        self, projects: Collection[str], seen: Activity, window: Window
     ) -> tuple[date | None, list[tuple[str, str, int]]]:
         query = sa.select(day_users.c.project, day_users.c.day, day_users.c.users).where(
             day_users.c.project.in_(projects),

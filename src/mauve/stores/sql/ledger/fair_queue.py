@@ -41,20 +41,20 @@ class Lines:
         """
         taken: list[Waiting] = []
         rows_left = rows_max
-        turns = [(0, place, org_id) for place, org_id in enumerate(self._lines)]  # sorted, and so a heap
-        while turns:
-            rows_given, place, org_id = turns[0]
+        fairness = [(0, place, org_id) for place, org_id in enumerate(self._lines)]  # sorted, and so a heap
+        while fairness:
+            rows_given, place, org_id = fairness[0]
             waiting = self._first_in(org_id)
             if waiting is None:
-                heappop(turns)
+                heappop(fairness)
                 continue
             if taken and waiting.rows > rows_left:
                 break
             self._drop_first(org_id)
             taken.append(waiting)
             rows_left -= waiting.rows
-            heapreplace(turns, (rows_given + waiting.rows, place, org_id))
-        for rows_given, _, org_id in sorted(turns):
+            heapreplace(fairness, (rows_given + waiting.rows, place, org_id))
+        for rows_given, _, org_id in sorted(fairness):
             if rows_given and org_id in self._lines:
                 self._lines[org_id] = self._lines.pop(org_id)
         return taken

@@ -6,13 +6,13 @@ from datetime import date, timedelta
 import sqlalchemy as sa
 
 from mauve.core.window import Window
-from mauve.stores.ingest_stats import DAYS_KEPT, ArrivalCount, Arrivals
+from mauve.stores.ingest_stats import DAYS_KEPT, IngestCount, IngestStats
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.ledger.schema import arrivals
 from mauve.stores.sql.upsert import adding_counts
 
 
-def add_arrivals(tx: sa.Connection, noted: Sequence[Arrivals]) -> None:
+def add_arrivals(tx: sa.Connection, noted: Sequence[IngestStats]) -> None:
     """Add to the counts of their days, in sorted order, and drop those of long ago."""
     rows = [
         {"project": project, "day": day, "word": word, "count": count, "last_at": last_at}
@@ -27,11 +27,11 @@ def add_arrivals(tx: sa.Connection, noted: Sequence[Arrivals]) -> None:
     tx.execute(sa.delete(arrivals).where(arrivals.c.day <= (newest - timedelta(days=DAYS_KEPT)).isoformat()))
 
 
-class SqlArrivalReader:
+class SqlIngestStatsReader:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def counts(self, project: str, window: Window) -> list[ArrivalCount]:
+    def counts(self, project: str, window: Window) -> list[IngestCount]:
         query = (
             sa.select(arrivals.c.word, sa.func.sum(arrivals.c.count), sa.func.max(arrivals.c.last_at))
             .where(
@@ -41,4 +41,4 @@ class SqlArrivalReader:
             .group_by(arrivals.c.word)
         )
         with self._database.reading() as tx:
-            return sorted(ArrivalCount(word, int(count), last_at) for word, count, last_at in tx.execute(query))
+            return sorted(IngestCount(word, int(count), last_at) for word, count, last_at in tx.execute(query))

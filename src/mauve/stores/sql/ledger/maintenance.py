@@ -16,7 +16,7 @@ _NOTHING: Final = b"{}"
 _JOURNAL_PATIENCE_S: Final = 20.0  # twice as long as a metric may be read
 
 
-class SqlLedgerUpkeep:
+class SqlLedgerMaintenance:
     def __init__(self, database: Database) -> None:
         self._database = database
 

@@ -16,10 +16,10 @@ from mauve.maintenance.restore import Builders
 from mauve.maintenance.retention import Forgotten, Retention
 from mauve.stores.clickhouse.schema import FROZEN_FOLDER, KEPT_TABLES
 from mauve.stores.localdisk.log.copy import copy_unloaded
-from mauve.stores.localdisk.log.maintenance import SegmentLogUpkeep
-from mauve.stores.maintenance import Frozen, LedgerUpkeep, LogUpkeep, WarehouseUpkeep
+from mauve.stores.localdisk.log.maintenance import SegmentLogMaintenance
+from mauve.stores.maintenance import Frozen, LedgerMaintenance, LogMaintenance, WarehouseMaintenance
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.ledger.maintenance import SqlLedgerUpkeep
+from mauve.stores.sql.ledger.maintenance import SqlLedgerMaintenance
 from mauve.stores.sql.migrate import CATALOG, LEDGER, check_not_newer
 from mauve.stores.sql.snapshot import SqliteSnapshot
 from mauve.wiring import (
@@ -37,13 +37,13 @@ _FORGOTTEN_FACT: Final = "raw_events_forgotten"
 _BUSY_TIMEOUT_S: Final = 5.0
 
 
-def warehouse_upkeep(data: Path) -> WarehouseUpkeep:
+def warehouse_maintenance(data: Path) -> WarehouseMaintenance:
     """Open what freezes the warehouse and makes rows anonymous: in the core, or where no service runs."""
     from mauve.stores.clickhouse.connection import ChdbConnection  # noqa: PLC0415 - slow, as the loader says
-    from mauve.stores.clickhouse.maintenance import ChdbUpkeep  # noqa: PLC0415
+    from mauve.stores.clickhouse.maintenance import ChdbMaintenance  # noqa: PLC0415
 
     path = warehouse_path(data)
-    return ChdbUpkeep(ChdbConnection(path), path)
+    return ChdbMaintenance(ChdbConnection(path), path)
 
 
 def drop_frozen(settings: Settings) -> None:
@@ -51,16 +51,16 @@ def drop_frozen(settings: Settings) -> None:
     shutil.rmtree(warehouse_path(settings.data) / FROZEN_FOLDER, ignore_errors=True)
 
 
-def ledger_upkeep(settings: Settings) -> LedgerUpkeep:
-    return SqlLedgerUpkeep(open_ledger_database(settings))
+def ledger_maintenance(settings: Settings) -> LedgerMaintenance:
+    return SqlLedgerMaintenance(open_ledger_database(settings))
 
 
-def log_upkeep(settings: Settings) -> LogUpkeep:
+def log_maintenance(settings: Settings) -> LogMaintenance:
     def positions() -> dict[int, int]:
         with load_ledger(settings) as ledger:
             return ledger.positions()
 
-    return SegmentLogUpkeep(log_path(settings.data), positions)
+    return SegmentLogMaintenance(log_path(settings.data), positions)
 
 
 def retention(settings: Settings, parts: ControlParts) -> Retention:
@@ -69,7 +69,9 @@ def retention(settings: Settings, parts: ControlParts) -> Retention:
     def note(forgotten: Forgotten) -> None:
         parts.catalog.installation.remember(_FORGOTTEN_FACT, msgspec.json.encode(forgotten).decode())
 
-    return Retention(settings.raw_retention_days, lambda: closing(warehouse_upkeep(settings.data)), parts.clock, note)
+    return Retention(
+        settings.raw_retention_days, lambda: closing(warehouse_maintenance(settings.data)), parts.clock, note
+    )
 
 
 def last_forgotten(parts: ControlParts) -> Forgotten | None:
@@ -109,5 +111,5 @@ def _check_tables(data: Path) -> None:
 
 
 def _build_warehouse(data: Path, frozen: Frozen) -> None:
-    with closing(warehouse_upkeep(data)) as upkeep:
+    with closing(warehouse_maintenance(data)) as upkeep:
         upkeep.adopt(frozen)
