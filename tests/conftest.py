@@ -11,7 +11,6 @@ from hypothesis import settings as hypothesis_settings
 from prometheus_client import CollectorRegistry
 from starlette.testclient import TestClient
 
-from mauve import wiring
 from mauve.access.keyring import Keyring
 from mauve.config import Settings, settings_from
 from mauve.control import operator, publish
@@ -28,6 +27,13 @@ from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger.closed_days import SqlClosedDays
 from mauve.stores.sql.ledger.loading import SqlLoadLedger
 from mauve.stores.warehouse import WarehouseReader
+from mauve.wiring.bootstrap import prepare
+from mauve.wiring.control import control_parts
+from mauve.wiring.dashboard import dashboard_parts
+from mauve.wiring.ingest import ingest_parts
+from mauve.wiring.paths import ledger_path
+from mauve.wiring.query import query_parts
+from mauve.wiring.warehouse import open_load_parts, open_log_reader, open_warehouse_reader
 from support.clocks import ManualClock
 from support.service import PATIENCE_S
 
@@ -80,7 +86,7 @@ def tell_progress(pytestconfig: pytest.Config, capsys: pytest.CaptureFixture[str
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data directory made once; copying it is quicker than migrating anew."""
     data = tmp_path_factory.mktemp("template") / "data"
-    wiring.prepare(settings_from({"MAUVE_DATA": str(data)}))
+    prepare(settings_from({"MAUVE_DATA": str(data)}))
     return data
 
 
@@ -121,10 +127,10 @@ def load(settings: Settings, clock: ManualClock, connection: ChdbConnection) -> 
     """Take all that was accepted into the shared warehouse, as the core's loader does into its own."""
     for table in ("events", "actives", "seen"):  # other tests' rows may have the same place in another log
         connection.run(f"TRUNCATE TABLE IF EXISTS mauve.{table}")
-    with closing(Database(sqlite_url(wiring.ledger_path(settings.data)), busy_timeout_s=5)) as database:
+    with closing(Database(sqlite_url(ledger_path(settings.data)), busy_timeout_s=5)) as database:
         warehouse = ChdbWarehouse(connection)
         days = Closing(SqlClosedDays(database), warehouse)
-        loader = Loader(wiring.log_reader(settings), SqlLoadLedger(database), warehouse, clock, days)
+        loader = Loader(open_log_reader(settings), SqlLoadLedger(database), warehouse, clock, days)
 
         def load_all() -> None:
             while loader.load_next_range():
@@ -149,7 +155,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def parts(settings: Settings, clock: ManualClock) -> Iterator[ControlParts]:
-    with wiring.control_parts(settings, clock) as opened:
+    with control_parts(settings, clock) as opened:
         yield opened
 
 
@@ -165,7 +171,7 @@ class AppInLifespan:
         self, parts: ControlParts, settings: Settings, clock: ManualClock, warehouse: WarehouseReader | None = None
     ) -> None:
         self._parts, self._settings, self._clock = parts, settings, clock
-        self._warehouse = warehouse or wiring.warehouse_reader(settings)  # which opens nothing until it is read
+        self._warehouse = warehouse or open_warehouse_reader(settings)  # which opens nothing until it is read
 
     async def __call__(self, scope, receive, send) -> None:
         if scope["type"] != "lifespan":
@@ -173,13 +179,13 @@ class AppInLifespan:
             return
         await receive()
         registry = CollectorRegistry()
-        async with wiring.ingest_parts(self._settings, 0, registry, self._clock) as self.ingest:
+        async with ingest_parts(self._settings, 0, registry, self._clock) as self.ingest:
             keyring, uses = self.ingest.keyring, self._parts.token_uses
             with (
-                wiring.query_parts(self._settings, keyring, self._warehouse, uses, self._clock) as self.query,
-                wiring.dashboard_parts(self._settings, self._parts, self.query) as self.dashboard,
+                query_parts(self._settings, keyring, self._warehouse, uses, self._clock) as self.query,
+                dashboard_parts(self._settings, self._parts, self.query) as self.dashboard,
             ):
-                loading = LoadRunner(lambda: wiring.open_load_parts(self._settings), LoadFigures(registry))
+                loading = LoadRunner(lambda: open_load_parts(self._settings), LoadFigures(registry))
                 timeout_s = self._settings.catalog_timeout_s
                 self._app = CoreApp(self._parts, self.ingest, self.query, self.dashboard, loading, timeout_s=timeout_s)
                 await send({"type": "lifespan.startup.complete"})

@@ -11,12 +11,13 @@ from contextlib import closing
 import httpx2 as httpx
 import pytest
 
-from mauve import wiring, wiring_maintenance
 from mauve.config import settings_from
 from mauve.maintenance.backup import back_up
 from mauve.maintenance.errors import MaintenanceFailedError, MaintenanceRefusedError
 from mauve.server import admin_client as reach
 from mauve.server.admin_client import standstill
+from mauve.wiring.control import control_parts
+from mauve.wiring.maintenance import backup_sources
 from support.service import MAUVE, bearer, clean_environment, eventually, mauve_json, running, stored_events, token_for
 
 
@@ -60,7 +61,7 @@ def mau(service, key):
 
 def make_backup(service, file, progress):
     settings = settings_from({"MAUVE_DATA": str(service.data)})
-    originals = wiring_maintenance.originals(settings, lambda: standstill(settings))
+    originals = backup_sources(settings, lambda: standstill(settings))
     return back_up(originals, file, 0, "test", progress)
 
 
@@ -99,7 +100,7 @@ def test_a_service_that_is_killed_leaves_no_file_and_starts_again(service, key, 
 
 def test_a_core_that_is_killed_while_it_erases_starts_again_and_erases_then(service, key):
     settings = settings_from({"MAUVE_DATA": str(service.data)})
-    with wiring.control_parts(settings) as parts:
+    with control_parts(settings) as parts:
         (organization,) = parts.catalog.organizations.everyone()
         (app,) = parts.catalog.apps.all_of(organization.org_id)
     for pause_s in (0.0, 0.02, 0.1):
@@ -172,7 +173,9 @@ def test_a_stop_does_not_wait_for_a_backup(service, key, tmp_path):
 IMPATIENT_CORE = """
 import asyncio, sys
 from prometheus_client import CollectorRegistry
-from mauve import wiring
+from mauve.wiring.control import control_parts
+from mauve.wiring.maintenance import backup_sources
+from mauve.wiring.warehouse import open_load_parts
 from mauve.config import settings_from
 from mauve.maintenance.errors import KeepFailedError
 from mauve.load.runner import LoadFigures, LoadRunner
@@ -180,7 +183,7 @@ from mauve.server import admin_socket as errands
 from mauve.server import admin_client as reach
 
 settings = settings_from({"MAUVE_DATA": sys.argv[1]})
-loading = LoadRunner(lambda: wiring.open_load_parts(settings), LoadFigures(CollectorRegistry()))
+loading = LoadRunner(lambda: open_load_parts(settings), LoadFigures(CollectorRegistry()))
 errands.STANDSTILL_S_MAX = 0.1
 
 def hang():

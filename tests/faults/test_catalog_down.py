@@ -7,12 +7,14 @@ import threading
 
 import pytest
 
-from mauve import wiring
 from mauve.access.sessions import SEEN_EVERY_MS, begin_session
 from mauve.control import people
 from mauve.core.user import Role
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.unavailable import StoreUnavailableError
+from mauve.wiring import bootstrap, control
+from mauve.wiring.databases import _EDGE_BUSY_TIMEOUT_S
+from mauve.wiring.paths import catalog_path
 from support.browser import PASSWORD, Browser
 from support.service import PATIENCE_S, bearer
 
@@ -22,9 +24,10 @@ def _impatient_catalog(monkeypatch):
     """Let the database give up long before the request, however slow the machine is."""
 
     def opened(settings):
-        return Database(sqlite_url(wiring.catalog_path(settings.data)), busy_timeout_s=0.2)
+        return Database(sqlite_url(catalog_path(settings.data)), busy_timeout_s=0.2)
 
-    monkeypatch.setattr(wiring, "_database", opened)
+    for module in (bootstrap, control):
+        monkeypatch.setattr(module, "open_catalog_database", opened)
 
 
 @pytest.fixture
@@ -61,7 +64,7 @@ def test_reads_go_on_while_another_process_writes(api, app, locked_catalog):
 
 
 def test_events_and_payments_are_taken_while_the_catalog_is_gone(client, app, settings):
-    wiring.catalog_path(settings.data).write_bytes(b"")
+    catalog_path(settings.data).write_bytes(b"")
     batch = [{"name": "view"}, {"name": "payment", "id": "1", "props": {"amount": 1, "currency": "eur"}}]
     for items in (batch, batch[:1]):
         reply = client.post("/v1/events", json=items, headers=bearer(app["sk_key"]))
@@ -130,7 +133,7 @@ def test_a_change_that_was_made_is_never_answered_with_502(api, settings):
     connection.execute("ROLLBACK")
     connection.close()
     assert [reply.status_code for reply in created] == [201, 201, 201]
-    assert wiring._EDGE_BUSY_TIMEOUT_S < 1, "the least time that a request may be given"  # noqa: SLF001
+    assert _EDGE_BUSY_TIMEOUT_S < 1, "the least time that a request may be given"
     keys = [api.get(f"/v1/apps/{reply.json()['app_id']}/keys").json() for reply in created]
     assert all(key[0]["mirrored_at"] is None for key in keys)
 

@@ -9,7 +9,6 @@ import httpx2 as httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
-from mauve import wiring
 from mauve.control import operator
 from mauve.control.apps import create_app
 from mauve.control.bodies import NewAppBody
@@ -22,6 +21,9 @@ from mauve.ingest.plane import IngestPlane
 from mauve.overload.admission import UNDER_WAY_MAX, Admission
 from mauve.stores.localdisk.disk import LocalDisk
 from mauve.stores.localdisk.log.writer import SegmentLogWriter
+from mauve.wiring.ingest import ingest_parts
+from mauve.wiring.paths import log_path
+from mauve.wiring.warehouse import open_log_reader
 from support.billing import SECRET_A, signed_a
 from support.clocks import Ticks
 from support.service import PATIENCE_S, bearer, ledger_rows
@@ -97,9 +99,9 @@ def held(settings, clock, apps):
     def run(scenario):
         async def play():
             disk = HeldDisk()
-            async with wiring.ingest_parts(settings, 0, CollectorRegistry(), clock) as opened:
+            async with ingest_parts(settings, 0, CollectorRegistry(), clock) as opened:
                 disk.may_go.set()
-                log = SegmentLogWriter(wiring.log_path(settings.data), 1, segment_bytes=3 * 2**20, disk=disk)
+                log = SegmentLogWriter(log_path(settings.data), 1, segment_bytes=3 * 2**20, disk=disk)
                 disk.may_go.clear()
                 try:
                     await scenario(HeldPlane(dataclasses.replace(opened, log=log, admission=unhurried()), disk, apps))
@@ -108,7 +110,7 @@ def held(settings, clock, apps):
                     await log.close()
 
         asyncio.run(play())
-        reader = wiring.log_reader(settings)
+        reader = open_log_reader(settings)
         return len(reader.read(1, 0, 2**26))
 
     return run

@@ -8,7 +8,6 @@ from datetime import date
 
 import pytest
 
-from mauve import wiring
 from mauve.core.window import Window
 from mauve.metrics.questions import Question
 from mauve.metrics.registry import METRICS
@@ -18,6 +17,7 @@ from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
 from mauve.stores.localdisk.read_cache import CacheBounds, SqliteReadCache
 from mauve.stores.read_meter import ReadLimits, Uses
 from mauve.stores.warehouse import WarehouseUnavailableError
+from mauve.wiring.paths import catalog_path, ledger_path
 from support.service import bearer
 
 FIVE_MINUTES_MS = 300_000
@@ -142,7 +142,7 @@ def test_those_who_ask_the_same_at_once_cause_one_read(read, read_warehouse):
 def test_a_ledger_that_is_gone_gives_the_last_answer(read, send, clock, settings):
     send({"name": "payment", "id": "1", "props": {"amount": 5, "currency": "eur"}})
     fresh = read("revenue")
-    connection = sqlite3.connect(wiring.ledger_path(settings.data), isolation_level=None)
+    connection = sqlite3.connect(ledger_path(settings.data), isolation_level=None)
     connection.execute("ALTER TABLE day_totals RENAME TO elsewhere")
     clock.advance(FIVE_MINUTES_MS)
     stale = read("revenue")
@@ -155,7 +155,7 @@ def test_a_ledger_that_is_gone_gives_the_last_answer(read, send, clock, settings
 
 
 def test_reads_go_on_while_the_catalog_is_gone(client, read, settings, api):
-    wiring.catalog_path(settings.data).write_bytes(b"")
+    catalog_path(settings.data).write_bytes(b"")
     assert read("mau").status_code == 200
 
 

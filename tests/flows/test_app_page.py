@@ -9,7 +9,6 @@ import sqlite3
 import pytest
 from structlog.testing import capture_logs
 
-from mauve import wiring
 from mauve.core.user import Role
 from mauve.core.window import today_at
 from mauve.ingest.stats import note_arrivals
@@ -17,7 +16,8 @@ from mauve.metrics.registry import METRICS
 from mauve.stores.deliveries import Delivery, DeliveryResult, Tally
 from mauve.stores.ingest_stats import IngestStats
 from mauve.stores.ledger import Entry
-from mauve.wiring import ledger_writer
+from mauve.wiring.ledger import open_ledger_writer
+from mauve.wiring.paths import ledger_path
 from support.billing import SECRET_A, SECRET_B, signed_a, signed_b
 from support.service import bearer
 
@@ -245,7 +245,7 @@ class TestMoney:
 
 def test_deliveries_are_shown_with_their_warnings(viewer, own, app, settings, clock):
     project, at = app["public_id"], clock.now_ms()
-    with ledger_writer(settings) as ledger:
+    with open_ledger_writer(settings) as ledger:
         warned = Delivery(project, "biller_a", at, "invoice.paid", DeliveryResult.STORED, 1, ("fee_unknown",))
         taken = Delivery(project, "biller_a", at, "invoice.paid", DeliveryResult.CONFLICT, 0)
         refused = Tally(project, "biller_b", "refused", 3, at)
@@ -312,7 +312,7 @@ class TestHealth:
 
     def test_words_of_an_earlier_version_are_still_shown(self, viewer, own, app, settings, clock):
         counts = {(app["public_id"], f"rejected:{word}"): 1 for word in ("an", "props.amount", "name")}
-        with ledger_writer(settings) as ledger:
+        with open_ledger_writer(settings) as ledger:
             ledger.record([Entry(arrivals=IngestStats(today_at(clock.now_ms()).isoformat(), clock.now_ms(), counts))])
         text = text_of(viewer.open(f"{own}/events"))
         assert "noted by an earlier version as “an” items 1" in text
@@ -330,7 +330,7 @@ class TestHealth:
         self, client, core, settings, send, note, viewer, own
     ):
         send({"name": "view"})
-        ledger = sqlite3.connect(wiring.ledger_path(settings.data), isolation_level=None)
+        ledger = sqlite3.connect(ledger_path(settings.data), isolation_level=None)
         ledger.execute("ALTER TABLE arrivals RENAME TO elsewhere")
         with capture_logs() as logs:
             note()
@@ -355,7 +355,7 @@ class TestCheckOfTheSecret:
     @pytest.fixture
     def tally(self, settings, app, clock):
         def note(word, provider="biller_b", ago_ms=0):
-            with ledger_writer(settings) as ledger:
+            with open_ledger_writer(settings) as ledger:
                 ledger.record([Entry(tallies=[Tally(app["public_id"], provider, word, 1, clock.now_ms() - ago_ms)])])
 
         return note

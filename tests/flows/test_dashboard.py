@@ -9,7 +9,7 @@ from mauve.core.credential import Scope
 from mauve.core.user import Role
 from mauve.stores.ledger import LoadStep
 from mauve.stores.read_meter import ReadLimits, Uses
-from mauve.wiring import load_ledger
+from mauve.wiring.ledger import open_load_ledger
 from support.browser import PASSWORD, Browser, shown
 from support.service import bearer
 
@@ -241,7 +241,7 @@ class TestUsage:
     ):
         owner, _ = signed_in(Role.OWNER)
         change_limits(parts, organization.org_id, {"event_cap": 2_000, "agent_queries": 4_321})
-        with load_ledger(settings) as ledger:
+        with open_load_ledger(settings) as ledger:
             ledger.finish(
                 LoadStep({1: 7}, {(organization.org_id, "2027-01"): 1_234, (organization.org_id, "2026-12"): 9})
             )

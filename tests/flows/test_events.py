@@ -16,7 +16,7 @@ from mauve.ingest.plane import BODY_BYTES_MAX
 from mauve.stores.ledger import LoadStep
 from mauve.stores.log import LogFailedError, LogFullError
 from mauve.stores.unavailable import StoreUnavailableError
-from mauve.wiring import load_ledger
+from mauve.wiring.ledger import open_load_ledger
 
 PAYMENT = {"name": "payment", "id": "p1", "props": {"amount": 1999, "currency": "eur"}}
 SUBSCRIPTION = {"type": "subscription", "id": "s1", "status": "active", "mrr": 900, "currency": "EUR"}
@@ -173,7 +173,7 @@ class TestRefusals:
         operator.change_limits(parts, organization.org_id, {"event_cap": 10})
         keyring.refresh()
         assert post([VIEW]).status_code == 202
-        with load_ledger(settings) as ledger:
+        with open_load_ledger(settings) as ledger:
             ledger.finish(LoadStep({1: 7}, {(organization.org_id, "2027-01"): 8}))
         core.ingest.caps.refresh()
         assert post([VIEW]).status_code == 202

@@ -2,8 +2,8 @@
 
 import pytest
 
-from mauve import wiring
 from mauve.load.usage import note_first_events
+from mauve.wiring.ledger import open_load_ledger
 from support.service import bearer
 
 PAYMENT = {"name": "payment", "id": "1", "props": {"amount": 5, "currency": "eur"}}
@@ -27,7 +27,7 @@ def first_event_at(api, app, settings, parts):
     """Hand over what was seen, as the core does after every load, and look at the app."""
 
     def look():
-        with wiring.load_ledger(settings) as ledger:
+        with open_load_ledger(settings) as ledger:
             note_first_events(ledger, parts.catalog.apps.note_first_event)
         return api.get(f"/v1/apps/{app['app_id']}").json()["first_event_at"]
 

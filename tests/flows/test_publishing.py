@@ -5,13 +5,16 @@ from contextlib import closing
 
 import pytest
 
-from mauve import wiring
 from mauve.control import apps, operator, webhook_secrets
 from mauve.control.bodies import NewAppBody
 from mauve.core.app import Environment
 from mauve.core.biller import Provider
 from mauve.core.credential import Scope
 from mauve.core.secret import Secret
+from mauve.wiring.bootstrap import prepare
+from mauve.wiring.control import control_parts
+from mauve.wiring.ingest import open_keyring
+from mauve.wiring.paths import catalog_path, edge_path
 
 
 @pytest.fixture
@@ -22,7 +25,7 @@ def app(parts, organization):
 
 @pytest.fixture
 def ring(settings):
-    with closing(wiring.keyring(settings)) as opened:
+    with closing(open_keyring(settings)) as opened:
         yield opened
 
 
@@ -46,8 +49,8 @@ def test_an_app_has_a_live_project_at_once_and_a_test_project_from_its_first_tes
 
 
 def test_tokens_and_projects_are_known_while_the_catalog_is_gone(settings, parts, organization, app, token):
-    wiring.catalog_path(settings.data).unlink()
-    with closing(wiring.keyring(settings)) as ring:
+    catalog_path(settings.data).unlink()
+    with closing(open_keyring(settings)) as ring:
         assert ring.token_for(token).org_id == organization.org_id
         assert ring.project(app.public_id).org_id == organization.org_id
 
@@ -56,9 +59,9 @@ def test_a_lost_edge_is_filled_with_tokens_and_projects(settings, parts, app, to
     parts.publisher.refill_if_lost()
     for path in settings.data.glob("edge.db*"):
         path.unlink()
-    with wiring.control_parts(settings) as reopened:
+    with control_parts(settings) as reopened:
         reopened.publisher.refill_if_lost()
-    with closing(wiring.keyring(settings)) as ring:
+    with closing(open_keyring(settings)) as ring:
         assert ring.token_for(token)
         assert ring.project(app.public_id)
 
@@ -66,7 +69,7 @@ def test_a_lost_edge_is_filled_with_tokens_and_projects(settings, parts, app, to
 def test_an_upgrade_publishes_what_the_release_before_did_not(settings, parts, app, token):
     """The catalog as it was before tokens and projects were published, beside an edge that it has filled."""
     parts.publisher.refill_if_lost()
-    with closing(sqlite3.connect(wiring.catalog_path(settings.data))) as catalog:
+    with closing(sqlite3.connect(catalog_path(settings.data))) as catalog:
         catalog.execute("DROP TABLE sessions")
         for index in ("ix_links_user_id", "ix_keys_minted_by", "ix_keys_app_id_revoked"):
             catalog.execute(f"DROP INDEX {index}")
@@ -80,13 +83,13 @@ def test_an_upgrade_publishes_what_the_release_before_did_not(settings, parts, a
             catalog.execute(f"ALTER TABLE {table} DROP COLUMN version")
         catalog.execute("UPDATE alembic_version SET version_num = '0001'")
         catalog.commit()
-    with closing(sqlite3.connect(wiring.edge_path(settings.data))) as edge:
+    with closing(sqlite3.connect(edge_path(settings.data))) as edge:
         assert edge.execute("DELETE FROM published WHERE kind IN ('token', 'project')").rowcount == 2
         edge.commit()
-    wiring.prepare(settings)
-    with wiring.control_parts(settings) as upgraded:
+    prepare(settings)
+    with control_parts(settings) as upgraded:
         upgraded.publisher.refill_if_lost()
         assert upgraded.publisher.unpublished() == 0
-    with closing(wiring.keyring(settings)) as ring:
+    with closing(open_keyring(settings)) as ring:
         assert ring.token_for(token)
         assert ring.project(app.public_id)

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from mauve import wiring
 from mauve.control import operator
 from mauve.core.credential import Scope
 from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.schema import TABLES
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
+from mauve.wiring.paths import ledger_path
 from support.service import bearer
 
 LIMIT_S = 3.0
@@ -75,7 +75,7 @@ def new_app(client, parts):
 def hostile(new_app, settings, endless_projects):
     app = new_app("Hostile")
     endless_projects.add(app["public_id"])
-    with closing(sqlite3.connect(wiring.ledger_path(settings.data), isolation_level=None)) as ledger:
+    with closing(sqlite3.connect(ledger_path(settings.data), isolation_level=None)) as ledger:
         ledger.executescript(ENDLESS_PAYMENTS)
         ledger.execute("INSERT INTO endless VALUES (?)", (app["public_id"],))
     return app

@@ -5,7 +5,6 @@ import time
 
 import pytest
 
-from mauve import wiring
 from mauve.control import operator
 from mauve.control.apps import create_app
 from mauve.control.bodies import NewAppBody
@@ -15,6 +14,7 @@ from mauve.ingest.webhooks.endpoint import BODY_BYTES_MAX
 from mauve.ingest.webhooks.replay import lines_in
 from mauve.stores.deliveries import Tally
 from mauve.stores.ledger import Entry
+from mauve.wiring.ledger import open_ledger_writer
 from support.billing import NOW, SECRET_A, mapped_for, sample
 from support.service import ledger_rows, mauve, mauve_json
 
@@ -145,7 +145,7 @@ class TestList:
             ).entry,
             Entry(tallies=[Tally(app.public_id, "biller_b", "signature_mismatch", 7, NOW)]),
         ]
-        with wiring.ledger_writer(settings) as writer:
+        with open_ledger_writer(settings) as writer:
             writer.record(entries)
         listed = mauve_json(data, "webhooks", "list", "--app", app.app_id)
         assert [(each["plane"], each["warnings"]) for each in listed["deliveries"]] == [
@@ -189,7 +189,7 @@ def test_help_tells_which_biller_is_which(data, command):
 
 def test_the_list_names_billers_as_people_do(data, settings, app):
     entry = mapped_for(A, sample("stripe_invoice_paid_basic"), project=app.public_id).entry
-    with wiring.ledger_writer(settings) as ledger:
+    with open_ledger_writer(settings) as ledger:
         ledger.record([entry])
     listed = mauve(data, "webhooks", "list", "--app", app.app_id).stdout
     assert listed.count("Stripe (biller_a)") == 2

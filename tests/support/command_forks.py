@@ -62,7 +62,6 @@ def _forking_process() -> socket.socket:
 
 
 def _serve(orders: socket.socket) -> None:
-    from mauve import wiring, wiring_maintenance  # noqa: F401, PLC0415 - what a command imports when it needs it
     from mauve.cli.main import main  # noqa: PLC0415 - the side of the tests does without it
 
     gc.freeze()

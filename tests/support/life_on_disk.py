@@ -16,7 +16,6 @@ from datetime import UTC, date, datetime
 
 from prometheus_client import CollectorRegistry
 
-from mauve import wiring
 from mauve.config import Settings, settings_from
 from mauve.core.activity import Activity
 from mauve.core.batch import packed_header
@@ -26,6 +25,10 @@ from mauve.load.runner import LoadFigures, LoadRunner
 from mauve.logs import configure_logs
 from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.ledger import Entry, Payment
+from mauve.wiring.bootstrap import prepare
+from mauve.wiring.ingest import ingest_parts
+from mauve.wiring.paths import ledger_path, warehouse_path
+from mauve.wiring.warehouse import open_load_parts, open_warehouse_reader
 from support.service import cut_batch
 
 PROJECT = "proj_1"
@@ -74,12 +77,12 @@ async def send_forever(parts: IngestParts, life: int, numbers) -> None:
 
 
 async def live(settings: Settings, life: int) -> None:
-    wiring.prepare(settings)
+    prepare(settings)
     registry = CollectorRegistry()
-    loading = LoadRunner(lambda: wiring.open_load_parts(settings), LoadFigures(registry))
+    loading = LoadRunner(lambda: open_load_parts(settings), LoadFigures(registry))
     async with (
-        wiring.ingest_parts(settings, 0, registry) as one,
-        wiring.ingest_parts(settings, 1, CollectorRegistry()) as two,
+        ingest_parts(settings, 0, registry) as one,
+        ingest_parts(settings, 1, CollectorRegistry()) as two,
     ):
         await asyncio.to_thread(loading.step)
         tell(f"found {json.dumps(await asyncio.to_thread(found, settings))}")
@@ -91,8 +94,8 @@ async def live(settings: Settings, life: int) -> None:
 
 def found(settings: Settings) -> dict:
     """Return all that is stored, and what readers are told of it."""
-    reader = wiring.warehouse_reader(settings)
-    connection = ChdbConnection(wiring.warehouse_path(settings.data))
+    reader = open_warehouse_reader(settings)
+    connection = ChdbConnection(warehouse_path(settings.data))
     read = connection.read
     unprojected = "SETTINGS optimize_use_projections = 0, output_format_json_quote_64bit_integers = 0"
     return {
@@ -109,7 +112,7 @@ def found(settings: Settings) -> dict:
 
 
 def _ledger(settings: Settings, sql: str) -> list[tuple]:
-    connection = sqlite3.connect(wiring.ledger_path(settings.data))
+    connection = sqlite3.connect(ledger_path(settings.data))
     try:
         return connection.execute(sql).fetchall()
     finally:

@@ -26,16 +26,17 @@ def backup(*, file: Path, force: bool, data: Path | None, as_json: bool) -> None
 
     The file holds all that was acknowledged when the command began, and the master key, if that is in the data.
     """
-    from mauve import wiring, wiring_maintenance  # noqa: PLC0415 - slow to import
     from mauve.core.clock import SystemClock  # noqa: PLC0415
     from mauve.maintenance.backup import back_up, check_target  # noqa: PLC0415
     from mauve.server.admin_client import standstill  # noqa: PLC0415
+    from mauve.wiring.maintenance import backup_sources  # noqa: PLC0415 - slow to import
+    from mauve.wiring.paths import has_data  # noqa: PLC0415 - slow to import
 
     settings = settings_at(data)
-    if not wiring.has_data(settings):
+    if not has_data(settings):
         raise MistakeError(f"there is no data in {settings.data}: check --data")
     check_target(file, may_replace=force)
-    originals = wiring_maintenance.originals(settings, lambda: standstill(settings))
+    originals = backup_sources(settings, lambda: standstill(settings))
     with _watched(as_json=as_json) as progress:
         made = back_up(originals, file, SystemClock().now_ms(), version("mauve"), progress)
     text = f"{made.file}: {in_words(made.bytes)}, {made.events} events; {_about_key(has_key=made.has_master_key)}"
@@ -53,12 +54,12 @@ def _about_key(*, has_key: bool) -> str:
 @on_data
 def restore(*, file: Path, data: Path | None, as_json: bool) -> None:
     """Make a data directory of a backup. It must be empty, or not there yet."""
-    from mauve import wiring_maintenance  # noqa: PLC0415 - slow to import
     from mauve.maintenance.restore import restore as restored_from  # noqa: PLC0415
+    from mauve.wiring.maintenance import builders  # noqa: PLC0415 - slow to import
 
     settings = settings_at(data)
     with _watched(as_json=as_json) as progress:
-        restored = restored_from(file, settings.data, wiring_maintenance.builders(), progress)
+        restored = restored_from(file, settings.data, builders(), progress)
     made_at = datetime.fromtimestamp(restored.created_at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     key = "" if restored.has_master_key else "; set MAUVE_MASTER_KEY before you start it: the key is not in the backup"
     answer(restored, as_json=as_json, text=f"{restored.data}: as of {made_at}, {restored.events} events{key}")

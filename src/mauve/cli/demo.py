@@ -44,12 +44,12 @@ def demo(*, days: int, seed: str, add: bool, data: Path | None, as_json: bool) -
 
 def _filled(settings: Settings, days: int, seed: str, *, hidden: bool) -> "Stage":
     """Fill the directory while no service can run on it: one process alone opens the embedded warehouse."""
-    from mauve import wiring  # noqa: PLC0415 - slow to import
     from mauve.demo.calendar import Calendar  # noqa: PLC0415
     from mauve.demo.fill import fill, set_stage  # noqa: PLC0415
     from mauve.stores.data_directory import hold  # noqa: PLC0415
+    from mauve.wiring.warehouse import fill_parts  # noqa: PLC0415 - slow to import
 
-    with opened(settings) as control, closing(hold(settings.data)), wiring.fill_parts(settings, control) as parts:
+    with opened(settings) as control, closing(hold(settings.data)), fill_parts(settings, control) as parts:
         stage = set_stage(control)
         steps = fill(parts, stage, Calendar(control.clock.now_ms(), days), seed)
         length = days * len(stage.apps)

@@ -50,10 +50,10 @@ def settings_at(data: Path | None) -> Settings:
 @contextmanager
 def existing(data: Path | None) -> Iterator[ControlParts]:
     """Open the parts on a data directory that must be there already."""
-    from mauve import wiring  # noqa: PLC0415 - slow to import; `--help` and mistakes should not wait for it
+    from mauve.wiring.paths import has_data  # noqa: PLC0415 - slow to import
 
     settings = settings_at(data)
-    if not wiring.has_data(settings):
+    if not has_data(settings):
         raise MistakeError(f"there is no data in {settings.data}: check --data, or begin with 'mauve serve'")
     with opened(settings) as parts:
         yield parts
@@ -62,10 +62,11 @@ def existing(data: Path | None) -> Iterator[ControlParts]:
 @contextmanager
 def opened(settings: Settings) -> Iterator[ControlParts]:
     """Open the parts; a new data directory is made."""
-    from mauve import wiring  # noqa: PLC0415 - slow to import
+    from mauve.wiring.bootstrap import prepare  # noqa: PLC0415 - slow to import
+    from mauve.wiring.control import control_parts  # noqa: PLC0415 - slow to import
 
-    wiring.prepare(settings)
-    with wiring.control_parts(settings) as parts:
+    prepare(settings)
+    with control_parts(settings) as parts:
         parts.publisher.refill_if_lost()
         yield parts
 

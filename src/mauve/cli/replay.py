@@ -45,12 +45,12 @@ def replay(
 
     Payments count on the day on which they were made, however long ago. Doing it again changes nothing.
     """
-    from mauve import wiring  # noqa: PLC0415 - slow to import
     from mauve.ingest.webhooks import replay as replaying  # noqa: PLC0415 - slow to import
+    from mauve.wiring.ledger import open_ledger_writer  # noqa: PLC0415 - slow to import
 
     with existing(data) as parts:
         endpoint = _endpoint(parts, app, Provider(provider), Environment.TEST if test else Environment.LIVE)
-        with nullcontext(replaying.DryRun()) if dry_run else wiring.ledger_writer(settings_at(data)) as recorder:
+        with nullcontext(replaying.DryRun()) if dry_run else open_ledger_writer(settings_at(data)) as recorder:
             lines = _with_progress(replaying.lines_in(file), file, hidden=as_json or not sys.stderr.isatty())
             summary = replaying.replay(lines, endpoint, recorder, parts.clock.now_ms())
     answer(msgspec.to_builtins(summary) | {"dry_run": dry_run}, as_json=as_json, text=_told(summary, dry_run=dry_run))

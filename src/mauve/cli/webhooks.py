@@ -47,9 +47,9 @@ def secret(*, app: str, provider: str, test: bool, data: Path | None, as_json: b
 @on_data
 def list_all(*, app: str, data: Path | None, as_json: bool) -> None:
     """List an app's last deliveries, and how often what was said of all of them."""
-    from mauve import wiring  # noqa: PLC0415 - slow to import
+    from mauve.wiring.ledger import open_delivery_reader  # noqa: PLC0415 - slow to import
 
-    with existing(data) as parts, wiring.delivery_reader(settings_at(data)) as reader:
+    with existing(data) as parts, open_delivery_reader(settings_at(data)) as reader:
         planes = environments_of(operator.find_app(parts, app))
         deliveries = [
             {"plane": environment, **asdict(each)} for environment, of in planes for each in reader.recent(of)

@@ -56,7 +56,7 @@ class Snapshot(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Originals:
+class BackupSources:
     """What there is to be backed up."""
 
     stand_still: Callable[[], AbstractContextManager[Standstill]]
@@ -77,7 +77,7 @@ class BackupMade(msgspec.Struct, frozen=True):
     has_master_key: bool
 
 
-def back_up(originals: Originals, file: Path, now_ms: int, version: str, progress: Progress) -> BackupMade:
+def back_up(originals: BackupSources, file: Path, now_ms: int, version: str, progress: Progress) -> BackupMade:
     """Make the file, which appears under its name when it is whole, and not before."""
     copied_bytes = originals.copied_bytes()
     check_room(file.parent, 2 * copied_bytes + originals.frozen_bytes())
@@ -109,7 +109,7 @@ def check_target(file: Path, *, may_replace: bool) -> None:
         raise MaintenanceRefusedError(f"{file} is there already: choose another name, or replace it with --force")
 
 
-def _copy(originals: Originals, drafts: Path, still: Standstill, copied_bytes: int, progress: Progress) -> int:
+def _copy(originals: BackupSources, drafts: Path, still: Standstill, copied_bytes: int, progress: Progress) -> int:
     """Copy all but the warehouse; return how many records of the log there were."""
     progress.begin("copying the queue", 0)
     with closing(originals.hold_ledger()) as ledger:

@@ -31,8 +31,8 @@ from mauve.server.admin_socket import (
 )
 from mauve.stores.data_directory import hold, holder_of
 from mauve.stores.maintenance import Frozen, WarehouseMaintenance
-from mauve.wiring import open_load_parts
-from mauve.wiring_maintenance import drop_frozen, warehouse_maintenance
+from mauve.wiring.maintenance import drop_frozen, open_warehouse_maintenance
+from mauve.wiring.warehouse import open_load_parts
 
 _results: Final = msgspec.json.Decoder(Result)
 
@@ -41,7 +41,7 @@ _results: Final = msgspec.json.Decoder(Result)
 def standstill(settings: Settings) -> Iterator[Standstill]:
     """Let the loader stand still, wherever it runs, and freeze the warehouse."""
     if holder_of(settings.data) is None:
-        with _alone(settings), closing(warehouse_maintenance(settings.data)) as upkeep:
+        with _alone(settings), closing(open_warehouse_maintenance(settings.data)) as upkeep:
             try:
                 yield _StandstillHere(upkeep)
             finally:

@@ -21,7 +21,7 @@ from mauve.load.runner import LoadRunner
 from mauve.maintenance.erase import Erased, erase_user
 from mauve.stores.unavailable import StoreUnavailableError
 from mauve.stores.warehouse import WarehouseUnavailableError
-from mauve.wiring_maintenance import ledger_maintenance, log_maintenance, warehouse_maintenance
+from mauve.wiring.maintenance import open_ledger_maintenance, open_log_maintenance, open_warehouse_maintenance
 
 STANDSTILL_S_MAX: Final = 600.0
 _SOCKET: Final = "core.sock"
@@ -193,7 +193,7 @@ class Conversation:
         if not self._freezing.acquire(blocking=False):
             return Refused("another backup is being made: wait for it")
         self._frozen.callback(self._freezing.release)
-        upkeep = self._frozen.enter_context(closing(warehouse_maintenance(self._settings.data)))
+        upkeep = self._frozen.enter_context(closing(open_warehouse_maintenance(self._settings.data)))
         self._still.enter_context(self._loading.standing_still())
         self.patience_s = STANDSTILL_S_MAX
         self._frozen.callback(upkeep.thaw)
@@ -203,14 +203,17 @@ class Conversation:
 
 def erase(settings: Settings, loading: LoadRunner, project: str, user: str) -> Erased:
     """Erase a person from every store, in the process that has the warehouse open."""
-    with closing(warehouse_maintenance(settings.data)) as warehouse, closing(ledger_maintenance(settings)) as ledger:
+    with (
+        closing(open_warehouse_maintenance(settings.data)) as warehouse,
+        closing(open_ledger_maintenance(settings)) as ledger,
+    ):
         return erase_user(
             project,
             user,
             load_present=loading.load_present,
             warehouse=warehouse,
             ledger=ledger,
-            log=log_maintenance(settings),
+            log=open_log_maintenance(settings),
         )
 
 

@@ -32,16 +32,13 @@ from mauve.stores.unavailable import StoreUnavailableError
 from mauve.web.asgi import Receive, Scope, Send, read_request, send_reply
 from mauve.web.health import readiness
 from mauve.web.messages import Reply, Request
-from mauve.wiring import (
-    control_parts,
-    dashboard_parts,
-    ingest_parts,
-    open_load_parts,
-    prepare,
-    query_parts,
-    warehouse_reader,
-)
-from mauve.wiring_maintenance import drop_frozen, retention
+from mauve.wiring.bootstrap import prepare
+from mauve.wiring.control import control_parts
+from mauve.wiring.dashboard import dashboard_parts
+from mauve.wiring.ingest import ingest_parts
+from mauve.wiring.maintenance import drop_frozen, retention
+from mauve.wiring.query import query_parts
+from mauve.wiring.warehouse import open_load_parts, open_warehouse_reader
 
 
 class CoreApp:
@@ -120,7 +117,7 @@ async def run(orders: ChildOrders) -> None:
         setup = renew_setup_link(parts) if orders.wants_setup_link else None
         async with ingest_parts(settings, stream=0, registry=registry) as ingest:
             with (
-                closing(warehouse_reader(settings)) as warehouse,
+                closing(open_warehouse_reader(settings)) as warehouse,
                 query_parts(settings, ingest.keyring, warehouse, parts.token_uses) as query,
                 dashboard_parts(settings, parts, query) as dashboard,
             ):

@@ -12,14 +12,18 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Final
 
-from mauve import wiring
 from mauve.access.vault import VaultError
 from mauve.config import Settings
 from mauve.core.clock import SystemClock
 from mauve.maintenance.retention import first_day_kept
 from mauve.stores.data_directory import holder_of
 from mauve.stores.unavailable import StoreUnavailableError
-from mauve.wiring_maintenance import last_forgotten
+from mauve.wiring.bootstrap import check_vault, schema_revisions
+from mauve.wiring.control import control_parts
+from mauve.wiring.ledger import open_load_ledger
+from mauve.wiring.maintenance import last_forgotten
+from mauve.wiring.paths import has_data, master_key_path
+from mauve.wiring.warehouse import open_log_reader
 
 _DISK_FREE_BYTES_MIN: Final = 1024**3
 _EARLIEST_YEAR: Final = 2026
@@ -37,7 +41,7 @@ class Finding:
 
 def examine(settings: Settings) -> list[Finding]:
     """Look at everything. One check that fails does not keep the others from being made."""
-    if not wiring.has_data(settings):
+    if not has_data(settings):
         advice = "check --data, or run 'mauve serve' to begin"
         return [
             _versions(settings),
@@ -77,10 +81,10 @@ def _data_directory(settings: Settings) -> Finding:
 
 def _master_key(settings: Settings) -> Finding:
     if settings.master_key is not None:
-        wiring.check_vault(settings)
+        check_vault(settings)
         return Finding("master key", ok=True, detail="from MAUVE_MASTER_KEY, opens what is stored")
-    path = wiring.master_key_path(settings.data)
-    wiring.check_vault(settings)
+    path = master_key_path(settings.data)
+    check_vault(settings)
     mode = stat.S_IMODE(path.stat().st_mode)
     private = mode & 0o077 == 0
     return Finding(
@@ -92,7 +96,7 @@ def _master_key(settings: Settings) -> Finding:
 
 
 def _catalog(settings: Settings) -> Finding:
-    found, wanted = wiring.schema_revisions(settings)
+    found, wanted = schema_revisions(settings)
     return Finding(
         "catalog",
         found == wanted,
@@ -102,7 +106,7 @@ def _catalog(settings: Settings) -> Finding:
 
 
 def _edge(settings: Settings) -> Finding:
-    with wiring.control_parts(settings) as parts:
+    with control_parts(settings) as parts:
         pending = parts.publisher.unpublished()
     if pending is None:
         return Finding(
@@ -116,8 +120,8 @@ def _edge(settings: Settings) -> Finding:
 
 
 def _queue(settings: Settings) -> Finding:
-    backlog_mb = wiring.log_reader(settings).backlog_bytes() / 1024**2
-    with wiring.load_ledger(settings) as ledger:
+    backlog_mb = open_log_reader(settings).backlog_bytes() / 1024**2
+    with open_load_ledger(settings) as ledger:
         dead_letters = ledger.dead_letter_count()
     detail = f"{backlog_mb:.0f} MB in segments, {dead_letters} records could not be loaded"
     is_full = backlog_mb * 1024**2 >= settings.backlog_bytes_max
@@ -131,7 +135,7 @@ def _queue(settings: Settings) -> Finding:
 
 def _raw_events(settings: Settings) -> Finding:
     now_ms, days = SystemClock().now_ms(), settings.raw_retention_days
-    with wiring.control_parts(settings) as parts:
+    with control_parts(settings) as parts:
         last = last_forgotten(parts)
     kept = f"kept for {days} days" if days else "kept for ever"
     detail = kept if last is None else f"{kept}; those before {last.before} are forgotten, {last.events} of them lately"
@@ -144,7 +148,7 @@ def _raw_events(settings: Settings) -> Finding:
 def _clock(settings: Settings) -> Finding:
     now_ms = SystemClock().now_ms()
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
-    with wiring.control_parts(settings) as parts:
+    with control_parts(settings) as parts:
         newest_ms = max((organization.created_at for organization in parts.catalog.organizations.everyone()), default=0)
     ok = now.year >= _EARLIEST_YEAR and newest_ms <= now_ms + _CLOCK_DRIFT_MS_MAX
     return Finding(

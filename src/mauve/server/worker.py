@@ -10,7 +10,7 @@ from mauve.ingest.stats import write_stats_forever
 from mauve.server.child import expose_metrics, finished, main, repeat, serve_until_stopped
 from mauve.server.child_protocol import ChildOrders, Ready
 from mauve.web.http1.listener import Listener
-from mauve.wiring import ingest_parts
+from mauve.wiring.ingest import ingest_parts
 
 
 async def run(orders: ChildOrders) -> None:

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import chdb
 import msgspec
-from chdb import ChdbError
 
 from mauve.stores.warehouse import RowsRefusedError, WarehouseUnavailableError
 
@@ -47,12 +45,15 @@ class ChdbConnection:
     """A connection that one thread at a time uses."""
 
     def __init__(self, path: Path) -> None:
+        import chdb  # noqa: PLC0415 - half a second and much memory: only a process that opens the engine pays
+
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         settings = "&".join(f"{name}={value}" for name, value in _SERVER_SETTINGS.items())
         self._lock = threading.Lock()
+        self._errors = (chdb.ChdbError, RuntimeError)
         try:
             self._connection: Any = chdb.connect(f"{path}?{settings}")
-        except (ChdbError, RuntimeError) as error:
+        except self._errors as error:
             raise _translated(error) from error
 
     def run(self, sql: str) -> None:
@@ -77,7 +78,7 @@ class ChdbConnection:
                 with self._connection.send_insert(f"INSERT INTO {table}", "ArrowStream") as inserter:
                     inserter.append(stream)
                     inserter.finish()
-            except (ChdbError, RuntimeError) as error:
+            except self._errors as error:
                 raise _translated(error) from error
 
     def close(self) -> None:
@@ -91,7 +92,7 @@ class ChdbConnection:
         with self._lock:
             try:
                 found: bytes = self._connection.query(sql, format_, params=parameters).bytes()
-            except (ChdbError, RuntimeError) as error:
+            except self._errors as error:
                 raise _translated(error) from error
         return found
 

@@ -1,4 +1,4 @@
-"""Which engines stand behind backups, erasure and retention. Beside `wiring.py`, the only file that names one."""
+"""Backups, erasure and retention."""
 
 import shutil
 from collections.abc import Callable
@@ -10,10 +10,12 @@ import msgspec
 
 from mauve.config import Settings
 from mauve.control.parts import ControlParts
-from mauve.maintenance.backup import Originals, Standstill
+from mauve.maintenance.backup import BackupSources, Standstill
 from mauve.maintenance.disk_space import bytes_in
 from mauve.maintenance.restore import Builders
 from mauve.maintenance.retention import Forgotten, Retention
+from mauve.stores.clickhouse.connection import ChdbConnection
+from mauve.stores.clickhouse.maintenance import ChdbMaintenance
 from mauve.stores.clickhouse.schema import FROZEN_FOLDER, KEPT_TABLES
 from mauve.stores.localdisk.log.copy import copy_unloaded
 from mauve.stores.localdisk.log.maintenance import SegmentLogMaintenance
@@ -22,26 +24,17 @@ from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger.maintenance import SqlLedgerMaintenance
 from mauve.stores.sql.migrate import CATALOG, LEDGER, check_not_newer
 from mauve.stores.sql.snapshot import SqliteSnapshot
-from mauve.wiring import (
-    catalog_path,
-    ledger_path,
-    load_ledger,
-    log_path,
-    log_reader,
-    master_key_path,
-    open_ledger_database,
-    warehouse_path,
-)
+from mauve.wiring.databases import open_ledger_database
+from mauve.wiring.ledger import open_load_ledger
+from mauve.wiring.paths import catalog_path, ledger_path, log_path, master_key_path, warehouse_path
+from mauve.wiring.warehouse import open_log_reader
 
 _FORGOTTEN_FACT: Final = "raw_events_forgotten"
 _BUSY_TIMEOUT_S: Final = 5.0
 
 
-def warehouse_maintenance(data: Path) -> WarehouseMaintenance:
+def open_warehouse_maintenance(data: Path) -> WarehouseMaintenance:
     """Open what freezes the warehouse and makes rows anonymous: in the core, or where no service runs."""
-    from mauve.stores.clickhouse.connection import ChdbConnection  # noqa: PLC0415 - slow, as the loader says
-    from mauve.stores.clickhouse.maintenance import ChdbMaintenance  # noqa: PLC0415
-
     path = warehouse_path(data)
     return ChdbMaintenance(ChdbConnection(path), path)
 
@@ -51,13 +44,13 @@ def drop_frozen(settings: Settings) -> None:
     shutil.rmtree(warehouse_path(settings.data) / FROZEN_FOLDER, ignore_errors=True)
 
 
-def ledger_maintenance(settings: Settings) -> LedgerMaintenance:
+def open_ledger_maintenance(settings: Settings) -> LedgerMaintenance:
     return SqlLedgerMaintenance(open_ledger_database(settings))
 
 
-def log_maintenance(settings: Settings) -> LogMaintenance:
+def open_log_maintenance(settings: Settings) -> LogMaintenance:
     def positions() -> dict[int, int]:
-        with load_ledger(settings) as ledger:
+        with open_load_ledger(settings) as ledger:
             return ledger.positions()
 
     return SegmentLogMaintenance(log_path(settings.data), positions)
@@ -70,7 +63,7 @@ def retention(settings: Settings, parts: ControlParts) -> Retention:
         parts.catalog.installation.remember(_FORGOTTEN_FACT, msgspec.json.encode(forgotten).decode())
 
     return Retention(
-        settings.raw_retention_days, lambda: closing(warehouse_maintenance(settings.data)), parts.clock, note
+        settings.raw_retention_days, lambda: closing(open_warehouse_maintenance(settings.data)), parts.clock, note
     )
 
 
@@ -79,22 +72,22 @@ def last_forgotten(parts: ControlParts) -> Forgotten | None:
     return None if text is None else msgspec.json.decode(text, type=Forgotten)
 
 
-def originals(settings: Settings, stand_still: Callable[[], AbstractContextManager[Standstill]]) -> Originals:
+def backup_sources(settings: Settings, stand_still: Callable[[], AbstractContextManager[Standstill]]) -> BackupSources:
     """Return what a backup is made of."""
     data = settings.data
     ledger, catalog, log, key = ledger_path(data), catalog_path(data), log_path(data), master_key_path(data)
 
     def copy_log(target: Path) -> int:
-        with load_ledger(settings) as ledger:
+        with open_load_ledger(settings) as ledger:
             return copy_unloaded(log, target, ledger.positions())
 
-    return Originals(
+    return BackupSources(
         stand_still=stand_still,
         hold_ledger=lambda: SqliteSnapshot(ledger),
         hold_catalog=lambda: SqliteSnapshot(catalog),
         copy_log=copy_log,
         master_key=key if settings.master_key is None and key.exists() else None,
-        copied_bytes=lambda: bytes_in(ledger, catalog) + log_reader(settings).backlog_bytes(),
+        copied_bytes=lambda: bytes_in(ledger, catalog) + open_log_reader(settings).backlog_bytes(),
         frozen_bytes=lambda: bytes_in(warehouse_path(data)),
     )
 
@@ -111,5 +104,5 @@ def _check_tables(data: Path) -> None:
 
 
 def _build_warehouse(data: Path, frozen: Frozen) -> None:
-    with closing(warehouse_maintenance(data)) as upkeep:
+    with closing(open_warehouse_maintenance(data)) as upkeep:
         upkeep.adopt(frozen)

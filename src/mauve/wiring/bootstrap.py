@@ -1,0 +1,63 @@
+"""Making a data directory usable: tables, master key, and whether both fit this release."""
+
+from contextlib import closing
+from typing import Final
+
+from mauve.access.vault import Vault, VaultError, new_master_key
+from mauve.config import Settings
+from mauve.core.secret import Secret
+from mauve.stores.catalog import Catalog
+from mauve.stores.data_directory import alone, make_private_directory, write_private_file
+from mauve.stores.sql.catalog.catalog import sql_catalog
+from mauve.stores.sql.migrate import CATALOG, LEDGER, current_revision, migrate, newest_revision
+from mauve.wiring.databases import open_catalog_database, open_ledger_database
+from mauve.wiring.paths import catalog_path, master_key_path
+
+_MASTER_KEY_FACT: Final = "master_key_id"
+
+
+def prepare(settings: Settings) -> None:
+    """Make the data directory usable: private, with a master key, with tables of this release."""
+    make_private_directory(settings.data)
+    with alone(settings.data, "prepare"):
+        vault = open_vault(settings)
+        with closing(open_catalog_database(settings)) as database:
+            migrate(database, CATALOG)
+            catalog = sql_catalog(database)
+            check_master_key(vault, catalog)
+            if catalog.installation.fact(_MASTER_KEY_FACT) != vault.current_key_id:
+                catalog.installation.remember(_MASTER_KEY_FACT, vault.current_key_id)
+        with closing(open_ledger_database(settings)) as database:
+            migrate(database, LEDGER)
+
+
+def check_vault(settings: Settings) -> None:
+    """Raise unless the master key is there and is the right one."""
+    with closing(open_catalog_database(settings)) as database:
+        check_master_key(open_vault(settings), sql_catalog(database))
+
+
+def schema_revisions(settings: Settings) -> tuple[str | None, str]:
+    """Return the revision of the tables, and the one that this release wants."""
+    with closing(open_catalog_database(settings)) as database:
+        return current_revision(database, CATALOG), newest_revision(CATALOG)
+
+
+def open_vault(settings: Settings) -> Vault:
+    if settings.master_key is not None:
+        return Vault(settings.master_key)
+    path = master_key_path(settings.data)
+    if not path.exists():
+        if catalog_path(settings.data).exists():
+            raise VaultError(f"{path} is missing: restore it from your backup or set MAUVE_MASTER_KEY")
+        write_private_file(path, new_master_key().encode() + b"\n")
+    return Vault(Secret(path.read_text()))
+
+
+def check_master_key(vault: Vault, catalog: Catalog) -> None:
+    """Refuse master keys that cannot open everything that is stored."""
+    known = catalog.installation.fact(_MASTER_KEY_FACT)
+    if known is not None and not vault.knows(known):
+        raise VaultError("this is not the master key of this data: restore the right one")
+    if not all(vault.can_open(sealed) for sealed in catalog.webhook_secrets.all_sealed()):
+        raise VaultError("some webhook secrets were sealed with an older master key: add it back behind the new one")

@@ -1,0 +1,32 @@
+"""What the control plane works with."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from mauve.access.token_uses import TokenUses
+from mauve.config import Settings
+from mauve.control.parts import ControlParts
+from mauve.control.publish import Publisher
+from mauve.core.clock import Clock, SystemClock
+from mauve.core.ids import SystemRandomness
+from mauve.stores.sql.catalog.catalog import sql_catalog
+from mauve.wiring.bootstrap import open_vault
+from mauve.wiring.databases import open_catalog_database, open_edge
+
+
+@contextmanager
+def control_parts(settings: Settings, clock: Clock | None = None) -> Iterator[ControlParts]:
+    """Open what the control plane works with, on a prepared data directory."""
+    clock = clock or SystemClock()
+    with closing(open_catalog_database(settings)) as database, closing(open_edge(settings)) as edge:
+        catalog = sql_catalog(database)
+        with closing(Publisher(catalog, edge, clock)) as publisher:
+            yield ControlParts(
+                catalog=catalog,
+                publisher=publisher,
+                vault=open_vault(settings),
+                clock=clock,
+                randomness=SystemRandomness(),
+                token_uses=TokenUses(catalog.tokens),
+                bounds=settings.bounds,
+            )

@@ -1,0 +1,40 @@
+"""What the dashboard works with."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from mauve.access.sign_in_attempts import PasswordAttempts
+from mauve.config import Settings
+from mauve.control.parts import ControlParts
+from mauve.dashboard.charts.numbers import Numbers
+from mauve.dashboard.parts import DashboardParts
+from mauve.query.parts import QueryParts
+from mauve.stores.sql.ledger.deliveries import SqlDeliveryReader
+from mauve.stores.sql.ledger.ingest_stats import SqlIngestStatsReader
+from mauve.stores.sql.ledger.subscription_reader import SqlSubscriptionReader
+from mauve.stores.sql.ledger.usage import SqlUsageReader
+from mauve.wiring.databases import open_ledger_database
+
+
+@contextmanager
+def dashboard_parts(settings: Settings, control: ControlParts, query: QueryParts) -> Iterator[DashboardParts]:
+    """Open what the dashboard works with: the parts of the planes behind it, and its own few.
+
+    It is opened in the event loop that answers questions.
+    """
+    public_url = None if settings.public_url is None else settings.public_url.rstrip("/")
+    with closing(open_ledger_database(settings)) as database:
+        yield DashboardParts(
+            control=control,
+            attempts=PasswordAttempts(),
+            meter=query.meter,
+            # A page waits twice at most, and must not itself be given up before it can show what was read in time.
+            numbers=Numbers(query, asyncio.get_running_loop(), wait_s=settings.catalog_timeout_s / 3),
+            subscriptions=SqlSubscriptionReader(database),
+            deliveries=SqlDeliveryReader(database),
+            arrivals=SqlIngestStatsReader(database),
+            usage=SqlUsageReader(database),
+            public_url=public_url,
+            proxies=settings.proxies,
+        )

@@ -1,0 +1,75 @@
+"""What the ingest plane of one process works with. Imports nothing that only the core needs."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+
+from mauve.access.event_caps import EventCaps, OwnStream
+from mauve.access.keyring import Keyring
+from mauve.config import Settings
+from mauve.core.clock import Clock, SystemClock
+from mauve.ingest.counters import IngestCounters
+from mauve.ingest.parts import IngestParts
+from mauve.overload.admission import Admission
+from mauve.overload.byte_budget import ByteBudget
+from mauve.overload.loop_fairness import LoopFairness
+from mauve.overload.token_bucket import TokenBuckets
+from mauve.stores.localdisk.accepted_counts import FileAcceptedCounts
+from mauve.stores.localdisk.log.stream_reader import SegmentStreamReader
+from mauve.stores.localdisk.log.writer import SegmentLogWriter
+from mauve.stores.sql.ledger.group_commit import GroupedLedger
+from mauve.stores.sql.ledger.usage import SqlUsageReader
+from mauve.stores.sql.ledger.writer import SqlLedgerWriter
+from mauve.wiring.bootstrap import open_vault
+from mauve.wiring.databases import open_edge, open_ledger_database
+from mauve.wiring.paths import accepted_path, log_path
+
+_BODIES_BYTES_MAX: Final = 12 * 1024 * 1024
+
+
+@asynccontextmanager
+async def ingest_parts(
+    settings: Settings, stream: int, registry: CollectorRegistry, clock: Clock | None = None
+) -> AsyncIterator[IngestParts]:
+    """Open what the ingest plane of one process works with, on a prepared data directory."""
+    vault = open_vault(settings)
+    with closing(open_keyring(settings)) as ring, closing(open_ledger_database(settings)) as database:
+        ring.refresh()
+        log = SegmentLogWriter(
+            log_path(settings.data),
+            stream,
+            segment_bytes=settings.segment_bytes,
+            budget_bytes=settings.backlog_bytes_max,
+        )
+        ledger = GroupedLedger(SqlLedgerWriter(database))
+        fairness = LoopFairness()
+        clock = clock or SystemClock()
+        own = OwnStream(stream, log, SegmentStreamReader(log_path(settings.data), stream))
+        exchange = FileAcceptedCounts(accepted_path(settings.data), stream)
+        caps = EventCaps(own, ring, SqlUsageReader(database), exchange, clock)
+        caps.refresh()
+        try:
+            yield IngestParts(
+                keyring=ring,
+                caps=caps,
+                log=log,
+                ledger=ledger,
+                rate=TokenBuckets(settings.publishable_requests_per_s),
+                vault=vault,
+                clock=clock,
+                admission=Admission(lambda: log.flush_s, lambda: fairness.round_s),
+                fairness=fairness,
+                budget=ByteBudget(_BODIES_BYTES_MAX),
+                counters=IngestCounters(registry, lambda: log.flush_s),
+            )
+        finally:
+            await log.close()
+            caps.close()
+            await ledger.close()
+
+
+def open_keyring(settings: Settings) -> Keyring:
+    """Open the published keys, on a prepared data directory."""
+    return Keyring(open_edge(settings))

@@ -1,0 +1,46 @@
+"""Where each store lives inside the data directory."""
+
+from pathlib import Path
+
+from mauve.config import Settings
+
+
+def catalog_path(data: Path) -> Path:
+    return data / "catalog.db"
+
+
+def edge_path(data: Path) -> Path:
+    return data / "edge.db"
+
+
+def ledger_path(data: Path) -> Path:
+    return data / "ledger.db"
+
+
+def log_path(data: Path) -> Path:
+    return data / "log"
+
+
+def warehouse_path(data: Path) -> Path:
+    return data / "warehouse"
+
+
+def accepted_path(data: Path) -> Path:
+    return data / "accepted"
+
+
+def read_cache_path(data: Path) -> Path:
+    return data / "cache.db"
+
+
+def read_meter_path(data: Path) -> Path:
+    return data / "meter.db"
+
+
+def master_key_path(data: Path) -> Path:
+    return data / "master.key"
+
+
+def has_data(settings: Settings) -> bool:
+    """Tell whether the data directory was ever prepared."""
+    return catalog_path(settings.data).exists()

@@ -1,0 +1,62 @@
+"""What the query plane works with."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Final
+
+from mauve.access.keyring import Keyring
+from mauve.access.token_uses import TokenUses
+from mauve.config import Settings
+from mauve.core.clock import Clock, SystemClock
+from mauve.query.parts import QueryParts, ReadStores
+from mauve.query.single_flight import SingleFlight
+from mauve.stores.localdisk.read_cache import SqliteReadCache
+from mauve.stores.localdisk.read_meter import SqliteReadMeter
+from mauve.stores.read_cache import ReadCache
+from mauve.stores.read_meter import ReadMeter
+from mauve.stores.sql.ledger.closed_days import SqlClosedDaysReader
+from mauve.stores.sql.ledger.reader import SqlLedgerReader
+from mauve.stores.warehouse import WarehouseReader
+from mauve.wiring.databases import open_ledger_database
+from mauve.wiring.paths import read_cache_path, read_meter_path
+
+_READERS: Final = 4
+
+
+@contextmanager
+def query_parts(
+    settings: Settings,
+    ring: Keyring,
+    warehouse: WarehouseReader,
+    token_uses: TokenUses,
+    clock: Clock | None = None,
+) -> Iterator[QueryParts]:
+    """Open what the query plane works with, on a prepared data directory."""
+    with (
+        closing(open_ledger_database(settings)) as database,
+        closing(open_read_cache(settings)) as cache,
+        closing(open_read_meter(settings)) as meter,
+        closing(SingleFlight("read-warehouse", _READERS, settings.read_s_max)) as warehouse_flights,
+        closing(SingleFlight("read-ledger", _READERS, settings.read_s_max)) as ledger_flights,
+    ):
+        yield QueryParts(
+            keyring=ring,
+            cache=cache if settings.read_cache_s else None,
+            max_age_s=settings.read_cache_s,
+            meter=meter,
+            stores=ReadStores(warehouse, SqlLedgerReader(database), SqlClosedDaysReader(database)),
+            warehouse_flights=warehouse_flights,
+            ledger_flights=ledger_flights,
+            clock=clock or SystemClock(),
+            token_uses=token_uses,
+        )
+
+
+def open_read_cache(settings: Settings) -> ReadCache:
+    """Return the answers that were given before. Its file is made when it is first used."""
+    return SqliteReadCache(read_cache_path(settings.data))
+
+
+def open_read_meter(settings: Settings) -> ReadMeter:
+    """Return what counts the reads. Its file is made when it is first used."""
+    return SqliteReadMeter(read_meter_path(settings.data))

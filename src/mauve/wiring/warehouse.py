@@ -1,0 +1,75 @@
+"""The warehouse and what loads it: for the core, and for commands that hold the data directory alone."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+
+from mauve.config import Settings
+from mauve.control.parts import ControlParts
+from mauve.core.clock import SystemClock
+from mauve.demo.fill import FillParts
+from mauve.load.close_days import Closing
+from mauve.load.loader import Loader
+from mauve.load.runner import LoadParts
+from mauve.stores.clickhouse.connection import ChdbConnection
+from mauve.stores.clickhouse.schema import TABLES
+from mauve.stores.clickhouse.warehouse import ChdbWarehouse
+from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader, ReadConnection
+from mauve.stores.localdisk.log.reader import SegmentLogReader
+from mauve.stores.sql.catalog.catalog import sql_catalog
+from mauve.stores.sql.ledger.closed_days import SqlClosedDays
+from mauve.stores.sql.ledger.loading import SqlLoadLedger
+from mauve.stores.warehouse import WarehouseReader
+from mauve.wiring.databases import open_catalog_database, open_ledger_database
+from mauve.wiring.ledger import open_ledger_writer
+from mauve.wiring.paths import log_path, warehouse_path
+
+
+def open_warehouse_reader(settings: Settings) -> WarehouseReader:
+    """Return what reads the warehouse, in the process that loads it. Its engine is opened when it is first used."""
+    return ChdbWarehouseReader(lambda: _read_connection(settings))
+
+
+def _read_connection(settings: Settings) -> ReadConnection:
+    connection = ChdbConnection(warehouse_path(settings.data))
+    for statement in TABLES:  # Whoever comes first makes them, a reader or the loader.
+        connection.run(statement)
+    return connection
+
+
+def open_load_parts(settings: Settings) -> LoadParts:
+    """Open what the loader works with."""
+    with ExitStack() as opened:
+        warehouse = ChdbWarehouse(opened.enter_context(closing(ChdbConnection(warehouse_path(settings.data)))))
+        ledger_database = opened.enter_context(closing(open_ledger_database(settings)))
+        ledger = SqlLoadLedger(ledger_database)
+        days = Closing(SqlClosedDays(ledger_database), warehouse)
+        catalog = sql_catalog(opened.enter_context(closing(open_catalog_database(settings))))
+        clock = SystemClock()
+        source = open_log_reader(settings)
+        loader = opened.enter_context(closing(Loader(source, ledger, warehouse, clock, days)))
+        return LoadParts(
+            loader=loader,
+            days=days,
+            clock=clock,
+            source=source,
+            ledger=ledger,
+            note_first_event=catalog.apps.note_first_event,
+            close=opened.pop_all().close,
+        )
+
+
+@contextmanager
+def fill_parts(settings: Settings, control: ControlParts) -> Iterator[FillParts]:
+    """Open what a made-up history is written with, in a process that holds the data directory alone."""
+    with (
+        closing(ChdbConnection(warehouse_path(settings.data))) as warehouse,
+        open_ledger_writer(settings) as ledger,
+        closing(open_ledger_database(settings)) as database,
+    ):
+        store = ChdbWarehouse(warehouse)
+        days = Closing(SqlClosedDays(database), store)
+        yield FillParts(control, store, ledger, SqlLoadLedger(database), days)
+
+
+def open_log_reader(settings: Settings) -> SegmentLogReader:
+    return SegmentLogReader(log_path(settings.data))
