@@ -43,5 +43,5 @@ def test_beats_are_heard_behind_a_line_that_is_too_long(monkeypatch):
             finally:
                 child.kill()
 
-    monkeypatch.setattr(children, "Pulse", CountingPulse)
+    monkeypatch.setattr(children, "Heartbeat", CountingPulse)
     asyncio.run(main())

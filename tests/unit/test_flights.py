@@ -8,7 +8,7 @@ import pytest
 
 from mauve.query import single_flight as under_test
 from mauve.query.answer import Answer, Freshness
-from mauve.query.single_flight import CrowdedError, SingleFlight
+from mauve.query.single_flight import ReadersBusyError, SingleFlight
 from mauve.stores.time_limit import seconds_left
 from support.clocks import TurnedLoop
 from support.service import PATIENCE_S
@@ -167,7 +167,7 @@ def test_too_many_at_once_are_refused_at_once(fly, gate):
     async def scenario(flights):
         asking = [asyncio.create_task(flights.join((ACME, OTHERS)[number % 2], number, gate)) for number in range(64)]
         await asyncio.sleep(0)
-        with pytest.raises(CrowdedError):
+        with pytest.raises(ReadersBusyError):
             await flights.join(OTHERS, "one more", gate)
         joining = asyncio.create_task(flights.join(ACME, 0, gate))
         await asyncio.sleep(0)
@@ -195,7 +195,7 @@ def test_an_organization_takes_half_of_the_places_in_the_line(fly, gate):
     async def scenario(flights):
         asking = [asyncio.create_task(flights.join(ACME, number, gate)) for number in range(32)]
         await asyncio.sleep(0)
-        with pytest.raises(CrowdedError):
+        with pytest.raises(ReadersBusyError):
             await flights.join(ACME, "one more", gate)
         assert await flights.join(OTHERS, "quick", lambda: ANSWER) == ANSWER
         gate.let_go()
@@ -214,7 +214,7 @@ def test_two_busy_organizations_do_not_shut_out_a_third(fly, gate, brief):
             await gate.begun()
         third = asyncio.create_task(flights.join("org_third", "a", lambda: ANSWER))
         await asyncio.sleep(0)
-        with pytest.raises(CrowdedError):
+        with pytest.raises(ReadersBusyError):
             await flights.join("org_third", "one more", gate)
         brief.let_go()
         assert await third == ANSWER, "the thread that is free first is for who has none"
@@ -228,7 +228,7 @@ def test_those_who_come_first_are_bounded_as_well(fly, gate):
     async def scenario(flights):
         first_ones = [asyncio.create_task(flights.join(f"org_{number}", number, gate)) for number in range(256)]
         await asyncio.sleep(0)
-        with pytest.raises(CrowdedError):
+        with pytest.raises(ReadersBusyError):
             await flights.join("org_more", "a", gate)
         gate.let_go()
         assert await asyncio.gather(*first_ones) == [ANSWER] * 256

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mauve.core.secret import Secret
-from mauve.ingest.webhooks.signatures import Refusal, refusal_by_biller_a, refusal_by_biller_b
+from mauve.ingest.webhooks.signatures import SignatureFlaw, refusal_by_biller_a, refusal_by_biller_b
 
 SAMPLES = Path(__file__).parents[1] / "samples" / "billing"
 PUBLISHED = json.loads((SAMPLES / "_signature_vectors.json").read_text())
@@ -70,7 +70,7 @@ class TestBillerA:
 
     @pytest.mark.parametrize("age", [-301, 301, 10**9, -(10**9)])
     def test_one_second_more_is_too_much(self, age):
-        assert judge_a(GOOD_A, now=NOW + age) is Refusal.OUTSIDE_WINDOW
+        assert judge_a(GOOD_A, now=NOW + age) is SignatureFlaw.OUTSIDE_WINDOW
 
     def test_the_alias_of_the_header_is_taken(self):
         assert judge_a(GOOD_A, name="Biller-A-Signature") is None
@@ -84,7 +84,7 @@ class TestBillerA:
 
     def test_the_seventeenth_signature_is_not_looked_at(self):
         zeros = ",".join(["v1=" + "0" * 64] * 16)
-        assert judge_a(f"t={NOW},{zeros},{GOOD_A.partition(',')[2]}") is Refusal.MISMATCH
+        assert judge_a(f"t={NOW},{zeros},{GOOD_A.partition(',')[2]}") is SignatureFlaw.MISMATCH
 
     @pytest.mark.parametrize(
         "header",
@@ -105,18 +105,18 @@ class TestBillerA:
         ],
     )
     def test_a_header_that_is_not_quite_right_is_malformed(self, header):
-        assert judge_a(header) is Refusal.MALFORMED
+        assert judge_a(header) is SignatureFlaw.MALFORMED
 
     def test_a_header_sent_twice_is_refused_even_if_both_are_good(self):
-        assert judge_a(GOOD_A, GOOD_A) is Refusal.MALFORMED
+        assert judge_a(GOOD_A, GOOD_A) is SignatureFlaw.MALFORMED
 
     def test_no_header_is_a_missing_signature(self):
-        assert judge_a() is Refusal.MISSING
+        assert judge_a() is SignatureFlaw.MISSING
 
     def test_one_other_byte_anywhere_is_a_mismatch(self):
-        assert judge_a(GOOD_A, body=BODY + b" ") is Refusal.MISMATCH
-        assert judge_a(GOOD_A, secret=SECRET + "x") is Refusal.MISMATCH
-        assert judge_a(GOOD_A.replace(str(NOW), str(NOW + 1))) is Refusal.MISMATCH
+        assert judge_a(GOOD_A, body=BODY + b" ") is SignatureFlaw.MISMATCH
+        assert judge_a(GOOD_A, secret=SECRET + "x") is SignatureFlaw.MISMATCH
+        assert judge_a(GOOD_A.replace(str(NOW), str(NOW + 1))) is SignatureFlaw.MISMATCH
 
 
 class TestBillerB:
@@ -126,7 +126,7 @@ class TestBillerB:
 
     @pytest.mark.parametrize("age", [-301, 301])
     def test_one_second_more_is_too_much(self, age):
-        assert judge_b(GOOD_B, now=NOW + age) is Refusal.OUTSIDE_WINDOW
+        assert judge_b(GOOD_B, now=NOW + age) is SignatureFlaw.OUTSIDE_WINDOW
 
     @pytest.mark.parametrize("prefix", ["", "whsec_"])
     @pytest.mark.parametrize("size", [24, 25, 32, 64])
@@ -142,7 +142,7 @@ class TestBillerB:
     def test_a_key_too_short_or_too_long_to_be_one_opens_no_door(self, secret):
         forged = base64.b64decode(secret.removeprefix("whsec_").encode("ascii", "ignore") + b"==")
         signed = GOOD_B | {"webhook-signature": f"v1,{base64_digest(forged, 'msg_1', NOW)}"}
-        assert judge_b(signed, secret=secret) is Refusal.MISMATCH
+        assert judge_b(signed, secret=secret) is SignatureFlaw.MISMATCH
 
     def test_any_of_several_signatures_may_match(self):
         good = GOOD_B["webhook-signature"]
@@ -151,8 +151,8 @@ class TestBillerB:
 
     @pytest.mark.parametrize("name", GOOD_B)
     def test_each_header_is_needed_exactly_once(self, name):
-        assert judge_b({key: value for key, value in GOOD_B.items() if key != name}) is Refusal.MISSING
-        assert judge_b([*GOOD_B.items(), (name, GOOD_B[name])]) is Refusal.MALFORMED
+        assert judge_b({key: value for key, value in GOOD_B.items() if key != name}) is SignatureFlaw.MISSING
+        assert judge_b([*GOOD_B.items(), (name, GOOD_B[name])]) is SignatureFlaw.MALFORMED
 
     @pytest.mark.parametrize(
         "change",
@@ -173,12 +173,12 @@ class TestBillerB:
         ],
     )
     def test_a_header_that_is_not_quite_right_is_malformed(self, change):
-        assert judge_b(GOOD_B | change) is Refusal.MALFORMED
+        assert judge_b(GOOD_B | change) is SignatureFlaw.MALFORMED
 
     def test_one_other_byte_anywhere_is_a_mismatch(self):
-        assert judge_b(GOOD_B, body=BODY[1:]) is Refusal.MISMATCH
-        assert judge_b(GOOD_B, secret="x" * 32) is Refusal.MISMATCH
-        assert judge_b(GOOD_B | {"webhook-id": "msg_2"}) is Refusal.MISMATCH
+        assert judge_b(GOOD_B, body=BODY[1:]) is SignatureFlaw.MISMATCH
+        assert judge_b(GOOD_B, secret="x" * 32) is SignatureFlaw.MISMATCH
+        assert judge_b(GOOD_B | {"webhook-id": "msg_2"}) is SignatureFlaw.MISMATCH
 
 
 LATIN_1 = st.text(st.characters(max_codepoint=255), max_size=200)
