@@ -9,10 +9,12 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from mauve.core.problems import unauthorized
 from mauve.ingest.rules import NEEDS_SERVER_KEY
 from mauve.openapi.operation import Schema
 from mauve.query.answer import Freshness
 from mauve.stores.read_meter import Throttle
+from mauve.web.envelopes import data_reply
 from mauve.web.messages import Reply
 
 _True = Annotated[bool, Meta(extra_json_schema={"const": True})]
@@ -150,6 +152,7 @@ BODIES: Final = (
     WebhookSuspended,
 )
 
+_CHALLENGE: Final = data_reply(unauthorized()).headers["www-authenticate"]
 _TEXT: Final = {"type": "string"}
 _SECONDS: Final = {"type": "integer", "minimum": 0}
 
@@ -159,7 +162,7 @@ def _header(description: str, schema: Schema) -> Mapping[str, Any]:
 
 
 _HEADERS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "WWW-Authenticate": _header("The kind of credential required.", {"const": 'Bearer realm="service"'}),
+    "WWW-Authenticate": _header("The kind of credential required.", {"const": _CHALLENGE}),
     "Retry-After": _header("Seconds to wait before retrying.", {"type": "integer", "minimum": 1}),
     "x-service-throttle": _header(
         "Which limit refused the request. Branch on this header, not on the status.",
