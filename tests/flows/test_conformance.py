@@ -1,6 +1,7 @@
-"""The running service against its own OpenAPI document: whatever is sent, what comes back is documented.
+"""The running service conforms to its own OpenAPI document: every response to generated requests is documented.
 
-Every operation is tried thoroughly by whoever may use it, on things that exist, and briefly with every credential.
+Every operation is tested thoroughly with the credential it needs, on resources that exist, and briefly with every
+other credential.
 """
 
 import gzip
@@ -19,8 +20,7 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.core.failures import FailureGroup
 from schemathesis.specs.openapi import checks
 
-from mauve.openapi import control, ingest, query, webhooks
-from mauve.openapi import service as upkeep
+from mauve.openapi import control, ingest, query, service, webhooks
 from mauve.openapi.document import document
 from support.billing import SECRET_A, SECRET_B, signed_a, signed_b
 from support.service import bearer, eventually, mauve_json, post_events, running, token_for
@@ -37,7 +37,7 @@ COMPRESSIONS = {"gzip": gzip.compress, "x-gzip": gzip.compress, "zstd": zstandar
 
 
 def closed(schema):
-    """Let no object hold more than is listed: what is answered and not documented is a mistake."""
+    """Forbid unlisted fields: an undocumented field in a response is a mistake."""
     if isinstance(schema, list):
         return [closed(part) for part in schema]
     if not isinstance(schema, dict):
@@ -46,12 +46,12 @@ def closed(schema):
     return {**inner, "additionalProperties": False} if "properties" in inner else inner
 
 
-def told():
-    """Return the document, with what only answers hold closed, and few currencies: each is tried."""
+def strict_document():
+    """Return the document with response schemas closed, and few currencies, because each one is tried."""
     whole = json.loads(msgspec.json.encode(document()))
     schemas = whole["components"]["schemas"]
-    asked = {"NewApp", "AppChanges", "NewKey", "WebhookSecret", "Event", "Payment", "PaymentProps", "Subscription"}
-    schemas |= {name: closed(schema) for name, schema in schemas.items() if name not in asked}
+    requested = {"NewApp", "AppChanges", "NewKey", "WebhookSecret", "Event", "Payment", "PaymentProps", "Subscription"}
+    schemas |= {name: closed(schema) for name, schema in schemas.items() if name not in requested}
     schemas["Currency"]["enum"] = ["eur", "jpy", "usd"]
     return whole
 
@@ -59,7 +59,7 @@ def told():
 def schema_with(examples_max, **phases):
     config = {
         "seed": 1,
-        "suppress-health-check": ["all"],  # a busy machine is no reason to fail
+        "suppress-health-check": ["all"],  # a busy machine must not fail the test
         "generation": {
             "max-examples": examples_max,
             "deterministic": True,
@@ -72,11 +72,11 @@ def schema_with(examples_max, **phases):
         },
         "phases": phases,
     }
-    return schemathesis.openapi.from_dict(told(), config=schemathesis.Config.from_dict(config))
+    return schemathesis.openapi.from_dict(strict_document(), config=schemathesis.Config.from_dict(config))
 
 
 def whole_numbers(body):
-    """Write 5.0 as 5. To JSON Schema both are integers; for money the contract takes the second alone."""
+    """Write 5.0 as 5. Both are integers to JSON Schema, but the contract accepts only the second for money."""
     match body:
         case float() if body.is_integer():
             return int(body)
@@ -89,7 +89,7 @@ def whole_numbers(body):
 
 
 def with_fresh_ids(body):
-    """Give each payment an id of its own: a different one under a used id is refused, which no schema can tell."""
+    """Give each payment a fresh id: a different payment with a used id is rejected, which no schema can express."""
     if isinstance(body, list):
         return [with_fresh_ids(item) for item in body]
     match body:
@@ -100,7 +100,7 @@ def with_fresh_ids(body):
 
 
 class CompressingAdapter(requests.adapters.HTTPAdapter):
-    """Sends a body as its Content-Encoding says, which the generator does not."""
+    """Compresses a body according to its Content-Encoding, which the generator does not."""
 
     def send(self, request, **options):
         compress = COMPRESSIONS.get(request.headers.get("content-encoding"))
@@ -111,7 +111,7 @@ class CompressingAdapter(requests.adapters.HTTPAdapter):
 
 
 class SigningAdapter(requests.adapters.HTTPAdapter):
-    """Signs whatever is sent, as the biller of the path does."""
+    """Signs every request as the biller in its path does."""
 
     def send(self, request, **options):
         body = request.body.encode() if isinstance(request.body, str) else request.body or b""
@@ -130,7 +130,7 @@ class World:
     signing: requests.Session
 
     def call(self, case, credential, *, extra_checks=(), url=None, session=None):
-        """Send the case; whatever comes back must be in the document, and stand the extra checks."""
+        """Send the case; the response must be documented and pass the extra checks."""
         response = case.call(
             base_url=url or self.url, headers=self.credentials[credential], session=session or self.session
         )
@@ -140,29 +140,29 @@ class World:
             error.add_note(f"with {credential}")
             raise
 
-    def point(self, case):
-        """Let the case be about something that exists."""
+    def use_existing_ids(self, case):
+        """Make the case refer to resources that exist."""
         case.path_parameters |= {name: value for name, value in self.ids.items() if name in case.path_parameters}
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     data = tmp_path_factory.mktemp("conformance") / "data"
-    with running(data, "--workers", "1") as service, requests.Session() as session, requests.Session() as signing:
+    with running(data, "--workers", "1") as mauve, requests.Session() as session, requests.Session() as signing:
         session.mount("http://", CompressingAdapter())
         signing.mount("http://", SigningAdapter())
         org = mauve_json(data, "org", "create", "Acme")["org_id"]
         mauve_json(data, "org", "limits", org, "--reads-per-minute", "1000000")
         token = token_for(data, org=org)
-        with httpx.Client(base_url=service.url, headers=bearer(token)) as api:
+        with httpx.Client(base_url=mauve.url, headers=bearer(token)) as api:
             app, billed = (api.post("/v1/apps", json={"name": name}).json() for name in ("An app", "Another"))
             for provider, secret in (("biller_a", SECRET_A), ("biller_b", SECRET_B)):
                 api.put(f"/v1/apps/{billed['app_id']}/webhooks/{provider}", json={"secret": secret})
             keys = [api.post(f"/v1/apps/{app['app_id']}/keys", json={"kind": "pk"}).json() for _ in range(2)]
-        eventually(lambda: post_events(service.ingest_url, keys[0]["key"]) == 202)
+        eventually(lambda: post_events(mauve.ingest_url, keys[0]["key"]) == 202)
         yield World(
-            service.url,
-            service.ingest_url,
+            mauve.url,
+            mauve.ingest_url,
             session,
             {
                 "none": {},
@@ -181,32 +181,32 @@ thorough = schema_with(50)
 brief = schema_with(12, coverage={"enabled": False})
 
 
-@brief.exclude(tag=upkeep.TAG).parametrize()
-def test_with_any_credential_the_answer_is_documented(case, world):
+@brief.exclude(tag=service.TAG).parametrize()
+def test_the_response_to_any_credential_is_documented(case, world):
     for credential in world.credentials:
         world.call(case, credential)
-    world.point(case)
+    world.use_existing_ids(case)
     for credential in world.credentials:
         world.call(case, credential)
 
 
 @thorough.include(tag=control.TAG).parametrize()
-def test_the_control_plane_takes_what_is_documented_and_nothing_else(case, world):
-    world.point(case)
+def test_the_control_plane_accepts_what_is_documented_and_nothing_else(case, world):
+    world.use_existing_ids(case)
     world.call(case, "token", extra_checks=[checks.positive_data_acceptance, checks.negative_data_rejection])
 
 
 @thorough.include(tag=ingest.TAG).parametrize()
-def test_the_ingest_plane_takes_what_is_documented(case, world):
+def test_the_ingest_plane_accepts_what_is_documented(case, world):
     case.body = with_fresh_ids(whole_numbers(case.body))
     extra_checks = [checks.positive_data_acceptance, checks.unsupported_method]
-    if not isinstance(case.body, list):  # Of a batch the valid items are taken, whatever the others are.
+    if not isinstance(case.body, list):  # The valid items of a batch are accepted, whatever the others are.
         extra_checks.append(checks.negative_data_rejection)
     world.call(case, "server key", extra_checks=extra_checks)
 
 
 @brief.include(tag=ingest.TAG).parametrize()
-def test_the_workers_own_door_answers_the_same(case, world):
+def test_the_workers_own_port_answers_the_same(case, world):
     case.body = with_fresh_ids(whole_numbers(case.body))
     world.call(case, "server key", extra_checks=[checks.positive_data_acceptance], url=world.ingest_url)
 
@@ -221,13 +221,13 @@ def test_metrics_are_read_as_documented(case, world, credential):
 
 @thorough.include(tag=webhooks.TAG).parametrize()
 def test_a_signed_delivery_is_acknowledged_as_documented(case, world):
-    world.point(case)
+    world.use_existing_ids(case)
     extra_checks = [checks.positive_data_acceptance, checks.unsupported_method]
     world.call(case, "none", session=world.signing, extra_checks=extra_checks)
 
 
-@thorough.include(tag=upkeep.TAG).parametrize()
-def test_the_service_tells_of_itself_as_documented(case, world):
+@thorough.include(tag=service.TAG).parametrize()
+def test_health_and_the_reference_are_served_as_documented(case, world):
     world.call(case, "none", extra_checks=[checks.positive_data_acceptance, checks.unsupported_method])
 
 
@@ -248,8 +248,8 @@ def with_another_type(operation):
 
 
 @pytest.mark.parametrize("change", [without_the_status, with_another_field, with_another_header, with_another_type])
-def test_a_document_that_tells_something_else_is_found_out(world, change):
-    changed = told()
+def test_a_wrong_document_is_detected(world, change):
+    changed = strict_document()
     change(changed["paths"]["/v1/events"]["post"])
     operation = schemathesis.openapi.from_dict(changed)["/v1/events"]["POST"]
     case = operation.Case(body={"name": "seen"}, media_type="application/json")

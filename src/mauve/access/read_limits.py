@@ -42,7 +42,7 @@ def check_reads(
     except StoreUnavailableError:
         return
     if refusal is not None:
-        raise _problem_from(refusal, now_ms)
+        raise problem_from(refusal, now_ms)
 
 
 def uses_of(reader: Reader, kind: ReadKind) -> Uses:
@@ -57,7 +57,7 @@ def _limits_of(organization: PublishedOrganization | None) -> ReadLimits:
     return ReadLimits(found.reads_per_minute, found.agent_queries, found.raw_scans)
 
 
-def _problem_from(refusal: Throttled, now_ms: int) -> Problem:
+def problem_from(refusal: Throttled, now_ms: int) -> Problem:
     match refusal.throttle:
         case Throttle.RATE_LIMIT:
             wait_s = seconds_until(refusal.lifts_at, now_ms)

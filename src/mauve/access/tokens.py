@@ -58,10 +58,11 @@ class Caller:
 
     def require(self, scope: Scope) -> None:
         if scope not in self.scopes:
-            raise Problem(
-                Code.INSUFFICIENT_SCOPE,
-                f"this token does not carry the scope {scope}: mint one that does",
-            )
+            raise insufficient_scope(scope)
+
+
+def insufficient_scope(scope: Scope) -> Problem:
+    return Problem(Code.INSUFFICIENT_SCOPE, f"this token does not carry the scope {scope}: mint one that does")
 
 
 def mint(randomness: Randomness) -> MintedToken:

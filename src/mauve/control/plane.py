@@ -56,7 +56,11 @@ class ControlPlane:
             log.warning("catalog_unavailable", method=request.method, reason=str(error))
         except Exception:
             log.exception("control_failed", method=request.method)
-        raise Problem(Code.UPSTREAM_UNAVAILABLE, "the control backend did not answer: retry with backoff")
+        raise backend_unavailable()
+
+
+def backend_unavailable() -> Problem:
+    return Problem(Code.UPSTREAM_UNAVAILABLE, "the control backend did not answer: retry with backoff")
 
 
 def answer(parts: ControlParts, request: Request, cancellation: Cancellation) -> Reply:

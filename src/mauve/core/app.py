@@ -13,11 +13,15 @@ class Environment(StrEnum):
 
 
 class Ownership(StrEnum):
+    """Who the app is run for."""
+
     MINE = "mine"
     CLIENT_OPERATED = "client_operated"
 
 
 class AppType(StrEnum):
+    """The kind of app."""
+
     SAAS = "saas"
     LIBRARY = "library"
     DESKTOP = "desktop"

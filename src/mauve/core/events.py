@@ -16,17 +16,45 @@ SIGNUP: Final = "user_signup"
 _JSON_SPACE: Final = b" \t\n\r"
 
 PropValue = Annotated[str, Meta(max_length=1024)] | int | float | bool | None
+_DateTime = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]  # decoded as text, checked by the rules
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """One event. Null equals absent in every optional field, and so does "" in `user` and `id`."""
+    """Something a user did. Unknown fields are ignored; null equals absent."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=128)]
-    user: Annotated[str, Meta(max_length=256)] | None = None
-    id: Annotated[str, Meta(max_length=256)] | None = None
-    at: str | int | None = None
-    sent_at: str | int | None = None
-    props: Annotated[dict[str, PropValue], Meta(max_length=100)] | None = None
+    name: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=128,
+            description="What happened. `user_signup` counts as a signup; `payment` is reserved for payments.",
+            examples=["report_opened"],
+        ),
+    ]
+    user: Annotated[
+        Annotated[str, Meta(max_length=256)] | None,
+        Meta(
+            description="Who did it: an opaque id. An empty string equals absent; MAU and DAU skip events without one."
+        ),
+    ] = None
+    id: Annotated[
+        Annotated[str, Meta(max_length=256)] | None,
+        Meta(
+            description="Idempotency key: counted once in seven days. Required to retry. An empty string equals absent."
+        ),
+    ] = None
+    at: Annotated[
+        _DateTime | int | None,
+        Meta(description="When it happened, by the client's clock. Clamped to the last 7 days and the next 5 minutes."),
+    ] = None
+    sent_at: Annotated[
+        _DateTime | int | None,
+        Meta(description="When the batch was sent, by the same clock. Used to cancel clock skew."),
+    ] = None
+    props: Annotated[
+        Annotated[dict[str, PropValue], Meta(max_length=100)] | None,
+        Meta(description="One level deep: strings of at most 1,024 characters, numbers, booleans and null."),
+    ] = None
 
 
 _Moment = Annotated[datetime, Meta(tz=True)] | int | None

@@ -26,7 +26,6 @@ from mauve.web.inflate import inflated, too_large
 from mauve.web.messages import JSON, OpenRequest, Reply, bearer_credential, is_json
 
 BODY_BYTES_MAX: Final = 1024 * 1024
-_NOT_STORED: Final = "could not be put into the durable queue: nothing was stored, retry"
 
 _PUBLISHABLE: Final = KeyKind.PUBLISHABLE  # Looked up by name it costs a call each time.
 REFUSALS: Final = (Problem, BodyTooLargeError, IncompleteBodyError)
@@ -92,10 +91,10 @@ class IngestPlane:
             problem = Problem(Code.NOT_STORED, "the queue is full: nothing was stored, retry", retry_after_s=5)
         except (LogFailedError, StoreUnavailableError) as error:
             log.warning("not_durable", path=request.path, reason=str(error))
-            problem = Problem(Code.NOT_STORED, _NOT_STORED, retry_after_s=1)
+            problem = not_stored()
         except Exception:
             log.exception("ingest_failed", path=request.path)
-            problem = Problem(Code.NOT_STORED, _NOT_STORED, retry_after_s=1)
+            problem = not_stored()
         self._parts.counters.failed += problem.code is Code.NOT_STORED
         return dressed(data_reply(problem))
 
@@ -123,7 +122,7 @@ class IngestPlane:
         received_at = parts.clock.now_ms()
         key = self._key_of(request)
         if key.kind is _PUBLISHABLE:
-            raise Problem(Code.FORBIDDEN, "subscriptions need a server key: use one that begins with sk_")
+            raise server_key_required()
         try:
             with await admit(parts, request, key.org_id, self._bodies) as admitted:
                 body = inflated(admitted.body, request.header("content-encoding"), BODY_BYTES_MAX)
@@ -168,7 +167,7 @@ class IngestPlane:
     def _check_rate(self, key: PublishedKey, now_ms: int) -> None:
         wait_s = self._parts.rate.seconds_to_wait(key.key_id, now_ms)
         if wait_s:
-            raise Problem(Code.RATE_LIMITED, "this publishable key is used too often: slow down", retry_after_s=wait_s)
+            raise key_rate_limited(wait_s)
 
     def _note_refusal(self, key: PublishedKey, refusal: Exception) -> None:
         self._parts.counters.arrivals[key.public_id, f"{REFUSED}:{_problem_of(refusal).code}"] += 1
@@ -190,7 +189,7 @@ class IngestPlane:
 
 def _check_type(request: OpenRequest) -> None:
     if not is_json(request.header("content-type")):
-        raise Problem(Code.UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json")
+        raise unsupported_type()
 
 
 def _problem_of(refusal: Exception) -> Problem:
@@ -200,7 +199,28 @@ def _problem_of(refusal: Exception) -> Problem:
         case BodyTooLargeError():
             return too_large(BODY_BYTES_MAX)
         case _:
-            return Problem(Code.MALFORMED, "the body was cut off or did not arrive in time: send it again")
+            return incomplete_body()
+
+
+def incomplete_body() -> Problem:
+    return Problem(Code.MALFORMED, "the body was cut off or did not arrive in time: send it again")
+
+
+def key_rate_limited(wait_s: int) -> Problem:
+    return Problem(Code.RATE_LIMITED, "this publishable key is used too often: slow down", retry_after_s=wait_s)
+
+
+def not_stored() -> Problem:
+    message = "could not be put into the durable queue: nothing was stored, retry"
+    return Problem(Code.NOT_STORED, message, retry_after_s=1)
+
+
+def server_key_required() -> Problem:
+    return Problem(Code.FORBIDDEN, "subscriptions need a server key: use one that begins with sk_")
+
+
+def unsupported_type() -> Problem:
+    return Problem(Code.UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json")
 
 
 async def _at_once(reply: Reply) -> Reply:

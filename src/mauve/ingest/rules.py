@@ -28,7 +28,7 @@ from mauve.stores.ledger import Payment, SubscriptionVersion
 MINOR_UNITS_MAX: Final = 2**53 - 1
 _CLAIM_MAX: Final = 2**62  # far outside every calendar, and a 64-bit column holds it
 
-_NEEDS_SERVER_KEY: Final = Fault(RejectionCode.SERVER_KEY_REQUIRED, "a payment requires a server key")
+NEEDS_SERVER_KEY: Final = Fault(RejectionCode.SERVER_KEY_REQUIRED, "a payment requires a server key")
 _NOT_AN_OBJECT: Final = Fault(RejectionCode.NOT_AN_OBJECT, "an item must be a JSON object")
 _MINOR_UNITS: Final = f"an integer of minor units from 0 to {MINOR_UNITS_MAX}"
 _TIME: Final = "an RFC 3339 date-time with an offset"
@@ -92,12 +92,30 @@ class _Named(msgspec.Struct, frozen=True, gc=False):
 
 
 class Subscription(msgspec.Struct, frozen=True, gc=False):
-    type: str
-    id: Annotated[str, Meta(min_length=1)]
-    status: str
-    mrr: Annotated[int, Meta(ge=0, le=MINOR_UNITS_MAX)]
-    currency: str
-    at: str | None = None
+    """The state of a subscription. The latest `at` wins; unknown fields are ignored."""
+
+    type: Annotated[str, Meta(description="No other type is supported.", extra_json_schema={"const": "subscription"})]
+    id: Annotated[
+        str, Meta(min_length=1, description="The subscription's stable id at the biller.", examples=["sub_1"])
+    ]
+    status: Annotated[
+        str,
+        Meta(
+            description="Free text; only `active` counts toward MRR. Other usual values: trialing, past_due, canceled.",
+            examples=["active"],
+        ),
+    ]
+    mrr: Annotated[
+        int,
+        Meta(
+            ge=0, le=MINOR_UNITS_MAX, description="Minor units per month. For an annual plan, the amount divided by 12."
+        ),
+    ]
+    currency: Annotated[str, Meta(description="In upper or lower case; stored in lowercase.")]
+    at: Annotated[
+        Annotated[str, Meta(extra_json_schema={"format": "date-time"})] | None,
+        Meta(description="The time of this version. Defaults to the time of arrival."),
+    ] = None
 
 
 _NAMED: Final = msgspec.json.Decoder(_Named)
@@ -116,7 +134,7 @@ def judge_events(body: bytes, key: PublishedKey, received_at: int) -> EventsVerd
     if items.text is not body:
         events = _quickly_judged(items.text)
     if key.kind is KeyKind.PUBLISHABLE and all(map(_is_named_payment, items.raws)):
-        raise Problem(Code.FORBIDDEN, _NEEDS_SERVER_KEY.text)
+        raise Problem(Code.FORBIDDEN, NEEDS_SERVER_KEY.text)
     kept: list[Raw] = []
     payments: list[IndexedPayment] = []
     rejections: list[Rejection] = []
@@ -232,7 +250,7 @@ def _time_fault(event: Event) -> Fault | None:
 
 def _judge_payment(raw: Raw, event: Event, key: PublishedKey, received_at: int) -> Payment | Fault:
     if key.kind is not KeyKind.SERVER:
-        return _NEEDS_SERVER_KEY
+        return NEEDS_SERVER_KEY
     props = event.props or {}
     fault = _payment_fault(event.id, props)
     if fault is None and _may_repeat_key(raw, event):

@@ -1,1 +1,1 @@
-"""The API reference: an OpenAPI document made of the types and tables that the planes use, and a page that shows it."""
+"""The API reference: an OpenAPI document generated from the types and routes of the planes, and its HTML page."""

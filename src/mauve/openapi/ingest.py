@@ -1,31 +1,47 @@
 """The operations of the ingest plane."""
 
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Final
 
-from mauve.core.problems import Code, Problem, unauthorized
-from mauve.core.rejections import Fault, RejectionCode
-from mauve.ingest import accept
+import msgspec
+
+from mauve.access.standing import check_cap, check_standing
+from mauve.control.bodies import APP_ID_EXAMPLE, KEY_ID_EXAMPLE, PROJECT_ID_EXAMPLE
+from mauve.core.app import Environment
+from mauve.core.credential import KeyKind
+from mauve.core.organization import Standing
+from mauve.core.problems import unauthorized
+from mauve.ingest import accept, rules, wire
 from mauve.ingest.browsers import PREFLIGHT, for_browsers
-from mauve.ingest.plane import BODY_BYTES_MAX
-from mauve.ingest.rules import Rejection
+from mauve.ingest.plane import (
+    BODY_BYTES_MAX,
+    key_rate_limited,
+    not_stored,
+    server_key_required,
+    unsupported_type,
+)
 from mauve.ingest.wire import ITEM_BYTES_MAX, ITEMS_MAX
 from mauve.openapi.operation import (
-    Answer,
+    PUBLISHABLE_KEY,
+    SERVER_KEY,
     Body,
     Example,
     Operation,
     Parameter,
+    Response,
     Schema,
-    data_refusal,
-    other_method,
+    data_error,
+    method_not_allowed,
+    problem_raised_by,
     ref,
 )
-from mauve.openapi.security import PUBLISHABLE_KEY, SERVER_KEY
+from mauve.stores.edge import PublishedKey, PublishedOrganization
 from mauve.web.inflate import too_large
 from mauve.web.messages import JSON
 
 TAG: Final = "Ingest"
-_RESET_AT: Final = 1_796_083_200_000
+_NOW_MS: Final = int(datetime(2026, 11, 14, 9, 30, tzinfo=UTC).timestamp()) * 1000
 _EVENT: Final = {"name": "report_opened", "user": "ann", "id": "click-1", "props": {"plan": "pro"}}
 _SIGNUP: Final = {"name": "user_signup", "user": "ann", "at": "2026-11-14T09:30:00Z"}
 _PAYMENT: Final = {
@@ -35,34 +51,62 @@ _PAYMENT: Final = {
     "props": {"amount": 1999, "currency": "eur"},
 }
 _SUBSCRIPTION: Final = {"type": "subscription", "id": "sub-1", "status": "active", "mrr": 1999, "currency": "eur"}
-_NEEDS_SERVER_KEY: Final = Rejection(1, Fault(RejectionCode.SERVER_KEY_REQUIRED, "a payment requires a server key"))
-_NO_NAME: Final = Fault(RejectionCode.NAME, "name is required: a string of 1 to 128 characters")
-_NO_TYPE: Final = Fault(RejectionCode.TYPE, 'type is required: only "subscription" is supported')
-_NO_CURRENCY: Final = Fault(RejectionCode.CURRENCY, "currency is required: an ISO 4217 code")
+_NO_CURRENCY: Final = {"type": "subscription", "id": "sub-2", "status": "active", "mrr": 1999}
+_SUSPENDED: Final = PublishedOrganization(
+    org_id="org_1",
+    version=1,
+    standing=Standing.SUSPENDED,
+    grace_ends_at=None,
+    event_cap=None,
+    reads_per_minute=0,
+    agent_queries=0,
+    raw_scans=0,
+)
 
-_ENCODING: Final = Parameter(
-    "Content-Encoding",
-    "header",
-    "How the body is compressed, if it is: `gzip` or `zstd`. Every limit holds for what it inflates to.",
-    {"type": "string", "enum": ["gzip", "x-gzip", "zstd", "identity", ""]},
-)
-_UNAUTHORIZED: Final = data_refusal("The key is missing, unknown or revoked, or is a control token.", unauthorized())
-_UNSUPPORTED: Final = data_refusal(
-    "Content-Type is not application/json, or Content-Encoding is not one that is taken.",
-    Problem(Code.UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json"),
-)
-_TOO_LARGE: Final = data_refusal("The body is too large.", too_large(BODY_BYTES_MAX))
-_TOO_MANY: Final = data_refusal(
-    "There are too many items.", Problem(Code.TOO_LARGE, f"a request holds at most {ITEMS_MAX} items"), "too_many"
-)
-_MALFORMED: Final = data_refusal(
-    "The body is not JSON, not an object or array, or was cut off.",
-    Problem(Code.MALFORMED, "the body is not valid JSON, or not an object or array"),
-)
-_NOT_STORED: Final = data_refusal(
-    "Nothing could be stored now, and nothing was: send it again.",
-    Problem(Code.NOT_STORED, "could not be put into the durable queue: nothing was stored, retry", retry_after_s=1),
-)
+
+def _key(kind: KeyKind) -> PublishedKey:
+    return PublishedKey(
+        key_id=KEY_ID_EXAMPLE,
+        version=1,
+        digest=b"",
+        kind=kind,
+        environment=Environment.LIVE,
+        public_id=PROJECT_ID_EXAMPLE,
+        app_id=APP_ID_EXAMPLE,
+        org_id="org_1",
+        revoked=False,
+    )
+
+
+_SERVER: Final = _key(KeyKind.SERVER)
+_PUBLISHABLE: Final = _key(KeyKind.PUBLISHABLE)
+
+
+def _judged_events(key: PublishedKey, *items: object) -> rules.EventsVerdict:
+    return rules.judge_events(msgspec.json.encode(items), key, _NOW_MS)
+
+
+def _judged_objects(*items: object) -> rules.ObjectsVerdict:
+    return rules.judge_objects(msgspec.json.encode(items), _SERVER, _NOW_MS)
+
+
+def _result(name: str, when: str, verdict: rules.EventsVerdict | rules.ObjectsVerdict) -> Response:
+    """Return the response to a batch that the rules have judged."""
+    reply = accept.reply(verdict.item_count, verdict.rejections, JSON)
+    is_accepted = len(verdict.rejections) < verdict.item_count
+    return Response(name, when, reply, ref("IngestResult" if is_accepted else "BatchRefused"))
+
+
+def _accepted(verdict: rules.EventsVerdict | rules.ObjectsVerdict) -> Response:
+    return _result("accepted", "Every item is stored durably.", verdict)
+
+
+def _partly_accepted(verdict: rules.EventsVerdict | rules.ObjectsVerdict) -> Response:
+    return _result("partly_accepted", "Some items were rejected; the others are stored durably.", verdict)
+
+
+def _every_item_invalid(verdict: rules.EventsVerdict | rules.ObjectsVerdict) -> Response:
+    return _result("every_item_invalid", "Every item of the batch is invalid.", verdict)
 
 
 def _one_or_many(*names: str) -> Schema:
@@ -70,104 +114,95 @@ def _one_or_many(*names: str) -> Schema:
     return {"anyOf": [*(ref(name) for name in names), {"type": "array", "items": items, "maxItems": ITEMS_MAX}]}
 
 
-def _accepted() -> Answer:
-    return Answer("accepted", "Everything is on the disk.", accept.reply(2, [], JSON), ref("IngestResult"))
+_ENCODING: Final = Parameter(
+    "Content-Encoding",
+    "header",
+    "How the body is compressed, if at all: `gzip` or `zstd`. All limits apply to the uncompressed body.",
+    {"type": "string", "enum": ["gzip", "x-gzip", "zstd", "identity", ""]},
+)
+_UNAUTHORIZED: Final = data_error("The key is missing, unknown or revoked, or is a control token.", unauthorized())
+_UNSUPPORTED: Final = data_error(
+    "Content-Type is not application/json, or Content-Encoding is not supported.", unsupported_type()
+)
+_TOO_LARGE: Final = data_error("The body is too large.", too_large(BODY_BYTES_MAX))
+_TOO_MANY: Final = data_error(
+    "There are too many items.", problem_raised_by(_judged_objects, *[{}] * (ITEMS_MAX + 1)), "too_many"
+)
+_MALFORMED: Final = data_error(
+    "The body is not JSON, is neither an object nor an array, or was cut off.", problem_raised_by(wire.split, b"")
+)
+_NOT_STORED: Final = data_error("The items could not be stored. Nothing was stored: retry.", not_stored())
 
-
-def _invalid(fault: Fault) -> Answer:
-    reply = accept.reply(1, [Rejection(0, fault)], JSON)
-    return Answer("every_item_invalid", "Every item of the batch is invalid.", reply, ref("BatchRefused"))
-
-
-def _for_browsers(answer: Answer) -> Answer:
-    return Answer(answer.name, answer.when, for_browsers(answer.reply), answer.schema, answer.code)
-
-
-_EVENT_ANSWERS: Final = (
-    _accepted(),
-    Answer(
-        "partly_accepted",
-        "Some items were refused; the others are on the disk.",
-        accept.reply(2, [_NEEDS_SERVER_KEY], JSON),
-        ref("IngestResult"),
-    ),
+_EVENT_RESPONSES: Final = (
+    _accepted(_judged_events(_SERVER, _SIGNUP, _EVENT)),
+    _partly_accepted(_judged_events(_PUBLISHABLE, _EVENT, _PAYMENT)),
     _MALFORMED,
     _UNAUTHORIZED,
-    data_refusal(
-        "There is no live subscription behind the organization. Repeating does not help.",
-        Problem(
-            Code.INGEST_SUSPENDED,
-            "ingest is suspended: settle the open invoice or restart the subscription, then send again",
-        ),
+    data_error(
+        "The organization has no live subscription. Retrying does not help.",
+        problem_raised_by(check_standing, _SUSPENDED, _NOW_MS),
     ),
-    data_refusal(
-        "A publishable key sends nothing but payments.", Problem(Code.FORBIDDEN, "a payment requires a server key")
+    data_error(
+        "Every item is a payment, and the key is a publishable key.",
+        problem_raised_by(_judged_events, _PUBLISHABLE, _PAYMENT),
     ),
-    data_refusal(
-        "The organization's own event cap is reached; it lifts with the next billing period.",
-        Problem(
-            Code.EVENT_CAP_REACHED,
-            "the event cap of this billing period is reached: raise the cap, or wait until it resets",
-            cap_events=1_000_000,
-            resets_at=_RESET_AT,
-        ),
+    data_error(
+        "The organization's own event cap is reached. It lifts with the next billing period.",
+        problem_raised_by(check_cap, 1_000_000, 1_000_000, _NOW_MS),
     ),
-    other_method("POST"),
+    method_not_allowed("POST"),
     _TOO_LARGE,
     _TOO_MANY,
     _UNSUPPORTED,
-    _invalid(_NO_NAME),
-    data_refusal(
-        "A publishable key is used too often.",
-        Problem(Code.RATE_LIMITED, "this publishable key is used too often: slow down", retry_after_s=1),
-    ),
+    _every_item_invalid(_judged_events(_SERVER, {"user": "ann"})),
+    data_error("The publishable key exceeds its rate limit.", key_rate_limited(1)),
     _NOT_STORED,
 )
 
-ROUTES: Final = (
+OPERATIONS: Final = (
     Operation(
         method="POST",
         path="/v1/events",
-        name="writeEvents",
+        id="writeEvents",
         tag=TAG,
         summary="Write events and payments",
-        text=(
-            "One event, or an array of them. 202 means that they are on the disk; they can be read a few seconds "
-            "later.\n\nItems are judged one by one: the valid ones are taken, the others are listed under `errors`. "
-            f"An item that takes more than {ITEM_BYTES_MAX // 1024} KB as compact JSON is refused by itself. The same "
-            "`id` may be sent again without counting twice, so a batch can simply be repeated when no answer came."
+        description=(
+            "Write one event, or an array of events. 202 means that they are stored durably; they can be read a few "
+            "seconds later.\n\nItems are checked one by one: valid items are accepted, the others are listed under "
+            f"`errors`. An item of more than {ITEM_BYTES_MAX // 1024} KB as compact JSON is rejected. Sending the same "
+            "`id` again does not count twice, so a batch can be retried when no response arrived."
         ),
         security=(SERVER_KEY, PUBLISHABLE_KEY),
         parameters=(_ENCODING,),
         body=Body(
-            f"At most {ITEMS_MAX} items and 1 MB. A payment needs a server key.",
+            f"At most {ITEMS_MAX} items and 1 MB. A payment requires a server key.",
             _one_or_many("Event", "Payment"),
             (
-                Example("batch", "Several at once", [_SIGNUP, _EVENT, _PAYMENT]),
+                Example("batch", "Several events", [_SIGNUP, _EVENT, _PAYMENT]),
                 Example("event", "One event", _EVENT),
                 Example("payment", "One payment", _PAYMENT),
             ),
         ),
-        answers=tuple(_for_browsers(answer) for answer in _EVENT_ANSWERS),
+        responses=tuple(replace(response, reply=for_browsers(response.reply)) for response in _EVENT_RESPONSES),
     ),
     Operation(
         method="OPTIONS",
         path="/v1/events",
-        name="askToWriteEvents",
+        id="askToWriteEvents",
         tag=TAG,
-        summary="Ask whether a page may write events",
-        text="What a browser sends before a page of another origin writes events. Any origin may.",
-        answers=(Answer("allowed", "The page may go on.", PREFLIGHT),),
+        summary="Check whether a page may write events",
+        description="The preflight request that a browser sends for a page of another origin. Always allowed.",
+        responses=(Response("allowed", "The page may write events.", PREFLIGHT),),
     ),
     Operation(
         method="POST",
         path="/v1/objects",
-        name="writeSubscriptions",
+        id="writeSubscriptions",
         tag=TAG,
         summary="Write the state of subscriptions",
-        text=(
-            "One subscription, or an array of them. Each replaces what was known under its `id`, unless that is of a "
-            "later `at`. Taken in whatever the organization's standing and cap."
+        description=(
+            "Write one subscription, or an array of subscriptions. Each replaces the stored version with the same "
+            "`id`, unless that has a later `at`. Accepted even if the organization is suspended or over its cap."
         ),
         security=(SERVER_KEY,),
         parameters=(_ENCODING,),
@@ -176,25 +211,17 @@ ROUTES: Final = (
             _one_or_many("Subscription"),
             (Example("subscription", "One subscription", _SUBSCRIPTION),),
         ),
-        answers=(
-            _accepted(),
-            Answer(
-                "partly_accepted",
-                "Some items were refused; the others are on the disk.",
-                accept.reply(2, [Rejection(1, _NO_CURRENCY)], JSON),
-                ref("IngestResult"),
-            ),
+        responses=(
+            _accepted(_judged_objects(_SUBSCRIPTION, {**_SUBSCRIPTION, "id": "sub-2"})),
+            _partly_accepted(_judged_objects(_SUBSCRIPTION, _NO_CURRENCY)),
             _MALFORMED,
             _UNAUTHORIZED,
-            data_refusal(
-                "The key is a publishable one.",
-                Problem(Code.FORBIDDEN, "subscriptions need a server key: use one that begins with sk_"),
-            ),
-            other_method("POST"),
+            data_error("The key is a publishable key.", server_key_required()),
+            method_not_allowed("POST"),
             _TOO_LARGE,
             _TOO_MANY,
             _UNSUPPORTED,
-            _invalid(_NO_TYPE),
+            _every_item_invalid(_judged_objects({"id": "sub-1"})),
             _NOT_STORED,
         ),
     ),

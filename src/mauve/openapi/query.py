@@ -1,41 +1,55 @@
 """The operation of the query plane."""
 
 from collections.abc import Mapping
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import Final
 
+from mauve.access.read_limits import problem_from
+from mauve.access.tokens import insufficient_scope
+from mauve.control.bodies import PROJECT_ID_EXAMPLE
 from mauve.core.credential import Scope
-from mauve.core.problems import Code, Problem, unauthorized, unknown_project
+from mauve.core.period import period_ends_at
+from mauve.core.problems import unauthorized, unknown_project
 from mauve.core.window import Window
 from mauve.metrics.answers import Row, body_of
-from mauve.metrics.questions import NAME_CHARACTERS_MAX, Question
+from mauve.metrics.questions import NAME_CHARACTERS_MAX, Question, question_from
 from mauve.metrics.registry import METRICS, NAMES_MAX, metric_named
-from mauve.openapi.notes import example_id
-from mauve.openapi.operation import Answer, Operation, Parameter, data_refusal, other_method, ref
-from mauve.openapi.security import SERVER_KEY, control_token
-from mauve.query.answer import Freshness
+from mauve.openapi.operation import (
+    SERVER_KEY,
+    Operation,
+    Parameter,
+    Response,
+    control_token,
+    data_error,
+    method_not_allowed,
+    problem_raised_by,
+    ref,
+)
+from mauve.query.answer import Answer, Freshness
 from mauve.query.ask import cannot_be_read
-from mauve.web.messages import JSON, Reply
+from mauve.query.plane import reply_from, server_key_required
+from mauve.stores.read_meter import Throttle, Throttled
 
 TAG: Final = "Metrics"
 _WINDOW: Final = Window(date(2026, 11, 1), date(2026, 11, 30))
-_RESET_AT: Final = 1_796_083_200_000
+_NOW_MS: Final = int(datetime(2026, 11, 14, 9, 30, tzinfo=UTC).timestamp()) * 1000
+_RESET_AT: Final = period_ends_at(_NOW_MS)
 
 MEANINGS: Final[Mapping[str, str]] = {
-    "mau": "Different users in the window, by any event.",
-    "dau": "Different users of each day, by behavioural events.",
-    "signups": "Different users who signed up in the window.",
-    "signups_daily": "Different users who signed up, by day.",
-    "revenue": "What was earned, by day and currency, in minor units.",
-    "mrr": "The monthly recurring revenue of now, by currency. The window is ignored.",
-    "mrr_history": "The monthly recurring revenue at the end of each day, by currency; for today, as it is now.",
-    "volume": "What was processed for others, by day and currency, in minor units.",
+    "mau": "Distinct users in the window, by any event.",
+    "dau": "Distinct users per day, by behavioral events.",
+    "signups": "Distinct users who signed up in the window.",
+    "signups_daily": "Distinct users who signed up, per day.",
+    "revenue": "Earned money per day and currency, in minor units.",
+    "mrr": "Current monthly recurring revenue per currency. Ignores the window.",
+    "mrr_history": "Monthly recurring revenue per currency at the end of each day; for today, the current value.",
+    "volume": "Money processed for others, per day and currency, in minor units.",
     "event_names": (
-        f"Which events occurred, and how often: the most frequent first, at most {NAMES_MAX:,} of them. If there "
-        "are more, the header `x-service-truncated` says how many rows are given."
+        f"Names of the events in the window and how often each occurred, most frequent first, at most {NAMES_MAX:,}. "
+        "If there are more, the header `x-service-truncated` gives the number of rows returned."
     ),
     "event_count": "How often the event `name` occurred in the window.",
-    "event_series": "How often the event `name` occurred, by day.",
+    "event_series": "How often the event `name` occurred, per day.",
 }
 _ROWS: Final[Mapping[str, list[Row]]] = {
     "mau": [(1204,)],
@@ -52,119 +66,103 @@ _ROWS: Final[Mapping[str, list[Row]]] = {
 }
 
 
-def _day(name: str, text: str, example: date) -> Parameter:
-    return Parameter(name, "query", text, {"type": "string", "format": "date"}, example.isoformat())
+def _day(name: str, description: str, example: date) -> Parameter:
+    return Parameter(name, "query", description, {"type": "string", "format": "date"}, example.isoformat())
 
 
-def _answer(metric: str) -> Answer:
-    return Answer(metric, MEANINGS[metric], _reply(metric), ref("MetricResult"))
+def _result(metric: str, when: str, answer: Answer, name: str | None = None) -> Response:
+    return Response(name or metric, when, reply_from(answer), ref("MetricResult"))
 
 
-def _reply(metric: str, freshness: Freshness = Freshness.MISS, **more: str) -> Reply:
-    question = Question(example_id("proj"), metric_named(metric), _WINDOW, "report_opened")
-    headers = {**JSON, "cache-control": "no-store", "x-cache": freshness.value}
-    headers |= {name.replace("_", "-"): value for name, value in more.items()}
-    return Reply(200, body_of(question, _ROWS[metric]).bytes, headers)
+def _answer(
+    metric: str, freshness: Freshness = Freshness.MISS, age_s: int | None = None, cut_at: int | None = None
+) -> Answer:
+    question = Question(PROJECT_ID_EXAMPLE, metric_named(metric), _WINDOW, "report_opened")
+    return Answer(body_of(question, _ROWS[metric]).bytes, freshness, _NOW_MS, age_s, cut_at)
 
 
 _METRIC_LIST: Final = "\n".join(f"- `{name}`: {meaning}" for name, meaning in MEANINGS.items())
 _RAW_SCANS: Final = ", ".join(f"`{metric.name}`" for metric in METRICS.values() if metric.is_raw_scan)
+_PARAMETERS: Final = (
+    Parameter("metric", "path", "The metric to read.", {"type": "string", "enum": list(METRICS)}, "dau", required=True),
+    _day("date_from", "First day (UTC), inclusive. Defaults to 29 days before today. Ignored by `mrr`.", _WINDOW.first),
+    _day("date_to", "Last day (UTC), inclusive. Defaults to today.", _WINDOW.last),
+    Parameter(
+        "name",
+        "query",
+        "The event to count. Required for `event_count` and `event_series`; ignored otherwise.",
+        {"type": "string", "minLength": 1, "maxLength": NAME_CHARACTERS_MAX},
+        "report_opened",
+    ),
+    Parameter(
+        "project",
+        "query",
+        "The app's `public_id`. Required with a control token; ignored with a server key, which implies its project.",
+        {"type": "string"},
+        PROJECT_ID_EXAMPLE,
+    ),
+)
+_ERRORS: Final = (
+    data_error(
+        "A parameter is missing, repeated or not a date, or the window ends before it begins.",
+        problem_raised_by(question_from, metric_named("event_count"), PROJECT_ID_EXAMPLE, {}, _WINDOW.last),
+    ),
+    data_error("The credential is missing, unknown or revoked.", unauthorized()),
+    data_error("The key is a publishable key.", server_key_required()),
+    data_error(f"The token does not carry the scope `{Scope.METRICS_READ}`.", insufficient_scope(Scope.METRICS_READ)),
+    data_error("The metric does not exist.", problem_raised_by(metric_named, "unknown"), "unknown_metric"),
+    data_error(
+        "The token's organization has no such project in the token's environment.",
+        unknown_project(),
+        "unknown_project",
+    ),
+    method_not_allowed("GET"),
+    data_error(
+        "The organization has reached its limit of reads per minute.",
+        problem_from(Throttled(Throttle.RATE_LIMIT, _NOW_MS + 7000), _NOW_MS),
+    ),
+    data_error(
+        "The query allowance of control tokens for this billing period is spent.",
+        problem_from(Throttled(Throttle.QUERIES, _RESET_AT), _NOW_MS),
+    ),
+    data_error(
+        f"The raw-scan allowance for this billing period is spent: stop requesting {_RAW_SCANS}.",
+        problem_from(Throttled(Throttle.RAW_SCANS, _RESET_AT), _NOW_MS),
+    ),
+    data_error("The metric cannot be read now, and no earlier result is known.", cannot_be_read()),
+)
 
-ROUTES: Final = (
+OPERATIONS: Final = (
     Operation(
         method="GET",
         path="/v1/metrics/{metric}",
-        name="readMetric",
+        id="readMetric",
         tag=TAG,
         summary="Read a metric",
-        text=(
-            "The same numbers as the dashboard shows. Money is exact; distinct counts are within about 0.5 %. Days and "
-            "currencies without anything are left out.\n\nAn answer is kept for 5 minutes and given again: a read "
-            "right after a write pins the number from before it.\n\n"
-            f"{_METRIC_LIST}\n\nReads by control tokens spend the organization's allowance of the billing period, and "
-            f"{_RAW_SCANS} a second, smaller one. An answer from the cache spends nothing."
+        description=(
+            "The numbers equal those of the dashboard. Money is exact; distinct counts are within about 0.5 %. Days "
+            "and currencies without data are left out.\n\nResults are cached for 5 minutes: a read right after a write "
+            "pins the number from before the write.\n\n"
+            f"{_METRIC_LIST}\n\nReads with a control token spend the organization's query allowance for the billing "
+            f"period; {_RAW_SCANS} also spend a smaller allowance of raw scans. Cached results spend nothing."
         ),
         security=(SERVER_KEY, control_token(Scope.METRICS_READ)),
-        parameters=(
-            Parameter(
-                "metric", "path", "What to read.", {"type": "string", "enum": list(METRICS)}, "dau", required=True
-            ),
-            _day(
-                "date_from",
-                "First day, UTC, included; 29 days before today if absent. `mrr` ignores it.",
-                _WINDOW.first,
-            ),
-            _day("date_to", "Last day, UTC, included; today if absent.", _WINDOW.last),
-            Parameter(
-                "name",
-                "query",
-                "The event to count. Required by `event_count` and `event_series`; ignored by the others.",
-                {"type": "string", "minLength": 1, "maxLength": NAME_CHARACTERS_MAX},
-                "report_opened",
-            ),
-            Parameter(
-                "project",
-                "query",
-                "The app's `public_id`. Required with a control token; ignored with a server key, which has its own.",
-                {"type": "string"},
-                example_id("proj"),
-            ),
-        ),
-        answers=(
-            *(_answer(metric) for metric in METRICS),
-            Answer(
+        parameters=_PARAMETERS,
+        responses=(
+            *(_result(metric, MEANINGS[metric], _answer(metric)) for metric in METRICS),
+            _result(
+                "dau",
+                "The last known result, served because a fresh read failed.",
+                _answer("dau", Freshness.STALE, age_s=412),
                 "dau_stale",
-                "The last known answer, given because reading anew failed.",
-                _reply("dau", Freshness.STALE, x_cache_age="412"),
-                ref("MetricResult"),
             ),
-            Answer(
+            _result(
+                "event_names",
+                f"There are more than {NAMES_MAX:,} names: the most frequent ones.",
+                _answer("event_names", cut_at=NAMES_MAX),
                 "event_names_truncated",
-                f"There are more than {NAMES_MAX:,} names: the most frequent of them.",
-                _reply("event_names", x_service_truncated=str(NAMES_MAX)),
-                ref("MetricResult"),
             ),
-            data_refusal(
-                "A parameter is missing, given twice or no date, or the window ends before it begins.",
-                Problem(Code.MALFORMED, "name is required: give the event to count"),
-            ),
-            data_refusal("The credential is missing, unknown or revoked.", unauthorized()),
-            data_refusal(
-                "The key is a publishable one.",
-                Problem(Code.FORBIDDEN, "a publishable key reads nothing: use a server key or a control token"),
-            ),
-            data_refusal(
-                "The token does not carry `metrics:read`.",
-                Problem(
-                    Code.INSUFFICIENT_SCOPE, "this token does not carry the scope metrics:read: mint one that does"
-                ),
-            ),
-            data_refusal(
-                "There is no such metric.",
-                Problem(Code.NOT_FOUND, f"unknown metric: ask for one of {', '.join(METRICS)}"),
-                "unknown_metric",
-            ),
-            data_refusal(
-                "The token's organization has no such project in its plane.", unknown_project(), "unknown_project"
-            ),
-            other_method("GET"),
-            data_refusal(
-                "The organization has made all its reads of this minute.",
-                Problem(
-                    Code.RATE_LIMITED,
-                    "this organization has made all its reads of this minute: retry after 7 s",
-                    retry_after_s=7,
-                ),
-            ),
-            data_refusal(
-                "What control tokens may read in this billing period is spent.",
-                Problem(Code.QUERIES_SPENT, "the queries of control tokens are spent", reset_at=_RESET_AT),
-            ),
-            data_refusal(
-                f"The raw scans of this billing period are spent: stop asking for {_RAW_SCANS}.",
-                Problem(Code.RAW_SCANS_SPENT, "the raw scans of control tokens are spent", reset_at=_RESET_AT),
-            ),
-            data_refusal("The numbers cannot be read now, and there is no last known answer.", cannot_be_read()),
+            *_ERRORS,
         ),
     ),
 )

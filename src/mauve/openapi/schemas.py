@@ -1,4 +1,4 @@
-"""The schemas of the document: made from the types that the planes decode and encode, with the notes added."""
+"""The schemas of the document, generated from the types that the planes decode and encode."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -6,13 +6,12 @@ from typing import Any, Final
 import msgspec
 
 from mauve.control import bodies
-from mauve.core.events import Event
+from mauve.core.events import PAYMENT, Event
 from mauve.core.money import currency_codes
-from mauve.ingest.rules import Subscription
+from mauve.ingest.rules import MINOR_UNITS_MAX, Subscription
 from mauve.metrics.registry import METRICS, Metric
 from mauve.metrics.sources import EventCount, Users
-from mauve.openapi import responses as shapes
-from mauve.openapi.notes import MINOR_UNITS, NOTES, Note
+from mauve.openapi import responses
 from mauve.openapi.operation import Schema, ref
 
 _TYPES: Final = {
@@ -26,7 +25,7 @@ _TYPES: Final = {
     "MintedKey": bodies.MintedKeyBody,
     "Event": Event,
     "Subscription": Subscription,
-    **{shape.__name__: shape for shape in (*shapes.TRUE_OK, *shapes.FALSE_OK, *shapes.OTHERS)},
+    **{type_.__name__: type_ for type_ in responses.BODIES},
 }
 _PUBLIC_NAMES: Final = {type_.__name__: name for name, type_ in _TYPES.items()}
 _COLUMNS: Final[Mapping[str, Schema]] = {
@@ -34,31 +33,35 @@ _COLUMNS: Final[Mapping[str, Schema]] = {
     "currency": ref("Currency"),
     "name": {"type": "string"},
 }
-_TELLS_VALUES: Final = frozenset({"$ref", "type", "const", "enum", "anyOf"})
 _FIGURE: Final = {"type": "integer", "minimum": 0}
 
 
 def schemas() -> dict[str, Schema]:
     """Return every schema by its name."""
-    made = _made_from_types()
-    noted = {name: _noted(schema, NOTES[name]) for name, schema in {**made, "Payment": made["Event"]}.items()}
-    return noted | {"Currency": _currency(), "PaymentProps": _payment_props()} | _metric_results()
+    generated = _generated()
+    return {
+        **generated,
+        "AppChanges": _with_any_field(generated["AppChanges"]),
+        "Event": _event(generated["Event"]),
+        "Payment": _payment(generated["Event"]),
+        "PaymentProps": _payment_props(),
+        "Subscription": _subscription(generated["Subscription"]),
+        "Currency": _currency(),
+        **_metric_results(),
+    }
 
 
 def result_name(metric: Metric) -> str:
     return "".join(part.capitalize() for part in metric.name.split("_")) + "Result"
 
 
-def _made_from_types() -> dict[str, Any]:
-    _, made = msgspec.json.schema_components(_TYPES.values(), ref_template="#/components/schemas/{name}")
-    schemas = {_PUBLIC_NAMES.get(name, name): _renamed(schema) for name, schema in made.items()}
-    for shape in (*shapes.TRUE_OK, *shapes.FALSE_OK):
-        schemas[shape.__name__]["properties"]["ok"]["const"] = shape in shapes.TRUE_OK
-    return schemas
+def _generated() -> dict[str, Any]:
+    _, components = msgspec.json.schema_components(_TYPES.values(), ref_template="#/components/schemas/{name}")
+    return {_PUBLIC_NAMES.get(name, name): _renamed(schema) for name, schema in components.items()}
 
 
 def _renamed(schema: Any) -> Any:  # noqa: ANN401 - any part of a JSON document
-    """Use the public name of each type, and leave out titles, which would repeat it."""
+    """Use the public name of each type, and drop titles, which would repeat it."""
     match schema:
         case {"$ref": str(target), **others}:
             folder, _, name = target.rpartition("/")
@@ -71,27 +74,33 @@ def _renamed(schema: Any) -> Any:  # noqa: ANN401 - any part of a JSON document
             return schema
 
 
-def _noted(schema: Schema, note: Note) -> Schema:
-    noted = {**schema, "description": note.text, **note.keywords}
-    if "properties" in schema:
-        noted["properties"] = {
-            name: _said(keywords, note.fields.get(name, {})) for name, keywords in schema["properties"].items()
-        }
-    return noted
+def _with_fields(schema: Schema, **fields: Schema) -> dict[str, Any]:
+    return {**schema, "properties": {**schema["properties"], **fields}}
 
 
-def _said(keywords: Schema, note: Schema) -> Schema:
-    """Add what the note says; a note that says what the values are stands for the whole field."""
-    return note if _TELLS_VALUES & note.keys() else {**keywords, **note}
+def _with_any_field(schema: Schema) -> Schema:
+    return {**schema, "anyOf": [{"required": [name]} for name in schema["properties"]]}
 
 
-def _currency() -> Schema:
-    return {
-        "type": "string",
-        "enum": sorted(currency_codes()),
-        "description": "An ISO 4217 code, in lowercase.",
-        "examples": ["eur"],
-    }
+def _event(schema: Schema) -> Schema:
+    return _with_fields(schema, name={**schema["properties"]["name"], "not": {"const": PAYMENT}})
+
+
+def _payment(event: Schema) -> Schema:
+    """Return the schema of an event that the rules treat as a payment."""
+    payment = _with_fields(
+        event,
+        name={"const": PAYMENT},
+        id={
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 256,
+            "description": "Required. The same payment may be sent again; a different one with this id is rejected.",
+        },
+        props=ref("PaymentProps"),
+    )
+    description = "An event that moves money. The first payment with an id is kept for good."
+    return {**payment, "description": description, "required": ["name", "id", "props"]}
 
 
 def _payment_props() -> Schema:
@@ -99,12 +108,17 @@ def _payment_props() -> Schema:
         "type": "object",
         "description": "The money, and up to 98 other properties.",
         "properties": {
-            "amount": {**MINOR_UNITS, "description": "Minor units, such as cents: a whole number, never coerced."},
+            "amount": {
+                "type": "integer",
+                "minimum": 0,
+                "maximum": MINOR_UNITS_MAX,
+                "description": "Minor units, such as cents. An integer; other values are rejected, never coerced.",
+            },
             "currency": ref("Currency"),
             "earned": {
                 "type": ["boolean", "null"],
                 "default": True,
-                "description": "False: processed for others. It counts as volume, never as revenue.",
+                "description": "False if processed for others: counts as volume, never as revenue.",
             },
         },
         "required": ["amount", "currency"],
@@ -115,15 +129,29 @@ def _payment_props() -> Schema:
     }
 
 
+def _subscription(schema: Schema) -> Schema:
+    description = schema["properties"]["currency"]["description"]
+    return _with_fields(schema, currency={**ref("Currency"), "description": description})
+
+
+def _currency() -> Schema:
+    return {
+        "type": "string",
+        "enum": sorted(currency_codes()),
+        "description": "An ISO 4217 code in lowercase.",
+        "examples": ["eur"],
+    }
+
+
 def _metric_results() -> dict[str, Schema]:
     results = {result_name(metric): _result(metric) for metric in METRICS.values()}
     mapping = {metric.name: ref(result_name(metric))["$ref"] for metric in METRICS.values()}
-    together = {
-        "description": "The rows of a metric: their shape is the metric's own.",
+    any_result = {
+        "description": "The rows of a metric. Their columns depend on the metric.",
         "oneOf": [ref(name) for name in results],
         "discriminator": {"propertyName": "metric", "mapping": mapping},
     }
-    return {"MetricResult": together, **results}
+    return {"MetricResult": any_result, **results}
 
 
 def _result(metric: Metric) -> Schema:
@@ -138,8 +166,8 @@ def _result(metric: Metric) -> Schema:
         "ok": {"type": "boolean", "const": True},
         "metric": {"type": "string", "const": metric.name},
         "project": {"type": "string", "description": "The project's public id."},
-        "date_from": {**day, "description": "First day, UTC, included."},
-        "date_to": {**day, "description": "Last day, UTC, included."},
+        "date_from": {**day, "description": "First day (UTC), inclusive."},
+        "date_to": {**day, "description": "Last day (UTC), inclusive."},
         "data": {"type": "array", "items": row, **always_one},
     }
     return {

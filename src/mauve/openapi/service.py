@@ -1,8 +1,8 @@
-"""What tells of the service itself: its health, and this reference."""
+"""The operations of the service itself: its health, and this reference."""
 
 from typing import Final
 
-from mauve.openapi.operation import Answer, Operation, Parameter, Schema, other_method, ref
+from mauve.openapi.operation import Operation, Parameter, Response, Schema, method_not_allowed, ref
 from mauve.web.health import health, readiness
 from mauve.web.messages import JSON, Reply
 
@@ -14,76 +14,74 @@ HTML: Final = {
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
-_IF_NONE_MATCH: Final = Parameter(
-    "If-None-Match", "header", "The `ETag` of the version that you have.", {"type": "string"}
-)
+_IF_NONE_MATCH: Final = Parameter("If-None-Match", "header", "The `ETag` of the version you have.", {"type": "string"})
 _ENGINES: Final = {"catalog": True, "ledger": True, "warehouse": True, "edge": True, "log": True}
 
 
-def _document(path: str, name: str, *, summary: str, text: str, found: Reply, schema: Schema) -> Operation:
-    kept = {**REVALIDATED, "etag": '"7d0c…"'}
+def _static(path: str, id_: str, *, summary: str, description: str, found: Reply, schema: Schema) -> Operation:
+    caching = {**REVALIDATED, "etag": '"7d0c…"'}
     return Operation(
         method="GET",
         path=path,
-        name=name,
+        id=id_,
         tag=TAG,
         summary=summary,
-        text=text,
+        description=description,
         parameters=(_IF_NONE_MATCH,),
-        answers=(
-            Answer("found", "Here it is.", found._replace(headers={**found.headers, **kept}), schema),
-            Answer("unchanged", "You have the current version.", Reply(304, headers=kept)),
-            other_method("GET"),
+        responses=(
+            Response("found", "The current version.", found._replace(headers={**found.headers, **caching}), schema),
+            Response("unchanged", "Your version is current.", Reply(304, headers=caching)),
+            method_not_allowed("GET"),
         ),
     )
 
 
-ROUTES: Final = (
+OPERATIONS: Final = (
     Operation(
         method="GET",
         path="/healthz",
-        name="checkHealth",
+        id="checkHealth",
         tag=TAG,
-        summary="Ask whether the process is up",
-        text="Says nothing of the engines behind it.",
-        answers=(Answer("up", "It is.", health("GET"), ref("Health")), other_method("GET")),
+        summary="Check that the process is up",
+        description="Does not check the engines.",
+        responses=(Response("up", "The process is up.", health("GET"), ref("Health")), method_not_allowed("GET")),
     ),
     Operation(
         method="GET",
         path="/readyz",
-        name="checkReadiness",
+        id="checkReadiness",
         tag=TAG,
-        summary="Ask whether the engines can be reached",
-        text="For load balancers and monitors.",
-        answers=(
-            Answer(
+        summary="Check that the engines can be reached",
+        description="For load balancers and monitors.",
+        responses=(
+            Response(
                 "ready",
-                "All of them can.",
+                "All engines can be reached.",
                 readiness("GET", _ENGINES, backlog_bytes=0, load_lag_ms=180),
                 ref("Readiness"),
             ),
-            other_method("GET"),
-            Answer(
+            method_not_allowed("GET"),
+            Response(
                 "not_ready",
-                "At least one cannot.",
+                "At least one engine cannot be reached.",
                 readiness("GET", {**_ENGINES, "catalog": False}, backlog_bytes=4096, load_lag_ms=2200),
                 ref("Readiness"),
             ),
         ),
     ),
-    _document(
+    _static(
         "/openapi.json",
         "readReference",
         summary="Read this reference as OpenAPI 3.1",
-        text="For programs: generate a client, or test against it.",
+        description="For programs: generate a client from it, or test against it.",
         found=Reply(200, b'{"openapi":"3.1.0"}', JSON),
         schema={"type": "object"},
     ),
-    _document(
+    _static(
         "/docs",
         "showReference",
         summary="Read this reference as a page",
-        text="For people.",
+        description="For people.",
         found=Reply(200, b"<!doctype html>", HTML),
         schema={"type": "string"},
     ),

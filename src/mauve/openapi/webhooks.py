@@ -1,41 +1,56 @@
-"""The address to which billers deliver."""
+"""The operation of the billing webhooks."""
 
-from http import HTTPStatus
 from typing import Final
 
+from mauve.control.bodies import PROJECT_ID_EXAMPLE
 from mauve.core.biller import Provider
-from mauve.core.problems import Code, Problem, unauthorized, unknown_path
-from mauve.ingest.webhooks.endpoint import BODY_BYTES_MAX
+from mauve.core.problems import unauthorized, unknown_path
+from mauve.ingest.plane import incomplete_body, not_stored
+from mauve.ingest.webhooks.endpoint import (
+    BODY_BYTES_MAX,
+    SUSPENDED,
+    delivery_too_large,
+    recorded_reply,
+    unsupported_delivery,
+)
 from mauve.ingest.webhooks.signatures import WINDOW_S
-from mauve.openapi.notes import example_id
-from mauve.openapi.operation import Answer, Body, Example, Operation, Parameter, data_refusal, other_method, ref
-from mauve.openapi.security import BILLER_A, BILLER_B
-from mauve.web.messages import json_reply
+from mauve.openapi.operation import (
+    BILLER_A,
+    BILLER_B,
+    Body,
+    Example,
+    Operation,
+    Parameter,
+    Response,
+    data_error,
+    method_not_allowed,
+    ref,
+)
 
 TAG: Final = "Billing webhooks"
 _MEGABYTES: Final = BODY_BYTES_MAX // 1024**2
 _MINUTES: Final = WINDOW_S // 60
 _DELIVERY: Final = {"id": "evt_1", "type": "customer.created", "data": {"object": {}}}
 
-ROUTES: Final = (
+OPERATIONS: Final = (
     Operation(
         method="POST",
         path="/v1/webhooks/{provider}/{project_id}",
-        name="deliverWebhook",
+        id="deliverWebhook",
         tag=TAG,
-        summary="Take in a biller's delivery",
-        text=(
-            "Called by the biller, not by you: give it this address. Paid invoices and orders become payments, "
-            "subscriptions become subscription state; every other type is acknowledged and left alone. A delivery that "
-            "is repeated moves money once.\n\nEach plane of a project has its own address and signing secret. Save the "
-            "secret first: without one the address does not exist."
+        summary="Receive a biller's delivery",
+        description=(
+            "Called by the biller, not by you: enter this address there. Paid invoices and orders become payments, "
+            "subscriptions become subscription state; other types are acknowledged and ignored. A repeated delivery "
+            "moves money once.\n\nEach environment of a project has its own address and signing secret. Save the "
+            "secret first: the address does not exist without one."
         ),
         security=(BILLER_A, BILLER_B),
         parameters=(
             Parameter(
                 "provider",
                 "path",
-                "Who delivers: Stripe is `biller_a`, Polar is `biller_b`.",
+                "The biller: `biller_a` is Stripe, `biller_b` is Polar.",
                 {"type": "string", "enum": [provider.value for provider in Provider]},
                 Provider.BILLER_A,
                 required=True,
@@ -43,61 +58,40 @@ ROUTES: Final = (
             Parameter(
                 "project_id",
                 "path",
-                "The app's `public_id`, or its `test_public_id` for the test plane. Not its `app_id`.",
+                "The app's `public_id`, or its `test_public_id` for the test environment. Not its `app_id`.",
                 {"type": "string"},
-                example_id("proj"),
+                PROJECT_ID_EXAMPLE,
                 required=True,
             ),
-            Parameter("Webhook-Id", "header", "Polar (biller_b): the delivery's id.", {"type": "string"}),
+            Parameter("Webhook-Id", "header", "Polar (biller_b): the id of the delivery.", {"type": "string"}),
             Parameter("Webhook-Timestamp", "header", "Polar (biller_b): epoch seconds.", {"type": "string"}),
         ),
         body=Body(
-            f"Whatever the biller sends, at most {_MEGABYTES} MB and uncompressed. The signature is over these bytes.",
+            f"The biller's event, at most {_MEGABYTES} MB, uncompressed. The signature covers these bytes.",
             {},
             (Example("delivery", "A delivery", _DELIVERY),),
         ),
-        answers=(
-            Answer(
-                "taken",
-                "The delivery is on the disk.",
-                json_reply(HTTPStatus.OK, {"ok": True, "rows": 1}),
-                ref("WebhookResult"),
-            ),
-            Answer(
+        responses=(
+            Response("taken", "The delivery is stored durably.", recorded_reply(1), ref("WebhookResult")),
+            Response(
                 "shortened",
                 "A customer's text was too long and was shortened; the payment is kept.",
-                json_reply(HTTPStatus.OK, {"ok": True, "rows": 1, "truncated": ["customer_name"]}),
+                recorded_reply(1, ["customer_name"]),
                 ref("WebhookResult"),
             ),
-            Answer(
+            Response(
                 "suspended",
-                "The organization is suspended: acknowledged, not stored.",
-                json_reply(HTTPStatus.OK, {"ok": True, "rows": 0, "suspended": True, "code": Code.INGEST_SUSPENDED}),
+                "The organization is suspended: acknowledged but not stored.",
+                SUSPENDED,
                 ref("WebhookSuspended"),
             ),
-            data_refusal(
-                "The body was cut off.",
-                Problem(Code.MALFORMED, "the body was cut off or did not arrive in time: send it again"),
-            ),
-            data_refusal(f"The signature is missing, wrong or more than {_MINUTES} minutes old.", unauthorized()),
-            data_refusal("There is no such provider or project, or no signing secret was saved.", unknown_path()),
-            other_method("POST"),
-            data_refusal(
-                f"The body is over {_MEGABYTES} MB.",
-                Problem(Code.TOO_LARGE, f"a delivery has at most {BODY_BYTES_MAX} bytes"),
-            ),
-            data_refusal(
-                "Content-Type is not application/json, or the body is compressed.",
-                Problem(Code.UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json, without compression"),
-            ),
-            data_refusal(
-                "The delivery could not be stored now, and was not: the biller delivers it again.",
-                Problem(
-                    Code.NOT_STORED,
-                    "could not be put into the durable queue: nothing was stored, retry",
-                    retry_after_s=1,
-                ),
-            ),
+            data_error("The body was cut off.", incomplete_body()),
+            data_error(f"The signature is missing, wrong or more than {_MINUTES} minutes old.", unauthorized()),
+            data_error("The provider or project does not exist, or no signing secret is saved.", unknown_path()),
+            method_not_allowed("POST"),
+            data_error(f"The body is larger than {_MEGABYTES} MB.", delivery_too_large()),
+            data_error("Content-Type is not application/json, or the body is compressed.", unsupported_delivery()),
+            data_error("The delivery could not be stored. The biller will deliver it again.", not_stored()),
         ),
     ),
 )

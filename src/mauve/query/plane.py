@@ -8,6 +8,7 @@ from typing import Final
 import structlog
 
 from mauve.access.read_limits import Reader, ReadKind, check_reads
+from mauve.access.tokens import insufficient_scope
 from mauve.core.credential import KeyKind, Scope
 from mauve.core.problems import Code, Problem, unauthorized, unknown_path, unknown_project
 from mauve.core.times import day_number
@@ -64,7 +65,7 @@ class QueryPlane:
         metric_named(name)
         project = self._project_of(reader, query)
         question = _asked(name, project, query, day_number(now_ms))
-        return _reply_from(await ask(parts, question, lambda: self._admit(reader, question, now_ms)))
+        return reply_from(await ask(parts, question, lambda: self._admit(reader, question, now_ms)))
 
     def _reader_of(self, credential: str | None, now_ms: int) -> Reader:
         reader = self._parts.keyring.key_for(credential) or self._parts.keyring.token_for(credential)
@@ -74,7 +75,7 @@ class QueryPlane:
             self._parts.token_uses.note(reader.lookup_id, now_ms)
             _check_scope(reader)
         elif reader.kind is not KeyKind.SERVER:
-            raise Problem(Code.FORBIDDEN, "a publishable key reads nothing: use a server key or a control token")
+            raise server_key_required()
         return reader
 
     def _project_of(self, reader: Reader, query: bytes) -> str:
@@ -97,9 +98,11 @@ class QueryPlane:
 
 def _check_scope(token: PublishedToken) -> None:
     if Scope.METRICS_READ not in token.scopes:
-        raise Problem(
-            Code.INSUFFICIENT_SCOPE, f"this token does not carry the scope {Scope.METRICS_READ}: mint one that does"
-        )
+        raise insufficient_scope(Scope.METRICS_READ)
+
+
+def server_key_required() -> Problem:
+    return Problem(Code.FORBIDDEN, "a publishable key reads nothing: use a server key or a control token")
 
 
 def _asked(name: str, project: str, query: bytes, day: int) -> Question:
@@ -122,7 +125,7 @@ _HEADERS: Final[Mapping[Freshness, Mapping[str, str]]] = {
 }
 
 
-def _reply_from(answer: Answer) -> Reply:
+def reply_from(answer: Answer) -> Reply:
     headers = _HEADERS[answer.freshness]
     if answer.age_s is not None:
         headers = {**headers, "x-cache-age": str(answer.age_s)}

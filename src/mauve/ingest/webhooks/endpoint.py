@@ -1,7 +1,7 @@
 """`POST /v1/webhooks/{provider}/{project_id}`: a biller's delivery, from its bytes to the acknowledgement."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http import HTTPStatus
@@ -28,6 +28,7 @@ from mauve.web.messages import OpenRequest, Reply, is_json, json_reply
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024
 # Of its own: a stranger may send large bodies here, and must not keep those of clients waiting.
 _BODIES_BYTES_MAX: Final = 2 * BODY_BYTES_MAX
+SUSPENDED: Final = json_reply(HTTPStatus.OK, {"ok": True, "rows": 0, "suspended": True, "code": Code.INGEST_SUSPENDED})
 _PROVIDERS: Final = {provider.value: provider for provider in BILLERS}
 
 Worked = TypeVar("Worked")
@@ -62,7 +63,7 @@ class WebhookEndpoint:
                     admitted.judged(self._parts.ledger.entry_s)
                 return await self._acknowledged(body, secret, received_at)
         except BodyTooLargeError:
-            raise Problem(Code.TOO_LARGE, f"a delivery has at most {BODY_BYTES_MAX} bytes") from None
+            raise delivery_too_large() from None
 
     def _secret_for(self, path: str) -> PublishedSecret:
         """Return the secret of the project and plane that the path names; one 404 for whatever is not there."""
@@ -91,12 +92,11 @@ class WebhookEndpoint:
         content = await self._aside(body, content_of, BILLERS[secret.provider], body)
         if self._is_suspended(secret.org_id, received_at):
             await self._note(suspended(content, endpoint, received_at), secret.org_id)
-            return json_reply(HTTPStatus.OK, {"ok": True, "rows": 0, "suspended": True, "code": Code.INGEST_SUSPENDED})
+            return SUSPENDED
         delivery = await self._aside(body, mapped, content, endpoint, received_at, near_arrival)
         record = self._recorded(delivery, secret.org_id) if delivery.rows else self._note(delivery.entry, secret.org_id)
         rows = await record
-        truncated = {"truncated": delivery.truncated} if delivery.truncated else {}
-        return json_reply(HTTPStatus.OK, {"ok": True, "rows": rows, **truncated})
+        return recorded_reply(rows, delivery.truncated)
 
     async def _aside(self, body: bytes, work: Callable[..., Worked], *arguments: object) -> Worked:
         """Do the work; for a large body in the thread, while the loop goes on with other requests."""
@@ -145,4 +145,17 @@ def _named_in(path: str) -> str | None:
 def _check_type(request: OpenRequest) -> None:
     is_plain = (request.header("content-encoding") or "identity").strip().lower() == "identity"
     if not is_json(request.header("content-type")) or not is_plain:
-        raise Problem(Code.UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json, without compression")
+        raise unsupported_delivery()
+
+
+def delivery_too_large() -> Problem:
+    return Problem(Code.TOO_LARGE, f"a delivery has at most {BODY_BYTES_MAX} bytes")
+
+
+def unsupported_delivery() -> Problem:
+    return Problem(Code.UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json, without compression")
+
+
+def recorded_reply(rows: int, truncated: Sequence[str] = ()) -> Reply:
+    shortened = {"truncated": truncated} if truncated else {}
+    return json_reply(HTTPStatus.OK, {"ok": True, "rows": rows, **shortened})

@@ -1,4 +1,4 @@
-"""The page that shows the document."""
+"""The HTML page of the OpenAPI document."""
 
 import base64
 import hashlib
@@ -9,15 +9,13 @@ import shlex
 
 import pytest
 
-from mauve.openapi.curl import curl
 from mauve.openapi.document import document
-from mauve.openapi.page import content_policy, page
-from mauve.openapi.prose import line, prose
-from mauve.openapi.wording import fields_of, type_of
+from mauve.openapi.markup import fields_of, inline, prose, type_of
+from mauve.openapi.page import content_policy, curl, page
 
 DOCUMENT = document()
 PAGE = page(DOCUMENT)
-ROUTES = [
+OPERATIONS = [
     (method.upper(), path, operation)
     for path, methods in DOCUMENT["paths"].items()
     for method, operation in methods.items()
@@ -25,7 +23,7 @@ ROUTES = [
 
 
 def test_every_operation_parameter_and_status_is_on_the_page():
-    for _, path, operation in ROUTES:
+    for _, path, operation in OPERATIONS:
         article = PAGE.partition(f'<article id="{operation["operationId"]}">')[2].partition("</article>")[0]
         assert f"<code>{path}</code>" in article
         for parameter in operation.get("parameters", ()):
@@ -33,7 +31,7 @@ def test_every_operation_parameter_and_status_is_on_the_page():
         assert re.findall(r'class="status">(\d+)<', article) == list(operation["responses"])
 
 
-def test_every_link_within_the_page_leads_somewhere():
+def test_every_link_within_the_page_resolves():
     links = re.findall(r'href="#([^"]+)"', PAGE)
     anchors = re.findall(r'id="([^"]+)"', PAGE)
     assert len(links) > 50
@@ -41,21 +39,21 @@ def test_every_link_within_the_page_leads_somewhere():
     assert len(anchors) == len(set(anchors))
 
 
-def test_the_page_loads_and_runs_nothing():
+def test_the_page_has_no_scripts_or_external_resources():
     assert "<script" not in PAGE
     assert " style=" not in PAGE
     assert re.findall(r'(?:src|href)="(?!#)([^"]+)"', PAGE) == ["/openapi.json", "/openapi.json"]
     assert "unsafe" not in content_policy()
 
 
-def test_the_policy_lets_the_style_through_and_nothing_else():
+def test_the_policy_allows_the_style_and_nothing_else():
     (style,) = re.findall(r"<style>(.*?)</style>", PAGE, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     assert content_policy().startswith(f"default-src 'none'; style-src 'sha256-{digest}';")
 
 
-@pytest.mark.parametrize(("method", "path", "operation"), ROUTES, ids=lambda value: str(value)[:40])
-def test_the_shell_reads_a_curl_line_as_it_is_meant(method, path, operation):
+@pytest.mark.parametrize(("method", "path", "operation"), OPERATIONS, ids=lambda value: str(value)[:40])
+def test_the_shell_parses_a_curl_command_as_intended(method, path, operation):
     words = shlex.split(curl(method, path, operation, DOCUMENT["components"]["securitySchemes"]))
     assert words[:2] == ["curl", "-i"]
     assert "{" not in words[2]
@@ -65,7 +63,7 @@ def test_the_shell_reads_a_curl_line_as_it_is_meant(method, path, operation):
     assert html.escape(words[2]) in PAGE
 
 
-def test_an_apostrophe_does_not_end_a_curl_line():
+def test_an_apostrophe_is_quoted_in_a_curl_command():
     body = {"content": {"application/json": {"examples": {"one": {"value": {"name": "it's"}}}}}}
     words = shlex.split(curl("POST", "/", {"security": [], "requestBody": body}, {}))
     assert json.loads(words[-1]) == {"name": "it's"}
@@ -74,11 +72,11 @@ def test_an_apostrophe_does_not_end_a_curl_line():
 def test_text_is_escaped_before_it_is_marked_up():
     assert prose("a <b> & `c<d`") == "<p>a &lt;b&gt; &amp; <code>c&lt;d</code></p>"
     assert prose("one\ntwo\n\n- x\n- `y`") == "<p>one two</p><ul><li>x</li><li><code>y</code></li></ul>"
-    assert line("`<script>`") == "<code>&lt;script&gt;</code>"
+    assert inline("`<script>`") == "<code>&lt;script&gt;</code>"
 
 
 @pytest.mark.parametrize(
-    ("schema", "words"),
+    ("schema", "description"),
     [
         ({"type": "string", "minLength": 1, "maxLength": 128}, "string, 1 to 128 characters"),
         ({"type": "string", "format": "date"}, "date"),
@@ -96,13 +94,13 @@ def test_text_is_escaped_before_it_is_marked_up():
         ({}, "any JSON"),
     ],
 )
-def test_a_schema_is_put_into_words(schema, words):
-    assert type_of(schema) == words if words else type_of(schema).endswith(" and 3 more")
+def test_a_schema_is_described_in_words(schema, description):
+    assert type_of(schema) == description if description else type_of(schema).endswith(" and 3 more")
 
 
-def test_fields_keep_their_order_and_say_what_is_required():
+def test_fields_keep_their_order_and_show_which_are_required():
     schema = {"properties": {"b": {"type": "string"}, "a": {"description": "x"}}, "required": ["a"]}
-    assert [(field.name, field.text, field.required) for field in fields_of(schema)] == [
+    assert [(field.name, field.description, field.required) for field in fields_of(schema)] == [
         ("b", "", False),
         ("a", "x", True),
     ]
