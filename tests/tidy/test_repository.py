@@ -181,7 +181,7 @@ def test_every_module_named_in_the_documents_exists():
 
 
 def test_measured_figures_are_only_in_the_performance_document():
-    """A figure that is quoted twice disagrees with itself sooner or later. Decisions keep what was measured for them."""
+    """A figure quoted twice soon disagrees with itself. Decision records keep what was measured for them."""
     measured = re.compile(r"\d[\d,.]*k? (?:(?:events|requests|batches)/s|us\b|ms\b|bytes (?:an|per|a) (?:event|row))")
     quoted = [
         f"{name_of(path)}: {match.group()}"
