@@ -1,4 +1,4 @@
-"""The repository itself, tested as data."""
+"""Test the repository itself as data."""
 
 import ast
 import json
@@ -19,7 +19,7 @@ MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 50
 FORBIDDEN_NAMES = re.compile(r"(?i)manager|helper|util|common|abstract|impl|processor|mapper")
 HOSTS = re.compile(r"(?i)\b[\w.-]*(?:py" + r"pi|pythonhosted|npm" + r"js|deb" + r"ian)\.(?:org|com|net)\b")
-MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:wo" + r"rk|ro" + r"ot|home)/")
+LOCAL_PATHS = re.compile(r"(?<![\w.])/(?:wo" + r"rk|ro" + r"ot|home)/")
 
 
 def tracked() -> list[Path]:
@@ -35,7 +35,7 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def test_there_is_something_to_look_at():
+def test_the_source_files_are_found():
     assert len(SOURCES) > 40
     assert len(tracked()) > 80
 
@@ -44,23 +44,23 @@ def definitions(path: Path, *kinds: type[ast.AST]) -> list:
     return [node for node in ast.walk(ast.parse(text_of(path))) if isinstance(node, kinds)]
 
 
-def test_a_module_can_be_read_in_one_sitting():
+def test_no_module_is_longer_than_the_limit():
     lines = {name_of(path): len(text_of(path).splitlines()) for path in SOURCES}
     assert {name: count for name, count in lines.items() if count > MODULE_LINES_MAX} == {}
 
 
-def test_a_function_fits_on_a_screen():
-    long = [
+def test_no_function_is_longer_than_the_limit():
+    too_long = [
         f"{name_of(path)}: {node.name}"
         for path in SOURCES
         if "migrations" not in path.parts
         for node in definitions(path, ast.FunctionDef, ast.AsyncFunctionDef)
         if node.end_lineno - node.lineno > FUNCTION_LINES_MAX
     ]
-    assert long == []
+    assert too_long == []
 
 
-def test_names_say_what_a_thing_is():
+def test_no_name_uses_a_forbidden_word():
     named = [(name_of(path), path.stem) for path in SOURCES] + [
         (name_of(path), node.name)
         for path in SOURCES
@@ -70,21 +70,21 @@ def test_names_say_what_a_thing_is():
     assert [f"{where}: {name}" for where, name in named if FORBIDDEN_NAMES.search(name)] == []
 
 
-def test_only_the_settings_read_the_environment():
+def test_only_the_config_module_reads_environment_variables():
     readers = [path for path in SOURCES if re.search(r"os\.environ|os\.getenv|getenv\(", text_of(path))]
     assert [path.name for path in readers] == ["config.py"]
 
 
-def test_every_error_code_has_its_golden_files():
+def test_every_error_code_has_golden_files():
     golden = {path.name for path in (ROOT / "tests/golden/errors").iterdir()}
     assert golden == {f"{envelope}-{code}.json" for envelope in ("control", "data") for code in Code}
 
 
-def test_nothing_names_a_registry_or_a_path_of_one_machine():
+def test_no_file_names_a_package_registry_or_a_local_path():
     found = [
         f"{name_of(path)}: {match.group()}"
         for path in tracked()
-        for pattern in (HOSTS, MACHINE_PATHS)
+        for pattern in (HOSTS, LOCAL_PATHS)
         for match in pattern.finditer(text_of(path))
     ]
     assert found == []
@@ -103,7 +103,7 @@ def test_every_requirement_is_pinned_with_hashes():
         assert all(line.strip().startswith("--hash=sha256:") for line in lines if line.startswith(" "))
 
 
-def test_the_package_asks_for_what_is_pinned():
+def test_the_package_requires_exactly_what_is_pinned():
     wanted = tomllib.loads(text_of(ROOT / "pyproject.toml"))["project"]["dependencies"]
     pinned = text_of(ROOT / "requirements/runtime.in").split("\n")
     assert sorted(re.split(r"[ ;]", name)[0] for name in wanted) == sorted(
@@ -117,7 +117,7 @@ def test_every_make_target_in_the_readme_exists():
     assert {"serve", "test"} <= mentioned <= targets
 
 
-def test_every_link_between_documents_leads_somewhere():
+def test_every_link_between_documents_has_a_target():
     documents = [path for path in tracked() if path.suffix == ".md"]
     broken = [
         f"{name_of(path)} -> {target}"
@@ -135,20 +135,20 @@ def test_every_folder_of_the_package_is_in_the_layer_table():
     assert [folder for folder in sorted(folders) if f"`{folder}/`" not in table] == []
 
 
-def test_every_word_that_is_said_of_a_delivery_is_explained():
-    explained = set(re.findall(r"`([a-z_]+)`", text_of(ROOT / "docs/billing.md")))
-    assert [word for word in (*DeliveryResult, *SignatureFlaw, *DeliveryWarning) if word not in explained] == []
+def test_every_delivery_result_and_warning_is_documented():
+    documented = set(re.findall(r"`([a-z_]+)`", text_of(ROOT / "docs/billing.md")))
+    assert [word for word in (*DeliveryResult, *SignatureFlaw, *DeliveryWarning) if word not in documented] == []
 
 
-def test_a_worker_imports_nothing_that_only_the_core_needs():
-    """Each of these would cost every worker a dozen megabytes and a part of a second at its start."""
+def test_a_worker_imports_no_module_that_only_the_core_needs():
+    """Each of these modules costs every worker a dozen megabytes and part of a second at start-up."""
     heavy = {"alembic", "argon2", "chdb", "jinja2", "mauve.load.loader", "numpy", "pandas", "pyarrow"}
     program = "import json, sys, mauve.server.worker; print(json.dumps(list(sys.modules)))"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert heavy.isdisjoint(json.loads(loaded))
 
 
-def test_every_proof_that_the_documents_name_exists():
+def test_every_proof_named_in_the_documents_exists():
     named = re.findall(r"`(tests/[\w/]+\.py)((?:::\w+)*)`", text_of(ROOT / "docs/reliability.md"))
     missing = [
         f"{path}{names}"
@@ -161,3 +161,32 @@ def test_every_proof_that_the_documents_name_exists():
     ]
     assert len(named) > 30
     assert missing == []
+
+
+def test_every_module_named_in_the_documents_exists():
+    """A document names a module by its path below the package, the repository, or the document's own folder."""
+    named = [
+        (document, name)
+        for document in tracked()
+        if document.suffix == ".md" and document.name != "CHANGELOG.md"
+        for name in re.findall(r"`((?:\w+/)+\w+\.py)`", text_of(document))
+    ]
+    missing = [
+        f"{name_of(document)}: {name}"
+        for document, name in named
+        if not any((folder / name).is_file() for folder in (ROOT / "src/mauve", ROOT, document.parent))
+    ]
+    assert len(named) > 30
+    assert missing == []
+
+
+def test_measured_figures_are_only_in_the_performance_document():
+    """A figure quoted twice soon disagrees with itself. Decision records keep what was measured for them."""
+    measured = re.compile(r"\d[\d,.]*k? (?:(?:events|requests|batches)/s|us\b|ms\b|bytes (?:an|per|a) (?:event|row))")
+    quoted = [
+        f"{name_of(path)}: {match.group()}"
+        for path in tracked()
+        if path.suffix == ".md" and path.parent.name != "decisions" and path.name != "performance.md"
+        for match in measured.finditer(text_of(path))
+    ]
+    assert quoted == []
