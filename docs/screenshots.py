@@ -1,4 +1,4 @@
-"""Take the pictures in `docs/pictures`: a made-up history, a service on it, and a browser in front."""
+"""Take the screenshots in `docs/pictures` from a service with the demo's data."""
 
 import json
 import shutil
@@ -13,21 +13,21 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 MAUVE = Path(sys.executable).with_name("mauve")
 PICTURES = Path(__file__).parent / "pictures"
-DESK = {"width": 1280, "height": 860}
+DESKTOP = {"width": 1280, "height": 860}
 PHONE = {"width": 390, "height": 844}
 
 
 def main() -> None:
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
-        sys.exit("screenshots: there is no chromium on the path")
+        sys.exit("screenshots: chromium is not on the PATH")
     PICTURES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         data = Path(folder) / "data"
-        told = json.loads(subprocess.check_output([MAUVE, "demo", "--data", data, "--json"]))
+        demo = json.loads(subprocess.check_output([MAUVE, "demo", "--data", data, "--json"]))
         browser = playwright.chromium.launch(executable_path=chromium)
         with serving(data) as url:
-            take_all(browser, url, told)
+            take_all(browser, url, demo)
         browser.close()
 
 
@@ -42,24 +42,24 @@ def serving(data: Path) -> Iterator[str]:
         process.wait()
 
 
-def take_all(browser: Browser, url: str, told: dict) -> None:
-    desk = signed_in(browser, url, told, DESK, "light")
-    take(desk, "/", "overview")
-    take(desk, f"/apps/{told['apps'][0]['app_id']}", "app", hovering=True)
-    desk.goto("/apps/new")
-    desk.get_by_label("Name").fill("Daisy Mail")
-    desk.get_by_role("button", name="Create").click()
-    hide_secret(desk)
-    save(desk, "onboarding")
-    take(signed_in(browser, url, told, DESK, "dark"), "/", "overview-dark")
-    take(signed_in(browser, url, told, PHONE, "light"), f"/apps/{told['apps'][0]['app_id']}", "app-phone")
+def take_all(browser: Browser, url: str, demo: dict) -> None:
+    desktop = signed_in(browser, url, demo, DESKTOP, "light")
+    take(desktop, "/", "overview")
+    take(desktop, f"/apps/{demo['apps'][0]['app_id']}", "app", hovering=True)
+    desktop.goto("/apps/new")
+    desktop.get_by_label("Name").fill("Daisy Mail")
+    desktop.get_by_role("button", name="Create").click()
+    hide_secret(desktop)
+    save(desktop, "onboarding")
+    take(signed_in(browser, url, demo, DESKTOP, "dark"), "/", "overview-dark")
+    take(signed_in(browser, url, demo, PHONE, "light"), f"/apps/{demo['apps'][0]['app_id']}", "app-phone")
 
 
-def signed_in(browser: Browser, url: str, told: dict, size: dict[str, int], scheme: str) -> Page:
+def signed_in(browser: Browser, url: str, demo: dict, size: dict[str, int], scheme: str) -> Page:
     page = browser.new_context(base_url=url, viewport=size, color_scheme=scheme).new_page()
     page.goto("/signin")
-    page.get_by_label("E-mail").fill(told["email"])
-    page.get_by_label("Password").fill(told["password"])
+    page.get_by_label("E-mail").fill(demo["email"])
+    page.get_by_label("Password").fill(demo["password"])
     page.get_by_role("button", name="Sign in").click()
     page.get_by_role("heading", name="Overview").wait_for()
     return page
@@ -73,7 +73,7 @@ def take(page: Page, path: str, name: str, *, hovering: bool = False) -> None:
 
 
 def hide_secret(page: Page) -> None:
-    """Show a key as it looks, not one that opens anything, even in a service that is gone."""
+    """Mask the key, even though the service that accepts it is temporary."""
     key = page.locator("#key").inner_text()
     page.evaluate(
         """key => {

@@ -1,4 +1,4 @@
-"""What people see and do, in a real browser."""
+"""The dashboard in a real browser."""
 
 import re
 import time
@@ -55,7 +55,7 @@ def test_from_the_setup_link_to_the_first_point_of_a_chart(fresh, open_page):
     assert tip.locator("b").inner_text() == "1"
 
 
-def test_a_biller_is_connected_and_its_first_delivery_verified(fresh, open_page):
+def test_a_biller_is_connected_and_its_first_delivery_verifies_the_secret(fresh, open_page):
     page = open_page(fresh.url)
     set_up(page, fresh)
     create_app(page)
@@ -73,13 +73,13 @@ def test_a_biller_is_connected_and_its_first_delivery_verified(fresh, open_page)
     expect(page.get_by_text("Verified")).to_be_visible()
 
 
-def test_tokens_are_offered_and_minted_by_role(fresh, open_page):
+def test_tokens_are_limited_to_the_scopes_of_a_role(fresh, open_page):
     owner = open_page(fresh.url)
     set_up(owner, fresh)
     owner.goto("/members")
     owner.get_by_label("E-mail").fill("vic@example.com")
     owner.get_by_label("Viewer").check()
-    owner.get_by_role("button", name="Make invitation link").click()
+    owner.get_by_role("button", name="Create invitation link").click()
     link = owner.locator("#link").inner_text()
     viewer = open_page(fresh.url)
     viewer.goto(link)
@@ -95,7 +95,7 @@ def test_tokens_are_offered_and_minted_by_role(fresh, open_page):
     viewer.get_by_role("button", name="Mint token").click()
     token = viewer.locator("#token").inner_text()
     apps = httpx.get(f"{fresh.url}/v1/apps", headers=bearer(token))
-    assert apps.status_code == 403, "it holds the one scope that was chosen"
+    assert apps.status_code == 403, "it has only the chosen scope"
     viewer.goto("/apps")
     assert viewer.get_by_role("link", name="Create your first app").count() == 0
     owner.goto("/apps")
@@ -118,7 +118,7 @@ def test_the_pointer_and_the_arrow_keys_show_the_same_values(demo, open_page):
     expect(tip).to_be_hidden()
 
 
-def test_an_event_is_chosen_and_its_days_are_shown(demo, open_page):
+def test_a_selected_event_is_shown_day_by_day(demo, open_page):
     page = demo.sign_in(open_page(demo.service.url))
     page.goto(f"{demo.app_path('Aster Notes')}/events")
     page.get_by_role("link", name="note_shared").click()
@@ -128,37 +128,37 @@ def test_an_event_is_chosen_and_its_days_are_shown(demo, open_page):
     assert re.fullmatch(r"event_series-[0-9-]+\.csv", download.value.suggested_filename)
 
 
-def test_days_are_chosen_and_kept_from_page_to_page(demo, open_page):
+def test_the_period_carries_over_from_page_to_page(demo, open_page):
     page = demo.sign_in(open_page(demo.service.url))
     page.get_by_role("link", name="7 days").click()
     page.get_by_role("link", name="Clover Kit").click()
     expect(page.get_by_role("link", name="7 days")).to_have_attribute("aria-current", "true")
 
 
-def test_the_appearance_follows_the_system_until_somebody_chooses(demo, open_page):
+def test_the_theme_follows_the_system_until_one_is_chosen(demo, open_page):
     page = demo.sign_in(open_page(demo.service.url, scheme="dark"))
 
-    def ground():
+    def background():
         return page.evaluate("getComputedStyle(document.body).backgroundColor")
 
-    dark = ground()
+    dark = background()
     page.emulate_media(color_scheme="light")
-    assert ground() != dark
+    assert background() != dark
     page.goto("/account")
     page.get_by_label("Dark").check()
-    assert ground() == dark
+    assert background() == dark
     page.goto("/")
-    assert ground() == dark
+    assert background() == dark
 
 
-def test_nothing_is_wider_than_a_phone(demo, open_page):
+def test_no_page_is_wider_than_a_phone(demo, open_page):
     page = demo.sign_in(open_page(demo.service.url, size=PHONE))
     for path in every_path(demo):
         page.goto(path)
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0], path
 
 
-def test_charts_are_there_without_javascript(demo, open_page):
+def test_charts_work_without_javascript(demo, open_page):
     page = demo.sign_in(open_page(demo.service.url, java_script_enabled=False))
     page.goto(demo.app_path("Aster Notes"))
     assert page.locator(".line").count() > 3
@@ -167,12 +167,12 @@ def test_charts_are_there_without_javascript(demo, open_page):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_no_page_shuts_anybody_out(demo, open_page, scheme):
+def test_every_page_passes_the_accessibility_checks(demo, open_page, scheme):
     page = demo.sign_in(open_page(demo.service.url, scheme=scheme))
     found = {}
     for path in every_path(demo):
         page.goto(path)
         report = Axe().run(page)
-        assert report.response["passes"], "it has looked"
+        assert report.response["passes"], "the checks have run"
         found |= {f"{path}: {each['id']}": each["nodes"][0]["html"] for each in report.response["violations"]}
     assert found == {}

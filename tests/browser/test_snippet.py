@@ -1,4 +1,4 @@
-"""The lines that the dashboard offers for web pages: each event arrives, however quickly the page is left."""
+"""The snippet for web pages: every event arrives, even if the page is left at once."""
 
 import threading
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ TIMES = 10
 
 
 class Site(BaseHTTPRequestHandler):
-    """Somebody's web site, on another origin than the service: one page that sends and leaves, and one to go to."""
+    """A web site on another origin than the service: one page sends an event and navigates to the next."""
 
     snippet = ""
 
@@ -48,7 +48,7 @@ def service(chromium, tmp_path):
 
 @pytest.fixture
 def arrived(service, open_page):
-    """Mint a publishable key, and give the site the snippet that the page shows; return what counts the events."""
+    """Put the snippet with a new publishable key on the site; return a function that counts the events."""
     page = open_page(service.url)
     page.goto(service.setup_link)
     page.get_by_label("Organization").fill("Acme")

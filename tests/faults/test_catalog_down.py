@@ -166,7 +166,7 @@ class TestDashboard:
 
     def test_pages_go_on_while_another_process_writes(self, viewer, clock, locked_catalog):
         clock.advance(SEEN_EVERY_MS)
-        assert "No app yet" in viewer.open("/apps").text
+        assert "No apps yet" in viewer.open("/apps").text
 
     def test_a_change_that_cannot_be_made_is_told_so_and_not_made(self, viewer, parts, organization, locked_catalog):
         reply = viewer.send("/organization", {"name": "Never"})

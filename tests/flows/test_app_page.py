@@ -1,4 +1,4 @@
-"""One app's numbers: charts, sheets, events, subscriptions and deliveries."""
+"""The pages of one app: charts, CSV exports, events, subscriptions and deliveries."""
 
 import csv
 import io
@@ -81,7 +81,7 @@ def titles_in(reply):
 
 
 class TestCharts:
-    def test_every_metric_has_one_and_every_currency_its_own(self, viewer, own, send, put):
+    def test_every_metric_has_a_chart_and_every_currency_its_own(self, viewer, own, send, put):
         send({"name": "view", "user": "ann"}, payment("1", 500, "eur"), payment("2", 7, "jpy"))
         send(payment("3", 70_000, "usd", earned=False))
         put(subscription("one", 1000))
@@ -95,19 +95,19 @@ class TestCharts:
             "Volume processed for others, USD",
         ]
         text = text_of(page)
-        for said in ("5.00 EUR", "7 JPY", "10.00 EUR", "700.00 USD", "How this is counted"):
-            assert said in text, said
+        for expected in ("5.00 EUR", "7 JPY", "10.00 EUR", "700.00 USD", "How these numbers are calculated"):
+            assert expected in text, expected
 
-    def test_a_day_stands_beside_the_one_of_the_period_before(self, viewer, own, send, clock):
+    def test_each_day_is_shown_with_the_same_day_of_the_previous_period(self, viewer, own, send, clock):
         send(payment("1", 100, "eur") | {"at": clock.now_ms() - 7 * DAY_MS}, payment("2", 250, "eur"))
         assert "Fri 15 Jan 2027 2.50 EUR 1.00 EUR (8 Jan)" in text_of(viewer.open(f"{own}?days=7"))
 
-    def test_before_the_first_event_it_tells_how_to_send_one(self, viewer, own):
+    def test_before_the_first_event_the_page_explains_how_to_send_one(self, viewer, own):
         page = viewer.open(own)
         assert "Send the first event" in page.text
         assert titles_in(page) == []
 
-    def test_the_test_plane_is_another_page_and_not_there_before_it_is_made(self, viewer, signed_in, own, send):
+    def test_the_test_environment_has_its_own_page_and_is_not_found_until_created(self, viewer, signed_in, own, send):
         send(payment("1", 500, "eur"))
         assert viewer.ask("GET", f"{own}?environment=test").status_code == 404
         signed_in(Role.ADMIN)[0].send(f"{own}/webhooks/test/biller_a", {"secret": "whsec_test"})
@@ -115,36 +115,38 @@ class TestCharts:
         assert "test environment" in page.text
         assert "EUR" not in text_of(page)
         for tab in ("", "/events", "/subscriptions"):
-            assert re.search(rf'href="{own}{tab}\?[^"]*environment=test', page.text), "from tab to tab the plane stays"
+            assert re.search(rf'href="{own}{tab}\?[^"]*environment=test', page.text), (
+                "the environment carries over from tab to tab"
+            )
 
 
-class TestSheets:
+class TestCsvExport:
     @pytest.mark.parametrize("metric", METRICS)
-    def test_a_sheet_holds_the_rows_of_the_api(self, client, viewer, app, own, send, put, metric):
+    def test_an_export_contains_the_rows_of_the_api(self, client, viewer, app, own, send, put, metric):
         send({"name": "view", "user": "ann"}, {"name": "user_signup", "user": "bob"}, payment("1", 2**53 - 1, "eur"))
         send(payment("2", 3, "usd", earned=False))
         put(subscription("one", 1000))
-        sheet = viewer.ask("GET", f"{own}/sheets/{metric}.csv?name=view")
-        assert sheet.headers["content-type"] == "text/csv; charset=utf-8"
-        assert sheet.headers["content-disposition"].startswith(f'attachment; filename="{metric}-20')
+        export = viewer.ask("GET", f"{own}/sheets/{metric}.csv?name=view")
+        assert export.headers["content-type"] == "text/csv; charset=utf-8"
+        assert export.headers["content-disposition"].startswith(f'attachment; filename="{metric}-20')
         read = client.get(f"/v1/metrics/{metric}", params={"name": "view"}, headers=bearer(app["sk_key"]))
         expected = [{name: str(value) for name, value in row.items()} for row in read.json()["data"]]
         assert expected
-        assert list(csv.DictReader(io.StringIO(sheet.text))) == expected
+        assert list(csv.DictReader(io.StringIO(export.text))) == expected
 
-    def test_a_name_is_never_run_as_a_formula(self, viewer, own, send):
+    def test_a_name_is_never_exported_as_a_formula(self, viewer, own, send):
         send({"name": '=HYPERLINK("http://evil.example")'}, {"name": "a,b\nc"})
         rows = list(csv.reader(io.StringIO(viewer.ask("GET", f"{own}/sheets/event_names.csv").text)))
         assert rows == [["name", "count"], ['\'=HYPERLINK("http://evil.example")', "1"], ["a,b\nc", "1"]]
 
-    def test_what_is_no_metric_is_not_there_and_an_event_must_be_named(self, viewer, own):
+    def test_an_unknown_metric_is_not_found_and_an_event_name_is_required(self, viewer, own):
         assert viewer.ask("GET", f"{own}/sheets/nonsense.csv").status_code == 404
         assert viewer.ask("GET", f"{own}/sheets/event_series.csv").status_code == 400
         assert viewer.ask("GET", f"{own}/sheets/event_series.csv?name={'x' * 129}").status_code == 400
 
 
 class TestEvents:
-    def test_names_have_counts_and_one_of_them_its_days(self, viewer, own, send):
+    def test_names_are_listed_with_counts_and_a_selected_one_gets_a_chart(self, viewer, own, send):
         send(*[{"name": "<b>view</b>"}] * 3, {"name": "click"})
         page = viewer.open(f"{own}/events")
         assert "&lt;b&gt;view&lt;/b&gt; 3" in text_of(page)
@@ -152,7 +154,7 @@ class TestEvents:
         assert titles_in(page) == []
         assert titles_in(viewer.open(f"{own}/events?name=click")) == ["click"]
 
-    def test_what_arrived_last_comes_first_and_repeats_are_marked(self, viewer, own, send, clock):
+    def test_the_latest_events_come_first_and_repeats_are_marked(self, viewer, own, send, clock):
         send({"name": "one", "user": "ann", "props": {"a": "<i>"}})
         clock.advance(1000)
         send({"name": "two", "id": "x"})
@@ -165,24 +167,24 @@ class TestEvents:
         assert (
             "{&#34;a&#34;: &#34;&lt;i&gt;&#34;}" in fragment.text.replace('":"', '": "') or "&lt;i&gt;" in fragment.text
         )
-        assert "data-waiting" in fragment.text, "so that the page asks again"
+        assert "data-waiting" in fragment.text, "so that the page polls again"
 
-    def test_no_more_than_a_few_are_shown(self, viewer, own, send):
+    def test_only_the_latest_events_are_shown(self, viewer, own, send):
         send(*[{"name": f"event_{number}"} for number in range(30)])
         assert viewer.open(f"{own}/events/latest").text.count("<tr") == 21
 
 
 class TestSubscriptions:
-    def test_each_stands_there_with_the_reason_why_it_counts_or_not(self, viewer, own, put):
+    def test_each_is_listed_with_the_reason_it_counts_or_not(self, viewer, own, put):
         put(
             subscription("good", 1999), subscription("<trial>", 500, "trialing"), subscription("yen", 7, currency="jpy")
         )
         text = text_of(viewer.open(f"{own}/subscriptions"))
-        for said in ("MRR, EUR 19.99 EUR", "MRR, JPY 7 JPY", "good active 19.99 EUR counted"):
-            assert said in text, said
+        for expected in ("MRR, EUR 19.99 EUR", "MRR, JPY 7 JPY", "good active 19.99 EUR counted"):
+            assert expected in text, expected
         assert "&lt;trial&gt; trialing 5.00 EUR no: trialing" in text
 
-    def test_many_come_in_pages_each_of_them_once(self, viewer, own, put):
+    def test_a_long_list_is_paged_and_shows_each_subscription_once(self, viewer, own, put):
         put(*[subscription(f"sub_{number}", 1) for number in range(120)])
         seen, path = [], f"{own}/subscriptions"
         while path:
@@ -192,7 +194,7 @@ class TestSubscriptions:
             path = found and found[1]
         assert sorted(seen) == sorted(f"sub_{number}" for number in range(120))
 
-    def test_texts_of_any_length_fit_on_the_page(self, viewer, own, put):
+    def test_long_texts_are_truncated(self, viewer, own, put):
         put(subscription("i" * 400_000, 1), subscription("empty", 1, ""), subscription("long", 1, "s" * 400_000))
         page = viewer.open(f"{own}/subscriptions")
         assert len(page.text) < 20_000
@@ -201,14 +203,14 @@ class TestSubscriptions:
         assert "empty no status 0.01 EUR no: no status" in text
         assert "s" * 200 + "#truncated#" in text
 
-    def test_a_page_that_cannot_be_is_refused(self, viewer, own):
+    def test_an_invalid_cursor_is_refused(self, viewer, own):
         assert viewer.ask("GET", f"{own}/subscriptions?after=nonsense").status_code == 400
 
 
 class TestMoney:
     @pytest.fixture
     def deliver(self, api, client, app, clock):
-        """Deliver as a biller does."""
+        """Send a signed delivery, as a biller does."""
 
         def send(provider, event):
             api.put(f"/v1/apps/{app['app_id']}/webhooks/{provider}", json={"secret": SECRETS[provider]})
@@ -231,7 +233,7 @@ class TestMoney:
             ("hrk", 500_000, 500_000, "15 000.00 HRK"),
         ],
     )
-    def test_5000_are_5000_whichever_way_they_came(
+    def test_5000_is_5000_from_every_source(
         self, client, viewer, own, app, send, deliver, currency, billed, minor, shown
     ):
         send(payment("client", minor, currency))
@@ -251,27 +253,27 @@ def test_deliveries_are_shown_with_their_warnings(viewer, own, app, settings, cl
         refused = Tally(project, "biller_b", "refused", 3, at)
         ledger.record([Entry(delivery=warned), Entry(delivery=taken), Entry(tallies=[refused])])
     text = text_of(viewer.open(f"{own}/webhooks"))
-    for said in (
+    for expected in (
         "invoice.paid Stripe (biller_a) stored 1 fee unknown just now",
         "invoice.paid Stripe (biller_a) conflict 0 just now",
         "Stripe (biller_a): 1 conflict",
         "Polar (biller_b): 3 refused",
     ):
-        assert said in text, said
+        assert expected in text, expected
 
 
 @pytest.mark.parametrize("path", ["", "/sheets/mau.csv", "/events", "/events/latest", "/subscriptions"])
-def test_another_organizations_app_is_not_there(owner, own, path):
+def test_an_app_of_another_organization_is_not_found(owner, own, path):
     assert owner.ask("GET", own + path).status_code == 404
 
 
 class TestHealth:
     @pytest.fixture
     def note(self, client, core):
-        """Write down what was counted, as every process does every few seconds."""
+        """Store the ingest statistics, as every process does every few seconds."""
         return lambda: client.portal.call(note_arrivals, core.ingest)
 
-    def test_what_was_accepted_rejected_and_sent_again_is_told(self, client, viewer, app, own, send, load, note):
+    def test_accepted_rejected_and_repeated_items_are_shown(self, client, viewer, app, own, send, load, note):
         send({"name": "view", "id": "1"}, payment("p", 5, "eur"))
         send({"name": "view", "id": "1"}, payment("p", 5, "eur"), {"name": "view", "id": "2"})
         headers = bearer(app["sk_key"])
@@ -283,13 +285,13 @@ class TestHealth:
         text = text_of(viewer.open(f"{own}/events"))
         assert "Accepted 6 items" in text
         assert "Rejected 4 items" in text
-        assert "Sent again 2 1 events, 1 payments" in text
-        assert "at is no time items 2" in text
+        assert "Duplicates 2 1 events, 1 payments" in text
+        assert "at is not a valid time items 2" in text
         assert "name is missing, empty or too long items 1" in text
-        assert "id is missing, no text, or too long items 1" in text
+        assert "id is missing, not a string, or too long items 1" in text
         assert "malformed whole requests 1" in text
 
-    def test_reasons_are_readable_whatever_is_wrong(self, client, core, app, viewer, own, note):
+    def test_every_reason_is_readable(self, client, core, app, viewer, own, note):
         bad = [5, {"name": "payment", "id": "p", "props": {"amount": 1, "currency": "eur", "earned": 1}}]
         bad += [{"name": "view", "props": {"a": {}}}, {"name": "view", "props": {"a": "x" * 130_000}}]
         headers = bearer(app["sk_key"]) | {"content-type": "application/json"}
@@ -301,32 +303,32 @@ class TestHealth:
         assert core.ingest.counters.rejected == dict.fromkeys(codes, 1), "the labels that Prometheus reads"
         note()
         text = text_of(viewer.open(f"{own}/events"))
-        for said in (
-            "an item is no JSON object items 1",
+        for expected in (
+            "an item is not a JSON object items 1",
             "earned is neither true nor false items 1",
             "a value in props is nested or too long items 1",
             "an item is too large items 1",
-            "a text holds half a character items 1",
+            "a string contains half a character (a lone surrogate) items 1",
         ):
-            assert said in text, said
+            assert expected in text, expected
 
-    def test_words_of_an_earlier_version_are_still_shown(self, viewer, own, app, settings, clock):
+    def test_reasons_of_an_earlier_version_are_still_shown(self, viewer, own, app, settings, clock):
         counts = {(app["public_id"], f"rejected:{word}"): 1 for word in ("an", "props.amount", "name")}
         with open_ledger_writer(settings) as ledger:
             ledger.record([Entry(arrivals=IngestStats(today_at(clock.now_ms()).isoformat(), clock.now_ms(), counts))])
         text = text_of(viewer.open(f"{own}/events"))
-        assert "noted by an earlier version as “an” items 1" in text
-        assert "noted by an earlier version as “props.amount” items 1" in text
+        assert "recorded by an earlier version as “an” items 1" in text
+        assert "recorded by an earlier version as “props.amount” items 1" in text
         assert "name is missing, empty or too long items 1" in text
 
-    def test_where_nothing_was_turned_away_no_reason_is_listed(self, viewer, own, send, note):
+    def test_without_rejections_no_reasons_are_listed(self, viewer, own, send, note):
         send({"name": "view"})
         note()
         text = text_of(viewer.open(f"{own}/events"))
         assert "Accepted 1 items" in text
-        assert "Turned away" not in text
+        assert "Rejections by reason" not in text
 
-    def test_what_cannot_be_written_down_is_kept_for_the_next_time(
+    def test_statistics_that_cannot_be_stored_are_kept_for_the_next_attempt(
         self, client, core, settings, send, note, viewer, own
     ):
         send({"name": "view"})
@@ -335,7 +337,7 @@ class TestHealth:
         with capture_logs() as logs:
             note()
         assert [each["event"] for each in logs] == ["arrivals_not_noted"]
-        assert "it cannot be read now" in text_of(viewer.open(f"{own}/events"))
+        assert "not available right now" in text_of(viewer.open(f"{own}/events"))
         ledger.execute("ALTER TABLE elsewhere RENAME TO arrivals")
         ledger.close()
         send({"name": "view"})
@@ -343,7 +345,7 @@ class TestHealth:
         assert "Accepted 2 items" in text_of(viewer.open(f"{own}/events"))
 
 
-class TestCheckOfTheSecret:
+class TestSecretCheck:
     SECRET = "whsec_" + "c2VjcmV0IG9mIHRoZSBzYW1wbGU=" * 2
     ADDRESS = "webhooks/live/biller_b/check"
 
@@ -360,27 +362,27 @@ class TestCheckOfTheSecret:
 
         return note
 
-    def test_it_waits_for_the_first_delivery(self, viewer, own, saved):
+    def test_the_page_waits_for_the_first_delivery(self, viewer, own, saved):
         assert "Waiting for the first delivery" in text_of(viewer.open(f"{own}/webhooks"))
         assert "Waiting for the first delivery" in text_of(viewer.open(f"{own}/{self.ADDRESS}"))
 
-    def test_a_signed_delivery_verifies_it_whatever_came_of_the_content(self, viewer, own, saved, tally):
+    def test_a_signed_delivery_verifies_the_secret_whatever_its_result(self, viewer, own, saved, tally):
         tally("ignored")
         tally("refused")
         assert "Verified" in text_of(viewer.open(f"{own}/{self.ADDRESS}"))
 
-    def test_a_delivery_with_another_signature_is_told(self, viewer, own, saved, tally):
+    def test_a_delivery_with_a_wrong_signature_is_reported(self, viewer, own, saved, tally):
         tally("refused")
         assert "its signature is wrong" in text_of(viewer.open(f"{own}/{self.ADDRESS}"))
 
-    def test_deliveries_of_another_biller_or_from_before_do_not_count(self, viewer, own, saved, tally):
+    def test_deliveries_of_another_biller_or_before_the_secret_do_not_count(self, viewer, own, saved, tally):
         tally("stored", provider="biller_a")
         tally("stored", ago_ms=1000)
         assert "Waiting for the first delivery" in text_of(viewer.open(f"{own}/{self.ADDRESS}"))
 
-    def test_without_a_secret_there_is_nothing_to_wait_for(self, viewer, own):
+    def test_without_a_secret_the_page_does_not_wait(self, viewer, own):
         assert "Waiting for the first delivery" not in text_of(viewer.open(f"{own}/webhooks"))
 
     @pytest.mark.parametrize("address", ["webhooks/live/biller_c/check", "webhooks/other/biller_a/check"])
-    def test_there_is_no_other_biller_and_no_other_plane(self, viewer, own, address):
+    def test_unknown_billers_and_environments_are_not_found(self, viewer, own, address):
         assert viewer.ask("GET", f"{own}/{address}").status_code == 404

@@ -1,4 +1,4 @@
-"""What a person sees and does, from the set-up link on."""
+"""The dashboard from end to end, starting at the setup link."""
 
 import pytest
 
@@ -54,7 +54,7 @@ def test_from_the_setup_link_to_the_first_event(client, parts, clock, browser, s
     assert key not in browser.open(f"/apps/{app_id}/keys").text
 
 
-def test_every_page_opens_and_shows_names_as_they_are(owner):
+def test_every_page_opens_and_escapes_names(owner):
     app_id, _ = create_app(owner, "<b>Bold</b> & co")
     own = f"/apps/{app_id}"
     pages = ["/apps", "/apps/new", own, f"{own}/keys", f"{own}/webhooks", f"{own}/settings"]
@@ -70,15 +70,15 @@ class TestApps:
     @pytest.mark.parametrize(
         "form", [{"name": " "}, {"name": "x" * 81}, {"name": "a\x07b"}, {"type": "robot"}, {"ownership": "theirs"}, {}]
     )
-    def test_what_cannot_be_an_app_is_told_so_and_stays_filled_in(self, admin, form):
+    def test_an_invalid_app_is_refused_and_the_form_keeps_its_values(self, admin, form):
         known = {"name": "Kept <as> typed", "type": "desktop", "ownership": "mine"} if form else {}
         refused = admin.send("/apps", known | form)
         assert refused.status_code == 400
         assert 'role="alert"' in refused.text
         assert ("Kept &lt;as&gt; typed" in refused.text) is ("name" not in form and bool(form))
-        assert "No app yet" in admin.open("/apps").text
+        assert "No apps yet" in admin.open("/apps").text
 
-    def test_settings_are_changed_as_the_api_changes_them(self, admin, parts, organization):
+    def test_settings_are_normalized_and_checked_as_in_the_api(self, admin, parts, organization):
         app_id, _ = create_app(admin)
         form = {"name": "  New   name", "type": "other", "ownership": "client_operated"}
         saved = admin.send(f"/apps/{app_id}/settings", form)
@@ -89,7 +89,7 @@ class TestApps:
         assert refused.status_code == 400
         assert parts.catalog.apps.find(organization.org_id, app_id).name == "New name"
 
-    def test_an_app_of_another_organization_is_not_there(self, owner, admin):
+    def test_an_app_of_another_organization_is_not_found(self, owner, admin):
         app_id, _ = create_app(admin)
         for path in ("", "/keys", "/webhooks", "/settings", "/first-event"):
             assert owner.open(f"/apps/{app_id}{path}").status_code == 404
@@ -113,17 +113,17 @@ class TestKeys:
         assert key not in listed
         assert f"{key[:12]}…{key[-4:]}" in listed
 
-    def test_a_key_is_revoked_after_a_question(self, client, keyring, parts, admin):
+    def test_a_key_is_revoked_after_a_confirmation(self, client, keyring, parts, admin):
         app_id, key = create_app(admin)
         (stored,) = parts.catalog.keys.all_of(app_id)
         path = f"/apps/{app_id}/keys/{stored.key_id}/revoke"
         assert "cannot be undone" in admin.open(path).text
-        assert parts.catalog.keys.all_of(app_id)[0].revoked is False, "asking does nothing"
+        assert parts.catalog.keys.all_of(app_id)[0].revoked is False, "opening the confirmation changes nothing"
         assert "The key is revoked" in admin.send(path).text
         keyring.refresh()
         assert client.post("/v1/events", json=EVENT, headers=bearer(key)).status_code == 401
 
-    def test_a_key_of_another_app_is_not_there(self, parts, admin):
+    def test_a_key_of_another_app_is_not_found(self, parts, admin):
         (mine, _), (other, _) = create_app(admin), create_app(admin)
         (key,) = parts.catalog.keys.all_of(other)
         path = f"/apps/{mine}/keys/{key.key_id}/revoke"
@@ -131,19 +131,19 @@ class TestKeys:
         assert parts.catalog.keys.all_of(other)[0].revoked is False
 
     @pytest.mark.parametrize("choice", ["", "pk_test", "ctl_live", "sk_test"])
-    def test_a_kind_that_cannot_be_minted_is_refused(self, parts, admin, choice):
+    def test_an_unavailable_kind_of_key_is_refused(self, parts, admin, choice):
         app_id, _ = create_app(admin)
         assert admin.send(f"/apps/{app_id}/keys", {"choice": choice}).status_code == 400
         assert len(parts.catalog.keys.all_of(app_id)) == 1
 
-    def test_a_test_key_exists_from_the_first_test_secret_on(self, admin):
+    def test_a_test_key_can_be_minted_after_the_first_test_secret(self, admin):
         app_id, _ = create_app(admin)
         admin.send(f"/apps/{app_id}/webhooks/test/biller_a", {"secret": "whsec_test"})
         assert shown(admin.send(f"/apps/{app_id}/keys", {"choice": "sk_test"}), "key").startswith("sk_test_")
 
 
 class TestWebhooks:
-    def test_a_secret_is_saved_for_its_plane_and_never_shown(self, parts, organization, admin):
+    def test_a_secret_is_saved_for_its_environment_and_never_shown(self, parts, organization, admin):
         app_id, _ = create_app(admin)
         app = parts.catalog.apps.find(organization.org_id, app_id)
         saved = admin.send(f"/apps/{app_id}/webhooks/live/biller_b", {"secret": "  whsec_canary "})
@@ -163,7 +163,7 @@ class TestWebhooks:
         (secret,) = parts.catalog.webhook_secrets.saved_for(app_id)
         assert (secret.environment, secret.provider) == (Environment.TEST, Provider.BILLER_A)
 
-    def test_an_empty_secret_is_refused_and_other_billers_are_not_there(self, admin):
+    def test_an_empty_secret_is_refused_and_unknown_billers_are_not_found(self, admin):
         app_id, _ = create_app(admin)
         assert admin.send(f"/apps/{app_id}/webhooks/live/biller_a", {"secret": "  "}).status_code == 400
         assert admin.send(f"/apps/{app_id}/webhooks/live/biller_c", {"secret": "x"}).status_code == 404
@@ -182,7 +182,7 @@ class TestTokens:
         (stored,) = parts.catalog.tokens.all_of(organization.org_id)
         assert stored.scopes == {Scope.APPS_READ, Scope.KEYS_READ}
 
-    def test_nobody_mints_what_the_own_role_does_not_hold(self, signed_in, parts, organization):
+    def test_a_member_mints_only_scopes_of_their_own_role(self, signed_in, parts, organization):
         viewer, _ = signed_in(Role.VIEWER)
         developer, _ = signed_in(Role.DEVELOPER)
         assert self.mint(viewer, "apps:read", "keys:read").status_code == 403
@@ -203,19 +203,21 @@ class TestTokens:
         clock.advance(3 * 60_000)
         assert "3 minutes ago" in admin.open("/tokens").text
 
-    def test_a_read_of_metrics_is_a_use_too(self, client, admin, parts, organization, clock):
+    def test_reading_metrics_counts_as_a_use(self, client, admin, parts, organization, clock):
         token = shown(self.mint(admin, "metrics:read"), "token")
         client.get("/v1/metrics/mrr", headers=bearer(token))
         parts.token_uses.write_down()
         assert parts.catalog.tokens.all_of(organization.org_id)[0].last_used_at == clock.now_ms()
 
-    def test_a_wrong_token_leaves_no_trace(self, client, admin, parts, organization):
+    def test_a_wrong_token_is_not_recorded_as_a_use(self, client, admin, parts, organization):
         token = shown(self.mint(admin, "apps:read"), "token")
         client.get("/v1/apps", headers=bearer(token[:-1] + ("a" if token[-1] != "a" else "b")))
         parts.token_uses.write_down()
         assert parts.catalog.tokens.all_of(organization.org_id)[0].last_used_at is None
 
-    def test_one_revokes_the_own_ones_and_an_admin_those_of_others(self, client, admin, signed_in, parts, organization):
+    def test_members_revoke_their_own_tokens_and_an_admin_those_of_others(
+        self, client, admin, signed_in, parts, organization
+    ):
         viewer, _ = signed_in(Role.VIEWER)
         own = shown(self.mint(viewer, "apps:read"), "token")
         shown(self.mint(admin, "apps:read"), "token")
@@ -228,7 +230,7 @@ class TestTokens:
         assert client.get("/v1/apps", headers=bearer(own)).status_code == 401
         assert "The token is revoked" in admin.send(f"/tokens/{other.token_id}/revoke").text
 
-    def test_a_token_of_another_organization_is_not_there(self, owner, admin, parts, organization):
+    def test_a_token_of_another_organization_is_not_found(self, owner, admin, parts, organization):
         self.mint(admin, "apps:read")
         (token,) = parts.catalog.tokens.all_of(organization.org_id)
         assert owner.send(f"/tokens/{token.token_id}/revoke").status_code == 404
@@ -260,14 +262,14 @@ class TestUsage:
         assert parts.catalog.organizations.find(organization.org_id).limits.event_cap == cap
 
     @pytest.mark.parametrize("typed", ["-1", "many", "1e9", "٣", "9" * 17])
-    def test_what_is_no_number_of_events_is_refused(self, signed_in, parts, organization, typed):
+    def test_an_invalid_cap_is_refused(self, signed_in, parts, organization, typed):
         owner, _ = signed_in(Role.OWNER)
         refused = owner.send("/usage/cap", {"cap": typed})
         assert refused.status_code == 400
         assert "whole number of events" in refused.text
         assert parts.catalog.organizations.find(organization.org_id).limits.event_cap is None
 
-    def test_every_page_tells_of_a_suspension_and_of_an_unpaid_invoice(self, admin, parts, organization):
+    def test_every_page_warns_of_a_suspension_and_of_an_unpaid_invoice(self, admin, parts, organization):
         mark_unpaid(parts, organization.org_id, 3)
         assert "An invoice is unpaid" in admin.open("/apps").text
         suspend(parts, organization.org_id)
@@ -275,7 +277,7 @@ class TestUsage:
 
 
 class TestMembers:
-    def test_an_invited_person_sets_a_password_and_comes_in(self, client, admin):
+    def test_an_invited_member_sets_a_password_and_is_signed_in(self, client, admin):
         page = admin.send("/members", {"email": "Bo@Example.com", "role": "developer"})
         link = shown(page, "link")
         assert link.startswith("http://testserver/password/")
@@ -288,12 +290,12 @@ class TestMembers:
         assert "Invited" not in admin.open("/members").text
         assert bo.open("/account").status_code == 200
 
-    def test_an_address_that_has_an_account_is_not_invited_again(self, admin):
+    def test_an_address_with_an_account_cannot_be_invited_again(self, admin):
         refused = admin.send("/members", {"email": "admin@example.com", "role": "viewer"})
         assert refused.status_code == 400
         assert "has an account already" in refused.text
 
-    def test_a_new_link_replaces_the_one_before(self, client, admin, parts, organization):
+    def test_a_new_link_replaces_the_previous_one(self, client, admin, parts, organization):
         first = shown(admin.send("/members", {"email": "bo@example.com", "role": "viewer"}), "link")
         bo = parts.catalog.passwords.find("bo@example.com").user
         second = shown(admin.send(f"/members/{bo.user_id}/link"), "link")
@@ -307,7 +309,7 @@ class TestMembers:
         assert "The role is changed" in admin.send(f"/members/{user.user_id}/role", {"role": "admin"}).text
         assert viewer.open("/apps/new").status_code == 200
 
-    def test_who_is_removed_is_out_at_once(self, admin, signed_in):
+    def test_a_removed_member_is_signed_out_at_once(self, admin, signed_in):
         viewer, user = signed_in(Role.VIEWER)
         path = f"/members/{user.user_id}/remove"
         assert "signed out everywhere" in admin.open(path).text
@@ -315,7 +317,7 @@ class TestMembers:
         assert viewer.ask("GET", "/apps").status_code == 303
         assert admin.send(path).status_code == 404
 
-    def test_an_admin_neither_makes_nor_touches_owners(self, admin, signed_in, parts):
+    def test_an_admin_cannot_create_or_change_owners(self, admin, signed_in, parts):
         _, owner = signed_in(Role.OWNER)
         _, viewer = signed_in(Role.VIEWER)
         base = f"/members/{owner.user_id}"
@@ -329,7 +331,7 @@ class TestMembers:
 
     def test_the_last_owner_can_be_neither_removed_nor_demoted(self, signed_in, parts):
         browser, owner = signed_in(Role.OWNER)
-        browser.send("/members", {"email": "invited@example.com", "role": "owner"})  # who may never come
+        browser.send("/members", {"email": "invited@example.com", "role": "owner"})  # has not set a password yet
         for path, form in (("role", {"role": "admin"}), ("remove", {})):
             refused = browser.send(f"/members/{owner.user_id}/{path}", form)
             assert refused.status_code == 400
@@ -341,7 +343,7 @@ class TestMembers:
         assert browser.send(f"/members/{owner.user_id}/role", {"role": "viewer"}).status_code == 200
         assert parts.catalog.users.find(third.user_id).user.role is Role.OWNER
 
-    def test_nobody_of_another_organization_can_be_touched(self, owner, signed_in, parts):
+    def test_members_of_another_organization_cannot_be_changed(self, owner, signed_in, parts):
         _, viewer = signed_in(Role.VIEWER)
         for path, form in (("role", {"role": "admin"}), ("remove", {}), ("link", {})):
             assert owner.send(f"/members/{viewer.user_id}/{path}", form).status_code == 404

@@ -226,7 +226,7 @@ class TestPaths:
     def test_an_unknown_path_is_a_page_for_people_and_an_envelope_for_programs(self, client, browser):
         page = browser.ask("GET", "/nowhere")
         assert (page.status_code, page.headers["content-type"]) == (404, "text/html; charset=utf-8")
-        assert "There is nothing here" in page.text
+        assert "Page not found" in page.text
         for accept in ("*/*", "application/json"):
             reply = client.get("/nowhere", headers={"accept": accept})
             assert (reply.status_code, reply.json()["ok"]) == (404, False)

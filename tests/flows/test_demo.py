@@ -1,4 +1,4 @@
-"""`mauve demo`: from an empty directory to a service with something to see."""
+"""`mauve demo`: from an empty directory to a service with sample data."""
 
 import json
 
@@ -15,21 +15,21 @@ def demo(tmp_path_factory):
     return data, mauve_json(data, "demo", "--days", "10")
 
 
-def test_the_printed_sign_in_opens_pages_full_of_numbers(demo):
-    data, told = demo
+def test_the_printed_credentials_open_pages_with_data(demo):
+    data, printed = demo
     with running(data) as service, httpx.Client(base_url=service.url) as client:
         browser = Browser(client)
-        home = browser.sign_in(told["email"], told["password"])
-        assert [app["name"] for app in told["apps"]] == ["Aster Notes", "Bramble Market", "Clover Kit"]
+        home = browser.sign_in(printed["email"], printed["password"])
+        assert [app["name"] for app in printed["apps"]] == ["Aster Notes", "Bramble Market", "Clover Kit"]
         for text in ("Aster Notes", "Bramble Market", "Clover Kit", "EUR", "USD"):
             assert text in home.text
-        assert "cannot be read" not in home.text
-        market = browser.open(f"/apps/{told['apps'][1]['app_id']}/webhooks")
+        assert "not available" not in home.text
+        market = browser.open(f"/apps/{printed['apps'][1]['app_id']}/webhooks")
         assert "unusable" in market.text
-        assert "Volume processed for others, EUR" in browser.open(f"/apps/{told['apps'][1]['app_id']}").text
+        assert "Volume processed for others, EUR" in browser.open(f"/apps/{printed['apps'][1]['app_id']}").text
 
 
-def test_a_directory_that_holds_something_is_left_alone(demo, tmp_path):
+def test_a_directory_that_is_not_empty_is_left_alone(demo, tmp_path):
     data, _ = demo
     refused = mauve(data, "demo", "--json")
     assert (refused.returncode, refused.stdout) == (2, "")
@@ -39,13 +39,13 @@ def test_a_directory_that_holds_something_is_left_alone(demo, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["precious"]
 
 
-def test_beside_what_is_there_it_needs_to_be_asked_for_and_goes_in_once(tmp_path):
+def test_existing_data_needs_the_add_option_and_takes_the_demo_once(tmp_path):
     data = tmp_path / "data"
     mauve_json(data, "org", "create", "Acme")
-    told = mauve_json(data, "demo", "--days", "2", "--add")
+    printed = mauve_json(data, "demo", "--days", "2", "--add")
     organizations = mauve_json(data, "org", "list")
     assert {each["name"] for each in organizations} == {"Acme", "Demo"}
     again = mauve(data, "demo", "--days", "2", "--add")
     assert (again.returncode, "has an account already" in again.stderr) == (2, True)
-    assert len(mauve_json(data, "org", "list")) == 2, "nothing is half done"
-    assert told["password"] not in json.dumps(organizations)
+    assert len(mauve_json(data, "org", "list")) == 2, "nothing was created halfway"
+    assert printed["password"] not in json.dumps(organizations)

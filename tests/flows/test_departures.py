@@ -1,4 +1,4 @@
-"""What somebody minted is revoked when they go or lose the right to it: listed first, and in the same step."""
+"""Removing or demoting a member lists the credentials they minted and revokes them in the same step."""
 
 import re
 
@@ -22,7 +22,7 @@ def admin(signed_in):
 
 
 def boxes(page):
-    """Return the fields of the page's form as a browser sends them: checked boxes and hidden fields."""
+    """Return the form fields that a browser would send: checked boxes and hidden fields."""
     found = re.findall(r'<input type="(checkbox|hidden)" name="(\w+)" value="([^"]*)"( checked)?>', page.text)
     form = {}
     for kind, name, value, checked in found:
@@ -32,7 +32,7 @@ def boxes(page):
 
 
 class Minter:
-    """A member who has minted a token, an app with its key, and a key through the token."""
+    """A member who minted a token, a key, and another key with the token."""
 
     def __init__(self, browser, user, client, scopes=("apps:read", "keys:write", "keys:read")):
         self.browser, self.user, self._client = browser, user, client
@@ -45,7 +45,7 @@ class Minter:
         return self
 
     def works(self):
-        """Tell what still works: the token, the key, the key through the token."""
+        """Return whether the token, the key, and the key minted with the token still work."""
         token = self._client.get("/v1/apps", headers=bearer(self.token)).status_code == 200
         keys = [
             self._client.post("/v1/events", json=EVENT, headers=bearer(key)).status_code == 202
@@ -66,7 +66,7 @@ def minter(signed_in, client, app_id):
 
 
 class TestRemoval:
-    def test_what_they_minted_is_listed_and_revoked_unless_somebody_says_otherwise(self, admin, minter, keyring):
+    def test_minted_credentials_are_listed_and_revoked_by_default(self, admin, minter, keyring):
         path = f"/members/{minter.user.user_id}/remove"
         page = admin.open(path)
         for text in ("Revoke 1 control token", "Deploy", "Revoke 2 keys", "An app", "through the token Deploy"):
@@ -80,32 +80,32 @@ class TestRemoval:
     @pytest.mark.parametrize(
         ("revoke", "left"), [("tokens", (False, True, True)), ("keys", (True, False, False)), ([], (True, True, True))]
     )
-    def test_what_is_unchecked_goes_on_working(self, admin, minter, keyring, revoke, left):
+    def test_unchecked_credentials_keep_working(self, admin, minter, keyring, revoke, left):
         admin.send(f"/members/{minter.user.user_id}/remove", {"revoke": revoke})
         keyring.refresh()
         assert minter.works() == left
 
-    def test_what_others_minted_is_left_alone(self, admin, minter, parts, app_id):
+    def test_credentials_of_others_are_left_alone(self, admin, minter, parts, app_id):
         before = parts.catalog.keys.all_of(app_id)
         theirs = parts.catalog.users.minted_by(minter.user.org_id, minter.user.user_id)
         admin.send(f"/members/{minter.user.user_id}/remove", BOTH)
         revoked = {key.key_id for key in parts.catalog.keys.all_of(app_id) if key.revoked}
         assert (len(before), revoked) == (3, {key.key_id for key in theirs.keys})
 
-    def test_what_is_minted_while_the_page_stands_open_is_revoked_too(self, admin, signed_in, client, app_id, keyring):
+    def test_credentials_minted_while_the_page_is_open_are_revoked_too(self, admin, signed_in, client, app_id, keyring):
         browser, user = signed_in(Role.DEVELOPER)
         path = f"/members/{user.user_id}/remove"
         page = admin.open(path)
-        assert "Nothing that they minted is in use" in page.text
+        assert "They have no active keys or tokens" in page.text
         minter = Minter(browser, user, client).mint_key(app_id)
         admin.send(path, boxes(page))
         keyring.refresh()
         assert minter.works() == (False, False, False)
 
-    def test_whoever_is_removed_mints_nothing_any_more_with_a_request_under_way(
+    def test_a_request_in_flight_mints_nothing_for_a_removed_member(
         self, signed_in, parts, organization, client, monkeypatch, app_id
     ):
-        """They were recognized and allowed, and are removed before what they ask for is stored."""
+        """The request was authorized, and the member is removed before the token is stored."""
         browser, user = signed_in(Role.DEVELOPER)
         mint = type(parts.catalog.tokens).mint
 
@@ -119,7 +119,7 @@ class TestRemoval:
         assert "taken away a moment ago" in reply.text
         assert parts.catalog.tokens.all_of(organization.org_id) == []
 
-    def test_a_long_list_is_cut_and_all_of_it_is_revoked(self, admin, signed_in, parts, organization):
+    def test_a_long_list_is_shortened_and_revoked_completely(self, admin, signed_in, parts, organization):
         _, user = signed_in(Role.DEVELOPER)
         for number in range(52):
             mint_token(parts, organization.org_id, f"Token {number:03}", [Scope.APPS_READ], user.user_id)
@@ -135,7 +135,7 @@ class TestDemotion:
     def demote(self, admin, user, **form):
         return admin.send(f"/members/{user.user_id}/role", {"role": "viewer"} | form)
 
-    def test_what_is_beyond_the_new_role_is_listed_first_and_nothing_is_changed_yet(self, admin, minter, parts):
+    def test_credentials_beyond_the_new_role_are_listed_before_anything_changes(self, admin, minter, parts):
         page = self.demote(admin, minter.user)
         for text in ("a viewer?", "Revoke 1 control token", "Deploy", "keys:write", "Revoke 2 keys"):
             assert text in page.text, text
@@ -143,40 +143,42 @@ class TestDemotion:
         assert parts.catalog.users.find(minter.user.user_id).user.role is Role.DEVELOPER
         assert minter.works() == (True, True, True)
 
-    def test_once_confirmed_it_is_revoked_with_the_role(self, admin, minter, parts, keyring):
+    def test_a_confirmed_demotion_revokes_them_with_the_role(self, admin, minter, parts, keyring):
         page = self.demote(admin, minter.user)
         assert "The role is changed" in self.demote(admin, minter.user, **boxes(page)).text
         keyring.refresh()
         assert parts.catalog.users.find(minter.user.user_id).user.role is Role.VIEWER
         assert minter.works() == (False, False, False)
 
-    def test_who_confirms_may_keep_it(self, admin, minter, parts, keyring):
+    def test_a_confirmed_demotion_may_keep_them(self, admin, minter, parts, keyring):
         assert "The role is changed" in self.demote(admin, minter.user, confirmed="yes").text
         keyring.refresh()
         assert parts.catalog.users.find(minter.user.user_id).user.role is Role.VIEWER
         assert minter.works() == (True, True, True)
 
-    def test_what_the_new_role_allows_stays(self, admin, signed_in, client, parts, organization, app_id, keyring):
+    def test_credentials_within_the_new_role_are_kept(
+        self, admin, signed_in, client, parts, organization, app_id, keyring
+    ):
         browser, user = signed_in(Role.ADMIN, "second@example.com")
         reading = Minter(browser, user, client, scopes=["apps:read", "keys:read", "keys:write"]).mint_key(app_id)
         writing = Minter(browser, user, client, scopes=["apps:read", "apps:write", "keys:write"]).mint_key(app_id)
         form = {"role": "developer"}
         page = admin.send(f"/members/{user.user_id}/role", form)
         assert "Revoke 1 control token<" in page.text
-        assert "through" not in page.text, "a developer mints keys, so theirs may stay"
+        assert "through" not in page.text, "a developer may mint keys, so theirs are kept"
         admin.send(f"/members/{user.user_id}/role", form | boxes(page))
         keyring.refresh()
         assert reading.works() == (True, True, True)
         assert writing.works() == (False, True, True)
 
-    def test_nothing_is_asked_when_nothing_is_beyond_the_role(self, admin, signed_in, client):
+    def test_no_confirmation_is_needed_when_nothing_is_beyond_the_role(self, admin, signed_in, client):
         browser, user = signed_in(Role.DEVELOPER)
         browser.send("/tokens", {"name": "Reads", "scopes": "metrics:read"})
         assert "The role is changed" in self.demote(admin, user).text
 
 
 class TestMintedBy:
-    def test_pages_tell_who_minted_what(self, admin, minter, parts, organization, app_id):
+    def test_pages_show_the_minter_of_every_credential(self, admin, minter, parts, organization, app_id):
         (app,) = parts.catalog.apps.all_of(organization.org_id)
 
         mint_key(parts, app, KeyKind.SERVER, Environment.LIVE)
@@ -193,7 +195,7 @@ class TestMintedBy:
             minter.user.user_id,
         }
 
-    def test_the_api_notes_the_token_and_tells_nobody(self, api, parts, organization):
+    def test_the_api_records_the_minting_token_but_does_not_return_it(self, api, parts, organization):
         app = api.post("/v1/apps", json={"name": "An app"}).json()
         (token,) = parts.catalog.tokens.all_of(organization.org_id)
         (key,) = parts.catalog.keys.all_of(app["app_id"])
@@ -201,11 +203,11 @@ class TestMintedBy:
         (listed,) = api.get(f"/v1/apps/{app['app_id']}/keys").json()
         assert set(listed) == {"key_id", "kind", "masked", "revoked", "mirrored_at", "created_at"}
 
-    def test_of_the_revoked_keys_the_last_hundred_are_shown(self, admin, parts, organization, app_id):
+    def test_only_the_last_hundred_revoked_keys_are_shown(self, admin, parts, organization, app_id):
         (app,) = parts.catalog.apps.all_of(organization.org_id)
 
         for _ in range(102):
             revoke_key(parts, app, mint_key(parts, app, KeyKind.SERVER, Environment.LIVE)[0])
         page = admin.open(f"/apps/{app_id}/keys").text
-        assert "and 2 more that were revoked before" in page
+        assert "and 2 more, revoked earlier" in page
         assert page.count("<code>sk_live_") == 101

@@ -1,4 +1,4 @@
-"""`first_event_at` is the earliest arrival, in whatever order events and payments are taken in."""
+"""`first_event_at` is the earliest arrival, in whatever order events and payments are processed."""
 
 import pytest
 
@@ -24,25 +24,25 @@ def send(client, app):
 
 @pytest.fixture
 def first_event_at(api, app, settings, parts):
-    """Hand over what was seen, as the core does after every load, and look at the app."""
+    """Pass first events on to the catalog, as the core does after every load, and read the app."""
 
-    def look():
+    def read():
         with open_load_ledger(settings) as ledger:
             note_first_events(ledger, parts.catalog.apps.note_first_event)
         return api.get(f"/v1/apps/{app['app_id']}").json()["first_event_at"]
 
-    return look
+    return read
 
 
-def test_an_event_that_is_loaded_after_a_later_payment_was_recorded_is_the_first(send, load, first_event_at, clock):
-    came_first = clock.now_ms()
-    send({"name": "view"})  # It waits in the log.
+def test_an_event_loaded_after_a_later_payment_is_still_the_first(send, load, first_event_at, clock):
+    first_at = clock.now_ms()
+    send({"name": "view"})  # It is in the log, not yet loaded.
     clock.advance(1_000)
     send(PAYMENT)  # It is in the ledger at once.
-    assert first_event_at() == came_first + 1_000
+    assert first_event_at() == first_at + 1_000
     load()
-    assert first_event_at() == came_first
+    assert first_event_at() == first_at
     clock.advance(1_000)
     send({"name": "view"})
     load()
-    assert first_event_at() == came_first
+    assert first_event_at() == first_at

@@ -1,4 +1,4 @@
-"""The figures of all apps on one page: the API's own, added up, and never mixed."""
+"""The overview: the API's numbers for every app, and totals that never mix currencies."""
 
 import re
 import threading
@@ -47,48 +47,48 @@ def names_in(reply):
     return re.findall(r'<td class="name"><a [^>]*>([^<]*)</a>', reply.text)
 
 
-def test_every_app_stands_there_with_the_numbers_of_the_api(client, viewer, new_app, send):
+def test_every_app_is_listed_with_the_numbers_of_the_api(client, viewer, new_app, send):
     one, two = new_app("One"), new_app("Two")
     send(one["sk_key"], {"name": "view", "user": "ann"}, {"name": "user_signup", "user": "bob"}, payment("1", 5, "eur"))
     send(two["sk_key"], {"name": "view", "user": "ann"}, payment("1", 2**53 - 1, "eur"), payment("2", 7, "jpy"))
     mrr = {"type": "subscription", "id": "s", "status": "active", "mrr": 1999, "currency": "usd"}
     client.post("/v1/objects", json=mrr, headers=bearer(two["sk_key"]))
     text = text_of(viewer.open("/"))
-    for said in ("0.05 EUR", "90 071 992 547 409.91 EUR", "90 071 992 547 409.96 EUR", "7 JPY", "19.99 USD"):
-        assert said in text.replace("\N{NO-BREAK SPACE}", " "), said
-    assert "cannot be read" not in text
+    for expected in ("0.05 EUR", "90 071 992 547 409.91 EUR", "90 071 992 547 409.96 EUR", "7 JPY", "19.99 USD"):
+        assert expected in text.replace("\N{NO-BREAK SPACE}", " "), expected
+    assert "not available" not in text
     read = client.get("/v1/metrics/mau", headers=bearer(one["sk_key"]))
-    assert (read.json()["data"], read.headers["x-cache"]) == ([{"mau": 2}], "hit"), "the page has read it before"
+    assert (read.json()["data"], read.headers["x-cache"]) == ([{"mau": 2}], "hit"), "the page has already read it"
 
 
-def test_the_page_shows_what_the_api_has_latched(client, viewer, new_app, send, clock):
+def test_the_page_shows_the_answers_that_the_api_has_cached(client, viewer, new_app, send, clock):
     app = new_app("An app")
     assert client.get("/v1/metrics/revenue", headers=bearer(app["sk_key"])).json()["data"] == []
     send(app["sk_key"], payment("1", 5, "eur"))
     clock.advance(200_000)
-    latched = text_of(viewer.open("/"))
-    assert "EUR" not in latched
-    assert "Read 3 minutes ago" in latched
+    cached = text_of(viewer.open("/"))
+    assert "EUR" not in cached
+    assert "Read 3 minutes ago" in cached
     clock.advance(100_000)
     assert "0.05" in text_of(viewer.open("/"))
 
 
-def test_looking_spends_nothing(core, viewer, new_app, organization, clock):
+def test_opening_the_page_uses_up_no_allowance(core, viewer, new_app, organization, clock):
     new_app("An app")
     viewer.open("/")
     usage = core.dashboard.meter.usage(organization.org_id, clock.now_ms())
     assert (usage.reads, usage.queries, usage.raw_scans) == (0, 0, 0)
 
 
-def test_a_change_compares_with_the_period_before(viewer, new_app, send, clock):
+def test_a_change_is_relative_to_the_previous_period(viewer, new_app, send, clock):
     app = new_app("An app")
     earlier = clock.now_ms() - 7 * DAY_MS
     send(app["sk_key"], payment("1", 200, "eur", at=earlier), payment("2", 300, "eur"))
-    assert "3.00 EUR against the period before: +50 %" in text_of(viewer.open("/?days=7")).replace("\xa0", " ")
+    assert "3.00 EUR compared with the previous period: +50 %" in text_of(viewer.open("/?days=7")).replace("\xa0", " ")
     assert "+50 %" not in text_of(viewer.open("/?days=30"))
 
 
-def test_apps_are_sorted_as_asked_and_currencies_are_not_mixed(viewer, new_app, send):
+def test_apps_are_sorted_as_requested_without_mixing_currencies(viewer, new_app, send):
     for name, paid in [("Aa", (500, "eur")), ("Bb", (900, "eur")), ("Cc", (10**9, "jpy"))]:
         app = new_app(name)
         send(app["sk_key"], payment("1", *paid), *[{"name": "view", "user": name + str(n)} for n in range(paid[0] % 7)])
@@ -98,7 +98,7 @@ def test_apps_are_sorted_as_asked_and_currencies_are_not_mixed(viewer, new_app, 
     assert names_in(viewer.open("/?sort=nonsense")) == ["Aa", "Bb", "Cc"]
 
 
-def test_the_test_plane_has_numbers_of_its_own(client, api, viewer, signed_in, new_app, send):
+def test_the_test_environment_has_its_own_numbers(client, api, viewer, signed_in, new_app, send):
     app = new_app("An app")
     send(app["sk_key"], payment("1", 5, "eur"))
     assert ">Test</a>" not in viewer.open("/").text
@@ -112,7 +112,7 @@ def test_the_test_plane_has_numbers_of_its_own(client, api, viewer, signed_in, n
 
 
 @pytest.mark.parametrize("query", ["days=1", "from=2027-01-01", "from=2027-01-15&to=2027-01-14", "from=x&to=y"])
-def test_days_that_cannot_be_shown_are_refused(viewer, query):
+def test_an_invalid_period_is_refused(viewer, query):
     assert viewer.ask("GET", f"/?{query}").status_code == 400
 
 
@@ -133,20 +133,18 @@ class TestHangingWarehouse:
 
         return Hanging()
 
-    def test_a_store_that_hangs_takes_its_own_numbers_away_and_no_others(
-        self, core, client, viewer, new_app, released, monkeypatch
-    ):
+    def test_a_hanging_store_hides_only_its_own_numbers(self, core, client, viewer, new_app, released, monkeypatch):
         monkeypatch.setattr(core.dashboard.numbers, "_wait_s", 1.0)
         app = new_app("An app")
         client.post("/v1/events", json=payment("1", 5, "eur"), headers=bearer(app["sk_key"]))
         text = eventually(lambda: _with_revenue(text_of(viewer.open("/"))))
         assert not released.is_set()
         released.set()
-        assert "Some numbers cannot be read now" in text
+        assert "Some numbers are not available right now" in text
 
 
 def _with_revenue(text):
-    """Return the page, once the ledger has answered: on a slow machine the first page may not wait for it."""
+    """Return the page once the ledger has answered: on a slow machine the first page may time out."""
     return text if "0.05" in text else None
 
 
@@ -162,9 +160,9 @@ class TestWithoutWarehouse:
 
         return Broken()
 
-    def test_what_cannot_be_read_is_a_dash_and_the_rest_is_shown(self, client, viewer, new_app):
+    def test_unavailable_numbers_are_a_dash_and_the_rest_is_shown(self, client, viewer, new_app):
         app = new_app("An app")
         client.post("/v1/events", json=payment("1", 5, "eur"), headers=bearer(app["sk_key"]))
         text = text_of(viewer.open("/"))
-        assert "Some numbers cannot be read now" in text
+        assert "Some numbers are not available right now" in text
         assert "0.05" in text

@@ -138,7 +138,7 @@ def test_links_start_with_the_address_of_the_running_server(service):
     form = {"password": "correct horse battery"}
     headers = {"origin": service.url, "accept": "text/html"}
     with httpx.Client(headers=headers, follow_redirects=True) as browser:
-        assert "No app yet" in browser.post(created["link"], data=form).text
+        assert "No apps yet" in browser.post(created["link"], data=form).text
         assert browser.post(created["link"], data=form).status_code == 404
 
 

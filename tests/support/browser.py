@@ -1,4 +1,4 @@
-"""A browser as far as the dashboard sees it: it keeps the cookie, says where forms come from, follows redirects."""
+"""A browser as the dashboard sees it: it keeps cookies, sends the origin of forms and follows redirects."""
 
 import html
 import re
@@ -14,17 +14,17 @@ class Browser:
         self.cookies = {}
 
     def open(self, path, **headers):
-        """Open a page and go where it sends us."""
+        """Open a page and follow redirects."""
         reply = self.ask("GET", path, **headers)
         return self.open(reply.headers["location"]) if reply.status_code == 303 else reply
 
     def send(self, path, form=None, **headers):
-        """Send a form and go where it sends us."""
+        """Submit a form and follow redirects."""
         reply = self.ask("POST", path, form, **headers)
         return self.open(reply.headers["location"]) if reply.status_code == 303 else reply
 
     def ask(self, method, path, form=None, **headers):
-        """Make one request, as a page of ours would, and go nowhere."""
+        """Make one same-origin request without following redirects."""
         sent = {
             "accept": "text/html,application/xhtml+xml",
             "user-agent": self._agent,
@@ -41,18 +41,18 @@ class Browser:
             headers={name: value for name, value in sent.items() if value},
             follow_redirects=False,
         )
-        self._keep(reply)
+        self._store_cookies(reply)
         return reply
 
     def sign_in(self, email, password=PASSWORD):
         return self.send("/signin", {"email": email, "password": password})
 
-    def _keep(self, reply):
+    def _store_cookies(self, reply):
         for line in reply.headers.get_list("set-cookie"):
             for name, morsel in SimpleCookie(line).items():
                 self.cookies = {name: morsel.value} if morsel["max-age"] != "0" else {}
 
 
 def shown(reply, element_id):
-    """Return the text of an element of the page."""
+    """Return the text of an element, found by its id."""
     return html.unescape(re.search(rf'id="{element_id}">([^<]*)<', reply.text)[1])

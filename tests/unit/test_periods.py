@@ -11,22 +11,22 @@ from mauve.dashboard.charts.periods import DAYS_MAX, period_from
 TODAY = date(2026, 11, 15)
 
 
-def asked(**query):
+def period_of(**query):
     return period_from({name.rstrip("_"): [value] for name, value in query.items()}, TODAY)
 
 
-def test_without_a_word_it_is_the_window_of_the_api():
-    assert asked() == asked(days="30")
-    assert asked().window == Window(date(2026, 10, 17), TODAY)
+def test_the_default_is_the_window_of_the_api():
+    assert period_of() == period_of(days="30")
+    assert period_of().window == Window(date(2026, 10, 17), TODAY)
 
 
 @pytest.mark.parametrize(("days", "first"), [("7", date(2026, 11, 9)), ("90", date(2026, 8, 18))])
-def test_so_many_days_end_today(days, first):
-    assert asked(days=days).window == Window(first, TODAY)
+def test_a_number_of_days_ends_today(days, first):
+    assert period_of(days=days).window == Window(first, TODAY)
 
 
-def test_somebody_may_choose_the_days():
-    period = asked(from_="2026-02-27", to="2026-03-01")
+def test_a_custom_range_is_accepted():
+    period = period_of(from_="2026-02-27", to="2026-03-01")
     assert period.window.days == [date(2026, 2, 27), date(2026, 2, 28), date(2026, 3, 1)]
     assert period.before == Window(date(2026, 2, 24), date(2026, 2, 26))
     assert period.address == {"from": "2026-02-27", "to": "2026-03-01"}
@@ -46,15 +46,15 @@ def test_somebody_may_choose_the_days():
         {"from_": "2026-02-30", "to": "2026-03-02"},
     ],
 )
-def test_anything_else_is_refused_with_a_reason(query):
+def test_any_other_query_is_refused(query):
     with pytest.raises(Problem):
-        asked(**query)
+        period_of(**query)
 
 
 @given(st.dates(date(1975, 1, 1), TODAY), st.integers(0, DAYS_MAX - 1))
-def test_the_period_before_is_as_long_and_ends_where_this_one_begins(last, length):
+def test_the_previous_period_is_as_long_and_ends_where_this_one_starts(last, length):
     first = date.fromordinal(max(date(1975, 1, 1).toordinal(), last.toordinal() - length))
-    period = asked(from_=first.isoformat(), to=last.isoformat())
+    period = period_of(from_=first.isoformat(), to=last.isoformat())
     assert period.before.length == period.window.length == len(period.window.days)
     assert period.before.last.toordinal() + 1 == period.window.first.toordinal()
     assert period_from({name: [value] for name, value in period.address.items()}, TODAY) == period

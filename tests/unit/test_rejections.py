@@ -14,4 +14,4 @@ def test_every_code_has_words_of_its_own(code):
 
 @pytest.mark.parametrize("word", ["a", "an", "the", "no", "each", "conflicting", "props.amount", ""])
 def test_a_word_of_an_earlier_version_is_shown_as_one(word):
-    assert reason_text(word) == f"noted by an earlier version as “{word}”"
+    assert reason_text(word) == f"recorded by an earlier version as “{word}”"

@@ -6,17 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mauve.core.window import Window
-from mauve.dashboard.charts.figures import Figure, added_figures
+from mauve.dashboard.charts.figures import Figure, sum_figures
 from mauve.dashboard.charts.series import (
     DRAWN_CURRENCIES_MAX,
     Change,
-    amounts,
-    amounts_on,
     average,
     by_currency,
     by_day,
     change,
     drawn_currencies,
+    last_day_amounts,
+    totals_by_currency,
 )
 
 WINDOW = Window(date(2026, 11, 13), date(2026, 11, 15))
@@ -27,16 +27,16 @@ ROWS = [
 ]
 
 
-def test_days_that_the_api_leaves_out_are_nothing():
+def test_days_that_the_api_omits_are_zero():
     assert by_day([{"day": "2026-11-14", "dau": 5}], "dau", WINDOW) == [0, 5, 0]
 
 
 def test_money_is_added_exactly_and_by_currency():
-    assert amounts(by_currency(ROWS), "revenue") == {"eur": 2**80 + 1, "jpy": 7}
-    assert amounts_on(ROWS, "revenue", WINDOW) == {"eur": 1}
+    assert totals_by_currency(by_currency(ROWS), "revenue") == {"eur": 2**80 + 1, "jpy": 7}
+    assert last_day_amounts(ROWS, "revenue", WINDOW) == {"eur": 1}
 
 
-def test_no_more_currencies_are_drawn_than_a_page_can_show():
+def test_the_number_of_drawn_currencies_is_limited():
     rows = [{"day": "2026-11-13", "currency": f"c{number:02}", "revenue": 1} for number in range(300)]
     rows += [{"day": "2026-11-14", "currency": "c99", "revenue": 1}]
     drawn = drawn_currencies(by_currency(rows))
@@ -57,7 +57,7 @@ def test_no_more_currencies_are_drawn_than_a_page_can_show():
         (2**90, 2**89, Change(100, "up")),
     ],
 )
-def test_a_change_is_told_in_whole_percent(now, before, expected):
+def test_a_change_is_in_whole_percent(now, before, expected):
     assert change(now, before) == expected
 
 
@@ -66,8 +66,8 @@ def test_an_average_is_off_by_half_at_most(numbers):
     assert abs(average(numbers) - Fraction(sum(numbers), len(numbers))) <= Fraction(1, 2)
 
 
-def test_figures_add_up_day_by_day_unless_the_days_of_one_are_not_known():
+def test_figures_add_up_day_by_day_unless_the_days_of_one_are_unknown():
     whole, other, without = Figure(3, 1, [1, 2]), Figure(5, 2, [2, 3]), Figure(7, 4, [])
-    assert added_figures([whole, other]) == Figure(8, 3, [3, 5])
-    assert added_figures([whole, without]) == Figure(10, 5, [])
-    assert added_figures([]) == Figure(0, 0, [])
+    assert sum_figures([whole, other]) == Figure(8, 3, [3, 5])
+    assert sum_figures([whole, without]) == Figure(10, 5, [])
+    assert sum_figures([]) == Figure(0, 0, [])

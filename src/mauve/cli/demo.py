@@ -12,7 +12,7 @@ from mauve.cli.frame import MistakeError, answer, base_url, on_data, opened, set
 from mauve.config import Settings
 
 if TYPE_CHECKING:
-    from mauve.demo.fill import Stage
+    from mauve.demo.fill import DemoOrganization
 
 _DAYS_MAX: Final = 730
 
@@ -29,34 +29,34 @@ def demo(*, days: int, seed: str, add: bool, data: Path | None, as_json: bool) -
     settings = settings_at(data)
     if not add and settings.data.exists() and any(settings.data.iterdir()):
         raise MistakeError(f"{settings.data} is not empty: choose another --data, or put the demo beside it with --add")
-    stage = _filled(settings, days, seed, hidden=as_json or not sys.stderr.isatty())
+    organization = _filled(settings, days, seed, hidden=as_json or not sys.stderr.isatty())
     from mauve.demo.fill import EMAIL  # noqa: PLC0415 - slow to import
 
     view = {
         "url": base_url(data),
         "email": EMAIL,
-        "password": stage.password.reveal(),
-        "org_id": stage.org_id,
-        "apps": [{"app_id": app.app_id, "public_id": app.public_id, "name": app.name} for _, app in stage.apps],
+        "password": organization.password.reveal(),
+        "org_id": organization.org_id,
+        "apps": [{"app_id": app.app_id, "public_id": app.public_id, "name": app.name} for _, app in organization.apps],
     }
     answer(view, as_json=as_json, text=_told(view, settings))
 
 
-def _filled(settings: Settings, days: int, seed: str, *, hidden: bool) -> "Stage":
+def _filled(settings: Settings, days: int, seed: str, *, hidden: bool) -> "DemoOrganization":
     """Fill the directory while no service can run on it: one process alone opens the embedded warehouse."""
-    from mauve.demo.calendar import Calendar  # noqa: PLC0415
-    from mauve.demo.fill import fill, set_stage  # noqa: PLC0415
+    from mauve.demo.dates import DateRange  # noqa: PLC0415
+    from mauve.demo.fill import create_demo_organization, fill  # noqa: PLC0415
     from mauve.stores.data_directory import hold  # noqa: PLC0415
     from mauve.wiring.warehouse import fill_parts  # noqa: PLC0415 - slow to import
 
     with opened(settings) as control, closing(hold(settings.data)), fill_parts(settings, control) as parts:
-        stage = set_stage(control)
-        steps = fill(parts, stage, Calendar(control.clock.now_ms(), days), seed)
-        length = days * len(stage.apps)
+        organization = create_demo_organization(control)
+        steps = fill(parts, organization, DateRange(control.clock.now_ms(), days), seed)
+        length = days * len(organization.apps)
         with click.progressbar(steps, length=length, label="making up", file=sys.stderr, hidden=hidden) as bar:
             for _ in bar:
                 pass
-    return stage
+    return organization
 
 
 def _told(view: Mapping[str, object], settings: Settings) -> str:

@@ -1,4 +1,4 @@
-"""How numbers and moments are spelled on a page."""
+"""Format numbers, amounts and times for pages."""
 
 from datetime import UTC, date, datetime
 from typing import Final
@@ -41,12 +41,12 @@ def moment(moment_ms: int) -> str:
 
 
 def instant(moment_ms: int) -> str:
-    """Return a moment as machines read it."""
+    """Return a moment in ISO 8601."""
     return datetime.fromtimestamp(moment_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def ago(moment_ms: int, now_ms: int) -> str:
-    """Return how long ago a moment was; after a month, the day."""
+    """Return how long ago a moment was, or its date after a month."""
     passed_ms = now_ms - moment_ms
     if passed_ms < _MINUTE_MS:
         return "just now"
@@ -58,12 +58,12 @@ def ago(moment_ms: int, now_ms: int) -> str:
 
 
 def count(number: int) -> str:
-    """Return a number with its thousands set apart."""
+    """Return a number with a thousands separator."""
     return f"{number:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
 def short_count(number: int) -> str:
-    """Return a number as an axis has room for: `12.5k`."""
+    """Return a short number for an axis: `12.5k`."""
     for size, letter in ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "k")):
         if number >= size:
             tenths = number * 10 // size
@@ -73,7 +73,7 @@ def short_count(number: int) -> str:
 
 
 def money(minor: int, currency: str) -> str:
-    """Return an amount with every digit that it has: `1 234.50 EUR`, `1 234 JPY`."""
+    """Return an exact amount: `1 234.50 EUR`, `1 234 JPY`."""
     digits = minor_digits(currency)
     sign, text = ("-" if minor < 0 else ""), str(abs(minor)).rjust(digits + 1, "0")
     whole, rest = (text[:-digits], "." + text[-digits:]) if digits else (text, "")
@@ -81,16 +81,16 @@ def money(minor: int, currency: str) -> str:
 
 
 def short_money(minor: int, currency: str) -> str:
-    """Return an amount as an axis has room for, without the currency."""
+    """Return a short amount for an axis, without the currency."""
     return short_count(minor // 10 ** minor_digits(currency))
 
 
-def change(moved: Change) -> str:
-    """Return how a number has moved: `+12 %`."""
-    if moved.percent is None:
-        return "new" if moved.direction == "up" else ""
-    sign = {"up": "+", "down": "\N{MINUS SIGN}"}.get(moved.direction, "")
-    return f"{sign}{count(abs(moved.percent))}\N{NARROW NO-BREAK SPACE}%"
+def change(difference: Change) -> str:
+    """Return a change as text: `+12 %`."""
+    if difference.percent is None:
+        return "new" if difference.direction == "up" else ""
+    sign = {"up": "+", "down": "\N{MINUS SIGN}"}.get(difference.direction, "")
+    return f"{sign}{count(abs(difference.percent))}\N{NARROW NO-BREAK SPACE}%"
 
 
 def weekday(moment_day: date) -> str:
@@ -104,7 +104,7 @@ def short_day(moment_day: date) -> str:
 
 
 def browser(agent: str) -> str:
-    """Return what somebody would call their browser: `Firefox on Linux`."""
+    """Return the common name of a browser: `Firefox on Linux`."""
     name = next((name for mark, name in _BROWSERS if mark in agent), None)
     system = next((system for mark, system in _SYSTEMS if mark in agent), None)
     if name is None:
@@ -113,10 +113,10 @@ def browser(agent: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """Return a message as a sentence: a capital first, a full stop last."""
+    """Return a message as a sentence, with a capital letter and a full stop."""
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
 
 
 def words(name: str) -> str:
-    """Return a name of ours as a person writes it: `client_operated` as `Client operated`."""
+    """Return an identifier as plain text: `client_operated` as `Client operated`."""
     return "SaaS" if name == "saas" else name.replace("_", " ").capitalize()

@@ -1,1 +1,1 @@
-"""A believable history for people who want to look around: made up, then stored as the product stores its own."""
+"""Sample data for the demo: generated from a seed and stored through the product's own interfaces."""

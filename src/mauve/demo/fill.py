@@ -1,4 +1,4 @@
-"""Storing a made-up history: through the seams that the product itself writes to, past the limits of time."""
+"""Store the demo's history through the product's own interfaces, bypassing the limits on the age of events."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,11 +16,11 @@ from mauve.core.biller import Provider
 from mauve.core.period import period_of
 from mauve.core.secret import Secret
 from mauve.core.user import Role
-from mauve.demo.calendar import Calendar
-from mauve.demo.deliveries import deliveries_of
-from mauve.demo.history import Day, Place, history_of
-from mauve.demo.stories import STORIES, Story
-from mauve.demo.visitors import Occurrence
+from mauve.demo.billing import recent_deliveries
+from mauve.demo.dates import DateRange
+from mauve.demo.history import Day, ProjectRef, history_of
+from mauve.demo.population import UserEvent
+from mauve.demo.profiles import PROFILES, AppProfile
 from mauve.load.close_days import Closing
 from mauve.load.usage import note_first_events
 from mauve.stores.ledger import LedgerWriter, LoadLedger, LoadStep
@@ -28,8 +28,8 @@ from mauve.stores.log import STREAM_MAX
 from mauve.stores.warehouse import ITEMS_PER_RECORD_MAX, EventRows, WarehouseWriter, first_seq
 
 EMAIL: Final = "demo@example.com"
-_STREAM: Final = STREAM_MAX - 1  # No worker has it: the loader never looks for these rows in a log.
-_ROWS_AT_ONCE: Final = 50_000
+_STREAM: Final = STREAM_MAX - 1  # No worker uses it, so the loader never looks for these rows in a log.
+_ROWS_PER_STEP: Final = 50_000
 _PASSWORD_CHARACTERS: Final = 16
 _PROPS: Final = ('{"source": "web"}', '{"source": "app", "version": "2.4"}')
 
@@ -44,94 +44,95 @@ class FillParts:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """The organization, its owner and its apps, before anything has happened."""
+class DemoOrganization:
+    """The organization of the demo, the password of its owner, and its apps."""
 
     org_id: str
     password: Secret
-    apps: Sequence[tuple[Story, App]]
+    apps: Sequence[tuple[AppProfile, App]]
 
 
 @dataclass(slots=True)
-class Pile:
-    """Rows that wait to be stored together, each with its own place in the stream."""
+class RowBuffer:
+    """Rows to store in one step, each with its own position in the stream."""
 
-    number: int  # of the last record that was begun
-    stored_number: int  # of the last that was remembered
+    number: int  # of the last record in the buffer
+    stored_number: int  # of the last record in the warehouse
     rows: EventRows = field(default_factory=EventRows)
     events_by_period: Counter[str] = field(default_factory=Counter)
 
-    def add(self, project: str, occurrences: Sequence[Occurrence]) -> None:
-        rows, count = self.rows, len(occurrences)
-        moments = [each.at for each in occurrences]
+    def add(self, project: str, events: Sequence[UserEvent]) -> None:
+        rows, count = self.rows, len(events)
+        times = [each.at for each in events]
         rows.project += [project] * count
-        rows.name.extend([each.name for each in occurrences])
-        rows.received_at.extend(moments)
-        rows.occurred_at.extend(moments)
+        rows.name.extend([each.name for each in events])
+        rows.received_at.extend(times)
+        rows.occurred_at.extend(times)
         rows.claimed_at.extend_empty(count)
-        rows.user.extend([each.user for each in occurrences])
+        rows.user.extend([each.user for each in events])
         rows.id.extend_empty(count)
-        rows.props.extend([_PROPS[len(each.user) % len(_PROPS)] for each in occurrences])
-        rows.seq.extend(self._places(count))
-        self.events_by_period.update(period_of(moment) for moment in moments)
+        rows.props.extend([_PROPS[len(each.user) % len(_PROPS)] for each in events])
+        rows.seq.extend(self._sequence_numbers(count))
+        self.events_by_period.update(period_of(at) for at in times)
 
-    def _places(self, count: int) -> Iterator[int]:
-        for place in range(count):
-            if place % ITEMS_PER_RECORD_MAX == 0:
+    def _sequence_numbers(self, count: int) -> Iterator[int]:
+        for index in range(count):
+            if index % ITEMS_PER_RECORD_MAX == 0:
                 self.number += 1
-            yield first_seq(_STREAM, self.number) + place % ITEMS_PER_RECORD_MAX
+            yield first_seq(_STREAM, self.number) + index % ITEMS_PER_RECORD_MAX
 
 
-def set_stage(control: ControlParts) -> Stage:
-    """Make the organization, an owner who can sign in, and the apps."""
+def create_demo_organization(control: ControlParts) -> DemoOrganization:
+    """Create the organization, an owner who can sign in, and the apps."""
     if control.catalog.passwords.find(EMAIL) is not None:
-        raise RefusedError(f"{EMAIL} has an account already: the demo is in this data directory")
+        raise RefusedError(f"{EMAIL} has an account already: this data directory contains the demo")
     organization = operator.create_organization(control, "Demo")
     owner, _ = people.create_user(control, organization.org_id, EMAIL, Role.OWNER)
     password = Secret(control.randomness.base62(_PASSWORD_CHARACTERS))
     control.catalog.passwords.replace(owner.user_id, hash_of(password))
-    made = []
-    for story in STORIES:
-        app, _ = apps.create_app(control, organization.org_id, NewAppBody(story.name, story.ownership, story.type))
+    created = []
+    for profile in PROFILES:
+        wanted = NewAppBody(profile.name, profile.ownership, profile.type)
+        app, _ = apps.create_app(control, organization.org_id, wanted)
         save_secret(control, app, Environment.LIVE, Provider.BILLER_A, Secret(f"whsec_{control.randomness.base62(32)}"))
-        made.append((story, app))
-    return Stage(organization.org_id, password, made)
+        created.append((profile, app))
+    return DemoOrganization(organization.org_id, password, created)
 
 
-def fill(parts: FillParts, stage: Stage, calendar: Calendar, seed: str) -> Iterator[None]:
-    """Store everything; yield after each day of each app."""
-    parts.days.make_way(calendar.days[0])
+def fill(parts: FillParts, organization: DemoOrganization, dates: DateRange, seed: str) -> Iterator[None]:
+    """Store the whole history; yield after each day of each app."""
+    parts.days.make_way(dates.days[0])
     position = parts.loading.positions().get(_STREAM, 0)
-    pile = Pile(position, position)
-    for story, app in stage.apps:
-        place = Place(stage.org_id, app.public_id)
-        for day in history_of(story, place, calendar, seed):
-            _store_day(parts, pile, place, day)
-            if len(pile.rows) >= _ROWS_AT_ONCE:
-                _store_events(parts, pile, stage.org_id)
+    buffer = RowBuffer(position, position)
+    for profile, app in organization.apps:
+        target = ProjectRef(organization.org_id, app.public_id)
+        for day in history_of(profile, target, dates, seed):
+            _store_day(parts, buffer, target.project, day)
+            if len(buffer.rows) >= _ROWS_PER_STEP:
+                _store_events(parts, buffer, organization.org_id)
             yield
-        parts.ledger.record(deliveries_of(story, place, calendar.now_ms))
-    _store_events(parts, pile, stage.org_id)
+        parts.ledger.record(recent_deliveries(profile, target.project, dates.now_ms))
+    _store_events(parts, buffer, organization.org_id)
     note_first_events(parts.loading, parts.control.catalog.apps.note_first_event)
 
 
-def _store_day(parts: FillParts, pile: Pile, place: Place, day: Day) -> None:
-    pile.add(place.project, day.occurrences)
+def _store_day(parts: FillParts, buffer: RowBuffer, project: str, day: Day) -> None:
+    buffer.add(project, day.events)
     if day.entry.payments or day.entry.subscriptions:
         parts.ledger.record([day.entry])
 
 
-def _store_events(parts: FillParts, pile: Pile, org_id: str) -> None:
-    """Store the rows, then remember them, in the loader's order: a step that fails can be seen."""
-    if not pile.rows:
+def _store_events(parts: FillParts, buffer: RowBuffer, org_id: str) -> None:
+    """Store the rows and then record the step, in the loader's order, so that a failed step can be detected."""
+    if not buffer.rows:
         return
-    parts.warehouse.stage(pile.rows)
+    parts.warehouse.stage(buffer.rows)
     parts.warehouse.commit((), ())
     first_seen: dict[str, int] = {}
-    for project, at in zip(pile.rows.project, pile.rows.received_at, strict=True):
+    for project, at in zip(buffer.rows.project, buffer.rows.received_at, strict=True):
         first_seen[project] = min(at, first_seen.get(project, at))
-    counts = {(org_id, period): count for period, count in pile.events_by_period.items()}
-    before = {_STREAM: pile.stored_number}
-    parts.loading.finish(LoadStep({_STREAM: pile.number}, counts, first_seen, positions_before=before))
-    pile.stored_number = pile.number
-    pile.rows, pile.events_by_period = EventRows(), Counter()
+    counts = {(org_id, period): count for period, count in buffer.events_by_period.items()}
+    before = {_STREAM: buffer.stored_number}
+    parts.loading.finish(LoadStep({_STREAM: buffer.number}, counts, first_seen, positions_before=before))
+    buffer.stored_number = buffer.number
+    buffer.rows, buffer.events_by_period = EventRows(), Counter()

@@ -1,1 +1,1 @@
-"""Numbers over time: periods, series, and the SVG that draws them."""
+"""Metrics over time: periods, time series, and the SVG coordinates that draw them."""

@@ -1,6 +1,6 @@
-"""The way from a page to the numbers: the very questions that the API answers, through the same cache.
+"""Read metrics for pages: the same questions as the API, through the same cache.
 
-Pages are made in threads and questions are answered in the event loop; here one waits for the other.
+Pages are rendered in threads and questions are answered in the event loop; this module bridges the two.
 """
 
 import asyncio
@@ -18,15 +18,15 @@ from mauve.query.latest import latest_events
 from mauve.query.parts import QueryParts
 from mauve.stores.warehouse import StoredEvent
 
-# Of all pages together: a store takes 64 readings at once, and most of them are the API's.
-_READINGS_MAX: Final = 16
-_PROJECTS_MAX: Final = 100  # in one reading: each may need a sketch of 100 KB for each day
+# For all pages together: a store serves 64 reads at once, and most of them belong to the API.
+_CONCURRENT_READS_MAX: Final = 16
+_PROJECTS_PER_READ_MAX: Final = 100  # Each may need a 100 KB sketch for every day.
 
 _decoder: Final = msgspec.json.Decoder()
 
 
 class Answers:
-    """What was answered. A question without an answer has no rows: the page says so and shows the others."""
+    """Answers by question. An unanswered question has no rows: the page says so and shows the others."""
 
     def __init__(self, answers: Mapping[str, Answer | None]) -> None:
         self._answers = answers
@@ -37,7 +37,7 @@ class Answers:
 
     @property
     def read_at(self) -> int | None:
-        """Return how old the oldest answer is, as the moment at which it was read."""
+        """Return when the oldest answer was read."""
         return min((answer.read_at for answer in self._answers.values() if answer is not None), default=None)
 
     @property
@@ -50,44 +50,44 @@ class Answers:
 
 
 class Numbers:
-    """Asked from any thread but the event loop's. What pages read spends nobody's allowance."""
+    """Answer questions for pages; call it from any thread except the event loop's. Reads use up no allowance."""
 
     def __init__(self, parts: QueryParts, loop: asyncio.AbstractEventLoop, wait_s: float) -> None:
         self._parts = parts
         self._loop = loop
         self._wait_s = wait_s
-        # Apart, so that one store that hangs does not hold up what is read from the other.
-        self._warehouse_room = asyncio.Semaphore(_READINGS_MAX)
-        self._ledger_room = asyncio.Semaphore(_READINGS_MAX)
+        # Separate limits, so that a store that hangs does not block reads from the other one.
+        self._warehouse_reads = asyncio.Semaphore(_CONCURRENT_READS_MAX)
+        self._ledger_reads = asyncio.Semaphore(_CONCURRENT_READS_MAX)
 
     def ask(self, questions: Iterable[Question]) -> Answers:
-        """Ask all at once. What is not answered in time goes on being read, for whoever asks next."""
-        asked = {question.key: question for question in questions}
-        return asyncio.run_coroutine_threadsafe(self._readings(asked), self._loop).result()
+        """Answer all questions in parallel. Late reads continue, so that the next page finds them in the cache."""
+        by_key = {question.key: question for question in questions}
+        return asyncio.run_coroutine_threadsafe(self._answers_to(by_key), self._loop).result()
 
     def latest_events(self, project: str, events_max: int) -> list[StoredEvent] | None:
-        """Return the events that arrived last; None if they cannot be read now."""
-        reading = latest_events(self._parts, project, events_max)
+        """Return the most recently received events; None if they cannot be read now."""
+        read = latest_events(self._parts, project, events_max)
         try:
-            return asyncio.run_coroutine_threadsafe(asyncio.wait_for(reading, self._wait_s), self._loop).result()
+            return asyncio.run_coroutine_threadsafe(asyncio.wait_for(read, self._wait_s), self._loop).result()
         except (Problem, TimeoutError):
             return None
 
-    async def _readings(self, asked: Mapping[str, Question]) -> Answers:
-        answers: dict[str, Answer | None] = dict.fromkeys(asked)
-        for key, question in asked.items():
+    async def _answers_to(self, questions: Mapping[str, Question]) -> Answers:
+        answers: dict[str, Answer | None] = dict.fromkeys(questions)
+        for key, question in questions.items():
             answers[key] = found(self._parts, question)
-            await asyncio.sleep(0)  # Hundreds of them must not keep others from their turn.
-        missing = (asked[key] for key, answer in answers.items() if answer is None)
-        surveys = surveys_of(missing, _PROJECTS_MAX)
+            await asyncio.sleep(0)  # Hundreds of questions must not block the event loop.
+        missing = (questions[key] for key, answer in answers.items() if answer is None)
+        surveys = surveys_of(missing, _PROJECTS_PER_READ_MAX)
         if surveys:
-            reading = [asyncio.create_task(self._read(survey, answers)) for survey in surveys]
-            _, late = await asyncio.wait(reading, timeout=self._wait_s)
-            for each in late:
-                each.cancel()
+            reads = [asyncio.create_task(self._read(survey, answers)) for survey in surveys]
+            _, late = await asyncio.wait(reads, timeout=self._wait_s)
+            for read in late:
+                read.cancel()
         return Answers(answers)
 
     async def _read(self, survey: Survey, answers: dict[str, Answer | None]) -> None:
-        is_counted = isinstance(survey.metric.source, WarehouseSource)
-        async with self._warehouse_room if is_counted else self._ledger_room:
+        in_warehouse = isinstance(survey.metric.source, WarehouseSource)
+        async with self._warehouse_reads if in_warehouse else self._ledger_reads:
             answers.update(await ask_survey(self._parts, survey))

@@ -1,4 +1,4 @@
-"""Rows of an answer → numbers for every day, and what they come to. Money stays in minor units, by currency."""
+"""Turn the rows of an answer into daily values and totals. Money stays in minor units, by currency."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -15,20 +15,20 @@ _HUNDRED: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """How a number has moved against the period before; no percent when there was nothing to compare with."""
+    """The change from the previous period; without a percentage if the previous value was not positive."""
 
     percent: int | None
     direction: str  # up, down or same
 
 
 def by_day(rows: Rows, column: str, window: Window) -> list[int]:
-    """Return one number for each day of the window; the API leaves out days without any."""
+    """Return one number for each day of the window. The API omits days without data: they are 0."""
     found = {row["day"]: row[column] for row in rows}
     return [found.get(day.isoformat(), 0) for day in window.days]
 
 
 def by_currency(rows: Rows) -> dict[str, list[Mapping[str, Any]]]:
-    """Return the rows of each currency."""
+    """Group rows by currency."""
     found: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
         found[row["currency"]].append(row)
@@ -36,9 +36,9 @@ def by_currency(rows: Rows) -> dict[str, list[Mapping[str, Any]]]:
 
 
 def drawn_currencies(*answers: Mapping[str, Rows]) -> list[str]:
-    """Return the currencies whose days are drawn: those with the most rows, and no more than a page can show.
+    """Return the currencies to draw: those with the most rows, up to a maximum.
 
-    A client chooses how many there are, and every one of them would get a number for every day.
+    Clients choose the currencies, and each one drawn costs a number for every day.
     """
     counts: Counter[str] = Counter()
     for answer in answers:
@@ -46,24 +46,24 @@ def drawn_currencies(*answers: Mapping[str, Rows]) -> list[str]:
     return sorted(sorted(counts, key=lambda currency: (-counts[currency], currency))[:DRAWN_CURRENCIES_MAX])
 
 
-def amounts(rows: Mapping[str, Rows], column: str) -> dict[str, int]:
-    """Return the sum of each currency."""
+def totals_by_currency(rows: Mapping[str, Rows], column: str) -> dict[str, int]:
+    """Return the total of each currency."""
     return {currency: sum(row[column] for row in own) for currency, own in rows.items()}
 
 
-def amounts_on(rows: Rows, column: str, window: Window) -> dict[str, int]:
-    """Return what stands on the last day of a window, by currency."""
+def last_day_amounts(rows: Rows, column: str, window: Window) -> dict[str, int]:
+    """Return the amounts on the last day of a window, by currency."""
     last = window.last.isoformat()
     return {row["currency"]: row[column] for row in rows if row["day"] == last}
 
 
 def average(numbers: Sequence[int]) -> int:
-    """Return the average, halves rounded up."""
+    """Return the average, rounded half up."""
     return (2 * sum(numbers) + len(numbers)) // (2 * len(numbers)) if numbers else 0
 
 
 def change(now: int, before: int) -> Change:
-    """Return how much more or less it is, in whole percent, halves away from zero."""
+    """Return the change in whole percent, rounded half away from zero."""
     if now == before:
         return Change(0 if now else None, "same")
     direction = "up" if now > before else "down"

@@ -1,1 +1,1 @@
-"""One module per page: its handlers and what its template shows."""
+"""The handlers of the pages, in modules named after what they show."""

@@ -1,4 +1,4 @@
-"""One's own account: the password, and the browsers in which one is signed in."""
+"""The account page: change the password, list and end sessions."""
 
 from mauve.access.passwords import CHARACTERS_MIN, matches, password_from
 from mauve.access.sessions import begin_session, is_over
@@ -18,7 +18,7 @@ def show_account(context: MemberContext) -> Reply:
 
 
 def change_password(context: MemberContext) -> Reply:
-    """Change the password. Every session ends, and a new one begins here."""
+    """Change the password, end every session, and start a new one in this browser."""
     user, control = context.user, context.control
     check_attempts(context, user.email)
     account = control.catalog.passwords.find(user.email)

@@ -1,15 +1,17 @@
-"""One app's numbers: its figures, its charts, and any of them as a sheet."""
+"""The overview page of one app: its figures, its charts, and the CSV export of any metric."""
 
-from collections.abc import Iterable
+import csv
+import io
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from mauve.core.problems import Code, Problem
 from mauve.core.window import today_at
-from mauve.dashboard.charts.cards import KINDS, charts_from
-from mauve.dashboard.charts.figures import Asked, figures_from
+from mauve.dashboard.charts.chart import CHART_TYPES, charts_from
+from mauve.dashboard.charts.figures import ProjectQuestions, figures_from
 from mauve.dashboard.charts.periods import period_from
+from mauve.dashboard.charts.series import Rows
 from mauve.dashboard.context import MemberContext
-from mauve.dashboard.pages.csv_export import sheet_from
 from mauve.dashboard.rendering import SECURITY_HEADERS, page
 from mauve.dashboard.selection import environment_of, plane_address, shown_project
 from mauve.metrics.questions import NAME_CHARACTERS_MAX, Question
@@ -17,63 +19,80 @@ from mauve.metrics.registry import Metric, metric_named
 from mauve.query.ask import cannot_be_read
 from mauve.web.messages import Reply
 
-_CHARTED: Final = tuple(kind.metric for kind in KINDS)
+# A spreadsheet would run text that starts with one of these as a formula, and clients choose event names.
+_FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 def show_app(context: MemberContext) -> Reply:
     app = context.app()
-    asked = asked_by(context)
-    readings = context.parts.numbers.ask([*asked.questions, *_charted(asked)])
+    questions = questions_of(context)
+    answers = context.parts.numbers.ask([*questions.for_figures, *_for_charts(questions)])
     return page(
         context,
         "app.html",
         app=app,
         url=context.url,
-        figures=figures_from(asked, readings),
-        charts=charts_from(asked, readings),
-        readings=readings,
-        period=asked.period,
+        figures=figures_from(questions, answers),
+        charts=charts_from(questions, answers),
+        answers=answers,
+        period=questions.period,
         environment=environment_of(context),
-        keep=plane_address(context),
+        environment_query=plane_address(context),
     )
 
 
 def show_sheet(context: MemberContext) -> Reply:
-    """Return the rows of a metric, as the API gives them, for a spreadsheet."""
-    asked = asked_by(context)
+    """Export the rows of a metric, as the API returns them, to CSV."""
     metric = metric_named(context.path["metric"])
-    question = _question(context, asked, metric)
+    question = _question(context, questions_of(context), metric)
     rows = context.parts.numbers.ask([question]).rows(question)
     if rows is None:
         raise cannot_be_read()
-    name = f"{metric.name}-{question.window.first}-{question.window.last}.csv"
-    headers = {"content-type": "text/csv; charset=utf-8", "content-disposition": f'attachment; filename="{name}"'}
-    return Reply(200, sheet_from(metric.columns, rows), {**SECURITY_HEADERS, **headers})
+    filename = f"{metric.name}-{question.window.first}-{question.window.last}.csv"
+    headers = {"content-type": "text/csv; charset=utf-8", "content-disposition": f'attachment; filename="{filename}"'}
+    return Reply(200, csv_from(metric.columns, rows), {**SECURITY_HEADERS, **headers})
 
 
-def asked_by(context: MemberContext) -> Asked:
-    """Return what an app's page of numbers asks for: its project on the chosen plane, in the chosen period."""
+def questions_of(context: MemberContext) -> ProjectQuestions:
+    """Return the questions about the app's project in the selected environment and period."""
     today = today_at(context.now_ms)
-    return Asked(shown_project(context, context.app()), period_from(context.request.query, today), today)
+    return ProjectQuestions(shown_project(context, context.app()), period_from(context.request.query, today), today)
 
 
-def name_asked(context: MemberContext) -> str:
+def event_name_of(context: MemberContext) -> str:
+    """Return the event name in the URL's query; empty if there is none."""
     name = context.asked("name")
     if len(name) > NAME_CHARACTERS_MAX:
-        raise Problem(Code.MALFORMED, f"an event's name has at most {NAME_CHARACTERS_MAX} characters")
+        raise Problem(Code.MALFORMED, f"an event name has at most {NAME_CHARACTERS_MAX} characters")
     return name
 
 
-def _charted(asked: Asked) -> Iterable[Question]:
-    return [question for metric in _CHARTED for question in (asked.now(metric), asked.before(metric))]
+def csv_from(columns: Sequence[str], rows: Rows) -> bytes:
+    """Return a header line and the rows as CSV. Money stays in minor units."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(columns)
+    writer.writerows([_cell(row[column]) for column in columns] for row in rows)
+    return text.getvalue().encode()
 
 
-def _question(context: MemberContext, asked: Asked, metric: Metric) -> Question:
+def _cell(value: str | int) -> str | int:
+    if isinstance(value, str) and value.startswith(_FORMULA_STARTS):
+        return f"'{value}"
+    return value
+
+
+def _for_charts(questions: ProjectQuestions) -> Iterable[Question]:
+    metrics = [chart_type.metric for chart_type in CHART_TYPES]
+    return [question for metric in metrics for question in (questions.now(metric), questions.before(metric))]
+
+
+def _question(context: MemberContext, questions: ProjectQuestions, metric: Metric) -> Question:
     if metric.is_windowless:
-        return asked.mrr
+        return questions.mrr
     if not metric.needs_name:
-        return asked.now(metric.name)
-    name = name_asked(context)
+        return questions.now(metric.name)
+    name = event_name_of(context)
     if not name:
-        raise Problem(Code.MALFORMED, "name the event to count")
-    return Question(asked.project, metric, asked.period.window, name)
+        raise Problem(Code.MALFORMED, "add the name of the event to the address: ?name=…")
+    return Question(questions.project, metric, questions.period.window, name)

@@ -1,4 +1,4 @@
-"""Apps: the list, a new one, one app's own page and its settings."""
+"""The list of apps, creating an app, and its settings."""
 
 from mauve.control import apps
 from mauve.control.bodies import AppChangesBody, NewAppBody
@@ -17,14 +17,14 @@ def show_new_app(context: MemberContext) -> Reply:
 
 
 def create_app(context: MemberContext) -> Reply:
-    """Create the app, and show its first key: this once, so there is no page to send the browser on to."""
+    """Create the app and show its first key. Without a redirect, since the key is shown only once."""
     wanted = NewAppBody(context.field("name"), context.chosen("ownership", Ownership), context.chosen("type", AppType))
     app, key = apps.create_app(context.control, context.organization.org_id, wanted, context.user.user_id)
     return page(context, "created_app.html", app=app, key=key.reveal(), url=context.url)
 
 
 def show_first_event(context: MemberContext) -> Reply:
-    """Return the part of a page that waits for the first event; the page asks for it again and again."""
+    """Return the fragment that waits for the first event; the page polls it."""
     return page(context, "first_event.html", app=context.app())
 
 

@@ -1,12 +1,12 @@
-"""An app's events: which there are and how often, one of them day by day, and those that arrived last."""
+"""The events page of an app: counts by name, one event day by day, and the most recent events."""
 
 from typing import Final
 
-from mauve.dashboard.charts.cards import Chart, event_chart
-from mauve.dashboard.charts.figures import Asked
+from mauve.dashboard.charts.chart import Chart, event_chart
+from mauve.dashboard.charts.figures import ProjectQuestions
 from mauve.dashboard.charts.numbers import Answers
 from mauve.dashboard.context import MemberContext
-from mauve.dashboard.pages.app import asked_by, name_asked
+from mauve.dashboard.pages.app import event_name_of, questions_of
 from mauve.dashboard.pages.ingest_health import health_of
 from mauve.dashboard.rendering import page
 from mauve.dashboard.selection import environment_of, plane_address, shown_project
@@ -16,45 +16,45 @@ from mauve.web.messages import Reply
 
 NAMES_SHOWN: Final = 100
 EVENTS_SHOWN: Final = 20
-BOTH_PERIODS: Final = 2
+PERIODS_COMPARED: Final = 2
 
 
 def show_events(context: MemberContext) -> Reply:
-    asked, name = asked_by(context), name_asked(context)
-    names = asked.now("event_names")
-    readings = context.parts.numbers.ask([names, *_series_of(asked, name)])
+    questions, name = questions_of(context), event_name_of(context)
+    names = questions.now("event_names")
+    answers = context.parts.numbers.ask([names, *_series_of(questions, name)])
     return page(
         context,
         "events.html",
         app=context.app(),
-        names=readings.rows(names),
+        names=answers.rows(names),
         names_shown=NAMES_SHOWN,
         name=name,
-        chart=_chart(asked, name, readings),
-        events=context.parts.numbers.latest_events(asked.project, EVENTS_SHOWN),
-        health=health_of(context, asked.project, asked.period.window),
-        readings=readings,
-        period=asked.period,
+        chart=_chart(questions, name, answers),
+        events=context.parts.numbers.latest_events(questions.project, EVENTS_SHOWN),
+        health=health_of(context, questions.project, questions.period.window),
+        answers=answers,
+        period=questions.period,
         environment=environment_of(context),
-        keep=plane_address(context),
+        environment_query=plane_address(context),
     )
 
 
 def show_latest_events(context: MemberContext) -> Reply:
-    """Return the part of the page that shows what arrived last; the page asks for it again and again."""
+    """Return the fragment with the most recent events; the page polls it."""
     project = shown_project(context, context.app())
     return page(context, "latest_events.html", events=context.parts.numbers.latest_events(project, EVENTS_SHOWN))
 
 
-def _series_of(asked: Asked, name: str) -> list[Question]:
-    """Return what to ask for one event; nothing if none was chosen."""
+def _series_of(questions: ProjectQuestions, name: str) -> list[Question]:
+    """Return the questions about the selected event in both periods; none if no event is selected."""
     if not name:
         return []
-    windows = (asked.period.window, asked.period.before)
-    return [Question(asked.project, METRICS["event_series"], window, name) for window in windows]
+    windows = (questions.period.window, questions.period.before)
+    return [Question(questions.project, METRICS["event_series"], window, name) for window in windows]
 
 
-def _chart(asked: Asked, name: str, readings: Answers) -> Chart | None:
-    """Return the chart of the chosen event; None if there is none, or if it cannot be read now."""
-    found = [rows for question in _series_of(asked, name) if (rows := readings.rows(question)) is not None]
-    return event_chart(name, asked.period, *found) if len(found) == BOTH_PERIODS else None
+def _chart(questions: ProjectQuestions, name: str, answers: Answers) -> Chart | None:
+    """Return the chart of the selected event; None if there is none, or if it cannot be read now."""
+    found = [rows for question in _series_of(questions, name) if (rows := answers.rows(question)) is not None]
+    return event_chart(name, questions.period, *found) if len(found) == PERIODS_COMPARED else None

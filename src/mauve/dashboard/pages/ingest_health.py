@@ -1,4 +1,4 @@
-"""How well a project is being sent to: what was accepted, and what was not and why."""
+"""Ingest statistics of a project: how much was accepted, and how much was rejected and why."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,84 +13,84 @@ from mauve.stores.unavailable import StoreUnavailableError
 
 
 @dataclass(frozen=True, slots=True)
-class Refusals:
-    """What was turned away for one reason."""
+class RejectedCount:
+    """How many items or requests were rejected for one reason."""
 
-    what: str
+    kind: str  # _ITEM or _REQUEST
     reason: str
     count: int
     last_at: int  # epoch ms
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class IngestHealth:
     accepted: int
     repeats: int
     duplicates: int
-    refusals: Sequence[Refusals]  # the most frequent first
+    rejections: Sequence[RejectedCount]  # most frequent first
 
     @property
     def rejected(self) -> int:
-        """Return how many items were turned away, one by one."""
-        return sum(each.count for each in self.refusals if each.what == _ITEM)
+        """Return how many single items were rejected; whole requests are not included."""
+        return sum(each.count for each in self.rejections if each.kind == _ITEM)
 
 
 _ITEM, _REQUEST = "item", "request"
 _REASONS: Final[Mapping[RejectionCode, str]] = {
     RejectionCode.NAME: "name is missing, empty or too long",
-    RejectionCode.USER: "user is no text, or too long",
-    RejectionCode.ID: "id is missing, no text, or too long",
-    RejectionCode.AT: "at is no time",
-    RejectionCode.SENT_AT: "sent_at is no time",
-    RejectionCode.PROPS: "props are no object, or have too many keys",
+    RejectionCode.USER: "user is not a string or is too long",
+    RejectionCode.ID: "id is missing, not a string, or too long",
+    RejectionCode.AT: "at is not a valid time",
+    RejectionCode.SENT_AT: "sent_at is not a valid time",
+    RejectionCode.PROPS: "props is not an object or has too many keys",
     RejectionCode.PROPS_VALUE: "a value in props is nested or too long",
-    RejectionCode.AMOUNT: "amount is no whole number of minor units",
-    RejectionCode.CURRENCY: "currency is no ISO 4217 code",
+    RejectionCode.AMOUNT: "amount is not a whole number of minor units",
+    RejectionCode.CURRENCY: "currency is not an ISO 4217 code",
     RejectionCode.EARNED: "earned is neither true nor false",
     RejectionCode.TYPE: "type is not subscription",
-    RejectionCode.STATUS: "status is missing or no text",
-    RejectionCode.MRR: "mrr is no whole number of minor units",
-    RejectionCode.NOT_AN_OBJECT: "an item is no JSON object",
+    RejectionCode.STATUS: "status is missing or not a string",
+    RejectionCode.MRR: "mrr is not a whole number of minor units",
+    RejectionCode.NOT_AN_OBJECT: "an item is not a JSON object",
     RejectionCode.NUMBER_OUT_OF_RANGE: "a number is out of range",
-    RejectionCode.LONE_SURROGATE: "a text holds half a character",
+    RejectionCode.LONE_SURROGATE: "a string contains half a character (a lone surrogate)",
     RejectionCode.REPEATED_KEY: "a key appears twice",
     RejectionCode.TOO_DEEP: "an item is nested too deeply",
     RejectionCode.TOO_LARGE: "an item is too large",
     RejectionCode.SERVER_KEY_REQUIRED: "a payment was sent with a publishable key",
-    RejectionCode.CONFLICT: "a payment's id is taken by another payment",
+    RejectionCode.CONFLICT: "a payment id was already used by a different payment",
 }
-_WHATS = {REJECTED: _ITEM, REFUSED: _REQUEST}
+_KINDS = {REJECTED: _ITEM, REFUSED: _REQUEST}
 
 
-def health_of(context: MemberContext, project: str, window: Window) -> Health | None:
-    """Return it; None if it cannot be read now."""
+def health_of(context: MemberContext, project: str, window: Window) -> IngestHealth | None:
+    """Return the ingest statistics of a window; None if they cannot be read now."""
     try:
         return health_from(context.parts.arrivals.counts(project, window))
     except StoreUnavailableError:
         return None
 
 
-def health_from(counts: Sequence[IngestCount]) -> Health:
+def health_from(counts: Sequence[IngestCount]) -> IngestHealth:
     found = {each.word: each.count for each in counts}
-    refusals = [form_error for each in counts if (form_error := _refusal_from(each))]
-    return Health(
+    rejections = [rejected for each in counts if (rejected := _rejected_from(each))]
+    return IngestHealth(
         accepted=found.get(ACCEPTED, 0),
         repeats=found.get(REPEAT, 0),
         duplicates=found.get(DUPLICATE, 0),
-        refusals=sorted(refusals, key=lambda each: (-each.count, each.what, each.reason)),
+        rejections=sorted(rejections, key=lambda each: (-each.count, each.kind, each.reason)),
     )
 
 
 def reason_text(code: str) -> str:
-    """Return what an owner reads for a code. Earlier versions have counted under other words."""
+    """Describe a rejection code. Counts of earlier versions may carry codes that are no longer in use."""
     if code not in set(RejectionCode):
-        return f"noted by an earlier version as \N{LEFT DOUBLE QUOTATION MARK}{code}\N{RIGHT DOUBLE QUOTATION MARK}"
+        return f"recorded by an earlier version as \N{LEFT DOUBLE QUOTATION MARK}{code}\N{RIGHT DOUBLE QUOTATION MARK}"
     return _REASONS[RejectionCode(code)]
 
 
-def _refusal_from(counted: IngestCount) -> Refusals | None:
+def _rejected_from(counted: IngestCount) -> RejectedCount | None:
     kind, _, reason = counted.word.partition(":")
-    if kind not in _WHATS:
+    if kind not in _KINDS:
         return None
-    spelled = reason_text(reason) if kind == REJECTED else words(reason).lower()
-    return Refusals(_WHATS[kind], spelled, counted.count, counted.last_at)
+    text = reason_text(reason) if kind == REJECTED else words(reason).lower()
+    return RejectedCount(_KINDS[kind], text, counted.count, counted.last_at)

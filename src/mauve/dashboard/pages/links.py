@@ -1,4 +1,4 @@
-"""The pages behind one-time links: making the first owner, and setting a password."""
+"""The pages of one-time links: create the first owner, set a password."""
 
 from http import HTTPStatus
 
@@ -6,17 +6,17 @@ from mauve.access.passwords import CHARACTERS_MIN, password_from
 from mauve.control import links
 from mauve.core.problems import Problem
 from mauve.dashboard.context import Context
-from mauve.dashboard.pages.sign_in import let_in
+from mauve.dashboard.pages.sign_in import start_session
 from mauve.dashboard.rendering import page
 from mauve.web.messages import Reply
 
 
 def show_setup(context: Context) -> Reply:
-    """Show the form if the link can be used. Looking at it does not use it up."""
+    """Show the form if the link is valid. Opening it does not use it up."""
     try:
         links.find_setup_link(context.control, context.path["secret"])
     except Problem:
-        return _dead_link(context)
+        return _invalid_link(context)
     return page(context, "set_up.html", characters_min=CHARACTERS_MIN)
 
 
@@ -28,14 +28,14 @@ def set_up(context: Context) -> Reply:
         context.field("email"),
         password_from(context.field("password")),
     )
-    return let_in(context, owner.user_id)
+    return start_session(context, owner.user_id)
 
 
 def show_password(context: Context) -> Reply:
     try:
         _, holder = links.find_password_link(context.control, context.path["secret"])
     except Problem:
-        return _dead_link(context)
+        return _invalid_link(context)
     organization = context.control.catalog.organizations.find(holder.org_id)
     return page(context, "set_password.html", holder=holder, organization=organization, characters_min=CHARACTERS_MIN)
 
@@ -43,8 +43,8 @@ def show_password(context: Context) -> Reply:
 def set_password(context: Context) -> Reply:
     password = password_from(context.field("password"))
     holder = links.set_password(context.control, context.path["secret"], password)
-    return let_in(context, holder.user_id)
+    return start_session(context, holder.user_id)
 
 
-def _dead_link(context: Context) -> Reply:
-    return page(context, "dead_link.html", HTTPStatus.NOT_FOUND)
+def _invalid_link(context: Context) -> Reply:
+    return page(context, "invalid_link.html", HTTPStatus.NOT_FOUND)

@@ -1,19 +1,28 @@
-"""Members: invited by a link, given a role, removed."""
+"""The organization's name, and its members: invite, change roles, remove."""
 
 from functools import partial
 from typing import Final
 
-from mauve.control import people
+from mauve.control import operator, people
 from mauve.control.links import MintedLink
 from mauve.core.roles import roles_within
 from mauve.core.user import Role, User
 from mauve.dashboard.context import MemberContext
-from mauve.dashboard.pages.minted import minter_names
+from mauve.dashboard.pages.keys import minter_names
 from mauve.dashboard.rendering import page, see_other
 from mauve.stores.catalog import Minted
 from mauve.web.messages import Reply
 
 _SHOWN_MAX: Final = 50
+
+
+def show_organization(context: MemberContext) -> Reply:
+    return page(context, "organization.html", organization=context.organization)
+
+
+def rename_organization(context: MemberContext) -> Reply:
+    operator.rename(context.control, context.organization.org_id, context.field("name"))
+    return see_other("/organization", done="saved")
 
 
 def show_members(context: MemberContext) -> Reply:
@@ -22,7 +31,7 @@ def show_members(context: MemberContext) -> Reply:
 
 
 def invite(context: MemberContext) -> Reply:
-    """Invite somebody and show the link: this once, so there is no page to send the browser on to."""
+    """Invite a member and show the link. Without a redirect, since the link is shown only once."""
     invited, link = people.invite(context.control, context.user, context.field("email"), context.chosen("role", Role))
     return _show_link(context, invited, link)
 
@@ -33,7 +42,7 @@ def renew_link(context: MemberContext) -> Reply:
 
 
 class _UnconfirmedError(Exception):
-    """What somebody has minted is beyond their new role: whoever changes it has not said what becomes of it."""
+    """The member minted credentials beyond the new role, and the form does not say whether to revoke them."""
 
     def __init__(self, minted: Minted) -> None:
         super().__init__()
@@ -41,7 +50,7 @@ class _UnconfirmedError(Exception):
 
 
 def change_role(context: MemberContext) -> Reply:
-    """Change the role; if what the person minted is beyond it, ask first what is to be revoked."""
+    """Change the role; if the member minted credentials beyond it, first ask which to revoke."""
     user_id, role = context.path["user_id"], context.chosen("role", Role)
     try:
         people.change_role(context.control, context.user, user_id, role, partial(_confirmed, context, role))
@@ -62,7 +71,7 @@ def remove_member(context: MemberContext) -> Reply:
 
 
 def _confirmed(context: MemberContext, role: Role, minted: Minted) -> Minted:
-    """Return what is to be revoked with a new role. It is asked for in the transaction, so nothing slips through."""
+    """Return the credentials to revoke. Runs in the transaction, so no credential is minted in between."""
     beyond = people.beyond(role, minted)
     if beyond != Minted() and not context.field("confirmed"):
         raise _UnconfirmedError(beyond)
@@ -70,10 +79,10 @@ def _confirmed(context: MemberContext, role: Role, minted: Minted) -> Minted:
 
 
 def _chosen(context: MemberContext, minted: Minted) -> Minted:
-    revoke = context.fields("revoke")
+    chosen = context.fields("revoke")
     return Minted(
-        tokens=minted.tokens if "tokens" in revoke else (),
-        keys=minted.keys if "keys" in revoke else (),
+        tokens=minted.tokens if "tokens" in chosen else (),
+        keys=minted.keys if "keys" in chosen else (),
     )
 
 

@@ -1,4 +1,4 @@
-"""Signing in and out."""
+"""Sign in and sign out."""
 
 from typing import Final
 
@@ -22,18 +22,18 @@ def show_sign_in(context: Context) -> Reply:
 
 
 def sign_in(context: Context) -> Reply:
-    """Let somebody in. Attempts are counted before the password is checked, which is costly."""
+    """Sign a user in. Count the attempt before the password check, which is expensive."""
     email = context.field("email").strip().lower()[:EMAIL_CHARACTERS_MAX]
     check_attempts(context, email)
     account = context.control.catalog.passwords.find(email)
     password_hash = None if account is None else account.password_hash
     if not matches(password_from(context.field("password")), password_hash) or account is None:
         raise RefusedError("The e-mail address or the password is wrong.")
-    return let_in(context, account.user.user_id, context.field("next"))
+    return start_session(context, account.user.user_id, context.field("next"))
 
 
-def let_in(context: Context, user_id: str, next_path: str = _HOME) -> Reply:
-    """Begin a session, in place of whatever session the browser had."""
+def start_session(context: Context, user_id: str, next_path: str = _HOME) -> Reply:
+    """Start a session and end the one that the browser had, if any."""
     if context.person is not None:
         context.control.catalog.sessions.end(context.person.user.user_id, context.person.session.session_id)
     sessions = context.control.catalog.sessions
@@ -58,6 +58,6 @@ def check_attempts(context: Context, email: str) -> None:
 
 
 def safe_path(path: str) -> str:
-    """Return a path of ours to go on to; anything that could lead elsewhere leads home."""
+    """Return a path on this site to redirect to; the start page for anything that could lead elsewhere."""
     is_plain = path.isascii() and path.isprintable() and "\\" not in path
     return path if is_plain and path.startswith("/") and not path.startswith("//") else _HOME

@@ -1,4 +1,4 @@
-"""Control tokens: minted with chosen scopes and shown once, listed, revoked."""
+"""The page of control tokens: mint with chosen scopes, list, revoke."""
 
 from mauve.control import operator
 from mauve.control.bodies import invalid_body
@@ -6,13 +6,13 @@ from mauve.core.credential import ControlToken, Scope
 from mauve.core.problems import Code, Problem, not_found
 from mauve.core.roles import Permission, scopes_of
 from mauve.dashboard.context import MemberContext
-from mauve.dashboard.pages.minted import latest, minter_names
+from mauve.dashboard.pages.keys import minter_names, newest
 from mauve.dashboard.rendering import page, see_other
 from mauve.web.messages import Reply
 
 
 def show_tokens(context: MemberContext) -> Reply:
-    shown, hidden = latest(context.control.catalog.tokens.all_of(context.organization.org_id))
+    shown, hidden = newest(context.control.catalog.tokens.all_of(context.organization.org_id))
     return page(
         context,
         "tokens.html",
@@ -25,7 +25,7 @@ def show_tokens(context: MemberContext) -> Reply:
 
 
 def mint_token(context: MemberContext) -> Reply:
-    """Mint a token and show it: this once, so there is no page to send the browser on to."""
+    """Mint a token and show it. Without a redirect, since the token is shown only once."""
     scopes = _scopes(context)
     user = context.user
     _, token = operator.mint_token(context.control, user.org_id, context.field("name"), scopes, minted_by=user.user_id)
@@ -42,15 +42,15 @@ def revoke_token(context: MemberContext) -> Reply:
 
 
 def _scopes(context: MemberContext) -> frozenset[Scope]:
-    """Return the scopes that were chosen, each of which the minter's role must hold."""
+    """Return the chosen scopes; the minter's role must hold each of them."""
     try:
         scopes = frozenset(map(Scope, context.fields("scopes")))
     except ValueError:
-        raise invalid_body(f"scopes must be of {', '.join(Scope)}") from None
+        raise invalid_body(f"each scope must be one of {', '.join(Scope)}") from None
     if not scopes:
         raise invalid_body("Choose at least one scope.")
     if not scopes <= scopes_of(context.user.role):
-        raise Problem(Code.FORBIDDEN, "a token can only carry scopes that your own role holds")
+        raise Problem(Code.FORBIDDEN, "a token can only have scopes that your own role includes")
     return scopes
 
 
@@ -58,7 +58,7 @@ def _revocable(context: MemberContext) -> ControlToken:
     for token in context.control.catalog.tokens.all_of(context.organization.org_id):
         if token.token_id == context.path["token_id"]:
             if not _may_revoke(context, token):
-                raise Problem(Code.FORBIDDEN, "somebody else minted this token: ask an owner or admin to revoke it")
+                raise Problem(Code.FORBIDDEN, "another member minted this token: ask an owner or admin to revoke it")
             return token
     raise not_found()
 

@@ -1,4 +1,4 @@
-"""Usage and limits: what the billing period has taken so far, and the cap that the owner sets."""
+"""The usage page: usage in the billing period, its limits, and the event cap."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ from mauve.web.messages import Reply
 
 _CAP_MAX: Final = 2**53 - 1
 _CAP_DIGITS_MAX: Final = 16
-_SET_APART: Final = str.maketrans("", "", " ,._'\N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}")
+_SEPARATORS: Final = str.maketrans("", "", " ,._'\N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}")
 
 
 def show_usage(context: MemberContext) -> Reply:
@@ -36,8 +36,8 @@ def set_cap(context: MemberContext) -> Reply:
 
 
 def cap_from(text: str) -> int | None:
-    """Return the cap that somebody typed, with thousands set apart or not; nothing means none."""
-    digits = text.strip().translate(_SET_APART)
+    """Parse a cap, with or without thousands separators; None for an empty field."""
+    digits = text.strip().translate(_SEPARATORS)
     if not digits:
         return None
     if not digits.isascii() or not digits.isdigit() or len(digits) > _CAP_DIGITS_MAX or int(digits) > _CAP_MAX:
@@ -46,7 +46,7 @@ def cap_from(text: str) -> int | None:
 
 
 def _events(context: MemberContext) -> int | None:
-    """Return what was counted; None while the ledger cannot be read."""
+    """Return the number of events in this period; None if the ledger is unavailable."""
     try:
         return context.parts.usage.events(OrgPeriod(context.organization.org_id, period_of(context.now_ms)))
     except StoreUnavailableError:
@@ -54,7 +54,7 @@ def _events(context: MemberContext) -> int | None:
 
 
 def _reads(context: MemberContext) -> Usage | None:
-    """Return what was read; None while nothing can be counted."""
+    """Return the reads in this period; None if the meter is unavailable."""
     try:
         return context.parts.meter.usage(context.organization.org_id, context.now_ms)
     except StoreUnavailableError:

@@ -1,4 +1,4 @@
-"""An app's webhook secrets: saved and never shown, with the address that each biller is to deliver to."""
+"""The webhooks page of an app: endpoint URLs, signing secrets, and recent deliveries."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,31 +17,31 @@ from mauve.stores.deliveries import Delivery, DeliveryResult, Tally
 from mauve.web.messages import Reply
 
 DELIVERIES_SHOWN: Final = 50
-_GOOD_WORDS: Final = frozenset(DeliveryResult) - {DeliveryResult.REFUSED}
+_VERIFYING_RESULTS: Final = frozenset(DeliveryResult) - {DeliveryResult.REFUSED}
 
 
-class Signed(StrEnum):
-    """What is known of the secret that was saved: whether a delivery was signed with it."""
+class SecretCheck(StrEnum):
+    """Whether a delivery has been signed with the saved secret."""
 
     WAITING = "waiting"
-    WRONG = "wrong"
-    GOOD = "good"
+    MISMATCH = "mismatch"
+    VERIFIED = "verified"
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where one biller delivers to on one plane."""
+    """The webhook endpoint of one biller in one environment."""
 
     environment: Environment
     provider: Provider
-    url: str | None  # None: the test plane is not there before its first secret is
+    url: str | None  # None until the test environment exists
     saved_at: int | None
-    signed: Signed = Signed.WAITING
+    check: SecretCheck = SecretCheck.WAITING
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """What came of deliveries on one plane."""
+class DeliveryReport:
+    """Recent deliveries in one environment, and their counts by result."""
 
     environment: Environment
     recent: Sequence[Delivery]
@@ -55,54 +55,54 @@ def show_webhooks(context: MemberContext) -> Reply:
 
 
 def show_check(context: MemberContext) -> Reply:
-    """Return the part of the page that tells whether a delivery has verified; the page asks for it again and again."""
+    """Return the fragment that shows whether a delivery has verified the secret; the page polls it."""
     app = context.app()
-    wanted = _named_in(context)
+    wanted = _endpoint_in_path(context)
     endpoints = _endpoints(context, app, _reports(context, app))
     (endpoint,) = (each for each in endpoints if (each.environment, each.provider) == wanted)
     return page(context, "delivery_check.html", endpoint=endpoint)
 
 
-def signed_from(tallies: Sequence[Tally], provider: Provider, saved_at: int) -> Signed:
-    """Judge by what came since the secret was saved: an older delivery was signed with another one."""
+def secret_check_from(tallies: Sequence[Tally], provider: Provider, saved_at: int) -> SecretCheck:
+    """Check the secret by the deliveries since it was saved; older ones were signed with another secret."""
     since = {each.word for each in tallies if each.provider == provider and each.last_at >= saved_at}
-    if since & _GOOD_WORDS:
-        return Signed.GOOD
-    return Signed.WRONG if DeliveryResult.REFUSED in since else Signed.WAITING
+    if since & _VERIFYING_RESULTS:
+        return SecretCheck.VERIFIED
+    return SecretCheck.MISMATCH if DeliveryResult.REFUSED in since else SecretCheck.WAITING
 
 
-def _endpoints(context: MemberContext, app: App, reports: Sequence[Report]) -> list[Endpoint]:
+def _endpoints(context: MemberContext, app: App, reports: Sequence[DeliveryReport]) -> list[Endpoint]:
     saved = context.control.catalog.webhook_secrets.saved_for(app.app_id)
     saved_at = {(secret.environment, secret.provider): secret.saved_at for secret in saved}
     tallies = {report.environment: report.tallies for report in reports}
     found = []
     for environment, provider in product(Environment, Provider):
         at = saved_at.get((environment, provider))
-        signed = Signed.WAITING if at is None else signed_from(tallies.get(environment, ()), provider, at)
-        found.append(Endpoint(environment, provider, _url(context, app, environment, provider), at, signed))
+        check = SecretCheck.WAITING if at is None else secret_check_from(tallies.get(environment, ()), provider, at)
+        found.append(Endpoint(environment, provider, _url(context, app, environment, provider), at, check))
     return found
 
 
-def _reports(context: MemberContext, app: App) -> list[Report]:
-    """Return what the billers have delivered, for each plane that the app has."""
+def _reports(context: MemberContext, app: App) -> list[DeliveryReport]:
+    """Return the delivery report of each environment that the app has."""
     deliveries = context.parts.deliveries
     projects = [
         (environment, project) for environment in Environment if (project := project_of(app, environment)) is not None
     ]
     return [
-        Report(environment, deliveries.recent(project)[:DELIVERIES_SHOWN], deliveries.tallies(project))
+        DeliveryReport(environment, deliveries.recent(project)[:DELIVERIES_SHOWN], deliveries.tallies(project))
         for environment, project in projects
     ]
 
 
 def save_webhook_secret(context: MemberContext) -> Reply:
     app = context.app()
-    environment, provider = _named_in(context)
+    environment, provider = _endpoint_in_path(context)
     save_secret(context.control, app, environment, provider, trimmed_secret(context.field("secret")))
     return see_other(f"/apps/{app.app_id}/webhooks", done="secret-saved")
 
 
-def _named_in(context: MemberContext) -> tuple[Environment, Provider]:
+def _endpoint_in_path(context: MemberContext) -> tuple[Environment, Provider]:
     try:
         return Environment(context.path["environment"]), Provider(context.path["provider"])
     except ValueError:

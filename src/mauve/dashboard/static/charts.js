@@ -1,4 +1,5 @@
-// Values under the pointer, or under the arrow keys: read from the table below each chart, so there is nothing to load.
+// Show the value under the pointer, or move through the values with the arrow keys.
+// The values come from the table below each chart, so nothing needs to be loaded.
 
 function rowsOf(plot) {
   const rows = plot.closest(".chart").querySelectorAll("tbody tr");
@@ -6,12 +7,12 @@ function rowsOf(plot) {
 }
 
 function element(name, text) {
-  const made = document.createElement(name);
-  made.textContent = text;
-  return made;
+  const created = document.createElement(name);
+  created.textContent = text;
+  return created;
 }
 
-function watch(plot) {
+function addCursor(plot) {
   const rows = rowsOf(plot);
   const canvas = plot.querySelector(".canvas");
   const cursor = plot.querySelector("[data-cursor]");
@@ -21,11 +22,11 @@ function watch(plot) {
   function show(index) {
     shown = Math.max(0, Math.min(rows.length - 1, index));
     const [day, value, before] = rows[shown];
-    tip.replaceChildren(element("span", day), element("b", value), element("span", `before: ${before}`));
+    tip.replaceChildren(element("span", day), element("b", value), element("span", `previous: ${before}`));
     cursor.hidden = tip.hidden = false;
     const x = rows.length > 1 ? (shown / (rows.length - 1)) * canvas.clientWidth : 0;
     cursor.style.left = `${x}px`;
-    // Beside the line, on the side where there is room.
+    // Place the tooltip on the side of the cursor that has room.
     const left = x + 12 + tip.offsetWidth > canvas.clientWidth ? x - 12 - tip.offsetWidth : x + 12;
     tip.style.left = `${Math.max(0, left)}px`;
   }
@@ -50,4 +51,4 @@ function watch(plot) {
   });
 }
 
-for (const plot of document.querySelectorAll("[data-chart]")) watch(plot);
+for (const plot of document.querySelectorAll("[data-chart]")) addCursor(plot);

@@ -1,4 +1,4 @@
-// The few things that a page does by itself: copy, wait for news, change its appearance.
+// Copy buttons, polled fragments, and the choice of the theme.
 
 const COPIED_MS = 1600;
 
@@ -11,7 +11,7 @@ async function copy(button) {
   if (navigator.clipboard) {
     await navigator.clipboard.writeText(text);
   } else {
-    // Browsers hide the clipboard from pages on plain HTTP, except on this machine.
+    // Browsers hide the clipboard API from pages on plain HTTP, except on localhost.
     const field = document.createElement("textarea");
     field.value = text;
     document.body.append(field);
@@ -29,24 +29,24 @@ async function copy(button) {
   }, COPIED_MS);
 }
 
-// An element with data-poll is filled again and again with what that address returns, as long as a part of it says
-// data-waiting. A hidden page asks for nothing.
-async function poll(place) {
+// Replace the content of an element with what its data-poll address returns, and repeat while it contains an element
+// with data-waiting. Hidden pages do not poll.
+async function poll(target) {
   if (!document.hidden) {
     try {
-      const reply = await fetch(place.dataset.poll, { headers: { accept: "text/html" } });
-      if (reply.redirected) return location.reload();
-      if (reply.ok) {
-        const text = await reply.text();
-        if (text !== place.dataset.shown) place.innerHTML = text;
-        place.dataset.shown = text;
+      const response = await fetch(target.dataset.poll, { headers: { accept: "text/html" } });
+      if (response.redirected) return location.reload();
+      if (response.ok) {
+        const text = await response.text();
+        if (text !== target.dataset.shown) target.innerHTML = text;
+        target.dataset.shown = text;
       }
     } catch {
-      // The service may be restarting: the next round may succeed.
+      // The service may be restarting: try again in the next round.
     }
   }
-  if (place.querySelector("[data-waiting]")) {
-    setTimeout(() => poll(place), Number(place.dataset.pollSeconds) * 1000);
+  if (target.querySelector("[data-waiting]")) {
+    setTimeout(() => poll(target), Number(target.dataset.pollSeconds) * 1000);
   }
 }
 
@@ -69,14 +69,14 @@ document.addEventListener("click", (event) => {
   if (button) copy(button);
 });
 
-for (const place of document.querySelectorAll("[data-poll]")) poll(place);
+for (const target of document.querySelectorAll("[data-poll]")) poll(target);
 
 for (const choice of document.querySelectorAll("[data-theme-choice]")) {
   choice.checked = choice.value === chosenTheme();
   choice.addEventListener("change", () => chooseTheme(choice.value));
 }
 
-// A page that shows a secret once is the answer to a form: loading it again must not send the form again.
+// A page that shows a secret is the response to a form: reloading it must not submit the form again.
 if (document.querySelector("[data-shown-once]")) history.replaceState(null, "", location.href);
 
 document.querySelector("[data-take-focus]")?.focus();

@@ -1,4 +1,4 @@
-// Runs before anything is painted, so that the chosen appearance does not flash.
+// Runs before the first paint, so that the page does not flash in the wrong theme.
 {
   const root = document.documentElement;
   root.classList.add("js");
@@ -6,6 +6,6 @@
     const theme = localStorage.getItem("theme");
     if (theme === "light" || theme === "dark") root.dataset.theme = theme;
   } catch {
-    // Storage may be switched off: the system's appearance is used.
+    // Storage may be disabled: use the system theme.
   }
 }

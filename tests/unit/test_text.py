@@ -1,6 +1,6 @@
 import pytest
 
-from mauve.dashboard import text as wording
+from mauve.dashboard import text
 from mauve.dashboard.charts.series import change
 
 NOW = 1_794_724_020_000  # 15 Nov 2026, 06:27 UTC
@@ -9,14 +9,14 @@ HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 
 
-def test_moments_are_spelled_for_people_and_for_machines():
-    assert wording.day(NOW) == "15 Nov 2026"
-    assert wording.moment(NOW) == "15 Nov 2026, 06:27 UTC"
-    assert wording.instant(NOW) == "2026-11-15T06:27:00Z"
+def test_moments_are_formatted_for_people_and_for_machines():
+    assert text.day(NOW) == "15 Nov 2026"
+    assert text.moment(NOW) == "15 Nov 2026, 06:27 UTC"
+    assert text.instant(NOW) == "2026-11-15T06:27:00Z"
 
 
 @pytest.mark.parametrize(
-    ("passed_ms", "spelled"),
+    ("passed_ms", "expected"),
     [
         (-5 * MINUTE, "just now"),
         (0, "just now"),
@@ -29,19 +29,19 @@ def test_moments_are_spelled_for_people_and_for_machines():
         (30 * DAY, "16 Oct 2026"),
     ],
 )
-def test_the_past_is_told_as_long_as_it_is_near(passed_ms, spelled):
-    assert wording.ago(NOW - passed_ms, NOW) == spelled
+def test_recent_moments_are_relative_and_older_ones_are_dates(passed_ms, expected):
+    assert text.ago(NOW - passed_ms, NOW) == expected
 
 
 @pytest.mark.parametrize(
-    ("number", "spelled"), [(0, "0"), (999, "999"), (1000, "1\u202f000"), (10**7, "10\u202f000\u202f000")]
+    ("number", "expected"), [(0, "0"), (999, "999"), (1000, "1\u202f000"), (10**7, "10\u202f000\u202f000")]
 )
-def test_thousands_are_set_apart(number, spelled):
-    assert wording.count(number) == spelled
+def test_thousands_are_separated(number, expected):
+    assert text.count(number) == expected
 
 
 @pytest.mark.parametrize(
-    ("agent", "spelled"),
+    ("agent", "expected"),
     [
         ("Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", "Firefox on Linux"),
         ("Mozilla/5.0 (Windows NT 10.0) AppleWebKit/537.36 Chrome/140.0 Safari/537.36 Edg/140.0", "Edge on Windows"),
@@ -51,18 +51,18 @@ def test_thousands_are_set_apart(number, spelled):
         ("", "Unknown browser"),
     ],
 )
-def test_a_browser_is_called_by_its_name(agent, spelled):
-    assert wording.browser(agent) == spelled
+def test_a_browser_is_shown_by_its_common_name(agent, expected):
+    assert text.browser(agent) == expected
 
 
 def test_a_message_becomes_a_sentence():
-    assert wording.sentence("the name is too long: shorten it") == "The name is too long: shorten it."
-    assert wording.sentence("Really?") == "Really?"
-    assert [wording.words(name) for name in ("saas", "client_operated")] == ["SaaS", "Client operated"]
+    assert text.sentence("the name is too long: shorten it") == "The name is too long: shorten it."
+    assert text.sentence("Really?") == "Really?"
+    assert [text.words(name) for name in ("saas", "client_operated")] == ["SaaS", "Client operated"]
 
 
 @pytest.mark.parametrize(
-    ("minor", "currency", "spelled"),
+    ("minor", "currency", "expected"),
     [
         (0, "eur", "0.00 EUR"),
         (5, "eur", "0.05 EUR"),
@@ -74,22 +74,22 @@ def test_a_message_becomes_a_sentence():
         (2**80, "eur", "12 089 258 196 146 291 747 061.76 EUR"),
     ],
 )
-def test_money_is_spelled_with_every_digit_that_its_currency_has(minor, currency, spelled):
-    assert wording.money(minor, currency).replace("\N{NARROW NO-BREAK SPACE}", " ") == spelled.replace(
+def test_money_has_every_digit_of_its_currency(minor, currency, expected):
+    assert text.money(minor, currency).replace("\N{NARROW NO-BREAK SPACE}", " ") == expected.replace(
         f" {currency.upper()}", f"\N{NO-BREAK SPACE}{currency.upper()}"
     )
 
 
 @pytest.mark.parametrize(
-    ("number", "spelled"), [(999, "999"), (1000, "1k"), (12_550, "12.5k"), (2_000_000, "2M"), (10**15, "1 000T")]
+    ("number", "expected"), [(999, "999"), (1000, "1k"), (12_550, "12.5k"), (2_000_000, "2M"), (10**15, "1 000T")]
 )
-def test_an_axis_has_short_numbers(number, spelled):
-    assert wording.short_count(number).replace("\N{NARROW NO-BREAK SPACE}", " ") == spelled
+def test_an_axis_shows_short_numbers(number, expected):
+    assert text.short_count(number).replace("\N{NARROW NO-BREAK SPACE}", " ") == expected
 
 
 @pytest.mark.parametrize(
-    ("now", "before", "spelled"),
+    ("now", "before", "expected"),
     [(3, 2, "+50 %"), (1, 2, "\N{MINUS SIGN}50 %"), (2, 2, "0 %"), (1, 0, "new"), (0, 0, "")],
 )
-def test_a_change_says_which_way(now, before, spelled):
-    assert wording.change(change(now, before)).replace("\N{NARROW NO-BREAK SPACE}", " ") == spelled
+def test_a_change_shows_its_direction(now, before, expected):
+    assert text.change(change(now, before)).replace("\N{NARROW NO-BREAK SPACE}", " ") == expected

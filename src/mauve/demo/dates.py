@@ -1,4 +1,4 @@
-"""The days of a made-up history."""
+"""Dates of the demo's history, and random times and counts on them."""
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -7,12 +7,12 @@ from typing import Final
 
 DAY_MS: Final = 86_400_000
 _SATURDAY: Final = 5
-_DAWN_H, _NOON_H, _NIGHT_H = 5, 14, 24
+_HOUR_MIN, _HOUR_PEAK, _HOUR_MAX = 5, 14, 24
 
 
 @dataclass(frozen=True, slots=True)
-class Calendar:
-    """So many days up to a moment, the last of them not over yet."""
+class DateRange:
+    """A number of days that end today; the last day is still in progress."""
 
     now_ms: int
     length: int
@@ -31,11 +31,11 @@ def midnight_ms(day: date) -> int:
     return int(datetime.combine(day, time(), UTC).timestamp()) * 1000
 
 
-def moment_on(day: date, random: Random) -> int:
-    """Return a moment of the day, in epoch ms: people are awake."""
-    return midnight_ms(day) + int(random.triangular(_DAWN_H, _NIGHT_H, _NOON_H) * 3_600_000) - 1
+def random_time_on(day: date, random: Random) -> int:
+    """Return a random waking-hours time of the day, in epoch ms."""
+    return midnight_ms(day) + int(random.triangular(_HOUR_MIN, _HOUR_MAX, _HOUR_PEAK) * 3_600_000) - 1
 
 
-def about(expected: float, random: Random) -> int:
-    """Return a whole number near the expected one, as chance has it."""
+def random_count(expected: float, random: Random) -> int:
+    """Return a random count around the expected value."""
     return max(0, round(random.gauss(expected, max(expected, 0.0) ** 0.5)))

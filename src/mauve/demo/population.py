@@ -1,0 +1,63 @@
+"""The users of a demo app: signups, returning users, and the events they send."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from math import exp
+from random import Random
+from typing import Final, NamedTuple
+
+from mauve.demo.dates import is_weekend, random_count, random_time_on
+from mauve.demo.profiles import AppProfile
+
+SIGNUP: Final = "user_signup"
+_EVENTS_PER_DAY_MAX: Final = 7
+_RETENTION: Final = 0.16  # the share of users active on a day, long after they signed up
+_NEW_USER_BOOST: Final = 0.5  # added to it right after a signup
+_BOOST_DECAY_DAYS: Final = 12.0
+
+
+class UserEvent(NamedTuple):
+    name: str
+    user: str
+    at: int  # epoch ms
+
+
+@dataclass(slots=True)
+class Population:
+    """All users of an app so far, each with the number of the day they signed up on."""
+
+    profile: AppProfile
+    random: Random
+    users: list[tuple[str, int]]
+
+    @classmethod
+    def initial(cls, profile: AppProfile, random: Random) -> "Population":
+        """Return the users who signed up before the history starts."""
+        earlier = [(f"user_{number}", -random.randrange(1, 90)) for number in range(profile.initial_users)]
+        return cls(profile, random, earlier)
+
+    def events_on(self, number: int, day: date) -> Iterator[UserEvent]:
+        """Yield the events of one day, and add the users who sign up on it."""
+        yield from self._signups(number, day)
+        factor = self.profile.weekend_factor if is_weekend(day) else 1.0
+        for user, signup_day in self.users:
+            if self.random.random() < factor * _activity_rate(number - signup_day):
+                yield from self._activity(user, day)
+
+    def _signups(self, number: int, day: date) -> Iterator[UserEvent]:
+        factor = self.profile.weekend_factor if is_weekend(day) else 1.0
+        expected = self.profile.signups_per_day * (1 + self.profile.growth_per_day) ** number * factor
+        for _ in range(random_count(expected, self.random)):
+            user = f"user_{len(self.users)}"
+            self.users.append((user, number))
+            yield UserEvent(SIGNUP, user, random_time_on(day, self.random))
+
+    def _activity(self, user: str, day: date) -> Iterator[UserEvent]:
+        names, weights = zip(*self.profile.events, strict=True)
+        for name in self.random.choices(names, weights, k=self.random.randint(1, _EVENTS_PER_DAY_MAX)):
+            yield UserEvent(name, user, random_time_on(day, self.random))
+
+
+def _activity_rate(age_days: int) -> float:
+    return _RETENTION + _NEW_USER_BOOST * exp(-age_days / _BOOST_DECAY_DAYS)
