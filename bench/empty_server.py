@@ -7,7 +7,7 @@ from granian.constants import Interfaces
 from mauve.ingest.plane import BODY_BYTES_MAX
 from mauve.server.asgi_server import AsgiServer
 from mauve.server.child import main, serve_until_stopped
-from mauve.server.child_protocol import ChildOrders, Ready
+from mauve.server.child_protocol import ChildConfig, Ready
 from mauve.web.http1.listener import Listener
 from mauve.web.messages import JSON, Reply
 
@@ -37,13 +37,13 @@ async def empty(_scope, _receive, send) -> None:
     await send({"type": "http.response.body", "body": _ANSWER})
 
 
-async def run(orders: ChildOrders) -> None:
-    if orders.role == "core":
-        server = AsgiServer(empty, (orders.host, orders.port))
-    elif orders.number == ON_GRANIAN:
-        server = AsgiServer(Rsgi(), (orders.host, orders.ingest_port), Interfaces.RSGI)
+async def run(config: ChildConfig) -> None:
+    if config.role == "core":
+        server = AsgiServer(empty, (config.host, config.port))
+    elif config.number == ON_GRANIAN:
+        server = AsgiServer(Rsgi(), (config.host, config.ingest_port), Interfaces.RSGI)
     else:
-        server = Listener(said, (orders.host, orders.ingest_port))
+        server = Listener(said, (config.host, config.ingest_port))
     await serve_until_stopped(server, Ready(), has_failed=lambda: False)
 
 

@@ -229,7 +229,7 @@ class TestRefusals:
 
     def test_a_file_that_is_there_is_not_replaced_unless_forced(self, settled, file):
         before = file.read_bytes()
-        self.refused(mauve(settled, "backup", str(file)), "there already", "--force")
+        self.refused(mauve(settled, "backup", str(file)), "already exists", "--force")
         assert file.read_bytes() == before
         mauve_json(settled, "backup", str(file), "--force")
         assert file.read_bytes() != before

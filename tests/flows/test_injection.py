@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 
 from mauve.access.vault import Row, VaultError
-from mauve.cli.frame import table
+from mauve.cli.output import table
 from mauve.control.apps import create_app
 from mauve.control.bodies import NewAppBody
 from mauve.control.webhook_secrets import save_secret

@@ -14,7 +14,7 @@ from mauve.ingest.webhooks.endpoint import BODY_BYTES_MAX
 from mauve.ingest.webhooks.replay import lines_in
 from mauve.stores.deliveries import Tally
 from mauve.stores.ledger import Entry
-from mauve.wiring.ledger import open_ledger_writer
+from mauve.wiring.databases import open_ledger_writer
 from support.billing import NOW, SECRET_A, mapped_for, sample
 from support.service import ledger_rows, mauve, mauve_json
 
