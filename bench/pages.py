@@ -1,4 +1,4 @@
-"""The dashboard: the overview of fifty apps from warm and from cold caches, and what its pages weigh."""
+"""The dashboard: the overview of fifty apps with cold and warm caches, and the size of its pages."""
 
 import gzip
 import http.client
@@ -29,12 +29,12 @@ def measure() -> Iterator[Figure]:
         apps = [_app(core, token, number) for number in range(APPS)]
         for number, app in enumerate(apps):
             _send(running, app["sk_key"], number)
-        time.sleep(4)  # Stored within two seconds, and the days before are closed.
+        time.sleep(4)  # Events are stored within two seconds; then past days are closed.
         cookie = _signed_in(
             core, running.operator("user", "create", "--org", org, "--email", "a@b.co", "--role", "owner")
         )
         cold_ms, page = _timed(core, "/", cookie)
-        for _ in range(TRIES):  # What was not read in time is shown as a dash, and read on for the next visitor.
+        for _ in range(TRIES):  # A number not read in time is shown as a dash, and read on for the next visitor.
             if b"cannot be read" not in page:
                 break
             page = _timed(core, "/", cookie)[1]
@@ -62,7 +62,7 @@ def _app(core: http.client.HTTPConnection, token: str, number: int) -> dict[str,
 
 
 def _send(running: Running, key: str, number: int) -> None:
-    """Send some events, payments and subscriptions of the last seven days."""
+    """Send events, payments and subscriptions of the last seven days."""
     ingest = http.client.HTTPConnection("127.0.0.1", running.ingest_port)
     headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
     now_ms = time.time_ns() // 1_000_000
@@ -110,7 +110,7 @@ def _timed(core: http.client.HTTPConnection, path: str, cookie: str) -> tuple[fl
 
 
 def _weight(core: http.client.HTTPConnection, page: bytes) -> int:
-    """Return what a browser that comes for the first time loads, in bytes, compressed as it is sent."""
+    """Return the bytes that a first visit loads, compressed."""
     total = len(gzip.compress(page, 5))
     for address in sorted(set(re.findall(rb'(?:src|href)="(/static/[^"]+)"', page))):
         core.request("GET", address.decode(), headers={"accept-encoding": "gzip"})

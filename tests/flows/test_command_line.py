@@ -252,7 +252,7 @@ def test_a_master_key_that_is_still_needed_cannot_be_dropped(data, app):
     assert rotated.returncode == 0
     dropped = mauve(data, "org", "list", MAUVE_MASTER_KEY=new)
     assert dropped.returncode == 2
-    assert "add it back" in dropped.stderr
+    assert "add it again" in dropped.stderr
     assert mauve(data, "org", "list", MAUVE_MASTER_KEY=f"{new},{old}").returncode == 0
 
 

@@ -1,4 +1,4 @@
-"""What stays: what an event takes on disk, how long a backlog takes to be loaded."""
+"""Recovery after the core is killed: time to load a backlog, and bytes per event on disk."""
 
 import http.client
 import os
@@ -23,7 +23,7 @@ def measure() -> Iterator[Figure]:
 
 
 def _recovery(running: Running) -> Iterator[Figure]:
-    """Fill the queue while the core stands still, kill the core, and wait until everything is stored."""
+    """Fill the queue while the core is stopped, kill the core, and wait until everything is stored."""
     key = app_key(running)
     core = running.pids["core"]
     os.kill(core, signal.SIGSTOP)
@@ -49,7 +49,7 @@ def _recovery(running: Running) -> Iterator[Figure]:
 
 
 def _bytes_in(folder: Path) -> int:
-    """Add up the files; those that a merge removes meanwhile do not count."""
+    """Return the total size; skip files that a merge removes meanwhile."""
     size = 0
     for directory, _, names in os.walk(folder):
         for name in names:
