@@ -1,4 +1,4 @@
-"""Every process is killed in a loop, under load; afterwards everything acknowledged is there exactly once."""
+"""Kill every process repeatedly under load; every acknowledged event is stored exactly once."""
 
 import os
 import random
@@ -11,7 +11,7 @@ from support.service import Service, eventually, fixed_ports, start
 from support.traffic import Traffic, started_again
 
 WORKERS = ("--workers", "2")
-BATCHES_MIN = 50  # acknowledged, so that the load was real
+BATCHES_MIN = 50  # acknowledged, to prove that there was real load
 
 
 def kill_a_child(service: Service, chance: random.Random) -> None:
@@ -20,7 +20,7 @@ def kill_a_child(service: Service, chance: random.Random) -> None:
 
 
 def kill_the_supervisor(service: Service) -> Service:
-    """It takes the others with it; return what is started in its place."""
+    """Kill the supervisor, and its children with it; return the service started in its place."""
     service.process.kill()
     service.process.wait()
     service.process.stdout.close()
