@@ -16,7 +16,7 @@ def single(*, ids: bool = True) -> str:
     return json.dumps(_event(next(_numbers), ids=ids), separators=(",", ":"))
 
 
-def good_and_bad(count: int) -> str:
+def valid_and_invalid(count: int) -> str:
     """Return a batch of alternating valid and invalid items."""
     kinds = [
         lambda: _event(next(_numbers), ids=True),
@@ -45,9 +45,9 @@ def with_a_lone_surrogate(count: int) -> str:
 
 
 MIXED = {
-    "good and bad items in turn": good_and_bad,
-    "every tenth a payment": some_payments,
-    "a lone surrogate in one": with_a_lone_surrogate,
+    "alternating valid and invalid items": valid_and_invalid,
+    "one payment in ten": some_payments,
+    "one lone surrogate": with_a_lone_surrogate,
 }
 
 

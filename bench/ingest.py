@@ -121,13 +121,13 @@ def _singles(running: Running, key: str) -> Iterator[Figure]:
     ratio = statistics.median(on_granian / single for single, _, on_granian, _ in rounds)
     yield Figure(
         "one worker, single events",
-        f"{rate:.0f} /s, {single:.0f} us of a core each (an empty handler on granian: {on_granian:.0f})",
+        f"{rate:.0f} /s, {single:.0f} us of CPU each (an empty handler on granian: {on_granian:.0f})",
         ratio,
         floor=at_least(ratio, 0.70, "of granian's empty handler"),
-        aim=at_most(single, 50, "us of a core"),
+        aim=at_most(single, 50, "us of CPU"),
     )
     ratio = statistics.median(of_workers / single for single, _, _, of_workers in rounds)
-    yield Figure("the same, against the workers' own empty handler", f"{of_workers:.0f} us of a core", ratio)
+    yield Figure("the same, against the workers' own empty handler", f"{of_workers:.0f} us of CPU", ratio)
 
 
 def _cpu_us_of_singles(pid: int, port: int, key: str) -> tuple[float, float]:
@@ -169,4 +169,4 @@ def _two_workers() -> Figure:
             done = generate(running.ingest_port, key, _batches(20), 16, SECONDS, (WORKER_CORE, OTHER_CORE))
         _check_accepted(done)
     rate = done["requests"] * BATCH / done["seconds"]
-    return Figure("two workers, batches of 500, generator beside them", f"{rate / 1000:.0f}k events/s")
+    return Figure("two workers, batches of 500, generator on the same cores", f"{rate / 1000:.0f}k events/s")

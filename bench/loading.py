@@ -34,7 +34,7 @@ class Loaded(NamedTuple):
 
     started_in_s: float  # until the first event is stored
     events_per_s: float
-    last_behind_s: float
+    last_lag_s: float
     cpu_us: dict[str, float]  # per event, by process
     peak_mb: float
     freshness_p50_s: float
@@ -45,16 +45,16 @@ def measure() -> Iterator[Figure]:
     empty = _measure_with(0)
     yield Figure(
         f"sustained, {OFFERED_EVENTS_PER_S // 1000}k events/s offered for {SUSTAINED_S:.0f} s",
-        f"{empty.events_per_s / 1000:.0f}k events/s stored, the last {empty.last_behind_s:.1f} s behind",
+        f"{empty.events_per_s / 1000:.0f}k events/s stored, the last {empty.last_lag_s:.1f} s late",
         floor=at_least(empty.events_per_s, 150_000, "events/s"),
         aim=at_least(empty.events_per_s, 250_000, "events/s"),
     )
-    yield Figure("what an event takes meanwhile", ", ".join(f"{name} {us:.1f} us" for name, us in empty.cpu_us.items()))
+    yield Figure("CPU time per event", ", ".join(f"{name} {us:.1f} us" for name, us in empty.cpu_us.items()))
     yield Figure(
         "resident memory while loading, core", f"{empty.peak_mb:.0f} MB", floor=at_most(empty.peak_mb, 1200, "MB")
     )
     yield Figure(
-        f"freshness beside {STEADY_EVENTS_PER_S // 1000}k events/s: accepted to readable",
+        f"freshness at {STEADY_EVENTS_PER_S // 1000}k events/s: accepted to readable",
         f"p50 {empty.freshness_p50_s:.2f} s, p99 {empty.freshness_p99_s:.2f} s",
         floor=at_most(empty.freshness_p99_s, FLUSH_S + POLL_EVERY_S, "s"),
     )
@@ -63,16 +63,16 @@ def measure() -> Iterator[Figure]:
     ratio = full.events_per_s / empty.events_per_s
     yield Figure(
         f"sustained, with {ids} in the window",
-        f"{full.events_per_s / 1000:.0f}k events/s stored, the last {full.last_behind_s:.1f} s behind",
+        f"{full.events_per_s / 1000:.0f}k events/s stored, the last {full.last_lag_s:.1f} s late",
         ratio,
-        floor=at_least(ratio, 0.9, "of empty"),
+        floor=at_least(ratio, 0.9, "of the empty warehouse"),
     )
     ratio = empty.freshness_p99_s / full.freshness_p99_s
     yield Figure(
         f"freshness, with {ids}",
         f"p50 {full.freshness_p50_s:.2f} s, p99 {full.freshness_p99_s:.2f} s",
         ratio,
-        floor=at_least(ratio, 0.9, "of empty"),
+        floor=at_least(ratio, 0.9, "of the empty warehouse"),
     )
     yield Figure(
         f"start-up with {ids}: until events are loaded",

@@ -60,7 +60,7 @@ def measure() -> Iterator[Figure]:
             results = _drive(running, keys, token, capacity)
         runs = Run(results["rows"], capacity)
         yield from runs.figures()
-        yield Figure("the generator's own delay, p99", f"{results['late_p99_ms']:.0f} ms")
+        yield Figure("generator delay, p99", f"{results['late_p99_ms']:.0f} ms")
         yield from _memory(resident)
         yield _acknowledged(running, accepted + runs.accepted_total())
 
@@ -74,13 +74,14 @@ class Run:
 
     def figures(self) -> Iterator[Figure]:
         names = list(PHASES_S)
-        asked = [len(self._of(phase)) / seconds for phase, seconds in enumerate(PHASES_S.values())]
-        yield Figure("asked for", ", ".join(f"{name} {rate:.0f} /s" for name, rate in zip(names, asked, strict=True)))
+        offered = [len(self._of(phase)) / seconds for phase, seconds in enumerate(PHASES_S.values())]
+        rates = ", ".join(f"{name} {rate:.0f} /s" for name, rate in zip(names, offered, strict=True))
+        yield Figure("offered load", rates)
         goodput = len(_accepted(self._of(1))) / PHASES_S["ten times"]
         ratio = goodput / self._capacity
-        yield Figure("goodput at ten times", f"{goodput:.0f} /s", ratio, at_least(ratio, 0.8, "of capacity"))
+        yield Figure("goodput at ten times capacity", f"{goodput:.0f} /s", ratio, at_least(ratio, 0.8, "of capacity"))
         latency = _p99(_accepted(self._of(1)))
-        yield Figure("accepted at ten times, p99", f"{latency:.0f} ms", floor=at_most(latency, 500, "ms"))
+        yield Figure("latency of accepted batches, p99", f"{latency:.0f} ms", floor=at_most(latency, 500, "ms"))
         yield from self._refusals()
         yield from self._probes()
         yield self._fairness()
@@ -98,8 +99,8 @@ class Run:
         with_retry = sum(row[5] for row in refused) / max(1, len(refused))
         latency = _p99(refused)
         figure = f"{len(refused)} of {len(rows)}, p99 {latency:.0f} ms, p50 {_p50(refused):.0f} ms"
-        yield Figure("refused at ten times", figure, floor=at_most(latency, 50, "ms"))
-        yield Figure("refusals that say when to retry", f"{with_retry:.1%}", with_retry, at_least(with_retry, 1))
+        yield Figure("refused at ten times capacity", figure, floor=at_most(latency, 50, "ms"))
+        yield Figure("refusals with Retry-After", f"{with_retry:.1%}", with_retry, at_least(with_retry, 1))
         cut, unsent = (sum(row[4] == status for row in rows) for status in (CUT_OFF, NOT_SENT))
         strange = len(rows) - len(refused) - len(_accepted(rows)) - cut - unsent
         text = f"{cut} cut off, {unsent} found no connection, {strange} other"
@@ -110,15 +111,15 @@ class Run:
             rows = self._of(1, range(place, place + 1))
             latency, slowest = _p99(rows), max(row[3] for row in rows)
             text = f"p99 {latency:.0f} ms, slowest {slowest:.0f} ms"
-            yield Figure(f"the {name} meanwhile", text, floor=at_most(latency, 200, "ms (p99)"))
+            yield Figure(f"{name} during the overload", text, floor=at_most(latency, 200, "ms (p99)"))
             failed = len(rows) - len(_accepted(rows))
-            yield Figure(f"the {name} meanwhile, failed", f"{failed} of {len(rows)}", floor=at_most(failed, 0))
+            yield Figure(f"{name} during the overload, failed", f"{failed} of {len(rows)}", floor=at_most(failed, 0))
 
     def _fairness(self) -> Figure:
         quiet = self._of(1, range(1, QUIET + 1))
-        kept = len(_accepted(quiet)) / len(quiet)
-        text = f"{kept:.1%} of theirs accepted, p99 {_p99(_accepted(quiet)):.0f} ms"
-        return Figure("what a noisy tenant leaves to the others", text, kept, at_least(kept, 0.9))
+        share = len(_accepted(quiet)) / len(quiet)
+        text = f"{share:.1%} accepted, p99 {_p99(_accepted(quiet)):.0f} ms"
+        return Figure("fairness: batches of quiet organizations", text, share, at_least(share, 0.9))
 
     def _recovery(self) -> Figure:
         """Find the first three seconds in a row in which nearly all are accepted within twice the normal latency."""
@@ -130,7 +131,7 @@ class Run:
             good.append(sum(row[4] == 202 and row[3] <= normal_ms for row in asked) >= 0.95 * len(asked))
         after = next((second for second in range(len(good) - 2) if all(good[second : second + 3])), len(good))
         text = f"after {after} s nearly all are accepted within {normal_ms:.0f} ms"
-        return Figure("back to normal", text, floor=at_most(after, 10, "s"))
+        return Figure("recovery after the overload", text, floor=at_most(after, 10, "s"))
 
 
 def _capacity(running: Running, key: str) -> tuple[float, int]:

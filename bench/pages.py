@@ -51,9 +51,9 @@ def measure() -> Iterator[Figure]:
         floor = at_most(warm_ms, WARM_MS_MAX, "ms")
         yield Figure(f"overview of {APPS} apps, warm caches", f"{warm_ms:.0f} ms", floor=floor)
         for name, text in pages.items():
-            kilobytes = _weight(core, text) / 1024
+            kilobytes = _first_visit_bytes(core, text) / 1024
             floor = at_most(kilobytes, PAGE_KB_MAX, "KB")
-            yield Figure(f"weight of the {name} page", f"{kilobytes:.0f} KB", floor=floor)
+            yield Figure(f"size of the {name} page", f"{kilobytes:.0f} KB", floor=floor)
 
 
 def _app(core: http.client.HTTPConnection, token: str, number: int) -> dict[str, str]:
@@ -109,7 +109,7 @@ def _timed(core: http.client.HTTPConnection, path: str, cookie: str) -> tuple[fl
     return took_ms, gzip.decompress(body)
 
 
-def _weight(core: http.client.HTTPConnection, page: bytes) -> int:
+def _first_visit_bytes(core: http.client.HTTPConnection, page: bytes) -> int:
     """Return the bytes that a first visit loads, compressed."""
     total = len(gzip.compress(page, 5))
     for address in sorted(set(re.findall(rb'(?:src|href)="(/static/[^"]+)"', page))):

@@ -56,9 +56,9 @@ def _hits() -> Figure:
     ratio = statistics.median(empty / cost for cost, _, empty in rounds)
     return Figure(
         "cache hits",
-        f"{rate:.0f} /s, {cost:.0f} us of a core each (empty handler: {empty:.0f})",
+        f"{rate:.0f} /s, {cost:.0f} us of CPU each (empty handler: {empty:.0f})",
         ratio,
-        at_least(ratio, HIT_RATIO_MIN, "of empty"),
+        at_least(ratio, HIT_RATIO_MIN, "of the empty handler"),
     )
 
 
@@ -70,7 +70,7 @@ def _mrr_history() -> Iterator[Figure]:
         floor = None if limit is None else at_most(took_ms, limit, "ms")
         yield Figure(f"miss of mrr_history, {window}, 1 million versions", f"{took_ms:.1f} ms", floor=floor)
     peak_mb = found["peak_mb"]
-    name = "memory of these reads above rest"
+    name = "memory of these reads, above baseline"
     yield Figure(name, f"{peak_mb:.0f} MB", floor=at_most(peak_mb, READ_MB_MAX, "MB"))
     yield Figure("building the history of 1 million versions", f"{found['built_s']:.1f} s")
 

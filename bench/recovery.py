@@ -42,10 +42,10 @@ def _recovery(running: Running) -> Iterator[Figure]:
         time.sleep(0.1)
     took_s = time.perf_counter() - began
     size = f"{accepted * len(texts[0]) / 1e9:.1f} GB"
-    yield Figure("core killed, answering again", f"{ready_s:.1f} s with a backlog of {size}")
-    yield Figure("recovery of that backlog", f"{took_s:.0f} s, {events / took_s / 1000:.0f}k events/s")
+    yield Figure("core killed, time until it answers", f"{ready_s:.1f} s with a backlog of {size}")
+    yield Figure("core killed, time to load the backlog", f"{took_s:.0f} s, {events / took_s / 1000:.0f}k events/s")
     on_disk = _bytes_in(running.data / "warehouse")
-    yield Figure("warehouse, right after loading", f"{on_disk / events:.0f} bytes an event")
+    yield Figure("warehouse, right after loading", f"{on_disk / events:.0f} bytes per event")
 
 
 def _bytes_in(folder: Path) -> int:

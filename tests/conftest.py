@@ -71,7 +71,7 @@ def rounds(pytestconfig: pytest.Config) -> Callable[[int, int], int]:
 
 
 @pytest.fixture
-def tell_progress(pytestconfig: pytest.Config, capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
+def show_progress(pytestconfig: pytest.Config, capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
     """Print the progress of `make prove`."""
 
     def show(text: str) -> None:
@@ -214,7 +214,7 @@ def client(core: AppInLifespan) -> Iterator[TestClient]:
 
 @pytest.fixture
 def keyring(core: AppInLifespan, client: TestClient) -> Keyring:
-    """The keyring of the ingest plane behind the client."""
+    """The keyring of the client's ingest plane."""
     return core.ingest.keyring
 
 

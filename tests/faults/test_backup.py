@@ -169,7 +169,7 @@ def test_a_stop_does_not_wait_for_a_backup(service, key, tmp_path):
 
 
 # In a separate process: the embedded engine opens only one path per process.
-IMPATIENT_CORE = """
+CORE_WITH_SHORT_PAUSE = """
 import asyncio, sys
 from prometheus_client import CollectorRegistry
 from mauve.wiring.control import control_parts
@@ -205,7 +205,7 @@ loading.close()
 
 
 def test_a_hung_command_does_not_pause_loading_forever(settings):
-    program = [sys.executable, "-c", IMPATIENT_CORE, str(settings.data)]
+    program = [sys.executable, "-c", CORE_WITH_SHORT_PAUSE, str(settings.data)]
     done = subprocess.run(program, capture_output=True, text=True, check=False)
     assert done.stdout.endswith("loading resumed, and the command got an error\n"), done.stderr
     assert not (settings.data / "warehouse" / "shadow").exists()

@@ -29,7 +29,7 @@ def kill_the_supervisor(service: Service) -> Service:
 
 @pytest.mark.prove
 @pytest.mark.timeout(3_600)
-def test_after_kills_of_every_process_each_acknowledged_event_is_counted_exactly_once(tmp_path, rounds, tell_progress):
+def test_after_kills_of_every_process_each_acknowledged_event_is_counted_exactly_once(tmp_path, rounds, show_progress):
     chance = random.Random(20261115)
     kills = rounds(30, 1000)
     service = start(tmp_path / "data", *WORKERS, *fixed_ports())
@@ -42,7 +42,7 @@ def test_after_kills_of_every_process_each_acknowledged_event_is_counted_exactly
                 else:
                     kill_a_child(service, chance)
                 if number % 50 == 0:
-                    tell_progress(f"{number:,} of {kills:,} kills, {len(traffic.acked):,} batches acknowledged")
+                    show_progress(f"{number:,} of {kills:,} kills, {len(traffic.acked):,} batches acknowledged")
             eventually(lambda: len(traffic.acked) > BATCHES_MIN)
         figures = traffic.figures_when_loaded(service)
         assert service.stop() == 0

@@ -221,7 +221,7 @@ KINDS = [ingest] * 10 + [deliver] * 5 + [control, control, read, open_page, open
 def target(tmp_path_factory, rounds):
     data = tmp_path_factory.mktemp("noise") / "data"
     seed = SEED if rounds(0, 1) == 0 else int(time.time())
-    print("seed", seed)  # noqa: T201 - to make it happen again
+    print("seed", seed)  # noqa: T201 - to reproduce a failure
     with running(data, "--workers", "1") as service:
         form = {"organization": "Pages", "email": "ann@example.com", "password": PASSWORD}
         headers = {"sec-fetch-site": "same-origin"}

@@ -23,7 +23,7 @@ MAUVE = Path(sys.executable).with_name("mauve")
 EVERY_SCOPE = "apps:read,apps:write,keys:read,keys:write,webhooks:write,metrics:read"
 PATIENCE_S = 240.0  # generous: on a quiet machine nothing takes nearly this long
 _OPEN = {"01", "08"}  # ESTABLISHED and CLOSE_WAIT in /proc/net/tcp
-SMALL_AND_PATIENT = {
+TEST_SETTINGS = {
     "MAUVE_SEGMENT_MB": "3",
     "MAUVE_INGEST_FLUSH_SECONDS": "0.4",
     "MAUVE_CATALOG_TIMEOUT_SECONDS": "60",
@@ -31,8 +31,8 @@ SMALL_AND_PATIENT = {
 
 
 def clean_environment(**extra: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("MAUVE_")}
-    return kept | SMALL_AND_PATIENT | extra
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("MAUVE_")}
+    return inherited | TEST_SETTINGS | extra
 
 
 def mauve(data: Path, *arguments: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
