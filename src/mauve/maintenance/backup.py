@@ -79,7 +79,7 @@ class BackupSources:
     frozen_bytes: Callable[[], int]  # warehouse
 
 
-class BackupMade(msgspec.Struct, frozen=True):
+class BackupResult(msgspec.Struct, frozen=True):
     file: str
     bytes: int
     created_at: int  # epoch ms
@@ -88,7 +88,7 @@ class BackupMade(msgspec.Struct, frozen=True):
     has_master_key: bool
 
 
-def write_backup(sources: BackupSources, file: Path, now_ms: int, version: str, progress: Progress) -> BackupMade:
+def write_backup(sources: BackupSources, file: Path, now_ms: int, version: str, progress: Progress) -> BackupResult:
     """Create the backup file. It appears under its name only once it is complete."""
     copied_bytes = sources.copied_bytes()
     check_free_space(file.parent, 2 * copied_bytes + sources.frozen_bytes())
@@ -107,7 +107,7 @@ def write_backup(sources: BackupSources, file: Path, now_ms: int, version: str, 
             sync_folder(file.parent)
         finally:
             shutil.rmtree(drafts, ignore_errors=True)
-    return BackupMade(str(file), size, now_ms, pause.frozen.events, records, has_key)
+    return BackupResult(str(file), size, now_ms, pause.frozen.events, records, has_key)
 
 
 def check_target(file: Path, *, may_replace: bool) -> None:

@@ -31,7 +31,7 @@ class RestoreSteps:
     build_warehouse: Callable[[Path, Frozen], None]  # in a data directory, from frozen files
 
 
-class Restored(msgspec.Struct, frozen=True):
+class RestoreResult(msgspec.Struct, frozen=True):
     data: str
     created_at: int  # when the backup was created, epoch ms
     mauve: str  # the version that created it
@@ -39,7 +39,7 @@ class Restored(msgspec.Struct, frozen=True):
     has_master_key: bool
 
 
-def restore(file: Path, data: Path, steps: RestoreSteps, progress: Progress) -> Restored:
+def restore(file: Path, data: Path, steps: RestoreSteps, progress: Progress) -> RestoreResult:
     """Create a data directory with everything that was acknowledged when the backup began."""
     progress.begin("checking", 0)
     header = read_header(file)
@@ -53,7 +53,7 @@ def restore(file: Path, data: Path, steps: RestoreSteps, progress: Progress) -> 
         _build(drafts, header, steps, progress)
         sync_tree(drafts)
         _move(drafts, data)
-    return Restored(str(data), header.created_at, header.mauve, header.events, header.has_master_key)
+    return RestoreResult(str(data), header.created_at, header.mauve, header.events, header.has_master_key)
 
 
 def _build(drafts: Path, header: Header, steps: RestoreSteps, progress: Progress) -> None:
