@@ -1,12 +1,12 @@
-# Everything a person does with the repository. `make help` lists it.
+# Every task of development. `make help` lists them.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
-# What takes things apart: minutes of processes that are killed and disks that lie.
+# Fault tests, which take minutes: killed processes, power cuts, failing disks.
 PROOFS := tests/faults tests/properties/test_simulation.py tests/properties/test_planted_bugs.py
-# The tests sync thousands of small files: in memory, if there is room, so that no other user of the disk holds them up.
+# The tests sync thousands of small files: keep them in memory if there is room, so that a busy disk does not slow them.
 ROOM_KB := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $$4 }')
 IN_MEMORY := $(shell [ "$(or $(ROOM_KB),0)" -gt 4000000 ] && echo PYTEST_DEBUG_TEMPROOT=/dev/shm)
 
@@ -16,7 +16,7 @@ IN_MEMORY := $(shell [ "$(or $(ROOM_KB),0)" -gt 4000000 ] && echo PYTEST_DEBUG_T
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-setup: $(RUNTIME) ## make .venv with .venv/bin/mauve (quick when nothing changed)
+setup: $(RUNTIME) ## create .venv with .venv/bin/mauve (quick if nothing changed)
 
 serve: $(RUNTIME) ## run the service on embedded engines (data in ./mauve-data)
 	@exec $(BIN)/mauve serve
@@ -24,10 +24,10 @@ serve: $(RUNTIME) ## run the service on embedded engines (data in ./mauve-data)
 test: $(DEV) ## run the tests
 	$(IN_MEMORY) $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(addprefix --ignore ,tests/browser $(PROOFS))
 
-proofs: $(DEV) ## try every failure: thousands of schedules, dozens of kills and power cuts (root for the cuts)
+proofs: $(DEV) ## run the fault tests: thousands of schedules, dozens of kills and power cuts (the cuts need root)
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(PROOFS)
 
-browser: $(DEV) ## try the pages in Chromium (Debian: apt-get install chromium)
+browser: $(DEV) ## test the pages in Chromium (Debian: apt-get install chromium)
 	$(BIN)/python -m pytest tests/browser
 
 check: $(DEV) ## lint, types, import rules
@@ -36,16 +36,16 @@ check: $(DEV) ## lint, types, import rules
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-prove: $(DEV) ## the long form of every proof: a million schedules, a thousand kills and power cuts (about an hour; root for the cuts)
+prove: $(DEV) ## run the long form of every fault test: a million schedules, a thousand kills and power cuts (about an hour; root)
 	$(BIN)/python -m pytest --prove -m prove -n 2 --dist worksteal --timeout 86400 -v
 
-bench: $(DEV) ## measure, as ratios within one run
+bench: $(DEV) ## run the benchmarks
 	$(BIN)/python -m bench
 
-screenshots: $(DEV) ## take the pictures in docs/pictures anew (needs chromium)
+screenshots: $(DEV) ## retake the pictures in docs/pictures (needs chromium)
 	$(BIN)/python docs/screenshots.py
 
-lock: ## resolve requirements/*.in anew into hash-pinned files (needs uv)
+lock: ## resolve requirements/*.in into hash-pinned files (needs uv)
 	@for name in build runtime dev; do \
 	  uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	    --no-annotate --custom-compile-command "make lock" requirements/$$name.in -o requirements/$$name.txt || exit 1; \

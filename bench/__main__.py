@@ -1,4 +1,4 @@
-"""`make bench`: measure, and hold each figure against its floor and its aim. A missed floor fails the run."""
+"""`make bench`: measure, and compare each figure with its floor and its aim. A missed floor fails the run."""
 
 import argparse
 import json
@@ -6,26 +6,26 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bench import control, ingest, lasting, loading, overload, pages, reads, webhooks
+from bench import control, ingest, loading, overload, pages, reads, recovery, webhooks
 from bench.report import Figure, render
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
 MEASURES = {
     "ingest": ingest.measure,
     "loading": loading.measure,
-    "lasting": lasting.measure,
+    "recovery": recovery.measure,
     "webhooks": webhooks.measure,
     "control": control.measure,
     "pages": pages.measure,
     "reads": reads.measure,
     "overload": overload.measure,
 }
-WHEN_ASKED_FOR = ("overload",)  # It takes minutes.
+ONLY_ON_REQUEST = ("overload",)  # It takes minutes.
 
 
 def main() -> None:
-    wanted = wanted_by(sys.argv[1:])
-    figures = list(_measured(wanted))
+    options = parse_options(sys.argv[1:])
+    figures = list(_measure(options))
     print(render(figures))
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps([figure.as_dict() for figure in figures], indent=2) + "\n")
@@ -33,27 +33,27 @@ def main() -> None:
     sys.exit(1 if any(figure.is_regression for figure in figures) else 0)
 
 
-def wanted_by(arguments: Sequence[str]) -> argparse.Namespace:
-    """Return what the command line asks for: without a word all that `make bench` measures."""
-    parser = argparse.ArgumentParser(prog="python -m bench", description="measure some planes, or all")
+def parse_options(arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse the command line; without arguments, measure everything that `make bench` does."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description="run some of the benchmarks, or all")
     parser.add_argument("planes", nargs="*", type=_plane, metavar="|".join(MEASURES))
-    parser.add_argument("--full", action="store_true", help="reads: also at 100 million events; takes some minutes")
-    parser.add_argument("--millions", type=int, nargs="+", default=[1, 20], help="reads: at how many million events")
-    wanted = parser.parse_args(arguments)
-    wanted.planes = wanted.planes or [name for name in MEASURES if name not in WHEN_ASKED_FOR]
-    wanted.millions += [100] if wanted.full else []
-    return wanted
+    parser.add_argument("--full", action="store_true", help="reads: also at 100 million events; takes a few minutes")
+    parser.add_argument("--millions", type=int, nargs="+", default=[1, 20], help="reads: sizes in million events")
+    options = parser.parse_args(arguments)
+    options.planes = options.planes or [name for name in MEASURES if name not in ONLY_ON_REQUEST]
+    options.millions += [100] if options.full else []
+    return options
 
 
 def _plane(name: str) -> str:
     if name not in MEASURES:
-        raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(MEASURES)}")
+        raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(MEASURES)}")
     return name
 
 
-def _measured(wanted: argparse.Namespace) -> Iterator[Figure]:
-    for name in wanted.planes:
-        for figure in MEASURES[name](wanted.millions) if name == "reads" else MEASURES[name]():
+def _measure(options: argparse.Namespace) -> Iterator[Figure]:
+    for name in options.planes:
+        for figure in MEASURES[name](options.millions) if name == "reads" else MEASURES[name]():
             print(f"{name}: {figure.name}: {figure.figure}", file=sys.stderr, flush=True)
             yield figure
 

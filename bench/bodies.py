@@ -1,14 +1,14 @@
-"""The bodies that are sent: half of the events carry times, as clients that batch do."""
+"""Request bodies: half of the events carry times, as clients that batch send them."""
 
 import itertools
 import json
 
-STAMP = "@@@@@@@@"  # the generator writes another text of the same length here each time: every id is new
+STAMP = "@@@@@@@@"  # The generator replaces it each time with other text of the same length, so that every id is new.
 _numbers = itertools.count()
 
 
 def events(count: int, *, ids: bool = True) -> str:
-    """Return a batch as a client would send it, about 165 bytes an event; every id is new."""
+    """Return a typical batch, about 165 bytes per event; every id is new."""
     return json.dumps([_event(next(_numbers), ids=ids) for _ in range(count)], separators=(",", ":"))
 
 
@@ -16,8 +16,8 @@ def single(*, ids: bool = True) -> str:
     return json.dumps(_event(next(_numbers), ids=ids), separators=(",", ":"))
 
 
-def good_and_bad(count: int) -> str:
-    """Return good and bad items in turn."""
+def valid_and_invalid(count: int) -> str:
+    """Return a batch of alternating valid and invalid items."""
     kinds = [
         lambda: _event(next(_numbers), ids=True),
         lambda: {"name": "", "user": "x"},
@@ -29,7 +29,7 @@ def good_and_bad(count: int) -> str:
 
 
 def some_payments(count: int, every: int = 10) -> str:
-    """Return a batch in which every tenth item is a payment, or more of them."""
+    """Return a batch in which every n-th item is a payment."""
     items = [
         _payment(next(_numbers)) if place % every == 0 else _event(next(_numbers), ids=True) for place in range(count)
     ]
@@ -45,9 +45,9 @@ def with_a_lone_surrogate(count: int) -> str:
 
 
 MIXED = {
-    "good and bad items in turn": good_and_bad,
-    "every tenth a payment": some_payments,
-    "a lone surrogate in one": with_a_lone_surrogate,
+    "alternating valid and invalid items": valid_and_invalid,
+    "one payment in ten": some_payments,
+    "one lone surrogate": with_a_lone_surrogate,
 }
 
 

@@ -1,4 +1,4 @@
-"""The control plane: does the time of a refusal tell anything? And what the processes cost at rest."""
+"""The control plane: timing of refusals, which must reveal nothing; start-up time and memory of idle processes."""
 
 import http.client
 import statistics
@@ -20,10 +20,10 @@ def measure() -> Iterator[Figure]:
         yield Figure("start-up, empty data directory", f"{running.started_in_s:.2f} s")
         for name in running.pids:
             yield Figure(f"resident memory at rest, {name}", f"{running.resident_mb(name):.0f} MB")
-        yield from _timing(running)
+        yield from _refusal_timing(running)
 
 
-def _timing(running: Running) -> Iterator[Figure]:
+def _refusal_timing(running: Running) -> Iterator[Figure]:
     mine = running.operator("org", "create", "Mine")["org_id"]
     other = running.operator("org", "create", "Other")["org_id"]
     token = running.operator("token", "mint", "--org", mine, "--scopes", SCOPES)["token"]
@@ -37,8 +37,8 @@ def _timing(running: Running) -> Iterator[Figure]:
     def unknown_id() -> tuple[str, str]:
         return "/v1/apps", tokens.mint(SystemRandomness()).token.reveal()
 
-    yield _compared(connection, "401: unknown id / wrong secret", unknown_id, lambda: ("/v1/apps", wrong_secret), 401)
-    yield _compared(
+    yield _compare(connection, "401: unknown id / wrong secret", unknown_id, lambda: ("/v1/apps", wrong_secret), 401)
+    yield _compare(
         connection,
         "404: never-existing app / foreign app",
         lambda: (f"/v1/apps/{new_id('app', SystemRandomness())}", token),
@@ -47,17 +47,17 @@ def _timing(running: Running) -> Iterator[Figure]:
     )
 
 
-def _compared(connection, name, one, other, status) -> Figure:
-    """Ask for both in turn, and compare the medians."""
+def _compare(connection, name, one, other, status) -> Figure:
+    """Alternate between both requests and compare the medians."""
     times = ([], [])
     for _ in range(PAIRS):
-        for kind, times_of_kind in ((one, times[0]), (other, times[1])):
-            path, credential = kind()
+        for make_request, samples in ((one, times[0]), (other, times[1])):
+            path, credential = make_request()
             began = time.perf_counter_ns()
             connection.request("GET", path, headers={"authorization": f"Bearer {credential}"})
             reply = connection.getresponse()
             reply.read()
-            times_of_kind.append(time.perf_counter_ns() - began)
+            samples.append(time.perf_counter_ns() - began)
             if reply.status != status:
                 raise AssertionError(f"{name}: {reply.status} instead of {status}")
     medians = [statistics.median(each) / 1000 for each in times]

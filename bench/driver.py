@@ -1,4 +1,4 @@
-"""What requests cost a process: driven from the other core, counted by the kernel."""
+"""Drive a process from the other CPU core, and measure its CPU time per request."""
 
 import http.client
 import json
@@ -17,8 +17,8 @@ SERVED_CORE, DRIVING_CORE = 0, 1
 
 
 def cpu_us_per_get(pid: int, port: int, path: str, key: str, seconds: float, connections: int) -> tuple[float, float]:
-    """Return what one GET costs the process, in microseconds of a core, and how many there were a second."""
-    orders = {
+    """Return the CPU time of one GET in microseconds, and the requests per second."""
+    config = {
         "port": port,
         "path": path,
         "key": key,
@@ -30,8 +30,8 @@ def cpu_us_per_get(pid: int, port: int, path: str, key: str, seconds: float, con
     }
     before = cpu_s(pid)
     command = [sys.executable, "-m", "bench.generator"]
-    said = subprocess.run(command, input=json.dumps(orders), capture_output=True, text=True, check=True).stdout
-    done = json.loads(said)
+    output = subprocess.run(command, input=json.dumps(config), capture_output=True, text=True, check=True).stdout
+    done = json.loads(output)
     if done["accepted"] != done["requests"]:
         raise AssertionError(f"{done['requests'] - done['accepted']} requests were refused")
     return (cpu_s(pid) - before) / done["requests"] * 1e6, done["requests"] / done["seconds"]
@@ -39,12 +39,12 @@ def cpu_us_per_get(pid: int, port: int, path: str, key: str, seconds: float, con
 
 @contextmanager
 def empty_core() -> Iterator[tuple[int, int]]:
-    """Run a core that only answers; return its pid and port."""
+    """Run a core with an empty handler; yield its pid and port."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    orders = {"role": "core", "number": 0, "data": ".", "host": "127.0.0.1", "port": port, "ingest_port": 0}
-    command = [sys.executable, "-m", "bench.empty_server", json.dumps(orders)]
+    config = {"role": "core", "number": 0, "data": ".", "host": "127.0.0.1", "port": port, "ingest_port": 0}
+    command = [sys.executable, "-m", "bench.empty_server", json.dumps(config)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         process.stdout.readline()
         pin(process.pid)
@@ -55,7 +55,7 @@ def empty_core() -> Iterator[tuple[int, int]]:
 
 
 def pin(pid: int) -> None:
-    """Keep every thread of a process on the served core."""
+    """Pin every thread of a process to the served CPU core."""
     pin_threads(pid, SERVED_CORE)
 
 
@@ -79,8 +79,8 @@ def generate(
     rate: float = 1e9,
     first_stamp: int = 0,
 ) -> dict[str, float]:
-    """Send batches of events for some seconds, from a process of its own; return what it counted."""
-    orders = {
+    """Send batches of events for some seconds from a separate process; return its counts."""
+    config = {
         "port": port,
         "path": "/v1/events",
         "key": key,
@@ -92,18 +92,18 @@ def generate(
         "first_stamp": first_stamp,
     }
     command = [sys.executable, "-m", "bench.generator"]
-    done = subprocess.run(command, input=json.dumps(orders), capture_output=True, text=True, check=True)
+    done = subprocess.run(command, input=json.dumps(config), capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
 
 def stored(running: Running) -> int:
-    """Return how many events were loaded and counted."""
+    """Return the number of events loaded and counted."""
     with closing(sqlite3.connect(f"file:{running.data}/ledger.db?mode=ro", uri=True)) as ledger:
         return ledger.execute("SELECT coalesce(sum(events), 0) FROM usage").fetchone()[0]
 
 
 def app_key(running: Running) -> str:
-    """Make an organization with an app, and return the app's key."""
+    """Create an organization with an app, and return the app's key."""
     org = running.operator("org", "create", "Bench")["org_id"]
     token = running.operator("token", "mint", "--org", org, "--scopes", "apps:write")["token"]
     connection = http.client.HTTPConnection("127.0.0.1", running.port)

@@ -1,4 +1,4 @@
-"""A process that does nothing but answer: the limit that the real ones are held against."""
+"""A server with an empty handler: the upper limit to compare the real processes with."""
 
 import sys
 
@@ -7,7 +7,7 @@ from granian.constants import Interfaces
 from mauve.ingest.plane import BODY_BYTES_MAX
 from mauve.server.asgi_server import AsgiServer
 from mauve.server.child import main, serve_until_stopped
-from mauve.server.child_protocol import ChildOrders, Ready
+from mauve.server.child_protocol import ChildConfig, Ready
 from mauve.web.http1.listener import Listener
 from mauve.web.messages import JSON, Reply
 
@@ -18,32 +18,32 @@ _ANSWER = b'{"ok":true,"metric":"mau","project":"proj_0","date_from":"2026-10-17
 
 
 class Rsgi:
-    """The same behind granian, in its own way, which is its quickest."""
+    """An empty handler on granian's own interface, its fastest."""
 
     async def __rsgi__(self, _scope, transport) -> None:
         await transport()
         transport.response_bytes(202, list(JSON.items()), _ACCEPTED)
 
 
-async def said(request) -> Reply:
-    """A worker: reads the body and says 202."""
+async def accepted(request) -> Reply:
+    """Answer as a worker: read the body and return 202."""
     await request.body(BODY_BYTES_MAX)
     return Reply(202, _ACCEPTED, JSON)
 
 
 async def empty(_scope, _receive, send) -> None:
-    """A core: says 200."""
+    """Answer as a core: return 200."""
     await send({"type": "http.response.start", "status": 200, "headers": _ASGI_HEADERS})
     await send({"type": "http.response.body", "body": _ANSWER})
 
 
-async def run(orders: ChildOrders) -> None:
-    if orders.role == "core":
-        server = AsgiServer(empty, (orders.host, orders.port))
-    elif orders.number == ON_GRANIAN:
-        server = AsgiServer(Rsgi(), (orders.host, orders.ingest_port), Interfaces.RSGI)
+async def run(config: ChildConfig) -> None:
+    if config.role == "core":
+        server = AsgiServer(empty, (config.host, config.port))
+    elif config.number == ON_GRANIAN:
+        server = AsgiServer(Rsgi(), (config.host, config.ingest_port), Interfaces.RSGI)
     else:
-        server = Listener(said, (orders.host, orders.ingest_port))
+        server = Listener(accepted, (config.host, config.ingest_port))
     await serve_until_stopped(server, Ready(), has_failed=lambda: False)
 
 

@@ -1,4 +1,4 @@
-"""A load generator on plain sockets: `python -m bench.generator` with its orders as JSON, its count as the answer."""
+"""A closed-loop load generator on plain sockets: `python -m bench.generator`, JSON config in, JSON counts out."""
 
 import itertools
 import json
@@ -16,7 +16,7 @@ STAMP = bodies.STAMP.encode()
 
 
 def request_bytes(path: str, key: str, body: bytes) -> bytes:
-    """Return a POST with the body, or a GET when there is none."""
+    """Return a POST with the body, or a GET if it is empty."""
     if not body:
         return f"GET {path} HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer {key}\r\n\r\n".encode()
     head = (
@@ -27,7 +27,7 @@ def request_bytes(path: str, key: str, body: bytes) -> bytes:
 
 
 def stamped(requests: list[bytes], first_stamp: int) -> Iterator[bytes]:
-    """Return the requests over and over, each time with ids of their own."""
+    """Repeat the requests forever, with new ids each time."""
     for number in itertools.count(first_stamp):
         yield requests[number % len(requests)].replace(STAMP, b"%08x" % number)
 
@@ -35,9 +35,9 @@ def stamped(requests: list[bytes], first_stamp: int) -> Iterator[bytes]:
 def drive(
     port: int, requests: list[bytes], connections: int, seconds: float, rate: float, first_stamp: int = 0
 ) -> dict[str, float]:
-    """Send for some seconds, at most `rate` requests a second; a connection sends when its last reply is there."""
+    """Send for some seconds, at most `rate` requests per second and one per connection at a time."""
     selector = selectors.DefaultSelector()
-    # In turn: one that says nothing for long is closed.
+    # Used in turn: the server closes an idle connection.
     idle = deque(_connected(port) for _ in range(connections))
     for connection in idle:
         selector.register(connection, selectors.EVENT_READ)
@@ -66,11 +66,11 @@ def _connected(port: int) -> socket.socket:
 
 
 def main() -> None:
-    orders = json.load(sys.stdin)
-    os.sched_setaffinity(0, set(orders["cores"]))
-    requests = [request_bytes(orders["path"], orders["key"], body.encode()) for body in orders["bodies"]]
+    config = json.load(sys.stdin)
+    os.sched_setaffinity(0, set(config["cores"]))
+    requests = [request_bytes(config["path"], config["key"], body.encode()) for body in config["bodies"]]
     done = drive(
-        orders["port"], requests, orders["connections"], orders["seconds"], orders["rate"], orders.get("first_stamp", 0)
+        config["port"], requests, config["connections"], config["seconds"], config["rate"], config.get("first_stamp", 0)
     )
     json.dump(done, sys.stdout)
 

@@ -1,4 +1,4 @@
-"""The ingest plane: what a worker takes in, against what its parts could do alone; and from end to end."""
+"""The ingest plane: the throughput of a worker, compared with validation alone and with empty handlers."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def measure() -> Iterator[Figure]:
     with service("--workers", "1") as running:
         key = app_key(running)
         pin_threads(running.pids["ingest-1"], WORKER_CORE)
-        rate = _batches_alone(running, key)
+        rate = _batch_rate(running, key)
         ratio = rate / validation
         yield Figure(
             "one worker, batches of 500",
@@ -58,15 +58,15 @@ def measure() -> Iterator[Figure]:
     yield _two_workers()
 
 
-def _batches_alone(running: Running, key: str) -> float:
-    """Return batches a second: the median of some rounds, with the core process asleep and the other core for the load.
+def _batch_rate(running: Running, key: str) -> float:
+    """Return batches per second, the median of several rounds, with the core process stopped.
 
-    A round is short enough for the log to find files that were in use before, as it does when the loader keeps up.
-    The first only makes them.
+    A round is short enough for the log to reuse its files, as it does when the loader keeps up. The first round only
+    creates them, and does not count.
     """
     rates, accepted = [], 0
     for _ in range(1 + ROUNDS):
-        with _core_asleep(running):
+        with _core_stopped(running):
             done = generate(
                 running.ingest_port, key, _batches(20), CONNECTIONS, ROUND_S, (OTHER_CORE,), first_stamp=accepted
             )
@@ -75,12 +75,12 @@ def _batches_alone(running: Running, key: str) -> float:
         accepted += int(done["accepted"])
         while stored(running) < accepted * BATCH:
             time.sleep(0.1)
-        time.sleep(1)  # until the log has let go of what is stored
+        time.sleep(1)  # until the log has trimmed what is stored
     return statistics.median(rates[1:])
 
 
 @contextmanager
-def _core_asleep(running: Running) -> Iterator[None]:
+def _core_stopped(running: Running) -> Iterator[None]:
     os.kill(running.pids["core"], signal.SIGSTOP)
     try:
         yield
@@ -89,7 +89,7 @@ def _core_asleep(running: Running) -> Iterator[None]:
 
 
 def _validation_alone(batches: list[bytes]) -> float:
-    """Return judged batches per second, on one core; each is stamped anew, as the generator does."""
+    """Return validated batches per second on one CPU core, each with new ids, as the generator sends them."""
     os.sched_setaffinity(0, {WORKER_CORE})
     took = 0.0
     for number in range(_VALIDATED):
@@ -111,9 +111,9 @@ def _batches(count: int) -> list[str]:
 
 
 def _singles(running: Running, key: str) -> Iterator[Figure]:
-    """Measure single events and empty handlers in turn: a machine that others use is quicker and slower by minutes."""
+    """Alternate between single events and empty handlers: the speed of a shared machine drifts within minutes."""
     rounds = []
-    with _empty_handler(ON_GRANIAN) as granian, _empty_handler(OF_WORKERS) as own, _core_asleep(running):
+    with _empty_handler(ON_GRANIAN) as granian, _empty_handler(OF_WORKERS) as own, _core_stopped(running):
         for _ in range(ROUNDS):
             single, rate = _cpu_us_of_singles(running.pids["ingest-1"], running.ingest_port, key)
             rounds.append((single, rate, *(_cpu_us_of_singles(*server, "none")[0] for server in (granian, own))))
@@ -121,19 +121,19 @@ def _singles(running: Running, key: str) -> Iterator[Figure]:
     ratio = statistics.median(on_granian / single for single, _, on_granian, _ in rounds)
     yield Figure(
         "one worker, single events",
-        f"{rate:.0f} /s, {single:.0f} us of a core each (an empty handler on granian: {on_granian:.0f})",
+        f"{rate:.0f} /s, {single:.0f} us of CPU each (an empty handler on granian: {on_granian:.0f})",
         ratio,
         floor=at_least(ratio, 0.70, "of granian's empty handler"),
-        aim=at_most(single, 50, "us of a core"),
+        aim=at_most(single, 50, "us of CPU"),
     )
     ratio = statistics.median(of_workers / single for single, _, _, of_workers in rounds)
-    yield Figure("the same, against the workers' own empty handler", f"{of_workers:.0f} us of a core", ratio)
+    yield Figure("the same, against the workers' own empty handler", f"{of_workers:.0f} us of CPU", ratio)
 
 
 def _cpu_us_of_singles(pid: int, port: int, key: str) -> tuple[float, float]:
-    """Return what one request costs the server, and how many there were a second.
+    """Return the CPU time of one request in microseconds, and the requests per second.
 
-    The cost is compared, not the rate: an empty handler is quicker than this generator.
+    Compare CPU time, not rates: an empty handler is faster than this generator.
     """
     before = cpu_s(pid)
     done = generate(port, key, [bodies.single() for _ in range(200)], CONNECTIONS, ROUND_S, (OTHER_CORE,))
@@ -143,12 +143,12 @@ def _cpu_us_of_singles(pid: int, port: int, key: str) -> tuple[float, float]:
 
 @contextmanager
 def _empty_handler(number: int) -> Iterator[tuple[int, int]]:
-    """Run a process that only answers; return its id and port."""
+    """Run a process with an empty handler; yield its pid and port."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    orders = {"role": "ingest", "number": number, "data": ".", "host": "127.0.0.1", "port": 0, "ingest_port": port}
-    command = [sys.executable, "-m", "bench.empty_server", json.dumps(orders)]
+    config = {"role": "ingest", "number": number, "data": ".", "host": "127.0.0.1", "port": 0, "ingest_port": port}
+    command = [sys.executable, "-m", "bench.empty_server", json.dumps(config)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     process.stdout.readline()
     pin_threads(process.pid, WORKER_CORE)
@@ -162,11 +162,11 @@ def _empty_handler(number: int) -> Iterator[tuple[int, int]]:
 
 
 def _two_workers() -> Figure:
-    """Drive two workers on both cores, with the generator beside them: what the machine takes in and keeps."""
+    """Drive two workers on both CPU cores, which the generator shares."""
     with service("--workers", "2") as running:
         key = app_key(running)
-        with _core_asleep(running):
+        with _core_stopped(running):
             done = generate(running.ingest_port, key, _batches(20), 16, SECONDS, (WORKER_CORE, OTHER_CORE))
         _check_accepted(done)
     rate = done["requests"] * BATCH / done["seconds"]
-    return Figure("two workers, batches of 500, generator beside them", f"{rate / 1000:.0f}k events/s")
+    return Figure("two workers, batches of 500, generator on the same cores", f"{rate / 1000:.0f}k events/s")

@@ -1,4 +1,4 @@
-"""The loader, on an empty warehouse and after weeks of use: the same figures with many ids in the window."""
+"""The loader, on an empty warehouse and with as many ids as weeks of use leave in the deduplication window."""
 
 import http.client
 import json
@@ -23,56 +23,56 @@ OFFERED_EVENTS_PER_S = 300_000
 STEADY_EVENTS_PER_S = 50_000
 PROBES = 150
 PROBE_EVERY_S = 0.1
-LOOK_EVERY_S = 0.05
-PATIENCE_S = 180
+POLL_EVERY_S = 0.05
+PROBE_TIMEOUT_S = 180
 FLUSH_S = 2.0  # the default
 BOTH_CORES = (0, 1)
 
 
 class Loaded(NamedTuple):
-    """What was measured on one warehouse."""
+    """The measurements on one warehouse."""
 
     started_in_s: float  # until the first event is stored
     events_per_s: float
-    last_behind_s: float
-    cpu_us: dict[str, float]  # of an event, by process
+    last_lag_s: float
+    cpu_us: dict[str, float]  # per event, by process
     peak_mb: float
     freshness_p50_s: float
     freshness_p99_s: float
 
 
 def measure() -> Iterator[Figure]:
-    empty = _measured(0)
+    empty = _measure_with(0)
     yield Figure(
         f"sustained, {OFFERED_EVENTS_PER_S // 1000}k events/s offered for {SUSTAINED_S:.0f} s",
-        f"{empty.events_per_s / 1000:.0f}k events/s stored, the last {empty.last_behind_s:.1f} s behind",
+        f"{empty.events_per_s / 1000:.0f}k events/s stored, the last {empty.last_lag_s:.1f} s late",
         floor=at_least(empty.events_per_s, 150_000, "events/s"),
         aim=at_least(empty.events_per_s, 250_000, "events/s"),
     )
-    yield Figure("what an event takes meanwhile", ", ".join(f"{name} {us:.1f} us" for name, us in empty.cpu_us.items()))
+    yield Figure("CPU time per event", ", ".join(f"{name} {us:.1f} us" for name, us in empty.cpu_us.items()))
     yield Figure(
         "resident memory while loading, core", f"{empty.peak_mb:.0f} MB", floor=at_most(empty.peak_mb, 1200, "MB")
     )
     yield Figure(
-        f"freshness beside {STEADY_EVENTS_PER_S // 1000}k events/s: accepted to readable",
+        f"freshness at {STEADY_EVENTS_PER_S // 1000}k events/s: accepted to readable",
         f"p50 {empty.freshness_p50_s:.2f} s, p99 {empty.freshness_p99_s:.2f} s",
-        floor=at_most(empty.freshness_p99_s, FLUSH_S + LOOK_EVERY_S, "s"),
+        floor=at_most(empty.freshness_p99_s, FLUSH_S + POLL_EVERY_S, "s"),
     )
-    full = _measured(IDS)
+    full = _measure_with(IDS)
     ids = f"{IDS // 1_000_000} million ids"
     ratio = full.events_per_s / empty.events_per_s
     yield Figure(
         f"sustained, with {ids} in the window",
-        f"{full.events_per_s / 1000:.0f}k events/s stored, the last {full.last_behind_s:.1f} s behind",
+        f"{full.events_per_s / 1000:.0f}k events/s stored, the last {full.last_lag_s:.1f} s late",
         ratio,
-        floor=at_least(ratio, 0.9, "of empty"),
+        floor=at_least(ratio, 0.9, "of the empty warehouse"),
     )
     ratio = empty.freshness_p99_s / full.freshness_p99_s
     yield Figure(
         f"freshness, with {ids}",
         f"p50 {full.freshness_p50_s:.2f} s, p99 {full.freshness_p99_s:.2f} s",
         ratio,
-        floor=at_least(ratio, 0.9, "of empty"),
+        floor=at_least(ratio, 0.9, "of the empty warehouse"),
     )
     yield Figure(
         f"start-up with {ids}: until events are loaded",
@@ -82,7 +82,7 @@ def measure() -> Iterator[Figure]:
     yield Figure(f"resident memory with {ids}, core", f"{full.peak_mb:.0f} MB (empty: {empty.peak_mb:.0f} MB)")
 
 
-def _measured(ids: int) -> Loaded:
+def _measure_with(ids: int) -> Loaded:
     settings = {"MAUVE_READ_CACHE_SECONDS": "0"}
     with service("--workers", "1", settings=settings, prepare=lambda data: _fill(data, ids)) as running:
         key = app_key(running)
@@ -107,10 +107,10 @@ def _fill(data: Path, ids: int) -> None:
 
 
 def _wait_for_loader(running: Running, key: str) -> float:
-    """Send one event and wait until it is stored: the loader knows its ids by then. Return how long that took."""
+    """Send one event and return how long it took to store: by then the loader has read its ids."""
     began = time.perf_counter()
     ingest = http.client.HTTPConnection("127.0.0.1", running.ingest_port)
-    _accepted(ingest, key, "hello")
+    _send_one(ingest, key, "hello")
     _until_stored(running, 1)
     return time.perf_counter() - began
 
@@ -125,38 +125,38 @@ def _cpu(running: Running) -> dict[str, float]:
 
 
 def _freshness(running: Running, key: str, texts: list[str], first_stamp: int) -> tuple[float, float]:
-    """Beside a steady stream, send events of names of their own and look for the names in the API's answers."""
+    """Send uniquely named events alongside a steady load, and poll the API until it returns each name."""
     seconds = PROBES * PROBE_EVERY_S + 5
     rate = STEADY_EVENTS_PER_S / BATCH
     with ThreadPoolExecutor(1) as thread:
         port = running.ingest_port
         load = thread.submit(generate, port, key, texts, 8, seconds, BOTH_CORES, rate=rate, first_stamp=first_stamp)
         time.sleep(2)
-        waits = sorted(_waits(running, key))
+        delays = sorted(_delays(running, key))
         load.result()
-    return statistics.median(waits), waits[int(len(waits) * 0.99)]
+    return statistics.median(delays), delays[int(len(delays) * 0.99)]
 
 
-def _waits(running: Running, key: str) -> list[float]:
+def _delays(running: Running, key: str) -> list[float]:
     ingest = http.client.HTTPConnection("127.0.0.1", running.ingest_port)
     api = http.client.HTTPConnection("127.0.0.1", running.port)
     began = time.perf_counter()
     sent: dict[str, float] = {}
     seen: dict[str, float] = {}
-    while len(seen) < PROBES and time.perf_counter() - began < PATIENCE_S:
+    while len(seen) < PROBES and time.perf_counter() - began < PROBE_TIMEOUT_S:
         while len(sent) < PROBES and time.perf_counter() - began > len(sent) * PROBE_EVERY_S:
             name = f"probe_{len(sent)}"
-            _accepted(ingest, key, name)
+            _send_one(ingest, key, name)
             sent[name] = time.perf_counter()
         names = _names(api, key)
         now = time.perf_counter()
         for name in names & sent.keys() - seen.keys():
             seen[name] = now
-        time.sleep(LOOK_EVERY_S)
+        time.sleep(POLL_EVERY_S)
     return [seen[name] - sent[name] for name in sent]
 
 
-def _accepted(ingest: http.client.HTTPConnection, key: str, name: str) -> None:
+def _send_one(ingest: http.client.HTTPConnection, key: str, name: str) -> None:
     headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
     ingest.request("POST", "/v1/events", json.dumps({"name": name}), headers)
     if (reply := ingest.getresponse()).status != 202:

@@ -1,4 +1,4 @@
-"""Fills a new warehouse with ids as weeks of use leave them: `python -m bench.many_ids FOLDER COUNT`."""
+"""Fill a new warehouse with as many ids as weeks of use would leave: `python -m bench.many_ids FOLDER COUNT`."""
 
 import sys
 import time
@@ -9,7 +9,7 @@ from mauve.stores.clickhouse.schema import DURABILITY, TABLES
 
 DAYS = 7
 DAY_MS = 86_400_000
-# One part for each day, as merging leaves them.
+# One part per day, as after merging.
 ONE_PART = "min_insert_block_size_rows = 100000000, min_insert_block_size_bytes = 0, max_threads = 1"
 
 
@@ -19,13 +19,13 @@ def main() -> None:
     for statement in (*TABLES, *DURABILITY):
         connection.run(statement)
     today = time.time_ns() // 1_000_000 // DAY_MS
-    ids_a_day = count // DAYS
+    ids_per_day = count // DAYS
     for number in range(DAYS):
         day = today - DAYS + 1 + number
         connection.run(
             "INSERT INTO mauve.seen (id_hash, received_at, received_day) "
             f"SELECT sipHash128('proj_', '/', toString(number)), {day * DAY_MS} + intDiv(number, 100) % {DAY_MS}, "
-            f"toDate(toUInt16({day})) FROM numbers({number * ids_a_day}, {ids_a_day}) SETTINGS {ONE_PART}"
+            f"toDate(toUInt16({day})) FROM numbers({number * ids_per_day}, {ids_per_day}) SETTINGS {ONE_PART}"
         )
     connection.close()
 

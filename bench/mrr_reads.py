@@ -1,6 +1,6 @@
-"""`python -m bench.mrr_reads`: the history of MRR past the cache, with very many versions; what it says is JSON.
+"""`python -m bench.mrr_reads`: uncached reads of the MRR history with very many versions; prints JSON.
 
-A process of its own, so that its memory is that of the reads alone.
+It is a separate process, so that its memory is that of the reads alone.
 """
 
 import json
@@ -39,10 +39,10 @@ YEARS = 10
 WINDOWS = {
     "30 days": Window(TODAY - timedelta(days=29), TODAY),
     f"{YEARS} years": Window(TODAY - timedelta(days=365 * YEARS), TODAY),
-    "all of time": Window(date.min, TODAY),  # more rows than an answer may have: refused
+    "all of time": Window(date.min, TODAY),  # refused: more rows than an answer may have
 }
 ROUNDS = 9
-# A fifth of the versions begin a subscription, which four others change; five currencies, over all the years.
+# Each subscription has five versions; five currencies, spread over all years.
 FILL = f"""
 WITH RECURSIVE numbers(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < {VERSIONS})
 INSERT INTO subscription_versions (project, key, id, at, received_at, status, mrr, currency, payload, rank)
@@ -53,7 +53,7 @@ SELECT '{PROJECT}', CAST('sub_' || (n % {VERSIONS // 5}) AS BLOB), 'sub_' || (n 
     CAST('{{}}' AS BLOB), CAST('' AS BLOB)
 FROM numbers
 """
-# As old as a version can be: all of time then has more rows than an answer may.
+# As old as a version can be, so that all of time has more rows than an answer may have.
 FILL_ANCIENT = f"""
 INSERT INTO subscription_versions (project, key, id, at, received_at, status, mrr, currency, payload, rank)
 SELECT project, CAST('ancient_' || currency AS BLOB), 'ancient', {-62_135_596_800_000_000}, 0, 'active', 1, currency,
@@ -75,7 +75,7 @@ def main() -> None:
         warehouse = ChdbWarehouseReader(_never)
         stores = ReadStores(warehouse, SqlLedgerReader(database), SqlClosedDaysReader(database))
         _read(stores, WINDOWS["30 days"])
-        rest_mb = _forget_peak()
+        rest_mb = _reset_peak()
         medians = dict(_medians_ms(stores))
         json.dump({"misses_ms": medians, "peak_mb": _peak_mb() - rest_mb, "built_s": built_s}, sys.stdout)
         warehouse.close()
@@ -86,7 +86,7 @@ def _never() -> ReadConnection:
 
 
 def _fill(database: Database) -> None:
-    """Leave the versions as a release from before their changes were kept has left them."""
+    """Write the versions as a release from before the table of changes did, for `migrate` to build it."""
     config = Config()
     config.set_main_option("script_location", str(LEDGER.folder))
     config.attributes["version_table"] = LEDGER.version_table
@@ -115,8 +115,8 @@ def _read(stores: ReadStores, window: Window) -> None:
             body_of(Question(project, metric, window), rows)
 
 
-def _forget_peak() -> float:
-    """Begin to look for the highest memory anew, and return what is in use."""
+def _reset_peak() -> float:
+    """Reset the recorded peak, and return the memory in use."""
     Path("/proc/self/clear_refs").write_text("5")
     return _memory_mb("VmRSS")
 

@@ -1,16 +1,16 @@
-"""Ten times the capacity for a minute: does the service bend, or break?
+"""Overload: ten times the capacity for a minute.
 
-One worker has a core of its own; the generator and the core process share the other. All three go before strangers on
-the machine, where the system allows it: without that, a busy machine measures itself.
-Capacity is what the worker accepts from callers that wait for each answer, measured first; then come half of it, ten
+One worker has a CPU core to itself; the generator and the core process share the other. All three run at a higher
+priority than other programs where the system allows it, or a busy machine would measure itself.
+Capacity is what the worker accepts from callers that wait for each reply, measured first. Then come half of it, ten
 times it, and half of it again. The load is heavy: batches of 500, a third of them payments. At ten times the capacity,
-refusing may cost a fiftieth of what accepting costs, and reading a request's headers alone is about 40 us of a core:
-batches of events alone are judged so quickly that no server on one core could refuse nine times as many.
+a refusal may cost only a fiftieth of an accepted batch, and reading a request's headers alone takes about 40 us of CPU:
+batches without payments are validated so fast that no server on one core could refuse nine times as many.
 
-Five quiet organizations ask for a fifth of the capacity together, all the time; the noisy one asks for the rest.
-Callers who send no batches ask the core and the control plane meanwhile. The worker may have some memory more than at
-rest and no more: an allocation beyond that fails, and it dies. (The core's warehouse reserves far more than it uses,
-so that a limit of this kind says nothing of it: its resident memory is watched.)
+Five quiet organizations send a fifth of the capacity together, all the time; the noisy one sends the rest. Other
+clients read from the core and the control plane throughout. The worker's memory is limited to a little more than it
+uses at rest: an allocation beyond that fails, and the worker dies. (The core's warehouse engine reserves far more than
+it uses, so its resident memory is measured instead.)
 """
 
 import http.client
@@ -53,20 +53,20 @@ Row = tuple[int, int, float, float, int, bool]
 def measure() -> Iterator[Figure]:
     with service("--workers", "1") as running:
         keys, token = _keys(running), _token(running)
-        _arrange(running)
+        _set_priorities_and_limits(running)
         capacity, accepted = _capacity(running, keys[0])
         yield Figure("capacity, batches of 500, a third of them payments", f"{capacity:.0f} /s")
-        with _memory_watched(running) as resident:
-            seen = _driven(running, keys, token, capacity)
-        runs = Run(seen["rows"], capacity)
+        with _sampled_memory(running) as resident:
+            results = _drive(running, keys, token, capacity)
+        runs = Run(results["rows"], capacity)
         yield from runs.figures()
-        yield Figure("the generator's own delay, p99", f"{seen['late_p99_ms']:.0f} ms")
+        yield Figure("generator delay, p99", f"{results['late_p99_ms']:.0f} ms")
         yield from _memory(resident)
-        yield _acknowledged(running, accepted + runs.accepted_in_all())
+        yield _acknowledged(running, accepted + runs.accepted_total())
 
 
 class Run:
-    """What was seen, by phase and by who asked."""
+    """The results, by phase and by client."""
 
     def __init__(self, rows: list[Row], capacity: float) -> None:
         self._rows = rows
@@ -74,19 +74,20 @@ class Run:
 
     def figures(self) -> Iterator[Figure]:
         names = list(PHASES_S)
-        asked = [len(self._of(phase)) / seconds for phase, seconds in enumerate(PHASES_S.values())]
-        yield Figure("asked for", ", ".join(f"{name} {rate:.0f} /s" for name, rate in zip(names, asked, strict=True)))
+        offered = [len(self._of(phase)) / seconds for phase, seconds in enumerate(PHASES_S.values())]
+        rates = ", ".join(f"{name} {rate:.0f} /s" for name, rate in zip(names, offered, strict=True))
+        yield Figure("offered load", rates)
         goodput = len(_accepted(self._of(1))) / PHASES_S["ten times"]
         ratio = goodput / self._capacity
-        yield Figure("goodput at ten times", f"{goodput:.0f} /s", ratio, at_least(ratio, 0.8, "of capacity"))
+        yield Figure("goodput at ten times capacity", f"{goodput:.0f} /s", ratio, at_least(ratio, 0.8, "of capacity"))
         latency = _p99(_accepted(self._of(1)))
-        yield Figure("accepted at ten times, p99", f"{latency:.0f} ms", floor=at_most(latency, 500, "ms"))
+        yield Figure("latency of accepted batches, p99", f"{latency:.0f} ms", floor=at_most(latency, 500, "ms"))
         yield from self._refusals()
         yield from self._probes()
         yield self._fairness()
         yield self._recovery()
 
-    def accepted_in_all(self) -> int:
+    def accepted_total(self) -> int:
         return sum(len(_accepted(self._of(phase))) for phase in range(len(PHASES_S)))
 
     def _of(self, phase: int, streams: range = range(QUIET + 1)) -> list[Row]:
@@ -95,11 +96,11 @@ class Run:
     def _refusals(self) -> Iterator[Figure]:
         rows = self._of(1)
         refused = [row for row in rows if row[4] in {429, 503}]
-        told = sum(row[5] for row in refused) / max(1, len(refused))
+        with_retry = sum(row[5] for row in refused) / max(1, len(refused))
         latency = _p99(refused)
         figure = f"{len(refused)} of {len(rows)}, p99 {latency:.0f} ms, p50 {_p50(refused):.0f} ms"
-        yield Figure("refused at ten times", figure, floor=at_most(latency, 50, "ms"))
-        yield Figure("refusals that say when to retry", f"{told:.1%}", told, at_least(told, 1))
+        yield Figure("refused at ten times capacity", figure, floor=at_most(latency, 50, "ms"))
+        yield Figure("refusals with Retry-After", f"{with_retry:.1%}", with_retry, at_least(with_retry, 1))
         cut, unsent = (sum(row[4] == status for row in rows) for status in (CUT_OFF, NOT_SENT))
         strange = len(rows) - len(refused) - len(_accepted(rows)) - cut - unsent
         text = f"{cut} cut off, {unsent} found no connection, {strange} other"
@@ -110,18 +111,18 @@ class Run:
             rows = self._of(1, range(place, place + 1))
             latency, slowest = _p99(rows), max(row[3] for row in rows)
             text = f"p99 {latency:.0f} ms, slowest {slowest:.0f} ms"
-            yield Figure(f"the {name} meanwhile", text, floor=at_most(latency, 200, "ms (p99)"))
+            yield Figure(f"{name} during the overload", text, floor=at_most(latency, 200, "ms (p99)"))
             failed = len(rows) - len(_accepted(rows))
-            yield Figure(f"the {name} meanwhile, failed", f"{failed} of {len(rows)}", floor=at_most(failed, 0))
+            yield Figure(f"{name} during the overload, failed", f"{failed} of {len(rows)}", floor=at_most(failed, 0))
 
     def _fairness(self) -> Figure:
         quiet = self._of(1, range(1, QUIET + 1))
-        kept = len(_accepted(quiet)) / len(quiet)
-        text = f"{kept:.1%} of theirs accepted, p99 {_p99(_accepted(quiet)):.0f} ms"
-        return Figure("what a noisy tenant leaves to the others", text, kept, at_least(kept, 0.9))
+        share = len(_accepted(quiet)) / len(quiet)
+        text = f"{share:.1%} accepted, p99 {_p99(_accepted(quiet)):.0f} ms"
+        return Figure("fairness: batches of quiet organizations", text, share, at_least(share, 0.9))
 
     def _recovery(self) -> Figure:
-        """Find the first three seconds in a row in which nearly all were accepted, within twice the time of before."""
+        """Find the first three seconds in a row in which nearly all are accepted within twice the normal latency."""
         began = sum(list(PHASES_S.values())[:2])
         normal_ms = 2 * _p99(_accepted(self._of(0)))
         rows, good = self._of(2), []
@@ -130,35 +131,38 @@ class Run:
             good.append(sum(row[4] == 202 and row[3] <= normal_ms for row in asked) >= 0.95 * len(asked))
         after = next((second for second in range(len(good) - 2) if all(good[second : second + 3])), len(good))
         text = f"after {after} s nearly all are accepted within {normal_ms:.0f} ms"
-        return Figure("back to normal", text, floor=at_most(after, 10, "s"))
+        return Figure("recovery after the overload", text, floor=at_most(after, 10, "s"))
 
 
 def _capacity(running: Running, key: str) -> tuple[float, int]:
-    """Return batches a second, and how many were accepted in all."""
-    done = [_open_loop(_orders(running, [key], mark) | {"callers": CALLERS, "seconds": CAPACITY_S}) for mark in "wc"]
+    """Return batches per second, and the number accepted in total."""
+    done = [
+        _open_loop(_generator_config(running, [key], mark) | {"callers": CALLERS, "seconds": CAPACITY_S})
+        for mark in "wc"
+    ]
     return done[1]["accepted"] / done[1]["seconds"], sum(each["accepted"] for each in done)
 
 
-def _orders(running: Running, keys: list[str], mark: str) -> dict:
+def _generator_config(running: Running, keys: list[str], mark: str) -> dict:
     texts = _marked([bodies.some_payments(BATCH, PAYMENT_EVERY) for _ in range(10)], mark)
     streams = [{"port": running.ingest_port, "path": "/v1/events", "key": key, "bodies": texts} for key in keys]
     return {"cores": [DRIVING_CORE], "streams": streams}
 
 
-def _open_loop(orders: dict) -> dict:
+def _open_loop(config: dict) -> dict:
     command = [sys.executable, "-m", "bench.open_loop"]
-    done = subprocess.run(command, input=json.dumps(orders), capture_output=True, text=True, check=True)
+    done = subprocess.run(command, input=json.dumps(config), capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
 
 def _marked(texts: list[str], mark: str) -> list[str]:
-    """Keep the ids of one part of the run apart from those of the others."""
+    """Make the ids of one part of the run differ from those of the others."""
     return [text.replace(bodies.STAMP, mark + bodies.STAMP) for text in texts]
 
 
-def _driven(running: Running, keys: list[str], token: str, capacity: float) -> dict:
-    orders = _orders(running, keys, "o")
-    orders["streams"] += [
+def _drive(running: Running, keys: list[str], token: str, capacity: float) -> dict:
+    config = _generator_config(running, keys, "o")
+    config["streams"] += [
         {"port": running.port, "path": "/v1/metrics/mau", "key": keys[1], "bodies": [""]},
         {"port": running.port, "path": "/v1/apps", "key": token, "bodies": [""]},
     ]
@@ -171,10 +175,10 @@ def _driven(running: Running, keys: list[str], token: str, capacity: float) -> d
         }
         for name, seconds in PHASES_S.items()
     ]
-    return _open_loop(orders | {"phases": phases})
+    return _open_loop(config | {"phases": phases})
 
 
-def _arrange(running: Running) -> None:
+def _set_priorities_and_limits(running: Running) -> None:
     pin_threads(running.pids["ingest-1"], SERVED_CORE)
     pin_threads(running.pids["core"], DRIVING_CORE)
     for name, nice in NICE.items():
@@ -187,7 +191,7 @@ def _arrange(running: Running) -> None:
 
 
 def _renice(pid: int, nice: int) -> None:
-    """Set the priority of a whole session: where the scheduler groups by session, that of a process means little."""
+    """Set the priority of a whole session: a scheduler that groups by session ignores that of a process."""
     with suppress(OSError):
         Path(f"/proc/{pid}/autogroup").write_text(str(nice))
     with suppress(PermissionError):
@@ -196,13 +200,13 @@ def _renice(pid: int, nice: int) -> None:
 
 
 @contextmanager
-def _memory_watched(running: Running) -> Iterator[dict[str, list[float]]]:
-    """Fill in the resident megabytes of each process, twice a second."""
+def _sampled_memory(running: Running) -> Iterator[dict[str, list[float]]]:
+    """Sample the resident megabytes of each process twice a second."""
     resident: dict[str, list[float]] = {name: [] for name in WATCHED}
-    over = threading.Event()
+    stopping = threading.Event()
 
     def watch() -> None:
-        while not over.wait(0.5):
+        while not stopping.wait(0.5):
             for name, samples in resident.items():
                 samples.append(running.resident_mb(name))
 
@@ -211,14 +215,14 @@ def _memory_watched(running: Running) -> Iterator[dict[str, list[float]]]:
     try:
         yield resident
     finally:
-        over.set()
+        stopping.set()
         watcher.join()
 
 
 def _memory(resident: dict[str, list[float]]) -> Iterator[Figure]:
-    """Compare the last third of the overload with the first: what grows without bound grows in between.
+    """Compare the last third of the overload with the first, to detect unbounded growth.
 
-    The core loads what has come in, up to 32 MB at once, and is the larger the more there was: it has a bound instead.
+    The core's memory varies with the backlog, of which it loads up to 32 MB at a time: it has a fixed limit instead.
     """
     half, ten = (int(PHASES_S[name] * 2) for name in ("half load", "ten times"))
     for name, samples in resident.items():
@@ -261,7 +265,7 @@ def _quantile(rows: list[Row], share: float) -> float:
 
 
 def _keys(running: Running) -> list[str]:
-    """Return the keys of as many organizations, the noisy one's first."""
+    """Return one key per organization, the noisy one's first."""
     return [_key(running, f"Organization {number}") for number in range(QUIET + 1)]
 
 

@@ -1,4 +1,4 @@
-"""The dashboard: the overview of fifty apps from warm and from cold caches, and what its pages weigh."""
+"""The dashboard: the overview of fifty apps with cold and warm caches, and the size of its pages."""
 
 import gzip
 import http.client
@@ -29,12 +29,12 @@ def measure() -> Iterator[Figure]:
         apps = [_app(core, token, number) for number in range(APPS)]
         for number, app in enumerate(apps):
             _send(running, app["sk_key"], number)
-        time.sleep(4)  # Stored within two seconds, and the days before are closed.
+        time.sleep(4)  # Events are stored within two seconds; then past days are closed.
         cookie = _signed_in(
             core, running.operator("user", "create", "--org", org, "--email", "a@b.co", "--role", "owner")
         )
         cold_ms, page = _timed(core, "/", cookie)
-        for _ in range(TRIES):  # What was not read in time is shown as a dash, and read on for the next visitor.
+        for _ in range(TRIES):  # A number not read in time is shown as a dash, and read on for the next visitor.
             if b"cannot be read" not in page:
                 break
             page = _timed(core, "/", cookie)[1]
@@ -51,9 +51,9 @@ def measure() -> Iterator[Figure]:
         floor = at_most(warm_ms, WARM_MS_MAX, "ms")
         yield Figure(f"overview of {APPS} apps, warm caches", f"{warm_ms:.0f} ms", floor=floor)
         for name, text in pages.items():
-            kilobytes = _weight(core, text) / 1024
+            kilobytes = _first_visit_bytes(core, text) / 1024
             floor = at_most(kilobytes, PAGE_KB_MAX, "KB")
-            yield Figure(f"weight of the {name} page", f"{kilobytes:.0f} KB", floor=floor)
+            yield Figure(f"size of the {name} page", f"{kilobytes:.0f} KB", floor=floor)
 
 
 def _app(core: http.client.HTTPConnection, token: str, number: int) -> dict[str, str]:
@@ -62,7 +62,7 @@ def _app(core: http.client.HTTPConnection, token: str, number: int) -> dict[str,
 
 
 def _send(running: Running, key: str, number: int) -> None:
-    """Send some events, payments and subscriptions of the last seven days."""
+    """Send events, payments and subscriptions of the last seven days."""
     ingest = http.client.HTTPConnection("127.0.0.1", running.ingest_port)
     headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
     now_ms = time.time_ns() // 1_000_000
@@ -109,8 +109,8 @@ def _timed(core: http.client.HTTPConnection, path: str, cookie: str) -> tuple[fl
     return took_ms, gzip.decompress(body)
 
 
-def _weight(core: http.client.HTTPConnection, page: bytes) -> int:
-    """Return what a browser that comes for the first time loads, in bytes, compressed as it is sent."""
+def _first_visit_bytes(core: http.client.HTTPConnection, page: bytes) -> int:
+    """Return the bytes that a first visit loads, compressed."""
     total = len(gzip.compress(page, 5))
     for address in sorted(set(re.findall(rb'(?:src|href)="(/static/[^"]+)"', page))):
         core.request("GET", address.decode(), headers={"accept-encoding": "gzip"})

@@ -1,6 +1,6 @@
-"""`python -m bench.read_misses 1 20`: reads past the cache, at so many million events; what it says is JSON.
+"""`python -m bench.read_misses 1 20`: uncached reads at 1 and 20 million events; prints JSON.
 
-A process of its own: the embedded engine opens one path in each, and its process must start no others.
+It is a separate process: the embedded engine opens only one path per process, and the process must not start others.
 """
 
 import json
@@ -30,17 +30,17 @@ from mauve.stores.sql.ledger.reader import SqlLedgerReader
 from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.migrate import LEDGER, migrate
 
-PROJECT = "proj_busy"  # 28 of 100 events are its; 50 others share the rest
+PROJECT = "proj_busy"  # has 28 % of the events; 50 others share the rest
 DAYS = 60
 FIRST_DAY_NUMBER = 20_454  # 2026-01-01
 WINDOW = Window(date(2026, 1, 31), date(2026, 3, 1))  # the last 30 of them
 DAY_MS = 86_400_000
 NOW_MS = (FIRST_DAY_NUMBER + DAYS) * DAY_MS - 1
-INSERTED_AT_ONCE = 500_000
+INSERT_ROWS = 500_000
 SUBSCRIPTIONS = 10_000
 ROUNDS = 9
 
-# Events come in the order of time, as they do; each day has the same number of them. Two of a hundred are repeats.
+# Events are in time order, the same number each day. Two percent are repeats.
 _EVENTS = """
 INSERT INTO mauve.events (project, name, received_at, occurred_at, claimed_at, user, id, props, seq, day, counted)
 SELECT
@@ -82,10 +82,10 @@ def main() -> None:
 
 
 def _fill(connection: ChdbConnection, total: int) -> None:
-    """Put the events of all days in, anew: in as many inserts as a loader would need."""
+    """Replace all events, in as many inserts as a loader would need."""
     for table in ("events", "actives"):
         connection.run(f"TRUNCATE TABLE mauve.{table}")
-    for start in range(0, total, INSERTED_AT_ONCE):
+    for start in range(0, total, INSERT_ROWS):
         facts = {
             "project": PROJECT,
             "first_ms": FIRST_DAY_NUMBER * DAY_MS,
@@ -93,18 +93,18 @@ def _fill(connection: ChdbConnection, total: int) -> None:
             "day_ms": DAY_MS,
             "total": total,
             "start": start,
-            "count": INSERTED_AT_ONCE,
+            "count": INSERT_ROWS,
         }
         connection.run(_EVENTS.format(**facts))
         connection.run(_SKETCHES.format(**facts))
-    # In a table that grew day by day the sketches of all days but the last were merged long ago.
+    # In a table that grew day by day, the sketches of all days but the last would be merged already.
     connection.run("OPTIMIZE TABLE mauve.actives FINAL")
     while connection.read("SELECT count() FROM system.merges", {}) != [[0]]:
         time.sleep(1)
 
 
 def _close_days(closed: SqlClosedDays, warehouse: ChdbWarehouse) -> None:
-    """Close the days whose time has come, as the loader does when a day is over."""
+    """Close past days, as the loader does."""
     closed.reopen(date.fromordinal(WINDOW.first.toordinal() - DAYS))
     days = Closing(closed, warehouse)
     while days.close_next_days(WINDOW.last):
@@ -125,7 +125,7 @@ def _medians_ms(stores: ReadStores) -> Iterator[tuple[str, float]]:
 
 
 def _errors(connection: ChdbConnection) -> Iterator[tuple[int, float]]:
-    """Return the error of distinct counts, root mean square over some disjoint sets of users, in percent."""
+    """Yield the error of distinct counts in percent: the root mean square over disjoint sets of users."""
     for users, rounds in (
         (10, 50),
         (100, 50),

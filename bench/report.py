@@ -1,6 +1,6 @@
-"""A measured figure, the targets it is held against, and the table that shows many.
+"""Measured figures, their targets, and the table that shows them.
 
-A figure below its floor has regressed and fails the run. An aim is where the figure should go: it is only shown.
+A figure below its floor has regressed and fails the run. An aim is a goal, and is only shown.
 """
 
 from dataclasses import dataclass
@@ -14,32 +14,32 @@ class Direction(StrEnum):
 
 @dataclass(frozen=True)
 class Target:
-    """A measured value and its bound."""
+    """A measured value and its limit."""
 
     value: float
     direction: Direction
-    bound: float
+    limit: float
     unit: str = ""
 
     @property
     def is_met(self) -> bool:
-        return self.value >= self.bound if self.direction is Direction.AT_LEAST else self.value <= self.bound
+        return self.value >= self.limit if self.direction is Direction.AT_LEAST else self.value <= self.limit
 
     def __str__(self) -> str:
-        return f"{self.direction} {self.bound:,.12g} {self.unit}".rstrip()
+        return f"{self.direction} {self.limit:,.12g} {self.unit}".rstrip()
 
 
-def at_least(value: float, bound: float, unit: str = "") -> Target:
-    return Target(value, Direction.AT_LEAST, bound, unit)
+def at_least(value: float, limit: float, unit: str = "") -> Target:
+    return Target(value, Direction.AT_LEAST, limit, unit)
 
 
-def at_most(value: float, bound: float, unit: str = "") -> Target:
-    return Target(value, Direction.AT_MOST, bound, unit)
+def at_most(value: float, limit: float, unit: str = "") -> Target:
+    return Target(value, Direction.AT_MOST, limit, unit)
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One line of the report. Without a floor and an aim it is shown for orientation."""
+    """One row of the report. Without a floor or an aim it is for information only."""
 
     name: str
     figure: str

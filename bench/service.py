@@ -1,4 +1,4 @@
-"""Starting the service for a measurement."""
+"""Start the service for a measurement."""
 
 import json
 import os
@@ -36,22 +36,22 @@ class Running:
 def service(
     *arguments: str, settings: dict[str, str] | None = None, prepare: Callable[[Path], None] | None = None
 ) -> Iterator[Running]:
-    """Run the service on a fresh data directory and free ports; `prepare` may put something there before."""
+    """Run the service on a new data directory and free ports; `prepare` may fill the directory first."""
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "data"
         if prepare is not None:
             prepare(data)
         environment = {name: value for name, value in os.environ.items() if not name.startswith("MAUVE_")}
-        environment |= {"MAUVE_HANG_SECONDS": "0"} | (settings or {})  # Processes are put to sleep on purpose.
+        environment |= {"MAUVE_HANG_SECONDS": "0"} | (settings or {})  # Benchmarks stop processes on purpose.
         command = [MAUVE, "serve", "--data", str(data), "--port", "0", "--ingest-port", "0", "--json", *arguments]
         began = time.perf_counter()
         process = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
-        said = json.loads(process.stdout.readline())
+        announced = json.loads(process.stdout.readline())
         started_in_s = time.perf_counter() - began
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         names = ["core", *[f"ingest-{number}" for number in range(1, len(children))]]
         pids = {"supervisor": process.pid} | dict(zip(names, map(int, children), strict=True))
-        ports = [int(said[name].rpartition(":")[2]) for name in ("url", "ingest_url")]
+        ports = [int(announced[name].rpartition(":")[2]) for name in ("url", "ingest_url")]
         try:
             yield Running(data, *ports, started_in_s, pids)
         finally:

@@ -1,6 +1,6 @@
-"""Billing webhooks: signed deliveries a second, on one core of one worker, each durable before it is acknowledged.
+"""Billing webhooks: signed deliveries per second of one worker on one CPU core, each durable before its reply.
 
-`python -m bench.webhooks` measures them alone.
+`python -m bench.webhooks` runs this benchmark alone.
 """
 
 import hmac
@@ -45,7 +45,7 @@ def measure() -> Iterator[Figure]:
         os.sched_setaffinity(0, {WORKER_CORE, OTHER_CORE})
         stored = _stored(running)
         if stored != min(done["requests"], DELIVERIES):
-            raise AssertionError(f"{done['requests']} were answered and {stored} are stored")
+            raise AssertionError(f"{done['requests']} were answered but {stored} are stored")
     rate = done["requests"] / done["seconds"]
     yield Figure("one worker, signed deliveries", f"{rate:.0f} /s", floor=at_least(rate, PER_SECOND_MIN, "/s"))
 
@@ -56,20 +56,20 @@ def _signature(body: bytes, at: int) -> str:
 
 
 def _mapping_alone() -> float:
-    """Return the microseconds that one delivery takes without any input or output."""
+    """Return the microseconds to verify and map one delivery, without I/O."""
     body, at, secret = INVOICE.read_bytes(), int(time.time()), Secret(SECRET)
     header = [_signature(body, at)]
     endpoint = Endpoint("proj_1", "org_1", Environment.LIVE, Provider.BILLER_A)
     began = time.perf_counter()
     for _ in range(_MAPPED):
         if refusal_by_biller_a(lambda _name: header, body, secret, at) is not None:
-            raise AssertionError("the signature is not good")
+            raise AssertionError("the signature was refused")
         mapped(content_of(BILLERS[Provider.BILLER_A], body), endpoint, at * 1000, near_arrival)
     return (time.perf_counter() - began) / _MAPPED * 1e6
 
 
 def _signed_requests(project: str) -> list[bytes]:
-    """Return deliveries of as many invoices, each signed."""
+    """Return signed deliveries, each of another invoice."""
     at, text = int(time.time()), INVOICE.read_bytes()
     bodies = [text.replace(b"in_1SmpBasic", b"in_%08d" % number) for number in range(DELIVERIES)]
     return [

@@ -37,20 +37,20 @@ from mauve.wiring.warehouse import open_load_parts, open_log_reader, open_wareho
 from support.clocks import ManualClock
 from support.service import PATIENCE_S
 
-# No test depends on the machine's speed: examples may take their time, and a client waits for a busy service.
+# No test depends on the machine's speed: examples have no deadline, and clients wait for a busy service.
 hypothesis_settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("patient")
 _CALLS = (httpx.get, httpx.post, httpx.put, httpx.delete, httpx.request)
 for _call in (*_CALLS, httpx.Client.__init__, httpx.AsyncClient.__init__):
-    _call.__kwdefaults__ |= {"timeout": PATIENCE_S, "verify": False}  # Nothing here speaks TLS; its setting up is slow.
+    _call.__kwdefaults__ |= {"timeout": PATIENCE_S, "verify": False}  # No test uses TLS, and setting it up is slow.
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--prove", action="store_true", help="the long form of every proof, as `make prove` runs it")
+    parser.addoption("--prove", action="store_true", help="run the long form of every fault test, as `make prove` does")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with the files that start services, which take longest; let the long form of a proof take its time."""
+    """Start with the files that start services, which take longest; remove the time limit of long fault tests."""
     items.sort(key=lambda item: not hasattr(item.module, "running"))
     if config.getoption("--prove"):
         for item in items:
@@ -59,54 +59,54 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True)
 def _patient_publisher(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let what is published in this process be published before the reply, however slow the machine is."""
+    """Publish every change before the reply, however slow the machine is."""
     monkeypatch.setattr(publish, "_PATIENCE_S", PATIENCE_S)
 
 
 @pytest.fixture(scope="session")
 def rounds(pytestconfig: pytest.Config) -> Callable[[int, int], int]:
-    """How often a proof is repeated: so often where changes are checked, far more often by `make prove`."""
+    """Return how often to repeat a fault test: the first number in checks, the second with `make prove`."""
     is_long = pytestconfig.getoption("--prove")
-    return lambda checked, proven: proven if is_long else checked
+    return lambda short, long: long if is_long else short
 
 
 @pytest.fixture
-def tell_progress(pytestconfig: pytest.Config, capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
-    """Tell whoever waits for `make prove` how far it is."""
+def show_progress(pytestconfig: pytest.Config, capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
+    """Print the progress of `make prove`."""
 
-    def tell(text: str) -> None:
+    def show(text: str) -> None:
         if pytestconfig.getoption("--prove"):
             with capsys.disabled():
-                print(f"  {text}", file=sys.stderr, flush=True)  # noqa: T201 - for the person who waits
+                print(f"  {text}", file=sys.stderr, flush=True)  # noqa: T201 - for the terminal
 
-    return tell
+    return show
 
 
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory made once; copying it is quicker than migrating anew."""
+    """A data directory prepared once; copying it is faster than migrating again."""
     data = tmp_path_factory.mktemp("template") / "data"
     prepare(settings_from({"MAUVE_DATA": str(data)}))
     return data
 
 
 class SharedConnection(ChdbConnection):
-    """Makes each table once and sets it up once, however often it is asked to: no test takes one away."""
+    """Creates and configures each table only once, however often it is asked to: no test drops one."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self._made: set[str] = set()
-        self._set_up: dict[str, str] = {}  # what was last said of the settings of each table
+        self._created: set[str] = set()
+        self._configured: dict[str, str] = {}  # the last settings statement of each table
 
     def run(self, sql: str) -> None:
         table, is_setting, _ = sql.partition(" MODIFY SETTING ")
-        if sql in self._made or self._set_up.get(table) == sql:
+        if sql in self._created or self._configured.get(table) == sql:
             return
         super().run(sql)
         if is_setting:
-            self._set_up[table] = sql
+            self._configured[table] = sql
         elif sql.lstrip().startswith("CREATE"):
-            self._made.add(sql)
+            self._created.add(sql)
 
 
 @pytest.fixture(scope="session")
@@ -116,7 +116,7 @@ def warehouse_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def connection(warehouse_path: Path) -> Iterator[ChdbConnection]:
-    """The embedded warehouse: a process opens one path and no second one, so the tests share it."""
+    """The embedded warehouse, which the tests share: a process can open only one path."""
     opened = SharedConnection(warehouse_path)
     yield opened
     opened.close()
@@ -124,8 +124,8 @@ def connection(warehouse_path: Path) -> Iterator[ChdbConnection]:
 
 @pytest.fixture
 def load(settings: Settings, clock: ManualClock, connection: ChdbConnection) -> Iterator[Callable[[], None]]:
-    """Take all that was accepted into the shared warehouse, as the core's loader does into its own."""
-    for table in ("events", "actives", "seen"):  # other tests' rows may have the same place in another log
+    """Load everything accepted into the shared warehouse, as the core's loader does into its own."""
+    for table in ("events", "actives", "seen"):  # rows of other tests may have the same positions
         connection.run(f"TRUNCATE TABLE IF EXISTS mauve.{table}")
     with closing(Database(sqlite_url(ledger_path(settings.data)), busy_timeout_s=5)) as database:
         warehouse = ChdbWarehouse(connection)
@@ -171,7 +171,7 @@ class AppInLifespan:
         self, parts: ControlParts, settings: Settings, clock: ManualClock, warehouse: WarehouseReader | None = None
     ) -> None:
         self._parts, self._settings, self._clock = parts, settings, clock
-        self._warehouse = warehouse or open_warehouse_reader(settings)  # which opens nothing until it is read
+        self._warehouse = warehouse or open_warehouse_reader(settings)  # opens nothing until the first read
 
     async def __call__(self, scope, receive, send) -> None:
         if scope["type"] != "lifespan":
@@ -195,7 +195,7 @@ class AppInLifespan:
 
 @pytest.fixture
 def read_warehouse() -> WarehouseReader | None:
-    """What metrics are read from: the service's own, unless a test folder says otherwise."""
+    """The warehouse to read metrics from: the service's own, unless a test folder overrides it."""
     return None
 
 
@@ -214,7 +214,7 @@ def client(core: AppInLifespan) -> Iterator[TestClient]:
 
 @pytest.fixture
 def keyring(core: AppInLifespan, client: TestClient) -> Keyring:
-    """The keyring of the ingest plane behind the client."""
+    """The keyring of the client's ingest plane."""
     return core.ingest.keyring
 
 

@@ -1,4 +1,4 @@
-"""The settings: the only place that reads the environment."""
+"""The settings, read from environment variables. No other module reads the environment."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from mauve.core.secret import Secret
 
 
 class SettingError(Exception):
-    """A setting that cannot be used. The message names it and says what it takes."""
+    """A setting is invalid. The message names it and says which values it takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,32 +29,36 @@ SETTINGS: Final = (
     Setting("MAUVE_HOST", "127.0.0.1", "the address to listen on"),
     Setting("MAUVE_PORT", "8080", "the port of every plane; 0 takes a free one"),
     Setting("MAUVE_INGEST_PORT", "8081", "the ingest workers' own port; 0 takes a free one"),
-    Setting("MAUVE_WORKERS", "half the cores, at least 1", "how many ingest workers run"),
-    Setting("MAUVE_PUBLIC_URL", "http://HOST:PORT", "the address under which people reach the service"),
-    Setting("MAUVE_PROXIES", "0", "how many proxies of yours stand in front; they name the visitor's address"),
-    Setting("MAUVE_CONNECTIONS_PER_ADDRESS", "1536", "of one address at a process; 0, or a proxy, is any number"),
-    Setting("MAUVE_MASTER_KEY", "the file master.key", "base64 of 32 bytes; seals webhook secrets"),
+    Setting("MAUVE_WORKERS", "half the cores, at least 1", "number of ingest workers"),
+    Setting("MAUVE_PUBLIC_URL", "http://HOST:PORT", "the address at which users reach the service"),
+    Setting("MAUVE_PROXIES", "0", "how many of your proxies are in front; they pass on the client's address"),
+    Setting(
+        "MAUVE_CONNECTIONS_PER_ADDRESS",
+        "1536",
+        "connections per address and process; 0 or a proxy: no limit",
+    ),
+    Setting("MAUVE_MASTER_KEY", "the file master.key", "base64 of 32 bytes; encrypts webhook secrets"),
     Setting("MAUVE_CATALOG_TIMEOUT_SECONDS", "4", "how long a control request may take before it gets 502"),
-    Setting("MAUVE_INGEST_FLUSH_SECONDS", "2", "within how many seconds an event is stored, 0.2 to 30"),
-    Setting("MAUVE_BACKLOG_MB", "10240", "how much a worker may queue on disk before it answers 503"),
+    Setting("MAUVE_INGEST_FLUSH_SECONDS", "2", "seconds until an event is stored, at most, 0.2 to 30"),
+    Setting("MAUVE_BACKLOG_MB", "10240", "how much a worker may queue on disk before it returns 503"),
     Setting("MAUVE_SEGMENT_MB", "32", "the size of a queue file; each process keeps two or three"),
-    Setting("MAUVE_PUBLISHABLE_REQUESTS_PER_SECOND", "100", "how often one publishable key may be used"),
-    Setting("MAUVE_APPS_PER_ORGANIZATION", "1000", "how many apps an organization may have"),
-    Setting("MAUVE_KEYS_PER_APP", "100", "how many keys of an app may work; 10 times as many with revoked ones"),
+    Setting("MAUVE_PUBLISHABLE_REQUESTS_PER_SECOND", "100", "requests per publishable key"),
+    Setting("MAUVE_APPS_PER_ORGANIZATION", "1000", "apps per organization"),
+    Setting("MAUVE_KEYS_PER_APP", "100", "active keys per app; with revoked ones, 10 times as many"),
     Setting("MAUVE_KEYS_PER_ORGANIZATION", "5000", "the same for all apps of an organization together"),
     Setting("MAUVE_TOKENS_PER_ORGANIZATION", "200", "the same for control tokens of an organization"),
-    Setting("MAUVE_MEMBERS_PER_ORGANIZATION", "500", "how many members it may have, invited ones included"),
-    Setting("MAUVE_READ_CACHE_SECONDS", "300", "how long an answer of the metrics is given again; 0 is off"),
-    Setting("MAUVE_READ_SECONDS", "10", "how long a metric may be read; then the work ends, 1 to 300"),
-    Setting("MAUVE_RAW_RETENTION_DAYS", "0", "after how many days raw events lose user, id and props; 0 is never"),
-    Setting("MAUVE_HANG_SECONDS", "30", "after how many silent seconds a process is started anew; 0 is never"),
-    Setting("MAUVE_METRICS_PORT", "0", "Prometheus on loopback: the core here, worker N at N above; 0 is off"),
+    Setting("MAUVE_MEMBERS_PER_ORGANIZATION", "500", "members per organization, including invited ones"),
+    Setting("MAUVE_READ_CACHE_SECONDS", "300", "how long metric answers are cached; 0 is off"),
+    Setting("MAUVE_READ_SECONDS", "10", "time limit of one metric read, 1 to 300"),
+    Setting("MAUVE_RAW_RETENTION_DAYS", "0", "days until raw events lose user, id and props; 0 is never"),
+    Setting("MAUVE_HANG_SECONDS", "30", "seconds until a hung process is restarted; 0 is never"),
+    Setting("MAUVE_METRICS_PORT", "0", "Prometheus on loopback: the core's port, worker N at +N; 0 is off"),
     Setting("MAUVE_LOG", "auto", "console, json, or auto: console on a terminal, json otherwise"),
 )
 
 PORT_MAX: Final = 65_535
 WORKERS_MAX: Final = 64
-HANG_S_MIN: Final = 5  # A busy event loop may well be silent for some seconds.
+HANG_S_MIN: Final = 5  # A busy event loop can be silent for some seconds.
 _DIGITS_MAX: Final = 9
 
 
@@ -67,7 +71,7 @@ class Settings:
     workers: int
     public_url: str | None
     proxies: int
-    connections_per_address: int  # 0: any number
+    connections_per_address: int  # 0: no limit
     master_key: Secret | None
     catalog_timeout_s: float
     flush_s: float
@@ -84,7 +88,7 @@ class Settings:
 
 
 def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
-    """Read every setting, or raise with a sentence about the first that cannot be used."""
+    """Read every setting; raise an error about the first that is invalid."""
     master_key = environment.get("MAUVE_MASTER_KEY")
     log = environment.get("MAUVE_LOG", "auto")
     if log not in {"auto", "console", "json"}:
@@ -105,7 +109,7 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
         workers=_integer(environment, "MAUVE_WORKERS", max(1, (os.cpu_count() or 1) // 2), 1, WORKERS_MAX),
         public_url=environment.get("MAUVE_PUBLIC_URL"),
         proxies=proxies,
-        # Behind a proxy all connections come from there.
+        # Behind a proxy, all connections come from the proxy.
         connections_per_address=0 if proxies else per_address,
         master_key=None if master_key is None else Secret(master_key),
         catalog_timeout_s=float(_integer(environment, "MAUVE_CATALOG_TIMEOUT_SECONDS", 4, 1, 60)),
@@ -124,7 +128,7 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
 
 
 def _bounds(environment: Mapping[str, str]) -> Bounds:
-    """Read how much an organization may have. The most is what lists and the keyring of each process can carry."""
+    """Read the limits per organization. Their maxima are what lists and the keyring of each process can hold."""
     default = Bounds()
     return Bounds(
         apps=_integer(environment, "MAUVE_APPS_PER_ORGANIZATION", default.apps, 1, 10_000),

@@ -1,4 +1,4 @@
-"""Logs on standard error: readable on a terminal, JSON otherwise, and never a credential."""
+"""Logging to standard error: readable on a terminal, JSON otherwise, and never a credential."""
 
 import io
 import logging
@@ -10,12 +10,12 @@ from typing import Any, Final, TextIO, cast
 
 import structlog
 
-# The last line of defence: nothing should log a credential, and if something does, it is not shown.
+# The last line of defense: nothing should log a credential, and if something does, it is masked.
 _CREDENTIAL: Final = re.compile(r"\b((?:sk|pk|ctl)_(?:live|test)_|whsec_|polar_whs_)[0-9A-Za-z+/=_-]+")
 
 
 def configure_logs(style: str, **context: object) -> None:
-    """Set up logging for this process; the context stands in every line."""
+    """Set up logging for this process; every line includes the context."""
     on_terminal = sys.stderr.isatty() if style == "auto" else style == "console"
     console = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
     renderer = console if on_terminal else structlog.processors.JSONRenderer()
@@ -33,12 +33,12 @@ def configure_logs(style: str, **context: object) -> None:
         cache_logger_on_first_use=True,
     )
     structlog.contextvars.bind_contextvars(**context)
-    # The event loop and the server log through the standard library; only their errors are of interest.
-    logging.basicConfig(level=logging.ERROR, handlers=[_OneLog()])
+    # The event loop and the server log through the standard library; only their errors matter.
+    logging.basicConfig(level=logging.ERROR, handlers=[_ForwardingHandler()])
 
 
-class _OneLog(logging.Handler):
-    """Brings what libraries log into our log: one line each, in its style and without credentials."""
+class _ForwardingHandler(logging.Handler):
+    """Forwards records of libraries to our log: one line each, in its style and without credentials."""
 
     def emit(self, record: logging.LogRecord) -> None:
         log = structlog.get_logger()
@@ -46,9 +46,9 @@ class _OneLog(logging.Handler):
 
 
 class _StandardError(io.TextIOBase):
-    """Whatever standard error is at the moment: what it was at the start may be closed since.
+    """The current standard error: the one at the start may have been closed since.
 
-    It may lead to a disk that is full or broken. What is told about it must not fail a second time by the telling.
+    Ignore write errors: it may be a file on a full or broken disk, and logging that must not fail again.
     """
 
     def write(self, text: str) -> int:
@@ -62,7 +62,7 @@ class _StandardError(io.TextIOBase):
 
 
 def masked_text(text: str) -> str:
-    """Return the text with every credential in it cut down to its prefix."""
+    """Return the text with every credential reduced to its prefix."""
     return _CREDENTIAL.sub(r"\1…", text)
 
 

@@ -1,4 +1,4 @@
-"""Something dies while a backup is made: the service is well afterwards, and there is no half of a file."""
+"""A process dies during a backup: the service recovers, and no partial file is left."""
 
 import os
 import signal
@@ -12,24 +12,23 @@ import httpx2 as httpx
 import pytest
 
 from mauve.config import settings_from
-from mauve.maintenance.backup import back_up
+from mauve.maintenance.backup import write_backup
 from mauve.maintenance.errors import MaintenanceFailedError, MaintenanceRefusedError
-from mauve.server import admin_client as reach
-from mauve.server.admin_client import standstill
+from mauve.server.admin_client import CoreConnection, erase_user, pause_loader
 from mauve.wiring.control import control_parts
 from mauve.wiring.maintenance import backup_sources
 from support.service import MAUVE, bearer, clean_environment, eventually, mauve_json, running, stored_events, token_for
 
 
 class Interruption:
-    """Does something when a stage of the backup begins."""
+    """Runs an action when a stage of the backup begins."""
 
-    def __init__(self, stage, act):
-        self._stage, self._act = stage, act
+    def __init__(self, stage, action):
+        self._stage, self._action = stage, action
 
     def begin(self, stage, bytes_total):
         if stage == self._stage:
-            self._act()
+            self._action()
 
     def add(self, byte_count):
         pass
@@ -61,12 +60,12 @@ def mau(service, key):
 
 def make_backup(service, file, progress):
     settings = settings_from({"MAUVE_DATA": str(service.data)})
-    originals = backup_sources(settings, lambda: standstill(settings))
-    return back_up(originals, file, 0, "test", progress)
+    sources = backup_sources(settings, lambda: pause_loader(settings))
+    return write_backup(sources, file, 0, "test", progress)
 
 
 @pytest.mark.parametrize("stage", ["copying the queue", "copying the databases", "packing"])
-def test_a_core_that_is_killed_leaves_no_file_and_starts_again(service, key, tmp_path, stage):
+def test_a_core_killed_during_a_backup_leaves_no_file_and_restarts(service, key, tmp_path, stage):
     assert send(service, key, "ann") == 202
     file = tmp_path / "backup"
 
@@ -75,14 +74,14 @@ def test_a_core_that_is_killed_leaves_no_file_and_starts_again(service, key, tmp
 
     with pytest.raises((MaintenanceFailedError, FileNotFoundError)):
         make_backup(service, file, Interruption(stage, kill))
-    assert send(service, key, "bob") == 202, "the workers go on"
+    assert send(service, key, "bob") == 202, "workers are not affected"
     assert {path.name for path in tmp_path.iterdir()} == {"data", "data.log"}
     eventually(lambda: mau(service, key) == 2)
     assert not (service.data / "warehouse" / "shadow").exists()
     assert mauve_json(service.data, "backup", str(file))["events"] == 2
 
 
-def test_a_service_that_is_killed_leaves_no_file_and_starts_again(service, key, tmp_path):
+def test_a_service_killed_during_a_backup_leaves_no_file_and_restarts(service, key, tmp_path):
     assert send(service, key, "ann") == 202
 
     def kill():
@@ -98,7 +97,7 @@ def test_a_service_that_is_killed_leaves_no_file_and_starts_again(service, key, 
     assert mauve_json(service.data, "backup", str(tmp_path / "backup"))["events"] == 1
 
 
-def test_a_core_that_is_killed_while_it_erases_starts_again_and_erases_then(service, key):
+def test_a_core_killed_during_an_erasure_restarts_and_erases_on_retry(service, key):
     settings = settings_from({"MAUVE_DATA": str(service.data)})
     with control_parts(settings) as parts:
         (organization,) = parts.catalog.organizations.everyone()
@@ -121,27 +120,27 @@ def test_a_core_that_is_killed_while_it_erases_starts_again_and_erases_then(serv
 
 def try_to_erase(settings, project, user):
     try:
-        return reach.erase_person(settings, project, user)
+        return erase_user(settings, project, user)
     except MaintenanceFailedError:
         return None
 
 
-def test_while_the_loader_stands_still_events_are_accepted_and_afterwards_they_are_counted(service, key, tmp_path):
-    waited = []
+def test_events_sent_while_the_loader_is_paused_are_accepted_and_counted_afterwards(service, key, tmp_path):
+    seen = []
 
-    def look():
+    def send_and_read():
         for place in range(30):
             assert send(service, key, f"user {place}") == 202
-        time.sleep(1.5)  # more than twice what loading takes otherwise
-        waited.append(mau(service, key))
+        time.sleep(1.5)  # more than twice as long as loading usually takes
+        seen.append(mau(service, key))
 
-    made = make_backup(service, tmp_path / "backup", Interruption("copying the queue", look))
-    assert waited == [0], "nothing was loaded meanwhile"
+    made = make_backup(service, tmp_path / "backup", Interruption("copying the queue", send_and_read))
+    assert seen == [0], "nothing is loaded during the pause"
     assert (made.events, made.unloaded_records) == (0, 30)
     eventually(lambda: mau(service, key) == 30)
 
 
-def test_a_command_that_is_killed_holds_nothing_up(service, key, tmp_path):
+def test_a_killed_command_does_not_block_loading(service, key, tmp_path):
     arguments = [str(MAUVE), "backup", str(tmp_path / "backup"), "--data", str(service.data)]
     command = subprocess.Popen(arguments, env=clean_environment(), stderr=subprocess.PIPE, text=True)
     assert command.stderr.readline() == "freezing\n"
@@ -156,66 +155,65 @@ def test_a_command_that_is_killed_holds_nothing_up(service, key, tmp_path):
 
 def test_a_second_backup_at_the_same_time_is_refused(service, key, tmp_path):
     settings = settings_from({"MAUVE_DATA": str(service.data)})
-    with standstill(settings), pytest.raises(MaintenanceRefusedError, match="another backup"):
+    with pause_loader(settings), pytest.raises(MaintenanceRefusedError, match="another backup"):
         make_backup(service, tmp_path / "backup", Interruption("", None))
 
 
 def test_a_stop_does_not_wait_for_a_backup(service, key, tmp_path):
     settings = settings_from({"MAUVE_DATA": str(service.data)})
-    with standstill(settings) as still:
+    with pause_loader(settings) as pause:
         assert service.stop() == 0
         assert "stop_forced" not in service.log()
         with pytest.raises(MaintenanceFailedError):
-            still.finish()
+            pause.release()
 
 
-# In a process of its own: the embedded engine opens one path in each process.
-IMPATIENT_CORE = """
+# In a separate process: the embedded engine opens only one path per process.
+CORE_WITH_SHORT_PAUSE = """
 import asyncio, sys
 from prometheus_client import CollectorRegistry
 from mauve.wiring.control import control_parts
 from mauve.wiring.maintenance import backup_sources
 from mauve.wiring.warehouse import open_load_parts
 from mauve.config import settings_from
-from mauve.maintenance.errors import KeepFailedError
+from mauve.maintenance.errors import MaintenanceFailedError
 from mauve.load.runner import LoadFigures, LoadRunner
-from mauve.server import admin_socket as errands
-from mauve.server import admin_client as reach
+from mauve.server import admin_client, admin_socket
 
 settings = settings_from({"MAUVE_DATA": sys.argv[1]})
 loading = LoadRunner(lambda: open_load_parts(settings), LoadFigures(CollectorRegistry()))
-errands.STANDSTILL_S_MAX = 0.1
+admin_socket.PAUSE_S_MAX = 0.1
 
 def hang():
-    core = reach._Core(settings.data)
-    core.ask(errands.Freeze())
-    loading.step()  # It waits for the end of the standstill.
+    core = admin_client.CoreConnection(settings.data)
+    core.ask(admin_socket.Freeze())
+    loading.step()  # It waits for the end of the pause.
     try:
-        core.ask(errands.GoOn())
-    except KeepFailedError:
-        print("loading went on, and the command was told")
+        core.ask(admin_socket.Resume())
+    except MaintenanceFailedError:
+        print("loading resumed, and the command got an error")
 
 async def main():
-    door = errands.ErrandDoor(settings, loading)
-    await door.open()
+    server = admin_socket.AdminSocket(settings, loading)
+    await server.open()
     await asyncio.to_thread(hang)
-    await door.close()
+    await server.close()
 
 asyncio.run(main())
 loading.close()
 """
 
 
-def test_a_command_that_hangs_does_not_hold_loading_up_for_ever(settings):
-    program = [sys.executable, "-c", IMPATIENT_CORE, str(settings.data)]
+def test_a_hung_command_does_not_pause_loading_forever(settings):
+    program = [sys.executable, "-c", CORE_WITH_SHORT_PAUSE, str(settings.data)]
     done = subprocess.run(program, capture_output=True, text=True, check=False)
-    assert done.stdout.endswith("loading went on, and the command was told\n"), done.stderr
+    assert done.stdout.endswith("loading resumed, and the command got an error\n"), done.stderr
     assert not (settings.data / "warehouse" / "shadow").exists()
     assert not (settings.data / "core.sock").exists()
 
 
-def test_what_the_core_cannot_read_is_not_done(service):
-    with closing(reach._Core(service.data)) as core:  # noqa: SLF001 - a command that speaks another language
-        core._connection.sendall(b'{"type": "dance"}\n')  # noqa: SLF001
-        assert core._answers.readline() == b""  # noqa: SLF001
+def test_an_unknown_request_closes_the_connection(service):
+    with closing(CoreConnection(service.data)) as core:
+        core._connection.sendall(b'{"type": "dance"}\n')  # noqa: SLF001 - not a known request
+        assert core._replies.readline() == b""  # noqa: SLF001
     assert httpx.get(f"{service.url}/readyz").status_code == 200

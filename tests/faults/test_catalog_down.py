@@ -1,4 +1,4 @@
-"""When the catalog cannot be reached the control plane says 502, the dashboard asks for patience, the rest goes on."""
+"""When the catalog is down, the control plane returns 502, the dashboard asks to retry, and the rest keeps working."""
 
 import dataclasses
 import os
@@ -20,8 +20,8 @@ from support.service import PATIENCE_S, bearer
 
 
 @pytest.fixture(autouse=True)
-def _impatient_catalog(monkeypatch):
-    """Let the database give up long before the request, however slow the machine is."""
+def _short_catalog_timeout(monkeypatch):
+    """Make the database time out long before the request, however slow the machine is."""
 
     def opened(settings):
         return Database(sqlite_url(catalog_path(settings.data)), busy_timeout_s=0.2)
@@ -37,7 +37,7 @@ def app(api):
 
 @pytest.fixture
 def locked_catalog(settings):
-    """Another process holds the write lock and does not let go."""
+    """Hold the write lock, as another process would."""
     connection = sqlite3.connect(settings.data / "catalog.db", isolation_level=None)
     connection.execute("BEGIN IMMEDIATE")
     yield
@@ -51,7 +51,7 @@ def assert_is_502(reply):
     assert "retry" in reply.json()["error"]["message"]
 
 
-def test_a_write_that_cannot_be_made_in_time_is_502_and_changes_nothing(api, app, locked_catalog):
+def test_a_write_that_times_out_is_502_and_changes_nothing(api, app, locked_catalog):
     assert_is_502(api.post("/v1/apps", json={"name": "Never"}))
     assert_is_502(api.patch(f"/v1/apps/{app['app_id']}", json={"name": "Never"}))
     assert_is_502(api.post(f"/v1/apps/{app['app_id']}/keys", json={"kind": "sk"}))
@@ -59,11 +59,11 @@ def test_a_write_that_cannot_be_made_in_time_is_502_and_changes_nothing(api, app
     assert [listed["name"] for listed in api.get("/v1/apps").json()] == ["An app"]
 
 
-def test_reads_go_on_while_another_process_writes(api, app, locked_catalog):
+def test_reads_work_while_another_process_writes(api, app, locked_catalog):
     assert api.get("/v1/apps").status_code == 200
 
 
-def test_events_and_payments_are_taken_while_the_catalog_is_gone(client, app, settings):
+def test_events_and_payments_are_accepted_while_the_catalog_is_missing(client, app, settings):
     catalog_path(settings.data).write_bytes(b"")
     batch = [{"name": "view"}, {"name": "payment", "id": "1", "props": {"amount": 1, "currency": "eur"}}]
     for items in (batch, batch[:1]):
@@ -71,7 +71,7 @@ def test_events_and_payments_are_taken_while_the_catalog_is_gone(client, app, se
         assert (reply.status_code, reply.json()["accepted"]) == (202, len(items))
 
 
-def test_a_catalog_that_does_not_answer_is_502_for_every_operation(client, token, parts, monkeypatch):
+def test_an_unavailable_catalog_is_502_for_every_operation(client, token, parts, monkeypatch):
     def down(_lookup_id):
         raise StoreUnavailableError("down")
 
@@ -84,7 +84,7 @@ def test_a_catalog_that_does_not_answer_is_502_for_every_operation(client, token
         ("DELETE", "/v1/apps/x/keys/y"),
     ]:
         assert_is_502(client.request(method, path, headers=headers))
-    assert client.get("/v1/apps").status_code == 401, "no credential needs no catalog"
+    assert client.get("/v1/apps").status_code == 401, "a missing credential is refused without the catalog"
     assert client.get("/healthz").status_code == 200
     assert client.post("/v1/events", json=[]).status_code == 401
 
@@ -94,7 +94,7 @@ class TestHanging:
     def settings(self, settings):
         return dataclasses.replace(settings, catalog_timeout_s=1.0)
 
-    def test_a_catalog_that_hangs_is_502_while_it_hangs(self, client, token, parts, monkeypatch):
+    def test_a_hung_catalog_is_502_while_it_hangs(self, client, token, parts, monkeypatch):
         released = threading.Event()
         monkeypatch.setattr(type(parts.catalog.tokens), "find", lambda self, lookup_id: released.wait(PATIENCE_S))
         assert_is_502(client.get("/v1/apps", headers={"authorization": f"Bearer {token}"}))
@@ -102,7 +102,7 @@ class TestHanging:
         released.set()
 
 
-def test_an_unforeseen_failure_is_502_and_not_a_500(client, token, parts, monkeypatch):
+def test_an_unexpected_failure_is_502_and_not_500(client, token, parts, monkeypatch):
     def broken(_self, lookup_id):
         raise ZeroDivisionError(lookup_id)
 
@@ -110,7 +110,7 @@ def test_an_unforeseen_failure_is_502_and_not_a_500(client, token, parts, monkey
     assert_is_502(client.get("/v1/apps", headers={"authorization": f"Bearer {token}"}))
 
 
-def test_readiness_tells_when_the_catalog_is_gone(client, parts, monkeypatch):
+def test_readiness_reports_an_unreachable_catalog(client, parts, monkeypatch):
     def down(_self):
         raise StoreUnavailableError("down")
 
@@ -119,26 +119,26 @@ def test_readiness_tells_when_the_catalog_is_gone(client, parts, monkeypatch):
     assert (reply.status_code, reply.json()["engines"]["catalog"]) == (503, "unreachable")
 
 
-def test_readiness_tells_when_the_ledger_is_gone(client, settings):
+def test_readiness_reports_an_unreachable_ledger(client, settings):
     os.truncate(settings.data / "ledger.db", 0)
     reply = client.get("/readyz")
     assert (reply.status_code, reply.json()["engines"]["ledger"]) == (503, "unreachable")
 
 
-def test_a_change_that_was_made_is_never_answered_with_502(api, settings):
-    """Here it is the edge that hangs: the app exists, so the reply with its key must arrive."""
+def test_a_change_that_was_applied_is_never_answered_with_502(api, settings):
+    """The edge hangs here: the app exists, so the reply with its key must arrive."""
     connection = sqlite3.connect(settings.data / "edge.db", isolation_level=None)
     connection.execute("BEGIN IMMEDIATE")
     created = [api.post("/v1/apps", json={"name": "An app"}) for _ in range(3)]
     connection.execute("ROLLBACK")
     connection.close()
     assert [reply.status_code for reply in created] == [201, 201, 201]
-    assert _EDGE_BUSY_TIMEOUT_S < 1, "the least time that a request may be given"
+    assert _EDGE_BUSY_TIMEOUT_S < 1, "the shortest timeout that a request can have"
     keys = [api.get(f"/v1/apps/{reply.json()['app_id']}/keys").json() for reply in created]
     assert all(key[0]["mirrored_at"] is None for key in keys)
 
 
-def test_a_change_that_was_made_is_told_even_if_publishing_it_fails(api, parts, monkeypatch):
+def test_a_change_succeeds_even_if_publishing_it_fails(api, parts, monkeypatch):
     def broken(_self, _count_max):
         raise ZeroDivisionError("a bug")
 
@@ -146,7 +146,7 @@ def test_a_change_that_was_made_is_told_even_if_publishing_it_fails(api, parts, 
     assert api.post("/v1/apps", json={"name": "An app"}).status_code == 201
 
 
-def test_it_recovers_by_itself(api, settings):
+def test_it_recovers_without_a_restart(api, settings):
     connection = sqlite3.connect(settings.data / "catalog.db", isolation_level=None)
     connection.execute("BEGIN IMMEDIATE")
     assert_is_502(api.post("/v1/apps", json={"name": "Later"}))
@@ -164,16 +164,16 @@ class TestDashboard:
         browser.cookies = {"mauve_session": secret.reveal()}
         return browser
 
-    def test_pages_go_on_while_another_process_writes(self, viewer, clock, locked_catalog):
+    def test_pages_work_while_another_process_writes(self, viewer, clock, locked_catalog):
         clock.advance(SEEN_EVERY_MS)
         assert "No apps yet" in viewer.open("/apps").text
 
-    def test_a_change_that_cannot_be_made_is_told_so_and_not_made(self, viewer, parts, organization, locked_catalog):
+    def test_a_change_that_times_out_is_reported_and_not_applied(self, viewer, parts, organization, locked_catalog):
         reply = viewer.send("/organization", {"name": "Never"})
         assert (reply.status_code, "try again in a moment" in reply.text) == (503, True)
         assert parts.catalog.organizations.find(organization.org_id).name == "Acme"
 
-    def test_a_change_that_was_made_is_not_said_to_be_undone(self, viewer, parts, monkeypatch):
+    def test_a_change_that_was_applied_is_reported_as_applied(self, viewer, parts, monkeypatch):
         def down(_self, _session, _digest):
             raise StoreUnavailableError("down")
 
@@ -187,7 +187,7 @@ class TestDashboard:
         assert viewer.sign_in("a@example.com").status_code == 200
 
     @pytest.mark.parametrize("failure", [StoreUnavailableError("down"), ZeroDivisionError("a bug")], ids=repr)
-    def test_a_page_that_fails_is_a_page_all_the_same(self, viewer, parts, monkeypatch, failure):
+    def test_a_failed_page_is_still_a_page(self, viewer, parts, monkeypatch, failure):
         def fail(_self, _digest):
             raise failure
 

@@ -1,4 +1,4 @@
-"""Every process is killed in a loop, under load; afterwards everything acknowledged is there exactly once."""
+"""Kill every process repeatedly under load; every acknowledged event is stored exactly once."""
 
 import os
 import random
@@ -11,7 +11,7 @@ from support.service import Service, eventually, fixed_ports, start
 from support.traffic import Traffic, started_again
 
 WORKERS = ("--workers", "2")
-BATCHES_MIN = 50  # acknowledged, so that the load was real
+BATCHES_MIN = 50  # acknowledged, to prove that there was real load
 
 
 def kill_a_child(service: Service, chance: random.Random) -> None:
@@ -20,7 +20,7 @@ def kill_a_child(service: Service, chance: random.Random) -> None:
 
 
 def kill_the_supervisor(service: Service) -> Service:
-    """It takes the others with it; return what is started in its place."""
+    """Kill the supervisor, and its children with it; return the service started in its place."""
     service.process.kill()
     service.process.wait()
     service.process.stdout.close()
@@ -29,7 +29,7 @@ def kill_the_supervisor(service: Service) -> Service:
 
 @pytest.mark.prove
 @pytest.mark.timeout(3_600)
-def test_after_kills_of_every_process_each_acknowledged_event_is_counted_exactly_once(tmp_path, rounds, tell_progress):
+def test_after_kills_of_every_process_each_acknowledged_event_is_counted_exactly_once(tmp_path, rounds, show_progress):
     chance = random.Random(20261115)
     kills = rounds(30, 1000)
     service = start(tmp_path / "data", *WORKERS, *fixed_ports())
@@ -42,7 +42,7 @@ def test_after_kills_of_every_process_each_acknowledged_event_is_counted_exactly
                 else:
                     kill_a_child(service, chance)
                 if number % 50 == 0:
-                    tell_progress(f"{number:,} of {kills:,} kills, {len(traffic.acked):,} batches acknowledged")
+                    show_progress(f"{number:,} of {kills:,} kills, {len(traffic.acked):,} batches acknowledged")
             eventually(lambda: len(traffic.acked) > BATCHES_MIN)
         figures = traffic.figures_when_loaded(service)
         assert service.stop() == 0

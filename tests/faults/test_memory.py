@@ -1,4 +1,4 @@
-"""A worker's memory stays bounded, however many clients push however much."""
+"""A worker's memory is bounded, however much its clients send."""
 
 import json
 import socket
@@ -41,13 +41,13 @@ def test_five_hundred_connections_with_a_megabyte_each_fit_into_a_worker(service
     statuses = {connection.recv(100).split(b" ")[1] for connection in connections}
     for connection in connections:
         connection.close()
-    assert statuses <= {b"202", b"400", b"503"}, "taken, or refused because the others kept it waiting too long"
+    assert statuses <= {b"202", b"400", b"503"}, "accepted, or refused after waiting too long"
     assert b"202" in statuses
     assert resident_mb(service.child_pids()["ingest-1"]) < MEMORY_MB_MAX
     assert eventually(lambda: post_events(service.ingest_url, key) == 202)
 
 
-def test_bodies_that_never_arrive_are_given_up(service):
+def test_a_body_that_never_arrives_times_out(service):
     reply = httpx.post(f"{service.url}/v1/apps", json={"name": "App"}, headers=bearer(token_for(service.data)))
     key = reply.json()["sk_key"]
     head = (

@@ -1,4 +1,4 @@
-"""Thousands of made-up requests at every route of a running service: nothing fails, and what is accepted is stored."""
+"""Send thousands of random requests to every route: none fails, and every accepted event is stored."""
 
 import http.client
 import json
@@ -33,7 +33,7 @@ from support.service import (
 )
 
 REQUESTS, PROVEN = 5_000, 100_000
-LANES = 4
+SENDERS = 4
 SEED = 20261115
 DELIVERIES = {
     "biller_a": [json.loads(path.read_text()) for path in sorted(SAMPLES.glob("stripe_*.json"))],
@@ -52,12 +52,16 @@ FORM = {
     "cap": "7",
     "organization": "Acme",
 }
-UNSENT = ("/signout", "/signout-everywhere", "/account/password")  # they would end the visit, or cost a hash each
+UNSENT = (
+    "/signout",
+    "/signout-everywhere",
+    "/account/password",
+)  # they end the session or hash a password
 
 
 @dataclass
 class Target:
-    """A running service, those who may use it, and what came of it."""
+    """A running service, credentials for it, and the results."""
 
     service: object
     noise: Noise
@@ -68,20 +72,20 @@ class Target:
     statuses: Counter = field(default_factory=Counter)
     accepted: Counter = field(default_factory=Counter)
     failures: list = field(default_factory=list)
-    doors: dict = field(default_factory=dict)
+    connections: dict = field(default_factory=dict)
 
-    def ask(self, door, method, path, body=b"", headers=None):
-        """Make one request on a connection that is kept; whatever fails is remembered with all that it takes."""
+    def ask(self, endpoint, method, path, body=b"", headers=None):
+        """Send one request on a keep-alive connection; record a failure with all its details."""
         for _ in range(2):
-            connection = self.doors.get(door) or http.client.HTTPConnection(*door, timeout=PATIENCE_S)
-            self.doors[door] = connection
+            connection = self.connections.get(endpoint) or http.client.HTTPConnection(*endpoint, timeout=PATIENCE_S)
+            self.connections[endpoint] = connection
             try:
                 connection.request(method, path, body, headers or {})
                 reply = connection.getresponse()
                 status, content = reply.status, reply.read()
                 break
             except (OSError, http.client.HTTPException):
-                connection.close()  # It may have been closed while it was idle.
+                connection.close()  # The server may have closed it while idle.
         else:
             status, content = 0, b""
         self.statuses[path.split("?")[0].split("/")[1] or "/", status] += 1
@@ -95,15 +99,15 @@ def address(url):
     return host, int(port)
 
 
-def number_in(path, target):
-    """Put something in the places of a path: what is there, or what is not."""
+def filled_path(path, target):
+    """Fill the parameters of a path, with known or unknown values."""
     known = {"app_id": target.app["app_id"], "provider": "biller_a", "plane": "live"}
 
-    def put(match):
+    def value_for(match):
         name = match[1]
         return known[name] if name in known and target.noise.chance.random() < 0.7 else target.noise.escaped() or "x"
 
-    return re.sub(r"\{(\w+)\}", put, path)
+    return re.sub(r"\{(\w+)\}", value_for, path)
 
 
 def ingest(target):
@@ -127,8 +131,8 @@ def ingest(target):
     if chance.random() < 0.05:
         headers["authorization"] = f"Bearer {noise.escaped()}"
     body, headers = noise.packed(noise.encoded(batch), headers)
-    door = address(chance.choice([target.service.url, target.service.ingest_url]))
-    status, content = target.ask(door, "POST", path, body, headers)
+    endpoint = address(chance.choice([target.service.url, target.service.ingest_url]))
+    status, content = target.ask(endpoint, "POST", path, body, headers)
     if status == 202:
         target.accepted[path] += json.loads(content)["accepted"]
 
@@ -143,15 +147,15 @@ def deliver(target):
         name = chance.choice(sorted(headers))
         headers[name] = noise.damaged(headers[name].encode()).decode("latin-1").translate(_NO_CONTROLS)
     project = target.billed["public_id"] if chance.random() < 0.95 else noise.escaped()
-    door = address(chance.choice([target.service.url, target.service.ingest_url]))
-    target.ask(door, "POST", f"/v1/webhooks/{provider}/{project}", body, headers)
+    endpoint = address(chance.choice([target.service.url, target.service.ingest_url]))
+    target.ask(endpoint, "POST", f"/v1/webhooks/{provider}/{project}", body, headers)
 
 
 def control(target):
     noise, chance = target.noise, target.noise.chance
     operation = chance.choice(ROUTES)
     body = noise.encoded(noise.some_of(OPERATIONS_BODY))
-    path = number_in(operation.path, target)
+    path = filled_path(operation.path, target)
     target.ask(address(target.service.url), operation.method, path, body, bearer(target.token))
 
 
@@ -171,7 +175,7 @@ def read(target):
     target.ask(address(target.service.url), "GET", f"/v1/metrics/{metric}?{query}", headers=bearer(credential))
 
 
-def context(target):
+def open_page(target):
     noise, chance = target.noise, target.noise.chance
     route = chance.choice([route for route in (*MEMBER, *PUBLIC) if route.path not in UNSENT])
     if (route.method, route.path) == ("POST", "/signin") and chance.random() < 0.9:
@@ -185,39 +189,39 @@ def context(target):
         "cookie": f"mauve_session={target.session}",
     }
     body = noise.damaged(body) if chance.random() < 0.2 else body
-    path = number_in(route.path, target) + ("?" + noise.escaped() if chance.random() < 0.2 else "")
+    path = filled_path(route.path, target) + ("?" + noise.escaped() if chance.random() < 0.2 else "")
     target.ask(address(target.service.url), route.method, path, body if route.method == "POST" else b"", headers)
 
 
-def knock(target):
-    """Send bytes that are hardly a request any more, and hear whatever comes."""
+def send_damaged(target):
+    """Send a badly damaged request, and read any reply."""
     noise, chance = target.noise, target.noise.chance
     head = (
         f"POST /v1/events HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {target.token[:20]}\r\n"
         "content-type: application/json\r\ncontent-length: 2\r\nconnection: close\r\n\r\n[]"
     )
-    door = address(chance.choice([target.service.url, target.service.ingest_url]))
-    with closing(socket.create_connection(door, timeout=PATIENCE_S)) as connection:
+    endpoint = address(chance.choice([target.service.url, target.service.ingest_url]))
+    with closing(socket.create_connection(endpoint, timeout=PATIENCE_S)) as connection:
         connection.sendall(noise.damaged(head.encode()))
         connection.shutdown(socket.SHUT_WR)
         try:
             reply = connection.recv(4096)
         except OSError:
             reply = b""
-    target.statuses["knock", int(reply[9:12] or 0)] += 1
+    target.statuses["damaged", int(reply[9:12] or 0)] += 1
     if reply[9:10] == b"5":
-        target.failures.append(("knock", reply))
+        target.failures.append(("damaged", reply))
 
 
 _NO_CONTROLS = dict.fromkeys((*range(32), 127), "?")
-KINDS = [ingest] * 10 + [deliver] * 5 + [control, control, read, context, context, knock]
+KINDS = [ingest] * 10 + [deliver] * 5 + [control, control, read, open_page, open_page, send_damaged]
 
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory, rounds):
     data = tmp_path_factory.mktemp("noise") / "data"
     seed = SEED if rounds(0, 1) == 0 else int(time.time())
-    print("seed", seed)  # noqa: T201 - to make it happen again
+    print("seed", seed)  # noqa: T201 - to reproduce a failure
     with running(data, "--workers", "1") as service:
         form = {"organization": "Pages", "email": "ann@example.com", "password": PASSWORD}
         headers = {"sec-fetch-site": "same-origin"}
@@ -232,37 +236,37 @@ def target(tmp_path_factory, rounds):
         made = Target(service, Noise(seed), token, app, billed, cookie.split("=", 1)[1].split(";")[0])
         eventually(lambda: made.ask(address(service.ingest_url), "GET", "/readyz")[0] == 200)
         yield made
-        for connection in made.doors.values():
+        for connection in made.connections.values():
             connection.close()
 
 
-def lanes_of(target):
-    """Several senders side by side, each with a seed of its own: most of the time goes into waiting for the disk."""
-    own = {"statuses", "accepted", "failures", "doors"}
+def senders_for(target):
+    """Return several concurrent senders, each with its own seed: most of the time is spent waiting for the disk."""
+    own = {"statuses", "accepted", "failures", "connections"}
     shared = {each.name: getattr(target, each.name) for each in fields(target) if each.name not in own}
-    return [Target(**shared | {"noise": Noise(target.noise.seed + number)}) for number in range(LANES)]
+    return [Target(**shared | {"noise": Noise(target.noise.seed + number)}) for number in range(SENDERS)]
 
 
-def send(lane, count):
+def send(sender, count):
     for _ in range(count):
-        lane.noise.chance.choice(KINDS)(lane)
-    for connection in lane.doors.values():
+        sender.noise.chance.choice(KINDS)(sender)
+    for connection in sender.connections.values():
         connection.close()
 
 
 @pytest.mark.prove
 @pytest.mark.timeout(3_600)
-def test_whatever_is_sent_nothing_fails_and_what_is_accepted_is_stored(target, rounds):
-    lanes = lanes_of(target)
-    with ThreadPoolExecutor(LANES) as senders:
-        list(senders.map(send, lanes, [rounds(REQUESTS, PROVEN) // LANES] * LANES))
-    for lane in lanes:
-        target.accepted += lane.accepted
-        target.failures += lane.failures
+def test_no_random_request_fails_and_every_accepted_event_is_stored(target, rounds):
+    senders = senders_for(target)
+    with ThreadPoolExecutor(SENDERS) as pool:
+        list(pool.map(send, senders, [rounds(REQUESTS, PROVEN) // SENDERS] * SENDERS))
+    for sender in senders:
+        target.accepted += sender.accepted
+        target.failures += sender.failures
     assert target.failures == [], f"seed {target.noise.seed}"
     data, project = target.service.data, target.app["public_id"]
     accepted = target.accepted["/v1/events"]
-    assert min(accepted, target.accepted["/v1/objects"]) > REQUESTS / 50, "much of it is nearly right"
+    assert min(accepted, target.accepted["/v1/objects"]) > REQUESTS / 50, "enough requests are nearly valid"
     until_loaded(target.service)
     assert ledger_rows(data, "SELECT reason FROM dead_letters") == []
     assert "Traceback" not in target.service.log()

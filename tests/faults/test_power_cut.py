@@ -165,7 +165,7 @@ def live_a_while(life: Life, rng: random.Random) -> None:
 @pytest.mark.prove
 @pytest.mark.timeout(3_600)
 def test_after_power_cuts_each_acknowledged_event_is_counted_exactly_once_and_money_is_exact(
-    home, rounds, tell_progress
+    home, rounds, show_progress
 ):
     cuts = rounds(27, 1000)
     rng = random.Random(20261115)
@@ -173,7 +173,7 @@ def test_after_power_cuts_each_acknowledged_event_is_counted_exactly_once_and_mo
     for first in range(0, cuts, LIVES_OF_A_BOX):
         with power_box(home / f"box-{first}") as box:
             acked += cut_in_a_loop(box, min(LIVES_OF_A_BOX, cuts - first), rng)
-        tell_progress(f"{min(first + LIVES_OF_A_BOX, cuts):,} of {cuts:,} cuts, {acked:,} batches acknowledged")
+        show_progress(f"{min(first + LIVES_OF_A_BOX, cuts):,} of {cuts:,} cuts, {acked:,} batches acknowledged")
     assert acked > 10 * cuts, "the load was real"
 
 
@@ -191,7 +191,7 @@ def cut_the_service(box: PowerBox, service: Service, traffic: Traffic) -> None:
 
 @pytest.mark.prove
 @pytest.mark.timeout(3_600)
-def test_the_whole_service_goes_on_after_power_cuts_with_everything_it_acknowledged(home, rounds, tell_progress):
+def test_the_whole_service_goes_on_after_power_cuts_with_everything_it_acknowledged(home, rounds, show_progress):
     cuts = rounds(3, 100)
     rng = random.Random(20261115)
     with power_box(home / "service") as box:
@@ -206,7 +206,7 @@ def test_the_whole_service_goes_on_after_power_cuts_with_everything_it_acknowled
                     box.switch_on()
                     traffic.is_doubtful.clear()
                     service = started_again(service, "--workers", "2")
-                    tell_progress(f"{number + 1} of {cuts} cuts, {len(traffic.acked):,} batches acknowledged")
+                    show_progress(f"{number + 1} of {cuts} cuts, {len(traffic.acked):,} batches acknowledged")
             figures = traffic.figures_when_loaded(service)
             assert service.stop() == 0
             traffic.check(service, figures)

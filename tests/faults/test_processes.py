@@ -1,4 +1,4 @@
-"""Any process may die or hang at any moment."""
+"""Any process may die or hang at any time."""
 
 import json
 import os
@@ -12,13 +12,13 @@ import pytest
 from support.service import bearer, eventually, is_alive, mauve_json, post_events, running, start, token_for
 
 HANG_S = 10
-# Loaded by every process before anything else. The signal's handler never returns, and so the event loop never goes on.
-BLOCKS_WHEN_TOLD = """
+# Loaded by every process before anything else. The signal handler never returns, so the event loop stops.
+BLOCK_ON_SIGNAL = """
 import signal, time
-def blocks_for_ever(*_):
+def block_forever(*_):
     while True:
         time.sleep(1)
-signal.signal(signal.SIGHUP, blocks_for_ever)
+signal.signal(signal.SIGHUP, block_forever)
 """
 
 
@@ -35,7 +35,7 @@ def key(service):
 
 
 @pytest.mark.parametrize("victim", ["core", "ingest-1", "ingest-2"])
-def test_a_process_that_is_killed_is_started_again(service, key, victim):
+def test_a_killed_process_is_restarted(service, key, victim):
     before = service.child_pids()
     os.kill(before[victim], signal.SIGKILL)
     after = eventually(lambda: (now := service.child_pids()).keys() == before.keys() and now != before and now)
@@ -55,15 +55,15 @@ def test_workers_keep_their_keys_while_the_core_is_down(service, key):
 
 
 def test_workers_keep_their_keys_when_the_edge_is_damaged(service, key):
-    assert {post_events(service.ingest_url, key) for _ in range(40)} == {202}, "every worker has seen the key"
+    assert {post_events(service.ingest_url, key) for _ in range(40)} == {202}, "every worker knows the key"
     for name in ("edge.db", "edge.db-wal"):
         with (service.data / name).open("r+b") as file:
             file.write(b"damaged" * 4000)
-    eventually(lambda: service.log().count('"edge_unreadable"') >= 2)  # Both workers have looked.
+    eventually(lambda: service.log().count('"edge_unreadable"') >= 2)  # Both workers have tried to read it.
     assert {post_events(service.ingest_url, key) for _ in range(10)} == {202}
 
 
-def test_a_lost_edge_is_filled_anew_at_the_next_start(tmp_path):
+def test_a_lost_edge_is_filled_again_at_the_next_start(tmp_path):
     data = tmp_path / "data"
     with running(data) as service:
         reply = httpx.post(f"{service.url}/v1/apps", json={"name": "An app"}, headers=bearer(token_for(data)))
@@ -74,7 +74,7 @@ def test_a_lost_edge_is_filled_anew_at_the_next_start(tmp_path):
         assert post_events(service.ingest_url, key) == 202
 
 
-def test_an_edge_that_a_command_made_anew_is_filled_too(tmp_path):
+def test_an_edge_that_a_command_created_again_is_filled_too(tmp_path):
     data = tmp_path / "data"
     with running(data) as service:
         reply = httpx.post(f"{service.url}/v1/apps", json={"name": "An app"}, headers=bearer(token_for(data)))
@@ -86,7 +86,7 @@ def test_an_edge_that_a_command_made_anew_is_filled_too(tmp_path):
         assert post_events(service.ingest_url, key) == 202
 
 
-def test_the_reason_why_a_process_does_not_start_again_is_logged(service):
+def test_the_reason_why_a_process_cannot_restart_is_logged(service):
     (service.data / "master.key").rename(service.data / "master.key.away")
     os.kill(service.child_pids()["core"], signal.SIGKILL)
     assert eventually(lambda: "process_not_started" in service.log() and "backup" in service.log())
@@ -94,7 +94,7 @@ def test_the_reason_why_a_process_does_not_start_again_is_logged(service):
     assert eventually(lambda: httpx.get(f"{service.ingest_url}/healthz").status_code == 200)
 
 
-def test_when_the_supervisor_is_killed_everything_ends_and_can_start_again(tmp_path):
+def test_when_the_supervisor_is_killed_all_processes_end_and_a_new_one_can_start(tmp_path):
     data = tmp_path / "data"
     first = start(data, "--workers", "2")
     children = first.child_pids().values()
@@ -106,25 +106,25 @@ def test_when_the_supervisor_is_killed_everything_ends_and_can_start_again(tmp_p
         assert not any(map(is_alive, children))
 
 
-def test_a_process_that_keeps_dying_is_started_less_and_less_often(service):
+def test_a_process_that_keeps_dying_is_restarted_less_and_less_often(service):
     for _ in range(3):
         before = service.child_pids()["ingest-1"]
         os.kill(before, signal.SIGKILL)
         eventually(lambda before=before: service.child_pids().get("ingest-1", before) != before)
-    pauses = [
+    delays = [
         line.split('"restart_in_s": ')[1].split(",")[0]
         for line in service.log().splitlines()
         if "ingest-1" in line and "process_died" in line
     ]
-    assert [float(pause) for pause in pauses] == sorted({float(pause) for pause in pauses})
-    assert len(pauses) == 3
+    assert [float(delay) for delay in delays] == sorted({float(delay) for delay in delays})
+    assert len(delays) == 3
 
 
 @pytest.fixture
 def blockable(tmp_path):
-    """A service whose processes hang when they are told to."""
+    """A service whose processes hang on SIGHUP."""
     (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "sitecustomize.py").write_text(BLOCKS_WHEN_TOLD)
+    (tmp_path / "site" / "sitecustomize.py").write_text(BLOCK_ON_SIGNAL)
     environment = {
         "PYTHONPATH": str(tmp_path / "site"),
         "MAUVE_HANG_SECONDS": str(HANG_S),
@@ -143,14 +143,14 @@ def answers(url):
 
 
 def acknowledged(url, key, names):
-    """Send an event of each name, on a connection of its own; return those that were acknowledged."""
-    kept = []
+    """Send an event of each name, each on a new connection; return the acknowledged names."""
+    acked = []
     with httpx.Client(headers=bearer(key) | {"connection": "close"}, timeout=2) as client:
         for name in names:
             with suppress(httpx.TransportError):
                 if client.post(f"{url}/v1/events", json={"name": name}).status_code == 202:
-                    kept.append(name)
-    return kept
+                    acked.append(name)
+    return acked
 
 
 def counts(service, key):
@@ -159,32 +159,32 @@ def counts(service, key):
 
 
 @pytest.mark.parametrize("victim", ["core", "ingest-1"])
-def test_a_process_that_hangs_is_started_anew_and_nothing_acknowledged_is_lost(blockable, victim):
+def test_a_hung_process_is_restarted_and_no_acknowledged_event_is_lost(blockable, victim):
     service = blockable
     reply = httpx.post(f"{service.url}/v1/apps", json={"name": "An app"}, headers=bearer(token_for(service.data)))
     key = reply.json()["sk_key"]
     sent = [f"event {number}" for number in range(30)]
-    kept = acknowledged(service.ingest_url, key, sent[:10])
+    acked = acknowledged(service.ingest_url, key, sent[:10])
     before = service.child_pids()
     os.kill(before[victim], signal.SIGHUP)
-    kept += acknowledged(service.ingest_url, key, sent[10:20])
+    acked += acknowledged(service.ingest_url, key, sent[10:20])
     others = service.ingest_url if victim == "core" else service.url
-    assert eventually(lambda: answers(others)), "the others keep answering"
+    assert eventually(lambda: answers(others)), "the other processes keep answering"
     after = eventually(lambda: (now := service.child_pids()).keys() == before.keys() and now != before and now, 60)
     assert {name for name in before if before[name] != after[name]} == {victim}
     for url in (service.url, service.ingest_url):
         assert eventually(lambda url=url: answers(url), 60)
-    kept += acknowledged(service.ingest_url, key, sent[20:])
-    (told,) = [line for line in map(json.loads, service.log().splitlines()) if line["event"] == "process_hangs"]
-    assert told["child"] == victim
-    assert told["silent_s"] >= HANG_S
-    assert "in blocks_for_ever" in told["stacks"]
-    assert told["stacks"].count("Thread 0x") + told["stacks"].count("thread 0x") >= 2, "of every thread"
-    assert len(kept) > 10
-    assert eventually(lambda: {name for name in kept if counts(service, key).get(name) != 1} == set(), 60)
+    acked += acknowledged(service.ingest_url, key, sent[20:])
+    (logged,) = [line for line in map(json.loads, service.log().splitlines()) if line["event"] == "process_hangs"]
+    assert logged["child"] == victim
+    assert logged["silent_s"] >= HANG_S
+    assert "in block_forever" in logged["stacks"]
+    assert logged["stacks"].count("Thread 0x") + logged["stacks"].count("thread 0x") >= 2, "of every thread"
+    assert len(acked) > 10
+    assert eventually(lambda: {name for name in acked if counts(service, key).get(name) != 1} == set(), 60)
 
 
-def test_a_process_that_is_stopped_is_started_anew(blockable):
+def test_a_stopped_process_is_restarted(blockable):
     before = blockable.child_pids()
     os.kill(before["ingest-2"], signal.SIGSTOP)
     after = eventually(lambda: (now := blockable.child_pids()).keys() == before.keys() and now != before and now, 60)
@@ -192,7 +192,7 @@ def test_a_process_that_is_stopped_is_started_anew(blockable):
     assert "process_hangs" in blockable.log()
 
 
-def test_no_process_is_ended_for_the_time_in_which_the_supervisor_was_away(blockable):
+def test_no_process_is_killed_because_the_supervisor_was_suspended(blockable):
     before = blockable.child_pids()
     for pid in (blockable.process.pid, *before.values()):
         os.kill(pid, signal.SIGSTOP)

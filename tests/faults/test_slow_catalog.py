@@ -1,4 +1,4 @@
-"""However slow the catalog is and wherever it is slow: what is answered with 502 was not applied."""
+"""However slow the catalog is, at whichever step: a change answered with 502 was not applied."""
 
 import dataclasses
 import threading
@@ -19,9 +19,9 @@ STEPS = ("begin", "commit", "before_cursor_execute")
 
 
 class Brake:
-    """Holds one step of the catalog up until the caller has its answer, but no longer than twice its patience.
+    """Delays one step of the catalog until the caller has its reply, but no longer than twice the timeout.
 
-    A step is a statement, or the beginning or the end of a transaction, in the threads of the given name.
+    A step is a statement, or the begin or commit of a transaction, in the threads of the given name.
     """
 
     def __init__(self, thread_name: str) -> None:
@@ -62,15 +62,15 @@ def brake(thread_name):
 
 
 def wait_until_idle(plane):
-    """Return when no thread of the plane works any more, whether or not anybody waited for it."""
+    """Wait until no thread of the plane is busy, including work whose caller has given up."""
     barrier = threading.Barrier(POOL + 1)
     for _ in range(POOL):
-        plane._threads.submit(barrier.wait, 30)  # noqa: SLF001 - there is no other way to see work that was given up
+        plane._threads.submit(barrier.wait, 30)  # noqa: SLF001 - the only way to see abandoned work
     barrier.wait(30)
 
 
 def outcomes(brake, plane, ask, is_applied):
-    """Hold the same change up at one step after the other; return (status, whether it was applied) for each."""
+    """Delay the same change at each step in turn; return (status, whether it was applied) for each."""
     found = []
     for at in range(1, 100):
         brake.release(at)
@@ -82,7 +82,7 @@ def outcomes(brake, plane, ask, is_applied):
         found.append((status, is_applied(at)))
         if not was_reached and status < 500:
             return found
-    raise AssertionError("it has more steps than a change can have")
+    raise AssertionError("the change never completed")
 
 
 class TestControlPlane:
@@ -99,28 +99,28 @@ class TestControlPlane:
         return "control"
 
     @pytest.mark.parametrize("thread_name", ["control", "publish"])
-    def test_an_app_that_is_not_answered_with_201_does_not_exist(self, api, parts, organization, brake, plane):
-        def made(at):
+    def test_an_app_not_answered_with_201_does_not_exist(self, api, parts, organization, brake, plane):
+        def created(at):
             return [app.name for app in parts.catalog.apps.all_of(organization.org_id)].count(f"App {at}")
 
-        found = outcomes(brake, plane, lambda at: api.post("/v1/apps", json={"name": f"App {at}"}).status_code, made)
+        found = outcomes(brake, plane, lambda at: api.post("/v1/apps", json={"name": f"App {at}"}).status_code, created)
         assert set(found) <= {(502, 0), (201, 1)}
         assert brake.thread_name == "publish" or (502, 0) in found
 
-    def test_a_key_that_is_not_answered_with_201_does_not_exist(self, api, parts, app, brake, plane):
+    def test_a_key_not_answered_with_201_does_not_exist(self, api, parts, app, brake, plane):
         known = {key.key_id for key in parts.catalog.keys.all_of(app.app_id)}
 
-        def made(_at):
+        def created(_at):
             now = {key.key_id for key in parts.catalog.keys.all_of(app.app_id)}
             new = len(now - known)
             known.update(now)
             return new
 
         path = f"/v1/apps/{app.app_id}/keys"
-        found = outcomes(brake, plane, lambda _at: api.post(path, json={"kind": "sk"}).status_code, made)
+        found = outcomes(brake, plane, lambda _at: api.post(path, json={"kind": "sk"}).status_code, created)
         assert set(found) <= {(502, 0), (201, 1)}
 
-    def test_a_name_that_is_not_answered_with_200_is_not_changed(self, api, parts, app, brake, plane):
+    def test_a_name_not_answered_with_200_is_not_changed(self, api, parts, app, brake, plane):
         def changed(at):
             return parts.catalog.apps.find_anywhere(app.app_id).name == f"App {at}"
 
@@ -147,7 +147,7 @@ class TestDashboard:
         return browser
 
     def test_a_token_that_is_not_shown_does_not_exist(self, owner, parts, organization, brake, plane):
-        def made(at):
+        def created(at):
             return [token.name for token in parts.catalog.tokens.all_of(organization.org_id)].count(f"Token {at}")
 
         def ask(at):
@@ -155,6 +155,6 @@ class TestDashboard:
             assert ("Nothing was changed: try again" in reply.text) is (reply.status_code == 503)
             return reply.status_code
 
-        found = outcomes(brake, plane, ask, made)
+        found = outcomes(brake, plane, ask, created)
         assert set(found) <= {(503, 0), (200, 1)}
         assert (503, 0) in found

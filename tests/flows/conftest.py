@@ -1,4 +1,4 @@
-"""People who visit the dashboard."""
+"""Browsers and users of the dashboard."""
 
 from collections.abc import Callable
 
@@ -22,7 +22,7 @@ from support.clocks import ManualClock
 
 @pytest.fixture(autouse=True)
 def _quick_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hash passwords as the product does, with a thousandth of its effort."""
+    """Hash passwords as the product does, at a thousandth of the cost."""
     hasher = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1, type=Type.ID)
     monkeypatch.setattr(passwords, "_hasher", hasher)
     monkeypatch.setattr(passwords, "_nobodys_hash", lambda: hasher.hash("nobody's"))
@@ -30,7 +30,7 @@ def _quick_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def read_warehouse(connection: ChdbConnection) -> WarehouseReader:
-    """The warehouse that the tests share. Its tables are looked after when it is first read, as the wiring does."""
+    """The shared warehouse. Its tables are created on the first read, as in the product."""
 
     def opened() -> ChdbConnection:
         for statement in TABLES:
@@ -61,11 +61,11 @@ def owner(browser: Browser, setup_path: str) -> Browser:
 def signed_in(
     client: TestClient, parts: ControlParts, clock: ManualClock, organization: Organization
 ) -> Callable[[Role], tuple[Browser, User]]:
-    """Sign a new member of the organization in, without the time that a password takes."""
+    """Sign in a new member of the organization, without the cost of hashing a password."""
 
     def sign_in(role: Role, email: str | None = None) -> tuple[Browser, User]:
         user, _ = people.create_user(parts, organization.org_id, email or f"{role}@example.com", role)
-        parts.catalog.passwords.replace(user.user_id, "$nobody knows it")
+        parts.catalog.passwords.replace(user.user_id, "$unknown")
         secret = begin_session(parts.catalog.sessions, user.user_id, "test", clock.now_ms(), parts.randomness)
         browser = Browser(client)
         browser.cookies = {"mauve_session": secret.reveal()}

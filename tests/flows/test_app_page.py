@@ -16,7 +16,7 @@ from mauve.metrics.registry import METRICS
 from mauve.stores.deliveries import Delivery, DeliveryResult, Tally
 from mauve.stores.ingest_stats import IngestStats
 from mauve.stores.ledger import Entry
-from mauve.wiring.ledger import open_ledger_writer
+from mauve.wiring.databases import open_ledger_writer
 from mauve.wiring.paths import ledger_path
 from support.billing import SECRET_A, SECRET_B, signed_a, signed_b
 from support.service import bearer

@@ -1,4 +1,4 @@
-"""The drill: everything there is, backed up while events come in, restored elsewhere, and compared."""
+"""Back up all data under load, restore it elsewhere, and compare."""
 
 import itertools
 import json
@@ -43,7 +43,7 @@ def read(service, key, metric):
 
 
 def every_metric(service, key):
-    """Return what each metric says of a project."""
+    """Return the value of every metric of a project."""
     return {metric: read(service, key, metric) for metric in METRICS}
 
 
@@ -54,7 +54,7 @@ def deliver(service, project):
 
 
 class Load(threading.Thread):
-    """Sends batches one after the other, each with an event and every second one with a payment."""
+    """Sends batches continuously, each with an event and every second one with a payment."""
 
     def __init__(self, service, key):
         super().__init__()
@@ -64,9 +64,9 @@ class Load(threading.Thread):
 
     def run(self):
         with httpx.Client(headers=bearer(self._key)) as client:
-            self._send_on(client)
+            self._send_batches(client)
 
-    def _send_on(self, client):
+    def _send_batches(self, client):
         for number in itertools.count(1):
             if self._stopping.is_set():
                 return
@@ -97,8 +97,8 @@ def file(tmp_path):
     return tmp_path / "backup.mauve"
 
 
-def furnish(service):
-    """Make an app with a bit of everything; return what is needed to use it."""
+def create_data(service):
+    """Create an app with data of every kind; return the app, a token and a test key."""
     with httpx.Client(base_url=service.url) as client:
         setup = service.setup_link.removeprefix(service.url)
         Browser(client).send(setup, {"organization": "Acme", "email": "ann@example.com", "password": PASSWORD})
@@ -123,7 +123,7 @@ def is_signed_in(service):
 
 def test_a_backup_under_load_holds_what_was_acknowledged_and_everything_works_after_a_restore(data, file, tmp_path):
     with running(data, "--workers", "1", environment=NO_CACHE) as service:
-        app, token, test_key = furnish(service)
+        app, token, test_key = create_data(service)
         key, project = app["sk_key"], app["public_id"]
         eventually(lambda: sum(row["count"] for row in read(service, key, "event_names")) == 3)
         eventually(lambda: read(service, test_key, "mau") == [{"mau": 1}])
@@ -153,8 +153,8 @@ def test_a_backup_under_load_holds_what_was_acknowledged_and_everything_works_af
         assert [each["name"] for each in by_token] == ["Quiet", "Busy"]
         assert by_token[0]["has_biller_a_webhook"] is True
         assert is_signed_in(service)
-        assert deliver(service, project) == 200, "the secret can be opened"
-        assert read(service, key, "revenue") == before["revenue"], "and the invoice came before"
+        assert deliver(service, project) == 200, "the secret can be decrypted"
+        assert read(service, key, "revenue") == before["revenue"], "a repeated invoice does not count"
         send(service.ingest_url, key, [{"name": "new", "user": "eve"}])
         eventually(lambda: {"name": "new", "count": 1} in read(service, key, "event_names"))
         assert mauve_json(copy, "doctor")["ok"] is True
@@ -170,7 +170,7 @@ def test_a_backup_under_load_holds_what_was_acknowledged_and_everything_works_af
     assert sum(int(total) for (total,) in totals) == sum(amount for (amount,) in paid)
 
 
-def test_what_waits_in_the_queue_of_a_stopped_service_is_backed_up_and_loaded_after_a_restore(data, file, tmp_path):
+def test_the_queue_of_a_stopped_service_is_backed_up_and_loaded_after_a_restore(data, file, tmp_path):
     slow = {"MAUVE_INGEST_FLUSH_SECONDS": "30"}
     with running(data, "--workers", "2", environment=slow) as service:
         app = httpx.post(f"{service.url}/v1/apps", json={"name": "A"}, headers=bearer(token_for(data))).json()
@@ -187,7 +187,7 @@ def test_what_waits_in_the_queue_of_a_stopped_service_is_backed_up_and_loaded_af
         eventually(lambda: read(service, app["sk_key"], "mau") == [{"mau": 21}])
 
 
-def test_the_backup_of_a_restored_directory_is_as_good_as_the_first(file, tmp_path):
+def test_a_backup_of_a_restored_directory_is_complete(file, tmp_path):
     data = tmp_path / ("a directory with a long name " * 5)
     with running(data, "--workers", "1", environment=NO_CACHE) as service:
         app = httpx.post(f"{service.url}/v1/apps", json={"name": "A"}, headers=bearer(token_for(data))).json()
@@ -206,8 +206,8 @@ def test_the_backup_of_a_restored_directory_is_as_good_as_the_first(file, tmp_pa
 
 @pytest.fixture(scope="module")
 def made(prepared, tmp_path_factory):
-    """A data directory that was never served, and its backup."""
-    home = tmp_path_factory.mktemp("settled")
+    """Return a data directory that was never served, and its backup."""
+    home = tmp_path_factory.mktemp("unserved")
     shutil.copytree(prepared, home / "data")
     mauve_json(home / "data", "backup", str(home / "backup"))
     return home
@@ -215,47 +215,47 @@ def made(prepared, tmp_path_factory):
 
 class TestRefusals:
     @pytest.fixture
-    def settled(self, made, data, file):
+    def unserved(self, made, data, file):
         shutil.copytree(made / "data", data, symlinks=True)
         shutil.copy(made / "backup", file)
         return data
 
-    def refused(self, done, *words):
+    def assert_refused(self, done, *words):
         assert done.returncode == 2
         assert done.stdout == ""
         sentence = done.stderr.splitlines()[-1]
         assert sentence.startswith("mauve: ")
         assert [word for word in words if word not in sentence] == []
 
-    def test_a_file_that_is_there_is_not_replaced_unless_forced(self, settled, file):
+    def test_an_existing_file_is_not_replaced_unless_forced(self, unserved, file):
         before = file.read_bytes()
-        self.refused(mauve(settled, "backup", str(file)), "there already", "--force")
+        self.assert_refused(mauve(unserved, "backup", str(file)), "already exists", "--force")
         assert file.read_bytes() == before
-        mauve_json(settled, "backup", str(file), "--force")
+        mauve_json(unserved, "backup", str(file), "--force")
         assert file.read_bytes() != before
 
-    def test_a_file_in_no_directory_is_refused(self, settled, tmp_path):
-        self.refused(mauve(settled, "backup", str(tmp_path / "nowhere" / "b")), "no directory")
+    def test_a_file_in_a_missing_directory_is_refused(self, unserved, tmp_path):
+        self.assert_refused(mauve(unserved, "backup", str(tmp_path / "nowhere" / "b")), "no directory")
 
-    def test_where_there_is_no_data_there_is_nothing_to_back_up(self, tmp_path):
-        self.refused(mauve(tmp_path / "nothing", "backup", str(tmp_path / "b")), "no data")
+    def test_a_directory_without_data_is_refused(self, tmp_path):
+        self.assert_refused(mauve(tmp_path / "nothing", "backup", str(tmp_path / "b")), "no data")
         assert list(tmp_path.iterdir()) == []
 
-    def test_a_directory_that_is_not_empty_is_left_alone(self, settled, file, tmp_path):
+    def test_a_directory_that_is_not_empty_is_left_alone(self, unserved, file, tmp_path):
         occupied = tmp_path / "occupied"
         occupied.mkdir()
         (occupied / "mine.txt").write_text("mine")
-        self.refused(mauve(occupied, "restore", str(file)), "not empty")
-        self.refused(mauve(settled, "restore", str(file)), "not empty")
+        self.assert_refused(mauve(occupied, "restore", str(file)), "not empty")
+        self.assert_refused(mauve(unserved, "restore", str(file)), "not empty")
         assert [path.name for path in occupied.iterdir()] == ["mine.txt"]
 
-    def test_a_directory_in_use_is_left_alone(self, settled, file):
-        with hold(settled) as lock:
+    def test_a_directory_in_use_is_left_alone(self, unserved, file):
+        with hold(unserved) as lock:
             name_holder(lock, Holder(os.getpid(), "http://here", "http://here"))
-            self.refused(mauve(settled, "restore", str(file)), "in use")
+            self.assert_refused(mauve(unserved, "restore", str(file)), "in use")
 
     @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "other"])
-    def test_a_damaged_file_leaves_nothing_behind(self, settled, file, tmp_path, damage):
+    def test_a_damaged_file_leaves_nothing(self, unserved, file, tmp_path, damage):
         whole = file.read_bytes()
         middle = len(whole) // 2
         damaged = {
@@ -266,13 +266,13 @@ class TestRefusals:
         }
         file.write_bytes(damaged[damage])
         before = sorted(tmp_path.iterdir())
-        self.refused(mauve(tmp_path / "copy", "restore", str(file)), "not a whole backup")
+        self.assert_refused(mauve(tmp_path / "copy", "restore", str(file)), "not a whole backup")
         assert sorted(tmp_path.iterdir()) == before
 
-    def test_a_file_that_is_missing_is_named(self, tmp_path):
-        self.refused(mauve(tmp_path / "copy", "restore", str(tmp_path / "typo")), "typo")
+    def test_a_missing_file_is_named(self, tmp_path):
+        self.assert_refused(mauve(tmp_path / "copy", "restore", str(tmp_path / "typo")), "typo")
 
-    def test_without_a_key_in_the_data_the_backup_has_none_and_says_so(self, settings, file, tmp_path):
+    def test_without_a_key_in_the_data_directory_the_backup_has_none_and_says_so(self, settings, file, tmp_path):
         key = {"MAUVE_MASTER_KEY": (settings.data / "master.key").read_text().strip()}
         (settings.data / "master.key").unlink()
         done = mauve(settings.data, "backup", str(file), **key)
@@ -281,8 +281,8 @@ class TestRefusals:
         assert (done.returncode, "MAUVE_MASTER_KEY" in done.stdout) == (0, True)
         assert not (tmp_path / "copy" / "master.key").exists()
 
-    def test_each_stage_is_told_on_standard_error(self, settled, tmp_path):
-        done = mauve(settled, "backup", str(tmp_path / "again"))
+    def test_each_stage_is_shown_on_standard_error(self, unserved, tmp_path):
+        done = mauve(unserved, "backup", str(tmp_path / "again"))
         assert [line.partition(",")[0] for line in done.stderr.splitlines()] == [
             "freezing",
             "copying the queue",
@@ -290,6 +290,6 @@ class TestRefusals:
             "packing",
         ]
 
-    def test_a_restore_that_did_not_end_keeps_the_service_from_starting(self, settled):
-        (settled / "restoring").mkdir()
-        self.refused(mauve(settled, "serve"), "did not end")
+    def test_an_unfinished_restore_keeps_the_service_from_starting(self, unserved):
+        (unserved / "restoring").mkdir()
+        self.assert_refused(mauve(unserved, "serve"), "did not end")

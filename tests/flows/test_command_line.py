@@ -1,4 +1,4 @@
-"""The operator's commands, as other programs call them: real processes on a data directory of their own."""
+"""The commands, called as other programs call them: real processes on separate data directories."""
 
 import io
 import json
@@ -33,7 +33,7 @@ def app(parts, org):
     return create_app(parts, org, NewAppBody("An app"))[0]
 
 
-def test_creating_an_organization_makes_the_data_directory(tmp_path):
+def test_creating_an_organization_creates_the_data_directory(tmp_path):
     data = tmp_path / "deep" / "new"
     created = mauve_json(data, "org", "create", "  Acme   Inc ")
     assert set(created) == {"org_id"}
@@ -43,7 +43,7 @@ def test_creating_an_organization_makes_the_data_directory(tmp_path):
     assert oct((data / "master.key").stat().st_mode)[-3:] == "600"
 
 
-def test_standing_follows_the_operator(data, org):
+def test_the_operator_changes_the_standing(data, org):
     assert mauve_json(data, "org", "suspend", org)["standing"] == "suspended"
     assert mauve_json(data, "org", "resume", org)["standing"] == "live"
     unpaid = mauve_json(data, "org", "unpaid", org, "--grace", "3")
@@ -79,13 +79,13 @@ def test_a_token_is_shown_once_listed_without_its_secret_and_revoked(data, org):
     assert mauve_json(data, "token", "list", "--org", org)[0]["revoked"] is True
 
 
-def test_a_user_gets_a_link(data, org):
+def test_a_new_user_gets_a_link(data, org):
     created = mauve_json(data, "user", "create", "--org", org, "--email", " Ann@Example.com ", "--role", "viewer")
     assert created["email"] == "ann@example.com"
     assert created["link"].startswith("http://127.0.0.1:8080/password/")
 
 
-def test_a_person_gets_a_new_link_for_a_forgotten_password(data, org):
+def test_a_user_gets_a_new_link_for_a_forgotten_password(data, org):
     created = mauve_json(data, "user", "create", "--org", org, "--email", "ann@example.com", "--role", "viewer")
     reset = mauve_json(data, "user", "reset", "--email", " ANN@example.com")
     assert (reset["user_id"], reset["email"]) == (created["user_id"], "ann@example.com")
@@ -99,7 +99,7 @@ def test_a_key_is_minted_for_an_app(data, app):
     assert minted["key"].startswith("pk_live_")
 
 
-def test_a_test_key_exists_from_the_first_test_secret_on(data, app, org):
+def test_test_keys_can_be_minted_after_the_first_test_secret(data, app, org):
     arguments = ("key", "mint", "--app", app.app_id, "--kind", "sk", "--test")
     refused = mauve(data, *arguments)
     assert refused.returncode == 2
@@ -113,8 +113,8 @@ def test_a_test_key_exists_from_the_first_test_secret_on(data, app, org):
     assert mauve_json(data, *arguments)["key"].startswith("sk_test_")
 
 
-MISTAKES = {
-    "nobody to reset": ("user", "reset", "--email", "nobody@example.com"),
+USAGE_ERRORS = {
+    "no user to reset": ("user", "reset", "--email", "nobody@example.com"),
     "no command": (),
     "unknown command": ("brew",),
     "unknown subcommand": ("org", "destroy"),
@@ -147,35 +147,35 @@ MISTAKES = {
     "empty secret": ("webhooks", "secret", "--app", "APP", "--provider", "biller_a"),
     "port out of range": ("serve", "--port", "70000"),
     "no workers": ("serve", "--workers", "0"),
-    "a role apart on embedded engines": ("serve", "--role", "ingest"),
+    "a separate role on embedded engines": ("serve", "--role", "ingest"),
     "unknown serve role": ("serve", "--role", "everything"),
 }
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)], ids=["text", "json"])
-def test_a_mistake_exits_2_with_one_sentence(parts, data, monkeypatch, capsys, options):
-    """In this process, for speed; the tests around it start real ones."""
+def test_a_usage_error_exits_2_with_one_sentence(parts, data, monkeypatch, capsys, options):
+    """In this process, for speed; the other tests start real ones."""
     org = create_organization(parts, "Acme").org_id
     app = create_app(parts, org, NewAppBody("An app"))[0].app_id
-    for mistake, arguments in MISTAKES.items():
+    for case, arguments in USAGE_ERRORS.items():
         named = [{"ORG": org, "APP": app}.get(word, word) for word in arguments]
         monkeypatch.setattr("sys.argv", ["mauve", *named, "--data", str(data), *options])
         monkeypatch.setattr("sys.stdin", io.StringIO(" \n"))
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as exited:
             main()
-        said = capsys.readouterr()
-        assert left.value.code == 2, mistake
-        assert said.out == "", mistake
-        assert said.err.startswith("mauve: "), mistake
-        assert said.err.count("\n") == 1, mistake
-        assert said.err.endswith("\n"), mistake
-        assert "\x1b" not in said.err, mistake
+        printed = capsys.readouterr()
+        assert exited.value.code == 2, case
+        assert printed.out == "", case
+        assert printed.err.startswith("mauve: "), case
+        assert printed.err.count("\n") == 1, case
+        assert printed.err.endswith("\n"), case
+        assert "\x1b" not in printed.err, case
 
 
 @pytest.mark.parametrize(
     "arguments", [("org", "list"), ("token", "list", "--org", "org_x"), ("org", "suspend", "org_x")]
 )
-def test_a_data_directory_that_is_not_there_is_not_made_by_reading(tmp_path, arguments):
+def test_reading_does_not_create_a_missing_data_directory(tmp_path, arguments):
     done = mauve(tmp_path / "typo", *arguments)
     assert done.returncode == 2
     assert "check --data" in done.stderr
@@ -191,7 +191,7 @@ def test_any_name_can_be_a_data_directory(tmp_path, name):
     assert {oct(path.stat().st_mode)[-3:] for path in data.iterdir()} == {"600"}
 
 
-def test_an_empty_path_is_not_this_directory(tmp_path):
+def test_an_empty_path_does_not_mean_the_current_directory(tmp_path):
     done = subprocess.run(
         [MAUVE, "org", "create", "Acme", "--data", ""],
         cwd=tmp_path,
@@ -203,7 +203,7 @@ def test_an_empty_path_is_not_this_directory(tmp_path):
     assert (done.returncode, list(tmp_path.iterdir())) == (2, [])
 
 
-def test_a_refused_name_leaves_no_data_directory_behind(tmp_path):
+def test_a_refused_name_creates_no_data_directory(tmp_path):
     assert mauve(tmp_path / "new", "org", "create", "").returncode == 2
     assert not (tmp_path / "new").exists()
 
@@ -227,7 +227,7 @@ def test_a_secret_that_is_not_text_is_refused(data, app):
     assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
 
 
-def test_a_setting_that_cannot_be_used_is_a_mistake(data):
+def test_an_invalid_setting_is_a_usage_error(data):
     done = mauve(data, "org", "list", MAUVE_PORT="http")
     assert (done.returncode, done.stdout) == (2, "")
     assert "MAUVE_PORT" in done.stderr
@@ -239,7 +239,7 @@ def test_the_data_directory_can_come_from_the_environment(data, org):
     assert [listed["org_id"] for listed in json.loads(done.stdout)] == [org]
 
 
-def test_a_wrong_master_key_refuses_every_command(data, org):
+def test_every_command_refuses_a_wrong_master_key(data, org):
     done = mauve(data, "org", "list", MAUVE_MASTER_KEY=new_master_key())
     assert done.returncode == 2
     assert "not the master key" in done.stderr
@@ -252,7 +252,7 @@ def test_a_master_key_that_is_still_needed_cannot_be_dropped(data, app):
     assert rotated.returncode == 0
     dropped = mauve(data, "org", "list", MAUVE_MASTER_KEY=new)
     assert dropped.returncode == 2
-    assert "add it back" in dropped.stderr
+    assert "add it again" in dropped.stderr
     assert mauve(data, "org", "list", MAUVE_MASTER_KEY=f"{new},{old}").returncode == 0
 
 
@@ -265,7 +265,7 @@ def test_a_lost_master_key_is_not_replaced_by_a_new_one(data, org):
 
 
 def test_a_damaged_catalog_is_a_failure_with_one_sentence(data):
-    (data / "catalog.db").write_bytes(b"this is no database" * 1000)
+    (data / "catalog.db").write_bytes(b"not a database" * 1000)
     for suffix in ("-wal", "-shm"):
         (data / f"catalog.db{suffix}").unlink(missing_ok=True)
     done = mauve(data, "org", "list")
@@ -291,7 +291,7 @@ class TestDoctor:
             "server",
         }
 
-    def test_each_trouble_is_found_and_told_what_to_do(self, data, org):
+    def test_each_problem_is_found_with_advice(self, data, org):
         data.chmod(0o755)
         (data / "master.key").chmod(0o644)
         with sqlite3.connect(data / "catalog.db") as connection:
@@ -309,13 +309,13 @@ class TestDoctor:
         bad = [check["name"] for check in json.loads(done.stdout)["checks"] if not check["ok"]]
         assert (done.returncode, bad) == (1, ["master key"])
 
-    def test_no_data_is_said_so(self, tmp_path):
+    def test_missing_data_is_reported(self, tmp_path):
         done = mauve(tmp_path / "nothing", "doctor", "--json")
         assert done.returncode == 1
         assert "mauve serve" in done.stdout
 
     def test_a_damaged_catalog_does_not_stop_the_other_checks(self, data):
-        (data / "catalog.db").write_bytes(b"this is no database" * 1000)
+        (data / "catalog.db").write_bytes(b"not a database" * 1000)
         for suffix in ("-wal", "-shm"):
             (data / f"catalog.db{suffix}").unlink(missing_ok=True)
         done = mauve(data, "doctor", "--json")
@@ -331,24 +331,24 @@ def test_help_names_every_setting(data):
     assert all(setting.name in done.stdout for setting in SETTINGS)
 
 
-def test_scopes_of_the_readme_exist(data, org):
+def test_the_scopes_in_the_readme_exist(data, org):
     minted = mauve_json(data, "token", "mint", "--org", org, "--scopes", EVERY_SCOPE)
     assert minted["token"].startswith("ctl_live_")
 
 
 def test_the_reference_is_printed_without_any_data(tmp_path):
-    told = mauve_json(tmp_path / "none", "openapi")
-    assert told == document()
-    assert json.loads(mauve(tmp_path / "none", "openapi").stdout) == told
+    printed = mauve_json(tmp_path / "none", "openapi")
+    assert printed == document()
+    assert json.loads(mauve(tmp_path / "none", "openapi").stdout) == printed
     assert not (tmp_path / "none").exists()
 
 
-GRUMBLING = """
+CHATTY = """
 import click, structlog
 from mauve.cli.main import command, main
 
 @command.command()
-def grumble():
+def chatter():
     structlog.get_logger().warning("publication_delayed", key="sk_live_abcdefgh")
     click.echo("{}")
 
@@ -356,8 +356,8 @@ main()
 """
 
 
-def test_an_answer_stands_alone_on_standard_output_whatever_is_logged():
-    done = subprocess.run([sys.executable, "-c", GRUMBLING, "grumble"], capture_output=True, text=True, check=True)
+def test_only_the_result_is_on_standard_output_whatever_is_logged():
+    done = subprocess.run([sys.executable, "-c", CHATTY, "chatter"], capture_output=True, text=True, check=True)
     assert done.stdout == "{}\n"
     assert "publication_delayed" in done.stderr
     assert "abcdefgh" not in done.stderr

@@ -9,7 +9,7 @@ from mauve.core.credential import Scope
 from mauve.core.user import Role
 from mauve.stores.ledger import LoadStep
 from mauve.stores.read_meter import ReadLimits, Uses
-from mauve.wiring.ledger import open_load_ledger
+from mauve.wiring.databases import open_load_ledger
 from support.browser import PASSWORD, Browser, shown
 from support.service import bearer
 

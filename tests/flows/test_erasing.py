@@ -1,4 +1,4 @@
-"""Erasing a person, and forgetting what is old: the figures stay, the names go."""
+"""Erasing a user, and raw event retention: metrics do not change, personal data is removed."""
 
 import json
 import sqlite3
@@ -51,14 +51,14 @@ def an_app(service):
     return httpx.post(f"{service.url}/v1/apps", json={"name": "An app"}, headers=headers).json()
 
 
-def holding(data, text, *, without=()):
-    """Return the files in the data directory that hold a text. The engine's own old parts go by themselves."""
+def files_with(data, text, *, without=()):
+    """Return the files in the data directory that contain a text. The engine removes its old parts by itself."""
     skipped = {"store", *without}
     files = [path for path in data.rglob("*") if path.is_file() and skipped.isdisjoint(path.parts)]
     return [path.name for path in files if text.encode() in path.read_bytes()]
 
 
-def test_a_person_is_erased_while_the_service_runs_and_every_figure_stays(data):
+def test_a_user_is_erased_while_the_service_runs_and_no_metric_changes(data):
     with running(data, "--workers", "1", environment=NO_CACHE) as service:
         app = an_app(service)
         key = app["sk_key"]
@@ -81,14 +81,14 @@ def test_a_person_is_erased_while_the_service_runs_and_every_figure_stays(data):
         assert after.pop("event_count") == [{"name": "view", "count": 3}]
         assert [row["count"] for row in after.pop("event_names") + after.pop("event_series")] == [3, 1, 3]
         assert after == {name: rows for name, rows in before.items() if name in after}
-        assert send(service, key, EVENTS)["accepted"] == 5, "what comes again is a repeat or a duplicate"
+        assert send(service, key, EVENTS)["accepted"] == 5, "resent events are repeats or duplicates"
         eventually(lambda: read(service, key, "event_count") == [{"name": "view", "count": 4}])
         assert read(service, key, "revenue") == before["revenue"]
         again = mauve_json(data, "erase-user", "--app", app["app_id"], ANN, "--yes")
-        assert (again["events"], again["payments"]) == (2, 0), "those that came again"
-    alone = mauve_json(data, "erase-user", "--app", app["app_id"], ANN, "--yes")
-    assert (alone["events"], alone["queue_is_clean"]) == (0, True)
-    assert holding(data, ANN) == []
+        assert (again["events"], again["payments"]) == (2, 0), "the resent events"
+    offline = mauve_json(data, "erase-user", "--app", app["app_id"], ANN, "--yes")
+    assert (offline["events"], offline["queue_is_clean"]) == (0, True)
+    assert files_with(data, ANN) == []
     assert {user for _, _, user, _, _, _ in stored_events(data)} == {"", "bob"}
     assert ledger_rows(data, "SELECT id, user, payload FROM payments ORDER BY id")[0] == ("p1", None, b"{}")
     with running(data, "--workers", "1", environment=NO_CACHE) as service:
@@ -97,19 +97,19 @@ def test_a_person_is_erased_while_the_service_runs_and_every_figure_stays(data):
         assert read(service, key, "event_count") == [{"name": "view", "count": 5}]
 
 
-def test_when_the_command_ends_no_file_of_the_running_service_holds_the_person_but_the_queue(data):
+def test_after_the_command_only_the_queue_of_a_running_service_holds_the_user(data):
     with running(data, "--workers", "1", environment=NO_CACHE) as service:
         app = an_app(service)
         send(service, app["sk_key"], EVENTS)
         send(service, app["sk_key"], SUBSCRIPTION, "/v1/objects")
         eventually(lambda: read(service, app["sk_key"], "mau") == [{"mau": 2}])
-        assert "ledger.db-wal" in holding(data, ANN)
+        assert "ledger.db-wal" in files_with(data, ANN)
         done = mauve(data, "erase-user", "--app", app["app_id"], ANN, "--yes")
         assert (done.returncode, "ledger.db-wal" in done.stdout) == (0, False)
-        assert holding(data, ANN, without={"log"}) == []
+        assert files_with(data, ANN, without={"log"}) == []
 
 
-def test_a_reader_that_does_not_end_keeps_the_journal_and_the_command_says_so(data):
+def test_a_long_read_keeps_the_journal_and_the_command_says_so(data):
     with running(data, "--workers", "1", environment=NO_CACHE) as service:
         app = an_app(service)
         send(service, app["sk_key"], EVENTS)
@@ -119,13 +119,13 @@ def test_a_reader_that_does_not_end_keeps_the_journal_and_the_command_says_so(da
             reader.execute("SELECT count(*) FROM payments").fetchone()
             done = mauve(data, "erase-user", "--app", app["app_id"], ANN, "--yes")
             assert (done.returncode, "ledger.db-wal still holds" in done.stdout) == (0, True)
-            assert send(service, app["sk_key"], EVENTS[4:])["accepted"] == 1, "those who write are not held up"
+            assert send(service, app["sk_key"], EVENTS[4:])["accepted"] == 1, "writers are not blocked"
         again = mauve_json(data, "erase-user", "--app", app["app_id"], ANN, "--yes")
         assert (again["payments"], again["journal_is_clean"]) == (0, True)
-        assert holding(data, ANN, without={"log"}) == []
+        assert files_with(data, ANN, without={"log"}) == []
 
 
-def test_what_waits_in_the_queue_of_a_stopped_service_is_loaded_and_erased(data):
+def test_the_queue_of_a_stopped_service_is_loaded_and_erased(data):
     with running(data, "--workers", "1", environment={"MAUVE_INGEST_FLUSH_SECONDS": "30"}) as service:
         app = an_app(service)
         for _ in range(5):
@@ -133,27 +133,27 @@ def test_what_waits_in_the_queue_of_a_stopped_service_is_loaded_and_erased(data)
         service.process.kill()
         service.process.wait()
     assert mauve_json(data, "erase-user", "--app", app["app_id"], ANN, "--yes")["events"] == 5
-    assert holding(data, ANN) == []
+    assert files_with(data, ANN) == []
     with running(data, "--workers", "1", environment=NO_CACHE) as service:
         figures = every_metric(service, app["sk_key"])
         assert (figures["mau"], figures["event_count"]) == ([{"mau": 2}], [{"name": "view", "count": 10}])
 
 
-def test_the_command_wants_to_be_sure(settings, parts, organization):
+def test_the_command_requires_confirmation(settings, parts, organization):
     data, app = settings.data, create_app(parts, organization.org_id, NewAppBody("An app"))[0]
     unknown = mauve(data, "erase-user", "--app", "app_none", "ann", "--yes")
     assert (unknown.returncode, "no app" in unknown.stderr) == (2, True)
     for arguments, words in (
         ((ANN,), "--yes"),
         (("",), "empty"),
-        ((ANN, "--test", "--yes"), "no test plane"),
+        ((ANN, "--test", "--yes"), "no test environment"),
     ):
         done = mauve(data, "erase-user", "--app", app.app_id, *arguments)
         assert (done.returncode, done.stdout) == (2, "")
         assert words in done.stderr
 
 
-def test_old_raw_events_are_forgotten_at_the_start_and_every_figure_stays(data):
+def test_old_raw_events_are_forgotten_at_the_start_and_no_metric_changes(data):
     now = int(time.time() * 1000)
     events = [
         {"name": "view", "user": f"user {age}", "id": f"id {age}", "at": now - age * DAY_MS, "props": {"age": age}}
@@ -166,13 +166,15 @@ def test_old_raw_events_are_forgotten_at_the_start_and_every_figure_stays(data):
         before = every_metric(service, app["sk_key"])
     environment = NO_CACHE | {"MAUVE_RAW_RETENTION_DAYS": "2"}
     with running(data, "--workers", "1", environment=environment) as service:
-        told = json.loads(eventually(lambda: [x for x in service.log().splitlines() if "raw_events_forgotten" in x])[0])
-        assert (told["events"], told["kept_days"]) == (2, 2)
+        logged = json.loads(
+            eventually(lambda: [x for x in service.log().splitlines() if "raw_events_forgotten" in x])[0]
+        )
+        assert (logged["events"], logged["kept_days"]) == (2, 2)
         assert every_metric(service, app["sk_key"]) == before
         send(service, app["sk_key"], events)
         done = mauve(data, "doctor", "--json", MAUVE_RAW_RETENTION_DAYS="2")
         (finding,) = [check for check in json.loads(done.stdout)["checks"] if check["name"] == "raw events"]
-        assert (finding["ok"], "kept for 2 days" in finding["detail"], told["before"] in finding["detail"]) == (
+        assert (finding["ok"], "kept for 2 days" in finding["detail"], logged["before"] in finding["detail"]) == (
             True,
         ) * 3
     stored = stored_events(data)

@@ -16,7 +16,7 @@ from mauve.ingest.plane import BODY_BYTES_MAX
 from mauve.stores.ledger import LoadStep
 from mauve.stores.log import LogFailedError, LogFullError
 from mauve.stores.unavailable import StoreUnavailableError
-from mauve.wiring.ledger import open_load_ledger
+from mauve.wiring.databases import open_load_ledger
 
 PAYMENT = {"name": "payment", "id": "p1", "props": {"amount": 1999, "currency": "eur"}}
 SUBSCRIPTION = {"type": "subscription", "id": "s1", "status": "active", "mrr": 900, "currency": "EUR"}

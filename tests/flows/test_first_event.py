@@ -3,7 +3,7 @@
 import pytest
 
 from mauve.load.usage import note_first_events
-from mauve.wiring.ledger import open_load_ledger
+from mauve.wiring.databases import open_load_ledger
 from support.service import bearer
 
 PAYMENT = {"name": "payment", "id": "1", "props": {"amount": 5, "currency": "eur"}}

@@ -1,4 +1,4 @@
-"""Control characters in whatever is echoed, followed or logged do nothing there; rows that were moved open nothing."""
+"""Control characters in echoed, redirected or logged text have no effect; swapped secrets cannot be opened."""
 
 import json
 import re
@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 
 from mauve.access.vault import Row, VaultError
-from mauve.cli.frame import table
+from mauve.cli.output import table
 from mauve.control.apps import create_app
 from mauve.control.bodies import NewAppBody
 from mauve.control.webhook_secrets import save_secret
@@ -28,19 +28,19 @@ def is_clean(reply):
 
 @pytest.mark.parametrize("odd", ODD, ids=ascii)
 class TestEchoes:
-    def test_the_page_to_go_on_to_is_a_header_of_its_own_alone(self, owner, client, odd):
+    def test_the_redirect_target_adds_no_header(self, owner, client, odd):
         form = {"email": "ann@example.com", "password": PASSWORD, "next": f"/apps{odd}"}
         reply = Browser(client).ask("POST", "/signin", form)
         assert reply.status_code == 303
         assert is_clean(reply)
         assert reply.headers["location"].isascii()
 
-    def test_a_path_that_asks_to_sign_in_is_carried_along_in_escapes(self, client, owner, odd):
+    def test_the_path_in_a_sign_in_redirect_is_escaped(self, client, owner, odd):
         reply = Browser(client).ask("GET", f"/apps/{odd.encode().hex()}%0d%0ax-injected:%20yes")
         assert reply.status_code == 303
         assert is_clean(reply)
 
-    def test_every_plane_answers_paths_and_parameters_as_always(self, client, api, odd):
+    def test_every_plane_answers_odd_paths_and_parameters_normally(self, client, api, odd):
         escaped = "".join(f"%{byte:02x}" for byte in odd.encode())
         for path in (
             f"/v1/apps/{escaped}",
@@ -57,7 +57,7 @@ class TestEchoes:
             json.loads(reply.text)
 
     def test_names_are_shown_as_text(self, owner, odd):
-        """What a page shows of it is text: it neither ends an element nor begins one."""
+        """The page shows the name as text: it neither opens nor closes an element."""
         for path, field in (("/apps", "name"), ("/tokens", "name"), ("/organization", "name")):
             form = {field: f"<blink>{odd}</blink>\"'", "type": "saas", "ownership": "mine", "scopes": "apps:read"}
             page = owner.send(path, form)
@@ -67,13 +67,13 @@ class TestEchoes:
 
 
 @pytest.mark.parametrize("odd", [odd for odd in ODD if not odd.isprintable()], ids=ascii)
-def test_a_table_on_a_terminal_is_text_alone(odd):
+def test_a_table_on_a_terminal_is_plain_text(odd):
     text = table(["NAME", "SINCE"], [[f"a{odd}b", "now"], ["c", "then"]], "none")
     assert len(text.split("\n")) == 3
     assert text.replace("\n", "").isprintable()
 
 
-def test_sealed_secrets_that_changed_places_open_nothing(client, parts, organization, settings, keyring, clock):
+def test_swapped_sealed_secrets_cannot_be_opened(client, parts, organization, settings, keyring, clock):
     one, other = (create_app(parts, organization.org_id, NewAppBody(name))[0] for name in ("One", "Other"))
     save_secret(parts, one, Environment.LIVE, Provider.BILLER_A, Secret(SECRET_A))
     save_secret(parts, other, Environment.LIVE, Provider.BILLER_A, Secret(SECRET_B))
@@ -94,8 +94,8 @@ def test_sealed_secrets_that_changed_places_open_nothing(client, parts, organiza
     assert ledger_rows(settings.data, "SELECT count(*) FROM payments") == [(0,)]
 
 
-def test_a_digest_is_no_credential(client, parts, organization, settings):
-    """Whoever has read the stored digests has nothing to present."""
+def test_a_digest_is_not_a_credential(client, parts, organization, settings):
+    """An attacker who has read the stored digests cannot use them."""
     create_app(parts, organization.org_id, NewAppBody("App"))
     with sqlite3.connect(settings.data / "catalog.db") as catalog:
         digests = [digest for (digest,) in catalog.execute("SELECT digest FROM keys")]

@@ -1,4 +1,4 @@
-"""The whole service as a user meets it: real processes, real sockets."""
+"""The whole service as a user sees it: real processes, real sockets."""
 
 import json
 import os
@@ -56,13 +56,13 @@ def test_an_empty_data_directory_is_made_private_and_migrated(service):
     assert mauve_json(service.data, "doctor")["ok"] is True
 
 
-def test_the_first_start_prints_a_setup_link_that_works_until_somebody_has_an_account(tmp_path):
+def test_the_first_start_prints_a_setup_link_that_works_until_there_is_an_account(tmp_path):
     public_url = "http://127.0.0.1:1"
     with running(tmp_path / "data", environment={"MAUVE_PUBLIC_URL": f"{public_url}/"}) as service:
         assert service.setup_link.startswith(f"{public_url}/setup/")
         link = service.setup_link.replace(public_url, service.url)
-        _look_at_the_link(service, link)
-        assert mauve_json(service.data, "doctor")["ok"] is True, "it looks where the server listens"
+        _check_link(service, link)
+        assert mauve_json(service.data, "doctor")["ok"] is True, "it asks the server at its own address"
         org = mauve_json(service.data, "org", "create", "Acme")["org_id"]
         mauve_json(service.data, "user", "create", "--org", org, "--email", "a@example.com", "--role", "owner")
         assert httpx.get(link).status_code == 404
@@ -74,7 +74,7 @@ def test_the_setup_link_starts_with_the_address_of_the_server(service):
     assert service.setup_link.startswith(f"{service.url}/setup/")
 
 
-def _look_at_the_link(service, link):
+def _check_link(service, link):
     reply = httpx.get(link)
     assert reply.status_code == 200
     assert "frame-ancestors 'none'" in reply.headers["content-security-policy"]
@@ -82,13 +82,13 @@ def _look_at_the_link(service, link):
     assert httpx.get(f"{service.url}/setup/nonsense").status_code == 404
 
 
-def test_both_doors_answer_health(service):
+def test_both_ports_answer_health_checks(service):
     for url in (service.url, service.ingest_url):
         assert httpx.get(f"{url}/healthz").json() == {"ok": True}
         assert httpx.get(f"{url}/readyz").status_code == 200
 
 
-def test_a_new_key_works_at_once_on_both_doors(service, api):
+def test_a_new_key_works_immediately_on_both_ports(service, api):
     for _ in range(10):
         key = api.post("/v1/apps", json={"name": "An app"}).json()["sk_key"]
         assert [post_events(url, key) for url in (service.ingest_url, service.url)] == [202, 202]
@@ -104,10 +104,10 @@ def test_a_revoked_key_is_soon_refused_everywhere(service, api):
         return {post_events(url, app["sk_key"]) for url in (service.ingest_url, service.url) for _ in range(8)}
 
     eventually(lambda: statuses() == {401})
-    assert REFRESH_EVERY_S < 1, "every process looks at least so often"
+    assert REFRESH_EVERY_S < 1, "every process refreshes at least every second"
 
 
-def test_what_the_operator_does_takes_effect_on_the_running_service(service, api):
+def test_commands_take_effect_on_the_running_service(service, api):
     org = mauve_json(service.data, "org", "create", "Beta")["org_id"]
     minted = mauve_json(service.data, "token", "mint", "--org", org, "--scopes", "apps:read,apps:write")
     app = httpx.post(f"{service.url}/v1/apps", json={"name": "B"}, headers=bearer(minted["token"])).json()
@@ -117,7 +117,7 @@ def test_what_the_operator_does_takes_effect_on_the_running_service(service, api
     assert httpx.get(f"{service.url}/v1/apps", headers=bearer(minted["token"])).status_code == 401
 
 
-def test_a_token_that_is_minted_reads_at_once_and_a_revoked_one_soon_no_more(service, org, api):
+def test_a_new_token_reads_immediately_and_a_revoked_one_is_soon_refused(service, org, api):
     app = api.post("/v1/apps", json={"name": "An app"}).json()
     minted = mauve_json(service.data, "token", "mint", "--org", org, "--scopes", "metrics:read")
 
@@ -150,7 +150,7 @@ def test_a_second_service_on_the_same_data_is_refused_with_one_sentence(service)
 
 
 @pytest.mark.parametrize("option", ["--port", "--ingest-port"])
-def test_a_port_that_is_taken_is_refused_with_one_sentence(service, tmp_path, option):
+def test_an_occupied_port_is_refused_with_one_sentence(service, tmp_path, option):
     taken = service.url.rpartition(":")[2]
     ports = {"--port": "0", "--ingest-port": "0"} | {option: taken}
     done = mauve(tmp_path / "data", "serve", *[word for pair in ports.items() for word in pair])
@@ -158,7 +158,7 @@ def test_a_port_that_is_taken_is_refused_with_one_sentence(service, tmp_path, op
     assert f"port {taken}" in done.stderr
 
 
-def test_a_host_that_is_not_ours_is_refused_with_one_sentence(tmp_path):
+def test_a_foreign_host_is_refused_with_one_sentence(tmp_path):
     done = mauve(tmp_path / "data", "serve", "--host", "192.0.2.1", "--port", "0", "--ingest-port", "0")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
 
@@ -174,7 +174,7 @@ def test_hostile_requests_get_the_contracts_error_over_real_sockets(service, api
 
 @pytest.mark.parametrize("framing", ["content-length: 500", "transfer-encoding: chunked"])
 @pytest.mark.parametrize("close", ["half", "whole"])
-def test_a_request_that_was_cut_off_is_not_carried_out(service, api, framing, close):
+def test_a_truncated_request_is_not_executed(service, api, framing, close):
     body = b'{"name": "Cut off"}'
     chunk = b"%x\r\n%s\r\n" % (len(body), body) if "chunked" in framing else body
     head = f"POST /v1/apps HTTP/1.1\r\nhost: x\r\nauthorization: {api.headers['authorization']}\r\n{framing}\r\n\r\n"
@@ -189,7 +189,7 @@ def test_a_request_that_was_cut_off_is_not_carried_out(service, api, framing, cl
     assert api.get("/v1/apps").json() == []
 
 
-def test_a_header_sent_twice_is_no_credential(service, api):
+def test_a_repeated_authorization_header_is_refused(service, api):
     credential = api.headers["authorization"]
     headers = [("authorization", credential), ("authorization", credential)]
     assert httpx.get(f"{service.url}/v1/apps", headers=headers).status_code == 401
@@ -197,7 +197,7 @@ def test_a_header_sent_twice_is_no_credential(service, api):
 
 
 @pytest.mark.parametrize("header", ["content-type", "content-encoding"])
-def test_a_header_sent_twice_is_refused_alike_at_both_doors(service, api, header):
+def test_a_repeated_header_is_refused_alike_on_both_ports(service, api, header):
     key = api.post("/v1/apps", json={"name": "Twice"}).json()["sk_key"]
     value = {"content-type": "application/json", "content-encoding": "gzip"}[header]
     headers = [*bearer(key).items(), (header, value), (header, value)]
@@ -208,7 +208,7 @@ def test_a_header_sent_twice_is_refused_alike_at_both_doors(service, api, header
 
 
 def _once_known(reply):
-    """Return the reply, once the door has heard of the key."""
+    """Return the reply, or None if the process does not know the key yet."""
     return reply if reply.status_code != 401 else None
 
 
@@ -228,20 +228,20 @@ def test_two_hundred_concurrent_requests_are_all_answered(service, api):
     assert len(api.get("/v1/apps").json()) == 200
 
 
-def test_no_credential_reaches_the_log_or_the_disk_in_the_clear(service, api):
+def test_no_credential_reaches_the_log_or_the_disk_in_plain_text(service, api):
     canary = "whsec_canary_that_must_not_be_seen_anywhere"
     app = api.post("/v1/apps", json={"name": "Canary"}).json()
     assert api.put(f"/v1/apps/{app['app_id']}/webhooks/biller_a", json={"secret": canary}).status_code == 204
     token = api.headers["authorization"].removeprefix("Bearer ")
     hidden = [canary, app["sk_key"], token[25:], service.setup_link.rpartition("/")[2]]
     stored = b"".join(path.read_bytes() for path in service.data.iterdir() if path.is_file())
-    assert app["app_id"].encode() in stored, "the search looks where the data is"
+    assert app["app_id"].encode() in stored, "the search covers the data"
     assert [text for text in hidden if text.encode() in stored] == []
     assert [text for text in hidden if text in service.log()] == []
 
 
 class TestStopping:
-    def test_it_stops_gracefully_and_leaves_nothing_behind(self, tmp_path):
+    def test_it_stops_gracefully_and_leaves_no_process(self, tmp_path):
         service = start(tmp_path / "data")
         children = service.child_pids().values()
         assert len(children) > 1
@@ -261,7 +261,7 @@ class TestStopping:
             address = "127.0.0.1", int(service.url.rpartition(":")[2])
             with socket.create_connection(address, timeout=PATIENCE_S) as connection:
                 connection.sendall(request.encode())
-                assert connection.recv(1000).startswith(b"HTTP/1.1 100 "), "the body is asked for"
+                assert connection.recv(1000).startswith(b"HTTP/1.1 100 "), "the server asks for the body"
                 connection.sendall(b'{"name"')
                 service.process.send_signal(signal.SIGTERM)
                 eventually(lambda: _is_closed(address))
@@ -270,7 +270,7 @@ class TestStopping:
             assert b"201 Created" in reply
             assert service.process.wait(timeout=PATIENCE_S) == 0
 
-    def test_told_to_stop_while_it_starts_it_stops(self, tmp_path):
+    def test_it_can_be_stopped_while_it_starts(self, tmp_path):
         arguments = [str(MAUVE), "serve", "--data", str(tmp_path / "data"), "--port", "0", "--ingest-port", "0"]
         process = subprocess.Popen(arguments, stdout=subprocess.PIPE, env=clean_environment())
         eventually((tmp_path / "data" / "serve.lock").exists)
@@ -280,7 +280,7 @@ class TestStopping:
 
 
 def _is_closed(address):
-    """Tell whether nobody listens there any more."""
+    """Return whether nothing listens there any more."""
     try:
         socket.create_connection(address).close()
     except ConnectionError:
@@ -288,7 +288,7 @@ def _is_closed(address):
     return False
 
 
-def test_without_json_a_person_reads_where_it_listens_and_stops_it_from_the_keyboard(tmp_path):
+def test_without_json_it_prints_its_addresses_and_stops_on_ctrl_c(tmp_path):
     arguments = [str(MAUVE), "serve", "--data", str(tmp_path / "data"), "--port", "0", "--ingest-port", "0"]
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=clean_environment())
     lines = [process.stdout.readline() for _ in range(5)]
@@ -305,7 +305,7 @@ def test_without_json_a_person_reads_where_it_listens_and_stops_it_from_the_keyb
     assert rest == ""
 
 
-def test_a_wrong_master_key_refuses_to_start(tmp_path):
+def test_the_service_does_not_start_with_a_wrong_master_key(tmp_path):
     data = tmp_path / "data"
     mauve_json(data, "org", "create", "Acme")
     environment = {"MAUVE_MASTER_KEY": new_master_key()}
@@ -314,12 +314,12 @@ def test_a_wrong_master_key_refuses_to_start(tmp_path):
     assert "master key" in done.stderr
 
 
-def test_the_answer_of_serve_is_one_json_object(service):
+def test_the_lock_file_names_the_server(service):
     assert set(json.loads((service.data / "serve.lock").read_text())) == {"pid", "url", "public_url"}
     assert os.getpid() != service.process.pid
 
 
-def test_the_servers_thread_waits_for_the_core_and_the_event_loop_does_not(service):
+def test_the_server_thread_is_batch_scheduled_and_the_event_loop_is_not(service):
     pid = service.child_pids()["core"]
     threads = [int(thread.name) for thread in Path(f"/proc/{pid}/task").iterdir()]
     assert os.sched_getscheduler(pid) == os.SCHED_OTHER

@@ -14,7 +14,7 @@ from mauve.ingest.webhooks.endpoint import BODY_BYTES_MAX
 from mauve.ingest.webhooks.replay import lines_in
 from mauve.stores.deliveries import Tally
 from mauve.stores.ledger import Entry
-from mauve.wiring.ledger import open_ledger_writer
+from mauve.wiring.databases import open_ledger_writer
 from support.billing import NOW, SECRET_A, mapped_for, sample
 from support.service import ledger_rows, mauve, mauve_json
 
@@ -54,16 +54,16 @@ class TestReplay:
 
         return run
 
-    def test_history_counts_on_the_days_on_which_it_happened(self, replay, data, app):
+    def test_history_counts_on_the_days_it_happened(self, replay, data, app):
         done = replay(*invoices(600), b"", sample("stripe_subscription_annual_qty3"))
         assert (done["events"], done["payments"], done["payments_new"], done["subscriptions"]) == (601, 600, 600, 1)
         assert done["revenue"] == {"usd": 600 * 601 // 2}
         days = ledger_rows(data, "SELECT day, total FROM day_totals ORDER BY day")
         assert (len(days), days[0], days[-1]) == (600, ("2017-07-14", "1"), ("2019-03-05", "600"))
         assert ledger_rows(data, "SELECT DISTINCT project, source FROM payments") == [(app.public_id, "biller_a")]
-        assert ledger_rows(data, "SELECT count(*) FROM usage") == [(0,)], "history is nobody's usage"
+        assert ledger_rows(data, "SELECT count(*) FROM usage") == [(0,)], "history is not usage"
 
-    def test_doing_it_again_changes_nothing(self, replay, data):
+    def test_a_second_replay_changes_nothing(self, replay, data):
         events = [*invoices(3), sample("stripe_subscription_annual_qty3")]
         replay(*events)
         queries = ["SELECT * FROM payments", "SELECT * FROM day_totals", "SELECT * FROM subscription_versions"]
@@ -72,7 +72,7 @@ class TestReplay:
         assert (done["payments"], done["payments_new"], done["revenue"]) == (6, 0, {})
         assert [ledger_rows(data, query) for query in queries] == before
 
-    def test_it_maps_as_deliveries_do(self, replay, data, app):
+    def test_a_replay_maps_events_like_deliveries(self, replay, data, app):
         event = sample("stripe_invoice_paid_marketplace_destination_acacia")
         done = replay(event)
         assert (done["payments"], done["revenue"], done["volume"]) == (2, {"usd": 2000}, {"usd": 20000})
@@ -80,26 +80,26 @@ class TestReplay:
         rows = ledger_rows(data, "SELECT id, digest, amount, payload FROM payments ORDER BY id")
         assert rows == [(each.id, each.digest, each.amount, each.payload) for each in expected]
 
-    def test_a_dry_run_tells_and_records_nothing(self, replay, data):
+    def test_a_dry_run_summarizes_and_records_nothing(self, replay, data):
         done = replay(*invoices(2), *invoices(2), options=("--dry-run",))
         assert (done["dry_run"], done["payments"], done["payments_new"], done["revenue"]) == (True, 4, 2, {"usd": 3})
         assert ledger_rows(data, "SELECT count(*) FROM payments") == [(0,)]
 
-    def test_what_cannot_be_used_is_counted_and_named_by_its_line(self, replay):
+    def test_unusable_events_are_counted_with_their_line_numbers(self, replay):
         thin, unmapped = sample("stripe_thin_v1_invoice_paid"), sample("stripe_unmapped_invoice_payment_succeeded")
         done = replay(thin, b"not JSON", b"", *invoices(1), unmapped, b'{"type": "invoice.paid"}')
         assert (done["ignored"], done["unusable"], done["unusable_lines"]) == (2, 2, [2, 6])
         assert done["warnings"] == {"thin_event": 1, "not_an_event": 1, "object_unusable": 1}
         assert done["payments_new"] == 1
 
-    def test_biller_b_and_the_test_plane(self, replay, data, app, tmp_path):
+    def test_biller_b_in_the_test_environment(self, replay, data, app, tmp_path):
         secret = ("webhooks", "secret", "--app", app.app_id, "--provider", "biller_b", "--test")
         project = mauve_json(data, *secret, stdin="whsec_for_tests")["project"]
         done = replay(sample("polar_order_paid_renewal"), provider="biller_b", options=("--test",))
         assert done["revenue"] == {"usd": 3920}
         assert ledger_rows(data, "SELECT project FROM payments") == [(project,)]
 
-    def test_a_person_gets_a_summary(self, data, app, tmp_path):
+    def test_without_json_a_summary_is_printed(self, data, app, tmp_path):
         file = exported(tmp_path / "events.jsonl", *invoices(2), b"x")
         done = mauve(data, "webhooks", "replay", "--app", app.app_id, "--provider", "biller_a", file)
         assert (done.returncode, done.stderr) == (0, "")
@@ -110,7 +110,7 @@ class TestReplay:
             "unusable lines begin with 3",
         ]
 
-    def test_mistakes_are_one_sentence(self, data, app, parts, organization, tmp_path):
+    def test_usage_errors_are_one_sentence(self, data, app, parts, organization, tmp_path):
         file = exported(tmp_path / "events.jsonl", *invoices(1))
         known = ("webhooks", "replay", "--app", app.app_id, "--provider", "biller_a")
         wrong = [
@@ -127,7 +127,7 @@ class TestReplay:
         assert ledger_rows(data, "SELECT count(*) FROM payments") == [(0,)]
 
 
-def test_a_line_longer_than_any_delivery_is_one_line_and_no_event(tmp_path):
+def test_a_line_longer_than_any_delivery_is_one_unusable_line(tmp_path):
     path = tmp_path / "long.jsonl"
     path.write_bytes(b"{}\n" + b"[" * (2 * BODY_BYTES_MAX + 5) + b"\n{}")
     with path.open("rb") as file:
@@ -135,7 +135,7 @@ def test_a_line_longer_than_any_delivery_is_one_line_and_no_event(tmp_path):
 
 
 class TestList:
-    def test_deliveries_and_counts_of_both_planes_are_shown(self, data, settings, app, parts):
+    def test_deliveries_and_counts_of_both_environments_are_shown(self, data, settings, app, parts):
         secret = ("webhooks", "secret", "--app", app.app_id, "--provider", "biller_a", "--test")
         test_project = mauve_json(data, *secret, stdin=SECRET_A)["project"]
         entries = [
@@ -175,19 +175,19 @@ class TestList:
 
     def test_an_app_without_deliveries_says_so(self, data, app):
         assert mauve_json(data, "webhooks", "list", "--app", app.app_id) == {"counts": [], "deliveries": []}
-        assert mauve(data, "webhooks", "list", "--app", app.app_id).stdout == "no delivery yet\n"
+        assert mauve(data, "webhooks", "list", "--app", app.app_id).stdout == "no deliveries yet\n"
 
-    def test_an_unknown_app_is_a_mistake(self, data, app):
+    def test_an_unknown_app_is_a_usage_error(self, data, app):
         assert mauve(data, "webhooks", "list", "--app", "app_missing").returncode == 2
 
 
 @pytest.mark.parametrize("command", ["secret", "replay"])
-def test_help_tells_which_biller_is_which(data, command):
-    told = " ".join(mauve(data, "webhooks", command, "--help").stdout.split())
-    assert "Stripe (biller_a) or Polar (biller_b)" in told
+def test_help_names_the_billers(data, command):
+    text = " ".join(mauve(data, "webhooks", command, "--help").stdout.split())
+    assert "Stripe (biller_a) or Polar (biller_b)" in text
 
 
-def test_the_list_names_billers_as_people_do(data, settings, app):
+def test_the_list_names_the_billers(data, settings, app):
     entry = mapped_for(A, sample("stripe_invoice_paid_basic"), project=app.public_id).entry
     with open_ledger_writer(settings) as ledger:
         ledger.record([entry])
@@ -195,7 +195,7 @@ def test_the_list_names_billers_as_people_do(data, settings, app):
     assert listed.count("Stripe (biller_a)") == 2
 
 
-def test_a_replayed_payment_that_conflicts_is_told(data, app, tmp_path):
+def test_a_conflicting_replayed_payment_is_reported(data, app, tmp_path):
     event, other = sample("stripe_invoice_paid_basic"), sample("stripe_invoice_paid_basic")
     other["data"]["object"]["amount_paid"] = 9999
     file = exported(tmp_path / "events.jsonl", event, other, event)
@@ -204,5 +204,5 @@ def test_a_replayed_payment_that_conflicts_is_told(data, app, tmp_path):
         done = mauve_json(data, *command, *options, file)
         assert (done["payments"], done["payments_new"], done["conflicts"]) == (2, 1, 1)
         assert done["revenue"] == {"usd": 4704}
-    assert "2 payments (0 new)" in (told := mauve(data, *command, file).stdout)
-    assert "1 payments conflict with one of the same id: the first stands" in told
+    assert "2 payments (0 new)" in (printed := mauve(data, *command, file).stdout)
+    assert "1 payments conflict with one of the same id: the first stands" in printed

@@ -14,7 +14,7 @@ SCHEDULES_AT_ONCE = 500
 
 @pytest.mark.prove
 @pytest.mark.parametrize("part", range(PARTS))
-def test_no_schedule_loses_repeats_or_invents_an_event_or_counts_one_wrongly(part, rounds, tell_progress):
+def test_no_schedule_loses_repeats_or_invents_an_event_or_counts_one_wrongly(part, rounds, show_progress):
     schedules = rounds(20_000, 1_000_000) // PARTS
     first_seed = part * schedules
     for done in range(0, schedules, SCHEDULES_AT_ONCE):
@@ -23,4 +23,4 @@ def test_no_schedule_loses_repeats_or_invents_an_event_or_counts_one_wrongly(par
             f"`PYTHONPATH=tests python -m support.simulation {found[0]}`: {found[1]}"
         )
         if done % 20_000 == 0:
-            tell_progress(f"part {part + 1} of {PARTS}: {done:,} of {schedules:,} schedules")
+            show_progress(f"part {part + 1} of {PARTS}: {done:,} of {schedules:,} schedules")

@@ -1,7 +1,6 @@
-"""Commands in forks of one process that has the program in memory: real processes without a second of imports each.
+"""Run commands in forks of one process that has imported the program: real processes without the import time.
 
-`python command_forks.py FD` is that process. It forks for every order that comes through the socket, and ends with the
-tests that started it.
+`python command_forks.py FD` is that process. It forks for every request on the socket, and ends with the tests.
 """
 
 import atexit
@@ -17,38 +16,38 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-ORDER_BYTES_MAX = 1 << 20
-_FDS = 4  # standard input, output and error, and where the exit code is told
+REQUEST_BYTES_MAX = 1 << 20
+_FDS = 4  # standard input, output and error, and a socket for the exit code
 
 
 def run(
     arguments: Sequence[str], *, stdin: str, env: Mapping[str, str], timeout_s: float
 ) -> subprocess.CompletedProcess:
-    """Run a command to its end, as `subprocess.run` does."""
-    with tempfile.TemporaryFile("w+") as given, tempfile.TemporaryFile() as told, tempfile.TemporaryFile() as warned:
+    """Run a command and wait for it, as `subprocess.run` does."""
+    with tempfile.TemporaryFile("w+") as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         given.write(stdin)
         given.seek(0)
-        code = _exit_code([list(arguments), dict(env), str(Path.cwd())], [given, told, warned], timeout_s)
+        code = _exit_code([list(arguments), dict(env), str(Path.cwd())], [given, out, err], timeout_s)
         texts = []
-        for file in (told, warned):
+        for file in (out, err):
             file.seek(0)
             texts.append(file.read().decode())
     return subprocess.CompletedProcess(arguments, code, *texts)
 
 
-def _exit_code(order: list, files: list, timeout_s: float) -> int:
+def _exit_code(request: list, files: list, timeout_s: float) -> int:
     ours, theirs = socket.socketpair()
     with ours:
         with theirs:
             fds = [*(file.fileno() for file in files), theirs.fileno()]
-            socket.send_fds(_forking_process(), [json.dumps(order).encode()], fds)
+            socket.send_fds(_forking_process(), [json.dumps(request).encode()], fds)
         ours.settimeout(timeout_s)
         return int(ours.recv(10))
 
 
 @cache
 def _forking_process() -> socket.socket:
-    """Start the process that forks, once for all tests of this one."""
+    """Start the forking process, once per test process."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         process = subprocess.Popen([sys.executable, __file__, str(theirs.fileno())], pass_fds=[theirs.fileno()])
@@ -61,26 +60,26 @@ def _forking_process() -> socket.socket:
     return ours
 
 
-def _serve(orders: socket.socket) -> None:
-    from mauve.cli.main import main  # noqa: PLC0415 - the side of the tests does without it
+def _serve(requests: socket.socket) -> None:
+    from mauve.cli.main import main  # noqa: PLC0415 - only the forking process needs it
 
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
-        text, fds, _, _ = socket.recv_fds(orders, ORDER_BYTES_MAX, _FDS)
+        text, fds, _, _ = socket.recv_fds(requests, REQUEST_BYTES_MAX, _FDS)
         if not text:
             return
         if os.fork() == 0:
-            orders.close()
-            _obey(json.loads(text), fds, main)
+            requests.close()
+            _run(json.loads(text), fds, main)
         for fd in fds:
             os.close(fd)
 
 
-def _obey(order: list, fds: list[int], main) -> None:
-    """Run the command in a fork, and tell its exit code."""
+def _run(request: list, fds: list[int], main) -> None:
+    """Run the command in a fork, and send its exit code."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    sys.argv, environment, folder = order
+    sys.argv, environment, folder = request
     result = fds.pop()
     pid = os.fork()
     if pid == 0:

@@ -1,4 +1,4 @@
-"""What several test folders use: a clock to turn, a service to start, an organization to act for."""
+"""Start a service, run commands, and wait for conditions."""
 
 import json
 import math
@@ -21,9 +21,9 @@ from support import command_forks
 
 MAUVE = Path(sys.executable).with_name("mauve")
 EVERY_SCOPE = "apps:read,apps:write,keys:read,keys:write,webhooks:write,metrics:read"
-PATIENCE_S = 240.0  # how long a test waits for what comes at once on a quiet machine
-_OPEN = {"01", "08"}  # established, and closed by the other side alone: as /proc/net/tcp numbers them
-SMALL_AND_PATIENT = {
+PATIENCE_S = 240.0  # generous: on a quiet machine nothing takes nearly this long
+_OPEN = {"01", "08"}  # ESTABLISHED and CLOSE_WAIT in /proc/net/tcp
+TEST_SETTINGS = {
     "MAUVE_SEGMENT_MB": "3",
     "MAUVE_INGEST_FLUSH_SECONDS": "0.4",
     "MAUVE_CATALOG_TIMEOUT_SECONDS": "60",
@@ -31,18 +31,18 @@ SMALL_AND_PATIENT = {
 
 
 def clean_environment(**extra: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("MAUVE_")}
-    return kept | SMALL_AND_PATIENT | extra
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("MAUVE_")}
+    return inherited | TEST_SETTINGS | extra
 
 
 def mauve(data: Path, *arguments: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end, in a process of its own."""
+    """Run a command in its own process, and wait for it."""
     command = [str(MAUVE), *arguments, "--data", str(data)]
     return command_forks.run(command, stdin=stdin, env=clean_environment(**environment), timeout_s=PATIENCE_S)
 
 
 def mauve_json(data: Path, *arguments: str, stdin: str = ""):
-    """Run a command that must succeed; return its answer."""
+    """Run a command that must succeed; return its JSON result."""
     done = mauve(data, *arguments, "--json", stdin=stdin)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\n") == 1, "one JSON value and nothing else"
@@ -77,16 +77,16 @@ def child_pids(supervisor: int) -> dict[str, int]:
     for pid in map(int, listing.split()):
         try:
             arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            orders = json.loads(arguments[3])
+            config = json.loads(arguments[3])
         except (OSError, IndexError, ValueError):
-            continue  # It has just died, or is just being born.
-        name = orders["role"] if orders["role"] == "core" else f"ingest-{orders['number']}"
+            continue  # It has just ended, or is just starting.
+        name = config["role"] if config["role"] == "core" else f"ingest-{config['number']}"
         names[name] = pid
     return names
 
 
 def start(data: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> Service:
-    """Start the service on free ports, and return when it says that it runs."""
+    """Start the service on free ports, and return once it is ready."""
     with (data.parent / f"{data.name}.log").open("ab") as log:
         process = subprocess.Popen(
             [str(MAUVE), "serve", "--data", str(data), "--port", "0", "--ingest-port", "0", "--json", *arguments],
@@ -99,8 +99,8 @@ def start(data: Path, *arguments: str, environment: Mapping[str, str] | None = N
         process.wait(timeout=PATIENCE_S)
         text = (data.parent / f"{data.name}.log").read_text()
         raise AssertionError(f"the service did not start: {text}")
-    said = json.loads(line)
-    return Service(process, data, said["url"], said["ingest_url"], said["setup_link"])
+    announced = json.loads(line)
+    return Service(process, data, announced["url"], announced["ingest_url"], announced["setup_link"])
 
 
 @contextmanager
@@ -115,7 +115,7 @@ def running(data: Path, *arguments: str, environment: Mapping[str, str] | None =
 
 
 def two_free_ports() -> int:
-    """Return the first of two neighbours; below those that the system gives to whoever asks for any."""
+    """Return the first of two adjacent free ports, below the range from which the system assigns ports."""
     for port in random.SystemRandom().sample(range(10_000, 30_000), 100):
         with socket.socket() as one, socket.socket() as other, suppress(OSError):
             one.bind(("127.0.0.1", port))
@@ -125,14 +125,14 @@ def two_free_ports() -> int:
 
 
 def is_held(server_port: int, client_port: int) -> bool:
-    """Tell whether the server still has its end of a connection."""
+    """Return whether the server still has its end of a connection open."""
     ends = f":{server_port:04X}", f":{client_port:04X}"
     rows = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
     return any((local[-5:], remote[-5:], state in _OPEN) == (*ends, True) for _, local, remote, state, *_ in rows)
 
 
 def is_alive(pid: int) -> bool:
-    """Tell whether the process runs; one that ended and was not waited for does not."""
+    """Return whether the process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
@@ -140,17 +140,17 @@ def is_alive(pid: int) -> bool:
 
 
 def eventually(check, timeout_s: float = PATIENCE_S):
-    """Return the check's first true answer."""
+    """Poll the check, and return its first true value."""
     ends_at = time.monotonic() + timeout_s
     while time.monotonic() < ends_at:
-        if answer := check():
-            return answer
+        if value := check():
+            return value
         time.sleep(0.02)
-    raise AssertionError("it did not come true in time")
+    raise AssertionError("the condition was not met in time")
 
 
 def until_loaded(service: Service) -> None:
-    """Return when the loader has begun anew and found nothing left: all that is durable by now can be read."""
+    """Wait until the loader has caught up with everything that is durable by now."""
     asked_at = time.monotonic()
 
     def has_caught_up() -> bool:
@@ -162,7 +162,7 @@ def until_loaded(service: Service) -> None:
 
 
 def fixed_ports() -> tuple[str, ...]:
-    """Return the options of a service that is started again where it was: the system gives these ports to nobody."""
+    """Return options for ports that the system assigns to no other program, for a service that is restarted."""
     port = two_free_ports()
     return ("--port", str(port), "--ingest-port", str(port + 1))
 
@@ -177,7 +177,7 @@ def bearer(credential: str) -> dict[str, str]:
 
 
 def post_events(base_url: str, key: str) -> int:
-    """Return the status that an ingest door gives to a key: 401 when it does not know it."""
+    """Post one event, and return the status: 401 if the process does not know the key."""
     try:
         return httpx.post(f"{base_url}/v1/events", headers=bearer(key), json=[{"name": "seen"}]).status_code
     except httpx.TransportError:
@@ -196,9 +196,9 @@ connection.close()
 
 
 def stored_events(data: Path) -> list[tuple]:
-    """Return (project, name, user, id, counted, seq) of everything in the warehouse of a service that has stopped.
+    """Return (project, name, user, id, counted, seq) of every event in the warehouse of a stopped service.
 
-    In a process of its own: the embedded engine opens one path in each process.
+    In a separate process: the embedded engine opens only one path per process.
     """
     done = subprocess.run(
         [sys.executable, "-c", STORED, str(data / "warehouse")], capture_output=True, text=True, check=True
@@ -215,7 +215,7 @@ def ledger_rows(data: Path, sql: str) -> list[tuple]:
 
 
 def cut_batch(life: int, number: int) -> dict:
-    """Return what is sent as this batch of this life: every third with a payment beside its events."""
+    """Return a batch for a run of the service, numbered; every third has a payment as well as events."""
     name = f"{life}-{number}"
     events = [
         {"name": f"event {place}", "user": f"u{(number * 7 + place) % 400}", "id": f"{name}-{place}"}

@@ -1,4 +1,4 @@
-"""A backup's file: what goes in comes out, and nothing else passes for it."""
+"""The backup file: what goes in comes out, and nothing else is accepted."""
 
 import io
 import os
@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mauve.maintenance import archive
-from mauve.maintenance.archive import FORMAT, Heading, Member, read_heading, unpack_archive, write_archive
+from mauve.maintenance.archive import FORMAT, Header, Member, read_header, unpack_archive, write_archive
 from mauve.maintenance.errors import MaintenanceRefusedError
 
-HEADING = Heading(format=FORMAT, mauve="1.2.3", created_at=5, bytes=6, events=7, has_master_key=True)
+HEADER = Header(format=FORMAT, mauve="1.2.3", created_at=5, bytes=6, events=7, has_master_key=True)
 CONTENTS = {"catalog.db": os.urandom(5_000), "log/000/x.segment": b"", "frozen/events/all/data.bin": bytes(3_000_000)}
 
 
@@ -28,16 +28,16 @@ def target(tmp_path):
     return tmp_path / "target"
 
 
-def pack(tmp_path, file, contents=CONTENTS, heading=HEADING):
+def pack(tmp_path, file, contents=CONTENTS, header=HEADER):
     members = []
     for place, (name, content) in enumerate(contents.items()):
         path = tmp_path / f"member {place}"
         path.write_bytes(content)
         members.append(Member(name, path))
-    told = []
+    reported = []
     with file.open("wb") as out:
-        write_archive(out, heading, members, told.append)
-    return sum(told)
+        write_archive(out, header, members, reported.append)
+    return sum(reported)
 
 
 def unpacked(target):
@@ -45,17 +45,17 @@ def unpacked(target):
 
 
 def test_what_goes_in_comes_out(tmp_path, file, target):
-    told = pack(tmp_path, file)
-    assert told == sum(map(len, CONTENTS.values()))
-    assert read_heading(file) == HEADING
+    packed = pack(tmp_path, file)
+    assert packed == sum(map(len, CONTENTS.values()))
+    assert read_header(file) == HEADER
     again = []
     unpack_archive(file, target, again.append)
     assert unpacked(target) == CONTENTS
-    assert sum(again) == told
+    assert sum(again) == packed
     assert {oct(path.stat().st_mode)[-3:] for path in target.rglob("*") if path.is_file()} == {"600"}
 
 
-def test_usual_tools_can_list_it(tmp_path, file):
+def test_standard_tools_can_list_it(tmp_path, file):
     pack(tmp_path, file)
     content = zstandard.ZstdDecompressor().stream_reader(io.BytesIO(file.read_bytes())).read()
     with tarfile.open(fileobj=io.BytesIO(content)) as tar:
@@ -64,7 +64,7 @@ def test_usual_tools_can_list_it(tmp_path, file):
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(share=st.floats(0, 1, exclude_max=True))
-def test_a_file_that_was_cut_short_is_refused(tmp_path_factory, share):
+def test_a_truncated_file_is_refused(tmp_path_factory, share):
     folder = tmp_path_factory.mktemp("cut")
     file = folder / "backup"
     pack(folder, file)
@@ -72,7 +72,7 @@ def test_a_file_that_was_cut_short_is_refused(tmp_path_factory, share):
     with pytest.raises(MaintenanceRefusedError, match="not a whole backup"):
         unpack_archive(file, folder / "target", int)
     with pytest.raises(MaintenanceRefusedError, match="not a whole backup"):
-        read_heading(file)
+        read_header(file)
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -88,30 +88,30 @@ def test_a_flipped_bit_never_changes_what_comes_out(tmp_path_factory, share, bit
         unpack_archive(file, folder / "target", int)
     except MaintenanceRefusedError:
         return
-    assert unpacked(folder / "target") == CONTENTS, "a bit that nobody reads"
+    assert unpacked(folder / "target") == CONTENTS, "an unused bit"
 
 
-def test_a_newer_format_is_refused_by_name(tmp_path, file, target):
-    class LaterHeading(msgspec.Struct):
+def test_a_newer_format_is_refused_with_its_version(tmp_path, file, target):
+    class LaterHeader(msgspec.Struct):
         format: int = FORMAT + 1
         mauve: str = "9.9"
         shape: str = "quite another"
 
-    pack(tmp_path, file, heading=LaterHeading())
+    pack(tmp_path, file, header=LaterHeader())
     with pytest.raises(MaintenanceRefusedError, match=r"made by mauve 9\.9, which is newer"):
         unpack_archive(file, target, int)
     assert not target.exists()
 
 
 @pytest.mark.parametrize("name", ["../outside", "/outside", "a/../../outside"])
-def test_a_member_that_leads_out_of_the_directory_is_refused(tmp_path, file, target, name):
+def test_a_member_outside_the_directory_is_refused(tmp_path, file, target, name):
     pack(tmp_path, file, {name: b"x"})
     with pytest.raises(MaintenanceRefusedError, match="leads out"):
         unpack_archive(file, target, int)
     assert not (tmp_path / "outside").exists()
 
 
-def test_a_member_that_is_not_in_the_list_is_refused(tmp_path, file, target, monkeypatch):
+def test_an_archive_without_a_member_list_is_refused(tmp_path, file, target, monkeypatch):
     monkeypatch.setattr(archive, "_LIST", "other.json")
     pack(tmp_path, file)
     monkeypatch.undo()

@@ -20,7 +20,7 @@ def test_the_read_cache_can_be_switched_off():
 
 
 @pytest.mark.parametrize(
-    ("environment", "bound"),
+    ("environment", "limit"),
     [
         ({}, 1536),
         ({"MAUVE_CONNECTIONS_PER_ADDRESS": "10"}, 10),
@@ -28,8 +28,8 @@ def test_the_read_cache_can_be_switched_off():
         ({"MAUVE_CONNECTIONS_PER_ADDRESS": "10", "MAUVE_PROXIES": "1"}, 0),
     ],
 )
-def test_addresses_are_not_bounded_behind_a_proxy(environment, bound):
-    assert settings_from(environment).connections_per_address == bound
+def test_connections_per_address_are_unlimited_behind_a_proxy(environment, limit):
+    assert settings_from(environment).connections_per_address == limit
 
 
 @pytest.mark.parametrize(
@@ -52,13 +52,13 @@ def test_addresses_are_not_bounded_behind_a_proxy(environment, bound):
         ("MAUVE_LOG", "xml"),
     ],
 )
-def test_a_setting_that_cannot_be_used_is_named(name, value):
+def test_an_invalid_setting_is_named_in_the_error(name, value):
     with pytest.raises(SettingError, match=name):
         settings_from({name: value})
 
 
 def test_every_listed_setting_is_read():
-    class Noting(dict):
+    class Recording(dict):
         def __init__(self):
             super().__init__()
             self.asked = set()
@@ -67,7 +67,7 @@ def test_every_listed_setting_is_read():
             self.asked.add(name)
             return default
 
-    environment = Noting()
+    environment = Recording()
     settings_from(environment)
     assert environment.asked == {setting.name for setting in SETTINGS}
 

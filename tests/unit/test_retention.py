@@ -1,4 +1,4 @@
-"""When raw events are forgotten."""
+"""When raw events are made anonymous."""
 
 from contextlib import nullcontext
 from datetime import UTC, date, datetime, timedelta
@@ -16,17 +16,17 @@ NOON = 1_800_014_400_000  # 2027-01-15 12:00 UTC
 
 
 @given(now=st.datetimes(datetime(1990, 1, 1), datetime(2100, 1, 1)), days=st.integers(1, 5_000))  # noqa: DTZ001 - UTC below
-def test_today_and_so_many_days_before_are_kept(now, days):
+def test_today_and_the_given_days_before_it_are_kept(now, days):
     moment = now.replace(tzinfo=UTC)
     assert first_day_kept(int(moment.timestamp() * 1000), days) == moment.date() - timedelta(days=days)
 
 
-def test_more_days_than_there_were_keep_everything():
+def test_a_retention_longer_than_history_keeps_everything():
     assert first_day_kept(NOON, 36_500) == date(1970, 1, 1)
 
 
 class Warehouse:
-    """Notes what it is told to forget, and may be down."""
+    """Records which days it is asked to forget, and may be down."""
 
     def __init__(self):
         self.forgotten, self.is_down = [], False
@@ -44,7 +44,7 @@ def warehouse():
 
 
 @pytest.fixture
-def noted():
+def recorded():
     return []
 
 
@@ -53,29 +53,29 @@ def clock():
     return ManualClock(NOON)
 
 
-def retention(days, warehouse, clock, noted):
-    return Retention(days, lambda: nullcontext(warehouse), clock, noted.append)
+def retention(days, warehouse, clock, recorded):
+    return Retention(days, lambda: nullcontext(warehouse), clock, recorded.append)
 
 
-def test_it_happens_at_the_start_and_once_a_day(warehouse, clock, noted):
-    keeping = retention(30, warehouse, clock, noted)
+def test_it_runs_at_the_start_and_once_a_day(warehouse, clock, recorded):
+    job = retention(30, warehouse, clock, recorded)
     for _ in range(49):  # every hour for two days
-        keeping.forget_if_due()
+        job.forget_if_due()
         clock.advance(3_600_000)
     assert warehouse.forgotten == [date(2026, 12, 16), date(2026, 12, 17), date(2026, 12, 18)]
-    assert noted[0] == Forgotten("2026-12-16", 7, NOON)
+    assert recorded[0] == Forgotten("2026-12-16", 7, NOON)
 
 
-def test_without_a_number_of_days_nothing_is_ever_forgotten(warehouse, clock, noted):
-    retention(0, warehouse, clock, noted).forget_if_due()
-    assert (warehouse.forgotten, noted) == ([], [])
+def test_with_zero_days_nothing_is_ever_forgotten(warehouse, clock, recorded):
+    retention(0, warehouse, clock, recorded).forget_if_due()
+    assert (warehouse.forgotten, recorded) == ([], [])
 
 
-def test_what_failed_is_tried_again_at_the_next_look(warehouse, clock, noted):
-    keeping = retention(1, warehouse, clock, noted)
+def test_a_failed_run_is_retried_at_the_next_check(warehouse, clock, recorded):
+    job = retention(1, warehouse, clock, recorded)
     warehouse.is_down = True
     with pytest.raises(WarehouseUnavailableError):
-        keeping.forget_if_due()
+        job.forget_if_due()
     warehouse.is_down = False
-    keeping.forget_if_due()
-    assert len(noted) == 1
+    job.forget_if_due()
+    assert len(recorded) == 1

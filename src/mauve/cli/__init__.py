@@ -1,1 +1,1 @@
-"""The operator's command line. Stable: other programs call it."""
+"""The command line. Its commands, options, exit codes and JSON are stable: other programs use them."""

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from mauve.cli.frame import answer, existing, on_data, org_option, table
+from mauve.cli.options import data_options, open_existing, org_option
+from mauve.cli.output import print_result, table
 from mauve.control import operator
 from mauve.control.bodies import app_body
 
@@ -16,12 +17,12 @@ def app() -> None:
 
 @app.command("list")
 @org_option
-@on_data
+@data_options
 def list_all(*, org: str, data: Path | None, as_json: bool) -> None:
     """List an organization's apps."""
-    with existing(data) as parts:
+    with open_existing(data) as parts:
         operator.find_organization(parts, org)
         apps = [app_body(each) for each in parts.catalog.apps.all_of(org)]
     rows = [[each.app_id, each.public_id, each.test_public_id or "-", each.name] for each in apps]
-    text = table(["APP", "PROJECT", "TEST PROJECT", "NAME"], rows, "no app yet: POST /v1/apps makes one")
-    answer(apps, as_json=as_json, text=text)
+    text = table(["APP", "PROJECT", "TEST PROJECT", "NAME"], rows, "no apps yet: create one with POST /v1/apps")
+    print_result(apps, as_json=as_json, text=text)

@@ -6,73 +6,76 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from mauve.cli.frame import MistakeError, answer, on_data, settings_at
-from mauve.cli.progress import NoProgress, RewrittenLine, StageLines
-from mauve.maintenance.disk_space import in_words
-from mauve.maintenance.progress import Progress
+from mauve.cli.options import UsageError, data_options, settings_for
+from mauve.cli.output import NoProgress, StageLines, StatusLine, print_result
+from mauve.maintenance.disk_space import format_bytes
+
+if TYPE_CHECKING:
+    from mauve.maintenance.backup import Progress
 
 _file_argument = click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 
 
 @click.command()
 @_file_argument
-@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
-@on_data
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+@data_options
 def backup(*, file: Path, force: bool, data: Path | None, as_json: bool) -> None:
-    """Write everything as it is now into one file, while the service goes on or while it is stopped.
+    """Back up all data into one file, whether or not the service is running.
 
-    The file holds all that was acknowledged when the command began, and the master key, if that is in the data.
+    The file contains everything acknowledged when the command began, and the master key if it is in the data directory.
     """
     from mauve.core.clock import SystemClock  # noqa: PLC0415
-    from mauve.maintenance.backup import back_up, check_target  # noqa: PLC0415
-    from mauve.server.admin_client import standstill  # noqa: PLC0415
+    from mauve.maintenance.backup import check_target, write_backup  # noqa: PLC0415
+    from mauve.server.admin_client import pause_loader  # noqa: PLC0415
     from mauve.wiring.maintenance import backup_sources  # noqa: PLC0415 - slow to import
     from mauve.wiring.paths import has_data  # noqa: PLC0415 - slow to import
 
-    settings = settings_at(data)
+    settings = settings_for(data)
     if not has_data(settings):
-        raise MistakeError(f"there is no data in {settings.data}: check --data")
+        raise UsageError(f"there is no data in {settings.data}: check --data")
     check_target(file, may_replace=force)
-    originals = backup_sources(settings, lambda: standstill(settings))
-    with _watched(as_json=as_json) as progress:
-        made = back_up(originals, file, SystemClock().now_ms(), version("mauve"), progress)
-    text = f"{made.file}: {in_words(made.bytes)}, {made.events} events; {_about_key(has_key=made.has_master_key)}"
-    answer(made, as_json=as_json, text=text)
+    sources = backup_sources(settings, lambda: pause_loader(settings))
+    with _shown_progress(as_json=as_json) as progress:
+        made = write_backup(sources, file, SystemClock().now_ms(), version("mauve"), progress)
+    text = f"{made.file}: {format_bytes(made.bytes)}, {made.events} events; {_key_notice(has_key=made.has_master_key)}"
+    print_result(made, as_json=as_json, text=text)
 
 
-def _about_key(*, has_key: bool) -> str:
+def _key_notice(*, has_key: bool) -> str:
     if has_key:
-        return "with the master key, which opens your webhook secrets: keep it safe"
-    return "without the master key, which is in MAUVE_MASTER_KEY: keep that elsewhere"
+        return "with the master key, which decrypts your webhook secrets: keep the file safe"
+    return "without the master key, which is in MAUVE_MASTER_KEY: back it up separately"
 
 
 @click.command()
 @_file_argument
-@on_data
+@data_options
 def restore(*, file: Path, data: Path | None, as_json: bool) -> None:
-    """Make a data directory of a backup. It must be empty, or not there yet."""
-    from mauve.maintenance.restore import restore as restored_from  # noqa: PLC0415
-    from mauve.wiring.maintenance import builders  # noqa: PLC0415 - slow to import
+    """Restore a backup into a new or empty data directory."""
+    from mauve.maintenance.restore import restore as restore_backup  # noqa: PLC0415
+    from mauve.wiring.maintenance import restore_steps  # noqa: PLC0415 - slow to import
 
-    settings = settings_at(data)
-    with _watched(as_json=as_json) as progress:
-        restored = restored_from(file, settings.data, builders(), progress)
+    settings = settings_for(data)
+    with _shown_progress(as_json=as_json) as progress:
+        restored = restore_backup(file, settings.data, restore_steps(), progress)
     made_at = datetime.fromtimestamp(restored.created_at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    key = "" if restored.has_master_key else "; set MAUVE_MASTER_KEY before you start it: the key is not in the backup"
-    answer(restored, as_json=as_json, text=f"{restored.data}: as of {made_at}, {restored.events} events{key}")
+    key = "" if restored.has_master_key else "; the master key is not in the backup: set MAUVE_MASTER_KEY"
+    print_result(restored, as_json=as_json, text=f"{restored.data}: as of {made_at}, {restored.events} events{key}")
 
 
 @contextmanager
-def _watched(*, as_json: bool) -> Iterator[Progress]:
+def _shown_progress(*, as_json: bool) -> Iterator["Progress"]:
     if as_json:
         yield NoProgress()
     elif not sys.stderr.isatty():
         yield StageLines()
     else:
-        line = RewrittenLine()
+        line = StatusLine()
         try:
             yield line
         finally:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mauve.cli.frame import MistakeError, answer, app_option, existing, on_data, settings_at, test_option
+from mauve.cli.options import UsageError, app_option, data_options, open_existing, settings_for, test_option
+from mauve.cli.output import print_result
 from mauve.control import operator
 
 if TYPE_CHECKING:
@@ -16,51 +17,52 @@ if TYPE_CHECKING:
 @click.command("erase-user")
 @app_option
 @test_option
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Skip the confirmation.")
 @click.argument("user", metavar="USER")
-@on_data
+@data_options
 def erase_user(*, app: str, test: bool, yes: bool, user: str, data: Path | None, as_json: bool) -> None:
-    """Erase a person from an app: everything that tells of them goes, every count and every sum stays.
+    """Erase a user from an app: remove everything that identifies them; counts and sums do not change.
 
-    USER is what your code sends as `user`. A biller's customers have ids of their own: erase those, too.
+    USER is the value that your code sends as `user`. Billers use ids of their own for customers: erase those, too.
     """
-    from mauve.server.admin_client import erase_person  # noqa: PLC0415 - slow to import
+    from mauve.server.admin_client import erase_user as erase_from_stores  # noqa: PLC0415 - slow to import
 
     if not user:
-        raise MistakeError("USER is empty: name the person as your code does")
-    with existing(data) as parts:
+        raise UsageError("USER is empty: give the value that your code sends as user")
+    with open_existing(data) as parts:
         found = operator.find_app(parts, app)
     project = found.test_public_id if test else found.public_id
     if project is None:
-        raise MistakeError("the app has no test plane: there is nothing to erase")
+        raise UsageError("the app has no test environment: there is nothing to erase")
     if not yes:
         _confirm(user, found.name)
-    erased = erase_person(settings_at(data), project, user)
-    answer(erased, as_json=as_json, text=_told(erased))
+    erased = erase_from_stores(settings_for(data), project, user)
+    print_result(erased, as_json=as_json, text=_summary(erased))
 
 
 def _confirm(user: str, app: str) -> None:
     if not sys.stdin.isatty():
-        raise MistakeError("this cannot be undone: add --yes if you mean it")
+        raise UsageError("this cannot be undone: add --yes if you mean it")
     click.confirm(f"Erase {user!r} from {app!r}? This cannot be undone.", abort=True, err=True)
 
 
-def _told(erased: "Erased") -> str:
+def _summary(erased: "Erased") -> str:
     counts = [
         (erased.events, "events"),
         (erased.payments, "payments"),
-        (erased.subscription_versions, "versions of subscriptions"),
+        (erased.subscription_versions, "subscription versions"),
         (erased.dead_letters, "dead letters"),
         (erased.damaged_records, "damaged records"),
     ]
     lines = ["made anonymous: " + ", ".join(f"{count} {what}" for count, what in counts)]
     if not erased.queue_is_clean:
         lines.append(
-            "the queue's files are overwritten as events come in; at once if you repeat this with mauve stopped"
+            "the queue's files still hold the user until new events overwrite them; to overwrite them now, "
+            "stop the service and run this command again"
         )
     if not erased.journal_is_clean:
         lines.append(
-            "ledger.db-wal still holds what was erased, because something reads the ledger without end, "
-            "such as a backup: repeat this when it has ended"
+            "ledger.db-wal still holds the user, because a long read such as a backup is in progress: "
+            "run this command again once it has finished"
         )
     return "\n".join(lines)

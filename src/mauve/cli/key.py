@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from mauve.cli.frame import MistakeError, answer, app_option, existing, on_data, test_option
+from mauve.cli.options import UsageError, app_option, data_options, open_existing, test_option
+from mauve.cli.output import print_result
 from mauve.control import operator
 from mauve.control.keys import mint_key
 from mauve.core.app import Environment
@@ -22,20 +23,20 @@ def key() -> None:
     "--kind",
     type=click.Choice([kind.value for kind in KeyKind]),
     required=True,
-    help="sk: a server key; pk: publishable, behavioural events only.",
+    help="sk: a server key; pk: publishable, behavioral events only.",
 )
 @test_option
-@on_data
+@data_options
 def mint(*, app: str, kind: str, test: bool, data: Path | None, as_json: bool) -> None:
-    """Mint a key. It is shown this once and cannot be shown again."""
+    """Mint a key. It is shown only once."""
     if test and kind == KeyKind.PUBLISHABLE:
-        raise MistakeError("the test plane has server keys only: use --kind sk")
-    with existing(data) as parts:
+        raise UsageError("the test environment has only server keys: use --kind sk")
+    with open_existing(data) as parts:
         found = operator.find_app(parts, app)
         if test and found.test_public_id is None:
-            raise MistakeError(
-                "this app has no test plane yet: save a test secret first with 'mauve webhooks secret --test'"
+            raise UsageError(
+                "this app has no test environment yet: save a test secret first with 'mauve webhooks secret --test'"
             )
         key_id, secret = mint_key(parts, found, KeyKind(kind), Environment.TEST if test else Environment.LIVE)
     shown = secret.reveal()
-    answer({"key_id": key_id, "key": shown}, as_json=as_json, text=shown)
+    print_result({"key_id": key_id, "key": shown}, as_json=as_json, text=shown)

@@ -12,9 +12,9 @@ from mauve.cli.backup import backup, restore
 from mauve.cli.demo import demo
 from mauve.cli.doctor import doctor
 from mauve.cli.erase import erase_user
-from mauve.cli.frame import MistakeError
 from mauve.cli.key import key
 from mauve.cli.openapi import openapi
+from mauve.cli.options import UsageError
 from mauve.cli.org import org
 from mauve.cli.serve import serve
 from mauve.cli.token import token
@@ -25,17 +25,17 @@ from mauve.control.operator import RefusedError
 from mauve.core.problems import Problem
 from mauve.logs import configure_logs, masked_text
 from mauve.maintenance.errors import MaintenanceFailedError, MaintenanceRefusedError
-from mauve.server.children import ServeRefusedError
+from mauve.server.child_process import ServeRefusedError
 from mauve.stores.data_directory import DirectoryError, HeldError
 from mauve.stores.unavailable import NewerSchemaError, StoreUnavailableError
 from mauve.stores.warehouse import WarehouseUnavailableError
 
 _PRIVATE_UMASK: Final = 0o077
-_MISTAKES: Final = (
+_USAGE_ERRORS: Final = (
     DirectoryError,
     HeldError,
     MaintenanceRefusedError,
-    MistakeError,
+    UsageError,
     NewerSchemaError,
     Problem,
     RefusedError,
@@ -56,27 +56,27 @@ for part in (serve, org, token, user, app, key, webhooks, demo, backup, restore,
 
 
 def main() -> None:
-    """Run a command. A mistake exits 2, a failure 1, each with one sentence on standard error."""
+    """Run a command. Exit 2 on a usage error and 1 on a failure, with one sentence on standard error."""
     os.umask(_PRIVATE_UMASK)
-    configure_logs("auto", process="command")  # on standard error: the answer alone goes to standard output
+    configure_logs("auto", process="command")  # on standard error: only the result goes to standard output
     try:
         _check_arguments(sys.argv)
         code = command(standalone_mode=False)
     except click.ClickException as error:
-        _leave(2, f"{error.format_message().rstrip('.')}: see '{_path_of(error)} --help'")
-    except _MISTAKES as error:
-        _leave(2, str(error))
+        _fail(2, f"{error.format_message().rstrip('.')}: see '{_command_path(error)} --help'")
+    except _USAGE_ERRORS as error:
+        _fail(2, str(error))
     except MaintenanceFailedError as error:
-        _leave(1, str(error))
+        _fail(1, str(error))
     except (StoreUnavailableError, WarehouseUnavailableError) as error:
-        _leave(1, f"the data could not be read or written ({error}): run 'mauve doctor'")
+        _fail(1, f"the data could not be read or written ({error}): run 'mauve doctor'")
     except OSError as error:
-        _leave(
+        _fail(
             1,
-            f"{error.strerror or error} ({error.filename or 'input or output'}): check the path and its rights",
+            f"{error.strerror or error} ({error.filename or 'input or output'}): check the path and its permissions",
         )
     except (KeyboardInterrupt, click.Abort):
-        _leave(130, "stopped")
+        _fail(130, "stopped")
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -84,15 +84,15 @@ def _check_arguments(arguments: list[str]) -> None:
     try:
         "".join(arguments).encode()
     except UnicodeEncodeError:
-        raise MistakeError("an argument is not valid UTF-8: check it for stray bytes") from None
+        raise UsageError("an argument is not valid UTF-8: check it for stray bytes") from None
 
 
-def _path_of(error: click.ClickException) -> str:
+def _command_path(error: click.ClickException) -> str:
     context = error.ctx if isinstance(error, click.UsageError) else None
     return "mauve" if context is None else context.command_path
 
 
-def _leave(code: int, message: str) -> NoReturn:
+def _fail(code: int, message: str) -> NoReturn:
     one_line = masked_text(" ".join(message.split()))
     sys.stderr.write(f"mauve: {one_line}\n")
     sys.exit(code)

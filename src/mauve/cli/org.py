@@ -6,7 +6,8 @@ from typing import Any, Final
 
 import click
 
-from mauve.cli.frame import MistakeError, answer, existing, on_data, opened, org_argument, settings_at, table
+from mauve.cli.options import UsageError, data_options, open_existing, open_or_create, org_argument, settings_for
+from mauve.cli.output import print_result, table
 from mauve.control import operator
 from mauve.control.parts import ControlParts
 from mauve.core.organization import Organization
@@ -19,46 +20,46 @@ _COUNT: Final = click.IntRange(0, _INTEGER_MAX)
 
 @click.group(no_args_is_help=False)
 def org() -> None:
-    """Organizations: who they are, whether they may ingest, what they may use."""
+    """Organizations: create, list, suspend, and set limits."""
 
 
 @org.command()
 @click.argument("name")
-@on_data
+@data_options
 def create(*, name: str, data: Path | None, as_json: bool) -> None:
     """Create an organization."""
-    operator.checked_name(name)  # Before a data directory is made for it.
-    with opened(settings_at(data)) as parts:
+    operator.checked_name(name)  # Check it before a data directory is created.
+    with open_or_create(settings_for(data)) as parts:
         created = operator.create_organization(parts, name)
-    answer({"org_id": created.org_id}, as_json=as_json, text=created.org_id)
+    print_result({"org_id": created.org_id}, as_json=as_json, text=created.org_id)
 
 
 @org.command("list")
-@on_data
+@data_options
 def list_all(*, data: Path | None, as_json: bool) -> None:
     """List the organizations."""
-    with existing(data) as parts:
+    with open_existing(data) as parts:
         views = [_view(parts, organization) for organization in parts.catalog.organizations.everyone()]
     rows = [[view["org_id"], view["standing"], _or_dash(view["event_cap"]), view["name"]] for view in views]
-    if_empty = "no organization yet: 'mauve org create NAME' makes one"
-    answer(views, as_json=as_json, text=table(["ORG", "STANDING", "EVENT CAP", "NAME"], rows, if_empty))
+    if_empty = "no organizations yet: create one with 'mauve org create NAME'"
+    print_result(views, as_json=as_json, text=table(["ORG", "STANDING", "EVENT CAP", "NAME"], rows, if_empty))
 
 
 @org.command()
 @org_argument
-@on_data
+@data_options
 def suspend(*, org: str, data: Path | None, as_json: bool) -> None:
-    """Suspend ingest at once. Stored data is kept and reads go on."""
-    with existing(data) as parts:
+    """Suspend ingest immediately. Stored data is kept and can still be read."""
+    with open_existing(data) as parts:
         _show(parts, operator.suspend(parts, org), as_json=as_json)
 
 
 @org.command()
 @org_argument
-@on_data
+@data_options
 def resume(*, org: str, data: Path | None, as_json: bool) -> None:
-    """Lift a suspension, and forget an unpaid invoice."""
-    with existing(data) as parts:
+    """Lift a suspension and clear an unpaid invoice."""
+    with open_existing(data) as parts:
         _show(parts, operator.resume(parts, org), as_json=as_json)
 
 
@@ -71,26 +72,26 @@ def resume(*, org: str, data: Path | None, as_json: bool) -> None:
     metavar="DAYS",
     help="Days until ingest is suspended.",
 )
-@on_data
+@data_options
 def unpaid(*, org: str, grace: int, data: Path | None, as_json: bool) -> None:
-    """Note an unpaid invoice: ingest is suspended when the grace runs out."""
-    with existing(data) as parts:
+    """Mark an invoice as unpaid: ingest is suspended when the grace period ends."""
+    with open_existing(data) as parts:
         _show(parts, operator.mark_unpaid(parts, org, grace), as_json=as_json)
 
 
 @org.command()
 @org_argument
-@click.option("--event-cap", metavar="N|none", help="Events per billing period; none lifts the cap.")
+@click.option("--event-cap", metavar="N|none", help="Events per billing period; none removes the cap.")
 @click.option("--reads-per-minute", type=_COUNT, metavar="N", help="Metric reads per minute.")
 @click.option("--agent-queries", type=_COUNT, metavar="N", help="Control-token reads per billing period.")
 @click.option("--raw-scans", type=_COUNT, metavar="N", help="Reads of event_* metrics per billing period.")
-@on_data
+@data_options
 def limits(*, org: str, event_cap: str | None, data: Path | None, as_json: bool, **given: int | None) -> None:
-    """Show the limits, or change those that are given."""
+    """Show the limits, and change those given as options."""
     changes: dict[str, int | None] = {name: value for name, value in given.items() if value is not None}
     if event_cap is not None:
         changes["event_cap"] = _cap_from(event_cap)
-    with existing(data) as parts:
+    with open_existing(data) as parts:
         organization = operator.find_organization(parts, org)
         if changes:
             organization = operator.change_limits(parts, org, changes)
@@ -101,14 +102,14 @@ def _cap_from(text: str) -> int | None:
     if text == "none":
         return None
     if not text.isascii() or not text.isdigit() or len(text) > _INTEGER_DIGITS_MAX or int(text) > _INTEGER_MAX:
-        raise MistakeError("--event-cap must be a whole number of events, or none")
+        raise UsageError("--event-cap must be a whole number of events, or none")
     return int(text)
 
 
 def _show(parts: ControlParts, organization: Organization, *, as_json: bool) -> None:
     view = _view(parts, organization)
     text = "\n".join(f"{name.ljust(17)} {_or_dash(value)}" for name, value in view.items())
-    answer(view, as_json=as_json, text=text)
+    print_result(view, as_json=as_json, text=text)
 
 
 def _view(parts: ControlParts, organization: Organization) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 import click
 import msgspec
 
-from mauve.cli.frame import MistakeError, answer, app_option, existing, on_data, settings_at, test_option
+from mauve.cli.options import UsageError, app_option, data_options, open_existing, settings_for, test_option
+from mauve.cli.output import print_result
 from mauve.control import operator
 from mauve.control.parts import ControlParts
 from mauve.core.app import Environment
@@ -27,7 +28,7 @@ provider_option = click.option(
     "--provider",
     type=click.Choice([provider.value for provider in Provider]),
     required=True,
-    help=f"Which biller it is: {' or '.join(BILLER_NAMES.values())}.",
+    help=f"The biller: {' or '.join(BILLER_NAMES.values())}.",
 )
 
 
@@ -35,25 +36,27 @@ provider_option = click.option(
 @app_option
 @provider_option
 @test_option
-@click.option("--dry-run", is_flag=True, help="Read the file and tell what is in it; record nothing.")
+@click.option("--dry-run", is_flag=True, help="Read and summarize the file; record nothing.")
 @click.argument("file", type=click.File("rb"))
-@on_data
+@data_options
 def replay(
     *, app: str, provider: str, test: bool, dry_run: bool, file: BinaryIO, data: Path | None, as_json: bool
 ) -> None:
-    """Take in events that a biller has exported: one JSON object a line, as it would be delivered.
+    """Import events exported from a biller: one JSON object per line, as in a webhook delivery.
 
-    Payments count on the day on which they were made, however long ago. Doing it again changes nothing.
+    Payments count on the day they were made, however long ago. Replaying the same file again changes nothing.
     """
     from mauve.ingest.webhooks import replay as replaying  # noqa: PLC0415 - slow to import
-    from mauve.wiring.ledger import open_ledger_writer  # noqa: PLC0415 - slow to import
+    from mauve.wiring.databases import open_ledger_writer  # noqa: PLC0415 - slow to import
 
-    with existing(data) as parts:
+    with open_existing(data) as parts:
         endpoint = _endpoint(parts, app, Provider(provider), Environment.TEST if test else Environment.LIVE)
-        with nullcontext(replaying.DryRun()) if dry_run else open_ledger_writer(settings_at(data)) as recorder:
+        with nullcontext(replaying.DryRun()) if dry_run else open_ledger_writer(settings_for(data)) as recorder:
             lines = _with_progress(replaying.lines_in(file), file, hidden=as_json or not sys.stderr.isatty())
             summary = replaying.replay(lines, endpoint, recorder, parts.clock.now_ms())
-    answer(msgspec.to_builtins(summary) | {"dry_run": dry_run}, as_json=as_json, text=_told(summary, dry_run=dry_run))
+    print_result(
+        msgspec.to_builtins(summary) | {"dry_run": dry_run}, as_json=as_json, text=_summary(summary, dry_run=dry_run)
+    )
 
 
 def _endpoint(parts: ControlParts, app_id: str, provider: Provider, environment: Environment) -> "Endpoint":
@@ -62,10 +65,10 @@ def _endpoint(parts: ControlParts, app_id: str, provider: Provider, environment:
     app = operator.find_app(parts, app_id)
     project = app.public_id if environment is Environment.LIVE else app.test_public_id
     if project is None:
-        raise MistakeError("the app has no test plane yet: 'mauve webhooks secret --test' makes it")
+        raise UsageError("the app has no test environment yet: create it with 'mauve webhooks secret --test'")
     organization = operator.find_organization(parts, app.org_id)
     if organization.standing_at(parts.clock.now_ms()) is Standing.SUSPENDED:
-        raise MistakeError(f"ingest of {app.org_id} is suspended: lift that with 'mauve org resume {app.org_id}'")
+        raise UsageError(f"ingest of {app.org_id} is suspended: resume it with 'mauve org resume {app.org_id}'")
     return Endpoint(project, app.org_id, environment, provider)
 
 
@@ -79,7 +82,7 @@ def _with_progress(lines: Iterable[bytes], file: BinaryIO, *, hidden: bool) -> I
             bar.update(len(line))
 
 
-def _told(summary: "Summary", *, dry_run: bool) -> str:
+def _summary(summary: "Summary", *, dry_run: bool) -> str:
     made = f"{summary.payments} payments ({summary.payments_new} new), {summary.subscriptions} subscription versions"
     lines = [f"{summary.events} events: {made}, {summary.ignored} ignored, {summary.unusable} unusable"]
     for name, totals in (("revenue", summary.revenue), ("volume", summary.volume)):

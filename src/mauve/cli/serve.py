@@ -6,13 +6,14 @@ from typing import Any, Final
 
 import click
 
-from mauve.cli.frame import MistakeError, answer, on_data, settings_at
+from mauve.cli.options import UsageError, data_options, settings_for
+from mauve.cli.output import print_result
 from mauve.config import PORT_MAX, SETTINGS, WORKERS_MAX
 from mauve.logs import configure_logs
 from mauve.server import supervisor
 
 _PORT: Final = click.IntRange(0, PORT_MAX)
-_SETTINGS_HELP: Final = "\b\nSettings (environment variables; an option wins over its variable):\n" + "\n".join(
+_SETTINGS_HELP: Final = "\b\nSettings (environment variables; an option overrides its variable):\n" + "\n".join(
     f"  {setting.name.ljust(30)} {setting.meaning} [{setting.default}]" for setting in SETTINGS
 )
 
@@ -21,22 +22,22 @@ _SETTINGS_HELP: Final = "\b\nSettings (environment variables; an option wins ove
 @click.option("--host", metavar="H", help="The address to listen on.")
 @click.option("--port", type=_PORT, metavar="P", help="The port of every plane.")
 @click.option("--ingest-port", type=_PORT, metavar="P", help="The ingest workers' own port.")
-@click.option("--workers", type=click.IntRange(1, WORKERS_MAX), metavar="N", help="How many ingest workers run.")
+@click.option("--workers", type=click.IntRange(1, WORKERS_MAX), metavar="N", help="Number of ingest workers.")
 @click.option(
     "--role",
     type=click.Choice(["all", "ingest", "api", "loader"]),
     default="all",
-    help="Which part to run; the embedded engines are all one.",
+    help="Which part to run; the embedded engines support only all.",
 )
-@on_data
+@data_options
 def serve(*, role: str, data: Path | None, as_json: bool, **given: Any) -> None:  # noqa: ANN401 - the options above
-    """Run the service until it is told to stop."""
+    """Run the service until it receives SIGTERM or SIGINT."""
     if role != "all":
-        raise MistakeError("the embedded engines are used by one service at a time: run it with --role all")
+        raise UsageError("the embedded engines run in one service: use --role all")
     changes = {name: value for name, value in given.items() if value is not None}
-    settings = dataclasses.replace(settings_at(data), **changes)
+    settings = dataclasses.replace(settings_for(data), **changes)
     configure_logs(settings.log, process="supervisor")
-    supervisor.serve(settings, lambda running: answer(running, as_json=as_json, text=_text(running)))
+    supervisor.serve(settings, lambda running: print_result(running, as_json=as_json, text=_text(running)))
 
 
 def _text(running: supervisor.Running) -> str:
@@ -47,5 +48,5 @@ def _text(running: supervisor.Running) -> str:
         f"  data          {running.data}",
     ]
     if running.setup_link is not None:
-        lines.append(f"  set-up link   {running.setup_link}  (works once, makes the first owner)")
+        lines.append(f"  set-up link   {running.setup_link}  (works once, creates the first owner)")
     return "\n".join(lines)

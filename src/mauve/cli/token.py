@@ -4,36 +4,37 @@ from pathlib import Path
 
 import click
 
-from mauve.cli.frame import MistakeError, answer, existing, on_data, org_option, table
+from mauve.cli.options import UsageError, data_options, open_existing, org_option
+from mauve.cli.output import print_result, table
 from mauve.control import operator
 from mauve.core.credential import ControlToken, Scope
 
 
 @click.group(no_args_is_help=False)
 def token() -> None:
-    """Control tokens: what an organization's programs use to manage its apps."""
+    """Control tokens, with which an organization's programs manage its apps."""
 
 
 @token.command()
 @org_option
 @click.option("--scopes", required=True, metavar="a,b,…", help=f"Any of {', '.join(Scope)}.")
 @click.option("--name", default="operator", metavar="TEXT", help="What it is for.")
-@on_data
+@data_options
 def mint(*, org: str, scopes: str, name: str, data: Path | None, as_json: bool) -> None:
-    """Mint a token. It is shown this once and cannot be shown again."""
+    """Mint a token. It is shown only once."""
     chosen = _scopes_from(scopes)
-    with existing(data) as parts:
+    with open_existing(data) as parts:
         token_id, secret = operator.mint_token(parts, org, name, chosen)
     shown = secret.reveal()
-    answer({"token_id": token_id, "token": shown}, as_json=as_json, text=shown)
+    print_result({"token_id": token_id, "token": shown}, as_json=as_json, text=shown)
 
 
 @token.command("list")
 @org_option
-@on_data
+@data_options
 def list_all(*, org: str, data: Path | None, as_json: bool) -> None:
-    """List an organization's tokens, revoked ones too."""
-    with existing(data) as parts:
+    """List an organization's tokens, including revoked ones."""
+    with open_existing(data) as parts:
         operator.find_organization(parts, org)
         tokens = parts.catalog.tokens.all_of(org)
         emails = {member.user.user_id: member.user.email for member in parts.catalog.users.all_of(org)}
@@ -47,18 +48,20 @@ def list_all(*, org: str, data: Path | None, as_json: bool) -> None:
         ]
         for each in tokens
     ]
-    text = table(["TOKEN", "STATE", "SCOPES", "MINTED BY", "NAME"], rows, "no token yet: 'mauve token mint' makes one")
-    answer([_view(each) for each in tokens], as_json=as_json, text=text)
+    text = table(
+        ["TOKEN", "STATE", "SCOPES", "MINTED BY", "NAME"], rows, "no tokens yet: create one with 'mauve token mint'"
+    )
+    print_result([_view(each) for each in tokens], as_json=as_json, text=text)
 
 
 @token.command()
 @click.argument("token_id")
-@on_data
+@data_options
 def revoke(*, token_id: str, data: Path | None, as_json: bool) -> None:
-    """Revoke a token for good."""
-    with existing(data) as parts:
+    """Revoke a token permanently."""
+    with open_existing(data) as parts:
         revoked = operator.revoke_token(parts, token_id)
-    answer(_view(revoked), as_json=as_json, text=f"{revoked.token_id} is revoked")
+    print_result(_view(revoked), as_json=as_json, text=f"{revoked.token_id} is revoked")
 
 
 def _scopes_from(text: str) -> frozenset[Scope]:
@@ -66,7 +69,7 @@ def _scopes_from(text: str) -> frozenset[Scope]:
     unknown = [name for name in names if name not in frozenset(Scope)]
     if unknown or not names:
         what = f"{unknown[0]!r} is not a scope" if unknown else "--scopes is empty"
-        raise MistakeError(f"{what}: choose from {', '.join(Scope)}")
+        raise UsageError(f"{what}: choose from {', '.join(Scope)}")
     return frozenset(map(Scope, names))
 
 

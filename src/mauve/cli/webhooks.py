@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import click
 
-from mauve.cli.frame import MistakeError, answer, app_option, existing, on_data, settings_at, table, test_option
+from mauve.cli.options import UsageError, app_option, data_options, open_existing, settings_for, test_option
+from mauve.cli.output import print_result, table
 from mauve.cli.replay import provider_option, replay
 from mauve.control import operator
 from mauve.control.webhook_secrets import save_secret, trimmed_secret
@@ -30,37 +31,43 @@ webhooks.add_command(replay)
 @app_option
 @provider_option
 @test_option
-@on_data
+@data_options
 def secret(*, app: str, provider: str, test: bool, data: Path | None, as_json: bool) -> None:
-    """Save a signing secret, read from standard input. The first test secret makes the app's test plane."""
+    """Save a signing secret, read from standard input. The first test secret creates the app's test environment."""
     text = _secret_from_standard_input()
     environment = Environment.TEST if test else Environment.LIVE
-    with existing(data) as parts:
+    with open_existing(data) as parts:
         found = operator.find_app(parts, app)
         public_id = save_secret(parts, found, environment, Provider(provider), trimmed_secret(text))
     path = f"/v1/webhooks/{provider}/{public_id}"
-    answer({"project": public_id, "path": path}, as_json=as_json, text=f"saved; deliveries go to {path}")
+    print_result({"project": public_id, "path": path}, as_json=as_json, text=f"saved; deliveries go to {path}")
 
 
 @webhooks.command("list")
 @app_option
-@on_data
+@data_options
 def list_all(*, app: str, data: Path | None, as_json: bool) -> None:
-    """List an app's last deliveries, and how often what was said of all of them."""
-    from mauve.wiring.ledger import open_delivery_reader  # noqa: PLC0415 - slow to import
+    """List an app's recent deliveries, and count all results and warnings."""
+    from mauve.wiring.databases import open_delivery_reader  # noqa: PLC0415 - slow to import
 
-    with existing(data) as parts, open_delivery_reader(settings_at(data)) as reader:
-        planes = environments_of(operator.find_app(parts, app))
+    with open_existing(data) as parts, open_delivery_reader(settings_for(data)) as reader:
+        environments = _environments_of(operator.find_app(parts, app))
         deliveries = [
-            {"plane": environment, **asdict(each)} for environment, of in planes for each in reader.recent(of)
+            {"plane": environment, **asdict(delivery)}
+            for environment, project in environments
+            for delivery in reader.recent(project)
         ]
-        counts = [{"plane": environment, **asdict(each)} for environment, of in planes for each in reader.tallies(of)]
+        counts = [
+            {"plane": environment, **asdict(tally)}
+            for environment, project in environments
+            for tally in reader.tallies(project)
+        ]
     deliveries.sort(key=lambda delivery: delivery["at"], reverse=True)
-    answer({"counts": counts, "deliveries": deliveries}, as_json=as_json, text=_listing(counts, deliveries))
+    print_result({"counts": counts, "deliveries": deliveries}, as_json=as_json, text=_listing(counts, deliveries))
 
 
-def environments_of(app: App) -> list[tuple[Environment, str]]:
-    """Return the planes that the app has, each with its project."""
+def _environments_of(app: App) -> list[tuple[Environment, str]]:
+    """Return the app's environments, each with its project."""
     test = [] if app.test_public_id is None else [(Environment.TEST, app.test_public_id)]
     return [(Environment.LIVE, app.public_id), *test]
 
@@ -77,7 +84,7 @@ def _listing(counts: list[dict[str, Any]], deliveries: list[dict[str, Any]]) -> 
         + [" ".join(each["warnings"])]
         for each in deliveries
     ]
-    above = table(["PLANE", "BILLER", "WHAT", "COUNT", "LAST"], counted, "no delivery yet")
+    above = table(["PLANE", "BILLER", "WHAT", "COUNT", "LAST"], counted, "no deliveries yet")
     below = table(["TIME", "PLANE", "BILLER", "TYPE", "RESULT", "ROWS", "WARNINGS"], listed, "")
     return f"{above}\n\n{below}".rstrip()
 
@@ -88,14 +95,14 @@ def _time(at_ms: int) -> str:
 
 def _secret_from_standard_input() -> str:
     if sys.stdin is None:
-        raise MistakeError("the secret is read from standard input, which is closed")
+        raise UsageError("the secret is read from standard input, which is closed: pipe it in")
     if sys.stdin.isatty():
         click.echo("paste the secret, then press Enter and Ctrl-D:", err=True)
     try:
         text = sys.stdin.read(_SECRET_CHARACTERS_MAX + 1)
         text.encode()  # Some locales let stray bytes through as lone surrogates.
     except UnicodeError:
-        raise MistakeError("the secret on standard input is not valid UTF-8") from None
+        raise UsageError("the secret on standard input is not valid UTF-8: paste it again") from None
     if len(text) > _SECRET_CHARACTERS_MAX:
-        raise MistakeError(f"a secret has at most {_SECRET_CHARACTERS_MAX} characters")
+        raise UsageError(f"the secret is longer than {_SECRET_CHARACTERS_MAX} characters: check what you pasted")
     return text

@@ -1,1 +1,1 @@
-"""Keeping the data: backups, what is erased, what is forgotten."""
+"""Maintenance: backup, restore, erasing a user, and raw event retention."""

@@ -1,7 +1,7 @@
-"""A backup as one file: a tar of members, compressed with Zstandard.
+"""The backup file: a tar archive compressed with Zstandard.
 
-The first member is the heading, which says what the file is; the last one is the list of all others with their
-SHA-256: a damaged file does not agree with it.
+The first member is the header, which describes the file. The last member lists the SHA-256 of all others, so that
+damage is detected.
 """
 
 import hashlib
@@ -20,80 +20,80 @@ import zstandard
 from mauve.maintenance.errors import MaintenanceRefusedError
 
 FORMAT: Final = 1
-_HEADING: Final = "mauve-backup.json"
+_HEADER: Final = "mauve-backup.json"
 _LIST: Final = "members.json"
 _PIECE_BYTES: Final = 2**20
 _LIST_BYTES_MAX: Final = 256 * 2**20
 _LEVEL: Final = 3
 _END_TEXT: Final = b"end of backup\n"
-# The file ends with a frame that every reader of Zstandard skips: one that was cut short is known before it is read.
+# The file ends with a frame that every Zstandard reader skips: it reveals a truncated file before it is read.
 _END: Final = struct.pack("<II", 0x184D2A50, len(_END_TEXT)) + _END_TEXT
 _PRIVATE_FILE: Final = 0o600
 _PRIVATE_DIRECTORY: Final = 0o700
 
-OnBytes = Callable[[int], None]
+OnBytes = Callable[[int], None]  # called with the size of each piece that was copied
 
 
-class Heading(msgspec.Struct, frozen=True):
+class Header(msgspec.Struct, frozen=True):
     format: int
-    mauve: str  # the version that made it
+    mauve: str  # the version that created it
     created_at: int  # epoch ms
-    bytes: int  # how much room the members take
+    bytes: int  # total size of the members
     events: int  # rows in the warehouse
     has_master_key: bool
 
 
 class Member(NamedTuple):
-    name: str  # with slashes, wherever it was made
+    name: str  # with slashes, on every platform
     path: Path
 
 
-def write_archive(file: IO[bytes], heading: Heading, members: Iterable[Member], on_bytes: OnBytes) -> None:
+def write_archive(file: IO[bytes], header: Header, members: Iterable[Member], on_bytes: OnBytes) -> None:
     digests: dict[str, str] = {}
     compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)
     with (
         compressor.stream_writer(file, closefd=False) as compressed,
         tarfile.open(fileobj=compressed, mode="w|", bufsize=_PIECE_BYTES) as tar,
     ):
-        _add(tar, _HEADING, io.BytesIO(content := msgspec.json.encode(heading)), len(content))
+        _add(tar, _HEADER, io.BytesIO(content := msgspec.json.encode(header)), len(content))
         for member in members:
             with member.path.open("rb") as source:
-                hashing = _Hashing(source, on_bytes)
+                hashing = _HashingReader(source, on_bytes)
                 _add(tar, member.name, hashing, os.fstat(source.fileno()).st_size)
             digests[member.name] = hashing.digest.hexdigest()
         _add(tar, _LIST, io.BytesIO(content := msgspec.json.encode(digests)), len(content))
     file.write(_END)
 
 
-def read_heading(path: Path) -> Heading:
-    """Return what the file says of itself; refuse one that is no backup or one that we cannot read."""
-    with _opened(path) as tar:
-        return _heading_from(tar, path)
+def read_header(path: Path) -> Header:
+    """Return the header; refuse a file that is not a backup, or one of a newer format."""
+    with _open_tar(path) as tar:
+        return _read_header_from(tar, path)
 
 
 def unpack_archive(path: Path, target: Path, on_bytes: OnBytes) -> None:
-    """Write every member below the target, and check each one against the list."""
-    with _opened(path) as tar:
-        _heading_from(tar, path)
+    """Extract every member into the target, and check each digest against the list."""
+    with _open_tar(path) as tar:
+        _read_header_from(tar, path)
         digests, listed = _unpack_members(tar, target, on_bytes)
         if digests != listed:
-            raise tarfile.ReadError("the members are not those of the list")
+            raise tarfile.ReadError("the members do not match their list")
 
 
 def _unpack_members(tar: tarfile.TarFile, target: Path, on_bytes: OnBytes) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the digests of what was written, and those of the list, which comes last."""
+    """Return the digests of the extracted members, and those in the list."""
     digests: dict[str, str] = {}
     while entry := tar.next():
         source = _content_of(tar, entry)
         if entry.name == _LIST:
             return digests, msgspec.json.decode(source.read(_LIST_BYTES_MAX), type=dict[str, str])
-        digests[entry.name] = _write_new(target / _safe(entry.name), source, on_bytes)
+        digests[entry.name] = _write_new(target / _checked_path(entry.name), source, on_bytes)
     raise tarfile.ReadError("it has no list of its members")
 
 
 def _write_new(path: Path, source: IO[bytes], on_bytes: OnBytes) -> str:
     path.parent.mkdir(mode=_PRIVATE_DIRECTORY, parents=True, exist_ok=True)
-    hashing = _Hashing(source, on_bytes)
+    hashing = _HashingReader(source, on_bytes)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE_FILE)
     with os.fdopen(descriptor, "wb") as file:
         while piece := hashing.read(_PIECE_BYTES):
@@ -103,7 +103,7 @@ def _write_new(path: Path, source: IO[bytes], on_bytes: OnBytes) -> str:
     return hashing.digest.hexdigest()
 
 
-def _add(tar: tarfile.TarFile, name: str, content: "IO[bytes] | _Hashing", size: int) -> None:
+def _add(tar: tarfile.TarFile, name: str, content: "IO[bytes] | _HashingReader", size: int) -> None:
     entry = tarfile.TarInfo(name)
     entry.size, entry.mode = size, _PRIVATE_FILE
     tar.addfile(entry, content)
@@ -114,25 +114,25 @@ def _check_end(file: IO[bytes]) -> None:
         raise tarfile.ReadError("it is too short")
     file.seek(-len(_END), os.SEEK_END)
     if file.read() != _END:
-        raise tarfile.ReadError("it was cut short, or is something else")
+        raise tarfile.ReadError("it is truncated, or not a backup")
     file.seek(0)
 
 
-def _heading_from(tar: tarfile.TarFile, path: Path) -> Heading:
+def _read_header_from(tar: tarfile.TarFile, path: Path) -> Header:
     entry = tar.next()
-    if entry is None or entry.name != _HEADING:
-        raise tarfile.ReadError("it has no heading")
+    if entry is None or entry.name != _HEADER:
+        raise tarfile.ReadError("it has no header")
     content = _content_of(tar, entry).read(_PIECE_BYTES)
-    made = msgspec.json.decode(content, type=_Made)
-    if made.format > FORMAT:
+    version = msgspec.json.decode(content, type=_FormatVersion)
+    if version.format > FORMAT:
         raise MaintenanceRefusedError(
-            f"{path} was made by mauve {made.mauve}, which is newer: restore it with that release"
+            f"{path} was made by mauve {version.mauve}, which is newer: restore it with that release"
         )
-    return msgspec.json.decode(content, type=Heading)
+    return msgspec.json.decode(content, type=Header)
 
 
-class _Made(msgspec.Struct, frozen=True):
-    """What every format says."""
+class _FormatVersion(msgspec.Struct, frozen=True):
+    """The fields that the header has in every format."""
 
     format: int
     mauve: str
@@ -145,15 +145,15 @@ def _content_of(tar: tarfile.TarFile, entry: tarfile.TarInfo) -> IO[bytes]:
     return content
 
 
-def _safe(name: str) -> PurePosixPath:
+def _checked_path(name: str) -> PurePosixPath:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or not path.parts:
         raise tarfile.ReadError(f"{name} leads out of the directory")
     return path
 
 
-class _Hashing:
-    """Reads, and remembers the digest of what was read."""
+class _HashingReader:
+    """Reads from a file and computes the digest of its content."""
 
     def __init__(self, source: IO[bytes], on_bytes: OnBytes) -> None:
         self.digest = hashlib.sha256()
@@ -168,8 +168,8 @@ class _Hashing:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tarfile.TarFile]:
-    """Open the tar in the file. Whatever is wrong with it is damage."""
+def _open_tar(path: Path) -> Iterator[tarfile.TarFile]:
+    """Open the tar in the file; report any format error as a damaged backup."""
     try:
         with path.open("rb") as file:
             _check_end(file)
@@ -178,6 +178,6 @@ def _opened(path: Path) -> Iterator[tarfile.TarFile]:
                 yield tar
     except (tarfile.TarError, zstandard.ZstdError, msgspec.MsgspecError, EOFError, UnicodeError) as error:
         reason = " ".join(str(error).split())
-        raise MaintenanceRefusedError(f"{path} is not a whole backup ({reason}): use another copy of it") from error
+        raise MaintenanceRefusedError(f"{path} is not a whole backup ({reason}): use another copy") from error
     except FileNotFoundError:
         raise MaintenanceRefusedError(f"there is no file {path}: check the name") from None

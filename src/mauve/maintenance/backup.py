@@ -1,9 +1,9 @@
-"""Making a backup: everything as it was at one moment, while the service goes on.
+"""Make a backup: pause the loader, snapshot every store, resume the loader, then copy the snapshots.
 
-The order is what makes it consistent. The loader stands still, so that the ledger's positions, the rows of the
-warehouse and the records of the log agree. The warehouse is frozen, the ledger is held at this moment, what the log
-holds behind the positions is copied; the catalog is held last, so that it knows every key that was used and
-every first event that was noted. From there on the loader goes on, and the copies are made at leisure.
+The order makes it consistent. While the loader is paused, the ledger's positions, the rows in the warehouse and the
+records in the log agree. The warehouse is frozen, the ledger is snapshotted, and the log's records after the positions
+are copied. The catalog comes last, so that it knows every key that was used and every first event. The loader then
+resumes, and copying the snapshots may take its time. Ingest and reads go on throughout.
 """
 
 import os
@@ -16,10 +16,9 @@ from typing import IO, Final, Protocol
 
 import msgspec
 
-from mauve.maintenance.archive import FORMAT, Heading, Member, OnBytes, write_archive
-from mauve.maintenance.disk_space import check_room, files_in, sync_folder
+from mauve.maintenance.archive import FORMAT, Header, Member, OnBytes, write_archive
+from mauve.maintenance.disk_space import check_free_space, files_in, sync_folder
 from mauve.maintenance.errors import MaintenanceRefusedError
-from mauve.maintenance.progress import Progress
 from mauve.stores.maintenance import Frozen
 
 CATALOG: Final = "catalog.db"
@@ -32,23 +31,35 @@ _PRIVATE_FILE: Final = 0o600
 _PRIVATE_DIRECTORY: Final = 0o700
 
 
-class Standstill(Protocol):
-    """The loader stands still, and the warehouse is frozen."""
+class Progress(Protocol):
+    """Shows how far a backup or restore has come."""
+
+    def begin(self, stage: str, bytes_total: int) -> None:
+        """Begin a stage; its size in bytes is an estimate, or 0 if unknown."""
+        ...
+
+    def add(self, byte_count: int) -> None:
+        """Report that many more bytes as done."""
+        ...
+
+
+class LoaderPause(Protocol):
+    """A paused loader and a frozen warehouse."""
 
     @property
     def frozen(self) -> Frozen: ...
 
-    def go_on(self) -> None:
-        """Let the loader go on. What is frozen stays so."""
+    def resume(self) -> None:
+        """Resume the loader; the frozen files remain."""
         ...
 
-    def finish(self) -> None:
-        """Need what is frozen no more; raise if it was let go of before."""
+    def release(self) -> None:
+        """Release the frozen files; raise if they were already released, so that copies of them are suspect."""
         ...
 
 
 class Snapshot(Protocol):
-    """A database at one moment."""
+    """A database as it was at one moment."""
 
     def copy_to(self, target: Path, on_bytes: OnBytes) -> None: ...
 
@@ -57,70 +68,70 @@ class Snapshot(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BackupSources:
-    """What there is to be backed up."""
+    """The stores to back up."""
 
-    stand_still: Callable[[], AbstractContextManager[Standstill]]
-    hold_ledger: Callable[[], Snapshot]
-    hold_catalog: Callable[[], Snapshot]
-    copy_log: Callable[[Path], int]  # returns how many records
-    master_key: Path | None  # None: it is kept elsewhere
-    copied_bytes: Callable[[], int]  # of databases and log
-    frozen_bytes: Callable[[], int]  # of the warehouse
+    pause_loader: Callable[[], AbstractContextManager[LoaderPause]]
+    snapshot_ledger: Callable[[], Snapshot]
+    snapshot_catalog: Callable[[], Snapshot]
+    copy_log: Callable[[Path], int]  # returns the number of records
+    master_key: Path | None  # None: not in the data directory
+    copied_bytes: Callable[[], int]  # databases and log
+    frozen_bytes: Callable[[], int]  # warehouse
 
 
-class BackupMade(msgspec.Struct, frozen=True):
+class BackupResult(msgspec.Struct, frozen=True):
     file: str
     bytes: int
     created_at: int  # epoch ms
     events: int  # rows in the warehouse
-    unloaded_records: int  # batches that were accepted and not loaded yet
+    unloaded_records: int  # batches accepted but not loaded yet
     has_master_key: bool
 
 
-def back_up(originals: BackupSources, file: Path, now_ms: int, version: str, progress: Progress) -> BackupMade:
-    """Make the file, which appears under its name when it is whole, and not before."""
-    copied_bytes = originals.copied_bytes()
-    check_room(file.parent, 2 * copied_bytes + originals.frozen_bytes())
+def write_backup(sources: BackupSources, file: Path, now_ms: int, version: str, progress: Progress) -> BackupResult:
+    """Create the backup file. It appears under its name only once it is complete."""
+    copied_bytes = sources.copied_bytes()
+    check_free_space(file.parent, 2 * copied_bytes + sources.frozen_bytes())
     drafts = file.with_name(f".{file.name}.draft")
     progress.begin("freezing", 0)
-    with originals.stand_still() as still:
+    with sources.pause_loader() as pause:
         try:
-            _make_empty(drafts)  # Nobody else makes a backup now; what is there was left by one that was killed.
-            records = _copy(originals, drafts, still, copied_bytes, progress)
-            has_key = originals.master_key is not None
+            _make_empty(drafts)  # Anything in it is left over from a backup that was killed: only one runs at a time.
+            records = _copy(sources, drafts, pause, copied_bytes, progress)
+            has_key = sources.master_key is not None
             size = _pack(
-                drafts, still.frozen, Heading(FORMAT, version, now_ms, 0, still.frozen.events, has_key), progress
+                drafts, pause.frozen, Header(FORMAT, version, now_ms, 0, pause.frozen.events, has_key), progress
             )
-            still.finish()
+            pause.release()
             (drafts / _ARCHIVE).rename(file)
             sync_folder(file.parent)
         finally:
             shutil.rmtree(drafts, ignore_errors=True)
-    return BackupMade(str(file), size, now_ms, still.frozen.events, records, has_key)
+    return BackupResult(str(file), size, now_ms, pause.frozen.events, records, has_key)
 
 
 def check_target(file: Path, *, may_replace: bool) -> None:
-    """Refuse a name under which no backup can be made, before anybody is disturbed."""
+    """Refuse an unusable file name before the loader is paused."""
     if not file.parent.is_dir():
-        raise MaintenanceRefusedError(f"there is no directory {file.parent}: make it, or choose another place")
+        raise MaintenanceRefusedError(f"there is no directory {file.parent}: create it, or choose another place")
     if file.is_dir():
         raise MaintenanceRefusedError(f"{file} is a directory: name a file in it")
     if file.exists() and not may_replace:
-        raise MaintenanceRefusedError(f"{file} is there already: choose another name, or replace it with --force")
+        raise MaintenanceRefusedError(f"{file} already exists: choose another name, or replace it with --force")
 
 
-def _copy(originals: BackupSources, drafts: Path, still: Standstill, copied_bytes: int, progress: Progress) -> int:
-    """Copy all but the warehouse; return how many records of the log there were."""
+def _copy(sources: BackupSources, drafts: Path, pause: LoaderPause, copied_bytes: int, progress: Progress) -> int:
+    """Copy everything but the warehouse; return the number of log records."""
     progress.begin("copying the queue", 0)
-    with closing(originals.hold_ledger()) as ledger:
-        records = originals.copy_log(drafts / LOG)
-        with closing(originals.hold_catalog()) as catalog:
-            still.go_on()
+    with closing(sources.snapshot_ledger()) as ledger:
+        records = sources.copy_log(drafts / LOG)
+        with closing(sources.snapshot_catalog()) as catalog:
+            pause.resume()
             progress.begin("copying the databases", copied_bytes)
             ledger.copy_to(drafts / LEDGER, progress.add)
             catalog.copy_to(drafts / CATALOG, progress.add)
-    if originals.master_key is not None:
-        shutil.copyfile(originals.master_key, drafts / MASTER_KEY)
+    if sources.master_key is not None:
+        shutil.copyfile(sources.master_key, drafts / MASTER_KEY)
     return records
 
 
@@ -132,13 +143,13 @@ def _members(drafts: Path, frozen: Frozen) -> Iterator[Member]:
             yield Member(f"{FROZEN}/{table}/{path.relative_to(folder).as_posix()}", path)
 
 
-def _pack(drafts: Path, frozen: Frozen, heading: Heading, progress: Progress) -> int:
-    """Write the archive beside the copies, durably; return its size."""
+def _pack(drafts: Path, frozen: Frozen, header: Header, progress: Progress) -> int:
+    """Write the archive durably; return its size."""
     members = [*_members(drafts, frozen)]
     byte_count = sum(member.path.stat().st_size for member in members)
     progress.begin("packing", byte_count)
     with _new_private_file(drafts / _ARCHIVE) as file:
-        write_archive(file, msgspec.structs.replace(heading, bytes=byte_count), members, progress.add)
+        write_archive(file, msgspec.structs.replace(header, bytes=byte_count), members, progress.add)
         file.flush()
         os.fsync(file.fileno())
         return file.tell()

@@ -1,4 +1,4 @@
-"""Room on a disk: what files take, whether there is enough, and making names stay."""
+"""Disk space: file sizes, free space, and syncing files and folders to disk."""
 
 import os
 import shutil
@@ -9,35 +9,37 @@ from mauve.maintenance.errors import MaintenanceRefusedError
 
 
 def files_in(folder: Path) -> Iterator[Path]:
-    """Return every file below a folder, in order; none if it is missing."""
+    """Yield every file under a folder, in order; nothing if the folder is missing."""
     for name, folders, files in os.walk(folder):
         folders.sort()
         yield from (Path(name, file) for file in sorted(files))
 
 
 def bytes_in(*paths: Path) -> int:
-    """Return what files and folders take; one that is missing takes nothing."""
+    """Return the total size of files and folders; a missing one counts as 0."""
     return sum(_size(path) for given in paths for path in ([given] if given.is_file() else files_in(given)))
 
 
-def check_room(folder: Path, bytes_needed: int) -> None:
+def check_free_space(folder: Path, bytes_needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < bytes_needed:
-        needed = in_words(bytes_needed)
-        raise MaintenanceRefusedError(f"{folder} has {in_words(free)} free and {needed} may be needed: make room there")
+        needed = format_bytes(bytes_needed)
+        raise MaintenanceRefusedError(
+            f"{folder} has {format_bytes(free)} free and {needed} may be needed: free some space"
+        )
 
 
-def in_words(byte_count: int) -> str:
+def format_bytes(byte_count: int) -> str:
     size = float(byte_count)
     for unit in ("bytes", "KB", "MB"):
-        if size < 1000:  # noqa: PLR2004 - three digits are easily read
+        if size < 1000:  # noqa: PLR2004 - at most three digits
             return f"{size:.0f} {unit}"
         size /= 1024
     return f"{size:.1f} GB"
 
 
 def sync_folder(folder: Path) -> None:
-    """Make names that were made, moved or removed in a folder outlive a power cut."""
+    """Make created, renamed and removed names in a folder survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -45,8 +47,8 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def sync_everything(folder: Path) -> None:
-    """Make every file below a folder outlive a power cut, and every name."""
+def sync_tree(folder: Path) -> None:
+    """Make every file and every name under a folder survive a power cut."""
     for name, _, files in os.walk(folder):
         for file in files:
             path = Path(name, file)
@@ -66,5 +68,5 @@ def _sync_file(path: Path) -> None:
 def _size(path: Path) -> int:
     try:
         return path.lstat().st_size
-    except FileNotFoundError:  # It was merged, trimmed or renamed a moment ago.
+    except FileNotFoundError:  # Merged, trimmed or renamed since it was listed.
         return 0

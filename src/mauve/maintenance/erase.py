@@ -1,4 +1,4 @@
-"""Erasing a person: nothing that tells of them stays, and no figure moves."""
+"""Erase a user: remove everything that identifies them, and change no metric."""
 
 from collections.abc import Callable
 
@@ -8,15 +8,15 @@ from mauve.stores.maintenance import LedgerMaintenance, LogMaintenance, Warehous
 
 
 class Erased(msgspec.Struct, frozen=True):
-    """How much of a person there was."""
+    """How many entries of the user were made anonymous."""
 
     events: int
     payments: int
     subscription_versions: int
     dead_letters: int
     damaged_records: int
-    queue_is_clean: bool  # False: loaded records stay in the queue's files until those are used again
-    journal_is_clean: bool  # False: the ledger is being read, and its journal stays as it is until that ends
+    queue_is_clean: bool  # False: loaded records remain in the queue's files until those are reused
+    journal_is_clean: bool  # False: a reader keeps the ledger's journal from being emptied until it ends
 
 
 def erase_user(
@@ -28,7 +28,7 @@ def erase_user(
     ledger: LedgerMaintenance,
     log: LogMaintenance,
 ) -> Erased:
-    """Load first: what waits in the queue would bring the person back."""
+    """Erase the user from every store. Load the queue first, or its events would bring the user back."""
     load_present()
     events = warehouse.erase_user(project, user)
     entries = ledger.erase_user(project, user)

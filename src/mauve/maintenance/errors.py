@@ -1,9 +1,9 @@
-"""Why keeping the data fails. The messages say what to do."""
+"""Errors of maintenance commands. Each message says what to do."""
 
 
 class MaintenanceRefusedError(Exception):
-    """What is asked for cannot be done as it stands; nothing was changed."""
+    """The command cannot run as given; nothing was changed."""
 
 
 class MaintenanceFailedError(Exception):
-    """Something failed on the way. What was there before is there still."""
+    """The command failed halfway; existing data is intact."""

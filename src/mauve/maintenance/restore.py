@@ -1,4 +1,4 @@
-"""Restoring a backup into a data directory that is empty: all of it appears there, or nothing does."""
+"""Restore a backup into an empty data directory, completely or not at all."""
 
 import fcntl
 import os
@@ -11,57 +11,56 @@ from typing import Final
 
 import msgspec
 
-from mauve.maintenance.archive import Heading, read_heading, unpack_archive
-from mauve.maintenance.backup import CATALOG, FROZEN
-from mauve.maintenance.disk_space import check_room, sync_everything, sync_folder
+from mauve.maintenance.archive import Header, read_header, unpack_archive
+from mauve.maintenance.backup import CATALOG, FROZEN, Progress
+from mauve.maintenance.disk_space import check_free_space, sync_folder, sync_tree
 from mauve.maintenance.errors import MaintenanceRefusedError
-from mauve.maintenance.progress import Progress
 from mauve.stores.data_directory import RESTORING, holder_of
 from mauve.stores.maintenance import Frozen
 
 _PRIVATE_DIRECTORY: Final = 0o700
-_OF_THE_DISK: Final = frozenset({"lost+found"})
+_SYSTEM_NAMES: Final = frozenset({"lost+found"})
 
 
 @dataclass(frozen=True, slots=True)
-class Builders:
-    """What makes a data directory of the members."""
+class RestoreSteps:
+    """The engine-specific steps that turn extracted files into a data directory."""
 
-    tables: tuple[str, ...]  # of the warehouse
-    check_tables: Callable[[Path], None]  # raises if a newer release made them
-    build_warehouse: Callable[[Path, Frozen], None]  # in a data directory, from frozen parts
+    tables: tuple[str, ...]  # in the warehouse
+    check_tables: Callable[[Path], None]  # raises if a newer release created them
+    build_warehouse: Callable[[Path, Frozen], None]  # in a data directory, from frozen files
 
 
-class Restored(msgspec.Struct, frozen=True):
+class RestoreResult(msgspec.Struct, frozen=True):
     data: str
-    created_at: int  # when the backup was made, epoch ms
-    mauve: str  # and by which version
+    created_at: int  # when the backup was created, epoch ms
+    mauve: str  # the version that created it
     events: int
     has_master_key: bool
 
 
-def restore(file: Path, data: Path, builders: Builders, progress: Progress) -> Restored:
-    """Make a data directory of the file, with all that was acknowledged when the backup began."""
+def restore(file: Path, data: Path, steps: RestoreSteps, progress: Progress) -> RestoreResult:
+    """Create a data directory with everything that was acknowledged when the backup began."""
     progress.begin("checking", 0)
-    heading = read_heading(file)
-    data = data.resolve()  # A link to a directory stays one.
+    header = read_header(file)
+    data = data.resolve()  # Follow a symbolic link, so that it remains one.
     _check_empty(data)
     data.parent.mkdir(mode=_PRIVATE_DIRECTORY, parents=True, exist_ok=True)
-    check_room(data.parent if not data.exists() else data, heading.bytes)
+    check_free_space(data.parent if not data.exists() else data, header.bytes)
     with _drafts_for(data) as drafts:
-        progress.begin("unpacking", heading.bytes)
+        progress.begin("unpacking", header.bytes)
         unpack_archive(file, drafts, progress.add)
-        _build(drafts, heading, builders, progress)
-        sync_everything(drafts)
+        _build(drafts, header, steps, progress)
+        sync_tree(drafts)
         _move(drafts, data)
-    return Restored(str(data), heading.created_at, heading.mauve, heading.events, heading.has_master_key)
+    return RestoreResult(str(data), header.created_at, header.mauve, header.events, header.has_master_key)
 
 
-def _build(drafts: Path, heading: Heading, builders: Builders, progress: Progress) -> None:
-    builders.check_tables(drafts)
+def _build(drafts: Path, header: Header, steps: RestoreSteps, progress: Progress) -> None:
+    steps.check_tables(drafts)
     progress.begin("building the warehouse", 0)
-    folders = {table: drafts / FROZEN / table for table in builders.tables}
-    builders.build_warehouse(drafts, Frozen(folders, heading.events))
+    folders = {table: drafts / FROZEN / table for table in steps.tables}
+    steps.build_warehouse(drafts, Frozen(folders, header.events))
     shutil.rmtree(drafts / FROZEN, ignore_errors=True)
 
 
@@ -76,22 +75,22 @@ def _check_empty(data: Path) -> None:
 
 
 def _names_in(data: Path) -> list[str]:
-    return sorted({path.name for path in data.iterdir()} - _OF_THE_DISK - {RESTORING})
+    return sorted({path.name for path in data.iterdir()} - _SYSTEM_NAMES - {RESTORING})
 
 
 @contextmanager
 def _drafts_for(data: Path) -> Iterator[Path]:
-    """Make a directory for what is not whole yet; it is gone afterwards, whatever happens."""
-    drafts = data / RESTORING if _must_stay_inside(data) else data.with_name(f".{data.name}.{RESTORING}")
+    """Create a directory for unfinished work, and remove it at the end in any case."""
+    drafts = data / RESTORING if _is_irreplaceable(data) else data.with_name(f".{data.name}.{RESTORING}")
     drafts.mkdir(mode=_PRIVATE_DIRECTORY, exist_ok=True)
     descriptor = os.open(drafts, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise MaintenanceRefusedError(f"another restore into {data} is under way: wait for it") from None
+        raise MaintenanceRefusedError(f"another restore into {data} is in progress: wait for it to finish") from None
     try:
-        for path in drafts.iterdir():  # left by one that was killed
+        for path in drafts.iterdir():  # left over from a restore that was killed
             _remove(path)
         yield drafts
     finally:
@@ -99,17 +98,17 @@ def _drafts_for(data: Path) -> Iterator[Path]:
         os.close(descriptor)
 
 
-def _must_stay_inside(data: Path) -> bool:
-    """Tell whether no directory can be put in the place of this one: a disk of its own, or not ours to replace."""
+def _is_irreplaceable(data: Path) -> bool:
+    """Return whether no other directory can replace this one: it is a mount point, or its parent is not ours."""
     return data.exists() and (data.is_mount() or any(data.iterdir()) or not os.access(data.parent, os.W_OK))
 
 
 def _move(drafts: Path, data: Path) -> None:
     if drafts.parent != data:
-        drafts.rename(data)  # at once, also in the place of an empty directory
+        drafts.rename(data)  # atomic, and also replaces an empty directory
         sync_folder(data.parent)
         return
-    # One by one. As long as the drafts are there no service starts on it, so that half of it is never used.
+    # One by one. No service starts as long as the drafts exist, so a half-restored directory is never used.
     paths = sorted(drafts.iterdir(), key=lambda path: path.name == CATALOG)
     try:
         for path in paths:

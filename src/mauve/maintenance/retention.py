@@ -1,4 +1,4 @@
-"""For how long raw events are kept: after that they count, and tell of nobody."""
+"""Raw event retention: make old raw events anonymous; they still count."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -11,7 +11,7 @@ import structlog
 from mauve.core.clock import Clock
 from mauve.stores.maintenance import WarehouseMaintenance
 
-LOOK_EVERY_S: Final = 3600.0
+CHECK_EVERY_S: Final = 3600.0
 _DAY_MS: Final = 86_400_000
 _EPOCH: Final = date(1970, 1, 1)
 
@@ -19,32 +19,32 @@ log = structlog.get_logger()
 
 
 class Forgotten(msgspec.Struct, frozen=True):
-    """What the last round did."""
+    """What the last run did."""
 
-    before: str  # YYYY-MM-DD: raw events of earlier days are gone
+    before: str  # YYYY-MM-DD: raw events of earlier days are anonymous
     events: int
     at: int  # epoch ms
 
 
 def first_day_kept(now_ms: int, days: int) -> date:
-    """Return the oldest UTC day whose raw events are kept: today and so many days before it are."""
+    """Return the oldest UTC day whose raw events are kept: today and the given number of days before it."""
     return _EPOCH + timedelta(days=max(0, now_ms // _DAY_MS - days))
 
 
 class Retention:
-    """Forgets what has become too old, once for each UTC day."""
+    """Makes raw events that are too old anonymous, once per UTC day."""
 
     def __init__(
         self,
         days: int,
-        open_upkeep: Callable[[], AbstractContextManager[WarehouseMaintenance]],
+        open_warehouse: Callable[[], AbstractContextManager[WarehouseMaintenance]],
         clock: Clock,
-        note: Callable[[Forgotten], None],
+        record: Callable[[Forgotten], None],
     ) -> None:
         self._days = days
-        self._open_upkeep = open_upkeep
+        self._open_warehouse = open_warehouse
         self._clock = clock
-        self._note = note
+        self._record = record
         self._done: date | None = None
 
     def forget_if_due(self) -> None:
@@ -52,8 +52,8 @@ class Retention:
         before = first_day_kept(now, self._days)
         if not self._days or before == self._done:
             return
-        with self._open_upkeep() as upkeep:
-            events = upkeep.forget_raw_before(before)
+        with self._open_warehouse() as warehouse:
+            events = warehouse.forget_raw_before(before)
         log.info("raw_events_forgotten", before=before.isoformat(), events=events, kept_days=self._days)
-        self._note(Forgotten(before.isoformat(), events, now))
+        self._record(Forgotten(before.isoformat(), events, now))
         self._done = before

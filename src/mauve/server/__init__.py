@@ -1,1 +1,1 @@
-"""The processes: a supervisor, one core, and the ingest workers."""
+"""The processes of the service: a supervisor, one core, and the ingest workers."""

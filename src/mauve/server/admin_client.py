@@ -1,4 +1,4 @@
-"""How a command reaches the data: through the core of the running service, or alone when there is none."""
+"""How commands reach the data: through the core of the running service, or directly if no service runs."""
 
 import os
 import socket
@@ -12,20 +12,20 @@ from prometheus_client import CollectorRegistry
 
 from mauve.config import Settings
 from mauve.load.runner import LoadFigures, LoadRunner
-from mauve.maintenance.backup import Standstill
+from mauve.maintenance.backup import LoaderPause
 from mauve.maintenance.erase import Erased
 from mauve.maintenance.errors import MaintenanceFailedError, MaintenanceRefusedError
 from mauve.server.admin_socket import (
+    AdminReply,
+    AdminRequest,
     Erase,
-    ErasedPerson,
-    Errand,
     Failed,
     Freeze,
-    FrozenAt,
-    GoOn,
+    FrozenFiles,
     Refused,
-    Result,
-    Thaw,
+    Release,
+    Resume,
+    UserErased,
     erase,
     socket_address,
 )
@@ -34,81 +34,84 @@ from mauve.stores.maintenance import Frozen, WarehouseMaintenance
 from mauve.wiring.maintenance import drop_frozen, open_warehouse_maintenance
 from mauve.wiring.warehouse import open_load_parts
 
-_results: Final = msgspec.json.Decoder(Result)
+_UNEXPECTED_REPLY: Final = "the core gave an unexpected reply: use the command of the release that is running"
+
+_replies: Final = msgspec.json.Decoder(AdminReply)
 
 
 @contextmanager
-def standstill(settings: Settings) -> Iterator[Standstill]:
-    """Let the loader stand still, wherever it runs, and freeze the warehouse."""
+def pause_loader(settings: Settings) -> Iterator[LoaderPause]:
+    """Pause the loader, in the core or because no service runs, and freeze the warehouse."""
     if holder_of(settings.data) is None:
-        with _alone(settings), closing(open_warehouse_maintenance(settings.data)) as upkeep:
+        with _exclusive(settings), closing(open_warehouse_maintenance(settings.data)) as warehouse:
             try:
-                yield _StandstillHere(upkeep)
+                yield _OfflinePause(warehouse)
             finally:
-                upkeep.thaw()
+                warehouse.thaw()
     else:
-        with closing(_Core(settings.data)) as core:
-            yield _StandstillThere(core)
+        with closing(CoreConnection(settings.data)) as core:
+            yield _CorePause(core)
 
 
-def erase_person(settings: Settings, project: str, user: str) -> Erased:
+def erase_user(settings: Settings, project: str, user: str) -> Erased:
+    """Erase a user through the core, or directly if no service runs."""
     if holder_of(settings.data) is None:
-        return _erase_alone(settings, project, user)
-    with closing(_Core(settings.data)) as core:
-        result = core.ask(Erase(project, user))
-    if not isinstance(result, ErasedPerson):
-        raise MaintenanceFailedError("the core gave no answer: run the command again")
-    return result.what
+        return _erase_offline(settings, project, user)
+    with closing(CoreConnection(settings.data)) as core:
+        reply = core.ask(Erase(project, user))
+    if not isinstance(reply, UserErased):
+        raise MaintenanceFailedError(_UNEXPECTED_REPLY)
+    return reply.erased
 
 
-def _erase_alone(settings: Settings, project: str, user: str) -> Erased:
+def _erase_offline(settings: Settings, project: str, user: str) -> Erased:
     loading = LoadRunner(lambda: open_load_parts(settings), LoadFigures(CollectorRegistry()))
-    with _alone(settings), closing(loading):
+    with _exclusive(settings), closing(loading):
         return erase(settings, loading, project, user)
 
 
 @contextmanager
-def _alone(settings: Settings) -> Iterator[None]:
+def _exclusive(settings: Settings) -> Iterator[None]:
     """Keep services from starting on the directory during the block."""
     with hold(settings.data) as lock:
-        lock.truncate(0)  # It names a server that is gone.
+        lock.truncate(0)  # It still names a server that is gone.
         drop_frozen(settings)
         yield
 
 
-class _StandstillHere:
-    """No service runs: nothing moves anyway, and nobody takes away what is frozen."""
+class _OfflinePause:
+    """A pause without a service: no loader runs, and nothing else can release the frozen files."""
 
-    def __init__(self, upkeep: WarehouseMaintenance) -> None:
-        self.frozen = upkeep.freeze()
+    def __init__(self, warehouse: WarehouseMaintenance) -> None:
+        self.frozen = warehouse.freeze()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         pass
 
-    def finish(self) -> None:
+    def release(self) -> None:
         pass
 
 
-class _StandstillThere:
-    """The core stands still for us until it is told to go on, or until we are gone."""
+class _CorePause:
+    """A pause of the core's loader, until we resume it or our connection closes."""
 
-    def __init__(self, core: "_Core") -> None:
+    def __init__(self, core: "CoreConnection") -> None:
         self._core = core
-        result = core.ask(Freeze())
-        if not isinstance(result, FrozenAt):
-            raise MaintenanceFailedError("the core gave no answer: run the command again")
-        folders = {table: Path(folder) for table, folder in result.folders.items()}
-        self.frozen = Frozen(folders, result.events)
+        reply = core.ask(Freeze())
+        if not isinstance(reply, FrozenFiles):
+            raise MaintenanceFailedError(_UNEXPECTED_REPLY)
+        folders = {table: Path(folder) for table, folder in reply.folders.items()}
+        self.frozen = Frozen(folders, reply.events)
 
-    def go_on(self) -> None:
-        self._core.ask(GoOn())
+    def resume(self) -> None:
+        self._core.ask(Resume())
 
-    def finish(self) -> None:
-        self._core.ask(Thaw())
+    def release(self) -> None:
+        self._core.ask(Release())
 
 
-class _Core:
-    """A conversation with the core."""
+class CoreConnection:
+    """A connection to the core's admin socket."""
 
     def __init__(self, data: Path) -> None:
         self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -117,28 +120,30 @@ class _Core:
             self._connection.connect(socket_address(data, folder))
         except OSError:
             self._connection.close()
-            raise MaintenanceFailedError("the core does not answer: wait some seconds, or look at its log") from None
+            raise MaintenanceFailedError(
+                "cannot connect to the core: try again in a few seconds, or check its log"
+            ) from None
         finally:
             os.close(folder)
-        self._answers = self._connection.makefile("rb")
+        self._replies = self._connection.makefile("rb")
 
     def close(self) -> None:
-        self._answers.close()
+        self._replies.close()
         self._connection.close()
 
-    def ask(self, errand: Errand) -> Result:
+    def ask(self, request: AdminRequest) -> AdminReply:
         try:
-            self._connection.sendall(msgspec.json.encode(errand) + b"\n")
-            line = self._answers.readline()
+            self._connection.sendall(msgspec.json.encode(request) + b"\n")
+            line = self._replies.readline()
         except OSError:
             line = b""
         if not line:
             raise MaintenanceFailedError(
-                "the core has stopped, or has waited for too long: see that it runs, and begin again"
+                "the core has stopped, or gave up waiting for this command: check that it runs, then try again"
             )
-        result: Result = _results.decode(line)
-        if isinstance(result, Refused):
-            raise MaintenanceRefusedError(result.reason)
-        if isinstance(result, Failed):
-            raise MaintenanceFailedError(f"the core could not do it ({result.reason}): look at its log, then try again")
-        return result
+        reply: AdminReply = _replies.decode(line)
+        if isinstance(reply, Refused):
+            raise MaintenanceRefusedError(reply.reason)
+        if isinstance(reply, Failed):
+            raise MaintenanceFailedError(f"the core failed ({reply.reason}): check its log, then try again")
+        return reply

@@ -1,7 +1,8 @@
-"""What commands ask of the running core, over a socket in the data directory that only its owner can open.
+"""The admin socket: commands such as `mauve backup` ask the running core for what only it can do.
 
-A line of JSON asks, a line answers, as long as the command is connected. What was held for it is let go of when
-it is gone, however it went.
+The socket is in the data directory, and only its owner can open it. Each request and each reply is one line of JSON.
+Whatever a command holds (the paused loader, the frozen warehouse) is released when its connection closes, for whatever
+reason. A command and the core must come from the same release.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ from mauve.stores.unavailable import StoreUnavailableError
 from mauve.stores.warehouse import WarehouseUnavailableError
 from mauve.wiring.maintenance import open_ledger_maintenance, open_log_maintenance, open_warehouse_maintenance
 
-STANDSTILL_S_MAX: Final = 600.0
+PAUSE_S_MAX: Final = 600.0
 _SOCKET: Final = "core.sock"
 _SOCKET_PATH_BYTES_MAX: Final = 100
 _PRIVATE_FILE: Final = 0o600
@@ -32,15 +33,15 @@ log = structlog.get_logger()
 
 
 class Freeze(msgspec.Struct, frozen=True, tag="freeze"):
-    """Stand still, and freeze the warehouse."""
+    """Pause the loader and freeze the warehouse."""
 
 
-class GoOn(msgspec.Struct, frozen=True, tag="go_on"):
-    """Load again; what is frozen stays so."""
+class Resume(msgspec.Struct, frozen=True, tag="resume"):
+    """Resume the loader and keep the frozen files."""
 
 
-class Thaw(msgspec.Struct, frozen=True, tag="thaw"):
-    """Let go of what is frozen."""
+class Release(msgspec.Struct, frozen=True, tag="release"):
+    """Resume the loader and release the frozen files."""
 
 
 class Erase(msgspec.Struct, frozen=True, tag="erase"):
@@ -48,7 +49,7 @@ class Erase(msgspec.Struct, frozen=True, tag="erase"):
     user: str
 
 
-class FrozenAt(msgspec.Struct, frozen=True, tag="frozen"):
+class FrozenFiles(msgspec.Struct, frozen=True, tag="frozen"):
     folders: dict[str, str]
     events: int
 
@@ -57,25 +58,25 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
     pass
 
 
-class ErasedPerson(msgspec.Struct, frozen=True, tag="erased"):
-    what: Erased
+class UserErased(msgspec.Struct, frozen=True, tag="erased"):
+    erased: Erased
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused"):
-    """It cannot be done now. The reason says what to do."""
+    """The command cannot run now. The reason says what to do."""
 
     reason: str
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
-    """It was tried, and an engine or the disk is in trouble."""
+    """The command ran, and an engine or the disk failed."""
 
     reason: str
 
 
-Errand = Freeze | GoOn | Thaw | Erase
-Result = FrozenAt | Done | ErasedPerson | Refused | Failed
-_errands: Final = msgspec.json.Decoder(Errand)
+AdminRequest = Freeze | Resume | Release | Erase
+AdminReply = FrozenFiles | Done | UserErased | Refused | Failed
+_requests: Final = msgspec.json.Decoder(AdminRequest)
 
 
 def socket_address(data: Path, folder: int) -> str:
@@ -85,67 +86,68 @@ def socket_address(data: Path, folder: int) -> str:
 
 
 class AdminSocket:
-    """Lets commands in while the core runs."""
+    """Accepts commands while the core runs."""
 
     def __init__(self, settings: Settings, loading: LoadRunner) -> None:
         self._settings = settings
         self._loading = loading
         self._freezing = threading.Lock()  # one backup at a time
-        self._erasing = threading.Lock()  # one person at a time
+        self._erasing = threading.Lock()  # one erasure at a time
         self._server: asyncio.Server | None = None
-        self._conversations: set[asyncio.Task[None]] = set()
+        self._connections: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
-        """Begin to listen. Where that is impossible the core goes on without: only some commands need it."""
+        """Start to listen. If that fails, log it and let the core run: only some commands need the socket."""
         try:
-            self._server = await asyncio.start_unix_server(self._welcome, sock=_listening_at(self._settings.data))
+            self._server = await asyncio.start_unix_server(self._accept, sock=_listen_in(self._settings.data))
         except OSError as error:
             advice = "stop the service for backups and erasure, or give it a data directory with a shorter path"
-            log.warning("errands_not_taken", reason=str(error), advice=advice)
+            log.warning("admin_socket_unavailable", reason=str(error), advice=advice)
 
     async def close(self) -> None:
-        """Let nobody in any more, and everybody go."""
+        """Stop accepting commands and close every connection."""
         if self._server is None:
             return
         self._server.close()
         (self._settings.data / _SOCKET).unlink(missing_ok=True)
-        for conversation in self._conversations:
-            conversation.cancel()
-        await asyncio.gather(*self._conversations, return_exceptions=True)
+        for connection in self._connections:
+            connection.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
 
-    def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        conversation = asyncio.get_running_loop().create_task(self._attend(reader, writer))
-        self._conversations.add(conversation)
-        conversation.add_done_callback(self._conversations.discard)
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._connections.add(connection)
+        connection.add_done_callback(self._connections.discard)
 
-    async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        conversation = Conversation(self._settings, self._loading, self._freezing, self._erasing)
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = AdminConnection(self._settings, self._loading, self._freezing, self._erasing)
         try:
-            while line := await asyncio.wait_for(reader.readline(), conversation.patience_s):
-                result = await asyncio.to_thread(_result_of, conversation.run, _errands.decode(line))
-                writer.write(msgspec.json.encode(result) + b"\n")
+            while line := await asyncio.wait_for(reader.readline(), connection.idle_s_max):
+                reply = await asyncio.to_thread(_reply_to, connection.run, _requests.decode(line))
+                writer.write(msgspec.json.encode(reply) + b"\n")
                 await writer.drain()
         except TimeoutError:
-            log.warning("standstill_ended", advice="a command held loading up for too long: see whether it hangs")
+            log.warning("loader_pause_expired", advice="a command paused the loader for too long: check if it hangs")
         except OSError:
-            pass  # The command is gone, and needs no answer.
+            pass  # The command is gone and needs no reply.
         except (ValueError, msgspec.MsgspecError) as error:
-            log.warning("errand_not_understood", reason=str(error), advice="run commands of the release that serves")
+            advice = "run commands of the same release as the service"
+            log.warning("admin_request_invalid", reason=str(error), advice=advice)
         finally:
             writer.close()
-            await asyncio.to_thread(conversation.close)
+            await asyncio.to_thread(connection.close)
 
 
-def _result_of(run: Callable[[Errand], Result], errand: Errand) -> Result:
+def _reply_to(run: Callable[[AdminRequest], AdminReply], request: AdminRequest) -> AdminReply:
     try:
-        return run(errand)
+        return run(request)
     except (WarehouseUnavailableError, StoreUnavailableError, OSError) as error:
-        log.warning("errand_failed", errand=type(errand).__name__.lower(), reason=str(error))
+        log.warning("admin_request_failed", request=type(request).__name__.lower(), reason=str(error))
         return Failed(str(error))
 
 
-class Conversation:
-    """With one command: what it has asked for, and what is held for it."""
+class AdminConnection:
+    """One connected command, and what is held for it."""
 
     def __init__(
         self, settings: Settings, loading: LoadRunner, freezing: threading.Lock, erasing: threading.Lock
@@ -155,54 +157,54 @@ class Conversation:
         self._freezing = freezing
         self._erasing = erasing
         self._frozen = ExitStack()
-        self._still = ExitStack()
-        self._turn = threading.Lock()
-        self.patience_s: float | None = None  # how long the next errand may take to come
+        self._paused = ExitStack()
+        self._running = threading.Lock()
+        self.idle_s_max: float | None = None  # how long to wait for the next request
 
-    def run(self, errand: Errand) -> Result:
-        with self._turn:
-            return self._run(errand)
+    def run(self, request: AdminRequest) -> AdminReply:
+        with self._running:
+            return self._run(request)
 
     def close(self) -> None:
-        """Let go of everything, when the errand under way has ended."""
-        with self._turn:
-            self._let_go()
+        """Wait for the request in progress, then release everything."""
+        with self._running:
+            self._release()
 
-    def _run(self, errand: Errand) -> Result:
-        match errand:
+    def _run(self, request: AdminRequest) -> AdminReply:
+        match request:
             case Freeze():
                 return self._freeze()
-            case GoOn():
-                self._go_on()
-            case Thaw():
-                self._let_go()
+            case Resume():
+                self._resume()
+            case Release():
+                self._release()
             case Erase(project, user):
                 with self._erasing:
-                    return ErasedPerson(erase(self._settings, self._loading, project, user))
+                    return UserErased(erase(self._settings, self._loading, project, user))
         return Done()
 
-    def _go_on(self) -> None:
-        self._still.close()
-        self.patience_s = None
+    def _resume(self) -> None:
+        self._paused.close()
+        self.idle_s_max = None
 
-    def _let_go(self) -> None:
-        self._go_on()
+    def _release(self) -> None:
+        self._resume()
         self._frozen.close()
 
-    def _freeze(self) -> Result:
+    def _freeze(self) -> AdminReply:
         if not self._freezing.acquire(blocking=False):
-            return Refused("another backup is being made: wait for it")
+            return Refused("another backup is in progress: wait for it to finish")
         self._frozen.callback(self._freezing.release)
-        upkeep = self._frozen.enter_context(closing(open_warehouse_maintenance(self._settings.data)))
-        self._still.enter_context(self._loading.standing_still())
-        self.patience_s = STANDSTILL_S_MAX
-        self._frozen.callback(upkeep.thaw)
-        frozen = upkeep.freeze()
-        return FrozenAt({table: str(folder) for table, folder in frozen.folders.items()}, frozen.events)
+        warehouse = self._frozen.enter_context(closing(open_warehouse_maintenance(self._settings.data)))
+        self._paused.enter_context(self._loading.standing_still())
+        self.idle_s_max = PAUSE_S_MAX
+        self._frozen.callback(warehouse.thaw)
+        frozen = warehouse.freeze()
+        return FrozenFiles({table: str(folder) for table, folder in frozen.folders.items()}, frozen.events)
 
 
 def erase(settings: Settings, loading: LoadRunner, project: str, user: str) -> Erased:
-    """Erase a person from every store, in the process that has the warehouse open."""
+    """Erase a user from every store, in the process that has the warehouse open."""
     with (
         closing(open_warehouse_maintenance(settings.data)) as warehouse,
         closing(open_ledger_maintenance(settings)) as ledger,
@@ -217,8 +219,8 @@ def erase(settings: Settings, loading: LoadRunner, project: str, user: str) -> E
         )
 
 
-def _listening_at(data: Path) -> socket.socket:
-    (data / _SOCKET).unlink(missing_ok=True)  # left by a core that was killed: there is one at a time
+def _listen_in(data: Path) -> socket.socket:
+    (data / _SOCKET).unlink(missing_ok=True)  # Left over from a core that was killed: only one runs at a time.
     folder = os.open(data, os.O_RDONLY | os.O_DIRECTORY)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

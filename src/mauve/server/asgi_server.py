@@ -1,4 +1,4 @@
-"""granian's embedded server behind the three words that a process needs: open, stop, closed."""
+"""Serve an ASGI application with granian's embedded server."""
 
 import asyncio
 import contextlib
@@ -13,8 +13,8 @@ from granian.server.embed import Server
 
 from mauve.web.http1.listener import BACKLOG, CONNECTIONS_MAX
 
-_HTTP_BUFFER_BYTES: Final = 64 * 1024  # for each connection, whose number we do not choose
-_HEADER_READ_TIMEOUT_MS: Final = 15_000  # also closes a connection that is kept alive and says nothing
+_HTTP_BUFFER_BYTES: Final = 64 * 1024  # per connection, and clients choose how many there are
+_HEADER_READ_TIMEOUT_MS: Final = 15_000  # also closes an idle keep-alive connection
 _CONNECT_EVERY_S: Final = 0.01
 
 
@@ -23,7 +23,7 @@ class AsgiServer:
 
     def __init__(
         self,
-        app: Any,  # noqa: ANN401 - an application of that interface
+        app: Any,  # noqa: ANN401 - an application of the given interface
         address: tuple[str, int],
         interface: Interfaces = Interfaces.ASGINL,
     ) -> None:
@@ -38,7 +38,7 @@ class AsgiServer:
             http1_settings=HTTP1Settings(
                 header_read_timeout=_HEADER_READ_TIMEOUT_MS, max_buffer_size=_HTTP_BUFFER_BYTES
             ),
-            # HTTP/1 alone: with HTTP/2 allowed, a connection that says nothing is never closed.
+            # HTTP/1 only: with HTTP/2 enabled, an idle connection is never closed.
             http=HTTPModes.http1,
             websockets=False,
             log_enabled=False,
@@ -46,7 +46,7 @@ class AsgiServer:
 
     async def open(self) -> None:
         """Return when clients can connect."""
-        with _unhurried_threads():
+        with _batch_scheduled_threads():
             self._serving = asyncio.ensure_future(self._server.serve())
             await self._until_listening()
 
@@ -69,11 +69,11 @@ class AsgiServer:
 
 
 @contextlib.contextmanager
-def _unhurried_threads() -> Iterator[None]:
-    """Let the threads that begin meanwhile wait for the core that another holds, rather than take it when they wake.
+def _batch_scheduled_threads() -> Iterator[None]:
+    """Schedule threads started in the block as batch work: they do not preempt the event loop when they wake.
 
-    The server's thread wakes for every request and every reply, and would often find that the event loop still holds
-    the interpreter. When it waits, it has several to read and to send at a time.
+    The server's thread wakes for every request and every reply, and often finds that the event loop still holds the
+    interpreter. If it waits instead, it reads and sends several at a time.
     """
     is_changed = _change_policy(to_batch=True)
     try:
@@ -84,14 +84,14 @@ def _unhurried_threads() -> Iterator[None]:
 
 
 def _change_policy(*, to_batch: bool) -> bool:
-    """Change how this thread is scheduled, unless somebody has chosen that already; return whether it was changed."""
+    """Change this thread's scheduling policy unless the operator has set one; return whether it changed."""
     if sys.platform != "linux":
         return False
-    usual, wanted = (os.SCHED_OTHER, os.SCHED_BATCH) if to_batch else (os.SCHED_BATCH, os.SCHED_OTHER)
+    expected, wanted = (os.SCHED_OTHER, os.SCHED_BATCH) if to_batch else (os.SCHED_BATCH, os.SCHED_OTHER)
     try:
-        if os.sched_getscheduler(0) != usual:
+        if os.sched_getscheduler(0) != expected:
             return False
         os.sched_setscheduler(0, wanted, os.sched_param(0))
-    except OSError:  # A container may forbid it: everything works then, and costs more.
+    except OSError:  # A container may forbid it: everything still works, at a higher cost.
         return False
     return True

@@ -1,4 +1,4 @@
-"""What every child process does: listen, report that it is ready, stop when told or when left alone."""
+"""What every child process does: listen, report that it is ready, stop on SIGTERM or when the supervisor is gone."""
 
 import asyncio
 import contextlib
@@ -19,33 +19,32 @@ from prometheus_client import CollectorRegistry, start_http_server
 from mauve.access.vault import VaultError
 from mauve.config import SettingError, Settings
 from mauve.logs import configure_logs
-from mauve.server.child_protocol import BEAT, ChildOrders, Ready, Refused, Report
-from mauve.server.heartbeat import BEAT_EVERY_S
-from mauve.server.stacks import write_when_told
+from mauve.server.child_protocol import HEARTBEAT, ChildConfig, Ready, Refused, Report
+from mauve.server.heartbeat import HEARTBEAT_EVERY_S, dump_stacks_on_signal
 from mauve.stores.data_directory import HeldError
 from mauve.stores.unavailable import NewerSchemaError, StoreUnavailableError
 from mauve.web.http1.listener import CONNECTIONS_MAX
 
-_OPEN_FILES: Final = 2 * CONNECTIONS_MAX  # connections, and the stores' files besides
-_LOOK_EVERY_S: Final = 0.2
+_OPEN_FILES: Final = 2 * CONNECTIONS_MAX  # connections, plus the stores' files
+_CHECK_EVERY_S: Final = 0.2
 _GARBAGE_THRESHOLD: Final = 50_000
-# A sync that is done must not wait the usual 5 ms for a busy event loop to let its thread go on.
+# After an fsync its thread must not wait the default 5 ms for a busy event loop to yield the interpreter.
 _SWITCH_INTERVAL_S: Final = 0.0002
 
 log = structlog.get_logger()
 
 
-def main(run: Callable[[ChildOrders], Coroutine[Any, Any, None]]) -> None:
-    """Run a child under the orders in the first argument."""
-    orders = msgspec.json.decode(sys.argv[1], type=ChildOrders)
+def main(run: Callable[[ChildConfig], Coroutine[Any, Any, None]]) -> None:
+    """Run a child with the config in the first argument."""
+    config = msgspec.json.decode(sys.argv[1], type=ChildConfig)
     try:
-        settings = orders.settings()
-        configure_logs(settings.log, process=orders.name)
-        if orders.stacks_fd is not None:
-            write_when_told(orders.stacks_fd)
+        settings = config.settings()
+        configure_logs(settings.log, process=config.name)
+        if config.stacks_fd is not None:
+            dump_stacks_on_signal(config.stacks_fd)
         allow_open_files()
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
-        uvloop.run(run(orders))
+        uvloop.run(run(config))
     except (HeldError, VaultError, NewerSchemaError, SettingError, StoreUnavailableError) as error:
         report(Refused(str(error)))
         sys.exit(1)
@@ -55,7 +54,7 @@ def main(run: Callable[[ChildOrders], Coroutine[Any, Any, None]]) -> None:
 
 
 def allow_open_files() -> None:
-    """Raise this process's own limit on open files: what is usual is less than the connections that are taken."""
+    """Raise this process's limit on open files: the usual default is lower than the connections it accepts."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -63,67 +62,67 @@ def allow_open_files() -> None:
 
 
 def report(what: Report) -> None:
-    """Tell the supervisor. It reads one line."""
+    """Send the supervisor the one report that it reads."""
     with contextlib.suppress(BrokenPipeError):
         sys.stdout.buffer.write(msgspec.json.encode(what) + b"\n")
         sys.stdout.buffer.flush()
 
 
 class Server(Protocol):
-    """What listens."""
+    """A server that listens on one port."""
 
     async def open(self) -> None:
         """Return when clients can connect."""
         ...
 
     def stop(self) -> None:
-        """Take nobody in any more."""
+        """Accept no more connections."""
         ...
 
     async def closed(self) -> None:
-        """Return when it was stopped and everybody has been answered."""
+        """Return once it was stopped and every request has been answered."""
         ...
 
 
 async def serve_until_stopped(server: Server, ready: Ready, has_failed: Callable[[], bool]) -> None:
-    """Serve until SIGTERM, until the supervisor is gone, or until a restart is needed; finish what is in flight."""
+    """Serve until SIGTERM, until the supervisor is gone, or until a restart is needed; finish requests in flight."""
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, server.stop)
-    loop.add_signal_handler(signal.SIGINT, lambda: None)  # the supervisor decides, also on Ctrl-C
-    loop.add_reader(sys.stdin.fileno(), _stop_when_alone, loop, server)
+    loop.add_signal_handler(signal.SIGINT, lambda: None)  # On Ctrl-C, too, the supervisor decides.
+    loop.add_reader(sys.stdin.fileno(), _stop_when_orphaned, loop, server)
     await server.open()
-    _spare_the_collector()
+    _tune_garbage_collector()
     report(ready)
     watching = asyncio.create_task(_stop_when_failed(server, has_failed))
-    os.set_blocking(sys.stdout.fileno(), False)  # Nobody waits for a supervisor that does not read.
-    _beat(loop)
+    os.set_blocking(sys.stdout.fileno(), False)  # Never block on a supervisor that does not read.
+    _send_heartbeat(loop)
     await server.closed()
     watching.cancel()
 
 
-def _beat(loop: asyncio.AbstractEventLoop) -> None:
-    """Show the supervisor every second, to the end, that the event loop goes round."""
+def _send_heartbeat(loop: asyncio.AbstractEventLoop) -> None:
+    """Show the supervisor every second, until the end, that the event loop runs."""
     with contextlib.suppress(OSError):
-        os.write(sys.stdout.fileno(), BEAT)
-    loop.call_later(BEAT_EVERY_S, _beat, loop)
+        os.write(sys.stdout.fileno(), HEARTBEAT)
+    loop.call_later(HEARTBEAT_EVERY_S, _send_heartbeat, loop)
 
 
-def _spare_the_collector() -> None:
-    """Keep the garbage collector away from what lives as long as the process, and from running at every batch."""
+def _tune_garbage_collector() -> None:
+    """Exempt long-lived objects from garbage collection, and keep it from running at every batch."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(_GARBAGE_THRESHOLD, 20, 20)
 
 
 async def _stop_when_failed(server: Server, has_failed: Callable[[], bool]) -> None:
-    while not has_failed():  # noqa: ASYNC110 - the log is no part of asyncio
-        await asyncio.sleep(_LOOK_EVERY_S)
-    log.error("restart_needed", reason="the log cannot be written any more", advice="look at the disk")
+    while not has_failed():  # noqa: ASYNC110 - the log is not part of asyncio
+        await asyncio.sleep(_CHECK_EVERY_S)
+    log.error("restart_needed", reason="the log can no longer be written", advice="check the disk")
     server.stop()
 
 
 def expose_metrics(settings: Settings, number: int, registry: CollectorRegistry) -> None:
-    """Let Prometheus read this process's figures, on loopback, if a port was chosen."""
+    """Serve this process's metrics to Prometheus on loopback, if a port is configured."""
     if not settings.metrics_port:
         return
     port = settings.metrics_port + number
@@ -137,30 +136,30 @@ def expose_metrics(settings: Settings, number: int, registry: CollectorRegistry)
 
 
 async def repeat(every_s: float, work: Callable[[], object], failure: str) -> None:
-    """Do the work again and again, in a thread of its own; a failure is logged and does not end it."""
+    """Repeat the work forever in its own thread. Log a failure and carry on."""
     with ThreadPoolExecutor(1, thread_name_prefix=failure) as thread:
         while True:
             round_ = asyncio.get_running_loop().run_in_executor(thread, work)
             try:
-                # Not cut short when we stop: the round that is under way is finished.
+                # On cancellation, finish the round in progress.
                 await asyncio.shield(round_)
             except asyncio.CancelledError:
                 await asyncio.wait({round_})
                 raise
-            except Exception as error:  # noqa: BLE001 - whatever it was, the next round may succeed
-                log.warning(failure, reason=str(error), advice=f"trying again in {every_s} s")
+            except Exception as error:  # noqa: BLE001 - the next round may succeed, whatever failed
+                log.warning(failure, reason=str(error), advice=f"retrying in {every_s} s")
             await asyncio.sleep(every_s)
 
 
 async def finished(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Stop repeating, and return when the rounds under way are over."""
+    """Cancel the tasks, and return when their rounds in progress are over."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _stop_when_alone(loop: asyncio.AbstractEventLoop, server: Server) -> None:
-    if os.read(sys.stdin.fileno(), 1):  # Nothing is ever sent; the end of the file is the news.
+def _stop_when_orphaned(loop: asyncio.AbstractEventLoop, server: Server) -> None:
+    if os.read(sys.stdin.fileno(), 1):  # Nothing is ever sent; only the end of the file matters.
         return
     loop.remove_reader(sys.stdin.fileno())
     server.stop()

@@ -1,7 +1,7 @@
-"""What the supervisor tells a child when it starts it, and what the child reports back.
+"""What the supervisor passes to a child process, and what the child reports back.
 
-Orders go as one argument, so they hold no secret. The child's standard input stays open as long as the
-supervisor lives; its standard output carries one report, and then a beat every second.
+The config is a command-line argument, so it holds no secret. The child's standard input stays open for as long as the
+supervisor lives; its standard output carries one report, then a heartbeat every second.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from mauve.config import Settings, settings_from
 Role = Literal["core", "ingest"]
 
 
-class ChildOrders(msgspec.Struct, frozen=True):
+class ChildConfig(msgspec.Struct, frozen=True):
     role: Role
     number: int
     data: str
@@ -23,7 +23,7 @@ class ChildOrders(msgspec.Struct, frozen=True):
     port: int
     ingest_port: int
     wants_setup_link: bool = False
-    stacks_fd: int | None = None  # where to write the threads' stacks when told to
+    stacks_fd: int | None = None  # where to write the threads' stacks on request
 
     @property
     def name(self) -> str:
@@ -44,11 +44,11 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused"):
-    """The child will not start, and starting it again would not help."""
+    """The child cannot start, and a retry would not help."""
 
     reason: str
 
 
 Report = Ready | Refused
 
-BEAT: Final = b".\n"  # the event loop is alive
+HEARTBEAT: Final = b".\n"  # The event loop is alive.

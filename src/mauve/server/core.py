@@ -19,14 +19,14 @@ from mauve.ingest.parts import IngestParts
 from mauve.ingest.plane import IngestPlane
 from mauve.ingest.stats import write_stats_forever
 from mauve.load.runner import LoadFigures, LoadRunner
-from mauve.maintenance.retention import LOOK_EVERY_S
+from mauve.maintenance.retention import CHECK_EVERY_S
 from mauve.openapi.app import reference
 from mauve.query.parts import QueryParts
 from mauve.query.plane import QueryPlane, is_query_path
 from mauve.server.admin_socket import AdminSocket
 from mauve.server.asgi_server import AsgiServer
 from mauve.server.child import expose_metrics, finished, main, repeat, serve_until_stopped
-from mauve.server.child_protocol import ChildOrders, Ready
+from mauve.server.child_protocol import ChildConfig, Ready
 from mauve.server.gate import RequestGuard
 from mauve.stores.unavailable import StoreUnavailableError
 from mauve.web.asgi import Receive, Scope, Send, read_request, send_reply
@@ -105,7 +105,7 @@ def _answers(ping: Callable[[], None]) -> bool:
     return True
 
 
-async def run(orders: ChildOrders) -> None:
+async def run(orders: ChildConfig) -> None:
     settings = orders.settings()
     prepare(settings)
     drop_frozen(settings)
@@ -130,7 +130,7 @@ async def run(orders: ChildOrders) -> None:
                     asyncio.create_task(repeat(WRITE_EVERY_S, parts.token_uses.write_down, "token_uses_not_noted")),
                     # Twice as often as promised: an event waits for the step after the one that just missed it.
                     asyncio.create_task(repeat(settings.flush_s / 2, loading.step, "load_failed")),
-                    asyncio.create_task(repeat(LOOK_EVERY_S, forgetting.forget_if_due, "raw_events_not_forgotten")),
+                    asyncio.create_task(repeat(CHECK_EVERY_S, forgetting.forget_if_due, "raw_events_not_forgotten")),
                 ]
                 errands = AdminSocket(settings, loading)
                 await errands.open()

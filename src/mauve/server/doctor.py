@@ -1,4 +1,4 @@
-"""Is everything in order? What `mauve doctor` looks at, without changing anything."""
+"""The checks of `mauve doctor`. They change nothing."""
 
 import shutil
 import sqlite3
@@ -20,7 +20,7 @@ from mauve.stores.data_directory import holder_of
 from mauve.stores.unavailable import StoreUnavailableError
 from mauve.wiring.bootstrap import check_vault, schema_revisions
 from mauve.wiring.control import control_parts
-from mauve.wiring.ledger import open_load_ledger
+from mauve.wiring.databases import open_load_ledger
 from mauve.wiring.maintenance import last_forgotten
 from mauve.wiring.paths import has_data, master_key_path
 from mauve.wiring.warehouse import open_log_reader
@@ -39,24 +39,26 @@ class Finding:
     advice: str = ""
 
 
-def examine(settings: Settings) -> list[Finding]:
-    """Look at everything. One check that fails does not keep the others from being made."""
+def run_checks(settings: Settings) -> list[Finding]:
+    """Run every check, even if some of them fail."""
     if not has_data(settings):
-        advice = "check --data, or run 'mauve serve' to begin"
+        advice = "check --data, or run 'mauve serve' to create it"
         return [
             _versions(settings),
             Finding("data directory", ok=False, detail=f"{settings.data} holds no data", advice=advice),
         ]
-    return [_safely(check, settings) for check in _CHECKS]
+    return [_run_safely(check, settings) for check in _CHECKS]
 
 
-def _safely(check: Callable[[Settings], Finding], settings: Settings) -> Finding:
+def _run_safely(check: Callable[[Settings], Finding], settings: Settings) -> Finding:
     try:
         return check(settings)
     except (StoreUnavailableError, VaultError, OSError) as error:
         name = check.__name__.strip("_").replace("_", " ")
         advice = (
-            str(error) if isinstance(error, VaultError) else "see the reason; restore from a backup if it is damaged"
+            str(error)
+            if isinstance(error, VaultError)
+            else "fix the cause; restore from a backup if the file is damaged"
         )
         return Finding(name, ok=False, detail=str(error), advice=advice)
 
@@ -101,7 +103,7 @@ def _catalog(settings: Settings) -> Finding:
         "catalog",
         found == wanted,
         f"answers, revision {found}",
-        "run 'mauve serve' once: it brings it up to date",
+        "run 'mauve serve' once: it migrates the tables",
     )
 
 
@@ -113,7 +115,7 @@ def _edge(settings: Settings) -> Finding:
             "edge",
             ok=False,
             detail="is not the one that was filled",
-            advice="start 'mauve serve': it fills it anew",
+            advice="start 'mauve serve': it fills the edge again",
         )
     detail = "holds every key, token, secret and limit" if pending == 0 else f"{pending} changes are not published yet"
     return Finding("edge", pending == 0, detail, "start 'mauve serve': it publishes them within a second")
@@ -126,9 +128,9 @@ def _queue(settings: Settings) -> Finding:
     detail = f"{backlog_mb:.0f} MB in segments, {dead_letters} records could not be loaded"
     is_full = backlog_mb * 1024**2 >= settings.backlog_bytes_max
     advice = (
-        "events are refused until the loader catches up: look at the core's log"
+        "events are refused until the loader catches up: check the core's log"
         if is_full
-        else ("see the table dead_letters in ledger.db: each has its reason and is kept")
+        else "see the table dead_letters in ledger.db: it keeps each record with the reason"
     )
     return Finding("queue", ok=not is_full and dead_letters == 0, detail=detail, advice=advice)
 
@@ -137,12 +139,12 @@ def _raw_events(settings: Settings) -> Finding:
     now_ms, days = SystemClock().now_ms(), settings.raw_retention_days
     with control_parts(settings) as parts:
         last = last_forgotten(parts)
-    kept = f"kept for {days} days" if days else "kept for ever"
-    detail = kept if last is None else f"{kept}; those before {last.before} are forgotten, {last.events} of them lately"
-    is_late = days and (last is None or last.before < first_day_kept(now_ms, days + 1).isoformat())
+    kept = f"kept for {days} days" if days else "kept forever"
+    detail = kept if last is None else f"{kept}; anonymous before {last.before}, {last.events} of them in the last run"
+    is_overdue = days and (last is None or last.before < first_day_kept(now_ms, days + 1).isoformat())
     is_running = holder_of(settings.data) is not None
-    advice = "the service forgets them when it starts, and daily: see that MAUVE_RAW_RETENTION_DAYS is set for it, too"
-    return Finding("raw events", ok=not (is_late and is_running), detail=detail, advice=advice)
+    advice = "the service anonymizes them at its start and daily: set MAUVE_RAW_RETENTION_DAYS for it, too"
+    return Finding("raw events", ok=not (is_overdue and is_running), detail=detail, advice=advice)
 
 
 def _clock(settings: Settings) -> Finding:
@@ -155,7 +157,7 @@ def _clock(settings: Settings) -> Finding:
         "clock",
         ok,
         now.isoformat(timespec="seconds"),
-        "the clock is behind: set it, and keep it set with NTP",
+        "the clock is slow: set it, and synchronize it with NTP",
     )
 
 
@@ -182,7 +184,7 @@ def _server(settings: Settings) -> Finding:
             "server",
             ok=False,
             detail=f"process {holder.pid} at {holder.url}: {error}",
-            advice="look at its log; restart it if it does not recover",
+            advice="check its log; restart it if it does not recover",
         )
 
 

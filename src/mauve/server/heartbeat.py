@@ -1,18 +1,33 @@
-"""Tells a process that hangs from one that is slow: by how long its event loop was silent.
+"""Notice a hung child by its missing heartbeats, and record the stack of each of its threads.
 
-The rule is pure. Time comes in as what has passed since the last look, so that it can be forgiven: what passed while
-the supervisor itself did not run (stopped, or the machine asleep) says nothing about its children.
+A child writes its own stacks when it receives SIGQUIT. The handler is C code that needs neither the event loop nor the
+interpreter lock. It writes to an unnamed file that the supervisor also holds open.
 """
 
-from typing import Final
+import asyncio
+import faulthandler
+import os
+import signal
+import sys
+import tempfile
+from asyncio.subprocess import Process
+from contextlib import suppress
+from typing import IO, Final
 
-BEAT_EVERY_S: Final = 1.0
-LOOK_EVERY_S: Final = 1.0
-_FORGIVEN_ABOVE_S: Final = 2 * LOOK_EVERY_S
+HEARTBEAT_EVERY_S: Final = 1.0
+CHECK_EVERY_S: Final = 1.0
+# A longer gap means that the supervisor itself did not run (stopped, or the machine asleep): not the child's fault.
+_GAP_S_MAX: Final = 2 * CHECK_EVERY_S
+
+_DUMP_SIGNAL: Final = signal.SIGQUIT  # The warehouse engine uses SIGUSR1 and SIGUSR2 itself.
+_POLL_EVERY_S: Final = 0.1
+_POLLS_MAX: Final = 50
+_STACKS_BYTES_MAX: Final = 256 * 1024
+_NO_STACKS: Final = "none: the process is stopped, or blocked in a system call"
 
 
 class Heartbeat:
-    """One child's. It counts from the moment at which the child is ready: starting may take as long as it takes."""
+    """The heartbeat of one child, counted from the moment it is ready: starting has no time limit."""
 
     def __init__(self, hang_s: float) -> None:
         self._hang_s = hang_s  # 0: never
@@ -22,10 +37,35 @@ class Heartbeat:
     def silent_s(self) -> float:
         return self._silent_s
 
-    def heard(self) -> None:
+    def beat(self) -> None:
         self._silent_s = 0.0
 
     def has_stopped(self, passed_s: float) -> bool:
-        """Tell whether the child hangs, when so much time has passed since the last look."""
-        self._silent_s += min(passed_s, _FORGIVEN_ABOVE_S)
+        """Return whether the child hangs, given the time since the last check."""
+        self._silent_s += min(passed_s, _GAP_S_MAX)
         return 0 < self._hang_s <= self._silent_s
+
+
+def dump_stacks_on_signal(descriptor: int) -> None:
+    """Write the stack of every thread to the descriptor whenever the signal arrives."""
+    faulthandler.register(_DUMP_SIGNAL, file=descriptor, all_threads=True)
+
+
+def open_stack_file() -> IO[bytes]:
+    """Open an unnamed file, in memory where possible: a full disk must not keep a process from starting."""
+    if sys.platform != "linux":
+        return tempfile.TemporaryFile(buffering=0)
+    return os.fdopen(os.memfd_create("stacks"), "r+b", buffering=0)
+
+
+async def request_stacks(process: Process, file: IO[bytes]) -> str:
+    """Ask a child for its stacks and return them once it has written them."""
+    with suppress(ProcessLookupError):
+        process.send_signal(_DUMP_SIGNAL)
+    size = 0
+    for _ in range(_POLLS_MAX):
+        await asyncio.sleep(_POLL_EVERY_S)
+        before, size = size, os.fstat(file.fileno()).st_size
+        if 0 < size == before:
+            break
+    return os.pread(file.fileno(), _STACKS_BYTES_MAX, 0).decode(errors="replace") or _NO_STACKS

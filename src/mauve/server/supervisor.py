@@ -1,7 +1,7 @@
-"""Starts the processes, starts again what dies or hangs, stops them all.
+"""Start the child processes, restart those that die or hang, and stop them all.
 
-It does nothing else, so that there is little in it that could fail. Children leave when it is gone: each holds
-the reading end of a pipe to it.
+The supervisor does nothing else, so there is little in it that can fail. Children stop when it is gone: each holds the
+reading end of a pipe from it.
 """
 
 import asyncio
@@ -18,12 +18,12 @@ import msgspec
 import structlog
 
 from mauve.config import Settings
-from mauve.server.child_protocol import ChildOrders, Ready, Role
-from mauve.server.children import Child, ServeRefusedError
+from mauve.server.child_process import ChildProcess, ServeRefusedError
+from mauve.server.child_protocol import ChildConfig, Ready, Role
 from mauve.stores.data_directory import Holder, hold, make_private_directory, name_holder
 
 _STOP_GRACE_S: Final = 8.0
-_PAUSES_S: Final = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
+_RESTART_DELAYS_S: Final = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
 _STEADY_AFTER_S: Final = 30.0
 
 log = structlog.get_logger()
@@ -31,7 +31,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where it listens, with the ports that were free when 0 was asked for."""
+    """Where the service listens, with real port numbers in place of 0."""
 
     host: str
     port: int
@@ -47,7 +47,7 @@ class Addresses:
 
 
 class Running(msgspec.Struct, frozen=True):
-    """What the person who starts the service wants to know."""
+    """What `mauve serve` prints once the service is ready."""
 
     url: str
     ingest_url: str
@@ -56,7 +56,7 @@ class Running(msgspec.Struct, frozen=True):
 
 
 def serve(settings: Settings, announce: Callable[[Running], None]) -> None:
-    """Run the service until SIGTERM or SIGINT; announce when it is ready."""
+    """Run the service until SIGTERM or SIGINT; call `announce` once it is ready."""
     make_private_directory(settings.data)
     with (
         hold(settings.data) as lock,
@@ -78,26 +78,26 @@ class Supervisor:
         self._lock = lock
         self._announce = announce
         self._stopping = asyncio.Event()
-        self._running: dict[str, Child] = {}
+        self._running: dict[str, ChildProcess] = {}
 
     async def run(self) -> None:
-        """Start the core, which prepares the data directory; then the workers, which need it prepared."""
+        """Start the core, which prepares the data directory, then the workers, which need it prepared."""
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
-        core = self._orders("core", 0)
-        workers = [self._orders("ingest", number + 1) for number in range(self._settings.workers)]
+        core = self._config_for("core", 0)
+        workers = [self._config_for("ingest", number + 1) for number in range(self._settings.workers)]
         try:
             ready = await self._until_ready(await self._start(core, wants_setup_link=True))
-            await asyncio.gather(*[self._until_ready(await self._start(orders)) for orders in workers])
+            await asyncio.gather(*[self._until_ready(await self._start(config)) for config in workers])
             if ready is not None and not self._stopping.is_set():
                 self._announce(self._running_at(ready))
-            await asyncio.gather(*[self._keep(orders) for orders in (core, *workers)])
+            await asyncio.gather(*[self._keep_running(config) for config in (core, *workers)])
         finally:
             await self._stop_children()
 
-    async def _keep(self, orders: ChildOrders) -> None:
-        """Start a running child again whenever it dies: each early death makes the next pause longer."""
-        child = self._running[orders.name]
+    async def _keep_running(self, config: ChildConfig) -> None:
+        """Restart a child whenever it dies, after a longer delay each time it dies early."""
+        child = self._running[config.name]
         deaths = 0
         while True:
             started_at = time.monotonic()
@@ -105,26 +105,26 @@ class Supervisor:
             if self._stopping.is_set():
                 return
             deaths = 0 if time.monotonic() - started_at > _STEADY_AFTER_S else deaths
-            pause_s = _PAUSES_S[min(deaths, len(_PAUSES_S) - 1)]
+            delay_s = _RESTART_DELAYS_S[min(deaths, len(_RESTART_DELAYS_S) - 1)]
             deaths += 1
-            log.warning("process_died", child=child.name, exit_code=child.process.returncode, restart_in_s=pause_s)
-            await self._first_of(asyncio.sleep(pause_s), self._stopping.wait())
+            log.warning("process_died", child=child.name, exit_code=child.process.returncode, restart_in_s=delay_s)
+            await self._first_of(asyncio.sleep(delay_s), self._stopping.wait())
             if self._stopping.is_set():
                 return
-            child = await self._start(orders)
+            child = await self._start(config)
             try:
                 await self._until_ready(child)
             except ServeRefusedError as error:
-                log.warning("process_not_started", child=orders.name, reason=str(error))
+                log.warning("process_not_started", child=config.name, reason=str(error))
 
-    async def _start(self, orders: ChildOrders, *, wants_setup_link: bool = False) -> Child:
-        told = msgspec.structs.replace(orders, wants_setup_link=wants_setup_link)
-        child = await Child.start(told, self._lock, self._settings.hang_s)
+    async def _start(self, config: ChildConfig, *, wants_setup_link: bool = False) -> ChildProcess:
+        passed = msgspec.structs.replace(config, wants_setup_link=wants_setup_link)
+        child = await ChildProcess.start(passed, self._lock, self._settings.hang_s)
         self._running[child.name] = child
         return child
 
-    async def _until_ready(self, child: Child) -> Ready | None:
-        """Return what a child reports; None if we are told to stop before that."""
+    async def _until_ready(self, child: ChildProcess) -> Ready | None:
+        """Return a child's report, or None if a stop is requested first."""
         await self._first_of(report := asyncio.ensure_future(child.ready()), self._stopping.wait())
         return None if self._stopping.is_set() else report.result()
 
@@ -146,12 +146,12 @@ class Supervisor:
         try:
             await asyncio.wait_for(gone, _STOP_GRACE_S)
         except TimeoutError:
-            log.warning("stop_forced", advice="a process did not finish in time and was ended")
+            log.warning("stop_forced", advice="a process did not finish in time and was killed")
             for child in children:
                 child.kill()
 
-    def _orders(self, role: Role, number: int) -> ChildOrders:
-        return ChildOrders(
+    def _config_for(self, role: Role, number: int) -> ChildConfig:
+        return ChildConfig(
             role=role,
             number=number,
             data=str(self._settings.data),
@@ -169,7 +169,7 @@ class Supervisor:
 
 @contextmanager
 def _reserved(host: str, port: int) -> Iterator[socket.socket]:
-    """Hold a port for our children, who listen on it together; refuse one that somebody else has."""
+    """Reserve a port for the children, which share it; refuse a port that is already in use."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError:
@@ -177,7 +177,7 @@ def _reserved(host: str, port: int) -> Iterator[socket.socket]:
     with socket.socket(family, kind, protocol) as reserved:
         try:
             with socket.socket(family, kind, protocol) as probe:
-                # Without SO_REUSEPORT, so that it fails when anybody listens there.
+                # Without SO_REUSEPORT, so that it fails if another program listens there.
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind(address)
             reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

@@ -1,4 +1,4 @@
-"""An ingest worker: the ingest plane alone, on its own port. It needs no other process to be up."""
+"""An ingest worker: only the ingest plane, on its own port. It depends on no other process."""
 
 import asyncio
 
@@ -8,21 +8,21 @@ from mauve.access.keyring import REFRESH_EVERY_S
 from mauve.ingest.plane import IngestPlane
 from mauve.ingest.stats import write_stats_forever
 from mauve.server.child import expose_metrics, finished, main, repeat, serve_until_stopped
-from mauve.server.child_protocol import ChildOrders, Ready
+from mauve.server.child_protocol import ChildConfig, Ready
 from mauve.web.http1.listener import Listener
 from mauve.wiring.ingest import ingest_parts
 
 
-async def run(orders: ChildOrders) -> None:
-    settings = orders.settings()
+async def run(config: ChildConfig) -> None:
+    settings = config.settings()
     registry = CollectorRegistry()
-    expose_metrics(settings, orders.number, registry)
-    async with ingest_parts(settings, orders.number, registry) as parts:
+    expose_metrics(settings, config.number, registry)
+    async with ingest_parts(settings, config.number, registry) as parts:
         refreshing = asyncio.create_task(repeat(REFRESH_EVERY_S, parts.keyring.refresh, "keyring_not_refreshed"))
         counting = asyncio.create_task(parts.caps.keep_current())
         noting = asyncio.create_task(write_stats_forever(parts))
         await serve_until_stopped(
-            Listener(IngestPlane(parts).answer, (orders.host, orders.ingest_port), settings.connections_per_address),
+            Listener(IngestPlane(parts).answer, (config.host, config.ingest_port), settings.connections_per_address),
             Ready(),
             has_failed=lambda: parts.log.has_failed,
         )

@@ -1,1 +1,1 @@
-"""Which engine stands behind which seam. The only package that names one; a file for each thing that is wired."""
+"""Which engine implements which store interface. No other package names an engine."""

@@ -1,4 +1,4 @@
-"""Making a data directory usable: tables, master key, and whether both fit this release."""
+"""Wires a data directory: migrate its tables, create or check its master key."""
 
 from contextlib import closing
 from typing import Final
@@ -17,7 +17,7 @@ _MASTER_KEY_FACT: Final = "master_key_id"
 
 
 def prepare(settings: Settings) -> None:
-    """Make the data directory usable: private, with a master key, with tables of this release."""
+    """Make the data directory private, give it a master key, and migrate its tables to this release."""
     make_private_directory(settings.data)
     with alone(settings.data, "prepare"):
         vault = open_vault(settings)
@@ -32,13 +32,13 @@ def prepare(settings: Settings) -> None:
 
 
 def check_vault(settings: Settings) -> None:
-    """Raise unless the master key is there and is the right one."""
+    """Raise unless the right master key is present."""
     with closing(open_catalog_database(settings)) as database:
         check_master_key(open_vault(settings), sql_catalog(database))
 
 
 def schema_revisions(settings: Settings) -> tuple[str | None, str]:
-    """Return the revision of the tables, and the one that this release wants."""
+    """Return the revision of the catalog's tables, and the one that this release needs."""
     with closing(open_catalog_database(settings)) as database:
         return current_revision(database, CATALOG), newest_revision(CATALOG)
 
@@ -55,9 +55,9 @@ def open_vault(settings: Settings) -> Vault:
 
 
 def check_master_key(vault: Vault, catalog: Catalog) -> None:
-    """Refuse master keys that cannot open everything that is stored."""
+    """Raise if the master keys cannot open every stored secret."""
     known = catalog.installation.fact(_MASTER_KEY_FACT)
     if known is not None and not vault.knows(known):
         raise VaultError("this is not the master key of this data: restore the right one")
     if not all(vault.can_open(sealed) for sealed in catalog.webhook_secrets.all_sealed()):
-        raise VaultError("some webhook secrets were sealed with an older master key: add it back behind the new one")
+        raise VaultError("some webhook secrets were sealed with an older master key: add it again after the new one")

@@ -1,4 +1,4 @@
-"""What the control plane works with."""
+"""Wires the control plane: catalog, edge, vault."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -16,7 +16,7 @@ from mauve.wiring.databases import open_catalog_database, open_edge
 
 @contextmanager
 def control_parts(settings: Settings, clock: Clock | None = None) -> Iterator[ControlParts]:
-    """Open what the control plane works with, on a prepared data directory."""
+    """Open the parts of the control plane, on a prepared data directory."""
     clock = clock or SystemClock()
     with closing(open_catalog_database(settings)) as database, closing(open_edge(settings)) as edge:
         catalog = sql_catalog(database)

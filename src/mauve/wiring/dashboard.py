@@ -1,4 +1,4 @@
-"""What the dashboard works with."""
+"""Wires the dashboard: the parts of the control and query planes, and readers of the ledger."""
 
 import asyncio
 from collections.abc import Iterator
@@ -19,17 +19,14 @@ from mauve.wiring.databases import open_ledger_database
 
 @contextmanager
 def dashboard_parts(settings: Settings, control: ControlParts, query: QueryParts) -> Iterator[DashboardParts]:
-    """Open what the dashboard works with: the parts of the planes behind it, and its own few.
-
-    It is opened in the event loop that answers questions.
-    """
+    """Open the parts of the dashboard. Call it in the event loop that runs the query plane."""
     public_url = None if settings.public_url is None else settings.public_url.rstrip("/")
     with closing(open_ledger_database(settings)) as database:
         yield DashboardParts(
             control=control,
             attempts=PasswordAttempts(),
             meter=query.meter,
-            # A page waits twice at most, and must not itself be given up before it can show what was read in time.
+            # A page waits at most twice, and must not time out itself before it can show what was read in time.
             numbers=Numbers(query, asyncio.get_running_loop(), wait_s=settings.catalog_timeout_s / 3),
             subscriptions=SqlSubscriptionReader(database),
             deliveries=SqlDeliveryReader(database),

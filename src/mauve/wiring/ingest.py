@@ -1,4 +1,4 @@
-"""What the ingest plane of one process works with. Imports nothing that only the core needs."""
+"""Wires the ingest plane of one process: keyring, log, ledger, limits. Imports nothing that only the core needs."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
@@ -33,10 +33,10 @@ _BODIES_BYTES_MAX: Final = 12 * 1024 * 1024
 async def ingest_parts(
     settings: Settings, stream: int, registry: CollectorRegistry, clock: Clock | None = None
 ) -> AsyncIterator[IngestParts]:
-    """Open what the ingest plane of one process works with, on a prepared data directory."""
+    """Open the parts of one process's ingest plane, on a prepared data directory."""
     vault = open_vault(settings)
-    with closing(open_keyring(settings)) as ring, closing(open_ledger_database(settings)) as database:
-        ring.refresh()
+    with closing(open_keyring(settings)) as keyring, closing(open_ledger_database(settings)) as database:
+        keyring.refresh()
         log = SegmentLogWriter(
             log_path(settings.data),
             stream,
@@ -48,11 +48,11 @@ async def ingest_parts(
         clock = clock or SystemClock()
         own = OwnStream(stream, log, SegmentStreamReader(log_path(settings.data), stream))
         exchange = FileAcceptedCounts(accepted_path(settings.data), stream)
-        caps = EventCaps(own, ring, SqlUsageReader(database), exchange, clock)
+        caps = EventCaps(own, keyring, SqlUsageReader(database), exchange, clock)
         caps.refresh()
         try:
             yield IngestParts(
-                keyring=ring,
+                keyring=keyring,
                 caps=caps,
                 log=log,
                 ledger=ledger,
@@ -71,5 +71,5 @@ async def ingest_parts(
 
 
 def open_keyring(settings: Settings) -> Keyring:
-    """Open the published keys, on a prepared data directory."""
+    """Open the keyring on the edge, on a prepared data directory."""
     return Keyring(open_edge(settings))

@@ -1,4 +1,4 @@
-"""Backups, erasure and retention."""
+"""Wires maintenance: backup, restore, erasure and retention on the embedded engines."""
 
 import shutil
 from collections.abc import Callable
@@ -10,9 +10,9 @@ import msgspec
 
 from mauve.config import Settings
 from mauve.control.parts import ControlParts
-from mauve.maintenance.backup import BackupSources, Standstill
+from mauve.maintenance.backup import BackupSources, LoaderPause
 from mauve.maintenance.disk_space import bytes_in
-from mauve.maintenance.restore import Builders
+from mauve.maintenance.restore import RestoreSteps
 from mauve.maintenance.retention import Forgotten, Retention
 from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.maintenance import ChdbMaintenance
@@ -24,8 +24,7 @@ from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger.maintenance import SqlLedgerMaintenance
 from mauve.stores.sql.migrate import CATALOG, LEDGER, check_not_newer
 from mauve.stores.sql.snapshot import SqliteSnapshot
-from mauve.wiring.databases import open_ledger_database
-from mauve.wiring.ledger import open_load_ledger
+from mauve.wiring.databases import open_ledger_database, open_load_ledger
 from mauve.wiring.paths import catalog_path, ledger_path, log_path, master_key_path, warehouse_path
 from mauve.wiring.warehouse import open_log_reader
 
@@ -34,13 +33,13 @@ _BUSY_TIMEOUT_S: Final = 5.0
 
 
 def open_warehouse_maintenance(data: Path) -> WarehouseMaintenance:
-    """Open what freezes the warehouse and makes rows anonymous: in the core, or where no service runs."""
+    """Open the warehouse for maintenance, in the core or while no service runs."""
     path = warehouse_path(data)
     return ChdbMaintenance(ChdbConnection(path), path)
 
 
 def drop_frozen(settings: Settings) -> None:
-    """Let go of what a backup has frozen that did not end."""
+    """Remove the frozen files of a backup that was interrupted."""
     shutil.rmtree(warehouse_path(settings.data) / FROZEN_FOLDER, ignore_errors=True)
 
 
@@ -57,13 +56,13 @@ def open_log_maintenance(settings: Settings) -> LogMaintenance:
 
 
 def retention(settings: Settings, parts: ControlParts) -> Retention:
-    """Return what forgets raw events. What it did is a fact of the installation."""
+    """Return the retention job. It records its last run as a fact of the installation."""
 
-    def note(forgotten: Forgotten) -> None:
+    def record(forgotten: Forgotten) -> None:
         parts.catalog.installation.remember(_FORGOTTEN_FACT, msgspec.json.encode(forgotten).decode())
 
     return Retention(
-        settings.raw_retention_days, lambda: closing(open_warehouse_maintenance(settings.data)), parts.clock, note
+        settings.raw_retention_days, lambda: closing(open_warehouse_maintenance(settings.data)), parts.clock, record
     )
 
 
@@ -72,8 +71,10 @@ def last_forgotten(parts: ControlParts) -> Forgotten | None:
     return None if text is None else msgspec.json.decode(text, type=Forgotten)
 
 
-def backup_sources(settings: Settings, stand_still: Callable[[], AbstractContextManager[Standstill]]) -> BackupSources:
-    """Return what a backup is made of."""
+def backup_sources(
+    settings: Settings, pause_loader: Callable[[], AbstractContextManager[LoaderPause]]
+) -> BackupSources:
+    """Return the stores to back up."""
     data = settings.data
     ledger, catalog, log, key = ledger_path(data), catalog_path(data), log_path(data), master_key_path(data)
 
@@ -82,9 +83,9 @@ def backup_sources(settings: Settings, stand_still: Callable[[], AbstractContext
             return copy_unloaded(log, target, ledger.positions())
 
     return BackupSources(
-        stand_still=stand_still,
-        hold_ledger=lambda: SqliteSnapshot(ledger),
-        hold_catalog=lambda: SqliteSnapshot(catalog),
+        pause_loader=pause_loader,
+        snapshot_ledger=lambda: SqliteSnapshot(ledger),
+        snapshot_catalog=lambda: SqliteSnapshot(catalog),
         copy_log=copy_log,
         master_key=key if settings.master_key is None and key.exists() else None,
         copied_bytes=lambda: bytes_in(ledger, catalog) + open_log_reader(settings).backlog_bytes(),
@@ -92,9 +93,9 @@ def backup_sources(settings: Settings, stand_still: Callable[[], AbstractContext
     )
 
 
-def builders() -> Builders:
-    """Return what makes a data directory of a backup."""
-    return Builders(KEPT_TABLES, _check_tables, _build_warehouse)
+def restore_steps() -> RestoreSteps:
+    """Return the steps that turn an extracted backup into a data directory."""
+    return RestoreSteps(KEPT_TABLES, _check_tables, _build_warehouse)
 
 
 def _check_tables(data: Path) -> None:
@@ -104,5 +105,5 @@ def _check_tables(data: Path) -> None:
 
 
 def _build_warehouse(data: Path, frozen: Frozen) -> None:
-    with closing(open_warehouse_maintenance(data)) as upkeep:
-        upkeep.adopt(frozen)
+    with closing(open_warehouse_maintenance(data)) as warehouse:
+        warehouse.adopt(frozen)

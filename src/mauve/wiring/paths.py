@@ -1,4 +1,4 @@
-"""Where each store lives inside the data directory."""
+"""Where each store is in the data directory."""
 
 from pathlib import Path
 
@@ -42,5 +42,5 @@ def master_key_path(data: Path) -> Path:
 
 
 def has_data(settings: Settings) -> bool:
-    """Tell whether the data directory was ever prepared."""
+    """Return whether the data directory was ever prepared."""
     return catalog_path(settings.data).exists()

@@ -1,4 +1,4 @@
-"""What the query plane works with."""
+"""Wires the query plane: warehouse, ledger, read cache, read meter."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -26,12 +26,12 @@ _READERS: Final = 4
 @contextmanager
 def query_parts(
     settings: Settings,
-    ring: Keyring,
+    keyring: Keyring,
     warehouse: WarehouseReader,
     token_uses: TokenUses,
     clock: Clock | None = None,
 ) -> Iterator[QueryParts]:
-    """Open what the query plane works with, on a prepared data directory."""
+    """Open the parts of the query plane, on a prepared data directory."""
     with (
         closing(open_ledger_database(settings)) as database,
         closing(open_read_cache(settings)) as cache,
@@ -40,7 +40,7 @@ def query_parts(
         closing(SingleFlight("read-ledger", _READERS, settings.read_s_max)) as ledger_flights,
     ):
         yield QueryParts(
-            keyring=ring,
+            keyring=keyring,
             cache=cache if settings.read_cache_s else None,
             max_age_s=settings.read_cache_s,
             meter=meter,
@@ -53,10 +53,10 @@ def query_parts(
 
 
 def open_read_cache(settings: Settings) -> ReadCache:
-    """Return the answers that were given before. Its file is made when it is first used."""
+    """Open the cache of query answers. Its file is created on first use."""
     return SqliteReadCache(read_cache_path(settings.data))
 
 
 def open_read_meter(settings: Settings) -> ReadMeter:
-    """Return what counts the reads. Its file is made when it is first used."""
+    """Open the meter that counts reads. Its file is created on first use."""
     return SqliteReadMeter(read_meter_path(settings.data))

@@ -1,4 +1,4 @@
-"""The warehouse and what loads it: for the core, and for commands that hold the data directory alone."""
+"""Wires the warehouse, its reader and its loader, for the core and for commands that run without a service."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -19,25 +19,24 @@ from mauve.stores.sql.catalog.catalog import sql_catalog
 from mauve.stores.sql.ledger.closed_days import SqlClosedDays
 from mauve.stores.sql.ledger.loading import SqlLoadLedger
 from mauve.stores.warehouse import WarehouseReader
-from mauve.wiring.databases import open_catalog_database, open_ledger_database
-from mauve.wiring.ledger import open_ledger_writer
+from mauve.wiring.databases import open_catalog_database, open_ledger_database, open_ledger_writer
 from mauve.wiring.paths import log_path, warehouse_path
 
 
 def open_warehouse_reader(settings: Settings) -> WarehouseReader:
-    """Return what reads the warehouse, in the process that loads it. Its engine is opened when it is first used."""
+    """Return a reader of the warehouse, in the process that loads it. The engine is opened on first use."""
     return ChdbWarehouseReader(lambda: _read_connection(settings))
 
 
 def _read_connection(settings: Settings) -> ReadConnection:
     connection = ChdbConnection(warehouse_path(settings.data))
-    for statement in TABLES:  # Whoever comes first makes them, a reader or the loader.
+    for statement in TABLES:  # A reader may be opened before the loader.
         connection.run(statement)
     return connection
 
 
 def open_load_parts(settings: Settings) -> LoadParts:
-    """Open what the loader works with."""
+    """Open the parts of the loader."""
     with ExitStack() as opened:
         warehouse = ChdbWarehouse(opened.enter_context(closing(ChdbConnection(warehouse_path(settings.data)))))
         ledger_database = opened.enter_context(closing(open_ledger_database(settings)))
@@ -60,7 +59,7 @@ def open_load_parts(settings: Settings) -> LoadParts:
 
 @contextmanager
 def fill_parts(settings: Settings, control: ControlParts) -> Iterator[FillParts]:
-    """Open what a made-up history is written with, in a process that holds the data directory alone."""
+    """Open the stores for writing demo data, while no service runs on the data directory."""
     with (
         closing(ChdbConnection(warehouse_path(settings.data))) as warehouse,
         open_ledger_writer(settings) as ledger,

@@ -1,11 +1,11 @@
-"""The supervisor hears a child's beats, whatever else the child writes."""
+"""The supervisor reads a child's heartbeats, whatever else the child writes."""
 
 import asyncio
 import sys
 import tempfile
 from asyncio.subprocess import PIPE
 
-from mauve.server import children
+from mauve.server import child_process
 from mauve.server.heartbeat import Heartbeat
 from support.service import PATIENCE_S
 
@@ -19,29 +19,29 @@ sys.stdin.read()
 """
 
 
-def test_beats_are_heard_behind_a_line_that_is_too_long(monkeypatch):
-    heard_often = asyncio.Event()
+def test_heartbeats_are_read_after_a_line_that_is_too_long(monkeypatch):
+    beat_often = asyncio.Event()
 
-    class CountingPulse(Heartbeat):
+    class CountingHeartbeat(Heartbeat):
         beats = 0
 
-        def heard(self):
-            super().heard()
+        def beat(self):
+            super().beat()
             self.beats += 1
             if self.beats == 3:
-                heard_often.set()
+                beat_often.set()
 
     async def main():
         process = await asyncio.create_subprocess_exec(sys.executable, "-c", WRITES_TOO_MUCH, stdin=PIPE, stdout=PIPE)
         with tempfile.TemporaryFile() as stacks:
-            child = children.Child("a child", process, stacks, hang_s=0)
+            child = child_process.ChildProcess("a child", process, stacks, hang_s=0)
             ended = asyncio.create_task(child.ended())
             try:
-                await asyncio.wait_for(heard_often.wait(), PATIENCE_S)
+                await asyncio.wait_for(beat_often.wait(), PATIENCE_S)
                 process.stdin.close()
                 await ended
             finally:
                 child.kill()
 
-    monkeypatch.setattr(children, "Heartbeat", CountingPulse)
+    monkeypatch.setattr(child_process, "Heartbeat", CountingHeartbeat)
     asyncio.run(main())

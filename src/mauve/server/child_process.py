@@ -1,4 +1,4 @@
-"""A process that the supervisor has started: until it is ready, and until it ends or hangs."""
+"""The supervisor's view of one child process: start it, wait until it is ready, watch it until it ends or hangs."""
 
 import asyncio
 import sys
@@ -11,9 +11,8 @@ from typing import IO, Final
 import msgspec
 import structlog
 
-from mauve.server.child_protocol import BEAT, ChildOrders, Ready, Refused, Report, Role
-from mauve.server.heartbeat import LOOK_EVERY_S, Heartbeat
-from mauve.server.stacks import stack_file, stacks_of
+from mauve.server.child_protocol import HEARTBEAT, ChildConfig, Ready, Refused, Report, Role
+from mauve.server.heartbeat import CHECK_EVERY_S, Heartbeat, open_stack_file, request_stacks
 
 _MODULES: Final[Mapping[Role, str]] = {"core": "mauve.server.core", "ingest": "mauve.server.worker"}
 
@@ -24,34 +23,34 @@ class ServeRefusedError(Exception):
     """The service cannot start. The message says why and what to do."""
 
 
-class Child:
+class ChildProcess:
     def __init__(self, name: str, process: Process, stacks: IO[bytes], hang_s: float) -> None:
         self.name = name
         self.process = process
         self._stacks = stacks
-        self._pulse = Heartbeat(hang_s)
+        self._heartbeat = Heartbeat(hang_s)
 
     @classmethod
-    async def start(cls, orders: ChildOrders, lock: IO[bytes], hang_s: float) -> "Child":
-        stacks = stack_file()
-        told = msgspec.structs.replace(orders, stacks_fd=stacks.fileno())
+    async def start(cls, config: ChildConfig, lock: IO[bytes], hang_s: float) -> "ChildProcess":
+        stacks = open_stack_file()
+        passed = msgspec.structs.replace(config, stacks_fd=stacks.fileno())
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            _MODULES[orders.role],
-            msgspec.json.encode(told).decode(),
+            _MODULES[config.role],
+            msgspec.json.encode(passed).decode(),
             stdin=PIPE,
             stdout=PIPE,
-            # The lock is inherited: it is held until the last child is gone, even if we are killed.
+            # Children inherit the lock: it is held until the last of them ends, even if the supervisor is killed.
             pass_fds=(lock.fileno(), stacks.fileno()),
-            # Ctrl-C goes to us alone; we tell the children.
+            # Ctrl-C must reach the supervisor alone, which then stops its children.
             start_new_session=True,
         )
-        return cls(orders.name, process, stacks, hang_s)
+        return cls(config.name, process, stacks, hang_s)
 
     async def ready(self) -> Ready:
-        """Return what it reports when it serves. That may take long: tables are brought up to date first."""
-        assert self.process.stdout is not None  # noqa: S101 - asked for above
+        """Return the child's report once it serves. Allow any time for it: migrations run first."""
+        assert self.process.stdout is not None  # noqa: S101 - requested above
         line = await self.process.stdout.readline()
         if not line:
             raise ServeRefusedError("a process ended before it was ready: see the log above")
@@ -61,8 +60,8 @@ class Child:
         return report
 
     async def ended(self) -> None:
-        """Return when it has ended. One that hangs is ended, and where it hung is logged."""
-        watching = [asyncio.ensure_future(self._listen()), asyncio.ensure_future(self._watch())]
+        """Wait until the child ends. Kill it if it hangs, and log where."""
+        watching = [asyncio.ensure_future(self._read_heartbeats()), asyncio.ensure_future(self._watch())]
         try:
             await self.process.wait()
         finally:
@@ -78,35 +77,35 @@ class Child:
         with suppress(ProcessLookupError):
             self.process.kill()
 
-    async def _listen(self) -> None:
-        assert self.process.stdout is not None  # noqa: S101 - asked for above
+    async def _read_heartbeats(self) -> None:
+        assert self.process.stdout is not None  # noqa: S101 - requested above
         while True:
             try:
                 line = await self.process.stdout.readline()
             except ValueError:
-                continue  # Too long for the reader, which has dropped what it held of it: no beat.
+                continue  # The line was too long, so not a heartbeat; the reader has dropped it.
             if not line:
                 return
-            if line == BEAT:
-                self._pulse.heard()
+            if line == HEARTBEAT:
+                self._heartbeat.beat()
 
     async def _watch(self) -> None:
-        looked_at = time.monotonic()
+        checked_at = time.monotonic()
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(CHECK_EVERY_S)
             now = time.monotonic()
-            if self._pulse.has_stopped(now - looked_at):
+            if self._heartbeat.has_stopped(now - checked_at):
                 break
-            looked_at = now
-        await self._end_where_it_hangs()
+            checked_at = now
+        await self._kill_hung()
 
-    async def _end_where_it_hangs(self) -> None:
-        stacks = await stacks_of(self.process, self._stacks)
+    async def _kill_hung(self) -> None:
+        stacks = await request_stacks(self.process, self._stacks)
         log.error(
             "process_hangs",
             child=self.name,
-            silent_s=round(self._pulse.silent_s),
+            silent_s=round(self._heartbeat.silent_s),
             stacks=stacks,
-            advice="it is ended and started anew; nothing that was acknowledged is lost",
+            advice="the process is killed and restarted; no acknowledged event is lost",
         )
         self.kill()

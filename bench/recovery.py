@@ -1,4 +1,4 @@
-"""What stays: what an event takes on disk, how long a backlog takes to be loaded."""
+"""Recovery after the core is killed: time to load a backlog, and bytes per event on disk."""
 
 import http.client
 import os
@@ -23,7 +23,7 @@ def measure() -> Iterator[Figure]:
 
 
 def _recovery(running: Running) -> Iterator[Figure]:
-    """Fill the queue while the core stands still, kill the core, and wait until everything is stored."""
+    """Fill the queue while the core is stopped, kill the core, and wait until everything is stored."""
     key = app_key(running)
     core = running.pids["core"]
     os.kill(core, signal.SIGSTOP)
@@ -42,14 +42,14 @@ def _recovery(running: Running) -> Iterator[Figure]:
         time.sleep(0.1)
     took_s = time.perf_counter() - began
     size = f"{accepted * len(texts[0]) / 1e9:.1f} GB"
-    yield Figure("core killed, answering again", f"{ready_s:.1f} s with a backlog of {size}")
-    yield Figure("recovery of that backlog", f"{took_s:.0f} s, {events / took_s / 1000:.0f}k events/s")
+    yield Figure("core killed, time until it answers", f"{ready_s:.1f} s with a backlog of {size}")
+    yield Figure("core killed, time to load the backlog", f"{took_s:.0f} s, {events / took_s / 1000:.0f}k events/s")
     on_disk = _bytes_in(running.data / "warehouse")
-    yield Figure("warehouse, right after loading", f"{on_disk / events:.0f} bytes an event")
+    yield Figure("warehouse, right after loading", f"{on_disk / events:.0f} bytes per event")
 
 
 def _bytes_in(folder: Path) -> int:
-    """Add up the files; those that a merge removes meanwhile do not count."""
+    """Return the total size; skip files that a merge removes meanwhile."""
     size = 0
     for directory, _, names in os.walk(folder):
         for name in names:

@@ -1,0 +1,77 @@
+"""What the commands share: their options, the settings, and opening the data directory."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+import click
+
+from mauve.config import Settings, settings_from
+from mauve.control.parts import ControlParts
+from mauve.stores.data_directory import holder_of
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+org_argument = click.argument("org", metavar="ORG")
+org_option = click.option("--org", required=True, metavar="ORG", help="The organization's id, org_….")
+app_option = click.option("--app", required=True, metavar="APP", help="The app's id, app_….")
+test_option = click.option("--test", is_flag=True, help="Use the app's test environment.")
+
+
+class UsageError(Exception):
+    """A mistake that the user can correct. The message is one sentence."""
+
+
+def data_options(command: Callable[P, R]) -> Callable[P, R]:
+    """Add the two options that every command takes: `--data` and `--json`."""
+    data = click.option(
+        "--data",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="The data directory (MAUVE_DATA; default ./mauve-data).",
+    )
+    as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON value on stdout and nothing else.")
+    return data(as_json(command))
+
+
+def settings_for(data: Path | None) -> Settings:
+    if data == Path():
+        raise UsageError("--data is empty: name a directory")
+    settings = settings_from()
+    return settings if data is None else dataclasses.replace(settings, data=data)
+
+
+@contextmanager
+def open_existing(data: Path | None) -> Iterator[ControlParts]:
+    """Open the control plane's parts on a data directory that must already exist."""
+    from mauve.wiring.paths import has_data  # noqa: PLC0415 - slow to import
+
+    settings = settings_for(data)
+    if not has_data(settings):
+        raise UsageError(f"there is no data in {settings.data}: check --data, or start with 'mauve serve'")
+    with open_or_create(settings) as parts:
+        yield parts
+
+
+@contextmanager
+def open_or_create(settings: Settings) -> Iterator[ControlParts]:
+    """Open the control plane's parts, and create the data directory if it is missing."""
+    from mauve.wiring.bootstrap import prepare  # noqa: PLC0415 - slow to import
+    from mauve.wiring.control import control_parts  # noqa: PLC0415 - slow to import
+
+    prepare(settings)
+    with control_parts(settings) as parts:
+        parts.publisher.refill_if_lost()
+        yield parts
+
+
+def base_url(data: Path | None) -> str:
+    """Return the address for links: that of the running server, or the one it would have."""
+    settings = settings_for(data)
+    holder = holder_of(settings.data)
+    if holder is not None:
+        return holder.public_url.rstrip("/")
+    return (settings.public_url or f"http://{settings.host}:{settings.port}").rstrip("/")

@@ -1,0 +1,83 @@
+"""What commands print: a result on standard output, as text or JSON, and progress on standard error."""
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+import click
+import msgspec
+
+from mauve.maintenance.disk_space import format_bytes
+
+_REDRAW_EVERY_S: Final = 0.1
+
+
+def print_result(value: Any, *, as_json: bool, text: str) -> None:  # noqa: ANN401 - anything that msgspec can encode
+    """Print the result once: as JSON for programs, or as text for people."""
+    click.echo(msgspec.json.encode(value).decode() if as_json else text)
+
+
+def printable(text: str) -> str:
+    """Escape every character that is not printable, so that the text cannot control the terminal."""
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[object]], if_empty: str) -> str:
+    """Return aligned columns, or `if_empty` if there are no rows."""
+    if not rows:
+        return if_empty
+    lines = [list(headings), *[[printable(str(cell)) for cell in row] for row in rows]]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+class NoProgress:
+    """Shows nothing."""
+
+    def begin(self, stage: str, bytes_total: int) -> None:
+        pass
+
+    def add(self, byte_count: int) -> None:
+        pass
+
+
+class StageLines:
+    """Prints one line per stage, for a log or a pipe."""
+
+    def begin(self, stage: str, bytes_total: int) -> None:
+        size = f", {format_bytes(bytes_total)}" if bytes_total else ""
+        sys.stderr.write(f"{stage}{size}\n")
+
+    def add(self, byte_count: int) -> None:
+        pass
+
+
+class StatusLine:
+    """Redraws one line on a terminal; `end` clears it."""
+
+    def __init__(self) -> None:
+        self._stage = ""
+        self._total = self._done = 0
+        self._drawn_at = 0.0
+
+    def begin(self, stage: str, bytes_total: int) -> None:
+        self._stage, self._total, self._done = stage, bytes_total, 0
+        self._draw()
+
+    def add(self, byte_count: int) -> None:
+        self._done += byte_count
+        if time.monotonic() - self._drawn_at >= _REDRAW_EVERY_S:
+            self._draw()
+
+    def end(self) -> None:
+        sys.stderr.write("\r\033[K")
+        sys.stderr.flush()
+
+    def _draw(self) -> None:
+        self._drawn_at = time.monotonic()
+        share = f" {min(100, 100 * self._done // self._total)} % of {format_bytes(self._total)}" if self._total else ""
+        sys.stderr.write(f"\r\033[K{self._stage}{share}")
+        sys.stderr.flush()
