@@ -21,7 +21,7 @@ class BodyRules(NamedTuple):
     check_type: Callable[[OpenRequest], None]
     bytes_max: int
     budget: ByteBudget
-    is_in_the_way: Callable[[str], bool]
+    should_evict: Callable[[str], bool]
 
 
 class Admitted(Slot):
@@ -55,7 +55,7 @@ async def admit(parts: IngestParts, request: OpenRequest, org_id: str, rules: Bo
     admission = parts.admission
     _check_room(admission, org_id)
     rules.check_type(request)
-    body, room = request.arrived, 0
+    body, room = request.buffered_body, 0
     if body is None:
         body, room = await _read(request, org_id, rules, admission)
     admitted = Admitted(admission, org_id, body, rules.budget, room)
@@ -81,7 +81,7 @@ async def _read(request: OpenRequest, org_id: str, rules: BodyRules, admission: 
     room = _room_for(request, rules)
     await rules.budget.take(room, org_id)
     try:
-        body = await request.body(rules.bytes_max, lambda: rules.is_in_the_way(org_id))
+        body = await request.body(rules.bytes_max, lambda: rules.should_evict(org_id))
         _check_room(admission, org_id)  # A sender may have been slow, and others quicker.
     except BaseException:
         rules.budget.give_back(room, org_id)
