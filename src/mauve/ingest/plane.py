@@ -44,7 +44,7 @@ def _as_it_is(reply: Reply) -> Reply:
 class IngestPlane:
     def __init__(self, parts: IngestParts) -> None:
         self._parts = parts
-        self._bodies = BodyRules(_check_type, BODY_BYTES_MAX, parts.budget, parts.budget.is_wanted_from)
+        self._bodies = BodyRules(_check_type, BODY_BYTES_MAX, parts.budget, parts.budget.should_evict)
         self._webhooks = WebhookEndpoint(parts)
 
     def answer(self, request: OpenRequest) -> Coroutine[Any, Any, Reply]:
@@ -111,7 +111,7 @@ class IngestPlane:
                 body, org_period = self._opened(admitted.body, request, key, received_at)
                 # Nothing is awaited from here until the events are counted: no other request is checked in between.
                 verdict = rules.judge_events(body, key, received_at)
-                admitted.judged(parts.ledger.entry_s if verdict.payments else 0.0)
+                admitted.record_work(parts.ledger.entry_s if verdict.payments else 0.0)
                 rejections = await accept.make_events_durable(parts, key, verdict, received_at, org_period)
         except REFUSALS as refusal:
             self._note_refusal(key, refusal)
@@ -128,7 +128,7 @@ class IngestPlane:
             with await admit(parts, request, key.org_id, self._bodies) as admitted:
                 body = inflated(admitted.body, request.header("content-encoding"), BODY_BYTES_MAX)
                 verdict = rules.judge_objects(body, key, received_at)
-                admitted.judged(parts.ledger.entry_s)
+                admitted.record_work(parts.ledger.entry_s)
                 await accept.make_objects_durable(parts, key, verdict)
         except REFUSALS as refusal:
             self._note_refusal(key, refusal)

@@ -43,7 +43,7 @@ class WebhookEndpoint:
     def __init__(self, parts: IngestParts) -> None:
         self._parts = parts
         budget = ByteBudget(_BODIES_BYTES_MAX)
-        self._bodies = BodyRules(_check_type, BODY_BYTES_MAX, budget, lambda _org_id: budget.is_wanted())
+        self._bodies = BodyRules(_check_type, BODY_BYTES_MAX, budget, lambda _org_id: budget.has_waiters())
         self._refusals = RefusalCount(parts.ledger)
         # One: several that want the interpreter would keep the loop from it for longer.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="deliveries")
@@ -56,10 +56,10 @@ class WebhookEndpoint:
             with await admit(self._parts, request, secret.org_id, self._bodies) as admitted:
                 body = admitted.body
                 if not _is_small(body):
-                    admitted.judged(self._parts.ledger.entry_s)  # The loop is not held any more.
+                    admitted.record_work(self._parts.ledger.entry_s)  # The loop is not held any more.
                 secret = await self._verified(request, body, secret, received_at)
                 if _is_small(body):
-                    admitted.judged(self._parts.ledger.entry_s)
+                    admitted.record_work(self._parts.ledger.entry_s)
                 return await self._acknowledged(body, secret, received_at)
         except BodyTooLargeError:
             raise Problem(Code.TOO_LARGE, f"a delivery has at most {BODY_BYTES_MAX} bytes") from None
