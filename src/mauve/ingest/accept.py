@@ -45,11 +45,11 @@ async def make_events_durable(
 
 async def append_counted(parts: IngestParts, record: tuple[bytes, bytes], org_period: OrgPeriod, events: int) -> None:
     """Append a record whose events count toward a cap, from now on and not only when it is durable."""
-    parts.caps.begin(org_period, events)
+    parts.caps.reserve(org_period, events)
     try:
         appended = asyncio.ensure_future(parts.log.append(record))
     except BaseException:
-        parts.caps.give_up(org_period, events)
+        parts.caps.cancel(org_period, events)
         raise
     appended.add_done_callback(partial(_count, parts.caps, org_period, events))
     await asyncio.shield(appended)  # A request that is given up takes nothing out of the log.
@@ -57,9 +57,9 @@ async def append_counted(parts: IngestParts, record: tuple[bytes, bytes], org_pe
 
 def _count(caps: EventCaps, org_period: OrgPeriod, events: int, appended: asyncio.Future[int]) -> None:
     if appended.cancelled() or appended.exception() is not None:
-        caps.give_up(org_period, events)
+        caps.cancel(org_period, events)
     else:
-        caps.settle(org_period, events, appended.result())
+        caps.commit(org_period, events, appended.result())
 
 
 async def record_payments(

@@ -19,7 +19,7 @@ async def run(orders: ChildOrders) -> None:
     expose_metrics(settings, orders.number, registry)
     async with ingest_parts(settings, orders.number, registry) as parts:
         refreshing = asyncio.create_task(repeat(REFRESH_EVERY_S, parts.keyring.refresh, "keyring_not_refreshed"))
-        counting = asyncio.create_task(parts.caps.keep_current())
+        counting = asyncio.create_task(parts.caps.refresh_forever())
         noting = asyncio.create_task(write_stats_forever(parts))
         await serve_until_stopped(
             Listener(IngestPlane(parts).answer, (orders.host, orders.ingest_port), settings.connections_per_address),
