@@ -117,7 +117,7 @@ def test_a_thousand_clients_are_served_at_once(serving):
         client.close()
 
 
-def test_when_it_stops_who_has_asked_is_answered_and_who_has_not_is_answer_slow_requests(serving):
+def test_on_shutdown_requests_in_flight_are_answered_and_idle_connections_closed(serving):
     with connected(serving) as asking, connected(serving) as idle:
         idle.sendall(b"GET /a HTTP/1.1\r\nhost: x\r\n\r\n")
         assert idle.recv(1000).startswith(b"HTTP/1.1 200 ")

@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 
 from mauve.core.problems import Code
-from mauve.ingest.webhooks.signatures import Refusal
+from mauve.ingest.webhooks.signatures import SignatureFailure
 from mauve.ingest.webhooks.warnings import DeliveryWarning
 from mauve.stores.deliveries import DeliveryResult
 
@@ -137,7 +137,7 @@ def test_every_folder_of_the_package_is_in_the_layer_table():
 
 def test_every_word_that_is_said_of_a_delivery_is_explained():
     explained = set(re.findall(r"`([a-z_]+)`", text_of(ROOT / "docs/billing.md")))
-    assert [word for word in (*DeliveryResult, *Refusal, *DeliveryWarning) if word not in explained] == []
+    assert [word for word in (*DeliveryResult, *SignatureFailure, *DeliveryWarning) if word not in explained] == []
 
 
 def test_a_worker_imports_nothing_that_only_the_core_needs():

@@ -6,7 +6,7 @@ from mauve.demo.calendar import DAY_MS, Calendar, is_weekend
 from mauve.demo.deliveries import deliveries_of
 from mauve.demo.history import Place, history_of
 from mauve.demo.stories import STORIES, Plan
-from mauve.ingest.webhooks.signatures import Refusal
+from mauve.ingest.webhooks.signatures import SignatureFailure
 from mauve.ingest.webhooks.warnings import DeliveryWarning
 from mauve.stores.deliveries import DeliveryResult
 
@@ -71,5 +71,5 @@ def test_the_words_said_of_deliveries_are_those_that_are_explained():
     entries = [each for story in STORIES for each in deliveries_of(story, PLACE, NOW)]
     said = {word for entry in entries if entry.delivery for word in entry.delivery.words}
     said |= {tally.word for entry in entries for tally in entry.tallies}
-    assert said <= {*DeliveryResult, *DeliveryWarning, *Refusal}
+    assert said <= {*DeliveryResult, *DeliveryWarning, *SignatureFailure}
     assert {"unusable", "refused", "fee_unknown"} <= said

@@ -55,7 +55,7 @@ class IngestPlane:
             case "/v1/objects", "POST":
                 return self._answered(self._objects, request)
             case path, "POST" if is_webhook_path(path):
-                return self._answered(self._webhooks.take, request)
+                return self._answered(self._webhooks.handle, request)
             case _:
                 return _at_once(self._other_answer(request))
 
