@@ -5,7 +5,7 @@ from typing import Final
 from mauve.core.problems import Code, Problem, unauthorized
 from mauve.core.rejections import Fault, RejectionCode
 from mauve.ingest import accept
-from mauve.ingest.browsers import PREFLIGHT, for_browsers
+from mauve.ingest.cors import PREFLIGHT, with_cors
 from mauve.ingest.plane import BODY_BYTES_MAX
 from mauve.ingest.rules import Rejection
 from mauve.ingest.wire import ITEM_BYTES_MAX, ITEMS_MAX
@@ -80,7 +80,7 @@ def _invalid(fault: Fault) -> Answer:
 
 
 def _for_browsers(answer: Answer) -> Answer:
-    return Answer(answer.name, answer.when, for_browsers(answer.reply), answer.schema, answer.code)
+    return Answer(answer.name, answer.when, with_cors(answer.reply), answer.schema, answer.code)
 
 
 _EVENT_ANSWERS: Final = (

@@ -43,7 +43,7 @@ class WebhookEndpoint:
     def __init__(self, parts: IngestParts) -> None:
         self._parts = parts
         budget = ByteBudget(_BUDGET_BYTES_MAX)
-        self._bodies = BodyRules(_check_type, BODY_BYTES_MAX, budget, lambda _org_id: budget.has_waiters())
+        self._body_rules = BodyRules(_check_type, BODY_BYTES_MAX, budget, lambda _org_id: budget.has_waiters())
         self._failures = SignatureFailureCounts(parts.ledger)
         # One thread: several would compete with the event loop for the interpreter.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="deliveries")
@@ -53,7 +53,7 @@ class WebhookEndpoint:
         received_at = self._parts.clock.now_ms()
         secret = self._secret_for(request.path)
         try:
-            with await admit(self._parts, request, secret.org_id, self._bodies) as admitted:
+            with await admit(self._parts, request, secret.org_id, self._body_rules) as admitted:
                 body = admitted.body
                 if not _is_small(body):
                     admitted.record_work(self._parts.ledger.entry_s)  # A thread does the rest.
