@@ -84,14 +84,14 @@ def has_ended(connection):
 
 def test_slow_and_silent_clients_do_not_delay_others_and_are_disconnected(service, keys):
     hostile, good = keys
-    held = [connected(service.ingest_url) for _ in range(IDLE + SLOW_HEADERS + SLOW_BODIES)]
-    for connection in held[IDLE : IDLE + SLOW_HEADERS]:
+    connections = [connected(service.ingest_url) for _ in range(IDLE + SLOW_HEADERS + SLOW_BODIES)]
+    for connection in connections[IDLE : IDLE + SLOW_HEADERS]:
         connection.sendall(b"POST /v1/events HTTP/1.1\r\nhost: x\r\nauthoriz")
-    for connection in held[IDLE + SLOW_HEADERS :]:
+    for connection in connections[IDLE + SLOW_HEADERS :]:
         connection.sendall(head(hostile, "content-length: 1000000") + b"[")
     assert [replies_to(service, good) for _ in range(5)] == [[202, 202, 200, 200]] * 5
-    eventually(lambda: all(has_ended(connection) for connection in held), GONE_WITHIN_S)
-    for connection in held:
+    eventually(lambda: all(has_ended(connection) for connection in connections), GONE_WITHIN_S)
+    for connection in connections:
         connection.close()
     assert peak_mb(service.child_pids()["ingest-1"]) < MEMORY_MB_MAX
     assert replies_to(service, hostile) == [202, 202, 200, 200]
@@ -99,13 +99,13 @@ def test_slow_and_silent_clients_do_not_delay_others_and_are_disconnected(servic
 
 def test_connections_over_the_limit_wait_and_are_served_when_others_close(service):
     worker = service.child_pids()["ingest-1"]
-    held = [connected(service.ingest_url) for _ in range(CONNECTIONS_MAX + 50)]
+    connections = [connected(service.ingest_url) for _ in range(CONNECTIONS_MAX + 50)]
     with connected(service.ingest_url) as patient:
         patient.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
         open_files = Path(f"/proc/{worker}/fd")
-        held_open = eventually(lambda: (count := len(list(open_files.iterdir()))) >= CONNECTIONS_MAX and count)
-        assert held_open < CONNECTIONS_MAX + 50
-        for connection in held:
+        open_count = eventually(lambda: (count := len(list(open_files.iterdir()))) >= CONNECTIONS_MAX and count)
+        assert open_count < CONNECTIONS_MAX + 50
+        for connection in connections:
             connection.close()
         assert patient.recv(100).startswith(b"HTTP/1.1 200")
     assert peak_mb(worker) < MEMORY_MB_MAX
@@ -131,13 +131,13 @@ BOMBS = {
 }
 
 
-@pytest.mark.parametrize("door", ["url", "ingest_url"])
+@pytest.mark.parametrize("port", ["url", "ingest_url"])
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_a_decompression_bomb_is_refused_and_memory_stays_bounded(service, keys, bomb, door):
+def test_a_decompression_bomb_is_refused_and_memory_stays_bounded(service, keys, bomb, port):
     lines, body, expected = BOMBS[bomb]
     if not any("transfer" in line or "length" in line for line in lines):
         lines = [*lines, f"content-length: {len(body)}"]
-    with connected(getattr(service, door)) as connection:
+    with connected(getattr(service, port)) as connection:
         connection.sendall(head(keys[0], *lines))
         try:
             connection.sendall(body)

@@ -37,13 +37,13 @@ class World:
     client: httpx.Client
     secrets: dict[str, str] = field(default_factory=dict)
     made_by: dict[str, str] = field(default_factory=dict)  # secret → the only reply that may hold it
-    said: dict[str, str] = field(default_factory=dict)
+    replies: dict[str, str] = field(default_factory=dict)
     numbers: itertools.count = field(default_factory=itertools.count)
 
-    def ask(self, method, path, *, door=None, makes=None, **options):
+    def ask(self, method, path, *, base_url=None, makes=None, **options):
         """Make a request and keep the reply; `makes` names the secret in the reply, and its field."""
         self.client.cookies.clear()
-        reply = self.client.request(method, (door or self.service.url) + path, **options)
+        reply = self.client.request(method, (base_url or self.service.url) + path, **options)
         label = f"{next(self.numbers)} {method} {path}"
         self.remember(label, reply)
         if makes is not None:
@@ -51,7 +51,7 @@ class World:
         return reply
 
     def remember(self, label, reply):
-        self.said[label] = f"{reply.status_code} {dict(reply.headers)} {reply.text}"
+        self.replies[label] = f"{reply.status_code} {dict(reply.headers)} {reply.text}"
 
     def plant(self, name, text, label=""):
         self.secrets[name] = text
@@ -105,7 +105,7 @@ def _use_everything(world):
     _as_a_client(world)
     _as_a_member(world, browser)
     _as_an_attacker(world)
-    assert not any(text.startswith("5") for text in world.said.values())
+    assert not any(text.startswith("5") for text in world.replies.values())
     _while_a_store_is_down(world)
 
 
@@ -135,22 +135,24 @@ def _as_a_client(world):
     for method, where in (("GET", "/v1/apps"), ("GET", path), ("GET", f"{path}/keys"), ("PATCH", path)):
         world.ask(method, where, headers=token, json={"type": "library"} if method == "PATCH" else None)
     key = bearer(world.secrets["server key"])
-    for door in (world.service.url, world.service.ingest_url):
+    for base_url in (world.service.url, world.service.ingest_url):
         eventually(
-            lambda door=door: world.ask("POST", "/v1/events", door=door, json={"name": "x"}, headers=key).is_success
+            lambda base_url=base_url: (
+                world.ask("POST", "/v1/events", base_url=base_url, json={"name": "x"}, headers=key).is_success
+            )
         )
-        world.ask("POST", "/v1/objects", door=door, json=[{"type": "subscription"}], headers=key)
+        world.ask("POST", "/v1/objects", base_url=base_url, json=[{"type": "subscription"}], headers=key)
         for provider, sign, secret in (("biller_a", signed_a, SECRET_A), ("biller_b", signed_b, SECRET_B)):
             body = json.dumps(sample("stripe_invoice_paid_basic")).encode()
             headers = {"content-type": "application/json", **sign(body, secret, at=int(time.time()))}
             where = f"/v1/webhooks/{provider}/{app['public_id']}"
-            assert world.ask("POST", where, door=door, content=body, headers=headers).status_code == 200
+            assert world.ask("POST", where, base_url=base_url, content=body, headers=headers).status_code == 200
     for metric in METRICS:
         world.ask("GET", f"/v1/metrics/{metric}?name=x", headers=key)
         world.ask("GET", f"/v1/metrics/{metric}?name=x&project={app['public_id']}", headers=token)
     world.ask("DELETE", f"{path}/keys/{minted['key_id']}", headers=token)
     for number in (0, 1):
-        world.ask("GET", "/metrics", door=f"http://127.0.0.1:{world.metrics_port + number}")
+        world.ask("GET", "/metrics", base_url=f"http://127.0.0.1:{world.metrics_port + number}")
 
 
 def _as_a_member(world, browser):
@@ -175,12 +177,12 @@ def _as_an_attacker(world):
         for operation in ROUTES:
             path = operation.path.format(app_id="app_x", key_id="key_x", provider="biller_a")
             world.ask(operation.method, path, headers=wrong, content=json.dumps({"name": {secret: secret}}).encode())
-        for door in (world.service.url, world.service.ingest_url):
+        for base_url in (world.service.url, world.service.ingest_url):
             for path in ("/v1/events", "/v1/objects", "/v1/webhooks/biller_a/proj_x", f"/v1/webhooks/biller_a/{name}"):
-                world.ask("POST", path, door=door, headers=json_wrong, content=b'{"name":')
+                world.ask("POST", path, base_url=base_url, headers=json_wrong, content=b'{"name":')
         world.ask("GET", "/v1/metrics/mau", headers=wrong)
-        for door in PUBLIC:
-            world.ask(door.method, door.path.format(secret="nothing"), headers=wrong, data={"password": secret})
+        for route in PUBLIC:
+            world.ask(route.method, route.path.format(secret="nothing"), headers=wrong, data={"password": secret})
 
 
 def _while_a_store_is_down(world):
@@ -188,8 +190,8 @@ def _while_a_store_is_down(world):
     token, key = bearer(world.secrets["token"]), bearer(world.secrets["server key"])
     payment = {"name": "payment", "id": "p1", "props": {"amount": 1, "currency": "eur"}}
     with _without(world, "ledger.db", "payments"):
-        door = world.service.ingest_url
-        assert world.ask("POST", "/v1/events", door=door, json=payment, headers=key).status_code == 503
+        base_url = world.service.ingest_url
+        assert world.ask("POST", "/v1/events", base_url=base_url, json=payment, headers=key).status_code == 503
     with _without(world, "catalog.db", "apps"):
         assert world.ask("POST", "/v1/apps", json={"name": "App"}, headers=token).status_code == 502
 
@@ -205,18 +207,20 @@ def _without(world, name, table):
 
 def test_there_are_many_secrets_and_replies(world):
     assert len(world.secrets) == 9
-    assert len(world.said) > 250
-    statuses = {text[:3] for text in world.said.values()}
+    assert len(world.replies) > 250
+    statuses = {text[:3] for text in world.replies.values()}
     assert {"200", "201", "202", "204", "303", "400", "401", "403", "404", "502", "503"} <= statuses
 
 
 def test_no_reply_holds_a_secret_except_the_one_that_created_it(world):
-    told = {(name, label) for name in world.secrets for label, text in world.said.items() if world.leaks(name, text)}
+    leaked = {
+        (name, label) for name in world.secrets for label, text in world.replies.items() if world.leaks(name, text)
+    }
     made = {(name, label) for name, label in world.made_by.items() if label}
-    cookies = {(name, label) for name, label in told if name == "session" and "set-cookie" in world.said[label]}
+    cookies = {(name, label) for name, label in leaked if name == "session" and "set-cookie" in world.replies[label]}
     assert len(made) == 2
     assert len(cookies) == 1
-    assert told == made | cookies
+    assert leaked == made | cookies
 
 
 def test_no_log_holds_a_secret(world):

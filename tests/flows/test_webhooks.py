@@ -205,8 +205,8 @@ class TestMoney:
 
     def test_mrr_is_converted_before_it_is_rounded(self, deliver, settings):
         price = {"unit_amount": 500_050, "recurring": {"interval": "year"}}  # 5,000.50 ISK are 416.708 a month
-        held = {"id": "sub_1", "status": "active", "currency": "isk", "items": {"data": [{"price": price}]}}
-        deliver({"id": "evt_1", "type": "customer.subscription.updated", "created": NOW_S, "data": {"object": held}})
+        data = {"id": "sub_1", "status": "active", "currency": "isk", "items": {"data": [{"price": price}]}}
+        deliver({"id": "evt_1", "type": "customer.subscription.updated", "created": NOW_S, "data": {"object": data}})
         other = {"id": "1", "status": "active", "currency": "mga", "amount": 7, "recurring_interval": "year"}
         deliver({"type": "subscription.updated", "timestamp": "2026-10-26T06:13:20Z", "data": other}, "biller_b")
         rows = ledger_rows(settings.data, "SELECT currency, mrr FROM subscriptions ORDER BY currency")

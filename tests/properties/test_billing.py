@@ -26,25 +26,25 @@ QUANTITIES = st.integers(0, 3)
 
 def of_biller_a(event_id, type_, status, created, quantity, subscription):
     price = {"unit_amount": 1000, "currency": "eur", "recurring": {"interval": "month"}}
-    held = {"id": subscription, "status": status, "currency": "eur"}
-    held["items"] = {"data": [{"price": price, "quantity": quantity}]}
+    data = {"id": subscription, "status": status, "currency": "eur"}
+    data["items"] = {"data": [{"price": price, "quantity": quantity}]}
     type_ = f"customer.subscription.{type_}"
-    return A, {"id": event_id, "type": type_, "created": created, "data": {"object": held}}
+    return A, {"id": event_id, "type": type_, "created": created, "data": {"object": data}}
 
 
 def of_biller_b(type_, status, created, changed, amount, subscription):
-    held = {"id": subscription, "status": status, "amount": amount, "currency": "eur", "recurring_interval": "month"}
-    held["modified_at"] = changed
+    data = {"id": subscription, "status": status, "amount": amount, "currency": "eur", "recurring_interval": "month"}
+    data["modified_at"] = changed
     stamp = f"2026-10-26T06:13:{created % 60:02}.000001Z"
-    return B, {"type": f"subscription.{type_}", "timestamp": stamp, "data": held}
+    return B, {"type": f"subscription.{type_}", "timestamp": stamp, "data": data}
 
 
 def an_invoice(event_id, invoice):
     # An invoice is the same in every event that reports it.
     amount, fee = 100 * int(invoice[-1]), 10 if invoice == "in_2" else 0
-    held = {"id": invoice, "amount_paid": amount, "currency": "eur", "status": "paid", "application_fee_amount": fee}
-    held["status_transitions"] = {"paid_at": NOW_S - 60}
-    return A, {"id": event_id, "type": "invoice.paid", "created": NOW_S, "data": {"object": held}}
+    data = {"id": invoice, "amount_paid": amount, "currency": "eur", "status": "paid", "application_fee_amount": fee}
+    data["status_transitions"] = {"paid_at": NOW_S - 60}
+    return A, {"id": event_id, "type": "invoice.paid", "created": NOW_S, "data": {"object": data}}
 
 
 EVENT_IDS = st.sampled_from(["evt_a", "evt_b", "evt_c", "evt_d"])
@@ -142,8 +142,8 @@ def test_mrr_is_the_exact_sum_rounded_once_half_up(items):
         }
         for unit, quantity, interval, every in items
     ]
-    held = {"id": "sub_1", "status": "active", "currency": "eur", "items": {"data": shaped}}
-    read = parsed_event(A, {"type": "customer.subscription.updated", "data": {"object": held}})
+    data = {"id": "sub_1", "status": "active", "currency": "eur", "items": {"data": shaped}}
+    read = parsed_event(A, {"type": "customer.subscription.updated", "data": {"object": data}})
     annual = sum(Fraction(unit) * quantity * A_YEAR[interval] / every for unit, quantity, interval, every in items)
     assert Fraction(read.details["mrr_exact"]) == annual / 12
     assert -Fraction(1, 2) < read.mrr.minor - annual / 12 <= Fraction(1, 2)
@@ -156,13 +156,13 @@ JSON = st.recursive(
 )
 FIELDS = ["id", "status", "currency", "amount_paid", "net_amount", "amount", "items", "plan", "customer", "parent"]
 FIELDS += ["recurring_interval", "application_fee_amount", "total_taxes", "status_transitions", "pause_collection"]
-HELD = st.dictionaries(st.sampled_from(FIELDS), JSON | st.sampled_from(["usd", "paid", "active", 5, "in_1"]))
+DATA = st.dictionaries(st.sampled_from(FIELDS), JSON | st.sampled_from(["usd", "paid", "active", 5, "in_1"]))
 TYPES = st.sampled_from(["invoice.paid", "customer.subscription.updated", "order.paid", "subscription.updated"])
 
 
-@given(type_=TYPES, held=HELD | JSON, more=st.dictionaries(st.text(max_size=8), JSON, max_size=3))
-def test_any_event_content_is_parsed_without_failing(type_, held, more):
-    for provider, shape in ((A, {"object": held}), (B, held)):
+@given(type_=TYPES, data=DATA | JSON, more=st.dictionaries(st.text(max_size=8), JSON, max_size=3))
+def test_any_event_content_is_parsed_without_failing(type_, data, more):
+    for provider, shape in ((A, {"object": data}), (B, data)):
         event = more | {"type": type_, "data": shape}
         mapped = mapped_for(provider, event)
         assert mapped.rows in {0, 1, 2}

@@ -142,10 +142,10 @@ def test_an_item_gets_the_same_result_by_every_way_of_parsing(item):
     next_to_a_mistake = judge_events(b"[0," + text + b"]", SERVER, NOW)
     next_to_a_payment = judge_events(b'[{"name":"payment"},' + text + b"]", SERVER, NOW)
     next_to_a_lone_surrogate = judge_events(rb'[{"name":"\udead"},' + text + b"]", SERVER, NOW)
-    fate = result_for_last(alone)
-    assert result_for_last(next_to_a_mistake) == fate
-    assert result_for_last(next_to_a_payment) == fate
-    assert result_for_last(next_to_a_lone_surrogate) == fate
+    expected = result_for_last(alone)
+    assert result_for_last(next_to_a_mistake) == expected
+    assert result_for_last(next_to_a_payment) == expected
+    assert result_for_last(next_to_a_lone_surrogate) == expected
 
 
 @given(st.lists(st.sampled_from([r"\ud83d", r"\ude00", r"\\", "ud83d", "ude00", r"\n", "x"]), max_size=8))

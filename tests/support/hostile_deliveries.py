@@ -31,13 +31,13 @@ PADDING = {
 
 
 def subscription_a(items, **fields):
-    held = {"id": "sub_1", "status": "active", "currency": "eur", "items": {"data": items}} | fields
-    return {"id": "evt_1", "type": "customer.subscription.updated", "created": 1_793_000_000, "data": {"object": held}}
+    data = {"id": "sub_1", "status": "active", "currency": "eur", "items": {"data": items}} | fields
+    return {"id": "evt_1", "type": "customer.subscription.updated", "created": 1_793_000_000, "data": {"object": data}}
 
 
 def subscription_b(**fields):
-    held = {"id": "sub_1", "status": "active", "currency": "eur", "amount": 1200, "recurring_interval": "month"}
-    return {"type": "subscription.updated", "timestamp": "2026-10-26T06:13:20Z", "data": held | fields}
+    data = {"id": "sub_1", "status": "active", "currency": "eur", "amount": 1200, "recurring_interval": "month"}
+    return {"type": "subscription.updated", "timestamp": "2026-10-26T06:13:20Z", "data": data | fields}
 
 
 def item(count="1", unit="1000"):
@@ -66,10 +66,10 @@ def many_values():
 def filled(event, path, padding, bytes_max=BODY_BYTES_MAX):
     """Fill the value at a path with as much padding as fits: one long text, or a list."""
     *outer, last = path
-    held = event
+    data = event
     for name in outer:
-        held = held.setdefault(name, {})
-    held[last] = "FILL"
+        data = data.setdefault(name, {})
+    data[last] = "FILL"
     frame = written(event)
     count = (bytes_max - len(frame)) // (len(padding) + 1)
     is_text = padding.startswith(b'"')

@@ -150,9 +150,9 @@ class TestIds:
     def test_an_invoice_that_is_not_paid_is_unusable(self, status):
         assert parsed_event(A, invoice_event(status=status)) == unusable("status_unusable")
 
-    @pytest.mark.parametrize("held", [None, 5, [], "x", {"object": "charge"}])
-    def test_an_event_without_a_valid_object_is_unusable(self, held):
-        assert parsed_event(A, {"type": "invoice.paid", "data": {"object": held}}) == unusable("object_unusable")
+    @pytest.mark.parametrize("data", [None, 5, [], "x", {"object": "charge"}])
+    def test_an_event_without_a_valid_object_is_unusable(self, data):
+        assert parsed_event(A, {"type": "invoice.paid", "data": {"object": data}}) == unusable("object_unusable")
 
     @pytest.mark.parametrize("event", [{}, {"type": None}, {"type": 5}, {"type": "invoice.paid2"}, {"type": "invoice"}])
     def test_other_types_are_ignored(self, event):

@@ -89,9 +89,9 @@ class TestOrders:
         assert paid(customer_id=...).user == "7f3b2c10-0000-4000-8000-000000000001"
         assert paid(customer_id=..., customer=...).user is None
 
-    @pytest.mark.parametrize("held", [None, 5, [], "x", ...])
-    def test_an_event_without_a_valid_order_is_unusable(self, held):
-        event = {"type": "order.paid"} | ({} if held is ... else {"data": held})
+    @pytest.mark.parametrize("data", [None, 5, [], "x", ...])
+    def test_an_event_without_a_valid_order_is_unusable(self, data):
+        event = {"type": "order.paid"} | ({} if data is ... else {"data": data})
         assert parsed_event(B, event) == unusable("object_unusable")
 
     @pytest.mark.parametrize("type_", ["order.created", "order.updated", "order.paid.", "subscription", None, 5])

@@ -290,11 +290,11 @@ def test_the_limit_on_a_head_does_not_depend_on_pieces_or_earlier_requests(cuts,
 
 @pytest.mark.parametrize("lines", [[], ["connection: upgrade", "upgrade: websocket"]])
 def test_thousands_of_pipelined_requests_are_answered_one_by_one(lines):
-    begun = 0
+    started = 0
 
     async def answer(request):
-        nonlocal begun
-        begun += 1
+        nonlocal started
+        started += 1
         await asyncio.sleep(0)
         return Reply(200, b"")
 
@@ -303,10 +303,10 @@ def test_thousands_of_pipelined_requests_are_answered_one_by_one(lines):
         for start in range(0, len(stream), READ_BYTES):
             piece = stream[start : start + READ_BYTES]
             client.connection.get_buffer(-1)[: len(piece)] = piece
-            before = begun
+            before = started
             client.connection.buffer_updated(len(piece))
             await asyncio.sleep(0)
-            assert begun - before <= 1, "one is started, the others wait unread"
+            assert started - before <= 1, "one is started, the others wait unread"
             assert not client.transport.is_reading
             while not client.transport.is_reading:  # noqa: ASYNC110 - waits for rounds of the event loop
                 await asyncio.sleep(0)
