@@ -20,9 +20,9 @@ from bench.service import MAUVE, Running, service
 from mauve.core.app import Environment
 from mauve.core.biller import Provider
 from mauve.core.secret import Secret
-from mauve.ingest.webhooks.billers import BILLERS, content_of
-from mauve.ingest.webhooks.entries import Endpoint, mapped, near_arrival
-from mauve.ingest.webhooks.signatures import refusal_by_biller_a
+from mauve.ingest.webhooks.billers import BILLERS, parse_delivery
+from mauve.ingest.webhooks.entries import Endpoint, map_delivery, near_arrival
+from mauve.ingest.webhooks.signatures import check_biller_a_signature
 
 SECRET = "whsec_only_for_measuring"
 INVOICE = Path(__file__).parents[1] / "tests/samples/billing/stripe_invoice_paid_basic.json"
@@ -62,9 +62,9 @@ def _mapping_alone() -> float:
     endpoint = Endpoint("proj_1", "org_1", Environment.LIVE, Provider.BILLER_A)
     began = time.perf_counter()
     for _ in range(_MAPPED):
-        if refusal_by_biller_a(lambda _name: header, body, secret, at) is not None:
-            raise AssertionError("the signature was refused")
-        mapped(content_of(BILLERS[Provider.BILLER_A], body), endpoint, at * 1000, near_arrival)
+        if check_biller_a_signature(lambda _name: header, body, secret, at) is not None:
+            raise AssertionError("the signature is not good")
+        map_delivery(parse_delivery(BILLERS[Provider.BILLER_A], body), endpoint, at * 1000, near_arrival)
     return (time.perf_counter() - began) / _MAPPED * 1e6
 
 

@@ -1,4 +1,4 @@
-"""The event cap holds while the core is away, however long, and whatever happens to the workers meanwhile."""
+"""The event cap holds while the core is down, for any length of time, and while workers are killed."""
 
 import os
 import signal
@@ -18,12 +18,12 @@ from support.service import Service, bearer, eventually, is_alive, mauve_json, r
 CAP = 1_000
 BATCH = 10
 WORKERS = 2
-CONNECTIONS = 16  # so many that each worker has some
-LAG_BATCHES = 10  # at one a second, which is twice as long as word takes to come round
+CONNECTIONS = 16  # enough that each worker gets some
+LAG_BATCHES = 10  # at one a second: twice as long as counts take to reach the other process
 
 
 class Sender:
-    """Sends batches over connections that both workers have some of, and knows what was accepted."""
+    """Send batches over connections to both workers, and count what was accepted."""
 
     def __init__(self, service: Service, key: str) -> None:
         self._service = service
@@ -33,7 +33,7 @@ class Sender:
         self.accepted = 0
 
     def send(self, items: list[dict] | None = None) -> httpx.Response | None:
-        """Return the reply; None if the worker behind the connection is gone."""
+        """Return the reply; None if the worker at the other end is gone."""
         self._sent += 1
         batch = items or [{"name": "view", "id": f"{self._sent}/{number}"} for number in range(BATCH)]
         try:
@@ -46,7 +46,7 @@ class Sender:
         return reply
 
     def statuses(self, batches: int) -> set[int]:
-        """Send many, to workers that all run."""
+        """Send many batches while all workers run."""
         return {eventually(self.send, timeout_s=60).status_code for _ in range(batches)}
 
     def close(self) -> None:
@@ -55,29 +55,29 @@ class Sender:
 
 
 @contextmanager
-def core_kept_away(service: Service) -> Iterator[None]:
-    """Stop the core, and every one that is started in its place; let the last one go on at the end."""
-    is_over = threading.Event()
+def core_stopped(service: Service) -> Iterator[None]:
+    """Stop the core and each replacement that is started; resume the last one at the end."""
+    is_done = threading.Event()
 
     def stop_it() -> None:
-        while not is_over.is_set():
+        while not is_done.is_set():
             pid = service.child_pids().get("core")
             if pid is not None:
                 os.kill(pid, signal.SIGSTOP)
-            is_over.wait(0.01)
+            is_done.wait(0.01)
 
     watching = threading.Thread(target=stop_it)
     watching.start()
     try:
         yield
     finally:
-        is_over.set()
+        is_done.set()
         watching.join()
         os.kill(eventually(lambda: service.child_pids().get("core")), signal.SIGCONT)
 
 
 def shared(data: Path) -> dict[int, int]:
-    """Return what each process tells the others that it has accepted."""
+    """Return the accepted count that each process shares."""
     exchange = FileAcceptedCounts(data / "accepted", 255).others()
     return {stream: sum(accepted.sums(0).values()) for stream, accepted in exchange.items()}
 
@@ -96,7 +96,7 @@ def kill_the_workers(service: Service) -> None:
 
 
 def reach_the_cap(sender: Sender) -> None:
-    """Send one batch a second until a row of them is refused, which must not take too many."""
+    """Send one batch a second until several in a row are refused, and check that few are accepted before."""
     refused, accepted_max = 0, max(sender.accepted, CAP) + (WORKERS + LAG_BATCHES) * BATCH
     while refused < 2 * WORKERS:
         reply = sender.send()
@@ -106,7 +106,7 @@ def reach_the_cap(sender: Sender) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_the_cap_holds_while_the_core_is_away_and_workers_are_killed(tmp_path):
+def test_the_cap_holds_while_the_core_is_down_and_workers_are_killed(tmp_path):
     with running(tmp_path / "data", "--workers", str(WORKERS)) as service, ExitStack() as opened:
         org = mauve_json(service.data, "org", "create", "Acme")["org_id"]
         token = token_for(service.data, org=org)
@@ -114,19 +114,19 @@ def test_the_cap_holds_while_the_core_is_away_and_workers_are_killed(tmp_path):
         mauve_json(service.data, "org", "limits", org, "--event-cap", str(CAP))
         sender = opened.enter_context(closing(Sender(service, app["sk_key"])))
 
-        with core_kept_away(service):
+        with core_stopped(service):
             payment = {"name": "payment", "id": "p1", "props": {"amount": 1, "currency": "eur"}}
             assert eventually(lambda: sender.send([{"name": "view"}, payment])).status_code == 202
             assert sender.statuses((CAP - 20 * BATCH) // BATCH) == {202}
             eventually(lambda: sum(shared(service.data).values()) == sender.accepted - 2)
-            assert all(shared(service.data)[number] for number in (1, 2)), "both have taken some"
+            assert all(shared(service.data)[number] for number in (1, 2)), "both have accepted some"
             reach_the_cap(sender)
             at_the_cap = sender.accepted
             assert at_the_cap >= CAP
             assert sender.statuses(500) == {403}
 
             kill_the_workers(service)
-            assert sender.statuses(100) == {403}, "those that are new know what the old ones took"
+            assert sender.statuses(100) == {403}, "the new workers know what the old ones accepted"
             assert sender.accepted == at_the_cap
 
             mauve_json(service.data, "org", "limits", org, "--event-cap", str(2 * CAP))

@@ -22,7 +22,7 @@ DEEP = 400_000
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    """A service that was started under the usual limit on open files; the test itself opens more."""
+    """A service started with the default limit on open files; the test itself opens more."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
     data = tmp_path_factory.mktemp("hostile") / "data"
@@ -58,8 +58,8 @@ def peak_mb(pid):
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))) / 1024
 
 
-def answers_of(service, key):
-    """Return what somebody gets who wants nothing but to be served, at either door."""
+def replies_to(service, key):
+    """Return the statuses that a well-behaved client gets on both ports."""
     with httpx.Client(headers=bearer(key) | {"content-type": "application/json"}) as client:
         return [
             client.post(f"{service.ingest_url}/v1/events", content=BATCH).status_code,
@@ -70,7 +70,7 @@ def answers_of(service, key):
 
 
 def has_ended(connection):
-    """Tell whether the server has closed the connection, with or without a word."""
+    """Return whether the server has closed the connection, with or without a reply."""
     connection.setblocking(False)  # noqa: FBT003 - its only parameter
     try:
         while connection.recv(65536):
@@ -82,30 +82,30 @@ def has_ended(connection):
     return True
 
 
-def test_slow_and_silent_clients_hold_up_nobody_and_are_shown_out(service, keys):
+def test_slow_and_silent_clients_do_not_delay_others_and_are_disconnected(service, keys):
     hostile, good = keys
-    held = [connected(service.ingest_url) for _ in range(IDLE + SLOW_HEADERS + SLOW_BODIES)]
-    for connection in held[IDLE : IDLE + SLOW_HEADERS]:
+    connections = [connected(service.ingest_url) for _ in range(IDLE + SLOW_HEADERS + SLOW_BODIES)]
+    for connection in connections[IDLE : IDLE + SLOW_HEADERS]:
         connection.sendall(b"POST /v1/events HTTP/1.1\r\nhost: x\r\nauthoriz")
-    for connection in held[IDLE + SLOW_HEADERS :]:
+    for connection in connections[IDLE + SLOW_HEADERS :]:
         connection.sendall(head(hostile, "content-length: 1000000") + b"[")
-    assert [answers_of(service, good) for _ in range(5)] == [[202, 202, 200, 200]] * 5
-    eventually(lambda: all(has_ended(connection) for connection in held), GONE_WITHIN_S)
-    for connection in held:
+    assert [replies_to(service, good) for _ in range(5)] == [[202, 202, 200, 200]] * 5
+    eventually(lambda: all(has_ended(connection) for connection in connections), GONE_WITHIN_S)
+    for connection in connections:
         connection.close()
     assert peak_mb(service.child_pids()["ingest-1"]) < MEMORY_MB_MAX
-    assert answers_of(service, hostile) == [202, 202, 200, 200]
+    assert replies_to(service, hostile) == [202, 202, 200, 200]
 
 
-def test_connections_beyond_the_bound_wait_outside_and_are_served_when_others_leave(service):
+def test_connections_over_the_limit_wait_and_are_served_when_others_close(service):
     worker = service.child_pids()["ingest-1"]
-    held = [connected(service.ingest_url) for _ in range(CONNECTIONS_MAX + 50)]
+    connections = [connected(service.ingest_url) for _ in range(CONNECTIONS_MAX + 50)]
     with connected(service.ingest_url) as patient:
         patient.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
         open_files = Path(f"/proc/{worker}/fd")
-        held_open = eventually(lambda: (count := len(list(open_files.iterdir()))) >= CONNECTIONS_MAX and count)
-        assert held_open < CONNECTIONS_MAX + 50
-        for connection in held:
+        open_count = eventually(lambda: (count := len(list(open_files.iterdir()))) >= CONNECTIONS_MAX and count)
+        assert open_count < CONNECTIONS_MAX + 50
+        for connection in connections:
             connection.close()
         assert patient.recv(100).startswith(b"HTTP/1.1 200")
     assert peak_mb(worker) < MEMORY_MB_MAX
@@ -131,19 +131,19 @@ BOMBS = {
 }
 
 
-@pytest.mark.parametrize("door", ["url", "ingest_url"])
+@pytest.mark.parametrize("port", ["url", "ingest_url"])
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_a_bomb_is_refused_and_leaves_no_trace(service, keys, bomb, door):
+def test_a_decompression_bomb_is_refused_and_memory_stays_bounded(service, keys, bomb, port):
     lines, body, expected = BOMBS[bomb]
     if not any("transfer" in line or "length" in line for line in lines):
         lines = [*lines, f"content-length: {len(body)}"]
-    with connected(getattr(service, door)) as connection:
+    with connected(getattr(service, port)) as connection:
         connection.sendall(head(keys[0], *lines))
         try:
             connection.sendall(body)
         except OSError:
-            assert expected == 413, "cut off while sending: only what is too large may be"
+            assert expected == 413, "reset while sending: allowed only for an oversized body"
         status = int(connection.recv(4096)[9:12] or expected)
     assert status in {expected, 400}
     assert peak_mb(service.child_pids()["ingest-1"]) < MEMORY_MB_MAX
-    assert answers_of(service, keys[1]) == [202, 202, 200, 200]
+    assert replies_to(service, keys[1]) == [202, 202, 200, 200]

@@ -1,4 +1,4 @@
-"""More is asked than can be done: what is over is refused at once, what was let in is stored, nothing else changes."""
+"""Overload: excess requests are refused at once, admitted ones are stored, and nothing else changes."""
 
 import asyncio
 import dataclasses
@@ -18,7 +18,7 @@ from mauve.core.biller import Provider
 from mauve.core.secret import Secret
 from mauve.ingest.asgi import IngestApp
 from mauve.ingest.plane import IngestPlane
-from mauve.overload.admission import UNDER_WAY_MAX, Admission
+from mauve.overload.admission import IN_FLIGHT_MAX, Admission
 from mauve.stores.localdisk.disk import LocalDisk
 from mauve.stores.localdisk.log.writer import SegmentLogWriter
 from mauve.wiring.ingest import ingest_parts
@@ -28,19 +28,19 @@ from support.billing import SECRET_A, signed_a
 from support.clocks import Ticks
 from support.service import PATIENCE_S, bearer, ledger_rows
 
-OVER = 7
+EXCESS = 7
 SUBSCRIPTION = {"type": "subscription", "id": "s1", "status": "active", "mrr": 900, "currency": "eur"}
 BUSY = {"ok": False, "error": "busy: nothing was stored, retry"}
 
 
 class HeldDisk(LocalDisk):
-    """A disk whose syncs take until they are let go."""
+    """A disk whose syncs block until released."""
 
     def __init__(self):
-        self.may_go = threading.Event()
+        self.may_sync = threading.Event()
 
     def sync(self, descriptor):
-        self.may_go.wait()
+        self.may_sync.wait()
         super().sync(descriptor)
 
 
@@ -54,13 +54,13 @@ def apps(parts):
     return made
 
 
-def unhurried():
-    """Let in as many as can be, however slow the machine is: its clock stands still."""
+def timeless_admission():
+    """Return admission control that the speed of the machine cannot affect: its clock stands still."""
     return Admission(lambda: 0.0, lambda: 0.0, Ticks())
 
 
 class HeldPlane:
-    """The ingest plane of one process on a disk that can be held up."""
+    """The ingest plane of one process on a disk that can be blocked."""
 
     def __init__(self, ingest, disk, apps):
         self.ingest, self.disk = ingest, disk
@@ -76,37 +76,39 @@ class HeldPlane:
     def key_of(self, name):
         return bearer(self._keys[name])
 
-    async def crowd(self, count):
-        """Send so many at once, and return when each is answered or waits for the disk."""
+    async def send_many(self, count):
+        """Send many requests at once, and return when each is answered or waits for the disk."""
         sent = [self.send() for _ in range(count)]
-        waiting = min(count, UNDER_WAY_MAX)
+        waiting = min(count, IN_FLIGHT_MAX)
         async with asyncio.timeout(PATIENCE_S):
-            while (  # noqa: ASYNC110 - nothing tells when the last of them has entered
-                self.ingest.admission.under_way < waiting or sum(task.done() for task in sent) < count - waiting
+            while (  # noqa: ASYNC110 - nothing signals the last admission
+                self.ingest.admission.in_flight < waiting or sum(task.done() for task in sent) < count - waiting
             ):
                 await asyncio.sleep(0.01)
         return sent
 
-    async def let_go(self, sent):
-        self.disk.may_go.set()
+    async def release_disk(self, sent):
+        self.disk.may_sync.set()
         return [(await task).status_code for task in sent]
 
 
 @pytest.fixture
 def held(settings, clock, apps):
-    """Run a scenario against the plane, in an event loop of its own; return how many records the log has then."""
+    """Run a scenario against the plane in its own event loop; return the number of records in the log afterwards."""
 
     def run(scenario):
         async def play():
             disk = HeldDisk()
             async with ingest_parts(settings, 0, CollectorRegistry(), clock) as opened:
-                disk.may_go.set()
+                disk.may_sync.set()
                 log = SegmentLogWriter(log_path(settings.data), 1, segment_bytes=3 * 2**20, disk=disk)
-                disk.may_go.clear()
+                disk.may_sync.clear()
                 try:
-                    await scenario(HeldPlane(dataclasses.replace(opened, log=log, admission=unhurried()), disk, apps))
+                    await scenario(
+                        HeldPlane(dataclasses.replace(opened, log=log, admission=timeless_admission()), disk, apps)
+                    )
                 finally:
-                    disk.may_go.set()
+                    disk.may_sync.set()
                     await log.close()
 
         asyncio.run(play())
@@ -116,65 +118,65 @@ def held(settings, clock, apps):
     return run
 
 
-def test_what_is_over_the_bound_gets_503_and_the_others_are_stored(held):
+def test_requests_over_the_limit_get_503_and_the_others_are_stored(held):
     statuses = []
 
     async def scenario(plane):
-        sent = await plane.crowd(UNDER_WAY_MAX + OVER)
+        sent = await plane.send_many(IN_FLIGHT_MAX + EXCESS)
         refused = [await task for task in sent if task.done()]
-        assert [reply.json() for reply in refused] == [BUSY] * OVER
+        assert [reply.json() for reply in refused] == [BUSY] * EXCESS
         assert {(reply.status_code, reply.headers["retry-after"]) for reply in refused} == {(503, "1")}
-        statuses.extend(await plane.let_go(sent))
-        assert (await plane.send()).status_code == 202, "it is as before"
-        assert plane.ingest.admission.under_way == 0
-        assert plane.ingest.counters.refused["busy"] == OVER
+        statuses.extend(await plane.release_disk(sent))
+        assert (await plane.send()).status_code == 202, "back to normal"
+        assert plane.ingest.admission.in_flight == 0
+        assert plane.ingest.counters.refused["busy"] == EXCESS
 
-    assert held(scenario) == UNDER_WAY_MAX + 1
-    assert (statuses.count(202), statuses.count(503)) == (UNDER_WAY_MAX, OVER)
+    assert held(scenario) == IN_FLIGHT_MAX + 1
+    assert (statuses.count(202), statuses.count(503)) == (IN_FLIGHT_MAX, EXCESS)
 
 
-def test_a_noisy_organization_does_not_push_out_another(held):
+def test_a_noisy_organization_does_not_crowd_out_another(held):
     async def scenario(plane):
-        sent = await plane.crowd(UNDER_WAY_MAX)
+        sent = await plane.send_many(IN_FLIGHT_MAX)
         quiet = plane.send("quiet")
         assert (await plane.send("noisy")).status_code == 503
-        assert plane.ingest.admission.under_way == UNDER_WAY_MAX + 1
-        assert not quiet.done(), "it was let in and waits for the disk like those before it"
-        assert set(await plane.let_go([*sent, quiet])) == {202}
+        assert plane.ingest.admission.in_flight == IN_FLIGHT_MAX + 1
+        assert not quiet.done(), "it was admitted and waits for the disk like the others"
+        assert set(await plane.release_disk([*sent, quiet])) == {202}
 
-    assert held(scenario) == UNDER_WAY_MAX + 1
+    assert held(scenario) == IN_FLIGHT_MAX + 1
 
 
-def test_every_door_of_the_plane_refuses_alike(held, parts, apps, settings):
+def test_every_endpoint_of_the_plane_refuses_alike(held, parts, apps, settings):
     app = apps["noisy"][0]
     save_secret(parts, app, Environment.LIVE, Provider.BILLER_A, Secret(SECRET_A))
 
     async def scenario(plane):
-        sent = await plane.crowd(UNDER_WAY_MAX)
+        sent = await plane.send_many(IN_FLIGHT_MAX)
         delivery = plane.send(path=f"/v1/webhooks/biller_a/{app.public_id}", **signed_a(b"[]"))
         replies = [await plane.send(), await plane.send(path="/v1/objects", items=[SUBSCRIPTION]), await delivery]
         assert [(reply.status_code, reply.json()) for reply in replies] == [(503, BUSY)] * 3
         assert {reply.headers["retry-after"] for reply in replies} == {"1"}
         assert replies[0].headers["access-control-allow-origin"] == "*"
-        await plane.let_go(sent)
+        await plane.release_disk(sent)
 
     held(scenario)
     assert ledger_rows(settings.data, "SELECT count(*) FROM subscription_versions") == [(0,)]
 
 
-def test_a_stranger_is_told_so_before_anything_else(held):
+def test_an_unknown_caller_is_refused_before_overload_is_reported(held):
     async def scenario(plane):
-        sent = await plane.crowd(UNDER_WAY_MAX)
-        assert (await plane.send(authorization="Bearer sk_live_nobody")).status_code == 401
-        assert (await plane.send(path="/v1/webhooks/biller_a/proj_nobody")).status_code == 404
-        await plane.let_go(sent)
+        sent = await plane.send_many(IN_FLIGHT_MAX)
+        assert (await plane.send(authorization="Bearer sk_live_unknown")).status_code == 401
+        assert (await plane.send(path="/v1/webhooks/biller_a/proj_unknown")).status_code == 404
+        await plane.release_disk(sent)
 
     held(scenario)
 
 
-def test_the_body_of_what_is_refused_is_not_read(held):
+def test_the_body_of_a_refused_request_is_not_read(held):
     async def scenario(plane):
-        sent = await plane.crowd(UNDER_WAY_MAX)
+        sent = await plane.send_many(IN_FLIGHT_MAX)
         read = []
 
         async def body(size):
@@ -187,22 +189,22 @@ def test_the_body_of_what_is_refused_is_not_read(held):
                 content=body(size),
                 headers={"content-length": str(size), "content-type": "text/plain", **plane.key_of("noisy")},
             )
-            assert reply.status_code == 503, "before the content type is looked at"
+            assert reply.status_code == 503, "before the content type is checked"
             assert reply.headers.get("connection") == ("close" if size > 16_384 else None)
         assert read == []
-        await plane.let_go(sent)
+        await plane.release_disk(sent)
 
     held(scenario)
 
 
-def test_who_gives_up_while_waiting_is_no_longer_counted(held):
+def test_a_cancelled_request_is_no_longer_counted(held):
     async def scenario(plane):
-        sent = await plane.crowd(50)
+        sent = await plane.send_many(50)
         for task in sent[:20]:
             task.cancel()
         await asyncio.gather(*sent[:20], return_exceptions=True)
-        assert plane.ingest.admission.under_way == 30
-        await plane.let_go(sent[20:])
-        assert plane.ingest.admission.under_way == 0
+        assert plane.ingest.admission.in_flight == 30
+        await plane.release_disk(sent[20:])
+        assert plane.ingest.admission.in_flight == 0
 
     held(scenario)

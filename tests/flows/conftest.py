@@ -25,7 +25,7 @@ def _quick_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hash passwords as the product does, at a thousandth of the cost."""
     hasher = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1, type=Type.ID)
     monkeypatch.setattr(passwords, "_hasher", hasher)
-    monkeypatch.setattr(passwords, "_nobodys_hash", lambda: hasher.hash("nobody's"))
+    monkeypatch.setattr(passwords, "_dummy_hash", lambda: hasher.hash("dummy"))
 
 
 @pytest.fixture

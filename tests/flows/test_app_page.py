@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from mauve.core.user import Role
 from mauve.core.window import today_at
-from mauve.ingest.stats import note_arrivals
+from mauve.ingest.stats import write_stats
 from mauve.metrics.registry import METRICS
 from mauve.stores.deliveries import Delivery, DeliveryResult, Tally
 from mauve.stores.ingest_stats import IngestStats
@@ -271,7 +271,7 @@ class TestHealth:
     @pytest.fixture
     def note(self, client, core):
         """Store the ingest statistics, as every process does every few seconds."""
-        return lambda: client.portal.call(note_arrivals, core.ingest)
+        return lambda: client.portal.call(write_stats, core.ingest)
 
     def test_accepted_rejected_and_repeated_items_are_shown(self, client, viewer, app, own, send, load, note):
         send({"name": "view", "id": "1"}, payment("p", 5, "eur"))

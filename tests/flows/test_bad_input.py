@@ -1,4 +1,4 @@
-"""Whatever is sent, the contract's error comes back and nothing changes."""
+"""Bad input gets the contract's error and changes nothing."""
 
 import json
 
@@ -67,6 +67,6 @@ def test_a_refused_value_is_not_echoed(api, app):
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", None])
-def test_the_control_plane_does_not_mind_the_content_type(api, content_type):
+def test_the_control_plane_ignores_the_content_type(api, content_type):
     headers = {} if content_type is None else {"content-type": content_type}
     assert api.post("/v1/apps", content=b'{"name": "New"}', headers=headers).status_code == 201

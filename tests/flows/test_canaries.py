@@ -1,4 +1,4 @@
-"""Planted secrets, every route with good and bad input: each shows up where it was made, that once, nowhere else."""
+"""Plant secrets and call every route with valid and invalid input: each secret is shown only where it was created."""
 
 import base64
 import itertools
@@ -25,25 +25,25 @@ PASSWORD = "canary of a password 5b1f0c"
 SECRET_A = "whsec_canaryA" + "7" * 24
 SECRET_B = "whsec_" + base64.b64encode(b"canary of biller B, 32 bytes long").decode()
 MASTER_KEY = base64.b64encode(b"canary of a master key, 32 bytes"[:32]).decode()
-PART = 12  # characters: so much of a secret is more than any mask shows
+PART = 12  # characters: more of a secret than any mask shows
 
 
 @dataclass
 class World:
-    """A running service, all the secrets in it, and everything that it has said so far."""
+    """A running service, all its secrets, and all its replies so far."""
 
     service: object
     metrics_port: int
     client: httpx.Client
     secrets: dict[str, str] = field(default_factory=dict)
-    made_by: dict[str, str] = field(default_factory=dict)  # secret → the one reply that may hold it
-    said: dict[str, str] = field(default_factory=dict)
+    made_by: dict[str, str] = field(default_factory=dict)  # secret → the only reply that may hold it
+    replies: dict[str, str] = field(default_factory=dict)
     numbers: itertools.count = field(default_factory=itertools.count)
 
-    def ask(self, method, path, *, door=None, makes=None, **options):
-        """Make a request and remember what is answered; `makes` names the secret that the answer holds, and where."""
+    def ask(self, method, path, *, base_url=None, makes=None, **options):
+        """Make a request and keep the reply; `makes` names the secret in the reply, and its field."""
         self.client.cookies.clear()
-        reply = self.client.request(method, (door or self.service.url) + path, **options)
+        reply = self.client.request(method, (base_url or self.service.url) + path, **options)
         label = f"{next(self.numbers)} {method} {path}"
         self.remember(label, reply)
         if makes is not None:
@@ -51,21 +51,21 @@ class World:
         return reply
 
     def remember(self, label, reply):
-        self.said[label] = f"{reply.status_code} {dict(reply.headers)} {reply.text}"
+        self.replies[label] = f"{reply.status_code} {dict(reply.headers)} {reply.text}"
 
     def plant(self, name, text, label=""):
         self.secrets[name] = text
         self.made_by[name] = label
 
     def leaks(self, name, text):
-        """Tell whether a good part of a secret is in the text, as it is or as it looks in an address."""
+        """Return whether a large part of a secret is in the text, plain or URL-encoded."""
         secret = self.secrets[name]
         core = secret[len(secret) // 2 - PART // 2 :][:PART]
         return core in text or quote_plus(core) in text
 
 
-class RememberingClient:
-    """What the browser asks through: it remembers every answer."""
+class RecordingClient:
+    """The browser's client, which keeps every reply."""
 
     def __init__(self, world):
         self._world = world
@@ -90,26 +90,26 @@ def world(tmp_path_factory):
         httpx.Client(base_url=service.url) as client,
     ):
         world = World(service, port, client)
-        _live_through_a_day(world)
+        _use_everything(world)
         yield world
 
 
-def _live_through_a_day(world):
+def _use_everything(world):
     world.plant("master key", MASTER_KEY)
     world.plant("password", PASSWORD)
     world.plant("secret of biller A", SECRET_A)
     world.plant("secret of biller B", SECRET_B)
     world.plant("set-up link", world.service.setup_link.rpartition("/")[2])
-    browser = Browser(RememberingClient(world))
-    _found_an_organization(world, browser)
+    browser = Browser(RecordingClient(world))
+    _create_an_organization(world, browser)
     _as_a_client(world)
     _as_a_member(world, browser)
-    _as_a_stranger(world)
-    assert not any(text.startswith("5") for text in world.said.values())
+    _as_an_attacker(world)
+    assert not any(text.startswith("5") for text in world.replies.values())
     _while_a_store_is_down(world)
 
 
-def _found_an_organization(world, browser):
+def _create_an_organization(world, browser):
     form = {"organization": "Acme", "email": "ann@example.com", "password": PASSWORD}
     browser.send("/setup/" + world.secrets["set-up link"], form)
     world.plant("session", browser.cookies["mauve_session"])
@@ -124,7 +124,7 @@ def _operator(world, *command):
 
 
 def _as_a_client(world):
-    """Use every plane as it is meant to be used."""
+    """Use every plane as intended."""
     token = bearer(world.secrets["token"])
     app = world.ask("POST", "/v1/apps", json={"name": "App"}, headers=token, makes=("server key", "sk_key")).json()
     path = f"/v1/apps/{app['app_id']}"
@@ -135,26 +135,28 @@ def _as_a_client(world):
     for method, where in (("GET", "/v1/apps"), ("GET", path), ("GET", f"{path}/keys"), ("PATCH", path)):
         world.ask(method, where, headers=token, json={"type": "library"} if method == "PATCH" else None)
     key = bearer(world.secrets["server key"])
-    for door in (world.service.url, world.service.ingest_url):
+    for base_url in (world.service.url, world.service.ingest_url):
         eventually(
-            lambda door=door: world.ask("POST", "/v1/events", door=door, json={"name": "x"}, headers=key).is_success
+            lambda base_url=base_url: (
+                world.ask("POST", "/v1/events", base_url=base_url, json={"name": "x"}, headers=key).is_success
+            )
         )
-        world.ask("POST", "/v1/objects", door=door, json=[{"type": "subscription"}], headers=key)
+        world.ask("POST", "/v1/objects", base_url=base_url, json=[{"type": "subscription"}], headers=key)
         for provider, sign, secret in (("biller_a", signed_a, SECRET_A), ("biller_b", signed_b, SECRET_B)):
             body = json.dumps(sample("stripe_invoice_paid_basic")).encode()
             headers = {"content-type": "application/json", **sign(body, secret, at=int(time.time()))}
             where = f"/v1/webhooks/{provider}/{app['public_id']}"
-            assert world.ask("POST", where, door=door, content=body, headers=headers).status_code == 200
+            assert world.ask("POST", where, base_url=base_url, content=body, headers=headers).status_code == 200
     for metric in METRICS:
         world.ask("GET", f"/v1/metrics/{metric}?name=x", headers=key)
         world.ask("GET", f"/v1/metrics/{metric}?name=x&project={app['public_id']}", headers=token)
     world.ask("DELETE", f"{path}/keys/{minted['key_id']}", headers=token)
     for number in (0, 1):
-        world.ask("GET", "/metrics", door=f"http://127.0.0.1:{world.metrics_port + number}")
+        world.ask("GET", "/metrics", base_url=f"http://127.0.0.1:{world.metrics_port + number}")
 
 
 def _as_a_member(world, browser):
-    """Open every page and send every form, with what belongs there and with what does not."""
+    """Open every page and send every form, with valid and invalid values."""
     token = bearer(world.secrets["token"])
     app_id = world.client.get("/v1/apps", headers=token).json()[0]["app_id"]
     for action in MEMBER:
@@ -167,56 +169,58 @@ def _as_a_member(world, browser):
     browser.ask("POST", "/signin", {"email": "ann@example.com", "password": PASSWORD + "x"})
 
 
-def _as_a_stranger(world):
-    """Put every secret where it does not belong, at every door."""
+def _as_an_attacker(world):
+    """Send every secret where it does not belong, on every port."""
     for name, secret in list(world.secrets.items()):
         wrong = {"authorization": f"Bearer {secret}x", "cookie": f"mauve_session={secret}x"}
         json_wrong = {**wrong, "content-type": "application/json"}
         for operation in ROUTES:
             path = operation.path.format(app_id="app_x", key_id="key_x", provider="biller_a")
             world.ask(operation.method, path, headers=wrong, content=json.dumps({"name": {secret: secret}}).encode())
-        for door in (world.service.url, world.service.ingest_url):
+        for base_url in (world.service.url, world.service.ingest_url):
             for path in ("/v1/events", "/v1/objects", "/v1/webhooks/biller_a/proj_x", f"/v1/webhooks/biller_a/{name}"):
-                world.ask("POST", path, door=door, headers=json_wrong, content=b'{"name":')
+                world.ask("POST", path, base_url=base_url, headers=json_wrong, content=b'{"name":')
         world.ask("GET", "/v1/metrics/mau", headers=wrong)
-        for door in PUBLIC:
-            world.ask(door.method, door.path.format(secret="nothing"), headers=wrong, data={"password": secret})
+        for route in PUBLIC:
+            world.ask(route.method, route.path.format(secret="nothing"), headers=wrong, data={"password": secret})
 
 
 def _while_a_store_is_down(world):
-    """Make the service fail, and say so in its log."""
+    """Make the service fail and log errors."""
     token, key = bearer(world.secrets["token"]), bearer(world.secrets["server key"])
     payment = {"name": "payment", "id": "p1", "props": {"amount": 1, "currency": "eur"}}
     with _without(world, "ledger.db", "payments"):
-        door = world.service.ingest_url
-        assert world.ask("POST", "/v1/events", door=door, json=payment, headers=key).status_code == 503
+        base_url = world.service.ingest_url
+        assert world.ask("POST", "/v1/events", base_url=base_url, json=payment, headers=key).status_code == 503
     with _without(world, "catalog.db", "apps"):
         assert world.ask("POST", "/v1/apps", json={"name": "App"}, headers=token).status_code == 502
 
 
 @contextmanager
 def _without(world, name, table):
-    """Take a table away for a while: a store that fails at once, and not after some time."""
+    """Remove a table for a while, so that the store fails at once."""
     with closing(sqlite3.connect(world.service.data / name, timeout=PATIENCE_S)) as database:
         database.execute(f"ALTER TABLE {table} RENAME TO elsewhere")
         yield
         database.execute(f"ALTER TABLE elsewhere RENAME TO {table}")
 
 
-def test_the_secrets_are_many_and_the_answers_too(world):
+def test_there_are_many_secrets_and_replies(world):
     assert len(world.secrets) == 9
-    assert len(world.said) > 250
-    statuses = {text[:3] for text in world.said.values()}
+    assert len(world.replies) > 250
+    statuses = {text[:3] for text in world.replies.values()}
     assert {"200", "201", "202", "204", "303", "400", "401", "403", "404", "502", "503"} <= statuses
 
 
-def test_no_answer_holds_a_secret_but_the_one_that_made_it(world):
-    told = {(name, label) for name in world.secrets for label, text in world.said.items() if world.leaks(name, text)}
+def test_no_reply_holds_a_secret_except_the_one_that_created_it(world):
+    leaked = {
+        (name, label) for name in world.secrets for label, text in world.replies.items() if world.leaks(name, text)
+    }
     made = {(name, label) for name, label in world.made_by.items() if label}
-    cookies = {(name, label) for name, label in told if name == "session" and "set-cookie" in world.said[label]}
+    cookies = {(name, label) for name, label in leaked if name == "session" and "set-cookie" in world.replies[label]}
     assert len(made) == 2
     assert len(cookies) == 1
-    assert told == made | cookies
+    assert leaked == made | cookies
 
 
 def test_no_log_holds_a_secret(world):
@@ -226,18 +230,18 @@ def test_no_log_holds_a_secret(world):
 
 
 def test_no_file_holds_a_secret(world):
-    """A copy of the data directory is of no use to a thief. The master key stands in the environment here."""
+    """A stolen copy of the data directory is useless. The master key is in the environment here."""
     token = bearer(world.secrets["token"])
     eventually(lambda: world.client.get("/v1/apps", headers=token).json()[0]["first_event_at"])
     files = [path for path in world.service.data.rglob("*") if path.is_file()]
     texts = {path: path.read_bytes().decode("latin-1") for path in files}
     assert {"catalog.db", "ledger.db", "edge.db"} <= {path.name for path in files}
     assert any("/log/" in str(path) for path in files)
-    assert any("ann@example.com" in text for text in texts.values()), "the search looks where the data is"
+    assert any("ann@example.com" in text for text in texts.values()), "the search covers the data"
     assert [(name, str(path)) for name in world.secrets for path in files if world.leaks(name, texts[path])] == []
 
 
-def test_nobody_else_can_open_the_files(world):
+def test_the_files_are_private(world):
     data = world.service.data
     assert stat.S_IMODE(data.stat().st_mode) == 0o700
     below = list((data / "log").rglob("*"))

@@ -199,20 +199,20 @@ class TestTokens:
         token = shown(self.mint(admin, "apps:read"), "token")
         assert "never" in admin.open("/tokens").text
         client.get("/v1/apps", headers=bearer(token))
-        parts.token_uses.write_down()  # as the core does every few seconds
+        parts.token_uses.flush()  # as the core does every few seconds
         clock.advance(3 * 60_000)
         assert "3 minutes ago" in admin.open("/tokens").text
 
     def test_reading_metrics_counts_as_a_use(self, client, admin, parts, organization, clock):
         token = shown(self.mint(admin, "metrics:read"), "token")
         client.get("/v1/metrics/mrr", headers=bearer(token))
-        parts.token_uses.write_down()
+        parts.token_uses.flush()
         assert parts.catalog.tokens.all_of(organization.org_id)[0].last_used_at == clock.now_ms()
 
     def test_a_wrong_token_is_not_recorded_as_a_use(self, client, admin, parts, organization):
         token = shown(self.mint(admin, "apps:read"), "token")
         client.get("/v1/apps", headers=bearer(token[:-1] + ("a" if token[-1] != "a" else "b")))
-        parts.token_uses.write_down()
+        parts.token_uses.flush()
         assert parts.catalog.tokens.all_of(organization.org_id)[0].last_used_at is None
 
     def test_members_revoke_their_own_tokens_and_an_admin_those_of_others(

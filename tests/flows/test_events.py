@@ -110,7 +110,7 @@ class TestPayments:
 
 
 class TestRefusals:
-    """One test for each cell of the table of errors."""
+    """One test for each row of the contract's table of errors."""
 
     @pytest.mark.parametrize("key", [None, "", "nonsense", "ctl_live_" + "x" * 56, "sk_live_" + "x" * 40])
     @pytest.mark.parametrize("path", ["/v1/events", "/v1/objects"])
@@ -131,11 +131,11 @@ class TestRefusals:
         assert post([VIEW], content_type=content_type).status_code == 202
 
     @pytest.mark.parametrize("path", ["/v1/events", "/v1/objects"])
-    def test_413_for_the_size(self, post, path):
+    def test_413_for_an_oversized_body(self, post, path):
         reply = post(b"[" + b" " * (BODY_BYTES_MAX - 1) + b"]", path)
         assert (reply.status_code, reply.json()["ok"]) == (413, False)
 
-    def test_a_body_of_exactly_one_megabyte_is_taken(self, post):
+    def test_a_body_of_exactly_one_megabyte_is_accepted(self, post):
         item = json.dumps(VIEW).encode()
         assert post(b"[" + item + b" " * (BODY_BYTES_MAX - 2 - len(item)) + b"]").status_code == 202
 
@@ -152,7 +152,7 @@ class TestRefusals:
         assert (reply.status_code, reply.json()["ok"]) == (400, False)
         assert reply.json()["error"]
 
-    def test_402_while_suspended_and_objects_go_on(self, post, parts, organization, keyring):
+    def test_402_while_suspended_but_objects_are_accepted(self, post, parts, organization, keyring):
         operator.suspend(parts, organization.org_id)
         keyring.refresh()
         reply = post([VIEW])
@@ -162,7 +162,7 @@ class TestRefusals:
         keyring.refresh()
         assert post([VIEW]).status_code == 202
 
-    def test_402_from_the_moment_the_grace_runs_out(self, post, parts, organization, keyring, clock):
+    def test_402_from_the_end_of_the_grace_period(self, post, parts, organization, keyring, clock):
         operator.mark_unpaid(parts, organization.org_id, 1)
         keyring.refresh()
         assert post([VIEW]).status_code == 202
@@ -202,7 +202,7 @@ class TestRefusals:
         assert post([VIEW], key=publishable_key).status_code == 202
 
     @pytest.mark.parametrize("error", [LogFailedError("EIO"), LogFullError("full"), ZeroDivisionError()])
-    def test_503_when_the_log_cannot_take_it(self, post, core, monkeypatch, error):
+    def test_503_when_the_log_fails(self, post, core, monkeypatch, error):
         async def fail(_self, _parts):
             raise error
 
@@ -212,7 +212,7 @@ class TestRefusals:
         assert "nothing was stored" in reply.json()["error"]
         assert int(reply.headers["retry-after"]) >= 1
 
-    def test_503_when_the_ledger_cannot_take_it_and_the_events_beside_are_not_stored(self, post, core, monkeypatch):
+    def test_503_when_the_ledger_fails_and_the_other_events_are_not_stored(self, post, core, monkeypatch):
         async def fail(_self, _entry):
             raise StoreUnavailableError("down")
 
@@ -226,7 +226,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH"])
     @pytest.mark.parametrize("path", ["/v1/events", "/v1/objects"])
-    def test_405_says_which_method_is_allowed(self, client, path, method):
+    def test_405_names_the_allowed_method(self, client, path, method):
         reply = client.request(method, path)
         assert (reply.status_code, reply.headers["allow"], reply.json()["ok"]) == (405, "POST", False)
 
@@ -253,7 +253,7 @@ class TestOrder:
     def test_too_many_payments_with_a_publishable_key_are_413(self, post, publishable_key):
         assert post([PAYMENT] * 501, key=publishable_key).status_code == 413
 
-    def test_objects_with_a_publishable_key_are_403_whatever_they_hold(self, post, publishable_key):
+    def test_objects_with_a_publishable_key_are_403_for_any_body(self, post, publishable_key):
         assert post(b"{", "/v1/objects", key=publishable_key, content_type="text/plain").status_code == 403
 
 
@@ -277,27 +277,27 @@ class TestCompression:
         assert post([VIEW], content_encoding=encoding).status_code == 415
 
     @pytest.mark.parametrize("encoding", ["gzip", "zstd"])
-    def test_what_is_not_compressed_is_400(self, post, encoding):
+    def test_a_body_that_is_not_compressed_as_declared_is_400(self, post, encoding):
         assert post([VIEW], content_encoding=encoding).status_code == 400
 
     @pytest.mark.parametrize(("encoding", "compress"), [("gzip", gzip.compress), ("zstd", zstandard.compress)])
-    def test_a_body_that_was_cut_off_is_400(self, post, encoding, compress):
+    def test_a_truncated_compressed_body_is_400(self, post, encoding, compress):
         body = compress(json.dumps([VIEW] * 50).encode())
         assert post(body[:-5], content_encoding=encoding).status_code == 400
 
     @pytest.mark.parametrize("compress", [gzip.compress, zstandard.compress], ids=["gzip", "zstd"])
-    def test_a_bomb_is_413(self, post, compress):
+    def test_a_decompression_bomb_is_413(self, post, compress):
         encoding = "gzip" if compress is gzip.compress else "zstd"
         body = compress(b" " * 100_000_000)
         assert len(body) < BODY_BYTES_MAX
         assert post(body, content_encoding=encoding).status_code == 413
 
     @pytest.mark.parametrize(("members", "status"), [(1, 202), (16, 202), (17, 400), (50_000, 400)])
-    def test_a_body_in_a_few_gzip_members_is_taken_and_in_many_is_not(self, post, members, status):
+    def test_a_few_gzip_members_are_accepted_and_many_are_not(self, post, members, status):
         body = gzip.compress(json.dumps(VIEW).encode()) + gzip.compress(b"") * (members - 1)
         assert post(body, content_encoding="gzip").status_code == status
 
-    def test_raw_deflate_does_not_pass_for_gzip(self, post):
+    def test_raw_deflate_is_not_accepted_as_gzip(self, post):
         assert post(zlib.compress(b"[]"), content_encoding="gzip").status_code == 400
 
 
@@ -315,7 +315,7 @@ class TestBrowsers:
         for reply in (post([VIEW]), post(b"{"), post([VIEW], authorization="Bearer x")):
             assert reply.headers["access-control-allow-origin"] == "*"
 
-    def test_nothing_else_is_open_to_pages(self, post, client):
+    def test_no_other_path_is_open_to_pages(self, post, client):
         assert "access-control-allow-origin" not in post([SUBSCRIPTION], "/v1/objects").headers
         assert "access-control-allow-origin" not in client.get("/v1/apps").headers
         assert client.options("/v1/objects").status_code == 405
@@ -328,14 +328,14 @@ class TestObjects:
         assert post(SUBSCRIPTION, "/v1/objects").json()["accepted"] == 1
         assert post([], "/v1/objects").json()["accepted"] == 0
 
-    def test_what_is_none_is_refused_by_item(self, post):
+    def test_invalid_subscriptions_are_refused_one_by_one(self, post):
         reply = post([SUBSCRIPTION | {"type": "customer"}, SUBSCRIPTION], "/v1/objects")
         assert (reply.status_code, reply.json()["errors"][0]["index"]) == (202, 0)
         assert post([SUBSCRIPTION | {"mrr": 1.5}], "/v1/objects").status_code == 422
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
-def test_health_is_read_and_not_written(client, path):
+def test_health_endpoints_allow_only_get(client, path):
     assert client.head(path).status_code == 200
     reply = client.post(path)
     assert (reply.status_code, reply.headers["allow"]) == (405, "GET")

@@ -1,4 +1,4 @@
-"""Deliveries that are correctly signed and meant to stop the service: acknowledged, shown, and quickly done with."""
+"""Correctly signed deliveries that are meant to stall the service are acknowledged, listed and quickly handled."""
 
 import asyncio
 import copy
@@ -38,9 +38,9 @@ WORST = {
     "long numbers": ("biller_a", LONG_NUMBERS),
     "lists": ("biller_a", filled(copy.deepcopy(INVOICE), ("data", "object", "metadata"), PADDING["lists"])),
     "floats": ("biller_b", filled(subscription_b(), ("data", "custom_field_data"), PADDING["floats"])),
-    "half characters": (
+    "lone surrogates": (
         "biller_a",
-        filled(copy.deepcopy(INVOICE), ("data", "object", "customer_name"), PADDING["half characters"]),
+        filled(copy.deepcopy(INVOICE), ("data", "object", "customer_name"), PADDING["lone surrogates"]),
     ),
     "backslashes": (
         "biller_a",
@@ -49,7 +49,7 @@ WORST = {
         ).removesuffix(b"}")
         + rb',"flaw":"\ud83d"}',
     ),
-    "no text": ("biller_b", filled(subscription_b(), ("data", "customer", "name"), PADDING["no text"])),
+    "invalid UTF-8": ("biller_b", filled(subscription_b(), ("data", "customer", "name"), PADDING["invalid UTF-8"])),
     **{f"full of {name}": ("biller_a", body) for name, body in many_values().items()},
 }
 
@@ -95,7 +95,7 @@ class TestUnusable:
             ("biller_b", subscription_b(status="x" * 100_000), "status_unusable"),
         ],
     )
-    def test_it_is_acknowledged_and_shown_with_its_reason(self, deliver, settings, provider, event, reason):
+    def test_it_is_acknowledged_and_listed_with_its_reason(self, deliver, settings, provider, event, reason):
         reply = deliver(provider, written(event))
         assert (reply.status_code, reply.json()) == (200, {"ok": True, "rows": 0})
         assert noted(settings) == [(event["type"], "unusable", 0, reason)]
@@ -110,7 +110,7 @@ class TestUnusable:
         assert deliver("biller_a", many_values()[name]).json() == {"ok": True, "rows": 0}
         assert noted(settings) == [("unknown", "unusable", 0, "not_read")]
 
-    def test_two_hundred_items_with_long_numbers_are_done_with_at_once(self, deliver, settings):
+    def test_two_hundred_items_with_long_numbers_are_refused_at_once(self, deliver, settings):
         assert deliver("biller_a", LONG_NUMBERS).json() == {"ok": True, "rows": 0}
         assert noted(settings) == [("customer.subscription.updated", "unusable", 0, "interval_unusable")]
 
@@ -122,27 +122,27 @@ class TestUsable:
         assert ledger_rows(settings.data, "SELECT mrr FROM subscriptions") == [(20_000,)]
 
     @pytest.mark.parametrize("name", sorted(PADDING))
-    def test_what_is_not_read_costs_no_payment(self, deliver, settings, name):
+    def test_unread_fields_do_not_cost_a_payment(self, deliver, settings, name):
         body = filled(copy.deepcopy(INVOICE), ("data", "object", "metadata"), PADDING[name], 500_000)
         assert deliver("biller_a", body).json() == {"ok": True, "rows": 1}
         assert ledger_rows(settings.data, "SELECT amount FROM payments") == [(4704,)]
 
     @pytest.mark.parametrize("name", [name for name in sorted(PADDING) if PADDING[name].startswith(b'"')])
-    def test_a_text_of_any_length_is_shortened_and_costs_no_payment(self, deliver, settings, name):
+    def test_a_text_of_any_length_is_truncated_and_does_not_cost_a_payment(self, deliver, settings, name):
         body = filled(copy.deepcopy(INVOICE), ("data", "object", "customer_name"), PADDING[name])
         assert deliver("biller_a", body).json() == {"ok": True, "rows": 1, "truncated": ["customer_name"]}
         ((payload,),) = ledger_rows(settings.data, "SELECT payload FROM payments")
         assert len(payload) < 20_000
 
     @pytest.mark.parametrize("flaw", [b"", rb"\ud83d", b"\xff"])
-    def test_long_numbers_among_the_texts_cost_no_payment(self, deliver, settings, flaw):
+    def test_long_numbers_among_the_texts_do_not_cost_a_payment(self, deliver, settings, flaw):
         held = b'{"id":"1","currency":"eur","net_amount":5,"custom_field_data":{"n":%s,"f":1e999999,"t":"x%s"}}'
         body = b'{"type":"order.paid","data":%s}' % (held % (b"1" * 5000, flaw))
         assert deliver("biller_b", body).json() == {"ok": True, "rows": 1}
         ((payload,),) = ledger_rows(settings.data, "SELECT payload FROM payments")
         assert json.loads(payload)["custom_field_data.t"].startswith("x")
 
-    def test_a_huge_object_among_the_texts_is_kept_as_the_beginning_of_its_json(self, deliver, settings):
+    def test_a_huge_object_among_the_texts_is_kept_as_truncated_json(self, deliver, settings):
         body = filled(copy.deepcopy(INVOICE), ("data", "object", "customer_address"), PADDING["keys"], 500_000)
         assert deliver("biller_a", body).json()["truncated"] == ["customer_address"]
         ((payload,),) = ledger_rows(settings.data, "SELECT payload FROM payments")
@@ -150,7 +150,7 @@ class TestUsable:
 
 
 def walk_s():
-    """Seconds of one plain walk over the largest body: how quick this machine is now."""
+    """Return the seconds of one plain walk over the largest body: the speed of this machine now."""
     body = b"[" + b"0," * (BODY_BYTES_MAX // 2) + b"0]"
     began = time.perf_counter()
     msgspec.json.decode(body, type=msgspec.Raw)
@@ -158,7 +158,7 @@ def walk_s():
 
 
 class Heartbeat:
-    """A task in the event loop of the service that notes how long the loop was held."""
+    """A task in the service's event loop that records how long the loop was held."""
 
     def __init__(self, client):
         self._client = client
@@ -181,8 +181,8 @@ class Heartbeat:
 
 
 @pytest.mark.parametrize("name", sorted(WORST))
-def test_the_event_loop_goes_on_meanwhile(deliver, client, name):
-    """The least of some tries counts: on a busy machine others hold the processor, too."""
+def test_the_event_loop_keeps_running_meanwhile(deliver, client, name):
+    """The best of several tries counts: on a busy machine other processes hold the processor too."""
     held = []
     for _ in range(TRIES_MAX):
         with Heartbeat(client) as heartbeat:
@@ -194,7 +194,7 @@ def test_the_event_loop_goes_on_meanwhile(deliver, client, name):
 
 
 def test_a_replay_is_bounded_like_a_delivery(settings, app, tmp_path):
-    lines = [LONG_NUMBERS, written(subscription_a([item()] * 201)), WORST["lists"][1], WORST["half characters"][1]]
+    lines = [LONG_NUMBERS, written(subscription_a([item()] * 201)), WORST["lists"][1], WORST["lone surrogates"][1]]
     lines += [b"[" * 100_000, written(subscription_a([item()]))]
     file = tmp_path / "events.jsonl"
     file.write_bytes(b"\n".join(lines))

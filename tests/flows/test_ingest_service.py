@@ -61,13 +61,13 @@ def counted_so_far(service):
     return ledger_rows(service.data, "SELECT coalesce(sum(events), 0) FROM usage")[0][0]
 
 
-def test_events_of_both_doors_are_stored_and_counted_once(tmp_path):
+def test_events_from_both_ports_are_stored_and_counted_once(tmp_path):
     with running(tmp_path / "data", "--workers", "1") as service:
         app = app_of(service, mauve_json(service.data, "org", "create", "Acme")["org_id"])
         days = {today()}
-        send_to_both_doors(service, app["sk_key"])
+        send_to_both_ports(service, app["sk_key"])
         days.add(today())
-        assert eventually(lambda: counted_so_far(service) == 6), "five events that count, and a payment"
+        assert eventually(lambda: counted_so_far(service) == 6), "five countable events and a payment"
         assert service.stop() == 0
     stored = stored_events(service.data)
     assert sorted((name, user, counted) for _, name, user, _, counted, _ in stored) == [
@@ -84,7 +84,7 @@ def test_events_of_both_doors_are_stored_and_counted_once(tmp_path):
     assert total == ["eur", str(2**53 - 1)]
 
 
-def send_to_both_doors(service, key):
+def send_to_both_ports(service, key):
     for url in (service.url, service.ingest_url):
         assert post(url, key, [{"name": "view", "user": "ann", "id": "same"}, {"name": "view"}]).status_code == 202
     assert post(service.url, key, {"name": "user_signup", "user": "bob"}).status_code == 202
@@ -92,7 +92,7 @@ def send_to_both_doors(service, key):
     assert post(service.ingest_url, key, [payment, {"name": "bought", "user": "ann"}]).json()["accepted"] == 2
 
 
-def test_the_first_event_shows_on_the_app(service, org, app):
+def test_the_first_event_is_shown_on_the_app(service, org, app):
     before = time.time() * 1000
     assert post(service.ingest_url, app["sk_key"], [{"name": "view"}]).status_code == 202
 
@@ -102,7 +102,7 @@ def test_the_first_event_shows_on_the_app(service, org, app):
     assert before - 1 <= eventually(first_event_at) <= time.time() * 1000
 
 
-def test_the_cap_engages_by_itself_and_the_overshoot_is_bounded(service, org, app):
+def test_the_cap_engages_automatically_and_the_overshoot_is_bounded(service, org, app):
     mauve_json(service.data, "org", "limits", org, "--event-cap", "50")
     accepted = 0
 
@@ -132,7 +132,7 @@ def test_a_suspension_and_its_end_take_effect_soon(service, org, app):
     assert eventually(lambda: status() == 202)
 
 
-def test_a_body_that_was_cut_off_is_not_taken(service, app):
+def test_a_truncated_body_is_not_accepted(service, app):
     body = json.dumps([{"name": "cut"}]).encode()
     for framing in (f"content-length: {len(body) + 50}", "transfer-encoding: chunked"):
         chunk = b"%x\r\n%s" % (len(body), body[:-1]) if "chunked" in framing else body
@@ -147,7 +147,7 @@ def test_a_body_that_was_cut_off_is_not_taken(service, app):
             assert b" 202 " not in connection.recv(1000)
 
 
-def test_each_process_tells_its_metrics_on_a_port_of_its_own(service, app, metrics_port):
+def test_each_process_exposes_its_metrics_on_its_own_port(service, app, metrics_port):
     def figures(number):
         lines = httpx.get(f"http://127.0.0.1:{metrics_port + number}/metrics").text.splitlines()
         return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
@@ -163,7 +163,7 @@ def test_each_process_tells_its_metrics_on_a_port_of_its_own(service, app, metri
     assert eventually(lambda: figures(0)["mauve_events_repeated"] == repeats + 1)
 
 
-def test_a_port_for_metrics_that_is_taken_is_named_when_it_starts(tmp_path):
+def test_an_occupied_metrics_port_is_reported_at_startup(tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -176,7 +176,7 @@ def test_a_port_for_metrics_that_is_taken_is_named_when_it_starts(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_readiness_and_doctor_tell_of_the_backlog(service, app):
+def test_readiness_and_doctor_report_the_backlog(service, app):
     assert {"backlog_bytes", "load_lag_ms"} <= set(httpx.get(f"{service.url}/readyz").json())
     names = {check["name"]: check for check in mauve_json(service.data, "doctor")["checks"]}
     assert names["queue"]["ok"] is True

@@ -1,4 +1,4 @@
-"""A worker's own HTTP on a real port: clients of every kind are served, and everybody is answered when it stops."""
+"""A worker's own HTTP on a real port: it serves every kind of client, and answers all of them when it stops."""
 
 import asyncio
 import http.client
@@ -23,7 +23,7 @@ class Serving:
     """A listener in a thread of its own."""
 
     def __init__(self):
-        self._reserved = socket.socket()  # bound as long as it is served, so that nobody else is given the port
+        self._reserved = socket.socket()  # keeps the port from being assigned elsewhere
         self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         self._reserved.bind(("127.0.0.1", 0))
         self.port = self._reserved.getsockname()[1]
@@ -36,7 +36,7 @@ class Serving:
 
     async def _serve(self):
         self._loop = asyncio.get_running_loop()
-        self._may_go = asyncio.Event()
+        self._may_answer = asyncio.Event()
         self._listener = Listener(self._answer, ("127.0.0.1", self.port))
         await self._listener.open()
         self._ready.set()
@@ -48,11 +48,11 @@ class Serving:
         body = await request.body(BODY_BYTES_MAX)
         if request.path == "/slow":
             self.asked.set()
-            await self._may_go.wait()
+            await self._may_answer.wait()
         return Reply(200, json.dumps([request.method, request.path, len(body)]).encode())
 
-    def let_go(self):
-        self._loop.call_soon_threadsafe(self._may_go.set)
+    def answer_slow_requests(self):
+        self._loop.call_soon_threadsafe(self._may_answer.set)
 
     def stop(self):
         self._loop.call_soon_threadsafe(self._listener.stop)
@@ -84,7 +84,7 @@ def everything_from(connection):
 
 
 @pytest.mark.parametrize("size", [0, 1, 1000, 200_000, BODY_BYTES_MAX])
-def test_clients_of_every_kind_get_their_answers(serving, size):
+def test_every_kind_of_client_is_answered(serving, size):
     expected = ["POST", "/a", size]
     body = b"x" * size
     with httpx.Client() as client:
@@ -100,7 +100,7 @@ def test_clients_of_every_kind_get_their_answers(serving, size):
     connection.close()
 
 
-def test_a_refusal_can_be_read_by_who_is_still_sending(serving):
+def test_a_client_that_is_still_sending_can_read_the_refusal(serving):
     for _ in range(20):
         with connected(serving) as connection:
             connection.sendall(b"POST /refused HTTP/1.1\r\nhost: x\r\ncontent-length: 3000000\r\n\r\n")
@@ -117,7 +117,7 @@ def test_a_thousand_clients_are_served_at_once(serving):
         client.close()
 
 
-def test_when_it_stops_who_has_asked_is_answered_and_who_has_not_is_let_go(serving):
+def test_on_shutdown_requests_in_flight_are_answered_and_idle_connections_closed(serving):
     with connected(serving) as asking, connected(serving) as idle:
         idle.sendall(b"GET /a HTTP/1.1\r\nhost: x\r\n\r\n")
         assert idle.recv(1000).startswith(b"HTTP/1.1 200 ")
@@ -125,7 +125,7 @@ def test_when_it_stops_who_has_asked_is_answered_and_who_has_not_is_let_go(servi
         assert serving.asked.wait(PATIENCE_S)
         serving.stop()
         assert everything_from(idle) == b""
-        serving.let_go()
+        serving.answer_slow_requests()
         answer = everything_from(asking)
         assert answer.startswith(b"HTTP/1.1 200 ")
         assert b"connection: close\r\n" in answer
@@ -135,8 +135,8 @@ def test_when_it_stops_who_has_asked_is_answered_and_who_has_not_is_let_go(servi
         connected(serving)
 
 
-def test_who_never_gets_an_answer_does_not_keep_it_from_stopping(serving, monkeypatch):
-    monkeypatch.setattr(listener, "_END_WITHIN_S", 0.1)
+def test_a_request_that_is_never_answered_does_not_block_shutdown(serving, monkeypatch):
+    monkeypatch.setattr(listener, "_SHUTDOWN_S_MAX", 0.1)
     with connected(serving) as asking:
         asking.sendall(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n")
         assert serving.asked.wait(PATIENCE_S)

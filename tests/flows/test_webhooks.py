@@ -1,4 +1,4 @@
-"""`POST /v1/webhooks/{provider}/{project_id}`: every answer, and what is left behind."""
+"""`POST /v1/webhooks/{provider}/{project_id}`: every reply, and what it stores."""
 
 import json
 
@@ -87,7 +87,7 @@ class TestPayments:
         assert deliver(ORDER, "biller_b").json() == {"ok": True, "rows": 1}
         assert payments() == [("polar:7f3b2c10-0000-4000-8000-000000000101", 3920, "usd", 1, "biller_b")]
 
-    def test_repeats_under_other_event_ids_move_revenue_once(self, deliver, totals):
+    def test_repeats_under_other_event_ids_count_once(self, deliver, totals):
         for number in range(3):
             event = sample("stripe_invoice_paid_basic") | {"id": f"evt_{number}", "created": NOW_S + number}
             assert deliver(event).json() == {"ok": True, "rows": 1}
@@ -106,7 +106,7 @@ class TestPayments:
             assert reply.json() == {"ok": True, "rows": 2}
         assert totals() == [(0, "usd", "20000"), (1, "usd", "2000")]
 
-    def test_a_fee_that_only_a_later_delivery_shows_moves_nothing(self, deliver, totals):
+    def test_a_fee_that_only_a_later_delivery_shows_changes_nothing(self, deliver, totals):
         event = sample("stripe_invoice_paid_basic")
         deliver(event)
         event["data"]["object"]["application_fee_amount"] = 50
@@ -121,7 +121,7 @@ class TestPayments:
         deliver(event)
         assert totals() == [(0, "usd", "4704"), (1, "usd", "50")]
 
-    def test_a_long_name_is_shortened_and_named(self, deliver, settings):
+    def test_a_long_name_is_truncated_and_reported(self, deliver, settings):
         reply = deliver(sample_bytes("stripe_invoice_paid_long_name"))
         assert reply.json() == {"ok": True, "rows": 1, "truncated": ["customer_name"]}
         ((payload, user),) = ledger_rows(settings.data, "SELECT payload, user FROM payments")
@@ -137,21 +137,21 @@ class TestPayments:
         week = 7 * 86_400_000
         assert ledger_rows(settings.data, "SELECT occurred_at, claimed_at FROM payments") == [(NOW - week, "5000")]
 
-    def test_the_project_counts_as_seen_and_the_payment_as_no_event(self, deliver, settings):
+    def test_the_project_counts_as_seen_and_the_payment_is_not_an_event(self, deliver, settings):
         deliver(INVOICE)
         assert ledger_rows(settings.data, "SELECT count(*) FROM first_seen") == [(1,)]
         assert ledger_rows(settings.data, "SELECT count(*) FROM usage") == [(0,)]
 
 
 class TestConflicts:
-    """Another payment under an id that is taken: the first stands, and the owner can see that there was another."""
+    """A different payment under an existing id: the first stands, and the owner sees the conflict."""
 
     def changed(self, **fields):
         event = sample("stripe_invoice_paid_basic")
         event["data"]["object"] |= fields
         return event
 
-    def test_it_is_noted_as_what_it_is(self, deliver, settings, tallies):
+    def test_it_is_listed_as_a_conflict(self, deliver, settings, tallies):
         deliver(INVOICE)
         assert deliver(self.changed(amount_paid=9999)).json() == {"ok": True, "rows": 0}
         noted = ledger_rows(settings.data, "SELECT result, rows FROM deliveries ORDER BY sequence")
@@ -164,7 +164,7 @@ class TestConflicts:
         counters = core.ingest.counters
         assert (counters.accepted, counters.duplicates, counters.conflicts) == (1, 0, 1)
 
-    def test_a_repeat_is_none_at_whatever_moment_it_is_told(self, deliver, tallies):
+    def test_a_repeat_at_another_time_is_not_a_conflict(self, deliver, tallies):
         deliver(INVOICE)
         later = self.changed(status_transitions={"paid_at": NOW_S - 5})
         assert deliver(later).json() == {"ok": True, "rows": 1}
@@ -173,14 +173,14 @@ class TestConflicts:
             assert deliver(order | {"timestamp": stamp}, "biller_b").json() == {"ok": True, "rows": 1}
         assert tallies() == {"biller_a stored": 2, "biller_b stored": 2}
 
-    def test_of_a_split_the_part_that_stands_is_told(self, deliver, settings):
+    def test_the_stored_part_of_a_split_payment_is_reported(self, deliver, settings):
         deliver(self.changed(application_fee_amount=50))
         assert deliver(self.changed(application_fee_amount=50, amount_paid=9999)).json() == {"ok": True, "rows": 1}
         assert ledger_rows(settings.data, "SELECT result, rows FROM deliveries WHERE sequence = 2") == [("conflict", 1)]
 
 
 class TestMoney:
-    """Minor units of ISO 4217, whatever a biller counts in."""
+    """Amounts are in the minor units of ISO 4217, whatever units a biller uses."""
 
     @pytest.mark.parametrize(
         ("currency", "billed", "minor"),
@@ -201,19 +201,19 @@ class TestMoney:
         assert deliver(event).json()["rows"] == 2
         assert totals() == [(0, "isk", "5000"), (1, "isk", "500")]
         ((payload,),) = ledger_rows(settings.data, "SELECT payload FROM payments WHERE earned")
-        assert json.loads(payload)["tax"] == "193/2", "kept exactly, although it is no whole number"
+        assert json.loads(payload)["tax"] == "193/2", "kept exactly, although it is not a whole number"
 
     def test_mrr_is_converted_before_it_is_rounded(self, deliver, settings):
         price = {"unit_amount": 500_050, "recurring": {"interval": "year"}}  # 5,000.50 ISK are 416.708 a month
-        held = {"id": "sub_1", "status": "active", "currency": "isk", "items": {"data": [{"price": price}]}}
-        deliver({"id": "evt_1", "type": "customer.subscription.updated", "created": NOW_S, "data": {"object": held}})
+        data = {"id": "sub_1", "status": "active", "currency": "isk", "items": {"data": [{"price": price}]}}
+        deliver({"id": "evt_1", "type": "customer.subscription.updated", "created": NOW_S, "data": {"object": data}})
         other = {"id": "1", "status": "active", "currency": "mga", "amount": 7, "recurring_interval": "year"}
         deliver({"type": "subscription.updated", "timestamp": "2026-10-26T06:13:20Z", "data": other}, "biller_b")
         rows = ledger_rows(settings.data, "SELECT currency, mrr FROM subscriptions ORDER BY currency")
         assert rows == [("isk", 417), ("mga", 58)]
 
     @pytest.mark.parametrize("field", ["amount_paid", "application_fee_amount"])
-    def test_parts_of_a_minor_unit_are_not_booked_and_shown(self, deliver, payments, tallies, field):
+    def test_fractions_of_a_minor_unit_are_not_booked_and_reported(self, deliver, payments, tallies, field):
         event = sample("stripe_invoice_paid_basic")
         event["data"]["object"] |= {"amount_paid": 500_000, "currency": "isk", field: 505_050}
         assert deliver(event).json() == {"ok": True, "rows": 0}
@@ -235,7 +235,7 @@ class TestSubscriptions:
         "stripe_subscription_order_3_tie_trial_will_end",
     )
 
-    def test_late_and_tied_deliveries_do_not_undo_what_is_newer(self, deliver, settings):
+    def test_late_and_tied_deliveries_do_not_replace_newer_ones(self, deliver, settings):
         for name in self.ORDERED * 2:
             assert deliver(sample_bytes(name)).json() == {"ok": True, "rows": 1}
         rows = ledger_rows(settings.data, "SELECT id, status, mrr, currency FROM subscriptions")
@@ -267,7 +267,9 @@ class TestAcknowledged:
             ("biller_b", b'{"type": "order.paid", "data": {"net_amount": 1.5}}', {"unusable", "amount_unusable"}),
         ],
     )
-    def test_what_makes_no_row_is_acknowledged_and_counted(self, deliver, tallies, payments, provider, body, words):
+    def test_a_delivery_that_makes_no_row_is_acknowledged_and_counted(
+        self, deliver, tallies, payments, provider, body, words
+    ):
         reply = deliver(body, provider)
         assert (reply.status_code, reply.json()) == (200, {"ok": True, "rows": 0})
         assert tallies() == {f"{provider} {word}": 1 for word in words}
@@ -281,12 +283,12 @@ class TestAcknowledged:
     @pytest.mark.parametrize(
         "flaw", [b"\xff", b"\xed\xa0\x80", b"\xc3"], ids=["no character", "half of one", "cut off"]
     )
-    def test_bytes_that_are_no_text_do_not_cost_a_payment(self, deliver, payments, flaw):
+    def test_invalid_utf_8_does_not_cost_a_payment(self, deliver, payments, flaw):
         body = INVOICE.replace(b'"Ada Example"', b'"Ada ' + flaw + b'"')
         assert deliver(body).json() == {"ok": True, "rows": 1}
         assert len(payments()) == 1
 
-    def test_what_was_delivered_is_kept_for_the_owner(self, deliver, connected, settings):
+    def test_deliveries_are_listed_for_the_owner(self, deliver, connected, settings):
         deliver(INVOICE)
         deliver(sample_bytes("stripe_invoice_paid_testmode"))
         rows = ledger_rows(settings.data, "SELECT project, type, result, rows, warnings FROM deliveries")
@@ -309,10 +311,12 @@ class TestSuspended:
         assert payments() == []
         assert tallies() == {"biller_a suspended": 1}
 
-    def test_it_is_verified_all_the_same(self, deliver, suspended):
+    def test_its_signature_is_still_verified(self, deliver, suspended):
         assert deliver(INVOICE, signed={"stripe-signature": "nonsense"}).status_code == 401
 
-    def test_it_resumes(self, deliver, suspended, parts, organization, keyring, payments):
+    def test_deliveries_are_stored_again_after_resuming(
+        self, deliver, suspended, parts, organization, keyring, payments
+    ):
         deliver(INVOICE)
         operator.resume(parts, organization.org_id)
         keyring.refresh()
@@ -365,7 +369,7 @@ class TestRefusals:
         reply = deliver(b"x" * (BODY_BYTES_MAX + 1), signed={})
         assert (reply.status_code, reply.json()["ok"]) == (413, False)
 
-    def test_a_delivery_of_four_megabytes_is_taken(self, deliver):
+    def test_a_delivery_of_four_megabytes_is_accepted(self, deliver):
         padded = INVOICE + b" " * (BODY_BYTES_MAX - len(INVOICE))
         assert deliver(padded, content_type="application/json; charset=utf-8").json() == {"ok": True, "rows": 1}
 
@@ -399,7 +403,7 @@ class TestRefusals:
         reply = client.post(f"/v1/webhooks/biller_a/{connected.public_id}", content=INVOICE, headers=headers)
         assert (reply.status_code, reply.json()) == (401, UNAUTHORIZED)
 
-    def test_refusals_leave_one_row_for_each_word_however_many_they_are(self, deliver, settings):
+    def test_refusals_leave_one_row_per_word_however_many_there_are(self, deliver, settings):
         for _ in range(50):
             deliver(INVOICE, signed={"stripe-signature": "nonsense"})
         words = ("refused", "signature_malformed")
@@ -411,7 +415,7 @@ class TestRefusals:
         assert eventually(counted)
         assert ledger_rows(settings.data, "SELECT count(*) FROM deliveries") == [(0,)]
 
-    def test_no_secret_of_another_project_opens_the_door(self, deliver, parts, organization):
+    def test_a_secret_of_another_project_is_not_accepted(self, deliver, parts, organization):
         other = create_app(parts, organization.org_id, NewAppBody("Another"))[0]
         save_secret(parts, other, Environment.LIVE, Provider.BILLER_A, Secret("another secret"))
         assert deliver(INVOICE, project=other.public_id).status_code == 401
@@ -429,14 +433,14 @@ class TestRefusals:
 
 
 class TestSecrets:
-    def test_a_new_secret_works_at_once_and_the_old_one_no_more(self, deliver, client, app, parts):
+    def test_a_new_secret_works_at_once_and_the_old_one_stops(self, deliver, client, app, parts):
         for secret in (SECRET_A, "the second", "the third"):
             save_secret(parts, app, Environment.LIVE, Provider.BILLER_A, Secret(secret))
-            # Only as often as a flood of strangers may make us look.
+            # Extra refreshes are limited, even during a flood.
             assert eventually(lambda given=secret: deliver(INVOICE, signed=signed_a(INVOICE, given)).status_code == 200)
         assert deliver(INVOICE).status_code == 401
 
-    def test_the_address_exists_from_the_first_secret_on(self, client, app, parts):
+    def test_the_address_exists_once_a_secret_is_saved(self, client, app, parts):
         path, headers = f"/v1/webhooks/biller_b/{app.public_id}", {"content-type": "application/json"}
         assert client.post(path, content=ORDER, headers=headers | signed_b(ORDER)).status_code == 404
         save_secret(parts, app, Environment.LIVE, Provider.BILLER_B, Secret(SECRET_B))
@@ -445,14 +449,14 @@ class TestSecrets:
     def test_test_and_live_never_mix(self, deliver, connected, parts, settings):
         project = save_secret(parts, connected, Environment.TEST, Provider.BILLER_A, Secret("for tests"))
         body = sample_bytes("stripe_invoice_paid_testmode")
-        assert deliver(body, project=project).status_code == 401, "the live secret is not the test plane's"
+        assert deliver(body, project=project).status_code == 401, "the live secret does not work for test"
         assert deliver(body, signed=signed_a(body, "for tests")).status_code == 401
         assert deliver(body, project=project, signed=signed_a(body, "for tests")).json() == {"ok": True, "rows": 1}
         assert ledger_rows(settings.data, "SELECT project FROM payments") == [(project,)]
         assert ledger_rows(settings.data, "SELECT project, warnings FROM deliveries") == [(project, "")]
 
 
-def test_a_delivery_leaves_what_the_rules_say(deliver, settings, connected):
+def test_a_delivery_stores_what_the_rules_map(deliver, settings, connected):
     name = "stripe_invoice_paid_basic"
     deliver(sample_bytes(name))
     (expected,) = mapped_for(Provider.BILLER_A, sample(name), project=connected.public_id).entry.payments

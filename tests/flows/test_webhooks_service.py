@@ -26,7 +26,7 @@ KNOCKS = 300
 def service(tmp_path_factory):
     with running(tmp_path_factory.mktemp("service") / "data", "--workers", "1") as started:
         yield started
-        # After all that was sent, nothing is in the log that must not be seen, and nothing went wrong inside.
+        # After all these requests the log holds no secret and no traceback.
         assert [text for text in (SECRET_A, SECRET_B, "Traceback") if text in started.log()] == []
 
 
@@ -41,8 +41,8 @@ def project(service):
 
 
 @pytest.fixture(params=["url", "ingest_url"])
-def door(request, service):
-    """Each of the two doors: every plane's, and the workers' own."""
+def port_url(request, service):
+    """Return each of the two ports: the main one, and the workers' own."""
     return getattr(service, request.param)
 
 
@@ -60,62 +60,65 @@ def signed_by_standard_webhooks(body, secret=SECRET_B):
     }
 
 
-def deliver(door, project, provider, body, headers):
-    path = f"{door}/v1/webhooks/{provider}/{project}"
+def deliver(port_url, project, provider, body, headers):
+    path = f"{port_url}/v1/webhooks/{provider}/{project}"
     return httpx.post(path, content=body.encode(), headers={"content-type": "application/json"} | headers)
 
 
-def test_a_delivery_signed_by_biller_as_library_is_taken(service, project, door):
+def test_a_delivery_signed_by_biller_as_library_is_accepted(service, project, port_url):
     event = sample("stripe_invoice_paid_long_name")
-    event["data"]["object"]["id"] = f"in_{door[-1]}"
+    event["data"]["object"]["id"] = f"in_{port_url[-1]}"
     body = json.dumps(event, ensure_ascii=False)
-    reply = deliver(door, project, "biller_a", body, signed_by_stripe(body))
+    reply = deliver(port_url, project, "biller_a", body, signed_by_stripe(body))
     assert (reply.status_code, reply.json()) == (200, {"ok": True, "rows": 1, "truncated": ["customer_name"]})
-    found = ledger_rows(service.data, f"SELECT amount FROM payments WHERE id = 'stripe:in_{door[-1]}'")
-    assert found == [(4900,)], "it is there when we hear of it"
+    found = ledger_rows(service.data, f"SELECT amount FROM payments WHERE id = 'stripe:in_{port_url[-1]}'")
+    assert found == [(4900,)], "it is stored before the reply"
 
 
 @pytest.mark.parametrize("secret", [SECRET_B, ENCODED_SECRET_B], ids=["decoded", "as it is"])
-def test_a_delivery_signed_by_the_standards_library_is_taken(project, door, secret):
+def test_a_delivery_signed_by_the_standard_library_is_accepted(project, port_url, secret):
     body = json.dumps(sample("polar_subscription_annual_seats3"))
-    reply = deliver(door, project, "biller_b", body, signed_by_standard_webhooks(body, secret))
+    reply = deliver(port_url, project, "biller_b", body, signed_by_standard_webhooks(body, secret))
     assert (reply.status_code, reply.json()) == (200, {"ok": True, "rows": 1})
 
 
-def test_a_delivery_that_biller_bs_own_library_believes_is_taken(project, door):
+def test_a_delivery_that_biller_bs_own_library_verifies_is_accepted(project, port_url):
     event = sample("polar_subscription_weekly_x2")
     body = json.dumps(event)
     headers = signed_by_standard_webhooks(body, ENCODED_SECRET_B)
     assert validate_event(body, headers, SECRET_B, frozenset([event["type"]]), dict) == event
-    assert deliver(door, project, "biller_b", body, headers).json() == {"ok": True, "rows": 1}
+    assert deliver(port_url, project, "biller_b", body, headers).json() == {"ok": True, "rows": 1}
 
 
 @pytest.mark.parametrize(("megabytes", "expected"), [(3.9, 200), (4.1, 413)])
-def test_a_delivery_may_be_much_larger_than_a_batch_of_events(project, door, megabytes, expected):
+def test_a_delivery_may_be_much_larger_than_a_batch_of_events(project, port_url, megabytes, expected):
     event = sample("stripe_invoice_paid_long_name")
-    event["data"]["object"]["id"] = f"in_large_{door[-1]}"
+    event["data"]["object"]["id"] = f"in_large_{port_url[-1]}"
     event["data"]["object"]["description"] = "x" * int(megabytes * 2**20)
     body = json.dumps(event, ensure_ascii=False)
-    assert deliver(door, project, "biller_a", body, signed_by_stripe(body)).status_code == expected
+    assert deliver(port_url, project, "biller_a", body, signed_by_stripe(body)).status_code == expected
 
 
-def test_a_delivery_signed_with_the_other_secret_is_not(project, door):
+def test_a_delivery_signed_with_the_other_secret_is_refused(project, port_url):
     body = json.dumps(sample("polar_order_paid_renewal"))
-    assert deliver(door, project, "biller_b", body, signed_by_stripe(body)).status_code == 401
-    assert deliver(door, project, "biller_a", body, signed_by_standard_webhooks(body)).status_code == 401
+    assert deliver(port_url, project, "biller_b", body, signed_by_stripe(body)).status_code == 401
+    assert deliver(port_url, project, "biller_a", body, signed_by_standard_webhooks(body)).status_code == 401
 
 
-def test_a_secret_saved_on_the_command_line_works_at_both_doors(service, door):
+def test_a_secret_saved_on_the_command_line_works_on_both_ports(service, port_url):
     org = mauve_json(service.data, "org", "create", "Other")["org_id"]
     token = bearer(token_for(service.data, org=org))
     app = httpx.post(f"{service.url}/v1/apps", json={"name": "Another"}, headers=token).json()
     arguments = ("webhooks", "secret", "--app", app["app_id"], "--provider", "biller_a", "--test")
     saved = mauve_json(service.data, *arguments, stdin=SECRET_A)
     body = json.dumps(sample("stripe_invoice_paid_testmode"))
-    assert deliver(door, saved["project"], "biller_a", body, signed_by_stripe(body)).json() == {"ok": True, "rows": 1}
+    assert deliver(port_url, saved["project"], "biller_a", body, signed_by_stripe(body)).json() == {
+        "ok": True,
+        "rows": 1,
+    }
 
 
-def knock(connection, path, headers, body):
+def send_raw(connection, path, headers, body):
     lines = [f"POST {path} HTTP/1.1".encode(), b"host: x", b"content-length: %d" % len(body), *headers]
     connection.sendall(b"\r\n".join(lines) + b"\r\n\r\n" + body)
     reply = b""
@@ -127,9 +130,9 @@ def knock(connection, path, headers, body):
     return int(reply.split(b" ", 2)[1]) if reply else 0
 
 
-def status_of(door, path, headers, body):
-    with socket.create_connection(("127.0.0.1", int(door.rpartition(":")[2])), timeout=PATIENCE_S) as connection:
-        return knock(connection, path, [b"connection: close", *headers], body)
+def status_of(port_url, path, headers, body):
+    with socket.create_connection(("127.0.0.1", int(port_url.rpartition(":")[2])), timeout=PATIENCE_S) as connection:
+        return send_raw(connection, path, [b"connection: close", *headers], body)
 
 
 JSON = b"content-type: application/json"
@@ -149,19 +152,19 @@ JSON = b"content-type: application/json"
     ],
 )
 @pytest.mark.parametrize("provider", ["biller_a", "biller_b"])
-def test_hostile_headers_are_401(project, door, provider, headers):
+def test_hostile_headers_are_401(project, port_url, provider, headers):
     path = f"/v1/webhooks/{provider}/{project}"
-    assert status_of(door, path, [JSON, *headers], b"{}") == 401
+    assert status_of(port_url, path, [JSON, *headers], b"{}") == 401
 
 
-def test_a_good_signature_sent_twice_is_401(project, door):
+def test_a_good_signature_sent_twice_is_401(project, port_url):
     body = json.dumps(sample("stripe_invoice_paid_basic"))
     good = f"stripe-signature: {signed_by_stripe(body)['stripe-signature']}".encode()
-    assert status_of(door, f"/v1/webhooks/biller_a/{project}", [JSON, good, good], body.encode()) == 401
+    assert status_of(port_url, f"/v1/webhooks/biller_a/{project}", [JSON, good, good], body.encode()) == 401
 
 
-def test_noise_is_never_our_fault(project, door):
-    """Whatever is sent, signed or not, the answer is below 500."""
+def test_noise_never_causes_a_500(project, port_url):
+    """Whatever is sent, signed or not, the status is below 500."""
     noise = random.Random(42)
     statuses = set()
     for number in range(KNOCKS):
@@ -170,13 +173,13 @@ def test_noise_is_never_our_fault(project, door):
             signed_by_stripe(body) if number % 2 else {"stripe-signature": noised(noise, f"t={time.time():.0f},v1=ff")}
         )
         encoded = [f"{name}: {value}".encode("latin-1", "replace") for name, value in headers.items()]
-        statuses.add(status_of(door, f"/v1/webhooks/biller_a/{project}", [JSON, *encoded], body.encode()))
+        statuses.add(status_of(port_url, f"/v1/webhooks/biller_a/{project}", [JSON, *encoded], body.encode()))
     assert statuses <= {200, 400, 401}
     assert 200 in statuses
 
 
 def noised(noise, text):
-    """Change some characters, away from what would end a header."""
+    """Change some characters, but none that would end a header."""
     characters = list(text)
     for _ in range(noise.randrange(1, 8)):
         characters[noise.randrange(len(characters))] = noise.choice('0é"{}[],:-.ntf9\\ue')

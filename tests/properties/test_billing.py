@@ -1,4 +1,4 @@
-"""Deliveries come late, twice and in any order; the ledger ends the same."""
+"""Deliveries arrive late, twice and in any order; the ledger ends up the same."""
 
 from fractions import Fraction
 from itertools import count
@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mauve.core.biller import Provider
-from mauve.ingest.webhooks.parsed import BilledSubscription
+from mauve.ingest.webhooks.parsed import ParsedSubscription
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger.reader import SqlLedgerReader
 from mauve.stores.sql.ledger.schema import day_totals, payments, subscription_versions, subscriptions
 from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.migrate import LEDGER, migrate
-from support.billing import NOW, NOW_S, content, mapped_for, reading
+from support.billing import NOW, NOW_S, mapped_for, parsed, parsed_event
 from support.ledger_entries import mrr_of
 
 A, B = Provider.BILLER_A, Provider.BILLER_B
@@ -26,25 +26,25 @@ QUANTITIES = st.integers(0, 3)
 
 def of_biller_a(event_id, type_, status, created, quantity, subscription):
     price = {"unit_amount": 1000, "currency": "eur", "recurring": {"interval": "month"}}
-    held = {"id": subscription, "status": status, "currency": "eur"}
-    held["items"] = {"data": [{"price": price, "quantity": quantity}]}
+    data = {"id": subscription, "status": status, "currency": "eur"}
+    data["items"] = {"data": [{"price": price, "quantity": quantity}]}
     type_ = f"customer.subscription.{type_}"
-    return A, {"id": event_id, "type": type_, "created": created, "data": {"object": held}}
+    return A, {"id": event_id, "type": type_, "created": created, "data": {"object": data}}
 
 
 def of_biller_b(type_, status, created, changed, amount, subscription):
-    held = {"id": subscription, "status": status, "amount": amount, "currency": "eur", "recurring_interval": "month"}
-    held["modified_at"] = changed
+    data = {"id": subscription, "status": status, "amount": amount, "currency": "eur", "recurring_interval": "month"}
+    data["modified_at"] = changed
     stamp = f"2026-10-26T06:13:{created % 60:02}.000001Z"
-    return B, {"type": f"subscription.{type_}", "timestamp": stamp, "data": held}
+    return B, {"type": f"subscription.{type_}", "timestamp": stamp, "data": data}
 
 
 def an_invoice(event_id, invoice):
-    # What an invoice says does not change with the event that tells of it.
+    # An invoice is the same in every event that reports it.
     amount, fee = 100 * int(invoice[-1]), 10 if invoice == "in_2" else 0
-    held = {"id": invoice, "amount_paid": amount, "currency": "eur", "status": "paid", "application_fee_amount": fee}
-    held["status_transitions"] = {"paid_at": NOW_S - 60}
-    return A, {"id": event_id, "type": "invoice.paid", "created": NOW_S, "data": {"object": held}}
+    data = {"id": invoice, "amount_paid": amount, "currency": "eur", "status": "paid", "application_fee_amount": fee}
+    data["status_transitions"] = {"paid_at": NOW_S - 60}
+    return A, {"id": event_id, "type": "invoice.paid", "created": NOW_S, "data": {"object": data}}
 
 
 EVENT_IDS = st.sampled_from(["evt_a", "evt_b", "evt_c", "evt_d"])
@@ -57,7 +57,7 @@ HISTORIES = st.lists(
     | st.builds(of_biller_b, TYPES_B, STATUSES, MOMENTS, CHANGES, QUANTITIES, IDS)
     | st.builds(an_invoice, EVENT_IDS, st.sampled_from(["in_1", "in_2", "in_3"])),
     max_size=8,
-    # An event's id is its own: two events with the same id are one event, delivered twice.
+    # Event ids are unique: two events with the same id are one event, delivered twice.
     unique_by=lambda delivery: (delivery[1].get("id"), repr(delivery[1]) if delivery[0] is B else delivery[1]["id"]),
 )
 
@@ -74,15 +74,15 @@ numbers = count()
 
 
 def entries_of(deliveries, project):
-    """Record at moments of their own, as deliveries arrive."""
+    """Map each delivery at its own time of arrival."""
     return [
         mapped_for(provider, event, project, received_at=NOW + place).entry
         for place, (provider, event) in enumerate(deliveries)
     ]
 
 
-def left_behind(database, project):
-    """Return all that was recorded for a project, except when it came."""
+def recorded(database, project):
+    """Return everything recorded for a project, except times of arrival."""
     rows = {}
     with database.reading() as tx:
         for table in (payments, day_totals, subscriptions, subscription_versions):
@@ -106,25 +106,25 @@ def test_any_order_and_repetition_of_deliveries_ends_the_same(database, history,
     entries = entries_of(shuffled, two)
     for start in range(0, len(entries), groups):
         writer.record(entries[start : start + groups])
-    assert left_behind(database, two) == left_behind(database, one)
+    assert recorded(database, two) == recorded(database, one)
     assert mrr_of(reader, two) == mrr_of(reader, one)
 
 
 @settings(max_examples=150, deadline=None)
 @given(history=HISTORIES)
-def test_what_stands_is_never_older_nor_less_final_than_what_was_delivered(database, history):
+def test_the_current_version_is_never_older_or_less_final_than_any_delivered_one(database, history):
     project = f"{next(numbers)}-final"
     SqlLedgerWriter(database).record(entries_of(history, project))
-    read = [reading(provider, event) for provider, event in history]
+    read = [parsed_event(provider, event) for provider, event in history]
     with database.reading() as tx:
         rows = tx.execute(sa.select(subscriptions).where(subscriptions.c.project == project))
         standing = {row.id: row for row in rows}
     for each in read:
-        if isinstance(each, BilledSubscription):
+        if isinstance(each, ParsedSubscription):
             row = standing[each.id]
             assert row.at >= each.at
             if row.at == each.at and each.status == "canceled" and each.id.startswith("stripe"):
-                assert row.status == "canceled", "what has ended stays ended within its second"
+                assert row.status == "canceled", "an ended subscription stays ended within its second"
 
 
 INTERVALS = st.sampled_from(["day", "week", "month", "year"])
@@ -134,7 +134,7 @@ ITEMS = st.lists(st.tuples(DECIMALS, st.integers(0, 10_000), INTERVALS, st.integ
 
 
 @given(ITEMS)
-def test_the_monthly_figure_is_the_exact_sum_rounded_once_half_up(items):
+def test_mrr_is_the_exact_sum_rounded_once_half_up(items):
     shaped = [
         {
             "quantity": quantity,
@@ -142,11 +142,11 @@ def test_the_monthly_figure_is_the_exact_sum_rounded_once_half_up(items):
         }
         for unit, quantity, interval, every in items
     ]
-    held = {"id": "sub_1", "status": "active", "currency": "eur", "items": {"data": shaped}}
-    read = reading(A, {"type": "customer.subscription.updated", "data": {"object": held}})
+    data = {"id": "sub_1", "status": "active", "currency": "eur", "items": {"data": shaped}}
+    read = parsed_event(A, {"type": "customer.subscription.updated", "data": {"object": data}})
     annual = sum(Fraction(unit) * quantity * A_YEAR[interval] / every for unit, quantity, interval, every in items)
-    assert Fraction(read.facts["mrr_exact"]) == annual / 12
-    assert -Fraction(1, 2) < read.mrr - annual / 12 <= Fraction(1, 2)
+    assert Fraction(read.details["mrr_exact"]) == annual / 12
+    assert -Fraction(1, 2) < read.mrr.minor - annual / 12 <= Fraction(1, 2)
 
 
 JSON = st.recursive(
@@ -156,19 +156,19 @@ JSON = st.recursive(
 )
 FIELDS = ["id", "status", "currency", "amount_paid", "net_amount", "amount", "items", "plan", "customer", "parent"]
 FIELDS += ["recurring_interval", "application_fee_amount", "total_taxes", "status_transitions", "pause_collection"]
-HELD = st.dictionaries(st.sampled_from(FIELDS), JSON | st.sampled_from(["usd", "paid", "active", 5, "in_1"]))
+DATA = st.dictionaries(st.sampled_from(FIELDS), JSON | st.sampled_from(["usd", "paid", "active", 5, "in_1"]))
 TYPES = st.sampled_from(["invoice.paid", "customer.subscription.updated", "order.paid", "subscription.updated"])
 
 
-@given(type_=TYPES, held=HELD | JSON, more=st.dictionaries(st.text(max_size=8), JSON, max_size=3))
-def test_whatever_is_inside_an_event_is_read_without_failing(type_, held, more):
-    for provider, shape in ((A, {"object": held}), (B, held)):
+@given(type_=TYPES, data=DATA | JSON, more=st.dictionaries(st.text(max_size=8), JSON, max_size=3))
+def test_any_event_content_is_parsed_without_failing(type_, data, more):
+    for provider, shape in ((A, {"object": data}), (B, data)):
         event = more | {"type": type_, "data": shape}
         mapped = mapped_for(provider, event)
         assert mapped.rows in {0, 1, 2}
 
 
 @given(st.binary(max_size=60) | JSON.map(repr).map(str.encode))
-def test_whatever_bytes_are_signed_are_read_without_failing(body):
+def test_any_signed_bytes_are_parsed_without_failing(body):
     for provider in (A, B):
-        assert content(provider, body).type
+        assert parsed(provider, body).type

@@ -1,4 +1,4 @@
-"""Whatever happens to the processes and the loader, a cap holds within its bound, and blocks nobody below it."""
+"""Whatever happens to the processes and the loader, a cap holds within its bound, and blocks no request below it."""
 
 import asyncio
 import tempfile
@@ -16,67 +16,67 @@ BATCH_MAX = 9
 
 streams = st.sampled_from(STREAMS)
 batches = st.integers(1, BATCH_MAX)
-acts = st.one_of(
+steps = st.one_of(
     st.tuples(st.just("offer"), streams, batches),
     st.tuples(st.just("offer"), streams, batches),
     st.tuples(st.just("mixed"), streams, batches),
-    st.tuples(st.just("look"), streams, st.none()),
+    st.tuples(st.just("refresh"), streams, st.none()),
     st.tuples(st.just("kill"), streams, st.none()),
     st.tuples(st.just("load"), st.sampled_from((*STREAMS, MIXED_STREAM)), st.integers(1, 3)),
 )
 
 
 class Run:
-    """Carries acts out. Beside the events it knows how many each process took since all had heard of one another."""
+    """Run the steps. Track how many events each process accepted since all were last refreshed."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.processes = {stream: Process(world, stream) for stream in STREAMS}
-        self.unheard = dict.fromkeys(STREAMS, 0)
+        self.unshared = dict.fromkeys(STREAMS, 0)
 
     @property
     def events(self) -> int:
         return sum(process.events for process in self.processes.values())
 
-    async def act(self, what: str, stream: int, argument: int | None) -> None:
+    async def do(self, what: str, stream: int, argument: int | None) -> None:
         process = self.processes.get(stream)
         match what:
             case "offer" | "mixed":
                 offer = process.offer if what == "offer" else process.offer_with_payments
                 if await offer(argument):
-                    self.unheard[stream] += argument
-            case "look":
-                process.look()
+                    self.unshared[stream] += argument
+            case "refresh":
+                process.refresh()
             case "kill":
                 self.processes[stream] = await process.restarted()
             case "load":
                 self.world.load(stream, argument)
 
-    def all_hear(self) -> None:
+    def refresh_all(self) -> None:
         for _ in range(3):
             for process in self.processes.values():
-                process.look()
-        self.unheard = dict.fromkeys(STREAMS, 0)
+                process.refresh()
+        self.unshared = dict.fromkeys(STREAMS, 0)
 
     async def stop(self) -> None:
         for process in self.processes.values():
             await process.stop()
 
 
-@given(st.lists(st.lists(acts, max_size=12), min_size=1, max_size=5))
+@given(st.lists(st.lists(steps, max_size=12), min_size=1, max_size=5))
 @settings(deadline=None, max_examples=50)
-def test_a_cap_holds_within_its_bound_and_blocks_nobody_below_it(rounds):
+def test_a_cap_holds_within_its_bound_and_blocks_no_request_below_it(rounds):
     async def main(folder):
         world = World(Path(folder))
         world.set_cap(CAP)
         run = Run(world)
-        for acts_of_round in rounds:
-            begun_at = run.events
-            for act in acts_of_round:
-                await run.act(*act)
-            # It may not have heard of the others since the round began; alone each one stops at the cap.
-            assert all(begun_at + events < CAP + BATCH_MAX for events in run.unheard.values() if events)
-            run.all_hear()
+        for steps_of_round in rounds:
+            started_at = run.events
+            for step in steps_of_round:
+                await run.do(*step)
+            # A process may know nothing of the others since the round began; alone it stops at the cap.
+            assert all(started_at + events < CAP + BATCH_MAX for events in run.unshared.values() if events)
+            run.refresh_all()
             assert [process.known for process in run.processes.values()] == [run.events] * len(STREAMS)
         await run.stop()
         world.close()

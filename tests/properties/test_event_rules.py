@@ -1,4 +1,4 @@
-"""Whatever is sent: a problem or a verdict that adds up, and the same one by every way of reading it."""
+"""Any input gives a problem or a consistent verdict, and the same one by every way of parsing it."""
 
 import json
 from datetime import UTC, datetime, timedelta, timezone
@@ -88,8 +88,8 @@ def judged(body, judge, key=SERVER):
         return problem.code
 
 
-def fate_of_last(verdict):
-    """Tell what became of the last item, by whichever way it was read."""
+def result_for_last(verdict):
+    """Return the result for the last item."""
     last = verdict.item_count - 1
     refused = [rejection.fault.text for rejection in verdict.rejections if rejection.index == last]
     taken = [indexed.payment for indexed in verdict.payments if indexed.index == last]
@@ -97,7 +97,7 @@ def fate_of_last(verdict):
 
 
 @given(BODIES, KEYS)
-def test_any_bytes_are_a_problem_or_a_verdict_that_adds_up(body, key):
+def test_any_bytes_give_a_problem_or_a_consistent_verdict(body, key):
     verdict = judged(body, judge_events, key)
     if isinstance(verdict, Code):
         assert verdict in {Code.MALFORMED, Code.FORBIDDEN}
@@ -110,7 +110,7 @@ def test_any_bytes_are_a_problem_or_a_verdict_that_adds_up(body, key):
 
 
 @given(BODIES)
-def test_any_bytes_are_a_problem_or_a_verdict_on_objects(body):
+def test_any_bytes_give_a_problem_or_a_verdict_on_objects(body):
     verdict = judged(body, judge_objects)
     if isinstance(verdict, Code):
         assert verdict is Code.MALFORMED
@@ -119,13 +119,13 @@ def test_any_bytes_are_a_problem_or_a_verdict_on_objects(body):
 
 
 @given(BODIES)
-def test_malformed_is_what_the_standard_library_cannot_read_either(body):
+def test_a_malformed_body_is_invalid_for_the_standard_library_too(body):
     is_malformed = judged(body, judge_events) is Code.MALFORMED
     assert is_malformed != is_json_by_the_standard_library(body)
 
 
 @given(st.lists(ITEMS, max_size=5))
-def test_every_accepted_item_reads_back_alone(items):
+def test_every_accepted_item_is_accepted_alone(items):
     verdict = judge_events(json.dumps(items).encode(), SERVER, NOW)
     events = [] if verdict.events is None else events_in(verdict.events)
     assert len(events) == verdict.event_count
@@ -136,20 +136,20 @@ def test_every_accepted_item_reads_back_alone(items):
 
 
 @given(ITEMS)
-def test_an_item_fares_the_same_whichever_way_it_is_read(item):
+def test_an_item_gets_the_same_result_by_every_way_of_parsing(item):
     text = json.dumps(item, ensure_ascii=False).encode()
     alone = judge_events(b"[" + text + b"]", SERVER, NOW)
     next_to_a_mistake = judge_events(b"[0," + text + b"]", SERVER, NOW)
     next_to_a_payment = judge_events(b'[{"name":"payment"},' + text + b"]", SERVER, NOW)
     next_to_a_lone_surrogate = judge_events(rb'[{"name":"\udead"},' + text + b"]", SERVER, NOW)
-    fate = fate_of_last(alone)
-    assert fate_of_last(next_to_a_mistake) == fate
-    assert fate_of_last(next_to_a_payment) == fate
-    assert fate_of_last(next_to_a_lone_surrogate) == fate
+    expected = result_for_last(alone)
+    assert result_for_last(next_to_a_mistake) == expected
+    assert result_for_last(next_to_a_payment) == expected
+    assert result_for_last(next_to_a_lone_surrogate) == expected
 
 
 @given(st.lists(st.sampled_from([r"\ud83d", r"\ude00", r"\\", "ud83d", "ude00", r"\n", "x"]), max_size=8))
-def test_surrogates_are_told_apart_as_the_standard_library_does(pieces):
+def test_lone_surrogates_are_found_as_by_the_standard_library(pieces):
     text = '[{"name":"a","x":"' + "".join(pieces) + '"},{"name":"b"}]'
     is_lone = any(0xD800 <= ord(character) <= 0xDFFF for character in json.loads(text)[0]["x"])
     verdict = judge_events(text.encode(), SERVER, NOW)
@@ -187,7 +187,7 @@ def test_an_event_occurs_near_its_arrival(at, sent_at, received_at):
     st.integers(-1439, 1439),
     st.sampled_from(["auto", "seconds", "milliseconds", "microseconds"]),
 )
-def test_a_moment_reads_as_the_datetime_that_wrote_it(naive, offset_minutes, timespec):
+def test_a_formatted_time_parses_to_the_same_time(naive, offset_minutes, timespec):
     text = naive.replace(tzinfo=timezone(timedelta(minutes=offset_minutes))).isoformat(timespec=timespec)
     since_epoch = datetime.fromisoformat(text) - EPOCH
     assert parse_time_ms(text) == since_epoch // timedelta(milliseconds=1)
@@ -196,7 +196,7 @@ def test_a_moment_reads_as_the_datetime_that_wrote_it(naive, offset_minutes, tim
 
 
 @given(st.one_of(st.text(), st.text("0123456789-:.+TZtz ", max_size=30), st.integers()))
-def test_any_text_is_a_moment_or_none(text):
+def test_any_text_is_a_time_or_none(text):
     assert is_time(text) == (parse_time_ms(text) is not None)
 
 
@@ -206,8 +206,8 @@ MOMENTS = st.from_regex(
 
 
 @given(st.lists(MOMENTS, min_size=1, max_size=3), st.booleans())
-def test_a_batch_is_judged_alike_by_the_quick_way_and_the_sure_one(moments, is_sent):
-    """What the quick decoder takes for a moment is one, whatever its form."""
+def test_a_batch_is_judged_alike_on_the_fast_and_the_slow_path(moments, is_sent):
+    """Everything that the fast decoder accepts as a time is a valid time."""
     batch = [{"name": "view", "at": text, **({"sent_at": text} if is_sent else {})} for text in moments]
     body = msgspec.json.encode(batch)
     verdict = judge_events(body, SERVER, NOW)

@@ -1,4 +1,4 @@
-"""A search for signed deliveries that take long. Time is CPU time, held against that of one plain walk over a body."""
+"""Search for signed deliveries that are slow to parse. Compare CPU time with that of one plain walk over a body."""
 
 import copy
 import sys
@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings, target
 from hypothesis import strategies as st
 
 from mauve.core.biller import Provider
-from mauve.ingest.webhooks.bounded_json import MARKS_MAX
+from mauve.ingest.webhooks.bounded_json import TOKENS_MAX
 from mauve.ingest.webhooks.endpoint import BODY_BYTES_MAX
 from support.billing import mapped_for
 from support.hostile_deliveries import (
@@ -26,9 +26,9 @@ from support.hostile_deliveries import (
 
 A, B = Provider.BILLER_A, Provider.BILLER_B
 TRIES = 5
-REFUSAL_WALKS_MAX = 3  # It is less than one; each of these bodies once took six to twenty.
-CALL_WALKS_MAX = 4  # It is two at most.
-WALKS_MAX = 50  # It is about twenty at most, in several steps; 200 items with long numbers once took thousands.
+REFUSAL_WALKS_MAX = 3  # Measured: less than one. Each of these bodies once took six to twenty.
+CALL_WALKS_MAX = 4  # Measured: at most two.
+WALKS_MAX = 50  # Measured: about twenty at most, in several steps. 200 items with long numbers once took thousands.
 
 INVOICE = {"id": "evt_1", "type": "invoice.paid", "created": 1_793_000_000}
 INVOICE["data"] = {"object": {"id": "in_1", "status": "paid", "currency": "eur", "amount_paid": 100}}
@@ -52,7 +52,7 @@ PLACES = {
 
 @pytest.fixture(scope="module")
 def walk_s():
-    """CPU seconds to walk once over a body of the largest size, the least of some."""
+    """Return the CPU seconds of one walk over a body of maximum size, the best of several runs."""
     body = b"[" + b"0," * (BODY_BYTES_MAX // 2) + b"0]"
     return min(cpu_s(lambda: msgspec.json.decode(body, type=msgspec.Raw)) for _ in range(5))
 
@@ -64,11 +64,11 @@ def cpu_s(work):
 
 
 def check(provider, body, walk_s):
-    """Map a delivery; it must be acknowledged, and cost no more than some walks over it."""
+    """Map a delivery; it must be acknowledged and cost no more than a few walks over it."""
     assert len(body) <= BODY_BYTES_MAX
     rows = []
     walks = cpu_s(lambda: rows.append(mapped_for(provider, body).rows)) / walk_s
-    # Another process may push ours aside at a bad moment: what is slow is slow again.
+    # Another process may interrupt a run; only a repeated slow run counts.
     if walks > WALKS_MAX:
         walks = min(cpu_s(lambda: mapped_for(provider, body)) / walk_s for _ in range(3))
     assert rows[0] in {0, 1}
@@ -78,7 +78,7 @@ def check(provider, body, walk_s):
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
-def test_no_filling_of_a_delivery_makes_it_slow(walk_s, data):
+def test_no_padding_makes_a_delivery_slow(walk_s, data):
     provider, event = data.draw(st.sampled_from(EVENTS))
     place = data.draw(st.sampled_from(PLACES[provider]))
     padding = PADDING[data.draw(st.sampled_from(sorted(PADDING)))]
@@ -100,7 +100,7 @@ def test_no_number_in_a_subscription_makes_it_slow(walk_s, count, digits, unit):
 
 
 @pytest.mark.parametrize("name", sorted(PADDING))
-def test_every_filling_is_cheap_where_it_is_read(walk_s, name):
+def test_every_padding_is_cheap_where_it_is_read(walk_s, name):
     for provider, event, place in (
         (A, INVOICE, ("data", "object", "description")),
         (A, INVOICE, ("data", "object", "total_taxes")),
@@ -111,7 +111,7 @@ def test_every_filling_is_cheap_where_it_is_read(walk_s, name):
 
 
 @pytest.mark.parametrize("name", sorted(many_values()))
-def test_a_body_full_of_values_is_refused_before_it_is_walked_over(walk_s, name):
+def test_a_body_full_of_values_is_refused_before_it_is_walked(walk_s, name):
     provider, body = A, many_values()[name]
     assert BODY_BYTES_MAX * 0.99 < len(body) <= BODY_BYTES_MAX
     assert mapped_for(provider, body).entry.delivery.warnings == ("not_read",)
@@ -122,15 +122,15 @@ def test_a_body_full_of_values_is_refused_before_it_is_walked_over(walk_s, name)
 @pytest.mark.parametrize(
     "values",
     [
-        b",".join([PADDING["deeply nested"]] * (MARKS_MAX // 910)),
-        b",".join([b"[]"] * (MARKS_MAX // 2 - 100)),
-        b",".join([b"0"] * (MARKS_MAX - 100)),
-        b",".join([b'""'] * (MARKS_MAX // 3 - 100)),
+        b",".join([PADDING["deeply nested"]] * (TOKENS_MAX // 910)),
+        b",".join([b"[]"] * (TOKENS_MAX // 2 - 100)),
+        b",".join([b"0"] * (TOKENS_MAX - 100)),
+        b",".join([b'""'] * (TOKENS_MAX // 3 - 100)),
     ],
     ids=["nested", "lists", "zeros", "texts"],
 )
-def test_no_step_takes_long_with_as_many_values_as_are_read(walk_s, values, filler):
-    """While a step in C goes on, no other thread has the interpreter."""
+def test_no_step_takes_long_with_the_maximum_number_of_values(walk_s, values, filler):
+    """During a call into C, no other thread can run."""
     frame = written(subscription_a("FILL"))
     text = filler * ((BODY_BYTES_MAX - len(frame) - len(values)) // len(filler))
     body = frame.replace(b'"FILL"', b'[%s,"%s"]' % (values, text))
@@ -140,7 +140,7 @@ def test_no_step_takes_long_with_as_many_values_as_are_read(walk_s, values, fill
 
 
 def longest_call_s(work):
-    """CPU seconds of the longest single call of a function in C."""
+    """Return the CPU seconds of the longest single call into C."""
     began, longest = [], 0.0
 
     def note(_frame, event, _argument):

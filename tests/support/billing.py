@@ -1,4 +1,4 @@
-"""Deliveries of both billers: the samples, and signatures for them."""
+"""Sample deliveries of both billers, and signatures for them."""
 
 import base64
 import hmac
@@ -7,8 +7,8 @@ from pathlib import Path
 
 from mauve.core.app import Environment
 from mauve.core.biller import Provider
-from mauve.ingest.webhooks.billers import BILLERS, content_of
-from mauve.ingest.webhooks.entries import Endpoint, mapped, near_arrival
+from mauve.ingest.webhooks.billers import BILLERS, parse_delivery
+from mauve.ingest.webhooks.entries import Endpoint, map_delivery, near_arrival
 
 SAMPLES = Path(__file__).parents[1] / "samples" / "billing"
 EXPECTED = json.loads((SAMPLES / "_expected.json").read_text())
@@ -30,17 +30,20 @@ def provider_of(name):
     return Provider.BILLER_A if name.startswith("stripe") else Provider.BILLER_B
 
 
-def content(provider, event):
+def parsed(provider, event):
     body = event if isinstance(event, bytes) else json.dumps(event).encode()
-    return content_of(BILLERS[provider], body)
+    return parse_delivery(BILLERS[provider], body)
 
 
-def reading(provider, event):
-    return content(provider, event).reading
+def parsed_event(provider, event):
+    return parsed(provider, event).event
 
 
-def mapped_for(provider, event, project="proj_1", received_at=NOW, moment=near_arrival, environment=Environment.LIVE):
-    return mapped(content(provider, event), Endpoint(project, "org_1", environment, provider), received_at, moment)
+def mapped_for(
+    provider, event, project="proj_1", received_at=NOW, payment_time=near_arrival, environment=Environment.LIVE
+):
+    endpoint = Endpoint(project, "org_1", environment, provider)
+    return map_delivery(parsed(provider, event), endpoint, received_at, payment_time)
 
 
 def signed_a(body, secret=SECRET_A, at=NOW_S):

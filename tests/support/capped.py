@@ -1,4 +1,4 @@
-"""Processes that take in events of an organization with a cap, in one event loop, over real stores."""
+"""Processes that accept events of an organization with a cap, in one event loop, over real stores."""
 
 import asyncio
 from pathlib import Path
@@ -30,7 +30,7 @@ BYTES_MAX = 2**30
 
 
 class World:
-    """The stores that the processes share, and a loader that loads when it is told to."""
+    """The stores that the processes share, and a loader that runs on demand."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -52,7 +52,7 @@ class World:
         self.edge.publish([PublishedOrganization(org_id, self.version, Standing.LIVE, None, cap, 600, 1, 1)])
 
     def load(self, stream: int, records_max: int = 10**9, repeats: int = 0) -> int:
-        """Load some records of a stream as the loader does; so many of their events turn out to be repeats."""
+        """Load records of a stream as the loader does, with `repeats` of their events being repeats."""
         after = self._ledger.positions().get(stream, 0)
         read = self._ledger.read_events if stream == MIXED_STREAM else lambda *where: self._log.read(stream, *where)
         records = read(after, BYTES_MAX)[:records_max]
@@ -77,7 +77,7 @@ class World:
 
 
 class Process:
-    """A process with a stream of its own. `events` is all that it has accepted."""
+    """A process with its own stream. `events` counts all that it has accepted."""
 
     def __init__(self, world: World, stream: int) -> None:
         self.world = world
@@ -100,27 +100,27 @@ class Process:
     def org_period(self, org_id: str = ORG) -> OrgPeriod:
         return OrgPeriod(org_id, period_of(self.world.clock.now_ms()))
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         self.keyring.refresh()
         self.caps.refresh()
 
     async def offer(self, events: int, org_id: str = ORG) -> bool:
-        """Take in a batch unless the cap is reached, in the steps of the ingest plane; return whether it was."""
+        """Accept a batch unless the cap is reached, in the steps of the ingest plane; return whether."""
         cap = self.keyring.organizations[org_id].event_cap
         org_period = self.org_period(org_id)
         if cap is not None and self.caps.events(org_period) >= cap:
             return False
         header = packed_header("proj_1", org_id, self.world.clock.now_ms(), self.world.clock.now_us(), events)
         if cap is not None:
-            self.caps.begin(org_period, events)
+            self.caps.reserve(org_period, events)
         number = await self.log.append((header, b"{}"))
         if cap is not None:
-            self.caps.settle(org_period, events, number)
+            self.caps.commit(org_period, events, number)
         self.events += events
         return True
 
     async def offer_with_payments(self, events: int) -> bool:
-        """The same for a batch that goes through the ledger; its payments are left out."""
+        """Do the same for a batch that goes through the ledger; its payments are left out."""
         org_period = self.org_period()
         if self.caps.events(org_period) >= self.keyring.organizations[ORG].event_cap:
             return False
@@ -131,7 +131,7 @@ class Process:
         return True
 
     async def die(self) -> None:
-        """End without a last word."""
+        """Stop without sharing the counts."""
         await self.log.close()
         self._edge.close()
 

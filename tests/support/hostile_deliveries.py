@@ -1,4 +1,4 @@
-"""Deliveries that nobody sends by mistake: correctly signed, and built to take long."""
+"""Hostile deliveries: correctly signed, and built to be slow to parse."""
 
 import json
 import re
@@ -11,10 +11,10 @@ PADDING = {
     "text": b'"' + b"x" * 1024 + b'"',
     "escapes": b'"' + rb"\u0041" * 1024 + b'"',
     "pairs": b'"' + rb"\ud83d\ude00" * 512 + b'"',
-    "half characters": b'"' + rb"\ud83d" * 1024 + b'"',
+    "lone surrogates": b'"' + rb"\ud83d" * 1024 + b'"',
     "backslashes": b'"' + rb"\\" * 1024 + b'"',
     "quotes": b'"' + rb"\"" * 1024 + b'"',
-    "no text": b'"' + b"\xff" * 1024 + b'"',
+    "invalid UTF-8": b'"' + b"\xff" * 1024 + b'"',
     "zeros": b"[" + b"0," * 512 + b"0]",
     "lists": b"[" + b"[]," * 512 + b"[]]",
     "objects": b"[" + b"{}," * 512 + b"{}]",
@@ -27,32 +27,32 @@ PADDING = {
     "deeply nested": b"[" * 900 + b"]" * 900,
     "brackets": b'"' + rb"\"[{,\\" * 150 + b'"',
 }
-"""Values of about a kilobyte that a document may be filled with."""
+"""Values of about a kilobyte to fill a document with."""
 
 
 def subscription_a(items, **fields):
-    held = {"id": "sub_1", "status": "active", "currency": "eur", "items": {"data": items}} | fields
-    return {"id": "evt_1", "type": "customer.subscription.updated", "created": 1_793_000_000, "data": {"object": held}}
+    data = {"id": "sub_1", "status": "active", "currency": "eur", "items": {"data": items}} | fields
+    return {"id": "evt_1", "type": "customer.subscription.updated", "created": 1_793_000_000, "data": {"object": data}}
 
 
 def subscription_b(**fields):
-    held = {"id": "sub_1", "status": "active", "currency": "eur", "amount": 1200, "recurring_interval": "month"}
-    return {"type": "subscription.updated", "timestamp": "2026-10-26T06:13:20Z", "data": held | fields}
+    data = {"id": "sub_1", "status": "active", "currency": "eur", "amount": 1200, "recurring_interval": "month"}
+    return {"type": "subscription.updated", "timestamp": "2026-10-26T06:13:20Z", "data": data | fields}
 
 
 def item(count="1", unit="1000"):
-    """An item whose interval count is written with these digits, however many."""
+    """Return an item whose interval count has these digits."""
     recurring = {"interval": "day", "interval_count": f"digits:{count}"}
     return {"quantity": 2**53 - 1, "price": {"unit_amount_decimal": unit, "recurring": recurring}}
 
 
 def written(event):
-    """Return the event as JSON, with long numbers as numbers."""
+    """Return the event as JSON, with `digits:` texts as numbers."""
     return re.sub(r'"digits:([^"]*)"', r"\1", json.dumps(event)).encode()
 
 
 def many_values():
-    """Return bodies that are full of values, by what makes each of them long to walk over."""
+    """Return bodies full of values, by what makes each of them slow to walk."""
     head, tail = b'{"id":"evt_1","type":"invoice.paid"', b"}"
     room = BODY_BYTES_MAX - len(head + tail) - 16
     same = b',"data":' + b"[" * 100 + b"]" * 100
@@ -64,12 +64,12 @@ def many_values():
 
 
 def filled(event, path, padding, bytes_max=BODY_BYTES_MAX):
-    """Return the event with as much of the padding as fits under a path: a list of it or, of texts, a long one."""
+    """Fill the value at a path with as much padding as fits: one long text, or a list."""
     *outer, last = path
-    held = event
+    data = event
     for name in outer:
-        held = held.setdefault(name, {})
-    held[last] = "FILL"
+        data = data.setdefault(name, {})
+    data[last] = "FILL"
     frame = written(event)
     count = (bytes_max - len(frame)) // (len(padding) + 1)
     is_text = padding.startswith(b'"')

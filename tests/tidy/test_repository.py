@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 
 from mauve.core.problems import Code
-from mauve.ingest.webhooks.signatures import SignatureFlaw
+from mauve.ingest.webhooks.signatures import SignatureFailure
 from mauve.ingest.webhooks.warnings import DeliveryWarning
 from mauve.stores.deliveries import DeliveryResult
 
@@ -137,7 +137,7 @@ def test_every_folder_of_the_package_is_in_the_layer_table():
 
 def test_every_delivery_result_and_warning_is_documented():
     documented = set(re.findall(r"`([a-z_]+)`", text_of(ROOT / "docs/billing.md")))
-    assert [word for word in (*DeliveryResult, *SignatureFlaw, *DeliveryWarning) if word not in documented] == []
+    assert [word for word in (*DeliveryResult, *SignatureFailure, *DeliveryWarning) if word not in documented] == []
 
 
 def test_a_worker_imports_no_module_that_only_the_core_needs():

@@ -1,4 +1,4 @@
-"""Nobody has everything: what one address may have at a time is bounded."""
+"""Connections and requests per address are limited."""
 
 import pytest
 from structlog.testing import capture_logs
@@ -20,11 +20,11 @@ from support.clocks import Ticks
         ("a socket", "a socket"),
     ],
 )
-def test_an_address_is_counted_by_where_it_is(address, origin):
+def test_an_address_counts_toward_its_network(address, origin):
     assert origin_of(address) == origin
 
 
-def test_one_too_many_is_refused_until_another_leaves():
+def test_a_connection_over_the_limit_is_refused_until_another_leaves():
     addresses = PerAddress(2, "connections")
     assert [addresses.enter("192.0.2.1") for _ in range(3)] == [True, True, False]
     assert addresses.enter("192.0.2.2")
@@ -32,19 +32,19 @@ def test_one_too_many_is_refused_until_another_leaves():
     assert [addresses.enter("192.0.2.1") for _ in range(2)] == [True, False]
 
 
-def test_a_network_of_ipv6_is_one():
+def test_an_ipv6_network_counts_as_one_address():
     addresses = PerAddress(2, "connections")
     assert [addresses.enter(f"2001:db8::{number:x}") for number in range(3)] == [True, True, False]
     assert addresses.enter("2001:db8:0:1::1")
 
 
-def test_without_a_bound_everybody_enters():
+def test_without_a_limit_every_connection_is_accepted():
     addresses = PerAddress(0, "connections")
     assert all(addresses.enter("192.0.2.1") for _ in range(5000))
     addresses.leave("192.0.2.1")
 
 
-def test_who_is_refused_is_logged_and_seldom():
+def test_refusals_are_logged_at_most_once_a_minute():
     ticks = Ticks()
     addresses = PerAddress(1, "connections", ticks)
     addresses.enter("192.0.2.1")

@@ -3,9 +3,10 @@
 import pytest
 
 from mauve.core.biller import Provider
-from mauve.ingest.webhooks.parsed import BilledPayment, BilledSubscription, Skipped
+from mauve.core.money import Money
+from mauve.ingest.webhooks.parsed import ParsedPayment, ParsedSubscription, SkippedEvent
 from mauve.stores.deliveries import DeliveryResult
-from support.billing import NOW, mapped_for, reading, sample
+from support.billing import NOW, mapped_for, parsed_event, sample
 
 B = Provider.BILLER_B
 
@@ -29,57 +30,57 @@ def subscription_event(**fields):
 
 
 def paid(**fields):
-    read = reading(B, order_event(**fields))
-    assert isinstance(read, BilledPayment), read
+    read = parsed_event(B, order_event(**fields))
+    assert isinstance(read, ParsedPayment), read
     return read
 
 
 def subscribed(**fields):
-    read = reading(B, subscription_event(**fields))
-    assert isinstance(read, BilledSubscription), read
+    read = parsed_event(B, subscription_event(**fields))
+    assert isinstance(read, ParsedSubscription), read
     return read
 
 
 def unusable(word):
-    return Skipped(DeliveryResult.UNUSABLE, (word,))
+    return SkippedEvent(DeliveryResult.UNUSABLE, (word,))
 
 
 class TestOrders:
-    def test_the_amount_is_without_tax_by_whichever_names_there_are(self):
+    def test_the_amount_excludes_tax_whichever_fields_are_present(self):
         known = {"total_amount": 120, "tax_amount": 20, "amount": 99}
-        assert paid(net_amount=101, **known).amount == 101
-        assert paid(net_amount=..., **known).amount == 100
-        assert paid(net_amount=None, **known | {"tax_amount": None}).amount == 99
-        assert paid(net_amount=..., total_amount=120, tax_amount=..., amount=...).amount == 120
+        assert paid(net_amount=101, **known).amount.minor == 101
+        assert paid(net_amount=..., **known).amount.minor == 100
+        assert paid(net_amount=None, **known | {"tax_amount": None}).amount.minor == 99
+        assert paid(net_amount=..., total_amount=120, tax_amount=..., amount=...).amount.minor == 120
 
     @pytest.mark.parametrize("amount", [-1, 1.5, "5", True, 2**53])
-    def test_an_amount_that_is_none_is_unusable(self, amount):
-        assert reading(B, order_event(net_amount=amount)) == unusable("amount_unusable")
+    def test_an_invalid_amount_is_unusable(self, amount):
+        assert parsed_event(B, order_event(net_amount=amount)) == unusable("amount_unusable")
 
     def test_more_tax_than_money_is_unusable(self):
         event = order_event(net_amount=..., total_amount=5, tax_amount=6)
-        assert reading(B, event) == unusable("amount_unusable")
+        assert parsed_event(B, event) == unusable("amount_unusable")
 
-    def test_what_the_biller_keeps_is_no_marketplace_fee(self):
+    def test_the_billers_own_fee_is_not_a_marketplace_fee(self):
         mapped = mapped_for(B, order_event(platform_fee_amount=250, platform_fee_currency="usd"))
         assert [(row.amount, row.earned) for row in mapped.entry.payments] == [(3920, True)]
 
     def test_an_order_paid_from_balance_counts(self):
-        assert paid(due_amount=0, applied_balance_amount=-4704).amount == 3920
+        assert paid(due_amount=0, applied_balance_amount=-4704).amount.minor == 3920
 
     @pytest.mark.parametrize("currency", [None, "zzz", 5])
-    def test_a_currency_outside_of_iso_4217_is_unusable(self, currency):
-        assert reading(B, order_event(currency=currency)) == unusable("currency_unusable")
+    def test_a_currency_outside_iso_4217_is_unusable(self, currency):
+        assert parsed_event(B, order_event(currency=currency)) == unusable("currency_unusable")
 
     @pytest.mark.parametrize("currency", ["JPY", "kwd", "eur"])
-    def test_currencies_of_any_digits_are_booked_as_they_come(self, currency):
-        assert (paid(currency=currency).currency, paid(currency=currency).amount) == (currency.lower(), 3920)
+    def test_amounts_are_booked_unchanged_in_any_currency(self, currency):
+        assert paid(currency=currency).amount == Money(3920, currency.lower())
 
-    def test_the_moment_is_the_envelopes_else_the_orders_own(self):
+    def test_the_time_is_that_of_the_envelope_or_the_order(self):
         event = order_event()
-        assert reading(B, event).paid_at == 1_792_995_200_512
-        assert reading(B, event | {"timestamp": None}).paid_at == 1_792_995_200_450
-        assert reading(B, order_event(modified_at=None) | {"timestamp": 5}).paid_at == 1_792_995_180_120
+        assert parsed_event(B, event).paid_at == 1_792_995_200_512
+        assert parsed_event(B, event | {"timestamp": None}).paid_at == 1_792_995_200_450
+        assert parsed_event(B, order_event(modified_at=None) | {"timestamp": 5}).paid_at == 1_792_995_180_120
         bare = order_event(modified_at=None, created_at="yesterday") | {"timestamp": ""}
         assert mapped_for(B, bare).entry.payments[0].occurred_at == NOW
 
@@ -88,16 +89,16 @@ class TestOrders:
         assert paid(customer_id=...).user == "7f3b2c10-0000-4000-8000-000000000001"
         assert paid(customer_id=..., customer=...).user is None
 
-    @pytest.mark.parametrize("held", [None, 5, [], "x", ...])
-    def test_an_event_without_its_order_is_unusable(self, held):
-        event = {"type": "order.paid"} | ({} if held is ... else {"data": held})
-        assert reading(B, event) == unusable("object_unusable")
+    @pytest.mark.parametrize("data", [None, 5, [], "x", ...])
+    def test_an_event_without_a_valid_order_is_unusable(self, data):
+        event = {"type": "order.paid"} | ({} if data is ... else {"data": data})
+        assert parsed_event(B, event) == unusable("object_unusable")
 
     @pytest.mark.parametrize("type_", ["order.created", "order.updated", "order.paid.", "subscription", None, 5])
     def test_other_types_are_ignored(self, type_):
-        assert reading(B, order_event() | {"type": type_}) == Skipped(DeliveryResult.IGNORED)
+        assert parsed_event(B, order_event() | {"type": type_}) == SkippedEvent(DeliveryResult.IGNORED)
 
-    def test_long_texts_of_customers_are_named_by_their_place(self):
+    def test_truncated_texts_are_named_by_their_path(self):
         long = "x" * 2000
         customer = {"id": "c", "name": long, "email": long, "external_id": long}
         mapped = mapped_for(B, order_event(customer=customer, billing_name=long, custom_field_data={"note": long}))
@@ -121,12 +122,12 @@ class TestSubscriptions:
     )
     def test_every_interval_is_normalized_and_seats_are_in_the_amount(self, amount, interval, count, mrr):
         fields = {"amount": amount, "recurring_interval": interval, "recurring_interval_count": count, "seats": 3}
-        assert subscribed(**fields).mrr == mrr
+        assert subscribed(**fields).mrr.minor == mrr
 
     @pytest.mark.parametrize("interval", [None, ..., "fortnight", 5])
-    def test_an_interval_that_nobody_knows_adds_nothing_and_says_so(self, interval):
+    def test_an_unknown_interval_adds_nothing_and_gives_a_warning(self, interval):
         read = subscribed(recurring_interval=interval)
-        assert (read.mrr, read.flags) == (0, ("unknown_interval",))
+        assert (read.mrr.minor, read.warnings) == (0, ("unknown_interval",))
 
     @pytest.mark.parametrize(
         ("fields", "word"),
@@ -140,12 +141,12 @@ class TestSubscriptions:
             ({"id": "x" * 256}, "id_unusable"),
         ],
     )
-    def test_what_cannot_be_booked_is_unusable(self, fields, word):
-        assert reading(B, subscription_event(**fields)) == unusable(word)
+    def test_an_invalid_subscription_is_unusable(self, fields, word):
+        assert parsed_event(B, subscription_event(**fields)) == unusable(word)
 
     def test_the_status_counts_and_not_the_name_of_the_event(self):
         event = subscription_event(status="active") | {"type": "subscription.revoked"}
-        assert reading(B, event).status == "active"
+        assert parsed_event(B, event).status == "active"
 
-    def test_the_moment_is_exact_to_the_microsecond(self):
+    def test_the_time_is_exact_to_the_microsecond(self):
         assert subscribed().at == 1_792_995_200_512_345

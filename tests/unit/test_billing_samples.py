@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from mauve.core.times import parse_time_us
-from mauve.ingest.webhooks.parsed import BilledPayment, BilledSubscription, Skipped
+from mauve.ingest.webhooks.parsed import ParsedPayment, ParsedSubscription, SkippedEvent
 from mauve.stores.deliveries import DeliveryResult
-from support.billing import EXPECTED, NOW, SAMPLES, mapped_for, provider_of, reading, sample
+from support.billing import EXPECTED, NOW, SAMPLES, mapped_for, parsed_event, provider_of, sample
 
 NAMES = {
     action: [name for name, expected in EXPECTED.items() if expected["action"] == action]
@@ -21,22 +21,22 @@ def test_there_is_an_expectation_for_every_sample():
 
 
 @pytest.mark.parametrize("name", NAMES["payment"])
-def test_a_payment_comes_to_what_is_expected(name):
-    expected, read = EXPECTED[name], reading(provider_of(name), sample(name))
-    assert isinstance(read, BilledPayment)
-    assert (read.id, read.currency) == (expected["payment_id"], expected["currency"])
-    assert read.amount == expected.get("volume_minor", expected["revenue_minor"])
-    assert (read.fee or read.amount) == expected["revenue_minor"]
+def test_a_payment_is_parsed_as_expected(name):
+    expected, read = EXPECTED[name], parsed_event(provider_of(name), sample(name))
+    assert isinstance(read, ParsedPayment)
+    assert (read.id, read.amount.currency) == (expected["payment_id"], expected["currency"])
+    assert read.amount.minor == expected.get("volume_minor", expected["revenue_minor"])
+    assert (read.fee or read.amount).minor == expected["revenue_minor"]
     assert (read.fee is not None) == ("volume_minor" in expected)
-    assert read.facts["tax"] == expected["tax_minor"]
-    assert read.facts["subscription"] == expected["subscription"]
-    assert read.flags == ((expected["flag"],) if "flag" in expected else ())
+    assert read.details["tax"] == expected["tax_minor"]
+    assert read.details["subscription"] == expected["subscription"]
+    assert read.warnings == ((expected["flag"],) if "flag" in expected else ())
     if "paid_at" in expected:
         assert read.paid_at == expected["paid_at"] * 1000
 
 
 @pytest.mark.parametrize("name", NAMES["payment"])
-def test_a_payment_makes_the_rows_that_are_expected(name):
+def test_a_payment_makes_the_expected_rows(name):
     expected, mapped = EXPECTED[name], mapped_for(provider_of(name), sample(name))
     money = {payment.earned: payment.amount for payment in mapped.entry.payments}
     volume = {False: expected["volume_minor"]} if "volume_minor" in expected else {}
@@ -53,25 +53,25 @@ def test_a_payment_makes_the_rows_that_are_expected(name):
 
 
 @pytest.mark.parametrize("name", NAMES["subscription"])
-def test_a_subscription_comes_to_what_is_expected(name):
-    expected, read = EXPECTED[name], reading(provider_of(name), sample(name))
-    assert isinstance(read, BilledSubscription)
+def test_a_subscription_is_parsed_as_expected(name):
+    expected, read = EXPECTED[name], parsed_event(provider_of(name), sample(name))
+    assert isinstance(read, ParsedSubscription)
     version = expected["version"]
     assert read.at == (parse_time_us(version) if isinstance(version, str) else version * 1_000_000)
-    assert (read.id, read.status, read.currency) == (expected["id"], expected["status"], expected["currency"])
-    assert (read.mrr, read.facts["mrr_exact"]) == (expected["mrr_minor"], expected["mrr_exact"])
-    assert list(read.flags) == expected.get("flags", [])
+    assert (read.id, read.status, read.mrr.currency) == (expected["id"], expected["status"], expected["currency"])
+    assert (read.mrr.minor, read.details["mrr_exact"]) == (expected["mrr_minor"], expected["mrr_exact"])
+    assert list(read.warnings) == expected.get("flags", [])
     assert (read.status == "active") == expected["counts_toward_mrr"]
 
 
 @pytest.mark.parametrize("name", NAMES["ack_only"])
-def test_what_is_only_acknowledged_makes_no_row(name):
-    read = reading(provider_of(name), sample(name))
-    assert read == Skipped(DeliveryResult.IGNORED, WARNINGS[EXPECTED[name]["reason"]])
+def test_an_event_that_is_only_acknowledged_makes_no_row(name):
+    read = parsed_event(provider_of(name), sample(name))
+    assert read == SkippedEvent(DeliveryResult.IGNORED, WARNINGS[EXPECTED[name]["reason"]])
     assert mapped_for(provider_of(name), sample(name)).rows == 0
 
 
-def test_a_delivery_of_the_other_plane_is_stored_and_flagged():
+def test_a_delivery_for_the_other_environment_is_stored_with_a_warning():
     for name in ("stripe_invoice_paid_testmode", "stripe_subscription_testmode"):
         mapped = mapped_for(provider_of(name), sample(name))
         assert (mapped.rows, mapped.entry.delivery.warnings) == (1, ("plane_mismatch",))

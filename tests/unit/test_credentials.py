@@ -13,7 +13,7 @@ class FixedRandomness:
         return ("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" * 2)[:length]
 
 
-def test_a_key_is_its_prefix_34_random_characters_and_a_checksum():
+def test_a_key_is_a_prefix_34_random_characters_and_a_checksum():
     minted = keys.mint(KeyKind.SERVER, Environment.LIVE, FixedRandomness())
     assert minted.key.reveal() == "sk_live_0123456789ABCDEFGHIJKLMNOPQRSTUVWX" + "47EAjH"
     assert minted.masked == "sk_live_0123…EAjH"
@@ -38,16 +38,16 @@ def test_each_kind_has_its_prefix(kind, plane, prefix):
 @pytest.mark.parametrize(
     "change", [lambda key: key + "0", lambda key: key[:-1], lambda key: key.swapcase(), lambda key: ""]
 )
-def test_a_key_that_was_changed_is_not_well_formed(change):
+def test_an_altered_key_is_not_well_formed(change):
     assert not keys.is_well_formed(change(keys.mint(KeyKind.SERVER, Environment.LIVE, SystemRandomness()).key.reveal()))
 
 
-def test_a_checksum_holds_for_its_own_prefix_alone():
+def test_a_checksum_covers_the_prefix():
     key = keys.mint(KeyKind.SERVER, Environment.LIVE, SystemRandomness()).key.reveal()
     assert not keys.is_well_formed(key.replace("sk_live_", "pk_live_"))
 
 
-def test_a_token_is_its_prefix_a_lookup_id_and_a_secret():
+def test_a_token_is_a_prefix_a_lookup_id_and_a_secret():
     minted = tokens.mint(SystemRandomness())
     token = minted.token.reveal()
     assert len(token) == len("ctl_live_") + 16 + 40
@@ -55,7 +55,7 @@ def test_a_token_is_its_prefix_a_lookup_id_and_a_secret():
 
 
 def test_a_malformed_token_is_refused_without_asking_the_catalog():
-    class NobodyAsks:
+    class UnusedCatalog:
         def find(self, lookup_id):
             raise AssertionError("asked")
 
@@ -68,10 +68,10 @@ def test_a_malformed_token_is_refused_without_asking_the_catalog():
         "sk_live_" + "x" * 40,
     ):
         with pytest.raises(Problem, match="unauthorized"):
-            tokens.authenticate(NobodyAsks(), credential)
+            tokens.authenticate(UnusedCatalog(), credential)
 
 
-def test_a_secret_shows_itself_only_when_asked():
+def test_a_secret_is_shown_only_by_reveal():
     secret = Secret("whsec_x")
     assert "whsec_x" not in f"{secret} {secret!r} {[secret]}"
     assert secret.reveal() == "whsec_x"

@@ -6,7 +6,7 @@ from mauve.demo.billing import recent_deliveries
 from mauve.demo.dates import DAY_MS, DateRange, is_weekend
 from mauve.demo.history import ProjectRef, history_of
 from mauve.demo.profiles import PROFILES, Plan
-from mauve.ingest.webhooks.signatures import SignatureFlaw
+from mauve.ingest.webhooks.signatures import SignatureFailure
 from mauve.ingest.webhooks.warnings import DeliveryWarning
 from mauve.stores.deliveries import DeliveryResult
 
@@ -71,5 +71,5 @@ def test_deliveries_use_only_documented_results_and_warnings():
     entries = [each for profile in PROFILES for each in recent_deliveries(profile, TARGET.project, NOW)]
     words = {word for entry in entries if entry.delivery for word in entry.delivery.words}
     words |= {tally.word for entry in entries for tally in entry.tallies}
-    assert words <= {*DeliveryResult, *DeliveryWarning, *SignatureFlaw}
+    assert words <= {*DeliveryResult, *DeliveryWarning, *SignatureFailure}
     assert {"unusable", "refused", "fee_unknown"} <= words

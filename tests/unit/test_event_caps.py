@@ -1,4 +1,4 @@
-"""Event caps hold without the core: what the ledger has counted, and what processes accept behind it."""
+"""Event caps hold without the core: the ledger's count plus what processes have accepted since."""
 
 import asyncio
 import itertools
@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from structlog.testing import capture_logs
 
-from mauve.access import event_caps, recount
+from mauve.access import event_caps
 from mauve.core.accepted import JOINED_SHARE, LINES_MAX
 from mauve.core.batch import packed_header
 from mauve.ingest.accept import append_counted
@@ -31,23 +31,23 @@ def world(tmp_path: Path) -> Iterator[World]:
     opened.close()
 
 
-def test_a_process_stops_at_the_cap_though_nothing_is_loaded(world):
+def test_a_process_stops_at_the_cap_before_anything_is_loaded(world):
     async def main():
         process = Process(world, 1)
-        taken = [await process.offer(7) for _ in range(50)]
-        assert (process.events, taken.index(False)) == (105, 15)
-        process.look()
+        accepted = [await process.offer(7) for _ in range(50)]
+        assert (process.events, accepted.index(False)) == (105, 15)
+        process.refresh()
         assert process.known == 105
         await process.stop()
 
     asyncio.run(main())
 
 
-def test_requests_under_way_count_so_that_all_at_once_overshoot_by_one_batch(world):
+def test_requests_in_flight_count_so_concurrent_ones_overshoot_by_one_batch(world):
     async def main():
         process = Process(world, 1)
-        taken = await asyncio.gather(*(process.offer(30) for _ in range(40)))
-        assert (sum(taken), process.events) == (4, 120)
+        accepted = await asyncio.gather(*(process.offer(30) for _ in range(40)))
+        assert (sum(accepted), process.events) == (4, 120)
         mixed = await asyncio.gather(*(process.offer_with_payments(30) for _ in range(10)))
         assert sum(mixed) == 0
         await process.stop()
@@ -55,26 +55,26 @@ def test_requests_under_way_count_so_that_all_at_once_overshoot_by_one_batch(wor
     asyncio.run(main())
 
 
-def test_batches_with_payments_under_way_count_as_well(world):
+def test_batches_with_payments_in_flight_count_too(world):
     async def main():
         process = Process(world, 1)
-        taken = await asyncio.gather(*(process.offer_with_payments(30) for _ in range(40)))
-        assert (sum(taken), process.known) == (4, 120)
+        accepted = await asyncio.gather(*(process.offer_with_payments(30) for _ in range(40)))
+        assert (sum(accepted), process.known) == (4, 120)
         await process.stop()
 
     asyncio.run(main())
 
 
-def test_two_processes_know_of_each_other_after_a_look_each(world):
+def test_two_processes_know_of_each_other_after_a_refresh_each(world):
     async def main():
         one, two = Process(world, 1), Process(world, 2)
         for _ in range(6):
             assert await one.offer(10)
         assert await two.offer(10)
         assert (one.known, two.known) == (60, 10)
-        one.look()
-        two.look()
-        one.look()
+        one.refresh()
+        two.refresh()
+        one.refresh()
         assert (one.known, two.known) == (70, 70)
         assert await two.offer(30)
         assert not await two.offer(1)
@@ -84,7 +84,7 @@ def test_two_processes_know_of_each_other_after_a_look_each(world):
     asyncio.run(main())
 
 
-def test_loading_moves_events_into_the_count_and_doubles_none(world):
+def test_loading_moves_events_into_the_count_and_counts_none_twice(world):
     async def main():
         one, two = Process(world, 1), Process(world, 2)
         for number in range(8):
@@ -92,7 +92,7 @@ def test_loading_moves_events_into_the_count_and_doubles_none(world):
         for stream, records in ((1, 1), (2, 3), (1, 9), (2, 9)):
             world.load(stream, records)
             for process in (one, two, one):
-                process.look()
+                process.refresh()
             assert (one.known, two.known) == (40, 40)
         assert not list(one.exchange.own())
         for process in (one, two):
@@ -107,7 +107,7 @@ def test_repeats_count_until_they_are_loaded(world):
         assert await process.offer(100)
         assert not await process.offer(1)
         world.load(1, repeats=60)
-        process.look()
+        process.refresh()
         assert process.known == 40
         assert await process.offer(1)
         await process.stop()
@@ -115,17 +115,17 @@ def test_repeats_count_until_they_are_loaded(world):
     asyncio.run(main())
 
 
-def test_payments_and_the_events_beside_them_are_known_everywhere_after_a_look(world):
+def test_payments_and_their_events_are_known_everywhere_after_a_refresh(world):
     async def main():
         one, two = Process(world, 1), Process(world, 2)
         assert await one.offer_with_payments(20)
         world.record(Entry(payments=[a_payment(f"inv_{number}") for number in range(5)]))
         for process in (one, two, one, two):
-            process.look()
+            process.refresh()
         assert (one.known, two.known) == (25, 25)
         world.load(MIXED_STREAM, repeats=3)
         for process in (one, two):
-            process.look()
+            process.refresh()
         assert (one.known, two.known) == (22, 22)
         for process in (one, two):
             await process.stop()
@@ -133,7 +133,7 @@ def test_payments_and_the_events_beside_them_are_known_everywhere_after_a_look(w
     asyncio.run(main())
 
 
-def test_what_the_ledger_did_not_record_does_not_count(world):
+def test_events_the_ledger_did_not_record_do_not_count(world):
     async def main():
         process = Process(world, 1)
         with pytest.raises(StoreUnavailableError), process.caps.recording(process.org_period(), 50):
@@ -144,46 +144,46 @@ def test_what_the_ledger_did_not_record_does_not_count(world):
     asyncio.run(main())
 
 
-def test_what_the_log_did_not_take_does_not_count(world):
+def test_events_the_log_did_not_store_do_not_count(world):
     async def main():
         process = Process(world, 1)
-        process.caps.begin(process.org_period(), 50)
+        process.caps.reserve(process.org_period(), 50)
         assert process.known == 50
-        process.caps.give_up(process.org_period(), 50)
+        process.caps.cancel(process.org_period(), 50)
         assert process.known == 0
         await process.stop()
 
     asyncio.run(main())
 
 
-def test_a_record_that_is_loaded_before_its_request_goes_on_is_not_doubled(world):
+def test_a_record_loaded_before_its_request_resumes_is_not_counted_twice(world):
     async def main():
         process = Process(world, 1)
-        process.caps.begin(process.org_period(), 30)
+        process.caps.reserve(process.org_period(), 30)
         number = await process.log.append(
             (packed_header("proj_1", ORG, world.clock.now_ms(), world.clock.now_us(), 30), b"{}")
         )
         world.load(1)
-        process.look()
-        process.caps.settle(process.org_period(), 30, number)
+        process.refresh()
+        process.caps.commit(process.org_period(), 30, number)
         assert process.known == 30
         await process.stop()
 
     asyncio.run(main())
 
 
-def test_a_killed_process_is_counted_by_the_others_and_counts_its_own_log_when_it_is_back(world):
+def test_a_killed_process_is_counted_by_the_others_and_recounts_its_log_on_restart(world):
     async def main():
         one, two = Process(world, 1), Process(world, 2)
         assert await one.offer(30)
-        one.look()
-        assert await one.offer(20)  # and nobody is told
-        two.look()
+        one.refresh()
+        assert await one.offer(20)  # not shared yet
+        two.refresh()
         assert two.known == 30
         one = await one.restarted()
         assert one.known == 50
-        one.look()
-        two.look()
+        one.refresh()
+        two.refresh()
         assert two.known == 50
         for process in (one, two):
             await process.stop()
@@ -192,11 +192,11 @@ def test_a_killed_process_is_counted_by_the_others_and_counts_its_own_log_when_i
 
 
 @pytest.mark.parametrize("damage", ["lost", "torn"])
-def test_counts_that_a_power_cut_took_are_made_of_the_log_again(world, damage):
+def test_counts_lost_in_a_power_cut_are_rebuilt_from_the_log(world, damage):
     async def main():
         one = Process(world, 1)
         assert await one.offer(30)
-        one.look()
+        one.refresh()
         await one.die()
         file = world.folder / "accepted" / "001"
         file.unlink() if damage == "lost" else file.write_bytes(file.read_bytes()[:-3])
@@ -207,49 +207,49 @@ def test_counts_that_a_power_cut_took_are_made_of_the_log_again(world, damage):
     asyncio.run(main())
 
 
-def test_a_long_stream_is_counted_again_piece_by_piece_and_what_was_shared_stands_meanwhile(world, monkeypatch):
-    monkeypatch.setattr(recount, "RECORDS_AT_ONCE", 10)
+def test_a_long_stream_is_recounted_in_steps_while_the_shared_count_stands(world, monkeypatch):
+    monkeypatch.setattr(event_caps, "RECOUNT_RECORDS_MAX", 10)
     world.set_cap(1000)
 
     async def main():
         one = Process(world, 1)
         for _ in range(25):
             assert await one.offer(2)
-        one.look()
+        one.refresh()
         assert await one.offer(7)
         one = await one.restarted()
         assert one.known == 50
         assert await one.offer(1)
-        one.look()
+        one.refresh()
         assert one.known == 51
-        one.look()
-        one.look()
+        one.refresh()
+        one.refresh()
         assert one.known == 58
         await one.stop()
 
     asyncio.run(main())
 
 
-def test_a_cap_that_is_set_later_counts_what_waits_already(world):
+def test_a_cap_set_later_counts_events_already_waiting(world):
     async def main():
         world.set_cap(None)
         one, two = Process(world, 1), Process(world, 2)
         for process in (one, two):
             for _ in range(3):
                 assert await process.offer(40)
-            process.look()
+            process.refresh()
         assert (one.known, list(one.exchange.own())) == (0, []), "without a cap nothing is counted"
         world.set_cap(250)
         for process in (one, two):
-            process.look()
+            process.refresh()
         assert await one.offer(5)
-        for _ in range(3):  # to count the log again, to share it, to see what is shared
+        for _ in range(3):  # recount the log, share the count, read what is shared
             for process in (one, two):
-                process.look()
+                process.refresh()
         assert (one.known, two.known) == (245, 245)
         world.set_cap(None)
         for process in (one, two):
-            process.look()
+            process.refresh()
         assert list(one.exchange.own()) == []
         for process in (one, two):
             await process.stop()
@@ -257,51 +257,51 @@ def test_a_cap_that_is_set_later_counts_what_waits_already(world):
     asyncio.run(main())
 
 
-def test_a_request_that_was_under_way_when_the_cap_came_is_counted(world):
+def test_a_request_in_flight_when_the_cap_is_set_is_counted(world):
     async def main():
         world.set_cap(None)
         process = Process(world, 1)
         sending = asyncio.ensure_future(process.offer(40))
-        await asyncio.sleep(0)  # It is on its way into the log, and nobody counts it.
+        await asyncio.sleep(0)  # It is being appended, and not counted yet.
         world.set_cap(100)
-        process.look()
+        process.refresh()
         assert await sending
-        process.look()
+        process.refresh()
         assert process.known == 40
         await process.stop()
 
     asyncio.run(main())
 
 
-def test_a_cap_that_is_raised_or_lowered_holds_from_the_next_look(world):
+def test_a_changed_cap_applies_from_the_next_refresh(world):
     async def main():
         process = Process(world, 1)
         assert await process.offer(100)
         assert not await process.offer(1)
         world.set_cap(150)
-        process.look()
+        process.refresh()
         assert await process.offer(60)
         world.set_cap(10)
-        process.look()
+        process.refresh()
         assert not await process.offer(1)
         await process.stop()
 
     asyncio.run(main())
 
 
-def test_the_next_period_begins_at_nothing_and_a_clock_set_back_finds_the_old_count(world):
+def test_the_next_period_starts_at_zero_and_a_clock_set_back_finds_the_old_count(world):
     async def main():
         process = Process(world, 1)
         assert await process.offer(100)
         world.clock.advance(NEXT_PERIOD_MS)
         assert await process.offer(3)
-        process.look()
+        process.refresh()
         assert process.known == 3
         world.load(1)
-        process.look()
+        process.refresh()
         assert process.known == 3
         world.clock.advance(-NEXT_PERIOD_MS)
-        process.look()
+        process.refresh()
         assert process.known == 100
         assert not await process.offer(1)
         await process.stop()
@@ -309,12 +309,12 @@ def test_the_next_period_begins_at_nothing_and_a_clock_set_back_finds_the_old_co
     asyncio.run(main())
 
 
-def test_while_the_ledger_cannot_be_read_the_last_count_stands_and_the_others_are_added(world, monkeypatch):
+def test_while_the_ledger_is_down_its_last_count_stands_and_new_events_are_added(world, monkeypatch):
     async def main():
         one, two = Process(world, 1), Process(world, 2)
         assert await one.offer(20)
         world.load(1)
-        one.look()
+        one.refresh()
 
         def down(*_args):
             raise StoreUnavailableError("down")
@@ -322,15 +322,15 @@ def test_while_the_ledger_cannot_be_read_the_last_count_stands_and_the_others_ar
         monkeypatch.setattr("mauve.stores.sql.ledger.usage.SqlUsageReader.counted", down)
         assert await two.offer(30)
         assert await one.offer_with_payments(7)
-        two.look()
-        one.look()
+        two.refresh()
+        one.refresh()
         assert one.known == 57
         world.clock.advance(NEXT_PERIOD_MS)
-        one.look()
-        assert one.known == 0, "the last count is of the period before"
+        one.refresh()
+        assert one.known == 0, "the last count belongs to the previous period"
         world.clock.advance(-NEXT_PERIOD_MS)
         monkeypatch.undo()
-        one.look()
+        one.refresh()
         assert one.known == 57
         for process in (one, two):
             await process.stop()
@@ -338,7 +338,7 @@ def test_while_the_ledger_cannot_be_read_the_last_count_stands_and_the_others_ar
     asyncio.run(main())
 
 
-def test_what_one_organization_sends_does_not_count_for_another(world):
+def test_events_of_one_organization_do_not_count_for_another(world):
     async def main():
         world.set_cap(50, "org_2")
         process = Process(world, 1)
@@ -350,18 +350,18 @@ def test_what_one_organization_sends_does_not_count_for_another(world):
     asyncio.run(main())
 
 
-def test_counts_stay_few_through_an_outage_and_are_never_too_low(world):
+def test_counts_stay_compact_during_an_outage_and_are_never_too_low(world):
     async def main():
         world.set_cap(10**6)
         process = Process(world, 1)
         for _ in range(5 * LINES_MAX):
             await process.offer(3)
-        process.look()
+        process.refresh()
         assert process.known == 15 * LINES_MAX
         ((_, lines),) = process.exchange.own()
         assert len(lines) <= LINES_MAX
         while world.load(1, 7):
-            process.look()
+            process.refresh()
             assert process.known >= 15 * LINES_MAX
         assert process.known == 15 * LINES_MAX
         await process.stop()
@@ -374,7 +374,7 @@ def test_an_organization_without_a_cap_leaves_no_trace(world):
         world.set_cap(None, ORG)
         process = Process(world, 1)
         assert await process.offer(500)
-        process.look()
+        process.refresh()
         assert process.known == 0
         assert not (world.folder / "accepted").exists()
         await process.stop()
@@ -382,17 +382,17 @@ def test_an_organization_without_a_cap_leaves_no_trace(world):
     asyncio.run(main())
 
 
-def test_a_cap_is_reached_in_steady_traffic_when_it_is_reached(world):
+def test_in_steady_traffic_a_cap_engages_close_to_its_value(world):
     async def main():
         world.set_cap(20_000)
         process = Process(world, 1)
-        taken = 0
+        accepted = 0
         while await process.offer(10):
-            taken += 1
-            if taken % 20 == 0:
-                if taken > 120:
+            accepted += 1
+            if accepted % 20 == 0:
+                if accepted > 120:
                     world.load(1, 20)
-                process.look()
+                process.refresh()
         too_early = 20_000 - process.events
         assert 0 <= too_early <= 2 * 1200 // JOINED_SHARE
         await process.stop()
@@ -400,7 +400,7 @@ def test_a_cap_is_reached_in_steady_traffic_when_it_is_reached(world):
     asyncio.run(main())
 
 
-def test_what_fails_again_and_again_is_logged_once_until_it_has_succeeded(world, monkeypatch):
+def test_a_repeated_failure_is_logged_once_until_it_succeeds_again(world, monkeypatch):
     async def main():
         process = Process(world, 1)
         for _ in range(2):
@@ -408,46 +408,46 @@ def test_what_fails_again_and_again_is_logged_once_until_it_has_succeeded(world,
                 patch.setattr(process.exchange, "_write", _full_disk)
                 for _ in range(5):
                     await process.offer(1)
-                    process.look()
+                    process.refresh()
             assert [line["event"] for line in logged] == ["accepted_not_shared"]
-            process.look()
+            process.refresh()
             with capture_logs() as logged, monkeypatch.context() as patch:
                 patch.setattr(process.exchange, "others", _full_disk)
                 for _ in range(5):
-                    process.look()
+                    process.refresh()
             assert [line["event"] for line in logged] == ["caps_not_refreshed"]
-            process.look()
+            process.refresh()
         assert process.known == 10
         await process.stop()
 
     asyncio.run(main())
 
 
-def test_a_failing_look_is_logged_once_by_the_task_that_keeps_figures_current(world, monkeypatch):
+def test_a_failing_refresh_task_logs_once(world, monkeypatch):
     async def main():
         process = Process(world, 1)
-        monkeypatch.setattr(event_caps, "LOOK_EVERY_S", 0.001)
-        looks = itertools.count(1)
-        loop, looked_often = asyncio.get_running_loop(), asyncio.Event()
+        monkeypatch.setattr(event_caps, "REFRESH_EVERY_S", 0.001)
+        refreshes = itertools.count(1)
+        loop, refreshed_often = asyncio.get_running_loop(), asyncio.Event()
 
         def failing():
-            if next(looks) == 5:
-                loop.call_soon_threadsafe(looked_often.set)
+            if next(refreshes) == 5:
+                loop.call_soon_threadsafe(refreshed_often.set)
             raise OSError("a full disk")
 
         monkeypatch.setattr(process.exchange, "others", failing)
         with capture_logs() as logged:
-            keeping = asyncio.create_task(process.caps.keep_current())
-            await looked_often.wait()
-            keeping.cancel()
-            await asyncio.gather(keeping, return_exceptions=True)
+            refreshing = asyncio.create_task(process.caps.refresh_forever())
+            await refreshed_often.wait()
+            refreshing.cancel()
+            await asyncio.gather(refreshing, return_exceptions=True)
         assert [line["event"] for line in logged] == ["caps_not_refreshed"]
         await process.stop()
 
     asyncio.run(main())
 
 
-def test_a_process_starts_though_its_log_cannot_be_counted_again_and_tries_at_the_next_look(world, monkeypatch):
+def test_a_process_starts_if_its_log_cannot_be_recounted_and_retries_at_the_next_refresh(world, monkeypatch):
     async def main():
         process = Process(world, 1)
         assert await process.offer(30)
@@ -457,14 +457,14 @@ def test_a_process_starts_though_its_log_cannot_be_counted_again_and_tries_at_th
             process = Process(world, 1)
             assert [line["event"] for line in logged] == ["caps_not_refreshed"]
         assert await process.offer(5)
-        process.look()
+        process.refresh()
         assert process.known == 35
         await process.stop()
 
     asyncio.run(main())
 
 
-def test_a_request_that_is_given_up_counts_when_its_record_is_in_the_log(world):
+def test_a_cancelled_request_counts_if_its_record_is_in_the_log(world):
     async def main():
         process = Process(world, 1)
         parts = SimpleNamespace(caps=process.caps, log=process.log)
@@ -473,13 +473,13 @@ def test_a_request_that_is_given_up_counts_when_its_record_is_in_the_log(world):
         await asyncio.sleep(0)
         request.cancel()
         assert isinstance(*await asyncio.gather(request, return_exceptions=True), asyncio.CancelledError)
-        assert process.known == 30, "it is on its way"
+        assert process.known == 30, "it is being appended"
         await process.log.close()
         assert process.known == 30
-        process.look()
+        process.refresh()
         assert process.known == 30
         world.load(1)
-        process.look()
+        process.refresh()
         assert process.known == 30
         await process.stop()
 

@@ -1,4 +1,4 @@
-"""What is an event, what is a payment, and what is refused, item by item and as a whole."""
+"""Which events and payments are accepted, and which items and requests are refused."""
 
 import contextlib
 import hashlib
@@ -44,7 +44,7 @@ def only_payment(body):
 
 
 def reason(item, key=SERVER):
-    """Judge the item among good ones, and return why it alone was rejected."""
+    """Judge the item among valid ones, and return why it alone was rejected."""
     text = item if isinstance(item, bytes) else json.dumps(item).encode()
     verdict = judge(b"[" + b",".join([json.dumps(EVENT).encode(), text, json.dumps(EVENT).encode()]) + b"]", key)
     assert verdict.item_count == 3
@@ -94,7 +94,7 @@ class TestWholeRequests:
             b'[{"name":"opened",\\ud800:1}]',
         ],
     )
-    def test_what_is_not_json_is_malformed(self, body):
+    def test_a_body_that_is_not_json_is_malformed(self, body):
         with pytest.raises(Problem) as problem:
             judge(body)
         assert problem.value.code is Code.MALFORMED
@@ -106,12 +106,12 @@ class TestWholeRequests:
             judge(b"[" + b",".join([item] * 501) + b"]", key)
         assert problem.value.code is Code.TOO_LARGE
 
-    def test_malformed_comes_before_too_many(self):
+    def test_a_malformed_body_is_reported_before_too_many_items(self):
         with pytest.raises(Problem) as problem:
             judge(b"[" + b",".join([b'{"name":"opened"}'] * 501) + b",x]")
         assert problem.value.code is Code.MALFORMED
 
-    def test_500_items_are_fine(self):
+    def test_500_items_are_accepted(self):
         assert judge([EVENT] * 500).event_count == 500
 
     @pytest.mark.parametrize(
@@ -126,14 +126,14 @@ class TestWholeRequests:
             b'{"name":"p\\u0061yment"}',
         ],
     )
-    def test_nothing_but_payments_is_forbidden_to_a_publishable_key(self, body):
+    def test_a_publishable_key_may_not_send_only_payments(self, body):
         with pytest.raises(Problem) as problem:
             judge(body, PUBLISHABLE)
         assert problem.value.code is Code.FORBIDDEN
         assert judge(body, SERVER).item_count >= 1
 
     @pytest.mark.parametrize("other", [EVENT, 1, {}, {"name": 1}, {"name": "Payment"}])
-    def test_one_other_item_lifts_that(self, other):
+    def test_one_other_item_makes_the_payments_rejections(self, other):
         verdict = judge([PAYMENT, other], PUBLISHABLE)
         assert verdict.rejections[0].fault.text == "a payment requires a server key"
         assert verdict.payments == []
@@ -146,7 +146,7 @@ class TestWholeRequests:
 class TestNesting:
     @pytest.mark.parametrize("padding", [b"", b" " * ITEM_BYTES_MAX])
     @pytest.mark.parametrize("name", [b"opened", b"payment"])
-    def test_at_the_edge_of_what_can_be_read_nothing_breaks(self, name, padding):
+    def test_nothing_breaks_at_the_nesting_limit(self, name, padding):
         for depth in range(300, 1100):
             nested = b'{"x":' * depth + b"0" + b"}" * depth
             body = b'[0,{"name":"%b","id":"p\\n","x":%b,"props":{"amount":1,"currency":"eur"}%b}]' % (
@@ -158,7 +158,7 @@ class TestNesting:
                 assert judge(body).item_count == 2
 
 
-class TestWhatIsLogged:
+class TestLoggedEvents:
     @pytest.mark.parametrize(
         "body",
         [
@@ -169,24 +169,24 @@ class TestWhatIsLogged:
             b'[{"name":"a","at":5,"props":{"x":1e2,"y":123456789012345678901234567890}}]',
         ],
     )
-    def test_valid_events_are_logged_as_they_came(self, body):
+    def test_valid_events_are_logged_unchanged(self, body):
         verdict = judge(body)
         assert verdict.events == body
         assert verdict.event_count == verdict.item_count == len(events_in(body))
         assert verdict.rejections == verdict.payments == []
 
-    def test_a_large_body_of_small_events_is_logged_as_it_came(self):
+    def test_a_large_body_of_small_events_is_logged_unchanged(self):
         body = json.dumps([EVENT | {"props": {"x": "y" * 900}}] * 200).encode()
         assert len(body) > ITEM_BYTES_MAX
         assert judge(body).events == body
 
-    def test_of_a_mixed_batch_the_valid_events_are_logged_as_they_came(self):
+    def test_the_valid_events_of_a_mixed_batch_are_logged_unchanged(self):
         verdict = judge(b'[ {"name" : "a"}, 5, {"name":"payment"}, {"name":"b","x":"\\u00e9"}]')
         assert verdict.events == b'[{"name" : "a"},{"name":"b","x":"\\u00e9"}]'
         assert (verdict.event_count, verdict.item_count) == (2, 4)
         assert [rejection.index for rejection in verdict.rejections] == [1, 2]
 
-    def test_payments_and_events_go_separate_ways(self):
+    def test_payments_and_events_are_separated(self):
         verdict = judge([EVENT, payment(id="a"), EVENT, payment(id="b")])
         assert json.loads(verdict.events) == [EVENT, EVENT]
         assert [(indexed.index, indexed.payment.id) for indexed in verdict.payments] == [(1, "a"), (3, "b")]
@@ -215,7 +215,7 @@ class TestItems:
             {"name": "Payment"},
         ],
     )
-    def test_what_the_contract_allows_is_an_event(self, item):
+    def test_an_item_within_the_contract_is_an_event(self, item):
         for key in (SERVER, PUBLISHABLE):
             assert judge(item, key).event_count == 1
             assert judge([1, item], key).event_count == 1
@@ -258,7 +258,7 @@ class TestItems:
             (b'{"name":"a","at":' + b"9" * 5000 + b"}", "at holds a number that is out of range"),
         ],
     )
-    def test_what_breaks_a_rule_is_rejected_alone_with_the_field_named(self, item, expected):
+    def test_an_invalid_item_is_rejected_alone_and_the_field_is_named(self, item, expected):
         assert reason(item).startswith(expected)
         assert reason(item, PUBLISHABLE).startswith(expected)
 
@@ -274,11 +274,11 @@ class TestItems:
             rb'{"name":"a","x":"\\ud83d\ude00"}',
         ],
     )
-    def test_a_lone_surrogate_spoils_its_own_item_only(self, text):
+    def test_a_lone_surrogate_affects_only_its_own_item(self, text):
         assert "lone surrogate" in reason(text)
 
     @pytest.mark.parametrize("text", [rb'{"name":"\ud83d\ude00"}', rb'{"name":"\\ud800"}', rb'{"name":"\\\\ud800"}'])
-    def test_what_only_looks_like_one_spoils_nothing(self, text):
+    def test_text_that_only_looks_like_a_lone_surrogate_is_accepted(self, text):
         verdict = judge(b'[{"name":"\\ud800"},' + text + b"]")
         assert verdict.events == b"[" + text + b"]"
 
@@ -317,7 +317,7 @@ class TestItemSize:
             (b'{"name":"a","x":' + b"9" * (ITEM_BYTES_MAX - 16) + b" }", False),
         ],
     )
-    def test_what_counts_is_compact_json_in_utf_8(self, text, is_kept):
+    def test_the_size_is_that_of_compact_json_in_utf_8(self, text, is_kept):
         assert judge(text).event_count == is_kept
         assert judge(b"[" + text + b"]").event_count == is_kept
 
@@ -327,7 +327,7 @@ class TestItemSize:
 
 
 class TestPayments:
-    def test_a_payment_is_taken_to_the_letter(self):
+    def test_a_payment_is_recorded_exactly(self):
         item = payment(at="2026-11-15T12:00:00Z", sent_at=1, extra={"x": 1})
         text = json.dumps(item).encode()
         taken = only_payment(text)
@@ -349,7 +349,7 @@ class TestPayments:
             ({"at": -(10**30)}, -(2**62), NOW - 7 * DAY),
         ],
     )
-    def test_the_claim_is_kept_and_the_moment_clamped(self, times, claimed_at, occurred_at):
+    def test_the_claimed_time_is_kept_and_the_effective_time_clamped(self, times, claimed_at, occurred_at):
         taken = only_payment(payment(**times))
         assert (taken.claimed_at, taken.occurred_at) == (claimed_at, occurred_at)
 
@@ -427,7 +427,7 @@ class TestPayments:
             b'{"name":"payment","id":"p","x":{"y":1,"y":2},"props":{"amount":1,"currency":"eur"}}',
         ],
     )
-    def test_what_only_looks_repeated_is_no_obstacle(self, text):
+    def test_a_key_that_only_looks_repeated_is_accepted(self, text):
         assert only_payment(text).amount == 1
 
     @pytest.mark.parametrize(("earned", "expected"), [(None, True), (True, True), (False, False)])
@@ -455,7 +455,7 @@ class TestDigests:
     def test_numbers_of_equal_value_are_equal(self, one, other):
         assert only_payment(paid(x=one)).digest == only_payment(paid(x=other)).digest
 
-    def test_no_user_is_the_same_however_it_is_said(self):
+    def test_an_absent_and_an_empty_user_are_equal(self):
         silent = {name: value for name, value in PAYMENT.items() if name != "user"}
         digests = {only_payment(item).digest for item in (silent, payment(user=None), payment(user=""))}
         assert len(digests) == 1
@@ -477,7 +477,7 @@ class TestDigests:
         ]
         assert len({only_payment(item).digest for item in items}) == len(items)
 
-    def test_the_form_never_changes(self):
+    def test_the_digest_format_never_changes(self):
         event = Event(
             "payment", "ü\u0000", "p1", props={"x": 0.1, "amount": 5, "earned": True, "big": 10**20, "z": 2.0}
         )

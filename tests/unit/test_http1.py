@@ -1,4 +1,4 @@
-"""A worker's own HTTP: whatever comes in whatever pieces is answered once, in order, or refused and shown out."""
+"""A worker's own HTTP: each request is answered once and in order, however it arrives, or refused and closed."""
 
 import asyncio
 import itertools
@@ -13,8 +13,8 @@ from mauve.core.problems import Busy
 from mauve.web import heads
 from mauve.web.body import DRAIN_BYTES_MAX, BodyTooLargeError, IncompleteBodyError
 from mauve.web.heads import HEAD_BYTES_MAX, HEADERS_MAX
-from mauve.web.http1.connection import HEAD_SWEEPS_MAX, READ_BYTES, Connection, Shared
-from mauve.web.http1.head import KNOWN_MAX, Head, KnownHeads, path_of
+from mauve.web.http1.connection import HEAD_S_MAX, READ_BYTES, Connection, SharedState
+from mauve.web.http1.head import CACHED_HEADS_MAX, Head, HeadCache, path_of
 from mauve.web.http1.replies import date_line
 from mauve.web.messages import Reply
 from mauve.web.pace import BYTES_PER_S
@@ -24,12 +24,12 @@ ENOUGH_BYTES = 64 * 1024 + READ_BYTES
 
 
 class FakeTransport:
-    """The other side of a connection, as the event loop sees it."""
+    """Stand in for the event loop's transport."""
 
     def __init__(self):
         self.sent = b""
         self.is_reading = True
-        self.has_ended = False  # no more will be sent
+        self.has_ended = False  # the server sends no more
         self.is_closed = False
 
     def write(self, data):
@@ -60,11 +60,11 @@ class FakeTransport:
 
 
 class Client:
-    """Somebody who is connected to a server that answers with what it was asked."""
+    """A client connected to a server that echoes requests."""
 
     def __init__(self, answer=None):
         self.asked = []
-        self.shared = Shared(answer or self.repeat)
+        self.shared = SharedState(answer or self.repeat)
         self.shared.date = date_line(0)
         self.transport = FakeTransport()
         self.connection = Connection(self.shared, asyncio.get_running_loop())
@@ -79,7 +79,7 @@ class Client:
         return Reply(200, f"{request.method} {request.path} ".encode() + body)
 
     async def send(self, data):
-        """Send as much as is read."""
+        """Send as much as the server reads."""
         for start in range(0, len(data), READ_BYTES):
             if not self.transport.is_reading:
                 await soon(50)
@@ -92,8 +92,8 @@ class Client:
 
     async def pass_seconds(self, seconds):
         for _ in range(seconds):
-            self.shared.sweep += 1
-            self.connection.look()
+            self.shared.now_s += 1
+            self.connection.check_deadline()
         await soon()
 
     def replies(self):
@@ -140,7 +140,7 @@ CLOSED = True
 
 @settings(deadline=None)
 @given(cuts=st.sets(st.integers(1, 280)))
-def test_it_does_not_matter_in_which_pieces_requests_come(cuts):
+def test_requests_may_arrive_in_any_pieces(cuts):
     stream = sized(b"one", path="/1") + GET + chunked(b"th", b"ree") + sized(b"", path="/4?x=%2F")
 
     async def scenario(client):
@@ -161,8 +161,8 @@ def test_it_does_not_matter_in_which_pieces_requests_come(cuts):
 
 @settings(deadline=None)
 @given(cuts=st.sets(st.integers(1, 420)))
-def test_requests_with_heads_that_came_before_are_read_like_the_first(cuts):
-    """A known head is not parsed again: what comes with it and after it must be read alike."""
+def test_requests_with_cached_heads_are_read_like_the_first(cuts):
+    """A cached head is not parsed again: its body and the requests after it must read the same."""
     bodies = [b"one", b"two", b"\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"six", b""]
     stream = sized(b"one") + sized(b"two") + chunked(b"a") + b"".join(map(sized, bodies)) + GET
 
@@ -179,7 +179,7 @@ def test_requests_with_heads_that_came_before_are_read_like_the_first(cuts):
     with_client(scenario)
 
 
-def test_a_head_is_known_by_every_byte():
+def test_a_cached_head_matches_in_every_byte():
     async def scenario(client):
         for path, key, body in [("/a", "k1", b"x"), ("/a", "k2", b"x"), ("/b", "k1", b"x"), ("/a", "k1", b"y")]:
             await client.send(sized(body, f"authorization: Bearer {key}", path=path))
@@ -194,28 +194,28 @@ def test_a_head_is_known_by_every_byte():
     with_client(scenario)
 
 
-def test_few_heads_are_remembered_however_many_come():
-    known = KnownHeads()
-    for number in range(2 * KNOWN_MAX):
+def test_the_head_cache_is_bounded():
+    cache = HeadCache()
+    for number in range(2 * CACHED_HEADS_MAX):
         text = b"POST /%d HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\n" % number
-        known.remember(text, Head(b"POST", b"/%d" % number, {b"content-length": [b"1"]}, keeps_alive=True))
-        assert known.get(text).path == f"/{number}"
-        assert len(known) <= KNOWN_MAX
+        cache.add(text, Head(b"POST", b"/%d" % number, {b"content-length": [b"1"]}, keeps_alive=True))
+        assert cache.get(text).path == f"/{number}"
+        assert len(cache) <= CACHED_HEADS_MAX
 
 
 @pytest.mark.parametrize(
     ("headers", "keeps_alive"),
     [
-        ({}, True),  # no length, or chunks: the parser has to find the end
+        ({}, True),  # no length, or chunked: the parser has to find the end
         ({b"content-length": [b"1"]}, False),
         ({b"content-length": [b"65537"]}, True),
         ({b"content-length": [b"1"], b"expect": [b"100-continue"]}, True),
     ],
 )
-def test_what_is_more_than_a_small_body_after_a_head_is_left_to_the_parser(headers, keeps_alive):
-    known = KnownHeads()
-    known.remember(b"text", Head(b"POST", b"/a", headers, keeps_alive=keeps_alive))
-    assert known.get(b"text") is None
+def test_only_heads_with_small_bodies_are_cached(headers, keeps_alive):
+    cache = HeadCache()
+    cache.add(b"text", Head(b"POST", b"/a", headers, keeps_alive=keeps_alive))
+    assert cache.get(b"text") is None
 
 
 WORDS = [
@@ -243,7 +243,7 @@ WORDS = [
     edits=st.lists(st.tuples(st.integers(0, 300), st.integers(0, 20), st.sampled_from(WORDS)), max_size=6),
     cuts=st.sets(st.integers(1, 400), max_size=10),
 )
-def test_whatever_bytes_come_are_answered_in_whole_replies_and_come_to_an_end(edits, cuts):
+def test_any_bytes_get_complete_replies_and_a_closed_connection(edits, cuts):
     stream = (
         sized(b"one", path="/1") + GET + chunked(b"th", b"ree") + sized(b"four", "connection: upgrade", "upgrade: h2c")
     )
@@ -271,14 +271,14 @@ def test_whatever_bytes_come_are_answered_in_whole_replies_and_come_to_an_end(ed
 
 @settings(deadline=None)
 @given(cuts=st.sets(st.integers(1, 400), max_size=10), length=st.sampled_from([-1, 0, 1]))
-def test_the_bound_of_a_head_is_the_same_in_whatever_pieces_it_comes_and_behind_whatever(cuts, length):
+def test_the_limit_on_a_head_does_not_depend_on_pieces_or_earlier_requests(cuts, length):
     before = GET + chunked(b"a\r\n\r\nb") + sized(b"\r\n\r\n")
     start = b"GET /a HTTP/1.1\r\nhost: x\r\nx-long:"
     head = start + b" " * (HEAD_BYTES_MAX + length - len(start) - 5) + b"y\r\n\r\n"
     stream = before + head + GET
 
     async def scenario(client):
-        ends = {len(stream) - cut for cut in cuts if cut < 60}  # the end of the head, too, is cut in two
+        ends = {len(stream) - cut for cut in cuts if cut < 60}  # cut the end of the head in two as well
         places = [0, *sorted({*(cut for cut in cuts if cut < len(stream)), *ends}), len(stream)]
         for start, end in itertools.pairwise(places):
             await client.send(stream[start:end])
@@ -289,12 +289,12 @@ def test_the_bound_of_a_head_is_the_same_in_whatever_pieces_it_comes_and_behind_
 
 
 @pytest.mark.parametrize("lines", [[], ["connection: upgrade", "upgrade: websocket"]])
-def test_thousands_of_requests_in_advance_are_answered_one_by_one(lines):
-    begun = 0
+def test_thousands_of_pipelined_requests_are_answered_one_by_one(lines):
+    started = 0
 
     async def answer(request):
-        nonlocal begun
-        begun += 1
+        nonlocal started
+        started += 1
         await asyncio.sleep(0)
         return Reply(200, b"")
 
@@ -303,12 +303,12 @@ def test_thousands_of_requests_in_advance_are_answered_one_by_one(lines):
         for start in range(0, len(stream), READ_BYTES):
             piece = stream[start : start + READ_BYTES]
             client.connection.get_buffer(-1)[: len(piece)] = piece
-            before = begun
+            before = started
             client.connection.buffer_updated(len(piece))
             await asyncio.sleep(0)
-            assert begun - before <= 1, "one is begun, the others wait unread"
+            assert started - before <= 1, "one is started, the others wait unread"
             assert not client.transport.is_reading
-            while not client.transport.is_reading:  # noqa: ASYNC110 - a round of the event loop is what is waited for
+            while not client.transport.is_reading:  # noqa: ASYNC110 - waits for rounds of the event loop
                 await asyncio.sleep(0)
         await soon()
         assert [status for status, _, _ in client.replies()] == [200] * 2000
@@ -316,7 +316,7 @@ def test_thousands_of_requests_in_advance_are_answered_one_by_one(lines):
     with_client(scenario, answer)
 
 
-def test_a_body_of_countless_chunks_leaves_others_their_turn():
+def test_a_body_of_countless_chunks_yields_to_other_connections():
     async def answer(request):
         return Reply(200, b"%d" % len(await request.body(10 * READ_BYTES)))
 
@@ -325,19 +325,19 @@ def test_a_body_of_countless_chunks_leaves_others_their_turn():
         count = READ_BYTES // 6
         client.connection.get_buffer(-1)[: 6 * count] = b"1\r\nx\r\n" * count
         client.connection.buffer_updated(6 * count)
-        assert not client.transport.is_reading, "it is read in several turns"
-        fairness = 0
+        assert not client.transport.is_reading, "it is read in several portions"
+        portions = 0
         while not client.transport.is_reading:
             await asyncio.sleep(0)
-            fairness += 1
-        assert fairness >= 6
+            portions += 1
+        assert portions >= 6
         await client.send(b"0\r\n\r\n")
         assert client.replies() == [(200, b"%d" % count, False)]
 
     with_client(scenario, answer)
 
 
-def test_a_fault_in_the_reading_ends_the_connection_and_is_one_line_of_the_log(monkeypatch):
+def test_a_failure_in_the_reader_closes_the_connection_and_logs_one_line(monkeypatch):
     def fail(*_):
         raise ZeroDivisionError
 
@@ -352,9 +352,9 @@ def test_a_fault_in_the_reading_ends_the_connection_and_is_one_line_of_the_log(m
     with_client(scenario)
 
 
-def test_an_address_with_too_many_connections_is_told_so_and_let_in_again_when_one_ends():
+def test_an_address_with_too_many_connections_gets_503_until_one_closes():
     async def scenario(client):
-        shared = Shared(client.repeat, per_address=1)
+        shared = SharedState(client.repeat, per_address=1)
         first, second, third = (Connection(shared, asyncio.get_running_loop()) for _ in range(3))
         transports = [FakeTransport() for _ in range(3)]
         first.connection_made(transports[0])
@@ -373,7 +373,7 @@ def test_an_address_with_too_many_connections_is_told_so_and_let_in_again_when_o
     with_client(scenario)
 
 
-def test_who_sends_ahead_is_answered_in_order_and_not_read_further():
+def test_pipelined_requests_are_answered_in_order_and_reading_pauses():
     async def slowly(request):
         body = await request.body(BODY_BYTES_MAX)
         await slow.wait()
@@ -403,7 +403,7 @@ def test_who_sends_ahead_is_answered_in_order_and_not_read_further():
         (b"GET /a HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n", False),
     ],
 )
-def test_a_connection_is_kept_as_the_client_says(request_, closes):
+def test_a_connection_stays_open_as_the_client_asks(request_, closes):
     async def scenario(client):
         await client.send(request_)
         assert client.replies() == [(200, b"GET /a ", closes)]
@@ -412,7 +412,7 @@ def test_a_connection_is_kept_as_the_client_says(request_, closes):
     with_client(scenario)
 
 
-def test_a_body_that_comes_with_an_offer_of_another_protocol_is_taken():
+def test_a_body_after_an_upgrade_header_is_accepted():
     async def scenario(client):
         offer = ["connection: upgrade, http2-settings", "upgrade: h2c", "http2-settings: AAMAAABk"]
         await client.send(sized(b"body", *offer) + GET)
@@ -447,7 +447,7 @@ def test_a_reply_to_head_and_one_without_content_have_no_body():
     ("request_", "status"),
     [
         (b"hello\r\n\r\n", 400),
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),  # somebody speaks TLS
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),  # a TLS handshake
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
         (b"CONNECT example.com:80 HTTP/1.1\r\nhost: x\r\n\r\n", 400),
         (b"GET /a HTTP/2.0\r\nhost: x\r\n\r\n", 400),
@@ -471,7 +471,7 @@ def test_a_reply_to_head_and_one_without_content_have_no_body():
         (post(b"", "x: " + "y" * READ_BYTES), 431),
     ],
 )
-def test_what_is_no_request_is_refused_behind_the_others(request_, status):
+def test_an_invalid_request_is_refused_after_the_valid_ones(request_, status):
     async def scenario(client):
         await client.send(GET)
         await client.send(request_)
@@ -485,7 +485,7 @@ def test_what_is_no_request_is_refused_behind_the_others(request_, status):
     with_client(scenario)
 
 
-def test_what_is_no_request_waits_for_the_answer_before_it():
+def test_an_invalid_request_waits_for_the_reply_before_it():
     async def scenario(client):
         await client.send(sized(b"1") + b"nonsense\r\n\r\n")
         assert [(code, closes) for code, _, closes in client.replies()] == [(200, False), (400, CLOSED)]
@@ -493,7 +493,7 @@ def test_what_is_no_request_waits_for_the_answer_before_it():
     with_client(scenario)
 
 
-def test_a_head_that_goes_on_and_on_is_refused():
+def test_an_endless_head_is_refused():
     async def scenario(client):
         await client.send(b"GET /a HTTP/1.1\r\n")
         for number in range(HEAD_BYTES_MAX // 1000 + 1):
@@ -503,7 +503,7 @@ def test_a_head_that_goes_on_and_on_is_refused():
     with_client(scenario)
 
 
-def test_a_trailer_that_goes_on_and_on_is_refused():
+def test_an_endless_trailer_is_refused():
     async def scenario(client):
         await client.send(post(b"1\r\nx\r\n0\r\nx-trailer: ", "transfer-encoding: chunked"))
         for _ in range(2 * HEAD_BYTES_MAX // 1000):
@@ -513,7 +513,7 @@ def test_a_trailer_that_goes_on_and_on_is_refused():
     with_client(scenario)
 
 
-def test_a_trailer_is_no_header_of_the_next_request():
+def test_a_trailer_is_not_a_header_of_the_next_request():
     async def scenario(client):
         trailed = post(b"1\r\nx\r\n0\r\nauthorization: mine\r\n\r\n", "transfer-encoding: chunked")
         await client.send(trailed + GET)
@@ -525,7 +525,7 @@ def test_a_trailer_is_no_header_of_the_next_request():
 
 @pytest.mark.parametrize("lines", [["content-length: 1000"], ["transfer-encoding: chunked"]])
 @pytest.mark.parametrize("leaves", ["by half", "altogether", "never"])
-def test_a_body_that_is_cut_off_is_not_taken(lines, leaves):
+def test_a_truncated_body_is_not_accepted(lines, leaves):
     async def scenario(client):
         await client.send(post(b"3\r\nabc\r\n", *lines))
         assert client.replies() == []
@@ -543,7 +543,7 @@ def test_a_body_that_is_cut_off_is_not_taken(lines, leaves):
     with_client(scenario)
 
 
-def test_a_body_that_comes_slowly_is_waited_for():
+def test_a_slow_body_is_waited_for():
     async def answer(request):
         return Reply(200, b"%d" % len(await request.body(100 * BYTES_PER_S)))
 
@@ -558,11 +558,11 @@ def test_a_body_that_comes_slowly_is_waited_for():
     with_client(scenario, answer)
 
 
-@pytest.mark.parametrize("is_in_the_way", [True, False])
-def test_a_slow_body_goes_when_it_is_in_the_way_of_others(is_in_the_way):
+@pytest.mark.parametrize("should_evict", [True, False])
+def test_a_slow_body_is_evicted_when_others_need_its_room(should_evict):
     async def answer(request):
         try:
-            return Reply(200, b"%d" % len(await request.body(20 * BYTES_PER_S, lambda: is_in_the_way)))
+            return Reply(200, b"%d" % len(await request.body(20 * BYTES_PER_S, lambda: should_evict)))
         except Busy:
             return Reply(503, b"busy")
 
@@ -571,13 +571,13 @@ def test_a_slow_body_goes_when_it_is_in_the_way_of_others(is_in_the_way):
         for _ in range(20):
             await client.send(b"x" * BYTES_PER_S)
             await client.pass_seconds(1)
-        told = (503, b"busy", CLOSED) if is_in_the_way else (200, b"%d" % (20 * BYTES_PER_S), False)
-        assert client.replies() == [told]
+        expected = (503, b"busy", CLOSED) if should_evict else (200, b"%d" % (20 * BYTES_PER_S), False)
+        assert client.replies() == [expected]
 
     with_client(scenario, answer)
 
 
-def test_who_is_told_that_it_took_too_long_can_read_that():
+def test_a_client_that_took_too_long_can_read_the_refusal():
     async def scenario(client):
         await client.send(post(b"abc", "content-length: 1000"))
         await client.pass_seconds(12)
@@ -590,7 +590,7 @@ def test_who_is_told_that_it_took_too_long_can_read_that():
     with_client(scenario)
 
 
-def test_who_stops_sending_behind_a_request_is_answered():
+def test_a_client_that_half_closes_after_a_request_is_answered():
     async def scenario(client):
         await client.send(sized(b"last")[:-1])
         await client.send(b"t")
@@ -600,19 +600,19 @@ def test_who_stops_sending_behind_a_request_is_answered():
     with_client(scenario)
 
 
-def test_a_body_that_is_too_large_is_read_to_its_end_and_not_kept():
+def test_an_oversized_body_is_drained_and_not_kept():
     async def scenario(client):
         await client.send(sized(b"x" * (BODY_BYTES_MAX + 1)) + GET)
         await client.send(chunked(*[b"x" * 100] * 11))
         await client.send(sized(b"x" * BODY_BYTES_MAX))
-        told = [(status, body[:20]) for status, body, _ in client.replies()]
+        replies = [(status, body[:20]) for status, body, _ in client.replies()]
         too_large = (400, b"BodyTooLargeError")
-        assert told == [too_large, (200, b"GET /a "), too_large, (200, b"POST /a " + b"x" * 12)]
+        assert replies == [too_large, (200, b"GET /a "), too_large, (200, b"POST /a " + b"x" * 12)]
 
     with_client(scenario)
 
 
-def test_who_asks_for_more_gets_more():
+def test_a_handler_may_ask_for_a_larger_body():
     async def answer(request):
         return Reply(200, await request.body(10 * BODY_BYTES_MAX))
 
@@ -625,7 +625,7 @@ def test_who_asks_for_more_gets_more():
     with_client(scenario, answer)
 
 
-def test_a_body_without_end_is_not_read_for_ever():
+def test_an_endless_body_is_not_drained_forever():
     async def scenario(client):
         await client.send(post(b"", "content-length: 99999999999"))
         for _ in range(DRAIN_BYTES_MAX // READ_BYTES + 2):
@@ -635,7 +635,7 @@ def test_a_body_without_end_is_not_read_for_ever():
     with_client(scenario)
 
 
-def test_a_body_that_nobody_asks_for_stays_with_its_sender():
+def test_a_body_is_not_read_before_the_handler_asks_for_it():
     async def answer(request):
         asked.append(request)
         await wants.wait()
@@ -654,7 +654,7 @@ def test_a_body_that_nobody_asks_for_stays_with_its_sender():
     with_client(scenario, answer)
 
 
-def test_what_is_refused_unread_is_answered_and_shown_out():
+def test_a_request_refused_before_its_body_is_answered_and_closed():
     async def refuse(_request):
         return Reply(401, b"no")
 
@@ -668,7 +668,7 @@ def test_what_is_refused_unread_is_answered_and_shown_out():
     with_client(scenario, refuse)
 
 
-def test_who_waits_to_be_told_is_told():
+def test_a_client_that_expects_100_continue_gets_it():
     async def scenario(client):
         await client.send(post(b"", "content-length: 4", "expect: 100-continue"))
         assert client.transport.sent == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -679,7 +679,7 @@ def test_who_waits_to_be_told_is_told():
     with_client(scenario)
 
 
-def test_who_waits_to_be_told_and_has_too_much_is_told_that():
+def test_a_client_that_expects_100_continue_with_an_oversized_body_is_refused():
     async def scenario(client):
         await client.send(post(b"", f"content-length: {BODY_BYTES_MAX + 1}", "expect: 100-continue"))
         assert client.replies() == [(400, b"BodyTooLargeError", CLOSED)]
@@ -687,7 +687,7 @@ def test_who_waits_to_be_told_and_has_too_much_is_told_that():
     with_client(scenario)
 
 
-def test_single_bytes_make_a_body():
+def test_a_body_of_tiny_chunks_is_joined():
     async def scenario(client):
         await client.send(chunked(*[b"x", b"yz"] * 300))
         assert client.replies() == [(200, b"POST /a " + b"xyz" * 300, False)]
@@ -696,10 +696,10 @@ def test_single_bytes_make_a_body():
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /a HT", GET, GET + b"GET /a HTTP/1.1\r\nhost"])
-def test_who_says_nothing_is_shown_out(sent):
+def test_an_idle_connection_is_closed(sent):
     async def scenario(client):
         await client.send(sent)
-        await client.pass_seconds(HEAD_SWEEPS_MAX)
+        await client.pass_seconds(HEAD_S_MAX)
         assert not client.transport.is_closed
         await client.pass_seconds(2)
         assert client.transport.is_closed
@@ -707,7 +707,7 @@ def test_who_says_nothing_is_shown_out(sent):
     with_client(scenario)
 
 
-def test_who_does_not_read_the_replies_is_not_read_either():
+def test_a_client_that_does_not_read_replies_is_not_read_either():
     async def scenario(client):
         client.connection.pause_writing()
         assert not client.transport.is_reading
@@ -717,7 +717,7 @@ def test_who_does_not_read_the_replies_is_not_read_either():
     with_client(scenario)
 
 
-def test_a_fault_of_ours_is_a_500():
+def test_a_failure_in_the_handler_is_a_500():
     async def fail(_request):
         raise ZeroDivisionError
 
@@ -757,5 +757,5 @@ def test_headers_are_found_by_name_and_joined_when_repeated():
         (b"example.com:80", "example.com:80"),
     ],
 )
-def test_a_path_is_read_from_every_form_of_address(url, path):
+def test_a_path_is_read_from_every_form_of_url(url, path):
     assert path_of(url) == path

@@ -1,7 +1,7 @@
 import pytest
 
 from mauve.access import keys, tokens
-from mauve.access.keyring import EXTRA_LOOKS_PER_S, Keyring
+from mauve.access.keyring import EXTRA_REFRESHES_PER_S, Keyring
 from mauve.core.app import Environment
 from mauve.core.credential import KeyKind, Scope
 from mauve.core.ids import SystemRandomness, new_id
@@ -11,15 +11,15 @@ from support.clocks import Ticks
 
 
 class EdgeInMemory:
-    """An edge whose owner can pull the plug."""
+    """An edge that a test can take down."""
 
     def __init__(self):
         self.records = []
         self.is_down = False
-        self.looks = 0
+        self.reads = 0
 
     def changes_since(self, revision):
-        self.looks += 1
+        self.reads += 1
         if self.is_down:
             raise StoreUnavailableError("down")
         return Changes(self.records[revision:], len(self.records))
@@ -55,9 +55,9 @@ def test_a_known_key_is_answered_from_memory(edge, minted):
     edge.records.append(published(minted))
     ring = Keyring(edge)
     ring.refresh()
-    looks = edge.looks
+    reads = edge.reads
     assert ring.key_for(minted.key.reveal())
-    assert edge.looks == looks
+    assert edge.reads == reads
 
 
 def check_that_a_revoked_key_is_refused_after_the_next_refresh(edge, minted):
@@ -75,17 +75,17 @@ def test_a_revoked_key_is_refused_after_the_next_refresh(edge, minted):
 
 
 class TestPlantedBugs:
-    """The check is checked: each of these must be found."""
+    """The check above must find each of these bugs."""
 
-    def test_a_revoked_key_that_is_kept_among_the_known(self, edge, minted, monkeypatch):
+    def test_a_revoked_key_left_in_the_cache(self, edge, minted, monkeypatch):
         kept = {}
-        monkeypatch.setattr(Keyring, "_known", property(lambda self: kept, lambda self, value: None), raising=False)
+        monkeypatch.setattr(Keyring, "_key_cache", property(lambda self: kept, lambda self, value: None), raising=False)
         with pytest.raises(AssertionError):
             check_that_a_revoked_key_is_refused_after_the_next_refresh(edge, minted)
 
-    def test_a_revocation_that_is_not_looked_at(self, edge, minted, monkeypatch):
-        take = Keyring._take  # noqa: SLF001 - a bug is planted on the inside
-        monkeypatch.setattr(Keyring, "_take", lambda self, record: record.revoked or take(self, record))
+    def test_a_revocation_that_is_ignored(self, edge, minted, monkeypatch):
+        apply = Keyring._apply  # noqa: SLF001 - the bug is planted inside
+        monkeypatch.setattr(Keyring, "_apply", lambda self, record: record.revoked or apply(self, record))
         with pytest.raises(AssertionError):
             check_that_a_revoked_key_is_refused_after_the_next_refresh(edge, minted)
 
@@ -104,11 +104,11 @@ def test_the_copy_outlives_the_edge(edge, minted):
     assert ring.is_current
 
 
-def test_a_malformed_credential_does_not_bother_the_edge(edge):
+def test_a_malformed_credential_does_not_reach_the_edge(edge):
     ring = Keyring(edge)
     for credential in (None, "", "x" * 10_000, "sk_live_" + "0" * 40):
         assert ring.key_for(credential) is None
-    assert edge.looks == 0
+    assert edge.reads == 0
 
 
 @pytest.fixture
@@ -149,10 +149,10 @@ class TestTokens:
         edge.records.append(published_token(minted_token))
         ring = Keyring(edge)
         ring.refresh()
-        looks = edge.looks
+        reads = edge.reads
         first = ring.token_for(minted_token.token.reveal())
         assert ring.token_for(minted_token.token.reveal()) is first is not None
-        assert edge.looks == looks
+        assert edge.reads == reads
 
     def test_a_revoked_token_is_refused_after_the_next_refresh(self, edge, minted_token):
         edge.records.append(published_token(minted_token))
@@ -167,14 +167,14 @@ class TestTokens:
         ring = Keyring(edge)
         ring.refresh()
         text = minted_token.token.reveal()
-        looks = []
+        reads = []
         for credential in (text[:-1] + ("0" if text[-1] != "0" else "1"), *unknown_tokens(1)):
-            before = edge.looks
+            before = edge.reads
             assert ring.token_for(credential) is None
-            looks.append(edge.looks - before)
-        assert looks == [1, 1]
+            reads.append(edge.reads - before)
+        assert reads == [1, 1]
 
-    def test_a_token_is_of_the_plane_that_its_prefix_names(self, edge, minted_token):
+    def test_a_token_belongs_to_the_environment_of_its_prefix(self, edge, minted_token):
         edge.records.append(published_token(minted_token))
         ring = Keyring(edge)
         live = minted_token.token.reveal()
@@ -185,13 +185,13 @@ class TestTokens:
         assert ring.token_for(live) is None
         assert ring.token_for(live.replace("ctl_live_", "ctl_test_")).environment is Environment.TEST
 
-    def test_what_is_not_a_control_token_does_not_bother_the_edge(self, edge, minted, minted_token):
+    def test_a_malformed_token_does_not_reach_the_edge(self, edge, minted, minted_token):
         ring = Keyring(edge)
         text = minted_token.token.reveal()
         for credential in (None, "", text[:-1], text + "0", text.upper(), f"{text}\n", minted.key.reveal()):
             assert ring.token_for(credential) is None
         assert ring.key_for(text) is None
-        assert edge.looks == 0
+        assert edge.reads == 0
 
     def test_the_copy_outlives_the_edge(self, edge, minted_token):
         edge.records.append(published_token(minted_token))
@@ -210,50 +210,50 @@ class TestProjects:
         edge.records.append(project)
         assert ring.project(project.public_id) == project
 
-    def test_a_malformed_id_does_not_bother_the_edge(self, edge):
+    def test_a_malformed_id_does_not_reach_the_edge(self, edge):
         ring = Keyring(edge)
         for public_id in ("", "proj_", "app_00000000000000000000", "proj_" + "é" * 20, "x" * 10_000):
             assert ring.project(public_id) is None
-        assert edge.looks == 0
+        assert edge.reads == 0
 
 
 class TestFloods:
-    def test_a_flood_of_unknown_tokens_does_not_cost_a_look_each(self, edge):
+    def test_a_flood_of_unknown_tokens_does_not_cost_a_refresh_each(self, edge):
         ring = Keyring(edge, Ticks())
-        for credential in unknown_tokens(10 * EXTRA_LOOKS_PER_S):
+        for credential in unknown_tokens(10 * EXTRA_REFRESHES_PER_S):
             assert ring.token_for(credential) is None
-        assert edge.looks == EXTRA_LOOKS_PER_S
+        assert edge.reads == EXTRA_REFRESHES_PER_S
 
-    def test_neither_do_floods_of_unknown_keys_and_projects(self, edge):
+    def test_a_flood_of_unknown_keys_and_projects_does_not_cost_a_refresh_each(self, edge):
         ring = Keyring(edge, Ticks())
-        for _ in range(5 * EXTRA_LOOKS_PER_S):
+        for _ in range(5 * EXTRA_REFRESHES_PER_S):
             assert ring.key_for(keys.mint(KeyKind.SERVER, Environment.LIVE, SystemRandomness()).key.reveal()) is None
             assert ring.project(a_project().public_id) is None
-        assert edge.looks == EXTRA_LOOKS_PER_S
+        assert edge.reads == EXTRA_REFRESHES_PER_S
 
-    def test_after_a_flood_something_new_is_found_by_the_regular_refresh(self, edge, minted_token):
+    def test_after_a_flood_a_new_token_is_found_by_the_regular_refresh(self, edge, minted_token):
         ring = Keyring(edge, Ticks())
-        for credential in unknown_tokens(2 * EXTRA_LOOKS_PER_S):
+        for credential in unknown_tokens(2 * EXTRA_REFRESHES_PER_S):
             ring.token_for(credential)
         edge.records.append(published_token(minted_token))
         assert ring.token_for(minted_token.token.reveal()) is None
         ring.refresh()
         assert ring.token_for(minted_token.token.reveal())
 
-    def test_when_the_flood_is_over_an_unknown_token_asks_again(self, edge):
+    def test_after_the_flood_an_unknown_token_triggers_a_refresh_again(self, edge):
         ticks = Ticks()
         ring = Keyring(edge, ticks)
-        for credential in unknown_tokens(2 * EXTRA_LOOKS_PER_S):
+        for credential in unknown_tokens(2 * EXTRA_REFRESHES_PER_S):
             ring.token_for(credential)
-        looks = edge.looks
+        reads = edge.reads
         ticks.now_s += 1
         ring.token_for(unknown_tokens(1)[0])
-        assert edge.looks == looks + 1
+        assert edge.reads == reads + 1
 
 
 @pytest.mark.parametrize("kind", ["key", "token"])
-def test_a_revocation_that_arrives_during_a_look_up_is_not_forgotten(edge, minted, minted_token, kind):
-    """The look-up has found the live record; before it is noted as known, a refresh takes in the revocation."""
+def test_a_revocation_during_a_lookup_is_not_lost(edge, minted, minted_token, kind):
+    """The lookup has found the live record; before it is cached, a refresh applies the revocation."""
     live, revoked, credential = {
         "key": (published(minted), published(minted, revoked=True), minted.key.reveal()),
         "token": (
@@ -277,5 +277,5 @@ def test_a_revocation_that_arrives_during_a_look_up_is_not_forgotten(edge, minte
             return found
 
     setattr(ring, table, Interrupted(getattr(ring, table)))
-    ask(credential)  # It began before the revocation was known: either answer is right.
+    ask(credential)  # It began before the revocation: either answer is right.
     assert ask(credential) is None

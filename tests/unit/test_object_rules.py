@@ -1,4 +1,4 @@
-"""What is a version of a subscription, and what is refused, item by item and as a whole."""
+"""Which subscription versions are accepted, and which items and requests are refused."""
 
 import contextlib
 import json
@@ -37,7 +37,7 @@ def only_version(body):
 
 
 def reason(item):
-    """Judge the item among good ones, and return why it alone was rejected."""
+    """Judge the item among valid ones, and return why it alone was rejected."""
     good = json.dumps(SUBSCRIPTION).encode()
     text = item if isinstance(item, bytes) else json.dumps(item).encode()
     verdict = judge(b"[" + b",".join([good, text, good]) + b"]")
@@ -48,7 +48,7 @@ def reason(item):
     return rejection.fault.text
 
 
-def test_a_subscription_is_taken_to_the_letter():
+def test_a_subscription_is_recorded_exactly():
     text = json.dumps(subscription(at="2026-11-15T12:00:00.123456Z", unknown={"x": [1]})).encode()
     taken = only_version(text)
     assert (taken.project, taken.id, taken.status) == ("proj_1", "s1", "active")
@@ -66,7 +66,7 @@ def test_an_empty_batch_holds_nothing():
 
 
 @pytest.mark.parametrize("item", [SUBSCRIPTION, subscription(at=None)])
-def test_the_receive_time_stands_in_for_a_missing_one(item):
+def test_a_missing_time_becomes_the_receive_time(item):
     assert only_version(item).at == NOW * 1000
 
 
@@ -87,7 +87,7 @@ def test_a_currency_is_lowercased(currency):
 
 
 @pytest.mark.parametrize("id_", ["i" * 257, "\0", "\N{FAMILY}" * 100_000])
-def test_an_id_has_no_limit_but_the_bodys(id_):
+def test_an_id_is_limited_only_by_the_body(id_):
     assert only_version(subscription(id=id_)).id == id_
 
 
@@ -96,7 +96,7 @@ def test_a_status_is_any_text(status):
     assert only_version(subscription(status=status)).status == status
 
 
-def test_a_long_status_is_kept_whole_in_what_was_sent_and_told_apart_by_a_fingerprint():
+def test_a_long_status_is_kept_in_the_payload_and_identified_by_a_fingerprint():
     taken = [only_version(subscription(status="s" * 100_000 + end)) for end in "ab"]
     assert all(len(each.status) == 200 + len("#truncated#") + 16 for each in taken)
     assert taken[0].status != taken[1].status
@@ -104,7 +104,7 @@ def test_a_long_status_is_kept_whole_in_what_was_sent_and_told_apart_by_a_finger
 
 
 @pytest.mark.parametrize("code", ["BGN", "hrk", "ang", "dem"])
-def test_a_withdrawn_currency_is_one(code):
+def test_a_withdrawn_currency_is_accepted(code):
     assert only_version(subscription(currency=code)).currency == code.lower()
 
 
@@ -135,7 +135,7 @@ def test_mrr_is_a_whole_number_of_minor_units(mrr):
         (rb'{"x":"\ud800",' + json.dumps(SUBSCRIPTION).encode()[1:], "a string holds a lone surrogate"),
     ],
 )
-def test_what_breaks_a_rule_is_rejected_alone_with_the_field_named(item, expected):
+def test_an_invalid_item_is_rejected_alone_and_the_field_is_named(item, expected):
     assert reason(item).startswith(expected)
 
 
@@ -163,13 +163,13 @@ def test_no_reason_echoes_a_value():
         (b"[" + b",".join([b"{}"] * 501) + b"]", Code.TOO_LARGE),
     ],
 )
-def test_a_whole_request_fails_with_its_problem(body, code):
+def test_an_invalid_request_fails_with_its_problem(body, code):
     with pytest.raises(Problem) as problem:
         judge(body)
     assert problem.value.code is code
 
 
-def test_at_the_edge_of_what_can_be_read_nothing_breaks():
+def test_nothing_breaks_at_the_nesting_limit():
     for depth in range(300, 1100):
         nested = b'"\\n":' + b"[" * depth + b"]" * depth
         with contextlib.suppress(Problem):

@@ -1,4 +1,4 @@
-"""Every rejection is counted under a code of a closed set, which an owner can read."""
+"""Every rejection is counted under a code of a closed set, with a text for the owner."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from mauve.dashboard.pages.ingest_health import reason_text
 
 
 @pytest.mark.parametrize("code", RejectionCode)
-def test_every_code_has_words_of_its_own(code):
+def test_every_code_has_its_own_text(code):
     assert "earlier version" not in reason_text(code)
     assert len({reason_text(each) for each in RejectionCode}) == len(RejectionCode)
 

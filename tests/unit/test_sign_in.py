@@ -1,13 +1,13 @@
 import pytest
 
-from mauve.access.passwords import CHARACTERS_MIN, flaw_of, hash_of, hash_to_check, matches, password_from
-from mauve.access.sessions import IDLE_MS, LIFETIME_MS, is_over
+from mauve.access.passwords import CHARACTERS_MIN, hash_of, hash_to_check, matches, password_from, password_problem
+from mauve.access.sessions import IDLE_MS, LIFETIME_MS, is_expired
 from mauve.access.sign_in_attempts import (
     ACCOUNT_BURST,
     ADDRESS_BURST,
     PAIR_BURST,
     PasswordAttempts,
-    visitor_address,
+    client_address,
 )
 from mauve.core.secret import Secret
 from mauve.core.user import Session, email_from
@@ -32,17 +32,17 @@ class TestPasswords:
         assert hash_to_check("$argon2id$one") == "$argon2id$one"
         assert not matches(Secret("whatever it is"), None)
 
-    def test_one_password_typed_in_two_spellings_is_the_same(self):
+    def test_one_password_in_two_unicode_forms_is_the_same(self):
         assert password_from("pa\u0308ssword one") == password_from("p\u00e4ssword one")
 
     @pytest.mark.parametrize(
         "text", ["", "x" * (CHARACTERS_MIN - 1), "x" * 1025, "a" * 20, "ann@example.com", "ANN@example.com"]
     )
-    def test_a_password_that_is_no_good_is_told_why(self, text):
-        assert flaw_of(Secret(text), "ann@example.com")
+    def test_a_bad_password_is_refused_with_a_reason(self, text):
+        assert password_problem(Secret(text), "ann@example.com")
 
-    def test_a_good_one_has_no_flaw(self):
-        assert flaw_of(Secret("correct horse"), "ann@example.com") is None
+    def test_a_good_password_is_accepted(self):
+        assert password_problem(Secret("correct horse"), "ann@example.com") is None
 
 
 class TestAttempts:
@@ -54,20 +54,20 @@ class TestAttempts:
         assert attempts.seconds_to_wait("ann", "10.0.0.1", NOW + 60_000) == 0
         assert attempts.seconds_to_wait("ann", "10.0.0.1", NOW + 60_000) == 60
 
-    def test_one_address_never_locks_an_account_for_the_others(self):
+    def test_one_address_cannot_lock_an_account_for_others(self):
         attempts = PasswordAttempts()
         for second in range(3600):
             attempts.seconds_to_wait("ann", "2001:db8::1", NOW + second * 1000)
             attempts.seconds_to_wait("ann", f"2001:db8::{second % 100:x}", NOW + second * 1000)
         assert attempts.seconds_to_wait("ann", "10.0.0.2", NOW + 3_600_000) == 0
 
-    def test_an_account_allows_far_more_from_many_addresses_but_not_for_ever(self):
+    def test_an_account_allows_many_more_attempts_from_many_addresses_but_not_forever(self):
         attempts = PasswordAttempts()
         waits = [attempts.seconds_to_wait("ann", f"10.0.{n // 256}.{n % 256}", NOW) for n in range(ACCOUNT_BURST + 1)]
         assert waits == [0] * ACCOUNT_BURST + [6]
         assert attempts.seconds_to_wait("bo", "10.0.0.1", NOW) == 0
 
-    def test_an_address_allows_some_attempts_whatever_the_account(self):
+    def test_an_address_has_a_limit_across_all_accounts(self):
         attempts = PasswordAttempts()
         waits = [attempts.seconds_to_wait(f"user-{number}", "10.0.0.1", NOW) for number in range(ADDRESS_BURST + 1)]
         assert waits == [0] * ADDRESS_BURST + [10]
@@ -81,43 +81,43 @@ class TestAttempts:
             assert attempts.seconds_to_wait("ann", "10.0.0.1", NOW) > 0
         assert attempts.seconds_to_wait("ann", "10.0.0.2", NOW) == 0
 
-    def test_neighbours_in_one_ipv6_network_are_one_visitor(self):
+    def test_addresses_in_one_ipv6_network_count_as_one(self):
         attempts = PasswordAttempts()
         for number in range(ADDRESS_BURST):
             assert attempts.seconds_to_wait(f"user-{number}", f"2001:db8:1:2::{number}", NOW) == 0
         assert attempts.seconds_to_wait("ann", "2001:db8:1:2:ffff::9", NOW) > 0
         assert attempts.seconds_to_wait("ann", "2001:db8:1:3::1", NOW) == 0
 
-    def test_only_what_our_own_proxies_appended_is_believed(self):
+    def test_only_entries_from_our_own_proxies_are_trusted(self):
         claimed = "6.6.6.6, 1.2.3.4, 10.0.0.9"
-        assert visitor_address("10.0.0.5", claimed, 0) == "10.0.0.5"
-        assert visitor_address("10.0.0.5", claimed, 1) == "10.0.0.9"
-        assert visitor_address("10.0.0.5", claimed, 2) == "1.2.3.4"
-        assert visitor_address("10.0.0.5", "1.2.3.4", 2) == "1.2.3.4"
-        assert visitor_address("10.0.0.5", None, 2) == "10.0.0.5"
+        assert client_address("10.0.0.5", claimed, 0) == "10.0.0.5"
+        assert client_address("10.0.0.5", claimed, 1) == "10.0.0.9"
+        assert client_address("10.0.0.5", claimed, 2) == "1.2.3.4"
+        assert client_address("10.0.0.5", "1.2.3.4", 2) == "1.2.3.4"
+        assert client_address("10.0.0.5", None, 2) == "10.0.0.5"
 
 
 class TestSessions:
     def a_session(self, seen_at=NOW):
         return Session("ses_1", "usr_1", "Browser/1", NOW, seen_at, NOW + LIFETIME_MS)
 
-    def test_a_session_that_is_not_used_ends(self):
-        assert not is_over(self.a_session(), NOW + IDLE_MS - 1)
-        assert is_over(self.a_session(), NOW + IDLE_MS)
+    def test_an_idle_session_expires(self):
+        assert not is_expired(self.a_session(), NOW + IDLE_MS - 1)
+        assert is_expired(self.a_session(), NOW + IDLE_MS)
 
-    def test_a_session_ends_however_much_it_is_used(self):
+    def test_a_session_expires_even_if_it_is_used(self):
         last_seen = NOW + LIFETIME_MS - 1
-        assert not is_over(self.a_session(last_seen), last_seen)
-        assert is_over(self.a_session(last_seen), NOW + LIFETIME_MS)
+        assert not is_expired(self.a_session(last_seen), last_seen)
+        assert is_expired(self.a_session(last_seen), NOW + LIFETIME_MS)
 
 
 @pytest.mark.parametrize(("text", "stored"), [(" Ann@Example.com ", "ann@example.com"), ("a@b", "a@b")])
-def test_an_address_has_one_spelling(text, stored):
+def test_an_email_address_is_normalized(text, stored):
     assert email_from(text) == stored
 
 
 @pytest.mark.parametrize(
     "text", ["", "ann", "@example.com", "ann@", "a b@c", "a@b@c", "a\x00@b", "a\u202e@b", "x" * 255]
 )
-def test_what_cannot_be_an_address_is_none(text):
+def test_an_invalid_email_address_is_refused(text):
     assert email_from(text) is None

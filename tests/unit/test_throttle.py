@@ -39,7 +39,7 @@ def meter(tmp_path):
 
 
 def refusal(meter, organization, reader, kind=TOTALS, now=NOW):
-    """Return the reply to the first read that is refused."""
+    """Return the reply to the first refused read."""
     for _ in range(1000):
         try:
             check_reads(meter, organization, reader, kind, now)
@@ -65,7 +65,7 @@ def test_keys_and_tokens_share_the_minute(meter):
             check_reads(meter, organization, reader, TOTALS, NOW)
 
 
-def test_too_many_reads_in_a_minute_say_when_to_come_back(meter):
+def test_too_many_reads_in_a_minute_say_when_to_retry(meter):
     organization = an_organization(reads_per_minute=1)
     check_reads(meter, organization, KEY, TOTALS, NOW)
     status, headers, body, code = refusal(meter, organization, KEY, now=NOW + 9_001)
@@ -98,19 +98,19 @@ def test_spent_raw_scans_leave_the_other_metrics_and_the_server_keys_alone(meter
     check_reads(meter, organization, KEY, RAW_SCAN, NOW)
 
 
-def test_a_changed_limit_holds_at_once(meter):
+def test_a_changed_limit_applies_at_once(meter):
     refusal(meter, an_organization(reads_per_minute=2), KEY)
     check_reads(meter, an_organization(reads_per_minute=3), KEY, TOTALS, NOW)
 
 
-def test_an_organization_that_is_not_published_yet_has_the_usual_limits(meter):
+def test_an_unpublished_organization_has_the_default_limits(meter):
     for _ in range(600):
         check_reads(meter, None, TOKEN, TOTALS, NOW)
     with pytest.raises(Problem):
         check_reads(meter, None, TOKEN, TOTALS, NOW)
 
 
-def test_reads_go_on_when_nothing_can_be_counted():
+def test_reads_continue_when_the_meter_fails():
     class MeterThatIsDown:
         def take(self, org_id, uses, limits, now_ms):
             raise StoreUnavailableError("disk full")

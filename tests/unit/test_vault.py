@@ -15,13 +15,13 @@ def vault():
     return Vault(Secret(new_master_key()))
 
 
-def test_what_was_sealed_opens_in_its_own_row(vault):
+def test_a_sealed_secret_opens_in_its_own_row(vault):
     sealed = vault.seal(Secret("whsec_é\x00"), ROW)
     assert vault.open(sealed, ROW).reveal() == "whsec_é\x00"
     assert b"whsec" not in sealed
 
 
-def test_the_same_secret_never_looks_the_same(vault):
+def test_the_same_secret_never_has_the_same_ciphertext(vault):
     assert vault.seal(Secret("x"), ROW) != vault.seal(Secret("x"), ROW)
 
 
@@ -38,7 +38,7 @@ def test_a_sealed_secret_moved_to_another_row_does_not_open(vault, row):
         vault.open(vault.seal(Secret("x"), ROW), row)
 
 
-def test_every_altered_byte_is_noticed(vault):
+def test_every_altered_byte_is_detected(vault):
     sealed = vault.seal(Secret("x"), ROW)
     for place in range(len(sealed)):
         altered = bytearray(sealed)
@@ -58,14 +58,14 @@ def test_a_new_master_key_seals_and_the_old_one_still_opens():
     assert rotated.knows(Vault(Secret(old)).current_key_id)
 
 
-def test_a_secret_of_an_unknown_master_key_says_which_one_is_missing(vault):
+def test_an_unknown_master_key_is_named_in_the_error(vault):
     other = Vault(Secret(new_master_key()))
     with pytest.raises(VaultError, match=other.current_key_id):
         vault.open(other.seal(Secret("x"), ROW), ROW)
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "short", base64.b64encode(bytes(31)).decode(), "!" * 44])
-def test_a_master_key_that_is_not_one_is_refused_without_echo(text):
+def test_an_invalid_master_key_is_refused_without_echoing_it(text):
     with pytest.raises(VaultError) as refusal:
         Vault(Secret(text))
     assert not text.strip() or text.strip() not in str(refusal.value)

@@ -1,1 +1,1 @@
-"""Who is calling, and with what right."""
+"""Authentication and limits: keys, tokens, passwords, sessions, event caps and read limits."""

@@ -1,7 +1,7 @@
-"""How many events an organization with a cap has sent in a billing period, told without the core.
+"""Count the events of organizations with a cap in a billing period, without asking the core.
 
-It is what the ledger has counted, what every process has accepted behind the positions of that count, and what is
-under way in this one. Organizations without a cap cost nothing here.
+The count is the sum of the events that the ledger has counted, those that every process has accepted after the log
+positions of that count, and those in flight in this process. Organizations without a cap cost nothing here.
 """
 
 import asyncio
@@ -14,30 +14,122 @@ from typing import Final, NamedTuple
 import structlog
 
 from mauve.access.keyring import Keyring
-from mauve.access.recount import Recount
-from mauve.access.usage_elsewhere import Sight, UsageElsewhere
 from mauve.core.accepted import AcceptedCounts, OrgPeriod
+from mauve.core.batch import HEADER_BYTES_MAX, MalformedBatchError, unpacked
 from mauve.core.clock import Clock
 from mauve.core.period import period_of
-from mauve.stores.log import LogWriter, StreamReader
+from mauve.stores.log import MIXED_STREAM, LogRecord, LogWriter, StreamReader
 from mauve.stores.unavailable import StoreUnavailableError
-from mauve.stores.usage import AcceptedExchange, UsageReader
+from mauve.stores.usage import AcceptedExchange, Counted, UsageReader
 
-LOOK_EVERY_S: Final = 0.25
+REFRESH_EVERY_S: Final = 0.25
+# Bound one step of a recount: the usage of other processes must be read in between.
+RECOUNT_RECORDS_MAX: Final = 20_000
+RECOUNT_BYTES_MAX: Final = 64 * 2**20
+_NOTHING_COUNTED: Final = Counted("", {}, {}, (), 0)
 
 log = structlog.get_logger()
 
 
 class OwnStream(NamedTuple):
-    """What this process writes to the log."""
+    """The log stream that this process writes."""
 
     number: int
     writer: LogWriter
     reader: StreamReader
 
 
-class _Errand(NamedTuple):
-    """What a look takes along."""
+class UsageSnapshot(NamedTuple):
+    """Events counted outside this process, at one moment."""
+
+    events: Counter[OrgPeriod]
+    position: int  # The events include our own stream up to here.
+    is_new: bool  # The ledger was read for it.
+
+
+class OtherUsage:
+    """Read the ledger and the counts that other processes share. Used from one thread at a time.
+
+    While the ledger cannot be read, its last count stands, and newly accepted events are still added to it.
+    """
+
+    def __init__(self, stream: int, usage: UsageReader, exchange: AcceptedExchange) -> None:
+        self._stream = stream
+        self._usage = usage
+        self._exchange = exchange
+        self._counted = _NOTHING_COUNTED
+        self._mixed = AcceptedCounts()
+        self._mixed_orgs: frozenset[str] = frozenset()  # the organizations whose records of the mixed stream are in it
+        self._is_current = True
+
+    def read(self, capped: frozenset[str], period: str) -> UsageSnapshot:
+        others = self._exchange.others()  # before the ledger, which then has what their owners have dropped
+        is_new = self._read_ledger(capped, period)
+        positions = self._counted.positions
+        events: Counter[OrgPeriod] = Counter()
+        if self._counted.period == period:
+            events.update({OrgPeriod(org_id, period): count for org_id, count in self._counted.events.items()})
+        for stream, accepted in {**others, MIXED_STREAM: self._mixed}.items():
+            events.update(accepted.sums(positions.get(stream, 0)))
+        return UsageSnapshot(events, positions.get(self._stream, 0), is_new)
+
+    def _read_ledger(self, capped: frozenset[str], period: str) -> bool:
+        knows_mixed = capped <= self._mixed_orgs
+        try:
+            counted = self._usage.counted(period, capped, self._counted.mixed_through if knows_mixed else 0)
+        except StoreUnavailableError as error:
+            if self._is_current:
+                log.warning("usage_unreadable", reason=str(error), advice="caps continue from the last count")
+            self._is_current = False
+            return False
+        self._counted, self._is_current = counted, True
+        self._mixed = self._mixed if knows_mixed else AcceptedCounts()
+        self._mixed_orgs = capped
+        self._mixed.forget_all_but(capped)
+        self._mixed.forget_loaded(counted.positions.get(MIXED_STREAM, 0))
+        for number, org_period, events in counted.mixed:
+            self._mixed.add(org_period, number, events)
+        return True
+
+
+class Recount:
+    """Count the events of some organizations in our own stream again, up to a record number.
+
+    Needed after a process died without sharing its counts, and for events accepted before a cap was set.
+    """
+
+    def __init__(self, org_ids: frozenset[str], through: int) -> None:
+        self.org_ids = org_ids
+        self.through = through
+        self.found = AcceptedCounts()
+        self.is_done = False
+        self._records: Iterator[LogRecord] | None = None
+
+    def count_more(self, stream: StreamReader, position: int) -> None:
+        """Count the next records after the position."""
+        self._records = self._records or stream.records(position, self.through)
+        size = 0
+        for _ in range(RECOUNT_RECORDS_MAX):
+            record = next(self._records, None)
+            if record is None:
+                self.is_done = True
+                return
+            self._count(record)
+            size += len(record.payload)
+            if size > RECOUNT_BYTES_MAX:
+                return
+
+    def _count(self, record: LogRecord) -> None:
+        try:
+            batch = unpacked(record.payload[:HEADER_BYTES_MAX])
+        except MalformedBatchError:
+            return  # The loader will not count it either.
+        if batch.org_id in self.org_ids:
+            self.found.add(OrgPeriod(batch.org_id, period_of(batch.received_at)), record.number, batch.event_count)
+
+
+class _RefreshJob(NamedTuple):
+    """The input of one refresh, copied for the thread that runs it."""
 
     capped: frozenset[str]
     period: str
@@ -47,7 +139,7 @@ class _Errand(NamedTuple):
 
 
 class EventCaps:
-    """The figures belong to the event loop. A look at the others is taken in a thread, and taken over at once."""
+    """The counts belong to the event loop. A thread reads the usage elsewhere; its result is applied in one step."""
 
     def __init__(
         self, stream: OwnStream, keyring: Keyring, usage: UsageReader, exchange: AcceptedExchange, clock: Clock
@@ -56,34 +148,34 @@ class EventCaps:
         self._keyring = keyring
         self._exchange = exchange
         self._clock = clock
-        self._usage_elsewhere = UsageElsewhere(stream.number, usage, exchange)
+        self._other_usage = OtherUsage(stream.number, usage, exchange)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="event-caps")
-        self._capped: frozenset[str] | None = None  # None: never looked
+        self._capped: frozenset[str] | None = None  # None before the first refresh
         self._elsewhere: Counter[OrgPeriod] = Counter()
-        self._accepted = exchange.own()  # of our stream: what the process before us shared, until it is counted again
-        self._position = 0  # up to which our stream is loaded, and no longer among those
-        self._own: Counter[OrgPeriod] = Counter()  # the sums of those
-        self._pending: Counter[OrgPeriod] = Counter()  # under way, or recorded by the ledger since we read it
-        self._recorded: Counter[OrgPeriod] = Counter()  # the part of it that is recorded
+        self._accepted = exchange.own()  # of our stream: at first what the previous process shared, until recounted
+        self._position = 0  # Our stream is loaded up to here; `_accepted` starts after it.
+        self._own: Counter[OrgPeriod] = Counter()  # the sums of `_accepted`
+        self._pending: Counter[OrgPeriod] = Counter()  # in flight, or recorded since we last read the ledger
+        self._recorded: Counter[OrgPeriod] = Counter()  # the recorded part of `_pending`
         self._recount: Recount | None = None
         self._is_current = True
         self._is_shared = True
-        self._recounted: dict[str, int] = {}  # organization → number up to which our stream was counted again
+        self._recounted: dict[str, int] = {}  # organization → record number up to which our stream was recounted
 
     def events(self, org_period: OrgPeriod) -> int:
-        """Return how many there are, those under way included."""
+        """Return the number of events, including those in flight."""
         return self._elsewhere[org_period] + self._own[org_period] + self._pending[org_period]
 
-    def begin(self, org_period: OrgPeriod, events: int) -> None:
-        """Count events from now on that are on their way into the log."""
+    def reserve(self, org_period: OrgPeriod, events: int) -> None:
+        """Start counting events that are about to be appended to the log."""
         self._pending[org_period] += events
 
-    def give_up(self, org_period: OrgPeriod, events: int) -> None:
-        """Count them no more: they are not in the log."""
+    def cancel(self, org_period: OrgPeriod, events: int) -> None:
+        """Stop counting reserved events that did not reach the log."""
         self._pending[org_period] -= events
 
-    def settle(self, org_period: OrgPeriod, events: int, number: int) -> None:
-        """Note the number of the record that holds them."""
+    def commit(self, org_period: OrgPeriod, events: int, number: int) -> None:
+        """Count reserved events under the number of the record that holds them."""
         self._pending[org_period] -= events
         if number > self._position and number > self._recounted.get(org_period.org_id, 0):
             self._accepted.add(org_period, number, events)
@@ -91,48 +183,48 @@ class EventCaps:
 
     @contextmanager
     def recording(self, org_period: OrgPeriod, events: int) -> Iterator[None]:
-        """Count events that the ledger records in the block, until it has been read again."""
-        self.begin(org_period, events)
+        """Count events that the ledger records in the block, until the ledger is read again."""
+        self.reserve(org_period, events)
         try:
             yield
         except BaseException:
-            self.give_up(org_period, events)
+            self.cancel(org_period, events)
             raise
         self._recorded[org_period] += events
 
-    async def keep_current(self) -> None:
-        """Look at the others again and again, until cancelled."""
+    async def refresh_forever(self) -> None:
+        """Refresh every `REFRESH_EVERY_S` until cancelled."""
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
-            errand = self._set_out()
-            if errand is None:
+            await asyncio.sleep(REFRESH_EVERY_S)
+            job = self._prepare_refresh()
+            if job is None:
                 continue
             try:
-                sight = await asyncio.get_running_loop().run_in_executor(self._thread, self._look, errand)
-            except Exception as error:  # noqa: BLE001 - whatever it was, the next look may succeed
-                self._return_empty(errand, error)
+                snapshot = await asyncio.get_running_loop().run_in_executor(self._thread, self._read_usage, job)
+            except Exception as error:  # noqa: BLE001 - whatever failed, the next refresh may succeed
+                self._restore(job, error)
             else:
-                self._take_over(errand, sight)
+                self._apply(job, snapshot)
 
     def refresh(self) -> None:
-        """Look at the others once. If that fails, the figures stay as they are until the next look."""
-        errand = self._set_out()
-        if errand is None:
+        """Read the usage elsewhere once. If that fails, keep the counts until the next refresh."""
+        job = self._prepare_refresh()
+        if job is None:
             return
         try:
-            sight = self._look(errand)
+            snapshot = self._read_usage(job)
         except Exception as error:  # noqa: BLE001 - as above
-            self._return_empty(errand, error)
+            self._restore(job, error)
         else:
-            self._take_over(errand, sight)
+            self._apply(job, snapshot)
 
     def close(self) -> None:
-        """Leave behind what the next process of this stream begins with."""
+        """Share our counts, from which the next process of this stream starts."""
         self._thread.shutdown()
         self._share(self._accepted)
 
-    def _set_out(self) -> _Errand | None:
-        """Return what to look for; None if nobody has a cap, and nobody had one at the last look."""
+    def _prepare_refresh(self) -> _RefreshJob | None:
+        """Return the next job, or None if no organization has a cap, or had one at the last refresh."""
         before, capped = self._capped, self._organizations_with_a_cap()
         self._capped = capped
         if not capped and not before and not self._accepted:
@@ -140,22 +232,22 @@ class EventCaps:
         self._accepted.forget_all_but(capped)
         self._recounted = {org_id: number for org_id, number in self._recounted.items() if org_id in capped}
         if self._recount is None or not self._recount.org_ids <= capped:
-            # Who got a cap since the last look may have requests under way that nobody counts: the next look will do.
-            lacking = (capped if before is None else capped & before) - self._recounted.keys()
-            self._recount = Recount(lacking, self._stream.writer.last_number) if lacking else None
+            # An organization whose cap is new may have uncounted requests in flight: recount it at the next refresh.
+            missing = (capped if before is None else capped & before) - self._recounted.keys()
+            self._recount = Recount(missing, self._stream.writer.last_number) if missing else None
         recorded, self._recorded = self._recorded, Counter()
-        return _Errand(capped, period_of(self._clock.now_ms()), self._accepted.copy(), recorded, self._recount)
+        return _RefreshJob(capped, period_of(self._clock.now_ms()), self._accepted.copy(), recorded, self._recount)
 
     def _organizations_with_a_cap(self) -> frozenset[str]:
-        organizations = list(self._keyring.organizations.values())  # in one go: another thread may add to them
+        organizations = list(self._keyring.organizations.values())  # a copy: another thread may add to them
         return frozenset(each.org_id for each in organizations if each.event_cap is not None)
 
-    def _look(self, errand: _Errand) -> Sight:
-        self._share(errand.accepted)
-        sight = self._usage_elsewhere.look(errand.capped, errand.period)
-        if errand.recount is not None:
-            errand.recount.go_on(self._stream.reader, sight.position)
-        return sight
+    def _read_usage(self, job: _RefreshJob) -> UsageSnapshot:
+        self._share(job.accepted)
+        snapshot = self._other_usage.read(job.capped, job.period)
+        if job.recount is not None:
+            job.recount.count_more(self._stream.reader, snapshot.position)
+        return snapshot
 
     def _share(self, accepted: AcceptedCounts) -> None:
         try:
@@ -168,24 +260,25 @@ class EventCaps:
         else:
             self._is_shared = True
 
-    def _return_empty(self, errand: _Errand, error: Exception) -> None:
+    def _restore(self, job: _RefreshJob, error: Exception) -> None:
+        """Put back what a failed refresh took."""
         if self._is_current:
-            log.warning("caps_not_refreshed", reason=str(error), advice=f"trying again every {LOOK_EVERY_S} s")
+            log.warning("caps_not_refreshed", reason=str(error), advice=f"trying again every {REFRESH_EVERY_S} s")
         self._is_current = False
-        self._recorded += errand.recorded
+        self._recorded += job.recorded
         self._recount = None
 
-    def _take_over(self, errand: _Errand, sight: Sight) -> None:
-        """Put the figures in the place of the old ones, all at once: no event may be missing or doubled between."""
-        if sight.is_new:
-            self._pending -= errand.recorded  # which leaves out those that have come to nothing
+    def _apply(self, job: _RefreshJob, snapshot: UsageSnapshot) -> None:
+        """Replace all counts at once: no event may be missed or counted twice in between."""
+        if snapshot.is_new:
+            self._pending -= job.recorded  # which drops entries that have reached zero
         else:
-            self._recorded += errand.recorded
+            self._recorded += job.recorded
         self._is_current = True
-        self._elsewhere, self._position = sight.events, sight.position
+        self._elsewhere, self._position = snapshot.events, snapshot.position
         if self._recount is not None and self._recount.is_done:
             recount, self._recount = self._recount, None
             self._accepted.correct(recount.org_ids, recount.through, recount.found)
             self._recounted |= dict.fromkeys(recount.org_ids, recount.through)
-        self._accepted.forget_loaded(sight.position)
-        self._own = Counter(self._accepted.sums(sight.position))
+        self._accepted.forget_loaded(snapshot.position)
+        self._own = Counter(self._accepted.sums(snapshot.position))

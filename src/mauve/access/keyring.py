@@ -1,7 +1,6 @@
-"""What was published, in memory: what a data plane asks on every request.
+"""The published keys, tokens and settings in memory, as data planes need them on every request.
 
-The copy follows the edge. When the edge cannot be read, the copy stays as it is: a worker goes on with what it
-knows.
+The copy follows the edge. While the edge cannot be read, a worker continues with its last copy.
 """
 
 import threading
@@ -27,8 +26,8 @@ from mauve.stores.edge import (
 from mauve.stores.unavailable import StoreUnavailableError
 
 REFRESH_EVERY_S: Final = 0.25
-EXTRA_LOOKS_PER_S: Final = 50
-_KNOWN_MAX: Final = 10_000
+EXTRA_REFRESHES_PER_S: Final = 50
+_CACHE_MAX: Final = 10_000
 
 log = structlog.get_logger()
 
@@ -36,92 +35,92 @@ log = structlog.get_logger()
 class Keyring:
     """Published keys, tokens, projects, secrets, standing and limits.
 
-    Whatever is unknown asks the edge once more before it is refused, so that it works from the moment it is
-    published. A flood of what does not exist gets no more than `EXTRA_LOOKS_PER_S` of these looks; something new
-    then waits for the next regular refresh.
+    An unknown credential or id triggers one extra refresh before it is refused, so that it works as soon as it is
+    published. At most `EXTRA_REFRESHES_PER_S` of these happen; during a flood of unknown ids, a new one waits for
+    the next regular refresh.
     """
 
     def __init__(self, edge: EdgeReader, ticks: Callable[[], float] = time.monotonic) -> None:
         self._edge = edge
         self._ticks = ticks
-        self._extra_looks = TokenBuckets(EXTRA_LOOKS_PER_S)
+        self._extra_refreshes = TokenBuckets(EXTRA_REFRESHES_PER_S)
         self._revision = 0
         self._keys: dict[bytes, PublishedKey | None] = {}  # by digest; None: revoked
         self._tokens: dict[str, PublishedToken] = {}
         self._projects: dict[str, PublishedProject] = {}
         self.organizations: dict[str, PublishedOrganization] = {}
         self.secrets: dict[str, PublishedSecret] = {}  # by project and provider
-        self._known: dict[str, PublishedKey] = {}  # live keys by credential, until anything changes
-        self._known_tokens: dict[str, PublishedToken] = {}  # likewise
+        self._key_cache: dict[str, PublishedKey] = {}  # live keys by credential, cleared on every change
+        self._token_cache: dict[str, PublishedToken] = {}  # likewise
         self._refreshing = threading.Lock()
         self._is_current = False
 
     def key_for(self, credential: str | None) -> PublishedKey | None:
-        """Return the live key behind a presented credential."""
+        """Return the live key for a presented credential."""
         if credential is None:
             return None
-        known = self._known.get(credential)
-        if known is not None:
-            return known
+        cached = self._key_cache.get(credential)
+        if cached is not None:
+            return cached
         if not is_well_formed(credential):
             return None
         digest = digest_of(credential)
         if digest not in self._keys:
-            self._look_again()
+            self._refresh_early()
         return self._live_key(credential, digest)
 
     def token_for(self, credential: str | None) -> PublishedToken | None:
-        """Return the live control token behind a presented credential, of the plane that its prefix names.
+        """Return the live control token for a presented credential, in the environment that its prefix names.
 
-        Unknown, wrong and revoked ones all run the same steps, so that the time taken tells nothing.
+        Unknown, wrong and revoked tokens take the same steps, so that timing reveals nothing.
         """
         if credential is None:
             return None
-        known = self._known_tokens.get(credential)
-        if known is not None:
-            return known
+        cached = self._token_cache.get(credential)
+        if cached is not None:
+            return cached
         presented = presented_token(credential)
         if presented is None:
             return None
         token = self._live_token(credential, presented)
         if token is None:
-            self._look_again()
+            self._refresh_early()
             token = self._live_token(credential, presented)
         return token
 
     def project(self, public_id: str) -> PublishedProject | None:
-        """Return the project of whichever organization and plane: it is for the caller to compare them."""
+        """Return the project, of any organization and environment: the caller must compare them."""
         if public_id not in self._projects and is_id(public_id, "proj"):
-            self._look_again()
+            self._refresh_early()
         return self._projects.get(public_id)
 
     def secret(self, record_id: str) -> PublishedSecret | None:
         """Return the webhook secret of a project and provider."""
         if record_id not in self.secrets:
-            self._look_again()
+            self._refresh_early()
         return self.secrets.get(record_id)
 
     def newer_secret(self, secret: PublishedSecret) -> PublishedSecret | None:
-        """Return what has replaced a secret that did not fit."""
-        self._look_again()
+        """Return the newer version of a secret that did not match, if there is one."""
+        self._refresh_early()
         current = self.secrets[secret.record_id]
         return current if current.version > secret.version else None
 
     def refresh(self) -> None:
-        """Take over what was published since the last look."""
+        """Apply everything that was published since the last refresh."""
         with self._refreshing:
             try:
                 changes = self._edge.changes_since(self._revision)
             except StoreUnavailableError as error:
                 if self._is_current:
-                    log.warning("edge_unreadable", reason=str(error), advice="going on with the copy in memory")
+                    log.warning("edge_unreadable", reason=str(error), advice="continuing with the copy in memory")
                 self._is_current = False
                 return
             for record in changes.records:
-                self._take(record)
+                self._apply(record)
             if changes.records:
-                self._known = {}
-                self._known_tokens = {}
+                self._key_cache = {}
+                self._token_cache = {}
             self._revision = changes.revision
             self._is_current = True
 
@@ -130,35 +129,35 @@ class Keyring:
 
     @property
     def is_current(self) -> bool:
-        """Tell whether the last look at the edge succeeded."""
+        """Return whether the last refresh succeeded."""
         return self._is_current
 
-    def _look_again(self) -> None:
-        if self._extra_looks.seconds_to_wait("edge", int(self._ticks() * 1000)) == 0:
+    def _refresh_early(self) -> None:
+        if self._extra_refreshes.seconds_to_wait("edge", int(self._ticks() * 1000)) == 0:
             self.refresh()
 
     def _live_key(self, credential: str, digest: bytes) -> PublishedKey | None:
-        # Taken before the look-up: a refresh in another thread puts a new one in its place after a revocation, and
-        # what is then noted here is noted in vain.
-        known = self._known
+        # Take the cache before the lookup: after a revocation, a refresh in another thread replaces it, and the stale
+        # key is then added to the discarded one.
+        cache = self._key_cache
         key = self._keys.get(digest)
         if key is None:
             return None
-        if len(known) < _KNOWN_MAX:
-            known[credential] = key
+        if len(cache) < _CACHE_MAX:
+            cache[credential] = key
         return key
 
     def _live_token(self, credential: str, presented: PresentedToken) -> PublishedToken | None:
-        known = self._known_tokens  # before the look-up, as above
+        cache = self._token_cache  # before the lookup, as above
         token = self._tokens.get(presented.lookup_id)
         matches = presented.matches(token.digest if token is not None else None)
         if token is None or not matches or token.revoked or token.environment is not presented.environment:
             return None
-        if len(known) < _KNOWN_MAX:
-            known[credential] = token
+        if len(cache) < _CACHE_MAX:
+            cache[credential] = token
         return token
 
-    def _take(self, record: PublishedRecord) -> None:
+    def _apply(self, record: PublishedRecord) -> None:
         match record:
             case PublishedKey():
                 self._keys[record.digest] = None if record.revoked else record

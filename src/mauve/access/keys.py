@@ -1,7 +1,7 @@
-"""Data-plane keys: their shape, their digest, their masked form.
+"""Data-plane keys: format, digest and masked form.
 
-`sk_live_`, `pk_live_` or `sk_test_`, then 34 random characters and a checksum of 6. The checksum lets a
-mistyped or invented key be refused without looking anything up.
+A key is `sk_live_`, `pk_live_` or `sk_test_`, then 34 random characters and a checksum of 6. The checksum lets us
+refuse a mistyped or invented key without a lookup.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ _KEY: Final = re.compile(r"(?:sk_live_|pk_live_|sk_test_)[0-9A-Za-z]{40}", re.AS
 
 @dataclass(frozen=True, slots=True)
 class MintedKey:
-    """A key at the only moment when its whole text is known."""
+    """A new key, at the only moment when its full text is known."""
 
     key: Secret
     digest: bytes
@@ -37,7 +37,7 @@ def mint(kind: KeyKind, environment: Environment, randomness: Randomness) -> Min
 
 
 def masked(credential: str, prefix: str) -> str:
-    """Return the form in which a credential may be shown: prefix, four characters, an ellipsis, the last four."""
+    """Return the displayable form of a credential: prefix, four characters, an ellipsis, the last four."""
     start = len(prefix)
     return f"{credential[: start + 4]}…{credential[-4:]}"
 
@@ -49,7 +49,7 @@ def is_well_formed(credential: str) -> bool:
 
 
 def digest_of(credential: str) -> bytes:
-    """Return what is stored in the credential's place. It has over 200 random bits and needs no slow hash."""
+    """Return the digest that is stored instead of the credential. With over 200 random bits it needs no slow hash."""
     return hashlib.sha256(credential.encode()).digest()
 
 

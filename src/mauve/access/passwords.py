@@ -1,4 +1,4 @@
-"""Passwords: which are taken, and how they are hashed and checked."""
+"""Passwords: which are accepted, and how they are hashed and verified."""
 
 import secrets
 import threading
@@ -15,11 +15,11 @@ CHARACTERS_MIN: Final = 10
 CHARACTERS_MAX: Final = 1024
 _MEMORY_KIB: Final = 19 * 1024
 _PASSES: Final = 2
-_AT_ONCE_MAX: Final = 2  # Each takes 19 MiB and a core for about 55 ms.
-_PATIENCE_S: Final = 2.0
+_CONCURRENT_MAX: Final = 2  # Each takes 19 MiB and a core for about 55 ms.
+_WAIT_S_MAX: Final = 2.0
 
 _hasher: Final = PasswordHasher(time_cost=_PASSES, memory_cost=_MEMORY_KIB, parallelism=1, type=Type.ID)
-_turns: Final = threading.BoundedSemaphore(_AT_ONCE_MAX)
+_slots: Final = threading.BoundedSemaphore(_CONCURRENT_MAX)
 
 
 class HashingBusyError(Exception):
@@ -27,12 +27,12 @@ class HashingBusyError(Exception):
 
 
 def password_from(text: str) -> Secret:
-    """Return what was typed in one spelling: the same characters can come as different code points."""
+    """Return the typed password in normal form: the same characters can be encoded as different code points."""
     return Secret(unicodedata.normalize("NFKC", text))
 
 
-def flaw_of(password: Secret, email: str) -> str | None:
-    """Tell why this cannot be somebody's password; None if it can."""
+def password_problem(password: Secret, email: str) -> str | None:
+    """Return why the password is not acceptable, or None if it is."""
     text = password.reveal()
     if len(text) < CHARACTERS_MIN:
         return f"a password has at least {CHARACTERS_MIN} characters: a few words make a good one"
@@ -46,13 +46,13 @@ def flaw_of(password: Secret, email: str) -> str | None:
 
 
 def hash_of(password: Secret) -> str:
-    with _Turn():
+    with _HashingSlot():
         return _hasher.hash(password.reveal())
 
 
 def matches(password: Secret, password_hash: str | None) -> bool:
-    """Tell whether it is the password behind a hash; no hash at all takes as long as a wrong password."""
-    with _Turn():
+    """Return whether the password matches a hash. A missing hash takes as long as a wrong password."""
+    with _HashingSlot():
         try:
             return _hasher.verify(hash_to_check(password_hash), password.reveal()) and password_hash is not None
         except (VerificationError, InvalidHashError):
@@ -60,21 +60,21 @@ def matches(password: Secret, password_hash: str | None) -> bool:
 
 
 def hash_to_check(password_hash: str | None) -> str:
-    """Return the hash, or for an account that is not there one that no password fits and that costs the same."""
-    return password_hash or _nobodys_hash()
+    """Return the hash, or for an unknown account a dummy hash that nothing matches and that costs the same."""
+    return password_hash or _dummy_hash()
 
 
 @cache
-def _nobodys_hash() -> str:
+def _dummy_hash() -> str:
     return _hasher.hash(secrets.token_hex())
 
 
-class _Turn:
-    """One of the few places in which a hash is computed."""
+class _HashingSlot:
+    """One of the few slots for computing a hash."""
 
     def __enter__(self) -> None:
-        if not _turns.acquire(timeout=_PATIENCE_S):
+        if not _slots.acquire(timeout=_WAIT_S_MAX):
             raise HashingBusyError
 
     def __exit__(self, *_: object) -> None:
-        _turns.release()
+        _slots.release()

@@ -1,4 +1,4 @@
-"""How often an organization may read."""
+"""Limits on how often an organization may read."""
 
 from enum import StrEnum
 from typing import Final, assert_never
@@ -20,11 +20,11 @@ _RAW_SCANS_SPENT: Final = (
 )
 
 Reader = PublishedKey | PublishedToken
-"""On whose behalf a read is made."""
+"""The credential of a read."""
 
 
 class ReadKind(StrEnum):
-    """What a read costs: a look at prepared totals, or a scan of stored events."""
+    """The cost class of a read: prepared totals, or a scan of stored events."""
 
     TOTALS = "totals"
     RAW_SCAN = "raw_scan"
@@ -33,9 +33,9 @@ class ReadKind(StrEnum):
 def check_reads(
     meter: ReadMeter, organization: PublishedOrganization | None, reader: Reader, kind: ReadKind, now_ms: int
 ) -> None:
-    """Count a read that no cache answers, or raise because the organization has had its share.
+    """Count a read that no cache answers, or raise if the organization has reached a limit.
 
-    When nothing can be counted the read goes on: a broken meter must not take the numbers away.
+    If the meter fails, allow the read: a broken meter must not make metrics unavailable.
     """
     try:
         refusal = meter.take(reader.org_id, uses_of(reader, kind), _limits_of(organization), now_ms)
@@ -46,7 +46,7 @@ def check_reads(
 
 
 def uses_of(reader: Reader, kind: ReadKind) -> Uses:
-    """Tell what a read spends. The allowances are for agents: a server key spends neither."""
+    """Return what a read spends. The allowances are for agents: a server key spends nothing."""
     if isinstance(reader, PublishedKey):
         return Uses()
     return Uses(queries=1, raw_scans=1 if kind is ReadKind.RAW_SCAN else 0)
@@ -71,5 +71,5 @@ def problem_from(refusal: Throttled, now_ms: int) -> Problem:
 
 
 def seconds_until(moment_ms: int, now_ms: int) -> int:
-    """Return whole seconds, rounded up and at least 1: whoever waits as long does not come too early."""
+    """Return whole seconds, rounded up and at least 1, so that a client that waits so long is not too early."""
     return max(1, -((now_ms - moment_ms) // 1000))

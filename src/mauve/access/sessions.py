@@ -1,4 +1,4 @@
-"""Sessions: what a browser holds, and who it lets in."""
+"""Browser sessions."""
 
 import hashlib
 import re
@@ -21,7 +21,7 @@ _SECRET: Final = re.compile(r"[0-9A-Za-z]{40}", re.ASCII)
 
 
 def begin_session(sessions: Sessions, user_id: str, agent: str, now_ms: int, randomness: Randomness) -> Secret:
-    """Sign a person in; return, this once, what their browser is to hold."""
+    """Sign a user in; return the session secret for the browser, which is not stored."""
     secret = randomness.base62(_SECRET_CHARACTERS)
     session = Session(
         session_id=new_id("ses", randomness),
@@ -36,11 +36,11 @@ def begin_session(sessions: Sessions, user_id: str, agent: str, now_ms: int, ran
 
 
 def find_session(sessions: Sessions, credential: str | None, now_ms: int) -> SignedIn | None:
-    """Return who is signed in; unknown, idle and expired sessions are the same nobody."""
+    """Return the signed-in user, or None if the session is unknown, idle or expired."""
     if credential is None or _SECRET.fullmatch(credential) is None:
         return None
     found = sessions.find(_digest(credential))
-    if found is None or is_over(found.session, now_ms):
+    if found is None or is_expired(found.session, now_ms):
         return None
     if now_ms - found.session.seen_at >= SEEN_EVERY_MS:
         with suppress(StoreUnavailableError):  # A catalog that cannot be written to can still be read.
@@ -48,7 +48,7 @@ def find_session(sessions: Sessions, credential: str | None, now_ms: int) -> Sig
     return found
 
 
-def is_over(session: Session, now_ms: int) -> bool:
+def is_expired(session: Session, now_ms: int) -> bool:
     return now_ms >= session.expires_at or now_ms >= session.seen_at + IDLE_MS
 
 

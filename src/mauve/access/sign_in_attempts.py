@@ -1,4 +1,4 @@
-"""How often a password may be tried: counted before the costly check, by account, by address and by both together."""
+"""Limit password attempts before the costly check: by account, by address, and by both together."""
 
 import threading
 from typing import Final
@@ -15,10 +15,10 @@ _ACCOUNT_REFILL_S: Final = 6
 
 
 class PasswordAttempts:
-    """Three buckets must each hold one more attempt: the address's, the account's from this address, the account's.
+    """An attempt takes a token from three buckets: the address, the account from this address, and the account.
 
-    An address runs out of attempts at an account long before the account does: nobody locks an owner out alone.
-    The account's own bucket bounds those who guess from many addresses: 1,000 tries, then ten a minute.
+    An address runs out of attempts at an account long before the account does, so one client cannot lock an owner
+    out. The account's own bucket limits guessing from many addresses: 1,000 attempts, then ten a minute.
     An account that does not exist has buckets like any other.
     """
 
@@ -29,7 +29,7 @@ class PasswordAttempts:
         self._taking = threading.Lock()
 
     def seconds_to_wait(self, email: str, address: str, now_ms: int) -> int:
-        """Take one attempt; return 0, or after how many seconds to try again."""
+        """Take one attempt and return 0, or return the seconds to wait if there is none left."""
         network = origin_of(address)
         with self._taking:
             return (
@@ -39,10 +39,10 @@ class PasswordAttempts:
             )
 
 
-def visitor_address(peer: str, forwarded_for: str | None, proxies: int) -> str:
-    """Return where a request comes from, behind as many proxies of ours as there are.
+def client_address(peer: str, forwarded_for: str | None, proxies: int) -> str:
+    """Return the client's address, seen through our own reverse proxies.
 
-    Each proxy appends whom it heard from. Only what our own proxies appended can be believed.
+    Each proxy appends the address it received the request from. Trust only what our own proxies appended.
     """
     if proxies == 0 or forwarded_for is None:
         return peer

@@ -1,4 +1,4 @@
-"""Whether an organization may ingest now."""
+"""Check whether an organization may ingest now."""
 
 from mauve.core.organization import Standing, standing_at
 from mauve.core.period import period_ends_at
@@ -7,7 +7,7 @@ from mauve.stores.edge import PublishedOrganization
 
 
 def check_standing(organization: PublishedOrganization | None, now_ms: int) -> None:
-    """Raise while the organization is suspended."""
+    """Raise if the organization is suspended."""
     if organization is None:
         return
     if standing_at(organization.standing, organization.grace_ends_at, now_ms) is Standing.SUSPENDED:
@@ -18,7 +18,7 @@ def check_standing(organization: PublishedOrganization | None, now_ms: int) -> N
 
 
 def check_cap(cap: int, events: int, now_ms: int) -> None:
-    """Raise while the events of this billing period have reached the cap that the organization set."""
+    """Raise if the events of this billing period have reached the cap."""
     if events >= cap:
         raise Problem(
             Code.EVENT_CAP_REACHED,

@@ -1,12 +1,13 @@
-"""Control tokens: their shape, and who a presented one speaks for.
+"""Control tokens: their format, authentication, and when they were last used.
 
-`ctl_live_`, a public lookup id of 16 characters, a secret of 40, no separators. `ctl_test_` has the same shape
-and is reserved: none exists, so it is never found.
+A token is `ctl_live_`, a public lookup id of 16 characters and a secret of 40, without separators. `ctl_test_` has
+the same format and is reserved: no such token exists.
 """
 
 import hashlib
 import hmac
 import re
+import threading
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +18,7 @@ from mauve.core.problems import Code, Problem, unauthorized
 from mauve.core.secret import Secret
 from mauve.stores.catalog import Tokens
 
+USES_FLUSH_EVERY_S: Final = 20.0
 _PREFIX: Final = "ctl_live_"
 _LOOKUP_CHARACTERS: Final = 16
 _SECRET_CHARACTERS: Final = 40
@@ -26,20 +28,20 @@ _NO_DIGEST: Final = bytes(32)
 
 @dataclass(frozen=True, slots=True)
 class PresentedToken:
-    """A well-formed token as somebody shows it: not yet known to be right."""
+    """A well-formed token as presented by a caller, not yet verified."""
 
     environment: Environment
     lookup_id: str
     digest: bytes  # of its secret part
 
     def matches(self, digest: bytes | None) -> bool:
-        """Tell whether the secret is the one behind a stored digest; none costs what a wrong one does."""
+        """Return whether the secret matches a stored digest. A missing digest takes as long as a wrong one."""
         return hmac.compare_digest(self.digest, digest or _NO_DIGEST) and digest is not None
 
 
 @dataclass(frozen=True, slots=True)
 class MintedToken:
-    """A token at the only moment when its whole text is known."""
+    """A new token, at the only moment when its full text is known."""
 
     token: Secret
     lookup_id: str
@@ -48,7 +50,7 @@ class MintedToken:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The organization that a control token speaks for, and what it may do there."""
+    """The organization that a control token acts for, and its scopes."""
 
     org_id: str
     environment: Environment
@@ -65,6 +67,28 @@ def insufficient_scope(scope: Scope) -> Problem:
     return Problem(Code.INSUFFICIENT_SCOPE, f"this token does not carry the scope {scope}: mint one that does")
 
 
+class TokenUses:
+    """Record when tokens were last used, in memory until `flush`.
+
+    It costs a request almost nothing and never fails one; a crash loses a few seconds of timestamps.
+    """
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+        self._used_at: dict[str, int] = {}  # bounded by the number of tokens that exist
+        self._lock = threading.Lock()
+
+    def note(self, lookup_id: str, now_ms: int) -> None:
+        """Note the use of a token that was authenticated."""
+        with self._lock:
+            self._used_at[lookup_id] = now_ms
+
+    def flush(self) -> None:
+        with self._lock:
+            used_at, self._used_at = self._used_at, {}
+        self._tokens.note_uses(used_at)
+
+
 def mint(randomness: Randomness) -> MintedToken:
     lookup_id = randomness.base62(_LOOKUP_CHARACTERS)
     secret = randomness.base62(_SECRET_CHARACTERS)
@@ -72,9 +96,9 @@ def mint(randomness: Randomness) -> MintedToken:
 
 
 def authenticate(tokens: Tokens, credential: str | None) -> Caller:
-    """Return who is calling, or raise the one 401 that every bad credential gets.
+    """Return the caller, or raise the same 401 for every bad credential.
 
-    An unknown lookup id runs the same steps as a wrong secret, so that the time taken tells nothing.
+    An unknown lookup id takes the same steps as a wrong secret, so that timing reveals nothing.
     """
     presented = presented_token(credential)
     if presented is None:
@@ -89,7 +113,7 @@ def authenticate(tokens: Tokens, credential: str | None) -> Caller:
 
 
 def presented_token(credential: str | None) -> PresentedToken | None:
-    """Read a credential; None if it does not have the shape of a control token."""
+    """Parse a credential; return None if it is not in the format of a control token."""
     parsed = _TOKEN.fullmatch(credential) if credential is not None else None
     if parsed is None:
         return None

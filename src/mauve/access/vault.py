@@ -1,7 +1,7 @@
-"""Sealing of webhook secrets: AES-256-GCM, bound to the row that holds them.
+"""Encrypt webhook secrets with AES-256-GCM, bound to the row that holds them.
 
-A sealed secret is one format byte, the id of the master key, a nonce and the ciphertext. The id lets the
-master key be replaced: a new one seals, the old ones still open.
+A sealed secret is one format byte, the id of the master key, a nonce and the ciphertext. The id allows the master
+key to be rotated: the new one seals, the old ones still open.
 """
 
 import base64
@@ -25,12 +25,12 @@ _NONCE_BYTES: Final = 12
 
 
 class VaultError(Exception):
-    """A master key or a sealed secret that cannot be used. The message says what to do."""
+    """A master key or sealed secret is unusable. The message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Where a sealed secret belongs. Moved to another row, it does not open."""
+    """The row that a sealed secret belongs to. In another row it does not open."""
 
     app_id: str
     environment: Environment
@@ -41,7 +41,7 @@ class Row:
 
 
 class Vault:
-    """Seals with the first master key; opens with whichever one a secret was sealed with."""
+    """Seal with the first master key; open with the key that sealed a secret."""
 
     def __init__(self, master_keys: Secret) -> None:
         keys = [_master_key_from(text) for text in master_keys.reveal().replace(",", " ").split()]
@@ -58,7 +58,7 @@ class Vault:
         return bytes.fromhex(key_id) in self._ciphers
 
     def can_open(self, sealed: bytes) -> bool:
-        """Tell whether the master key that sealed it is here."""
+        """Return whether the master key that sealed it is available."""
         return sealed[1 : 1 + _KEY_ID_BYTES] in self._ciphers
 
     def seal(self, secret: Secret, row: Row) -> bytes:

@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Final
 
-from mauve.access.passwords import flaw_of, hash_of
+from mauve.access.passwords import hash_of, password_problem
 from mauve.control.operator import RefusedError, checked_email, new_organization
 from mauve.control.parts import ControlParts
 from mauve.core.ids import new_id
@@ -94,7 +94,7 @@ def set_password(parts: ControlParts, secret: str, password: Secret) -> User:
 
 def checked_hash(password: Secret, email: str) -> str:
     """Return what to store for a password, or refuse it."""
-    flaw = flaw_of(password, email)
+    flaw = password_problem(password, email)
     if flaw is not None:
         raise RefusedError(flaw)
     return hash_of(password)

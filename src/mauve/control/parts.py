@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from mauve.access.token_uses import TokenUses
+from mauve.access.tokens import TokenUses
 from mauve.access.vault import Vault
 from mauve.control.publish import Publisher
 from mauve.core.clock import Clock

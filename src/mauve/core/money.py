@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
+import msgspec
+
 # ISO 4217 keeps no list of the minor units of withdrawn currencies. Nearly all had hundredths; money in these was
 # kept in whole units at the end, or has no unit smaller than itself.
 _WITHDRAWN_WHOLE: Final = "adp bef byb byr esp grd itl luf mgf pte tpe trl xeu xfo xfu xre"
@@ -17,6 +19,13 @@ _WITHDRAWN_IN_HUNDREDTHS: Final = (
     "sdp sit skk sll srg std sur tjr tmm uak ugs ugw usn uss uyn uyp veb vef vnc ydd yud yum yun zal zmk zrn zrz zwc "
     "zwd zwl zwn zwr"
 )
+
+
+class Money(msgspec.Struct, frozen=True, gc=False):
+    """An amount in one currency."""
+
+    minor: int  # minor units, as ISO 4217 defines them
+    currency: str  # ISO 4217, lowercase
 
 
 def is_currency(code: str) -> bool:

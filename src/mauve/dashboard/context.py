@@ -6,7 +6,7 @@ from enum import StrEnum
 from http import HTTPStatus
 from typing import Self, TypeVar
 
-from mauve.access.sign_in_attempts import visitor_address
+from mauve.access.sign_in_attempts import client_address
 from mauve.control.apps import find_app
 from mauve.control.bodies import invalid_body
 from mauve.control.parts import ControlParts
@@ -80,7 +80,7 @@ class Context:
     def address(self) -> str:
         """Return where the visitor is, for counting attempts."""
         forwarded_for = self.request.headers.get("x-forwarded-for")
-        return visitor_address(self.request.peer, forwarded_for, self.parts.proxies)
+        return client_address(self.request.peer, forwarded_for, self.parts.proxies)
 
     @property
     def agent(self) -> str:

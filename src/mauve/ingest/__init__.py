@@ -1,1 +1,1 @@
-"""The ingest plane: bytes → authenticated → (validated → queued)."""
+"""The ingest plane: authenticate, validate and store events, objects and webhooks."""

@@ -1,4 +1,4 @@
-"""Judged → durable → acknowledged."""
+"""Make judged items durable, then acknowledge them."""
 
 import asyncio
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _ALL_ACCEPTED: Final = [b'{"ok":true,"accepted":%d,"rejected":0}' % count for co
 
 
 def log_record(key: PublishedKey, verdict: EventsVerdict, received_at: int, arrived_at: int) -> tuple[bytes, bytes]:
-    """Return the pieces of the record that holds a verdict's events."""
+    """Return the header and the events of a log record."""
     events = verdict.events or b""
     return (packed_header(key.public_id, key.org_id, received_at, arrived_at, verdict.event_count), events)
 
@@ -31,7 +31,7 @@ def log_record(key: PublishedKey, verdict: EventsVerdict, received_at: int, arri
 async def make_events_durable(
     parts: IngestParts, key: PublishedKey, verdict: EventsVerdict, received_at: int, org_period: OrgPeriod | None
 ) -> list[Rejection]:
-    """Return all that was rejected. Durable before we say 202."""
+    """Store the accepted items and return the rejections. They are durable before we return 202."""
     if verdict.payments:
         return verdict.rejections + await record_payments(parts, key, verdict, received_at, org_period)
     if verdict.events is not None:
@@ -44,30 +44,30 @@ async def make_events_durable(
 
 
 async def append_counted(parts: IngestParts, record: tuple[bytes, bytes], org_period: OrgPeriod, events: int) -> None:
-    """Append a record whose events count toward a cap, from now on and not only when it is durable."""
-    parts.caps.begin(org_period, events)
+    """Append a record whose events count toward a cap from now on, not only once they are durable."""
+    parts.caps.reserve(org_period, events)
     try:
         appended = asyncio.ensure_future(parts.log.append(record))
     except BaseException:
-        parts.caps.give_up(org_period, events)
+        parts.caps.cancel(org_period, events)
         raise
-    appended.add_done_callback(partial(_count, parts.caps, org_period, events))
-    await asyncio.shield(appended)  # A request that is given up takes nothing out of the log.
+    appended.add_done_callback(partial(_commit_count, parts.caps, org_period, events))
+    await asyncio.shield(appended)  # Cancelling the request does not cancel the append.
 
 
-def _count(caps: EventCaps, org_period: OrgPeriod, events: int, appended: asyncio.Future[int]) -> None:
+def _commit_count(caps: EventCaps, org_period: OrgPeriod, events: int, appended: asyncio.Future[int]) -> None:
     if appended.cancelled() or appended.exception() is not None:
-        caps.give_up(org_period, events)
+        caps.cancel(org_period, events)
     else:
-        caps.settle(org_period, events, appended.result())
+        caps.commit(org_period, events, appended.result())
 
 
 async def record_payments(
     parts: IngestParts, key: PublishedKey, verdict: EventsVerdict, received_at: int, org_period: OrgPeriod | None
 ) -> list[Rejection]:
-    """Record the payments and the events that came with them; return the payments that the ledger refused."""
+    """Record the payments and the other events of the batch; return the payments that the ledger refused."""
     record = None if verdict.events is None else b"".join(log_record(key, verdict, received_at, parts.clock.now_us()))
-    # One transaction holds both: never one without the other.
+    # One transaction for both: never one without the other.
     entry = Entry(
         payments=[indexed.payment for indexed in verdict.payments],
         events=record,
@@ -85,7 +85,7 @@ async def make_objects_durable(parts: IngestParts, key: PublishedKey, verdict: O
 
 
 def reply(item_count: int, rejections: list[Rejection], headers: Mapping[str, str]) -> Reply:
-    """Return 202 with the errors of single items; 422 when there was nothing else."""
+    """Return 202 with the errors of rejected items, or 422 if every item was rejected."""
     if not rejections:
         return Reply(202, _ALL_ACCEPTED[item_count], headers)
     ordered = sorted(rejections, key=lambda rejection: rejection.index)
@@ -103,7 +103,7 @@ def _conflicts(
     duplicates = outcomes.count(Outcome.DUPLICATE)
     if duplicates:
         parts.counters.duplicates += duplicates
-        parts.counters.arrivals[key.public_id, DUPLICATE] += duplicates
+        parts.counters.project_stats[key.public_id, DUPLICATE] += duplicates
     parts.counters.conflicts += outcomes.count(Outcome.CONFLICT)
     return [
         Rejection(indexed.index, CONFLICT)

@@ -1,4 +1,4 @@
-"""Letting a write in: its body within the room for bodies, its work within the line of what can be done in time."""
+"""Admission of a write: its body within the byte budget, its work within the queue that can be served in time."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple, Self
@@ -10,29 +10,29 @@ from mauve.overload.byte_budget import ByteBudget
 from mauve.web.envelopes import data_reply
 from mauve.web.messages import OpenRequest, Reply
 
-SMALL_BODY_BYTES: Final = 64 * 1024  # Needs no room of its own, and holds the event loop for a moment only.
+SMALL_BODY_BYTES: Final = 64 * 1024  # Small enough to skip the budget, and to handle on the event loop.
 _BUSY: Final = data_reply(Busy())
 _BUSY_AND_CLOSED: Final = _BUSY._replace(headers={**_BUSY.headers, "connection": "close"})
 
 
 class BodyRules(NamedTuple):
-    """What a body must be, how large, how much of them fits at once, and whether an organization's slow one must go."""
+    """How to admit bodies of one kind: type check, size limit, shared budget, and eviction by organization."""
 
     check_type: Callable[[OpenRequest], None]
     bytes_max: int
     budget: ByteBudget
-    is_in_the_way: Callable[[str], bool]
+    should_evict: Callable[[str], bool]
 
 
 class Admitted(Slot):
-    """A request that was let in, with its body. It leaves at the end of the `with` block."""
+    """An admitted request with its body. It leaves at the end of the `with` block."""
 
-    __slots__ = ("_admission", "_budget", "_room", "body")
+    __slots__ = ("_admission", "_budget", "_budgeted", "body")
 
-    def __init__(self, admission: Admission, org_id: str, body: bytes, budget: ByteBudget, room: int) -> None:
+    def __init__(self, admission: Admission, org_id: str, body: bytes, budget: ByteBudget, budgeted: int) -> None:
         self._admission = admission
         self._budget = budget
-        self._room = room
+        self._budgeted = budgeted
         self.org_id = org_id
         self.body = body
         self.work_s = None
@@ -42,60 +42,60 @@ class Admitted(Slot):
 
     def __exit__(self, *_error: object) -> None:
         self._admission.leave(self)
-        if self._room:
-            self._budget.give_back(self._room, self.org_id)
+        if self._budgeted:
+            self._budget.release(self._budgeted, self.org_id)
 
-    def judged(self, still_to_do_s: float = 0.0) -> None:
-        """Note that this has held the event loop until now, and how much work of others is still to come."""
-        self._admission.judged(self, still_to_do_s)
+    def record_work(self, remaining_s: float = 0.0) -> None:
+        """Record that this request held the event loop until now, and how long the ledger will work on it."""
+        self._admission.record_work(self, remaining_s)
 
 
 async def admit(parts: IngestParts, request: OpenRequest, org_id: str, rules: BodyRules) -> Admitted:
-    """Read the body and let the request in; raise `Busy` where it would have to wait too long."""
+    """Read the body and admit the request; raise `Busy` if it would wait too long."""
     admission = parts.admission
-    _check_room(admission, org_id)
+    _check_queue(admission, org_id)
     rules.check_type(request)
-    body, room = request.arrived, 0
+    body, budgeted = request.buffered_body, 0
     if body is None:
-        body, room = await _read(request, org_id, rules, admission)
-    admitted = Admitted(admission, org_id, body, rules.budget, room)
+        body, budgeted = await _read(request, org_id, rules, admission)
+    admitted = Admitted(admission, org_id, body, rules.budget, budgeted)
     admission.enter(admitted)
-    if parts.fairness.is_over(admitted.entered_at):
+    if parts.fairness.should_wait(admitted.entered_at):
         try:
-            await parts.fairness.next()
+            await parts.fairness.wait()
         except BaseException:
             admitted.__exit__()
             raise
-        admitted.begun_at = admission.ticks()
+        admitted.started_at = admission.ticks()
     return admitted
 
 
 def busy_reply(request: OpenRequest) -> Reply:
-    """Return the refusal. A large body is not read: its sender is told that the connection ends here."""
+    """Return the 503. Close the connection unless the body is small: a large one is not read."""
     size = request.declared_bytes
     return _BUSY if size is not None and size <= SMALL_BODY_BYTES else _BUSY_AND_CLOSED
 
 
 async def _read(request: OpenRequest, org_id: str, rules: BodyRules, admission: Admission) -> tuple[bytes, int]:
-    """Return the body and how much of the budget it holds, which is to be given back."""
-    room = _room_for(request, rules)
-    await rules.budget.take(room, org_id)
+    """Return the body and the bytes it holds of the budget, which the caller releases."""
+    budgeted = _bytes_to_budget(request, rules)
+    await rules.budget.acquire(budgeted, org_id)
     try:
-        body = await request.body(rules.bytes_max, lambda: rules.is_in_the_way(org_id))
-        _check_room(admission, org_id)  # A sender may have been slow, and others quicker.
+        body = await request.body(rules.bytes_max, lambda: rules.should_evict(org_id))
+        _check_queue(admission, org_id)  # The queue may have filled while the body arrived.
     except BaseException:
-        rules.budget.give_back(room, org_id)
+        rules.budget.release(budgeted, org_id)
         raise
-    return body, room
+    return body, budgeted
 
 
-def _check_room(admission: Admission, org_id: str) -> None:
+def _check_queue(admission: Admission, org_id: str) -> None:
     if admission.is_full(org_id):
         raise Busy
 
 
-def _room_for(request: OpenRequest, rules: BodyRules) -> int:
-    """Return how much of the budget the body needs until what is in it is durable; a small one needs none."""
+def _bytes_to_budget(request: OpenRequest, rules: BodyRules) -> int:
+    """Return how much of the budget the body holds until its content is durable; a small body holds none."""
     size = request.declared_bytes
     if size is None or size > rules.bytes_max:
         return rules.bytes_max

@@ -1,4 +1,4 @@
-"""What happened at the ingest plane: for Prometheus, and for the owners of projects."""
+"""Counters of the ingest plane: for Prometheus, and for the owners of projects."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ from mauve.stores.ingest_stats import ProjectAndWord
 
 
 class IngestCounters(Collector):
-    """The counters of one process. Plain numbers: they are counted on every request and read now and then."""
+    """The counters of one process. Plain numbers: written on every request and read rarely."""
 
     def __init__(self, registry: CollectorRegistry, flush_s: Callable[[], float]) -> None:
         self._flush_s = flush_s
@@ -20,22 +20,22 @@ class IngestCounters(Collector):
         self.duplicates = 0
         self.conflicts = 0
         self.failed = 0
-        self.rejected: Counter[str] = Counter()  # items, by what was wrong with them
-        self.refused: Counter[str] = Counter()  # whole requests, by the problem's code
-        self.arrivals: Counter[ProjectAndWord] = Counter()  # not yet written down
+        self.rejected: Counter[str] = Counter()  # items, by rejection code
+        self.refused: Counter[str] = Counter()  # whole requests, by problem code
+        self.project_stats: Counter[ProjectAndWord] = Counter()  # not yet written to the ledger
         registry.register(self)
 
-    def take_arrivals(self) -> Counter[ProjectAndWord]:
-        """Return what was counted for projects since it was last taken."""
-        taken, self.arrivals = self.arrivals, Counter()
+    def take_project_stats(self) -> Counter[ProjectAndWord]:
+        """Return the counts of projects since the last call."""
+        taken, self.project_stats = self.project_stats, Counter()
         return taken
 
     def collect(self) -> Iterator[Metric]:
         yield CounterMetricFamily("mauve_items_accepted", "Items acknowledged", self.accepted)
         yield CounterMetricFamily("mauve_payments_duplicate", "Payments sent again", self.duplicates)
-        yield CounterMetricFamily("mauve_payments_conflicting", "Payments refused: id taken", self.conflicts)
+        yield CounterMetricFamily("mauve_payments_conflicting", "Payments refused: id already used", self.conflicts)
         yield CounterMetricFamily("mauve_requests_failed", "Requests answered with a 5xx", self.failed)
-        yield GaugeMetricFamily("mauve_log_flush_seconds", "Making a group durable, lately", self._flush_s())
+        yield GaugeMetricFamily("mauve_log_flush_seconds", "Recent time to make a group durable", self._flush_s())
         yield _by_label("mauve_items_rejected", "Items refused", "reason", self.rejected)
         yield _by_label("mauve_requests_refused", "Requests refused whole", "code", self.refused)
 

@@ -1,4 +1,4 @@
-"""What the ingest plane is made of."""
+"""The parts of the ingest plane."""
 
 from collections.abc import Awaitable
 from dataclasses import dataclass
@@ -18,15 +18,15 @@ from mauve.stores.log import LogWriter
 
 
 class MoneyRecorder(Protocol):
-    """Where payments and subscriptions are recorded; durable when it returns."""
+    """Records payments and subscriptions; they are durable when it returns."""
 
     def record(self, entry: Entry, org_id: str = "") -> Awaitable[list[Outcome]]:
-        """Record an entry. Organizations take turns; what belongs to none is a line of its own."""
+        """Record an entry. Organizations take turns; entries without one share a queue."""
         ...
 
     @property
     def entry_s(self) -> float:
-        """Return how long recording one entry takes, lately."""
+        """Return how long recording one entry took recently."""
         ...
 
 

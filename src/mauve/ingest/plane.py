@@ -1,4 +1,4 @@
-"""The ingest plane's answers, free of any server: the same behind the workers' own port and the main one."""
+"""The ingest plane, independent of the server: the same on the workers' port and the main port."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final
@@ -12,7 +12,7 @@ from mauve.core.period import period_of
 from mauve.core.problems import Busy, Code, Problem, unauthorized, unknown_path
 from mauve.ingest import accept, rules
 from mauve.ingest.admit import BodyRules, admit, busy_reply
-from mauve.ingest.browsers import EVENT_HEADERS, PREFLIGHT, for_browsers
+from mauve.ingest.cors import EVENT_HEADERS, PREFLIGHT, with_cors
 from mauve.ingest.parts import IngestParts
 from mauve.ingest.webhooks.endpoint import WebhookEndpoint, is_webhook_path
 from mauve.stores.edge import PublishedKey
@@ -27,45 +27,45 @@ from mauve.web.messages import JSON, OpenRequest, Reply, bearer_credential, is_j
 
 BODY_BYTES_MAX: Final = 1024 * 1024
 
-_PUBLISHABLE: Final = KeyKind.PUBLISHABLE  # Looked up by name it costs a call each time.
+_PUBLISHABLE: Final = KeyKind.PUBLISHABLE  # An enum lookup by name would cost a call on every request.
 REFUSALS: Final = (Problem, BodyTooLargeError, IncompleteBodyError)
 
 Handler = Callable[[OpenRequest], Awaitable[Reply]]
-Dressing = Callable[[Reply], Reply]  # what every refusal of a path is given besides
+Decoration = Callable[[Reply], Reply]  # applied to every refusal of a path
 
 log = structlog.get_logger()
 
 
-def _as_it_is(reply: Reply) -> Reply:
+def _undecorated(reply: Reply) -> Reply:
     return reply
 
 
 class IngestPlane:
     def __init__(self, parts: IngestParts) -> None:
         self._parts = parts
-        self._bodies = BodyRules(_check_type, BODY_BYTES_MAX, parts.budget, parts.budget.is_wanted_from)
+        self._body_rules = BodyRules(_check_type, BODY_BYTES_MAX, parts.budget, parts.budget.should_evict)
         self._webhooks = WebhookEndpoint(parts)
 
     def answer(self, request: OpenRequest) -> Coroutine[Any, Any, Reply]:
-        """Return what answers when it is awaited. Every layer less is felt here."""
+        """Return the coroutine that answers. No extra layer: this is the hot path."""
         match request.path, request.method:
             case "/v1/events", "POST":
-                return self._answered(self._events, request, for_browsers)
+                return self._respond(self._events, request, with_cors)
             case "/v1/objects", "POST":
-                return self._answered(self._objects, request)
+                return self._respond(self._objects, request)
             case path, "POST" if is_webhook_path(path):
-                return self._answered(self._webhooks.take, request)
+                return self._respond(self._webhooks.handle, request)
             case _:
-                return _at_once(self._other_answer(request))
+                return _ready(self._answer_other(request))
 
     def engines(self) -> dict[str, bool]:
-        """Tell which engines this plane can use now."""
+        """Return which engines this plane can use now."""
         return {"edge": self._parts.keyring.is_current, "log": not self._parts.log.has_failed}
 
-    def _other_answer(self, request: OpenRequest) -> Reply:
+    def _answer_other(self, request: OpenRequest) -> Reply:
         match request.path:
             case "/v1/events":
-                return PREFLIGHT if request.method == "OPTIONS" else for_browsers(wrong_method("POST"))
+                return PREFLIGHT if request.method == "OPTIONS" else with_cors(wrong_method("POST"))
             case "/v1/objects":
                 return wrong_method("POST")
             case "/healthz":
@@ -77,13 +77,13 @@ class IngestPlane:
             case _:
                 return data_reply(unknown_path())
 
-    async def _answered(self, handle: Handler, request: OpenRequest, dressed: Dressing = _as_it_is) -> Reply:
+    async def _respond(self, handle: Handler, request: OpenRequest, decorate: Decoration = _undecorated) -> Reply:
         try:
             return await handle(request)
         except Busy:
             self._parts.counters.refused["busy"] += 1
             self._parts.counters.failed += 1
-            return dressed(busy_reply(request))
+            return decorate(busy_reply(request))
         except REFUSALS as refusal:
             problem = _problem_of(refusal)
             self._parts.counters.refused[problem.code] += 1
@@ -96,26 +96,26 @@ class IngestPlane:
             log.exception("ingest_failed", path=request.path)
             problem = not_stored()
         self._parts.counters.failed += problem.code is Code.NOT_STORED
-        return dressed(data_reply(problem))
+        return decorate(data_reply(problem))
 
     async def _events(self, request: OpenRequest) -> Reply:
-        """Take in events. The order of these lines is the order in which a request can be refused."""
+        """Accept events. The order of these lines is the order in which a request can be refused."""
         parts = self._parts
         received_at = parts.clock.now_ms()
         key = self._key_of(request)
         if key.kind is _PUBLISHABLE:
             self._check_rate(key, received_at)
         try:
-            with await admit(parts, request, key.org_id, self._bodies) as admitted:
-                body, org_period = self._opened(admitted.body, request, key, received_at)
-                # Nothing is awaited from here until the events are counted: no other request is checked in between.
+            with await admit(parts, request, key.org_id, self._body_rules) as admitted:
+                body, org_period = self._inflate_and_check_account(admitted.body, request, key, received_at)
+                # Await nothing from here until the events are counted: no other request may pass the cap in between.
                 verdict = rules.judge_events(body, key, received_at)
-                admitted.judged(parts.ledger.entry_s if verdict.payments else 0.0)
+                admitted.record_work(parts.ledger.entry_s if verdict.payments else 0.0)
                 rejections = await accept.make_events_durable(parts, key, verdict, received_at, org_period)
         except REFUSALS as refusal:
-            self._note_refusal(key, refusal)
+            self._count_refusal(key, refusal)
             raise
-        return self._acknowledged(key, verdict.item_count, rejections, EVENT_HEADERS)
+        return self._acknowledge(key, verdict.item_count, rejections, EVENT_HEADERS)
 
     async def _objects(self, request: OpenRequest) -> Reply:
         parts = self._parts
@@ -124,15 +124,15 @@ class IngestPlane:
         if key.kind is _PUBLISHABLE:
             raise server_key_required()
         try:
-            with await admit(parts, request, key.org_id, self._bodies) as admitted:
+            with await admit(parts, request, key.org_id, self._body_rules) as admitted:
                 body = inflated(admitted.body, request.header("content-encoding"), BODY_BYTES_MAX)
                 verdict = rules.judge_objects(body, key, received_at)
-                admitted.judged(parts.ledger.entry_s)
+                admitted.record_work(parts.ledger.entry_s)
                 await accept.make_objects_durable(parts, key, verdict)
         except REFUSALS as refusal:
-            self._note_refusal(key, refusal)
+            self._count_refusal(key, refusal)
             raise
-        return self._acknowledged(key, verdict.item_count, verdict.rejections, JSON)
+        return self._acknowledge(key, verdict.item_count, verdict.rejections, JSON)
 
     def _key_of(self, request: OpenRequest) -> PublishedKey:
         key = self._parts.keyring.key_for(bearer_credential(request.header("authorization")))
@@ -140,12 +140,12 @@ class IngestPlane:
             raise unauthorized()
         return key
 
-    def _opened(
+    def _inflate_and_check_account(
         self, body: bytes, request: OpenRequest, key: PublishedKey, now_ms: int
     ) -> tuple[bytes, OrgPeriod | None]:
-        """Inflate the body, and return what its events count for if there is a cap.
+        """Inflate the body, and return the period that its events count toward if there is a cap.
 
-        Whose account may not write is told so before what is wrong inside.
+        Report a blocked account before a malformed body.
         """
         try:
             content = inflated(body, request.header("content-encoding"), BODY_BYTES_MAX)
@@ -169,21 +169,21 @@ class IngestPlane:
         if wait_s:
             raise key_rate_limited(wait_s)
 
-    def _note_refusal(self, key: PublishedKey, refusal: Exception) -> None:
-        self._parts.counters.arrivals[key.public_id, f"{REFUSED}:{_problem_of(refusal).code}"] += 1
+    def _count_refusal(self, key: PublishedKey, refusal: Exception) -> None:
+        self._parts.counters.project_stats[key.public_id, f"{REFUSED}:{_problem_of(refusal).code}"] += 1
 
-    def _acknowledged(
+    def _acknowledge(
         self, key: PublishedKey, item_count: int, rejections: list[rules.Rejection], headers: Mapping[str, str]
     ) -> Reply:
         counters = self._parts.counters
         accepted = item_count - len(rejections)
         if accepted:
             counters.accepted += accepted
-            counters.arrivals[key.public_id, ACCEPTED] += accepted
+            counters.project_stats[key.public_id, ACCEPTED] += accepted
         for rejection in rejections:
             code = rejection.fault.code
             counters.rejected[code] += 1
-            counters.arrivals[key.public_id, f"{REJECTED}:{code}"] += 1
+            counters.project_stats[key.public_id, f"{REJECTED}:{code}"] += 1
         return accept.reply(item_count, rejections, headers)
 
 
@@ -223,5 +223,5 @@ def unsupported_type() -> Problem:
     return Problem(Code.UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json")
 
 
-async def _at_once(reply: Reply) -> Reply:
+async def _ready(reply: Reply) -> Reply:
     return reply

@@ -1,4 +1,4 @@
-"""What the contract asks of each event and subscription, as pure rules.
+"""The contract's rules for events and subscriptions, as pure functions.
 
 A whole request fails with a `Problem`; an item fails with a reason that names the field and never echoes a value.
 """
@@ -26,7 +26,7 @@ from mauve.stores.edge import PublishedKey
 from mauve.stores.ledger import Payment, SubscriptionVersion
 
 MINOR_UNITS_MAX: Final = 2**53 - 1
-_CLAIM_MAX: Final = 2**62  # far outside every calendar, and a 64-bit column holds it
+_CLAIM_MAX: Final = 2**62  # beyond any calendar, and fits a 64-bit column
 
 NEEDS_SERVER_KEY: Final = Fault(RejectionCode.SERVER_KEY_REQUIRED, "a payment requires a server key")
 _NOT_AN_OBJECT: Final = Fault(RejectionCode.NOT_AN_OBJECT, "an item must be a JSON object")
@@ -59,7 +59,7 @@ _OBJECT_FAULTS: Final = {
 
 
 class Rejection(msgspec.Struct, frozen=True, gc=False):
-    index: int  # zero-based place in the batch
+    index: int  # zero-based, in the batch
     fault: Fault
 
 
@@ -125,14 +125,14 @@ _CANONICAL: Final = msgspec.json.Encoder(order="deterministic")
 
 
 def judge_events(body: bytes, key: PublishedKey, received_at: int) -> EventsVerdict:
-    """Tell the events, payments and mistakes in a write to `/v1/events`, or raise what is wrong with all of it."""
-    wire.require_text(body)
-    events = _quickly_judged(body)
-    if events is not None and _can_be_logged_whole(body, events):
+    """Return the events, payments and rejections of a write to `/v1/events`, or raise the problem of the whole body."""
+    wire.require_utf8(body)
+    events = _valid_events(body)
+    if events is not None and _can_log_unchanged(body, events):
         return EventsVerdict(body if events else None, len(events), [], [], len(events))
     items = wire.split(body)
     if items.text is not body:
-        events = _quickly_judged(items.text)
+        events = _valid_events(items.text)
     if key.kind is KeyKind.PUBLISHABLE and all(map(_is_named_payment, items.raws)):
         raise Problem(Code.FORBIDDEN, NEEDS_SERVER_KEY.text)
     kept: list[Raw] = []
@@ -154,8 +154,8 @@ def judge_events(body: bytes, key: PublishedKey, received_at: int) -> EventsVerd
 
 
 def judge_objects(body: bytes, key: PublishedKey, received_at: int) -> ObjectsVerdict:
-    """Tell the subscriptions and mistakes in a write to `/v1/objects`, or raise what is wrong with all of it."""
-    wire.require_text(body)
+    """Return the subscriptions and rejections of a write to `/v1/objects`, or raise the problem of the whole body."""
+    wire.require_utf8(body)
     items = wire.split(body)
     subscriptions: list[IndexedSubscription] = []
     rejections: list[Rejection] = []
@@ -169,9 +169,9 @@ def judge_objects(body: bytes, key: PublishedKey, received_at: int) -> ObjectsVe
 
 
 def payment_digest(payment: Event) -> bytes:
-    """Return what equal valid payments have in common, however their keys are ordered and numbers written.
+    """Return the same digest for equal payments, however their keys are ordered and their numbers written.
 
-    Digests are kept for good, so the form must never change: no float is left to the taste of a library.
+    Digests are stored forever, so the form must never change: do not leave the format of floats to a library.
     """
     props: dict[str, object] = dict(payment.props or {})
     if float in map(type, props.values()):
@@ -182,12 +182,12 @@ def payment_digest(payment: Event) -> bytes:
 
 
 def _canonical(number: float) -> int | list[str]:
-    """Return the integer of the same value, or else the exact fraction in a form that no other value has."""
+    """Return the integer of the same value, or the exact float in a form that no other value has."""
     return int(number) if number.is_integer() else [number.hex()]
 
 
-def _quickly_judged(body: bytes) -> list[DatedEvent] | None:
-    """Return the events if all of them are valid and that can be told at once."""
+def _valid_events(body: bytes) -> list[DatedEvent] | None:
+    """Return the events if one fast pass shows that all of them are valid; else None."""
     try:
         events = dated_events_in(body)
     except (msgspec.DecodeError, RecursionError):
@@ -196,12 +196,12 @@ def _quickly_judged(body: bytes) -> list[DatedEvent] | None:
 
 
 def _may_lack_a_colon(body: bytes, events: Sequence[DatedEvent]) -> bool:
-    """Tell whether an offset may be written as +0100, which msgspec takes."""
+    """Return whether an offset may be written as +0100, which msgspec accepts and the contract does not."""
     return (b"+" in body or _has_offset(events)) and _BARE_OFFSET.search(body) is not None
 
 
 def _has_offset(events: Sequence[DatedEvent]) -> bool:
-    """Tell whether a time is written in another zone than UTC. One loop: it runs over everything that is sent."""
+    """Return whether a time has an offset other than UTC. One plain loop: it runs over every event."""
     for event in events:
         at, sent_at = event.at, event.sent_at
         if at.__class__ is datetime and at.tzinfo is not UTC:
@@ -211,8 +211,8 @@ def _has_offset(events: Sequence[DatedEvent]) -> bool:
     return False
 
 
-def _can_be_logged_whole(body: bytes, events: Sequence[DatedEvent]) -> bool:
-    """Tell the common case: nothing but valid events, none of which can be too large."""
+def _can_log_unchanged(body: bytes, events: Sequence[DatedEvent]) -> bool:
+    """Return whether this is the common case: only valid events, none of which can be too large."""
     if len(body) > wire.ITEM_BYTES_MAX or len(events) > wire.ITEMS_MAX:
         return False
     return PAYMENT not in [event.name for event in events]
@@ -226,7 +226,7 @@ def _is_named_payment(raw: Raw) -> bool:
 
 
 def _judge_event(raw: Raw, judged: DatedEvent | None, key: PublishedKey, received_at: int) -> Raw | Payment | Fault:
-    """Return the text to log, the payment to record, or the reason of the rejection."""
+    """Return the text to log, the payment to record, or the fault."""
     if judged is not None and judged.name != PAYMENT:
         return raw
     try:
@@ -276,13 +276,13 @@ def _judge_payment(raw: Raw, event: Event, key: PublishedKey, received_at: int) 
 
 
 def _may_repeat_key(raw: Raw, event: Event) -> bool:
-    """Tell quickly whether the text holds a string that the event does not, as each repeated key would be."""
+    """Return quickly whether the text holds more strings than the event, as it does if a key is repeated."""
     text = bytes(raw)
     return text.count(b'"') != 2 * _string_count(event) or b"\\" in text
 
 
 def _string_count(event: Event) -> int:
-    """Count the keys and texts of an event; those of fields that are null are not known any more."""
+    """Count the keys and strings of a decoded event; fields that are null cannot be counted."""
     count = 2 + 2 * (event.user is not None) + 2 * (event.id is not None)
     for moment in (event.at, event.sent_at):
         if moment is not None:
@@ -333,7 +333,7 @@ def _judge_object(raw: Raw, key: PublishedKey, received_at: int) -> Subscription
     )
 
 
-# The messages hold types and limits, never what a client sent: there are few of them.
+# The messages hold types and limits, never client data: there are few of them.
 @lru_cache(maxsize=256)
 def _event_fault(message: str) -> Fault:
     return _fault(message, _EVENT_FAULTS)
@@ -345,8 +345,8 @@ def _object_fault(message: str) -> Fault:
 
 
 def _fault(message: str, faults: Mapping[str, Fault]) -> Fault:
-    """Return our own sentence for what msgspec refused."""
-    field = wire.field_refused(message)
+    """Return our own fault for msgspec's message."""
+    field = wire.refused_field(message)
     if message.startswith(("Integer value out of range", "Number out of range")):
         text = f"{field[1:].removesuffix('[...]')} holds a number that is out of range"
         return Fault(RejectionCode.NUMBER_OUT_OF_RANGE, text)

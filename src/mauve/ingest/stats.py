@@ -1,4 +1,4 @@
-"""What became of what was sent, written down every few seconds for the owners of the projects."""
+"""Write ingest statistics for the owners of projects every few seconds."""
 
 import asyncio
 from typing import Final
@@ -17,23 +17,23 @@ log = structlog.get_logger()
 
 
 async def write_stats_forever(parts: IngestParts) -> None:
-    """Note them until cancelled; what is left is noted then."""
+    """Write the counts until cancelled, and once more at the end."""
     try:
         while True:
             await asyncio.sleep(_EVERY_S)
-            await note_arrivals(parts)
+            await write_stats(parts)
     finally:
-        await note_arrivals(parts)
+        await write_stats(parts)
 
 
-async def note_arrivals(parts: IngestParts) -> None:
-    """Add what was counted since the last time to the ledger. What cannot be written is kept for the next time."""
-    counted = parts.counters.take_arrivals()
+async def write_stats(parts: IngestParts) -> None:
+    """Add the counts since the last call to the ledger; if that fails, keep them for the next call."""
+    counted = parts.counters.take_project_stats()
     if not counted:
         return
     now_ms = parts.clock.now_ms()
     try:
         await parts.ledger.record(Entry(arrivals=IngestStats(today_at(now_ms).isoformat(), now_ms, counted)))
     except StoreUnavailableError as error:
-        parts.counters.arrivals.update(counted)
+        parts.counters.project_stats.update(counted)
         log.warning("arrivals_not_noted", reason=str(error), advice=f"trying again in {_EVERY_S} s")

@@ -1,7 +1,7 @@
-"""The body of a write as text: whether it is JSON, which items it holds, and what only their text tells.
+"""The body of a write as text: validate the JSON, split it into items, and check what only their text shows.
 
-msgspec is the one judge of what JSON is. The standard library looks only where msgspec cannot: at repeated keys
-and at the size of an item written compactly.
+msgspec alone decides what is valid JSON. The standard library is used only where msgspec cannot help: for repeated
+keys and for the size of an item as compact JSON.
 """
 
 import json
@@ -20,17 +20,19 @@ from mauve.core.rejections import Fault, RejectionCode
 ITEMS_MAX: Final = 500
 ITEM_BYTES_MAX: Final = 120 * 1024
 TOO_DEEP: Final = Fault(RejectionCode.TOO_DEEP, "the item is nested too deeply")
-_LONE_SURROGATE: Final = Fault(RejectionCode.LONE_SURROGATE, "a string holds a lone surrogate, which is no character")
+_LONE_SURROGATE: Final = Fault(
+    RejectionCode.LONE_SURROGATE, "a string holds a lone surrogate, which is not a character"
+)
 _REPEATED_KEY: Final = Fault(RejectionCode.REPEATED_KEY, "no key may appear twice")
 
 _RAW: Final = msgspec.json.Decoder(Raw)
 _RAWS: Final = msgspec.json.Decoder(list[Raw])
 _ANYTHING: Final = msgspec.json.Decoder()
 _ENCODER: Final = msgspec.json.Encoder()
-_MISSING_FIELD: Final = "Object missing required field `"  # so msgspec begins
-_INT_DIGITS_MAX: Final = 4300  # the longest that Python turns into a number
+_MISSING_FIELD: Final = "Object missing required field `"  # how msgspec's message begins
+_INT_DIGITS_MAX: Final = 4300  # the most that Python converts to an int
 
-# An even run of backslashes is text, one more escapes. A high and a low surrogate together are one character.
+# An even run of backslashes is text; one more begins an escape. A high and a low surrogate together are one character.
 _SURROGATES: Final = re.compile(
     rb"\\(?<!\\\\)((?:\\\\)*+)u(?:([dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
     rb"|[dD][89a-fA-F][0-9a-fA-F]{2})"
@@ -38,15 +40,15 @@ _SURROGATES: Final = re.compile(
 
 
 class Items(NamedTuple):
-    """The items of a body, each as its text."""
+    """The items of a body, each as raw JSON."""
 
-    text: bytes  # the body, with each lone surrogate replaced: the items that held one are among the faults
+    text: bytes  # the body, with lone surrogates replaced; the items that held one are among the faults
     raws: list[Raw]
-    faults: Mapping[int, Fault]  # by place in the batch: why an item is rejected for its text alone
+    faults: Mapping[int, Fault]  # by index: why an item is rejected for its text alone
 
 
-def require_text(body: bytes) -> None:
-    """Raise the 400 unless the body is UTF-8: msgspec does not look at the bytes of fields that it skips."""
+def require_utf8(body: bytes) -> None:
+    """Raise the 400 unless the body is UTF-8: msgspec does not validate the fields that it skips."""
     try:
         body.decode()
     except UnicodeDecodeError:
@@ -54,22 +56,22 @@ def require_text(body: bytes) -> None:
 
 
 def split(body: bytes) -> Items:
-    """Return the items of one JSON object or of an array, or raise the 400 or 413 for the whole of it."""
-    mark, text = b"", body
+    """Return the items of a JSON object or array, or raise the 400 or 413 for the whole body."""
+    marker, text = b"", body
     raws = _scan(body)
     if raws is None:
-        mark = _mark_for(body)
-        text = _without_lone_surrogates(body, mark)
+        marker = _marker_for(body)
+        text = _without_lone_surrogates(body, marker)
         raws = _scan(text)
     if raws is None:
         raise Problem(Code.MALFORMED, "the body is not valid JSON, or not an object or array")
     if len(raws) > ITEMS_MAX:
         raise Problem(Code.TOO_LARGE, f"a request holds at most {ITEMS_MAX} items")
-    return Items(text, raws, _spoiled(raws, mark))
+    return Items(text, raws, _surrogate_faults(raws, marker))
 
 
 def repeated_key_fault(raw: Raw) -> Fault | None:
-    """Return the reason to reject an item that repeats a key, in itself or in its `props`."""
+    """Return the fault of an item that repeats a key at the top level or in its `props`."""
     try:
         if not _may_repeat_key(raw):
             return None
@@ -80,8 +82,8 @@ def repeated_key_fault(raw: Raw) -> Fault | None:
     return _REPEATED_KEY if is_repeated else None
 
 
-def field_refused(message: str) -> str:
-    """Return the field that msgspec speaks of, such as `.name`; "" is the item itself."""
+def refused_field(message: str) -> str:
+    """Return the field that msgspec's message names, such as `.name`; "" for the item itself."""
     if message.startswith(_MISSING_FIELD):
         return "." + message[len(_MISSING_FIELD) : -1]
     _, at, field = message.rpartition(" - at `$")
@@ -95,29 +97,29 @@ def _scan(body: bytes) -> list[Raw] | None:
         return None
 
 
-def _mark_for(body: bytes) -> bytes:
-    """Return a text that the body will not hold by chance, and that is no JSON outside of a string."""
+def _marker_for(body: bytes) -> bytes:
+    """Return a text that the body does not hold by chance, and that is not JSON outside a string."""
     return b"lone surrogate %08x" % crc32(body)
 
 
-def _without_lone_surrogates(body: bytes, mark: bytes) -> bytes:
-    """Put the mark for each, for msgspec refuses a whole body because of one."""
-    return _SURROGATES.sub(lambda found: found[0] if found[2] else found[1] + mark, body)
+def _without_lone_surrogates(body: bytes, marker: bytes) -> bytes:
+    """Replace each by the marker: msgspec refuses a whole body because of one."""
+    return _SURROGATES.sub(lambda found: found[0] if found[2] else found[1] + marker, body)
 
 
-def _spoiled(raws: Sequence[Raw], mark: bytes) -> dict[int, Fault]:
-    if not mark:
+def _surrogate_faults(raws: Sequence[Raw], marker: bytes) -> dict[int, Fault]:
+    if not marker:
         return {}
-    texts = b"\0".join(raws).split(b"\0")  # quicker than one by one; JSON holds no such byte
-    return {index: _LONE_SURROGATE for index, text in enumerate(texts) if mark in text}
+    texts = b"\0".join(raws).split(b"\0")  # faster than one by one; JSON holds no NUL byte
+    return {index: _LONE_SURROGATE for index, text in enumerate(texts) if marker in text}
 
 
 def size_faults(raws: Sequence[Raw], body_bytes: int) -> dict[int, Fault]:
-    """Return the items that are too large, by place, with the reason."""
+    """Return the faults of items that are too large, by index."""
     if body_bytes <= ITEM_BYTES_MAX:
         return {}
-    long = ((index, _size_fault(raw)) for index, raw in enumerate(raws) if len(raw) > ITEM_BYTES_MAX)
-    return {index: fault for index, fault in long if fault is not None}
+    oversized = ((index, _size_fault(raw)) for index, raw in enumerate(raws) if len(raw) > ITEM_BYTES_MAX)
+    return {index: fault for index, fault in oversized if fault is not None}
 
 
 def _size_fault(raw: Raw) -> Fault | None:
@@ -135,23 +137,23 @@ def _compact_bytes(raw: Raw) -> int:
 
 
 def _number_of_same_length(digits: str) -> int | str:
-    """Read an integer; one that is too long for Python becomes a text that takes as much room with its quotes."""
+    """Parse an integer; if it is too long for Python, return a text that is as long with its quotes."""
     return int(digits) if len(digits) <= _INT_DIGITS_MAX else digits[2:]
 
 
 def _may_repeat_key(raw: Raw) -> bool:
-    """Tell quickly whether a key may be repeated somewhere in an item: msgspec drops all but the last of its kind."""
+    """Return quickly whether an item may repeat a key: msgspec keeps only the last of each."""
     text = bytes(raw)
     try:
         once = _ENCODER.encode(_ANYTHING.decode(raw))
-    except msgspec.DecodeError:  # a number that only a skipped field may hold
+    except msgspec.DecodeError:  # a number that is allowed only in a skipped field
         return True
-    # Without escapes a quote opens or closes a string: as many as before, and no key was dropped.
+    # Without escapes, every quote opens or closes a string: an equal count means that no key was dropped.
     return text != once and (b"\\" in text or text.count(b'"') != once.count(b'"'))
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """The members of a JSON object as they came."""
+    """The members of a JSON object, in order, with repeated keys."""
 
 
 _PAIRS: Final = json.JSONDecoder(object_pairs_hook=_Pairs, parse_int=str, parse_float=str)

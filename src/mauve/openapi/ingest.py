@@ -13,7 +13,7 @@ from mauve.core.credential import KeyKind
 from mauve.core.organization import Standing
 from mauve.core.problems import unauthorized
 from mauve.ingest import accept, rules, wire
-from mauve.ingest.browsers import PREFLIGHT, for_browsers
+from mauve.ingest.cors import PREFLIGHT, with_cors
 from mauve.ingest.plane import (
     BODY_BYTES_MAX,
     key_rate_limited,
@@ -183,7 +183,7 @@ OPERATIONS: Final = (
                 Example("payment", "One payment", _PAYMENT),
             ),
         ),
-        responses=tuple(replace(response, reply=for_browsers(response.reply)) for response in _EVENT_RESPONSES),
+        responses=tuple(replace(response, reply=with_cors(response.reply)) for response in _EVENT_RESPONSES),
     ),
     Operation(
         method="OPTIONS",

@@ -1,1 +1,1 @@
-"""What keeps a process responsive when it is asked for more than it can do."""
+"""Keep a process responsive under overload: admission control, fair shares, budgets and rate limits."""

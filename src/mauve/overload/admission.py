@@ -1,9 +1,8 @@
-"""Who is let in when more is asked of a process than it can do.
+"""Admission control: shed load that a process cannot finish in time.
 
-The line is kept short: as many are under way as are worked off in `WAIT_S_MAX`, by what each was worth in work of
-late. Whoever comes on top is told at once to come back, which costs little, and those who were let in are answered in
-time. The line belongs to all: when it is long enough, there is still room for who has less than half of what the
-busiest has in it.
+The queue is kept short. Admit at most `WAIT_S_MAX` of work, estimated from recent requests; refuse the rest at once,
+which is cheap, so that admitted requests are answered in time. When the queue is full, an organization still gets a
+fair share: it is admitted while it has less than half as many requests in flight as the busiest organization.
 """
 
 import time
@@ -11,23 +10,23 @@ from collections.abc import Callable
 from typing import Final
 
 WAIT_S_MAX: Final = 0.2
-CROWDED_AFTER_S: Final = 0.025
-BURST_S_MAX: Final = 1.0  # While nobody has to wait, more may come at once.
-UNDER_WAY_MIN: Final = 16
-UNDER_WAY_MAX: Final = 1024
+CONGESTED_AFTER_S: Final = 0.025
+BURST_S_MAX: Final = 1.0  # Without congestion, allow a longer burst.
+IN_FLIGHT_MIN: Final = 16
+IN_FLIGHT_MAX: Final = 1024
 _WORK_WEIGHT: Final = 1 / 64
 _FLUSHES: Final = 2  # the one that a request just missed, and its own
 _ROUNDS: Final = 4  # of the event loop, from the body to the reply
 
 
 class Slot:
-    """One request under way: whose, since when, and how much work it is."""
+    """A request in flight: its organization, its start, and the work it took."""
 
-    __slots__ = ("begun_at", "entered_at", "org_id", "work_s")
+    __slots__ = ("entered_at", "org_id", "started_at", "work_s")
 
     org_id: str
     entered_at: float
-    begun_at: float  # later, if it had to wait for its turn
+    started_at: float  # later than `entered_at` if it had to wait for the event loop
     work_s: float | None
 
     def __init__(self, org_id: str) -> None:
@@ -36,7 +35,7 @@ class Slot:
 
 
 class Admission:
-    """Counts what is under way, by organization, from one event loop."""
+    """Count requests in flight by organization. Used from one event loop."""
 
     def __init__(
         self,
@@ -47,63 +46,63 @@ class Admission:
         self._flush_s = flush_s
         self._round_s = round_s
         self.ticks = ticks
-        self._under_way: dict[str, int] = {}
+        self._in_flight: dict[str, int] = {}
         self._total = 0
-        self._limit = UNDER_WAY_MAX
+        self._limit = IN_FLIGHT_MAX
         self._work_s = 0.0
 
     @property
     def limit(self) -> int:
-        """Return how many may be under way now."""
+        """Return how many requests may be in flight now."""
         return self._limit
 
     @property
-    def under_way(self) -> int:
+    def in_flight(self) -> int:
         return self._total
 
     def is_full(self, org_id: str) -> bool:
-        """Tell whether there is no room for one more of the organization's requests."""
+        """Return whether to refuse another request of this organization."""
         if self._total < self._limit:
             return False
         if self._total >= 2 * self._limit:
             return True
-        return 2 * self._under_way.get(org_id, 0) >= max(self._under_way.values())
+        return 2 * self._in_flight.get(org_id, 0) >= max(self._in_flight.values())
 
-    def enter(self, stay: Slot) -> None:
-        """Count a request from now on. Whoever enters leaves."""
-        org_id = stay.org_id
-        self._under_way[org_id] = self._under_way.get(org_id, 0) + 1
+    def enter(self, slot: Slot) -> None:
+        """Start counting a request. Every `enter` needs a `leave`."""
+        org_id = slot.org_id
+        self._in_flight[org_id] = self._in_flight.get(org_id, 0) + 1
         self._total += 1
-        stay.entered_at = stay.begun_at = self.ticks()
+        slot.entered_at = slot.started_at = self.ticks()
 
-    def judged(self, stay: Slot, still_to_do_s: float = 0.0) -> None:
-        """Note that a request has held the event loop until now, and how much work of others is still to come."""
-        stay.work_s = self.ticks() - stay.begun_at + still_to_do_s
+    def record_work(self, slot: Slot, remaining_s: float = 0.0) -> None:
+        """Record that the request held the event loop until now, and how long other threads will work on it."""
+        slot.work_s = self.ticks() - slot.started_at + remaining_s
 
-    def leave(self, stay: Slot) -> None:
-        """Take a request off the count, and learn from it."""
+    def leave(self, slot: Slot) -> None:
+        """Stop counting a request, and adapt the limit to it."""
         now = self.ticks()
-        others = self._under_way[stay.org_id] - 1
+        others = self._in_flight[slot.org_id] - 1
         if others:
-            self._under_way[stay.org_id] = others
+            self._in_flight[slot.org_id] = others
         else:
-            del self._under_way[stay.org_id]
+            del self._in_flight[slot.org_id]
         self._total -= 1
-        # Not the time between two that are done: it grows with what is refused meanwhile, and there is no way back.
-        work_s = now - stay.begun_at if stay.work_s is None else stay.work_s
+        # Do not measure the time between completions: refusals stretch it, and the limit would never recover.
+        work_s = now - slot.started_at if slot.work_s is None else slot.work_s
         self._work_s += (work_s - self._work_s) * _WORK_WEIGHT
-        if now - stay.entered_at > CROWDED_AFTER_S and self._is_crowd(now - stay.entered_at):
+        if now - slot.entered_at > CONGESTED_AFTER_S and self._is_congested(now - slot.entered_at):
             self._limit = limit_at(self._work_s, WAIT_S_MAX)
-        elif self._limit < UNDER_WAY_MAX or self._work_s * UNDER_WAY_MAX > BURST_S_MAX:
+        elif self._limit < IN_FLIGHT_MAX or self._work_s * IN_FLIGHT_MAX > BURST_S_MAX:
             self._limit = min(self._limit + 1, limit_at(self._work_s, BURST_S_MAX))
 
-    def _is_crowd(self, waited_s: float) -> bool:
-        """Tell whether somebody has waited for others. A sync and a round of the event loop serve many at once."""
-        return waited_s - _FLUSHES * self._flush_s() - _ROUNDS * self._round_s() > CROWDED_AFTER_S
+    def _is_congested(self, waited_s: float) -> bool:
+        """Return whether a request waited in a queue. A flush or a round of the event loop serves many at once."""
+        return waited_s - _FLUSHES * self._flush_s() - _ROUNDS * self._round_s() > CONGESTED_AFTER_S
 
 
 def limit_at(work_s: float, wait_s_max: float) -> int:
-    """Return how many may be under way when each is so much work, so that none waits longer."""
-    if work_s * UNDER_WAY_MAX <= wait_s_max:
-        return UNDER_WAY_MAX
-    return max(UNDER_WAY_MIN, int(wait_s_max / work_s))
+    """Return how many requests of `work_s` each may be in flight so that none waits longer than `wait_s_max`."""
+    if work_s * IN_FLIGHT_MAX <= wait_s_max:
+        return IN_FLIGHT_MAX
+    return max(IN_FLIGHT_MIN, int(wait_s_max / work_s))

@@ -1,4 +1,4 @@
-"""A bound on the bytes of request bodies that a process holds at once."""
+"""Limit the bytes of request bodies that a process buffers at once."""
 
 import asyncio
 from collections import Counter, deque
@@ -11,56 +11,57 @@ _SHARE_MAX: Final = 3 / 4
 
 
 class ByteBudget:
-    """Lets bodies in as long as their bytes fit; the others wait in line, unread, in their sender's hands.
+    """Admit bodies while their bytes fit; queue the others unread, at their sender.
 
-    A body may come slowly and hold its room meanwhile, so nobody has it all: one owner leaves a quarter to the
-    others, and slow bodies of those who hold most go first when others wait. Whoever has waited for a second is told to
-    come back.
+    A slow body holds its room while it arrives. So one owner can hold at most three quarters, and when others wait,
+    the slow bodies of the largest holders are evicted first. After a second in the queue a request is refused.
     """
 
     def __init__(self, bytes_max: int) -> None:
         self._free = bytes_max
-        self._bytes_of_one_max = int(bytes_max * _SHARE_MAX)
+        self._bytes_per_owner_max = int(bytes_max * _SHARE_MAX)
         self._held: Counter[str] = Counter()
-        self._lines: dict[str, deque[tuple[int, asyncio.Future[None]]]] = {}
+        self._queues: dict[str, deque[tuple[int, asyncio.Future[None]]]] = {}
 
-    async def take(self, size: int, owner: str) -> None:
-        """Return when there is room; raise when there is none for too long. Whoever takes gives back."""
+    async def acquire(self, size: int, owner: str) -> None:
+        """Wait for room; raise `Busy` if that takes too long. Every `acquire` needs a `release`."""
         if not size:
             return
-        if owner not in self._lines and self._fits(size, owner):
+        if owner not in self._queues and self._fits(size, owner):
             self._hold(size, owner)
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._lines.setdefault(owner, deque()).append((size, turn))
+        admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queues.setdefault(owner, deque()).append((size, admitted))
         try:
             async with asyncio.timeout(WAIT_S_MAX):
-                await turn
-        except (asyncio.CancelledError, TimeoutError) as left:
-            if turn.done() and not turn.cancelled():
-                self.give_back(size, owner)  # It was let in at the very moment it left.
+                await admitted
+        except (asyncio.CancelledError, TimeoutError) as error:
+            if admitted.done() and not admitted.cancelled():
+                self.release(size, owner)  # It was admitted at the very moment it gave up.
             self._admit()
-            if isinstance(left, TimeoutError):
+            if isinstance(error, TimeoutError):
                 raise Busy from None
             raise
 
-    def give_back(self, size: int, owner: str) -> None:
+    def release(self, size: int, owner: str) -> None:
         if size:
             self._hold(-size, owner)
             self._admit()
 
-    def is_wanted(self) -> bool:
-        """Tell whether anybody waits for room."""
-        return bool(self._lines)
+    def has_waiters(self) -> bool:
+        """Return whether any body waits for room."""
+        return bool(self._queues)
 
-    def is_wanted_from(self, owner: str) -> bool:
-        """Tell whether somebody waits for the room that an owner holds, and has less of it."""
+    def should_evict(self, owner: str) -> bool:
+        """Return whether an owner that holds less waits for room that this owner holds."""
         held = self._held.get(owner, 0)
-        return any(self._held.get(other, 0) < held and line[0][0] > self._free for other, line in self._lines.items())
+        return any(
+            self._held.get(other, 0) < held and queue[0][0] > self._free for other, queue in self._queues.items()
+        )
 
     def _fits(self, size: int, owner: str) -> bool:
         held = self._held.get(owner, 0)
-        return size <= self._free and (not held or held + size <= self._bytes_of_one_max)
+        return size <= self._free and (not held or held + size <= self._bytes_per_owner_max)
 
     def _hold(self, size: int, owner: str) -> None:
         self._free -= size
@@ -69,11 +70,11 @@ class ByteBudget:
             del self._held[owner]
 
     def _admit(self) -> None:
-        for owner, line in list(self._lines.items()):
-            while line and (line[0][1].done() or self._fits(line[0][0], owner)):
-                size, turn = line.popleft()
-                if not turn.done():
+        for owner, queue in list(self._queues.items()):
+            while queue and (queue[0][1].done() or self._fits(queue[0][0], owner)):
+                size, admitted = queue.popleft()
+                if not admitted.done():
                     self._hold(size, owner)
-                    turn.set_result(None)
-            if not line:
-                del self._lines[owner]
+                    admitted.set_result(None)
+            if not queue:
+                del self._queues[owner]

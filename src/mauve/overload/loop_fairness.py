@@ -1,4 +1,4 @@
-"""A bound on how long work holds the event loop before whatever else waits for it has its turn."""
+"""Limit how long heavy work holds the event loop in one round, so that quick replies do not queue after it."""
 
 import asyncio
 import time
@@ -12,51 +12,51 @@ _ROUND_WEIGHT: Final = 1 / 16
 
 
 class LoopFairness:
-    """Puts off what comes when a round of the event loop has worked long enough.
+    """Defer work once a round of the event loop has used its time.
 
-    Work is quick or slow, and a round does all that is ready: without this, somebody who is to be refused would wait
-    behind everybody who is not.
+    The event loop runs everything that is ready in one round. Without a limit, a request that is only refused would
+    wait for all the heavy ones before it.
     """
 
     def __init__(self, ticks: Callable[[], float] = time.monotonic) -> None:
         self._ticks = ticks
-        self._began_at: float | None = None
-        self._begun = 0  # in this round
-        self._is_scheduled = False  # Whenever somebody waits, the next round is.
+        self._started_at: float | None = None
+        self._started = 0  # in this round
+        self._is_scheduled = False  # True whenever the queue is not empty.
         self._round_s = 0.0
-        self._line: deque[asyncio.Future[None]] = deque()
-        self._put_off: list[asyncio.Future[None]] = []  # They were woken, and the round was over when they came.
+        self._queue: deque[asyncio.Future[None]] = deque()
+        self._deferred: list[asyncio.Future[None]] = []  # woken, but after the round had used its time
 
     @property
     def round_s(self) -> float:
-        """Return how long a round of the event loop takes, lately."""
+        """Return how long a round of the event loop took recently."""
         return self._round_s
 
-    def is_over(self, now: float) -> bool:
-        """Tell whether this round has had enough, and others should wait for the next; if not, one more has begun."""
-        if self._line or not self._begin(now):
+    def should_wait(self, now: float) -> bool:
+        """Return whether to wait for a later round; if not, count this work toward the current one."""
+        if self._queue or not self._start(now):
             return True
         if not self._is_scheduled:
             self._schedule()
         return False
 
-    async def next(self) -> None:
-        """Return in one of the next rounds, in the order of arrival."""
+    async def wait(self) -> None:
+        """Wait for a later round, in order of arrival."""
         loop = asyncio.get_running_loop()
-        turn: asyncio.Future[None] = loop.create_future()
-        self._line.append(turn)
-        await turn
-        while not self._begin(self._ticks()):
-            turn = loop.create_future()
-            self._put_off.append(turn)
-            await turn
+        woken: asyncio.Future[None] = loop.create_future()
+        self._queue.append(woken)
+        await woken
+        while not self._start(self._ticks()):
+            woken = loop.create_future()
+            self._deferred.append(woken)
+            await woken
 
-    def _begin(self, now: float) -> bool:
-        if self._began_at is None:
-            self._began_at = now
-        elif now - self._began_at > ROUND_S_MAX:
+    def _start(self, now: float) -> bool:
+        if self._started_at is None:
+            self._started_at = now
+        elif now - self._started_at > ROUND_S_MAX:
             return False
-        self._begun += 1
+        self._started += 1
         return True
 
     def _schedule(self) -> None:
@@ -65,16 +65,16 @@ class LoopFairness:
 
     def _next_round(self) -> None:
         self._is_scheduled = False
-        if self._began_at is not None:
-            self._round_s += (self._ticks() - self._began_at - self._round_s) * _ROUND_WEIGHT
-        self._line.extendleft(reversed(self._put_off))
-        self._put_off.clear()
-        # Of those who were quick enough for one round there may be more in the next.
-        woken = min(max(_WOKEN_MIN, 2 * self._begun), len(self._line))
-        self._began_at, self._begun = None, 0
-        for _ in range(woken):
-            turn = self._line.popleft()
-            if not turn.done():  # Its caller may have given up.
-                turn.set_result(None)
-        if woken:
+        if self._started_at is not None:
+            self._round_s += (self._ticks() - self._started_at - self._round_s) * _ROUND_WEIGHT
+        self._queue.extendleft(reversed(self._deferred))
+        self._deferred.clear()
+        # If this many fit into one round, twice as many may fit into the next.
+        count = min(max(_WOKEN_MIN, 2 * self._started), len(self._queue))
+        self._started_at, self._started = None, 0
+        for _ in range(count):
+            woken = self._queue.popleft()
+            if not woken.done():  # Its caller may have given up.
+                woken.set_result(None)
+        if count:
             self._schedule()

@@ -1,4 +1,4 @@
-"""A bound on what one address has at a time, so that one machine cannot take all there is."""
+"""Limit connections or requests per client address, so that one machine cannot take them all."""
 
 import time
 from collections import Counter
@@ -9,55 +9,55 @@ from typing import Final
 
 import structlog
 
-_TELL_EVERY_S: Final = 60.0
+_LOG_EVERY_S: Final = 60.0
 _NETWORK_BYTES: Final = 8
 
 log = structlog.get_logger()
 
 
 class PerAddress:
-    """Counts connections, or requests under way, by where they come from."""
+    """Count connections, or requests in flight, by client network."""
 
-    def __init__(self, most: int, what: str, ticks: Callable[[], float] = time.monotonic) -> None:
-        self._most = most  # 0: any number
-        self._what = what
+    def __init__(self, limit: int, kind: str, ticks: Callable[[], float] = time.monotonic) -> None:
+        self._limit = limit  # 0: unlimited
+        self._kind = kind
         self._ticks = ticks
         self._held: Counter[str] = Counter()
         self._refused = 0
-        self._silent_until = ticks()
+        self._quiet_until = ticks()
 
     def enter(self, address: str) -> bool:
-        """Count one more if there may be; whoever enters leaves."""
-        if not self._most:
+        """Count one more and return True, or return False at the limit. Every successful `enter` needs a `leave`."""
+        if not self._limit:
             return True
         origin = origin_of(address)
-        if self._held[origin] >= self._most:
-            self._tell(origin)
+        if self._held[origin] >= self._limit:
+            self._log_refusal(origin)
             return False
         self._held[origin] += 1
         return True
 
     def leave(self, address: str) -> None:
-        if not self._most:
+        if not self._limit:
             return
         origin = origin_of(address)
         self._held[origin] -= 1
         if not self._held[origin]:
             del self._held[origin]
 
-    def _tell(self, origin: str) -> None:
-        """Log who was refused, and seldom: it may be done on purpose."""
+    def _log_refusal(self, origin: str) -> None:
+        """Log the refused origin at most once a minute: a flood may be deliberate."""
         self._refused += 1
-        if self._ticks() >= self._silent_until:
-            self._silent_until = self._ticks() + _TELL_EVERY_S
+        if self._ticks() >= self._quiet_until:
+            self._quiet_until = self._ticks() + _LOG_EVERY_S
             advice = "if this is a proxy of yours, set MAUVE_PROXIES; else see MAUVE_CONNECTIONS_PER_ADDRESS"
-            log.warning("address_refused", what=self._what, origin=origin, times=self._refused, advice=advice)
+            log.warning("address_refused", what=self._kind, origin=origin, times=self._refused, advice=advice)
             self._refused = 0
 
 
 @lru_cache(maxsize=4096)
 def origin_of(address: str) -> str:
-    """Return by what an address is counted: IPv6 by its network of 64 bits, which one customer has to himself."""
+    """Return the network that an address counts toward. For IPv6 that is the /64, which one customer controls."""
     try:
         parsed = ip_address(address)
     except ValueError:

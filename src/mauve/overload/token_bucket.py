@@ -1,4 +1,4 @@
-"""How often something may be done: a publishable key be used, a password be tried."""
+"""Token buckets: limit how often a key is used or a password is tried."""
 
 from collections import OrderedDict
 from typing import Final
@@ -7,9 +7,9 @@ _KEYS_MAX: Final = 10_000
 
 
 class TokenBuckets:
-    """A bucket for each key: it fills at the given rate, and holds one second's worth unless said otherwise.
+    """One bucket per key, refilled at the given rate. By default it holds one second's worth.
 
-    Bounded: the keys used least recently are forgotten first, which only ever gives them a full bucket again.
+    Memory is bounded: the least recently used key is dropped first, which only gives it a full bucket again.
     """
 
     def __init__(self, per_second: float, burst: float | None = None) -> None:
@@ -18,9 +18,9 @@ class TokenBuckets:
         self._buckets: OrderedDict[str, tuple[float, int]] = OrderedDict()  # key id → (tokens, at ms)
 
     def seconds_to_wait(self, key_id: str, now_ms: int) -> int:
-        """Take one use; return 0, or the whole seconds after which to try again if there is none left."""
+        """Take one token and return 0, or return the whole seconds to wait if the bucket is empty."""
         tokens, at = self._buckets.pop(key_id, (self._burst, now_ms))
-        # A clock that was set back neither fills nor empties a bucket.
+        # A clock set back neither fills nor empties a bucket.
         tokens = min(self._burst, tokens + max(0, now_ms - at) / 1000 * self._per_second)
         allowed = tokens >= 1
         self._buckets[key_id] = (tokens - 1 if allowed else tokens, now_ms)

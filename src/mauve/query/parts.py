@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from mauve.access.keyring import Keyring
-from mauve.access.token_uses import TokenUses
+from mauve.access.tokens import TokenUses
 from mauve.core.clock import Clock
 from mauve.query.single_flight import SingleFlight
 from mauve.stores.closed_days import ClosedDaysReader

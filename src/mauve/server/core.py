@@ -7,7 +7,7 @@ from contextlib import closing
 from prometheus_client import CollectorRegistry
 
 from mauve.access.keyring import REFRESH_EVERY_S
-from mauve.access.token_uses import WRITE_EVERY_S
+from mauve.access.tokens import USES_FLUSH_EVERY_S
 from mauve.control.links import renew_setup_link
 from mauve.control.parts import ControlParts
 from mauve.control.plane import ControlPlane, is_control_path
@@ -124,10 +124,10 @@ async def run(orders: ChildConfig) -> None:
                 forgetting = retention(settings, parts)
                 background = [
                     asyncio.create_task(write_stats_forever(ingest)),
-                    asyncio.create_task(ingest.caps.keep_current()),
+                    asyncio.create_task(ingest.caps.refresh_forever()),
                     asyncio.create_task(repeat(SWEEP_EVERY_S, parts.publisher.publish_pending, "publication_delayed")),
                     asyncio.create_task(repeat(REFRESH_EVERY_S, ingest.keyring.refresh, "keyring_not_refreshed")),
-                    asyncio.create_task(repeat(WRITE_EVERY_S, parts.token_uses.write_down, "token_uses_not_noted")),
+                    asyncio.create_task(repeat(USES_FLUSH_EVERY_S, parts.token_uses.flush, "token_uses_not_noted")),
                     # Twice as often as promised: an event waits for the step after the one that just missed it.
                     asyncio.create_task(repeat(settings.flush_s / 2, loading.step, "load_failed")),
                     asyncio.create_task(repeat(CHECK_EVERY_S, forgetting.forget_if_due, "raw_events_not_forgotten")),

@@ -19,7 +19,7 @@ async def run(config: ChildConfig) -> None:
     expose_metrics(settings, config.number, registry)
     async with ingest_parts(settings, config.number, registry) as parts:
         refreshing = asyncio.create_task(repeat(REFRESH_EVERY_S, parts.keyring.refresh, "keyring_not_refreshed"))
-        counting = asyncio.create_task(parts.caps.keep_current())
+        counting = asyncio.create_task(parts.caps.refresh_forever())
         noting = asyncio.create_task(write_stats_forever(parts))
         await serve_until_stopped(
             Listener(IngestPlane(parts).answer, (config.host, config.ingest_port), settings.connections_per_address),

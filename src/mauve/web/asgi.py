@@ -32,7 +32,7 @@ class AsgiRequest:
     """An open request at the ASGI door."""
 
     __slots__ = ("_receive", "_scope", "method", "path")
-    arrived = None  # ASGI hands it over when it is asked for.
+    buffered_body = None  # ASGI delivers the body on request.
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.method: str = scope["method"]
@@ -50,8 +50,8 @@ class AsgiRequest:
     def declared_bytes(self) -> int | None:
         return declared_size(self.header("content-length"))
 
-    async def body(self, bytes_max: int, is_in_the_way: Callable[[], bool] = never) -> bytes:
-        return await read_body(_chunks(self._receive), bytes_max, is_in_the_way)
+    async def body(self, bytes_max: int, should_evict: Callable[[], bool] = never) -> bytes:
+        return await read_body(_chunks(self._receive), bytes_max, should_evict)
 
 
 async def send_reply(send: Send, reply: Reply) -> None:

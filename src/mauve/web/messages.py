@@ -44,8 +44,8 @@ class OpenRequest(Protocol):
         ...
 
     @property
-    def arrived(self) -> bytes | None:
-        """Return the body if it is small and came along with the head."""
+    def buffered_body(self) -> bytes | None:
+        """Return the body if it is small and arrived with the head."""
         ...
 
     @property
@@ -53,10 +53,10 @@ class OpenRequest(Protocol):
         """Return how long the body is said to be; None if that is not said."""
         ...
 
-    async def body(self, bytes_max: int, is_in_the_way: Callable[[], bool] = ...) -> bytes:
+    async def body(self, bytes_max: int, should_evict: Callable[[], bool] = ...) -> bytes:
         """Return the body; raise `BodyTooLargeError` if it is larger, `IncompleteBodyError` if it is cut off.
 
-        A body that comes slowly is waited for as long as it is not in the way, else `Busy` is raised.
+        Raise `Busy` for a slow body if `should_evict` says that others need its room.
         """
         ...
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from mauve.access.token_uses import TokenUses
+from mauve.access.tokens import TokenUses
 from mauve.config import Settings
 from mauve.control.parts import ControlParts
 from mauve.control.publish import Publisher

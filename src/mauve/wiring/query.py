@@ -5,7 +5,7 @@ from contextlib import closing, contextmanager
 from typing import Final
 
 from mauve.access.keyring import Keyring
-from mauve.access.token_uses import TokenUses
+from mauve.access.tokens import TokenUses
 from mauve.config import Settings
 from mauve.core.clock import Clock, SystemClock
 from mauve.query.parts import QueryParts, ReadStores

@@ -1,7 +1,7 @@
 """The account page: change the password, list and end sessions."""
 
 from mauve.access.passwords import CHARACTERS_MIN, matches, password_from
-from mauve.access.sessions import begin_session, is_over
+from mauve.access.sessions import begin_session, is_expired
 from mauve.control.links import checked_hash
 from mauve.control.operator import RefusedError
 from mauve.dashboard.context import MemberContext
@@ -13,7 +13,7 @@ from mauve.web.messages import Reply
 
 def show_account(context: MemberContext) -> Reply:
     sessions = context.control.catalog.sessions.all_of(context.user.user_id)
-    current = [session for session in sessions if not is_over(session, context.now_ms)]
+    current = [session for session in sessions if not is_expired(session, context.now_ms)]
     return page(context, "account.html", sessions=current, characters_min=CHARACTERS_MIN)
 
 

@@ -1,1 +1,1 @@
-"""Billing webhooks: verified over the bytes that came, mapped by pure rules, durable before they are acknowledged."""
+"""Billing webhooks: verify the signature over the raw bytes, map by pure rules, store before acknowledging."""

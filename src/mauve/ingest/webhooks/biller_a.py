@@ -1,49 +1,53 @@
 """Biller A: invoices and subscriptions in Stripe's format, of every version of its API.
 
-Fields have moved over the years. The new place is read, else the old one, whatever version a payload claims to have.
+Fields have moved over the years. Read the new place first, then the old one, whatever version a payload claims.
 """
 
+import re
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from mauve.ingest.webhooks.amounts import (
+    billed_units,
+    currency_code,
+    exact_amount,
+    money_from_billed,
+    rounded_money,
+    scale_of,
+)
 from mauve.ingest.webhooks.bounded_json import LEAF, TEXT, UNREAD, Fields, Items, TooLong
-from mauve.ingest.webhooks.mrr import rounded_total
+from mauve.ingest.webhooks.mrr import TERMINAL_STAGE, stage_of, times_a_month
 from mauve.ingest.webhooks.parsed import (
     IGNORED,
     NO_MONEY,
-    BilledPayment,
-    BilledSubscription,
     Json,
-    Reading,
-    Skipped,
-    UnusableError,
-    currency_code,
+    ParsedEvent,
+    ParsedPayment,
+    ParsedSubscription,
+    SkippedEvent,
+    UnusableEventError,
     epoch_seconds,
-    exact,
     first_present,
-    found,
-    held_in,
-    minor_units,
-    other_id,
-    own_id,
-    status_word,
+    optional_id,
+    read_part,
+    required_id,
+    status_text,
+    value_at,
 )
-from mauve.ingest.webhooks.price_a import ITEM, PLAN, Charge, charge_of
-from mauve.ingest.webhooks.scales import scale_of, scaled
-from mauve.ingest.webhooks.ties import stage_of
 from mauve.ingest.webhooks.warnings import DeliveryWarning
 from mauve.stores.deliveries import DeliveryResult
 
 _SUBSCRIPTION_TYPES: Final = "customer.subscription."
-# Several events of one operation share a second; these tell which of them speaks last.
+# Several events of one operation share a second; this rank orders them.
 _TYPE_RANKS: Final[Mapping[str, int]] = {"created": 0, "trial_will_end": 1, "pending_update_expired": 1, "deleted": 3}
-_USUAL_TYPE_RANK: Final = 2
+_DEFAULT_TYPE_RANK: Final = 2
 _INVOICE_TEXTS: Final = ("customer_name", "customer_email", "customer_phone", "customer_address", "description")
 _SUBSCRIPTION_TEXTS: Final = ("description", "cancellation_details")
-_TERMINAL: Final = 2
 _ITEMS_MAX: Final = 200  # The biller allows twenty.
 _TAXES_MAX: Final = 200
+_DECIMAL: Final = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?")
+_QUANTITY_MAX: Final = 2**53 - 1
 
 _LINK: Final = Fields(id=LEAF)  # an id, or an object in its place
 EVENT: Final = Fields(
@@ -61,154 +65,242 @@ _INVOICE: Final = Fields(
     status_transitions=Fields(paid_at=LEAF),
     parent=Fields(subscription_details=Fields(subscription=_LINK)),
 )
+_PACKING: Final = Fields(divide_by=LEAF, round=LEAF)
+_PLAN: Final = Fields(
+    **dict.fromkeys(("amount", "amount_decimal", "currency", "billing_scheme"), LEAF),
+    **dict.fromkeys(("interval", "interval_count", "usage_type"), LEAF),
+    transform_usage=_PACKING,
+)
+_PRICE: Final = Fields(
+    **dict.fromkeys(("unit_amount", "unit_amount_decimal", "currency", "billing_scheme", "tax_behavior"), LEAF),
+    recurring=Fields(interval=LEAF, interval_count=LEAF, usage_type=LEAF),
+    transform_quantity=_PACKING,
+)
+_ITEM: Final = Fields(price=_PRICE, plan=_PLAN, quantity=LEAF)
 _SUBSCRIPTION: Final = Fields(
     **dict.fromkeys(("id", "object", "status", "currency", "quantity", "pause_collection"), LEAF),
     **dict.fromkeys(("customer", "customer_account"), _LINK),
     **dict.fromkeys(_SUBSCRIPTION_TEXTS, TEXT),
-    plan=PLAN,
-    items=Fields(data=Items(ITEM, _ITEMS_MAX), has_more=LEAF),
+    plan=_PLAN,
+    items=Fields(data=Items(_ITEM, _ITEMS_MAX), has_more=LEAF),
 )
 
 
-def reading_of(event: Json) -> Reading:
+class _MonthlyCharge(NamedTuple):
+    """A monthly amount in minor units, not rounded. The warning says why it is zero, or may be wrong."""
+
+    amount: Fraction
+    warning: DeliveryWarning | None = None
+
+
+def parse_event(event: Json) -> ParsedEvent:
     if event.get("object") == "v2.core.event":
-        # It names an invoice and does not hold it: the owner has to choose snapshot payloads.
-        return Skipped(DeliveryResult.IGNORED, (DeliveryWarning.THIN_EVENT,))
-    type_, held = event.get("type"), found(event, "data", "object")
+        # It names an invoice but does not hold it: the owner has to choose snapshot payloads.
+        return SkippedEvent(DeliveryResult.IGNORED, (DeliveryWarning.THIN_EVENT,))
+    type_, unread = event.get("type"), value_at(event, "data", "object")
     if type_ == "invoice.paid":
-        return _payment_from(event, _object_of("invoice", held_in(held, _INVOICE)))
+        return _parse_payment(event, _checked_object("invoice", read_part(unread, _INVOICE)))
     if isinstance(type_, str) and type_.startswith(_SUBSCRIPTION_TYPES):
-        return _subscription_from(event, _object_of("subscription", held_in(held, _SUBSCRIPTION)))
+        return _parse_subscription(event, _checked_object("subscription", read_part(unread, _SUBSCRIPTION)))
     return IGNORED
 
 
 def is_live(event: Json) -> bool | None:
-    """Tell which plane the event says it is of."""
+    """Return whether the event claims to be live; None if it does not say."""
     livemode = event.get("livemode")
     return livemode if isinstance(livemode, bool) else None
 
 
-def _object_of(kind: str, held: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever JSON may hold
-    if not isinstance(held, dict) or first_present(held.get("object"), kind) != kind:
-        raise UnusableError(DeliveryWarning.OBJECT_UNUSABLE)
-    return held
+def _checked_object(kind: str, value: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
+    if not isinstance(value, dict) or first_present(value.get("object"), kind) != kind:
+        raise UnusableEventError(DeliveryWarning.OBJECT_UNUSABLE)
+    return value
 
 
-def _payment_from(event: Json, invoice: dict[str, Any]) -> Reading:
+def _parse_payment(event: Json, invoice: dict[str, Any]) -> ParsedEvent:
     if first_present(invoice.get("status"), "paid") != "paid":
-        raise UnusableError(DeliveryWarning.STATUS_UNUSABLE)
-    amount, currency = minor_units(_amount_of(invoice)), currency_code(invoice.get("currency"))
+        raise UnusableEventError(DeliveryWarning.STATUS_UNUSABLE)
+    amount, currency = billed_units(_amount_of(invoice)), currency_code(invoice.get("currency"))
     if amount == 0:
         return NO_MONEY
-    fee = minor_units(first_present(invoice.get("application_fee_amount"), 0))
-    scale = scale_of(currency)
+    fee = billed_units(first_present(invoice.get("application_fee_amount"), 0))
     paid_at = first_present(
-        epoch_seconds(found(invoice, "status_transitions", "paid_at")), epoch_seconds(event.get("created"))
+        epoch_seconds(value_at(invoice, "status_transitions", "paid_at")), epoch_seconds(event.get("created"))
     )
-    return BilledPayment(
-        id=f"stripe:{own_id(invoice.get('id'))}",
+    return ParsedPayment(
+        id=f"stripe:{required_id(invoice.get('id'))}",
         user=_customer_of(invoice),
-        amount=scaled(amount, scale),
-        currency=currency,
-        fee=scaled(fee, scale) or None,
+        amount=money_from_billed(amount, currency),
+        fee=money_from_billed(fee, currency) if fee else None,
         paid_at=None if paid_at is None else paid_at * 1000,
-        facts=_facts_of(event) | {"tax": _tax_of(invoice, scale), "subscription": _subscription_of(invoice)},
+        details=_event_details(event) | {"tax": _tax_of(invoice, currency), "subscription": _subscription_of(invoice)},
         texts={name: invoice.get(name) for name in _INVOICE_TEXTS},
-        flags=(DeliveryWarning.FEE_UNKNOWN,) if _may_hide_a_fee(event, invoice) else (),
+        warnings=(DeliveryWarning.FEE_UNKNOWN,) if _may_hide_a_fee(event, invoice) else (),
     )
 
 
 def _amount_of(invoice: Json) -> object:
-    # Before 2025-03-31 money that went around the biller was not in `amount_paid`.
+    # Before 2025-03-31, `amount_paid` left out money paid outside the biller.
     if invoice.get("paid_out_of_band") is True:
         return first_present(invoice.get("amount_due"), invoice.get("total"))
     return first_present(invoice.get("amount_paid"), invoice.get("total"), invoice.get("amount_due"))
 
 
-def _tax_of(invoice: Json, scale: Fraction) -> int | str | None:
-    """Return the tax inside the amount, where the invoice tells."""
+def _tax_of(invoice: Json, currency: str) -> int | str | None:
+    """Return the tax included in the amount, if the invoice states it."""
     listed = first_present(invoice.get("total_taxes"), invoice.get("total_tax_amounts"))
-    stated = [found(entry, "amount") for entry in listed] if isinstance(listed, list) else [invoice.get("tax")]
+    stated = [value_at(entry, "amount") for entry in listed] if isinstance(listed, list) else [invoice.get("tax")]
     amounts = [amount for amount in stated if type(amount) is int]
-    return exact(sum(amounts) * scale) if len(amounts) == len(stated) else None
+    return exact_amount(sum(amounts) * scale_of(currency)) if len(amounts) == len(stated) else None
 
 
 def _subscription_of(invoice: Json) -> str | None:
-    in_parent = found(invoice, "parent", "subscription_details", "subscription")
-    return other_id(first_present(in_parent, invoice.get("subscription")))
+    in_parent = value_at(invoice, "parent", "subscription_details", "subscription")
+    return optional_id(first_present(in_parent, invoice.get("subscription")))
 
 
-def _customer_of(held: Json) -> str | None:
-    return other_id(first_present(held.get("customer"), held.get("customer_account")))
+def _customer_of(billed: Json) -> str | None:
+    return optional_id(first_present(billed.get("customer"), billed.get("customer_account")))
 
 
 def _may_hide_a_fee(event: Json, invoice: Json) -> bool:
-    """Tell a marketplace's invoice of an API version whose invoices do not show the marketplace's fee."""
+    """Return whether this is a marketplace invoice of an API version that does not show the marketplace's fee."""
     is_marketplace = bool(event.get("account") or invoice.get("on_behalf_of"))
     return is_marketplace and "application_fee_amount" not in invoice
 
 
-def _subscription_from(event: Json, held: dict[str, Any]) -> BilledSubscription:
-    items = _items_of(held)
-    currency = currency_code(first_present(held.get("currency"), *(_currency_of(item) for item in items)))
-    scale = scale_of(currency)
-    charges = [charge_of(item, currency, scale) for item in items]
-    created, status = epoch_seconds(event.get("created")), status_word(held.get("status"))
-    return BilledSubscription(
-        id=f"stripe:{own_id(held.get('id'))}",
-        status=_booked_status(held, status),
-        mrr=rounded_total(charge.monthly for charge in charges),
-        currency=currency,
+def _parse_subscription(event: Json, subscription: dict[str, Any]) -> ParsedSubscription:
+    items = _items_of(subscription)
+    currency = currency_code(first_present(subscription.get("currency"), *(_currency_of(item) for item in items)))
+    charges = [_monthly_charge(item, currency) for item in items]
+    created, status = epoch_seconds(event.get("created")), status_text(subscription.get("status"))
+    return ParsedSubscription(
+        id=f"stripe:{required_id(subscription.get('id'))}",
+        status=_booked_status(subscription, status),
+        mrr=rounded_money((charge.amount for charge in charges), currency),
         at=None if created is None else created * 1_000_000,
         rank=_rank_of(event, status),
-        facts=_facts_of(event) | {"mrr_exact": _exact(charges), "customer": _customer_of(held), "status": status},
-        texts={name: held.get(name) for name in _SUBSCRIPTION_TEXTS},
-        flags=_flags_of(held, items, charges),
+        details=_event_details(event)
+        | {
+            "mrr_exact": str(sum(charge.amount for charge in charges)),
+            "customer": _customer_of(subscription),
+            "status": status,
+        },
+        texts={name: subscription.get(name) for name in _SUBSCRIPTION_TEXTS},
+        warnings=_warnings_of(subscription, items, charges),
     )
 
 
-def _items_of(held: Json) -> list[Any]:
-    items = found(held, "items", "data")
+def _items_of(subscription: Json) -> list[Any]:
+    items = value_at(subscription, "items", "data")
     if isinstance(items, TooLong):
-        raise UnusableError(DeliveryWarning.ITEMS_TOO_MANY)
+        raise UnusableEventError(DeliveryWarning.ITEMS_TOO_MANY)
     if isinstance(items, list):
         return items
-    # Before there were items, a subscription had one plan and a quantity of its own.
-    return [{"plan": held["plan"], "quantity": held.get("quantity")}] if isinstance(held.get("plan"), dict) else []
+    # Before there were items, a subscription had one plan and a quantity.
+    plan = subscription.get("plan")
+    return [{"plan": plan, "quantity": subscription.get("quantity")}] if isinstance(plan, dict) else []
 
 
 def _currency_of(item: object) -> object:
-    return first_present(found(item, "price", "currency"), found(item, "plan", "currency"))
+    return first_present(value_at(item, "price", "currency"), value_at(item, "plan", "currency"))
 
 
-def _booked_status(held: Json, status: str) -> str:
-    """Return the biller's own word, except that nobody is charged while collection is paused."""
-    is_paused = bool(held.get("pause_collection")) and stage_of(status) != _TERMINAL
+def _booked_status(subscription: Json, status: str) -> str:
+    """Return the biller's status, or `paused` while collection is paused: nothing is charged then."""
+    is_paused = bool(subscription.get("pause_collection")) and stage_of(status) != TERMINAL_STAGE
     return "paused" if is_paused else status
 
 
 def _rank_of(event: Json, status: str) -> bytes:
     name = str(event.get("type")).removeprefix(_SUBSCRIPTION_TYPES)
-    event_id = other_id(event.get("id")) or ""
-    return bytes([stage_of(status), _TYPE_RANKS.get(name, _USUAL_TYPE_RANK)]) + event_id.encode()
+    event_id = optional_id(event.get("id")) or ""
+    return bytes([stage_of(status), _TYPE_RANKS.get(name, _DEFAULT_TYPE_RANK)]) + event_id.encode()
 
 
-def _flags_of(held: Json, items: list[Any], charges: list[Charge]) -> tuple[DeliveryWarning, ...]:
-    flags = {charge.flag for charge in charges if charge.flag is not None}
+def _warnings_of(subscription: Json, items: list[Any], charges: list[_MonthlyCharge]) -> tuple[DeliveryWarning, ...]:
+    warnings = {charge.warning for charge in charges if charge.warning is not None}
     if not items:
-        flags.add(DeliveryWarning.NO_ITEMS)
-    if found(held, "items", "has_more") is True:
-        flags.add(DeliveryWarning.ITEMS_INCOMPLETE)
-    return tuple(sorted(flags))
+        warnings.add(DeliveryWarning.NO_ITEMS)
+    if value_at(subscription, "items", "has_more") is True:
+        warnings.add(DeliveryWarning.ITEMS_INCOMPLETE)
+    return tuple(sorted(warnings))
 
 
-def _exact(charges: list[Charge]) -> str:
-    return str(sum(charge.monthly for charge in charges))
-
-
-def _facts_of(event: Json) -> dict[str, Any]:
+def _event_details(event: Json) -> dict[str, Any]:
     return {
-        "event": other_id(event.get("id")),
-        "account": other_id(event.get("account")),
+        "event": optional_id(event.get("id")),
+        "account": optional_id(event.get("account")),
         "livemode": is_live(event),
     }
+
+
+def _monthly_charge(item: object, currency: str) -> _MonthlyCharge:
+    """Return what an item adds to MRR. An amount that cannot be known adds nothing, with a warning."""
+    price = value_at(item, "price")
+    if not isinstance(price, dict):
+        price = _price_from_plan(value_at(item, "plan"))
+    warning = _reason_for_nothing(price, currency)
+    if warning is not None:
+        return _MonthlyCharge(Fraction(0), warning)
+    often = times_a_month(value_at(price, "recurring", "interval"), value_at(price, "recurring", "interval_count"))
+    unit = _unit_amount(price)
+    if often is None or unit is None:
+        missing = DeliveryWarning.UNKNOWN_INTERVAL if often is None else DeliveryWarning.NO_AMOUNT
+        return _MonthlyCharge(Fraction(0), missing)
+    amount = unit * _billed_quantity(item, price) * often * scale_of(currency)
+    return _MonthlyCharge(amount, DeliveryWarning.TAX_INCLUSIVE if price.get("tax_behavior") == "inclusive" else None)
+
+
+def _reason_for_nothing(price: dict[str, Any], currency: str) -> DeliveryWarning | None:
+    listed_in = price.get("currency")
+    if not isinstance(price.get("recurring"), dict):
+        return DeliveryWarning.ONE_TIME
+    if price["recurring"].get("usage_type") == "metered":
+        return DeliveryWarning.METERED
+    if price.get("billing_scheme") == "tiered":
+        return DeliveryWarning.TIERED  # The tiers themselves are not delivered.
+    if isinstance(listed_in, TooLong) or (isinstance(listed_in, str) and listed_in.lower() != currency):
+        return DeliveryWarning.OTHER_CURRENCY
+    return None
+
+
+def _price_from_plan(plan: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
+    """Convert the older form of a price to the newer one."""
+    if not isinstance(plan, dict):
+        return {}
+    return {
+        "unit_amount": plan.get("amount"),
+        "unit_amount_decimal": plan.get("amount_decimal"),
+        "currency": plan.get("currency"),
+        "billing_scheme": plan.get("billing_scheme"),
+        "transform_quantity": plan.get("transform_usage"),
+        "recurring": {name: plan.get(name) for name in ("interval", "interval_count", "usage_type")},
+    }
+
+
+def _unit_amount(price: dict[str, Any]) -> Fraction | None:
+    """Return the price of one unit, exactly; None if it is not stated."""
+    decimal, whole = price.get("unit_amount_decimal"), price.get("unit_amount")
+    if isinstance(decimal, str) and _DECIMAL.fullmatch(decimal):
+        return Fraction(decimal)
+    if decimal is None and whole is None:
+        return None
+    return Fraction(billed_units(first_present(whole, decimal)))
+
+
+def _billed_quantity(item: object, price: dict[str, Any]) -> int:
+    quantity = _quantity(first_present(value_at(item, "quantity"), 1))
+    packing = price.get("transform_quantity")
+    if not isinstance(packing, dict):
+        return quantity
+    pack = _quantity(packing.get("divide_by"))
+    if pack == 0:
+        raise UnusableEventError(DeliveryWarning.QUANTITY_UNUSABLE)
+    return quantity // pack if packing.get("round") == "down" else -(-quantity // pack)
+
+
+def _quantity(value: object) -> int:
+    if type(value) is not int or not 0 <= value <= _QUANTITY_MAX:
+        raise UnusableEventError(DeliveryWarning.QUANTITY_UNUSABLE)
+    return value

@@ -1,4 +1,4 @@
-"""What was read of a delivery → what the ledger records for a project."""
+"""Map a parsed delivery to the ledger entry of a project."""
 
 import hashlib
 from collections.abc import Callable
@@ -9,23 +9,24 @@ import msgspec
 
 from mauve.core.app import Environment
 from mauve.core.biller import Provider
+from mauve.core.money import Money
 from mauve.core.times import occurred_at
-from mauve.ingest.webhooks.billers import Content
-from mauve.ingest.webhooks.parsed import BilledPayment, BilledSubscription, Skipped
-from mauve.ingest.webhooks.texts import kept_texts
+from mauve.ingest.webhooks.billers import ParsedDelivery
+from mauve.ingest.webhooks.parsed import ParsedPayment, ParsedSubscription, SkippedEvent
+from mauve.ingest.webhooks.truncation import truncate_texts
 from mauve.ingest.webhooks.warnings import DeliveryWarning
 from mauve.stores.deliveries import Delivery, DeliveryResult
 from mauve.stores.ledger import Entry, Payment, SubscriptionVersion
 
 _ENCODER: Final = msgspec.json.Encoder()
 
-PaymentMoment = Callable[[int | None, int], int]
-"""Returns when a payment counts as made, from what the biller says and when we heard of it; epoch ms."""
+PaymentTime = Callable[[int | None, int], int]
+"""Returns when a payment counts as made, from the biller's claim and our receive time; epoch ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Whose deliveries they are."""
+    """The project and biller that deliveries belong to."""
 
     project: str  # public id
     org_id: str
@@ -41,113 +42,118 @@ class MappedDelivery:
 
 
 def near_arrival(paid_at: int | None, received_at: int) -> int:
-    """Keep a payment near its arrival, like every event."""
+    """Clamp the claimed time to the time of arrival, as for every event."""
     return occurred_at(paid_at, None, received_at)
 
 
 def as_claimed(paid_at: int | None, received_at: int) -> int:
-    """Take the biller's word, as far back as it reaches."""
+    """Trust the claimed time, however old."""
     return received_at if paid_at is None else paid_at
 
 
-def mapped(content: Content, endpoint: Endpoint, received_at: int, moment: PaymentMoment) -> MappedDelivery:
-    """Return what is to be recorded, all at once, with a note of the delivery itself."""
-    reading = content.reading
-    if isinstance(reading, Skipped):
-        note = _note(content, endpoint, received_at, reading.result, 0)
-        return MappedDelivery(Entry(delivery=note), 0)
-    kept = kept_texts(reading.texts)
-    facts = {"type": content.type, **reading.facts, "flags": reading.flags, **kept.texts}
-    payload = _ENCODER.encode(facts | ({"truncated": kept.fingerprints} if kept.fingerprints else {}))
-    entry = _entry(reading, endpoint, received_at, moment, payload)
+def map_delivery(
+    delivery: ParsedDelivery, endpoint: Endpoint, received_at: int, payment_time: PaymentTime
+) -> MappedDelivery:
+    """Return the entry to record in one transaction: the rows, and the delivery itself."""
+    event = delivery.event
+    if isinstance(event, SkippedEvent):
+        row = _delivery_row(delivery, endpoint, received_at, event.result, 0)
+        return MappedDelivery(Entry(delivery=row), 0)
+    kept = truncate_texts(event.texts)
+    details = {"type": delivery.type, **event.details, "flags": event.warnings, **kept.texts}
+    payload = _ENCODER.encode(details | ({"truncated": kept.fingerprints} if kept.fingerprints else {}))
+    entry = _entry(event, endpoint, received_at, payment_time, payload)
     rows = len(entry.payments) + len(entry.subscriptions)
-    note = _note(content, endpoint, received_at, DeliveryResult.STORED, rows)
-    return MappedDelivery(replace(entry, delivery=note), rows, tuple(kept.fingerprints))
+    row = _delivery_row(delivery, endpoint, received_at, DeliveryResult.STORED, rows)
+    return MappedDelivery(replace(entry, delivery=row), rows, tuple(kept.fingerprints))
 
 
-def suspended(content: Content, endpoint: Endpoint, received_at: int) -> Entry:
-    """Return the note of a delivery that is acknowledged and not stored."""
-    return Entry(delivery=_note(content, endpoint, received_at, DeliveryResult.SUSPENDED, 0))
+def suspended_entry(delivery: ParsedDelivery, endpoint: Endpoint, received_at: int) -> Entry:
+    """Return the entry for a delivery that is acknowledged but not stored."""
+    return Entry(delivery=_delivery_row(delivery, endpoint, received_at, DeliveryResult.SUSPENDED, 0))
 
 
-def _note(content: Content, endpoint: Endpoint, at: int, result: DeliveryResult, rows: int) -> Delivery:
-    other_plane = (DeliveryWarning.PLANE_MISMATCH,) if content.environment not in {None, endpoint.environment} else ()
+def _delivery_row(delivery: ParsedDelivery, endpoint: Endpoint, at: int, result: DeliveryResult, rows: int) -> Delivery:
+    is_mismatch = delivery.environment not in {None, endpoint.environment}
     return Delivery(
         project=endpoint.project,
         provider=endpoint.provider,
         at=at,
-        type=content.type,
+        type=delivery.type,
         result=result,
         rows=rows,
-        warnings=(*content.reading.flags, *other_plane),
+        warnings=(*delivery.event.warnings, *((DeliveryWarning.PLANE_MISMATCH,) if is_mismatch else ())),
     )
 
 
 def _entry(
-    reading: BilledPayment | BilledSubscription,
+    event: ParsedPayment | ParsedSubscription,
     endpoint: Endpoint,
     received_at: int,
-    moment: PaymentMoment,
+    payment_time: PaymentTime,
     payload: bytes,
 ) -> Entry:
-    if isinstance(reading, BilledSubscription):
-        return Entry(subscriptions=[_version(reading, endpoint, received_at, payload)])
-    made_at = moment(reading.paid_at, received_at)
+    if isinstance(event, ParsedSubscription):
+        return Entry(subscriptions=[_version(event, endpoint, received_at, payload)])
+    paid_at = payment_time(event.paid_at, received_at)
     return Entry(
         payments=[
             Payment(
                 org_id=endpoint.org_id,
                 project=endpoint.project,
-                id=share.id,
-                digest=_digest(reading, share),
-                claimed_at=reading.paid_at,
-                amount=share.amount,
-                currency=reading.currency,
-                earned=share.earned,
-                user=reading.user,
-                occurred_at=made_at,
+                id=part.id,
+                digest=_digest(event, part),
+                claimed_at=event.paid_at,
+                amount=part.amount.minor,
+                currency=part.amount.currency,
+                earned=part.earned,
+                user=event.user,
+                occurred_at=paid_at,
                 received_at=received_at,
                 payload=payload,
                 source=endpoint.provider,
-                # Another delivery of the invoice may show a fee that the first did not: it moves nothing.
-                part_of=None if share.id == reading.id else reading.id,
+                # A later delivery of the invoice may show a fee that the first did not: it changes nothing.
+                part_of=None if part.id == event.id else event.id,
             )
-            for share in _shares(reading)
+            for part in _split(event)
         ]
     )
 
 
-class _Share(NamedTuple):
-    """What one row holds of a payment."""
+class _PaymentPart(NamedTuple):
+    """The part of a payment that one row holds."""
 
     id: str
-    amount: int
+    amount: Money
     earned: bool
 
 
-def _shares(reading: BilledPayment) -> list[_Share]:
-    if reading.fee is None:
-        return [_Share(reading.id, reading.amount, earned=True)]
+def _split(payment: ParsedPayment) -> list[_PaymentPart]:
+    if payment.fee is None:
+        return [_PaymentPart(payment.id, payment.amount, earned=True)]
     # A marketplace earns the fee and processes the gross.
     return [
-        _Share(reading.id, reading.fee, earned=True),
-        _Share(f"{reading.id}:volume", reading.amount, earned=False),
+        _PaymentPart(payment.id, payment.fee, earned=True),
+        _PaymentPart(f"{payment.id}:volume", payment.amount, earned=False),
     ]
 
 
-def _digest(reading: BilledPayment, share: _Share) -> bytes:
-    return hashlib.sha256(_ENCODER.encode([*share, reading.currency, reading.user])).digest()
+def _digest(payment: ParsedPayment, part: _PaymentPart) -> bytes:
+    compared = [part.id, part.amount.minor, part.earned, part.amount.currency, payment.user]
+    return hashlib.sha256(_ENCODER.encode(compared)).digest()
 
 
-def _version(reading: BilledSubscription, endpoint: Endpoint, received_at: int, payload: bytes) -> SubscriptionVersion:
+def _version(
+    subscription: ParsedSubscription, endpoint: Endpoint, received_at: int, payload: bytes
+) -> SubscriptionVersion:
     return SubscriptionVersion(
         project=endpoint.project,
-        id=reading.id,
-        at=received_at * 1000 if reading.at is None else reading.at,
+        id=subscription.id,
+        at=received_at * 1000 if subscription.at is None else subscription.at,
         received_at=received_at,
-        status=reading.status,
-        mrr=reading.mrr,
-        currency=reading.currency,
+        status=subscription.status,
+        mrr=subscription.mrr.minor,
+        currency=subscription.mrr.currency,
         payload=payload,
-        rank=reading.rank,
+        rank=subscription.rank,
     )

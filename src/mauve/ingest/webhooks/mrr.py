@@ -1,12 +1,19 @@
-"""Monthly recurring revenue: exact fractions, rounded once."""
+"""Subscriptions at both billers: how often a price is charged, and which of two versions is later.
 
-from collections.abc import Iterable, Mapping
+Deliveries arrive late, twice and in any order. So the order of two versions with the same timestamp must follow from
+the versions themselves. Both billers use the same status words.
+"""
+
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Final
 
-from mauve.ingest.webhooks.parsed import MINOR_UNITS_MAX, UnusableError
+from mauve.ingest.webhooks.parsed import UnusableEventError
 from mauve.ingest.webhooks.warnings import DeliveryWarning
 
+TERMINAL_STAGE: Final = 2
+_INITIAL: Final = frozenset({"incomplete"})
+_TERMINAL: Final = frozenset({"canceled", "incomplete_expired"})
 _INTERVAL_COUNT_MAX: Final = 100_000  # 270 years of days
 _PER_MONTH: Final[Mapping[object, Fraction]] = {
     "day": Fraction(365, 12),
@@ -17,17 +24,16 @@ _PER_MONTH: Final[Mapping[object, Fraction]] = {
 
 
 def times_a_month(interval: object, interval_count: object) -> Fraction | None:
-    """Return how often something is charged in a month; None for an interval that nobody knows."""
+    """Return how often a price is charged per month; None for an unknown interval."""
     count = 1 if interval_count is None else interval_count
     if type(count) is not int or not 1 <= count <= _INTERVAL_COUNT_MAX:
-        raise UnusableError(DeliveryWarning.INTERVAL_UNUSABLE)
+        raise UnusableEventError(DeliveryWarning.INTERVAL_UNUSABLE)
     factor = _PER_MONTH.get(interval) if isinstance(interval, str) else None
     return None if factor is None else factor / count
 
 
-def rounded_total(parts: Iterable[Fraction]) -> int:
-    """Return the sum in whole minor units, half up. Rounding each part would drift."""
-    total = int(sum(parts, Fraction(1, 2)) // 1)
-    if not 0 <= total <= MINOR_UNITS_MAX:
-        raise UnusableError(DeliveryWarning.AMOUNT_UNUSABLE)
-    return total
+def stage_of(status: str) -> int:
+    """Return 0 for the initial status, which never returns, 2 for the terminal ones, and 1 for all others."""
+    if status in _INITIAL:
+        return 0
+    return TERMINAL_STAGE if status in _TERMINAL else 1

@@ -1,4 +1,4 @@
-"""Events that a biller has exported, taken in as if they were delivered: same rules, no signature, no time limit."""
+"""Replay events that a biller exported as if they were delivered, without signature and time limit."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -6,15 +6,15 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import BinaryIO, Final, Protocol
 
-from mauve.ingest.webhooks.billers import BILLERS, content_of
+from mauve.ingest.webhooks.billers import BILLERS, parse_delivery
 from mauve.ingest.webhooks.endpoint import BODY_BYTES_MAX
-from mauve.ingest.webhooks.entries import Endpoint, as_claimed, mapped
-from mauve.ingest.webhooks.parsed import Skipped
+from mauve.ingest.webhooks.entries import Endpoint, as_claimed, map_delivery
+from mauve.ingest.webhooks.parsed import SkippedEvent
 from mauve.stores.deliveries import DeliveryResult
 from mauve.stores.ledger import Entry, Outcome, Payment
 
-_ENTRIES_AT_ONCE: Final = 500  # in one transaction: a running service gets its turns in between
-_LINES_NAMED_MAX: Final = 10
+_ENTRIES_PER_TRANSACTION: Final = 500  # so that a running service can write in between
+_LINES_REPORTED_MAX: Final = 10
 
 
 class Recorder(Protocol):
@@ -23,23 +23,23 @@ class Recorder(Protocol):
 
 @dataclass(slots=True)
 class Summary:
-    """What a replay has done."""
+    """The result of a replay."""
 
     events: int = 0
-    payments: int = 0  # rows, those that were there already included
+    payments: int = 0  # rows, including those that were there before
     payments_new: int = 0
-    conflicts: int = 0  # payments whose id is taken by another one: not recorded
+    conflicts: int = 0  # payments whose id belongs to a different payment: not recorded
     subscriptions: int = 0
     ignored: int = 0
     unusable: int = 0
-    unusable_lines: list[int] = field(default_factory=list)  # the first of them
+    unusable_lines: list[int] = field(default_factory=list)  # only the first few
     warnings: Counter[str] = field(default_factory=Counter)
     revenue: Counter[str] = field(default_factory=Counter)  # new, by currency, in minor units
     volume: Counter[str] = field(default_factory=Counter)
 
 
 class DryRun:
-    """Records nothing. A payment is new here if the file itself has not told of it before."""
+    """Record nothing. A payment counts as new if it is the first with its id in the file."""
 
     def __init__(self) -> None:
         self._seen: dict[str, bytes] = {}
@@ -48,7 +48,7 @@ class DryRun:
         return [self._outcomes(entry.payments) for entry in entries]
 
     def _outcomes(self, payments: Sequence[Payment]) -> list[Outcome]:
-        """Judge a payment and its parts, if it has any: all of them are new, or none is."""
+        """Judge a payment with its parts: either all of them are new or none is."""
         if self._seen.keys().isdisjoint(payment.id for payment in payments):
             self._seen |= {payment.id: payment.digest for payment in payments}
             return [Outcome.ACCEPTED] * len(payments)
@@ -57,17 +57,17 @@ class DryRun:
 
 
 def replay(lines: Iterable[bytes], endpoint: Endpoint, recorder: Recorder, now_ms: int) -> Summary:
-    """Take in one event a line. Doing it again changes nothing."""
+    """Record one event per line. Repeating it changes nothing."""
     summary = Summary()
     entries = _entries_in(lines, endpoint, now_ms, summary)
-    while group := list(islice(entries, _ENTRIES_AT_ONCE)):
+    while group := list(islice(entries, _ENTRIES_PER_TRANSACTION)):
         for entry, outcomes in zip(group, recorder.record(group), strict=True):
-            _add_up(summary, entry, outcomes)
+            _add_to_summary(summary, entry, outcomes)
     return summary
 
 
 def lines_in(file: BinaryIO) -> Iterator[bytes]:
-    """Return the lines, of which one that is longer than any delivery is only a piece, and so no event."""
+    """Yield the lines. Cut a line that is longer than any delivery, so that it is not a valid event."""
     while line := file.readline(BODY_BYTES_MAX):
         yield line
         while not line.endswith(b"\n") and (line := file.readline(BODY_BYTES_MAX)):
@@ -79,19 +79,19 @@ def _entries_in(lines: Iterable[bytes], endpoint: Endpoint, now_ms: int, summary
         if not line.strip():
             continue
         summary.events += 1
-        content = content_of(BILLERS[endpoint.provider], line)
-        summary.warnings.update(content.reading.flags)
-        if not isinstance(content.reading, Skipped):
-            # The log of deliveries tells what the biller sent by itself.
-            yield replace(mapped(content, endpoint, now_ms, as_claimed).entry, delivery=None)
-        elif content.reading.result is DeliveryResult.UNUSABLE:
+        parsed = parse_delivery(BILLERS[endpoint.provider], line)
+        summary.warnings.update(parsed.event.warnings)
+        if not isinstance(parsed.event, SkippedEvent):
+            # The list of deliveries shows only what the biller itself delivered.
+            yield replace(map_delivery(parsed, endpoint, now_ms, as_claimed).entry, delivery=None)
+        elif parsed.event.result is DeliveryResult.UNUSABLE:
             summary.unusable += 1
-            summary.unusable_lines = [*summary.unusable_lines, number][:_LINES_NAMED_MAX]
+            summary.unusable_lines = [*summary.unusable_lines, number][:_LINES_REPORTED_MAX]
         else:
             summary.ignored += 1
 
 
-def _add_up(summary: Summary, entry: Entry, outcomes: Sequence[Outcome]) -> None:
+def _add_to_summary(summary: Summary, entry: Entry, outcomes: Sequence[Outcome]) -> None:
     summary.subscriptions += len(entry.subscriptions)
     conflicts = outcomes.count(Outcome.CONFLICT)
     summary.conflicts += conflicts

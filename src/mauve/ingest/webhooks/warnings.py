@@ -1,4 +1,4 @@
-"""What may be remarked of a delivery, beside what became of it. `docs/billing.md` explains every word."""
+"""Warnings about a delivery, beside its result. `docs/billing.md` explains every one."""
 
 from enum import StrEnum
 
@@ -7,10 +7,10 @@ class DeliveryWarning(StrEnum):
     # It makes no row.
     THIN_EVENT = "thin_event"
     ZERO_AMOUNT = "zero_amount"
-    # It makes a row that the owner should look at.
+    # It makes a row that the owner should check.
     FEE_UNKNOWN = "fee_unknown"
     PLANE_MISMATCH = "plane_mismatch"
-    # A price that adds nothing, or more than it should.
+    # A price adds nothing, or more than it should.
     METERED = "metered"
     NO_AMOUNT = "no_amount"
     ONE_TIME = "one_time"

@@ -1,1 +1,1 @@
-"""HTTP/1.1 for the ingest workers: llhttp reads, the event loop's own thread does everything else (decision 16)."""
+"""HTTP/1.1 for the ingest workers: llhttp parses, and everything runs on the event loop's thread (decision 16)."""

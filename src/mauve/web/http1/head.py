@@ -1,4 +1,4 @@
-"""The head of a request, and a memory of those that came before."""
+"""The head of a request, and a cache of recent heads."""
 
 from typing import Final
 from urllib.parse import unquote
@@ -7,15 +7,15 @@ from httptools import HttpParserInvalidURLError, parse_url
 
 from mauve.web.body import declared_size
 
-KNOWN_MAX: Final = 512
-KNOWN_BYTES_MAX: Final = 2048  # A longer one is parsed each time.
-UNASKED_BYTES_MAX: Final = 64 * 1024  # So much of a body is read before anybody asks for it.
+CACHED_HEADS_MAX: Final = 512
+CACHED_HEAD_BYTES_MAX: Final = 2048  # Longer heads are parsed each time.
+PREREAD_BYTES_MAX: Final = 64 * 1024  # Read so much of a body before the plane asks for it.
 
-Headers = dict[bytes, list[bytes]]  # by names in lower case
+Headers = dict[bytes, list[bytes]]  # by lowercase name
 
 
 class Head:
-    """Everything before the body. It is never changed: requests share it."""
+    """Everything before the body. Immutable: requests share it."""
 
     __slots__ = ("_headers", "_values", "declared_bytes", "expects_continue", "keeps_alive", "method", "path")
 
@@ -23,7 +23,7 @@ class Head:
         self.method = method.decode()
         self.path = path_of(url)
         self._values = headers
-        self._headers: dict[str, str | None] = {}  # decoded, as they are asked for
+        self._headers: dict[str, str | None] = {}  # decoded on first use
         self.keeps_alive = keeps_alive
         self.declared_bytes = declared_size(self.header("content-length"))
         self.expects_continue = b"expect" in headers and (self.header("expect") or "").lower() == "100-continue"
@@ -41,8 +41,8 @@ class Head:
         return [value.decode("latin-1") for value in self._values.get(name.encode(), ())]
 
 
-class KnownHeads:
-    """Heads by their bytes. A client that sends one request after another repeats them to the byte."""
+class HeadCache:
+    """Parsed heads by their bytes. A client that reuses a connection repeats its head byte for byte."""
 
     def __init__(self) -> None:
         self._heads: dict[bytes, Head] = {}
@@ -51,18 +51,18 @@ class KnownHeads:
     def __len__(self) -> int:
         return len(self._heads)
 
-    def remember(self, text: bytes, head: Head) -> None:
-        """Keep a head whose body is small, of a stated length, and followed by another request, if any."""
-        is_small = head.declared_bytes is not None and head.declared_bytes <= UNASKED_BYTES_MAX
-        if len(text) > KNOWN_BYTES_MAX or not is_small or not head.keeps_alive or head.expects_continue:
+    def add(self, text: bytes, head: Head) -> None:
+        """Cache a head if its body is small and of declared length, and the connection stays open after it."""
+        is_small = head.declared_bytes is not None and head.declared_bytes <= PREREAD_BYTES_MAX
+        if len(text) > CACHED_HEAD_BYTES_MAX or not is_small or not head.keeps_alive or head.expects_continue:
             return
-        if len(self._heads) >= KNOWN_MAX:
+        if len(self._heads) >= CACHED_HEADS_MAX:
             self._heads.clear()
         self._heads[text] = head
 
 
 def path_of(url: bytes) -> str:
-    """Return the decoded path; one with an escaped slash stays as it came and so matches no route."""
+    """Return the decoded path. Leave a path with an escaped slash as it is, so that it matches no route."""
     if not url.startswith(b"/"):
         try:
             url = parse_url(url).path or b"/"

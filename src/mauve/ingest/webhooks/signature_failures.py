@@ -1,8 +1,8 @@
-"""Deliveries that were refused, counted for the owner.
+"""Count deliveries with a bad signature for the owner.
 
-A secret that was pasted wrongly is the most usual mistake with a biller, so the owner should see it. But anybody can
-knock at the address: a refusal makes no row of its own. It is counted in memory, for projects that have a secret and
-under a handful of words, and the counts are written down once a second at most.
+A wrongly pasted secret is the most common mistake with a biller, so the owner should see it. But anyone can post to
+the address, so a failure makes no row of its own: failures are counted in memory, only for projects that have a
+secret and under a few fixed words, and the counts are written at most once a second.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 
 from mauve.ingest.parts import MoneyRecorder
-from mauve.ingest.webhooks.signatures import SignatureFlaw
+from mauve.ingest.webhooks.signatures import SignatureFailure
 from mauve.stores.deliveries import DeliveryResult, Tally
 from mauve.stores.edge import PublishedSecret
 from mauve.stores.ledger import Entry
@@ -22,14 +22,14 @@ _WRITE_EVERY_S: Final = 1.0
 log = structlog.get_logger()
 
 
-class RefusalCount:
+class SignatureFailureCounts:
     def __init__(self, ledger: MoneyRecorder) -> None:
         self._ledger = ledger
         self._tallies: dict[tuple[str, str, str], Tally] = {}
         self._writing: asyncio.Task[None] | None = None
 
-    def add(self, secret: PublishedSecret, refusal: SignatureFlaw, at: int) -> None:
-        for word in (DeliveryResult.REFUSED, refusal):
+    def add(self, secret: PublishedSecret, failure: SignatureFailure, at: int) -> None:
+        for word in (DeliveryResult.REFUSED, failure):
             key = (secret.public_id, secret.provider, word)
             before = self._tallies.get(key)
             self._tallies[key] = Tally(*key, 1 if before is None else before.count + 1, at)

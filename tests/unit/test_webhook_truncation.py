@@ -1,4 +1,4 @@
-"""Texts of customers, kept at a bounded length."""
+"""Texts of customers are truncated."""
 
 import hashlib
 
@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mauve.ingest.webhooks.texts import CHARACTERS_MAX, MARK, kept_texts, shortened
+from mauve.ingest.webhooks.truncation import CHARACTERS_MAX, MARK, truncate_texts, truncated
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=CHARACTERS_MAX + 1, max_size=CHARACTERS_MAX + 200)
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466"
 
 
 @given(TEXTS)
-def test_a_long_text_keeps_its_beginning_within_the_limit_and_a_fingerprint_of_the_whole(text):
-    kept = kept_texts({"name": text})
+def test_a_long_text_keeps_its_beginning_and_a_fingerprint_of_the_whole(text):
+    kept = truncate_texts({"name": text})
     short = kept.texts["name"]
     assert short.endswith(MARK)
     assert text.startswith(short.removesuffix(MARK))
@@ -30,21 +30,21 @@ def test_a_long_text_keeps_its_beginning_within_the_limit_and_a_fingerprint_of_t
 
 @pytest.mark.parametrize("character", ["e\u0301", FAMILY, "\U0001f44d\U0001f3fd", "\u2764\ufe0f"])
 @pytest.mark.parametrize("shift", range(8))
-def test_what_a_reader_sees_as_one_character_is_not_cut(character, shift):
-    kept = shortened("x" * shift + character * CHARACTERS_MAX).removesuffix(MARK)[shift:]
+def test_a_visible_character_is_not_split(character, shift):
+    kept = truncated("x" * shift + character * CHARACTERS_MAX).removesuffix(MARK)[shift:]
     assert kept == character * (len(kept) // len(character))
 
 
-def test_an_endless_character_is_cut_all_the_same():
-    assert shortened("e" + "\u0301" * 2000) == "e" + "\u0301" * (CHARACTERS_MAX - len(MARK) - 1) + MARK
+def test_an_endless_character_is_split_anyway():
+    assert truncated("e" + "\u0301" * 2000) == "e" + "\u0301" * (CHARACTERS_MAX - len(MARK) - 1) + MARK
 
 
-def test_a_text_at_the_limit_stays_whole():
-    kept = kept_texts({"name": "x" * CHARACTERS_MAX})
+def test_a_text_at_the_limit_is_not_truncated():
+    kept = truncate_texts({"name": "x" * CHARACTERS_MAX})
     assert (kept.texts, kept.fingerprints) == ({"name": "x" * CHARACTERS_MAX}, {})
 
 
-def test_only_texts_are_kept_and_each_by_its_path():
+def test_only_texts_are_kept_each_by_its_path():
     given_fields = {
         "name": "Ada",
         "nothing": None,
@@ -53,10 +53,10 @@ def test_only_texts_are_kept_and_each_by_its_path():
         "list": ["x"],
         "address": {"city": "Paris", "more": {"line": "1", "deeper": {"lost": "x"}}},
     }
-    assert kept_texts(given_fields).texts == {"name": "Ada", "address.city": "Paris", "address.more.line": "1"}
+    assert truncate_texts(given_fields).texts == {"name": "Ada", "address.city": "Paris", "address.more.line": "1"}
 
 
-def test_fields_without_end_come_to_an_end():
-    kept = kept_texts({"fields": {str(number): "x" * 5000 for number in range(10_000)}, "x" * 5000: "x"})
+def test_the_number_of_fields_is_bounded():
+    kept = truncate_texts({"fields": {str(number): "x" * 5000 for number in range(10_000)}, "x" * 5000: "x"})
     assert len(kept.texts) == 64
     assert sum(map(len, kept.texts.values())) <= 64 * CHARACTERS_MAX

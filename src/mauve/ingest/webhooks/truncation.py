@@ -1,6 +1,6 @@
-"""What customers wrote, kept at a bounded length.
+"""Truncate texts that customers wrote.
 
-A text that is too long ends in a mark and leaves a fingerprint of the whole: its length and 64 bits of its hash.
+A truncated text ends in a mark and leaves a fingerprint of the original: its length and 64 bits of its hash.
 """
 
 import hashlib
@@ -19,29 +19,29 @@ _JOINER: Final = "\u200d"
 _JOINED: Final = frozenset([_JOINER, *map(chr, range(0x1F3FB, 0x1F400))])  # and skin tones
 
 
-class KeptTexts(NamedTuple):
-    texts: dict[str, str]  # by their path, such as `customer.name`
-    fingerprints: dict[str, dict[str, object]]  # of those that were shortened
+class TruncatedTexts(NamedTuple):
+    texts: dict[str, str]  # by path, such as `customer.name`
+    fingerprints: dict[str, dict[str, object]]  # of the texts that were truncated
 
 
-def kept_texts(given: Mapping[str, Any]) -> KeptTexts:
-    """Return the texts among some fields, each within bounds."""
-    kept = KeptTexts({}, {})
-    for name, text in _leaves(given):
+def truncate_texts(fields: Mapping[str, Any]) -> TruncatedTexts:
+    """Return the texts among the fields, by path, each within the limit."""
+    kept = TruncatedTexts({}, {})
+    for name, text in _leaves(fields):
         kept.texts[name] = text
         if len(text) > CHARACTERS_MAX:
-            kept.texts[name] = shortened(text)
+            kept.texts[name] = truncated(text)
             kept.fingerprints[name] = fingerprint(text)
         if len(kept.texts) == _TEXTS_MAX:
             break
     return kept
 
 
-def shortened(text: str) -> str:
-    """Return the beginning, cut where a reader sees the end of a character, and the mark."""
+def truncated(text: str) -> str:
+    """Return the beginning of the text, cut between visible characters, and the mark."""
     end = CHARACTERS_MAX - len(MARK)
     for cut in range(end, end - _STEPS_BACK_MAX, -1):
-        if not _is_inside_a_character(text, cut):
+        if not _splits_a_character(text, cut):
             return text[:cut] + MARK
     return text[:end] + MARK
 
@@ -55,14 +55,14 @@ def fingerprint(text: str) -> dict[str, object]:
     }
 
 
-def _is_inside_a_character(text: str, cut: int) -> bool:
-    """Tell whether a cut would part an accent from its letter, or a family of joined emoji."""
-    behind = text[cut]
-    return behind in _JOINED or text[cut - 1] == _JOINER or unicodedata.category(behind).startswith("M")
+def _splits_a_character(text: str, cut: int) -> bool:
+    """Return whether a cut would separate an accent from its letter, or split a joined emoji."""
+    following = text[cut]
+    return following in _JOINED or text[cut - 1] == _JOINER or unicodedata.category(following).startswith("M")
 
 
-def _leaves(given: Mapping[str, Any], path: str = "", depth: int = 1) -> Iterator[tuple[str, str]]:
-    for name, value in given.items():
+def _leaves(fields: Mapping[str, Any], path: str = "", depth: int = 1) -> Iterator[tuple[str, str]]:
+    for name, value in fields.items():
         full = path + name
         if len(full) > _NAME_CHARACTERS_MAX:
             continue

@@ -1,4 +1,4 @@
-"""What lets pages of any origin send events with a publishable key, and nothing else."""
+"""CORS: let pages of any origin send events with a publishable key, and nothing else."""
 
 from typing import Final
 
@@ -19,7 +19,7 @@ PREFLIGHT: Final = Reply(
 )
 
 
-def for_browsers(reply: Reply) -> Reply:
-    """Let a page read the reply, and when it may come back."""
+def with_cors(reply: Reply) -> Reply:
+    """Let a page read the reply and its Retry-After."""
     exposed = _EXPOSED if "retry-after" in reply.headers else {}
     return reply._replace(headers={**reply.headers, **_ANY_ORIGIN, **exposed})

@@ -1,4 +1,4 @@
-"""Heavy work shares the event loop with those who only want a short answer."""
+"""Heavy work shares the event loop with requests that need only a quick reply."""
 
 import asyncio
 
@@ -9,14 +9,14 @@ HEAVY_S = ROUND_S_MAX * 0.6
 
 
 async def heavy(fairness, ticks, done, name):
-    if fairness.is_over(ticks()):
-        await fairness.next()
+    if fairness.should_wait(ticks()):
+        await fairness.wait()
     ticks.now_s += HEAVY_S
     done.append(name)
 
 
-async def everyone(count):
-    """Start much heavy work and one quick answer behind it; return in which order they were done."""
+async def run_all(count):
+    """Start much heavy work and one quick reply after it; return the order in which they finished."""
     ticks, done = Ticks(), []
     fairness = LoopFairness(ticks)
     tasks = [asyncio.create_task(heavy(fairness, ticks, done, number)) for number in range(count)]
@@ -29,36 +29,36 @@ async def everyone(count):
     return done
 
 
-def test_a_quick_answer_does_not_wait_behind_all_heavy_work():
-    done = asyncio.run(everyone(100))
+def test_a_quick_reply_does_not_wait_for_all_heavy_work():
+    done = asyncio.run(run_all(100))
     assert done.index("quick") <= 3
 
 
-def test_everything_is_done_once_and_in_the_order_of_arrival():
-    done = asyncio.run(everyone(100))
+def test_all_work_is_done_once_and_in_order_of_arrival():
+    done = asyncio.run(run_all(100))
     done.remove("quick")
     assert done == list(range(100))
 
 
-def test_light_work_is_not_put_off():
+def test_light_work_is_not_deferred():
     async def light():
         ticks = Ticks()
         fairness = LoopFairness(ticks)
-        return [fairness.is_over(ticks()) for _ in range(100)]
+        return [fairness.should_wait(ticks()) for _ in range(100)]
 
     assert asyncio.run(light()) == [False] * 100
 
 
-def test_light_work_that_was_put_off_is_done_in_few_rounds():
-    """However long a round takes for other reasons, those who wait for it are not let in one by one."""
+def test_deferred_light_work_is_done_in_few_rounds():
+    """Even if a round takes long for other reasons, waiting work is not started one by one."""
 
-    async def behind_a_stall():
+    async def after_a_stall():
         ticks, done, rounds = Ticks(), [], 0
         fairness = LoopFairness(ticks)
 
         async def light(number):
-            if fairness.is_over(ticks()):
-                await fairness.next()
+            if fairness.should_wait(ticks()):
+                await fairness.wait()
             done.append(number)
 
         await heavy(fairness, ticks, [], "first")
@@ -71,12 +71,12 @@ def test_light_work_that_was_put_off_is_done_in_few_rounds():
         await asyncio.gather(*tasks)
         return done, rounds
 
-    done, rounds = asyncio.run(behind_a_stall())
+    done, rounds = asyncio.run(after_a_stall())
     assert done == list(range(1000))
     assert rounds < 20
 
 
-def test_who_gives_up_does_not_hold_up_the_others():
+def test_a_cancelled_waiter_does_not_hold_up_the_others():
     async def with_one_cancelled():
         ticks, done = Ticks(), []
         fairness = LoopFairness(ticks)

@@ -1,0 +1,60 @@
+"""Amounts of money in deliveries, converted from the billers' units to the minor units of ISO 4217.
+
+For most currencies the two are the same. But both billers send 5,000 Icelandic krónur as 500000, although the króna
+has no minor unit, and 5,000 Malagasy ariary as 5000, although ISO 4217 gives the ariary two digits.
+"""
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from functools import cache
+from typing import Final
+
+from mauve.core.money import Money, is_currency, minor_digits
+from mauve.ingest.webhooks.parsed import UnusableEventError
+from mauve.ingest.webhooks.warnings import DeliveryWarning
+
+MINOR_UNITS_MAX: Final = 2**53 - 1
+# Currencies in which the billers count other digits than ISO 4217. The two billers agree.
+_BILLED_DIGITS: Final[Mapping[str, int]] = {"isk": 2, "ugx": 2, "mga": 0}
+
+
+def billed_units(value: object) -> int:
+    """Return an amount as the biller counts it. Never guess, round or coerce money."""
+    if type(value) is not int or not 0 <= value <= MINOR_UNITS_MAX:  # a bool is an int to isinstance
+        raise UnusableEventError(DeliveryWarning.AMOUNT_UNUSABLE)
+    return value
+
+
+def currency_code(value: object) -> str:
+    code = value.lower() if isinstance(value, str) and value.isascii() else ""
+    if not is_currency(code):
+        raise UnusableEventError(DeliveryWarning.CURRENCY_UNUSABLE)
+    return code
+
+
+@cache
+def scale_of(currency: str) -> Fraction:
+    """Return the factor from a biller's units to minor units."""
+    digits = minor_digits(currency)
+    return Fraction(10) ** (digits - _BILLED_DIGITS.get(currency, digits))
+
+
+def money_from_billed(units: int, currency: str) -> Money:
+    """Convert an amount. Do not round it: a fraction of a minor unit cannot be booked."""
+    exact = units * scale_of(currency)
+    if exact.denominator != 1 or exact > MINOR_UNITS_MAX:
+        raise UnusableEventError(DeliveryWarning.AMOUNT_UNUSABLE)
+    return Money(exact.numerator, currency)
+
+
+def rounded_money(parts: Iterable[Fraction], currency: str) -> Money:
+    """Return the sum of exact parts in minor units, rounded half up. Rounding each part would drift."""
+    total = int(sum(parts, Fraction(1, 2)) // 1)
+    if not 0 <= total <= MINOR_UNITS_MAX:
+        raise UnusableEventError(DeliveryWarning.AMOUNT_UNUSABLE)
+    return Money(total, currency)
+
+
+def exact_amount(amount: Fraction) -> int | str:
+    """Return an amount as it is stored in a row's details: an integer if it is whole, else the fraction."""
+    return amount.numerator if amount.denominator == 1 else str(amount)
