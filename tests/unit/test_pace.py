@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mauve.core.problems import Busy
-from mauve.web.body import IncompleteBodyError, never, read_body
-from mauve.web.pace import BYTES_PER_S, GRACE_S, TOTAL_S, Pace
+from mauve.web.body import BYTES_PER_S, GRACE_S, TOTAL_S, IncompleteBodyError, Pace, never, read_body
 
 MEGABYTE = 1024 * 1024
 

@@ -1,4 +1,4 @@
-"""Templates in, replies out, with the headers that every page carries."""
+"""Render templates into responses, with the headers that every page carries."""
 
 import re
 from functools import cache
@@ -8,6 +8,7 @@ from typing import Final
 from urllib.parse import urlencode
 
 import jinja2
+from starlette.responses import RedirectResponse, Response
 
 from mauve.core.app import Environment
 from mauve.core.biller import BILLER_NAMES, Provider
@@ -23,9 +24,8 @@ from mauve.dashboard.charts.svg import spark
 from mauve.dashboard.context import Context
 from mauve.dashboard.notices import NOTICES
 from mauve.dashboard.selection import address
-from mauve.web.messages import Reply
 
-_UNSHOWN: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # what a form may bring, and no page should
+_UNSHOWN: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # control characters, which a form may contain
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 _POLICY: Final = "default-src 'self'; object-src 'none'; frame-ancestors 'none'; form-action 'self'; base-uri 'none'"
 SECURITY_HEADERS: Final = {
@@ -56,8 +56,8 @@ _SPELLINGS: Final = (
 )
 
 
-def page(context: Context, template: str, status: HTTPStatus = HTTPStatus.OK, **shown: object) -> Reply:
-    """Return a page. One that shows a form again takes its status from the refusal."""
+def page(context: Context, template: str, status: HTTPStatus = HTTPStatus.OK, **shown: object) -> Response:
+    """Return a page. A form that is shown again takes its status from the refusal."""
     headers = _HTML
     if context.form_error is not None:
         status = context.form_error.status
@@ -75,13 +75,13 @@ def page(context: Context, template: str, status: HTTPStatus = HTTPStatus.OK, **
             **shown,
         )
     )
-    return Reply(status, _UNSHOWN.sub("\ufffd", text).encode(), headers)
+    return Response(_UNSHOWN.sub("\ufffd", text), status, headers)
 
 
-def see_other(path: str, headers: dict[str, str] | None = None, **query: str) -> Reply:
-    """Send the browser on to a page; `done` names what it is to be told there."""
+def see_other(path: str, **query: str) -> Response:
+    """Redirect the browser to a page; `done` names the notice to show there."""
     location = f"{path}?{urlencode(query)}" if query else path
-    return Reply(HTTPStatus.SEE_OTHER, b"", {**SECURITY_HEADERS, **(headers or {}), "location": location})
+    return RedirectResponse(location, HTTPStatus.SEE_OTHER, SECURITY_HEADERS)
 
 
 @cache

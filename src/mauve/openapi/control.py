@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from mauve.control.bodies import AppBody, AppKeyBody, CreatedAppBody, MintedKeyBody
 from mauve.control.plane import BODY_BYTES_MAX
-from mauve.control.routes import ROUTES as TABLE
-from mauve.control.routes import Route as TableRow
+from mauve.control.routes import OPERATIONS as TABLE
+from mauve.control.routes import Operation as TableRow
 from mauve.core.app import AppType, Ownership
 from mauve.core.biller import Provider
 from mauve.core.credential import KeyKind
@@ -159,7 +159,7 @@ def _operation(row: TableRow, telling: OperationDoc) -> Operation:
         summary=telling.summary,
         text=telling.text,
         security=(control_token(row.scope),),
-        parameters=tuple(_PARAMETERS[name] for name in row.pattern.groupindex),
+        parameters=tuple(_PARAMETERS[name] for name in row.parameters),
         body=telling.body,
         answers=(telling.success, *_refusals(row, telling)),
     )
@@ -175,7 +175,7 @@ def _refusals(row: TableRow, telling: OperationDoc) -> tuple[Answer, ...]:
         else None,
         control_refusal("The token is missing, malformed, unknown or revoked.", unauthorized()),
         control_refusal(f"The token does not carry `{row.scope}`.", no_scope),
-        control_refusal("The token's organization has no such thing.", not_found()) if row.pattern.groupindex else None,
+        control_refusal("The token's organization has no such thing.", not_found()) if row.parameters else None,
         control_refusal(
             "The catalog failed or did not answer in time. Nothing was done: retry with backoff.", unavailable
         ),

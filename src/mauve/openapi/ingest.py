@@ -21,7 +21,7 @@ from mauve.openapi.operation import (
     ref,
 )
 from mauve.openapi.security import PUBLISHABLE_KEY, SERVER_KEY
-from mauve.web.inflate import too_large
+from mauve.web.compression import too_large
 from mauve.web.messages import JSON
 
 TAG: Final = "Ingest"

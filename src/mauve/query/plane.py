@@ -6,6 +6,8 @@ from functools import lru_cache
 from typing import Final
 
 import structlog
+from starlette.types import Receive, Send
+from starlette.types import Scope as AsgiScope
 
 from mauve.access.read_limits import Reader, ReadKind, check_reads
 from mauve.core.credential import KeyKind, Scope
@@ -17,7 +19,7 @@ from mauve.query.answer import Answer, Freshness
 from mauve.query.ask import ask, cannot_be_read
 from mauve.query.parts import QueryParts
 from mauve.stores.edge import PublishedKey, PublishedToken
-from mauve.web import asgi
+from mauve.web.asgi import AsgiRequest, send_reply
 from mauve.web.envelopes import data_reply, wrong_method
 from mauve.web.messages import JSON, Reply, bearer_credential
 from mauve.web.parameters import parameters_from
@@ -40,8 +42,8 @@ class QueryPlane:
     def __init__(self, parts: QueryParts) -> None:
         self._parts = parts
 
-    async def __call__(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
-        request = asgi.AsgiRequest(scope, receive)
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        request = AsgiRequest(scope, receive)
         try:
             reply = await self._answered(request, scope["query_string"])
         except Problem as problem:
@@ -49,9 +51,9 @@ class QueryPlane:
         except Exception:
             log.exception("query_failed", method=request.method)
             reply = data_reply(cannot_be_read())
-        await asgi.send_reply(send, reply)
+        await send_reply(send, reply)
 
-    async def _answered(self, request: asgi.AsgiRequest, query: bytes) -> Reply:
+    async def _answered(self, request: AsgiRequest, query: bytes) -> Reply:
         """Answer one request. The order of these lines is the order in which it can be refused."""
         name = request.path.removeprefix(_PREFIX)
         if not name or "/" in name:

@@ -53,7 +53,7 @@ class OpenRequest(Protocol):
         """Return how long the body is said to be; None if that is not said."""
         ...
 
-    async def body(self, bytes_max: int, is_in_the_way: Callable[[], bool] = ...) -> bytes:
+    async def body(self, bytes_max: int, is_room_needed: Callable[[], bool] = ...) -> bytes:
         """Return the body; raise `BodyTooLargeError` if it is larger, `IncompleteBodyError` if it is cut off.
 
         A body that comes slowly is waited for as long as it is not in the way, else `Busy` is raised.

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Final
 
+from starlette.responses import Response
+
 from mauve.core.problems import Code, Problem
 from mauve.core.window import today_at
 from mauve.dashboard.charts.cards import KINDS, charts_from
@@ -15,12 +17,11 @@ from mauve.dashboard.selection import environment_of, plane_address, shown_proje
 from mauve.metrics.questions import NAME_CHARACTERS_MAX, Question
 from mauve.metrics.registry import Metric, metric_named
 from mauve.query.ask import cannot_be_read
-from mauve.web.messages import Reply
 
 _CHARTED: Final = tuple(kind.metric for kind in KINDS)
 
 
-def show_app(context: MemberContext) -> Reply:
+def show_app(context: MemberContext) -> Response:
     app = context.app()
     asked = asked_by(context)
     readings = context.parts.numbers.ask([*asked.questions, *_charted(asked)])
@@ -38,7 +39,7 @@ def show_app(context: MemberContext) -> Reply:
     )
 
 
-def show_sheet(context: MemberContext) -> Reply:
+def show_sheet(context: MemberContext) -> Response:
     """Return the rows of a metric, as the API gives them, for a spreadsheet."""
     asked = asked_by(context)
     metric = metric_named(context.path["metric"])
@@ -48,13 +49,13 @@ def show_sheet(context: MemberContext) -> Reply:
         raise cannot_be_read()
     name = f"{metric.name}-{question.window.first}-{question.window.last}.csv"
     headers = {"content-type": "text/csv; charset=utf-8", "content-disposition": f'attachment; filename="{name}"'}
-    return Reply(200, sheet_from(metric.columns, rows), {**SECURITY_HEADERS, **headers})
+    return Response(sheet_from(metric.columns, rows), headers={**SECURITY_HEADERS, **headers})
 
 
 def asked_by(context: MemberContext) -> Asked:
     """Return what an app's page of numbers asks for: its project on the chosen plane, in the chosen period."""
     today = today_at(context.now_ms)
-    return Asked(shown_project(context, context.app()), period_from(context.request.query, today), today)
+    return Asked(shown_project(context, context.app()), period_from(context.query, today), today)
 
 
 def name_asked(context: MemberContext) -> str:

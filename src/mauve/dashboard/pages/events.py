@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from starlette.responses import Response
+
 from mauve.dashboard.charts.cards import Chart, event_chart
 from mauve.dashboard.charts.figures import Asked
 from mauve.dashboard.charts.numbers import Answers
@@ -12,14 +14,13 @@ from mauve.dashboard.rendering import page
 from mauve.dashboard.selection import environment_of, plane_address, shown_project
 from mauve.metrics.questions import Question
 from mauve.metrics.registry import METRICS
-from mauve.web.messages import Reply
 
 NAMES_SHOWN: Final = 100
 EVENTS_SHOWN: Final = 20
 BOTH_PERIODS: Final = 2
 
 
-def show_events(context: MemberContext) -> Reply:
+def show_events(context: MemberContext) -> Response:
     asked, name = asked_by(context), name_asked(context)
     names = asked.now("event_names")
     readings = context.parts.numbers.ask([names, *_series_of(asked, name)])
@@ -40,7 +41,7 @@ def show_events(context: MemberContext) -> Reply:
     )
 
 
-def show_latest_events(context: MemberContext) -> Reply:
+def show_latest_events(context: MemberContext) -> Response:
     """Return the part of the page that shows what arrived last; the page asks for it again and again."""
     project = shown_project(context, context.app())
     return page(context, "latest_events.html", events=context.parts.numbers.latest_events(project, EVENTS_SHOWN))

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from starlette.responses import Response
+
 from mauve.control import keys
 from mauve.control.bodies import invalid_body
 from mauve.core.app import Environment
@@ -10,7 +12,6 @@ from mauve.core.problems import not_found
 from mauve.dashboard.context import MemberContext
 from mauve.dashboard.pages.minted import latest, minter_names
 from mauve.dashboard.rendering import page, see_other
-from mauve.web.messages import Reply
 
 # The test plane has server keys only.
 CHOICES: Final = {
@@ -20,13 +21,13 @@ CHOICES: Final = {
 }
 
 
-def show_keys(context: MemberContext) -> Reply:
+def show_keys(context: MemberContext) -> Response:
     app = context.app()
     shown, hidden = latest(keys.list_keys(context.control, app))
     return page(context, "keys.html", app=app, keys=shown, hidden=hidden, minter=minter_names(context))
 
 
-def mint_key(context: MemberContext) -> Reply:
+def mint_key(context: MemberContext) -> Response:
     """Mint a key and show it: this once, so there is no page to send the browser on to."""
     app = context.app()
     choice = CHOICES.get(context.field("choice"))
@@ -41,11 +42,11 @@ def mint_key(context: MemberContext) -> Reply:
     )
 
 
-def confirm_revoking(context: MemberContext) -> Reply:
+def confirm_revoking(context: MemberContext) -> Response:
     return page(context, "revoke_key.html", app=context.app(), key=_key(context))
 
 
-def revoke_key(context: MemberContext) -> Reply:
+def revoke_key(context: MemberContext) -> Response:
     app = context.app()
     keys.revoke_key(context.control, app, context.path["key_id"])
     return see_other(f"/apps/{app.app_id}/keys", done="key-revoked")

@@ -4,7 +4,7 @@ from typing import Final, Protocol, cast
 
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpRequestParser
 
-from mauve.web import heads
+from mauve.web import head_rules as heads
 from mauve.web.http1.exchange import Exchange, Sender
 from mauve.web.http1.head import KNOWN_BYTES_MAX, Head, Headers, KnownHeads
 from mauve.web.http1.pieces import END, PIECE_BYTES_MAX, end_of_piece, tail

@@ -2,8 +2,8 @@
 
 import pytest
 
-from mauve.web import heads
-from mauve.web.heads import flaw_in
+from mauve.web import head_rules
+from mauve.web.head_rules import flaw_in
 
 
 @pytest.mark.parametrize(
@@ -17,16 +17,16 @@ def test_whatever_names_a_host_is_taken(host):
     "host", [b"a b", b"a, b", b"u@h", b"a/b", b"a:b", b"a:123456", b"[::1", b"a\\b", b"h\xc3\xb6st", b"%zz", b"x" * 301]
 )
 def test_what_names_no_host_is_refused(host):
-    assert flaw_in("1.1", [host], [], []) is heads.HOST_INVALID
-    assert flaw_in("1.0", [host], [], []) is heads.HOST_INVALID
+    assert flaw_in("1.1", [host], [], []) is head_rules.HOST_INVALID
+    assert flaw_in("1.0", [host], [], []) is head_rules.HOST_INVALID
 
 
 def test_http_1_1_needs_one_host_and_http_1_0_may_do_without():
-    assert flaw_in("1.1", [], [], []) is heads.HOST_MISSING
-    assert flaw_in("1.1", [b""], [], []) is heads.HOST_MISSING
+    assert flaw_in("1.1", [], [], []) is head_rules.HOST_MISSING
+    assert flaw_in("1.1", [b""], [], []) is head_rules.HOST_MISSING
     assert flaw_in("1.0", [], [], []) is None
-    assert flaw_in("1.1", [b"x", b"x"], [], []) is heads.HOST_REPEATED
-    assert flaw_in("1.0", [b"x", b"y"], [], []) is heads.HOST_REPEATED
+    assert flaw_in("1.1", [b"x", b"x"], [], []) is head_rules.HOST_REPEATED
+    assert flaw_in("1.0", [b"x", b"y"], [], []) is head_rules.HOST_REPEATED
 
 
 @pytest.mark.parametrize("length", [b"0", b"12", b"00012", b"9" * 19])
@@ -38,18 +38,18 @@ def test_a_length_is_a_number(length):
     "length", [b"", b"+5", b"-5", b"5, 5", b"5 5", b"0x5", b"5_0", b"5.0", b"0" * 5000 + b"5", b"1" * 20]
 )
 def test_what_is_no_number_or_far_too_long_a_one_is_no_length(length):
-    assert flaw_in("1.1", [b"x"], [length], []) is heads.LENGTH_INVALID
+    assert flaw_in("1.1", [b"x"], [length], []) is head_rules.LENGTH_INVALID
 
 
 def test_a_length_is_said_once_and_one_way():
-    assert flaw_in("1.1", [b"x"], [b"5", b"5"], []) is heads.LENGTH_INVALID
-    assert flaw_in("1.1", [b"x"], [b"5"], [b"chunked"]) is heads.LENGTH_TWICE
+    assert flaw_in("1.1", [b"x"], [b"5", b"5"], []) is head_rules.LENGTH_INVALID
+    assert flaw_in("1.1", [b"x"], [b"5"], [b"chunked"]) is head_rules.LENGTH_TWICE
 
 
 @pytest.mark.parametrize("coding", [b"chunked", b"Chunked", b" chunked "])
 def test_chunked_is_the_one_coding(coding):
     assert flaw_in("1.1", [b"x"], [], [coding]) is None
-    assert flaw_in("1.0", [b"x"], [], [coding]) is heads.CODING_TOO_NEW
+    assert flaw_in("1.0", [b"x"], [], [coding]) is head_rules.CODING_TOO_NEW
 
 
 @pytest.mark.parametrize(
@@ -66,4 +66,4 @@ def test_chunked_is_the_one_coding(coding):
     ],
 )
 def test_any_other_coding_is_refused(codings):
-    assert flaw_in("1.1", [b"x"], [], codings) is heads.CODING_UNKNOWN
+    assert flaw_in("1.1", [b"x"], [], codings) is head_rules.CODING_UNKNOWN
