@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from mauve.query import single_flight as under_test
-from mauve.query.answer import Answer, Freshness
+from mauve.query.ask import Answer, Freshness
 from mauve.query.single_flight import CrowdedError, SingleFlight
 from mauve.stores.time_limit import seconds_left
 from support.clocks import TurnedLoop

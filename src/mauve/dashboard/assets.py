@@ -1,7 +1,6 @@
 """Style sheets, scripts and icons. Their names contain a hash of their content, so browsers may cache them forever."""
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,37 +21,39 @@ _TYPES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Assets:
-    """The files, read once when the process starts."""
-
-    urls: Mapping[str, str]  # by the file's own name
-    files: Mapping[str, Path]  # by URL
-    contents: Mapping[str, bytes]  # by URL
+class Asset:
+    url: str
+    content: bytes
+    content_type: str
 
 
 def asset_url(name: str) -> str:
-    return assets().urls[name]
+    return _assets_by_name()[name].url
 
 
 def asset_response(url: str) -> Response:
-    if url not in assets().files:
+    asset = _assets_by_url().get(url)
+    if asset is None:
         raise not_found()
     headers = {
-        "content-type": _TYPES[assets().files[url].suffix],
+        "content-type": asset.content_type,
         "cache-control": "public, max-age=31536000, immutable",
         "x-content-type-options": "nosniff",
     }
-    return Response(assets().contents[url], headers=headers)
+    return Response(asset.content, headers=headers)
 
 
 @cache
-def assets() -> Assets:
-    paths = [path for path in sorted(_FOLDER.iterdir()) if path.suffix in _TYPES]
-    contents = {path: path.read_bytes() for path in paths}
-    files = {_url(path, content): path for path, content in contents.items()}
-    return Assets({path.name: url for url, path in files.items()}, files, {u: contents[p] for u, p in files.items()})
+def _assets_by_name() -> dict[str, Asset]:
+    return {path.name: _asset(path) for path in sorted(_FOLDER.iterdir()) if path.suffix in _TYPES}
 
 
-def _url(path: Path, content: bytes) -> str:
+@cache
+def _assets_by_url() -> dict[str, Asset]:
+    return {asset.url: asset for asset in _assets_by_name().values()}
+
+
+def _asset(path: Path) -> Asset:
+    content = path.read_bytes()
     digest = hashlib.sha256(content).hexdigest()[:_HASH_CHARACTERS]
-    return f"{PREFIX}{path.stem}.{digest}{path.suffix}"
+    return Asset(f"{PREFIX}{path.stem}.{digest}{path.suffix}", content, _TYPES[path.suffix])

@@ -12,7 +12,7 @@ import structlog
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match, Route
+from starlette.routing import Route
 from starlette.types import Scope
 
 from mauve.access.passwords import HashingBusyError
@@ -62,7 +62,7 @@ class Dashboard:
             *((each.method, each.path, partial(_open_member, each)) for each in MEMBER),
         ]
         routes = [Route(path, partial(self._respond, handle), methods=[method]) for method, path, handle in handlers]
-        self._routes = [route for route in routes if route.path != "/"]
+        self._patterns = [route.path_regex for route in routes if route.path != "/"]
         self.app = starlette_app(routes, self._refuse_unmatched)
 
     def serves(self, scope: Scope) -> bool:
@@ -73,7 +73,7 @@ class Dashboard:
         if path.startswith(assets.PREFIX) or _accepts_html(scope):
             return True
         # Programs probe the root as well: it is a page only for browsers.
-        return any(route.matches(scope)[0] is not Match.NONE for route in self._routes)
+        return any(pattern.fullmatch(path) for pattern in self._patterns)
 
     async def _refuse_unmatched(self, request: Request, error: Exception) -> Response:
         is_known = isinstance(error, HTTPException) and error.status_code == HTTPStatus.METHOD_NOT_ALLOWED

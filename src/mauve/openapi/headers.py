@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mauve.openapi.operation import Schema
-from mauve.query.answer import Freshness
+from mauve.query.ask import Freshness
 from mauve.web.messages import Reply
 
 _TEXT: Final = {"type": "string"}

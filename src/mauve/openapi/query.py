@@ -13,8 +13,7 @@ from mauve.metrics.registry import METRICS, NAMES_MAX, metric_named
 from mauve.openapi.notes import example_id
 from mauve.openapi.operation import Answer, Operation, Parameter, data_refusal, other_method, ref
 from mauve.openapi.security import SERVER_KEY, control_token
-from mauve.query.answer import Freshness
-from mauve.query.ask import cannot_be_read
+from mauve.query.ask import Freshness, cannot_be_read
 from mauve.web.messages import JSON, Reply
 
 TAG: Final = "Metrics"

@@ -12,9 +12,7 @@ import msgspec
 from mauve.core.problems import Problem
 from mauve.metrics.questions import Question, Survey, surveys_of
 from mauve.metrics.sources import WarehouseSource
-from mauve.query.answer import Answer, Freshness
-from mauve.query.ask import ask_survey, found
-from mauve.query.latest import latest_events
+from mauve.query.ask import Answer, Freshness, ask_survey, found, latest_events
 from mauve.query.parts import QueryParts
 from mauve.stores.warehouse import StoredEvent
 
