@@ -1,4 +1,4 @@
-"""What two readers of a stream could take for two different requests is refused on both ports, in so many words."""
+"""Requests that two parsers could read differently are refused on both ports, with a reason."""
 
 import json
 import socket
@@ -59,7 +59,7 @@ def request(key, *lines, first="POST /v1/events HTTP/1.1", host="host: x"):
 
 
 def answered(url, sent):
-    """Return status and body of the one answer, behind which the connection ends."""
+    """Return status and body of the only answer, after which the connection closes."""
     with connected(url) as connection:
         connection.sendall(sent)
         head, _, body = everything_from(connection).partition(b"\r\n\r\n")
@@ -80,7 +80,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("door", PUBLIC)
 @pytest.mark.parametrize("what", REFUSED)
-def test_a_head_that_can_be_read_in_two_ways_is_refused(service, key, what, door):
+def test_an_ambiguous_head_is_refused(service, key, what, door):
     lines, body, expected, word = REFUSED[what]
     status, told = answered(getattr(service, door), request(key, *lines) + body)
     assert (status, json.loads(told)["ok"]) == (expected, False)
@@ -119,7 +119,7 @@ NO_HTTP = {
 
 @pytest.mark.parametrize("door", PUBLIC)
 @pytest.mark.parametrize("what", NO_HTTP)
-def test_what_is_no_http_is_refused(service, key, what, door):
+def test_malformed_http_is_refused(service, key, what, door):
     status, told = answered(getattr(service, door), request(key, *NO_HTTP[what]) + BODY)
     assert status == (431 if what == "too many headers" else 400)
     assert (json.loads(told)["ok"] is False) if told else door == "url"
@@ -140,7 +140,7 @@ CHUNKS = {
 
 @pytest.mark.parametrize("door", PUBLIC)
 @pytest.mark.parametrize("what", CHUNKS)
-def test_chunks_that_are_none_are_refused(service, key, what, door):
+def test_malformed_chunks_are_refused(service, key, what, door):
     with connected(getattr(service, door)) as connection:
         sending = threading.Thread(
             target=send_all, args=(connection, request(key, "transfer-encoding: chunked") + CHUNKS[what])
@@ -162,7 +162,7 @@ def send_all(connection, sent):
 
 
 @pytest.mark.parametrize("door", PUBLIC)
-def test_a_length_and_chunks_are_never_both_believed(service, key, door):
+def test_a_length_and_chunks_together_are_refused(service, key, door):
     smuggled = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
     sent = request(key, f"content-length: {len(IN_CHUNKS) + len(smuggled)}", "transfer-encoding: chunked")
     with connected(getattr(service, door)) as connection:
@@ -174,7 +174,7 @@ def test_a_length_and_chunks_are_never_both_believed(service, key, door):
 
 
 @pytest.mark.parametrize("door", PUBLIC)
-def test_thousands_of_requests_with_an_offer_are_all_answered_in_order(service, door):
+def test_thousands_of_pipelined_upgrade_offers_are_answered_in_order(service, door):
     count = 1700
     offer = b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n"
     last = b"GET /nowhere HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
@@ -188,7 +188,7 @@ def test_thousands_of_requests_with_an_offer_are_all_answered_in_order(service, 
 
 
 @pytest.mark.parametrize("door", PUBLIC)
-def test_what_is_unusual_and_right_still_works(service, key, door):
+def test_unusual_but_valid_requests_work(service, key, door):
     url = getattr(service, door)
     close = "connection: close"
     assert answered(url, request(key, SIZED, close) + BODY)[0] == 202
@@ -206,7 +206,7 @@ def test_what_is_unusual_and_right_still_works(service, key, door):
         assert everything_from(connection).startswith(b"HTTP/1.1 202 ")
 
 
-def test_one_address_has_so_many_connections_and_no_more(service):
+def test_connections_per_address_are_limited(service):
     held = [connected(service.ingest_url) for _ in range(PER_ADDRESS)]
     for connection in held:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
@@ -226,7 +226,7 @@ def test_one_address_has_so_many_connections_and_no_more(service):
         connection.close()
 
 
-def test_one_address_has_so_many_requests_under_way_on_the_main_port_and_no_more(service, key):
+def test_requests_in_progress_per_address_are_limited_on_the_main_port(service, key):
     held = [connected(service.url) for _ in range(PER_ADDRESS)]
     for connection in held:
         connection.sendall(request(key, "content-length: 1000", "expect: 100-continue"))
@@ -244,7 +244,7 @@ def test_one_address_has_so_many_requests_under_way_on_the_main_port_and_no_more
 
 
 @pytest.mark.parametrize("door", PUBLIC)
-def test_a_megabyte_over_a_slow_connection_is_taken(service, key, door):
+def test_a_megabyte_over_a_slow_connection_is_accepted(service, key, door):
     body = b'[{"name": "seen"}]'.ljust(1_000_000)
     pieces = 14
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""That nobody does what they may not, whoever asks and however."""
+"""The dashboard refuses whatever the caller may not do."""
 
 import dataclasses
 import re
@@ -40,7 +40,7 @@ def member_page(method, path):
 
 @pytest.fixture
 def place(parts, organization):
-    """What the places in a path stand for: an app, a key, a member and a token of the organization."""
+    """Fill in the parameters of a path with an app, a key, a member and a token of the organization."""
 
     def fill(path, minted_by):
         app, _ = create_app(parts, organization.org_id, NewAppBody("An app"))
@@ -63,8 +63,8 @@ def place(parts, organization):
 
 
 @pytest.mark.parametrize("role", Role)
-def test_a_role_does_what_the_table_grants_and_nothing_else(signed_in, place, role):
-    """Each action is taken by somebody new, on things that nobody has touched."""
+def test_a_role_can_do_what_the_table_grants_and_nothing_else(signed_in, place, role):
+    """Each action is taken by a new member, on new objects."""
     for number, (name, action) in enumerate(zip(NAMES, MEMBER, strict=True)):
         browser, user = signed_in(role, f"{number}@example.com")
         reply = browser.ask(action.method, place(action.path, user.user_id), FORMS.get(action.path))
@@ -97,7 +97,7 @@ def test_a_page_offers_only_what_the_role_may_do(signed_in, place, role):
     assert forbidden == []
 
 
-def test_without_a_session_nothing_is_shown_and_nothing_happens(client, parts, organization, signed_in):
+def test_without_a_session_nothing_is_shown_or_changed(client, parts, organization, signed_in):
     signed_in(Role.OWNER)
     before = (parts.catalog.users.all_of(organization.org_id), parts.catalog.tokens.all_of(organization.org_id))
     for action in MEMBER:
@@ -154,7 +154,7 @@ class TestHeaders:
     PAGES = ("/signin", "/setup/nonsense", "/apps", "/nowhere", "/account")
 
     @pytest.mark.parametrize("path", PAGES)
-    def test_every_page_is_locked_up(self, signed_in, path):
+    def test_every_page_has_the_security_headers(self, signed_in, path):
         owner, _ = signed_in(Role.OWNER)
         headers = owner.ask("GET", path).headers
         policy = headers["content-security-policy"]
@@ -185,7 +185,7 @@ class TestHeaders:
             assert re.findall(r"<style|style=|<script(?! [^>]*src=\"/static/)|\son[a-z]+=|javascript:", text) == []
             assert re.findall(r'(?:src|href)="(?:https?:)?//', text) == []
 
-    def test_assets_are_named_by_content_and_kept_for_good(self, browser):
+    def test_assets_are_named_by_content_and_cached_forever(self, browser):
         text = browser.open("/signin").text
         paths = set(re.findall(r'(?:src|href)="(/static/[^"]+)"', text))
         assert len(paths) == 4
@@ -230,7 +230,7 @@ class TestBehindTls:
 
 
 class TestPaths:
-    def test_an_unknown_path_is_a_page_for_people_and_an_envelope_for_programs(self, client, browser):
+    def test_an_unknown_path_is_a_page_for_browsers_and_an_envelope_for_programs(self, client, browser):
         page = browser.ask("GET", "/nowhere")
         assert (page.status_code, page.headers["content-type"]) == (404, "text/html; charset=utf-8")
         assert "There is nothing here" in page.text
@@ -250,7 +250,7 @@ class TestPaths:
         assert browser.ask("GET", "/readyz").headers["content-type"] == "application/json"
 
     @pytest.mark.parametrize("path", ["/apps/", "/apps/x/y/z", "/apps/%2e%2e/keys", "/apps/app_x%2fkeys", "/signin/"])
-    def test_near_misses_are_not_there(self, signed_in, path):
+    def test_near_misses_of_a_path_are_404(self, signed_in, path):
         owner, _ = signed_in(Role.OWNER)
         assert owner.ask("GET", path).status_code == 404
 
@@ -260,13 +260,13 @@ class TestPaths:
 
 
 class TestBadForms:
-    def test_what_is_no_form_is_refused(self, signed_in):
+    def test_a_body_that_is_not_a_form_is_refused(self, signed_in):
         owner, _ = signed_in(Role.OWNER)
         assert owner.ask("POST", "/organization", content_type="application/json").status_code == 415
         assert owner.ask("POST", "/organization", {"name": "x" * 70_000}).status_code == 413
         assert owner.ask("POST", "/organization", {f"f{n}": "1" for n in range(101)}).status_code == 400
 
-    def test_broken_text_is_refused(self, client, signed_in):
+    def test_a_form_that_is_not_utf_8_is_refused(self, client, signed_in):
         owner, _ = signed_in(Role.OWNER)
         cookie = f"mauve_session={owner.cookies['mauve_session']}"
         headers = {
@@ -278,6 +278,6 @@ class TestBadForms:
             assert client.post("/organization", content=body, headers=headers).status_code == 400
 
     @pytest.mark.parametrize("cookie", ["mauve_session=", "mauve_session=x", "mauve_session=" + "a" * 40, "=;;\x01"])
-    def test_a_cookie_that_means_nothing_is_nobody(self, client, cookie):
+    def test_an_invalid_cookie_is_not_a_session(self, client, cookie):
         reply = client.get("/apps", headers={"cookie": cookie, "accept": "text/html"}, follow_redirects=False)
         assert reply.status_code == 303

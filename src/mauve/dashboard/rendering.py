@@ -1,9 +1,11 @@
 """Render templates into responses, with the headers that every page carries."""
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 from urllib.parse import urlencode
 
@@ -22,7 +24,6 @@ from mauve.dashboard.charts.periods import LENGTHS
 from mauve.dashboard.charts.series import DRAWN_CURRENCIES_MAX
 from mauve.dashboard.charts.svg import spark
 from mauve.dashboard.context import Context
-from mauve.dashboard.notices import NOTICES
 from mauve.dashboard.selection import address
 
 _UNSHOWN: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # control characters, which a form may contain
@@ -38,7 +39,23 @@ SECURITY_HEADERS: Final = {
 }
 _HTML: Final = {"content-type": "text/html; charset=utf-8", **SECURITY_HEADERS}
 
-_SPELLINGS: Final = (
+# Shown after a change, by the word in the address. Pages never show any other text from there.
+NOTICES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "saved": "Saved.",
+        "key-revoked": "The key is revoked. It stops working within seconds.",
+        "token-revoked": "The token is revoked. It stops working within seconds.",
+        "secret-saved": "The signing secret is saved, encrypted. It will not be shown again.",
+        "role-changed": "The role is changed.",
+        "member-removed": "The member is removed and signed out everywhere.",
+        "password-changed": "The password is changed. You are signed out everywhere else.",
+        "session-ended": "That browser is signed out.",
+        "signed-out": "You are signed out.",
+        "signed-out-everywhere": "You are signed out in every browser.",
+    }
+)
+
+_FILTERS: Final = (
     wording.ago,
     wording.browser,
     wording.change,
@@ -108,6 +125,6 @@ def _templates() -> jinja2.Environment:
         "Scope": Scope,
         "Standing": Standing,
     }
-    for spell in _SPELLINGS:
-        templates.filters[spell.__name__] = spell
+    for each in _FILTERS:
+        templates.filters[each.__name__] = each
     return templates

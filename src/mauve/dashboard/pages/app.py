@@ -13,7 +13,7 @@ from mauve.dashboard.charts.periods import period_from
 from mauve.dashboard.context import MemberContext
 from mauve.dashboard.pages.csv_export import sheet_from
 from mauve.dashboard.rendering import SECURITY_HEADERS, page
-from mauve.dashboard.selection import environment_of, plane_address, shown_project
+from mauve.dashboard.selection import environment_of, environment_parameters, shown_project
 from mauve.metrics.questions import NAME_CHARACTERS_MAX, Question
 from mauve.metrics.registry import Metric, metric_named
 from mauve.query.ask import cannot_be_read
@@ -35,7 +35,7 @@ def show_app(context: MemberContext) -> Response:
         readings=readings,
         period=asked.period,
         environment=environment_of(context),
-        keep=plane_address(context),
+        keep=environment_parameters(context),
     )
 
 

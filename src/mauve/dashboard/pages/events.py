@@ -11,7 +11,7 @@ from mauve.dashboard.context import MemberContext
 from mauve.dashboard.pages.app import asked_by, name_asked
 from mauve.dashboard.pages.ingest_health import health_of
 from mauve.dashboard.rendering import page
-from mauve.dashboard.selection import environment_of, plane_address, shown_project
+from mauve.dashboard.selection import environment_of, environment_parameters, shown_project
 from mauve.metrics.questions import Question
 from mauve.metrics.registry import METRICS
 
@@ -37,7 +37,7 @@ def show_events(context: MemberContext) -> Response:
         readings=readings,
         period=asked.period,
         environment=environment_of(context),
-        keep=plane_address(context),
+        keep=environment_parameters(context),
     )
 
 
