@@ -49,9 +49,9 @@ from mauve.wiring.warehouse import open_load_parts, open_warehouse_reader
 class CoreApp:
     """Every plane and the dashboard as one ASGI application: the path selects the one that answers.
 
-    Control plane, dashboard and service pages are Starlette applications. Metrics and ingest are raw ASGI: routing
-    and `Request` objects would cost a cached metric a noticeable share of its time. For an unknown path, browsers get
-    a page and programs the data plane's envelope.
+    Control plane, dashboard, reference and readiness are Starlette applications. Metrics and ingest are raw ASGI,
+    because Starlette would cost a cached metric a fifth more. For an unknown path, browsers get a page and programs
+    the envelope of the data planes.
     """
 
     def __init__(
@@ -94,8 +94,8 @@ class CoreApp:
     def _readiness(self, request: Request) -> Response:
         """Report on the engines. Starlette runs this in a thread, since it is not a coroutine."""
         engines = {
-            "catalog": _answers(self._parts.catalog.installation.ping),
-            "ledger": _answers(self._ledger.ping),
+            "catalog": _is_reachable(self._parts.catalog.installation.ping),
+            "ledger": _is_reachable(self._ledger.ping),
             "warehouse": self._loading.has_warehouse,
             **self._plane.engines(),
         }
@@ -106,7 +106,7 @@ async def _refuse_method(_: Request, __: Exception) -> Response:
     return response_from(wrong_method("GET"))
 
 
-def _answers(ping: Callable[[], None]) -> bool:
+def _is_reachable(ping: Callable[[], None]) -> bool:
     try:
         ping()
     except StoreUnavailableError:
@@ -137,19 +137,19 @@ async def run(orders: ChildOrders) -> None:
                     asyncio.create_task(repeat(SWEEP_EVERY_S, parts.publisher.publish_pending, "publication_delayed")),
                     asyncio.create_task(repeat(REFRESH_EVERY_S, ingest.keyring.refresh, "keyring_not_refreshed")),
                     asyncio.create_task(repeat(WRITE_EVERY_S, parts.token_uses.write_down, "token_uses_not_noted")),
-                    # Twice as often as promised: an event waits for the step after the one that just missed it.
+                    # Twice as often as promised: an event may just miss a step and wait for the next.
                     asyncio.create_task(repeat(settings.flush_s / 2, loading.step, "load_failed")),
                     asyncio.create_task(repeat(LOOK_EVERY_S, forgetting.forget_if_due, "raw_events_not_forgotten")),
                 ]
-                errands = AdminSocket(settings, loading)
-                await errands.open()
+                admin_socket = AdminSocket(settings, loading)
+                await admin_socket.open()
                 app = CoreApp(parts, ingest, query, dashboard, loading, timeout_s=settings.catalog_timeout_s)
                 await serve_until_stopped(
                     AsgiServer(RequestGuard(app, settings.connections_per_address), (orders.host, orders.port)),
                     Ready(setup.path.reveal() if setup else None),
                     has_failed=lambda: ingest.log.has_failed,
                 )
-                await errands.close()
+                await admin_socket.close()
                 loading.stop()
                 await finished(background)
     loading.close()
