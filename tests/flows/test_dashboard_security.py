@@ -130,20 +130,20 @@ class TestOtherSites:
         assert reply.status_code == 403
         assert parts.catalog.organizations.find(organization.org_id).name == "Acme"
 
-    def test_every_change_and_every_door_is_guarded(self, signed_in):
+    def test_every_action_checks_the_origin(self, signed_in):
         owner, _ = signed_in(Role.OWNER)
-        for route in (*CHANGES, *(door for door in PUBLIC if door.method == "POST")):
+        for route in (*CHANGES, *(page for page in PUBLIC if page.method == "POST")):
             path = route.path.replace("{", "").replace("}", "")
             assert owner.ask("POST", path, FORMS.get(route.path), sec_fetch_site="cross-site").status_code == 403
 
     @pytest.mark.parametrize("headers", [{"sec_fetch_site": "", "origin": "http://testserver"}, {}], ids=str)
-    def test_our_own_pages_are_let_through(self, signed_in, parts, organization, headers):
+    def test_forms_of_our_own_pages_are_accepted(self, signed_in, parts, organization, headers):
         owner, _ = signed_in(Role.OWNER)
         assert owner.ask("POST", "/organization", {"name": "Mine"}, **headers).status_code == 303
         assert parts.catalog.organizations.find(organization.org_id).name == "Mine"
 
-    def test_looking_changes_nothing(self, signed_in, parts, organization):
-        """What a link of another site can do is to open a page: no page changes anything."""
+    def test_get_never_changes_anything(self, signed_in, parts, organization):
+        """A link on another site can only open a page, and no page changes anything."""
         owner, _ = signed_in(Role.OWNER)
         for action in CHANGES:
             reply = owner.ask("GET", action.path.replace("{", "").replace("}", ""))

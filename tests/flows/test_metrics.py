@@ -86,7 +86,7 @@ def lively(client, clock, key, load):
         {"name": "view", "user": "ann"},
         {"name": "view", "user": "eve", "id": "x"},
         {"name": "view", "user": "mallory", "id": "x"},  # a repeat: counts nowhere
-        {"name": "click"},  # nobody: counts as an event alone
+        {"name": "click"},  # without a user: counts as an event only
     )
     send(
         client,

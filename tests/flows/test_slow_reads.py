@@ -17,7 +17,7 @@ from mauve.wiring.paths import ledger_path
 from support.service import bearer
 
 LIMIT_S = 3.0
-# Whoever's project is named in `endless` is never done with reading its payments.
+# Reading the payments of a project named in `endless` never ends.
 ENDLESS_PAYMENTS = """
 ALTER TABLE day_totals RENAME TO real_day_totals;
 CREATE TABLE endless (project TEXT);

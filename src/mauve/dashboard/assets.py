@@ -8,8 +8,6 @@ from typing import Final
 
 from starlette.responses import Response
 
-from mauve.core.problems import not_found
-
 PREFIX: Final = "/static/"
 _FOLDER: Final = Path(__file__).parent / "static"
 _HASH_CHARACTERS: Final = 12
@@ -31,10 +29,10 @@ def asset_url(name: str) -> str:
     return _assets_by_name()[name].url
 
 
-def asset_response(url: str) -> Response:
+def asset_response(url: str) -> Response | None:
     asset = _assets_by_url().get(url)
     if asset is None:
-        raise not_found()
+        return None
     headers = {
         "content-type": asset.content_type,
         "cache-control": "public, max-age=31536000, immutable",

@@ -56,12 +56,11 @@ class Dashboard:
         self._parts = parts
         self._timeout_s = timeout_s
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="dashboard")
-        handlers: list[tuple[str, str, Handler]] = [
-            ("GET", f"{assets.PREFIX}{{name}}", _show_asset),
-            *((each.method, each.path, partial(_open_public, each)) for each in PUBLIC),
-            *((each.method, each.path, partial(_open_member, each)) for each in MEMBER),
+        routes = [
+            Route(f"{assets.PREFIX}{{name}}", self._show_asset),
+            *(self._route(each.method, each.path, partial(_open_public, each)) for each in PUBLIC),
+            *(self._route(each.method, each.path, partial(_open_member, each)) for each in MEMBER),
         ]
-        routes = [Route(path, partial(self._respond, handle), methods=[method]) for method, path, handle in handlers]
         self._patterns = [route.path_regex for route in routes if route.path != "/"]
         self.app = starlette_app(routes, self._refuse_unmatched)
 
@@ -75,6 +74,16 @@ class Dashboard:
         # Programs probe the root as well: it is a page only for browsers.
         return any(pattern.fullmatch(path) for pattern in self._patterns)
 
+    def _route(self, method: str, path: str, handle: Handler) -> Route:
+        return Route(path, partial(self._respond, handle), methods=[method])
+
+    async def _show_asset(self, request: Request) -> Response:
+        """Return an asset, without a session: they are public, and needed to show that the catalog is down."""
+        response = assets.asset_response(request.scope["path"])
+        if response is None:
+            return await self._respond(partial(_refuse, not_found()), request)
+        return _compressed_if_safe(response, request)
+
     async def _refuse_unmatched(self, request: Request, error: Exception) -> Response:
         is_known = isinstance(error, HTTPException) and error.status_code == HTTPStatus.METHOD_NOT_ALLOWED
         problem = Problem(Code.METHOD_NOT_ALLOWED, _WRONG_METHOD) if is_known else not_found()
@@ -84,8 +93,7 @@ class Dashboard:
         body = await bounded_body(request, BODY_BYTES_MAX)
         context = Context(self._parts, request, body, {}, self._parts.control.clock.now_ms(), person=None)
         response = await self._answer_in_time(handle, context)
-        # A response to a form may show a secret: its compressed size must not depend on what a client sent.
-        return compressed(response, request.headers.get("accept-encoding", "")) if is_safe(request) else response
+        return _compressed_if_safe(response, request)
 
     async def _answer_in_time(self, handle: Handler, context: Context) -> Response:
         cancellation = Cancellation()
@@ -126,10 +134,6 @@ def _with_session(context: Context) -> Context:
     credential = context.request.cookies.get(cookie_name(context.parts.public_url))
     person = find_session(context.control.catalog.sessions, credential, context.now_ms)
     return Context(context.parts, context.request, context.body, {}, context.now_ms, person)
-
-
-def _show_asset(context: Context) -> Response:
-    return assets.asset_response(context.request.scope["path"])
 
 
 def _open_public(route: PublicPage, context: Context) -> Response:
@@ -174,6 +178,11 @@ def _with_form(context: Context, kind: type[AnyContext]) -> AnyContext:
 
 def _problem_page(context: Context, status: HTTPStatus, message: str) -> Response:
     return page(context, "problem.html", status, reached=status, message=message)
+
+
+def _compressed_if_safe(response: Response, request: Request) -> Response:
+    """Compress a response, but never one to a form: it may show a secret, which its size could betray."""
+    return compressed(response, request.headers.get("accept-encoding", "")) if is_safe(request) else response
 
 
 def _accepts_html(scope: Scope) -> bool:

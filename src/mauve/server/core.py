@@ -50,7 +50,7 @@ class CoreApp:
     """Every plane and the dashboard as one ASGI application: the path selects the one that answers.
 
     Control plane, dashboard, reference and readiness are Starlette applications. Metrics and ingest are raw ASGI,
-    because Starlette would cost a cached metric a fifth more. For an unknown path, browsers get a page and programs
+    because Starlette would cost a cached metric a sixth more. For an unknown path, browsers get a page and programs
     the envelope of the data planes.
     """
 

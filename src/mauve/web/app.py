@@ -44,7 +44,8 @@ async def bounded_body(request: Request, bytes_max: int) -> bytes | None:
 
 def joined_header(request: Request, name: str) -> str | None:
     """Return a header's value; one that was sent twice is joined, and so matches no credential and no media type."""
-    return ", ".join(request.headers.getlist(name)) or None
+    values = request.headers.getlist(name)
+    return ", ".join(values) if values else None
 
 
 def compressed(response: Response, accept_encoding: str) -> Response:
