@@ -129,8 +129,9 @@ def test_other_paths_below_apps_are_404(api, app, key, path):
     assert (reply.status_code, reply.json()["error"]["code"]) == (404, "not_found")
 
 
-def test_an_escaped_slash_does_not_reach_another_operation(api, app):
+def test_an_escaped_slash_or_line_feed_does_not_reach_another_operation(api, app):
     assert api.get(f"/v1/apps/{app['app_id']}%2fkeys").status_code == 404
+    assert api.get(f"/v1/apps/{app['app_id']}/keys%0A").status_code == 404
 
 
 @pytest.mark.parametrize(("method", "path"), [("DELETE", "/v1/apps"), ("PUT", "/v1/apps"), ("HEAD", "/v1/apps")])

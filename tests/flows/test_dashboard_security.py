@@ -13,7 +13,9 @@ from mauve.control.bodies import NewAppBody
 from mauve.core.credential import Scope
 from mauve.core.roles import may
 from mauve.core.user import Role
+from mauve.dashboard.assets import asset_url
 from mauve.dashboard.routes import MEMBER, PUBLIC
+from mauve.stores.unavailable import StoreUnavailableError
 from support.browser import PASSWORD, Browser
 
 FORMS = {
@@ -197,6 +199,15 @@ class TestHeaders:
         assert browser.ask("GET", "/static/style.css").status_code == 404
         assert browser.ask("GET", "/static/../../config.py").status_code == 404
 
+    def test_assets_do_not_need_the_catalog(self, signed_in, parts, monkeypatch):
+        def fail(_self, _digest):
+            raise StoreUnavailableError("down")
+
+        owner, _ = signed_in(Role.OWNER)
+        monkeypatch.setattr(type(parts.catalog.sessions), "find", fail)
+        assert owner.ask("GET", "/apps").status_code == 503
+        assert owner.ask("GET", asset_url("style.css")).status_code == 200
+
     def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(self, browser, setup_path):
         form = {"organization": "Acme", "email": "ann@example.com", "password": PASSWORD}
         cookie = browser.ask("POST", setup_path, form).headers["set-cookie"]
@@ -249,7 +260,9 @@ class TestPaths:
         assert browser.ask("GET", "/healthz").json() == {"ok": True}
         assert browser.ask("GET", "/readyz").headers["content-type"] == "application/json"
 
-    @pytest.mark.parametrize("path", ["/apps/", "/apps/x/y/z", "/apps/%2e%2e/keys", "/apps/app_x%2fkeys", "/signin/"])
+    @pytest.mark.parametrize(
+        "path", ["/apps/", "/apps/x/y/z", "/apps/%2e%2e/keys", "/apps/app_x%2fkeys", "/apps%0a", "/signin/"]
+    )
     def test_near_misses_of_a_path_are_404(self, signed_in, path):
         owner, _ = signed_in(Role.OWNER)
         assert owner.ask("GET", path).status_code == 404
