@@ -67,16 +67,16 @@ def _create_app(call: Call) -> Response:
 
 
 def _list_apps(call: Call) -> Response:
-    return JsonResponse([app_body(app) for app in call.parts.catalog.apps.all_of(call.caller.org_id)], HTTPStatus.OK)
+    return JsonResponse([app_body(app) for app in call.parts.catalog.apps.all_of(call.caller.org_id)])
 
 
 def _read_app(call: Call) -> Response:
-    return JsonResponse(app_body(apps.find_app(call.parts, call.caller.org_id, call.path["app_id"])), HTTPStatus.OK)
+    return JsonResponse(app_body(apps.find_app(call.parts, call.caller.org_id, call.path["app_id"])))
 
 
 def _change_app(call: Call) -> Response:
     app = apps.find_app(call.parts, call.caller.org_id, call.path["app_id"])
-    return JsonResponse(app_body(apps.change_app(call.parts, app, decode(call.body, AppChangesBody))), HTTPStatus.OK)
+    return JsonResponse(app_body(apps.change_app(call.parts, app, decode(call.body, AppChangesBody))))
 
 
 def _mint_key(call: Call) -> Response:
@@ -88,7 +88,7 @@ def _mint_key(call: Call) -> Response:
 
 def _list_keys(call: Call) -> Response:
     app = apps.find_app(call.parts, call.caller.org_id, call.path["app_id"])
-    return JsonResponse([key_body(key) for key in keys.list_keys(call.parts, app)], HTTPStatus.OK)
+    return JsonResponse([key_body(key) for key in keys.list_keys(call.parts, app)])
 
 
 def _revoke_key(call: Call) -> Response:

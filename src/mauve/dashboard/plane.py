@@ -106,7 +106,7 @@ class Dashboard:
         except StoreUnavailableError as error:
             log.warning("catalog_unavailable", method=method, reason=str(error))
         except HashingBusyError:
-            log.warning("passwords_crowded", advice="many people, or one program, are signing in at once")
+            log.warning("password_hashing_busy", advice="many people, or one program, are signing in at once")
         except Exception:
             log.exception("page_failed", method=method)
         message = _DONE if cancellation.has_committed else _BUSY

@@ -85,7 +85,7 @@ async def ask(parts: QueryParts, question: Question, admit: Callable[[], None] =
     return _stale(cached, now_ms)
 
 
-def found(parts: QueryParts, question: Question) -> Answer | None:
+def find_cached(parts: QueryParts, question: Question) -> Answer | None:
     """Return the fresh answer in the cache, if there is one."""
     now_ms, cached = parts.clock.now_ms(), _cached(parts, question)
     if cached is None or not is_fresh(cached, now_ms, parts.max_age_s):
@@ -100,7 +100,7 @@ async def latest_events(parts: QueryParts, project: str, events_max: int) -> lis
     read = partial(parts.stores.warehouse.latest_events, project, window, events_max)
     key = ("latest", project, events_max)
     try:
-        return await parts.warehouse_flights.join(paying_organization(parts, project), key, read)
+        return await parts.warehouse_flights.join(_paying_organization(parts, project), key, read)
     except _UNAVAILABLE:
         raise cannot_be_read() from None
 
@@ -114,7 +114,7 @@ async def ask_survey(parts: QueryParts, survey: Survey) -> dict[str, Answer]:
     now_ms = parts.clock.now_ms()
     try:
         return await _flights_for(parts, survey).join(
-            paying_organization(parts, survey.projects[0]), survey, partial(_read, parts, survey, now_ms)
+            _paying_organization(parts, survey.projects[0]), survey, partial(_read, parts, survey, now_ms)
         )
     except Exception as error:  # noqa: BLE001 - as above
         _log_failure(error, survey.metric)
@@ -122,7 +122,7 @@ async def ask_survey(parts: QueryParts, survey: Survey) -> dict[str, Answer]:
     return {key: _stale(answer, now_ms) for key, answer in cached.items() if answer is not None}
 
 
-def paying_organization(parts: QueryParts, project: str) -> str:
+def _paying_organization(parts: QueryParts, project: str) -> str:
     """Return the organization that pays for reads of a project."""
     known = parts.keyring.project(project)
     return project if known is None else known.org_id
@@ -160,7 +160,7 @@ async def _read_once(parts: QueryParts, question: Question, now_ms: int) -> Answ
     alone = Survey((question.project,), question.metric, question.window, question.name)
     key = object() if parts.cache is None else question.key
     answers = await _flights_for(parts, alone).join(
-        paying_organization(parts, question.project), key, partial(_read, parts, alone, now_ms)
+        _paying_organization(parts, question.project), key, partial(_read, parts, alone, now_ms)
     )
     return answers[question.key]
 

@@ -12,7 +12,7 @@ import msgspec
 from mauve.core.problems import Problem
 from mauve.metrics.questions import Question, Survey, surveys_of
 from mauve.metrics.sources import WarehouseSource
-from mauve.query.ask import Answer, Freshness, ask_survey, found, latest_events
+from mauve.query.ask import Answer, Freshness, ask_survey, find_cached, latest_events
 from mauve.query.parts import QueryParts
 from mauve.stores.warehouse import StoredEvent
 
@@ -74,7 +74,7 @@ class Numbers:
     async def _readings(self, asked: Mapping[str, Question]) -> Answers:
         answers: dict[str, Answer | None] = dict.fromkeys(asked)
         for key, question in asked.items():
-            answers[key] = found(self._parts, question)
+            answers[key] = find_cached(self._parts, question)
             await asyncio.sleep(0)  # Hundreds of them must not keep others from their turn.
         missing = (asked[key] for key, answer in answers.items() if answer is None)
         surveys = surveys_of(missing, _PROJECTS_MAX)
