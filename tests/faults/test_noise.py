@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 import httpx2 as httpx
 import pytest
 
-from mauve.control.routes import ROUTES
+from mauve.control.routes import OPERATIONS
 from mauve.dashboard.routes import MEMBER, PUBLIC
 from mauve.metrics.registry import METRICS
 from support.billing import SAMPLES, SECRET_A, SECRET_B, signed_a, signed_b
@@ -153,7 +153,7 @@ def deliver(target):
 
 def control(target):
     noise, chance = target.noise, target.noise.chance
-    operation = chance.choice(ROUTES)
+    operation = chance.choice(OPERATIONS)
     body = noise.encoded(noise.some_of(OPERATIONS_BODY))
     path = filled_path(operation.path, target)
     target.ask(address(target.service.url), operation.method, path, body, bearer(target.token))

@@ -11,8 +11,7 @@ import pytest
 from mauve.core.window import Window
 from mauve.metrics.questions import Question
 from mauve.metrics.registry import METRICS
-from mauve.query.answer import Freshness
-from mauve.query.ask import ask
+from mauve.query.ask import Freshness, ask
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
 from mauve.stores.localdisk.read_cache import CacheBounds, SqliteReadCache
 from mauve.stores.read_meter import ReadLimits, Uses

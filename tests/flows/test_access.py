@@ -1,4 +1,4 @@
-"""Who gets in, and that nobody learns what exists."""
+"""Credentials, scopes, and refusals that do not reveal what exists."""
 
 import pytest
 
@@ -63,7 +63,7 @@ def test_foreign_missing_and_malformed_ids_get_the_same_404(sent, parts, app, ke
     assert replies[0].json()["error"]["code"] == "not_found"
 
 
-def test_missing_and_malformed_key_ids_get_that_404_too(api, app):
+def test_missing_and_malformed_key_ids_get_the_same_404(api, app):
     base = f"/v1/apps/{app['app_id']}/keys"
     replies = [api.delete(f"{base}/{key}") for key in ("key_00000000000000000000", "nonsense", "k" * 3000, "%00")]
     replies.append(api.get("/v1/apps/app_00000000000000000000"))
@@ -129,8 +129,9 @@ def test_other_paths_below_apps_are_404(api, app, key, path):
     assert (reply.status_code, reply.json()["error"]["code"]) == (404, "not_found")
 
 
-def test_an_escaped_slash_does_not_reach_another_operation(api, app):
+def test_an_escaped_slash_or_line_feed_does_not_reach_another_operation(api, app):
     assert api.get(f"/v1/apps/{app['app_id']}%2fkeys").status_code == 404
+    assert api.get(f"/v1/apps/{app['app_id']}/keys%0A").status_code == 404
 
 
 @pytest.mark.parametrize(("method", "path"), [("DELETE", "/v1/apps"), ("PUT", "/v1/apps"), ("HEAD", "/v1/apps")])
@@ -139,12 +140,12 @@ def test_a_method_that_is_not_in_the_contract_is_404(api, method, path):
 
 
 class TestOrderOfRefusals:
-    """401, then 404 of the route, then 403, then 404 of the app, then 400."""
+    """401, then 404 for the route, then 403, then 404 for the app, then 400."""
 
     def test_an_unknown_route_without_a_token_is_401(self, client):
         assert client.get("/v1/apps/a/b/c/d").status_code == 401
 
-    def test_an_unknown_route_with_a_token_of_no_use_is_404(self, sent, organization):
+    def test_an_unknown_route_with_a_token_without_scope_is_404(self, sent, organization):
         assert sent(organization.org_id, {Scope.METRICS_READ}, "GET", "/v1/apps/a/b/c/d").status_code == 404
 
     def test_a_missing_app_without_the_scope_is_403(self, sent, organization):

@@ -1,4 +1,4 @@
-"""What two readers of a stream could take for two different requests is refused on both ports, in so many words."""
+"""Requests that two parsers could read differently are refused on both ports, with a reason."""
 
 import json
 import socket
@@ -15,7 +15,7 @@ PER_ADDRESS = 20
 BODY = b'{"name": "seen"}'
 IN_CHUNKS = b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
 SIZED = f"content-length: {len(BODY)}"
-PUBLIC = ["url", "ingest_url"]
+PORTS = ["url", "ingest_url"]
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def key(service):
 
 
 @pytest.fixture(autouse=True)
-def _nothing_but_json_is_logged(service):
+def _only_json_is_logged(service):
     yield
     assert all(json.loads(line)["event"] for line in service.log().splitlines())
     assert "Traceback" not in service.log()
@@ -59,7 +59,7 @@ def request(key, *lines, first="POST /v1/events HTTP/1.1", host="host: x"):
 
 
 def answered(url, sent):
-    """Return status and body of the one answer, behind which the connection ends."""
+    """Return status and body of the only answer, after which the connection closes."""
     with connected(url) as connection:
         connection.sendall(sent)
         head, _, body = everything_from(connection).partition(b"\r\n\r\n")
@@ -67,7 +67,7 @@ def answered(url, sent):
     return int(head.split()[1]), body
 
 
-# What both ports refuse with a reason in their own envelope.
+# Refused by both ports, with a reason in their envelope.
 REFUSED = {
     "thousands of zeros": (["content-length: " + "0" * 5000 + str(len(BODY))], BODY, 400, "Content-Length"),
     "gzip, then chunks": (["transfer-encoding: gzip, chunked"], IN_CHUNKS, 400, "Transfer-Encoding"),
@@ -78,31 +78,31 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("door", PUBLIC)
+@pytest.mark.parametrize("port", PORTS)
 @pytest.mark.parametrize("what", REFUSED)
-def test_a_head_that_can_be_read_in_two_ways_is_refused(service, key, what, door):
+def test_an_ambiguous_head_is_refused(service, key, what, port):
     lines, body, expected, word = REFUSED[what]
-    status, told = answered(getattr(service, door), request(key, *lines) + body)
-    assert (status, json.loads(told)["ok"]) == (expected, False)
-    assert word in json.loads(told)["error"]
+    status, answer = answered(getattr(service, port), request(key, *lines) + body)
+    assert (status, json.loads(answer)["ok"]) == (expected, False)
+    assert word in json.loads(answer)["error"]
 
 
-@pytest.mark.parametrize("door", PUBLIC)
+@pytest.mark.parametrize("port", PORTS)
 @pytest.mark.parametrize("host", [None, "host:", "host: a b", "host: user@x", "host: x:port", "host: a/b"])
-def test_http_1_1_needs_one_host(service, key, host, door):
-    status, told = answered(getattr(service, door), request(key, SIZED, host=host) + BODY)
+def test_http_1_1_needs_one_host(service, key, host, port):
+    status, answer = answered(getattr(service, port), request(key, SIZED, host=host) + BODY)
     assert status == 400
-    assert "Host" in json.loads(told)["error"]
+    assert "Host" in json.loads(answer)["error"]
 
 
 def test_the_control_plane_refuses_in_its_own_envelope(service):
-    status, told = answered(service.url, b"GET /v1/apps HTTP/1.1\r\n\r\n")
+    status, answer = answered(service.url, b"GET /v1/apps HTTP/1.1\r\n\r\n")
     assert status == 400
-    assert json.loads(told)["error"]["code"] == "invalid_body"
+    assert json.loads(answer)["error"]["code"] == "invalid_body"
 
 
-# What is no HTTP at all. The main port's server refuses it without a body.
-NO_HTTP = {
+# Malformed HTTP. The main port's server refuses it with an empty body.
+MALFORMED = {
     "lengths that differ": [SIZED, "content-length: 3"],
     "a list of lengths": [f"content-length: {len(BODY)}, {len(BODY)}"],
     "a length with a sign": [f"content-length: +{len(BODY)}"],
@@ -117,12 +117,12 @@ NO_HTTP = {
 }
 
 
-@pytest.mark.parametrize("door", PUBLIC)
-@pytest.mark.parametrize("what", NO_HTTP)
-def test_what_is_no_http_is_refused(service, key, what, door):
-    status, told = answered(getattr(service, door), request(key, *NO_HTTP[what]) + BODY)
+@pytest.mark.parametrize("port", PORTS)
+@pytest.mark.parametrize("what", MALFORMED)
+def test_malformed_http_is_refused(service, key, what, port):
+    status, answer = answered(getattr(service, port), request(key, *MALFORMED[what]) + BODY)
     assert status == (431 if what == "too many headers" else 400)
-    assert (json.loads(told)["ok"] is False) if told else door == "url"
+    assert (json.loads(answer)["ok"] is False) if answer else port == "url"
 
 
 # Framing of chunks that is wrong, or goes on and on.
@@ -138,17 +138,17 @@ CHUNKS = {
 }
 
 
-@pytest.mark.parametrize("door", PUBLIC)
+@pytest.mark.parametrize("port", PORTS)
 @pytest.mark.parametrize("what", CHUNKS)
-def test_chunks_that_are_none_are_refused(service, key, what, door):
-    with connected(getattr(service, door)) as connection:
+def test_malformed_chunks_are_refused(service, key, what, port):
+    with connected(getattr(service, port)) as connection:
         sending = threading.Thread(
             target=send_all, args=(connection, request(key, "transfer-encoding: chunked") + CHUNKS[what])
         )
         sending.start()
         received = everything_from(connection)
         sending.join(PATIENCE_S)
-    # Who is still sending may find the connection reset, and the answer with it.
+    # A client that is still sending may see a reset connection instead of the answer.
     assert received.startswith(b"HTTP/1.1 400 ") or (not received and len(CHUNKS[what]) > 1_000_000)
     if received:
         assert json.loads(received.partition(b"\r\n\r\n")[2])["ok"] is False
@@ -161,24 +161,24 @@ def send_all(connection, sent):
         connection.close()
 
 
-@pytest.mark.parametrize("door", PUBLIC)
-def test_a_length_and_chunks_are_never_both_believed(service, key, door):
+@pytest.mark.parametrize("port", PORTS)
+def test_a_length_and_chunks_together_never_smuggle_a_request(service, key, port):
     smuggled = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
     sent = request(key, f"content-length: {len(IN_CHUNKS) + len(smuggled)}", "transfer-encoding: chunked")
-    with connected(getattr(service, door)) as connection:
+    with connected(getattr(service, port)) as connection:
         connection.sendall(sent + IN_CHUNKS + smuggled)
         received = everything_from(connection)
-    # The main port's server reads the chunks and closes behind them, as HTTP allows.
+    # The main port's server reads the chunks and then closes, as HTTP allows.
     assert received.count(b"HTTP/1.1 ") - received.count(b"HTTP/1.1 request") == 1
     assert received.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 202 "))
 
 
-@pytest.mark.parametrize("door", PUBLIC)
-def test_thousands_of_requests_with_an_offer_are_all_answered_in_order(service, door):
+@pytest.mark.parametrize("port", PORTS)
+def test_thousands_of_pipelined_upgrade_offers_are_answered_in_order(service, port):
     count = 1700
     offer = b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n"
     last = b"GET /nowhere HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
-    with connected(getattr(service, door)) as connection:
+    with connected(getattr(service, port)) as connection:
         sending = threading.Thread(target=send_all, args=(connection, offer * count + last))
         sending.start()
         received = everything_from(connection)
@@ -187,9 +187,9 @@ def test_thousands_of_requests_with_an_offer_are_all_answered_in_order(service, 
     assert received.rindex(b"HTTP/1.1 404 ") > received.rindex(b"HTTP/1.1 200 ")
 
 
-@pytest.mark.parametrize("door", PUBLIC)
-def test_what_is_unusual_and_right_still_works(service, key, door):
-    url = getattr(service, door)
+@pytest.mark.parametrize("port", PORTS)
+def test_unusual_but_valid_requests_work(service, key, port):
+    url = getattr(service, port)
     close = "connection: close"
     assert answered(url, request(key, SIZED, close) + BODY)[0] == 202
     assert answered(url, request(key, "content-length: 00016", close) + BODY)[0] == 202
@@ -206,7 +206,7 @@ def test_what_is_unusual_and_right_still_works(service, key, door):
         assert everything_from(connection).startswith(b"HTTP/1.1 202 ")
 
 
-def test_one_address_has_so_many_connections_and_no_more(service):
+def test_connections_per_address_are_limited(service):
     held = [connected(service.ingest_url) for _ in range(PER_ADDRESS)]
     for connection in held:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
@@ -226,15 +226,15 @@ def test_one_address_has_so_many_connections_and_no_more(service):
         connection.close()
 
 
-def test_one_address_has_so_many_requests_under_way_on_the_main_port_and_no_more(service, key):
+def test_requests_in_progress_per_address_are_limited_on_the_main_port(service, key):
     held = [connected(service.url) for _ in range(PER_ADDRESS)]
     for connection in held:
         connection.sendall(request(key, "content-length: 1000", "expect: 100-continue"))
-        assert connection.recv(1000).startswith(b"HTTP/1.1 100 "), "it is under way"
-    status, told = answered(service.url, b"GET /v1/metrics/mau HTTP/1.1\r\nhost: x\r\n\r\n")
-    assert (status, json.loads(told)["ok"]) == (503, False)
-    status, told = answered(service.url, b"GET /v1/apps HTTP/1.1\r\nhost: x\r\n\r\n")
-    assert (status, json.loads(told)["error"]["code"]) == (502, "upstream_unavailable")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 100 "), "the request is in progress"
+    status, answer = answered(service.url, b"GET /v1/metrics/mau HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert (status, json.loads(answer)["ok"]) == (503, False)
+    status, answer = answered(service.url, b"GET /v1/apps HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert (status, json.loads(answer)["error"]["code"]) == (502, "upstream_unavailable")
     for connection in held:
         connection.close()
     until = time.monotonic() + PATIENCE_S
@@ -243,12 +243,12 @@ def test_one_address_has_so_many_requests_under_way_on_the_main_port_and_no_more
     assert status == 200
 
 
-@pytest.mark.parametrize("door", PUBLIC)
-def test_a_megabyte_over_a_slow_connection_is_taken(service, key, door):
+@pytest.mark.parametrize("port", PORTS)
+def test_a_megabyte_over_a_slow_connection_is_accepted(service, key, port):
     body = b'[{"name": "seen"}]'.ljust(1_000_000)
     pieces = 14
     began = time.monotonic()
-    with connected(getattr(service, door)) as connection:
+    with connected(getattr(service, port)) as connection:
         connection.sendall(request(key, f"content-length: {len(body)}", "connection: close"))
         for number in range(pieces):
             time.sleep(0.8)

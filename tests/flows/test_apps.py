@@ -50,7 +50,7 @@ def test_given_ownership_and_type_are_kept(api):
 
 
 @pytest.mark.parametrize("kind", ["saas", "library", "desktop", "other"])
-def test_every_type_is_taken(api, kind):
+def test_every_type_is_accepted(api, kind):
     assert create(api, type=kind)["type"] == kind
 
 
@@ -91,7 +91,7 @@ def test_a_name_is_trimmed_and_its_inner_white_space_collapsed(api, sent, stored
         {},
     ],
 )
-def test_a_name_that_cannot_be_one_is_refused_and_nothing_is_stored(api, name):
+def test_an_invalid_name_is_refused_and_nothing_is_stored(api, name):
     reply = api.post("/v1/apps", json={"name": name})
     assert reply.status_code == 400
     assert reply.json()["error"]["code"] == "invalid_body"
@@ -111,7 +111,7 @@ def test_a_name_that_cannot_be_one_is_refused_and_nothing_is_stored(api, name):
         {"name": "a", "type": ["saas"]},
     ],
 )
-def test_a_wrong_field_refuses_the_whole_creation(api, body):
+def test_one_invalid_field_refuses_the_whole_app(api, body):
     reply = api.post("/v1/apps", json=body)
     assert (reply.status_code, reply.json()["error"]["code"]) == (400, "invalid_body")
     assert api.get("/v1/apps").json() == []
@@ -121,7 +121,7 @@ def test_unknown_fields_are_ignored(api):
     assert create(api, colour="mauve", sk_key="mine")["name"] == "An app"
 
 
-def test_the_list_is_empty_then_holds_every_app_oldest_first(api, clock):
+def test_the_list_is_empty_and_then_has_every_app_oldest_first(api, clock):
     assert api.get("/v1/apps").json() == []
     names = ["one", "two", "three"]
     for name in names:
@@ -153,7 +153,7 @@ def test_a_change_touches_only_the_given_fields(api):
         {"name": "x" * 81, "ownership": "client_operated"},
     ],
 )
-def test_a_change_with_one_wrong_field_changes_nothing(api, body):
+def test_a_change_with_one_invalid_field_changes_nothing(api, body):
     app = create(api)
     before = api.get(f"/v1/apps/{app['app_id']}").json()
     reply = api.patch(f"/v1/apps/{app['app_id']}", json=body)

@@ -1,4 +1,4 @@
-"""How much an organization may have: one more is refused with a sentence that says what to do."""
+"""Quotas of an organization: one more is refused with a message that says what to do."""
 
 import dataclasses
 import sqlite3
@@ -41,7 +41,7 @@ def assert_is_too_many(reply, sentence):
 
 
 class TestApps:
-    def test_one_too_many_is_refused_by_the_api_and_by_the_page(self, api, owner):
+    def test_one_app_too_many_is_refused_by_the_api_and_by_the_page(self, api, owner):
         made = [api.post("/v1/apps", json={"name": "An app"}).status_code for _ in range(3)]
         assert made == [201] * 3
         refused = api.post("/v1/apps", json={"name": "An app"})
@@ -51,14 +51,14 @@ class TestApps:
         assert refused.json()["error"]["message"][1:] in page.text, "the same sentence, with a capital"
         assert len(api.get("/v1/apps").json()) == 3
 
-    def test_nobody_passes_it_by_asking_at_once(self, api):
+    def test_concurrent_requests_do_not_exceed_the_limit(self, api):
         with ThreadPoolExecutor(8) as threads:
             asked = [threads.submit(api.post, "/v1/apps", json={"name": "An app"}) for _ in range(12)]
             statuses = sorted(each.result().status_code for each in asked)
         assert statuses.count(201) == len(api.get("/v1/apps").json()) == 3
         assert set(statuses) == {201, 400}
 
-    def test_another_organization_has_its_own_bound(self, api, parts, client):
+    def test_another_organization_has_its_own_limit(self, api, parts, client):
         for _ in range(4):
             api.post("/v1/apps", json={"name": "An app"})
         other = create_organization(parts, "Other")
@@ -75,7 +75,7 @@ class TestKeys:
     def mint(self, api, app_id):
         return api.post(f"/v1/apps/{app_id}/keys", json={"kind": "sk"})
 
-    def test_an_app_has_so_many_that_work_and_a_revoked_one_makes_room(self, api, app_ids, owner):
+    def test_the_working_keys_of_an_app_are_limited_and_revoking_one_makes_room(self, api, app_ids, owner):
         first, *_ = app_ids
         key_id = self.mint(api, first).json()["key_id"]
         assert_is_too_many(self.mint(api, first), "this app has 2 keys that work")
@@ -84,12 +84,12 @@ class TestKeys:
         api.delete(f"/v1/apps/{first}/keys/{key_id}")
         assert self.mint(api, first).status_code == 201
 
-    def test_an_organization_has_so_many_that_work(self, api, app_ids):
+    def test_the_working_keys_of_an_organization_are_limited(self, api, app_ids):
         one, two, three = app_ids
         assert [self.mint(api, one).status_code, self.mint(api, two).status_code] == [201, 201]
         assert_is_too_many(self.mint(api, three), "the apps of this organization have 5 keys that work")
 
-    def test_revoked_ones_stay_listed_and_are_bounded_too(self, api, app_ids):
+    def test_revoked_keys_stay_listed_and_are_limited_too(self, api, app_ids):
         first, *_ = app_ids
         minted = 1
         while (reply := self.mint(api, first)).status_code == 201:
@@ -115,7 +115,7 @@ class TestTokensAndMembers:
         assert (page.status_code, "has 2 members with the invited ones" in page.text) == (400, True)
         assert len(parts.catalog.users.all_of(organization.org_id)) == 2
 
-    def test_links_of_one_person_do_not_pile_up(self, parts, organization, settings):
+    def test_links_of_one_user_do_not_pile_up(self, parts, organization, settings):
         user, link = people.create_user(parts, organization.org_id, "a@example.com", Role.OWNER)
         for _ in range(3):
             set_password(parts, link.path.reveal().rpartition("/")[2], Secret("correct horse battery"))

@@ -14,7 +14,7 @@ from urllib.parse import quote_plus
 import httpx2 as httpx
 import pytest
 
-from mauve.control.routes import ROUTES
+from mauve.control.routes import OPERATIONS
 from mauve.dashboard.routes import MEMBER, PUBLIC
 from mauve.metrics.registry import METRICS
 from support.billing import sample, signed_a, signed_b
@@ -174,7 +174,7 @@ def _as_an_attacker(world):
     for name, secret in list(world.secrets.items()):
         wrong = {"authorization": f"Bearer {secret}x", "cookie": f"mauve_session={secret}x"}
         json_wrong = {**wrong, "content-type": "application/json"}
-        for operation in ROUTES:
+        for operation in OPERATIONS:
             path = operation.path.format(app_id="app_x", key_id="key_x", provider="biller_a")
             world.ask(operation.method, path, headers=wrong, content=json.dumps({"name": {secret: secret}}).encode())
         for base_url in (world.service.url, world.service.ingest_url):

@@ -1,10 +1,11 @@
-"""That nobody does what they may not, whoever asks and however."""
+"""The dashboard refuses whatever the caller may not do."""
 
 import dataclasses
 import re
 from urllib.parse import urlsplit
 
 import pytest
+from starlette.routing import compile_path
 
 from mauve.control import operator, people
 from mauve.control.apps import create_app
@@ -12,7 +13,9 @@ from mauve.control.bodies import NewAppBody
 from mauve.core.credential import Scope
 from mauve.core.roles import may
 from mauve.core.user import Role
-from mauve.dashboard.routes import MEMBER, PUBLIC, find
+from mauve.dashboard.assets import asset_url
+from mauve.dashboard.routes import MEMBER, PUBLIC
+from mauve.stores.unavailable import StoreUnavailableError
 from support.browser import PASSWORD, Browser
 
 FORMS = {
@@ -31,9 +34,15 @@ CHANGES = [action for action in MEMBER if action.method == "POST"]
 NAMES = [f"{action.method} {action.path}" for action in MEMBER]
 
 
+def member_page(method, path):
+    """Return the member's page at a path, or None."""
+    pages = [page for page in MEMBER if page.method == method and compile_path(page.path)[0].fullmatch(path)]
+    return pages[0] if pages else None
+
+
 @pytest.fixture
 def place(parts, organization):
-    """What the places in a path stand for: an app, a key, a member and a token of the organization."""
+    """Fill in the parameters of a path with an app, a key, a member and a token of the organization."""
 
     def fill(path, minted_by):
         app, _ = create_app(parts, organization.org_id, NewAppBody("An app"))
@@ -56,8 +65,8 @@ def place(parts, organization):
 
 
 @pytest.mark.parametrize("role", Role)
-def test_a_role_does_what_the_table_grants_and_nothing_else(signed_in, place, role):
-    """Each action is taken by somebody new, on things that nobody has touched."""
+def test_a_role_can_do_what_the_table_grants_and_nothing_else(signed_in, place, role):
+    """Each action is taken by a new member, on new objects."""
     for number, (name, action) in enumerate(zip(NAMES, MEMBER, strict=True)):
         browser, user = signed_in(role, f"{number}@example.com")
         reply = browser.ask(action.method, place(action.path, user.user_id), FORMS.get(action.path))
@@ -83,14 +92,14 @@ def test_a_page_offers_only_what_the_role_may_do(signed_in, place, role):
         forms = {("POST", target) for target in re.findall(r'<form [^>]*action="([^"]*)"', text)}
         offered |= links | forms
         to_look_at += [target for _, target in links if target not in seen and target not in to_look_at]
-    actions = [find(MEMBER, method, path) for method, path in offered]
+    actions = [member_page(method, path) for method, path in offered]
     assert None not in actions
     assert len(actions) > 10
-    forbidden = [action.path for action, _ in actions if action.needs and not may(role, action.needs)]
+    forbidden = [action.path for action in actions if action.needs and not may(role, action.needs)]
     assert forbidden == []
 
 
-def test_without_a_session_nothing_is_shown_and_nothing_happens(client, parts, organization, signed_in):
+def test_without_a_session_nothing_is_shown_or_changed(client, parts, organization, signed_in):
     signed_in(Role.OWNER)
     before = (parts.catalog.users.all_of(organization.org_id), parts.catalog.tokens.all_of(organization.org_id))
     for action in MEMBER:
@@ -123,20 +132,20 @@ class TestOtherSites:
         assert reply.status_code == 403
         assert parts.catalog.organizations.find(organization.org_id).name == "Acme"
 
-    def test_every_change_and_every_door_is_guarded(self, signed_in):
+    def test_every_action_checks_the_origin(self, signed_in):
         owner, _ = signed_in(Role.OWNER)
-        for route in (*CHANGES, *(door for door in PUBLIC if door.method == "POST")):
+        for route in (*CHANGES, *(page for page in PUBLIC if page.method == "POST")):
             path = route.path.replace("{", "").replace("}", "")
             assert owner.ask("POST", path, FORMS.get(route.path), sec_fetch_site="cross-site").status_code == 403
 
     @pytest.mark.parametrize("headers", [{"sec_fetch_site": "", "origin": "http://testserver"}, {}], ids=str)
-    def test_our_own_pages_are_let_through(self, signed_in, parts, organization, headers):
+    def test_forms_of_our_own_pages_are_accepted(self, signed_in, parts, organization, headers):
         owner, _ = signed_in(Role.OWNER)
         assert owner.ask("POST", "/organization", {"name": "Mine"}, **headers).status_code == 303
         assert parts.catalog.organizations.find(organization.org_id).name == "Mine"
 
-    def test_looking_changes_nothing(self, signed_in, parts, organization):
-        """What a link of another site can do is to open a page: no page changes anything."""
+    def test_get_never_changes_anything(self, signed_in, parts, organization):
+        """A link on another site can only open a page, and no page changes anything."""
         owner, _ = signed_in(Role.OWNER)
         for action in CHANGES:
             reply = owner.ask("GET", action.path.replace("{", "").replace("}", ""))
@@ -147,7 +156,7 @@ class TestHeaders:
     PAGES = ("/signin", "/setup/nonsense", "/apps", "/nowhere", "/account")
 
     @pytest.mark.parametrize("path", PAGES)
-    def test_every_page_is_locked_up(self, signed_in, path):
+    def test_every_page_has_the_security_headers(self, signed_in, path):
         owner, _ = signed_in(Role.OWNER)
         headers = owner.ask("GET", path).headers
         policy = headers["content-security-policy"]
@@ -178,7 +187,7 @@ class TestHeaders:
             assert re.findall(r"<style|style=|<script(?! [^>]*src=\"/static/)|\son[a-z]+=|javascript:", text) == []
             assert re.findall(r'(?:src|href)="(?:https?:)?//', text) == []
 
-    def test_assets_are_named_by_content_and_kept_for_good(self, browser):
+    def test_assets_are_named_by_content_and_cached_forever(self, browser):
         text = browser.open("/signin").text
         paths = set(re.findall(r'(?:src|href)="(/static/[^"]+)"', text))
         assert len(paths) == 4
@@ -189,6 +198,15 @@ class TestHeaders:
             assert reply.headers["x-content-type-options"] == "nosniff"
         assert browser.ask("GET", "/static/style.css").status_code == 404
         assert browser.ask("GET", "/static/../../config.py").status_code == 404
+
+    def test_assets_do_not_need_the_catalog(self, signed_in, parts, monkeypatch):
+        def fail(_self, _digest):
+            raise StoreUnavailableError("down")
+
+        owner, _ = signed_in(Role.OWNER)
+        monkeypatch.setattr(type(parts.catalog.sessions), "find", fail)
+        assert owner.ask("GET", "/apps").status_code == 503
+        assert owner.ask("GET", asset_url("style.css")).status_code == 200
 
     def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(self, browser, setup_path):
         form = {"organization": "Acme", "email": "ann@example.com", "password": PASSWORD}
@@ -223,7 +241,7 @@ class TestBehindTls:
 
 
 class TestPaths:
-    def test_an_unknown_path_is_a_page_for_people_and_an_envelope_for_programs(self, client, browser):
+    def test_an_unknown_path_is_a_page_for_browsers_and_an_envelope_for_programs(self, client, browser):
         page = browser.ask("GET", "/nowhere")
         assert (page.status_code, page.headers["content-type"]) == (404, "text/html; charset=utf-8")
         assert "Page not found" in page.text
@@ -242,8 +260,10 @@ class TestPaths:
         assert browser.ask("GET", "/healthz").json() == {"ok": True}
         assert browser.ask("GET", "/readyz").headers["content-type"] == "application/json"
 
-    @pytest.mark.parametrize("path", ["/apps/", "/apps/x/y/z", "/apps/%2e%2e/keys", "/apps/app_x%2fkeys", "/signin/"])
-    def test_near_misses_are_not_there(self, signed_in, path):
+    @pytest.mark.parametrize(
+        "path", ["/apps/", "/apps/x/y/z", "/apps/%2e%2e/keys", "/apps/app_x%2fkeys", "/apps%0a", "/signin/"]
+    )
+    def test_near_misses_of_a_path_are_404(self, signed_in, path):
         owner, _ = signed_in(Role.OWNER)
         assert owner.ask("GET", path).status_code == 404
 
@@ -253,13 +273,13 @@ class TestPaths:
 
 
 class TestBadForms:
-    def test_what_is_no_form_is_refused(self, signed_in):
+    def test_a_body_that_is_not_a_form_is_refused(self, signed_in):
         owner, _ = signed_in(Role.OWNER)
         assert owner.ask("POST", "/organization", content_type="application/json").status_code == 415
         assert owner.ask("POST", "/organization", {"name": "x" * 70_000}).status_code == 413
         assert owner.ask("POST", "/organization", {f"f{n}": "1" for n in range(101)}).status_code == 400
 
-    def test_broken_text_is_refused(self, client, signed_in):
+    def test_a_form_that_is_not_utf_8_is_refused(self, client, signed_in):
         owner, _ = signed_in(Role.OWNER)
         cookie = f"mauve_session={owner.cookies['mauve_session']}"
         headers = {
@@ -271,6 +291,6 @@ class TestBadForms:
             assert client.post("/organization", content=body, headers=headers).status_code == 400
 
     @pytest.mark.parametrize("cookie", ["mauve_session=", "mauve_session=x", "mauve_session=" + "a" * 40, "=;;\x01"])
-    def test_a_cookie_that_means_nothing_is_nobody(self, client, cookie):
+    def test_an_invalid_cookie_is_not_a_session(self, client, cookie):
         reply = client.get("/apps", headers={"cookie": cookie, "accept": "text/html"}, follow_redirects=False)
         assert reply.status_code == 303

@@ -1,4 +1,4 @@
-"""From what was sent to what is read: every metric, both credentials, both planes, the cache and its throttles."""
+"""Every metric from ingest to read: both credentials, both environments, the cache and the throttles."""
 
 import tracemalloc
 from dataclasses import replace
@@ -86,7 +86,7 @@ def lively(client, clock, key, load):
         {"name": "view", "user": "ann"},
         {"name": "view", "user": "eve", "id": "x"},
         {"name": "view", "user": "mallory", "id": "x"},  # a repeat: counts nowhere
-        {"name": "click"},  # nobody: counts as an event alone
+        {"name": "click"},  # without a user: counts as an event only
     )
     send(
         client,
@@ -155,16 +155,16 @@ def test_a_metric_is_what_was_sent_for_both_credentials(read, lively, app, key, 
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_an_app_without_anything_has_rows_only_where_one_is_promised(rows, metric):
+def test_an_app_without_data_has_rows_only_where_one_is_promised(rows, metric):
     assert rows(metric, name="view") == NOTHING.get(metric, [])
 
 
 @pytest.mark.parametrize("metric", [name for name in METRICS if name != "mrr"])
-def test_all_of_time_holds_no_more_than_there_was(rows, lively, metric):
+def test_the_widest_window_returns_only_what_was_sent(rows, lively, metric):
     assert rows(metric, name="view", date_from="0001-01-01", date_to="9999-12-31") == EXPECTED[metric]
 
 
-def test_a_window_cuts(rows, lively):
+def test_a_window_limits_the_rows(rows, lively):
     yesterday = {"date_from": YESTERDAY, "date_to": YESTERDAY}
     assert rows("mau", **yesterday) == [{"mau": 1}]
     assert rows("revenue", **yesterday) == EXPECTED["revenue"][:1]
@@ -173,11 +173,11 @@ def test_a_window_cuts(rows, lively):
     assert rows("mrr_history", date_from="2027-02-01", date_to="2027-02-02") == []
 
 
-def test_payments_are_no_events(rows, lively):
+def test_payments_are_not_events(rows, lively):
     assert rows("event_count", name="payment") == [{"name": "payment", "count": 0}]
 
 
-def test_the_test_plane_is_apart(client, read, rows, parts, app, key, token, load, lively):
+def test_the_test_environment_is_separate(client, read, rows, parts, app, key, token, load, lively):
     found = operator.find_app(parts, app["app_id"])
     test_id = webhook_secrets.save_secret(parts, found, Environment.TEST, Provider.BILLER_A, Secret("s"))
     found = operator.find_app(parts, app["app_id"])
@@ -193,7 +193,7 @@ def test_the_test_plane_is_apart(client, read, rows, parts, app, key, token, loa
 
 
 class TestRefusals:
-    def test_without_a_credential_that_is_known_there_is_nothing(self, client, api, app, organization, parts):
+    def test_every_unknown_credential_gets_the_same_401(self, client, api, app, organization, parts):
         token_id, revoked = operator.mint_token(parts, organization.org_id, "gone", Scope)
         operator.revoke_token(parts, token_id)
         client.headers.pop("authorization")
@@ -210,14 +210,14 @@ class TestRefusals:
         }
         assert seen == {(401, b'{"ok":false,"error":"unauthorized"}', 'Bearer realm="service"')}
 
-    def test_a_revoked_key_reads_no_more(self, api, app, read, key, keyring):
+    def test_a_revoked_key_cannot_read(self, api, app, read, key, keyring):
         assert read("mau", key).status_code == 200
         (listed,) = api.get(f"/v1/apps/{app['app_id']}/keys").json()
         api.delete(f"/v1/apps/{app['app_id']}/keys/{listed['key_id']}")
         keyring.refresh()
         assert read("mau", key).status_code == 401
 
-    def test_a_publishable_key_reads_nothing(self, api, app, read):
+    def test_a_publishable_key_cannot_read(self, api, app, read):
         minted = api.post(f"/v1/apps/{app['app_id']}/keys", json={"kind": "pk"}).json()["key"]
         reply = read("no_such_metric", minted)
         assert (reply.status_code, reply.json()["ok"]) == (403, False)
@@ -228,11 +228,11 @@ class TestRefusals:
         reply = read("no_such_metric", token.reveal())
         assert (reply.status_code, reply.json()["code"]) == (403, "insufficient_scope")
 
-    def test_the_scope_alone_suffices(self, parts, organization, app, read):
+    def test_the_scope_alone_is_enough(self, parts, organization, app, read):
         _, token = operator.mint_token(parts, organization.org_id, "reads", [Scope.METRICS_READ])
         assert read("mau", token.reveal(), project=app["public_id"]).status_code == 200
 
-    def test_an_unknown_metric_is_404_before_anything_else_is_looked_at(self, read, token, key):
+    def test_an_unknown_metric_is_404_before_the_parameters_are_checked(self, read, token, key):
         for credential in (token, key):
             reply = read("retention", credential, date_from="garbage")
             assert (reply.status_code, reply.json()["ok"]) == (404, False)
@@ -244,7 +244,7 @@ class TestRefusals:
         assert reply.status_code == 400
         assert "project" in reply.json()["error"]
 
-    def test_whatever_is_not_there_for_a_token_gets_one_answer(self, api, parts, app, read, token):
+    def test_every_project_a_token_cannot_see_gets_the_same_404(self, api, parts, app, read, token):
         other = operator.create_organization(parts, "Other")
         _, foreign = operator.mint_token(parts, other.org_id, "t", Scope)
         theirs = api.post("/v1/apps", json={"name": "Theirs"}, headers=bearer(foreign.reveal())).json()
@@ -255,7 +255,7 @@ class TestRefusals:
         }
         assert read("mau", foreign.reveal(), project=theirs["public_id"]).status_code == 200
 
-    def test_dates_come_before_the_name(self, read, key):
+    def test_dates_are_checked_before_the_name(self, read, key):
         assert "date_from" in read("event_count", key, date_from="garbage").json()["error"]
         reply = read("event_count", key)
         assert (reply.status_code, "name" in reply.json()["error"]) == (400, True)
@@ -267,23 +267,23 @@ class TestRefusals:
         assert (reply.status_code, reply.json()["project"]) == (200, app["public_id"])
 
     @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"])
-    def test_metrics_are_only_gotten(self, client, app, key, method):
+    def test_metrics_accept_only_get(self, client, app, key, method):
         reply = client.request(method, "/v1/metrics/mau", headers=bearer(key))
         assert (reply.status_code, reply.headers["allow"]) == (405, "GET")
 
     @pytest.mark.parametrize("path", ["/v1/metrics", "/v1/metrics/", "/v1/metrics/mau/", "/v1/metrics/mau/x"])
-    def test_there_is_nothing_above_or_below_a_metric(self, client, key, path):
+    def test_paths_above_and_below_a_metric_are_404(self, client, key, path):
         reply = client.get(path, headers=bearer(key))
         assert (reply.status_code, reply.json()["ok"]) == (404, False)
 
-    def test_a_suspended_organization_reads_on(self, parts, organization, keyring, rows, lively):
+    def test_a_suspended_organization_can_still_read(self, parts, organization, keyring, rows, lively):
         operator.suspend(parts, organization.org_id)
         keyring.refresh()
         assert rows("mau") == EXPECTED["mau"]
 
 
 class TestTheCache:
-    def test_it_latches_for_five_minutes(self, client, read, clock, key, load):
+    def test_an_answer_is_cached_for_five_minutes(self, client, read, clock, key, load):
         def seen():
             reply = read("event_count", key, name="view")
             return reply.json()["data"][0]["count"], reply.headers["x-cache"]
@@ -308,7 +308,7 @@ class TestTheCache:
         assert read("dau", key).headers["x-cache"] == "miss"
         assert read("dau", key, name="x").headers["x-cache"] == "hit", "it has no name"
 
-    def test_after_midnight_the_default_window_is_another(self, read, clock, key):
+    def test_the_default_window_moves_at_midnight(self, read, clock, key):
         clock.advance(16 * 60 * MINUTE_MS - 1)
         assert read("mau", key).json()["date_to"] == TODAY
         clock.advance(1)
@@ -325,7 +325,7 @@ class TestThrottles:
 
         return change
 
-    def test_a_hit_is_free_and_every_other_read_takes_a_place(self, read, app, key, token, limits, clock):
+    def test_a_hit_is_free_and_every_other_read_counts(self, read, app, key, token, limits, clock):
         limits(reads_per_minute=2)
         assert [read("mau", key).status_code for _ in range(5)] == [200] * 5
         assert read("dau", token, project=app["public_id"]).status_code == 200
@@ -335,7 +335,7 @@ class TestThrottles:
         assert refused.headers["retry-after"] == "50"
         assert read("dau", key).headers["x-cache"] == "hit"
 
-    def test_agents_spend_their_allowance_and_keys_do_not(self, read, app, key, token, limits):
+    def test_tokens_spend_the_allowance_and_keys_do_not(self, read, app, key, token, limits):
         limits(agent_queries=1)
         project = {"project": app["public_id"]}
         assert read("mau", token, **project).status_code == 200
@@ -346,7 +346,7 @@ class TestThrottles:
         assert read("dau", key).status_code == 200
         assert read("dau", token, **project).headers["x-cache"] == "hit"
 
-    def test_raw_scans_run_out_on_their_own(self, read, app, token, limits):
+    def test_raw_scans_have_their_own_allowance(self, read, app, token, limits):
         limits(raw_scans=1)
         project = {"project": app["public_id"]}
         assert read("event_names", token, **project).status_code == 200
@@ -365,7 +365,7 @@ class TestWithoutACache:
     def settings(self, settings):
         return replace(settings, read_cache_s=0)
 
-    def test_every_read_is_new_and_takes_a_place(self, client, read, key, load, parts, organization, keyring):
+    def test_every_read_is_new_and_counts(self, client, read, key, load, parts, organization, keyring):
         operator.change_limits(parts, organization.org_id, {"reads_per_minute": 2})
         keyring.refresh()
         first = read("event_count", key, name="view")
@@ -378,7 +378,7 @@ class TestWithoutACache:
 
 
 class TestVeryManyNames:
-    """Clients choose the names of events, and so how many there are."""
+    """Clients choose event names, and so their number."""
 
     @pytest.fixture
     def name(self, client, key, load):
@@ -389,7 +389,7 @@ class TestVeryManyNames:
 
         return names
 
-    def test_an_answer_that_leaves_names_out_says_so_wherever_it_comes_from(self, read, key, name, clock, connection):
+    def test_a_truncated_answer_says_so_cached_or_not(self, read, key, name, clock, connection):
         name(0, NAMES_MAX)
         whole = read("event_names", key)
         assert len(whole.json()["data"]) == NAMES_MAX
@@ -411,14 +411,14 @@ class TestVeryManyNames:
         assert (stale.headers["x-cache"], stale.headers["x-service-truncated"]) == ("stale", str(NAMES_MAX))
         assert stale.content == cut.content
 
-    def test_every_name_is_counted_whether_it_is_listed_or_not(self, rows, name):
+    def test_an_unlisted_name_can_still_be_counted(self, rows, name):
         name(0, NAMES_MAX + 5)
         listed = {row["name"] for row in rows("event_names")}
         (left_out, *_) = {f"event {number}" for number in range(NAMES_MAX + 5)} - listed
         assert rows("event_count", name=left_out) == [{"name": left_out, "count": 1}]
 
 
-def test_years_of_many_currencies_are_refused_before_they_are_made(client, read, key):
+def test_an_oversized_answer_is_refused_before_it_is_built(client, read, key):
     currencies = ("eur", "usd", "gbp", "jpy", "chf")
     for number, currency in enumerate(currencies):
         subscription = {"type": "subscription", "id": str(number), "status": "active", "mrr": 1, "currency": currency}

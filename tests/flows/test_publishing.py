@@ -1,4 +1,4 @@
-"""What metric reads need reaches the edge, stays there, and comes back when it was lost."""
+"""What metric reads need reaches the edge, stays there, and is restored when lost."""
 
 import sqlite3
 from contextlib import closing
@@ -29,7 +29,7 @@ def ring(settings):
         yield opened
 
 
-def test_a_minted_token_reads_and_a_revoked_one_does_not(parts, organization, ring):
+def test_a_minted_token_can_read_and_a_revoked_one_cannot(parts, organization, ring):
     token_id, token = operator.mint_token(parts, organization.org_id, "agent", [Scope.METRICS_READ])
     published = ring.token_for(token.reveal())
     assert (published.org_id, published.scopes) == (organization.org_id, {Scope.METRICS_READ})
@@ -38,9 +38,7 @@ def test_a_minted_token_reads_and_a_revoked_one_does_not(parts, organization, ri
     assert ring.token_for(token.reveal()) is None
 
 
-def test_an_app_has_a_live_project_at_once_and_a_test_project_from_its_first_test_secret_on(
-    parts, organization, app, ring
-):
+def test_the_first_test_secret_creates_the_test_project(parts, organization, app, ring):
     live = ring.project(app.public_id)
     assert (live.app_id, live.org_id, live.environment) == (app.app_id, organization.org_id, Environment.LIVE)
     public_id = webhook_secrets.save_secret(parts, app, Environment.TEST, Provider.BILLER_A, Secret("s"))
@@ -48,14 +46,14 @@ def test_an_app_has_a_live_project_at_once_and_a_test_project_from_its_first_tes
     assert (test.app_id, test.org_id, test.environment) == (app.app_id, organization.org_id, Environment.TEST)
 
 
-def test_tokens_and_projects_are_known_while_the_catalog_is_gone(settings, parts, organization, app, token):
+def test_tokens_and_projects_are_known_without_the_catalog(settings, parts, organization, app, token):
     catalog_path(settings.data).unlink()
     with closing(open_keyring(settings)) as ring:
         assert ring.token_for(token).org_id == organization.org_id
         assert ring.project(app.public_id).org_id == organization.org_id
 
 
-def test_a_lost_edge_is_filled_with_tokens_and_projects(settings, parts, app, token):
+def test_a_lost_edge_is_refilled_with_tokens_and_projects(settings, parts, app, token):
     parts.publisher.refill_if_lost()
     for path in settings.data.glob("edge.db*"):
         path.unlink()
@@ -66,8 +64,8 @@ def test_a_lost_edge_is_filled_with_tokens_and_projects(settings, parts, app, to
         assert ring.project(app.public_id)
 
 
-def test_an_upgrade_publishes_what_the_release_before_did_not(settings, parts, app, token):
-    """The catalog as it was before tokens and projects were published, beside an edge that it has filled."""
+def test_an_upgrade_publishes_what_the_previous_release_did_not(settings, parts, app, token):
+    """Start from a catalog of the release that did not publish tokens and projects, and the edge that it filled."""
     parts.publisher.refill_if_lost()
     with closing(sqlite3.connect(catalog_path(settings.data))) as catalog:
         catalog.execute("DROP TABLE sessions")

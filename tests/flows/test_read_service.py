@@ -1,4 +1,4 @@
-"""Metrics read from the real processes, while they load, and after they were started again."""
+"""Metrics from the real processes, during loading and after a restart."""
 
 import itertools
 from datetime import date, timedelta
@@ -18,7 +18,7 @@ def read(service, metric, credential, **parameters):
     return httpx.get(f"{service.url}/v1/metrics/{metric}", params=parameters, headers=bearer(credential))
 
 
-def test_what_is_sent_can_soon_be_read_and_still_after_a_restart(data):
+def test_events_are_soon_readable_and_still_after_a_restart(data):
     first_days = (date(2026, 1, 1) - timedelta(days=number) for number in itertools.count())
     with running(data, "--workers", "1") as service:
         token = token_for(data)

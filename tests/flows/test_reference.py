@@ -1,4 +1,4 @@
-"""The reference as it is served."""
+"""Serving the API reference."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def test_the_document_is_served_as_it_was_made(client):
     assert reply.json() == document()
 
 
-def test_the_page_is_served_to_whoever_asks_and_lets_nothing_run(client):
+def test_the_page_is_public_and_its_policy_forbids_scripts(client):
     reply = client.get("/docs")
     assert reply.status_code == 200
     assert reply.headers["content-type"] == "text/html; charset=utf-8"
@@ -27,7 +27,7 @@ def test_the_page_is_served_to_whoever_asks_and_lets_nothing_run(client):
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("given", ["{}", "W/{}", '"other", {}', "*"])
-def test_who_has_the_current_version_is_not_sent_it_again(client, path, given):
+def test_a_client_with_the_current_version_gets_304(client, path, given):
     etag = client.get(path).headers["etag"]
     reply = client.get(path, headers={"if-none-match": given.format(etag)})
     assert (reply.status_code, reply.content) == (304, b"")
@@ -35,19 +35,19 @@ def test_who_has_the_current_version_is_not_sent_it_again(client, path, given):
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_who_has_another_version_is_sent_this_one(client, path):
+def test_a_client_with_another_version_gets_this_one(client, path):
     reply = client.get(path, headers={"if-none-match": '"other"'})
     assert reply.status_code == 200
     assert reply.headers["cache-control"] == "no-cache"
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_the_reference_is_only_read(client, path):
+def test_the_reference_accepts_only_get_and_head(client, path):
     assert client.head(path).status_code == 200
     reply = client.post(path)
     assert (reply.status_code, reply.headers["allow"]) == (405, "GET")
 
 
 @pytest.mark.parametrize("path", ["/docs/", "/openapi.json/", "/docs/x", "/openapi.yaml"])
-def test_a_path_beside_the_reference_is_nothing(client, path):
+def test_near_misses_of_the_reference_are_404(client, path):
     assert client.get(path).status_code == 404

@@ -37,7 +37,7 @@ class TestSetup:
         "flaw",
         [{"organization": " "}, {"email": "nobody"}, {"password": "short"}, {"password": "a" * 12}, {"password": ANN}],
     )
-    def test_a_form_with_a_flaw_does_not_use_the_link_up(self, browser, setup_path, flaw):
+    def test_a_refused_form_does_not_consume_the_link(self, browser, setup_path, flaw):
         form = {"organization": "Acme", "email": ANN, "password": PASSWORD}
         refused = browser.send(setup_path, form | flaw)
         assert refused.status_code == 400
@@ -70,7 +70,7 @@ class TestPasswordLinks:
         clock.advance(LINK_LIFETIME_MS)
         assert browser.send(link, {"password": PASSWORD}).status_code == 404
 
-    def test_a_reset_ends_what_was_open_and_the_old_password(self, browser, stranger, link, parts):
+    def test_a_reset_ends_open_sessions_and_the_old_password(self, browser, stranger, link, parts):
         browser.send(link, {"password": PASSWORD})
         reset = people.renew_link(parts, people.find_account(parts, ANN)).path.reveal()
         assert is_in(browser), "making the link changes nothing"
@@ -80,7 +80,7 @@ class TestPasswordLinks:
         assert browser.sign_in(ANN, PASSWORD).status_code == 400
         assert browser.sign_in(ANN, "a new password").status_code == 200
 
-    def test_neither_link_opens_the_others_door(self, browser, setup_path, parts, organization):
+    def test_a_link_works_only_for_its_own_purpose(self, browser, setup_path, parts, organization):
         secret = setup_path.rpartition("/")[2]
         assert browser.open(f"/password/{secret}").status_code == 404
         assert browser.send(f"/password/{secret}", {"password": PASSWORD}).status_code == 404
@@ -92,7 +92,7 @@ class TestPasswordLinks:
 
 
 class TestSigningIn:
-    def test_a_page_asks_to_sign_in_first_and_then_opens(self, owner, stranger):
+    def test_a_page_asks_to_sign_in_and_then_opens(self, owner, stranger):
         asked = stranger.ask("GET", "/tokens")
         assert (asked.status_code, asked.headers["location"]) == (303, "/signin?next=%2Ftokens")
         form = {"email": " ANN@example.com", "password": PASSWORD, "next": "/tokens"}
@@ -102,11 +102,11 @@ class TestSigningIn:
         assert stranger.ask("GET", "/signin").headers["location"] == "/"
 
     @pytest.mark.parametrize("path", ["//evil.example", "https://evil.example", "/\\evil.example", "\\", "", "/a\r\nb"])
-    def test_nobody_is_sent_on_to_another_site(self, owner, stranger, path):
+    def test_signing_in_never_redirects_to_another_site(self, owner, stranger, path):
         reply = stranger.ask("POST", "/signin", {"email": ANN, "password": PASSWORD, "next": path})
         assert (reply.status_code, reply.headers["location"]) == (303, "/")
 
-    def test_a_wrong_password_and_an_unknown_or_invited_person_get_the_same_answer(self, owner, client):
+    def test_a_wrong_password_and_an_unknown_or_invited_user_get_the_same_answer(self, owner, client):
         owner.send("/members", {"email": "bo@example.com", "role": "viewer"})
         replies = [
             Browser(client).sign_in(email, password)
@@ -116,7 +116,7 @@ class TestSigningIn:
         texts = [reply.text.replace("bo@", "no@").replace("ann@", "no@") for reply in replies]
         assert len(set(texts)) == 1
 
-    def test_signing_in_gives_a_new_session_and_ends_the_one_before(self, owner, client):
+    def test_signing_in_starts_a_new_session_and_ends_the_previous_one(self, owner, client):
         before = dict(owner.cookies)
         owner.send("/signin", {"email": ANN, "password": PASSWORD})
         assert owner.cookies != before
@@ -125,7 +125,7 @@ class TestSigningIn:
         assert is_in(owner)
         assert not is_in(old)
 
-    def test_an_address_takes_so_many_attempts_at_an_account_and_then_not_even_the_right_password(
+    def test_attempts_at_an_account_from_one_address_are_limited_even_with_the_right_password(
         self, owner, client, clock
     ):
         guesses = [
@@ -140,7 +140,7 @@ class TestSigningIn:
         assert late.sign_in(ANN).status_code == 200
         assert is_in(late)
 
-    def test_whoever_guesses_from_one_address_does_not_lock_the_owner_out(self, owner, core, client):
+    def test_guessing_from_one_address_does_not_lock_the_owner_out(self, owner, core, client):
         guesser = Browser(TestClient(core, client=("192.0.2.66", 50000)))
         for _ in range(PAIR_BURST + 5):
             last = guesser.ask("POST", "/signin", {"email": ANN, "password": "wrong password"})
@@ -162,14 +162,14 @@ class TestSigningIn:
             "a,b=c@d",
         ],
     )
-    def test_cookies_of_others_on_this_host_keep_nobody_out(self, owner, client, foreign):
-        """Ports share cookies: whatever another service on the host sets is sent to us, too."""
+    def test_cookies_of_other_services_on_this_host_are_harmless(self, owner, client, foreign):
+        """Ports share cookies: browsers send us those of other services on the host."""
         browser = Browser(client)
         (credential,) = owner.cookies.values()
         for cookies in (f"{foreign}; mauve_session={credential}", f"mauve_session={credential}; {foreign}"):
             assert browser.ask("GET", "/apps", cookie=cookies.encode()).status_code == 200
 
-    def test_an_address_takes_so_many_attempts_whatever_it_says_of_itself(self, client):
+    def test_attempts_from_one_address_are_limited_whatever_it_claims(self, client):
         statuses = [
             Browser(client)
             .ask("POST", "/signin", {"email": f"{number}@example.com"}, x_forwarded_for=f"10.0.0.{number}")
@@ -180,28 +180,28 @@ class TestSigningIn:
 
 
 class TestSessions:
-    def test_signing_out_ends_the_session_itself(self, owner, client):
+    def test_signing_out_ends_the_session_on_the_server(self, owner, client):
         copied = Browser(client)
         copied.cookies = dict(owner.cookies)
         assert "You are signed out" in owner.send("/signout").text
         assert owner.cookies == {}
         assert not is_in(copied)
 
-    def test_signing_out_everywhere_ends_every_session_of_the_person_alone(self, owner, stranger, signed_in):
+    def test_signing_out_everywhere_ends_every_session_of_that_user_only(self, owner, stranger, signed_in):
         other, _ = signed_in(Role.VIEWER)
         stranger.sign_in(ANN)
         assert is_in(stranger)
         assert "signed out in every browser" in owner.send("/signout-everywhere").text
         assert (is_in(owner), is_in(stranger), is_in(other)) == (False, False, True)
 
-    def test_a_session_ends_when_it_is_not_used_for_long(self, owner, clock):
+    def test_an_unused_session_expires(self, owner, clock):
         for _ in range(3):
             clock.advance(IDLE_MS - 1)
             assert is_in(owner), "each use counts"
         clock.advance(IDLE_MS)
         assert not is_in(owner)
 
-    def test_a_session_ends_however_often_it_is_used(self, owner, clock):
+    def test_a_session_expires_however_often_it_is_used(self, owner, clock):
         for _ in range(LIFETIME_MS // DAY_MS - 1):
             clock.advance(DAY_MS)
             assert is_in(owner)
@@ -218,7 +218,7 @@ class TestSessions:
         assert "That browser is signed out" in owner.send(f"/account/sessions/{other.session_id}/end").text
         assert (is_in(owner), is_in(stranger)) == (True, False)
 
-    def test_nobody_ends_the_session_of_another(self, owner, signed_in, parts):
+    def test_a_member_cannot_end_the_session_of_another(self, owner, signed_in, parts):
         viewer, user = signed_in(Role.VIEWER)
         (session,) = parts.catalog.sessions.all_of(user.user_id)
         owner.send(f"/account/sessions/{session.session_id}/end")
@@ -236,7 +236,7 @@ class TestSessions:
         assert (is_in(owner), is_in(stranger)) == (True, False)
         assert Browser(client).sign_in(ANN, "a new password").status_code == 200
 
-    def test_nothing_that_lets_somebody_in_is_stored_in_the_clear(self, owner, settings, parts):
+    def test_no_credential_is_stored_in_plain_text(self, owner, settings, parts):
         link = shown(owner.send("/members", {"email": "bo@example.com", "role": "viewer"}), "link")
         hidden = [PASSWORD, owner.cookies["mauve_session"], link.rpartition("/")[2]]
         stored = b"".join(path.read_bytes() for path in settings.data.glob("catalog.db*"))

@@ -1,4 +1,4 @@
-"""A read that takes too long ends, and keeps nobody from theirs. The engines really are asked for endless work."""
+"""A read that takes too long is ended and does not block others. The engines really get endless work."""
 
 import sqlite3
 import time
@@ -17,7 +17,7 @@ from mauve.wiring.paths import ledger_path
 from support.service import bearer
 
 LIMIT_S = 3.0
-# Whoever's project is named in `endless` is never done with reading its payments.
+# Reading the payments of a project named in `endless` never ends.
 ENDLESS_PAYMENTS = """
 ALTER TABLE day_totals RENAME TO real_day_totals;
 CREATE TABLE endless (project TEXT);
@@ -34,7 +34,7 @@ def settings(settings):
 
 
 class Endless:
-    """A connection of the real engine, which has endless work for whoever's project is named in `projects`."""
+    """A connection of the real engine, with endless work for the projects in `projects`."""
 
     def __init__(self, connection, projects):
         self._connection, self._projects = connection, projects
@@ -97,7 +97,7 @@ def read(client):
 @pytest.mark.parametrize(
     ("slow", "quick", "of_the_others"), [("revenue", "mrr", "volume"), ("event_names", "mau", "dau")]
 )
-def test_one_organization_neither_stops_the_others_nor_itself(
+def test_slow_reads_of_one_organization_block_neither_others_nor_itself(
     read, hostile, honest, endless_projects, slow, quick, of_the_others
 ):
     windows = [{"date_from": f"2027-01-{day:02}"} for day in range(1, 5)]
@@ -113,6 +113,6 @@ def test_one_organization_neither_stops_the_others_nor_itself(
 
 
 def next_day(app):
-    """Return a day that was not asked for before, so that no cache answers."""
+    """Return a day that was not queried before, so that the cache cannot answer."""
     app["asked"] = app.get("asked", 0) + 1
     return f"{2026 - app['asked'] // 300}-{1 + app['asked'] // 25 % 12:02}-{1 + app['asked'] % 25:02}"

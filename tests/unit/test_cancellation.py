@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from mauve.control.deadline import done_in_time
+from mauve.control.plane import run_with_deadline
 from mauve.stores.cancellation import Cancellation, CancelledError, current_cancellation
 
 
@@ -69,7 +69,7 @@ class TestDoneInTime:
             return commits(cancellation)
 
         with pytest.raises(TimeoutError):
-            asyncio.run(done_in_time(threads, work, 0.01, cancellation))
+            asyncio.run(run_with_deadline(threads, work, 0.01, cancellation))
         given_up.set()
         threads.shutdown()
         assert not cancellation.has_committed
@@ -78,7 +78,7 @@ class TestDoneInTime:
         may_end, cancellation = threading.Event(), Cancellation()
 
         async def ask(threads):
-            asked = asyncio.create_task(done_in_time(threads, lambda: may_end.wait(30), 0.01, cancellation))
+            asked = asyncio.create_task(run_with_deadline(threads, lambda: may_end.wait(30), 0.01, cancellation))
             await asyncio.wait({asked}, timeout=0.2)
             was_waiting = not asked.done()
             may_end.set()
@@ -92,6 +92,6 @@ class TestDoneInTime:
         with ThreadPoolExecutor(1) as threads:
             threads.submit(free.wait, 30)
             with pytest.raises(TimeoutError):
-                asyncio.run(done_in_time(threads, lambda: began.append(1), 0.01, Cancellation()))
+                asyncio.run(run_with_deadline(threads, lambda: began.append(1), 0.01, Cancellation()))
             free.set()
         assert began == []

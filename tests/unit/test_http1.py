@@ -10,14 +10,12 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from mauve.core.problems import Busy
-from mauve.web import heads
-from mauve.web.body import DRAIN_BYTES_MAX, BodyTooLargeError, IncompleteBodyError
-from mauve.web.heads import HEAD_BYTES_MAX, HEADERS_MAX
+from mauve.web.body import BYTES_PER_S, DRAIN_BYTES_MAX, BodyTooLargeError, IncompleteBodyError
+from mauve.web.head_rules import HEAD_BYTES_MAX, HEADERS_MAX
 from mauve.web.http1.connection import HEAD_S_MAX, READ_BYTES, Connection, SharedState
 from mauve.web.http1.head import CACHED_HEADS_MAX, Head, HeadCache, path_of
 from mauve.web.http1.replies import date_line
 from mauve.web.messages import Reply
-from mauve.web.pace import BYTES_PER_S
 
 BODY_BYTES_MAX = 1000
 ENOUGH_BYTES = 64 * 1024 + READ_BYTES

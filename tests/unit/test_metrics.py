@@ -10,7 +10,7 @@ from mauve.core.window import Window
 from mauve.metrics.answers import ROWS_MAX, body_of
 from mauve.metrics.questions import Question
 from mauve.metrics.registry import METRICS, NAMES_MAX, metric_named
-from mauve.query.answer import packed, unpacked
+from mauve.query.ask import packed, unpacked
 
 WINDOW = Window(date(1, 1, 1), date(2026, 11, 15))
 

@@ -51,7 +51,7 @@ def find_app(parts: ControlParts, org_id: str, app_id: str) -> App:
 
 
 def change_app(parts: ControlParts, app: App, wanted: AppChangesBody) -> App:
-    """Apply all given fields or, if one of them is invalid, none."""
+    """Apply all given fields, or none if one of them is invalid."""
     changes = AppChanges(
         name=None if isinstance(wanted.name, UnsetType) else _name_from(wanted.name),
         ownership=None if isinstance(wanted.ownership, UnsetType) else wanted.ownership,

@@ -16,7 +16,7 @@ from mauve.stores.catalog import NewKey
 def mint_key(
     parts: ControlParts, app: App, kind: KeyKind, environment: Environment, minted_by: str = OPERATOR
 ) -> tuple[str, Secret]:
-    """Mint and publish a key; return its id and, this once, its text."""
+    """Mint and publish a key; return its id and its text, which is shown only now."""
     minted = keys.mint(kind, environment, parts.randomness)
     new = NewKey(
         key_id=new_id("key", parts.randomness),
@@ -38,7 +38,7 @@ def list_keys(parts: ControlParts, app: App) -> list[AppKey]:
 
 
 def revoke_key(parts: ControlParts, app: App, key_id: str) -> None:
-    """Revoke for good. Revoking again changes nothing and succeeds."""
+    """Revoke permanently. Revoking again changes nothing and succeeds."""
     if not is_id(key_id, "key") or parts.catalog.keys.revoke(app.app_id, key_id) is None:
         raise not_found()
     parts.publisher.publish_now()

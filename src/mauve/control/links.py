@@ -1,4 +1,4 @@
-"""One-time links: the set-up link that makes the first owner, and those with which people set their password."""
+"""One-time links: the set-up link, which creates the first owner, and links to set a password."""
 
 import hashlib
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ _TOO_LATE: Final = "this link was used a moment ago: sign in, or ask for a new o
 
 @dataclass(frozen=True, slots=True)
 class MintedLink:
-    """A one-time link at the only moment when its secret is known."""
+    """A one-time link just created, the only time its secret is known."""
 
     path: Secret
     expires_at: int
 
 
 def renew_setup_link(parts: ControlParts) -> MintedLink | None:
-    """Return a fresh link that makes the first owner; None once somebody has an account."""
+    """Return a new link to create the first owner; None once there is an account."""
     if parts.catalog.users.anyone():
         return None
     link, minted = new_link(parts, "setup", None)
@@ -49,7 +49,7 @@ def new_link(parts: ControlParts, purpose: str, user_id: str | None) -> tuple[On
 
 
 def find_setup_link(parts: ControlParts, secret: str) -> OneTimeLink:
-    """Return the set-up link with that secret while it can be used. It is for the very first account alone."""
+    """Return the set-up link with that secret if it can still be used: only before the first account exists."""
     link = _usable_link(parts, secret)
     if link.user_id is not None or parts.catalog.users.anyone():
         raise not_found()
@@ -57,7 +57,7 @@ def find_setup_link(parts: ControlParts, secret: str) -> OneTimeLink:
 
 
 def find_password_link(parts: ControlParts, secret: str) -> tuple[OneTimeLink, User]:
-    """Return a person's link with that secret while it can be used, and whose it is."""
+    """Return the password link with that secret and its user, if it can still be used."""
     link = _usable_link(parts, secret)
     holder = None if link.user_id is None else parts.catalog.users.find(link.user_id)
     if holder is None:
@@ -66,7 +66,7 @@ def find_password_link(parts: ControlParts, secret: str) -> tuple[OneTimeLink, U
 
 
 def make_first_owner(parts: ControlParts, secret: str, org_name: str, email: str, password: Secret) -> User:
-    """Use the set-up link up: make the organization and its owner."""
+    """Create the organization and its owner, and invalidate the set-up link."""
     link = find_setup_link(parts, secret)
     organization = new_organization(parts, org_name)
     address = checked_email(email)
@@ -85,7 +85,7 @@ def make_first_owner(parts: ControlParts, secret: str, org_name: str, email: str
 
 
 def set_password(parts: ControlParts, secret: str, password: Secret) -> User:
-    """Use a person's link up: store the password and end every session that they had."""
+    """Store the password, end every session of the user, and invalidate the link."""
     link, holder = find_password_link(parts, secret)
     if parts.catalog.links.use(link.digest, checked_hash(password, holder.email), parts.clock.now_ms()) is None:
         raise RefusedError(_TOO_LATE)
@@ -93,7 +93,7 @@ def set_password(parts: ControlParts, secret: str, password: Secret) -> User:
 
 
 def checked_hash(password: Secret, email: str) -> str:
-    """Return what to store for a password, or refuse it."""
+    """Return the hash of an acceptable password; refuse any other."""
     flaw = password_problem(password, email)
     if flaw is not None:
         raise RefusedError(flaw)

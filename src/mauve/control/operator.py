@@ -1,4 +1,4 @@
-"""Organizations and control tokens: what the operator does at the command line, and people in the dashboard."""
+"""Organizations and control tokens, as managed by the operator on the command line and by members in the dashboard."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
@@ -20,7 +20,7 @@ _DAY_MS: Final = 24 * 3600 * 1000
 
 
 class RefusedError(Exception):
-    """What an operator or a person in the dashboard asks cannot be done. The message says why and what to do."""
+    """The operator or member asked for something impossible. The message says why, and what to do."""
 
 
 def create_organization(parts: ControlParts, name: str) -> Organization:
@@ -31,7 +31,7 @@ def create_organization(parts: ControlParts, name: str) -> Organization:
 
 
 def new_organization(parts: ControlParts, name: str) -> Organization:
-    """Return an organization that is not stored yet."""
+    """Return a new organization, without storing it."""
     return Organization(
         org_id=new_id("org", parts.randomness),
         name=checked_name(name),
@@ -56,12 +56,12 @@ def suspend(parts: ControlParts, org_id: str) -> Organization:
 
 
 def resume(parts: ControlParts, org_id: str) -> Organization:
-    """Lift a suspension and forget an unpaid invoice."""
+    """Lift a suspension and clear an unpaid invoice."""
     return _update(parts, org_id, lambda found: replace(found, standing=Standing.LIVE, grace_ends_at=None))
 
 
 def mark_unpaid(parts: ControlParts, org_id: str, grace_days: int) -> Organization:
-    """Suspend when the grace runs out, unless it is resumed before. One already suspended stays so."""
+    """Suspend at the end of the grace period, unless resumed before. Leave a suspended one suspended."""
     now = parts.clock.now_ms()
     grace_ends_at = now + grace_days * _DAY_MS
     return _update(
@@ -72,7 +72,7 @@ def mark_unpaid(parts: ControlParts, org_id: str, grace_days: int) -> Organizati
 
 
 def change_limits(parts: ControlParts, org_id: str, changes: Mapping[str, int | None]) -> Organization:
-    """Change the limits that are named and leave the others."""
+    """Change the named limits only."""
 
     def changed(found: Organization) -> Organization:
         return replace(found, limits=Limits(**(asdict(found.limits) | dict(changes))))
@@ -90,7 +90,7 @@ def find_app(parts: ControlParts, app_id: str) -> App:
 def mint_token(
     parts: ControlParts, org_id: str, name: str, scopes: Iterable[Scope], minted_by: str = OPERATOR
 ) -> tuple[str, Secret]:
-    """Mint and publish a control token; return its id and, this once, its text."""
+    """Mint and publish a control token; return its id and its text, which is shown only now."""
     find_organization(parts, org_id)
     minted = tokens.mint(parts.randomness)
     token = ControlToken(

@@ -1,4 +1,4 @@
-"""What the control plane is made of."""
+"""The dependencies of the control plane."""
 
 from dataclasses import dataclass, field
 

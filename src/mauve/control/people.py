@@ -1,4 +1,4 @@
-"""People of an organization: invited, let in again, given a role, removed."""
+"""Members of an organization: invite, renew a link, change a role, remove."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -16,7 +16,7 @@ from mauve.stores.catalog import Member, Minted, Withdrawal
 
 
 def create_user(parts: ControlParts, org_id: str, email: str, role: Role) -> tuple[User, MintedLink]:
-    """Add a person, with a one-time link to set the password. Until they do, they are invited."""
+    """Add a user, with a one-time link to set the password. Until then the user counts as invited."""
     find_organization(parts, org_id)
     user = User(
         user_id=new_id("usr", parts.randomness),
@@ -32,14 +32,14 @@ def create_user(parts: ControlParts, org_id: str, email: str, role: Role) -> tup
 
 
 def renew_link(parts: ControlParts, user: User) -> MintedLink:
-    """Make a new link to set the password, in place of any earlier one. The old password works until it is used."""
+    """Replace any earlier password link. The old password works until the new link is used."""
     link, minted = new_link(parts, "password", user.user_id)
     parts.catalog.links.replace(link)
     return minted
 
 
 def find_account(parts: ControlParts, email: str) -> User:
-    """Return the person of whichever organization: for the operator only."""
+    """Return a user of any organization: for the operator only."""
     address = checked_email(email)
     account = parts.catalog.passwords.find(address)
     if account is None:
@@ -67,7 +67,7 @@ def managed_member(parts: ControlParts, actor: User, user_id: str) -> Member:
 
 
 def change_role(parts: ControlParts, actor: User, user_id: str, role: Role, withdraw: Withdrawal) -> None:
-    """Change the role, and in the same step revoke what is withdrawn."""
+    """Change the role, and revoke the withdrawn credentials in the same transaction."""
     _check_reach(actor, role)
 
     def check(members: Sequence[Member]) -> None:
@@ -81,7 +81,7 @@ def change_role(parts: ControlParts, actor: User, user_id: str, role: Role, with
 
 
 def remove_member(parts: ControlParts, actor: User, user_id: str, withdraw: Withdrawal) -> None:
-    """Remove the person, and in the same step revoke what is withdrawn."""
+    """Remove the user, and revoke the withdrawn credentials in the same transaction."""
 
     def check(members: Sequence[Member]) -> None:
         _check_reach(actor, _role_of(members, user_id))
@@ -93,7 +93,7 @@ def remove_member(parts: ControlParts, actor: User, user_id: str, withdraw: With
 
 
 def beyond(role: Role | None, minted: Minted) -> Minted:
-    """Return what somebody has minted and could not mint in that role; None: they are to be removed."""
+    """Return the minted credentials that the role could not mint; a role of None stands for removal."""
     if role is None:
         return minted
     held = scopes_of(role)
@@ -104,14 +104,14 @@ def beyond(role: Role | None, minted: Minted) -> Minted:
 
 
 def check_owner_remains(members: Sequence[Member], without: str) -> None:
-    """Refuse to leave an organization without an owner who can sign in: one who was only invited does not count."""
+    """Refuse to leave an organization without an owner who can sign in; invited owners do not count."""
     owners = [member for member in members if member.user.role is Role.OWNER and member.has_password]
     if [owner.user.user_id for owner in owners] == [without]:
-        raise RefusedError("this is the last owner: make somebody else an owner first")
+        raise RefusedError("this is the last owner: make another member an owner first")
 
 
 def _check_reach(actor: User, role: Role) -> None:
-    """Refuse to touch or give a role above the actor's own: whoever could, could become anybody."""
+    """Refuse to grant or change a role above the actor's own, which would allow privilege escalation."""
     if role not in roles_within(actor.role):
         raise Problem(Code.FORBIDDEN, f"this takes the role {role}: ask an owner")
 

@@ -1,24 +1,30 @@
-"""The control plane's door: authenticated → routed → allowed → done, in a thread and in bounded time."""
+"""The control plane as a Starlette application: authenticate, route, check the scope, handle; in bounded time."""
 
-from concurrent.futures import ThreadPoolExecutor
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 import structlog
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from mauve.access.tokens import authenticate
-from mauve.control.deadline import done_in_time
 from mauve.control.parts import ControlParts
-from mauve.control.routes import Call, find_route
-from mauve.core.problems import Code, Problem
+from mauve.control.routes import OPERATIONS, Call, Operation
+from mauve.core.problems import Code, Problem, not_found
 from mauve.stores.cancellation import Cancellation
 from mauve.stores.unavailable import StoreUnavailableError
-from mauve.web.asgi import Receive, Scope, Send, read_request, send_reply
+from mauve.web.app import bounded_body, joined_header, response_from, starlette_app
 from mauve.web.envelopes import control_reply
-from mauve.web.messages import Reply, Request, bearer_credential
+from mauve.web.messages import bearer_credential
 
 BODY_BYTES_MAX: Final = 64 * 1024
 _THREADS: Final = 8
+
+T = TypeVar("T")
 
 log = structlog.get_logger()
 
@@ -28,26 +34,32 @@ def is_control_path(path: str) -> bool:
 
 
 class ControlPlane:
-    """An ASGI application for everything under `/v1/apps`."""
+    """Everything under `/v1/apps`."""
 
     def __init__(self, parts: ControlParts, timeout_s: float) -> None:
         self._parts = parts
         self._timeout_s = timeout_s
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="control")
+        routes = [Route(each.path, partial(self._respond, each), methods=[each.method]) for each in OPERATIONS]
+        self.app = starlette_app(routes, self._refuse_unmatched)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = await read_request(scope, receive, BODY_BYTES_MAX)
+    async def _refuse_unmatched(self, request: Request, _: Exception) -> Response:
+        return await self._respond(None, request)
+
+    async def _respond(self, operation: Operation | None, request: Request) -> Response:
+        body = await bounded_body(request, BODY_BYTES_MAX)
         try:
-            reply = await self._answer_in_time(request)
+            response = await self._answer_in_time(operation, request, body)
         except Problem as problem:
-            reply = control_reply(problem)
-        await send_reply(send, _not_to_be_kept(reply))
+            response = response_from(control_reply(problem))
+        response.headers["cache-control"] = "no-store"  # Some responses show a key, once.
+        return response
 
-    async def _answer_in_time(self, request: Request) -> Reply:
+    async def _answer_in_time(self, operation: Operation | None, request: Request, body: bytes | None) -> Response:
         cancellation = Cancellation()
-        work = partial(answer, self._parts, request, cancellation)
+        work = partial(_answer, self._parts, operation, request, body, cancellation)
         try:
-            return await done_in_time(self._threads, work, self._timeout_s, cancellation)
+            return await run_with_deadline(self._threads, work, self._timeout_s, cancellation)
         except Problem:
             raise
         except TimeoutError:
@@ -63,16 +75,29 @@ def backend_unavailable() -> Problem:
     return Problem(Code.UPSTREAM_UNAVAILABLE, "the control backend did not answer: retry with backoff")
 
 
-def answer(parts: ControlParts, request: Request, cancellation: Cancellation) -> Reply:
+def _answer(
+    parts: ControlParts, operation: Operation | None, request: Request, body: bytes | None, cancellation: Cancellation
+) -> Response:
     """Answer one request. The order of these lines is the order in which a request can be refused."""
-    caller = authenticate(parts.catalog.tokens, bearer_credential(request.authorization))
+    caller = authenticate(parts.catalog.tokens, bearer_credential(joined_header(request, "authorization")))
     parts.token_uses.note(caller.lookup_id, parts.clock.now_ms())
-    operation, path = find_route(request.method, request.path)
+    if operation is None or not operation.accepts(request):
+        raise not_found()
     caller.require(operation.scope)
     with cancellation.guarding():
-        return operation.handle(Call(parts, caller, path, request.body))
+        return operation.handle(Call(parts, caller, request.path_params, body))
 
 
-def _not_to_be_kept(reply: Reply) -> Reply:
-    """Keep replies, some of which show a key this once, out of every cache on the way."""
-    return Reply(reply.status, reply.body, {**reply.headers, "cache-control": "no-store"})
+async def run_with_deadline(
+    threads: Executor, work: Callable[[], T], timeout_s: float, cancellation: Cancellation
+) -> T:
+    """Run the work in a thread; raise `TimeoutError` if time runs out first, after which it changes nothing.
+
+    Wait for work that has begun to commit: only the disk can make that long, and no other answer would be true.
+    """
+    future = asyncio.get_running_loop().run_in_executor(threads, work)
+    done, _ = await asyncio.wait({future}, timeout=timeout_s)
+    if not done and cancellation.cancel():
+        future.cancel()
+        raise TimeoutError
+    return await future

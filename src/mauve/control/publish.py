@@ -1,4 +1,4 @@
-"""Catalog → edge. Every change is published by whoever made it; what that misses is swept up later."""
+"""Publish the catalog to the edge: right after each change, and in a periodic sweep for what that missed."""
 
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Final
@@ -14,13 +14,13 @@ SWEEP_EVERY_S: Final = 1.0
 _RECORDS_PER_ROUND: Final = 1_000
 _EDGE_FACT: Final = "edge_id"
 _PATIENCE_S: Final = 0.5
-_ADVICE: Final = "it is tried again every second"
+_ADVICE: Final = "retried every second"
 
 log = structlog.get_logger()
 
 
 class Publisher:
-    """Publishes in a thread of its own, so that an edge that hangs delays nobody for long."""
+    """Publishes in its own thread, so that an edge that hangs delays no request for long."""
 
     def __init__(self, catalog: Catalog, edge: EdgePublisher, clock: Clock) -> None:
         self._catalog = catalog
@@ -29,11 +29,11 @@ class Publisher:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="publish")
 
     def publish_now(self) -> None:
-        """Publish right after a change. The change stands whatever happens here: it is tried again."""
+        """Publish right after a change. The change stands even if this fails: the sweep retries."""
         try:
             publishing = self._thread.submit(self.publish_pending)
             if not wait({publishing}, _PATIENCE_S).done:
-                publishing.cancel()  # Another one is under way and hangs: no more need to queue after it.
+                publishing.cancel()  # An earlier one hangs: do not queue more after it.
                 log.warning("publication_delayed", reason="the edge did not answer in time", advice=_ADVICE)
                 return
             publishing.result()
@@ -43,7 +43,7 @@ class Publisher:
             log.exception("publication_failed", advice=_ADVICE)
 
     def publish_pending(self) -> int:
-        """Publish what is pending; return how many records that was. `mirrored_at` is set after it is true."""
+        """Publish all pending records and return their number. Set `mirrored_at` only after that."""
         published = 0
         while records := self._catalog.publications.pending(_RECORDS_PER_ROUND):
             self._edge.publish(records)
@@ -52,7 +52,7 @@ class Publisher:
         return published
 
     def refill_if_lost(self) -> None:
-        """Publish the whole catalog to an edge that it has not filled before: a new one, or one that was lost."""
+        """Publish the whole catalog to an edge that it has not filled before, because it is new or was lost."""
         edge_id = self._edge.edge_id()
         if self._catalog.installation.fact(_EDGE_FACT) != edge_id:
             self._catalog.publications.mark_all_pending()
@@ -60,7 +60,7 @@ class Publisher:
         self.publish_pending()
 
     def unpublished(self) -> int | None:
-        """Count what is pending, up to a bound; None if the edge is not the one that was filled."""
+        """Count the pending records, up to a bound; None if the edge is not the one that was filled."""
         if self._catalog.installation.fact(_EDGE_FACT) != self._edge.edge_id():
             return None
         return len(self._catalog.publications.pending(_RECORDS_PER_ROUND))

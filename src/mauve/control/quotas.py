@@ -1,4 +1,4 @@
-"""How much an organization may have. Each check runs inside the transaction that adds something."""
+"""Quotas of an organization. Each check runs inside the transaction that adds something."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from mauve.stores.catalog import Member, Tally
 
 
 def check_new_app(bounds: Bounds, tally: Tally) -> None:
-    """Refuse one app too many. It comes with a key, which is one more, too."""
+    """Refuse one app too many. Each comes with a key, which counts too."""
     _check_minter(tally, Scope.APPS_WRITE)
     if tally.apps >= bounds.apps:
         raise _too_many(f"this organization has {tally.apps} apps", "use one of them", "APPS_PER_ORGANIZATION")
@@ -40,7 +40,7 @@ def check_new_token(bounds: Bounds, tally: Tally, scopes: frozenset[Scope]) -> N
 def check_new_member(bounds: Bounds, members: Sequence[Member]) -> None:
     if len(members) >= bounds.members:
         has = f"this organization has {len(members)} members with the invited ones"
-        raise _too_many(has, "remove somebody first", "MEMBERS_PER_ORGANIZATION")
+        raise _too_many(has, "remove a member first", "MEMBERS_PER_ORGANIZATION")
 
 
 def _check_keys_of_organization(bounds: Bounds, tally: Tally) -> None:
@@ -53,7 +53,7 @@ def _check_keys_of_organization(bounds: Bounds, tally: Tally) -> None:
 
 
 def _check_minter(tally: Tally, *needed: Scope) -> None:
-    """Refuse whoever was removed, demoted or revoked since the request began."""
+    """Refuse a minter that was removed, demoted or revoked since the request began."""
     if not tally.minter_scopes.issuperset(needed):
         raise Problem(Code.INSUFFICIENT_SCOPE, "the right to do this was taken away a moment ago: ask an owner")
 

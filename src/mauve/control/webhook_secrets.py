@@ -11,7 +11,7 @@ from mauve.stores.catalog import SealedSecret
 
 
 def secret_from(body: WebhookSecretBody, environment: Environment) -> Secret:
-    """Return the secret to save, for a credential of the given plane."""
+    """Return the secret to save, for a credential of the given environment."""
     if isinstance(body.environment, str) and body.environment != environment:
         raise invalid_body(f"environment must be {environment}, the one of the credential, or be left out")
     return trimmed_secret(body.secret)
@@ -25,9 +25,9 @@ def trimmed_secret(text: str) -> Secret:
 
 
 def save_secret(parts: ControlParts, app: App, environment: Environment, provider: Provider, secret: Secret) -> str:
-    """Save in place of any earlier secret and publish; return the public id of the project it belongs to.
+    """Replace any earlier secret and publish; return the public id of its project.
 
-    The first test secret makes the app's test project.
+    The first test secret creates the app's test project.
     """
     row = Row(app.app_id, environment, provider)
     sealed = SealedSecret(

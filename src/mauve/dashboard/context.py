@@ -1,10 +1,12 @@
-"""A visit: one request of one person, as the pages see it."""
+"""One request, as the pages see it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from http import HTTPStatus
 from typing import Self, TypeVar
+
+from starlette.requests import Request
 
 from mauve.access.sign_in_attempts import client_address
 from mauve.control.apps import find_app
@@ -16,15 +18,16 @@ from mauve.core.problems import Code, Problem
 from mauve.core.roles import Grant, may
 from mauve.core.user import User
 from mauve.dashboard.parts import DashboardParts
-from mauve.dashboard.request import Fields, PageRequest
+from mauve.dashboard.request import Fields, query_from
 from mauve.stores.catalog import SignedIn
+from mauve.web.app import joined_header
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
 
 @dataclass(frozen=True, slots=True)
 class FormError:
-    """Why a form was not accepted: it is shown again, with this."""
+    """Why a form was refused; shown with the form."""
 
     message: str
     status: HTTPStatus
@@ -33,11 +36,11 @@ class FormError:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Somebody who need not be signed in."""
+    """A request that need not have a session."""
 
     parts: DashboardParts
-    request: PageRequest
-    path: dict[str, str]  # what stands in the places of the path's names
+    request: Request
+    body: bytes | None  # None: too large, or cut off
     form: Fields
     now_ms: int
     person: SignedIn | None
@@ -47,23 +50,32 @@ class Context:
     def control(self) -> ControlParts:
         return self.parts.control
 
+    @property
+    def path(self) -> dict[str, str]:
+        """Return the parameters of the path."""
+        return self.request.path_params
+
+    @property
+    def query(self) -> Fields:
+        return query_from(self.request)
+
     def field(self, name: str) -> str:
-        """Return what was filled in; nothing if the field was left out."""
+        """Return the value of a form field; empty if it was left out."""
         return self.fields(name)[0] if self.fields(name) else ""
 
     def fields(self, name: str) -> Sequence[str]:
         return self.form.get(name, ())
 
     def chosen(self, name: str, choices: type[Choice]) -> Choice:
-        """Return which of the choices was made in a field."""
+        """Return the choice that was made in a form field."""
         try:
             return choices(self.field(name))
         except ValueError:
             raise invalid_body(f"{name} must be one of {', '.join(choices)}") from None
 
     def asked(self, name: str) -> str:
-        """Return a parameter of the address."""
-        return self.request.query.get(name, ("",))[0]
+        """Return a parameter of the address; empty if it was left out."""
+        return self.query.get(name, ("",))[0]
 
     def may(self, grant: Grant) -> bool:
         return self.person is not None and may(self.person.user.role, grant)
@@ -73,14 +85,14 @@ class Context:
 
     @property
     def url(self) -> str:
-        """Return the address of the service: as it was configured, or else as this visitor's browser calls it."""
+        """Return the URL of the service: as configured, or else as the browser addresses it."""
         return self.parts.public_url or f"http://{self.request.headers.get('host', 'localhost')}"
 
     @property
     def address(self) -> str:
-        """Return where the visitor is, for counting attempts."""
-        forwarded_for = self.request.headers.get("x-forwarded-for")
-        return client_address(self.request.peer, forwarded_for, self.parts.proxies)
+        """Return the client's address, by which attempts are counted."""
+        peer = self.request.client.host if self.request.client else ""
+        return client_address(peer, joined_header(self.request, "x-forwarded-for"), self.parts.proxies)
 
     @property
     def agent(self) -> str:
@@ -89,11 +101,11 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class MemberContext(Context):
-    """Somebody who is signed in."""
+    """A request with a session."""
 
     @property
     def member(self) -> SignedIn:
-        assert self.person is not None  # noqa: S101 - that is what makes it a member's visit
+        assert self.person is not None  # noqa: S101 - a member's context is made only with a session
         return self.person
 
     @property
@@ -109,5 +121,5 @@ class MemberContext(Context):
             raise Problem(Code.FORBIDDEN, f"your role, {self.user.role}, does not include this: ask an owner or admin")
 
     def app(self) -> App:
-        """Return the app that the path names, if it is the organization's."""
+        """Return the app named by the path, if the organization owns it."""
         return find_app(self.control, self.organization.org_id, self.path["app_id"])

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from starlette.responses import Response
+
 from mauve.access.sessions import LIFETIME_MS
 from mauve.core.secret import Secret
 
@@ -14,18 +16,25 @@ def cookie_name(public_url: str | None) -> str:
     return _BEHIND_TLS if _is_behind_tls(public_url) else _PLAIN
 
 
-def set_cookie(public_url: str | None, credential: Secret) -> dict[str, str]:
-    return _header(public_url, credential.reveal(), LIFETIME_MS // 1000)
+def set_cookie(response: Response, public_url: str | None, credential: Secret) -> Response:
+    return _set(response, public_url, credential.reveal(), LIFETIME_MS // 1000)
 
 
-def clear_cookie(public_url: str | None) -> dict[str, str]:
-    return _header(public_url, "", 0)
+def clear_cookie(response: Response, public_url: str | None) -> Response:
+    return _set(response, public_url, "", 0)
 
 
-def _header(public_url: str | None, value: str, max_age_s: int) -> dict[str, str]:
-    secure = "; Secure" if _is_behind_tls(public_url) else ""
-    cookie = f"{cookie_name(public_url)}={value}; Max-Age={max_age_s}; Path=/; HttpOnly; SameSite=Lax{secure}"
-    return {"set-cookie": cookie}
+def _set(response: Response, public_url: str | None, value: str, max_age_s: int) -> Response:
+    name = cookie_name(public_url)
+    response.set_cookie(
+        name,
+        value,
+        max_age_s,
+        secure=_is_behind_tls(public_url),
+        httponly=True,
+        samesite="Lax",  # type: ignore[arg-type]  # accepted, and the spelling of the standard
+    )
+    return response
 
 
 def _is_behind_tls(public_url: str | None) -> bool:

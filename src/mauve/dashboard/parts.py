@@ -1,4 +1,4 @@
-"""What the dashboard is made of."""
+"""The dependencies of the dashboard."""
 
 from dataclasses import dataclass
 
@@ -16,11 +16,11 @@ from mauve.stores.usage import UsageReader
 class DashboardParts:
     control: ControlParts
     attempts: PasswordAttempts
-    usage: UsageReader  # for what was counted of each organization's events
-    meter: ReadMeter  # for what was counted of its reads
+    usage: UsageReader  # the number of events of each organization
+    meter: ReadMeter  # the number of its reads
     numbers: Numbers
     subscriptions: SubscriptionReader
     deliveries: DeliveryReader
     arrivals: IngestStatsReader
-    public_url: str | None  # under which people and billers reach the service, without a slash at its end
-    proxies: int  # how many of ours stand in front
+    public_url: str | None  # where browsers and billers reach the service, without a trailing slash
+    proxies: int  # the number of our own proxies in front

@@ -1,4 +1,4 @@
-"""The dashboard's door: recognized → allowed → shown, in a thread and in bounded time."""
+"""The dashboard as a Starlette application: recognize the session, check the grant, handle; in bounded time."""
 
 import time
 from collections.abc import Callable
@@ -9,128 +9,155 @@ from typing import Final, TypeVar
 from urllib.parse import urlencode
 
 import structlog
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Scope
 
 from mauve.access.passwords import HashingBusyError
 from mauve.access.sessions import find_session
-from mauve.control.deadline import done_in_time
 from mauve.control.operator import RefusedError
+from mauve.control.plane import run_with_deadline
 from mauve.core.problems import Code, Problem, not_found
-from mauve.dashboard.assets import asset_reply, is_asset_path
+from mauve.dashboard import assets
 from mauve.dashboard.context import Context, FormError, MemberContext
 from mauve.dashboard.cookie import cookie_name
 from mauve.dashboard.origin import check_origin
 from mauve.dashboard.parts import DashboardParts
 from mauve.dashboard.rendering import page, see_other
-from mauve.dashboard.request import READING, PageRequest, read_page_request
-from mauve.dashboard.routes import MEMBER, PUBLIC, find, is_known_path
+from mauve.dashboard.request import BODY_BYTES_MAX, form_from, is_safe
+from mauve.dashboard.routes import MEMBER, PUBLIC, MemberPage, PublicPage
 from mauve.stores.cancellation import Cancellation
 from mauve.stores.time_limit import ending_at
 from mauve.stores.unavailable import StoreUnavailableError
-from mauve.web.asgi import Receive, Scope, Send, header, send_reply
-from mauve.web.deflate import deflated
+from mauve.web.app import bounded_body, compressed, starlette_app
+from mauve.web.asgi import header
 from mauve.web.envelopes import STATUS_OF
-from mauve.web.messages import Reply
 
 _THREADS: Final = 8
 _FOR_PROGRAMS: Final = frozenset({"/v1", "/healthz", "/readyz"})
 _BUSY: Final = "The service did not answer in time. Nothing was changed: try again in a moment."
-_DONE: Final = "Your change was made, but what comes after it failed. Look at what is there before you repeat it."
-# What somebody can put right in the form that they sent.
+_DONE: Final = "Your change was made, but a later step failed. Check the current state before you repeat it."
+_WRONG_METHOD: Final = "This page does not take that. Open it in a browser."
+# Problems that the user can fix in the form.
 _SHOWN_AGAIN: Final = frozenset({Code.INVALID_BODY, Code.RATE_LIMITED})
 
-AnyVisit = TypeVar("AnyVisit", Context, MemberContext)
+Handler = Callable[[Context], Response]
+AnyContext = TypeVar("AnyContext", Context, MemberContext)
 
 log = structlog.get_logger()
 
 
-def is_page(scope: Scope) -> bool:
-    """Tell whether a person asks, not a program: a page of ours, or any other address that a browser opens."""
-    path: str = scope["path"]
-    if path.startswith("/v1/") or path in _FOR_PROGRAMS:
-        return False
-    # Programs try the root as well: it is a page only for those who want one.
-    is_ours = is_asset_path(path) or (path != "/" and is_known_path(path))
-    return is_ours or _wants_a_page(scope)
-
-
-def _wants_a_page(scope: Scope) -> bool:
-    return scope["method"] in READING and "text/html" in (header(scope, b"accept") or "")
-
-
 class Dashboard:
-    """An ASGI application for everything that `is_page` names."""
+    """The pages and their actions."""
 
     def __init__(self, parts: DashboardParts, timeout_s: float) -> None:
         self._parts = parts
         self._timeout_s = timeout_s
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="dashboard")
+        routes = [
+            Route(f"{assets.PREFIX}{{name}}", self._show_asset),
+            *(self._route(each.method, each.path, partial(_open_public, each)) for each in PUBLIC),
+            *(self._route(each.method, each.path, partial(_open_member, each)) for each in MEMBER),
+        ]
+        self._patterns = [route.path_regex for route in routes if route.path != "/"]
+        self.app = starlette_app(routes, self._refuse_unmatched)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = await read_page_request(scope, receive)
-        reply = await self._answer_in_time(request)
-        if request.is_reading:
-            reply = deflated(reply, request.headers.get("accept-encoding", ""))
-        await send_reply(send, reply._replace(body=b"") if request.method == "HEAD" else reply)
+    def serves(self, scope: Scope) -> bool:
+        """Return whether the request is for a page: one of ours, or any other address that a browser opens."""
+        path: str = scope["path"]
+        if path.startswith("/v1/") or path in _FOR_PROGRAMS:
+            return False
+        if path.startswith(assets.PREFIX) or _accepts_html(scope):
+            return True
+        # Programs probe the root as well: it is a page only for browsers.
+        return any(pattern.fullmatch(path) for pattern in self._patterns)
 
-    async def _answer_in_time(self, request: PageRequest) -> Reply:
+    def _route(self, method: str, path: str, handle: Handler) -> Route:
+        return Route(path, partial(self._respond, handle), methods=[method])
+
+    async def _show_asset(self, request: Request) -> Response:
+        """Return an asset, without a session: they are public, and needed to show that the catalog is down."""
+        response = assets.asset_response(request.scope["path"])
+        if response is None:
+            return await self._respond(partial(_refuse, not_found()), request)
+        return _compressed_if_safe(response, request)
+
+    async def _refuse_unmatched(self, request: Request, error: Exception) -> Response:
+        is_known = isinstance(error, HTTPException) and error.status_code == HTTPStatus.METHOD_NOT_ALLOWED
+        problem = Problem(Code.METHOD_NOT_ALLOWED, _WRONG_METHOD) if is_known else not_found()
+        return await self._respond(partial(_refuse, problem), request)
+
+    async def _respond(self, handle: Handler, request: Request) -> Response:
+        body = await bounded_body(request, BODY_BYTES_MAX)
+        context = Context(self._parts, request, body, {}, self._parts.control.clock.now_ms(), person=None)
+        response = await self._answer_in_time(handle, context)
+        return _compressed_if_safe(response, request)
+
+    async def _answer_in_time(self, handle: Handler, context: Context) -> Response:
         cancellation = Cancellation()
-        work = partial(_answer_until, time.monotonic() + self._timeout_s, self._parts, request, cancellation)
+        work = partial(_answer_until, time.monotonic() + self._timeout_s, handle, context, cancellation)
+        method = context.request.method
         try:
-            return await done_in_time(self._threads, work, self._timeout_s, cancellation)
+            return await run_with_deadline(self._threads, work, self._timeout_s, cancellation)
         except TimeoutError:
-            log.warning("page_timed_out", method=request.method, timeout_s=self._timeout_s)
+            log.warning("page_timed_out", method=method, timeout_s=self._timeout_s)
         except StoreUnavailableError as error:
-            log.warning("catalog_unavailable", method=request.method, reason=str(error))
+            log.warning("catalog_unavailable", method=method, reason=str(error))
         except HashingBusyError:
-            log.warning("passwords_crowded", advice="many people, or one program, are signing in at once")
+            log.warning("password_hashing_busy", advice="many people, or one program, are signing in at once")
         except Exception:
-            log.exception("page_failed", method=request.method)
+            log.exception("page_failed", method=method)
         message = _DONE if cancellation.has_committed else _BUSY
-        return _problem_page(_stranger(self._parts, request), HTTPStatus.SERVICE_UNAVAILABLE, message)
+        return _problem_page(context, HTTPStatus.SERVICE_UNAVAILABLE, message)
 
 
-def _answer_until(ends_at_s: float, parts: DashboardParts, request: PageRequest, cancellation: Cancellation) -> Reply:
-    """Answer; what is still being read when nobody waits any more ends."""
+def _answer_until(ends_at_s: float, handle: Handler, context: Context, cancellation: Cancellation) -> Response:
+    """Answer one request, or show what is wrong with it. End reads that outlast the deadline."""
     with ending_at(ends_at_s):
-        return answer(parts, request, cancellation)
+        try:
+            context = _with_session(context)
+            with cancellation.guarding():
+                return _answer(handle, context)
+        except Problem as problem:
+            return _problem_page(context, STATUS_OF[problem.code], problem.message)
 
 
-def answer(parts: DashboardParts, request: PageRequest, cancellation: Cancellation) -> Reply:
-    """Answer one request, or show what is wrong with it."""
-    context = _stranger(parts, request)
-    try:
-        if is_asset_path(request.path):
-            return asset_reply(request.path)
-        context = _recognized(context)
-        with cancellation.guarding():
-            return _answer(context)
-    except Problem as problem:
-        return _problem_page(context, STATUS_OF[problem.code], problem.message)
+def _answer(handle: Handler, context: Context) -> Response:
+    if not is_safe(context.request):
+        check_origin(context.request, context.parts.public_url)
+    return handle(context)
 
 
-def _answer(context: Context) -> Reply:
-    """Answer a visitor. The order of these lines is the order in which a request can be refused."""
-    request = context.request
-    if not request.is_reading:
-        check_origin(request.headers, context.parts.public_url)
-    door = find(PUBLIC, request.method, request.path)
-    if door is not None:
-        opened = _prepared(context, Context, door[1])
-        return _handled(opened, door[0].handle, door[0].show_again)
-    action = find(MEMBER, request.method, request.path)
-    if action is None:
-        raise _nothing_here(request)
+def _with_session(context: Context) -> Context:
+    credential = context.request.cookies.get(cookie_name(context.parts.public_url))
+    person = find_session(context.control.catalog.sessions, credential, context.now_ms)
+    return Context(context.parts, context.request, context.body, {}, context.now_ms, person)
+
+
+def _open_public(route: PublicPage, context: Context) -> Response:
+    return _handled(_with_form(context, Context), route.handle, route.show_again)
+
+
+def _open_member(route: MemberPage, context: Context) -> Response:
+    """Open a member's page. The order of these lines is the order in which a request can be refused."""
+    path = context.request.scope["path"]
     if context.person is None:
-        return see_other(f"/signin?{urlencode({'next': request.path})}" if request.is_reading else "/signin")
-    member = _prepared(context, MemberContext, action[1])
-    member.require(action[0].needs)
-    return _handled(member, action[0].handle, action[0].show_again)
+        return see_other(f"/signin?{urlencode({'next': path})}" if is_safe(context.request) else "/signin")
+    member = _with_form(context, MemberContext)
+    member.require(route.needs)
+    return _handled(member, route.handle, route.show_again)
+
+
+def _refuse(problem: Problem, _: Context) -> Response:
+    raise problem
 
 
 def _handled(
-    context: AnyVisit, handle: Callable[[AnyVisit], Reply], show_again: Callable[[AnyVisit], Reply] | None
-) -> Reply:
-    """Do what is asked; if it is refused for what was filled in, show the form again and say why."""
+    context: AnyContext, handle: Callable[[AnyContext], Response], show_again: Callable[[AnyContext], Response] | None
+) -> Response:
+    """Handle the request; if the form was refused for its content, show it again with the reason."""
     try:
         return handle(context)
     except RefusedError as error:
@@ -144,26 +171,19 @@ def _handled(
     return show_again(context.refused(form_error))
 
 
-def _stranger(parts: DashboardParts, request: PageRequest) -> Context:
-    return Context(parts, request, path={}, form={}, now_ms=parts.control.clock.now_ms(), person=None)
+def _with_form(context: Context, kind: type[AnyContext]) -> AnyContext:
+    form = {} if is_safe(context.request) else form_from(context.request, context.body)
+    return kind(context.parts, context.request, context.body, form, context.now_ms, context.person)
 
 
-def _recognized(context: Context) -> Context:
-    credential = context.request.cookie(cookie_name(context.parts.public_url))
-    person = find_session(context.control.catalog.sessions, credential, context.now_ms)
-    return Context(context.parts, context.request, {}, {}, context.now_ms, person)
-
-
-def _prepared(context: Context, kind: type[AnyVisit], path: dict[str, str]) -> AnyVisit:
-    form = {} if context.request.is_reading else context.request.form()
-    return kind(context.parts, context.request, path, form, context.now_ms, context.person)
-
-
-def _nothing_here(request: PageRequest) -> Problem:
-    if is_known_path(request.path):
-        return Problem(Code.METHOD_NOT_ALLOWED, "This page does not take that. Open it in a browser.")
-    return not_found()
-
-
-def _problem_page(context: Context, status: HTTPStatus, message: str) -> Reply:
+def _problem_page(context: Context, status: HTTPStatus, message: str) -> Response:
     return page(context, "problem.html", status, reached=status, message=message)
+
+
+def _compressed_if_safe(response: Response, request: Request) -> Response:
+    """Compress a response, but never one to a form: it may show a secret, which its size could betray."""
+    return compressed(response, request.headers.get("accept-encoding", "")) if is_safe(request) else response
+
+
+def _accepts_html(scope: Scope) -> bool:
+    return scope["method"] in ("GET", "HEAD") and "text/html" in (header(scope, b"accept") or "")

@@ -1,13 +1,16 @@
-"""Templates in, replies out, with the headers that every page carries."""
+"""Render templates into responses, with the headers that every page carries."""
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 from urllib.parse import urlencode
 
 import jinja2
+from starlette.responses import RedirectResponse, Response
 
 from mauve.core.app import Environment
 from mauve.core.biller import BILLER_NAMES, Provider
@@ -21,11 +24,9 @@ from mauve.dashboard.charts.periods import LENGTHS
 from mauve.dashboard.charts.series import DRAWN_CURRENCIES_MAX
 from mauve.dashboard.charts.svg import spark
 from mauve.dashboard.context import Context
-from mauve.dashboard.notices import NOTICES
 from mauve.dashboard.selection import address
-from mauve.web.messages import Reply
 
-_UNSHOWN: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # what a form may bring, and no page should
+_UNSHOWN: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # control characters, which a form may contain
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 _POLICY: Final = "default-src 'self'; object-src 'none'; frame-ancestors 'none'; form-action 'self'; base-uri 'none'"
 SECURITY_HEADERS: Final = {
@@ -38,7 +39,23 @@ SECURITY_HEADERS: Final = {
 }
 _HTML: Final = {"content-type": "text/html; charset=utf-8", **SECURITY_HEADERS}
 
-_SPELLINGS: Final = (
+# Shown after a change, by the word in the address. Pages never show any other text from there.
+NOTICES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "saved": "Saved.",
+        "key-revoked": "The key is revoked. It stops working within seconds.",
+        "token-revoked": "The token is revoked. It stops working within seconds.",
+        "secret-saved": "The signing secret is saved, encrypted. It will not be shown again.",
+        "role-changed": "The role is changed.",
+        "member-removed": "The member is removed and signed out everywhere.",
+        "password-changed": "The password is changed. You are signed out everywhere else.",
+        "session-ended": "That browser is signed out.",
+        "signed-out": "You are signed out.",
+        "signed-out-everywhere": "You are signed out in every browser.",
+    }
+)
+
+_FILTERS: Final = (
     wording.ago,
     wording.browser,
     wording.change,
@@ -56,8 +73,8 @@ _SPELLINGS: Final = (
 )
 
 
-def page(context: Context, template: str, status: HTTPStatus = HTTPStatus.OK, **shown: object) -> Reply:
-    """Return a page. One that shows a form again takes its status from the refusal."""
+def page(context: Context, template: str, status: HTTPStatus = HTTPStatus.OK, **shown: object) -> Response:
+    """Return a page. A form that is shown again takes its status from the refusal."""
     headers = _HTML
     if context.form_error is not None:
         status = context.form_error.status
@@ -75,13 +92,13 @@ def page(context: Context, template: str, status: HTTPStatus = HTTPStatus.OK, **
             **shown,
         )
     )
-    return Reply(status, _UNSHOWN.sub("\ufffd", text).encode(), headers)
+    return Response(_UNSHOWN.sub("\ufffd", text), status, headers)
 
 
-def see_other(path: str, headers: dict[str, str] | None = None, **query: str) -> Reply:
-    """Send the browser on to a page; `done` names what it is to be told there."""
+def see_other(path: str, **query: str) -> Response:
+    """Redirect the browser to a page; `done` names the notice to show there."""
     location = f"{path}?{urlencode(query)}" if query else path
-    return Reply(HTTPStatus.SEE_OTHER, b"", {**SECURITY_HEADERS, **(headers or {}), "location": location})
+    return RedirectResponse(location, HTTPStatus.SEE_OTHER, SECURITY_HEADERS)
 
 
 @cache
@@ -108,6 +125,6 @@ def _templates() -> jinja2.Environment:
         "Scope": Scope,
         "Standing": Standing,
     }
-    for spell in _SPELLINGS:
-        templates.filters[spell.__name__] = spell
+    for each in _FILTERS:
+        templates.filters[each.__name__] = each
     return templates

@@ -1,14 +1,13 @@
-"""Every page and every action of the dashboard, in two tables: what anybody may open, and what a member may do.
+"""Every page and action of the dashboard, in two tables: public ones, and those for members.
 
-The second says which grant each action needs. What a page offers is decided by the same grants.
+The second names the grant that each needs. The same grants decide what a page offers.
 """
 
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
-from starlette.routing import compile_path
+from starlette.responses import Response
 
 from mauve.core.credential import Scope
 from mauve.core.roles import Grant, Permission
@@ -28,77 +27,47 @@ from mauve.dashboard.pages import (
 )
 from mauve.dashboard.pages import app as app_page
 from mauve.dashboard.pages import sign_in as signing_in
-from mauve.dashboard.request import READING
-from mauve.web.messages import Reply
 
-PublicHandler = Callable[[Context], Reply]
-MemberHandler = Callable[[MemberContext], Reply]
+PublicHandler = Callable[[Context], Response]
+MemberHandler = Callable[[MemberContext], Response]
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class PublicPage:
+    """A page or action for anyone who has the address."""
+
     method: str
     path: str
-    pattern: re.Pattern[str]
-
-
-@dataclass(frozen=True, slots=True)
-class PublicRoute(Route):
-    """What anybody may open who has the address."""
-
     handle: PublicHandler
-    show_again: PublicHandler | None  # the form, when what was filled in is refused
+    show_again: PublicHandler | None = None  # the form, after a refusal
 
 
 @dataclass(frozen=True, slots=True)
-class MemberRoute(Route):
-    """What somebody may do who is signed in and whose role grants it; None: whoever is signed in."""
+class MemberPage:
+    """A page or action for signed-in members whose role has the grant; None: for every member."""
 
+    method: str
+    path: str
     needs: Grant | None
     handle: MemberHandler
-    show_again: MemberHandler | None
+    show_again: MemberHandler | None = None
 
 
-AnyRoute = TypeVar("AnyRoute", PublicRoute, MemberRoute)
+def _show(path: str, needs: Grant | None, handle: MemberHandler) -> MemberPage:
+    return MemberPage("GET", path, needs, handle)
 
 
-def find(routes: Iterable[AnyRoute], method: str, path: str) -> tuple[AnyRoute, dict[str, str]] | None:
-    """Return the route that is meant and what stands in the places of its path's names."""
-    wanted = "GET" if method in READING else method
-    for route in routes:
-        found = route.pattern.fullmatch(path) if route.method == wanted else None
-        if found is not None:
-            return route, found.groupdict()
-    return None
-
-
-def is_known_path(path: str) -> bool:
-    return any(route.pattern.fullmatch(path) for route in (*PUBLIC, *MEMBER))
-
-
-def _pattern(path: str) -> re.Pattern[str]:
-    return compile_path(path)[0]
-
-
-def _public(method: str, path: str, handle: PublicHandler, show_again: PublicHandler | None = None) -> PublicRoute:
-    return PublicRoute(method, path, _pattern(path), handle, show_again)
-
-
-def _show(path: str, needs: Grant | None, handle: MemberHandler) -> MemberRoute:
-    return MemberRoute("GET", path, _pattern(path), needs, handle, None)
-
-
-def _do(path: str, needs: Grant | None, handle: MemberHandler, show_again: MemberHandler | None = None) -> MemberRoute:
-    return MemberRoute("POST", path, _pattern(path), needs, handle, show_again)
+def _do(path: str, needs: Grant | None, handle: MemberHandler, show_again: MemberHandler | None = None) -> MemberPage:
+    return MemberPage("POST", path, needs, handle, show_again)
 
 
 PUBLIC: Final = (
-    _public("GET", "/signin", signing_in.show_sign_in),
-    _public("POST", "/signin", signing_in.sign_in, signing_in.show_sign_in),
-    _public("GET", "/setup/{secret}", links.show_setup),
-    _public("POST", "/setup/{secret}", links.set_up, links.show_setup),
-    _public("GET", "/password/{secret}", links.show_password),
-    _public("POST", "/password/{secret}", links.set_password, links.show_password),
+    PublicPage("GET", "/signin", signing_in.show_sign_in),
+    PublicPage("POST", "/signin", signing_in.sign_in, signing_in.show_sign_in),
+    PublicPage("GET", "/setup/{secret}", links.show_setup),
+    PublicPage("POST", "/setup/{secret}", links.set_up, links.show_setup),
+    PublicPage("GET", "/password/{secret}", links.show_password),
+    PublicPage("POST", "/password/{secret}", links.set_password, links.show_password),
 )
 
 MEMBER: Final = (

@@ -1,4 +1,4 @@
-"""What a page of numbers looks at: which plane, and hence which project."""
+"""The environment that a page shows, and hence the project."""
 
 from urllib.parse import urlencode
 
@@ -8,12 +8,12 @@ from mauve.dashboard.context import MemberContext
 
 
 def environment_of(context: MemberContext) -> Environment:
-    """Return the plane that the address names; live unless it says otherwise."""
+    """Return the environment that the address names; live by default."""
     return Environment.TEST if context.asked("environment") == Environment.TEST else Environment.LIVE
 
 
-def plane_address(context: MemberContext) -> dict[str, str]:
-    """Return what an address says to stay on the plane that is shown."""
+def environment_parameters(context: MemberContext) -> dict[str, str]:
+    """Return the parameters that keep a link on the environment shown."""
     return {"environment": Environment.TEST.value} if environment_of(context) is Environment.TEST else {}
 
 
@@ -22,7 +22,7 @@ def project_of(app: App, environment: Environment) -> str | None:
 
 
 def shown_project(context: MemberContext, app: App) -> str:
-    """Return the project to show; an app without a test plane has no such page."""
+    """Return the project to show; 404 for an app without a test project."""
     project = project_of(app, environment_of(context))
     if project is None:
         raise not_found()
@@ -30,7 +30,7 @@ def shown_project(context: MemberContext, app: App) -> str:
 
 
 def address(path: str, *parts: dict[str, str], **more: str | None) -> str:
-    """Return a path with its query. None leaves something out."""
-    said = {name: value for part in parts for name, value in part.items()} | more
-    query = urlencode({name: value for name, value in said.items() if value is not None})
+    """Return a path with its query, without parameters that are None."""
+    parameters = {name: value for part in parts for name, value in part.items()} | more
+    query = urlencode({name: value for name, value in parameters.items() if value is not None})
     return f"{path}?{query}" if query else path

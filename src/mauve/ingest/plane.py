@@ -20,9 +20,9 @@ from mauve.stores.ingest_stats import ACCEPTED, REFUSED, REJECTED
 from mauve.stores.log import LogFailedError, LogFullError
 from mauve.stores.unavailable import StoreUnavailableError
 from mauve.web.body import BodyTooLargeError, IncompleteBodyError
+from mauve.web.compression import inflated, too_large
 from mauve.web.envelopes import data_reply, wrong_method
 from mauve.web.health import health, readiness
-from mauve.web.inflate import inflated, too_large
 from mauve.web.messages import JSON, OpenRequest, Reply, bearer_credential, is_json
 
 BODY_BYTES_MAX: Final = 1024 * 1024

@@ -1,58 +1,39 @@
-"""The reference as it is served: made once, kept as bytes."""
+"""The routes of the reference: built once, kept as bytes."""
 
 import hashlib
-from dataclasses import dataclass
-from functools import cache
-from typing import Final
+from functools import cache, partial
 
 import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from mauve.openapi.document import document
 from mauve.openapi.page import content_policy, page
 from mauve.openapi.service import HTML, REVALIDATED
-from mauve.web import asgi
-from mauve.web.envelopes import wrong_method
+from mauve.web.app import joined_header, response_from
 from mauve.web.messages import JSON, Reply
-
-_READING: Final = frozenset({"GET", "HEAD"})
-
-
-@dataclass(frozen=True, slots=True)
-class OpenApiApp:
-    """An ASGI application with two replies, by path."""
-
-    replies: dict[str, Reply]
-
-    async def __call__(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
-        request = asgi.AsgiRequest(scope, receive)
-        await asgi.send_reply(send, self.answer(request.method, request.path, request.header("if-none-match")))
-
-    def serves(self, path: str) -> bool:
-        return path in self.replies
-
-    def answer(self, method: str, path: str, if_none_match: str | None) -> Reply:
-        """Return the document or the page, or that the caller has it already."""
-        if method not in _READING:
-            return wrong_method("GET")
-        reply = self.replies[path]
-        if not _names(if_none_match, reply.headers["etag"]):
-            return reply
-        return Reply(304, headers={name: reply.headers[name] for name in ("etag", "cache-control")})
 
 
 @cache
-def reference() -> OpenApiApp:
-    told = document()
-    shown = page(told)
-    return OpenApiApp(
-        {
-            "/openapi.json": _kept(msgspec.json.encode(told), JSON),
-            "/docs": _kept(shown.encode(), {**HTML, "content-security-policy": content_policy()}),
-        }
-    )
+def reference_routes() -> tuple[Route, ...]:
+    described = document()
+    shown = page(described)
+    replies = {
+        "/openapi.json": _with_etag(msgspec.json.encode(described), JSON),
+        "/docs": _with_etag(shown.encode(), {**HTML, "content-security-policy": content_policy()}),
+    }
+    return tuple(Route(path, partial(_respond, reply)) for path, reply in replies.items())
 
 
-def _kept(body: bytes, headers: dict[str, str]) -> Reply:
+async def _respond(reply: Reply, request: Request) -> Response:
+    """Return the document, or 304 if the client already has it."""
+    if not _names(joined_header(request, "if-none-match"), reply.headers["etag"]):
+        return response_from(reply)
+    return Response(status_code=304, headers={name: reply.headers[name] for name in ("etag", "cache-control")})
+
+
+def _with_etag(body: bytes, headers: dict[str, str]) -> Reply:
     etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
     return Reply(200, body, {**headers, **REVALIDATED, "etag": etag})
 

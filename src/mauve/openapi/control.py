@@ -20,7 +20,8 @@ from mauve.control.bodies import (
     decode,
 )
 from mauve.control.plane import BODY_BYTES_MAX, backend_unavailable
-from mauve.control.routes import ROUTES, Route
+from mauve.control.routes import OPERATIONS as CONTROL_OPERATIONS
+from mauve.control.routes import Operation as ControlOperation
 from mauve.core.app import AppType, Ownership
 from mauve.core.biller import Provider
 from mauve.core.credential import KeyKind
@@ -178,10 +179,10 @@ _PARAMETERS: Final[Mapping[str, Parameter]] = {
 
 
 def operations() -> tuple[Operation, ...]:
-    return tuple(_operation(route, OPERATION_DOCS[route.method, route.path]) for route in ROUTES)
+    return tuple(_operation(route, OPERATION_DOCS[route.method, route.path]) for route in CONTROL_OPERATIONS)
 
 
-def _operation(route: Route, doc: OperationDoc) -> Operation:
+def _operation(route: ControlOperation, doc: OperationDoc) -> Operation:
     return Operation(
         method=route.method,
         path=route.path,
@@ -190,13 +191,13 @@ def _operation(route: Route, doc: OperationDoc) -> Operation:
         summary=doc.summary,
         description=doc.description,
         security=(control_token(route.scope),),
-        parameters=tuple(_PARAMETERS[name] for name in route.pattern.groupindex),
+        parameters=tuple(_PARAMETERS[name] for name in route.parameters),
         body=doc.body,
         responses=(doc.success, *map(_uncached, _errors(route, doc))),
     )
 
 
-def _errors(route: Route, doc: OperationDoc) -> Iterator[Response]:
+def _errors(route: ControlOperation, doc: OperationDoc) -> Iterator[Response]:
     if doc.body:
         yield control_error(
             "The body is not a JSON object, or a field is missing or invalid. Nothing was changed.",
@@ -204,7 +205,7 @@ def _errors(route: Route, doc: OperationDoc) -> Iterator[Response]:
         )
     yield control_error("The token is missing, malformed, unknown or revoked.", unauthorized())
     yield control_error(f"The token does not carry the scope `{route.scope}`.", insufficient_scope(route.scope))
-    if route.pattern.groupindex:
+    if route.parameters:
         yield control_error("Not found in the token's organization.", not_found())
     yield control_error(
         "The catalog failed or did not answer in time. Nothing was changed: retry with backoff.", backend_unavailable()

@@ -37,7 +37,7 @@ from mauve.openapi.operation import (
     ref,
 )
 from mauve.stores.edge import PublishedKey, PublishedOrganization
-from mauve.web.inflate import too_large
+from mauve.web.compression import too_large
 from mauve.web.messages import JSON
 
 TAG: Final = "Ingest"

@@ -25,8 +25,7 @@ from mauve.openapi.operation import (
     problem_raised_by,
     ref,
 )
-from mauve.query.answer import Answer, Freshness
-from mauve.query.ask import cannot_be_read
+from mauve.query.ask import Answer, Freshness, cannot_be_read
 from mauve.query.plane import reply_from, server_key_required
 from mauve.stores.read_meter import Throttle, Throttled
 

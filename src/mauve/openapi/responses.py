@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 from mauve.core.problems import unauthorized
 from mauve.ingest.rules import NEEDS_SERVER_KEY
 from mauve.openapi.operation import Schema
-from mauve.query.answer import Freshness
+from mauve.query.ask import Freshness
 from mauve.stores.read_meter import Throttle
 from mauve.web.envelopes import data_reply
 from mauve.web.messages import Reply

@@ -1,85 +1,129 @@
-"""The one way to a number: whoever shows it, API or page, asks here, and so shows the same."""
+"""The one way to a number: the API and the pages both ask here, and so show the same."""
 
 import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import closing
+from datetime import timedelta
+from enum import StrEnum
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
 from mauve.core.problems import Code, Problem
-from mauve.metrics.answers import Row, body_of
+from mauve.core.window import Window, today_at
+from mauve.metrics.answers import Body, Row, body_of
 from mauve.metrics.questions import Question, Survey
 from mauve.metrics.registry import Metric
 from mauve.metrics.sources import WarehouseSource
-from mauve.query.answer import Answer, Freshness, packed, unpacked
 from mauve.query.parts import QueryParts
 from mauve.query.read import rows_by_project
 from mauve.query.single_flight import ReadersBusyError, SingleFlight
 from mauve.stores.read_cache import CachedAnswer, is_fresh
 from mauve.stores.unavailable import StoreUnavailableError
-from mauve.stores.warehouse import WarehouseUnavailableError
+from mauve.stores.warehouse import StoredEvent, WarehouseUnavailableError
 
-_SURVEY_BYTES_MAX: Final = 16 * 1024 * 1024  # of all answers of one reading; the last of them may be larger
-
-UNAVAILABLE: Final = (StoreUnavailableError, WarehouseUnavailableError, TimeoutError, ReadersBusyError)
+_SURVEY_BYTES_MAX: Final = 16 * 1024 * 1024  # for all answers of one read; the last of them may exceed it
+_LATEST_BEFORE: Final = timedelta(days=7)  # No event that arrives is dated earlier.
+_LATEST_AFTER: Final = timedelta(days=1)  # Clients' clocks may be fast.
+_UNAVAILABLE: Final = (StoreUnavailableError, WarehouseUnavailableError, TimeoutError, ReadersBusyError)
 
 log = structlog.get_logger()
 
 
-def _everybody_may() -> None:
+class Freshness(StrEnum):
+    """Where an answer comes from, by the name that clients see."""
+
+    HIT = "hit"
+    MISS = "miss"
+    UNCACHED = "uncached"
+    STALE = "stale"
+
+
+class Answer(NamedTuple):
+    body: bytes  # JSON, as it is sent
+    freshness: Freshness
+    read_at: int  # epoch ms at which the read began
+    age_s: int | None = None  # of a stale one
+    cut_at: int | None = None  # the number of rows in it, if there were more
+
+
+def packed(body: Body) -> bytes:
+    """Return an answer as it is cached: its JSON, after a line with the number of its rows if it was cut."""
+    return body.bytes if body.cut_at is None else b"%d\n%b" % (body.cut_at, body.bytes)
+
+
+def unpacked(value: bytes) -> Body:
+    if value[:1] == b"{":  # as nearly all do: copies nothing
+        return Body(value)
+    line, _, rest = value.partition(b"\n")
+    return Body(rest, int(line))
+
+
+def _admit_all() -> None:
     pass
 
 
-async def ask(parts: QueryParts, question: Question, admit: Callable[[], None] = _everybody_may) -> Answer:
-    """Answer from the cache, or read anew, or give the last answer there was when that fails.
+async def ask(parts: QueryParts, question: Question, admit: Callable[[], None] = _admit_all) -> Answer:
+    """Answer from the cache, or read, or return the last cached answer if reading fails.
 
-    `admit` is called unless the cache answers, and may raise. It runs in a thread.
+    Call `admit`, which may raise, in a thread unless the cache answers.
     """
     now_ms = parts.clock.now_ms()
-    kept = _kept(parts, question)
-    if kept is not None and is_fresh(kept, now_ms, parts.max_age_s):
-        return _given(kept, Freshness.HIT)
+    cached = _cached(parts, question)
+    if cached is not None and is_fresh(cached, now_ms, parts.max_age_s):
+        return _answer_from(cached, Freshness.HIT)
     await asyncio.to_thread(admit)
     try:
         return await _read_once(parts, question, now_ms)
     except Problem:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever it is, an old answer is better than none
-        _tell(error, question.metric)
-    if kept is None:
+    except Exception as error:  # noqa: BLE001 - an old answer is better than none
+        _log_failure(error, question.metric)
+    if cached is None:
         raise cannot_be_read()
-    return _stale(kept, now_ms)
+    return _stale(cached, now_ms)
 
 
-def found(parts: QueryParts, question: Question) -> Answer | None:
-    """Return an answer that need not be read."""
-    now_ms, kept = parts.clock.now_ms(), _kept(parts, question)
-    if kept is None or not is_fresh(kept, now_ms, parts.max_age_s):
+def find_cached(parts: QueryParts, question: Question) -> Answer | None:
+    """Return the fresh answer in the cache, if there is one."""
+    now_ms, cached = parts.clock.now_ms(), _cached(parts, question)
+    if cached is None or not is_fresh(cached, now_ms, parts.max_age_s):
         return None
-    return _given(kept, Freshness.HIT)
+    return _answer_from(cached, Freshness.HIT)
+
+
+async def latest_events(parts: QueryParts, project: str, events_max: int) -> list[StoredEvent]:
+    """Read the events that arrived last, once for all callers that ask now. They are never cached."""
+    today = today_at(parts.clock.now_ms())
+    window = Window(today - _LATEST_BEFORE, today + _LATEST_AFTER)
+    read = partial(parts.stores.warehouse.latest_events, project, window, events_max)
+    key = ("latest", project, events_max)
+    try:
+        return await parts.warehouse_flights.join(_paying_organization(parts, project), key, read)
+    except _UNAVAILABLE:
+        raise cannot_be_read() from None
 
 
 async def ask_survey(parts: QueryParts, survey: Survey) -> dict[str, Answer]:
-    """Read the answers for all projects at once, by the key of each question, and keep them as if asked one by one.
+    """Read the answers for all projects at once, and cache them as if asked one by one. Return them by question key.
 
-    When that fails the last answers there were are given; where there was none, it is left out. So is an answer that is
-    too large, and what comes after too many large ones.
+    If that fails, return the last cached answers. Leave out projects without one, answers that are too large, and
+    those that would exceed the bound for one read.
     """
     now_ms = parts.clock.now_ms()
     try:
         return await _flights_for(parts, survey).join(
-            whose(parts, survey.projects[0]), survey, partial(_read, parts, survey, now_ms)
+            _paying_organization(parts, survey.projects[0]), survey, partial(_read, parts, survey, now_ms)
         )
     except Exception as error:  # noqa: BLE001 - as above
-        _tell(error, survey.metric)
-    kept = {question.key: _kept(parts, question) for question in survey.questions}
-    return {key: _stale(answer, now_ms) for key, answer in kept.items() if answer is not None}
+        _log_failure(error, survey.metric)
+    cached = {question.key: _cached(parts, question) for question in survey.questions}
+    return {key: _stale(answer, now_ms) for key, answer in cached.items() if answer is not None}
 
 
-def whose(parts: QueryParts, project: str) -> str:
-    """Return the organization at whose cost a project is read."""
+def _paying_organization(parts: QueryParts, project: str) -> str:
+    """Return the organization that pays for reads of a project."""
     known = parts.keyring.project(project)
     return project if known is None else known.org_id
 
@@ -88,35 +132,35 @@ def cannot_be_read() -> Problem:
     return Problem(Code.QUERY_FAILED, "the numbers cannot be read now: retry", retry_after_s=1)
 
 
-def _kept(parts: QueryParts, question: Question) -> CachedAnswer | None:
+def _cached(parts: QueryParts, question: Question) -> CachedAnswer | None:
     return None if parts.cache is None else parts.cache.find(question.key)
 
 
-def _given(kept: CachedAnswer, freshness: Freshness, age_s: int | None = None) -> Answer:
-    body = unpacked(kept.value)
-    return Answer(body.bytes, freshness, kept.stored_at, age_s, body.cut_at)
+def _answer_from(cached: CachedAnswer, freshness: Freshness, age_s: int | None = None) -> Answer:
+    body = unpacked(cached.value)
+    return Answer(body.bytes, freshness, cached.stored_at, age_s, body.cut_at)
 
 
-def _stale(kept: CachedAnswer, now_ms: int) -> Answer:
-    return _given(kept, Freshness.STALE, max(0, now_ms - kept.stored_at) // 1000)
+def _stale(cached: CachedAnswer, now_ms: int) -> Answer:
+    return _answer_from(cached, Freshness.STALE, max(0, now_ms - cached.stored_at) // 1000)
 
 
-def _tell(error: Exception, metric: Metric) -> None:
-    if isinstance(error, UNAVAILABLE):
+def _log_failure(error: Exception, metric: Metric) -> None:
+    if isinstance(error, _UNAVAILABLE):
         log.warning("read_failed", metric=metric.name, reason=str(error))
     else:
         log.error("read_failed", metric=metric.name, exc_info=error)
 
 
 async def _read_once(parts: QueryParts, question: Question, now_ms: int) -> Answer:
-    """Read, together with all who ask the same at the moment. Without a cache everybody reads for themselves."""
-    kept = _kept(parts, question)
-    if kept is not None and is_fresh(kept, now_ms, parts.max_age_s):
-        return _given(kept, Freshness.MISS)  # Somebody has read it while we were being admitted.
+    """Read once for all callers that ask the same question now. Without a cache, each reads alone."""
+    cached = _cached(parts, question)
+    if cached is not None and is_fresh(cached, now_ms, parts.max_age_s):
+        return _answer_from(cached, Freshness.MISS)  # Another request read it while we were being admitted.
     alone = Survey((question.project,), question.metric, question.window, question.name)
     key = object() if parts.cache is None else question.key
     answers = await _flights_for(parts, alone).join(
-        whose(parts, question.project), key, partial(_read, parts, alone, now_ms)
+        _paying_organization(parts, question.project), key, partial(_read, parts, alone, now_ms)
     )
     return answers[question.key]
 
@@ -127,10 +171,10 @@ def _flights_for(parts: QueryParts, survey: Survey) -> SingleFlight:
 
 
 def _read(parts: QueryParts, survey: Survey, now_ms: int) -> dict[str, Answer]:
-    """Read and keep. An answer is as old as the moment at which reading began."""
+    """Read and cache. The age of an answer counts from the moment at which reading began."""
     questions = {question.project: question for question in survey.questions}
     answers: dict[str, Answer] = {}
-    room = _SURVEY_BYTES_MAX
+    bytes_left = _SURVEY_BYTES_MAX
     with closing(rows_by_project(survey, parts.stores, now_ms)) as found:
         for project, rows in found:
             question = questions[project]
@@ -139,15 +183,15 @@ def _read(parts: QueryParts, survey: Survey, now_ms: int) -> dict[str, Answer]:
             except Problem:
                 if len(questions) == 1:
                     raise
-                continue  # One project's answer is too large: the others have theirs.
-            room -= len(answer.body)
-            if room < 0:
+                continue  # One project's answer is too large: still answer for the others.
+            bytes_left -= len(answer.body)
+            if bytes_left < 0:
                 break
     return answers
 
 
 def _answer(parts: QueryParts, question: Question, rows: Iterable[Row], now_ms: int) -> Answer:
     body = body_of(question, rows)
-    is_kept = parts.cache is not None and parts.cache.keep(question.key, CachedAnswer(packed(body), now_ms))
-    freshness = Freshness.MISS if is_kept else Freshness.UNCACHED
+    is_cached = parts.cache is not None and parts.cache.keep(question.key, CachedAnswer(packed(body), now_ms))
+    freshness = Freshness.MISS if is_cached else Freshness.UNCACHED
     return Answer(body.bytes, freshness, now_ms, cut_at=body.cut_at)

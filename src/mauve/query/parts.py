@@ -1,4 +1,4 @@
-"""What the query plane is made of."""
+"""The dependencies of the query plane."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from mauve.stores.warehouse import WarehouseReader
 
 @dataclass(frozen=True, slots=True)
 class ReadStores:
-    """What metrics are read from."""
+    """The stores that metrics are read from."""
 
     warehouse: WarehouseReader
     ledger: LedgerReader
@@ -29,7 +29,7 @@ class QueryParts:
     max_age_s: int
     meter: ReadMeter
     stores: ReadStores
-    # Apart, so that one store that hangs does not hold up what is read from the other.
+    # Separate, so that a store that hangs does not delay reads from the other.
     warehouse_flights: SingleFlight
     ledger_flights: SingleFlight
     clock: Clock

@@ -1,4 +1,8 @@
-"""The query plane's door: who asks, for what, and may they; then `ask`."""
+"""The query plane: identify the reader and the question, check the limits, then `ask`.
+
+A raw ASGI application, because a cached metric costs little more than the server itself: Starlette's routing would be
+a large part of it.
+"""
 
 from collections.abc import Mapping
 from datetime import date
@@ -6,6 +10,8 @@ from functools import lru_cache
 from typing import Final
 
 import structlog
+from starlette.types import Receive, Send
+from starlette.types import Scope as AsgiScope
 
 from mauve.access.read_limits import Reader, ReadKind, check_reads
 from mauve.access.tokens import insufficient_scope
@@ -14,19 +20,18 @@ from mauve.core.problems import Code, Problem, unauthorized, unknown_path, unkno
 from mauve.core.times import day_number
 from mauve.metrics.questions import Question, only, question_from
 from mauve.metrics.registry import metric_named
-from mauve.query.answer import Answer, Freshness
-from mauve.query.ask import ask, cannot_be_read
+from mauve.query.ask import Answer, Freshness, ask, cannot_be_read
 from mauve.query.parts import QueryParts
 from mauve.stores.edge import PublishedKey, PublishedToken
-from mauve.web import asgi
+from mauve.web.asgi import AsgiRequest, send_reply
 from mauve.web.envelopes import data_reply, wrong_method
 from mauve.web.messages import JSON, Reply, bearer_credential
 from mauve.web.parameters import parameters_from
 
 _PREFIX: Final = "/v1/metrics/"
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
-_REMEMBERED_MAX: Final = 4_096
-_REMEMBERED_BYTES_MAX: Final = 512
+_CACHED_MAX: Final = 4_096
+_CACHED_BYTES_MAX: Final = 512
 
 log = structlog.get_logger()
 
@@ -41,18 +46,18 @@ class QueryPlane:
     def __init__(self, parts: QueryParts) -> None:
         self._parts = parts
 
-    async def __call__(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
-        request = asgi.AsgiRequest(scope, receive)
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        request = AsgiRequest(scope, receive)
         try:
-            reply = await self._answered(request, scope["query_string"])
+            reply = await self._answer(request, scope["query_string"])
         except Problem as problem:
             reply = data_reply(problem)
         except Exception:
             log.exception("query_failed", method=request.method)
             reply = data_reply(cannot_be_read())
-        await asgi.send_reply(send, reply)
+        await send_reply(send, reply)
 
-    async def _answered(self, request: asgi.AsgiRequest, query: bytes) -> Reply:
+    async def _answer(self, request: AsgiRequest, query: bytes) -> Reply:
         """Answer one request. The order of these lines is the order in which it can be refused."""
         name = request.path.removeprefix(_PREFIX)
         if not name or "/" in name:
@@ -64,7 +69,7 @@ class QueryPlane:
         reader = self._reader_of(bearer_credential(request.header("authorization")), now_ms)
         metric_named(name)
         project = self._project_of(reader, query)
-        question = _asked(name, project, query, day_number(now_ms))
+        question = _question_from(name, project, query, day_number(now_ms))
         return reply_from(await ask(parts, question, lambda: self._admit(reader, question, now_ms)))
 
     def _reader_of(self, credential: str | None, now_ms: int) -> Reader:
@@ -79,7 +84,7 @@ class QueryPlane:
         return reader
 
     def _project_of(self, reader: Reader, query: bytes) -> str:
-        """Return whose numbers are meant: a key has one project, a token names one of its organization and plane."""
+        """Return the project: a key has one, a token names one of its organization and environment."""
         if isinstance(reader, PublishedKey):
             return reader.public_id
         public_id = only(parameters_from(query), "project")
@@ -105,8 +110,8 @@ def server_key_required() -> Problem:
     return Problem(Code.FORBIDDEN, "a publishable key reads nothing: use a server key or a control token")
 
 
-def _asked(name: str, project: str, query: bytes, day: int) -> Question:
-    read = _remembered_question if len(query) <= _REMEMBERED_BYTES_MAX else _question
+def _question_from(name: str, project: str, query: bytes, day: int) -> Question:
+    read = _cached_question if len(query) <= _CACHED_BYTES_MAX else _question
     return read(name, project, query, day)
 
 
@@ -115,11 +120,11 @@ def _question(name: str, project: str, query: bytes, day: int) -> Question:
     return question_from(metric_named(name), project, parameters_from(query), today)
 
 
-# Who reads metrics asks the same again and again: making the question would be most of what a hit costs.
-_remembered_question: Final = lru_cache(_REMEMBERED_MAX)(_question)
+# Clients repeat their questions: parsing them would be most of the cost of a hit.
+_cached_question: Final = lru_cache(_CACHED_MAX)(_question)
 
 
-# Our cache alone decides how old an answer may be.
+# Only our own cache decides how old an answer may be.
 _HEADERS: Final[Mapping[Freshness, Mapping[str, str]]] = {
     each: {**JSON, "cache-control": "no-store", "x-cache": each.value} for each in Freshness
 }

@@ -1,4 +1,4 @@
-"""How each source is asked: the only place where a metric meets a store."""
+"""Read each source: the only place where a metric meets a store."""
 
 from collections.abc import Generator, Iterable
 from contextlib import closing
@@ -33,13 +33,12 @@ RowsByProject = Generator[tuple[str, Iterable[Row]], None, None]
 
 
 def rows_by_project(survey: Survey, stores: ReadStores, now_ms: int) -> RowsByProject:
-    """Read what was asked for, of all projects at once; the rows have the metric's columns.
+    """Read the rows of all projects at once, with the metric's columns.
 
-    Rows are read while they are taken: those of a project are to be taken before the next project is asked for. Who
-    takes no more closes it, and no more is read.
+    Rows are read lazily: consume those of a project before asking for the next. Close the generator to stop reading.
     """
     missing = dict.fromkeys(survey.projects)
-    with closing(_found(survey, stores, now_ms)) as found:
+    with closing(_rows_found(survey, stores, now_ms)) as found:
         for project, rows in found:
             del missing[project]
             yield project, rows
@@ -47,23 +46,23 @@ def rows_by_project(survey: Survey, stores: ReadStores, now_ms: int) -> RowsByPr
         yield project, ()
 
 
-def _found(survey: Survey, stores: ReadStores, now_ms: int) -> RowsByProject:
+def _rows_found(survey: Survey, stores: ReadStores, now_ms: int) -> RowsByProject:
     source = survey.metric.source
     if isinstance(source, WarehouseSource):
-        return _counted(source, survey, stores)
-    return _paid(source, survey, stores, now_ms)
+        return _from_warehouse(source, survey, stores)
+    return _from_ledger(source, survey, stores, now_ms)
 
 
-def _counted(source: WarehouseSource, survey: Survey, stores: ReadStores) -> RowsByProject:
+def _from_warehouse(source: WarehouseSource, survey: Survey, stores: ReadStores) -> RowsByProject:
     projects, window, name = survey.projects, survey.window, survey.name or ""
     warehouse = stores.warehouse
     match source:
         case Users(seen):
-            users = warehouse.users(projects, seen, window, _weeks_summed_up(window, stores))
+            users = warehouse.users(projects, seen, window, _summarized_weeks(window, stores))
             return ((project, [(users.get(project, 0),)]) for project in projects)
         case UsersByDay(seen):
-            return _apart(_users_by_day(survey, seen, stores))
-        case EventNames():  # One more than are given: so it can be told that there are more.
+            return _grouped(_users_by_day(survey, seen, stores))
+        case EventNames():  # One more than is shown, to know whether there are more.
             return ((project, warehouse.event_names(project, window, NAMES_MAX + 1)) for project in projects)
         case EventCount():
             return ((project, [(name, warehouse.event_count(project, name, window))]) for project in projects)
@@ -73,16 +72,16 @@ def _counted(source: WarehouseSource, survey: Survey, stores: ReadStores) -> Row
             assert_never(source)
 
 
-def _weeks_summed_up(window: Window, stores: ReadStores) -> Window | None:
+def _summarized_weeks(window: Window, stores: ReadStores) -> Window | None:
     try:
         through = stores.closed_days.through()
-    except StoreUnavailableError:  # The sketches of all days are there, it only takes longer.
+    except StoreUnavailableError:  # The sketches of all days give the same result, more slowly.
         through = None
     return None if through is None else whole_weeks_in(Window(window.first, min(window.last, through)))
 
 
 def _users_by_day(survey: Survey, seen: Activity, stores: ReadStores) -> list[tuple[str, str, int]]:
-    """Return the numbers of closed days as they were found then, and count the users of the others."""
+    """Return the stored numbers of closed days, and count the users of the others."""
     first, last = survey.window
     try:
         through, closed = stores.closed_days.users(survey.projects, seen, survey.window)
@@ -92,16 +91,16 @@ def _users_by_day(survey: Survey, seen: Activity, stores: ReadStores) -> list[tu
         return closed
     first_open = first if through is None or through < first else through + DAY
     counted = stores.warehouse.users_by_day(survey.projects, seen, Window(first_open, last))
-    return sorted(closed + counted, key=itemgetter(0))  # Stable: the days of each project stay in their order.
+    return sorted(closed + counted, key=itemgetter(0))  # Stable: the days of each project keep their order.
 
 
-def _paid(source: LedgerSource, survey: Survey, stores: ReadStores, now_ms: int) -> RowsByProject:
+def _from_ledger(source: LedgerSource, survey: Survey, stores: ReadStores, now_ms: int) -> RowsByProject:
     ledger = stores.ledger
     match source:
         case PaymentTotals():
             return _payment_totals(survey, ledger, source)
         case CurrentMrr():
-            return _apart(ledger.current_mrr(survey.projects))
+            return _grouped(ledger.current_mrr(survey.projects))
         case MrrHistory():
             return _mrr_history(survey, ledger, today_at(now_ms))
         case _:
@@ -109,7 +108,7 @@ def _paid(source: LedgerSource, survey: Survey, stores: ReadStores, now_ms: int)
 
 
 def _mrr_history(survey: Survey, ledger: LedgerReader, today: date) -> RowsByProject:
-    """Today's rows are the MRR as it is now, and for that the latest version counts, whatever moment it names."""
+    """Return the MRR by day. Today's is the current MRR, for which the latest version counts whatever its moment."""
     known = days_known(survey.window, today)
     if known is None:
         return
@@ -121,10 +120,10 @@ def _mrr_history(survey: Survey, ledger: LedgerReader, today: date) -> RowsByPro
 
 def _payment_totals(survey: Survey, ledger: LedgerReader, source: PaymentTotals) -> RowsByProject:
     with closing(ledger.day_totals(survey.projects, survey.window, source.earned)) as totals:
-        yield from _apart(totals)
+        yield from _grouped(totals)
 
 
-def _apart(rows: Iterable[tuple[str, *tuple[str | int, ...]]]) -> RowsByProject:
-    """Give each project its rows, which come together."""
+def _grouped(rows: Iterable[tuple[str, *tuple[str | int, ...]]]) -> RowsByProject:
+    """Group the rows, which are ordered by project."""
     for project, own in groupby(rows, itemgetter(0)):
         yield project, (row[1:] for row in own)

@@ -1,8 +1,8 @@
-"""Readings under way: the same one is made once for all who wait for it, in bounded time and number.
+"""Single flight: concurrent requests for the same read share one, in bounded time and number.
 
-A reading that reaches its limit is not left to itself: the engines end it (`stores.time_limit`), freeing its thread.
-Threads and places in the line are shared: an organization has half of each at most, and they take turns. However long
-the line is, there is a place for one reading of an organization that has none: two that are busy shut nobody out.
+A read that reaches its time limit is not abandoned: the engines end it (`stores.time_limit`), which frees its thread.
+Organizations share threads and places in the queue: each gets half of both at most, and they take turns. However long
+the queue, an organization with no read in flight can queue one: two busy organizations do not shut out a third.
 """
 
 import asyncio
@@ -17,12 +17,12 @@ from typing import Any, Final, TypeVar
 from mauve.stores.time_limit import ending_at
 
 READ_S_MAX: Final = 10.0
-WAITING_MAX: Final = 64
-FIRST_ONES_MAX: Final = 256  # so many in all, if each more is the only one of its organization
+IN_FLIGHT_MAX: Final = 64
+FIRST_READS_MAX: Final = 256  # the bound if each further read is the only one of its organization
 
 
 class ReadersBusyError(Exception):
-    """So many readings are under way that one more would only wait."""
+    """Too many reads are in flight: one more would only wait."""
 
 
 T = TypeVar("T")
@@ -33,104 +33,105 @@ class Flight:
     key: Hashable
     organization: str
     read: Callable[[], Any]
-    ends_at_s: float  # of the monotonic clock: nobody waits longer
-    work: asyncio.Future[Any]
+    ends_at_s: float  # on the monotonic clock; no caller waits longer
+    result: asyncio.Future[Any]
 
 
 class SingleFlight:
-    """Some threads for one store. A reading goes on when those who asked are gone: its answer is kept for the next."""
+    """The threads of one store. A read continues when its callers are gone: its answer is cached for the next."""
 
     def __init__(self, name: str, threads: int, limit_s: float = READ_S_MAX) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._limit_s = limit_s
         self._free = threads
         self._share = max(1, threads // 2)
-        self._under_way: dict[Hashable, Flight] = {}
-        self._lines: dict[str, deque[Flight]] = {}  # who waits, by organization, in the order of their turns
-        self._asked: Counter[str] = Counter()  # readings under way, by organization
+        self._in_flight: dict[Hashable, Flight] = {}
+        self._queues: dict[str, deque[Flight]] = {}  # by organization, in the order of their turns
+        self._reads: Counter[str] = Counter()  # in flight, by organization
         self._held: Counter[str] = Counter()  # threads, by organization
 
     def __len__(self) -> int:
-        """Return how many readings are under way."""
-        return len(self._under_way)
+        """Return the number of reads in flight, queued ones included."""
+        return len(self._in_flight)
 
     async def join(self, organization: str, key: Hashable, read: Callable[[], T]) -> T:
-        """Return what the reading under this key returns; begin it, unless it is under way.
+        """Return the result of the read with this key; start it unless it is in flight.
 
-        Raise `TimeoutError` when it takes too long, counted from its beginning: who comes late to one that hangs
-        does not wait in vain. A key stands for one kind of reading. Raise `CrowdedError` when there are too many.
+        Raise `TimeoutError` if it takes too long, counted from its start, so a caller that joins late does not wait
+        the whole limit for a read that hangs. Raise `ReadersBusyError` if there are too many. All reads with one key
+        must return the same type.
         """
-        self._drop_late()
-        flight = self._under_way.get(key) or self._begin(organization, key, read)
-        done, _ = await asyncio.wait({flight.work}, timeout=max(0.0, flight.ends_at_s - time.monotonic()))
+        self._drop_expired()
+        flight = self._in_flight.get(key) or self._begin(organization, key, read)
+        done, _ = await asyncio.wait({flight.result}, timeout=max(0.0, flight.ends_at_s - time.monotonic()))
         if not done:
             raise TimeoutError(f"the store did not answer within {self._limit_s:g} s")
-        read_by_now: T = flight.work.result()
-        return read_by_now
+        result: T = flight.result.result()
+        return result
 
     def close(self) -> None:
-        """Wait for what is under way, and drop what has not begun."""
-        self._lines.clear()
+        """Wait for reads that have a thread, and drop the queued ones."""
+        self._queues.clear()
         self._threads.shutdown(cancel_futures=True)
 
     def _begin(self, organization: str, key: Hashable, read: Callable[[], Any]) -> Flight:
-        asked = self._asked[organization]
-        if len(self) >= (WAITING_MAX if asked else FIRST_ONES_MAX) or asked >= WAITING_MAX // 2:
-            raise ReadersBusyError(f"{len(self)} readings are under way, {asked} of this organization")
+        reads = self._reads[organization]
+        if len(self) >= (IN_FLIGHT_MAX if reads else FIRST_READS_MAX) or reads >= IN_FLIGHT_MAX // 2:
+            raise ReadersBusyError(f"{len(self)} reads are in flight, {reads} of this organization")
         ends_at_s = time.monotonic() + self._limit_s
         flight = Flight(key, organization, read, ends_at_s, asyncio.get_running_loop().create_future())
-        self._under_way[key] = flight
-        self._asked[organization] += 1
-        self._lines.setdefault(organization, deque()).append(flight)
-        self._take_off()
+        self._in_flight[key] = flight
+        self._reads[organization] += 1
+        self._queues.setdefault(organization, deque()).append(flight)
+        self._start_queued()
         return flight
 
-    def _take_off(self) -> None:
-        """Give free threads to those who wait: first to an organization that holds fewest, then by turns."""
-        self._drop_late()
-        while self._free and self._lines:
-            organization = min(self._lines, key=self._held.__getitem__)
+    def _start_queued(self) -> None:
+        """Give free threads to queued reads: first to the organization that holds fewest, then in turns."""
+        self._drop_expired()
+        while self._free and self._queues:
+            organization = min(self._queues, key=self._held.__getitem__)
             if self._held[organization] >= self._share:
                 break
-            line = self._lines.pop(organization)
-            flight = line.popleft()
-            if line:
-                self._lines[organization] = line  # behind the others
+            queue = self._queues.pop(organization)
+            flight = queue.popleft()
+            if queue:
+                self._queues[organization] = queue  # now last in turn
             self._free -= 1
             self._held[organization] += 1
             loop = asyncio.get_running_loop()
-            loop.run_in_executor(self._threads, _in_time, flight).add_done_callback(partial(self._land, flight))
+            loop.run_in_executor(self._threads, _in_time, flight).add_done_callback(partial(self._finish, flight))
 
-    def _drop_late(self) -> None:
-        """Take those out of the line for whom nobody waits any more: they keep no place from others."""
+    def _drop_expired(self) -> None:
+        """Remove queued reads that no caller waits for any more, to make room."""
         now_s = time.monotonic()
-        for organization, line in list(self._lines.items()):
-            while line and line[0].ends_at_s <= now_s:
-                flight = line.popleft()
-                self._leave(flight)
-                flight.work.set_exception(TimeoutError("no thread was free in time"))
-                flight.work.exception()  # Seen, even if everybody who waited has left.
-            if not line:
-                del self._lines[organization]
+        for organization, queue in list(self._queues.items()):
+            while queue and queue[0].ends_at_s <= now_s:
+                flight = queue.popleft()
+                self._forget(flight)
+                flight.result.set_exception(TimeoutError("no thread was free in time"))
+                flight.result.exception()  # Mark as retrieved, even if every caller is gone.
+            if not queue:
+                del self._queues[organization]
 
-    def _leave(self, flight: Flight) -> None:
-        del self._under_way[flight.key]
-        self._asked -= Counter([flight.organization])  # Those who have none left are forgotten.
+    def _forget(self, flight: Flight) -> None:
+        del self._in_flight[flight.key]
+        self._reads -= Counter([flight.organization])  # Drops organizations that have none left.
 
-    def _land(self, flight: Flight, done: asyncio.Future[Any]) -> None:
-        self._leave(flight)
+    def _finish(self, flight: Flight, done: asyncio.Future[Any]) -> None:
+        self._forget(flight)
         self._free += 1
         self._held -= Counter([flight.organization])
         if done.cancelled():
-            flight.work.cancel()
+            flight.result.cancel()
         elif error := done.exception():
-            flight.work.set_exception(error)
-            flight.work.exception()  # Seen, even if everybody who waited has left.
+            flight.result.set_exception(error)
+            flight.result.exception()  # Mark as retrieved, even if every caller is gone.
         else:
-            flight.work.set_result(done.result())
-        self._take_off()
+            flight.result.set_result(done.result())
+        self._start_queued()
 
 
-def _in_time(flight: Flight) -> Any:  # noqa: ANN401 - whatever is read
+def _in_time(flight: Flight) -> Any:  # noqa: ANN401 - the result of any read
     with ending_at(flight.ends_at_s):
         return flight.read()

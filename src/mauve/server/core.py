@@ -5,6 +5,10 @@ from collections.abc import Callable
 from contextlib import closing
 
 from prometheus_client import CollectorRegistry
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mauve.access.keyring import REFRESH_EVERY_S
 from mauve.access.tokens import USES_FLUSH_EVERY_S
@@ -13,14 +17,14 @@ from mauve.control.parts import ControlParts
 from mauve.control.plane import ControlPlane, is_control_path
 from mauve.control.publish import SWEEP_EVERY_S
 from mauve.dashboard.parts import DashboardParts
-from mauve.dashboard.plane import Dashboard, is_page
+from mauve.dashboard.plane import Dashboard
 from mauve.ingest.asgi import IngestApp
 from mauve.ingest.parts import IngestParts
 from mauve.ingest.plane import IngestPlane
 from mauve.ingest.stats import write_stats_forever
 from mauve.load.runner import LoadFigures, LoadRunner
 from mauve.maintenance.retention import CHECK_EVERY_S
-from mauve.openapi.app import reference
+from mauve.openapi.app import reference_routes
 from mauve.query.parts import QueryParts
 from mauve.query.plane import QueryPlane, is_query_path
 from mauve.server.admin_socket import AdminSocket
@@ -29,9 +33,10 @@ from mauve.server.child import expose_metrics, finished, main, repeat, serve_unt
 from mauve.server.child_protocol import ChildConfig, Ready
 from mauve.server.gate import RequestGuard
 from mauve.stores.unavailable import StoreUnavailableError
-from mauve.web.asgi import Receive, Scope, Send, read_request, send_reply
+from mauve.web.app import response_from, starlette_app
+from mauve.web.asgi import matchable_path
+from mauve.web.envelopes import wrong_method
 from mauve.web.health import readiness
-from mauve.web.messages import Reply, Request
 from mauve.wiring.bootstrap import prepare
 from mauve.wiring.control import control_parts
 from mauve.wiring.dashboard import dashboard_parts
@@ -42,9 +47,11 @@ from mauve.wiring.warehouse import open_load_parts, open_warehouse_reader
 
 
 class CoreApp:
-    """The planes and the dashboard as one ASGI application: the path decides which one answers.
+    """Every plane and the dashboard as one ASGI application: the path selects the one that answers.
 
-    For a path that nobody knows it is the kind of answer that decides: people get a page, programs an envelope.
+    Control plane, dashboard, reference and readiness are Starlette applications. Metrics and ingest are raw ASGI,
+    because Starlette would cost a cached metric a sixth more. For an unknown path, browsers get a page and programs
+    the envelope of the data planes.
     """
 
     def __init__(
@@ -64,40 +71,42 @@ class CoreApp:
         self._control = ControlPlane(parts, timeout_s)
         self._dashboard = Dashboard(dashboard, timeout_s)
         self._plane = IngestPlane(ingest)
-        self._reference = reference()
         self._ingest = IngestApp(self._plane)
+        service_routes = [Route("/readyz", self._readiness), *reference_routes()]
+        self._service_paths = frozenset(route.path for route in service_routes)
+        self._service = starlette_app(service_routes, _refuse_method)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._app_for(scope)
+        scope["path"] = matchable_path(scope)
+        await app(scope, receive, send)
+
+    def _app_for(self, scope: Scope) -> ASGIApp:
         path: str = scope["path"]
         if is_query_path(path):
-            await self._query(scope, receive, send)
-        elif is_control_path(path):
-            await self._control(scope, receive, send)
-        elif self._reference.serves(path):
-            await self._reference(scope, receive, send)
-        elif path == "/readyz":
-            await _answer_in_thread(self._readiness, scope, receive, send)
-        elif is_page(scope):
-            await self._dashboard(scope, receive, send)
-        else:
-            await self._ingest(scope, receive, send)
+            return self._query
+        if is_control_path(path):
+            return self._control.app
+        if path in self._service_paths:
+            return self._service
+        return self._dashboard.app if self._dashboard.serves(scope) else self._ingest
 
-    def _readiness(self, request: Request) -> Reply:
+    def _readiness(self, request: Request) -> Response:
+        """Report on the engines. Starlette runs this in a thread, since it is not a coroutine."""
         engines = {
-            "catalog": _answers(self._parts.catalog.installation.ping),
-            "ledger": _answers(self._ledger.ping),
+            "catalog": _is_reachable(self._parts.catalog.installation.ping),
+            "ledger": _is_reachable(self._ledger.ping),
             "warehouse": self._loading.has_warehouse,
             **self._plane.engines(),
         }
-        return readiness(request.method, engines, **self._loading.facts())
+        return response_from(readiness(request.method, engines, **self._loading.facts()))
 
 
-async def _answer_in_thread(answer: Callable[[Request], Reply], scope: Scope, receive: Receive, send: Send) -> None:
-    request = await read_request(scope, receive, body_bytes_max=0)
-    await send_reply(send, await asyncio.to_thread(answer, request))
+async def _refuse_method(_: Request, __: Exception) -> Response:
+    return response_from(wrong_method("GET"))
 
 
-def _answers(ping: Callable[[], None]) -> bool:
+def _is_reachable(ping: Callable[[], None]) -> bool:
     try:
         ping()
     except StoreUnavailableError:
@@ -128,19 +137,19 @@ async def run(orders: ChildConfig) -> None:
                     asyncio.create_task(repeat(SWEEP_EVERY_S, parts.publisher.publish_pending, "publication_delayed")),
                     asyncio.create_task(repeat(REFRESH_EVERY_S, ingest.keyring.refresh, "keyring_not_refreshed")),
                     asyncio.create_task(repeat(USES_FLUSH_EVERY_S, parts.token_uses.flush, "token_uses_not_noted")),
-                    # Twice as often as promised: an event waits for the step after the one that just missed it.
+                    # Twice as often as promised: an event may just miss a step and wait for the next.
                     asyncio.create_task(repeat(settings.flush_s / 2, loading.step, "load_failed")),
                     asyncio.create_task(repeat(CHECK_EVERY_S, forgetting.forget_if_due, "raw_events_not_forgotten")),
                 ]
-                errands = AdminSocket(settings, loading)
-                await errands.open()
+                admin_socket = AdminSocket(settings, loading)
+                await admin_socket.open()
                 app = CoreApp(parts, ingest, query, dashboard, loading, timeout_s=settings.catalog_timeout_s)
                 await serve_until_stopped(
                     AsgiServer(RequestGuard(app, settings.connections_per_address), (orders.host, orders.port)),
                     Ready(setup.path.reveal() if setup else None),
                     has_failed=lambda: ingest.log.has_failed,
                 )
-                await errands.close()
+                await admin_socket.close()
                 loading.stop()
                 await finished(background)
     loading.close()

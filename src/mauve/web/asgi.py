@@ -1,42 +1,28 @@
-"""The ASGI door: ASGI's dictionaries in, our request and reply out."""
+"""Raw ASGI, for the ingest plane on the main port and for cached metrics: our own small request and reply."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
-from typing import Any, Final
+from collections.abc import AsyncIterator, Callable
+from typing import Final
 
-from mauve.web import heads
-from mauve.web.body import BodyTooLargeError, IncompleteBodyError, declared_size, never, read_body
-from mauve.web.messages import Reply, Request
+from starlette.types import Receive, Scope, Send
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+from mauve.web import head_rules
+from mauve.web.body import IncompleteBodyError, declared_size, never, read_body
+from mauve.web.messages import Reply
 
 _HEAD_BYTES: Final = len("  HTTP/1.1\r\n\r\n")
 _HEADER_BYTES: Final = len(": \r\n")
-
-
-async def read_request(scope: Scope, receive: Receive, body_bytes_max: int) -> Request:
-    """Read the request whole, keeping at most `body_bytes_max` bytes of its body."""
-    opened = AsgiRequest(scope, receive)
-    body: bytes | None
-    try:
-        body = await opened.body(body_bytes_max)
-    except (BodyTooLargeError, IncompleteBodyError):
-        body = None
-    return Request(opened.method, opened.path, opened.header("authorization"), body)
+_LEFT_ESCAPED: Final = (b"%2f", b"%0a")
 
 
 class AsgiRequest:
-    """An open request at the ASGI door."""
+    """An `OpenRequest` over ASGI."""
 
     __slots__ = ("_receive", "_scope", "method", "path")
     buffered_body = None  # ASGI delivers the body on request.
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.method: str = scope["method"]
-        self.path = _path(scope)
+        self.path: str = scope["path"]
         self._scope = scope
         self._receive = receive
 
@@ -60,11 +46,16 @@ async def send_reply(send: Send, reply: Reply) -> None:
     await send({"type": "http.response.body", "body": reply.body})
 
 
-def _path(scope: Scope) -> str:
-    """Return the decoded path; one with an escaped slash stays as it came and so matches no route."""
+def matchable_path(scope: Scope) -> str:
+    """Return the path to match against routes: decoded, unless an escape could make it match a route it is not.
+
+    That is an escaped slash, and an escaped line feed: the `$` at the end of Starlette's patterns ignores one.
+    """
     raw: bytes = scope.get("raw_path") or b""
     path: str = scope["path"]
-    return raw.decode("latin-1") if b"%2f" in raw.lower() else path
+    if b"%" in raw and any(escape in raw.lower() for escape in _LEFT_ESCAPED):
+        return raw.decode("latin-1")
+    return path
 
 
 def header(scope: Scope, name: bytes) -> str | None:
@@ -73,20 +64,20 @@ def header(scope: Scope, name: bytes) -> str | None:
     return b", ".join(values).decode("latin-1") if values else None
 
 
-def flaw_of(scope: Scope) -> heads.Flaw | None:
+def flaw_of(scope: Scope) -> head_rules.Flaw | None:
     """Return why a request is refused by its head alone."""
     sent: list[tuple[bytes, bytes]] = scope["headers"]
     target = len(scope.get("raw_path") or b"") + len(scope["query_string"])
     size = _HEAD_BYTES + len(scope["method"]) + target
     size += sum(_HEADER_BYTES + len(key) + len(value) for key, value in sent)
-    if size > heads.HEAD_BYTES_MAX or len(sent) > heads.HEADERS_MAX:
-        return heads.TOO_LARGE
+    if size > head_rules.HEAD_BYTES_MAX or len(sent) > head_rules.HEADERS_MAX:
+        return head_rules.TOO_LARGE
     found: dict[bytes, list[bytes]] = {b"host": [], b"content-length": [], b"transfer-encoding": []}
     for key, value in sent:
         if key in found:
             found[key].append(value)
     version = "1.1" if scope["http_version"] == "1.1" else "1.0"
-    return heads.flaw_in(version, *found.values())
+    return head_rules.flaw_in(version, *found.values())
 
 
 async def _chunks(receive: Receive) -> AsyncIterator[bytes]:

@@ -1,4 +1,4 @@
-"""How a problem looks on the wire: one table of statuses, one envelope per plane."""
+"""Problems on the wire: one table of statuses, one envelope per plane."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -48,7 +48,7 @@ _ALLOWANCE_OF: Final = {Code.QUERIES_SPENT: "queries", Code.RAW_SCANS_SPENT: "ra
 
 
 def data_reply(problem: Problem) -> Reply:
-    """Return `{ok: false, error}`, with `code` and facts where a client is to act on them."""
+    """Return `{ok: false, error}`, with `code` and facts where clients act on them."""
     if problem.code in _ALLOWANCE_OF:
         return _allowance_reply(problem, _ALLOWANCE_OF[problem.code])
     body: dict[str, object] = {"ok": False, "error": problem.message}
@@ -63,7 +63,7 @@ def data_reply(problem: Problem) -> Reply:
 
 
 def _allowance_reply(problem: Problem, scope: str) -> Reply:
-    """Return the refusal of a read whose allowance is spent: there is no use in trying again before the reset."""
+    """Return the refusal of a read whose allowance is spent. It has no Retry-After: only the reset helps."""
     reset_at = utc_instant(problem.facts["reset_at"])
     body = {"ok": False, "reason": "allowance", "scope": scope, "reset_at": reset_at, "error": problem.message}
     reply = json_reply(STATUS_OF[problem.code], body)
@@ -72,7 +72,7 @@ def _allowance_reply(problem: Problem, scope: str) -> Reply:
 
 
 def wrong_method(allowed: str) -> Reply:
-    """Return the data planes' answer to a method that a path does not take."""
+    """Return the data planes' reply to a method that the path does not accept."""
     reply = data_reply(Problem(Code.METHOD_NOT_ALLOWED, f"this path takes {allowed}: send that"))
     return Reply(reply.status, reply.body, {**reply.headers, "allow": allowed})
 

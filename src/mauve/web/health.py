@@ -1,4 +1,4 @@
-"""`/healthz` tells whether the process is up, `/readyz` whether it can reach its engines."""
+"""`/healthz` reports whether the process is up, `/readyz` whether it can reach its engines."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -7,16 +7,16 @@ from typing import Final
 from mauve.web.envelopes import wrong_method
 from mauve.web.messages import Reply, json_reply
 
-_READING: Final = frozenset({"GET", "HEAD"})
+_SAFE_METHODS: Final = frozenset({"GET", "HEAD"})
 
 
 def health(method: str) -> Reply:
-    return json_reply(HTTPStatus.OK, {"ok": True}) if method in _READING else wrong_method("GET")
+    return json_reply(HTTPStatus.OK, {"ok": True}) if method in _SAFE_METHODS else wrong_method("GET")
 
 
 def readiness(method: str, engines: Mapping[str, bool], **facts: int) -> Reply:
-    """Tell which engines can be used; ready means all of them."""
-    if method not in _READING:
+    """Report which engines can be reached; ready means all of them."""
+    if method not in _SAFE_METHODS:
         return wrong_method("GET")
     ready = all(engines.values())
     status = HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE

@@ -1,7 +1,6 @@
-"""A request and a reply, free of any server's own types."""
+"""Requests and replies of the data planes, independent of any server."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
 from types import MappingProxyType
@@ -13,18 +12,8 @@ JSON: Final = {"content-type": "application/json"}
 _encoder = msgspec.json.Encoder()
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A request read whole. `body` is None when it was larger than the plane takes, or was cut off."""
-
-    method: str
-    path: str
-    authorization: str | None
-    body: bytes | None
-
-
 class OpenRequest(Protocol):
-    """A request whose body is still with its sender: it can be refused before it is read."""
+    """A request whose body has not been read: it can be refused before that."""
 
     @property
     def method(self) -> str: ...
@@ -33,14 +22,14 @@ class OpenRequest(Protocol):
     def path(self) -> str: ...
 
     def header(self, name: str) -> str | None:
-        """Return a header's value, by its name in lower case.
+        """Return a header's value, by its lowercase name.
 
-        One sent twice is joined by a comma, as HTTP says, and then fits no credential and no media type.
+        A header sent twice is joined with a comma, as HTTP says, and so matches no credential and no media type.
         """
         ...
 
     def header_values(self, name: str) -> list[str]:
-        """Return every value of a header that may be sent once only."""
+        """Return every value of a header that may be sent only once."""
         ...
 
     @property
@@ -50,7 +39,7 @@ class OpenRequest(Protocol):
 
     @property
     def declared_bytes(self) -> int | None:
-        """Return how long the body is said to be; None if that is not said."""
+        """Return the declared size of the body, if there is one."""
         ...
 
     async def body(self, bytes_max: int, should_evict: Callable[[], bool] = ...) -> bytes:
@@ -67,17 +56,17 @@ class Reply(NamedTuple):
     headers: Mapping[str, str] = MappingProxyType({})
 
 
-def json_reply(status: HTTPStatus, value: Any) -> Reply:  # noqa: ANN401 - whatever msgspec can encode
+def json_reply(status: HTTPStatus, value: Any) -> Reply:  # noqa: ANN401 - anything that msgspec can encode
     return Reply(status, _encoder.encode(value), JSON)
 
 
-# Clients send one header over and over.
+# Clients send the same header again and again.
 @lru_cache(maxsize=1024)
 def bearer_credential(authorization: str | None) -> str | None:
     """Return what follows `Bearer` in an Authorization header."""
     if authorization is None:
         return None
-    if authorization.startswith("Bearer "):  # as nearly everybody writes it
+    if authorization.startswith("Bearer "):  # the usual spelling
         return authorization[7:].strip(" ")
     scheme, _, credential = authorization.partition(" ")
     return credential.strip(" ") if scheme.lower() == "bearer" else None

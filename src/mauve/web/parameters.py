@@ -1,4 +1,4 @@
-"""The query string, read within bounds."""
+"""Parse the query string within bounds."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -9,13 +9,13 @@ from urllib.parse import parse_qs
 from mauve.core.problems import Code, Problem
 
 _PARAMETERS_MAX: Final = 100
-_REMEMBERED_BYTES_MAX: Final = 512
-_REMEMBERED_MAX: Final = 4_096
+_CACHED_BYTES_MAX: Final = 512
+_CACHE_SIZE: Final = 4_096
 
 
 def parameters_from(query: bytes) -> Mapping[str, list[str]]:
     """Return every value of every parameter, empty ones too, in order."""
-    return _remembered(query) if len(query) <= _REMEMBERED_BYTES_MAX else _parsed(query)
+    return _parsed_cached(query) if len(query) <= _CACHED_BYTES_MAX else _parsed(query)
 
 
 def _parsed(query: bytes) -> Mapping[str, list[str]]:
@@ -28,5 +28,5 @@ def _parsed(query: bytes) -> Mapping[str, list[str]]:
     return MappingProxyType(parsed)
 
 
-# Those who read metrics ask the same again and again; parsing is most of what a cached answer costs.
-_remembered: Final = lru_cache(_REMEMBERED_MAX)(_parsed)
+# Clients repeat their questions: parsing would be most of the cost of a cached answer.
+_parsed_cached: Final = lru_cache(_CACHE_SIZE)(_parsed)

@@ -12,9 +12,7 @@ import msgspec
 from mauve.core.problems import Problem
 from mauve.metrics.questions import Question, Survey, surveys_of
 from mauve.metrics.sources import WarehouseSource
-from mauve.query.answer import Answer, Freshness
-from mauve.query.ask import ask_survey, found
-from mauve.query.latest import latest_events
+from mauve.query.ask import Answer, Freshness, ask_survey, find_cached, latest_events
 from mauve.query.parts import QueryParts
 from mauve.stores.warehouse import StoredEvent
 
@@ -76,7 +74,7 @@ class Numbers:
     async def _answers_to(self, questions: Mapping[str, Question]) -> Answers:
         answers: dict[str, Answer | None] = dict.fromkeys(questions)
         for key, question in questions.items():
-            answers[key] = found(self._parts, question)
+            answers[key] = find_cached(self._parts, question)
             await asyncio.sleep(0)  # Hundreds of questions must not block the event loop.
         missing = (questions[key] for key, answer in answers.items() if answer is None)
         surveys = surveys_of(missing, _PROJECTS_PER_READ_MAX)

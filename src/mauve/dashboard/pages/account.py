@@ -1,5 +1,7 @@
 """The account page: change the password, list and end sessions."""
 
+from starlette.responses import Response
+
 from mauve.access.passwords import CHARACTERS_MIN, matches, password_from
 from mauve.access.sessions import begin_session, is_expired
 from mauve.control.links import checked_hash
@@ -8,16 +10,15 @@ from mauve.dashboard.context import MemberContext
 from mauve.dashboard.cookie import set_cookie
 from mauve.dashboard.pages.sign_in import check_attempts
 from mauve.dashboard.rendering import page, see_other
-from mauve.web.messages import Reply
 
 
-def show_account(context: MemberContext) -> Reply:
+def show_account(context: MemberContext) -> Response:
     sessions = context.control.catalog.sessions.all_of(context.user.user_id)
     current = [session for session in sessions if not is_expired(session, context.now_ms)]
     return page(context, "account.html", sessions=current, characters_min=CHARACTERS_MIN)
 
 
-def change_password(context: MemberContext) -> Reply:
+def change_password(context: MemberContext) -> Response:
     """Change the password, end every session, and start a new one in this browser."""
     user, control = context.user, context.control
     check_attempts(context, user.email)
@@ -28,9 +29,9 @@ def change_password(context: MemberContext) -> Reply:
     credential = begin_session(
         control.catalog.sessions, user.user_id, context.agent, context.now_ms, control.randomness
     )
-    return see_other("/account", set_cookie(context.parts.public_url, credential), done="password-changed")
+    return set_cookie(see_other("/account", done="password-changed"), context.parts.public_url, credential)
 
 
-def end_session(context: MemberContext) -> Reply:
+def end_session(context: MemberContext) -> Response:
     context.control.catalog.sessions.end(context.user.user_id, context.path["session_id"])
     return see_other("/account", done="session-ended")

@@ -5,6 +5,8 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from starlette.responses import Response
+
 from mauve.core.problems import Code, Problem
 from mauve.core.window import today_at
 from mauve.dashboard.charts.chart import CHART_TYPES, charts_from
@@ -13,17 +15,16 @@ from mauve.dashboard.charts.periods import period_from
 from mauve.dashboard.charts.series import Rows
 from mauve.dashboard.context import MemberContext
 from mauve.dashboard.rendering import SECURITY_HEADERS, page
-from mauve.dashboard.selection import environment_of, plane_address, shown_project
+from mauve.dashboard.selection import environment_of, environment_parameters, shown_project
 from mauve.metrics.questions import NAME_CHARACTERS_MAX, Question
 from mauve.metrics.registry import Metric, metric_named
 from mauve.query.ask import cannot_be_read
-from mauve.web.messages import Reply
 
 # A spreadsheet would run text that starts with one of these as a formula, and clients choose event names.
 _FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
-def show_app(context: MemberContext) -> Reply:
+def show_app(context: MemberContext) -> Response:
     app = context.app()
     questions = questions_of(context)
     answers = context.parts.numbers.ask([*questions.for_figures, *_for_charts(questions)])
@@ -37,11 +38,11 @@ def show_app(context: MemberContext) -> Reply:
         answers=answers,
         period=questions.period,
         environment=environment_of(context),
-        environment_query=plane_address(context),
+        environment_query=environment_parameters(context),
     )
 
 
-def show_sheet(context: MemberContext) -> Reply:
+def show_sheet(context: MemberContext) -> Response:
     """Export the rows of a metric, as the API returns them, to CSV."""
     metric = metric_named(context.path["metric"])
     question = _question(context, questions_of(context), metric)
@@ -50,13 +51,13 @@ def show_sheet(context: MemberContext) -> Reply:
         raise cannot_be_read()
     filename = f"{metric.name}-{question.window.first}-{question.window.last}.csv"
     headers = {"content-type": "text/csv; charset=utf-8", "content-disposition": f'attachment; filename="{filename}"'}
-    return Reply(200, csv_from(metric.columns, rows), {**SECURITY_HEADERS, **headers})
+    return Response(csv_from(metric.columns, rows), headers={**SECURITY_HEADERS, **headers})
 
 
 def questions_of(context: MemberContext) -> ProjectQuestions:
     """Return the questions about the app's project in the selected environment and period."""
     today = today_at(context.now_ms)
-    return ProjectQuestions(shown_project(context, context.app()), period_from(context.request.query, today), today)
+    return ProjectQuestions(shown_project(context, context.app()), period_from(context.query, today), today)
 
 
 def event_name_of(context: MemberContext) -> str:

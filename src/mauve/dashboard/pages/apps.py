@@ -1,38 +1,39 @@
 """The list of apps, creating an app, and its settings."""
 
+from starlette.responses import Response
+
 from mauve.control import apps
 from mauve.control.bodies import AppChangesBody, NewAppBody
 from mauve.core.app import AppType, Ownership
 from mauve.dashboard.context import MemberContext
 from mauve.dashboard.rendering import page, see_other
-from mauve.web.messages import Reply
 
 
-def show_apps(context: MemberContext) -> Reply:
+def show_apps(context: MemberContext) -> Response:
     return page(context, "apps.html", apps=context.control.catalog.apps.all_of(context.organization.org_id))
 
 
-def show_new_app(context: MemberContext) -> Reply:
+def show_new_app(context: MemberContext) -> Response:
     return page(context, "new_app.html", ownerships=Ownership, types=AppType)
 
 
-def create_app(context: MemberContext) -> Reply:
+def create_app(context: MemberContext) -> Response:
     """Create the app and show its first key. Without a redirect, since the key is shown only once."""
     wanted = NewAppBody(context.field("name"), context.chosen("ownership", Ownership), context.chosen("type", AppType))
     app, key = apps.create_app(context.control, context.organization.org_id, wanted, context.user.user_id)
     return page(context, "created_app.html", app=app, key=key.reveal(), url=context.url)
 
 
-def show_first_event(context: MemberContext) -> Reply:
+def show_first_event(context: MemberContext) -> Response:
     """Return the fragment that waits for the first event; the page polls it."""
     return page(context, "first_event.html", app=context.app())
 
 
-def show_settings(context: MemberContext) -> Reply:
+def show_settings(context: MemberContext) -> Response:
     return page(context, "app_settings.html", app=context.app(), ownerships=Ownership, types=AppType)
 
 
-def change_app(context: MemberContext) -> Reply:
+def change_app(context: MemberContext) -> Response:
     wanted = AppChangesBody(
         context.field("name"), context.chosen("ownership", Ownership), context.chosen("type", AppType)
     )

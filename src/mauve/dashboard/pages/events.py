@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from starlette.responses import Response
+
 from mauve.dashboard.charts.chart import Chart, event_chart
 from mauve.dashboard.charts.figures import ProjectQuestions
 from mauve.dashboard.charts.numbers import Answers
@@ -9,17 +11,16 @@ from mauve.dashboard.context import MemberContext
 from mauve.dashboard.pages.app import event_name_of, questions_of
 from mauve.dashboard.pages.ingest_health import health_of
 from mauve.dashboard.rendering import page
-from mauve.dashboard.selection import environment_of, plane_address, shown_project
+from mauve.dashboard.selection import environment_of, environment_parameters, shown_project
 from mauve.metrics.questions import Question
 from mauve.metrics.registry import METRICS
-from mauve.web.messages import Reply
 
 NAMES_SHOWN: Final = 100
 EVENTS_SHOWN: Final = 20
 PERIODS_COMPARED: Final = 2
 
 
-def show_events(context: MemberContext) -> Reply:
+def show_events(context: MemberContext) -> Response:
     questions, name = questions_of(context), event_name_of(context)
     names = questions.now("event_names")
     answers = context.parts.numbers.ask([names, *_series_of(questions, name)])
@@ -36,11 +37,11 @@ def show_events(context: MemberContext) -> Reply:
         answers=answers,
         period=questions.period,
         environment=environment_of(context),
-        environment_query=plane_address(context),
+        environment_query=environment_parameters(context),
     )
 
 
-def show_latest_events(context: MemberContext) -> Reply:
+def show_latest_events(context: MemberContext) -> Response:
     """Return the fragment with the most recent events; the page polls it."""
     project = shown_project(context, context.app())
     return page(context, "latest_events.html", events=context.parts.numbers.latest_events(project, EVENTS_SHOWN))

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
+from starlette.responses import Response
+
 from mauve.control import keys
 from mauve.control.bodies import invalid_body
 from mauve.core.app import Environment
@@ -10,7 +12,6 @@ from mauve.core.credential import OPERATOR, AppKey, ControlToken, KeyKind
 from mauve.core.problems import not_found
 from mauve.dashboard.context import MemberContext
 from mauve.dashboard.rendering import page, see_other
-from mauve.web.messages import Reply
 
 # The test environment has server keys only.
 CHOICES: Final = {
@@ -23,13 +24,13 @@ _REVOKED_SHOWN_MAX: Final = 100
 Credential = TypeVar("Credential", AppKey, ControlToken)
 
 
-def show_keys(context: MemberContext) -> Reply:
+def show_keys(context: MemberContext) -> Response:
     app = context.app()
     shown, hidden = newest(keys.list_keys(context.control, app))
     return page(context, "keys.html", app=app, keys=shown, hidden=hidden, minter=minter_names(context))
 
 
-def mint_key(context: MemberContext) -> Reply:
+def mint_key(context: MemberContext) -> Response:
     """Mint a key and show it. Without a redirect, since the key is shown only once."""
     app = context.app()
     choice = CHOICES.get(context.field("choice"))
@@ -44,11 +45,11 @@ def mint_key(context: MemberContext) -> Reply:
     )
 
 
-def confirm_revoking(context: MemberContext) -> Reply:
+def confirm_revoking(context: MemberContext) -> Response:
     return page(context, "revoke_key.html", app=context.app(), key=_key(context))
 
 
-def revoke_key(context: MemberContext) -> Reply:
+def revoke_key(context: MemberContext) -> Response:
     app = context.app()
     keys.revoke_key(context.control, app, context.path["key_id"])
     return see_other(f"/apps/{app.app_id}/keys", done="key-revoked")

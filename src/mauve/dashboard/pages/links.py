@@ -2,16 +2,17 @@
 
 from http import HTTPStatus
 
+from starlette.responses import Response
+
 from mauve.access.passwords import CHARACTERS_MIN, password_from
 from mauve.control import links
 from mauve.core.problems import Problem
 from mauve.dashboard.context import Context
 from mauve.dashboard.pages.sign_in import start_session
 from mauve.dashboard.rendering import page
-from mauve.web.messages import Reply
 
 
-def show_setup(context: Context) -> Reply:
+def show_setup(context: Context) -> Response:
     """Show the form if the link is valid. Opening it does not use it up."""
     try:
         links.find_setup_link(context.control, context.path["secret"])
@@ -20,7 +21,7 @@ def show_setup(context: Context) -> Reply:
     return page(context, "set_up.html", characters_min=CHARACTERS_MIN)
 
 
-def set_up(context: Context) -> Reply:
+def set_up(context: Context) -> Response:
     owner = links.make_first_owner(
         context.control,
         context.path["secret"],
@@ -31,7 +32,7 @@ def set_up(context: Context) -> Reply:
     return start_session(context, owner.user_id)
 
 
-def show_password(context: Context) -> Reply:
+def show_password(context: Context) -> Response:
     try:
         _, holder = links.find_password_link(context.control, context.path["secret"])
     except Problem:
@@ -40,11 +41,11 @@ def show_password(context: Context) -> Reply:
     return page(context, "set_password.html", holder=holder, organization=organization, characters_min=CHARACTERS_MIN)
 
 
-def set_password(context: Context) -> Reply:
+def set_password(context: Context) -> Response:
     password = password_from(context.field("password"))
     holder = links.set_password(context.control, context.path["secret"], password)
     return start_session(context, holder.user_id)
 
 
-def _invalid_link(context: Context) -> Reply:
+def _invalid_link(context: Context) -> Response:
     return page(context, "invalid_link.html", HTTPStatus.NOT_FOUND)

@@ -3,6 +3,8 @@
 from functools import partial
 from typing import Final
 
+from starlette.responses import Response
+
 from mauve.control import operator, people
 from mauve.control.links import MintedLink
 from mauve.core.roles import roles_within
@@ -11,32 +13,31 @@ from mauve.dashboard.context import MemberContext
 from mauve.dashboard.pages.keys import minter_names
 from mauve.dashboard.rendering import page, see_other
 from mauve.stores.catalog import Minted
-from mauve.web.messages import Reply
 
 _SHOWN_MAX: Final = 50
 
 
-def show_organization(context: MemberContext) -> Reply:
+def show_organization(context: MemberContext) -> Response:
     return page(context, "organization.html", organization=context.organization)
 
 
-def rename_organization(context: MemberContext) -> Reply:
+def rename_organization(context: MemberContext) -> Response:
     operator.rename(context.control, context.organization.org_id, context.field("name"))
     return see_other("/organization", done="saved")
 
 
-def show_members(context: MemberContext) -> Reply:
+def show_members(context: MemberContext) -> Response:
     members = context.control.catalog.users.all_of(context.organization.org_id)
     return page(context, "members.html", members=members, roles=roles_within(context.user.role))
 
 
-def invite(context: MemberContext) -> Reply:
+def invite(context: MemberContext) -> Response:
     """Invite a member and show the link. Without a redirect, since the link is shown only once."""
     invited, link = people.invite(context.control, context.user, context.field("email"), context.chosen("role", Role))
     return _show_link(context, invited, link)
 
 
-def renew_link(context: MemberContext) -> Reply:
+def renew_link(context: MemberContext) -> Response:
     found = people.managed_member(context.control, context.user, context.path["user_id"])
     return _show_link(context, found.user, people.renew_link(context.control, found.user))
 
@@ -49,7 +50,7 @@ class _UnconfirmedError(Exception):
         self.minted = minted
 
 
-def change_role(context: MemberContext) -> Reply:
+def change_role(context: MemberContext) -> Response:
     """Change the role; if the member minted credentials beyond it, first ask which to revoke."""
     user_id, role = context.path["user_id"], context.chosen("role", Role)
     try:
@@ -59,13 +60,13 @@ def change_role(context: MemberContext) -> Reply:
     return see_other("/members", done="role-changed")
 
 
-def confirm_removal(context: MemberContext) -> Reply:
+def confirm_removal(context: MemberContext) -> Response:
     found = people.managed_member(context.control, context.user, context.path["user_id"])
     minted = context.control.catalog.users.minted_by(context.organization.org_id, found.user.user_id)
     return _show_minted(context, "remove_member.html", minted)
 
 
-def remove_member(context: MemberContext) -> Reply:
+def remove_member(context: MemberContext) -> Response:
     people.remove_member(context.control, context.user, context.path["user_id"], partial(_chosen, context))
     return see_other("/members", done="member-removed")
 
@@ -86,7 +87,7 @@ def _chosen(context: MemberContext, minted: Minted) -> Minted:
     )
 
 
-def _show_minted(context: MemberContext, template: str, minted: Minted, role: Role | None = None) -> Reply:
+def _show_minted(context: MemberContext, template: str, minted: Minted, role: Role | None = None) -> Response:
     apps = context.control.catalog.apps.all_of(context.organization.org_id)
     return page(
         context,
@@ -100,6 +101,6 @@ def _show_minted(context: MemberContext, template: str, minted: Minted, role: Ro
     )
 
 
-def _show_link(context: MemberContext, user: User, link: MintedLink) -> Reply:
+def _show_link(context: MemberContext, user: User, link: MintedLink) -> Response:
     url = context.url + link.path.reveal()
     return page(context, "invited.html", user=user, link=url, expires_at=link.expires_at)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from starlette.responses import Response
+
 from mauve.core.app import App
 from mauve.core.window import today_at
 from mauve.dashboard.charts.figures import Figure, Figures, ProjectQuestions, figures_from, sum_figures
@@ -13,7 +15,6 @@ from mauve.dashboard.charts.periods import period_from
 from mauve.dashboard.context import MemberContext
 from mauve.dashboard.rendering import page
 from mauve.dashboard.selection import environment_of, project_of
-from mauve.web.messages import Reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +25,9 @@ class AppRow:
     figures: Figures
 
 
-def show_overview(context: MemberContext) -> Reply:
+def show_overview(context: MemberContext) -> Response:
     environment, today = environment_of(context), today_at(context.now_ms)
-    period = period_from(context.request.query, today)
+    period = period_from(context.query, today)
     apps = context.control.catalog.apps.all_of(context.organization.org_id)
     questions = {
         app: ProjectQuestions(project, period, today) for app in apps if (project := project_of(app, environment))

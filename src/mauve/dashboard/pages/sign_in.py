@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from starlette.responses import Response
+
 from mauve.access.passwords import matches, password_from
 from mauve.access.sessions import begin_session
 from mauve.control.operator import RefusedError
@@ -10,18 +12,17 @@ from mauve.core.user import EMAIL_CHARACTERS_MAX
 from mauve.dashboard.context import Context, MemberContext
 from mauve.dashboard.cookie import clear_cookie, set_cookie
 from mauve.dashboard.rendering import page, see_other
-from mauve.web.messages import Reply
 
 _HOME: Final = "/"
 
 
-def show_sign_in(context: Context) -> Reply:
+def show_sign_in(context: Context) -> Response:
     if context.person is not None:
         return see_other(_HOME)
     return page(context, "sign_in.html", next=context.field("next") or context.asked("next"))
 
 
-def sign_in(context: Context) -> Reply:
+def sign_in(context: Context) -> Response:
     """Sign a user in. Count the attempt before the password check, which is expensive."""
     email = context.field("email").strip().lower()[:EMAIL_CHARACTERS_MAX]
     check_attempts(context, email)
@@ -32,23 +33,23 @@ def sign_in(context: Context) -> Reply:
     return start_session(context, account.user.user_id, context.field("next"))
 
 
-def start_session(context: Context, user_id: str, next_path: str = _HOME) -> Reply:
+def start_session(context: Context, user_id: str, next_path: str = _HOME) -> Response:
     """Start a session and end the one that the browser had, if any."""
     if context.person is not None:
         context.control.catalog.sessions.end(context.person.user.user_id, context.person.session.session_id)
     sessions = context.control.catalog.sessions
     credential = begin_session(sessions, user_id, context.agent, context.now_ms, context.control.randomness)
-    return see_other(safe_path(next_path), set_cookie(context.parts.public_url, credential))
+    return set_cookie(see_other(safe_path(next_path)), context.parts.public_url, credential)
 
 
-def sign_out(context: MemberContext) -> Reply:
+def sign_out(context: MemberContext) -> Response:
     context.control.catalog.sessions.end(context.user.user_id, context.member.session.session_id)
-    return see_other("/signin", clear_cookie(context.parts.public_url), done="signed-out")
+    return clear_cookie(see_other("/signin", done="signed-out"), context.parts.public_url)
 
 
-def sign_out_everywhere(context: MemberContext) -> Reply:
+def sign_out_everywhere(context: MemberContext) -> Response:
     context.control.catalog.sessions.end_all(context.user.user_id)
-    return see_other("/signin", clear_cookie(context.parts.public_url), done="signed-out-everywhere")
+    return clear_cookie(see_other("/signin", done="signed-out-everywhere"), context.parts.public_url)
 
 
 def check_attempts(context: Context, email: str) -> None:

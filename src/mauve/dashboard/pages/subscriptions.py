@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from starlette.responses import Response
+
 from mauve.core.problems import Code, Problem
 from mauve.core.window import today_at
 from mauve.dashboard.charts.figures import ProjectQuestions
@@ -9,13 +11,12 @@ from mauve.dashboard.charts.periods import period_from
 from mauve.dashboard.context import MemberContext
 from mauve.dashboard.rendering import page
 from mauve.dashboard.selection import environment_of, shown_project
-from mauve.web.messages import Reply
 
 PAGE_ROWS: Final = 50
 _COUNTS_MAX: Final = 50
 
 
-def show_subscriptions(context: MemberContext) -> Reply:
+def show_subscriptions(context: MemberContext) -> Response:
     app = context.app()
     project, today = shown_project(context, app), today_at(context.now_ms)
     mrr = ProjectQuestions(project, period_from({}, today), today).mrr

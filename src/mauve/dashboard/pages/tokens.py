@@ -1,5 +1,7 @@
 """The page of control tokens: mint with chosen scopes, list, revoke."""
 
+from starlette.responses import Response
+
 from mauve.control import operator
 from mauve.control.bodies import invalid_body
 from mauve.core.credential import ControlToken, Scope
@@ -8,10 +10,9 @@ from mauve.core.roles import Permission, scopes_of
 from mauve.dashboard.context import MemberContext
 from mauve.dashboard.pages.keys import minter_names, newest
 from mauve.dashboard.rendering import page, see_other
-from mauve.web.messages import Reply
 
 
-def show_tokens(context: MemberContext) -> Reply:
+def show_tokens(context: MemberContext) -> Response:
     shown, hidden = newest(context.control.catalog.tokens.all_of(context.organization.org_id))
     return page(
         context,
@@ -24,7 +25,7 @@ def show_tokens(context: MemberContext) -> Reply:
     )
 
 
-def mint_token(context: MemberContext) -> Reply:
+def mint_token(context: MemberContext) -> Response:
     """Mint a token and show it. Without a redirect, since the token is shown only once."""
     scopes = _scopes(context)
     user = context.user
@@ -32,11 +33,11 @@ def mint_token(context: MemberContext) -> Reply:
     return page(context, "minted_token.html", token=token.reveal(), scopes=sorted(scopes), url=context.url)
 
 
-def confirm_revoking(context: MemberContext) -> Reply:
+def confirm_revoking(context: MemberContext) -> Response:
     return page(context, "revoke_token.html", token=_revocable(context))
 
 
-def revoke_token(context: MemberContext) -> Reply:
+def revoke_token(context: MemberContext) -> Response:
     operator.revoke_token(context.control, _revocable(context).token_id)
     return see_other("/tokens", done="token-revoked")
 

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from starlette.responses import Response
+
 from mauve.control import operator
 from mauve.control.bodies import invalid_body
 from mauve.core.accepted import OrgPeriod
@@ -10,14 +12,13 @@ from mauve.dashboard.context import MemberContext
 from mauve.dashboard.rendering import page, see_other
 from mauve.stores.read_meter import Usage
 from mauve.stores.unavailable import StoreUnavailableError
-from mauve.web.messages import Reply
 
 _CAP_MAX: Final = 2**53 - 1
 _CAP_DIGITS_MAX: Final = 16
 _SEPARATORS: Final = str.maketrans("", "", " ,._'\N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}")
 
 
-def show_usage(context: MemberContext) -> Reply:
+def show_usage(context: MemberContext) -> Response:
     return page(
         context,
         "usage.html",
@@ -30,7 +31,7 @@ def show_usage(context: MemberContext) -> Reply:
     )
 
 
-def set_cap(context: MemberContext) -> Reply:
+def set_cap(context: MemberContext) -> Response:
     operator.change_limits(context.control, context.organization.org_id, {"event_cap": cap_from(context.field("cap"))})
     return see_other("/usage", done="saved")
 

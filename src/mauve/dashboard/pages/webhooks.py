@@ -6,6 +6,8 @@ from enum import StrEnum
 from itertools import product
 from typing import Final
 
+from starlette.responses import Response
+
 from mauve.control.webhook_secrets import save_secret, trimmed_secret
 from mauve.core.app import App, Environment
 from mauve.core.biller import Provider
@@ -14,7 +16,6 @@ from mauve.dashboard.context import MemberContext
 from mauve.dashboard.rendering import page, see_other
 from mauve.dashboard.selection import project_of
 from mauve.stores.deliveries import Delivery, DeliveryResult, Tally
-from mauve.web.messages import Reply
 
 DELIVERIES_SHOWN: Final = 50
 _VERIFYING_RESULTS: Final = frozenset(DeliveryResult) - {DeliveryResult.REFUSED}
@@ -48,13 +49,13 @@ class DeliveryReport:
     tallies: Sequence[Tally]
 
 
-def show_webhooks(context: MemberContext) -> Reply:
+def show_webhooks(context: MemberContext) -> Response:
     app = context.app()
     reports = _reports(context, app)
     return page(context, "webhooks.html", app=app, endpoints=_endpoints(context, app, reports), reports=reports)
 
 
-def show_check(context: MemberContext) -> Reply:
+def show_check(context: MemberContext) -> Response:
     """Return the fragment that shows whether a delivery has verified the secret; the page polls it."""
     app = context.app()
     wanted = _endpoint_in_path(context)
@@ -95,7 +96,7 @@ def _reports(context: MemberContext, app: App) -> list[DeliveryReport]:
     ]
 
 
-def save_webhook_secret(context: MemberContext) -> Reply:
+def save_webhook_secret(context: MemberContext) -> Response:
     app = context.app()
     environment, provider = _endpoint_in_path(context)
     save_secret(context.control, app, environment, provider, trimmed_secret(context.field("secret")))

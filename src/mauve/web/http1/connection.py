@@ -9,13 +9,13 @@ from typing import Final, cast
 import structlog
 
 from mauve.overload.per_address import PerAddress
-from mauve.web.heads import Flaw
+from mauve.web.body import Pace
+from mauve.web.head_rules import Flaw
 from mauve.web.http1 import replies
 from mauve.web.http1.head import Head, HeadCache
 from mauve.web.http1.reader import Reader
 from mauve.web.http1.request import IncomingRequest
 from mauve.web.messages import JSON, OpenRequest, Reply, json_reply
-from mauve.web.pace import Pace
 
 Answer = Callable[[OpenRequest], Awaitable[Reply]]
 

@@ -8,7 +8,7 @@ from typing import Final, Protocol, cast
 
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpRequestParser
 
-from mauve.web import heads
+from mauve.web import head_rules
 from mauve.web.http1.head import CACHED_HEAD_BYTES_MAX, Head, HeadCache, Headers
 from mauve.web.http1.request import BodySource, IncomingRequest
 
@@ -17,7 +17,7 @@ _PIECE_COST: Final = 256  # in bytes: the fixed cost of a piece, however short
 _END: Final = b"\r\n\r\n"  # of every head, and of every chunked body
 _TAIL_BYTES: Final = len(_END) - 1
 _CHUNKED_BYTES_MAX: Final = 16  # for one byte of a body
-_SHORT_HEAD_BYTES: Final = 4 * heads.HEADERS_MAX  # A shorter head cannot hold too many headers.
+_SHORT_HEAD_BYTES: Final = 4 * head_rules.HEADERS_MAX  # A shorter head cannot hold too many headers.
 _VERSIONS: Final = frozenset({"1.0", "1.1"})
 
 
@@ -32,7 +32,7 @@ class RequestSink(BodySource, Protocol):
         """Accept a request whose head is complete."""
         ...
 
-    def on_bad_request(self, flaw: heads.Flaw) -> None:
+    def on_bad_request(self, flaw: head_rules.Flaw) -> None:
         """Reply to input that is not a valid request. Nothing is read after it."""
         ...
 
@@ -89,15 +89,15 @@ class Reader:
 
     def on_headers_complete(self) -> None:
         parser, headers = self._parser, self._headers
-        if self._received > _SHORT_HEAD_BYTES and sum(map(len, headers.values())) > heads.HEADERS_MAX:
-            raise _BadHeadError(heads.TOO_LARGE)
+        if self._received > _SHORT_HEAD_BYTES and sum(map(len, headers.values())) > head_rules.HEADERS_MAX:
+            raise _BadHeadError(head_rules.TOO_LARGE)
         if parser.should_upgrade():
             return  # `_parse_without_upgrade` parses it again.
         keeps_alive = parser.should_keep_alive()
         version = "1.1" if keeps_alive and b"connection" not in headers else parser.get_http_version()
         if version not in _VERSIONS:
-            raise _BadHeadError(heads.NO_HTTP)
-        flaw = heads.flaw_in(
+            raise _BadHeadError(head_rules.NO_HTTP)
+        flaw = head_rules.flaw_in(
             version,
             headers.get(b"host", ()),
             headers.get(b"content-length", ()),
@@ -166,14 +166,14 @@ class Reader:
     def _read_piece(self, piece: memoryview) -> None:
         """Parse a piece of a head or of a chunked body, and bound the bytes that are not content."""
         self._received += len(piece)
-        if self.receiving is None and self._received > heads.HEAD_BYTES_MAX:
-            self._refuse(heads.TOO_LARGE)
+        if self.receiving is None and self._received > head_rules.HEAD_BYTES_MAX:
+            self._refuse(head_rules.TOO_LARGE)
             return
         self._parse(piece)
-        if self._received > heads.HEAD_BYTES_MAX and not self.discarding:
+        if self._received > head_rules.HEAD_BYTES_MAX and not self.discarding:
             size = 0 if self.receiving is None else self.receiving.size
-            if self._received > heads.HEAD_BYTES_MAX + _CHUNKED_BYTES_MAX * size:
-                self._refuse(heads.TOO_LARGE)
+            if self._received > head_rules.HEAD_BYTES_MAX + _CHUNKED_BYTES_MAX * size:
+                self._refuse(head_rules.TOO_LARGE)
 
     def _parse(self, piece: memoryview) -> None:
         offers_upgrade = False
@@ -183,7 +183,7 @@ class Reader:
             offers_upgrade = True  # Handled below: an error raised here would carry this one as its context.
         except HttpParserError as error:
             if not isinstance(error, HttpParserCallbackError):
-                self._refuse(heads.NO_HTTP)
+                self._refuse(head_rules.NO_HTTP)
             elif isinstance(error.__context__, _BadHeadError):
                 self._refuse(error.__context__.flaw)
             else:
@@ -195,7 +195,7 @@ class Reader:
         """Parse the head again without its Upgrade header: we decline, and the body follows in HTTP/1.1."""
         method, version = self._parser.get_method(), self._parser.get_http_version()
         if method == b"CONNECT":
-            self._refuse(heads.NO_HTTP)
+            self._refuse(head_rules.NO_HTTP)
             return
         headers = {name: values for name, values in self._headers.items() if name != b"upgrade"}
         lines = [b"%b %b HTTP/%b" % (method, self._url, version.encode())]
@@ -203,7 +203,7 @@ class Reader:
         self._parser = HttpRequestParser(self)
         self._parse(memoryview(b"\r\n".join([*lines, b"", b""])))
 
-    def _refuse(self, flaw: heads.Flaw) -> None:
+    def _refuse(self, flaw: head_rules.Flaw) -> None:
         self.stop()
         self._sink.on_bad_request(flaw)
 
@@ -211,7 +211,7 @@ class Reader:
 class _BadHeadError(Exception):
     """The parser accepts this head, but we do not."""
 
-    def __init__(self, flaw: heads.Flaw) -> None:
+    def __init__(self, flaw: head_rules.Flaw) -> None:
         super().__init__(flaw.text)
         self.flaw = flaw
 

@@ -5,9 +5,8 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from mauve.core.problems import Busy
-from mauve.web.body import DRAIN_BYTES_MAX, BodyTooLargeError, IncompleteBodyError, never
+from mauve.web.body import DRAIN_BYTES_MAX, BodyTooLargeError, IncompleteBodyError, Pace, never
 from mauve.web.http1.head import PREREAD_BYTES_MAX, Head
-from mauve.web.pace import Pace
 
 _PIECES_MAX: Final = 256  # A piece may be a single byte: join them before the list outweighs the body.
 

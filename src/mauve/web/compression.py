@@ -1,19 +1,32 @@
-"""Compressed bodies, inflated within bounds: a thousand bytes can hold a million."""
+"""Decompress requests within bounds, since a thousand bytes can hold a million, and compress responses."""
 
+import gzip
 import io
+import re
 import zlib
+from typing import Final
 
 import zstandard
 
 from mauve.core.problems import Code, Problem
 
-_GZIP = 16 + zlib.MAX_WBITS
-_GZIP_MEMBERS_MAX = 16  # Each costs a copy of all that are behind it: tens of thousands would cost seconds.
-_ZSTD_WINDOW_BYTES_MAX = 8 * 1024 * 1024
+GZIP_BYTES_MIN: Final = 1024  # Smaller responses are not worth compressing.
+_GZIP_LEVEL: Final = 5
+_GZIP_ACCEPTED: Final = re.compile(r"(?:^|,)\s*gzip\s*(?:;\s*q=(?:1|0\.0*[1-9])[0-9.]*\s*)?(?:,|$)", re.IGNORECASE)
+_GZIP_WBITS: Final = 16 + zlib.MAX_WBITS
+_GZIP_MEMBERS_MAX: Final = 16  # Each costs a copy of all that follow: tens of thousands would cost seconds.
+_ZSTD_WINDOW_BYTES_MAX: Final = 8 * 1024 * 1024
+
+
+def gzipped(body: bytes, accept_encoding: str) -> bytes | None:
+    """Return the body with gzip; None if the client does not accept that."""
+    if _GZIP_ACCEPTED.search(accept_encoding) is None:
+        return None
+    return gzip.compress(body, _GZIP_LEVEL, mtime=0)
 
 
 def inflated(body: bytes, encoding: str | None, bytes_max: int) -> bytes:
-    """Return the body as it was before it was compressed, or raise when it is too large or no such thing."""
+    """Return the decompressed body; raise if it is too large or not valid in its encoding."""
     if not encoding:
         return body
     match encoding.strip().lower():
@@ -38,7 +51,7 @@ def _gunzipped(body: bytes, bytes_max: int) -> bytes:
     content = b""
     rest = body
     for _ in range(_GZIP_MEMBERS_MAX):
-        member = zlib.decompressobj(_GZIP)
+        member = zlib.decompressobj(_GZIP_WBITS)
         try:
             content += member.decompress(rest, bytes_max + 1 - len(content))
         except zlib.error:

@@ -1,4 +1,4 @@
-"""Bodies may come slowly, if they come; nobody holds anything by pretending to send."""
+"""A slow body is accepted, a stalled one is not."""
 
 import asyncio
 import selectors
@@ -8,47 +8,46 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mauve.core.problems import Busy
-from mauve.web.body import IncompleteBodyError, never, read_body
-from mauve.web.pace import BYTES_PER_S, GRACE_S, TOTAL_S, Pace
+from mauve.web.body import BYTES_PER_S, GRACE_S, TOTAL_S, IncompleteBodyError, Pace, never, read_body
 
 MEGABYTE = 1024 * 1024
 
 
-def seconds_waited(size_after, looks=1000):
-    """Return after how many seconds a body is given up of which so much is there after each second."""
+def seconds_waited(size_after, checks=1000):
+    """Return after how many seconds a body is given up, by its size after each second."""
     pace = Pace(0.0)
-    return next((now for now in range(1, looks) if pace.is_late(now, size_after(now))), None)
+    return next((now for now in range(1, checks) if pace.is_late(now, size_after(now))), None)
 
 
-def test_a_megabyte_over_a_poor_connection_is_waited_for():
+def test_a_megabyte_over_a_poor_connection_is_accepted():
     assert MEGABYTE / BYTES_PER_S < TOTAL_S
     arrives_after_s = MEGABYTE // BYTES_PER_S
     assert seconds_waited(lambda now: min(now * BYTES_PER_S, MEGABYTE)) > arrives_after_s
 
 
-def test_who_sends_nothing_has_the_grace():
+def test_a_silent_sender_has_the_grace_period():
     assert seconds_waited(lambda now: 0) == GRACE_S + 1
 
 
-def test_who_sends_a_byte_now_and_then_has_little_more():
+def test_an_occasional_byte_buys_no_time():
     assert seconds_waited(lambda now: now) == GRACE_S + 1
 
 
-def test_a_burst_is_no_licence_to_stand_still():
+def test_a_burst_does_not_buy_a_long_pause():
     assert seconds_waited(lambda now: MEGABYTE - 1) == GRACE_S + 2
 
 
-def test_who_stands_still_and_goes_on_within_the_grace_is_waited_for():
-    assert seconds_waited(lambda now: now // 10 * 10 * 4 * BYTES_PER_S, looks=100) is None
+def test_a_pause_within_the_grace_period_is_allowed():
+    assert seconds_waited(lambda now: now // 10 * 10 * 4 * BYTES_PER_S, checks=100) is None
 
 
-def test_nobody_is_waited_for_without_end():
+def test_a_body_has_a_total_time_limit():
     assert seconds_waited(lambda now: now * 10 * BYTES_PER_S) == TOTAL_S + 1
 
 
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 4 * BYTES_PER_S), min_size=200, max_size=200))
-def test_whoever_is_waited_for_keeps_the_pace(arrivals):
+def test_an_accepted_body_keeps_the_pace(arrivals):
     pace, size = Pace(0.0), 0
     for now, arrived in enumerate(arrivals, 1):
         size += arrived
@@ -56,17 +55,17 @@ def test_whoever_is_waited_for_keeps_the_pace(arrivals):
             return
         assert size >= (now - GRACE_S) * BYTES_PER_S - 1
         assert now <= TOTAL_S
-    raise AssertionError("longer than the longest")
+    raise AssertionError("a body was read longer than the limit")
 
 
-def test_a_body_is_slow_after_the_grace():
+def test_a_body_is_slow_after_the_grace_period():
     pace = Pace(100.0)
     assert not pace.is_slow(100.0 + GRACE_S)
     assert pace.is_slow(100.5 + GRACE_S)
 
 
 class QuickLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time passes as quickly as everybody waits."""
+    """An event loop whose clock jumps to the next timer."""
 
     def __init__(self):
         self._passed_s = 0.0
@@ -83,8 +82,8 @@ class QuickLoop(asyncio.SelectorEventLoop):
         return self._passed_s
 
 
-def arrival(pieces, every_s, is_in_the_way=never):
-    """Return what becomes of a body at the ASGI door, and after how many seconds."""
+def arrival(pieces, every_s, should_evict=never):
+    """Return the outcome of reading a body, and after how many seconds."""
 
     async def chunks():
         for piece in pieces:
@@ -93,7 +92,7 @@ def arrival(pieces, every_s, is_in_the_way=never):
 
     async def scenario():
         try:
-            outcome = await read_body(chunks(), MEGABYTE, is_in_the_way)
+            outcome = await read_body(chunks(), MEGABYTE, should_evict)
         except (IncompleteBodyError, Busy) as error:
             outcome = type(error)
         return outcome, asyncio.get_running_loop().time()
@@ -102,19 +101,19 @@ def arrival(pieces, every_s, is_in_the_way=never):
         return runner.run(scenario())
 
 
-def test_the_asgi_door_waits_for_a_slow_body():
+def test_a_slow_body_is_read():
     outcome, took_s = arrival([b"x" * 2 * BYTES_PER_S] * 50, every_s=2.0)
     assert outcome == b"x" * 100 * BYTES_PER_S
     assert took_s == pytest.approx(100)
 
 
-def test_the_asgi_door_gives_up_one_that_does_not_come():
+def test_a_stalled_body_is_given_up():
     outcome, took_s = arrival([b"x"] * 100, every_s=1.0)
     assert outcome is IncompleteBodyError
     assert GRACE_S < took_s < GRACE_S + 3
 
 
-def test_the_asgi_door_gives_up_a_slow_one_that_is_in_the_way():
-    outcome, took_s = arrival([b"x" * BYTES_PER_S] * 128, every_s=1.0, is_in_the_way=lambda: True)
+def test_a_slow_body_is_given_up_when_its_room_is_needed():
+    outcome, took_s = arrival([b"x" * BYTES_PER_S] * 128, every_s=1.0, should_evict=lambda: True)
     assert outcome is Busy
     assert GRACE_S < took_s < GRACE_S + 3

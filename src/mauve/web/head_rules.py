@@ -1,7 +1,7 @@
-"""What a request's head must be like, so that everybody who reads the stream sees the same requests in it.
+"""Rules for a request's head, which prevent request smuggling.
 
-Proxies and servers that disagree on where a request ends can be made to take one for two. What could be read in two
-ways is therefore refused, on both ports alike.
+Proxies and servers that disagree on where a request ends can be made to read one request as two. So both ports refuse
+every head that could be read in two ways.
 """
 
 import re
@@ -20,7 +20,7 @@ _HOST: Final = re.compile(
 
 
 class Flaw(NamedTuple):
-    """Why a request is refused by its head alone."""
+    """Why a request is refused because of its head."""
 
     status: HTTPStatus
     text: str
@@ -30,25 +30,25 @@ def _bad(text: str) -> Flaw:
     return Flaw(HTTPStatus.BAD_REQUEST, text)
 
 
-NO_HTTP: Final = _bad("this is no valid HTTP/1.1 request: send plain HTTP/1.1, TLS ends at a proxy in front")
+NO_HTTP: Final = _bad("this is not a valid HTTP/1.1 request: send plain HTTP/1.1, TLS ends at a proxy in front")
 TOO_LARGE: Final = Flaw(
     HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
     f"send at most {HEADERS_MAX} headers, and {HEAD_BYTES_MAX} bytes of them with the address",
 )
 HOST_MISSING: Final = _bad("HTTP/1.1 needs a Host header: send one")
 HOST_REPEATED: Final = _bad("there is more than one Host header: send one")
-HOST_INVALID: Final = _bad("the Host header names no host: send the name or address of the service")
+HOST_INVALID: Final = _bad("the Host header is not a host name: send the name or address of the service")
 LENGTH_INVALID: Final = _bad(f"Content-Length must be one number of at most {LENGTH_DIGITS_MAX} digits")
 LENGTH_TWICE: Final = _bad("Content-Length and Transfer-Encoding contradict each other: send one of them")
 CODING_UNKNOWN: Final = _bad("Transfer-Encoding must be chunked and nothing else: name compression in Content-Encoding")
-CODING_TOO_NEW: Final = _bad("HTTP/1.0 knows no Transfer-Encoding: send Content-Length")
+CODING_TOO_NEW: Final = _bad("HTTP/1.0 has no Transfer-Encoding: send Content-Length")
 
 
 def flaw_in(version: str, hosts: Sequence[bytes], lengths: Sequence[bytes], codings: Sequence[bytes]) -> Flaw | None:
-    """Return what is wrong with the headers that say for whom a request is and where it ends."""
+    """Return what is wrong with the headers that say which host a request is for and where it ends."""
     if len(hosts) > 1:
         return HOST_REPEATED
-    host = hosts[0] if hosts else b""  # An empty one is as good as none, and the main port's server makes that of none.
+    host = hosts[0] if hosts else b""  # Empty means missing: the main port's server sends it so.
     if not host:
         if version != "1.0":
             return HOST_MISSING
@@ -71,7 +71,7 @@ def _is_length(value: bytes) -> bool:
     return len(value) <= LENGTH_DIGITS_MAX and value.isdigit()
 
 
-# Nearly all clients name the same few hosts.
+# Nearly all requests name the same few hosts.
 @lru_cache(maxsize=256)
 def _is_host(value: bytes) -> bool:
     return _HOST.fullmatch(value) is not None
