@@ -17,7 +17,7 @@ from mauve.control import operator, publish
 from mauve.control.parts import ControlParts
 from mauve.core.credential import Scope
 from mauve.core.organization import Organization
-from mauve.load.close_days import Closing
+from mauve.load.close_days import DayCloser
 from mauve.load.loader import Loader
 from mauve.load.runner import LoadFigures, LoadRunner
 from mauve.server.core import CoreApp
@@ -129,7 +129,7 @@ def load(settings: Settings, clock: ManualClock, connection: ChdbConnection) -> 
         connection.run(f"TRUNCATE TABLE IF EXISTS mauve.{table}")
     with closing(Database(sqlite_url(ledger_path(settings.data)), busy_timeout_s=5)) as database:
         warehouse = ChdbWarehouse(connection)
-        days = Closing(SqlClosedDays(database), warehouse)
+        days = DayCloser(SqlClosedDays(database), warehouse)
         loader = Loader(open_log_reader(settings), SqlLoadLedger(database), warehouse, clock, days)
 
         def load_all() -> None:

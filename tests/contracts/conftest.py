@@ -9,10 +9,10 @@ import sqlalchemy as sa
 
 from mauve.stores.catalog import Catalog
 from mauve.stores.localdisk import read_meter
-from mauve.stores.localdisk.accepted_counts import FileAcceptedCounts
 from mauve.stores.localdisk.edge import SqliteEdge
 from mauve.stores.localdisk.read_cache import CacheBounds, SqliteReadCache
 from mauve.stores.localdisk.read_meter import SqliteReadMeter
+from mauve.stores.localdisk.usage import FileAcceptedCounts
 from mauve.stores.sql.catalog.catalog import sql_catalog
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger.loading import SqlLoadLedger

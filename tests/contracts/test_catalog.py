@@ -9,6 +9,7 @@ from mauve.core.app import AppType, Environment, Ownership
 from mauve.core.biller import Provider
 from mauve.core.credential import ControlToken, KeyKind, Scope
 from mauve.core.organization import Limits, Standing
+from mauve.stores import StoreUnavailableError
 from mauve.stores.catalog import AppChanges, NewToken, SavedSecret, SealedSecret
 from mauve.stores.edge import (
     PublishedKey,
@@ -18,7 +19,6 @@ from mauve.stores.edge import (
     PublishedSecret,
     PublishedToken,
 )
-from mauve.stores.unavailable import StoreUnavailableError
 from support.catalog_entries import NOW, a_key, an_app, an_id, an_organization, in_parallel, let_pass, publish_all
 
 
@@ -320,10 +320,10 @@ class TestPublications:
 
 class TestInstallation:
     def test_a_fact_is_remembered_and_replaced(self, catalog):
-        assert catalog.installation.fact("colour") is None
-        catalog.installation.remember("colour", "lilac")
-        catalog.installation.remember("colour", "mauve")
-        assert catalog.installation.fact("colour") == "mauve"
+        assert catalog.installation.get("colour") is None
+        catalog.installation.put("colour", "lilac")
+        catalog.installation.put("colour", "mauve")
+        assert catalog.installation.get("colour") == "mauve"
 
     def test_it_answers(self, catalog):
         catalog.installation.ping()

@@ -4,7 +4,7 @@ from datetime import date, timedelta
 
 import pytest
 
-from mauve.core.activity import Activity
+from mauve.core.events import Activity
 from mauve.core.window import Window
 from mauve.stores.closed_days import DayUsers
 from mauve.stores.sql.ledger.closed_days import SqlClosedDays, SqlClosedDaysReader

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from mauve.stores import StoreUnavailableError
 from mauve.stores.deliveries import DELIVERIES_KEPT, Delivery, DeliveryResult, Tally
 from mauve.stores.ledger import Entry
 from mauve.stores.sql.ledger.deliveries import SqlDeliveryReader
-from mauve.stores.unavailable import StoreUnavailableError
 from support.ledger_entries import NOW, a_payment, everything_in
 
 

@@ -11,6 +11,7 @@ from mauve.core.app import Environment
 from mauve.core.biller import Provider
 from mauve.core.credential import KeyKind, Scope
 from mauve.core.organization import Standing
+from mauve.stores import StoreUnavailableError
 from mauve.stores.edge import (
     PublishedKey,
     PublishedOrganization,
@@ -19,7 +20,6 @@ from mauve.stores.edge import (
     PublishedToken,
 )
 from mauve.stores.localdisk.edge import SqliteEdge
-from mauve.stores.unavailable import StoreUnavailableError
 
 
 def a_key(version=1, key_id="key_1", *, revoked=False):

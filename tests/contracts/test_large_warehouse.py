@@ -5,12 +5,12 @@ from datetime import date, timedelta
 
 import pytest
 
+from mauve.core.times import DAY_MS
 from mauve.core.window import Window
+from mauve.stores.cancellation import ending_at
 from mauve.stores.clickhouse.schema import TABLES
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
-from mauve.stores.time_limit import ending_at
 
-DAY_MS = 86_400_000
 DAY = date(2026, 11, 15)
 DAY_BEGINS = (DAY - date(1970, 1, 1)).days * DAY_MS
 RECENT = Window(DAY - timedelta(days=1), DAY + timedelta(days=1))

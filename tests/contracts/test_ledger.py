@@ -10,7 +10,9 @@ from datetime import date
 import pytest
 from sqlalchemy.exc import IntegrityError
 
+from mauve.core.times import DAY_MS
 from mauve.core.window import Window
+from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import DeadLetter, Entry, LoadStep, Payment
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger.payments import insert_one_by_one
@@ -18,12 +20,10 @@ from mauve.stores.sql.ledger.reader import SqlLedgerReader
 from mauve.stores.sql.ledger.schema import payments
 from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.migrate import LEDGER, migrate
-from mauve.stores.unavailable import StoreUnavailableError
 from support.ledger_entries import (
     ACCEPTED,
     AMOUNT_MAX,
     CONFLICT,
-    DAY_MS,
     DUPLICATE,
     NOW,
     ODD_IDS,

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mauve.stores.localdisk.log.reader import SegmentLogReader
-from mauve.stores.localdisk.log.stream_reader import SegmentStreamReader
+from mauve.stores.localdisk.log.reader import SegmentLogReader, SegmentStreamReader
 from mauve.stores.localdisk.log.writer import SegmentLogWriter
 from mauve.stores.log import LogFailedError
 

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mauve.core.clock import CLOCK_SLACK_MS
+from mauve.core.times import DAY_MS
 from mauve.stores.read_cache import CachedAnswer
 
 KEYS = map(str, itertools.count())
@@ -120,7 +121,7 @@ def test_the_clock_does_not_decide_what_is_forgotten(open_cache):
     """It was three days ahead when the first ones were kept."""
     cache = open_cache(entries_max=3)
     for key in "abc":
-        cache.keep(key, an_answer(key.encode(), NOW + 3 * 86_400_000))
+        cache.keep(key, an_answer(key.encode(), NOW + 3 * DAY_MS))
     for key in "de":
         cache.keep(key, an_answer(key.encode(), NOW))
     fresh = open_cache(entries_max=3)

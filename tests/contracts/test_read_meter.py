@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mauve.core.clock import CLOCK_SLACK_MS
-from mauve.core.period import period_ends_at, period_of
+from mauve.core.window import period_ends_at, period_of
 from mauve.stores.read_meter import ReadLimits, Refusal, Throttle, Usage, Uses
 
 NOW = int(datetime(2026, 11, 15, 12, tzinfo=UTC).timestamp()) * 1000

@@ -5,11 +5,11 @@ import time
 
 import pytest
 
+from mauve.core.times import DAY_MS
 from mauve.stores.clickhouse import seen_ids
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
 from mauve.stores.warehouse import EventRows, WarehouseUnavailableError, first_seq
 
-DAY_MS = 86_400_000
 TODAY = time.time_ns() // 1_000_000 // DAY_MS
 STREAM = 201
 numbers = itertools.count(1)

@@ -3,7 +3,7 @@
 import pytest
 
 from mauve.stores.ledger import Entry
-from mauve.stores.sql.ledger.subscription_reader import SqlSubscriptionReader
+from mauve.stores.sql.ledger.subscriptions import SqlSubscriptionReader
 from mauve.stores.subscriptions import ID_CHARACTERS_SHOWN
 from support.ledger_entries import a_version
 

@@ -7,10 +7,10 @@ import time
 
 import pytest
 
+from mauve.core.times import DAY_MS
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
 from mauve.stores.warehouse import EventRows, SameId, WarehouseUnavailableError, first_seq
 
-DAY_MS = 86_400_000
 TODAY = time.time_ns() // 1_000_000 // DAY_MS  # ids are forgotten after some days of the machine's own clock
 NOON = TODAY * DAY_MS + DAY_MS // 2
 streams = itertools.count(1)

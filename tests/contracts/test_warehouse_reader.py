@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mauve.core.activity import Activity
+from mauve.core.events import Activity
+from mauve.core.times import DAY_MS
 from mauve.core.window import Window
 from mauve.stores.clickhouse.schema import TABLES
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
@@ -18,7 +19,6 @@ from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
 from mauve.stores.warehouse import EventRows, WarehouseUnavailableError, first_seq
 from support.service import PATIENCE_S
 
-DAY_MS = 86_400_000
 DAY = date(2026, 11, 15)
 NOON = (DAY - date(1970, 1, 1)).days * DAY_MS + DAY_MS // 2
 ALWAYS = Window(date.min, date.max)

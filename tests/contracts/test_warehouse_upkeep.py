@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from mauve.core.activity import Activity
+from mauve.core.events import Activity
+from mauve.core.times import DAY_MS
 from mauve.core.window import Window
 from mauve.stores.clickhouse.maintenance import ChdbMaintenance
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
 from mauve.stores.warehouse import EventRows, first_seq
 
-DAY_MS = 86_400_000
 DAY = date(2026, 11, 15)
 EPOCH = date(1970, 1, 1)
 ALWAYS = Window(date.min, date.max)

@@ -9,11 +9,12 @@ from contextlib import closing
 import pytest
 import structlog
 
+from mauve.core.times import DAY_MS
+from mauve.stores import StoreUnavailableError
 from mauve.stores.localdisk.read_cache import CacheBounds, SqliteReadCache
 from mauve.stores.localdisk.read_meter import SqliteReadMeter
 from mauve.stores.read_cache import CachedAnswer
 from mauve.stores.read_meter import ReadLimits, Uses
-from mauve.stores.unavailable import StoreUnavailableError
 from support.clocks import Ticks
 
 NOW = 1_800_000_000_000
@@ -194,7 +195,7 @@ def test_what_a_killed_process_spent_is_spent(tmp_path, meter):
 
 
 def test_old_minutes_and_periods_are_forgotten(tmp_path, meter):
-    day = 86_400_000
+    day = DAY_MS
     for number in range(400):
         meter.take(f"org_{number % 50}", Uses(queries=1), LIMITS, NOW + number * day)
     with closing(sqlite3.connect(tmp_path / "meter.db")) as file:

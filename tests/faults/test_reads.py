@@ -8,6 +8,7 @@ from datetime import date
 
 import pytest
 
+from mauve.core.times import DAY_MS
 from mauve.core.window import Window
 from mauve.metrics.questions import Question
 from mauve.metrics.registry import METRICS
@@ -104,7 +105,7 @@ def test_a_stale_answer_is_given_at_any_age(read, send, clock, read_warehouse):
     window = {"date_from": "2027-01-01", "date_to": "2027-01-31"}
     read("mau", **window)
     read_warehouse.break_with(WarehouseUnavailableError("down"))
-    clock.advance(400 * 86_400_000)
+    clock.advance(400 * DAY_MS)
     stale = read("mau", **window)
     assert (stale.json()["data"], stale.headers["x-cache-age"]) == ([{"mau": 1}], str(400 * 86_400))
 

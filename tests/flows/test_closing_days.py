@@ -6,8 +6,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from mauve.core.batch import packed_header
+from mauve.core.times import DAY_MS
 from mauve.core.window import Window
-from mauve.load.close_days import Closing
+from mauve.load.close_days import DayCloser
 from mauve.load.loader import Loader
 from mauve.metrics.questions import Survey
 from mauve.metrics.registry import METRICS
@@ -23,7 +24,7 @@ from mauve.stores.sql.ledger.reader import SqlLedgerReader
 from mauve.stores.sql.migrate import LEDGER, migrate
 
 TODAY = date(2026, 11, 30)  # a Monday
-NOON_MS = (TODAY.toordinal() - date(1970, 1, 1).toordinal()) * 86_400_000 + 43_200_000
+NOON_MS = (TODAY.toordinal() - date(1970, 1, 1).toordinal()) * DAY_MS + 43_200_000
 PROJECTS = ("proj_closing_1", "proj_closing_2")
 METRICS_OF_USERS = ("mau", "dau", "signups", "signups_daily")
 
@@ -71,7 +72,7 @@ def closed(database):
 
 @pytest.fixture
 def days(closed, warehouse):
-    return Closing(closed, warehouse)
+    return DayCloser(closed, warehouse)
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ def send():
 
     def send_users(offset, *users, name="view", project=PROJECTS[0]):
         items = b",".join(b'{"name":"%b","user":"%b"}' % (name.encode(), user.encode()) for user in users)
-        at = NOON_MS + offset * 86_400_000
+        at = NOON_MS + offset * DAY_MS
         header = packed_header(project, "org_1", at, at * 1000, 1)
         source.records.append(LogRecord(len(source.records) + 1, header + b"[" + items + b"]"))
 

@@ -6,8 +6,10 @@ import time
 import pytest
 
 from mauve.core.batch import packed_header
-from mauve.load.close_days import Closing
+from mauve.core.times import DAY_MS
+from mauve.load.close_days import DayCloser
 from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, MIXED_STREAM, Loader
+from mauve.stores import StoreUnavailableError
 from mauve.stores.clickhouse.columns import seqs_as_arrow
 from mauve.stores.clickhouse.warehouse import _COMMIT, ChdbWarehouse
 from mauve.stores.ledger import Entry
@@ -17,7 +19,6 @@ from mauve.stores.sql.ledger.closed_days import SqlClosedDays
 from mauve.stores.sql.ledger.loading import SqlLoadLedger
 from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.migrate import LEDGER, migrate
-from mauve.stores.unavailable import StoreUnavailableError
 from mauve.stores.warehouse import RowsRefusedError, WarehouseUnavailableError
 
 NOW = time.time_ns() // 1_000_000
@@ -79,7 +80,7 @@ def warehouse(connection):
 
 @pytest.fixture
 def days(database, warehouse):
-    return Closing(SqlClosedDays(database), warehouse)
+    return DayCloser(SqlClosedDays(database), warehouse)
 
 
 @pytest.fixture
@@ -136,12 +137,10 @@ def test_ids_of_two_projects_do_not_meet(source, ledger, warehouse, clock, proje
 def test_the_day_is_that_of_the_occurrence_and_the_claim_is_kept(
     source, ledger, warehouse, clock, project, connection, count, days
 ):
-    source.append(
-        batch(project, b'[{"name":"a","at":%d},{"name":"b","at":"1970-01-01T00:00:00Z"}]' % (NOW - 86_400_000))
-    )
+    source.append(batch(project, b'[{"name":"a","at":%d},{"name":"b","at":"1970-01-01T00:00:00Z"}]' % (NOW - DAY_MS)))
     Loader(source, ledger, warehouse, clock, days).load_next_range()
-    assert count(f"name = 'a' AND occurred_at = {NOW - 86_400_000}") == 1
-    assert count(f"name = 'b' AND occurred_at = {NOW - 7 * 86_400_000} AND claimed_at = '1970-01-01T00:00:00Z'") == 1
+    assert count(f"name = 'a' AND occurred_at = {NOW - DAY_MS}") == 1
+    assert count(f"name = 'b' AND occurred_at = {NOW - 7 * DAY_MS} AND claimed_at = '1970-01-01T00:00:00Z'") == 1
 
 
 def test_a_record_that_cannot_be_read_is_set_aside_and_keeps_nothing_back(

@@ -60,7 +60,7 @@ class TestPlantedBugs:
         assert is_found(database)
 
     def test_money_that_is_summed_for_another_day(self, database, monkeypatch):
-        monkeypatch.setattr(payment_book, "_DAY_MS", payment_book._DAY_MS + 1)  # noqa: SLF001 - a bug is planted on the inside
+        monkeypatch.setattr(payment_book, "DAY_MS", payment_book.DAY_MS + 1)
         assert is_found(database)
 
     def test_a_payment_in_conflict_that_is_taken_for_a_duplicate(self, database, monkeypatch):

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mauve.core.times import known_time_ms, occurred_at
-from mauve.load.moments import occurred_moments
+from mauve.load.rows import occurred_moments
 
 NOW = 1_794_744_000_000
 USUAL = st.one_of(

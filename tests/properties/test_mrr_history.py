@@ -110,15 +110,15 @@ class TestPlantedBugs:
         assert not is_found(database)
 
     def test_late_versions_that_correct_nothing(self, database, monkeypatch):
-        monkeypatch.setattr(MrrSums, "place", lambda *_: None)
+        monkeypatch.setattr(MrrSums, "insert", lambda *_: None)
         assert is_found(database)
 
     def test_late_versions_that_count_for_good(self, database, monkeypatch):
-        placed = subscription_book.placed_among
+        inserted = subscription_book.inserted_versions
         monkeypatch.setattr(
             subscription_book,
-            "placed_among",
-            lambda tx, new: (each._replace(after_day=None) for each in placed(tx, new)),
+            "inserted_versions",
+            lambda tx, new: (each._replace(after_day=None) for each in inserted(tx, new)),
         )
         assert is_found(database)
 

@@ -10,8 +10,8 @@ import pytest
 from mauve.load import arrival_order
 from mauve.load import loader as loading
 from mauve.load.arrival_order import ArrivalOrder
-from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, Loader, Stretch
-from mauve.load.rows import Range
+from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, Loader
+from mauve.load.rows import LogRange
 from mauve.stores.localdisk.log import frames, segments, tail
 from mauve.stores.localdisk.log.reader import SegmentLogReader
 from mauve.stores.localdisk.log.writer import SegmentLogWriter
@@ -135,11 +135,11 @@ class TestLoader:
     def test_a_loader_that_remembers_the_position_before_it_stores(self, monkeypatch):
         load = Loader._load
 
-        def finish_first(self, records, taken, known):
+        def finish_first(self, log_range, known):
             finish = self._finish
-            finish(records, Range(), set(), [])
+            finish(LogRange(log_range.records), set())
             self._finish = lambda *step: None
-            load(self, records, taken, known)
+            load(self, log_range, known)
             self._finish = finish
 
         monkeypatch.setattr(Loader, "_load", finish_first)
@@ -150,27 +150,27 @@ class TestLoader:
         assert is_found()
 
     def test_a_loader_that_takes_new_records_beside_those_half_stored(self, monkeypatch):
-        monkeypatch.setattr(Loader, "_open_stretch", lambda *_: Stretch([], Range(), is_all=False))
+        monkeypatch.setattr(Loader, "_half_stored_range", lambda *_: LogRange())
         assert is_found()
 
     def test_a_loader_that_trims_before_the_position_is_remembered(self, monkeypatch):
-        load = Loader._load_while_reading_on
+        load = Loader._load_and_read_ahead
 
-        def trim_first(self, records, taken, known, positions):
+        def trim_first(self, log_range, known, positions):
             self._trim(positions)
-            load(self, records, taken, known, positions)
+            load(self, log_range, known, positions)
 
-        monkeypatch.setattr(Loader, "_load_while_reading_on", trim_first)
+        monkeypatch.setattr(Loader, "_load_and_read_ahead", trim_first)
         assert is_found()
 
     def test_a_loader_that_goes_on_where_a_failed_step_would_have_ended(self, monkeypatch):
-        load = Loader._load_while_reading_on
+        load = Loader._load_and_read_ahead
 
-        def load_and_keep_the_end(self, records, taken, known, positions):
+        def load_and_keep_the_end(self, log_range, known, positions):
             self._positions = positions
-            load(self, records, taken, known, positions)
+            load(self, log_range, known, positions)
 
-        monkeypatch.setattr(Loader, "_load_while_reading_on", load_and_keep_the_end)
+        monkeypatch.setattr(Loader, "_load_and_read_ahead", load_and_keep_the_end)
         assert is_found()
 
     @pytest.mark.parametrize("milliseconds", [-1, 1])
@@ -223,7 +223,9 @@ class TestLoader:
     def test_a_loader_that_drops_what_cannot_be_loaded(self, monkeypatch):
         finish = Loader._finish
         monkeypatch.setattr(
-            Loader, "_finish", lambda self, records, taken, repeats, dead: finish(self, records, taken, repeats, [])
+            Loader,
+            "_finish",
+            lambda self, log_range, repeats: finish(self, dataclasses.replace(log_range, unreadable=[]), repeats),
         )
         assert is_found()
 

@@ -8,6 +8,7 @@ from itertools import count
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from mauve.core.times import DAY_MS
 from mauve.stores.ledger import Entry, Outcome, Payment, SubscriptionVersion
 from mauve.stores.sql.ledger.loading import SqlLoadLedger
 from mauve.stores.sql.ledger.reader import SqlLedgerReader
@@ -31,8 +32,8 @@ PAYMENTS = st.builds(
     currency=CURRENCIES,
     earned=st.booleans(),
     user=st.none() | ANY_TEXT,
-    occurred_at=st.sampled_from([MIDNIGHT - 1, MIDNIGHT, MIDNIGHT + 1, MIDNIGHT + 86_400_000]),
-    received_at=st.sampled_from([MIDNIGHT, MIDNIGHT + 1, MIDNIGHT + 30 * 86_400_000]),
+    occurred_at=st.sampled_from([MIDNIGHT - 1, MIDNIGHT, MIDNIGHT + 1, MIDNIGHT + DAY_MS]),
+    received_at=st.sampled_from([MIDNIGHT, MIDNIGHT + 1, MIDNIGHT + 30 * DAY_MS]),
     payload=st.binary(max_size=3),
     source=st.sampled_from(["api", "biller_a"]),
     part_of=st.sampled_from([None, None, None, "1", "2"]),

@@ -17,8 +17,8 @@ from datetime import UTC, date, datetime
 from prometheus_client import CollectorRegistry
 
 from mauve.config import Settings, settings_from
-from mauve.core.activity import Activity
 from mauve.core.batch import packed_header
+from mauve.core.events import Activity
 from mauve.core.window import Window
 from mauve.ingest.parts import IngestParts
 from mauve.load.runner import LoadFigures, LoadRunner

@@ -4,10 +4,11 @@ import math
 from datetime import date, timedelta
 
 from mauve.core.subscriptions import day_number_of
+from mauve.core.times import DAY_MS
 from mauve.core.window import Window
 from mauve.metrics.mrr_history import days_known, mrr_by_day
 
-DAY_US = 86_400_000_000
+DAY_US = DAY_MS * 1000
 
 
 def history_by_model(recorded, window, today):

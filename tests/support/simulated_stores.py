@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import date
 from functools import cache
 
-from mauve.core.activity import Activity
+from mauve.core.events import Activity
 from mauve.core.window import DAY, Window, today_at
+from mauve.stores import StoreUnavailableError
 from mauve.stores.closed_days import DayUsers
 from mauve.stores.ledger import StepOutdatedError
 from mauve.stores.log import LogRecord
-from mauve.stores.unavailable import StoreUnavailableError
 from mauve.stores.warehouse import EventRows, RowsRefusedError, SameId, Texts, WarehouseUnavailableError, first_seq
 
 POISON = "poison"

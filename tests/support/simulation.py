@@ -17,12 +17,12 @@ import uvloop
 from structlog.testing import capture_logs
 
 from mauve.core.batch import packed_header
-from mauve.load.close_days import Closing
+from mauve.load.close_days import DayCloser
 from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, Loader
+from mauve.stores import StoreUnavailableError
 from mauve.stores.localdisk.log.reader import SegmentLogReader
 from mauve.stores.localdisk.log.writer import SegmentLogWriter
 from mauve.stores.log import LogFailedError, LogFullError
-from mauve.stores.unavailable import StoreUnavailableError
 from mauve.stores.warehouse import WarehouseUnavailableError
 from support.clocks import ManualClock
 from support.simulated_disk import AMPLE, MachineDownError, Place, SimulatedDisk
@@ -102,7 +102,7 @@ class Schedule:
     def begin_loader(self) -> None:
         self.warehouse.forget_staged()
         self.reader = SegmentLogReader(ROOT, disk=self.disk, monotonic=lambda: self.seconds)
-        self.days = Closing(self.closed, self.warehouse)
+        self.days = DayCloser(self.closed, self.warehouse)
         self.loader = Loader(
             self.reader,
             self.ledger,

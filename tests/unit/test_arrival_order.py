@@ -123,9 +123,9 @@ def test_it_tells_whether_there_is_more(streams, clock):
         streams.append(0, number)
     order = order_of(streams, clock, bytes_max=1_000)
     first = order.take({})
-    assert (len(first.records), first.is_all) == (10, False)
-    assert not order.take({0: 10}).is_all
-    assert order.take({0: 20}).is_all
+    assert (len(first.records), first.is_last) == (10, False)
+    assert not order.take({0: 10}).is_last
+    assert order.take({0: 20}).is_last
 
 
 def test_a_clock_that_was_set_back_keeps_nothing_waiting(streams, clock):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from mauve.demo.calendar import DAY_MS, Calendar, is_weekend
+from mauve.core.times import DAY_MS
+from mauve.demo.calendar import Calendar, is_weekend
 from mauve.demo.deliveries import deliveries_of
 from mauve.demo.history import Place, history_of
 from mauve.demo.stories import STORIES, Plan

@@ -13,10 +13,10 @@ from mauve.access import event_caps, recount
 from mauve.core.accepted import JOINED_SHARE, LINES_MAX
 from mauve.core.batch import packed_header
 from mauve.ingest.accept import append_counted
+from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import Entry
-from mauve.stores.localdisk.log.stream_reader import SegmentStreamReader
+from mauve.stores.localdisk.log.reader import SegmentStreamReader
 from mauve.stores.log import MIXED_STREAM, LogFailedError
-from mauve.stores.unavailable import StoreUnavailableError
 from support.capped import ORG, Process, World
 from support.ledger_entries import a_payment
 

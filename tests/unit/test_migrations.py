@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from mauve.core.app import Environment
 from mauve.core.biller import Provider
 from mauve.core.credential import OPERATOR, Scope
+from mauve.stores import NewerSchemaError
 from mauve.stores.edge import PublishedProject, PublishedToken
 from mauve.stores.ledger import Entry, Outcome
 from mauve.stores.sql.catalog import schema
@@ -20,7 +21,6 @@ from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger import schema as ledger_schema
 from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.migrate import CATALOG, LEDGER, current_revision, migrate, newest_revision
-from mauve.stores.unavailable import NewerSchemaError
 from support.billing import mapped_for
 
 CHAINS = {"catalog": (CATALOG, schema.metadata), "ledger": (LEDGER, ledger_schema.metadata)}

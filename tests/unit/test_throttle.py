@@ -10,10 +10,10 @@ from mauve.core.app import Environment
 from mauve.core.credential import KeyKind, Scope
 from mauve.core.organization import Standing
 from mauve.core.problems import Code, Problem
+from mauve.stores import StoreUnavailableError
 from mauve.stores.edge import PublishedKey, PublishedOrganization, PublishedToken
 from mauve.stores.localdisk.read_meter import SqliteReadMeter
 from mauve.stores.read_meter import Uses
-from mauve.stores.unavailable import StoreUnavailableError
 from mauve.web.envelopes import data_reply
 
 NOW = int(datetime(2026, 11, 15, 12, tzinfo=UTC).timestamp()) * 1000

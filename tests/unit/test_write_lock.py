@@ -5,8 +5,8 @@ import threading
 import pytest
 import sqlalchemy as sa
 
+from mauve.stores import StoreUnavailableError
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.unavailable import StoreUnavailableError
 from support.service import PATIENCE_S
 
 

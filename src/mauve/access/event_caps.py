@@ -18,9 +18,9 @@ from mauve.access.recount import Recount
 from mauve.access.usage_elsewhere import Sight, UsageElsewhere
 from mauve.core.accepted import AcceptedCounts, OrgPeriod
 from mauve.core.clock import Clock
-from mauve.core.period import period_of
+from mauve.core.window import period_of
+from mauve.stores import StoreUnavailableError
 from mauve.stores.log import LogWriter, StreamReader
-from mauve.stores.unavailable import StoreUnavailableError
 from mauve.stores.usage import AcceptedExchange, UsageReader
 
 LOOK_EVERY_S: Final = 0.25

@@ -5,7 +5,7 @@ from typing import Final
 
 from mauve.core.accepted import AcceptedCounts, OrgPeriod
 from mauve.core.batch import HEADER_BYTES_MAX, MalformedBatchError, unpacked
-from mauve.core.period import period_of
+from mauve.core.window import period_of
 from mauve.stores.log import LogRecord, StreamReader
 
 # So much at once: whoever counts again must look at the other processes in between.

@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 import structlog
 
 from mauve.core.accepted import AcceptedCounts, OrgPeriod
+from mauve.stores import StoreUnavailableError
 from mauve.stores.log import MIXED_STREAM
-from mauve.stores.unavailable import StoreUnavailableError
 from mauve.stores.usage import AcceptedExchange, Counted, UsageReader
 
 _NOTHING_COUNTED: Final = Counted("", {}, {}, (), 0)

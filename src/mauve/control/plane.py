@@ -11,8 +11,8 @@ from mauve.control.deadline import done_in_time
 from mauve.control.parts import ControlParts
 from mauve.control.routes import Call, find_route
 from mauve.core.problems import Code, Problem
+from mauve.stores import StoreUnavailableError
 from mauve.stores.cancellation import Cancellation
-from mauve.stores.unavailable import StoreUnavailableError
 from mauve.web.asgi import Receive, Scope, Send, read_request, send_reply
 from mauve.web.envelopes import control_reply
 from mauve.web.messages import Reply, Request, bearer_credential

@@ -5,6 +5,7 @@ The types hold every rule that a type can hold; `ingest.rules` adds the others. 
 """
 
 from datetime import datetime
+from enum import StrEnum
 from typing import Annotated, Final
 
 import msgspec
@@ -64,3 +65,10 @@ def dated_events_in(items: bytes) -> list[DatedEvent]:
 def is_object(text: bytes) -> bool:
     """Tell whether a JSON text, if it is one, is an object."""
     return text.startswith(b"{") or text.lstrip(_JSON_SPACE).startswith(b"{")
+
+
+class Activity(StrEnum):
+    """By a behavioural event, or by signing up."""
+
+    ACTIVE = "active"
+    SIGNUP = "signup"

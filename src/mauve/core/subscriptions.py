@@ -10,12 +10,14 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import Final, NamedTuple
 
+from mauve.core.times import DAY_MS
+
 STATUS_CHARACTERS_MAX: Final = 200
-_DAY_US: Final = 86_400_000_000
+_DAY_US: Final = DAY_MS * 1000
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 
 
-class Worth(NamedTuple):
+class MrrContribution(NamedTuple):
     """What a version adds to MRR."""
 
     currency: str
@@ -43,15 +45,15 @@ class MrrChange(NamedTuple):
     mrr: int
 
 
-class Placed(NamedTuple):
+class InsertedVersion(NamedTuple):
     """A version that was just recorded, between its neighbours in the history of its subscription."""
 
     project: str
     sequence: int
     day: int
-    worth: Worth
+    worth: MrrContribution
     before_sequence: int | None  # of the version that it follows; None: it is the first
-    before: Worth | None
+    before: MrrContribution | None
     after_day: int | None  # of the next one that is dated later, or ranks higher; None: there is none
 
 
@@ -70,7 +72,7 @@ class MrrSums:
     def __init__(self) -> None:
         self._sums: dict[tuple[str, int, str], list[int]] = defaultdict(lambda: [0, 0])
 
-    def replace(self, project: str, day: int, before: Worth | None, worth: Worth | None) -> None:
+    def replace(self, project: str, day: int, before: MrrContribution | None, worth: MrrContribution | None) -> None:
         """Let something else count from this day on; None counts nothing."""
         for each, sign in ((before, -1), (worth, 1)):
             if each is not None and each.mrr is not None:
@@ -78,9 +80,9 @@ class MrrSums:
                 total[0] += sign
                 total[1] += sign * each.mrr
 
-    def place(self, placed: Iterable[Placed]) -> None:
+    def insert(self, inserted: Iterable[InsertedVersion]) -> None:
         """Take in all the versions that were recorded between others at once."""
-        new = {each.sequence: each for each in placed}
+        new = {each.sequence: each for each in inserted}
         followed = {each.before_sequence for each in new.values()}
         for each in new.values():
             self.replace(each.project, each.day, each.before, each.worth)
@@ -94,7 +96,7 @@ class MrrSums:
         return [MrrChange(*key, *total) for key, total in self._sums.items() if any(total)]
 
 
-def _first_of_run(last: Placed, new: Mapping[int, Placed]) -> Placed:
+def _first_of_run(last: InsertedVersion, new: Mapping[int, InsertedVersion]) -> InsertedVersion:
     """Return the first of the new versions that follow one another up to this one."""
     first = last
     while first.before_sequence is not None and first.before_sequence in new:

@@ -9,8 +9,8 @@ _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _SECOND: Final = timedelta(seconds=1)
-_DAY_MS: Final = 86_400_000
-PAST_MAX_MS: Final = 7 * _DAY_MS
+DAY_MS: Final = 86_400_000
+PAST_MAX_MS: Final = 7 * DAY_MS
 FUTURE_MAX_MS: Final = 5 * 60_000
 
 # `fromisoformat` is fast but takes far more than RFC 3339. The shape of a text, that is with zeros for digits,
@@ -70,7 +70,7 @@ def occurred_at(at_ms: int | None, sent_at_ms: int | None, received_at_ms: int) 
 
 def day_number(ms: int) -> int:
     """Return the days since 1970-01-01, UTC."""
-    return ms // _DAY_MS
+    return ms // DAY_MS
 
 
 def utc_day(ms: int) -> str:

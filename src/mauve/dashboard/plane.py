@@ -23,9 +23,8 @@ from mauve.dashboard.parts import DashboardParts
 from mauve.dashboard.rendering import page, see_other
 from mauve.dashboard.request import READING, PageRequest, read_page_request
 from mauve.dashboard.routes import MEMBER, PUBLIC, find, is_known_path
-from mauve.stores.cancellation import Cancellation
-from mauve.stores.time_limit import ending_at
-from mauve.stores.unavailable import StoreUnavailableError
+from mauve.stores import StoreUnavailableError
+from mauve.stores.cancellation import Cancellation, ending_at
 from mauve.web.asgi import Receive, Scope, Send, header, send_reply
 from mauve.web.deflate import deflated
 from mauve.web.envelopes import STATUS_OF

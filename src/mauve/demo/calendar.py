@@ -5,7 +5,6 @@ from datetime import UTC, date, datetime, time, timedelta
 from random import Random
 from typing import Final
 
-DAY_MS: Final = 86_400_000
 _SATURDAY: Final = 5
 _DAWN_H, _NOON_H, _NIGHT_H = 5, 14, 24
 

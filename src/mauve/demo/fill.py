@@ -13,16 +13,16 @@ from mauve.control.parts import ControlParts
 from mauve.control.webhook_secrets import save_secret
 from mauve.core.app import App, Environment
 from mauve.core.biller import Provider
-from mauve.core.period import period_of
 from mauve.core.secret import Secret
 from mauve.core.user import Role
+from mauve.core.window import period_of
 from mauve.demo.calendar import Calendar
 from mauve.demo.deliveries import deliveries_of
 from mauve.demo.history import Day, Place, history_of
 from mauve.demo.stories import STORIES, Story
 from mauve.demo.visitors import Occurrence
-from mauve.load.close_days import Closing
-from mauve.load.usage import note_first_events
+from mauve.load.close_days import DayCloser
+from mauve.load.runner import note_first_events
 from mauve.stores.ledger import LedgerWriter, LoadLedger, LoadStep
 from mauve.stores.log import STREAM_MAX
 from mauve.stores.warehouse import ITEMS_PER_RECORD_MAX, EventRows, WarehouseWriter, first_seq
@@ -40,7 +40,7 @@ class FillParts:
     warehouse: WarehouseWriter
     ledger: LedgerWriter
     loading: LoadLedger
-    days: Closing
+    days: DayCloser
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def set_stage(control: ControlParts) -> Stage:
 
 def fill(parts: FillParts, stage: Stage, calendar: Calendar, seed: str) -> Iterator[None]:
     """Store everything; yield after each day of each app."""
-    parts.days.make_way(calendar.days[0])
+    parts.days.reopen_from(calendar.days[0])
     position = parts.loading.positions().get(_STREAM, 0)
     pile = Pile(position, position)
     for story, app in stage.apps:

@@ -8,7 +8,8 @@ from random import Random
 
 import msgspec
 
-from mauve.demo.calendar import DAY_MS, Calendar, midnight_ms
+from mauve.core.times import DAY_MS
+from mauve.demo.calendar import Calendar, midnight_ms
 from mauve.demo.orders import orders_on
 from mauve.demo.stories import Story
 from mauve.demo.subscribers import Paid, State, subscriber

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Final, NamedTuple
 
-from mauve.demo.calendar import DAY_MS
+from mauve.core.times import DAY_MS
 from mauve.demo.stories import Plan, Story
 
 _TRIAL_DAYS: Final = 14

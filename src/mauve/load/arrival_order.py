@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from mauve.core.batch import arrival_of
 from mauve.core.clock import CLOCK_SLACK_MS, Clock
+from mauve.load.rows import Records
 from mauve.stores.log import RECORD_NUMBER_MAX, LogRecord
 
 ReadStream = Callable[[int, int, int], list[LogRecord]]  # stream, after, bytes_max
@@ -26,9 +27,9 @@ class Arrival(NamedTuple):
     record: LogRecord
 
 
-class Taken(NamedTuple):
-    records: list[tuple[int, LogRecord]]  # of all streams, the first arrived first
-    is_all: bool  # nothing more had arrived when reading began
+class OrderedRecords(NamedTuple):
+    records: Records
+    is_last: bool  # nothing more had arrived when reading began
 
 
 class ArrivalOrder:
@@ -50,7 +51,7 @@ class ArrivalOrder:
         self._waiting.clear()
         self._sizes.clear()
 
-    def take(self, positions: Mapping[int, int]) -> Taken:
+    def take(self, positions: Mapping[int, int]) -> OrderedRecords:
         """Return what comes after the positions, up to the moment up to which every stream has been read."""
         began_at = self._clock.now_us()  # before streams are listed: one that is new by then holds nothing older
         cut = self._read_on(positions)
@@ -60,9 +61,9 @@ class ArrivalOrder:
             for stream, waiting in self._waiting.items()
             for arrival in self._cut_off(stream, waiting, began_at, read_up_to)
         ]
-        return Taken(_in_order(taken), is_all=not cut)
+        return OrderedRecords(_in_order(taken), is_last=not cut)
 
-    def take_begun(self, positions: Mapping[int, int], last_numbers: Mapping[int, int]) -> list[tuple[int, LogRecord]]:
+    def take_begun(self, positions: Mapping[int, int], last_numbers: Mapping[int, int]) -> Records:
         """Return the records up to the given ones, and those of all streams that arrived no later.
 
         Of the latter no more than a step may hold: they were part of one.
@@ -168,7 +169,7 @@ def _arrivals(stream: int, records: Iterable[LogRecord], at: int) -> list[Arriva
     return arrivals
 
 
-def _in_order(arrivals: list[Arrival]) -> list[tuple[int, LogRecord]]:
+def _in_order(arrivals: list[Arrival]) -> Records:
     arrivals.sort()  # By moment, then stream, then number: records of one stream keep their order.
     return [(stream, record) for _, stream, record in arrivals]
 

@@ -15,14 +15,14 @@ _OPEN: Final = timedelta(days=9)
 log = structlog.get_logger()
 
 
-class Closing:
+class DayCloser:
     """Used by one thread, the loader's."""
 
     def __init__(self, closed: ClosedDays, warehouse: WarehouseSummary) -> None:
         self._closed = closed
         self._warehouse = warehouse
 
-    def make_way(self, first: date) -> None:
+    def reopen_from(self, first: date) -> None:
         """Open the days from this one on, before rows are loaded into them.
 
         It happens when a clock was wrong for days, or when somebody makes history up.

@@ -12,9 +12,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from mauve.core.clock import Clock
 from mauve.core.window import today_at
-from mauve.load.close_days import Closing
+from mauve.load.close_days import DayCloser
 from mauve.load.loader import Loader
-from mauve.load.usage import note_first_events
 from mauve.stores.ledger import LoadLedger
 from mauve.stores.log import LogReader
 from mauve.stores.warehouse import WarehouseUnavailableError
@@ -29,7 +28,7 @@ class LoadParts:
     """What loading is made of, once the warehouse is open."""
 
     loader: Loader
-    days: Closing
+    days: DayCloser
     clock: Clock
     source: LogReader
     ledger: LoadLedger
@@ -110,7 +109,7 @@ class LoadRunner:
         with self.standing_still():
             loader = self._opened().loader
             loader.load_next_range()  # It may have been read ahead, before now.
-            while loader.load_next_range() and not loader.has_taken_all:
+            while loader.load_next_range() and not loader.has_reached_end:
                 pass
             held_back = loader.held_back()
             while not loader.has_loaded(held_back):
@@ -143,3 +142,12 @@ class LoadRunner:
         self._figures.backlog_bytes.set(self._backlog_bytes)
         self._figures.dead_letters.set(parts.ledger.dead_letter_count())
         self._figures.quarantined.set(parts.source.quarantined())
+
+
+def note_first_events(ledger: LoadLedger, note: Callable[[str, int], None]) -> None:
+    """Hand each project's first sighting over, and forget it only when that is done."""
+    seen = ledger.first_seen()
+    for project, at in seen.items():
+        note(project, at)
+    if seen:
+        ledger.forget_first_seen(seen)

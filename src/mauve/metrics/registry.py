@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from mauve.core.activity import Activity
+from mauve.core.events import Activity
 from mauve.core.problems import Code, Problem
 from mauve.metrics.sources import (
     CurrentMrr,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from mauve.core.activity import Activity
+from mauve.core.events import Activity
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from mauve.query.answer import Answer, Freshness, packed, unpacked
 from mauve.query.parts import QueryParts
 from mauve.query.read import rows_by_project
 from mauve.query.single_flight import ReadersBusyError, SingleFlight
+from mauve.stores import StoreUnavailableError
 from mauve.stores.read_cache import CachedAnswer, is_fresh
-from mauve.stores.unavailable import StoreUnavailableError
 from mauve.stores.warehouse import WarehouseUnavailableError
 
 _SURVEY_BYTES_MAX: Final = 16 * 1024 * 1024  # of all answers of one reading; the last of them may be larger

@@ -1,6 +1,6 @@
 """Readings under way: the same one is made once for all who wait for it, in bounded time and number.
 
-A reading that reaches its limit is not left to itself: the engines end it (`stores.time_limit`), freeing its thread.
+A reading that reaches its limit is not left to itself: the engines end it (`stores.cancellation`), freeing its thread.
 Threads and places in the line are shared: an organization has half of each at most, and they take turns. However long
 the line is, there is a place for one reading of an organization that has none: two that are busy shut nobody out.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from mauve.stores.time_limit import ending_at
+from mauve.stores.cancellation import ending_at
 
 READ_S_MAX: Final = 10.0
 WAITING_MAX: Final = 64

@@ -19,7 +19,7 @@ import structlog
 from mauve.config import Settings
 from mauve.load.runner import LoadRunner
 from mauve.maintenance.erase import Erased, erase_user
-from mauve.stores.unavailable import StoreUnavailableError
+from mauve.stores import StoreUnavailableError
 from mauve.stores.warehouse import WarehouseUnavailableError
 from mauve.wiring.maintenance import open_ledger_maintenance, open_log_maintenance, open_warehouse_maintenance
 

@@ -22,8 +22,8 @@ from mauve.logs import configure_logs
 from mauve.server.child_protocol import BEAT, ChildOrders, Ready, Refused, Report
 from mauve.server.heartbeat import BEAT_EVERY_S
 from mauve.server.stacks import write_when_told
+from mauve.stores import NewerSchemaError, StoreUnavailableError
 from mauve.stores.data_directory import HeldError
-from mauve.stores.unavailable import NewerSchemaError, StoreUnavailableError
 from mauve.web.http1.listener import CONNECTIONS_MAX
 
 _OPEN_FILES: Final = 2 * CONNECTIONS_MAX  # connections, and the stores' files besides

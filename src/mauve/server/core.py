@@ -28,7 +28,7 @@ from mauve.server.asgi_server import AsgiServer
 from mauve.server.child import expose_metrics, finished, main, repeat, serve_until_stopped
 from mauve.server.child_protocol import ChildOrders, Ready
 from mauve.server.gate import RequestGuard
-from mauve.stores.unavailable import StoreUnavailableError
+from mauve.stores import StoreUnavailableError
 from mauve.web.asgi import Receive, Scope, Send, read_request, send_reply
 from mauve.web.health import readiness
 from mauve.web.messages import Reply, Request

@@ -16,8 +16,8 @@ from mauve.access.vault import VaultError
 from mauve.config import Settings
 from mauve.core.clock import SystemClock
 from mauve.maintenance.retention import first_day_kept
+from mauve.stores import StoreUnavailableError
 from mauve.stores.data_directory import holder_of
-from mauve.stores.unavailable import StoreUnavailableError
 from mauve.wiring.bootstrap import check_vault, schema_revisions
 from mauve.wiring.control import control_parts
 from mauve.wiring.ledger import open_load_ledger

@@ -4,13 +4,15 @@ Whoever waits for a change may lose patience just when a thread is about to comm
 so decides: a cancelled change is undone, and one that is being committed is waited for.
 """
 
+import math
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
-from mauve.stores.unavailable import StoreUnavailableError
+from mauve.stores import StoreUnavailableError
 
 
 class CancelledError(StoreUnavailableError):
@@ -58,3 +60,21 @@ _current: Final[ContextVar[Cancellation | None]] = ContextVar("cancellation", de
 def current_cancellation() -> Cancellation:
     """Return what guards this thread's changes; where nothing does, one that nobody cancels."""
     return _current.get() or Cancellation()
+
+
+_ends_at_s: Final = ContextVar("ends_at_s", default=math.inf)  # of the monotonic clock
+
+
+@contextmanager
+def ending_at(ends_at_s: float) -> Iterator[None]:
+    """Have every engine end its work for this thread at a moment of the monotonic clock."""
+    token = _ends_at_s.set(ends_at_s)
+    try:
+        yield
+    finally:
+        _ends_at_s.reset(token)
+
+
+def seconds_left() -> float:
+    """Return how long a read may still take: nothing or less if its time is over, infinity if it has no limit."""
+    return _ends_at_s.get() - time.monotonic()

@@ -336,11 +336,11 @@ class Publications(Protocol):
 
 
 class Installation(Protocol):
-    """Facts about this installation as a whole."""
+    """Values kept for the installation as a whole, by name."""
 
-    def fact(self, name: str) -> str | None: ...
+    def get(self, name: str) -> str | None: ...
 
-    def remember(self, name: str, value: str) -> None: ...
+    def put(self, name: str, value: str) -> None: ...
 
     def ping(self) -> None:
         """Return if the catalog answers."""

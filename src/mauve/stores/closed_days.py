@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from datetime import date
 from typing import NamedTuple, Protocol
 
-from mauve.core.activity import Activity
+from mauve.core.events import Activity
 from mauve.core.window import Window
 
 

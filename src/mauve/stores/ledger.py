@@ -12,10 +12,10 @@ import msgspec
 
 from mauve.core.subscriptions import MrrChange
 from mauve.core.window import Window
+from mauve.stores import StoreUnavailableError
 from mauve.stores.deliveries import Delivery, DeliveryResult, Tally
 from mauve.stores.ingest_stats import IngestStats
 from mauve.stores.log import LogRecord
-from mauve.stores.unavailable import StoreUnavailableError
 
 CLIENT: Final = "api"
 """The source of payments that clients send themselves."""
@@ -67,7 +67,7 @@ class Entry:
     events: bytes | None = None  # a record for the loader: the events that came in the same batch as payments
     delivery: Delivery | None = None  # the biller's delivery that all this came in
     tallies: Sequence[Tally] = ()  # to be added to what was counted of deliveries
-    arrivals: IngestStats | None = None  # to be added to what was counted of its day
+    ingest_stats: IngestStats | None = None  # to be added to what was counted of its day
 
 
 def noted_delivery(entry: Entry, outcomes: Sequence[Outcome]) -> Delivery | None:
@@ -101,7 +101,7 @@ class LoadStep:
     events_by_org_and_period: Mapping[tuple[str, str], int] = field(default_factory=dict)
     first_seen_by_project: Mapping[str, int] = field(default_factory=dict)  # project → received_at
     dead_letters: Sequence[DeadLetter] = ()
-    arrivals: IngestStats | None = None
+    ingest_stats: IngestStats | None = None
     positions_before: Mapping[int, int] = field(default_factory=dict)  # of the same streams; left out: none so far
 
 

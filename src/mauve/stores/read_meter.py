@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
-from mauve.core.period import period_ends_at
+from mauve.core.window import period_ends_at
 
 WINDOW_MS: Final = 60_000
 

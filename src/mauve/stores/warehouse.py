@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from mauve.core.activity import Activity
+from mauve.core.events import Activity
 from mauve.core.window import Window
 from mauve.stores.closed_days import DayUsers
 from mauve.stores.log import RECORD_NUMBER_MAX

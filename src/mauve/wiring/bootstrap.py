@@ -13,7 +13,7 @@ from mauve.stores.sql.migrate import CATALOG, LEDGER, current_revision, migrate,
 from mauve.wiring.databases import open_catalog_database, open_ledger_database
 from mauve.wiring.paths import catalog_path, master_key_path
 
-_MASTER_KEY_FACT: Final = "master_key_id"
+_MASTER_KEY_ID: Final = "master_key_id"
 
 
 def prepare(settings: Settings) -> None:
@@ -25,8 +25,8 @@ def prepare(settings: Settings) -> None:
             migrate(database, CATALOG)
             catalog = sql_catalog(database)
             check_master_key(vault, catalog)
-            if catalog.installation.fact(_MASTER_KEY_FACT) != vault.current_key_id:
-                catalog.installation.remember(_MASTER_KEY_FACT, vault.current_key_id)
+            if catalog.installation.get(_MASTER_KEY_ID) != vault.current_key_id:
+                catalog.installation.put(_MASTER_KEY_ID, vault.current_key_id)
         with closing(open_ledger_database(settings)) as database:
             migrate(database, LEDGER)
 
@@ -56,7 +56,7 @@ def open_vault(settings: Settings) -> Vault:
 
 def check_master_key(vault: Vault, catalog: Catalog) -> None:
     """Refuse master keys that cannot open everything that is stored."""
-    known = catalog.installation.fact(_MASTER_KEY_FACT)
+    known = catalog.installation.get(_MASTER_KEY_ID)
     if known is not None and not vault.knows(known):
         raise VaultError("this is not the master key of this data: restore the right one")
     if not all(vault.can_open(sealed) for sealed in catalog.webhook_secrets.all_sealed()):

@@ -19,9 +19,9 @@ from mauve.ingest.webhooks.entries import Endpoint, MappedDelivery, mapped, near
 from mauve.ingest.webhooks.refusals import RefusalCount
 from mauve.ingest.webhooks.signatures import SignatureFlaw
 from mauve.overload.byte_budget import ByteBudget
+from mauve.stores import StoreUnavailableError
 from mauve.stores.edge import PublishedSecret
 from mauve.stores.ledger import Entry, Outcome
-from mauve.stores.unavailable import StoreUnavailableError
 from mauve.web.body import BodyTooLargeError
 from mauve.web.messages import OpenRequest, Reply, is_json, json_reply
 

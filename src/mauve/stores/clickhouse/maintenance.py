@@ -6,20 +6,20 @@ from datetime import date
 from pathlib import Path
 from typing import Final
 
+from mauve.core.times import DAY_MS
 from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.schema import FROZEN_FOLDER, KEPT_TABLES, TABLES
 from mauve.stores.maintenance import Frozen
 from mauve.stores.warehouse import WarehouseUnavailableError
 
 _FROZEN_NAME: Final = "backup"
-_DAY_MS: Final = 86_400_000
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _FOLDERS: Final = "SELECT name, data_paths[1] FROM system.tables WHERE database = 'mauve' AND notEmpty(data_paths)"
 # The row still counts: on its day, under its name. Its moments shrink to their days, and its seq stays, by which a
 # loader knows it after a crash.
 _BLANK: Final = f"""
 user = '', id = '', props = '', claimed_at = '',
-occurred_at = intDiv(occurred_at, {_DAY_MS}) * {_DAY_MS}, received_at = intDiv(received_at, {_DAY_MS}) * {_DAY_MS}
+occurred_at = intDiv(occurred_at, {DAY_MS}) * {DAY_MS}, received_at = intDiv(received_at, {DAY_MS}) * {DAY_MS}
 """
 _IS_RAW: Final = "(user != '' OR id != '' OR props != '' OR claimed_at != '')"
 # Whom to erase is told by a table in memory: the text of a mutation stays on the disk for a while.

@@ -6,11 +6,11 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mauve.core.times import DAY_MS
 from mauve.stores.clickhouse.id_filter import Hashes
 from mauve.stores.clickhouse.seen_ids import SeenIds, hashes_from
 from mauve.stores.warehouse import EventRows, SameId, WarehouseUnavailableError
 
-_DAY_MS: Final = 86_400_000
 _HASHED_ROW: Final = np.dtype([("seq", "<u8"), ("hash", "V16")])  # as the engine writes them
 _RECEIVED_ID: Final = np.dtype([("received_at", "<i8"), ("hash", "V16")])
 
@@ -46,7 +46,7 @@ def staged_ids(rows: EventRows, hashed: bytes) -> StagedIds:
         ranks = np.empty(len(seqs), np.intp)
         ranks[np.argsort(seqs)] = np.argsort(made["seq"])
         made = made[ranks]
-    days = np.frombuffer(rows.received_at, np.int64)[places] // _DAY_MS
+    days = np.frombuffer(rows.received_at, np.int64)[places] // DAY_MS
     return StagedIds(places, seqs, hashes_from(made["hash"].tobytes()), days)
 
 
@@ -54,7 +54,7 @@ def received_ids(rows: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int
     """Return when and on which day each was received, and its hash."""
     found = np.frombuffer(rows, _RECEIVED_ID)
     received_at = found["received_at"].astype(np.int64)
-    return received_at, received_at // _DAY_MS, hashes_from(found["hash"].tobytes())
+    return received_at, received_at // DAY_MS, hashes_from(found["hash"].tobytes())
 
 
 def same_ids(ids: StagedIds, seen: SeenIds) -> list[SameId]:

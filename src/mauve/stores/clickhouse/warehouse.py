@@ -6,7 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from mauve.core.activity import Activity
+from mauve.core.events import Activity
+from mauve.core.times import DAY_MS
 from mauve.core.window import Window
 from mauve.stores.clickhouse.columns import events_as_arrow, seen_as_arrow, seqs_as_arrow
 from mauve.stores.clickhouse.connection import ChdbConnection
@@ -17,7 +18,6 @@ from mauve.stores.clickhouse.staged_ids import NO_IDS, received_ids, same_ids, s
 from mauve.stores.closed_days import DayUsers
 from mauve.stores.warehouse import EventRows, SameId, first_seq
 
-_DAY_MS: Final = 86_400_000
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _ID_HASH: Final = "sipHash128(project, '/', id)"
 _STAGED_TABLES: Final = ("mauve.staged", "mauve.staged_repeats", "mauve.staged_stored")
@@ -33,9 +33,9 @@ _IS_COMPLETE: Final = " AND ".join(
 )
 _COUNTS: Final = "seq NOT IN (SELECT seq FROM mauve.staged_repeats)"
 # A day is a whole number of days since 1970: no time zone of the machine has a say.
-_DAY: Final = f"toDate(toUInt16(intDiv(occurred_at, {_DAY_MS})))"
+_DAY: Final = f"toDate(toUInt16(intDiv(occurred_at, {DAY_MS})))"
 _IS_NEW: Final = "seq NOT IN (SELECT seq FROM mauve.staged_stored)"
-_RECEIVED_DAY: Final = f"toUInt16(intDiv(received_at, {_DAY_MS}))"
+_RECEIVED_DAY: Final = f"toUInt16(intDiv(received_at, {DAY_MS}))"
 _COMMIT: Final = (
     f"""
     INSERT INTO mauve.events

@@ -9,10 +9,10 @@ from contextvars import copy_context
 from datetime import date
 from typing import Any, Final, Protocol
 
-from mauve.core.activity import Activity
-from mauve.core.times import FUTURE_MAX_MS
+from mauve.core.events import Activity
+from mauve.core.times import DAY_MS, FUTURE_MAX_MS
 from mauve.core.window import Window, halves_of
-from mauve.stores.time_limit import seconds_left
+from mauve.stores.cancellation import seconds_left
 from mauve.stores.warehouse import StoredEvent, WarehouseUnavailableError
 
 _READ_S_MAX: Final = 10.0  # for a read whose thread has no limit of its own
@@ -20,7 +20,6 @@ _LEAST_S: Final = 0.001  # The engine takes nothing for no limit.
 _READ_BYTES_MAX: Final = 128 * 1024 * 1024
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _DAY_NUMBER_MAX: Final = 2**16 - 1
-_DAY_MS: Final = 86_400_000
 
 _LIMITS: Final = f"""
 SETTINGS max_memory_usage = {_READ_BYTES_MAX},
@@ -122,7 +121,7 @@ class ChdbWarehouseReader:
 
     def latest_events(self, project: str, window: Window, events_max: int) -> list[StoredEvent]:
         """Go back from now, in stretches of arrival that hold few enough rows, until there are enough events."""
-        since, until = (_day_number(window.first) * _DAY_MS - FUTURE_MAX_MS, (_day_number(window.last) + 1) * _DAY_MS)
+        since, until = (_day_number(window.first) * DAY_MS - FUTURE_MAX_MS, (_day_number(window.last) + 1) * DAY_MS)
         found: list[StoredEvent] = []
         while since < until and len(found) < events_max:
             first = self._begin_of_stretch(project, window, since, until)

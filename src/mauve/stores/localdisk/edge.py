@@ -12,9 +12,9 @@ from typing import Final, get_args
 
 import msgspec
 
+from mauve.stores import StoreUnavailableError
 from mauve.stores.edge import Changes, PublishedRecord
-from mauve.stores.localdisk.transactions import transaction
-from mauve.stores.unavailable import StoreUnavailableError
+from mauve.stores.localdisk.expendable import transaction
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS published (

@@ -10,8 +10,7 @@ from typing import Final, Literal
 
 import structlog
 
-from mauve.stores.localdisk.transactions import transaction
-from mauve.stores.unavailable import StoreUnavailableError
+from mauve.stores import StoreUnavailableError
 
 _BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 # The last one says that a table or column is missing: the file is another release's, or not ours at all.
@@ -126,3 +125,16 @@ def _remove(path: Path) -> None:
     for suffix in ("", "-wal", "-shm"):
         with suppress(OSError):
             path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection, begin: str) -> Iterator[sqlite3.Connection]:
+    """Commit when the block ends, undo when it raises or the commit fails. `begin` is BEGIN or BEGIN IMMEDIATE."""
+    connection.execute(begin)
+    try:
+        yield connection
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # A full disk, for one, has ended it already.
+            connection.execute("ROLLBACK")
+        raise

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from mauve.stores import StoreUnavailableError
 from mauve.stores.localdisk.expendable import ExpendableFile
 from mauve.stores.localdisk.recent_answers import RecentAnswers
 from mauve.stores.read_cache import CachedAnswer, replaces
-from mauve.stores.unavailable import StoreUnavailableError
 
 _LOOK_EVERY_S: Final = 1.0
 _BUSY_TIMEOUT_S: Final = 0.1

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from mauve.core.clock import CLOCK_SLACK_MS
-from mauve.core.period import period_ends_at, period_of
+from mauve.core.window import period_ends_at, period_of
 from mauve.stores.localdisk.expendable import ExpendableFile
 from mauve.stores.read_meter import WINDOW_MS, ReadLimits, Throttled, Usage, Uses, refusal_of
 

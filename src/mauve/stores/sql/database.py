@@ -5,17 +5,18 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import sqlalchemy as sa
-from sqlalchemy import event
+from sqlalchemy import Table, event
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from mauve.stores.cancellation import current_cancellation
-from mauve.stores.time_limit import seconds_left
-from mauve.stores.unavailable import StoreUnavailableError
+from mauve.stores import StoreUnavailableError
+from mauve.stores.cancellation import current_cancellation, seconds_left
 
 _WRITING: Final = "mauve_writing"
 _CONNECTIONS_MAX: Final = 8
@@ -168,3 +169,25 @@ def _is_begun(connection: sa.Connection, *, is_last_try: bool) -> bool:
             raise
         return False
     return True
+
+
+def upsert(dialect_name: str, table: Table) -> postgresql.Insert | sqlite.Insert:
+    """Return an insert into the table, to be told what happens `on_conflict_…`.
+
+    Building one takes longer than running it: keep it, by the name of the dialect.
+    """
+    if dialect_name == "sqlite":
+        return sqlite.insert(table)
+    return postgresql.insert(table)
+
+
+@cache
+def adding_counts(dialect_name: str, table: Table) -> sa.Insert:
+    """Return an insert into a table with `count` and `last_at` that adds to the row that is there, if any."""
+    insert = upsert(dialect_name, table)
+    is_later = insert.excluded.last_at > table.c.last_at
+    changes = {
+        "count": table.c.count + insert.excluded.count,
+        "last_at": sa.case((is_later, insert.excluded.last_at), else_=table.c.last_at),
+    }
+    return insert.on_conflict_do_update(index_elements=list(table.primary_key.columns), set_=changes)

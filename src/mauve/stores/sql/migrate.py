@@ -6,8 +6,8 @@ from typing import Final
 
 import sqlalchemy as sa
 
+from mauve.stores import NewerSchemaError
 from mauve.stores.sql.database import Database
-from mauve.stores.unavailable import NewerSchemaError
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from mauve.stores.unavailable import StoreUnavailableError
+from mauve.stores import StoreUnavailableError
 
 _PAGES_AT_ONCE: Final = 4096
 _BUSY_TIMEOUT_S: Final = 30.0

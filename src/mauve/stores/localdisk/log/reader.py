@@ -1,7 +1,7 @@
 """The reader of the segment log. It follows live writers of other processes through the files alone."""
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
@@ -200,3 +200,30 @@ class SegmentLogReader:
             return False
         with open_segment(self._disk, stream_directory(self._root, stream), segment) as file:
             return all(frame.number <= through for frame in file.frames(offset, number))
+
+
+class SegmentStreamReader:
+    def __init__(self, root: Path, stream: int, *, disk: Disk = LOCAL_DISK) -> None:
+        self._directory = stream_directory(root, stream)
+        self._disk = disk
+
+    def records(self, after: int, through: int) -> Iterator[LogRecord]:
+        for segment in self._segments(after, through):
+            try:
+                yield from self._records_in(segment, after, through)
+            except FileNotFoundError:
+                continue  # It was loaded, and is used again.
+
+    def _segments(self, after: int, through: int) -> list[Segment]:
+        """Return those that may hold such records."""
+        segments = list_segments(self._disk, self._directory)
+        older = [one for one, successor in pairwise(segments) if successor.first > after + 1]
+        return [segment for segment in [*older, *segments[-1:]] if segment.first <= through]
+
+    def _records_in(self, segment: Segment, after: int, through: int) -> Iterator[LogRecord]:
+        with open_segment(self._disk, self._directory, segment) as file:
+            for frame in file.frames():
+                if frame.number > through:
+                    return
+                if frame.number > after:
+                    yield LogRecord(frame.number, frame.payload)

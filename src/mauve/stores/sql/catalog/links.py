@@ -5,9 +5,9 @@ import sqlalchemy as sa
 from mauve.core.organization import Organization
 from mauve.core.user import User
 from mauve.stores.catalog import OneTimeLink
-from mauve.stores.sql.catalog.member_rows import has_anyone, insert_link, insert_user, replace_password
 from mauve.stores.sql.catalog.organizations import insert_organization
 from mauve.stores.sql.catalog.schema import links
+from mauve.stores.sql.catalog.users import has_anyone, insert_link, insert_user, replace_password
 from mauve.stores.sql.database import Database
 
 

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from mauve.core.app import Environment
 from mauve.core.biller import Provider
 from mauve.stores.catalog import SavedSecret, SealedSecret
-from mauve.stores.sql.catalog.projects import insert_project
+from mauve.stores.sql.catalog.apps import insert_project
 from mauve.stores.sql.catalog.publications import UNPUBLISHED, changed
 from mauve.stores.sql.catalog.schema import apps, projects, webhook_secrets
 from mauve.stores.sql.database import Database

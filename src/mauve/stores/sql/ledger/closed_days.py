@@ -5,7 +5,7 @@ from datetime import date, timedelta
 
 import sqlalchemy as sa
 
-from mauve.core.activity import Activity
+from mauve.core.events import Activity
 from mauve.core.window import Window
 from mauve.stores.closed_days import DayUsers
 from mauve.stores.sql.database import Database

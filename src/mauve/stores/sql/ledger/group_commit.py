@@ -5,9 +5,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import Entry, LedgerWriter, Outcome
 from mauve.stores.sql.ledger.fair_queue import Lines, Waiting
-from mauve.stores.unavailable import StoreUnavailableError
 
 GROUP_ROWS_MAX: Final = 1_000  # payments and subscription versions: less than 0.1 s, and larger ones are no quicker
 WAITING_ENTRIES_MAX: Final = 5_000

@@ -7,12 +7,11 @@ import sqlalchemy as sa
 
 from mauve.core.window import Window
 from mauve.stores.ingest_stats import DAYS_KEPT, IngestCount, IngestStats
-from mauve.stores.sql.database import Database
+from mauve.stores.sql.database import Database, adding_counts
 from mauve.stores.sql.ledger.schema import arrivals
-from mauve.stores.sql.upsert import adding_counts
 
 
-def add_arrivals(tx: sa.Connection, noted: Sequence[IngestStats]) -> None:
+def add_ingest_stats(tx: sa.Connection, noted: Sequence[IngestStats]) -> None:
     """Add to the counts of their days, in sorted order, and drop those of long ago."""
     rows = [
         {"project": project, "day": day, "word": word, "count": count, "last_at": last_at}

@@ -1,6 +1,6 @@
 """The loader's side of the ledger."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from typing import Final
@@ -9,12 +9,17 @@ import sqlalchemy as sa
 
 from mauve.stores.ledger import LoadStep, StepOutdatedError
 from mauve.stores.log import LogRecord
-from mauve.stores.sql.database import Database
-from mauve.stores.sql.ledger import mixed_batches as event_outbox
-from mauve.stores.sql.ledger.counts import add_usage, keep_first_seen
-from mauve.stores.sql.ledger.ingest_stats import add_arrivals
-from mauve.stores.sql.ledger.schema import dead_letters, first_seen, load_positions, usage
-from mauve.stores.sql.upsert import upsert
+from mauve.stores.sql.database import Database, upsert
+from mauve.stores.sql.ledger.ingest_stats import add_ingest_stats
+from mauve.stores.sql.ledger.schema import (
+    dead_letters,
+    event_outbox,
+    event_outbox_head,
+    first_seen,
+    load_positions,
+    usage,
+)
+from mauve.stores.sql.ledger.usage import add_usage, keep_first_seen
 
 
 class SqlLoadLedger:
@@ -31,18 +36,18 @@ class SqlLoadLedger:
             _move_positions(tx, step)
             add_usage(tx, step.events_by_org_and_period)
             keep_first_seen(tx, step.first_seen_by_project)
-            if step.arrivals is not None:
-                add_arrivals(tx, [step.arrivals])
+            if step.ingest_stats is not None:
+                add_ingest_stats(tx, [step.ingest_stats])
             if step.dead_letters:
                 tx.execute(sa.insert(dead_letters), [asdict(letter) for letter in step.dead_letters])
 
     def read_events(self, after: int, bytes_max: int) -> list[LogRecord]:
         with self._database.reading() as tx:
-            return event_outbox.read_events(tx, after, bytes_max)
+            return _read_events(tx, after, bytes_max)
 
     def trim_events(self, through: int) -> None:
         with self._database.writing() as tx:
-            event_outbox.trim_events(tx, through)
+            tx.execute(sa.delete(event_outbox).where(event_outbox.c.number <= through))
 
     def usage(self, period: str) -> dict[str, int]:
         with self._database.reading() as tx:
@@ -90,3 +95,34 @@ _MOVE: Final = (
 def _first_position(dialect_name: str) -> sa.Insert:
     insert = upsert(dialect_name, load_positions).on_conflict_do_nothing(index_elements=[load_positions.c.stream])
     return insert.execution_options(preserve_rowcount=True)  # an insert has none otherwise
+
+
+_ROWS_AT_ONCE: Final = 16
+
+
+def append_events(tx: sa.Connection, records: Sequence[bytes]) -> None:
+    """Store records under the next numbers.
+
+    The head is held until the transaction ends, so numbers become visible in their order: a reader that has
+    seen one will never miss a lower one. A sequence of PostgreSQL's would not promise that.
+    """
+    if not records:
+        return
+    last = tx.execute(sa.select(event_outbox_head.c.number).with_for_update()).scalar_one()
+    rows = [{"number": number, "record": record} for number, record in enumerate(records, start=last + 1)]
+    tx.execute(sa.insert(event_outbox), rows)
+    tx.execute(sa.update(event_outbox_head).values(number=last + len(records)))
+
+
+def _read_events(tx: sa.Connection, after: int, bytes_max: int) -> list[LogRecord]:
+    """Return at least one record if there is one, else stop before `bytes_max`."""
+    query = sa.select(event_outbox).where(event_outbox.c.number > after).order_by(event_outbox.c.number)
+    records: list[LogRecord] = []
+    size = 0
+    with tx.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE}) as rows:
+        for number, record in rows:
+            size += len(record)
+            if records and size > bytes_max:
+                break
+            records.append(LogRecord(number, record))
+    return records

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from mauve.core.subscriptions import MrrChange, Placed, Worth, day_of
+from mauve.core.subscriptions import InsertedVersion, MrrChange, MrrContribution, day_of
+from mauve.stores.sql.database import upsert
 from mauve.stores.sql.ledger.schema import mrr_changes, subscription_versions
-from mauve.stores.sql.upsert import upsert
 
 DAY: Final = 1
 SPANS: Final = (DAY, 128, 128 * 128)
@@ -112,16 +112,16 @@ _PLACED: Final = (
 )
 
 
-def placed_among(tx: sa.Connection, sequences: Collection[int]) -> Iterator[Placed]:
+def inserted_versions(tx: sa.Connection, sequences: Collection[int]) -> Iterator[InsertedVersion]:
     """Yield versions that were just appended, all at once, with what stands around them."""
     rows: Sequence[Any] = tx.execute(_PLACED, {"sequences": list(sequences)}).all()
     for project, sequence, at, currency, mrr, before, before_currency, before_mrr, after_at in rows:
-        yield Placed(
+        yield InsertedVersion(
             project,
             sequence,
             day_of(at),
-            Worth(currency, mrr),
+            MrrContribution(currency, mrr),
             before,
-            None if before is None else Worth(before_currency, before_mrr),
+            None if before is None else MrrContribution(before_currency, before_mrr),
             None if after_at is None else day_of(after_at),
         )

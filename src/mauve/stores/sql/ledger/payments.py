@@ -11,13 +11,13 @@ from typing import Final, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
+from mauve.core.times import DAY_MS
 from mauve.stores.ledger import CLIENT, Outcome, Payment
+from mauve.stores.sql.database import upsert
 from mauve.stores.sql.ledger.schema import day_totals, payments
-from mauve.stores.sql.upsert import upsert
 
 _KEYS_PER_QUERY: Final = 400
 _PAIRS_PER_QUERY: Final = 1_000
-_DAY_MS: Final = 86_400_000
 _EPOCH: Final = date(1970, 1, 1)
 
 _Id = TypeVar("_Id", str, bytes)
@@ -166,7 +166,7 @@ def _row_from(payment: Payment) -> dict[str, object]:
 
 
 def _day_of(moment_ms: int) -> str:
-    return _day_name(moment_ms // _DAY_MS)
+    return _day_name(moment_ms // DAY_MS)
 
 
 @lru_cache(maxsize=64)

@@ -7,12 +7,14 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from mauve.core.subscriptions import MrrSums, Worth, day_of
+from mauve.core.subscriptions import MrrContribution, MrrSums, day_of
 from mauve.stores.ledger import SubscriptionVersion
-from mauve.stores.sql.ledger.mrr_changes import add_changes, placed_among
+from mauve.stores.sql.column_types import AnyText
+from mauve.stores.sql.database import Database, upsert
+from mauve.stores.sql.ledger.mrr_changes import add_changes, inserted_versions
 from mauve.stores.sql.ledger.payments import in_squares
 from mauve.stores.sql.ledger.schema import subscription_versions, subscriptions
-from mauve.stores.sql.upsert import upsert
+from mauve.stores.subscriptions import ID_CHARACTERS_SHOWN, CurrentSubscription, SubscriptionCount
 
 _VERSIONS_AT_ONCE: Final = 500
 _LATE_AT_ONCE: Final = 100  # Equal ones among them are in the way of each other.
@@ -27,7 +29,7 @@ class _Current(NamedTuple):
 
     at: int
     rank: bytes
-    worth: Worth
+    worth: MrrContribution
 
 
 def record_versions(tx: sa.Connection, versions: Sequence[SubscriptionVersion]) -> None:
@@ -88,7 +90,7 @@ def _insert_between(tx: sa.Connection, late: Sequence[_Row], sums: MrrSums) -> N
         some = late[start : start + _LATE_AT_ONCE]
         new = tx.execute(_append_unless_there(tx.dialect.name), some).scalars().all()
         if new:
-            sums.place(placed_among(tx, new))
+            sums.insert(inserted_versions(tx, new))
 
 
 def _replaces(new: _Current, current: _Current) -> bool:
@@ -100,8 +102,8 @@ def _current_from(row: _Row) -> _Current:
     return _Current(row["at"], row["rank"], _worth(row["status"], row["currency"], row["mrr"]))
 
 
-def _worth(status: str, currency: str, mrr: int) -> Worth:
-    return Worth(currency, mrr if status == "active" else None)
+def _worth(status: str, currency: str, mrr: int) -> MrrContribution:
+    return MrrContribution(currency, mrr if status == "active" else None)
 
 
 _columns: Final = subscriptions.c
@@ -145,3 +147,34 @@ def _row_from(version: SubscriptionVersion) -> _Row:
         "payload": version.payload,
         "rank": version.rank,
     }
+
+
+# An id has no limit but that of a body. It is cut where it is stored, behind what is shown even if all is escaped.
+_ID: Final = sa.type_coerce(sa.func.substr(_columns.id, 1, 2 * (ID_CHARACTERS_SHOWN + 1)), AnyText)
+_SHOWN: Final = (_columns.key, _ID, _columns.at, _columns.status, _columns.mrr, _columns.currency)
+_COUNT: Final = sa.func.count()
+
+
+class SqlSubscriptionReader:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def page(self, project: str, after: bytes, limit: int) -> list[CurrentSubscription]:
+        query = sa.select(*_SHOWN).where(_columns.project == project, _columns.key > after)
+        with self._database.reading() as tx:
+            found = tx.execute(query.order_by(_columns.key).limit(limit))
+            return [CurrentSubscription(key, _shown(id_), *rest) for key, id_, *rest in found]
+
+    def counts(self, project: str, limit: int) -> list[SubscriptionCount]:
+        query = (
+            sa.select(_columns.status, _columns.currency, _COUNT)
+            .where(_columns.project == project)
+            .group_by(_columns.status, _columns.currency)
+            .order_by(_COUNT.desc(), _columns.status, _columns.currency)
+        )
+        with self._database.reading() as tx:
+            return [SubscriptionCount(*row) for row in tx.execute(query.limit(limit))]
+
+
+def _shown(id_: str) -> str:
+    return id_ if len(id_) <= ID_CHARACTERS_SHOWN else f"{id_[:ID_CHARACTERS_SHOWN]}…"

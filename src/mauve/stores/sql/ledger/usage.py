@@ -1,16 +1,17 @@
 """What the ledger has counted, for caps and for pages."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
 from typing import Final
 
 import sqlalchemy as sa
 
 from mauve.core.accepted import OrgPeriod
 from mauve.core.batch import HEADER_BYTES_MAX, MalformedBatchError, unpacked
-from mauve.core.period import period_of
+from mauve.core.window import period_of
 from mauve.stores.log import MIXED_STREAM
-from mauve.stores.sql.database import Database
-from mauve.stores.sql.ledger.schema import event_outbox, event_outbox_head, load_positions, usage
+from mauve.stores.sql.database import Database, upsert
+from mauve.stores.sql.ledger.schema import event_outbox, event_outbox_head, first_seen, load_positions, usage
 from mauve.stores.usage import Counted, WaitingEvents
 
 _ORGANIZATIONS_AT_ONCE: Final = 500
@@ -61,3 +62,39 @@ def _waiting_from(rows: Iterable[tuple[int, bytes]]) -> Iterator[WaitingEvents]:
         except MalformedBatchError:
             continue  # It will not be counted either.
         yield WaitingEvents(number, OrgPeriod(batch.org_id, period_of(batch.received_at)), batch.event_count)
+
+
+def add_usage(tx: sa.Connection, events_by_org_and_period: Mapping[tuple[str, str], int]) -> None:
+    rows = [
+        {"org_id": org_id, "period": period, "events": events}
+        for (org_id, period), events in sorted(events_by_org_and_period.items())
+    ]
+    if rows:
+        tx.execute(_add(tx.dialect.name), rows)
+
+
+def keep_first_seen(tx: sa.Connection, moment_by_project: Mapping[str, int]) -> None:
+    """Remember the earliest moment at which each project was seen; a new one is for the catalog to take over.
+
+    Streams are loaded and payments recorded side by side: what was received first may come second.
+    """
+    rows = [{"project": project, "at": at, "noted": False} for project, at in sorted(moment_by_project.items())]
+    if rows:
+        tx.execute(_keep_earlier(tx.dialect.name), rows)
+
+
+@cache
+def _add(dialect_name: str) -> sa.Insert:
+    insert = upsert(dialect_name, usage)
+    sums = {"events": usage.c.events + insert.excluded.events}
+    return insert.on_conflict_do_update(index_elements=[usage.c.org_id, usage.c.period], set_=sums)
+
+
+@cache
+def _keep_earlier(dialect_name: str) -> sa.Insert:
+    insert = upsert(dialect_name, first_seen)
+    return insert.on_conflict_do_update(
+        index_elements=[first_seen.c.project],
+        set_={"at": insert.excluded.at, "noted": insert.excluded.noted},
+        where=insert.excluded.at < first_seen.c.at,
+    )

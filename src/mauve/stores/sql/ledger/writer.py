@@ -7,14 +7,14 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from mauve.core.period import period_of
+from mauve.core.window import period_of
+from mauve.stores import StoreUnavailableError
 from mauve.stores.deliveries import Delivery
 from mauve.stores.ledger import CLIENT, Entry, Outcome, Payment, noted_delivery
 from mauve.stores.sql.database import Database
-from mauve.stores.sql.ledger.counts import add_usage, keep_first_seen
 from mauve.stores.sql.ledger.deliveries import add_tallies, note_deliveries
-from mauve.stores.sql.ledger.ingest_stats import add_arrivals
-from mauve.stores.sql.ledger.mixed_batches import append_events
+from mauve.stores.sql.ledger.ingest_stats import add_ingest_stats
+from mauve.stores.sql.ledger.loading import append_events
 from mauve.stores.sql.ledger.payments import (
     Claim,
     PaymentKey,
@@ -25,7 +25,7 @@ from mauve.stores.sql.ledger.payments import (
     standing_payments,
 )
 from mauve.stores.sql.ledger.subscriptions import record_versions
-from mauve.stores.unavailable import StoreUnavailableError
+from mauve.stores.sql.ledger.usage import add_usage, keep_first_seen
 
 _ATTEMPTS_MAX: Final = 5
 _RACE_STATES: Final = {"40001", "40P01"}  # PostgreSQL: serialization failure, deadlock
@@ -67,7 +67,7 @@ class SqlLedgerWriter:
             outcomes = _judge(entries, standing)
             note_deliveries(tx, _deliveries(entries, outcomes))
             add_tallies(tx, [tally for entry in entries for tally in entry.tallies])
-            add_arrivals(tx, [entry.arrivals for entry in entries if entry.arrivals is not None])
+            add_ingest_stats(tx, [entry.ingest_stats for entry in entries if entry.ingest_stats is not None])
         return outcomes
 
 

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from mauve.core.accepted import AcceptedCounts, Line, OrgPeriod
-from mauve.stores.unavailable import StoreUnavailableError
+from mauve.stores import StoreUnavailableError
 
 _NAME: Final = re.compile(r"[0-9]{3}")
 _PRIVATE_FILE: Final = 0o600

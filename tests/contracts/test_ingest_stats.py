@@ -1,4 +1,4 @@
-"""What every ledger promises about arrivals."""
+"""What every ledger promises about ingest stats."""
 
 from datetime import date, timedelta
 
@@ -22,8 +22,8 @@ def reader(ledger_database):
 def note(writer):
     def note_one(offset, last_at, counts, project="proj_1"):
         day = (DAY + timedelta(days=offset)).isoformat()
-        arrivals = IngestStats(day, last_at, {(project, word): count for word, count in counts.items()})
-        writer.record([Entry(arrivals=arrivals)])
+        stats = IngestStats(day, last_at, {(project, word): count for word, count in counts.items()})
+        writer.record([Entry(ingest_stats=stats)])
 
     return note_one
 
@@ -56,5 +56,5 @@ def test_days_of_long_ago_are_dropped(note, reader):
 
 def test_a_load_step_adds_its_own(note, loader, reader):
     note(0, 1, {ACCEPTED: 3})
-    loader.finish(LoadStep({1: 1}, arrivals=IngestStats(DAY.isoformat(), 2, {("proj_1", REPEAT): 2})))
+    loader.finish(LoadStep({1: 1}, ingest_stats=IngestStats(DAY.isoformat(), 2, {("proj_1", REPEAT): 2})))
     assert reader.counts("proj_1", ALWAYS) == [IngestCount(ACCEPTED, 3, 1), IngestCount(REPEAT, 2, 2)]
