@@ -19,7 +19,7 @@ from mauve.core.credential import Scope
 from mauve.core.organization import Organization
 from mauve.load.close_days import DayCloser
 from mauve.load.loader import Loader
-from mauve.load.runner import LoadFigures, LoadRunner
+from mauve.load.runner import LoadMetrics, LoadRunner
 from mauve.server.core import CoreApp
 from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
@@ -185,7 +185,7 @@ class AppInLifespan:
                 query_parts(self._settings, keyring, self._warehouse, uses, self._clock) as self.query,
                 dashboard_parts(self._settings, self._parts, self.query) as self.dashboard,
             ):
-                loading = LoadRunner(lambda: open_load_parts(self._settings), LoadFigures(registry))
+                loading = LoadRunner(lambda: open_load_parts(self._settings), LoadMetrics(registry))
                 timeout_s = self._settings.catalog_timeout_s
                 self._app = CoreApp(self._parts, self.ingest, self.query, self.dashboard, loading, timeout_s=timeout_s)
                 await send({"type": "lifespan.startup.complete"})

@@ -51,12 +51,12 @@ class TestOrganizations:
         catalog.organizations.create(younger)
         catalog.organizations.create(older)
         assert catalog.organizations.find(older.org_id) == older
-        assert catalog.organizations.everyone() == [older, younger]
+        assert catalog.organizations.list_all() == [older, younger]
 
     def test_a_missing_one_is_none_and_is_not_made_by_a_change(self, catalog):
         assert catalog.organizations.find("org_x") is None
         assert catalog.organizations.update("org_x", lambda found: found) is None
-        assert catalog.organizations.everyone() == []
+        assert catalog.organizations.list_all() == []
 
     def test_standing_and_limits_are_kept_beyond_32_bit(self, catalog, org):
         limits = Limits(event_cap=2**62, reads_per_minute=1, agent_queries=2**40, raw_scans=0)

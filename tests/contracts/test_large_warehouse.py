@@ -7,7 +7,7 @@ import pytest
 
 from mauve.core.times import DAY_MS
 from mauve.core.window import Window
-from mauve.stores.cancellation import ending_at
+from mauve.stores.cancellation import deadline_at
 from mauve.stores.clickhouse.schema import TABLES
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
 
@@ -68,7 +68,7 @@ def fill(connection):
 
 
 def ids(reader, project, events_max=20):
-    with ending_at(time.monotonic() + 300):  # however busy the machine is
+    with deadline_at(time.monotonic() + 300):  # however busy the machine is
         return [int(event.id) for event in reader.latest_events(project, RECENT, events_max)]
 
 
@@ -95,7 +95,7 @@ def test_more_names_than_the_memory_of_a_read_holds_are_read_and_the_most_freque
     # Of 128 characters each, as many as are allowed, and four bytes for every character.
     fill("proj_names", 300_000, DAY_BEGINS, 1_000, "concat(repeat('👪', 121), leftPad(toString(number), 7, '0'))")
     fill("proj_names", 2, DAY_BEGINS, 1_000, "'view'")
-    with ending_at(time.monotonic() + 300):  # however busy the machine is
+    with deadline_at(time.monotonic() + 300):  # however busy the machine is
         names = reader.event_names("proj_names", RECENT, 10_001)
     assert names[0] == ("view", 2)
     assert len(names) == 10_001

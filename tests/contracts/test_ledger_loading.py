@@ -132,8 +132,8 @@ class TestFirstSeen:
 
     def test_what_the_catalog_knows_never_counts_as_new_again(self, writer, loader):
         loader.finish(LoadStep({}, first_seen_by_project={"proj_1": 5, "proj_2": 6}))
-        loader.forget_first_seen({"proj_1": 5, "proj_missing": 5})
-        loader.forget_first_seen({})
+        loader.acknowledge_first_seen({"proj_1": 5, "proj_missing": 5})
+        loader.acknowledge_first_seen({})
         assert loader.first_seen() == {"proj_2": 6}
         loader.finish(LoadStep({}, first_seen_by_project={"proj_1": 9}))
         record_payments(writer, a_payment())
@@ -143,18 +143,18 @@ class TestFirstSeen:
         record_payments(writer, a_payment(received_at=50))
         loader.finish(LoadStep({}, first_seen_by_project={"proj_1": 40}))
         assert loader.first_seen() == {"proj_1": 40}
-        loader.forget_first_seen({"proj_1": 40})
+        loader.acknowledge_first_seen({"proj_1": 40})
         record_payments(writer, a_payment("inv_2", received_at=30), a_payment("inv_3", received_at=35))
         assert loader.first_seen() == {"proj_1": 30}, "for the catalog to take over again"
         loader.finish(LoadStep({}, first_seen_by_project={"proj_1": 20}))
-        loader.forget_first_seen({"proj_1": 30})
+        loader.acknowledge_first_seen({"proj_1": 30})
         assert loader.first_seen() == {"proj_1": 20}, "the catalog has not heard of this one"
 
     def test_many_are_forgotten_at_once(self, loader):
         moments = {f"proj_{number}": number for number in range(2000)}
         loader.finish(LoadStep({}, first_seen_by_project=moments))
         assert loader.first_seen() == moments
-        loader.forget_first_seen(moments)
+        loader.acknowledge_first_seen(moments)
         assert loader.first_seen() == {}
 
 

@@ -79,11 +79,11 @@ def ann(catalog, org):
 
 class TestUsers:
     def test_a_user_comes_with_a_link_and_without_a_password(self, catalog, org):
-        assert catalog.users.anyone() is False
+        assert catalog.users.any_exist() is False
         user = a_user(org)
         link = a_link(user)
         assert catalog.users.create(user, link, let_pass) is True
-        assert catalog.users.anyone() is True
+        assert catalog.users.any_exist() is True
         assert catalog.links.find(link.digest) == link
         assert catalog.users.find(user.user_id) == Member(user, has_password=False, link_expires_at=NOW + 1)
         assert catalog.users.find("usr_missing") is None
@@ -210,14 +210,14 @@ class TestLinks:
         assert [record.org_id for record in catalog.publications.pending(10)] == [organization.org_id]
         again = an_organization()
         assert catalog.links.use_setup(link.digest, again, a_user(again, "b@example.com"), "$hash", NOW) is False
-        assert catalog.organizations.everyone() == [organization]
+        assert catalog.organizations.list_all() == [organization]
 
     def test_the_setup_link_is_void_once_somebody_has_an_account(self, catalog, org, ann):
         link, organization = a_link(), an_organization()
         catalog.links.replace_setup(link)
         owner = a_user(organization, "b@example.com")
         assert catalog.links.use_setup(link.digest, organization, owner, "$hash", NOW) is False
-        assert catalog.organizations.everyone() == [org]
+        assert catalog.organizations.list_all() == [org]
 
     def test_neither_link_serves_for_the_other(self, catalog, org, ann):
         setup, anns = a_link(), a_link(ann)

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from mauve.core.clock import CLOCK_SLACK_MS
 from mauve.core.window import period_ends_at, period_of
-from mauve.stores.read_meter import ReadLimits, Refusal, Throttle, Usage, Uses
+from mauve.stores.read_meter import ReadCost, ReadLimits, Throttled, Throttle, Usage
 
 NOW = int(datetime(2026, 11, 15, 12, tzinfo=UTC).timestamp()) * 1000
 HOUR = 3_600_000
 DAY = 24 * HOUR
-READ, QUERY, SCAN = Uses(), Uses(queries=1), Uses(queries=1, raw_scans=1)
+READ, QUERY, SCAN = ReadCost(), ReadCost(queries=1), ReadCost(queries=1, raw_scans=1)
 PLENTY = ReadLimits(1000, 1000, 1000)
 
 
@@ -47,7 +47,7 @@ class TestMinute:
         limits = ReadLimits(2, 0, 0)
         taken(meter, limits, now=NOW)
         taken(meter, limits, now=NOW + 10_000)
-        refusal = Refusal(Throttle.RATE_LIMIT, NOW + 60_000)
+        refusal = Throttled(Throttle.RATE_LIMIT, NOW + 60_000)
         assert meter.take("org_1", READ, limits, NOW + 20_000) == refusal
         assert meter.take("org_1", READ, limits, NOW + 59_999) == refusal
         assert meter.take("org_1", READ, limits, NOW + 60_000) is None
@@ -75,7 +75,7 @@ class TestMinute:
         assert taken(meter, ReadLimits(1, 0, 0)) == 0
 
     def test_a_limit_of_none_refuses_every_read_and_says_come_back_in_a_minute(self, meter):
-        assert meter.take("org_1", READ, ReadLimits(0, 9, 9), NOW) == Refusal(Throttle.RATE_LIMIT, NOW + 60_000)
+        assert meter.take("org_1", READ, ReadLimits(0, 9, 9), NOW) == Throttled(Throttle.RATE_LIMIT, NOW + 60_000)
 
 
 class TestAllowances:
@@ -83,14 +83,14 @@ class TestAllowances:
         limits = ReadLimits(1000, 2, 1000)
         ends_at = period_ends_at(NOW)
         assert taken(meter, limits, QUERY, times=5) == 2
-        assert meter.take("org_1", QUERY, limits, NOW + DAY) == Refusal(Throttle.QUERIES, ends_at)
+        assert meter.take("org_1", QUERY, limits, NOW + DAY) == Throttled(Throttle.QUERIES, ends_at)
         assert taken(meter, limits, QUERY, now=ends_at - 1) == 0
         assert taken(meter, limits, QUERY, now=ends_at, times=5) == 2
 
     def test_a_raw_scan_spends_a_query_and_a_raw_scan(self, meter):
         limits = ReadLimits(1000, 5, 2)
         assert taken(meter, limits, SCAN, times=5) == 2
-        assert meter.take("org_1", SCAN, limits, NOW) == Refusal(Throttle.RAW_SCANS, period_ends_at(NOW))
+        assert meter.take("org_1", SCAN, limits, NOW) == Throttled(Throttle.RAW_SCANS, period_ends_at(NOW))
         assert taken(meter, limits, QUERY, times=9) == 3
         assert meter.take("org_1", SCAN, limits, NOW).throttle is Throttle.QUERIES
 
@@ -192,11 +192,11 @@ class Model:
         self.moments[org] = window
         period = (org, period_of(now))
         if len(window) >= limits.reads_per_minute:
-            return Refusal(Throttle.RATE_LIMIT, (min(window) if window else now) + 60_000)
+            return Throttled(Throttle.RATE_LIMIT, (min(window) if window else now) + 60_000)
         if uses.queries and self.spent[period, "queries"] >= limits.queries:
-            return Refusal(Throttle.QUERIES, period_ends_at(now))
+            return Throttled(Throttle.QUERIES, period_ends_at(now))
         if uses.raw_scans and self.spent[period, "raw_scans"] >= limits.raw_scans:
-            return Refusal(Throttle.RAW_SCANS, period_ends_at(now))
+            return Throttled(Throttle.RAW_SCANS, period_ends_at(now))
         window.append(now)
         self.spent[period, "queries"] += uses.queries
         self.spent[period, "raw_scans"] += uses.raw_scans

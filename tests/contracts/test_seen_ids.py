@@ -58,7 +58,7 @@ def found_again(warehouse, project, ids):
     return sorted(place for same in warehouse.stage(rows_of(project, ids)) for place in same.places)
 
 
-@pytest.mark.parametrize("count", [7, seen_ids._IN_THE_TEXT_MAX + 500], ids=["few", "many"])  # noqa: SLF001
+@pytest.mark.parametrize("count", [7, seen_ids._INLINE_IDS_MAX + 500], ids=["few", "many"])  # noqa: SLF001
 def test_all_are_found_again_and_no_others(warehouse, project, count):
     known = [f"known {number}" for number in range(count)]
     assert load(warehouse, rows_of(project, known)) == []
@@ -108,7 +108,7 @@ def test_the_ids_of_a_step_that_failed_are_known_when_they_are_asked_for(warehou
     connection.run(f"ALTER TABLE mauve.seen DELETE WHERE received_day = toDate({TODAY}) SETTINGS mutations_sync = 1")
     assert found_again(warehouse, project, ["x", "y"]) == []
     position = (rows.seq[0] >> 10) & (2**46 - 1)
-    warehouse.remember_ids({STREAM: position - 1})
+    warehouse.recover_ids({STREAM: position - 1})
     assert found_again(ChdbWarehouse(connection), project, ["y", "z", "x"]) == [0, 2]
 
 
@@ -160,7 +160,7 @@ def test_a_step_that_is_tried_again_and_again_leaves_each_id_once(warehouse, con
     load(warehouse, rows)
     before = {STREAM: ((rows.seq[0] >> 10) & (2**46 - 1)) - 1}
     for _ in range(3):
-        warehouse.remember_ids(before)
+        warehouse.recover_ids(before)
         warehouse.stage(rows)
         warehouse.commit((), set(rows.seq))
     assert connection.rows("SELECT count() FROM mauve.seen") == [(50,)]

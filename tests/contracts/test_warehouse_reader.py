@@ -22,7 +22,7 @@ from support.service import PATIENCE_S
 DAY = date(2026, 11, 15)
 NOON = (DAY - date(1970, 1, 1)).days * DAY_MS + DAY_MS // 2
 ALWAYS = Window(date.min, date.max)
-EVERYBODY = frozenset(Activity)
+ANY_ACTIVITY = frozenset(Activity)
 STREAM = 99
 record_numbers = itertools.count(1)
 projects = itertools.count(1)
@@ -91,7 +91,7 @@ def test_a_user_counts_once_however_often_and_in_whatever_way_they_are_seen(read
         ]
     )
     load([("view", "ann", day(0)), ("click", "eve", day(1)), ("view", "", day(1))])
-    assert users(reader, project, EVERYBODY, ALWAYS) == 3
+    assert users(reader, project, ANY_ACTIVITY, ALWAYS) == 3
     assert users(reader, project, {Activity.ACTIVE}, ALWAYS) == 2
     assert users(reader, project, {Activity.SIGNUP}, ALWAYS) == 2
     assert users_by_day(reader, project, Activity.ACTIVE, ALWAYS) == [("2026-11-15", 1), ("2026-11-16", 2)]
@@ -109,14 +109,14 @@ def test_events_are_counted_by_name_and_by_day(reader, load, project):
 
 def test_what_does_not_count_is_in_no_figure(reader, load, project):
     load([("view", "ann", day(0)), ("view", "bob", day(0)), ("never", "eve", day(1))], repeats=(1, 2))
-    assert users(reader, project, EVERYBODY, ALWAYS) == 1
+    assert users(reader, project, ANY_ACTIVITY, ALWAYS) == 1
     assert reader.event_names(project, ALWAYS, 10) == [("view", 1)]
     assert reader.event_count(project, "never", ALWAYS) == 0
     assert reader.event_days(project, "never", ALWAYS) == []
 
 
 def test_nothing_is_nothing(reader, project):
-    assert users(reader, project, EVERYBODY, ALWAYS) == 0
+    assert users(reader, project, ANY_ACTIVITY, ALWAYS) == 0
     assert users_by_day(reader, project, Activity.ACTIVE, ALWAYS) == []
     assert reader.event_names(project, ALWAYS, 10) == []
     assert reader.event_count(project, "view", ALWAYS) == 0
@@ -130,7 +130,7 @@ def test_nothing_is_nothing(reader, project):
 def test_a_window_includes_both_its_ends(reader, load, project, first, last, expected):
     load([("view", f"user {offset}", day(offset)) for offset in (-1, 0, 1)])
     window = Window(day(first), day(last))
-    assert users(reader, project, EVERYBODY, window) == expected
+    assert users(reader, project, ANY_ACTIVITY, window) == expected
     assert reader.event_count(project, "view", window) == expected
     assert len(reader.event_days(project, "view", window)) == expected
     assert len(users_by_day(reader, project, Activity.ACTIVE, window)) == expected
@@ -140,14 +140,14 @@ def test_a_window_includes_both_its_ends(reader, load, project, first, last, exp
 @pytest.mark.parametrize("window", [Window(date.min, date(1969, 12, 31)), Window(date(2200, 1, 1), date.max)])
 def test_a_window_in_which_no_event_can_be_is_empty(reader, load, project, window):
     load([("view", "ann", day(0))])
-    assert users(reader, project, EVERYBODY, window) == reader.event_count(project, "view", window) == 0
+    assert users(reader, project, ANY_ACTIVITY, window) == reader.event_count(project, "view", window) == 0
     assert users_by_day(reader, project, Activity.ACTIVE, window) == reader.event_names(project, window, 9) == []
 
 
 def test_a_project_sees_nothing_of_another(reader, load, project):
     load([("view", "ann", day(0))])
     load([("view", "bob", day(0)), ("view", "eve", day(0))], project=f"{project}_test")
-    assert users(reader, project, EVERYBODY, ALWAYS) == reader.event_count(project, "view", ALWAYS) == 1
+    assert users(reader, project, ANY_ACTIVITY, ALWAYS) == reader.event_count(project, "view", ALWAYS) == 1
 
 
 ODD_NAMES = [
@@ -187,9 +187,9 @@ def test_many_names_on_many_days_are_summed_up_exactly(reader, load, project):
 
 def test_distinct_counts_are_exact_while_small_and_then_near(reader, load, project):
     load([("view", f"user {number % 2_000}", day(0)) for number in range(4_000)])
-    assert users(reader, project, EVERYBODY, ALWAYS) == 2_000
+    assert users(reader, project, ANY_ACTIVITY, ALWAYS) == 2_000
     load([("view", f"user {number}", day(1)) for number in range(60_000)])
-    assert users(reader, project, EVERYBODY, ALWAYS) == pytest.approx(60_000, rel=0.015)  # three standard errors
+    assert users(reader, project, ANY_ACTIVITY, ALWAYS) == pytest.approx(60_000, rel=0.015)  # three standard errors
 
 
 def test_several_readers_read_side_by_side(reader, load, project):
@@ -299,7 +299,7 @@ def test_several_projects_are_read_at_once_and_do_not_mix(reader, load, project)
     load([("view", "ann", day(0)), ("view", "bob", day(1))])
     load([("view", "ann", day(0)), ("view", "eve", day(0)), ("view", "eve", day(2))], project=other)
     asked = [other, project, "proj_never"]
-    assert reader.users(asked, EVERYBODY, ALWAYS, None) == {project: 2, other: 2}
+    assert reader.users(asked, ANY_ACTIVITY, ALWAYS, None) == {project: 2, other: 2}
     assert reader.users_by_day(asked, Activity.ACTIVE, Window(day(0), day(2))) == sorted(
         [(project, "2026-11-15", 1), (project, "2026-11-16", 1), (other, "2026-11-15", 2), (other, "2026-11-17", 1)]
     )
@@ -328,13 +328,13 @@ class TestSummingUp:
         assert warehouse.first_day() is None
 
     @pytest.mark.parametrize("times", [1, 3])
-    @pytest.mark.parametrize("seen", [{Activity.ACTIVE}, {Activity.SIGNUP}, EVERYBODY])
+    @pytest.mark.parametrize("seen", [{Activity.ACTIVE}, {Activity.SIGNUP}, ANY_ACTIVITY])
     def test_a_week_that_was_summed_up_counts_as_its_days_do(self, warehouse, reader, load, project, times, seen):
         load([(("view", "user_signup")[place % 2], f"user {place % 60}", day(place % 16)) for place in range(400)])
         other = f"{project}_other"
         load([("view", "ann", day(3))], project=other)
         for _ in range(times):
-            warehouse.sum_up_week(self.WEEK)
+            warehouse.merge_week(self.WEEK)
         for window in (ALWAYS, Window(day(0), day(12)), self.WEEK, Window(day(1), day(30))):
             assert reader.users([project, other], seen, window, self.WEEK) == reader.users(
                 [project, other], seen, window, None
@@ -343,9 +343,9 @@ class TestSummingUp:
 
     def test_the_days_of_a_week_that_was_summed_up_are_not_read(self, warehouse, reader, load, project):
         load([("view", "ann", day(1))])
-        warehouse.sum_up_week(self.WEEK)
+        warehouse.merge_week(self.WEEK)
         load([("view", "late", day(2))])
-        assert users(reader, project, EVERYBODY, ALWAYS, self.WEEK) == 1
-        assert users(reader, project, EVERYBODY, ALWAYS) == 2
-        warehouse.sum_up_week(self.WEEK)
-        assert users(reader, project, EVERYBODY, ALWAYS, self.WEEK) == 2
+        assert users(reader, project, ANY_ACTIVITY, ALWAYS, self.WEEK) == 1
+        assert users(reader, project, ANY_ACTIVITY, ALWAYS) == 2
+        warehouse.merge_week(self.WEEK)
+        assert users(reader, project, ANY_ACTIVITY, ALWAYS, self.WEEK) == 2

@@ -146,11 +146,11 @@ def test_what_is_too_old_counts_and_tells_nothing(upkeep, connection, project, l
     old = date(2001, 1, 31)
     load([("view", "ann", old), ("view", "bob", old + timedelta(days=1)), ("view", "bob", old - timedelta(days=400))])
     before = figures(connection, project)
-    assert upkeep.forget_raw_before(old + timedelta(days=1)) == 2
+    assert upkeep.anonymize_raw_before(old + timedelta(days=1)) == 2
     assert figures(connection, project) == before
     assert [row[0] for row in raw_rows(connection, project)] == ["", "bob", ""]
-    assert upkeep.forget_raw_before(old + timedelta(days=1)) == 0
-    assert upkeep.forget_raw_before(date(1960, 1, 1)) == 0
+    assert upkeep.anonymize_raw_before(old + timedelta(days=1)) == 0
+    assert upkeep.anonymize_raw_before(date(1960, 1, 1)) == 0
 
 
 def test_what_is_frozen_stays_as_it_is(upkeep, connection, project, load, home):

@@ -101,7 +101,7 @@ def test_a_service_that_is_killed_leaves_no_file_and_starts_again(service, key, 
 def test_a_core_that_is_killed_while_it_erases_starts_again_and_erases_then(service, key):
     settings = settings_from({"MAUVE_DATA": str(service.data)})
     with control_parts(settings) as parts:
-        (organization,) = parts.catalog.organizations.everyone()
+        (organization,) = parts.catalog.organizations.list_all()
         (app,) = parts.catalog.apps.all_of(organization.org_id)
     for pause_s in (0.0, 0.02, 0.1):
         assert send(service, key, "ann") == 202

@@ -14,7 +14,7 @@ from mauve.stores import StoreUnavailableError
 from mauve.stores.localdisk.read_cache import CacheBounds, SqliteReadCache
 from mauve.stores.localdisk.read_meter import SqliteReadMeter
 from mauve.stores.read_cache import CachedAnswer
-from mauve.stores.read_meter import ReadLimits, Uses
+from mauve.stores.read_meter import ReadCost, ReadLimits
 from support.clocks import Ticks
 
 NOW = 1_800_000_000_000
@@ -36,7 +36,7 @@ def meter(tmp_path):
 
 
 def taken(meter, limit, times=10):
-    return sum(meter.take("org_1", Uses(), ReadLimits(limit, 0, 0), NOW) is None for _ in range(times))
+    return sum(meter.take("org_1", ReadCost(), ReadLimits(limit, 0, 0), NOW) is None for _ in range(times))
 
 
 def overwrite(path):
@@ -159,7 +159,7 @@ def test_a_meter_that_is_damaged_counts_anew(tmp_path, meter):
     meter.close()
     overwrite(tmp_path / "meter.db")
     with pytest.raises(StoreUnavailableError):
-        meter.take("org_1", Uses(), LIMITS, NOW)
+        meter.take("org_1", ReadCost(), LIMITS, NOW)
     assert taken(meter, 5) == 5
 
 
@@ -168,9 +168,9 @@ def test_a_meter_that_cannot_count_says_so_and_is_logged_once(tmp_path):
     with structlog.testing.capture_logs() as logged, closing(meter):
         for _ in range(5):
             with pytest.raises(StoreUnavailableError):
-                meter.take("org_1", Uses(), LIMITS, NOW)
+                meter.take("org_1", ReadCost(), LIMITS, NOW)
         (tmp_path / "later").mkdir()
-        assert meter.take("org_1", Uses(), LIMITS, NOW) is None
+        assert meter.take("org_1", ReadCost(), LIMITS, NOW) is None
     assert [line["event"] for line in logged] == ["file_unusable"]
     assert logged[0]["file"] == "meter.db"
 
@@ -191,13 +191,13 @@ def test_what_a_killed_process_spent_is_spent(tmp_path, meter):
     done = subprocess.run([sys.executable, "-c", SPENDS_AND_IS_KILLED, str(tmp_path / "meter.db")], check=False)
     assert done.returncode == -signal.SIGKILL
     assert taken(meter, 10) == 3
-    assert meter.take("org_1", Uses(queries=1), ReadLimits(1000, 7, 0), NOW) is not None
+    assert meter.take("org_1", ReadCost(queries=1), ReadLimits(1000, 7, 0), NOW) is not None
 
 
 def test_old_minutes_and_periods_are_forgotten(tmp_path, meter):
     day = DAY_MS
     for number in range(400):
-        meter.take(f"org_{number % 50}", Uses(queries=1), LIMITS, NOW + number * day)
+        meter.take(f"org_{number % 50}", ReadCost(queries=1), LIMITS, NOW + number * day)
     with closing(sqlite3.connect(tmp_path / "meter.db")) as file:
         reads, periods = (file.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("reads", "spent"))
     assert reads == 1

@@ -16,7 +16,7 @@ from mauve.query.answer import Freshness
 from mauve.query.ask import ask
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
 from mauve.stores.localdisk.read_cache import CacheBounds, SqliteReadCache
-from mauve.stores.read_meter import ReadLimits, Uses
+from mauve.stores.read_meter import ReadCost, ReadLimits
 from mauve.stores.warehouse import WarehouseUnavailableError
 from mauve.wiring.paths import catalog_path, ledger_path
 from support.service import bearer
@@ -122,7 +122,7 @@ def test_a_throttled_read_is_refused_even_if_there_is_an_old_answer(read, clock,
     clock.advance(FIVE_MINUTES_MS)
     (org_id,) = core.query.keyring.organizations
     for _ in range(600):
-        core.query.meter.take(org_id, Uses(), ReadLimits(600, 0, 0), clock.now_ms())
+        core.query.meter.take(org_id, ReadCost(), ReadLimits(600, 0, 0), clock.now_ms())
     assert read("mau").status_code == 429
 
 

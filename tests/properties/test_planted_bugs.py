@@ -212,7 +212,7 @@ class TestLoader:
         assert is_found(schedules=range(47_000, 48_000))
 
     def test_a_loader_that_does_not_know_the_ids_of_a_failed_step(self, monkeypatch):
-        monkeypatch.setattr(SimulatedWarehouse, "remember_ids", lambda *_: None)
+        monkeypatch.setattr(SimulatedWarehouse, "recover_ids", lambda *_: None)
         assert is_found()
 
     def test_a_loader_that_judges_again_what_was_stored(self, monkeypatch):

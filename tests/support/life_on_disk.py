@@ -21,7 +21,7 @@ from mauve.core.batch import packed_header
 from mauve.core.events import Activity
 from mauve.core.window import Window
 from mauve.ingest.parts import IngestParts
-from mauve.load.runner import LoadFigures, LoadRunner
+from mauve.load.runner import LoadMetrics, LoadRunner
 from mauve.logs import configure_logs
 from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.ledger import Entry, Payment
@@ -79,7 +79,7 @@ async def send_forever(parts: IngestParts, life: int, numbers) -> None:
 async def live(settings: Settings, life: int) -> None:
     prepare(settings)
     registry = CollectorRegistry()
-    loading = LoadRunner(lambda: open_load_parts(settings), LoadFigures(registry))
+    loading = LoadRunner(lambda: open_load_parts(settings), LoadMetrics(registry))
     async with (
         ingest_parts(settings, 0, registry) as one,
         ingest_parts(settings, 1, CollectorRegistry()) as two,

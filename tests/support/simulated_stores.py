@@ -111,7 +111,7 @@ class SimulatedWarehouse:
         ranges = [(first_seq(stream, number + 1), first_seq(stream + 1, 0)) for stream, number in positions.items()]
         return {row.seq: row.counts for row in self.events if any(low <= row.seq < high for low, high in ranges)}
 
-    def remember_ids(self, positions) -> None:
+    def recover_ids(self, positions) -> None:
         known = self.stored_after(positions)
         for row in self.events:
             if row.counts and row.id and row.seq in known:
@@ -127,7 +127,7 @@ class SimulatedWarehouse:
         counts = Counter(day for day, _ in self.users if window.first <= day <= window.last)
         return [DayUsers("proj", Activity.ACTIVE, day.isoformat(), users) for day, users in counts.items()]
 
-    def sum_up_week(self, week: Window) -> None:
+    def merge_week(self, week: Window) -> None:
         self._faults.pass_by(WarehouseUnavailableError)
 
     def ping(self) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mauve.core.accepted import JOINED_SHARE, LINES_MAX, AcceptedCounts, OrgPeriod
+from mauve.core.accepted import MERGED_SHARE, SUBTOTALS_MAX, AcceptedCounts, OrgPeriod
 
 ORG_PERIOD = OrgPeriod("org_1", "2027-01")
 RECORDS = 100_000
@@ -33,7 +33,7 @@ class Stream:
         self._position = max(through, self._position)
 
     def look(self):
-        self._counts.forget_loaded(self._position)
+        self._counts.drop_loaded(self._position)
         self._loaded_at_look = self._loaded
 
     @property
@@ -42,7 +42,7 @@ class Stream:
 
     @property
     def line_count(self):
-        return sum(len(lines) for _, lines in self._counts)
+        return sum(len(subtotals) for _, subtotals in self._counts)
 
     @property
     def waiting(self):
@@ -70,8 +70,8 @@ def test_steady_traffic_is_counted_too_high_by_a_small_part_of_what_waits(events
             stream.look()
         if stream.number % 10 == 0:
             # The lines held what waited and a share of themselves: one line that is loaded in part.
-            assert 0 <= stream.too_many <= waiting_max / (JOINED_SHARE - 1)
-        assert stream.line_count <= LINES_MAX
+            assert 0 <= stream.too_many <= waiting_max / (MERGED_SHARE - 1)
+        assert stream.line_count <= SUBTOTALS_MAX
 
 
 @pytest.mark.parametrize("events_of_record", [one, uneven])
@@ -80,7 +80,7 @@ def test_after_an_outage_too_much_is_counted_only_until_the_loader_has_caught_up
     for _ in range(RECORDS):
         stream.append()
     assert stream.too_many == 0, "nothing is loaded in part"
-    assert stream.line_count <= LINES_MAX
+    assert stream.line_count <= SUBTOTALS_MAX
     waited = stream.waiting
     position = 0
     while position < stream.number - BEHIND:
@@ -88,9 +88,9 @@ def test_after_an_outage_too_much_is_counted_only_until_the_loader_has_caught_up
         for _ in range(A_LOOK):
             stream.append()
         stream.load(position)
-        assert 0 <= stream.too_many <= waited // JOINED_SHARE
+        assert 0 <= stream.too_many <= waited // MERGED_SHARE
         stream.look()
-        assert 0 <= stream.too_many <= waited // JOINED_SHARE
+        assert 0 <= stream.too_many <= waited // MERGED_SHARE
     stream.load(stream.number)
     stream.look()
     assert (stream.too_many, stream.line_count) == (0, 0)
@@ -100,7 +100,7 @@ def test_large_records_are_never_joined_into_a_line_above_the_share():
     counts = AcceptedCounts()
     for number in range(1, 1001):
         counts.add(ORG_PERIOD, number, 1000 if number % 10 == 0 else 1)
-        ((_, lines),) = counts
-        total = sum(events for _, events in lines)
-        assert len(lines) <= LINES_MAX
-        assert all(events <= max(1000, total // JOINED_SHARE) for _, events in lines)
+        ((_, subtotals),) = counts
+        total = sum(events for _, events in subtotals)
+        assert len(subtotals) <= SUBTOTALS_MAX
+        assert all(events <= max(1000, total // MERGED_SHARE) for _, events in subtotals)

@@ -8,11 +8,11 @@ from mauve.stores.data_directory import (
     DirectoryError,
     HeldError,
     Holder,
-    alone,
+    exclusive_lock,
     hold,
     holder_of,
     make_private_directory,
-    name_holder,
+    record_holder,
     write_private_file,
 )
 
@@ -57,7 +57,7 @@ def test_a_private_file_is_for_its_owner_alone_and_leaves_no_draft(tmp_path):
 def test_a_held_directory_names_its_holder_until_it_is_let_go(tmp_path):
     assert holder_of(tmp_path) is None
     with hold(tmp_path) as lock:
-        name_holder(lock, Holder(os.getpid(), "http://here", "http://there"))
+        record_holder(lock, Holder(os.getpid(), "http://here", "http://there"))
         assert holder_of(tmp_path) == Holder(os.getpid(), "http://here", "http://there")
         with pytest.raises(HeldError, match=f"process {os.getpid()}"):
             hold(tmp_path)
@@ -66,7 +66,7 @@ def test_a_held_directory_names_its_holder_until_it_is_let_go(tmp_path):
 
 
 def _append(path, mark):
-    with alone(path.parent, "turn"):
+    with exclusive_lock(path.parent, "turn"):
         before = path.read_text()
         path.write_text(before + mark)
 

@@ -12,7 +12,7 @@ from mauve.stores.data_directory import HeldError
 from mauve.stores.localdisk.disk import LocalDisk
 from mauve.stores.localdisk.log import frames, quarantine
 from mauve.stores.localdisk.log.reader import SegmentLogReader
-from mauve.stores.localdisk.log.segments import SPARES_MAX
+from mauve.stores.localdisk.log.segments import POOL_SEGMENTS_MAX
 from mauve.stores.localdisk.log.writer import SegmentLogWriter
 from mauve.stores.log import RECORD_NUMBER_MAX
 from support.segment_log import BYTES_MAX, LARGE, SEGMENT_BYTES, Seconds, a_writer, append_all, read_all, segment_paths
@@ -249,7 +249,7 @@ def test_few_spares_are_kept_and_the_newest_segment_always(root):
     assert len(segment_paths(root)) == 10
     reader.trim(0, RECORD_NUMBER_MAX)
     assert len(segment_paths(root)) == 1
-    assert len(list((root / "000/spare").iterdir())) == SPARES_MAX
+    assert len(list((root / "000/spare").iterdir())) == POOL_SEGMENTS_MAX
     assert reader.backlog_bytes() == SEGMENT_BYTES
 
 

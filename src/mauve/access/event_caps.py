@@ -137,7 +137,7 @@ class EventCaps:
         self._capped = capped
         if not capped and not before and not self._accepted:
             return None
-        self._accepted.forget_all_but(capped)
+        self._accepted.keep_only(capped)
         self._recounted = {org_id: number for org_id, number in self._recounted.items() if org_id in capped}
         if self._recount is None or not self._recount.org_ids <= capped:
             # Who got a cap since the last look may have requests under way that nobody counts: the next look will do.
@@ -187,5 +187,5 @@ class EventCaps:
             recount, self._recount = self._recount, None
             self._accepted.correct(recount.org_ids, recount.through, recount.found)
             self._recounted |= dict.fromkeys(recount.org_ids, recount.through)
-        self._accepted.forget_loaded(sight.position)
+        self._accepted.drop_loaded(sight.position)
         self._own = Counter(self._accepted.sums(sight.position))

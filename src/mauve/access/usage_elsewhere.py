@@ -8,9 +8,9 @@ import structlog
 from mauve.core.accepted import AcceptedCounts, OrgPeriod
 from mauve.stores import StoreUnavailableError
 from mauve.stores.log import MIXED_STREAM
-from mauve.stores.usage import AcceptedExchange, Counted, UsageReader
+from mauve.stores.usage import AcceptedExchange, CountedUsage, UsageReader
 
-_NOTHING_COUNTED: Final = Counted("", {}, {}, (), 0)
+_NOTHING_COUNTED: Final = CountedUsage("", {}, {}, (), 0)
 
 log = structlog.get_logger()
 
@@ -61,8 +61,8 @@ class UsageElsewhere:
         self._counted, self._is_current = counted, True
         self._mixed = self._mixed if knows_mixed else AcceptedCounts()
         self._mixed_of = capped
-        self._mixed.forget_all_but(capped)
-        self._mixed.forget_loaded(counted.positions.get(MIXED_STREAM, 0))
+        self._mixed.keep_only(capped)
+        self._mixed.drop_loaded(counted.positions.get(MIXED_STREAM, 0))
         for number, org_period, events in counted.mixed:
             self._mixed.add(org_period, number, events)
         return True

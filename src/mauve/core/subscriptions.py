@@ -24,7 +24,7 @@ class MrrContribution(NamedTuple):
     mrr: int | None  # None unless it is active
 
 
-def kept_status(status: str) -> str:
+def stored_status(status: str) -> str:
     """Return the status as it is kept in rows and indexes: a long one as its beginning and a fingerprint.
 
     What was sent is kept whole beside it.
@@ -51,7 +51,7 @@ class InsertedVersion(NamedTuple):
     project: str
     sequence: int
     day: int
-    worth: MrrContribution
+    contribution: MrrContribution
     before_sequence: int | None  # of the version that it follows; None: it is the first
     before: MrrContribution | None
     after_day: int | None  # of the next one that is dated later, or ranks higher; None: there is none
@@ -72,9 +72,11 @@ class MrrSums:
     def __init__(self) -> None:
         self._sums: dict[tuple[str, int, str], list[int]] = defaultdict(lambda: [0, 0])
 
-    def replace(self, project: str, day: int, before: MrrContribution | None, worth: MrrContribution | None) -> None:
+    def replace(
+        self, project: str, day: int, before: MrrContribution | None, contribution: MrrContribution | None
+    ) -> None:
         """Let something else count from this day on; None counts nothing."""
-        for each, sign in ((before, -1), (worth, 1)):
+        for each, sign in ((before, -1), (contribution, 1)):
             if each is not None and each.mrr is not None:
                 total = self._sums[project, day, each.currency]
                 total[0] += sign
@@ -85,10 +87,10 @@ class MrrSums:
         new = {each.sequence: each for each in inserted}
         followed = {each.before_sequence for each in new.values()}
         for each in new.values():
-            self.replace(each.project, each.day, each.before, each.worth)
+            self.replace(each.project, each.day, each.before, each.contribution)
             if each.after_day is not None and each.sequence not in followed:
                 # The next one now follows this, instead of what was there before all the new ones between them.
-                self.replace(each.project, each.after_day, each.worth, _first_of_run(each, new).before)
+                self.replace(each.project, each.after_day, each.contribution, _first_of_run(each, new).before)
 
     @property
     def changes(self) -> list[MrrChange]:

@@ -24,7 +24,7 @@ from mauve.dashboard.rendering import page, see_other
 from mauve.dashboard.request import READING, PageRequest, read_page_request
 from mauve.dashboard.routes import MEMBER, PUBLIC, find, is_known_path
 from mauve.stores import StoreUnavailableError
-from mauve.stores.cancellation import Cancellation, ending_at
+from mauve.stores.cancellation import Cancellation, deadline_at
 from mauve.web.asgi import Receive, Scope, Send, header, send_reply
 from mauve.web.deflate import deflated
 from mauve.web.envelopes import STATUS_OF
@@ -90,7 +90,7 @@ class Dashboard:
 
 def _answer_until(ends_at_s: float, parts: DashboardParts, request: PageRequest, cancellation: Cancellation) -> Reply:
     """Answer; what is still being read when nobody waits any more ends."""
-    with ending_at(ends_at_s):
+    with deadline_at(ends_at_s):
         return answer(parts, request, cancellation)
 
 

@@ -40,7 +40,7 @@ class DayCloser:
         if last < first:
             return False
         if last == sunday_of(last):
-            self._warehouse.sum_up_week(Window(last - 6 * DAY, last))
+            self._warehouse.merge_week(Window(last - 6 * DAY, last))
         self._closed.close(last, self._warehouse.users_of_days(Window(first, last)))
         return True
 

@@ -103,7 +103,7 @@ class Loader:
         """Return the rows that a step has left; no row may be judged before their ids are known."""
         known = self._warehouse.stored_after(positions)
         if any(known.values()):
-            self._warehouse.remember_ids(positions)
+            self._warehouse.recover_ids(positions)
         return known
 
     def _half_stored_range(self, positions: dict[int, int], known: dict[int, bool]) -> LogRange:

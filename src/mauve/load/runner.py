@@ -18,7 +18,7 @@ from mauve.stores.ledger import LoadLedger
 from mauve.stores.log import LogReader
 from mauve.stores.warehouse import WarehouseUnavailableError
 
-_MOMENT_S: Final = 0.02
+_RETRY_S: Final = 0.02
 
 log = structlog.get_logger()
 
@@ -36,7 +36,7 @@ class LoadParts:
     close: Callable[[], None]
 
 
-class LoadFigures:
+class LoadMetrics:
     """The gauges of the loader."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -52,17 +52,17 @@ class LoadFigures:
 class LoadRunner:
     """One step at a time, in one thread. A step that fails is simply made again."""
 
-    def __init__(self, open_parts: Callable[[], LoadParts], figures: LoadFigures) -> None:
+    def __init__(self, open_parts: Callable[[], LoadParts], metrics: LoadMetrics) -> None:
         self._open_parts = open_parts
-        self._figures = figures
+        self._metrics = metrics
         self._parts: LoadParts | None = None
         self._caught_up_at = time.monotonic()
         self._backlog_bytes = 0
         self._stopping = False
         self._has_warehouse = True
-        self._turn = threading.Lock()
-        self._line = threading.Lock()  # of those who wait for it to stand still, one at the head
-        self._is_awaited = False
+        self._step_lock = threading.Lock()
+        self._pause_lock = threading.Lock()  # of those who wait for it to stand still, one at the head
+        self._pause_requested = False
 
     @property
     def has_warehouse(self) -> bool:
@@ -79,13 +79,13 @@ class LoadRunner:
         self._has_warehouse = True
 
     def _step(self) -> None:
-        with self._turn:
+        with self._step_lock:
             parts = self._opened()
             began = time.monotonic()
             try:
-                while not self._stopping and not self._is_awaited and (loaded := parts.loader.load_next_range()):
-                    self._figures.records.inc(loaded)
-                if not self._is_awaited:
+                while not self._stopping and not self._pause_requested and (loaded := parts.loader.load_next_range()):
+                    self._metrics.records.inc(loaded)
+                if not self._pause_requested:
                     self._caught_up_at = began
                     parts.days.close_next_days(today_at(parts.clock.now_ms()))
                 note_first_events(parts.ledger, parts.note_first_event)
@@ -93,27 +93,27 @@ class LoadRunner:
                 self._measure(parts, time.monotonic() - began)
 
     @contextmanager
-    def standing_still(self) -> Iterator[None]:
+    def paused(self) -> Iterator[None]:
         """Load nothing and trim nothing during the block: warehouse, positions and log agree all the while."""
-        with self._line:
-            self._is_awaited = True  # Under load there is always something left: a step would not end by itself.
-            self._turn.acquire()
-            self._is_awaited = False
+        with self._pause_lock:
+            self._pause_requested = True  # Under load there is always something left: a step would not end by itself.
+            self._step_lock.acquire()
+            self._pause_requested = False
         try:
             yield
         finally:
-            self._turn.release()
+            self._step_lock.release()
 
-    def load_present(self) -> None:
+    def load_pending(self) -> None:
         """Load all that is in the log now. What comes in meanwhile may have to wait."""
-        with self.standing_still():
+        with self.paused():
             loader = self._opened().loader
             loader.load_next_range()  # It may have been read ahead, before now.
             while loader.load_next_range() and not loader.has_reached_end:
                 pass
             held_back = loader.held_back()
             while not loader.has_loaded(held_back):
-                time.sleep(_MOMENT_S)
+                time.sleep(_RETRY_S)
                 loader.load_next_range()
 
     def _opened(self) -> LoadParts:
@@ -125,7 +125,7 @@ class LoadRunner:
         """Let the step under way end early: what it leaves stays in the log."""
         self._stopping = True
 
-    def facts(self) -> dict[str, int]:
+    def status(self) -> dict[str, int]:
         """Return what `/readyz` tells of the queue."""
         lag_ms = int((time.monotonic() - self._caught_up_at) * 1000)
         return {"backlog_bytes": self._backlog_bytes, "load_lag_ms": lag_ms}
@@ -136,12 +136,12 @@ class LoadRunner:
 
     def _measure(self, parts: LoadParts, took_s: float) -> None:
         self._backlog_bytes = parts.source.backlog_bytes()
-        self._figures.repeats.set(parts.loader.repeat_count)
-        self._figures.seconds.set(took_s)
-        self._figures.lag_seconds.set(time.monotonic() - self._caught_up_at)
-        self._figures.backlog_bytes.set(self._backlog_bytes)
-        self._figures.dead_letters.set(parts.ledger.dead_letter_count())
-        self._figures.quarantined.set(parts.source.quarantined())
+        self._metrics.repeats.set(parts.loader.repeat_count)
+        self._metrics.seconds.set(took_s)
+        self._metrics.lag_seconds.set(time.monotonic() - self._caught_up_at)
+        self._metrics.backlog_bytes.set(self._backlog_bytes)
+        self._metrics.dead_letters.set(parts.ledger.dead_letter_count())
+        self._metrics.quarantined.set(parts.source.quarantined())
 
 
 def note_first_events(ledger: LoadLedger, note: Callable[[str, int], None]) -> None:
@@ -150,4 +150,4 @@ def note_first_events(ledger: LoadLedger, note: Callable[[str, int], None]) -> N
     for project, at in seen.items():
         note(project, at)
     if seen:
-        ledger.forget_first_seen(seen)
+        ledger.acknowledge_first_seen(seen)

@@ -53,7 +53,7 @@ class Retention:
         if not self._days or before == self._done:
             return
         with self._open_upkeep() as upkeep:
-            events = upkeep.forget_raw_before(before)
+            events = upkeep.anonymize_raw_before(before)
         log.info("raw_events_forgotten", before=before.isoformat(), events=events, kept_days=self._days)
         self._note(Forgotten(before.isoformat(), events, now))
         self._done = before

@@ -19,7 +19,7 @@ from mauve.metrics.sources import (
     UsersByDay,
 )
 
-EVERYBODY: Final = frozenset(Activity)
+ANY_ACTIVITY: Final = frozenset(Activity)
 NAMES_MAX: Final = 10_000  # of event_names, the most frequent: clients choose names, and so how many there are
 
 
@@ -39,7 +39,7 @@ class Metric:
 
 
 _TABLE: Final = (
-    Metric("mau", ("mau",), Users(EVERYBODY)),
+    Metric("mau", ("mau",), Users(ANY_ACTIVITY)),
     Metric("dau", ("day", "dau"), UsersByDay(Activity.ACTIVE)),
     Metric("signups", ("signups",), Users(frozenset({Activity.SIGNUP}))),
     Metric("signups_daily", ("day", "signups"), UsersByDay(Activity.SIGNUP)),

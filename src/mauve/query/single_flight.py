@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from mauve.stores.cancellation import ending_at
+from mauve.stores.cancellation import deadline_at
 
 READ_S_MAX: Final = 10.0
 WAITING_MAX: Final = 64
@@ -99,7 +99,7 @@ class SingleFlight:
             self._free -= 1
             self._held[organization] += 1
             loop = asyncio.get_running_loop()
-            loop.run_in_executor(self._threads, _in_time, flight).add_done_callback(partial(self._land, flight))
+            loop.run_in_executor(self._threads, _with_deadline, flight).add_done_callback(partial(self._land, flight))
 
     def _drop_late(self) -> None:
         """Take those out of the line for whom nobody waits any more: they keep no place from others."""
@@ -131,6 +131,6 @@ class SingleFlight:
         self._take_off()
 
 
-def _in_time(flight: Flight) -> Any:  # noqa: ANN401 - whatever is read
-    with ending_at(flight.ends_at_s):
+def _with_deadline(flight: Flight) -> Any:  # noqa: ANN401 - whatever is read
+    with deadline_at(flight.ends_at_s):
         return flight.read()

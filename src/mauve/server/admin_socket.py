@@ -194,7 +194,7 @@ class Conversation:
             return Refused("another backup is being made: wait for it")
         self._frozen.callback(self._freezing.release)
         upkeep = self._frozen.enter_context(closing(open_warehouse_maintenance(self._settings.data)))
-        self._still.enter_context(self._loading.standing_still())
+        self._still.enter_context(self._loading.paused())
         self.patience_s = STANDSTILL_S_MAX
         self._frozen.callback(upkeep.thaw)
         frozen = upkeep.freeze()
@@ -210,7 +210,7 @@ def erase(settings: Settings, loading: LoadRunner, project: str, user: str) -> E
         return erase_user(
             project,
             user,
-            load_present=loading.load_present,
+            load_pending=loading.load_pending,
             warehouse=warehouse,
             ledger=ledger,
             log=open_log_maintenance(settings),

@@ -27,7 +27,7 @@ from mauve.stores.data_directory import HeldError
 from mauve.web.http1.listener import CONNECTIONS_MAX
 
 _OPEN_FILES: Final = 2 * CONNECTIONS_MAX  # connections, and the stores' files besides
-_LOOK_EVERY_S: Final = 0.2
+_RECHECK_EVERY_S: Final = 0.2
 _GARBAGE_THRESHOLD: Final = 50_000
 # A sync that is done must not wait the usual 5 ms for a busy event loop to let its thread go on.
 _SWITCH_INTERVAL_S: Final = 0.0002
@@ -117,7 +117,7 @@ def _spare_the_collector() -> None:
 
 async def _stop_when_failed(server: Server, has_failed: Callable[[], bool]) -> None:
     while not has_failed():  # noqa: ASYNC110 - the log is no part of asyncio
-        await asyncio.sleep(_LOOK_EVERY_S)
+        await asyncio.sleep(_RECHECK_EVERY_S)
     log.error("restart_needed", reason="the log cannot be written any more", advice="look at the disk")
     server.stop()
 

@@ -18,7 +18,7 @@ from mauve.ingest.asgi import IngestApp
 from mauve.ingest.parts import IngestParts
 from mauve.ingest.plane import IngestPlane
 from mauve.ingest.stats import write_stats_forever
-from mauve.load.runner import LoadFigures, LoadRunner
+from mauve.load.runner import LoadMetrics, LoadRunner
 from mauve.maintenance.retention import LOOK_EVERY_S
 from mauve.openapi.app import reference
 from mauve.query.parts import QueryParts
@@ -89,7 +89,7 @@ class CoreApp:
             "warehouse": self._loading.has_warehouse,
             **self._plane.engines(),
         }
-        return readiness(request.method, engines, **self._loading.facts())
+        return readiness(request.method, engines, **self._loading.status())
 
 
 async def _answer_in_thread(answer: Callable[[Request], Reply], scope: Scope, receive: Receive, send: Send) -> None:
@@ -111,7 +111,7 @@ async def run(orders: ChildOrders) -> None:
     drop_frozen(settings)
     registry = CollectorRegistry()
     expose_metrics(settings, 0, registry)
-    loading = LoadRunner(lambda: open_load_parts(settings), LoadFigures(registry))
+    loading = LoadRunner(lambda: open_load_parts(settings), LoadMetrics(registry))
     with control_parts(settings) as parts:
         parts.publisher.refill_if_lost()
         setup = renew_setup_link(parts) if orders.wants_setup_link else None

@@ -149,7 +149,7 @@ def _clock(settings: Settings) -> Finding:
     now_ms = SystemClock().now_ms()
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
     with control_parts(settings) as parts:
-        newest_ms = max((organization.created_at for organization in parts.catalog.organizations.everyone()), default=0)
+        newest_ms = max((organization.created_at for organization in parts.catalog.organizations.list_all()), default=0)
     ok = now.year >= _EARLIEST_YEAR and newest_ms <= now_ms + _CLOCK_DRIFT_MS_MAX
     return Finding(
         "clock",

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import IO, Final
 
 _SIGNAL: Final = signal.SIGQUIT  # The warehouse's engine takes SIGUSR1 and SIGUSR2 for itself.
-_LOOK_EVERY_S: Final = 0.1
+_RECHECK_EVERY_S: Final = 0.1
 _LOOKS_MAX: Final = 50
 _BYTES_MAX: Final = 256 * 1024
 _NONE: Final = "none: it is stopped, or hangs in the system"
@@ -39,7 +39,7 @@ async def stacks_of(process: Process, file: IO[bytes]) -> str:
         process.send_signal(_SIGNAL)
     size = 0
     for _ in range(_LOOKS_MAX):
-        await asyncio.sleep(_LOOK_EVERY_S)
+        await asyncio.sleep(_RECHECK_EVERY_S)
         before, size = size, os.fstat(file.fileno()).st_size
         if 0 < size == before:
             break

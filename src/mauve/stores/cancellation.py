@@ -66,7 +66,7 @@ _ends_at_s: Final = ContextVar("ends_at_s", default=math.inf)  # of the monotoni
 
 
 @contextmanager
-def ending_at(ends_at_s: float) -> Iterator[None]:
+def deadline_at(ends_at_s: float) -> Iterator[None]:
     """Have every engine end its work for this thread at a moment of the monotonic clock."""
     token = _ends_at_s.set(ends_at_s)
     try:

@@ -80,7 +80,7 @@ def _take_lock(file: IO[bytes], data: Path) -> None:
             return
 
 
-def name_holder(file: IO[bytes], holder: Holder) -> None:
+def record_holder(file: IO[bytes], holder: Holder) -> None:
     """Write into the lock file who holds it and where it listens, for commands that run beside it."""
     file.seek(0)
     file.truncate()
@@ -103,7 +103,7 @@ def holder_of(data: Path) -> Holder | None:
 
 
 @contextmanager
-def alone(data: Path, name: str) -> Iterator[None]:
+def exclusive_lock(data: Path, name: str) -> Iterator[None]:
     """Let one process at a time into the block, across processes; the others wait."""
     with (data / f"{name}.lock").open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -158,7 +158,7 @@ class LoadLedger(Protocol):
         """Return the projects whose first sighting was not yet taken over by the catalog, with its moment."""
         ...
 
-    def forget_first_seen(self, seen: Mapping[str, int]) -> None:
+    def acknowledge_first_seen(self, seen: Mapping[str, int]) -> None:
         """Note that the catalog knows these moments; they are kept, and only an earlier one counts as new again."""
         ...
 

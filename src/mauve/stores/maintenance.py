@@ -40,7 +40,7 @@ class WarehouseMaintenance(Protocol):
         """Make a person's events anonymous, durably; return how many."""
         ...
 
-    def forget_raw_before(self, day: date) -> int:
+    def anonymize_raw_before(self, day: date) -> int:
         """Make the events of the days before this one anonymous, durably; return how many."""
         ...
 

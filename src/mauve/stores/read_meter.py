@@ -8,7 +8,7 @@ from mauve.core.window import period_ends_at
 WINDOW_MS: Final = 60_000
 
 
-class Uses(NamedTuple):
+class ReadCost(NamedTuple):
     """What one read spends of the allowances, beside its place in the minute."""
 
     queries: int = 0
@@ -43,14 +43,14 @@ class Throttled(NamedTuple):
     lifts_at: int  # epoch milliseconds
 
 
-def refusal_of(usage: Usage, uses: Uses, limits: ReadLimits, now_ms: int) -> Throttled | None:
+def refusal_of(usage: Usage, cost: ReadCost, limits: ReadLimits, now_ms: int) -> Throttled | None:
     """Tell which limit, if any, the read would exceed: the minute before the queries before the raw scans."""
     if usage.reads >= limits.reads_per_minute:
         oldest_read_at = now_ms if usage.oldest_read_at is None else usage.oldest_read_at
         return Throttled(Throttle.RATE_LIMIT, oldest_read_at + WINDOW_MS)
-    if uses.queries and usage.queries + uses.queries > limits.queries:
+    if cost.queries and usage.queries + cost.queries > limits.queries:
         return Throttled(Throttle.QUERIES, period_ends_at(now_ms))
-    if uses.raw_scans and usage.raw_scans + uses.raw_scans > limits.raw_scans:
+    if cost.raw_scans and usage.raw_scans + cost.raw_scans > limits.raw_scans:
         return Throttled(Throttle.RAW_SCANS, period_ends_at(now_ms))
     return None
 
@@ -67,7 +67,7 @@ class ReadMeter(Protocol):
     - Raises `StoreUnavailableError` when nothing can be counted.
     """
 
-    def take(self, org_id: str, uses: Uses, limits: ReadLimits, now_ms: int) -> Throttled | None:
+    def take(self, org_id: str, cost: ReadCost, limits: ReadLimits, now_ms: int) -> Throttled | None:
         """Spend what a read costs, or tell why it is refused."""
         ...
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from mauve.core.accepted import AcceptedCounts, OrgPeriod
 
 
-class WaitingEvents(NamedTuple):
+class PendingEvents(NamedTuple):
     """A record of the mixed stream: its events are accepted and not loaded."""
 
     number: int
@@ -17,13 +17,13 @@ class WaitingEvents(NamedTuple):
     events: int
 
 
-class Counted(NamedTuple):
+class CountedUsage(NamedTuple):
     """What the ledger held at one moment."""
 
     period: str
     events: dict[str, int]  # by organization, in the period
     positions: dict[int, int]  # stream → number of the last record that these events include
-    mixed: Sequence[WaitingEvents]
+    mixed: Sequence[PendingEvents]
     mixed_through: int  # the last record of the mixed stream
 
 
@@ -37,7 +37,7 @@ class UsageReader(Protocol):
 
     def events(self, org_period: OrgPeriod) -> int: ...
 
-    def counted(self, period: str, org_ids: Collection[str], mixed_after: int) -> Counted: ...
+    def counted(self, period: str, org_ids: Collection[str], mixed_after: int) -> CountedUsage: ...
 
 
 class AcceptedExchange(Protocol):

@@ -137,7 +137,7 @@ class WarehouseWriter(Protocol):
         """Return, by seq, whether it counts: every row of a record behind the given ones, by stream."""
         ...
 
-    def remember_ids(self, positions: Mapping[int, int]) -> None:
+    def recover_ids(self, positions: Mapping[int, int]) -> None:
         """Make sure that the ids of the same rows, where they count, are found by `stage`: a commit may have failed."""
         ...
 
@@ -155,7 +155,7 @@ class WarehouseSummary(Protocol):
         """Return the users of every project on every day of the window that had any."""
         ...
 
-    def sum_up_week(self, week: Window) -> None:
+    def merge_week(self, week: Window) -> None:
         """Merge the sketches of a week into one, beside them; durable when it returns, and harmless again."""
         ...
 

@@ -7,7 +7,7 @@ from mauve.access.vault import Vault, VaultError, new_master_key
 from mauve.config import Settings
 from mauve.core.secret import Secret
 from mauve.stores.catalog import Catalog
-from mauve.stores.data_directory import alone, make_private_directory, write_private_file
+from mauve.stores.data_directory import exclusive_lock, make_private_directory, write_private_file
 from mauve.stores.sql.catalog.catalog import sql_catalog
 from mauve.stores.sql.migrate import CATALOG, LEDGER, current_revision, migrate, newest_revision
 from mauve.wiring.databases import open_catalog_database, open_ledger_database
@@ -19,7 +19,7 @@ _MASTER_KEY_ID: Final = "master_key_id"
 def prepare(settings: Settings) -> None:
     """Make the data directory usable: private, with a master key, with tables of this release."""
     make_private_directory(settings.data)
-    with alone(settings.data, "prepare"):
+    with exclusive_lock(settings.data, "prepare"):
         vault = open_vault(settings)
         with closing(open_catalog_database(settings)) as database:
             migrate(database, CATALOG)

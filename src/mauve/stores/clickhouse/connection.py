@@ -20,7 +20,7 @@ _SERVER_SETTINGS: Final = {
 }
 _ERROR_CODE: Final = re.compile(r"Code: (\d+)")
 # Errors that say something of the rows; every other one says that the engine or its disk is in trouble.
-_CODES_OF_BAD_ROWS: Final = frozenset(
+_BAD_ROW_CODES: Final = frozenset(
     {
         6,  # cannot parse text
         27,  # cannot parse input
@@ -100,5 +100,5 @@ class ChdbConnection:
 def _translated(error: BaseException) -> RowsRefusedError | WarehouseUnavailableError:
     reason = str(error).partition("\n")[0][:500]
     found = _ERROR_CODE.search(reason)
-    is_about_rows = found is not None and int(found.group(1)) in _CODES_OF_BAD_ROWS
+    is_about_rows = found is not None and int(found.group(1)) in _BAD_ROW_CODES
     return RowsRefusedError(reason) if is_about_rows else WarehouseUnavailableError(reason)

@@ -14,7 +14,7 @@ from mauve.stores.clickhouse.schema import ADD_EVENT_DAYS
 from mauve.stores.warehouse import RowsRefusedError, WarehouseUnavailableError
 
 _DROP: Final = "ALTER TABLE mauve.events DROP PROJECTION event_days SETTINGS mutations_sync = 1"
-_MAKE_MISSING: Final = "ALTER TABLE mauve.events MATERIALIZE PROJECTION event_days"
+_REBUILD: Final = "ALTER TABLE mauve.events MATERIALIZE PROJECTION event_days"
 _BROKEN: Final = """
 SELECT count() FROM system.projection_parts
 WHERE database = 'mauve' AND table = 'events' AND is_broken AND active
@@ -25,7 +25,7 @@ _FROM_ROWS: Final = f"{_SUM} SETTINGS optimize_use_projections = 0"
 log = structlog.get_logger()
 
 
-def mend_event_days(connection: ChdbConnection) -> None:
+def repair_event_days(connection: ChdbConnection) -> None:
     """Have missing sums made anew, in the background; damaged ones are let go of first."""
     if not _can_read(connection, _SUM):  # All of them are read, and every block carries a checksum.
         if not _can_read(connection, _FROM_ROWS):
@@ -34,10 +34,10 @@ def mend_event_days(connection: ChdbConnection) -> None:
         log.warning("event_sums_damaged", advice="they are made anew from the events")
         connection.run(_DROP)
         connection.run(ADD_EVENT_DAYS)
-        connection.run(_MAKE_MISSING)
+        connection.run(_REBUILD)
     elif connection.rows(_BROKEN) != [(0,)]:
         log.info("event_sums_missing", advice="they are made anew from the events")
-        connection.run(_MAKE_MISSING)
+        connection.run(_REBUILD)
 
 
 def _can_read(connection: ChdbConnection, sql: str) -> bool:

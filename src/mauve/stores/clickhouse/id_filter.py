@@ -90,11 +90,11 @@ def _words_for(capacity: int) -> int:
     return -(-capacity * BITS_PER_ID // _LINE_BITS) * _LINE_BITS // _WORD_BITS
 
 
-def _made_masks() -> Numbers:
+def _build_masks() -> Numbers:
     """Return a word for each value of sixteen bits: reading one is quicker than shifting five times."""
     positions = np.random.default_rng(0).integers(0, _WORD_BITS, (int(_LOWER) + 1, _BITS_IN_WORD), np.uint64)
     masks: Numbers = np.bitwise_or.reduce(np.uint64(1) << positions, axis=1)
     return masks
 
 
-_MASKS: Final = _made_masks()
+_MASKS: Final = _build_masks()

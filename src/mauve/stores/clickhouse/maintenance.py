@@ -40,7 +40,7 @@ class ChdbMaintenance:
         for table in KEPT_TABLES:
             # Hard links: it takes milliseconds, and room only for what is merged or rewritten meanwhile.
             self._connection.run(f"ALTER TABLE mauve.{table} FREEZE WITH NAME '{_FROZEN_NAME}'")
-        folders = {table: self._frozen_folder(home) for table, home in self._homes().items()}
+        folders = {table: self._frozen_folder(folder) for table, folder in self._table_folders().items()}
         return Frozen(folders, _rows_in(folders["events"]))
 
     def thaw(self) -> None:
@@ -48,10 +48,10 @@ class ChdbMaintenance:
             shutil.rmtree(self._shadow)
 
     def adopt(self, frozen: Frozen) -> None:
-        homes = self._homes()
+        folders_by_table = self._table_folders()
         for table in KEPT_TABLES:
             for part in _parts_in(frozen.folders[table]):
-                part.rename(homes[table] / "detached" / part.name)
+                part.rename(folders_by_table[table] / "detached" / part.name)
                 self._connection.run(f"ALTER TABLE mauve.{table} ATTACH PART '{part.name}'")
         ((found,),) = self._connection.rows("SELECT count() FROM mauve.events")
         if found != frozen.events:
@@ -67,7 +67,7 @@ class ChdbMaintenance:
         finally:
             self._connection.run("TRUNCATE TABLE mauve.erasing")
 
-    def forget_raw_before(self, day: date) -> int:
+    def anonymize_raw_before(self, day: date) -> int:
         number = max(0, day.toordinal() - _EPOCH_ORDINAL)
         return self._blank(f"day < toDate(toUInt16({number})) AND {_IS_RAW}")
 
@@ -83,12 +83,12 @@ class ChdbMaintenance:
             )
         return count
 
-    def _homes(self) -> dict[str, Path]:
+    def _table_folders(self) -> dict[str, Path]:
         return {name: Path(path) for name, path in self._connection.read(_FOLDERS, {}) if name in KEPT_TABLES}
 
-    def _frozen_folder(self, home: Path) -> Path:
+    def _frozen_folder(self, folder: Path) -> Path:
         """Return where the parts of a table are frozen; a table without any has no folder there."""
-        return self._shadow.joinpath(_FROZEN_NAME, *home.parts[-3:])
+        return self._shadow.joinpath(_FROZEN_NAME, *folder.parts[-3:])
 
 
 def _parts_in(folder: Path) -> list[Path]:

@@ -32,7 +32,7 @@ ADD_EVENT_DAYS: Final = """
 """
 
 # Texts take most of the room, and a third less with Zstandard. Parts from before are packed anew when they are merged.
-_PACK_TEXTS: Final = "ALTER TABLE mauve.events " + ", ".join(
+_COMPRESS_TEXTS: Final = "ALTER TABLE mauve.events " + ", ".join(
     f"MODIFY COLUMN {column} String CODEC(ZSTD(1))" for column in ("claimed_at", "user", "id", "props")
 )
 
@@ -81,7 +81,7 @@ TABLES: Final = (
     SETTINGS ttl_only_drop_parts = 1, {_ONE_FILE}, {_DURABLE}
     """,
     ADD_EVENT_DAYS,
-    _PACK_TEXTS,
+    _COMPRESS_TEXTS,
     # Finds what arrived last without reading whole days. Parts from before it was there have it when they are merged.
     "ALTER TABLE mauve.events ADD INDEX IF NOT EXISTS received_range received_at TYPE minmax GRANULARITY 1",
     # What is being loaded. It lives in memory: after a crash it is simply staged again.

@@ -37,7 +37,7 @@ _COUNTED_ON: Final = """
 SELECT id_hash, received_at FROM mauve.seen WHERE received_day = toDate(toUInt16({day})) AND id_hash IN ({ids})
 """
 _STAGED_CANDIDATES: Final = "SELECT id_hash FROM mauve.staged_candidates WHERE day = {day}"
-_IN_THE_TEXT_MAX: Final = 1_000
+_INLINE_IDS_MAX: Final = 1_000
 """So many ids stand in the text of a query, which is several times quicker; more would make it too long."""
 
 _COUNTED: Final = np.dtype([("hash", "V16"), ("received_at", "<i8")])  # as the engine writes them
@@ -81,7 +81,7 @@ class SeenIds:
             places = self._filter_of(day).may_hold(hashes, first)
             if len(places):
                 found[day] = places
-        return self._asked(found, hashes) if found else {}
+        return self._looked_up(found, hashes) if found else {}
 
     def add(self, hashes: Hashes, days: npt.NDArray[np.int64]) -> None:
         """Take in ids that are about to be counted. Those whose storing fails do no harm."""
@@ -132,8 +132,8 @@ class SeenIds:
             sql = f"SELECT id_hash FROM mauve.seen WHERE {_is_of(day)} AND id_hash BETWEEN {bounds}"
             yield hashes_from(self._connection.binary(sql))
 
-    def _asked(self, found: Mapping[int, npt.NDArray[np.intp]], hashes: Hashes) -> dict[int, list[int]]:
-        if sum(map(len, found.values())) > _IN_THE_TEXT_MAX:
+    def _looked_up(self, found: Mapping[int, npt.NDArray[np.intp]], hashes: Hashes) -> dict[int, list[int]]:
+        if sum(map(len, found.values())) > _INLINE_IDS_MAX:
             self._connection.run("TRUNCATE TABLE mauve.staged_candidates")
             self._connection.insert_arrow("mauve.staged_candidates", id_candidates_as_arrow(found, hashes))
             ids_by_day = {day: _STAGED_CANDIDATES.format(day=day) for day in found}
@@ -145,8 +145,8 @@ class SeenIds:
         for hash_, received_at in counted.tolist():
             moments.setdefault(hash_, []).append(received_at)
         places = np.concatenate(list(found.values())).tolist() if moments else ()
-        asked = {place: hashes[place].astype(">u8").tobytes() for place in places}
-        return {place: moments[hash_] for place, hash_ in asked.items() if hash_ in moments}
+        hash_by_place = {place: hashes[place].astype(">u8").tobytes() for place in places}
+        return {place: moments[hash_] for place, hash_ in hash_by_place.items() if hash_ in moments}
 
     def _stored_days(self) -> dict[int, int]:
         rows = self._connection.read(_DAYS, {})

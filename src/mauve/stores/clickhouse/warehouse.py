@@ -11,7 +11,7 @@ from mauve.core.times import DAY_MS
 from mauve.core.window import Window
 from mauve.stores.clickhouse.columns import events_as_arrow, seen_as_arrow, seqs_as_arrow
 from mauve.stores.clickhouse.connection import ChdbConnection
-from mauve.stores.clickhouse.event_days import mend_event_days
+from mauve.stores.clickhouse.event_days import repair_event_days
 from mauve.stores.clickhouse.schema import DURABILITY, TABLES
 from mauve.stores.clickhouse.seen_ids import FILTER_BYTES_MAX, SeenIds
 from mauve.stores.clickhouse.staged_ids import NO_IDS, received_ids, same_ids, staged_ids
@@ -82,7 +82,7 @@ class ChdbWarehouse:
         self._connection = connection
         for statement in (*TABLES, *DURABILITY):
             connection.run(statement)
-        mend_event_days(connection)
+        repair_event_days(connection)
         self._seen = SeenIds(connection, filter_bytes_max=filter_bytes_max)
         self._staged_count = 0
         self._staged_ids = NO_IDS
@@ -112,7 +112,7 @@ class ChdbWarehouse:
         rows = self._connection.rows(f"SELECT seq, counted FROM mauve.events WHERE {_after(positions)}")
         return {seq: counted == 1 for seq, counted in rows}
 
-    def remember_ids(self, positions: Mapping[int, int]) -> None:
+    def recover_ids(self, positions: Mapping[int, int]) -> None:
         counted = f"({_after(positions)}) AND counted AND id != ''"
         rows = self._connection.binary(f"SELECT received_at, {_ID_HASH} FROM mauve.events WHERE {counted}")
         received_at, days, hashes = received_ids(rows)
@@ -133,7 +133,7 @@ class ChdbWarehouse:
         rows = self._connection.read(_USERS_OF_DAYS, {"first": first, "last": last})
         return [DayUsers(project, Activity(kind), day, users) for project, kind, day, users in rows]
 
-    def sum_up_week(self, week: Window) -> None:
+    def merge_week(self, week: Window) -> None:
         first, last = _day_numbers(week)
         self._connection.run(_SUM_UP_WEEK.format(first=first, last=last))
 

@@ -26,7 +26,7 @@ SETTINGS max_memory_usage = {_READ_BYTES_MAX},
     output_format_json_quote_64bit_integers = 0
 """
 # The key of the sketches' table finds exactly the rows that are asked for: looking at the columns first gains nothing.
-_AS_THE_KEY_SAYS: Final = f"{_LIMITS}, optimize_move_to_prewhere = 0"
+_BY_PRIMARY_KEY: Final = f"{_LIMITS}, optimize_move_to_prewhere = 0"
 _IN_DAYS: Final = "day BETWEEN toDate({first:UInt16}) AND toDate({last:UInt16})"
 _IN_WINDOW: Final = "project = {project:String} AND day BETWEEN toDate({first:UInt16}) AND toDate({last:UInt16})"
 _USERS: Final = "uniqCombined64Merge(17)(users)"
@@ -54,7 +54,7 @@ SELECT name, received_at, occurred_at, user, id, substringUTF8(props, 1, {_PROPS
 FROM mauve.events WHERE {_IN_WINDOW} AND received_at >= {{since:Int64}} AND received_at < {{until:Int64}}
 ORDER BY received_at DESC, seq DESC LIMIT {{events_max:UInt32}} {_LIMITS}
 """
-_LOOKED_AT_MAX: Final = 500_000  # rows, for the events that arrived last
+_SCANNED_ROWS_MAX: Final = 500_000  # rows, for the events that arrived last
 _NARROWER: Final = 8
 _NARROWEST_MS: Final = 1_000
 
@@ -87,7 +87,7 @@ class ChdbWarehouseReader:
             more = {"first_of_weeks": _day_number(weeks.first), "last_of_weeks": _day_number(weeks.last)}
         these, names = _any_of(projects)
         sql = (
-            f"SELECT project, {_USERS} FROM mauve.actives WHERE {these} AND {found} GROUP BY project {_AS_THE_KEY_SAYS}"
+            f"SELECT project, {_USERS} FROM mauve.actives WHERE {these} AND {found} GROUP BY project {_BY_PRIMARY_KEY}"
         )
         return dict(self._rows(sql, window, more | names))
 
@@ -95,7 +95,7 @@ class ChdbWarehouseReader:
         these, names = _any_of(projects)
         sql = f"""
         SELECT project, toString(day), {_USERS} FROM mauve.actives WHERE {these} AND kind = '{seen}' AND {_IN_DAYS}
-        GROUP BY project, day {_AS_THE_KEY_SAYS}
+        GROUP BY project, day {_BY_PRIMARY_KEY}
         """
         if window.length <= 1:
             return sorted(map(tuple, self._rows(sql, window, names)))
@@ -124,7 +124,7 @@ class ChdbWarehouseReader:
         since, until = (_day_number(window.first) * DAY_MS - FUTURE_MAX_MS, (_day_number(window.last) + 1) * DAY_MS)
         found: list[StoredEvent] = []
         while since < until and len(found) < events_max:
-            first = self._begin_of_stretch(project, window, since, until)
+            first = self._range_start(project, window, since, until)
             bound = {"since": first, "until": until, "events_max": events_max - len(found)}
             rows = self._rows(_LATEST_EVENTS, window, {"project": project, **bound})
             found += [StoredEvent(*row) for row in rows]
@@ -137,14 +137,14 @@ class ChdbWarehouseReader:
         while not self._idle.empty():
             self._idle.get().close()
 
-    def _begin_of_stretch(self, project: str, window: Window, since: int, until: int) -> int:
+    def _range_start(self, project: str, window: Window, since: int, until: int) -> int:
         """Return from when on to look: as far back as few enough rows are looked at, by what the index knows."""
         width, costs = until - since, {}
         while True:
             bound = {"since": until - width, "until": until, "events_max": 1}
             estimate = self._rows(f"EXPLAIN ESTIMATE {_LATEST_EVENTS}", window, {"project": project, **bound})
             costs[width] = sum(rows for _, _, _, rows, _ in estimate)
-            if costs[width] <= _LOOKED_AT_MAX:
+            if costs[width] <= _SCANNED_ROWS_MAX:
                 return until - width
             if width <= _NARROWEST_MS:
                 break

@@ -13,7 +13,7 @@ from mauve.stores.localdisk.expendable import ExpendableFile
 from mauve.stores.localdisk.recent_answers import RecentAnswers
 from mauve.stores.read_cache import CachedAnswer, replaces
 
-_LOOK_EVERY_S: Final = 1.0
+_RECHECK_EVERY_S: Final = 1.0
 _BUSY_TIMEOUT_S: Final = 0.1
 _MB: Final = 1024 * 1024
 
@@ -42,7 +42,7 @@ _KEEP: Final = "INSERT INTO answers (key, stored_at, checksum, value) VALUES (?,
 _IS_OVERFULL: Final = "SELECT entries > ? OR bytes > ? FROM totals"
 _REMOVE_OLDEST: Final = "DELETE FROM answers WHERE number = (SELECT min(number) FROM answers)"
 
-_START_COUNTING_ANEW: Final = "UPDATE totals SET entries = 0, bytes = 0"
+_RESET_TOTALS: Final = "UPDATE totals SET entries = 0, bytes = 0"
 
 
 class CacheBounds(NamedTuple):
@@ -73,7 +73,7 @@ class SqliteReadCache:
     def find(self, key: str) -> CachedAnswer | None:
         now_s = self._ticks()
         recent = self._recent.find(key)
-        if recent is not None and now_s - recent.looked_at_s < _LOOK_EVERY_S:
+        if recent is not None and now_s - recent.checked_at_s < _RECHECK_EVERY_S:
             return recent.answer
         return self._recent.newest(key, self._read(_digest_of(key)), now_s)
 
@@ -110,7 +110,7 @@ class SqliteReadCache:
         bounds = (self._bounds.entries_max, self._bounds.bytes_max)
         while tx.execute(_IS_OVERFULL, bounds).fetchone()[0]:
             if tx.execute(_REMOVE_OLDEST).rowcount == 0:
-                tx.execute(_START_COUNTING_ANEW)  # A damaged total must not keep the cache empty.
+                tx.execute(_RESET_TOTALS)  # A damaged total must not keep the cache empty.
 
 
 def _found(tx: sqlite3.Connection, digest: bytes) -> CachedAnswer | None:

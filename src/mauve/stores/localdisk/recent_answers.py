@@ -9,7 +9,7 @@ from mauve.stores.read_cache import CachedAnswer, replaces
 
 class RecentAnswer(NamedTuple):
     answer: CachedAnswer
-    looked_at_s: float  # when it was last compared with what all processes share
+    checked_at_s: float  # when it was last compared with what all processes share
 
 
 class RecentAnswers:

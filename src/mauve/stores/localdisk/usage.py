@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from mauve.core.accepted import AcceptedCounts, Line, OrgPeriod
+from mauve.core.accepted import AcceptedCounts, OrgPeriod, Subtotal
 from mauve.stores import StoreUnavailableError
 
 _NAME: Final = re.compile(r"[0-9]{3}")
@@ -19,7 +19,7 @@ _PRIVATE_FILE: Final = 0o600
 _PRIVATE_DIRECTORY: Final = 0o700
 
 _encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(list[tuple[str, str, list[Line]]])
+_decoder: Final = msgspec.msgpack.Decoder(list[tuple[str, str, list[Subtotal]]])
 
 
 class FileAcceptedCounts:
@@ -32,7 +32,7 @@ class FileAcceptedCounts:
         self._seen: dict[str, tuple[bytes, AcceptedCounts]] = {}  # by file: mostly the same as before
 
     def share(self, accepted: AcceptedCounts) -> None:
-        content = _encoder.encode([(*org_period, lines) for org_period, lines in accepted])
+        content = _encoder.encode([(*org_period, subtotals) for org_period, subtotals in accepted])
         if content == self._shared:
             return
         try:
@@ -73,6 +73,8 @@ class FileAcceptedCounts:
 
 def _counts_from(content: bytes) -> AcceptedCounts:
     try:
-        return AcceptedCounts({OrgPeriod(org_id, period): lines for org_id, period, lines in _decoder.decode(content)})
+        return AcceptedCounts(
+            {OrgPeriod(org_id, period): subtotals for org_id, period, subtotals in _decoder.decode(content)}
+        )
     except msgspec.MsgspecError:
         return AcceptedCounts()

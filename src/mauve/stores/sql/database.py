@@ -20,10 +20,10 @@ from mauve.stores.cancellation import current_cancellation, seconds_left
 
 _WRITING: Final = "mauve_writing"
 _CONNECTIONS_MAX: Final = 8
-_LOCK_LOOKS_MS: Final = 3  # SQLite looks after 1 ms, after 2 more, and gives up
+_LOCK_POLL_MS: Final = 3  # SQLite looks after 1 ms, after 2 more, and gives up
 _JOURNAL_WAIT_MS: Final = 50
 _JOURNAL_PAUSE_S: Final = 0.1
-_STEPS_BETWEEN_LOOKS: Final = 10_000  # of SQLite's machine: a fraction of a millisecond
+_STEPS_BETWEEN_CHECKS: Final = 10_000  # of SQLite's machine: a fraction of a millisecond
 
 
 def sqlite_url(path: Path) -> sa.URL:
@@ -39,7 +39,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        with _as_unavailable(), self._engine.begin() as connection, _in_time(connection):
+        with _as_unavailable(), self._engine.begin() as connection, _with_deadline(connection):
             yield connection
 
     @contextmanager
@@ -94,7 +94,7 @@ def _as_unavailable() -> Iterator[None]:
 
 
 @contextmanager
-def _in_time(connection: sa.Connection) -> Iterator[None]:
+def _with_deadline(connection: sa.Connection) -> Iterator[None]:
     """Have the engine end what it does when the time of this thread's read is over."""
     left_s = seconds_left()
     if left_s == math.inf:
@@ -105,7 +105,7 @@ def _in_time(connection: sa.Connection) -> Iterator[None]:
         yield
     else:
         driver: Any = connection.connection.driver_connection
-        driver.set_progress_handler(lambda: seconds_left() <= 0, _STEPS_BETWEEN_LOOKS)
+        driver.set_progress_handler(lambda: seconds_left() <= 0, _STEPS_BETWEEN_CHECKS)
         try:
             yield
         finally:
@@ -152,15 +152,15 @@ def _begin_writing(connection: sa.Connection, patience_s: float) -> None:
     SQLite alone looks every 0.1 s in the end: who writes without much of a break would never be seen to let go.
     """
     gives_up_at = time.monotonic() + patience_s
-    connection.exec_driver_sql(f"PRAGMA busy_timeout = {_LOCK_LOOKS_MS}")
+    connection.exec_driver_sql(f"PRAGMA busy_timeout = {_LOCK_POLL_MS}")
     try:
-        while not _is_begun(connection, is_last_try=time.monotonic() >= gives_up_at):
+        while not _try_begin(connection, is_last_try=time.monotonic() >= gives_up_at):
             pass
     finally:
         connection.exec_driver_sql(f"PRAGMA busy_timeout = {int(patience_s * 1000)}")
 
 
-def _is_begun(connection: sa.Connection, *, is_last_try: bool) -> bool:
+def _try_begin(connection: sa.Connection, *, is_last_try: bool) -> bool:
     try:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
     except OperationalError as error:
@@ -182,7 +182,7 @@ def upsert(dialect_name: str, table: Table) -> postgresql.Insert | sqlite.Insert
 
 
 @cache
-def adding_counts(dialect_name: str, table: Table) -> sa.Insert:
+def upsert_counts(dialect_name: str, table: Table) -> sa.Insert:
     """Return an insert into a table with `count` and `last_at` that adds to the row that is there, if any."""
     insert = upsert(dialect_name, table)
     is_later = insert.excluded.last_at > table.c.last_at

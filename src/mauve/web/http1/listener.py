@@ -15,7 +15,7 @@ BACKLOG: Final = 2048
 CONNECTIONS_MAX: Final = 2048  # The others wait in the backlog, unaccepted, and cost no memory here.
 _SWEEP_EVERY_S: Final = 1.0
 _END_WITHIN_S: Final = 5.0
-_LOOK_EVERY_S: Final = 0.01
+_RECHECK_EVERY_S: Final = 0.01
 _ACCEPT_AGAIN_AFTER_S: Final = 0.1
 
 log = structlog.get_logger()
@@ -62,7 +62,7 @@ class Listener:
         for connection in list(self._shared.connections):
             connection.wind_down()
         while self._shared.connections:  # noqa: ASYNC110 - it happens once, at the end
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(_RECHECK_EVERY_S)
 
     async def _accept(self) -> None:
         # On a copy of the socket: when that is closed, who comes still finds the other one, and waits there.

@@ -14,14 +14,14 @@ from mauve.stores.localdisk.log.frames import (
     checksum_of_payload,
     encode_header,
     frame_bytes,
-    padding_behind,
+    padding_after,
 )
 from mauve.stores.localdisk.log.reader import SegmentLogReader
 from mauve.stores.localdisk.log.segments import Segment, highest_number, stream_directory
 from mauve.stores.localdisk.log.writer import random_mark
 from mauve.stores.log import LogRecord
 
-_STRETCH_BYTES: Final = 16 * 2**20
+_BATCH_BYTES: Final = 16 * 2**20
 
 
 def copy_unloaded(source: Path, target: Path, positions: Mapping[int, int]) -> int:
@@ -36,27 +36,27 @@ def copy_unloaded(source: Path, target: Path, positions: Mapping[int, int]) -> i
         folder.mkdir(mode=0o700, parents=True)
         after = positions.get(stream, 0)
         of_stream = 0
-        for stretch in _stretches(source, stream, after):
-            _write(folder, stretch[0].number, stretch)
-            of_stream += len(stretch)
+        for batch in _batches(source, stream, after):
+            _write(folder, batch[0].number, batch)
+            of_stream += len(batch)
         if not of_stream:
             _write(folder, after + 1, [])
         copied += of_stream
     return copied
 
 
-def _stretches(source: Path, stream: int, after: int) -> Iterator[list[LogRecord]]:
+def _batches(source: Path, stream: int, after: int) -> Iterator[list[LogRecord]]:
     """Read up to the last record that is there when this begins: what writers add meanwhile has no end."""
     # A clock that runs: behind damage the reader searches on at the second look instead of a second later.
     reader = SegmentLogReader(source, monotonic=count(step=2).__next__)
     last = highest_number(LOCAL_DISK, stream_directory(source, stream))
-    empty_looks = 0
-    while after < last and empty_looks < 2:  # noqa: PLR2004 - the second one looks behind damage
-        records = reader.read(stream, after, _STRETCH_BYTES)
+    empty_reads = 0
+    while after < last and empty_reads < 2:  # noqa: PLR2004 - the second one looks behind damage
+        records = reader.read(stream, after, _BATCH_BYTES)
         if records:
             after = records[-1].number
             yield records
-        empty_looks = 0 if records else empty_looks + 1
+        empty_reads = 0 if records else empty_reads + 1
 
 
 def _write(folder: Path, first: int, records: list[LogRecord]) -> None:
@@ -66,7 +66,7 @@ def _write(folder: Path, first: int, records: list[LogRecord]) -> None:
         offset = 0
         for number, payload in records:
             header = encode_header(segment.mark, number, len(payload), checksum_of_payload([payload]))
-            write_all(LOCAL_DISK, descriptor, [header, payload, padding_behind(len(payload))], offset)
+            write_all(LOCAL_DISK, descriptor, [header, payload, padding_after(len(payload))], offset)
             offset += frame_bytes(len(payload))
     finally:
         LOCAL_DISK.close(descriptor)

@@ -39,7 +39,7 @@ def encode_header(mark: bytes, number: int, length: int, payload_checksum: int) 
     return _HEADER.pack(mark, number, length, crc32(_FIELDS.pack(mark, number, length), payload_checksum))
 
 
-def padding_behind(length: int) -> bytes:
+def padding_after(length: int) -> bytes:
     return PADDING[-length % ALIGNMENT]
 
 

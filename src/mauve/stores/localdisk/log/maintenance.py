@@ -16,7 +16,7 @@ from mauve.stores.localdisk.disk import LOCAL_DISK, write_all
 from mauve.stores.localdisk.log.frames import checksum_of_payload, encode_header
 from mauve.stores.localdisk.log.quarantine import QUARANTINE_FOLDER
 from mauve.stores.localdisk.log.segments import (
-    SPARE_FOLDER,
+    POOL_FOLDER,
     Segment,
     list_segments,
     list_streams,
@@ -56,7 +56,7 @@ class SegmentLogMaintenance:
         lock = LOCAL_DISK.open(directory / WRITER_LOCK, os.O_RDWR | os.O_CREAT)
         try:
             LOCAL_DISK.lock(lock)
-            _drop_spares(directory / SPARE_FOLDER)
+            _delete_pool(directory / POOL_FOLDER)
             for segment in list_segments(LOCAL_DISK, directory):
                 _blank_segment(directory, segment, through)
         except BlockingIOError:
@@ -66,7 +66,7 @@ class SegmentLogMaintenance:
         return True
 
 
-def _drop_spares(folder: Path) -> None:
+def _delete_pool(folder: Path) -> None:
     for name in LOCAL_DISK.names(folder):
         with suppress(FileNotFoundError):
             LOCAL_DISK.unlink(folder / name)

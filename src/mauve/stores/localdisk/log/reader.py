@@ -10,7 +10,7 @@ from typing import Final
 
 from mauve.stores.localdisk.disk import LOCAL_DISK, Disk
 from mauve.stores.localdisk.log.frames import PAYLOAD_BYTES_MAX, frame_bytes
-from mauve.stores.localdisk.log.quarantine import STRETCH_BYTES_MAX, Quarantine
+from mauve.stores.localdisk.log.quarantine import DAMAGE_BYTES_MAX, Quarantine
 from mauve.stores.localdisk.log.segments import (
     NUMBER_GAP,
     Frame,
@@ -19,7 +19,7 @@ from mauve.stores.localdisk.log.segments import (
     list_segments,
     list_streams,
     open_segment,
-    set_aside_segments,
+    recycle_segments,
     stream_directory,
 )
 from mauve.stores.log import LogRecord
@@ -30,7 +30,7 @@ _SEARCH_BYTES: Final = 2 * frame_bytes(PAYLOAD_BYTES_MAX)
 
 
 @dataclass
-class _Place:
+class _Cursor:
     """How far a stream was read."""
 
     segment: Segment
@@ -58,7 +58,7 @@ class SegmentLogReader:
         self._disk = disk
         self._monotonic = monotonic
         self._quarantine = Quarantine(disk)
-        self._places: dict[int, _Place] = {}
+        self._cursors: dict[int, _Cursor] = {}
         # The last number of segments that were read to their end.
         self._last_numbers: dict[int, dict[Segment, int]] = {}
 
@@ -70,11 +70,11 @@ class SegmentLogReader:
         segments = list_segments(self._disk, stream_directory(self._root, stream))
         if not segments:
             return []
-        place = self._places[stream] = self._place(stream, after, segments)
-        begins_in = place.segment
+        cursor = self._cursors[stream] = self._cursor(stream, after, segments)
+        begins_in = cursor.segment
         records: list[LogRecord] = []
         taken_bytes = 0
-        with closing(self._walk(stream, place, segments)) as frames:
+        with closing(self._walk(stream, cursor, segments)) as frames:
             for frame in frames:
                 if frame.number <= after:
                     continue
@@ -82,9 +82,9 @@ class SegmentLogReader:
                 if records and taken_bytes > bytes_max:
                     break
                 records.append(LogRecord(frame.number, frame.payload))
-                place.after = frame.number
+                cursor.after = frame.number
         if records:
-            self._sync(stream, segments[segments.index(begins_in) : segments.index(place.segment) + 1])
+            self._sync(stream, segments[segments.index(begins_in) : segments.index(cursor.segment) + 1])
         return records
 
     def trim(self, stream: int, through: int) -> None:
@@ -95,8 +95,8 @@ class SegmentLogReader:
         ]
         if not spent:
             return
-        set_aside_segments(self._disk, directory, spent)
-        self._quarantine.forget(directory, spent)
+        recycle_segments(self._disk, directory, spent)
+        self._quarantine.discard(directory, spent)
         last_numbers = self._last_numbers.get(stream, {})
         self._last_numbers[stream] = {key: last for key, last in last_numbers.items() if key not in spent}
 
@@ -120,72 +120,74 @@ class SegmentLogReader:
             with open_segment(self._disk, stream_directory(self._root, stream), segment) as file:
                 file.sync()
 
-    def _place(self, stream: int, after: int, segments: list[Segment]) -> _Place:
-        place = self._places.get(stream)
-        if place and place.after == after and place.segment in segments:
-            return place
+    def _cursor(self, stream: int, after: int, segments: list[Segment]) -> _Cursor:
+        cursor = self._cursors.get(stream)
+        if cursor and cursor.after == after and cursor.segment in segments:
+            return cursor
         older = [segment for segment in segments if segment.first <= after]
-        return _Place(older[-1] if older else segments[0], after)
+        return _Cursor(older[-1] if older else segments[0], after)
 
-    def _walk(self, stream: int, place: _Place, segments: list[Segment]) -> Generator[Frame, None, None]:
+    def _walk(self, stream: int, cursor: _Cursor, segments: list[Segment]) -> Generator[Frame, None, None]:
         """Return the frames from a place on. The place moves past one when the next is asked for."""
         directory = stream_directory(self._root, stream)
-        rest = segments[segments.index(place.segment) :]
+        rest = segments[segments.index(cursor.segment) :]
         for segment, successor in zip(rest, [*rest[1:], None], strict=True):
-            if segment != place.segment:
-                place.enter(segment)
+            if segment != cursor.segment:
+                cursor.enter(segment)
             with open_segment(self._disk, directory, segment) as file:
-                while frame := self._next_frame(directory, file, place, successor):
+                while frame := self._next_frame(directory, file, cursor, successor):
                     yield frame
-                    place.pass_frame(frame)
+                    cursor.pass_frame(frame)
             if successor:
-                self._last_numbers.setdefault(stream, {})[segment] = place.number
+                self._last_numbers.setdefault(stream, {})[segment] = cursor.number
 
-    def _next_frame(self, directory: Path, file: SegmentFile, place: _Place, successor: Segment | None) -> Frame | None:
-        frame = file.frame_at(place.offset, place.number)
+    def _next_frame(
+        self, directory: Path, file: SegmentFile, cursor: _Cursor, successor: Segment | None
+    ) -> Frame | None:
+        frame = file.frame_at(cursor.offset, cursor.number)
         if frame:
             return frame
         if successor:
-            return self._frame_behind_damage(directory, file, place, successor)
-        return self._frame_behind_gap(directory, file, place)
+            return self._frame_after_damage(directory, file, cursor, successor)
+        return self._frame_after_gap(directory, file, cursor)
 
-    def _frame_behind_damage(
-        self, directory: Path, file: SegmentFile, place: _Place, successor: Segment
+    def _frame_after_damage(
+        self, directory: Path, file: SegmentFile, cursor: _Cursor, successor: Segment
     ) -> Frame | None:
         """Search a complete segment. With nothing behind, this is its end, maybe torn by a crash."""
-        frame = file.frame_behind(place.offset, place.number)
+        frame = file.frame_after(cursor.offset, cursor.number)
         if frame:
-            self._report(directory, file, place, frame.offset, frame.number)
+            self._report(directory, file, cursor, frame.offset, frame.number)
             return frame
         # A writer that goes on to its next segment leaves no gap in the numbers, a restarted one a large one:
         # hardly less than it skips, even if the last records read here are gone since.
-        if 0 < successor.first - place.next_number < NUMBER_GAP // 2:
-            self._report(directory, file, place, place.offset + STRETCH_BYTES_MAX, successor.first)
+        if 0 < successor.first - cursor.next_number < NUMBER_GAP // 2:
+            self._report(directory, file, cursor, cursor.offset + DAMAGE_BYTES_MAX, successor.first)
         return None
 
-    def _frame_behind_gap(self, directory: Path, file: SegmentFile, place: _Place) -> Frame | None:
+    def _frame_after_gap(self, directory: Path, file: SegmentFile, cursor: _Cursor) -> Frame | None:
         """Search the segment that is being written: mostly nothing is there yet, seldom something is damaged."""
         now = self._monotonic()
-        if place.stuck_since is None:
-            place.stuck_since = now
-        if now - place.stuck_since < _PATIENCE_S:
+        if cursor.stuck_since is None:
+            cursor.stuck_since = now
+        if now - cursor.stuck_since < _PATIENCE_S:
             return None
-        place.stuck_since = None
-        frame = file.frame_behind(place.offset, place.number, _SEARCH_BYTES)
+        cursor.stuck_since = None
+        frame = file.frame_after(cursor.offset, cursor.number, _SEARCH_BYTES)
         if frame is None:
             return None
         # Bytes land in order: what is not there now, with something behind it, will never be.
-        file.look_again()
-        landed = file.frame_at(place.offset, place.number)
+        file.drop_buffer()
+        landed = file.frame_at(cursor.offset, cursor.number)
         if landed:
             return landed
-        self._report(directory, file, place, frame.offset, frame.number)
+        self._report(directory, file, cursor, frame.offset, frame.number)
         return frame
 
-    def _report(self, directory: Path, file: SegmentFile, place: _Place, end: int, number: int) -> None:
-        stretch = file.bytes_at(place.offset, min(end - place.offset, STRETCH_BYTES_MAX))
-        records = max(number - place.next_number, 1)
-        self._quarantine.report(directory, place.segment, place.offset, stretch, records)
+    def _report(self, directory: Path, file: SegmentFile, cursor: _Cursor, end: int, number: int) -> None:
+        damaged = file.bytes_at(cursor.offset, min(end - cursor.offset, DAMAGE_BYTES_MAX))
+        records = max(number - cursor.next_number, 1)
+        self._quarantine.report(directory, cursor.segment, cursor.offset, damaged, records)
 
     def _is_spent(self, stream: int, segment: Segment, successor: Segment, through: int) -> bool:
         """Return whether a complete segment holds no record above `through`."""
@@ -194,8 +196,8 @@ class SegmentLogReader:
         last_number = self._last_numbers.get(stream, {}).get(segment)
         if last_number is not None:
             return last_number <= through
-        place = self._places.get(stream)
-        offset, number = (place.offset, place.number) if place and place.segment == segment else (0, 0)
+        cursor = self._cursors.get(stream)
+        offset, number = (cursor.offset, cursor.number) if cursor and cursor.segment == segment else (0, 0)
         if number > through:
             return False
         with open_segment(self._disk, stream_directory(self._root, stream), segment) as file:

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from mauve.stores.localdisk.disk import Disk, write_all
 from mauve.stores.localdisk.log.frames import ALIGNMENT, HEADER_BYTES, PADDING, encode_header, frame_bytes
-from mauve.stores.localdisk.log.segments import NUMBER_GAP, Segment, Spares, highest_number, list_segments
+from mauve.stores.localdisk.log.segments import NUMBER_GAP, Segment, SegmentPool, highest_number, list_segments
 from mauve.stores.log import RECORD_NUMBER_MAX, LogFullError
 
 # A record on its way to the disk: its parts, their length and their checksum. A plain tuple, for speed.
@@ -48,13 +48,13 @@ class Tail:
         self._preparer = preparer
         self._monotonic = monotonic
         self._new_mark = new_mark
-        self._spares = Spares(disk, directory, segment_bytes)
+        self._pool = SegmentPool(disk, directory, segment_bytes)
         self._next_number = highest_number(disk, directory) + NUMBER_GAP
         self._descriptor: int | None = None
         self._mark = b""
         self._offset = 0
         self._full_until = 0.0
-        self._stock_spares()
+        self._prepare_segment()
 
     @property
     def next_number(self) -> int:
@@ -104,18 +104,18 @@ class Tail:
         self._check_budget()
         segment = Segment(self._next_number, self._new_mark())
         try:
-            self._spares.take(segment)
+            self._pool.take(segment)
         except OSError as error:
             if error.errno not in _OUT_OF_SPACE:
                 raise
             raise self._full("the disk is full") from error
         # From here on a failure is final: the name may be on the disk or not.
-        self._spares.sync_directories()
+        self._pool.sync_directories()
         self.close()
         descriptor = self._descriptor = self._disk.open(self._directory / segment.name, os.O_WRONLY)
         self._mark = segment.mark
         self._offset = 0
-        self._preparer.submit(self._stock_spares)
+        self._preparer.submit(self._prepare_segment)
         return descriptor
 
     def _check_budget(self) -> None:
@@ -130,6 +130,6 @@ class Tail:
         self._full_until = self._monotonic() + _FULL_RECHECK_S
         return LogFullError(reason)
 
-    def _stock_spares(self) -> None:
+    def _prepare_segment(self) -> None:
         with suppress(OSError):  # The writer tries for itself when it needs one, and then it matters.
-            self._spares.stock()
+            self._pool.prepare()

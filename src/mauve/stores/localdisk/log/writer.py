@@ -25,7 +25,7 @@ from mauve.stores.log import STREAM_MAX, LogFailedError, LogFullError
 SEGMENT_BYTES: Final = 64 * 2**20
 BUDGET_BYTES: Final = 8 * 2**30
 QUICK_FLUSH_S: Final = 0.001
-SLOW_UNTIL_SHOWN_S: Final = 0.004  # what a disk is taken for before it has shown how quick it is
+ASSUMED_FLUSH_S: Final = 0.004  # what a disk is taken for before it has shown how quick it is
 _FLUSH_WEIGHT: Final = 0.25
 _GROUP_RECORDS_MAX: Final = 64
 _GROUP_BYTES_MAX: Final = 2**20  # No flush should hold the event loop for long.
@@ -64,7 +64,7 @@ class SegmentLogWriter:
         self._payload_bytes_max = min(frames.PAYLOAD_BYTES_MAX, segment_bytes - frames.HEADER_BYTES)
         self._disk = disk
         self._directory = make_stream_directory(disk, root, stream)
-        self._lock = _hold_stream(disk, self._directory)
+        self._lock = _lock_stream(disk, self._directory)
         self._flusher, self._preparer = new_thread(), new_thread()
         try:
             self._tail = Tail(
@@ -89,7 +89,7 @@ class SegmentLogWriter:
         self._refusal = ""
         self._has_failed = False
         self._monotonic = monotonic
-        self._flush_s = SLOW_UNTIL_SHOWN_S
+        self._flush_s = ASSUMED_FLUSH_S
         self._is_closed = False
 
     @property
@@ -118,7 +118,7 @@ class SegmentLogWriter:
         self._entries_bytes += length
         self._waiting.append(done)
         if not self._is_flushing:
-            self._begin_flush(loop)
+            self._start_flush(loop)
         return done
 
     async def close(self) -> None:
@@ -135,13 +135,13 @@ class SegmentLogWriter:
         self._tail.close()
         self._disk.close(self._lock)
 
-    def _begin_flush(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _start_flush(self, loop: asyncio.AbstractEventLoop) -> None:
         self._is_flushing = True
         self._idle.clear()
         if self._flush_s < QUICK_FLUSH_S:
             loop.call_soon(self._flush_when_quiet, loop, 0)
         else:
-            self._flusher.submit(self._flush_aside, loop, *self._next_group())
+            self._flusher.submit(self._flush_in_thread, loop, *self._next_group())
 
     def _next_group(self) -> tuple[list[Entry], list[asyncio.Future[int]]]:
         entries, self._entries, self._entries_bytes = self._entries, [], 0
@@ -153,15 +153,15 @@ class SegmentLogWriter:
         if seen < len(self._entries) < _GROUP_RECORDS_MAX and self._entries_bytes < _GROUP_BYTES_MAX:
             loop.call_soon(self._flush_when_quiet, loop, len(self._entries))
         else:
-            self._flush_here(loop)
+            self._flush_inline(loop)
 
-    def _flush_here(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _flush_inline(self, loop: asyncio.AbstractEventLoop) -> None:
         """Flush in the event loop's own thread: a quick disk answers sooner than another thread would."""
         entries, waiting = self._next_group()
         first = self._tail.next_number
         self._settle(loop, waiting, first, *self._store(entries))
 
-    def _flush_aside(
+    def _flush_in_thread(
         self, loop: asyncio.AbstractEventLoop, entries: list[Entry], waiting: list[asyncio.Future[int]]
     ) -> None:
         """Flush in the thread for it: a slow disk must not keep the event loop from refusing and answering."""
@@ -201,7 +201,7 @@ class SegmentLogWriter:
         if error is not None:
             _fail(waiting[stored:], error)
         if self._waiting:
-            self._begin_flush(loop)
+            self._start_flush(loop)
         else:
             self._is_flushing = False
             self._idle.set()
@@ -220,7 +220,7 @@ def _fail(waiting: Sequence[asyncio.Future[int]], error: LogFailedError | LogFul
             done.set_exception(type(error)(*error.args))  # One each: a shared one would collect tracebacks.
 
 
-def _hold_stream(disk: Disk, directory: Path) -> int:
+def _lock_stream(disk: Disk, directory: Path) -> int:
     descriptor = disk.open(directory / WRITER_LOCK, os.O_RDWR | os.O_CREAT)
     try:
         disk.lock(descriptor)

@@ -16,13 +16,13 @@ from mauve.stores.sql.catalog.schema import apps, keys, memberships, organizatio
 _IDS_AT_ONCE: Final = 500  # SQLite takes a limited number of parameters
 
 
-def hold_organization(tx: sa.Connection, org_id: str) -> None:
+def lock_organization(tx: sa.Connection, org_id: str) -> None:
     """Keep others from minting in the organization, and from changing its members, until the transaction ends."""
     tx.execute(sa.select(organizations.c.org_id).where(organizations.c.org_id == org_id).with_for_update())
 
 
 def tally(tx: sa.Connection, org_id: str, minted_by: str, app_id: str | None = None) -> Tally:
-    hold_organization(tx, org_id)
+    lock_organization(tx, org_id)
     of_organization = keys.c.app_id.in_(sa.select(apps.c.app_id).where(apps.c.org_id == org_id))
     working, in_all = _count(tx, keys, of_organization)
     app_working, app_in_all = _count(tx, keys, keys.c.app_id == app_id)

@@ -19,7 +19,7 @@ class SqlOrganizations:
         with self._database.writing() as tx:
             insert_organization(tx, organization)
 
-    def everyone(self) -> list[Organization]:
+    def list_all(self) -> list[Organization]:
         query = sa.select(organizations).order_by(organizations.c.created_at, organizations.c.org_id)
         with self._database.reading() as tx:
             return [organization_from(row) for row in tx.execute(query)]

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from mauve.core.user import Role, User
 from mauve.stores.catalog import Account, Member, MembersCheck, Minted, OneTimeLink, Withdrawal
-from mauve.stores.sql.catalog.minting import hold_organization, minted_by, revoke
+from mauve.stores.sql.catalog.minting import lock_organization, minted_by, revoke
 from mauve.stores.sql.catalog.schema import links, memberships, sessions, users
 from mauve.stores.sql.database import Database
 
@@ -27,7 +27,7 @@ class SqlUsers:
 
     def create(self, user: User, link: OneTimeLink, check: MembersCheck) -> bool:
         with self._database.writing() as tx:
-            hold_organization(tx, user.org_id)
+            lock_organization(tx, user.org_id)
             check(_members(tx, user.org_id))
             taken = tx.execute(sa.select(users.c.user_id).where(users.c.email == user.email)).first()
             if taken is not None:
@@ -36,9 +36,9 @@ class SqlUsers:
             insert_link(tx, link)
         return True
 
-    def anyone(self) -> bool:
+    def any_exist(self) -> bool:
         with self._database.reading() as tx:
-            return has_anyone(tx)
+            return any_user_exists(tx)
 
     def find(self, user_id: str) -> Member | None:
         with self._database.reading() as tx:
@@ -74,7 +74,7 @@ class SqlUsers:
 
 def _is_checked_member(tx: sa.Connection, org_id: str, user_id: str, check: MembersCheck) -> bool:
     """Tell whether somebody is of the organization, whose members nobody else changes from now on."""
-    hold_organization(tx, org_id)
+    lock_organization(tx, org_id)
     members = _members(tx, org_id)
     check(members)
     return any(member.user.user_id == user_id for member in members)
@@ -89,7 +89,7 @@ def _member_from(row: sa.Row[Any]) -> Member:
     return Member(user_from(row), row.password_hash is not None, row.link_expires_at)
 
 
-def has_anyone(tx: sa.Connection) -> bool:
+def any_user_exists(tx: sa.Connection) -> bool:
     return tx.execute(sa.select(users.c.user_id).limit(1)).first() is not None
 
 

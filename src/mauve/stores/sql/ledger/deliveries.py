@@ -8,7 +8,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from mauve.stores.deliveries import DELIVERIES_KEPT, Delivery, DeliveryResult, Tally
-from mauve.stores.sql.database import Database, adding_counts
+from mauve.stores.sql.database import Database, upsert_counts
 from mauve.stores.sql.ledger.schema import deliveries, delivery_tallies
 
 _OF_PROJECT: Final = deliveries.c.project == sa.bindparam("of_project")
@@ -44,7 +44,7 @@ def add_tallies(tx: sa.Connection, tallies: Iterable[Tally]) -> None:
         last[key] = max(tally.last_at, last.get(key, tally.last_at))
     if counts:
         tx.execute(
-            adding_counts(tx.dialect.name, delivery_tallies),
+            upsert_counts(tx.dialect.name, delivery_tallies),
             [asdict(Tally(*key, counts[key], last[key])) for key in sorted(counts)],
         )
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import Entry, LedgerWriter, Outcome
-from mauve.stores.sql.ledger.fair_queue import Lines, Waiting
+from mauve.stores.sql.ledger.fair_queue import FairQueue, QueuedEntry
 
 GROUP_ROWS_MAX: Final = 1_000  # payments and subscription versions: less than 0.1 s, and larger ones are no quicker
 WAITING_ENTRIES_MAX: Final = 5_000
@@ -29,7 +29,7 @@ class GroupedLedger:
     def __init__(self, writer: LedgerWriter) -> None:
         self._writer = writer
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger")
-        self._lines = Lines()
+        self._queue = FairQueue()
         self._work: asyncio.Task[None] | None = None
         self._closed = False
         self._entry_s = 0.0
@@ -43,10 +43,10 @@ class GroupedLedger:
         """Return when the entry is durable. Who stops waiting does not know whether it was recorded."""
         if self._closed:
             raise StoreUnavailableError("the ledger is closed")
-        if len(self._lines) >= WAITING_ENTRIES_MAX:
+        if len(self._queue) >= WAITING_ENTRIES_MAX:
             raise StoreUnavailableError("too many requests wait for the ledger")
-        waiting = Waiting(entry, asyncio.get_running_loop().create_future())
-        self._lines.append(org_id, waiting)
+        waiting = QueuedEntry(entry, asyncio.get_running_loop().create_future())
+        self._queue.append(org_id, waiting)
         if self._work is None:
             self._work = asyncio.create_task(self._record_all())
         return await waiting.outcomes
@@ -64,15 +64,15 @@ class GroupedLedger:
     async def _record_all(self) -> None:
         held_s = 0.0
         try:
-            while group := self._lines.take(GROUP_ROWS_MAX):
+            while group := self._queue.take(GROUP_ROWS_MAX):
                 held_s += await self._record_group(group)
-                if self._lines and held_s > _HELD_S_MAX:
+                if self._queue and held_s > _HELD_S_MAX:
                     await asyncio.sleep(_PAUSE_S)
                     held_s = 0.0
         finally:
             self._work = None
 
-    async def _record_group(self, group: list[Waiting]) -> float:
+    async def _record_group(self, group: list[QueuedEntry]) -> float:
         """Return how long it took."""
         entries = [waiting.entry for waiting in group]
         began = time.monotonic()
@@ -90,7 +90,7 @@ class GroupedLedger:
         return took_s
 
 
-def _fail(waiting: Waiting, error: Exception) -> None:
+def _fail(waiting: QueuedEntry, error: Exception) -> None:
     """Give everyone an error of their own: one that is raised many times grows a traceback without end."""
     if waiting.outcomes.done():
         return

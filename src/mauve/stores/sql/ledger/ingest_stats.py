@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from mauve.core.window import Window
 from mauve.stores.ingest_stats import DAYS_KEPT, IngestCount, IngestStats
-from mauve.stores.sql.database import Database, adding_counts
+from mauve.stores.sql.database import Database, upsert_counts
 from mauve.stores.sql.ledger.schema import arrivals
 
 
@@ -21,7 +21,7 @@ def add_ingest_stats(tx: sa.Connection, noted: Sequence[IngestStats]) -> None:
     if not rows:
         return
     for row in sorted(rows, key=lambda row: (row["project"], row["day"], row["word"])):
-        tx.execute(adding_counts(tx.dialect.name, arrivals), row)
+        tx.execute(upsert_counts(tx.dialect.name, arrivals), row)
     newest = date.fromisoformat(max(each.day for each in noted))
     tx.execute(sa.delete(arrivals).where(arrivals.c.day <= (newest - timedelta(days=DAYS_KEPT)).isoformat()))
 

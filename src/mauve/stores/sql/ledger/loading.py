@@ -19,7 +19,7 @@ from mauve.stores.sql.ledger.schema import (
     load_positions,
     usage,
 )
-from mauve.stores.sql.ledger.usage import add_usage, keep_first_seen
+from mauve.stores.sql.ledger.usage import add_usage, record_first_seen
 
 
 class SqlLoadLedger:
@@ -35,7 +35,7 @@ class SqlLoadLedger:
         with self._database.writing() as tx:
             _move_positions(tx, step)
             add_usage(tx, step.events_by_org_and_period)
-            keep_first_seen(tx, step.first_seen_by_project)
+            record_first_seen(tx, step.first_seen_by_project)
             if step.ingest_stats is not None:
                 add_ingest_stats(tx, [step.ingest_stats])
             if step.dead_letters:
@@ -59,7 +59,7 @@ class SqlLoadLedger:
             rows = tx.execute(sa.select(first_seen.c.project, first_seen.c.at).where(first_seen.c.noted.is_(False)))
             return dict(rows.all())
 
-    def forget_first_seen(self, seen: Mapping[str, int]) -> None:
+    def acknowledge_first_seen(self, seen: Mapping[str, int]) -> None:
         if not seen:
             return
         is_this = (first_seen.c.project == sa.bindparam("of_project")) & (first_seen.c.at == sa.bindparam("of_at"))

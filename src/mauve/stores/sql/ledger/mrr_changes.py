@@ -97,14 +97,14 @@ _later_at: Final = (
 )
 
 
-def _worth_of(table: sa.FromClause) -> tuple[sa.ColumnElement[Any], ...]:
+def _contribution_columns(table: sa.FromClause) -> tuple[sa.ColumnElement[Any], ...]:
     return table.c.currency, sa.case((table.c.status == "active", table.c.mrr))  # else NULL
 
 
-_PLACED: Final = (
+_INSERTED: Final = (
     sa.select(
-        *(_version.c.project, _version.c.sequence, _version.c.at, *_worth_of(_version)),
-        *(_before.c.sequence, *_worth_of(_before), sa.func.coalesce(_higher_rank_at, _later_at)),
+        *(_version.c.project, _version.c.sequence, _version.c.at, *_contribution_columns(_version)),
+        *(_before.c.sequence, *_contribution_columns(_before), sa.func.coalesce(_higher_rank_at, _later_at)),
     )
     .select_from(_version)
     .outerjoin(_before, _before.c.sequence == _before_sequence)
@@ -114,7 +114,7 @@ _PLACED: Final = (
 
 def inserted_versions(tx: sa.Connection, sequences: Collection[int]) -> Iterator[InsertedVersion]:
     """Yield versions that were just appended, all at once, with what stands around them."""
-    rows: Sequence[Any] = tx.execute(_PLACED, {"sequences": list(sequences)}).all()
+    rows: Sequence[Any] = tx.execute(_INSERTED, {"sequences": list(sequences)}).all()
     for project, sequence, at, currency, mrr, before, before_currency, before_mrr, after_at in rows:
         yield InsertedVersion(
             project,

@@ -25,7 +25,7 @@ PaymentKey = tuple[str, str]  # project, id
 _TotalKey = tuple[str, str, str, bool]  # project, day, currency, earned
 
 # `(project, id) IN …` reads the whole table on SQLite. Two lists are looked up in the index, pair by pair.
-_STANDING: Final = sa.select(payments.c.project, payments.c.id, payments.c.digest, payments.c.claimed_at).where(
+_RECORDED: Final = sa.select(payments.c.project, payments.c.id, payments.c.digest, payments.c.claimed_at).where(
     payments.c.project.in_(sa.bindparam("projects", expanding=True)),
     payments.c.id.in_(sa.bindparam("ids", expanding=True)),
 )
@@ -59,21 +59,21 @@ class Claim(NamedTuple):
     claimed_at: int | None
 
 
-def standing_payments(tx: sa.Connection, keys: Collection[PaymentKey]) -> dict[PaymentKey, Claim]:
+def recorded_payments(tx: sa.Connection, keys: Collection[PaymentKey]) -> dict[PaymentKey, Claim]:
     """Return what is recorded under these ids, and perhaps some more."""
     found: dict[PaymentKey, Claim] = {}
-    for projects, ids in in_squares(sorted(keys)):
-        rows = tx.execute(_STANDING, {"projects": projects, "ids": ids})
+    for projects, ids in key_batches(sorted(keys)):
+        rows = tx.execute(_RECORDED, {"projects": projects, "ids": ids})
         found |= {(project, id_): Claim(digest, claimed_at) for project, id_, digest, claimed_at in rows}
     return found
 
 
-def outcome_of(payment: Payment, standing: Claim | None) -> Outcome:
-    if standing is None:
+def outcome_of(payment: Payment, recorded: Claim | None) -> Outcome:
+    if recorded is None:
         return Outcome.ACCEPTED
-    if payment.digest != standing.digest:
+    if payment.digest != recorded.digest:
         return Outcome.CONFLICT
-    is_same_time = None in {payment.claimed_at, standing.claimed_at} or payment.claimed_at == standing.claimed_at
+    is_same_time = None in {payment.claimed_at, recorded.claimed_at} or payment.claimed_at == recorded.claimed_at
     return Outcome.DUPLICATE if is_same_time or payment.source != CLIENT else Outcome.CONFLICT
 
 
@@ -174,7 +174,7 @@ def _day_name(days: int) -> str:
     return (_EPOCH + timedelta(days=days)).isoformat()
 
 
-def in_squares(keys: Sequence[tuple[str, _Id]]) -> Iterator[tuple[list[str], list[_Id]]]:
+def key_batches(keys: Sequence[tuple[str, _Id]]) -> Iterator[tuple[list[str], list[_Id]]]:
     """Cut sorted keys into lists of projects and ids that span few pairs beyond the keys themselves."""
     projects: dict[str, None] = {}  # in order, each once
     ids: dict[_Id, None] = {}

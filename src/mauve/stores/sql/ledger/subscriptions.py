@@ -12,7 +12,7 @@ from mauve.stores.ledger import SubscriptionVersion
 from mauve.stores.sql.column_types import AnyText
 from mauve.stores.sql.database import Database, upsert
 from mauve.stores.sql.ledger.mrr_changes import add_changes, inserted_versions
-from mauve.stores.sql.ledger.payments import in_squares
+from mauve.stores.sql.ledger.payments import key_batches
 from mauve.stores.sql.ledger.schema import subscription_versions, subscriptions
 from mauve.stores.subscriptions import ID_CHARACTERS_SHOWN, CurrentSubscription, SubscriptionCount
 
@@ -29,7 +29,7 @@ class _Current(NamedTuple):
 
     at: int
     rank: bytes
-    worth: MrrContribution
+    contribution: MrrContribution
 
 
 def record_versions(tx: sa.Connection, versions: Sequence[SubscriptionVersion]) -> None:
@@ -40,44 +40,48 @@ def record_versions(tx: sa.Connection, versions: Sequence[SubscriptionVersion]) 
 
 
 def _record(tx: sa.Connection, rows: Sequence[_Row], sums: MrrSums) -> None:
-    held = _held(tx, rows)
-    standing = dict(held)
+    stored = _locked_current(tx, rows)
+    current_by_key = dict(stored)
     winners: dict[_Key, _Row] = {}
     latest: list[_Row] = []
     late: list[_Row] = []
     for row in rows:
         key, new = (row["project"], row["key"]), _current_from(row)
-        current = standing.get(key)
+        current = current_by_key.get(key)
         if current is not None and not _replaces(new, current):
             late.append(row)
             continue
-        sums.replace(row["project"], day_of(new.at), None if current is None else current.worth, new.worth)
-        standing[key], winners[key] = new, row
+        sums.replace(
+            row["project"], day_of(new.at), None if current is None else current.contribution, new.contribution
+        )
+        current_by_key[key], winners[key] = new, row
         latest.append(row)
-    _keep(tx, winners, held)
+    _store_current(tx, winners, stored)
     if latest:
         tx.execute(_APPEND, latest)
     if late:
         _insert_between(tx, late, sums)
 
 
-def _held(tx: sa.Connection, rows: Sequence[_Row]) -> dict[_Key, _Current]:
+def _locked_current(tx: sa.Connection, rows: Sequence[_Row]) -> dict[_Key, _Current]:
     """Return the current rows, held until the end: versions of one subscription are recorded one after the other."""
     keys = sorted({(row["project"], row["key"]) for row in rows})
     return {
-        (project, key): _Current(at, rank, _worth(status, currency, mrr))
-        for projects, some in in_squares(keys)
-        for project, key, at, rank, status, currency, mrr in tx.execute(_HELD, {"projects": projects, "keys": some})
+        (project, key): _Current(at, rank, _contribution(status, currency, mrr))
+        for projects, some in key_batches(keys)
+        for project, key, at, rank, status, currency, mrr in tx.execute(
+            _LOCK_CURRENT, {"projects": projects, "keys": some}
+        )
     }
 
 
-def _keep(tx: sa.Connection, winners: dict[_Key, _Row], held: dict[_Key, _Current]) -> None:
+def _store_current(tx: sa.Connection, winners: dict[_Key, _Row], stored: dict[_Key, _Current]) -> None:
     """Let the winners stand, in sorted order: PostgreSQL transactions then wait in line.
 
     A row that another one has made meanwhile fails the insert, and all of it is tried again.
     """
-    new = [winners[key] for key in sorted(winners) if key not in held]
-    changed = [winners[key] for key in sorted(winners) if key in held]
+    new = [winners[key] for key in sorted(winners) if key not in stored]
+    changed = [winners[key] for key in sorted(winners) if key in stored]
     if new:
         tx.execute(_INSERT, new)
     if changed:
@@ -99,15 +103,15 @@ def _replaces(new: _Current, current: _Current) -> bool:
 
 
 def _current_from(row: _Row) -> _Current:
-    return _Current(row["at"], row["rank"], _worth(row["status"], row["currency"], row["mrr"]))
+    return _Current(row["at"], row["rank"], _contribution(row["status"], row["currency"], row["mrr"]))
 
 
-def _worth(status: str, currency: str, mrr: int) -> MrrContribution:
+def _contribution(status: str, currency: str, mrr: int) -> MrrContribution:
     return MrrContribution(currency, mrr if status == "active" else None)
 
 
 _columns: Final = subscriptions.c
-_HELD: Final = (
+_LOCK_CURRENT: Final = (
     sa.select(
         *(_columns.project, _columns.key, _columns.at, _columns.rank),
         *(_columns.status, _columns.currency, _columns.mrr),

@@ -12,7 +12,7 @@ from mauve.core.window import period_of
 from mauve.stores.log import MIXED_STREAM
 from mauve.stores.sql.database import Database, upsert
 from mauve.stores.sql.ledger.schema import event_outbox, event_outbox_head, first_seen, load_positions, usage
-from mauve.stores.usage import Counted, WaitingEvents
+from mauve.stores.usage import CountedUsage, PendingEvents
 
 _ORGANIZATIONS_AT_ONCE: Final = 500
 _ROWS_AT_ONCE: Final = 256
@@ -26,13 +26,13 @@ class SqlUsageReader:
         with self._database.reading() as tx:
             return dict(_events(tx, org_period.period, [org_period.org_id])).get(org_period.org_id, 0)
 
-    def counted(self, period: str, org_ids: Collection[str], mixed_after: int) -> Counted:
+    def counted(self, period: str, org_ids: Collection[str], mixed_after: int) -> CountedUsage:
         with self._database.reading() as tx:
             events = dict(_events(tx, period, sorted(org_ids)))
             positions = dict(tx.execute(sa.select(load_positions.c.stream, load_positions.c.number)).all())
             after = max(mixed_after, positions.get(MIXED_STREAM, 0))
             mixed = [waiting for waiting in _mixed(tx, after) if waiting.org_period.org_id in org_ids]
-            return Counted(period, events, positions, mixed, _last_mixed(tx))
+            return CountedUsage(period, events, positions, mixed, _last_mixed(tx))
 
 
 def _events(tx: sa.Connection, period: str, org_ids: list[str]) -> Iterator[tuple[str, int]]:
@@ -42,7 +42,7 @@ def _events(tx: sa.Connection, period: str, org_ids: list[str]) -> Iterator[tupl
         yield from ((org_id, events) for org_id, events in tx.execute(query))
 
 
-def _mixed(tx: sa.Connection, after: int) -> Iterator[WaitingEvents]:
+def _mixed(tx: sa.Connection, after: int) -> Iterator[PendingEvents]:
     """Read no more than the headers of the records that wait."""
     header = sa.func.substr(event_outbox.c.record, 1, HEADER_BYTES_MAX)
     number = event_outbox.c.number
@@ -55,13 +55,13 @@ def _last_mixed(tx: sa.Connection) -> int:
     return int(tx.execute(sa.select(event_outbox_head.c.number)).scalar_one())
 
 
-def _waiting_from(rows: Iterable[tuple[int, bytes]]) -> Iterator[WaitingEvents]:
+def _waiting_from(rows: Iterable[tuple[int, bytes]]) -> Iterator[PendingEvents]:
     for number, header in rows:
         try:
             batch = unpacked(header)
         except MalformedBatchError:
             continue  # It will not be counted either.
-        yield WaitingEvents(number, OrgPeriod(batch.org_id, period_of(batch.received_at)), batch.event_count)
+        yield PendingEvents(number, OrgPeriod(batch.org_id, period_of(batch.received_at)), batch.event_count)
 
 
 def add_usage(tx: sa.Connection, events_by_org_and_period: Mapping[tuple[str, str], int]) -> None:
@@ -73,7 +73,7 @@ def add_usage(tx: sa.Connection, events_by_org_and_period: Mapping[tuple[str, st
         tx.execute(_add(tx.dialect.name), rows)
 
 
-def keep_first_seen(tx: sa.Connection, moment_by_project: Mapping[str, int]) -> None:
+def record_first_seen(tx: sa.Connection, moment_by_project: Mapping[str, int]) -> None:
     """Remember the earliest moment at which each project was seen; a new one is for the catalog to take over.
 
     Streams are loaded and payments recorded side by side: what was received first may come second.

@@ -22,10 +22,10 @@ from mauve.stores.sql.ledger.payments import (
     insert_payments,
     move_day_totals,
     outcome_of,
-    standing_payments,
+    recorded_payments,
 )
 from mauve.stores.sql.ledger.subscriptions import record_versions
-from mauve.stores.sql.ledger.usage import add_usage, keep_first_seen
+from mauve.stores.sql.ledger.usage import add_usage, record_first_seen
 
 _ATTEMPTS_MAX: Final = 5
 _RACE_STATES: Final = {"40001", "40P01"}  # PostgreSQL: serialization failure, deadlock
@@ -56,15 +56,15 @@ class SqlLedgerWriter:
     def _record(self, entries: Sequence[Entry], store: _Store) -> list[list[Outcome]]:
         keys = {(payment.project, payment.id) for entry in entries for payment in entry.payments}
         with self._database.writing() as tx:
-            standing = standing_payments(tx, keys)
-            accepted = store(tx, _newcomers(entries, standing), standing)
+            recorded = recorded_payments(tx, keys)
+            accepted = store(tx, _newcomers(entries, recorded), recorded)
             if accepted:
                 move_day_totals(tx, accepted.values())
                 add_usage(tx, _usage_of(accepted.values()))
-                keep_first_seen(tx, _first_moments(accepted.values()))
+                record_first_seen(tx, _first_moments(accepted.values()))
             record_versions(tx, [version for entry in entries for version in entry.subscriptions])
             append_events(tx, [entry.events for entry in entries if entry.events is not None])
-            outcomes = _judge(entries, standing)
+            outcomes = _judge(entries, recorded)
             note_deliveries(tx, _deliveries(entries, outcomes))
             add_tallies(tx, [tally for entry in entries for tally in entry.tallies])
             add_ingest_stats(tx, [entry.ingest_stats for entry in entries if entry.ingest_stats is not None])
@@ -83,14 +83,14 @@ def _lost_a_race(error: StoreUnavailableError) -> bool:
     return isinstance(cause, IntegrityError) or sql_state in _RACE_STATES
 
 
-def _newcomers(entries: Sequence[Entry], standing: _Claims) -> _Payments:
+def _newcomers(entries: Sequence[Entry], recorded: _Claims) -> _Payments:
     """Return the first payment with each id that is new; a part only with the payment that it belongs to."""
     new: _Payments = {}
     for entry in entries:
         begun: set[PaymentKey] = set()
         for payment in entry.payments:
             key = (payment.project, payment.id)
-            if key not in standing and key not in new and _may_begin(payment, begun):
+            if key not in recorded and key not in new and _may_begin(payment, begun):
                 new[key] = payment
                 begun.add(key)
     return new
@@ -106,28 +106,28 @@ def _store_at_once(tx: sa.Connection, new: _Payments, _standing: _Claims) -> _Pa
     return new
 
 
-def _store_one_by_one(tx: sa.Connection, new: _Payments, standing: _Claims) -> _Payments:
+def _store_one_by_one(tx: sa.Connection, new: _Payments, recorded: _Claims) -> _Payments:
     """Store what is still new, and add the others to those that stand: this way no race is ever lost."""
     lost = insert_one_by_one(tx, new)
-    standing |= standing_payments(tx, lost)
+    recorded |= recorded_payments(tx, lost)
     return {key: payment for key, payment in new.items() if key not in lost}
 
 
-def _judge(entries: Sequence[Entry], standing: _Claims) -> list[list[Outcome]]:
+def _judge(entries: Sequence[Entry], recorded: _Claims) -> list[list[Outcome]]:
     """Decide in order: a payment that is new stands against the later ones, also of its own entry."""
-    return [_judge_entry(entry.payments, standing) for entry in entries]
+    return [_judge_entry(entry.payments, recorded) for entry in entries]
 
 
-def _judge_entry(payments: Sequence[Payment], standing: _Claims) -> list[Outcome]:
+def _judge_entry(payments: Sequence[Payment], recorded: _Claims) -> list[Outcome]:
     outcomes: list[Outcome] = []
     begun: set[PaymentKey] = set()
     for payment in payments:
         key = (payment.project, payment.id)
-        outcome = outcome_of(payment, standing.get(key))
+        outcome = outcome_of(payment, recorded.get(key))
         if outcome is Outcome.ACCEPTED and not _may_begin(payment, begun):
             outcome = Outcome.CONFLICT
         if outcome is Outcome.ACCEPTED:
-            standing[key] = Claim(payment.digest, payment.claimed_at)
+            recorded[key] = Claim(payment.digest, payment.claimed_at)
             begun.add(key)
         outcomes.append(outcome)
     return outcomes
