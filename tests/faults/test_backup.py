@@ -178,12 +178,12 @@ from mauve.wiring.maintenance import backup_sources
 from mauve.wiring.warehouse import open_load_parts
 from mauve.config import settings_from
 from mauve.maintenance.errors import KeepFailedError
-from mauve.load.runner import LoadFigures, LoadRunner
+from mauve.load.runner import LoadMetrics, LoadRunner
 from mauve.server import admin_socket as errands
 from mauve.server import admin_client as reach
 
 settings = settings_from({"MAUVE_DATA": sys.argv[1]})
-loading = LoadRunner(lambda: open_load_parts(settings), LoadFigures(CollectorRegistry()))
+loading = LoadRunner(lambda: open_load_parts(settings), LoadMetrics(CollectorRegistry()))
 errands.STANDSTILL_S_MAX = 0.1
 
 def hang():

@@ -1,8 +1,8 @@
-"""The loader: takes the next stretch of the log into the warehouse, each event exactly once.
+"""The loader: moves the next range of the log into the warehouse, each event exactly once.
 
-The order of the steps is what makes it so: the rows are durable in the warehouse before the ledger remembers
-the position, and the position is remembered before the log is trimmed. After anything unclean the warehouse is
-asked which rows behind the position it has; the records up to the last of them are finished before any other.
+The order of the steps ensures that: rows are durable in the warehouse before the ledger commits the position, and the
+position is committed before the log is trimmed. After a failure the warehouse is asked which rows after the position
+it already has; the records up to the last of them are finished before any others.
 """
 
 from collections import Counter
@@ -50,16 +50,16 @@ class Loader:
         self._warehouse = warehouse
         self._clock = clock
         self._days = days
-        self._positions: dict[int, int] | None = None  # None: not known to be in step with the warehouse
-        self._committed: dict[int, int] = {}  # by the ledger, in the middle of a step
+        self._positions: dict[int, int] | None = None  # None: may differ from the warehouse
+        self._committed: dict[int, int] = {}  # by the ledger so far, within a step
         self._reader = new_thread()
         self._arrivals = ArrivalOrder(self._streams, self._read_stream, clock, range_bytes_max)
         self._ahead: Future[LogRange] | None = None
-        self.has_reached_end = False  # the last stretch was all that was there when it was read
-        self.repeat_count = 0  # events that were not counted since this loader was made, for their id came again
+        self.has_reached_end = False  # the last range was all that the log held when it was read
+        self.repeat_count = 0  # events not counted by this loader because their id was a repeat
 
     def load_next_range(self) -> int:
-        """Load what has come in, up to a bound; return how many records that was."""
+        """Load the next records, up to a limit; return how many there were."""
         positions, self._positions = self._positions, None
         known: dict[int, bool] = {}
         if positions is None:
@@ -78,9 +78,9 @@ class Loader:
         return len(log_range.records)
 
     def held_back(self) -> dict[int, int]:
-        """Return the last record of each stream that was read and must wait for others.
+        """Return the last record of each stream that was read but has to wait for other streams.
 
-        It has arrived since reading began, or the clock was set back by a few seconds.
+        It arrived after reading began, or the clock was set back by a few seconds.
         """
         return self._arrivals.waiting_numbers()
 
@@ -92,31 +92,31 @@ class Loader:
         self._reader.shutdown()
 
     def _recover(self) -> tuple[dict[int, int], dict[int, bool]]:
-        """Return the positions that are remembered, and the rows after them that are stored all the same."""
+        """Return the committed positions, and the rows after them that are stored nevertheless."""
         self._ahead = None
         self._arrivals.reset()
         positions = self._ledger.positions()
-        self._trim(positions)  # What was remembered may not have been let go of.
+        self._trim(positions)  # The last step may have ended before it trimmed.
         return positions, self._stored_after({stream: positions.get(stream, 0) for stream in self._streams()})
 
     def _stored_after(self, positions: dict[int, int]) -> dict[int, bool]:
-        """Return the rows that a step has left; no row may be judged before their ids are known."""
+        """Return the rows left by an unfinished step. Their ids must be known before any other row is judged."""
         known = self._warehouse.stored_after(positions)
         if any(known.values()):
             self._warehouse.recover_ids(positions)
         return known
 
     def _half_stored_range(self, positions: dict[int, int], known: dict[int, bool]) -> LogRange:
-        """Return what a step has left half stored, and nothing else.
+        """Return the range that an unfinished step has stored in part, and nothing else.
 
-        Its rows were judged by one another: a later row must not be judged before all of them are remembered, and one
-        that arrived earlier must not be judged after them.
+        Its rows were judged against one another: a later row must not be judged before all of them are known, nor an
+        earlier one after them.
         """
         records = self._arrivals.take_begun(positions, last_numbers(known)) if known else []
         return range_from(records)
 
     def _next_range(self, positions: dict[int, int]) -> LogRange:
-        """Return what was read ahead, or, if there was nothing then, what has come since."""
+        """Return the range that was read ahead, or read one if that was empty."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead.result().records:
             return ahead.result()

@@ -1,4 +1,4 @@
-"""Records of the log → rows of the warehouse. Pure."""
+"""Decode records of the log into rows of the warehouse, and date them. Pure."""
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ _NULL_BYTES: Final = len(b"null")
 
 
 class LoggedEvent(msgspec.Struct, frozen=True, gc=False):
-    """An event that was judged before it was logged: it is read, not judged again."""
+    """An event that was validated before it was logged, and is not validated again."""
 
     name: str
     user: str | None = None
@@ -73,9 +73,9 @@ def range_from(records: Records, *, is_last: bool = False) -> LogRange:
 
 
 def repeats_among(rows: EventRows, same_ids: Iterable[SameId], stored: Mapping[int, bool], window_ms: int) -> set[int]:
-    """Return the seqs of rows that repeat an id within the window around one that counts.
+    """Return the seqs of rows that repeat an id within the window of one that counts.
 
-    The first that arrived counts. A row that is stored already counts or not as was decided then.
+    The first arrival counts. For a row already stored, the earlier decision stands.
     """
     repeats = {seq for seq, counts in stored.items() if not counts}
     for places, counted_at in same_ids:
@@ -90,7 +90,7 @@ def repeats_among(rows: EventRows, same_ids: Iterable[SameId], stored: Mapping[i
 
 
 def usage_of(log_range: LogRange, repeats: set[int]) -> dict[tuple[str, str], int]:
-    """Count the events that count, by organization and billing period of their arrival."""
+    """Count events without repeats, by organization and billing period of receipt."""
     counts: dict[tuple[str, str], int] = {}
     place = 0
     for batch in log_range.batches:
@@ -102,7 +102,7 @@ def usage_of(log_range: LogRange, repeats: set[int]) -> dict[tuple[str, str], in
 
 
 def first_seen_of(batches: Iterable[LoggedBatch]) -> dict[str, int]:
-    """Return the earliest arrival of each project."""
+    """Return when each project was first seen."""
     first: dict[str, int] = {}
     for batch in batches:
         first[batch.project] = min(batch.received_at, first.get(batch.project, batch.received_at))
@@ -138,12 +138,12 @@ def _same(moment: int, count: int) -> "array[int]":
 
 def _without_null(props: list[msgspec.Raw]) -> list[msgspec.Raw]:
     if _NULL_BYTES not in map(len, props):
-        return props  # The common case: four bytes are too few for any other that says something.
+        return props  # The common case: no other useful value is four bytes long.
     return [_NO_PROPS if bytes(each) == b"null" else each for each in props]
 
 
 def _occurred_column(events: list[LoggedEvent], ats: list[str | int | None], received_at: int) -> npt.NDArray[np.int64]:
-    """Return when each event occurred: those that say nothing, when they were received."""
+    """Return when each event occurred; one without a time occurred when it was received."""
     is_timed = [at is not None for at in ats]
     sent_ats = [event.sent_at for event in compress(events, is_timed)]
     moments = np.full(len(events), received_at, np.int64)
@@ -151,14 +151,14 @@ def _occurred_column(events: list[LoggedEvent], ats: list[str | int | None], rec
     return moments
 
 
-Time: TypeAlias = str | int  # as a client wrote it, and found to be one
+Time: TypeAlias = str | int  # as the client wrote it, known to be valid
 
-# The two usual forms, by their length: with milliseconds, and without. Their last letter is a Z.
+# The two usual forms, by length: with and without milliseconds. Both end in Z.
 _UNITS: Final = {len("2026-11-15T03:20:00.123Z"): "ms", len("2026-11-15T03:20:00Z"): "s"}
 
 
 def occurred_moments(ats: Sequence[Time], sent_ats: Sequence[Time | None], received_at: int) -> npt.NDArray[np.int64]:
-    """Return when each event occurred that says so."""
+    """Return when each event with a time occurred: `core.times.occurred_at`, vectorized."""
     claims = _moments(ats)
     skews = _skews(sent_ats, received_at)
     if claims is None or skews is None:
@@ -174,7 +174,7 @@ def _occurred_at(at: Time, sent_at: Time | None, received_at: int) -> int:
 
 
 def _skews(sent_ats: Sequence[Time | None], received_at: int) -> npt.NDArray[np.int64] | int | None:
-    """Return what to add to each claim; None if that is not told at once. A batch is usually sent at one moment."""
+    """Return what to add to each claimed time; None if it needs the slow path. Usually a batch has one `sent_at`."""
     if sent_ats.count(sent_ats[0]) == len(sent_ats):
         return 0 if sent_ats[0] is None else _bounded(received_at - known_time_ms(sent_ats[0]))
     moments = None if None in sent_ats else _moments(sent_ats)
@@ -186,12 +186,12 @@ def _bounded(skew: int) -> int | None:
 
 
 def _moments(times: Sequence[Time | None]) -> npt.NDArray[np.int64] | None:
-    """Return the moments if all are written in one of the usual forms, all in the same."""
+    """Return the times if all are written in the same usual form, else None."""
     try:
-        joined = "".join(times)  # type: ignore[arg-type]  # numbers among them end it
+        joined = "".join(times)  # type: ignore[arg-type]  # a number among them raises
         size, count = len(joined) // len(times), len(times)
         unit = _UNITS.get(size)
-        if unit is None or set(map(len, times)) != {size}:  # type: ignore[arg-type]  # all are texts by now
+        if unit is None or set(map(len, times)) != {size}:  # type: ignore[arg-type]  # all are strings by now
             return None
         if joined[10::size] != "T" * count or joined[size - 1 :: size] != "Z" * count:
             return None
@@ -202,5 +202,5 @@ def _moments(times: Sequence[Time | None]) -> npt.NDArray[np.int64] | None:
 
 
 def first_day_of(rows: EventRows) -> date:
-    """Return the earliest day of rows that are some."""
+    """Return the earliest day of the rows, of which there must be at least one."""
     return today_at(int(np.frombuffer(rows.occurred_at, np.int64).min()))

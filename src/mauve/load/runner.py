@@ -1,4 +1,4 @@
-"""Keeps the loader going: opened when it can be, tried again when it fails, with its figures for Prometheus."""
+"""Run the loader: open it when possible, retry when it fails, and export its metrics to Prometheus."""
 
 import threading
 import time
@@ -25,7 +25,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class LoadParts:
-    """What loading is made of, once the warehouse is open."""
+    """What loading needs once the warehouse is open."""
 
     loader: Loader
     days: DayCloser
@@ -37,7 +37,7 @@ class LoadParts:
 
 
 class LoadMetrics:
-    """The gauges of the loader."""
+    """The loader's Prometheus metrics."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.records = Counter("mauve_records_loaded", "Log records loaded", registry=registry)
@@ -50,7 +50,7 @@ class LoadMetrics:
 
 
 class LoadRunner:
-    """One step at a time, in one thread. A step that fails is simply made again."""
+    """Runs one step at a time, in one thread. A failed step is repeated."""
 
     def __init__(self, open_parts: Callable[[], LoadParts], metrics: LoadMetrics) -> None:
         self._open_parts = open_parts
@@ -61,16 +61,16 @@ class LoadRunner:
         self._stopping = False
         self._has_warehouse = True
         self._step_lock = threading.Lock()
-        self._pause_lock = threading.Lock()  # of those who wait for it to stand still, one at the head
+        self._pause_lock = threading.Lock()  # held by the one caller that is next to pause
         self._pause_requested = False
 
     @property
     def has_warehouse(self) -> bool:
-        """Tell whether the warehouse answered when it was last needed."""
+        """Return whether the warehouse answered when it was last needed."""
         return self._has_warehouse
 
     def step(self) -> None:
-        """Load until nothing is left or somebody waits for a standstill, then tell the catalog who was seen."""
+        """Load until the log is empty or a pause is requested, then report first events to the catalog."""
         try:
             self._step()
         except WarehouseUnavailableError:
@@ -94,9 +94,9 @@ class LoadRunner:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Load nothing and trim nothing during the block: warehouse, positions and log agree all the while."""
+        """Neither load nor trim during the block, so that warehouse, positions and log stay consistent."""
         with self._pause_lock:
-            self._pause_requested = True  # Under load there is always something left: a step would not end by itself.
+            self._pause_requested = True  # Under load a step would never end by itself.
             self._step_lock.acquire()
             self._pause_requested = False
         try:
@@ -105,10 +105,10 @@ class LoadRunner:
             self._step_lock.release()
 
     def load_pending(self) -> None:
-        """Load all that is in the log now. What comes in meanwhile may have to wait."""
+        """Load everything that is in the log now. Records that arrive meanwhile may wait."""
         with self.paused():
             loader = self._opened().loader
-            loader.load_next_range()  # It may have been read ahead, before now.
+            loader.load_next_range()  # This range may have been read before now.
             while loader.load_next_range() and not loader.has_reached_end:
                 pass
             held_back = loader.held_back()
@@ -122,11 +122,11 @@ class LoadRunner:
         return self._parts
 
     def stop(self) -> None:
-        """Let the step under way end early: what it leaves stays in the log."""
+        """End the current step early; the rest stays in the log."""
         self._stopping = True
 
     def status(self) -> dict[str, int]:
-        """Return what `/readyz` tells of the queue."""
+        """Return the fields of `/readyz` about the backlog."""
         lag_ms = int((time.monotonic() - self._caught_up_at) * 1000)
         return {"backlog_bytes": self._backlog_bytes, "load_lag_ms": lag_ms}
 
@@ -145,7 +145,7 @@ class LoadRunner:
 
 
 def note_first_events(ledger: LoadLedger, note: Callable[[str, int], None]) -> None:
-    """Hand each project's first sighting over, and forget it only when that is done."""
+    """Report each project's first event, and acknowledge it only afterwards."""
     seen = ledger.first_seen()
     for project, at in seen.items():
         note(project, at)
