@@ -73,7 +73,7 @@ def _unpacked_header(record: bytes) -> tuple[int, tuple[int, ...]]:
     """Return the length of the header and its fields except the format."""
     format_ = record[0] if record else None
     if format_ not in {_FORMAT, _OLD_FORMAT}:
-        raise MalformedBatchError("empty" if format_ is None else f"format {format_} is not known")
+        raise MalformedBatchError("empty" if format_ is None else f"format {format_} is unknown")
     header = _HEADER if format_ == _FORMAT else _OLD_HEADER
     if len(record) < header.size:
         raise MalformedBatchError("shorter than a header")

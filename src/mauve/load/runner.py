@@ -41,12 +41,14 @@ class LoadMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.records = Counter("mauve_records_loaded", "Log records loaded", registry=registry)
-        self.repeats = Gauge("mauve_events_repeated", "Events not counted: their id came again", registry=registry)
-        self.seconds = Gauge("mauve_load_seconds", "How long the last load took", registry=registry)
-        self.lag_seconds = Gauge("mauve_load_lag_seconds", "Age of the last caught-up moment", registry=registry)
+        self.repeats = Gauge(
+            "mauve_events_repeated", "Events not counted because their id was a repeat", registry=registry
+        )
+        self.seconds = Gauge("mauve_load_seconds", "Duration of the last load", registry=registry)
+        self.lag_seconds = Gauge("mauve_load_lag_seconds", "Time since the loader last caught up", registry=registry)
         self.backlog_bytes = Gauge("mauve_log_bytes", "Bytes in segments not yet trimmed", registry=registry)
         self.dead_letters = Gauge("mauve_dead_letters", "Records that could not be loaded", registry=registry)
-        self.quarantined = Gauge("mauve_log_damaged_records", "Damaged records set aside", registry=registry)
+        self.quarantined = Gauge("mauve_log_damaged_records", "Damaged records quarantined", registry=registry)
 
 
 class LoadRunner:

@@ -1,4 +1,4 @@
-"""How much an organization has read: the last minute, and the allowances of the billing period."""
+"""How much an organization has read: in the last minute, and of its allowances for the billing period."""
 
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
@@ -9,7 +9,7 @@ WINDOW_MS: Final = 60_000
 
 
 class ReadCost(NamedTuple):
-    """What one read spends of the allowances, beside its place in the minute."""
+    """What one read costs, in addition to one read of the rate limit."""
 
     queries: int = 0
     raw_scans: int = 0
@@ -22,7 +22,7 @@ class ReadLimits(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """What stands against an organization at a moment."""
+    """An organization's usage at a point in time."""
 
     reads: int  # in the last minute
     oldest_read_at: int | None  # of those
@@ -31,7 +31,7 @@ class Usage(NamedTuple):
 
 
 class Throttle(StrEnum):
-    """Which limit refuses a read, by the name that clients branch on."""
+    """Which limit refused a read, by the name that clients match on."""
 
     RATE_LIMIT = "rate_limit"
     QUERIES = "allowance:queries"
@@ -44,7 +44,7 @@ class Throttled(NamedTuple):
 
 
 def refusal_of(usage: Usage, cost: ReadCost, limits: ReadLimits, now_ms: int) -> Throttled | None:
-    """Tell which limit, if any, the read would exceed: the minute before the queries before the raw scans."""
+    """Return the limit that the read would exceed, if any: first the rate limit, then queries, then raw scans."""
     if usage.reads >= limits.reads_per_minute:
         oldest_read_at = now_ms if usage.oldest_read_at is None else usage.oldest_read_at
         return Throttled(Throttle.RATE_LIMIT, oldest_read_at + WINDOW_MS)
@@ -56,23 +56,23 @@ def refusal_of(usage: Usage, cost: ReadCost, limits: ReadLimits, now_ms: int) ->
 
 
 class ReadMeter(Protocol):
-    """Where reads are counted, for all processes and credentials of an organization together.
+    """Counts reads for all processes and credentials of an organization together.
 
-    - `take` looks and spends in one transaction: of two that race for the last place one gets it.
-    - A refused read spends nothing: neither a place in the minute nor an allowance.
-    - What was spent outlives the process.
-    - A clock that is set, back or forward, locks nobody out: what was counted more than some seconds in the future
-      no longer counts, and a billing period that comes again goes on where it was.
-    - Minutes and periods that are over are forgotten.
-    - Raises `StoreUnavailableError` when nothing can be counted.
+    - `take` checks and spends in one transaction: of two reads that race for the last one, one gets it.
+    - A refused read spends nothing.
+    - Counts survive the process.
+    - Setting the clock back or forward locks no organization out: reads counted more than a few seconds in the future
+      no longer count, and a billing period that returns continues where it was.
+    - Expired minutes and periods are deleted.
+    - Raises `StoreUnavailableError` if nothing can be counted.
     """
 
     def take(self, org_id: str, cost: ReadCost, limits: ReadLimits, now_ms: int) -> Throttled | None:
-        """Spend what a read costs, or tell why it is refused."""
+        """Spend what a read costs, or return why it is refused."""
         ...
 
     def usage(self, org_id: str, now_ms: int) -> Usage:
-        """Tell what stands against an organization, without spending anything."""
+        """Return an organization's usage without spending anything."""
         ...
 
     def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Loading: staged in memory, then stored in three tables."""
+"""Load events: stage them in memory, then store them in three tables."""
 
 from collections.abc import Collection, Mapping
 from datetime import date
@@ -22,9 +22,9 @@ _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _ID_HASH: Final = "sipHash128(project, '/', id)"
 _STAGED_TABLES: Final = ("mauve.staged", "mauve.staged_repeats", "mauve.staged_stored")
 _HASHED_IDS: Final = f"SELECT seq, {_ID_HASH} FROM mauve.staged WHERE id != ''"
-# The staged tables live in memory: after a restart of the engine they are empty, and nothing else would tell.
+# The staged tables are in memory: a restart of the engine empties them without notice.
 _IS_COMPLETE: Final = " AND ".join(
-    f"(SELECT throwIf(count() != {{{name}}}, 'what was staged is not there any more') FROM {table}) = 0"
+    f"(SELECT throwIf(count() != {{{name}}}, 'the staged rows are lost') FROM {table}) = 0"
     for name, table in (
         ("staged", "mauve.staged"),
         ("repeats", "mauve.staged_repeats"),
@@ -32,7 +32,7 @@ _IS_COMPLETE: Final = " AND ".join(
     )
 )
 _COUNTS: Final = "seq NOT IN (SELECT seq FROM mauve.staged_repeats)"
-# A day is a whole number of days since 1970: no time zone of the machine has a say.
+# A day is the number of days since 1970, independent of the machine's time zone.
 _DAY: Final = f"toDate(toUInt16(intDiv(occurred_at, {DAY_MS})))"
 _IS_NEW: Final = "seq NOT IN (SELECT seq FROM mauve.staged_stored)"
 _RECEIVED_DAY: Final = f"toUInt16(intDiv(received_at, {DAY_MS}))"
@@ -64,7 +64,7 @@ SELECT project, kind, toString(day), uniqCombined64Merge(17)(users) FROM mauve.a
 WHERE kind IN ('active', 'signup') AND day BETWEEN toDate({first:UInt16}) AND toDate({last:UInt16})
 GROUP BY project, kind, day SETTINGS output_format_json_quote_64bit_integers = 0
 """
-# Merged with what an earlier try has left of the same week: a sketch does not mind.
+# May be merged with the result of an earlier attempt for the same week: that does not change a sketch.
 _SUM_UP_WEEK: Final = """
 INSERT INTO mauve.actives (project, kind, day, users)
 SELECT project, concat(toString(kind), '_week') AS week_kind, toDate(toUInt16({first})),
@@ -100,7 +100,7 @@ class ChdbWarehouse:
             self._connection.insert_arrow("mauve.staged_repeats", seqs_as_arrow(repeats))
         if stored:
             self._connection.insert_arrow("mauve.staged_stored", seqs_as_arrow(stored))
-        counted = self._staged_ids.without(repeats).without(stored)  # What is stored is known: `remember_ids`.
+        counted = self._staged_ids.without(repeats).without(stored)  # Stored ones are known, see `recover_ids`.
         self._seen.add(counted.hashes, counted.received_days)
         is_complete = _IS_COMPLETE.format(staged=self._staged_count, repeats=len(repeats), stored=len(stored))
         for statement in _COMMIT:
@@ -119,7 +119,7 @@ class ChdbWarehouse:
         if not len(hashes):
             return
         counted_at = self._seen.counted_at(hashes, int(days.min()))
-        # Every try would leave all of them once more otherwise.
+        # Otherwise every attempt would add all of them again.
         missing = np.array([at not in counted_at.get(place, ()) for place, at in enumerate(received_at.tolist())])
         self._seen.add(hashes[missing], days[missing])
         self._connection.insert_arrow("mauve.seen", seen_as_arrow(hashes[missing], received_at[missing], days[missing]))

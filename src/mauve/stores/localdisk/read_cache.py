@@ -1,4 +1,4 @@
-"""The read cache on one machine: a SQLite file, and in front of it the answers used last, in memory."""
+"""The read cache on one machine: a SQLite file, and the most recently used answers in memory."""
 
 import hashlib
 import sqlite3
@@ -54,9 +54,9 @@ class CacheBounds(NamedTuple):
 
 
 class SqliteReadCache:
-    """Nothing is synced: after a power cut answers may be missing or damaged, and a checksum tells the damaged ones.
+    """Nothing is synced: after a power cut answers may be missing or damaged; a checksum detects the damaged ones.
 
-    An answer that was found within the last second is found again without touching the file.
+    An answer found within the last second is found again without touching the file.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class SqliteReadCache:
         self._bounds = bounds or CacheBounds()
         self._ticks = ticks
         self._recent = RecentAnswers(self._bounds.recent_entries_max, self._bounds.recent_bytes_max)
-        # A connection each: whoever reads does not wait for a write.
+        # One connection each, so that readers do not wait for a write.
         self._reader, self._writer = (
             ExpendableFile(path, _SCHEMA, synchronous="OFF", busy_timeout_s=_BUSY_TIMEOUT_S) for _ in range(2)
         )
@@ -123,7 +123,7 @@ def _found(tx: sqlite3.Connection, digest: bytes) -> CachedAnswer | None:
 
 
 def _digest_of(key: str) -> bytes:
-    """Return the key in a fixed size. It takes any text, also one that is not valid Unicode."""
+    """Return a fixed-size digest of the key, which may be any text, even invalid Unicode."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
 
 

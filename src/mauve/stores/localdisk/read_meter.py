@@ -1,4 +1,4 @@
-"""The read meter on one machine: a SQLite file that every process opens for itself."""
+"""The read meter on one machine: a SQLite file that each process opens."""
 
 import sqlite3
 from pathlib import Path
@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS spent (
     PRIMARY KEY (org_id, period)
 ) WITHOUT ROWID;
 """
-# Two statements, each of which finds its rows by the primary key.
+# Two statements, so that each finds its rows by the primary key.
 _DELETE_READS_UNTIL: Final = "DELETE FROM reads WHERE org_id = ? AND at <= ?"
 _DELETE_READS_AFTER: Final = "DELETE FROM reads WHERE org_id = ? AND at > ?"
 _DELETE_READS_OUTSIDE: Final = "DELETE FROM reads WHERE at <= ? OR at > ?"
@@ -57,9 +57,9 @@ SET queries = queries + excluded.queries, raw_scans = raw_scans + excluded.raw_s
 
 
 class SqliteReadMeter:
-    """Nothing is lost with a process. A power cut may take the last seconds' counts, never a count's correctness.
+    """Nothing is lost with a process. A power cut may lose the counts of the last seconds, but corrupts none.
 
-    A file that is damaged or gone is made anew: every count then begins at zero.
+    A damaged or missing file is recreated; every count then starts at zero.
     """
 
     def __init__(self, path: Path) -> None:
@@ -84,7 +84,7 @@ class SqliteReadMeter:
         self._file.close()
 
     def _prune(self, tx: sqlite3.Connection, now_ms: int) -> None:
-        """Drop, once a minute, the minutes and the billing periods of everybody that are over."""
+        """Delete, once a minute, the expired minutes and billing periods of all organizations."""
         if abs(now_ms - self._pruned_at) < WINDOW_MS:
             return
         tx.execute(_DELETE_READS_OUTSIDE, _window_bounds(now_ms))
@@ -113,11 +113,11 @@ def _spend(tx: sqlite3.Connection, org_id: str, cost: ReadCost, now_ms: int) -> 
 
 
 def _window_bounds(now_ms: int) -> tuple[int, int]:
-    """Return the last moment before the window, and its own last moment: what lies behind is from another clock."""
+    """Return the last time before the window, and the window's own last time: later ones are from another clock."""
     return now_ms - WINDOW_MS, now_ms + CLOCK_SLACK_MS
 
 
 def _periods_kept(now_ms: int) -> tuple[str, str]:
-    """Return the period before this one and the one after: a clock that is some days off loses no count."""
+    """Return the previous and the next period: a clock that is some days off loses no count."""
     ends_at = period_ends_at(now_ms)
     return period_of(ends_at - _LONGER_THAN_A_MONTH_MS), period_of(ends_at)

@@ -1,7 +1,7 @@
-"""AcceptedExchange on one machine: a small file for each process, written whole.
+"""The exchange of accepted counts on one machine: a small file for each process, replaced as a whole.
 
-Files, and not a database that they share: a process that is stopped while it holds a lock keeps nobody from counting.
-They are not synced: each says nothing that the log does not know.
+Files instead of a shared database: a process stopped while holding a lock would block the others. They are not
+synced, because the log holds the same information.
 """
 
 import os
@@ -29,7 +29,7 @@ class FileAcceptedCounts:
         self._folder = folder
         self._name = f"{stream:03d}"
         self._shared: bytes | None = None
-        self._seen: dict[str, tuple[bytes, AcceptedCounts]] = {}  # by file: mostly the same as before
+        self._seen: dict[str, tuple[bytes, AcceptedCounts]] = {}  # by file: usually unchanged
 
     def share(self, accepted: AcceptedCounts) -> None:
         content = _encoder.encode([(*org_period, subtotals) for org_period, subtotals in accepted])
@@ -59,7 +59,7 @@ class FileAcceptedCounts:
         draft.rename(self._folder / self._name)
 
     def _counts_in(self, name: str) -> AcceptedCounts:
-        """Read a file. One that is missing or was torn by a power cut says nothing."""
+        """Read a file. A missing or torn one counts as empty."""
         try:
             content = (self._folder / name).read_bytes()
         except OSError:

@@ -1,6 +1,6 @@
-"""What the log holds beyond the loader's positions, as a log of its own: small, and free of what was used before.
+"""Copy the part of the log that is not loaded yet, as a small log of its own.
 
-Segments are recycled: their files hold bytes of records that were loaded long ago. Those are not copied.
+Segments are recycled, so their files also hold bytes of records loaded long ago. Those are not copied.
 """
 
 import os
@@ -25,10 +25,10 @@ _BATCH_BYTES: Final = 16 * 2**20
 
 
 def copy_unloaded(source: Path, target: Path, positions: Mapping[int, int]) -> int:
-    """Copy the records behind the positions that are there now; return how many. Nobody may trim meanwhile.
+    """Copy the present records after the positions; return how many. The log must not be trimmed meanwhile.
 
-    Each stream begins behind its position, even if it is empty: whoever writes to the copy goes on from there, and
-    gives no number twice.
+    Each stream begins after its position even if it is empty, so that a writer to the copy continues from there and
+    reuses no number.
     """
     copied = 0
     for stream in SegmentLogReader(source).streams():
@@ -46,12 +46,12 @@ def copy_unloaded(source: Path, target: Path, positions: Mapping[int, int]) -> i
 
 
 def _batches(source: Path, stream: int, after: int) -> Iterator[list[LogRecord]]:
-    """Read up to the last record that is there when this begins: what writers add meanwhile has no end."""
-    # A clock that runs: behind damage the reader searches on at the second look instead of a second later.
+    """Read up to the last record present at the start: writers may add more forever."""
+    # With this clock the reader searches past damage at the second read instead of a second later.
     reader = SegmentLogReader(source, monotonic=count(step=2).__next__)
     last = highest_number(LOCAL_DISK, stream_directory(source, stream))
     empty_reads = 0
-    while after < last and empty_reads < 2:  # noqa: PLR2004 - the second one looks behind damage
+    while after < last and empty_reads < 2:  # noqa: PLR2004 - the second one searches past damage
         records = reader.read(stream, after, _BATCH_BYTES)
         if records:
             after = records[-1].number

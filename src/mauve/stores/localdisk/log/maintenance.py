@@ -1,8 +1,8 @@
-"""Ridding the log's files of what was loaded long ago.
+"""Erase long-loaded records from the log's files.
 
-Segments are recycled: trimmed ones wait as spares, and behind the newest record of a stream stand those of an
-earlier use. Nobody reads them, and they are overwritten in time. A writer may take any of these files at any
-moment, so they are touched only where there is none.
+Segments are recycled: trimmed ones wait in the pool, and the newest record of a stream is followed by records of an
+earlier use. They are never read, and are overwritten in time. A writer may take any of these files at any time, so
+they are only touched in streams without a writer.
 """
 
 import json
@@ -73,7 +73,7 @@ def _delete_pool(folder: Path) -> None:
 
 
 def _blank_segment(directory: Path, segment: Segment, through: int) -> None:
-    """Empty the frames up to a number, which stay frames, and whatever is no frame between them and behind."""
+    """Blank the payloads of frames up to a number, and all bytes outside of frames."""
     descriptor = LOCAL_DISK.open(directory / segment.name, os.O_RDWR)
     try:
         end = 0

@@ -1,4 +1,4 @@
-"""Where damaged stretches of the log are kept for a person to look at. Bounded in number and in size."""
+"""Copies of damaged bytes of the log, kept for inspection. Limited in number and size."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ log = structlog.get_logger()
 
 
 class Quarantine:
-    """Reports each damaged stretch once, however often it is read."""
+    """Reports each damaged place once, however often it is read."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -45,7 +45,7 @@ class Quarantine:
         )
 
     def discard(self, directory: Path, segments: list[Segment]) -> None:
-        """Let go of what is remembered about segments that are no more."""
+        """Drop the reports about segments that no longer exist."""
         reported = self._reported.get(directory, set())
         self._reported[directory] = {location for location in reported if location[0] not in segments}
 
@@ -62,5 +62,5 @@ class Quarantine:
             finally:
                 self._disk.close(descriptor)
         except OSError:
-            return None  # The copy is a courtesy: without it the stream goes on all the same.
+            return None  # The copy is optional: the stream continues without it.
         return name

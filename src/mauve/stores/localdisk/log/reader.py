@@ -1,4 +1,4 @@
-"""The reader of the segment log. It follows live writers of other processes through the files alone."""
+"""The reader of the segment log. It follows live writers in other processes through the files alone."""
 
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -25,16 +25,16 @@ from mauve.stores.localdisk.log.segments import (
 from mauve.stores.log import LogRecord
 
 _PATIENCE_S: Final = 1.0
-# The frame behind a damaged one begins within this distance.
+# The frame after a damaged one begins within this distance.
 _SEARCH_BYTES: Final = 2 * frame_bytes(PAYLOAD_BYTES_MAX)
 
 
 @dataclass
 class _Cursor:
-    """How far a stream was read."""
+    """How far a stream has been read."""
 
     segment: Segment
-    after: int  # what the caller has seen
+    after: int  # the last number that the caller has seen
     offset: int = 0
     number: int = 0  # of the last frame before the offset, 0 at the start of a segment
     stuck_since: float | None = None  # when the reader first found nothing here
@@ -51,7 +51,7 @@ class _Cursor:
 
 
 class SegmentLogReader:
-    """Reads and trims every stream. Used from one thread at a time, and by one process."""
+    """Reads and trims all streams. Used from one thread at a time, in one process."""
 
     def __init__(self, root: Path, *, disk: Disk = LOCAL_DISK, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._root = root
@@ -59,14 +59,14 @@ class SegmentLogReader:
         self._monotonic = monotonic
         self._quarantine = Quarantine(disk)
         self._cursors: dict[int, _Cursor] = {}
-        # The last number of segments that were read to their end.
+        # The last number of each segment that was read to its end.
         self._last_numbers: dict[int, dict[Segment, int]] = {}
 
     def streams(self) -> list[int]:
         return list_streams(self._disk, self._root)
 
     def read(self, stream: int, after: int, bytes_max: int) -> list[LogRecord]:
-        # Listed before anything is read: a segment that has a successor now is complete.
+        # Listed before reading: a segment that has a successor now is complete.
         segments = list_segments(self._disk, stream_directory(self._root, stream))
         if not segments:
             return []
@@ -101,7 +101,7 @@ class SegmentLogReader:
         self._last_numbers[stream] = {key: last for key, last in last_numbers.items() if key not in spent}
 
     def backlog_bytes(self) -> int:
-        """Return what the segments take on the disk; the newest of a stream counts whole, as in the budget."""
+        """Return the size of the segments on disk; a stream's newest one counts in full, as it does in the budget."""
         return sum(
             self._disk.size(directory / segment.name)
             for directory in (stream_directory(self._root, stream) for stream in self.streams())
@@ -112,9 +112,9 @@ class SegmentLogReader:
         return self._quarantine.records
 
     def _sync(self, stream: int, segments: list[Segment]) -> None:
-        """Make durable what was read: its writer may not have come to it, or be dead.
+        """Make the records durable that were just read: their writer may not have done so yet, or may be dead.
 
-        Otherwise a power cut could take a record that others were judged by, or of which a half is stored elsewhere.
+        Otherwise a power cut could lose a record that others were judged by, or that is partly stored elsewhere.
         """
         for segment in segments:
             with open_segment(self._disk, stream_directory(self._root, stream), segment) as file:
@@ -128,7 +128,7 @@ class SegmentLogReader:
         return _Cursor(older[-1] if older else segments[0], after)
 
     def _walk(self, stream: int, cursor: _Cursor, segments: list[Segment]) -> Generator[Frame, None, None]:
-        """Return the frames from a place on. The place moves past one when the next is asked for."""
+        """Yield the frames from the cursor on. It moves past one when the next is requested."""
         directory = stream_directory(self._root, stream)
         rest = segments[segments.index(cursor.segment) :]
         for segment, successor in zip(rest, [*rest[1:], None], strict=True):
@@ -154,19 +154,19 @@ class SegmentLogReader:
     def _frame_after_damage(
         self, directory: Path, file: SegmentFile, cursor: _Cursor, successor: Segment
     ) -> Frame | None:
-        """Search a complete segment. With nothing behind, this is its end, maybe torn by a crash."""
+        """Search a complete segment. If nothing follows, this is its end, perhaps torn by a crash."""
         frame = file.frame_after(cursor.offset, cursor.number)
         if frame:
             self._report(directory, file, cursor, frame.offset, frame.number)
             return frame
-        # A writer that goes on to its next segment leaves no gap in the numbers, a restarted one a large one:
-        # hardly less than it skips, even if the last records read here are gone since.
+        # A writer that moves to its next segment leaves no gap in the numbers. A restarted one leaves a large gap,
+        # hardly smaller than NUMBER_GAP even if the last records read here have been lost since.
         if 0 < successor.first - cursor.next_number < NUMBER_GAP // 2:
             self._report(directory, file, cursor, cursor.offset + DAMAGE_BYTES_MAX, successor.first)
         return None
 
     def _frame_after_gap(self, directory: Path, file: SegmentFile, cursor: _Cursor) -> Frame | None:
-        """Search the segment that is being written: mostly nothing is there yet, seldom something is damaged."""
+        """Search the segment being written: usually nothing is there yet, rarely something is damaged."""
         now = self._monotonic()
         if cursor.stuck_since is None:
             cursor.stuck_since = now
@@ -176,7 +176,7 @@ class SegmentLogReader:
         frame = file.frame_after(cursor.offset, cursor.number, _SEARCH_BYTES)
         if frame is None:
             return None
-        # Bytes land in order: what is not there now, with something behind it, will never be.
+        # Bytes are written in order: a frame missing now, with another one after it, will never appear.
         file.drop_buffer()
         landed = file.frame_at(cursor.offset, cursor.number)
         if landed:
@@ -214,10 +214,10 @@ class SegmentStreamReader:
             try:
                 yield from self._records_in(segment, after, through)
             except FileNotFoundError:
-                continue  # It was loaded, and is used again.
+                continue  # Loaded and recycled meanwhile.
 
     def _segments(self, after: int, through: int) -> list[Segment]:
-        """Return those that may hold such records."""
+        """Return the segments that may hold such records."""
         segments = list_segments(self._disk, self._directory)
         older = [one for one, successor in pairwise(segments) if successor.first > after + 1]
         return [segment for segment in [*older, *segments[-1:]] if segment.first <= through]

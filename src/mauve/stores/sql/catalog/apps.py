@@ -1,4 +1,4 @@
-"""Apps with their projects."""
+"""Apps and their projects: a live one from the start, a test one from the first test secret on."""
 
 from typing import Any
 
@@ -110,6 +110,6 @@ def _app_from(row: sa.Row[Any]) -> App:
 
 
 def insert_project(tx: sa.Connection, public_id: str, app_id: str, environment: Environment, created_at: int) -> None:
-    """Store a project, unpublished, inside a transaction that someone else opened."""
+    """Store a project, unpublished, within the caller's transaction."""
     row = {"public_id": public_id, "app_id": app_id, "environment": environment, "created_at": created_at}
     tx.execute(sa.insert(projects).values(row | UNPUBLISHED))

@@ -1,4 +1,4 @@
-"""The catalog on a SQL database."""
+"""The catalog in a SQL database, assembled, and the values of the installation."""
 
 import sqlalchemy as sa
 

@@ -1,4 +1,4 @@
-"""The one-time links that let people in. Only digests of their secrets are kept."""
+"""One-time links for invitations and new passwords. Only digests of their secrets are stored."""
 
 import sqlalchemy as sa
 

@@ -1,4 +1,4 @@
-"""Organizations, their standing and limits."""
+"""Organizations with their standing and limits."""
 
 from collections.abc import Callable
 from typing import Any
@@ -40,7 +40,7 @@ class SqlOrganizations:
 
 
 def insert_organization(tx: sa.Connection, organization: Organization) -> None:
-    """Store an organization, unpublished, inside a transaction that someone else opened."""
+    """Store an organization, unpublished, within the caller's transaction."""
     row = {"org_id": organization.org_id, "created_at": organization.created_at}
     tx.execute(sa.insert(organizations).values(row | _changeable_columns(organization) | UNPUBLISHED))
 

@@ -1,4 +1,4 @@
-"""People and their roles."""
+"""Users, their roles and passwords."""
 
 from typing import Any, Final
 
@@ -73,7 +73,7 @@ class SqlUsers:
 
 
 def _is_checked_member(tx: sa.Connection, org_id: str, user_id: str, check: MembersCheck) -> bool:
-    """Tell whether somebody is of the organization, whose members nobody else changes from now on."""
+    """Return whether a user is a member, and lock the organization's members."""
     lock_organization(tx, org_id)
     members = _members(tx, org_id)
     check(members)
@@ -111,7 +111,7 @@ def insert_link(tx: sa.Connection, link: OneTimeLink) -> None:
 
 
 def replace_password(tx: sa.Connection, user_id: str, password_hash: str) -> None:
-    """Let in whoever knows the new password, and nobody else."""
+    """Store the hash; end the user's sessions and delete their unused links."""
     tx.execute(sa.update(users).where(users.c.user_id == user_id).values(password_hash=password_hash))
     tx.execute(sa.delete(sessions).where(sessions.c.user_id == user_id))
     tx.execute(sa.delete(links).where((links.c.user_id == user_id) & links.c.used_at.is_(None)))

@@ -1,4 +1,4 @@
-"""Closed days, in the ledger's database: read as often as totals of money are, and as small."""
+"""Closed days, in the ledger's database: small, and read as often as totals of money."""
 
 from collections.abc import Collection, Iterable
 from datetime import date, timedelta

@@ -1,4 +1,4 @@
-"""Deliveries of the billers and their counts, inside a transaction that someone else opened."""
+"""The billers' deliveries and their counts. Writes happen within the caller's transaction."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ _DROP_OLD: Final = sa.delete(deliveries).where(
 
 
 def note_deliveries(tx: sa.Connection, noted: Sequence[Delivery]) -> None:
-    """Keep the deliveries, count them, and drop those that are too many."""
+    """Store and count the deliveries, and delete the oldest above the limit."""
     if not noted:
         return
     tx.execute(sa.insert(deliveries), [asdict(each) | {"warnings": " ".join(each.warnings)} for each in noted])
@@ -35,7 +35,7 @@ def note_deliveries(tx: sa.Connection, noted: Sequence[Delivery]) -> None:
 
 
 def add_tallies(tx: sa.Connection, tallies: Iterable[Tally]) -> None:
-    """Add to the counts, in sorted order: PostgreSQL transactions then wait for each other in line."""
+    """Add to the counts, in sorted order so that PostgreSQL transactions cannot deadlock."""
     counts: Counter[tuple[str, str, str]] = Counter()
     last: dict[tuple[str, str, str], int] = {}
     for tally in tallies:

@@ -1,4 +1,4 @@
-"""What waits for the ledger: a line for each organization, taken from in turns."""
+"""Entries that wait for the ledger: a queue for each organization, served in turns."""
 
 import asyncio
 from collections import deque
@@ -14,15 +14,15 @@ class QueuedEntry(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Return how much work the entry is; what brings no payment and no version is little, but not nothing."""
+        """Return the cost of the entry; one without payments and versions is cheap, but not free."""
         return max(1, len(self.entry.payments) + len(self.entry.subscriptions))
 
 
 class FairQueue:
-    """Each line is kept in the order of arrival."""
+    """Each queue keeps the order of arrival."""
 
     def __init__(self) -> None:
-        self._queues: dict[str, deque[QueuedEntry]] = {}  # those whose turn is next stand first; none is empty
+        self._queues: dict[str, deque[QueuedEntry]] = {}  # in the order of their turns; none is empty
         self._count = 0
 
     def __len__(self) -> int:
@@ -33,15 +33,15 @@ class FairQueue:
         self._count += 1
 
     def take(self, rows_max: int) -> list[QueuedEntry]:
-        """Take out what makes up to so many rows, or a single entry that has more.
+        """Remove and return entries of up to so many rows in total, or a single larger one.
 
-        The next one always comes from the line that has given the fewest rows so far: however long one line is and
-        however large its entries are, the others get as much as they want or as much as that one gets. Lines that
-        have given something go behind those that could not.
+        The next entry always comes from the queue that has given the fewest rows so far: however long one queue is and
+        however large its entries are, the others get what they want or as much as it does. Queues that have given
+        something move after those that could not.
         """
         taken: list[QueuedEntry] = []
         rows_left = rows_max
-        fairness = [(0, place, org_id) for place, org_id in enumerate(self._queues)]  # sorted, and so a heap
+        fairness = [(0, place, org_id) for place, org_id in enumerate(self._queues)]  # sorted, and thus a heap
         while fairness:
             rows_given, place, org_id = fairness[0]
             waiting = self._first_waiting(org_id)
@@ -60,7 +60,7 @@ class FairQueue:
         return taken
 
     def _first_waiting(self, org_id: str) -> QueuedEntry | None:
-        """Return the first in line that somebody still waits for."""
+        """Return the first entry whose caller still waits."""
         while entries := self._queues.get(org_id):
             if not entries[0].outcomes.done():
                 return entries[0]

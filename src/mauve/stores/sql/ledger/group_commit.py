@@ -9,21 +9,21 @@ from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import Entry, LedgerWriter, Outcome
 from mauve.stores.sql.ledger.fair_queue import FairQueue, QueuedEntry
 
-GROUP_ROWS_MAX: Final = 1_000  # payments and subscription versions: less than 0.1 s, and larger ones are no quicker
+GROUP_ROWS_MAX: Final = 1_000  # payments and subscription versions: less than 0.1 s, and larger groups are not faster
 WAITING_ENTRIES_MAX: Final = 5_000
 _ENTRY_WEIGHT: Final = 1 / 8
 _HELD_S_MAX: Final = 0.1
-_PAUSE_S: Final = 0.004  # Who waits for SQLite's lock looks at it more often than that.
+_PAUSE_S: Final = 0.004  # longer than the polling interval of writers that wait for SQLite's lock
 
 
 class GroupedLedger:
-    """Records from coroutines of one event loop, in a thread of its own.
+    """Records entries from coroutines of one event loop, in its own thread.
 
-    - No timer: entries that arrive while a transaction is under way form the next group.
-    - Organizations take turns, and each has its entries recorded in the order of arrival.
-    - Groups that follow each other leave the lock to other processes now and then.
-    - What fails a group fails each of its entries, and none of them is recorded.
-    - More than `WAITING_ENTRIES_MAX` entries do not wait: the next one is refused at once.
+    - No timer: entries that arrive during a transaction form the next group.
+    - Organizations take turns; each one's entries are recorded in order of arrival.
+    - Consecutive groups regularly leave the lock to other processes.
+    - If a group fails, all of its entries fail and none is recorded.
+    - At most `WAITING_ENTRIES_MAX` entries wait: the next one is refused at once.
     """
 
     def __init__(self, writer: LedgerWriter) -> None:
@@ -36,15 +36,15 @@ class GroupedLedger:
 
     @property
     def entry_s(self) -> float:
-        """Return how long recording one entry takes, lately."""
+        """Return how long it recently took to record one entry."""
         return self._entry_s
 
     async def record(self, entry: Entry, org_id: str = "") -> list[Outcome]:
-        """Return when the entry is durable. Who stops waiting does not know whether it was recorded."""
+        """Return when the entry is durable. A caller that stops waiting does not know whether it was recorded."""
         if self._closed:
             raise StoreUnavailableError("the ledger is closed")
         if len(self._queue) >= WAITING_ENTRIES_MAX:
-            raise StoreUnavailableError("too many requests wait for the ledger")
+            raise StoreUnavailableError("too many requests are waiting for the ledger")
         waiting = QueuedEntry(entry, asyncio.get_running_loop().create_future())
         self._queue.append(org_id, waiting)
         if self._work is None:
@@ -52,7 +52,7 @@ class GroupedLedger:
         return await waiting.outcomes
 
     async def close(self) -> None:
-        """Record what still waits, take no more, and close the writer."""
+        """Record the waiting entries, accept no more, and close the writer."""
         if self._closed:
             return
         self._closed = True
@@ -78,7 +78,7 @@ class GroupedLedger:
         began = time.monotonic()
         try:
             outcomes = await asyncio.get_running_loop().run_in_executor(self._thread, self._writer.record, entries)
-        except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for an answer
+        except Exception as error:  # noqa: BLE001 - whatever it is, every caller must get an answer
             for waiting in group:
                 _fail(waiting, error)
             return time.monotonic() - began
@@ -91,7 +91,7 @@ class GroupedLedger:
 
 
 def _fail(waiting: QueuedEntry, error: Exception) -> None:
-    """Give everyone an error of their own: one that is raised many times grows a traceback without end."""
+    """Give each caller its own error: one raised many times would accumulate tracebacks."""
     if waiting.outcomes.done():
         return
     reason = str(error) if isinstance(error, StoreUnavailableError) else f"unexpected {type(error).__name__}"

@@ -1,4 +1,4 @@
-"""Arrivals, inside a transaction that someone else opened, and for who looks at them."""
+"""Ingest stats. Writes happen within the caller's transaction. The table is still called `arrivals`."""
 
 from collections.abc import Sequence
 from datetime import date, timedelta
@@ -12,7 +12,7 @@ from mauve.stores.sql.ledger.schema import arrivals
 
 
 def add_ingest_stats(tx: sa.Connection, noted: Sequence[IngestStats]) -> None:
-    """Add to the counts of their days, in sorted order, and drop those of long ago."""
+    """Add to the counts of their days, in sorted order, and delete old days."""
     rows = [
         {"project": project, "day": day, "word": word, "count": count, "last_at": last_at}
         for day, last_at, counts in noted

@@ -1,4 +1,4 @@
-"""The loader's side of the ledger."""
+"""The loader's side of the ledger, and the events sent in one batch with payments until they are loaded."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -73,15 +73,15 @@ class SqlLoadLedger:
 
 
 def _move_positions(tx: sa.Connection, step: LoadStep) -> None:
-    """Move each position from where the step began to where it ended; both statements tell whether it stood there."""
-    for stream, number in sorted(step.positions.items()):  # In one order: two loaders never wait for each other.
+    """Move each position from the start to the end of the step; the row counts show whether it was at the start."""
+    for stream, number in sorted(step.positions.items()):  # In one order, so that two loaders cannot deadlock.
         before = step.positions_before.get(stream, 0)
         if before:
             moved = tx.execute(_MOVE, {"of_stream": stream, "before": before, "number": number})
         else:
             moved = tx.execute(_first_position(tx.dialect.name), {"stream": stream, "number": number})
         if moved.rowcount != 1:
-            raise StepOutdatedError(f"stream {stream} is not at {before} any more: the step is not counted again")
+            raise StepOutdatedError(f"stream {stream} is no longer at {before}: the step is not counted again")
 
 
 _MOVE: Final = (
@@ -94,17 +94,17 @@ _MOVE: Final = (
 @cache
 def _first_position(dialect_name: str) -> sa.Insert:
     insert = upsert(dialect_name, load_positions).on_conflict_do_nothing(index_elements=[load_positions.c.stream])
-    return insert.execution_options(preserve_rowcount=True)  # an insert has none otherwise
+    return insert.execution_options(preserve_rowcount=True)  # an insert has none by default
 
 
 _ROWS_AT_ONCE: Final = 16
 
 
 def append_events(tx: sa.Connection, records: Sequence[bytes]) -> None:
-    """Store records under the next numbers.
+    """Store records under the next numbers, within the caller's transaction.
 
-    The head is held until the transaction ends, so numbers become visible in their order: a reader that has
-    seen one will never miss a lower one. A sequence of PostgreSQL's would not promise that.
+    The head is locked until the transaction ends, so numbers become visible in order: a reader that has seen one never
+    misses a lower one. A PostgreSQL sequence would not guarantee that.
     """
     if not records:
         return

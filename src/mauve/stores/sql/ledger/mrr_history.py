@@ -1,4 +1,4 @@
-"""Reading MRR day by day from its changes, inside a transaction that someone else opened."""
+"""Read MRR by day from its changes, within the caller's transaction."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -17,7 +17,7 @@ _Blocks = tuple[int, int, int]  # span, first, end
 
 
 class MrrTotal(NamedTuple):
-    """Subscriptions of one currency: a sum of zero is something else than none."""
+    """Subscriptions of one currency: a sum of zero differs from no subscriptions."""
 
     active: int
     mrr: int
@@ -35,14 +35,14 @@ _of_blocks: Final = sa.and_(
     _changes.block >= sa.bindparam("first"),
     _changes.block < sa.bindparam("end"),
 )
-# What was changed back. It is passed over where it stands: a day without a change has no cost but this.
+# Changes that were reverted. They are skipped here, which is all that they cost.
 _is_zero: Final = sa.and_(
     _changes.active == 0, _changes.low % HALF == 0, _changes.high + _changes.low // HALF == sa.literal(0)
 )
 _DAYS: Final = (
     sa.select(_changes.project, _changes.block, _changes.currency, _changes.active, _changes.high, _changes.low)
     .where(_of_blocks, sa.not_(_is_zero))
-    .order_by(_changes.project, _changes.block, _changes.currency)  # as the key has them: nothing is sorted
+    .order_by(_changes.project, _changes.block, _changes.currency)  # in key order: nothing is sorted
     .execution_options(yield_per=_ROWS_AT_ONCE)
 )
 _SUMS: Final = (
@@ -57,12 +57,12 @@ _SUMS: Final = (
 
 
 def totals_of(tx: sa.Connection, projects: Collection[str]) -> dict[str, dict[str, MrrTotal]]:
-    """Return what all versions come to, whenever they are dated, by project and currency."""
+    """Return the totals of all versions, of any date, by project and currency."""
     return _sums_of(tx, projects, [(SPANS[-1], -_BLOCK_MAX, _BLOCK_MAX)])
 
 
 def changes_in(tx: sa.Connection, projects: Collection[str], window: Window) -> Iterator[MrrChange]:
-    """Yield the changes of each day, by project; what was before the window is on its first day."""
+    """Yield the changes of each day by project, with everything before the window on its first day."""
     first = day_number_of(window.first)
     opening = _sums_of(tx, projects, _blocks_before(first))
     for project, days in groupby(_days(tx, projects, window), attrgetter("project")):
@@ -73,7 +73,7 @@ def changes_in(tx: sa.Connection, projects: Collection[str], window: Window) -> 
 
 
 def changes_until_now(tx: sa.Connection, projects: Collection[str], window: Window) -> Iterator[MrrChange]:
-    """Yield the same, and whatever is dated behind the window on its last day."""
+    """Yield the same, with versions dated after the window on its last day."""
     last = day_number_of(window.last)
     after_window = totals_of(tx, projects)
     for project, changes in groupby(changes_in(tx, projects, window), attrgetter("project")):

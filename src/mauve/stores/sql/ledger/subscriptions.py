@@ -1,4 +1,4 @@
-"""Subscription versions, the current row of each, and the MRR they come to; inside a transaction of someone else."""
+"""Subscription versions, the current row of each and their MRR; writes run within the caller's transaction."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -17,7 +17,7 @@ from mauve.stores.sql.ledger.schema import subscription_versions, subscriptions
 from mauve.stores.subscriptions import ID_CHARACTERS_SHOWN, CurrentSubscription, SubscriptionCount
 
 _VERSIONS_AT_ONCE: Final = 500
-_LATE_AT_ONCE: Final = 100  # Equal ones among them are in the way of each other.
+_LATE_AT_ONCE: Final = 100  # Equal ones among them block each other.
 _CHANGING: Final = ("id", "at", "received_at", "status", "mrr", "currency", "payload", "rank")
 
 _Key = tuple[str, bytes]  # project, and digest of the subscription's id
@@ -25,7 +25,7 @@ _Row = dict[str, Any]
 
 
 class _Current(NamedTuple):
-    """The version of a subscription that stands."""
+    """The current version of a subscription."""
 
     at: int
     rank: bytes
@@ -64,7 +64,7 @@ def _record(tx: sa.Connection, rows: Sequence[_Row], sums: MrrSums) -> None:
 
 
 def _locked_current(tx: sa.Connection, rows: Sequence[_Row]) -> dict[_Key, _Current]:
-    """Return the current rows, held until the end: versions of one subscription are recorded one after the other."""
+    """Return the current rows, locked so that versions of one subscription are recorded one after the other."""
     keys = sorted({(row["project"], row["key"]) for row in rows})
     return {
         (project, key): _Current(at, rank, _contribution(status, currency, mrr))
@@ -76,9 +76,9 @@ def _locked_current(tx: sa.Connection, rows: Sequence[_Row]) -> dict[_Key, _Curr
 
 
 def _store_current(tx: sa.Connection, winners: dict[_Key, _Row], stored: dict[_Key, _Current]) -> None:
-    """Let the winners stand, in sorted order: PostgreSQL transactions then wait in line.
+    """Store the winners as current, in sorted order so that PostgreSQL transactions cannot deadlock.
 
-    A row that another one has made meanwhile fails the insert, and all of it is tried again.
+    If another transaction has created a row meanwhile, the insert fails and everything is retried.
     """
     new = [winners[key] for key in sorted(winners) if key not in stored]
     changed = [winners[key] for key in sorted(winners) if key in stored]
@@ -89,7 +89,7 @@ def _store_current(tx: sa.Connection, winners: dict[_Key, _Row], stored: dict[_K
 
 
 def _insert_between(tx: sa.Connection, late: Sequence[_Row], sums: MrrSums) -> None:
-    """Record versions that others have overtaken. One with a rank that was recorded before is the same, come again."""
+    """Record versions older than the current one. One with a rank that is already recorded is a repeat."""
     for start in range(0, len(late), _LATE_AT_ONCE):
         some = late[start : start + _LATE_AT_ONCE]
         new = tx.execute(_append_unless_there(tx.dialect.name), some).scalars().all()
@@ -153,7 +153,7 @@ def _row_from(version: SubscriptionVersion) -> _Row:
     }
 
 
-# An id has no limit but that of a body. It is cut where it is stored, behind what is shown even if all is escaped.
+# An id is limited only by the body size. Cut it in the database, where even a fully escaped one is long enough.
 _ID: Final = sa.type_coerce(sa.func.substr(_columns.id, 1, 2 * (ID_CHARACTERS_SHOWN + 1)), AnyText)
 _SHOWN: Final = (_columns.key, _ID, _columns.at, _columns.status, _columns.mrr, _columns.currency)
 _COUNT: Final = sa.func.count()

@@ -1,4 +1,7 @@
-"""What the ledger has counted, for caps and for pages."""
+"""What the ledger has counted: usage, and the first event of each project.
+
+Writes run within the caller's transaction, in sorted order so that PostgreSQL transactions cannot deadlock.
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
@@ -43,7 +46,7 @@ def _events(tx: sa.Connection, period: str, org_ids: list[str]) -> Iterator[tupl
 
 
 def _mixed(tx: sa.Connection, after: int) -> Iterator[PendingEvents]:
-    """Read no more than the headers of the records that wait."""
+    """Read only the headers of the pending records."""
     header = sa.func.substr(event_outbox.c.record, 1, HEADER_BYTES_MAX)
     number = event_outbox.c.number
     query = sa.select(number, header).where(number > after).order_by(number)
@@ -60,7 +63,7 @@ def _waiting_from(rows: Iterable[tuple[int, bytes]]) -> Iterator[PendingEvents]:
         try:
             batch = unpacked(header)
         except MalformedBatchError:
-            continue  # It will not be counted either.
+            continue  # It will not be counted when loaded, either.
         yield PendingEvents(number, OrgPeriod(batch.org_id, period_of(batch.received_at)), batch.event_count)
 
 
@@ -74,9 +77,9 @@ def add_usage(tx: sa.Connection, events_by_org_and_period: Mapping[tuple[str, st
 
 
 def record_first_seen(tx: sa.Connection, moment_by_project: Mapping[str, int]) -> None:
-    """Remember the earliest moment at which each project was seen; a new one is for the catalog to take over.
+    """Record the earliest time at which each project was seen; mark a new one for the catalog.
 
-    Streams are loaded and payments recorded side by side: what was received first may come second.
+    Streams are loaded and payments recorded in parallel, so an earlier event may be recorded later.
     """
     rows = [{"project": project, "at": at, "noted": False} for project, at in sorted(moment_by_project.items())]
     if rows:

@@ -1,4 +1,4 @@
-"""The writer's side of the ledger: one transaction for everything that many requests want recorded."""
+"""The writer's side of the ledger: one transaction for the entries of many requests."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -77,14 +77,14 @@ def _deliveries(entries: Sequence[Entry], outcomes: Sequence[Sequence[Outcome]])
 
 
 def _lost_a_race(error: StoreUnavailableError) -> bool:
-    """Tell whether another PostgreSQL transaction was quicker: it has recorded one of our payments meanwhile."""
+    """Return whether another PostgreSQL transaction has recorded one of our payments first."""
     cause = error.__cause__
     sql_state = getattr(getattr(cause, "orig", None), "sqlstate", None)
     return isinstance(cause, IntegrityError) or sql_state in _RACE_STATES
 
 
 def _newcomers(entries: Sequence[Entry], recorded: _Claims) -> _Payments:
-    """Return the first payment with each id that is new; a part only with the payment that it belongs to."""
+    """Return the first payment with each new id; a part only together with its payment."""
     new: _Payments = {}
     for entry in entries:
         begun: set[PaymentKey] = set()
@@ -107,14 +107,14 @@ def _store_at_once(tx: sa.Connection, new: _Payments, _standing: _Claims) -> _Pa
 
 
 def _store_one_by_one(tx: sa.Connection, new: _Payments, recorded: _Claims) -> _Payments:
-    """Store what is still new, and add the others to those that stand: this way no race is ever lost."""
+    """Store what is still new, and add the rest to the recorded ones, so that no race is lost."""
     lost = insert_one_by_one(tx, new)
     recorded |= recorded_payments(tx, lost)
     return {key: payment for key, payment in new.items() if key not in lost}
 
 
 def _judge(entries: Sequence[Entry], recorded: _Claims) -> list[list[Outcome]]:
-    """Decide in order: a payment that is new stands against the later ones, also of its own entry."""
+    """Decide in order: a new payment counts as recorded for later ones, even of its own entry."""
     return [_judge_entry(entry.payments, recorded) for entry in entries]
 
 
