@@ -72,26 +72,26 @@ def ids(reader, project, events_max=20):
         return [int(event.id) for event in reader.latest_events(project, RECENT, events_max)]
 
 
-def test_the_latest_of_very_many_events_are_found_without_looking_at_all_of_them(reader, engine, fill):
+def test_the_latest_of_very_many_events_are_found_without_scanning_all(reader, engine, fill):
     fill("proj_busy", 1_500_000, DAY_BEGINS - DAY_MS, DAY_MS + DAY_MS // 2)
     assert ids(reader, "proj_busy") == list(range(1_499_999, 1_499_979, -1))
     assert engine.rows_looked_at <= LOOKED_AT_MAX
 
 
-def test_a_burst_of_yesterday_is_found_as_well(reader, engine, fill):
+def test_a_burst_of_yesterday_is_found_too(reader, engine, fill):
     fill("proj_burst", 1_000_000, DAY_BEGINS - DAY_MS // 2, 60_000)
     fill("proj_burst", 3, DAY_BEGINS + DAY_MS // 4, 1_000)
     assert ids(reader, "proj_burst") == [2, 1, 0, *range(999_999, 999_982, -1)]
     assert engine.rows_looked_at <= LOOKED_AT_MAX
 
 
-def test_all_of_few_events_are_found_at_once(reader, engine, fill):
+def test_few_events_are_found_in_one_query(reader, engine, fill):
     fill("proj_quiet", 30, DAY_BEGINS - DAY_MS, DAY_MS)
     assert ids(reader, "proj_quiet", 100) == list(range(29, -1, -1))
     assert ids(reader, "proj_never") == []
 
 
-def test_more_names_than_the_memory_of_a_read_holds_are_read_and_the_most_frequent_come_first(reader, fill):
+def test_more_names_than_fit_in_memory_are_read_most_frequent_first(reader, fill):
     # Of 128 characters each, as many as are allowed, and four bytes for every character.
     fill("proj_names", 300_000, DAY_BEGINS, 1_000, "concat(repeat('👪', 121), leftPad(toString(number), 7, '0'))")
     fill("proj_names", 2, DAY_BEGINS, 1_000, "'view'")

@@ -25,7 +25,7 @@ def key(api):
     return api.post("/v1/apps", json={"name": "An app"}).json()["sk_key"]
 
 
-def test_a_sync_that_fails_once_refuses_its_group_and_all_others_until_the_process_starts_anew(
+def test_a_failed_sync_refuses_its_group_and_all_later_ones_until_the_process_restarts(
     core, client, key, load, monkeypatch, connection
 ):
     def post(to, id_):
@@ -73,7 +73,7 @@ def fill(path):
             pass
 
 
-def test_a_full_disk_refuses_with_503_and_when_there_is_room_again_everything_goes_on_by_itself(small_disk):
+def test_a_full_disk_refuses_with_503_and_recovers_by_itself(small_disk):
     data, acked, possible = small_disk / "data", set(), set()
     first_days = (date(2026, 1, 1) - timedelta(days=number) for number in itertools.count())
     with running(data, "--workers", "1") as service:

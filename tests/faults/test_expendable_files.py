@@ -54,21 +54,21 @@ def keep_and_find_again(cache):
 
 
 @pytest.mark.parametrize("content", [b"", b"not a database " * 1000, b"SQLite format 3\0" + bytes(5000)])
-def test_a_cache_whose_file_is_not_one_is_made_anew(tmp_path, content):
+def test_a_cache_file_that_is_not_a_database_is_recreated(tmp_path, content):
     (tmp_path / "cache.db").write_bytes(content)
     with closing(SqliteReadCache(tmp_path / "cache.db", ONLY_THE_FILE)) as cache:
         assert cache.find("a") is None
         assert keep_and_find_again(cache)
 
 
-def test_a_cache_of_another_release_is_made_anew(tmp_path):
+def test_a_cache_of_another_release_is_recreated(tmp_path):
     with closing(sqlite3.connect(tmp_path / "cache.db")) as other:
         other.execute("CREATE TABLE answers (question TEXT PRIMARY KEY, answer TEXT)")
     with closing(SqliteReadCache(tmp_path / "cache.db", ONLY_THE_FILE)) as cache:
         assert keep_and_find_again(cache)
 
 
-def test_a_cache_that_is_damaged_while_it_is_open_is_made_anew(tmp_path, cache):
+def test_a_cache_damaged_while_it_is_open_is_recreated(tmp_path, cache):
     for number in range(500):
         cache.keep(str(number), CachedAnswer(b"%d" % number, NOW))
     for name in ("cache.db", "cache.db-wal"):
@@ -78,7 +78,7 @@ def test_a_cache_that_is_damaged_while_it_is_open_is_made_anew(tmp_path, cache):
     assert keep_and_find_again(cache)
 
 
-def test_a_cache_whose_file_is_removed_goes_on_with_a_new_one_that_others_share(tmp_path, cache):
+def test_a_cache_whose_file_is_removed_continues_with_a_new_shared_one(tmp_path, cache):
     cache.keep("a", ANSWER)
     for path in tmp_path.glob("cache.db*"):
         path.unlink()
@@ -100,7 +100,7 @@ def test_two_processes_that_find_damage_end_up_with_one_file(tmp_path, cache):
         assert cache.find("b") == CachedAnswer(b"shared", NOW)
 
 
-def test_an_answer_that_was_changed_on_the_disk_is_not_given(tmp_path, cache):
+def test_an_answer_changed_on_disk_is_not_served(tmp_path, cache):
     cache.keep("a", ANSWER)
     with closing(sqlite3.connect(tmp_path / "cache.db")) as other:
         other.execute("UPDATE answers SET value = CAST('another!!' AS BLOB)")
@@ -119,19 +119,19 @@ def test_damaged_totals_do_not_keep_the_cache_empty(tmp_path, cache):
     assert cache.find("c") == ANSWER
 
 
-def test_without_a_place_for_its_file_a_cache_still_keeps_answers_in_memory(tmp_path):
+def test_without_a_file_a_cache_still_keeps_answers_in_memory(tmp_path):
     with closing(SqliteReadCache(tmp_path / "missing" / "cache.db")) as cache:
         assert cache.find("a") is None
         assert cache.keep("a", ANSWER) is True
         assert cache.find("a") == ANSWER
 
 
-def test_a_cache_that_can_keep_nothing_says_so(tmp_path):
+def test_a_cache_that_can_store_nothing_reports_it(tmp_path):
     with closing(SqliteReadCache(tmp_path / "missing" / "cache.db", ONLY_THE_FILE)) as cache:
         assert cache.keep("a", ANSWER) is False
 
 
-def test_a_cache_that_another_process_holds_does_not_hold_up_reads(tmp_path, cache):
+def test_a_cache_locked_by_another_process_does_not_delay_reads(tmp_path, cache):
     cache.keep("a", ANSWER)
     with closing(sqlite3.connect(tmp_path / "cache.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -154,7 +154,7 @@ def test_a_newer_answer_that_could_not_be_written_is_not_followed_by_an_older_on
         assert cache.find("a") == newer
 
 
-def test_a_meter_that_is_damaged_counts_anew(tmp_path, meter):
+def test_a_damaged_meter_starts_counting_again(tmp_path, meter):
     assert taken(meter, 5) == 5
     meter.close()
     overwrite(tmp_path / "meter.db")
@@ -163,7 +163,7 @@ def test_a_meter_that_is_damaged_counts_anew(tmp_path, meter):
     assert taken(meter, 5) == 5
 
 
-def test_a_meter_that_cannot_count_says_so_and_is_logged_once(tmp_path):
+def test_a_meter_that_cannot_count_raises_and_logs_once(tmp_path):
     meter = SqliteReadMeter(tmp_path / "later" / "meter.db")
     with structlog.testing.capture_logs() as logged, closing(meter):
         for _ in range(5):
@@ -187,14 +187,14 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_what_a_killed_process_spent_is_spent(tmp_path, meter):
+def test_the_counts_of_a_killed_process_are_kept(tmp_path, meter):
     done = subprocess.run([sys.executable, "-c", SPENDS_AND_IS_KILLED, str(tmp_path / "meter.db")], check=False)
     assert done.returncode == -signal.SIGKILL
     assert taken(meter, 10) == 3
     assert meter.take("org_1", ReadCost(queries=1), ReadLimits(1000, 7, 0), NOW) is not None
 
 
-def test_old_minutes_and_periods_are_forgotten(tmp_path, meter):
+def test_old_minutes_and_periods_are_deleted(tmp_path, meter):
     day = DAY_MS
     for number in range(400):
         meter.take(f"org_{number % 50}", ReadCost(queries=1), LIMITS, NOW + number * day)

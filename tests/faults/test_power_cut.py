@@ -191,7 +191,7 @@ def cut_the_service(box: PowerBox, service: Service, traffic: Traffic) -> None:
 
 @pytest.mark.prove
 @pytest.mark.timeout(3_600)
-def test_the_whole_service_goes_on_after_power_cuts_with_everything_it_acknowledged(home, rounds, tell_progress):
+def test_the_whole_service_continues_after_power_cuts_with_everything_it_acknowledged(home, rounds, tell_progress):
     cuts = rounds(3, 100)
     rng = random.Random(20261115)
     with power_box(home / "service") as box:
@@ -235,10 +235,10 @@ def events_left_after_a_cut(home: Path, *setting: str) -> int:
     return json.loads(told.splitlines()[-1])["from_rows"]
 
 
-def test_what_the_warehouse_has_merged_outlives_a_power_cut(home):
+def test_merged_parts_of_the_warehouse_survive_a_power_cut(home):
     """It would be gone for good: the rows that were merged are removed, and the log is trimmed."""
     assert events_left_after_a_cut(home / "merged") == 160
 
 
-def test_a_warehouse_that_does_not_sync_what_it_merges_is_found(home):
+def test_a_warehouse_that_does_not_sync_merged_parts_is_detected(home):
     assert events_left_after_a_cut(home / "unsynced", "min_rows_to_fsync_after_merge = 0") == 0

@@ -144,7 +144,7 @@ def test_days_close_week_by_week_until_nine_days_ago(days, closed, history):
 
 
 @pytest.mark.parametrize("window", [(-60, 0), (-29, 0), (-40, -10), (-9, 0), (-8, 0), (-33, -33), (-60, -51), (0, 0)])
-def test_what_is_read_does_not_change_when_days_close(days, answers, history, window):
+def test_closing_days_does_not_change_what_is_read(days, answers, history, window):
     before = answers(*window)
     while days.close_next_days(TODAY):
         assert answers(*window) == before
@@ -158,7 +158,7 @@ def test_closed_days_are_not_counted_again(days, answers, history, connection):
     assert answers(-40, -20)["dau", PROJECTS[0]] == before["dau", PROJECTS[0]]
 
 
-def test_what_comes_to_a_closed_day_opens_it_and_is_counted(days, closed, answers, history, load):
+def test_an_event_of_a_closed_day_reopens_it_and_is_counted(days, closed, answers, history, load):
     close_all(days)
     before = answers()
     with capture_logs() as logs:
@@ -174,7 +174,7 @@ def test_what_comes_to_a_closed_day_opens_it_and_is_counted(days, closed, answer
     assert answers() == after
 
 
-def test_a_clock_that_runs_ahead_for_a_while_closes_too_much_and_loses_nothing(days, closed, answers, history, load):
+def test_a_clock_ahead_of_time_closes_too_many_days_and_loses_nothing(days, closed, answers, history, load):
     close_all(days, day(3))
     load(0, "somebody new")
     load(-7, "claimed to be of last week")
@@ -192,7 +192,7 @@ def test_on_an_empty_warehouse_the_past_is_closed_at_once(days, closed, answers)
     assert answers()["mau", PROJECTS[0]] == [(0,)]
 
 
-def test_a_project_of_nobody_has_no_rows(days, answers, load):
+def test_an_unknown_project_has_no_rows(days, answers, load):
     load(-20, "ann")
     close_all(days)
     assert answers()["dau", PROJECTS[1]] == []

@@ -113,7 +113,7 @@ def test_a_batch_is_loaded_once_and_trimmed(source, ledger, warehouse, clock, pr
     assert ledger.first_seen() == {project: NOW}
 
 
-def test_a_repeat_within_seven_days_counts_once_and_behind_them_again(
+def test_a_repeat_counts_once_within_seven_days_and_again_after_them(
     source, ledger, warehouse, clock, project, count, days
 ):
     loader = Loader(source, ledger, warehouse, clock, days)
@@ -127,14 +127,14 @@ def test_a_repeat_within_seven_days_counts_once_and_behind_them_again(
     assert (count(), count("counted")) == (6, 2)
 
 
-def test_ids_of_two_projects_do_not_meet(source, ledger, warehouse, clock, project, count, days):
+def test_ids_of_two_projects_are_independent(source, ledger, warehouse, clock, project, count, days):
     source.append(batch(project, b'{"name":"view","id":"x"}'))
     source.append(batch(f"{project}_other", b'{"name":"view","id":"x"}'))
     Loader(source, ledger, warehouse, clock, days).load_next_range()
     assert count("counted") == 1
 
 
-def test_the_day_is_that_of_the_occurrence_and_the_claim_is_kept(
+def test_the_day_is_that_of_the_occurrence_and_the_claimed_time_is_kept(
     source, ledger, warehouse, clock, project, connection, count, days
 ):
     source.append(batch(project, b'[{"name":"a","at":%d},{"name":"b","at":"1970-01-01T00:00:00Z"}]' % (NOW - DAY_MS)))
@@ -143,7 +143,7 @@ def test_the_day_is_that_of_the_occurrence_and_the_claim_is_kept(
     assert count(f"name = 'b' AND occurred_at = {NOW - 7 * DAY_MS} AND claimed_at = '1970-01-01T00:00:00Z'") == 1
 
 
-def test_a_record_that_cannot_be_read_is_set_aside_and_keeps_nothing_back(
+def test_an_unreadable_record_becomes_a_dead_letter_and_blocks_no_others(
     source, ledger, warehouse, clock, project, count, days
 ):
     source.append(batch(project, b'{"name":"view"}'))
@@ -156,7 +156,7 @@ def test_a_record_that_cannot_be_read_is_set_aside_and_keeps_nothing_back(
     assert source.records == []
 
 
-def test_events_that_came_with_payments_are_loaded_from_the_ledger(
+def test_events_sent_with_payments_are_loaded_from_the_ledger(
     source, ledger, warehouse, clock, project, count, database, days
 ):
     SqlLedgerWriter(database).record([Entry(events=batch(project, b'[{"name":"view","user":"ann"}]'))])
@@ -216,9 +216,7 @@ def test_a_failure_at_any_step_loses_nothing_and_counts_nothing_twice(
     assert source.records == []
 
 
-def test_what_a_step_left_unfinished_is_finished_before_anything_new(
-    source, ledger, warehouse, clock, project, count, days
-):
+def test_an_unfinished_step_is_finished_before_anything_new(source, ledger, warehouse, clock, project, count, days):
     """New records of one stream could fill the next range, and leave the stored rows of another to be loaded again."""
     source.append(batch(project, b'{"name":"first"}'))
     SqlLedgerWriter(ledger._database).record([Entry(events=batch(project, b'{"name":"mixed","id":"1"}'))])  # noqa: SLF001
@@ -263,7 +261,9 @@ def test_half_an_insert_is_completed(source, ledger, warehouse, clock, project, 
     assert (count(), count("counted"), count("name = 'c' AND counted")) == (3, 2, 0)
 
 
-def test_rows_that_the_warehouse_refuses_are_set_aside_alone(source, ledger, warehouse, clock, project, count, days):
+def test_only_the_record_with_refused_rows_becomes_a_dead_letter(
+    source, ledger, warehouse, clock, project, count, days
+):
     class RefusesPoison:
         def __getattr__(self, name):
             return getattr(warehouse, name)
@@ -283,7 +283,7 @@ def test_rows_that_the_warehouse_refuses_are_set_aside_alone(source, ledger, war
     assert loader.load_next_range() == 0
 
 
-def test_an_engine_that_is_down_sets_nothing_aside(source, ledger, warehouse, clock, project, count, days):
+def test_an_engine_that_is_down_causes_no_dead_letters(source, ledger, warehouse, clock, project, count, days):
     class Down:
         def stage(self, rows):
             raise WarehouseUnavailableError("down")
@@ -300,7 +300,7 @@ def test_an_engine_that_is_down_sets_nothing_aside(source, ledger, warehouse, cl
     assert len(source.records) == 1
 
 
-def test_a_ledger_that_is_down_leaves_the_log_as_it_is(source, ledger, warehouse, clock, project, count, days):
+def test_a_ledger_that_is_down_leaves_the_log_unchanged(source, ledger, warehouse, clock, project, count, days):
     class Down:
         def positions(self):
             raise StoreUnavailableError("down")

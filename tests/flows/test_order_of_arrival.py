@@ -24,7 +24,7 @@ def ways_of(service):
     }
 
 
-def test_the_first_counts_by_whatever_way_it_came(tmp_path):
+def test_the_first_arrival_counts_whatever_its_route(tmp_path):
     with running(tmp_path / "data", "--workers", "2") as service:
         app = httpx.post(f"{service.url}/v1/apps", json={"name": "An app"}, headers=bearer(token_for(service.data)))
         ways, sent = ways_of(service), 0

@@ -26,7 +26,7 @@ SAME_FORM = st.from_regex(r"2026-11-1\dT0\d:[0-5]\d:[0-5]\d\.\d\d\dZ", fullmatch
         st.lists(st.tuples(TIMES, st.one_of(st.none(), TIMES)), min_size=1, max_size=5),
     )
 )
-def test_many_moments_are_read_as_each_one_is(claims):
+def test_many_times_are_parsed_like_each_one_alone(claims):
     ats, sent_ats = zip(*claims, strict=True)
     expected = [
         occurred_at(known_time_ms(at), None if sent_at is None else known_time_ms(sent_at), NOW)

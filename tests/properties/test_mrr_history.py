@@ -86,7 +86,7 @@ def check(database, groups, window, today):
 @given(groups, days, days, days)
 @example([[a_version(BASE_US, mrr=0)]], BASE, BASE, BASE)
 @example([[a_version(BASE_US, mrr=5), a_version(BASE_US, currency="usd")]], BASE, BASE, BASE)
-def test_every_day_is_what_the_versions_say_of_its_end(database, groups, one, other, today):
+def test_every_day_matches_the_versions_at_its_end(database, groups, one, other, today):
     check(database, groups, Window(min(one, other), max(one, other)), today)
 
 
@@ -106,14 +106,14 @@ def is_found(database):
 class TestPlantedBugs:
     """The check is checked: each of these must be found."""
 
-    def test_without_one_nothing_is_found(self, database):
+    def test_without_a_bug_nothing_is_found(self, database):
         assert not is_found(database)
 
     def test_late_versions_that_correct_nothing(self, database, monkeypatch):
         monkeypatch.setattr(MrrSums, "insert", lambda *_: None)
         assert is_found(database)
 
-    def test_late_versions_that_count_for_good(self, database, monkeypatch):
+    def test_late_versions_that_count_forever(self, database, monkeypatch):
         inserted = subscription_book.inserted_versions
         monkeypatch.setattr(
             subscription_book,
@@ -137,7 +137,7 @@ def totals_in(tx):
 
 @settings(max_examples=40, deadline=None)
 @given(groups)
-def test_an_old_ledger_is_brought_to_what_recording_would_have_kept(old_database, groups):
+def test_an_old_ledger_is_migrated_to_what_recording_would_have_stored(old_database, groups):
     writer = SqlLedgerWriter(old_database)
     for number, group in enumerate(groups):
         writer.record([Entry(subscriptions=group), Entry(subscriptions=[a_version(number, project="proj_other")])])
@@ -157,7 +157,7 @@ def build_anew():
     module["upgrade"]()
 
 
-def test_a_version_from_before_our_calendar_counts_from_the_first_day_asked_for(database):
+def test_a_version_from_before_the_calendar_counts_from_the_first_requested_day(database):
     long_ago = a_version(-62_135_596_800_000_000 - 3_600_000_000, mrr=5)  # 0000-12-31 23:00
     check(database, [[long_ago]], Window(BASE, BASE), BASE)
 
@@ -166,7 +166,7 @@ def test_a_window_in_the_future_is_empty(database):
     check(database, [[a_version(BASE_US)]], Window(BASE + timedelta(days=1), BASE + timedelta(days=9)), BASE)
 
 
-def test_all_of_time_has_rows_from_the_first_version_on_and_costs_no_more_than_is_taken(database):
+def test_the_longest_window_has_rows_from_the_first_version_on_and_is_read_lazily(database):
     writer, reader = SqlLedgerWriter(database), SqlLedgerReader(database)
     writer.record([Entry(subscriptions=[a_version(BASE_US, project="proj_all", mrr=5)])])
     window = Window(date.min, date.max)

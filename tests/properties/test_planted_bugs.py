@@ -27,7 +27,7 @@ def is_found(disk_class=SimulatedDisk, mark=None, schedules=SCHEDULES_TO_FIND_A_
     return first_violation(schedules, disk_class, mark) is not None
 
 
-def test_without_a_bug_nothing_is_found_there():
+def test_without_a_bug_nothing_is_found():
     assert not first_violation(range(300))
 
 
@@ -42,7 +42,7 @@ class TestDisk:
 
         assert is_found(Disk)
 
-    def test_a_writer_that_syncs_no_directory(self):
+    def test_a_writer_that_does_not_sync_directories(self):
         class Disk(SimulatedDisk):
             def sync_directory(self, path):
                 self.call()
@@ -57,7 +57,7 @@ class TestDisk:
 
         assert is_found(Disk)
 
-    def test_a_writer_that_tries_a_failed_sync_again(self):
+    def test_a_writer_that_retries_a_failed_sync(self):
         class Disk(SimulatedDisk):
             def sync(self, descriptor):
                 try:
@@ -71,7 +71,7 @@ class TestDisk:
 
 
 class TestLog:
-    def test_a_reader_that_checks_no_checksum(self, monkeypatch):
+    def test_a_reader_that_ignores_checksums(self, monkeypatch):
         monkeypatch.setattr(frames, "is_intact", lambda header, payload: True)
         assert is_found()
 
@@ -87,7 +87,7 @@ class TestLog:
         monkeypatch.setattr(segments.SegmentFile, "frame_at", whole_frame_at)
         assert is_found()
 
-    def test_a_reader_that_hands_out_what_may_be_lost(self, monkeypatch):
+    def test_a_reader_that_returns_records_that_may_be_lost(self, monkeypatch):
         monkeypatch.setattr(SegmentLogReader, "_sync", lambda *_: None)
         assert is_found()
 
@@ -101,15 +101,15 @@ class TestLog:
         monkeypatch.setattr(segments.SegmentFile, "frame_at", frame_of_any_age_at)
         assert is_found(mark=b"all same")
 
-    def test_a_reader_that_trims_what_was_not_read(self, monkeypatch):
+    def test_a_reader_that_trims_unread_records(self, monkeypatch):
         monkeypatch.setattr(SegmentLogReader, "_is_spent", lambda *_: True)
         assert is_found()
 
-    def test_a_writer_that_uses_numbers_again(self, monkeypatch):
+    def test_a_writer_that_reuses_numbers(self, monkeypatch):
         monkeypatch.setattr(tail, "NUMBER_GAP", 1)
         assert is_found()
 
-    def test_a_writer_that_appends_behind_a_torn_tail(self, monkeypatch):
+    def test_a_writer_that_appends_after_a_torn_tail(self, monkeypatch):
         begin = tail.Tail.__init__
 
         def begin_in_the_newest_segment(self, disk, directory, **options):
@@ -126,13 +126,13 @@ class TestLog:
         monkeypatch.setattr(tail.Tail, "__init__", begin_in_the_newest_segment)
         assert is_found()
 
-    def test_a_writer_that_goes_on_after_a_failure(self, monkeypatch):
+    def test_a_writer_that_continues_after_a_failure(self, monkeypatch):
         monkeypatch.setattr(SegmentLogWriter, "_refuse_everything", lambda self, reason: None)
         assert is_found()
 
 
 class TestLoader:
-    def test_a_loader_that_remembers_the_position_before_it_stores(self, monkeypatch):
+    def test_a_loader_that_commits_the_position_before_it_stores(self, monkeypatch):
         load = Loader._load
 
         def finish_first(self, log_range, known):
@@ -149,11 +149,11 @@ class TestLoader:
         monkeypatch.setattr(SimulatedWarehouse, "stored_after", lambda *_: {})
         assert is_found()
 
-    def test_a_loader_that_takes_new_records_beside_those_half_stored(self, monkeypatch):
+    def test_a_loader_that_mixes_new_records_with_those_half_stored(self, monkeypatch):
         monkeypatch.setattr(Loader, "_half_stored_range", lambda *_: LogRange())
         assert is_found()
 
-    def test_a_loader_that_trims_before_the_position_is_remembered(self, monkeypatch):
+    def test_a_loader_that_trims_before_the_position_is_committed(self, monkeypatch):
         load = Loader._load_and_read_ahead
 
         def trim_first(self, log_range, known, positions):
@@ -163,7 +163,7 @@ class TestLoader:
         monkeypatch.setattr(Loader, "_load_and_read_ahead", trim_first)
         assert is_found()
 
-    def test_a_loader_that_goes_on_where_a_failed_step_would_have_ended(self, monkeypatch):
+    def test_a_loader_that_continues_where_a_failed_step_would_have_ended(self, monkeypatch):
         load = Loader._load_and_read_ahead
 
         def load_and_keep_the_end(self, log_range, known, positions):
@@ -178,7 +178,7 @@ class TestLoader:
         monkeypatch.setattr(loading, "IDEMPOTENCY_WINDOW_MS", IDEMPOTENCY_WINDOW_MS + milliseconds)
         assert is_found()
 
-    def test_a_loader_that_notices_no_repeats_in_one_range(self, monkeypatch):
+    def test_a_loader_that_misses_repeats_within_a_range(self, monkeypatch):
         real = loading.repeats_among
 
         def only_earlier_ones(rows, same_ids, stored, window_ms):
@@ -188,11 +188,11 @@ class TestLoader:
         monkeypatch.setattr(loading, "repeats_among", only_earlier_ones)
         assert is_found()
 
-    def test_a_loader_that_judges_stream_after_stream(self, monkeypatch):
+    def test_a_loader_that_judges_one_stream_after_another(self, monkeypatch):
         monkeypatch.setattr(arrival_order, "_in_order", lambda found: [(stream, record) for _, stream, record in found])
         assert is_found()
 
-    def test_a_loader_that_goes_further_than_every_stream_was_read(self, monkeypatch):
+    def test_a_loader_that_goes_beyond_what_was_read_of_every_stream(self, monkeypatch):
         cut_off = ArrivalOrder._cut_off
         monkeypatch.setattr(
             ArrivalOrder,
@@ -215,12 +215,12 @@ class TestLoader:
         monkeypatch.setattr(SimulatedWarehouse, "recover_ids", lambda *_: None)
         assert is_found()
 
-    def test_a_loader_that_judges_again_what_was_stored(self, monkeypatch):
+    def test_a_loader_that_judges_stored_rows_again(self, monkeypatch):
         real = loading.repeats_among
         monkeypatch.setattr(loading, "repeats_among", lambda rows, last, stored, window: real(rows, last, {}, window))
         assert is_found()
 
-    def test_a_loader_that_drops_what_cannot_be_loaded(self, monkeypatch):
+    def test_a_loader_that_drops_unreadable_records(self, monkeypatch):
         finish = Loader._finish
         monkeypatch.setattr(
             Loader,

@@ -59,7 +59,7 @@ def uneven(number):
 
 
 @pytest.mark.parametrize("events_of_record", [one, uneven])
-def test_steady_traffic_is_counted_too_high_by_a_small_part_of_what_waits(events_of_record):
+def test_steady_traffic_is_overcounted_by_a_small_part_of_the_backlog(events_of_record):
     stream = Stream(events_of_record)
     waiting_max = 0
     for _ in range(RECORDS):
@@ -75,7 +75,7 @@ def test_steady_traffic_is_counted_too_high_by_a_small_part_of_what_waits(events
 
 
 @pytest.mark.parametrize("events_of_record", [one, uneven])
-def test_after_an_outage_too_much_is_counted_only_until_the_loader_has_caught_up(events_of_record):
+def test_after_an_outage_events_are_overcounted_only_until_the_loader_catches_up(events_of_record):
     stream = Stream(events_of_record)
     for _ in range(RECORDS):
         stream.append()
@@ -96,7 +96,7 @@ def test_after_an_outage_too_much_is_counted_only_until_the_loader_has_caught_up
     assert (stream.too_many, stream.line_count) == (0, 0)
 
 
-def test_large_records_are_never_joined_into_a_line_above_the_share():
+def test_large_records_are_never_merged_into_a_subtotal_above_the_share():
     counts = AcceptedCounts()
     for number in range(1, 1001):
         counts.add(ORG_PERIOD, number, 1000 if number % 10 == 0 else 1)

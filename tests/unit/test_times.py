@@ -34,7 +34,7 @@ MINUTE = 60_000
         ("9999-12-31T23:59:60-23:59", 253_402_387_140_000),
     ],
 )
-def test_an_rfc_3339_moment_is_read(text, expected):
+def test_an_rfc_3339_time_is_parsed(text, expected):
     assert parse_time_ms(text) == expected
     assert is_time(text)
 
@@ -90,12 +90,12 @@ def test_an_integer_of_any_size_is_epoch_milliseconds(number):
         False,
     ],
 )
-def test_anything_else_is_not_a_moment(nonsense):
+def test_anything_else_is_not_a_time(nonsense):
     assert parse_time_ms(nonsense) is None
     assert not is_time(nonsense)
 
 
-def test_microseconds_are_kept_and_finer_ones_cut_off():
+def test_microseconds_are_kept_and_finer_digits_are_truncated():
     assert parse_time_us("2026-11-15T12:00:00.123456789Z") == NOON * 1000 + 123_456
     assert parse_time_us("1969-12-31T23:59:59.9999999Z") == -1
     assert parse_time_us("2026-11-15T12:00:00") is None
@@ -118,7 +118,7 @@ def test_microseconds_are_kept_and_finer_ones_cut_off():
         (10**400, 10**400 + 7, NOON - 7),
     ],
 )
-def test_the_moment_of_occurrence_is_freed_of_skew_and_kept_near_the_arrival(at, sent_at, expected):
+def test_the_time_of_occurrence_is_corrected_for_skew_and_clamped(at, sent_at, expected):
     assert occurred_at(at, sent_at, NOON) == expected
 
 

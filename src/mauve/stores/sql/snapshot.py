@@ -23,9 +23,8 @@ class SqliteSnapshot:
             raise StoreUnavailableError(f"{path}: {error}") from error
         try:
             self._connection.execute("BEGIN")
-            self._connection.execute(
-                "SELECT count(*) FROM sqlite_schema"
-            ).fetchone()  # The transaction begins with the first read.
+            # The transaction begins with the first read.
+            self._connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         except sqlite3.Error as error:
             self._connection.close()
             raise StoreUnavailableError(str(error)) from error

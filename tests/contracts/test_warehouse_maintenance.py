@@ -98,7 +98,7 @@ EVENTS = [
 ]
 
 
-def test_an_erased_person_leaves_every_figure_and_no_trace(upkeep, connection, project, load):
+def test_an_erased_person_changes_no_metric_and_leaves_no_trace(upkeep, connection, project, load):
     rows = load(EVENTS)
     before = figures(connection, project)
     assert before[0] == [("view", 4), ("user_signup", 1)]
@@ -110,7 +110,7 @@ def test_an_erased_person_leaves_every_figure_and_no_trace(upkeep, connection, p
     assert [row[6] for row in raw_rows(connection, project)] == list(rows.seq), "a loader still knows what is stored"
 
 
-def test_others_keep_all_that_is_theirs(upkeep, connection, project, load):
+def test_erasing_a_person_leaves_the_events_of_others_unchanged(upkeep, connection, project, load):
     load(EVENTS)
     load(EVENTS, f"{project}_other")
     before = raw_rows(connection, f"{project}_other")
@@ -127,7 +127,7 @@ def test_erasing_again_finds_nothing(upkeep, project, load):
     assert upkeep.erase_user(project, "ann") == 4, "who comes back can be erased again"
 
 
-def test_names_of_any_kind_can_be_erased_and_are_written_down_nowhere(upkeep, connection, project, load, home):
+def test_any_name_can_be_erased_and_is_written_nowhere(upkeep, connection, project, load, home):
     load([("view", NAME_BYTES, DAY), ("view", "bob", DAY)])
     assert upkeep.erase_user(project, NAME_BYTES) == 1
     commands = connection.read("SELECT command FROM system.mutations", {})
@@ -135,14 +135,14 @@ def test_names_of_any_kind_can_be_erased_and_are_written_down_nowhere(upkeep, co
     assert [path for path in home.rglob("mutation_*") if b"ann" in path.read_bytes()] == []
 
 
-def test_an_id_that_was_counted_is_known_after_the_person_was_erased(upkeep, connection, project, load):
+def test_a_counted_id_is_known_after_the_person_was_erased(upkeep, connection, project, load):
     rows = load(EVENTS)
     upkeep.erase_user(project, "ann")
     found = ChdbWarehouse(connection).stage(rows)
     assert sorted(place for same in found for place in same.places) == list(range(len(rows) - 1))
 
 
-def test_what_is_too_old_counts_and_tells_nothing(upkeep, connection, project, load):
+def test_old_events_count_and_are_anonymous(upkeep, connection, project, load):
     old = date(2001, 1, 31)
     load([("view", "ann", old), ("view", "bob", old + timedelta(days=1)), ("view", "bob", old - timedelta(days=400))])
     before = figures(connection, project)
@@ -153,7 +153,7 @@ def test_what_is_too_old_counts_and_tells_nothing(upkeep, connection, project, l
     assert upkeep.anonymize_raw_before(date(1960, 1, 1)) == 0
 
 
-def test_what_is_frozen_stays_as_it_is(upkeep, connection, project, load, home):
+def test_frozen_files_do_not_change(upkeep, connection, project, load, home):
     load(EVENTS)
     ((count,),) = connection.rows("SELECT count() FROM mauve.events")
     frozen = upkeep.freeze()
