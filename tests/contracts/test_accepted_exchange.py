@@ -1,4 +1,4 @@
-"""What every place promises in which processes tell one another what they have accepted."""
+"""What every exchange of accepted counts promises."""
 
 from mauve.core.accepted import AcceptedCounts, OrgPeriod
 

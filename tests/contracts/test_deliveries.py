@@ -1,4 +1,4 @@
-"""What every log of deliveries promises."""
+"""What every ledger promises about deliveries."""
 
 from dataclasses import replace
 

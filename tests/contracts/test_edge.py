@@ -128,7 +128,7 @@ def test_publishing_nothing_is_allowed(open_edge):
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(steps=st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), st.integers(1, 6), st.booleans()), max_size=20))
 def test_in_any_order_a_follower_ends_with_the_highest_version_of_each_record(open_edge, steps):
-    """Publications arrive in any order, some twice; a follower that looks now and then misses none."""
+    """Publications arrive in any order, some twice; a follower that polls now and then misses none."""
     writer, reader = open_edge(), open_edge()
     prefix = str(writer.changes_since(0).revision)
     newest: dict[str, int] = {}

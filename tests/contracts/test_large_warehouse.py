@@ -1,4 +1,4 @@
-"""What a read costs when a project has very much of something: so many events a day, so many names."""
+"""The cost of a read when a project has very many events a day or very many names."""
 
 import time
 from datetime import date, timedelta
@@ -15,7 +15,7 @@ DAY = date(2026, 11, 15)
 DAY_BEGINS = (DAY - date(1970, 1, 1)).days * DAY_MS
 RECENT = Window(DAY - timedelta(days=1), DAY + timedelta(days=1))
 LOOKED_AT_MAX = 600_000
-# As they are loaded: in the order of arrival, a stretch at a time.
+# As they are loaded: in order of arrival, one range at a time.
 EVENTS = """
 INSERT INTO mauve.events (project, name, received_at, occurred_at, claimed_at, user, id, props, seq, day, counted)
 SELECT '{project}', {name}, toInt64({since}) + intDiv(number * {for_ms}, {total}) AS moment, moment, '',
@@ -26,7 +26,7 @@ AT_ONCE = 250_000
 
 
 class Noting:
-    """The engine's connection, which notes what was looked at."""
+    """The engine's connection, recording what was scanned."""
 
     def __init__(self, connection):
         self._connection = connection
@@ -92,7 +92,7 @@ def test_few_events_are_found_in_one_query(reader, engine, fill):
 
 
 def test_more_names_than_fit_in_memory_are_read_most_frequent_first(reader, fill):
-    # Of 128 characters each, as many as are allowed, and four bytes for every character.
+    # Names of the maximum length of 128 characters, four bytes each.
     fill("proj_names", 300_000, DAY_BEGINS, 1_000, "concat(repeat('👪', 121), leftPad(toString(number), 7, '0'))")
     fill("proj_names", 2, DAY_BEGINS, 1_000, "'view'")
     with deadline_at(time.monotonic() + 300):  # however busy the machine is

@@ -39,7 +39,7 @@ from support.ledger_entries import (
 
 
 class RacedDatabase(Database):
-    """A database in which a rival is quicker, once."""
+    """A database in which another writer is faster, once."""
 
     def __init__(self, url, rival):
         super().__init__(url, busy_timeout_s=5)
@@ -90,7 +90,7 @@ class TestOutcomes:
     def test_a_recorded_payment_is_never_amended(self, writer, reader, ledger_database):
         record_payments(writer, a_payment(claimed_at=None))
         assert record_payments(writer, a_payment(claimed_at=1, payload=b"later", user=None)) == [DUPLICATE]
-        # The time of the duplicate was not taken over: a third time is a duplicate, too.
+        # The time of the duplicate was not stored: a third time is a duplicate, too.
         assert record_payments(writer, a_payment(claimed_at=2)) == [DUPLICATE]
         assert record_payments(writer, a_payment(digest=b"other", amount=5)) == [CONFLICT]
         (row,) = rows_of(ledger_database, payments)

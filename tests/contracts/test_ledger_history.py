@@ -25,7 +25,7 @@ def record(writer, *versions):
 
 
 def history(reader, first=0, last=5, project="proj_1", today=date.max):
-    """Return the days, by their numbers, with their MRR of each currency."""
+    """Return the MRR of each currency by day number."""
     rows = history_of(reader, project, day(first), day(last), today)
     return [((date.fromisoformat(each) - EPOCH).days, currency, mrr) for each, currency, mrr in rows]
 

@@ -1,4 +1,4 @@
-"""What every ledger promises to those who keep it: a person goes, the money stays."""
+"""What every ledger promises about maintenance: a person is erased, the money stays."""
 
 import json
 import sqlite3
@@ -112,5 +112,5 @@ def test_nothing_overwritten_remains_in_the_file(writer, upkeep, ledger_url, led
     with sqlite3.connect(ledger_url.database) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
-    with open(ledger_url.database, "rb") as file:  # noqa: PTH123 - a path of the URL
+    with open(ledger_url.database, "rb") as file:  # noqa: PTH123 - a path from the URL
         assert b"zebedee" not in file.read()

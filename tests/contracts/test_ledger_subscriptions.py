@@ -73,7 +73,7 @@ class TestSubscriptions:
 
 
 class TestRanks:
-    """Versions that carry an order of their own among those of the same moment."""
+    """Versions with their own order among those of the same time."""
 
     VERSIONS = (
         a_version(5, rank=b"\x02", mrr=1),

@@ -30,7 +30,7 @@ asyncio.run(main())
 
 
 class SegmentLog:
-    """The embedded engine: the same directory, opened again and again, as several processes do."""
+    """The embedded engine: the same directory opened repeatedly, as several processes do."""
 
     def __init__(self, folder: Path) -> None:
         self._root = folder / "log"

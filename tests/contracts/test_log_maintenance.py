@@ -1,4 +1,4 @@
-"""Copying what waits in the log, and blanking what does not."""
+"""Copy the records that are not loaded yet, and blank those that are."""
 
 import asyncio
 
@@ -64,7 +64,7 @@ class TestCopy:
     def test_damage_does_not_hide_later_records(self, tmp_path):
         root, copy = tmp_path / "log", tmp_path / "copy"
         append_all(root, LARGE)
-        for place in (2, 38):  # in a segment that is complete, and in the one that is written to
+        for place in (2, 38):  # in a complete segment, and in the one being written
             damage(next(path for path in segment_paths(root) if LARGE[place] in path.read_bytes()), LARGE[place])
         copy_unloaded(root, copy, {})
         assert [payload for _, payload in records_of(copy)] == [*LARGE[:2], *LARGE[3:38], LARGE[39]]

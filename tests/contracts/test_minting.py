@@ -1,4 +1,4 @@
-"""What the catalog promises about minting: who did it, how much there is, and what goes with a person."""
+"""What the catalog promises about minting: who minted, how much there is, and what is revoked with a person."""
 
 from dataclasses import replace
 
@@ -124,7 +124,7 @@ class TestWithdrawal:
 
 class TestTally:
     def seen(self, catalog, org, minted_by=OPERATOR, app=None):
-        """Return the tally that a new key's check gets, and mint nothing."""
+        """Return the tally passed to a new key's check, without minting anything."""
         seen = []
 
         def refuse(tally):

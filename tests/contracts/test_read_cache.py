@@ -65,7 +65,7 @@ def test_a_newer_answer_of_another_process_is_seen_within_a_second(open_cache, t
 
 
 def test_a_found_answer_is_served_again_for_a_second(open_cache, ticks, tmp_path):
-    """Also when the file is gone: it is not asked."""
+    """Even without the file: it is not read."""
     cache = open_cache()
     cache.keep("a", an_answer())
     for path in tmp_path.glob("cache.db*"):
@@ -75,7 +75,7 @@ def test_a_found_answer_is_served_again_for_a_second(open_cache, ticks, tmp_path
 
 
 def test_a_reader_never_sees_an_older_answer_after_a_newer_one(open_cache, ticks):
-    """The other process has an answer that took longer to make: it began earlier and is kept later."""
+    """The other process has an answer that took longer: it began earlier and is stored later."""
     first, second = open_cache(), open_cache()
     first.keep("a", an_answer(b"new", NOW + 100))
     assert first.find("a").value == b"new"
@@ -118,7 +118,7 @@ def test_storing_an_answer_again_makes_it_the_newest(open_cache):
 
 
 def test_the_clock_does_not_decide_what_is_evicted(open_cache):
-    """It was three days ahead when the first ones were kept."""
+    """It was three days ahead when the first ones were stored."""
     cache = open_cache(entries_max=3)
     for key in "abc":
         cache.keep(key, an_answer(key.encode(), NOW + 3 * DAY_MS))
@@ -172,7 +172,7 @@ def test_many_threads_may_use_the_cache_at_once(open_cache):
     )
 )
 def test_no_process_ever_sees_an_older_answer_again(open_cache, ticks, steps):
-    """Two processes keep and find one key, with answers that arrive late by less than the clock's slack."""
+    """Two processes store and find one key, with answers that are late by less than the clock's slack."""
     caches = {"a": open_cache(), "b": open_cache()}
     key = next(KEYS)
     seen = {"a": 0, "b": 0}

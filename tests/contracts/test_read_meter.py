@@ -26,7 +26,7 @@ def meter(open_meter):
 
 
 def taken(meter, limits=PLENTY, uses=READ, now=NOW, org="org_1", times=1):
-    """Return how many of the reads were let through."""
+    """Return how many of the reads were admitted."""
     return sum(meter.take(org, uses, limits, now) is None for _ in range(times))
 
 
@@ -181,7 +181,7 @@ class TestProcesses:
 
 
 class Model:
-    """The rules told simply: a list of moments for each organization, and what each period has cost."""
+    """A simple model: a list of times for each organization, and the cost of each period."""
 
     def __init__(self):
         self.moments = {}

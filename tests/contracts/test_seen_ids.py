@@ -1,4 +1,4 @@
-"""An id that was counted is found again, however many there are and whatever becomes of the filters in front."""
+"""A counted id is found again, however many there are and whatever happens to the filters in front."""
 
 import itertools
 import time
@@ -54,7 +54,7 @@ def load(warehouse, rows):
 
 
 def found_again(warehouse, project, ids):
-    """Return the places of those that were counted before."""
+    """Return the indexes of those counted before."""
     return sorted(place for same in warehouse.stage(rows_of(project, ids)) for place in same.places)
 
 
@@ -86,7 +86,7 @@ def test_a_full_filter_grows(connection, project, monkeypatch, empty):
     known = [f"id {number}" for number in range(2_000)]
     for begin in range(0, 2_000, 100):
         assert load(warehouse, rows_of(project, known[begin : begin + 100])) == []
-    (day_filter,) = warehouse._seen._filters.values()  # noqa: SLF001 - nothing else shows how large it is
+    (day_filter,) = warehouse._seen._filters.values()  # noqa: SLF001 - nothing else shows its size
     assert 2_000 <= day_filter.capacity <= 2 * 2_000
     assert found_again(warehouse, project, known) == list(range(2_000))
 

@@ -1,4 +1,4 @@
-"""What a held database promises: it is copied as it was, whoever writes meanwhile."""
+"""What a snapshot promises: it is copied as it was, whatever is written meanwhile."""
 
 import sqlite3
 from contextlib import closing

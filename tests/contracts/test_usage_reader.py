@@ -1,4 +1,4 @@
-"""What every ledger promises to whoever asks what it has counted."""
+"""What every ledger promises about the usage it has counted."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""What every catalog promises about people, their links and their sessions."""
+"""What every catalog promises about users, their links and their sessions."""
 
 import threading
 from contextlib import suppress
@@ -55,11 +55,11 @@ def a_session(user, **fields):
 
 
 def let_pass(members):
-    """A check that has nothing against the change."""
+    """A check that allows every change."""
 
 
 def keep_all(minted):
-    """A withdrawal that takes nothing away."""
+    """A withdrawal that revokes nothing."""
     return Minted()
 
 

@@ -1,6 +1,6 @@
 """What every warehouse promises to the loader."""
 
-# ruff: noqa: SLF001 - what is staged is lost on the inside
+# ruff: noqa: SLF001 - staged rows are lost on the inside
 
 import itertools
 import time
@@ -11,7 +11,7 @@ from mauve.core.times import DAY_MS
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
 from mauve.stores.warehouse import EventRows, SameId, WarehouseUnavailableError, first_seq
 
-TODAY = time.time_ns() // 1_000_000 // DAY_MS  # ids are forgotten after some days of the machine's own clock
+TODAY = time.time_ns() // 1_000_000 // DAY_MS  # ids expire after some days of the machine's own clock
 NOON = TODAY * DAY_MS + DAY_MS // 2
 streams = itertools.count(1)
 projects = itertools.count(1)
@@ -122,7 +122,7 @@ def test_rows_keep_the_order_of_arrival_whatever_their_numbers(warehouse, projec
 
 @pytest.mark.parametrize("table", ["staged", "staged_repeats", "staged_stored"])
 def test_lost_staged_rows_are_not_committed(warehouse, connection, project, stream, table):
-    """An engine that restarts between the two has forgotten it, and says nothing."""
+    """An engine that restarts in between has lost them without notice."""
     load(warehouse, rows_of(project, stream, [("view", "ann", "", NOON)]))
     rows = rows_of(project, stream, [("view", "bob", "x", NOON), ("view", "bob", "x", NOON)], number=2)
     warehouse.stage(rows)

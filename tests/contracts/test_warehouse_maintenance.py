@@ -1,4 +1,4 @@
-"""What every warehouse promises to those who keep it: rows lose a person, and no figure moves."""
+"""What every warehouse promises about maintenance: rows lose a person, and no metric changes."""
 
 import itertools
 from datetime import date, timedelta
@@ -26,7 +26,7 @@ NAME_BYTES = "it's\\ ann\t\n{user:String} 👩"
 
 @pytest.fixture
 def home(connection):
-    """The path that the tests' engine has open."""
+    """The path that the engine under test has open."""
     ChdbWarehouse(connection)
     of_events = "database = 'mauve' AND name = 'events'"
     ((events,),) = connection.read(f"SELECT data_paths[1] FROM system.tables WHERE {of_events}", {})
@@ -70,7 +70,7 @@ def load(connection, project):
 
 
 def figures(connection, project):
-    """Return everything that can be read of a project."""
+    """Return everything readable about a project."""
     reader = ChdbWarehouseReader(lambda: connection)
     names = reader.event_names(project, ALWAYS, 100)
     return (

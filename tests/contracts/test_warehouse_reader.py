@@ -1,4 +1,4 @@
-"""What every warehouse promises to the query plane. Rows come in through the loader's side."""
+"""What every warehouse promises to the query plane. Rows are loaded through the loader's side."""
 
 import itertools
 import threading
@@ -47,7 +47,7 @@ def project():
 
 @pytest.fixture
 def load(engine, project):
-    """Load events given as (name, user, day), and let some of them not count."""
+    """Load events given as (name, user, day), some of which do not count."""
     warehouse, _ = engine
 
     def load_events(events, repeats=(), project=project):
@@ -222,7 +222,7 @@ def test_an_engine_that_cannot_be_opened_raises_and_is_retried(connection, proje
 
 
 class Stuck:
-    """A connection on which the reads of one project take until they are let go."""
+    """A connection on which the reads of one project block until they are released."""
 
     def __init__(self, slow_project, begun, go):
         self._slow_project, self._begun, self._go = slow_project, begun, go
@@ -246,7 +246,7 @@ def test_slow_reads_of_one_project_do_not_delay_another():
     ):
         slow = [readers.submit(reader.users_by_day, ["proj_slow"], Activity.ACTIVE, window) for _ in range(3)]
         try:
-            for _ in range(5):  # three of the later halves, and two of the earlier ones: as many as there are threads
+            for _ in range(5):  # three of the later halves and two of the earlier ones: as many as there are threads
                 assert begun.acquire(timeout=PATIENCE_S)
             quick = readers.submit(reader.users_by_day, ["proj_quick"], Activity.ACTIVE, window).result(PATIENCE_S)
         finally:
@@ -306,7 +306,7 @@ def test_several_projects_are_read_together_without_mixing(reader, load, project
 
 
 class TestSummingUp:
-    """What the loader's side does when days close: 2026-11-16 is a Monday."""
+    """The loader's side when days close: 2026-11-16 is a Monday."""
 
     WEEK = Window(date(2026, 11, 16), date(2026, 11, 22))
 

@@ -1,4 +1,4 @@
-"""A disk that fails once, and one that is full: refused while it lasts, and recovered from without a person."""
+"""A disk that fails once, and one that is full: requests are refused meanwhile, and it recovers without help."""
 
 import errno
 import itertools
@@ -35,7 +35,7 @@ def test_a_failed_sync_refuses_its_group_and_all_later_ones_until_the_process_re
     failures = [OSError(errno.EIO, "broken")]
 
     def fail_once(self, descriptor):
-        is_spare = "spare" in Path(f"/proc/self/fd/{descriptor}").readlink().parts  # made ahead, in another thread
+        is_spare = "spare" in Path(f"/proc/self/fd/{descriptor}").readlink().parts  # prepared ahead, in another thread
         if failures and not is_spare:
             raise failures.pop()
         sync(self, descriptor)
@@ -56,7 +56,7 @@ def test_a_failed_sync_refuses_its_group_and_all_later_ones_until_the_process_re
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of its own, with little room."""
+    """A separate file system with little space."""
     path = tmp_path / "disk"
     path.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MEGABYTES}m", "tmpfs", str(path)]
@@ -67,7 +67,7 @@ def small_disk(tmp_path):
 
 
 def fill(path):
-    """Take all the room that is left."""
+    """Fill the remaining space."""
     with path.open("wb", buffering=0) as ballast, suppress(OSError):
         while ballast.write(bytes(65_536)):
             pass
@@ -97,7 +97,7 @@ def test_a_full_disk_refuses_with_503_and_recovers_by_itself(small_disk):
             return httpx.get(address, params=parameters, headers=bearer(key))
 
         def some_are_loaded():
-            # A new question each time: an answer is kept for minutes, the one that says "nothing yet" as well.
+            # A new question each time: answers are cached for minutes, including the one without rows.
             return read("event_names", date_from=str(next(first_days))).json().get("data")
 
         assert post() == 202
@@ -118,5 +118,5 @@ def test_a_full_disk_refuses_with_503_and_recovers_by_itself(small_disk):
 
 
 def _backlog(data):
-    """Return the segments but the last one of each stream, which stays."""
+    """Return all segments but the last one of each stream, which is kept."""
     return [path for stream in (data / "log").iterdir() for path in sorted(stream.glob("*.segment"))[:-1]]

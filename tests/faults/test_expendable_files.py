@@ -1,4 +1,4 @@
-"""The read cache and the read meter lose their files, or find them damaged: reads go on."""
+"""The read cache and the read meter lose their files or find them damaged: reads continue."""
 
 import signal
 import sqlite3
@@ -40,14 +40,14 @@ def taken(meter, limit, times=10):
 
 
 def overwrite(path):
-    """Put other bytes into the very file, as a broken disk would."""
+    """Overwrite bytes in the existing file, as a broken disk would."""
     with path.open("r+b") as file:
         size = max(path.stat().st_size, 8192)
         file.write(b"damaged " * (size // 8))
 
 
 def keep_and_find_again(cache):
-    """Return whether the cache works; what is damaged may be noticed by the first call only."""
+    """Return whether the cache works; only the first call may notice damage."""
     cache.find("a")
     cache.keep("a", ANSWER)
     return cache.keep("a", ANSWER) and cache.find("a") == ANSWER

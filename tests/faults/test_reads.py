@@ -1,4 +1,4 @@
-"""When a store cannot be read the last answer is given, marked as such; ingest goes on, and so do the other reads."""
+"""When a store cannot be read, the last answer is served and marked stale; ingest and other reads continue."""
 
 import asyncio
 import sqlite3
@@ -25,7 +25,7 @@ FIVE_MINUTES_MS = 300_000
 
 
 class Faulty:
-    """The real reader, behind a switch."""
+    """The real reader, with a switch to make it fail."""
 
     def __init__(self, reader):
         self._reader = reader

@@ -1,4 +1,4 @@
-"""Files of the warehouse that are missing, cut short or changed."""
+"""Files of the warehouse that are missing, truncated or changed."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Days close by themselves: what is read of them stays the same, and what comes late is counted all the same."""
+"""Days close by themselves: what is read of them stays the same, and late events are still counted."""
 
 from datetime import date, timedelta
 
@@ -34,7 +34,7 @@ def day(offset):
 
 
 class Source:
-    """A log whose records are loaded as soon as they are there."""
+    """A log whose records are loaded at once."""
 
     def __init__(self):
         self.records = []
@@ -77,7 +77,7 @@ def days(closed, warehouse):
 
 @pytest.fixture
 def send():
-    """Append an event of each user to a log, as it would be received at noon of a day."""
+    """Append an event of each user to a log, as received at noon of a day."""
     source = Source()
 
     def send_users(offset, *users, name="view", project=PROJECTS[0]):

@@ -1,4 +1,4 @@
-"""From the log into the warehouse: exactly once, whatever happens in between. Real engines, faults put in between."""
+"""From the log into the warehouse, exactly once, whatever happens. Real engines with injected faults."""
 
 import itertools
 import time
@@ -27,7 +27,7 @@ stream_numbers = itertools.count(1)
 
 
 class LogInMemory:
-    """A log that can be filled by hand, and forgets what is trimmed."""
+    """A log that is filled by hand and drops what is trimmed."""
 
     def __init__(self, stream):
         self.stream = stream
@@ -73,7 +73,7 @@ def ledger(database):
 
 @pytest.fixture
 def warehouse(connection):
-    # A mixed stream of another test is in the same warehouse: its rows are not ours.
+    # Another test's mixed stream is in the same warehouse: its rows are not ours.
     connection.run("TRUNCATE TABLE IF EXISTS mauve.events")
     return ChdbWarehouse(connection)
 
@@ -168,7 +168,7 @@ def test_events_sent_with_payments_are_loaded_from_the_ledger(
 
 
 class Failing:
-    """Stands in front of a real engine and fails at the chosen step, before or after it is done."""
+    """Wraps a real engine and fails at the chosen step, before or after it is done."""
 
     def __init__(self, engine, method, *, after):
         self._engine, self._method, self._after = engine, method, after
@@ -233,7 +233,7 @@ def test_an_unfinished_step_is_finished_before_anything_new(source, ledger, ware
 
 
 def test_half_an_insert_is_completed(source, ledger, warehouse, clock, project, count, connection, days):
-    """Rows of one load can be stored in part: an insert is atomic in each month alone."""
+    """Rows of one load may be stored in part: an insert is atomic only within each month."""
 
     class StoresOnlyTheFirstRow(Failing):
         def __getattr__(self, name):

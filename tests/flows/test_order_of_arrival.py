@@ -1,4 +1,4 @@
-"""Of two events with one id the first that arrived counts, whatever way each of them took."""
+"""Of two events with the same id the first arrival counts, whatever the route of each."""
 
 import itertools
 
@@ -10,7 +10,7 @@ ROUNDS = 12
 
 
 def ways_of(service):
-    """Return how an event can be sent: by either port, alone or beside a payment, which takes another way inside."""
+    """Return the routes of an event: through either port, alone or with a payment, which is stored elsewhere."""
     payments = itertools.count()
 
     def beside_a_payment(event):

@@ -1,4 +1,4 @@
-"""The ledger against a naive model of it."""
+"""The ledger compared with a naive model."""
 
 import pytest
 from hypothesis import Phase, given, settings
@@ -29,7 +29,7 @@ def test_any_sequence_of_groups_matches_the_model(database, groups):
 
 
 def is_found(database):
-    """Tell whether the check fails on one of sixty sequences."""
+    """Return whether the check fails on one of sixty sequences."""
 
     @settings(max_examples=60, deadline=None, database=None, derandomize=True, phases=[Phase.generate])
     @given(groups=GROUPS)
@@ -44,7 +44,7 @@ def is_found(database):
 
 
 class TestPlantedBugs:
-    """The check is checked: each of these must be found."""
+    """Checks of the check: each of these bugs must be found."""
 
     def test_without_a_bug_nothing_is_found(self, database):
         assert not is_found(database)

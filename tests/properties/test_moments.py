@@ -1,4 +1,4 @@
-"""Many moments at once against one by one."""
+"""Times parsed in bulk compared with times parsed one by one."""
 
 from hypothesis import given
 from hypothesis import strategies as st

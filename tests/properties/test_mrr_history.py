@@ -1,4 +1,4 @@
-"""The history of MRR against its definition, through a real ledger, in any order of recording."""
+"""The history of MRR compared with its definition, through a real ledger, in any order of recording."""
 
 from contextlib import closing
 from datetime import date, timedelta
@@ -24,7 +24,7 @@ from mauve.stores.sql.migrate import LEDGER, migrate
 from support.ledger_entries import a_version, mrr_of
 from support.mrr_model import DAY_US, history_by_model, history_of
 
-BASE = date(2014, 11, 10)  # the first day of a block of the largest kind
+BASE = date(2014, 11, 10)  # the first day of a block of the largest size
 BASE_US = (BASE - date(1970, 1, 1)).days * DAY_US
 FAR = [-16_385, -16_384, -129, -128, -127, 127, 128, 16_383, 16_384]
 
@@ -62,7 +62,7 @@ def database(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def old_database(tmp_path_factory):
-    """One that no planted bug has written to."""
+    """A database that no planted bug has written to."""
     with closing(open_ledger(tmp_path_factory)) as opened:
         yield opened
 
@@ -104,7 +104,7 @@ def is_found(database):
 
 
 class TestPlantedBugs:
-    """The check is checked: each of these must be found."""
+    """Checks of the check: each of these bugs must be found."""
 
     def test_without_a_bug_nothing_is_found(self, database):
         assert not is_found(database)
@@ -128,7 +128,7 @@ class TestPlantedBugs:
 
 
 def totals_in(tx):
-    """Return what is kept, however it is divided into its halves."""
+    """Return what is stored, however it is split into halves."""
     rows = tx.execute(sa.select(mrr_changes))
     return {
         tuple(row[:4]): (row.active, row.high * 2**32 + row.low) for row in rows if row.active or row.high or row.low

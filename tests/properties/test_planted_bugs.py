@@ -1,4 +1,4 @@
-"""The checks are checked: each bug that is planted here must be found, or they prove nothing."""
+"""Checks of the simulation: each bug planted here must be found, or the simulation proves nothing."""
 
 # ruff: noqa: SLF001 - a bug is planted on the inside
 
@@ -32,7 +32,7 @@ def test_without_a_bug_nothing_is_found():
 
 
 class TestDisk:
-    """Bugs of a writer that uses the disk wrongly, planted where the two meet."""
+    """Bugs of a writer that misuses the disk, planted in the disk."""
 
     def test_a_writer_that_acknowledges_before_it_syncs(self):
         class Disk(SimulatedDisk):
@@ -208,7 +208,7 @@ class TestLoader:
             "take_begun",
             lambda self, positions, last: [each for each in real(self, positions, last) if each[0] in last],
         )
-        # A rare coincidence, one in 25,000: a cut between two names of a step, and the earlier event in the other.
+        # A rare coincidence, one in 25,000: a cut between two names of a step, with the earlier event in the other.
         assert is_found(schedules=range(47_000, 48_000))
 
     def test_a_loader_that_does_not_know_the_ids_of_a_failed_step(self, monkeypatch):

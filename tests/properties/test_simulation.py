@@ -1,7 +1,6 @@
 """Log, loader and checkpoint on a simulated machine: no schedule breaks a promise.
 
-On a failure the seed is in the message; `PYTHONPATH=tests python -m support.simulation SEED` runs that schedule
-again, alone.
+A failure prints the seed; `PYTHONPATH=tests python -m support.simulation SEED` runs only that schedule again.
 """
 
 import pytest

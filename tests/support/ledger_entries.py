@@ -1,4 +1,4 @@
-"""Payments and subscriptions to record, and a look at all that was."""
+"""Payments and subscriptions to record, and a dump of everything recorded."""
 
 from datetime import date
 

@@ -1,8 +1,8 @@
-"""A life of the service's parts in one process: it recovers, tells what it finds, then sends until it is killed.
+"""A life of the service's parts in one process: it recovers, prints what it finds, then sends until it is killed.
 
-The real log, ledger, loader and warehouse, as the wiring opens them. Lines on standard output: `found` with all that
-is stored, `sent N` before a batch is sent, `acked N` behind it. `python -m support.life_on_disk DATA LIFE`, then a line
-on standard input when it may begin: so that its slow imports are done before.
+It uses the real log, ledger, loader and warehouse, as wired. Lines on standard output: `found` with everything stored,
+`sent N` before a batch is sent, `acked N` after it. Run `python -m support.life_on_disk DATA LIFE`, then write a line
+to standard input when it may begin, so that its slow imports are done before.
 """
 
 import asyncio
@@ -73,7 +73,7 @@ async def send_forever(parts: IngestParts, life: int, numbers) -> None:
     for number in numbers:
         await send(parts, life, number)
         if random.random() < 0.1:
-            await send(parts, life, number)  # Its client did not get the answer, and tries again.
+            await send(parts, life, number)  # Its client did not get the answer, and retries.
 
 
 async def live(settings: Settings, life: int) -> None:
@@ -93,7 +93,7 @@ async def live(settings: Settings, life: int) -> None:
 
 
 def found(settings: Settings) -> dict:
-    """Return all that is stored, and what readers are told of it."""
+    """Return everything stored, and what readers see of it."""
     reader = open_warehouse_reader(settings)
     connection = ChdbConnection(warehouse_path(settings.data))
     read = connection.read

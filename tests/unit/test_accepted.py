@@ -1,4 +1,4 @@
-"""What is accepted is counted with few lines: never too low, and too high by a small part of what waits."""
+"""Accepted events are counted with few subtotals: never too low, and too high by a small part of the backlog."""
 
 import pytest
 
@@ -6,12 +6,12 @@ from mauve.core.accepted import MERGED_SHARE, SUBTOTALS_MAX, AcceptedCounts, Org
 
 ORG_PERIOD = OrgPeriod("org_1", "2027-01")
 RECORDS = 100_000
-A_LOOK = 100  # records between two looks: 400 a second, four looks
-BEHIND = 600  # how far the loader is behind: 1.5 s
+A_LOOK = 100  # records between two polls: 400 a second, four polls
+BEHIND = 600  # how far the loader lags: 1.5 s
 
 
 class Stream:
-    """Records of a stream with a loader behind them. `too_many` is what is counted and was not accepted."""
+    """Records of a stream followed by a loader. `too_many` is the overcount."""
 
     def __init__(self, events_of_record):
         self._events_of_record = events_of_record
@@ -46,7 +46,7 @@ class Stream:
 
     @property
     def waiting(self):
-        """Return how many events were not loaded at the last look."""
+        """Return how many events were not loaded at the last poll."""
         return self._accepted - self._loaded_at_look
 
 
@@ -69,7 +69,7 @@ def test_steady_traffic_is_overcounted_by_a_small_part_of_the_backlog(events_of_
         if stream.number % A_LOOK == 0:
             stream.look()
         if stream.number % 10 == 0:
-            # The lines held what waited and a share of themselves: one line that is loaded in part.
+            # The subtotals held the backlog and one share: the one subtotal that is loaded in part.
             assert 0 <= stream.too_many <= waiting_max / (MERGED_SHARE - 1)
         assert stream.line_count <= SUBTOTALS_MAX
 

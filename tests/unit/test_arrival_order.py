@@ -1,4 +1,4 @@
-"""The loader takes records in the order in which they arrived, whatever stream they came by."""
+"""The loader takes records in order of arrival, whatever their stream."""
 
 import pytest
 
@@ -11,7 +11,7 @@ NOW_US = ManualClock().now_us()
 
 
 class Streams:
-    """Streams in memory; something may arrive in the middle of reading one."""
+    """Streams in memory; records may arrive while one is being read."""
 
     def __init__(self):
         self.records: dict[int, list[LogRecord]] = {}
@@ -73,7 +73,7 @@ def test_records_that_arrive_while_another_stream_is_read_wait_for_the_next_step
     streams.append(1, NOW_US - 2)
 
     def arrive(stream):
-        """First by the stream that was just read, then by the one that is read next."""
+        """First in the stream just read, then in the one read next."""
         streams.while_reading = lambda stream: None
         streams.append(stream, NOW_US + 1)
         streams.append(1 - stream, NOW_US + 2)

@@ -40,7 +40,7 @@ def test_a_slower_reader_does_not_undo_the_answer_of_a_faster_one():
 
 @given(MOMENTS, MOMENTS, st.integers(1, 86_400))
 def test_an_answer_that_is_not_fresh_is_replaced_by_a_new_one(stored_at, now_ms, max_age_s):
-    """Whatever the clock did: a cache that refused it would ask anew for every read."""
+    """Whatever the clock did: a cache that refused it would read again for every request."""
     kept = CachedAnswer(b"", stored_at)
     assert is_fresh(kept, now_ms, max_age_s) or replaces(CachedAnswer(b"", now_ms), kept)
 

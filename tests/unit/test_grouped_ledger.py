@@ -47,13 +47,13 @@ def an_entry(payments=0, events=b""):
 
 
 async def begun(writer):
-    """Return when a transaction is under way."""
+    """Return when a transaction is in progress."""
     assert await asyncio.to_thread(writer.began.wait, PATIENCE_S)
     writer.began.clear()
 
 
 async def waiting(ledger, *entries, org_id="org_1"):
-    """Hand entries over, and return while they wait."""
+    """Submit entries, and return while they wait."""
     tasks = [asyncio.create_task(ledger.record(entry, org_id)) for entry in entries]
     await asyncio.sleep(0)
     return tasks

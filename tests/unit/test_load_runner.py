@@ -1,4 +1,4 @@
-"""What the loader's runner tells of the engines that it needs."""
+"""What the loader's runner reports about its engines."""
 
 from unittest.mock import MagicMock
 

@@ -1,4 +1,4 @@
-"""The table of metrics, and the shape of their answers."""
+"""The table of metrics, and the format of their answers."""
 
 import json
 from datetime import date

@@ -78,7 +78,7 @@ def test_sqlite_is_set_up_to_lose_nothing(database):
 
 
 def migrate_to(database, chain, revision):
-    """Make the tables as an earlier release did."""
+    """Create the tables of an earlier release."""
     config = Config()
     config.set_main_option("script_location", str(chain.folder))
     config.attributes["version_table"] = chain.version_table

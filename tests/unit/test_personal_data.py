@@ -1,4 +1,4 @@
-"""Whether what was sent tells of a person."""
+"""Finding and removing a person in what was sent."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The segment log on a disk that tears and flips, and among foreign bytes."""
+"""The segment log on a disk that tears writes and flips bits, and among foreign bytes."""
 
 import asyncio
 import os
@@ -139,7 +139,7 @@ class TestBitFlip:
         assert len(list((root / "000/quarantine").iterdir())) == 2
 
     def test_a_slow_writer_is_not_mistaken_for_damage(self, root):
-        """The search finds what landed a moment ago; then the place before it has landed too."""
+        """The search finds a frame that was just written; by then the frame before it is there too."""
         append_all(root, SMALL)
         (path,) = segment_paths(root)
         whole = path.read_bytes()
@@ -254,7 +254,7 @@ def test_few_files_are_pooled_and_the_newest_segment_is_always_kept(root):
 
 
 def test_numbers_are_never_reused_however_often_the_writer_crashes(root, tmp_path):
-    """The newest segment comes back from each crash without its last records, which were read before."""
+    """After each crash the newest segment has lost its last records, which were read before."""
     reader = SegmentLogReader(root)
     seen = []
     after = 0

@@ -17,7 +17,7 @@ from support.segment_log import BYTES_MAX, LARGE, SEGMENT_BYTES, Seconds, a_writ
 
 
 class FaultyDisk(LocalDisk):
-    """A disk that fails on demand, each time once for every number in the list."""
+    """A disk that fails on demand, once for every number in the list."""
 
     def __init__(self) -> None:
         self.syncs: list[OSError] = []
@@ -48,7 +48,7 @@ class FaultyDisk(LocalDisk):
 
 
 class AtOnce(Executor):
-    """Does what it is given before it returns."""
+    """Runs each task before it returns."""
 
     def submit(self, work, /, *arguments):
         done = Future()
@@ -57,7 +57,7 @@ class AtOnce(Executor):
 
 
 def spares_at_once():
-    """Return the threads of a writer that makes no spare beside its work, so that faults meet the work alone."""
+    """Return the threads of a writer that prepares no segment in parallel, so that faults only affect its main work."""
     flusher_and_preparer = iter([one_thread(), AtOnce()])
     return lambda: next(flusher_and_preparer)
 
@@ -170,7 +170,7 @@ class TestFull:
             first = reader.read(0, 0, BYTES_MAX)
             reader.trim(0, first[-1].number)
             with pytest.raises(LogFullError):
-                await writer.append([b"x" * 1000])  # It looks again after a while, not at once.
+                await writer.append([b"x" * 1000])  # It checks again after a while, not at once.
             clock.now += 0.1
             await writer.append([b"x" * 1000])
             await writer.close()
@@ -188,7 +188,7 @@ class TestFull:
             with pytest.raises(LogFullError):
                 await writer.append([b"refused"])
             assert not writer.has_failed
-            assert list((root / "000/spare").iterdir()) == []  # Nothing half made takes up the room.
+            assert list((root / "000/spare").iterdir()) == []  # Nothing unfinished takes up space.
             clock.now += 0.1
             await writer.append([b"stored"])
             await writer.close()
