@@ -137,6 +137,10 @@ class TestBlanking:
         folder.mkdir(parents=True)
         for place, content in enumerate([b'x{"user":"ann"}', b'{"user":"bob"}', b'"j\\u00f6rg"']):
             (folder / f"{place}.damaged").write_bytes(content)
-        upkeep = SegmentLogMaintenance(tmp_path / "log", dict)
-        assert (upkeep.erase_damaged("ann"), upkeep.erase_damaged("jörg"), upkeep.erase_damaged("eve")) == (1, 1, 0)
+        maintenance = SegmentLogMaintenance(tmp_path / "log", dict)
+        assert (
+            maintenance.erase_damaged("ann"),
+            maintenance.erase_damaged("jörg"),
+            maintenance.erase_damaged("eve"),
+        ) == (1, 1, 0)
         assert [path.name for path in folder.iterdir()] == ["1.damaged"]

@@ -35,8 +35,8 @@ def test_a_failed_sync_refuses_its_group_and_all_later_ones_until_the_process_re
     failures = [OSError(errno.EIO, "broken")]
 
     def fail_once(self, descriptor):
-        is_spare = "spare" in Path(f"/proc/self/fd/{descriptor}").readlink().parts  # prepared ahead, in another thread
-        if failures and not is_spare:
+        is_pooled = "spare" in Path(f"/proc/self/fd/{descriptor}").readlink().parts  # prepared ahead, in another thread
+        if failures and not is_pooled:
             raise failures.pop()
         sync(self, descriptor)
 

@@ -66,8 +66,8 @@ class TestPlantedBugs:
     def test_a_payment_in_conflict_taken_for_a_duplicate(self, database, monkeypatch):
         real = ledger_writer.outcome_of
 
-        def forgiving(payment, standing):
-            return real(payment, standing and standing._replace(digest=payment.digest))
+        def forgiving(payment, recorded):
+            return real(payment, recorded and recorded._replace(digest=payment.digest))
 
         monkeypatch.setattr(ledger_writer, "outcome_of", forgiving)
         assert is_found(database)

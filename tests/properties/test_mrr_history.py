@@ -145,11 +145,11 @@ def test_an_old_ledger_is_migrated_to_what_recording_would_have_stored(old_datab
         kept = {key: total for key, total in totals_in(tx).items() if any(total)}
         mrr_changes.drop(tx)
         with Operations.context(MigrationContext.configure(tx)):
-            build_anew()
+            rebuild()
         assert {key: total for key, total in totals_in(tx).items() if any(total)} == kept
 
 
-def build_anew():
+def rebuild():
     path = LEDGER.folder / "versions" / "0006_mrr_changes.py"
     module = {}
     exec(compile(path.read_text(), str(path), "exec"), module)

@@ -193,19 +193,19 @@ class TestLoader:
         assert is_found()
 
     def test_a_loader_that_goes_beyond_what_was_read_of_every_stream(self, monkeypatch):
-        cut_off = ArrivalOrder._cut_off
+        take_until = ArrivalOrder._take_until
         monkeypatch.setattr(
             ArrivalOrder,
-            "_cut_off",
-            lambda self, stream, waiting, began, _: cut_off(self, stream, waiting, began, None),
+            "_take_until",
+            lambda self, stream, waiting, began, _: take_until(self, stream, waiting, began, None),
         )
         assert is_found()
 
     def test_a_loader_that_finishes_one_stream_of_a_step_before_another(self, monkeypatch):
-        real = ArrivalOrder.take_begun
+        real = ArrivalOrder.take_unfinished
         monkeypatch.setattr(
             ArrivalOrder,
-            "take_begun",
+            "take_unfinished",
             lambda self, positions, last: [each for each in real(self, positions, last) if each[0] in last],
         )
         # A rare coincidence, one in 25,000: a cut between two names of a step, with the earlier event in the other.

@@ -94,7 +94,7 @@ class SimulatedDisk:
         self.directories: set[Place] = {Place("/")}
         self.new_directories: set[Place] = set()
         self.opened: dict[int, SimulatedFile] = {}
-        self.untold: set[int] = set()  # descriptors that have not reported a failed sync yet
+        self.unreported: set[int] = set()  # descriptors that have not reported a failed sync yet
         self.has_lied = False
         self.next_descriptor = 3
         self.repair()
@@ -108,7 +108,7 @@ class SimulatedDisk:
 
     def restart(self, *, has_lost_power: bool) -> None:
         self.opened.clear()
-        self.untold.clear()
+        self.unreported.clear()
         if has_lost_power:
             self.lose_power()
         self.repair()
@@ -147,7 +147,7 @@ class SimulatedDisk:
 
     def close(self, descriptor):
         self.opened.pop(descriptor, None)
-        self.untold.discard(descriptor)
+        self.unreported.discard(descriptor)
 
     def lock(self, descriptor):
         self.call()
@@ -175,9 +175,9 @@ class SimulatedDisk:
         if self.sync_failure and file.writes and self.rng.random() < self.sync_failure:
             file.writes.clear()  # As in Linux: the pages count as clean, and each descriptor reports it once.
             self.has_lied = True  # Unsynced data can still be read until the power fails.
-            self.untold |= {other for other, opened in self.opened.items() if opened is file}
-        if descriptor in self.untold:
-            self.untold.remove(descriptor)
+            self.unreported |= {other for other, opened in self.opened.items() if opened is file}
+        if descriptor in self.unreported:
+            self.unreported.remove(descriptor)
             raise OSError(errno.EIO, "broken")
         file.sync()
 

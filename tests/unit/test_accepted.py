@@ -6,8 +6,8 @@ from mauve.core.accepted import MERGED_SHARE, SUBTOTALS_MAX, AcceptedCounts, Org
 
 ORG_PERIOD = OrgPeriod("org_1", "2027-01")
 RECORDS = 100_000
-A_LOOK = 100  # records between two polls: 400 a second, four polls
-BEHIND = 600  # how far the loader lags: 1.5 s
+POLL_RECORDS = 100  # records between two polls: 400 a second, four polls
+LAG_RECORDS = 600  # how far the loader lags: 1.5 s
 
 
 class Stream:
@@ -18,7 +18,7 @@ class Stream:
         self._counts = AcceptedCounts()
         self._accepted = 0
         self._loaded = 0
-        self._loaded_at_look = 0
+        self._loaded_at_poll = 0
         self._position = 0
         self.number = 0
 
@@ -34,20 +34,20 @@ class Stream:
 
     def look(self):
         self._counts.drop_loaded(self._position)
-        self._loaded_at_look = self._loaded
+        self._loaded_at_poll = self._loaded
 
     @property
     def too_many(self):
         return self._loaded + self._counts.sums(self._position).get(ORG_PERIOD, 0) - self._accepted
 
     @property
-    def line_count(self):
+    def subtotal_count(self):
         return sum(len(subtotals) for _, subtotals in self._counts)
 
     @property
     def waiting(self):
         """Return how many events were not loaded at the last poll."""
-        return self._accepted - self._loaded_at_look
+        return self._accepted - self._loaded_at_poll
 
 
 def one(_number):
@@ -64,14 +64,14 @@ def test_steady_traffic_is_overcounted_by_a_small_part_of_the_backlog(events_of_
     waiting_max = 0
     for _ in range(RECORDS):
         stream.append()
-        stream.load(stream.number - BEHIND)
+        stream.load(stream.number - LAG_RECORDS)
         waiting_max = max(waiting_max, stream.waiting)
-        if stream.number % A_LOOK == 0:
+        if stream.number % POLL_RECORDS == 0:
             stream.look()
         if stream.number % 10 == 0:
             # The subtotals held the backlog and one share: the one subtotal that is loaded in part.
             assert 0 <= stream.too_many <= waiting_max / (MERGED_SHARE - 1)
-        assert stream.line_count <= SUBTOTALS_MAX
+        assert stream.subtotal_count <= SUBTOTALS_MAX
 
 
 @pytest.mark.parametrize("events_of_record", [one, uneven])
@@ -80,12 +80,12 @@ def test_after_an_outage_events_are_overcounted_only_until_the_loader_catches_up
     for _ in range(RECORDS):
         stream.append()
     assert stream.too_many == 0, "nothing is loaded in part"
-    assert stream.line_count <= SUBTOTALS_MAX
+    assert stream.subtotal_count <= SUBTOTALS_MAX
     waited = stream.waiting
     position = 0
-    while position < stream.number - BEHIND:
-        position += 10 * A_LOOK
-        for _ in range(A_LOOK):
+    while position < stream.number - LAG_RECORDS:
+        position += 10 * POLL_RECORDS
+        for _ in range(POLL_RECORDS):
             stream.append()
         stream.load(position)
         assert 0 <= stream.too_many <= waited // MERGED_SHARE
@@ -93,7 +93,7 @@ def test_after_an_outage_events_are_overcounted_only_until_the_loader_catches_up
         assert 0 <= stream.too_many <= waited // MERGED_SHARE
     stream.load(stream.number)
     stream.look()
-    assert (stream.too_many, stream.line_count) == (0, 0)
+    assert (stream.too_many, stream.subtotal_count) == (0, 0)
 
 
 def test_large_records_are_never_merged_into_a_subtotal_above_the_share():

@@ -162,9 +162,9 @@ def test_an_unfinished_step_is_returned_with_all_earlier_arrivals(streams, clock
     for stream, at in [(0, 1), (1, 2), (0, 3), (1, 4), (255, 2), (255, 9)]:
         streams.append(stream, at)
     order = order_of(streams, clock, bytes_max=300)
-    assert places(order.take_begun({}, {0: 2})) == [(0, 1), (1, 1), (255, 1), (0, 2)]
-    assert places(order.take_begun({0: 1, 1: 1}, {0: 2})) == [(255, 1), (0, 2)]
-    assert order.take_begun({0: 2}, {0: 2}) == []
+    assert places(order.take_unfinished({}, {0: 2})) == [(0, 1), (1, 1), (255, 1), (0, 2)]
+    assert places(order.take_unfinished({0: 1, 1: 1}, {0: 2})) == [(255, 1), (0, 2)]
+    assert order.take_unfinished({0: 2}, {0: 2}) == []
 
 
 def test_an_unfinished_step_is_limited_in_size_regardless_of_the_clock(streams, clock):
@@ -172,9 +172,9 @@ def test_an_unfinished_step_is_limited_in_size_regardless_of_the_clock(streams, 
     for number in range(5_000):
         streams.append(1, NOW_US - 5_000 + number)
     order = order_of(streams, clock, bytes_max=10_000)
-    assert places(order.take_begun({}, {0: 1})) == [(0, 1)]
+    assert places(order.take_unfinished({}, {0: 1})) == [(0, 1)]
     streams.append(0, NOW_US)
-    assert len(order.take_begun({0: 1}, {0: 2})) <= 1 + 2 * 100
+    assert len(order.take_unfinished({0: 1}, {0: 2})) <= 1 + 2 * 100
 
 
 def test_held_back_records_are_reported(streams, clock):

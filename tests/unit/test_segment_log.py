@@ -217,11 +217,11 @@ class TestForeignBytes:
 
     def test_pooled_files_of_another_size_are_not_used(self, root):
         append_all(root, [])
-        spare = root / "000/spare/new.segment"
-        spare.write_bytes(b"half made")
+        pooled = root / "000/spare/new.segment"
+        pooled.write_bytes(b"half made")
         append_all(root, SMALL)
         assert segment_paths(root)[0].stat().st_size == SEGMENT_BYTES
-        assert spare.stat().st_size == SEGMENT_BYTES
+        assert pooled.stat().st_size == SEGMENT_BYTES
 
 
 def test_a_second_writer_of_a_stream_is_refused(root):

@@ -59,31 +59,31 @@ class ArrivalOrder:
         taken = [
             arrival
             for stream, waiting in self._waiting.items()
-            for arrival in self._cut_off(stream, waiting, began_at, read_up_to)
+            for arrival in self._take_until(stream, waiting, began_at, read_up_to)
         ]
         return OrderedRecords(_in_order(taken), is_last=not cut)
 
-    def take_begun(self, positions: Mapping[int, int], last_numbers: Mapping[int, int]) -> Records:
+    def take_unfinished(self, positions: Mapping[int, int], last_numbers: Mapping[int, int]) -> Records:
         """Return the records up to the given numbers, and all records of any stream that arrived no later.
 
         Return at most one step's worth of the latter, because they were part of one step.
         """
-        begun = {
+        unfinished = {
             stream: self._through(stream, [], positions.get(stream, 0), number_max=last)
             for stream, last in last_numbers.items()
         }
         # A time far in the future comes from a wrong clock; everything arrived before it.
         credible = self._clock.now_us() + _SLACK_US
-        latest = max((each.at for found in begun.values() for each in found if each.at <= credible), default=0)
+        latest = max((each.at for found in unfinished.values() for each in found if each.at <= credible), default=0)
         room = self._bytes_max
         for stream in self._list_streams() if latest else ():
-            found = begun.setdefault(stream, [])
+            found = unfinished.setdefault(stream, [])
             known = len(found)
             self._through(stream, found, positions.get(stream, 0), at_max=latest, bytes_max=room)
             room -= _size(found[known:])
             if room <= 0:
                 break
-        return _in_order([each for found in begun.values() for each in found])
+        return _in_order([each for found in unfinished.values() for each in found])
 
     def waiting_numbers(self) -> dict[int, int]:
         """Return the last record of each stream that was read but not yet returned."""
@@ -123,7 +123,7 @@ class ArrivalOrder:
             size += sum(len(record.payload) for record in read)
         return size, False
 
-    def _cut_off(self, stream: int, waiting: list[Arrival], began_at: int, read_up_to: int | None) -> list[Arrival]:
+    def _take_until(self, stream: int, waiting: list[Arrival], began_at: int, read_up_to: int | None) -> list[Arrival]:
         """Take the records from the front that arrived within the limits."""
         count = 0
         for arrival in waiting:

@@ -112,7 +112,7 @@ class Loader:
         Its rows were judged against one another: a later row must not be judged before all of them are known, nor an
         earlier one after them.
         """
-        records = self._arrivals.take_begun(positions, last_numbers(known)) if known else []
+        records = self._arrivals.take_unfinished(positions, last_numbers(known)) if known else []
         return range_from(records)
 
     def _next_range(self, positions: dict[int, int]) -> LogRange:

@@ -70,7 +70,7 @@ class Entry:
     ingest_stats: IngestStats | None = None  # to add to the counts of its day
 
 
-def noted_delivery(entry: Entry, outcomes: Sequence[Outcome]) -> Delivery | None:
+def recorded_delivery(entry: Entry, outcomes: Sequence[Outcome]) -> Delivery | None:
     """Return an entry's delivery as recorded, without the rows in conflict."""
     conflicts = outcomes.count(Outcome.CONFLICT)
     if entry.delivery is None or not conflicts:

@@ -107,7 +107,7 @@ class SegmentLogWriter:
     def append(self, parts: Sequence[bytes]) -> asyncio.Future[int]:
         length = sum(map(len, parts))
         if length > self._payload_bytes_max:
-            raise ValueError(f"a record of {length} bytes exceeds the limit of {self._payload_bytes_max}")
+            raise ValueError(f"a record of {length} bytes is above the limit of {self._payload_bytes_max}")
         loop = asyncio.get_running_loop()
         done: asyncio.Future[int] = loop.create_future()
         if self._refusal:

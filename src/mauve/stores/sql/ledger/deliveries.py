@@ -25,13 +25,13 @@ _DROP_OLD: Final = sa.delete(deliveries).where(
 )
 
 
-def note_deliveries(tx: sa.Connection, noted: Sequence[Delivery]) -> None:
+def record_deliveries(tx: sa.Connection, recorded: Sequence[Delivery]) -> None:
     """Store and count the deliveries, and delete the oldest above the limit."""
-    if not noted:
+    if not recorded:
         return
-    tx.execute(sa.insert(deliveries), [asdict(each) | {"warnings": " ".join(each.warnings)} for each in noted])
-    tx.execute(_DROP_OLD, [{"of_project": project} for project in sorted({each.project for each in noted})])
-    add_tallies(tx, [Tally(each.project, each.provider, word, 1, each.at) for each in noted for word in each.words])
+    tx.execute(sa.insert(deliveries), [asdict(each) | {"warnings": " ".join(each.warnings)} for each in recorded])
+    tx.execute(_DROP_OLD, [{"of_project": project} for project in sorted({each.project for each in recorded})])
+    add_tallies(tx, [Tally(each.project, each.provider, word, 1, each.at) for each in recorded for word in each.words])
 
 
 def add_tallies(tx: sa.Connection, tallies: Iterable[Tally]) -> None:

@@ -10,9 +10,9 @@ from sqlalchemy.exc import IntegrityError
 from mauve.core.window import period_of
 from mauve.stores import StoreUnavailableError
 from mauve.stores.deliveries import Delivery
-from mauve.stores.ledger import CLIENT, Entry, Outcome, Payment, noted_delivery
+from mauve.stores.ledger import CLIENT, Entry, Outcome, Payment, recorded_delivery
 from mauve.stores.sql.database import Database
-from mauve.stores.sql.ledger.deliveries import add_tallies, note_deliveries
+from mauve.stores.sql.ledger.deliveries import add_tallies, record_deliveries
 from mauve.stores.sql.ledger.ingest_stats import add_ingest_stats
 from mauve.stores.sql.ledger.loading import append_events
 from mauve.stores.sql.ledger.payments import (
@@ -57,7 +57,7 @@ class SqlLedgerWriter:
         keys = {(payment.project, payment.id) for entry in entries for payment in entry.payments}
         with self._database.writing() as tx:
             recorded = recorded_payments(tx, keys)
-            accepted = store(tx, _newcomers(entries, recorded), recorded)
+            accepted = store(tx, _new_payments(entries, recorded), recorded)
             if accepted:
                 move_day_totals(tx, accepted.values())
                 add_usage(tx, _usage_of(accepted.values()))
@@ -65,15 +65,15 @@ class SqlLedgerWriter:
             record_versions(tx, [version for entry in entries for version in entry.subscriptions])
             append_events(tx, [entry.events for entry in entries if entry.events is not None])
             outcomes = _judge(entries, recorded)
-            note_deliveries(tx, _deliveries(entries, outcomes))
+            record_deliveries(tx, _deliveries(entries, outcomes))
             add_tallies(tx, [tally for entry in entries for tally in entry.tallies])
             add_ingest_stats(tx, [entry.ingest_stats for entry in entries if entry.ingest_stats is not None])
         return outcomes
 
 
 def _deliveries(entries: Sequence[Entry], outcomes: Sequence[Sequence[Outcome]]) -> list[Delivery]:
-    notes = (noted_delivery(entry, of_entry) for entry, of_entry in zip(entries, outcomes, strict=True))
-    return [note for note in notes if note is not None]
+    deliveries = (recorded_delivery(entry, of_entry) for entry, of_entry in zip(entries, outcomes, strict=True))
+    return [delivery for delivery in deliveries if delivery is not None]
 
 
 def _lost_a_race(error: StoreUnavailableError) -> bool:
@@ -83,24 +83,24 @@ def _lost_a_race(error: StoreUnavailableError) -> bool:
     return isinstance(cause, IntegrityError) or sql_state in _RACE_STATES
 
 
-def _newcomers(entries: Sequence[Entry], recorded: _Claims) -> _Payments:
+def _new_payments(entries: Sequence[Entry], recorded: _Claims) -> _Payments:
     """Return the first payment with each new id; a part only together with its payment."""
     new: _Payments = {}
     for entry in entries:
-        begun: set[PaymentKey] = set()
+        accepted_here: set[PaymentKey] = set()
         for payment in entry.payments:
             key = (payment.project, payment.id)
-            if key not in recorded and key not in new and _may_begin(payment, begun):
+            if key not in recorded and key not in new and _is_whole_or_follows(payment, accepted_here):
                 new[key] = payment
-                begun.add(key)
+                accepted_here.add(key)
     return new
 
 
-def _may_begin(payment: Payment, begun: Collection[PaymentKey]) -> bool:
-    return payment.part_of is None or (payment.project, payment.part_of) in begun
+def _is_whole_or_follows(payment: Payment, accepted_here: Collection[PaymentKey]) -> bool:
+    return payment.part_of is None or (payment.project, payment.part_of) in accepted_here
 
 
-def _store_at_once(tx: sa.Connection, new: _Payments, _standing: _Claims) -> _Payments:
+def _store_at_once(tx: sa.Connection, new: _Payments, _recorded: _Claims) -> _Payments:
     if new:
         insert_payments(tx, new)
     return new
@@ -120,15 +120,15 @@ def _judge(entries: Sequence[Entry], recorded: _Claims) -> list[list[Outcome]]:
 
 def _judge_entry(payments: Sequence[Payment], recorded: _Claims) -> list[Outcome]:
     outcomes: list[Outcome] = []
-    begun: set[PaymentKey] = set()
+    accepted_here: set[PaymentKey] = set()
     for payment in payments:
         key = (payment.project, payment.id)
         outcome = outcome_of(payment, recorded.get(key))
-        if outcome is Outcome.ACCEPTED and not _may_begin(payment, begun):
+        if outcome is Outcome.ACCEPTED and not _is_whole_or_follows(payment, accepted_here):
             outcome = Outcome.CONFLICT
         if outcome is Outcome.ACCEPTED:
             recorded[key] = Claim(payment.digest, payment.claimed_at)
-            begun.add(key)
+            accepted_here.add(key)
         outcomes.append(outcome)
     return outcomes
 
