@@ -113,7 +113,7 @@ def write_all(disk: Disk, descriptor: int, buffers: Sequence[bytes | memoryview]
     while rest:
         written = disk.pwritev(descriptor, rest[:_BUFFERS_MAX], offset)
         if written <= 0:
-            raise OSError("the disk wrote nothing and reported no error")
+            raise OSError("the disk took nothing and reported no error")
         offset += written
         rest = _rest(rest, written)
 
