@@ -179,10 +179,10 @@ SPENDS_AND_IS_KILLED = f"""
 import os, signal, sys
 from pathlib import Path
 from mauve.stores.localdisk.read_meter import SqliteReadMeter
-from mauve.stores.read_meter import ReadLimits, Uses
+from mauve.stores.read_meter import ReadCost, ReadLimits
 meter = SqliteReadMeter(Path(sys.argv[1]))
 for _ in range(7):
-    meter.take("org_1", Uses(queries=1), ReadLimits(1000, 1000, 1000), {NOW})
+    meter.take("org_1", ReadCost(queries=1), ReadLimits(1000, 1000, 1000), {NOW})
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
