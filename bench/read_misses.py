@@ -14,7 +14,7 @@ from datetime import date
 from pathlib import Path
 
 from mauve.core.window import Window
-from mauve.load.close_days import Closing
+from mauve.load.close_days import DayCloser
 from mauve.metrics.answers import body_of
 from mauve.metrics.questions import Survey
 from mauve.metrics.registry import METRICS
@@ -106,7 +106,7 @@ def _fill(connection: ChdbConnection, total: int) -> None:
 def _close_days(closed: SqlClosedDays, warehouse: ChdbWarehouse) -> None:
     """Close past days, as the loader does."""
     closed.reopen(date.fromordinal(WINDOW.first.toordinal() - DAYS))
-    days = Closing(closed, warehouse)
+    days = DayCloser(closed, warehouse)
     while days.close_next_days(WINDOW.last):
         pass
 

@@ -17,9 +17,9 @@ from mauve.control import operator, publish
 from mauve.control.parts import ControlParts
 from mauve.core.credential import Scope
 from mauve.core.organization import Organization
-from mauve.load.close_days import Closing
+from mauve.load.close_days import DayCloser
 from mauve.load.loader import Loader
-from mauve.load.runner import LoadFigures, LoadRunner
+from mauve.load.runner import LoadMetrics, LoadRunner
 from mauve.server.core import CoreApp
 from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
@@ -129,7 +129,7 @@ def load(settings: Settings, clock: ManualClock, connection: ChdbConnection) -> 
         connection.run(f"TRUNCATE TABLE IF EXISTS mauve.{table}")
     with closing(Database(sqlite_url(ledger_path(settings.data)), busy_timeout_s=5)) as database:
         warehouse = ChdbWarehouse(connection)
-        days = Closing(SqlClosedDays(database), warehouse)
+        days = DayCloser(SqlClosedDays(database), warehouse)
         loader = Loader(open_log_reader(settings), SqlLoadLedger(database), warehouse, clock, days)
 
         def load_all() -> None:
@@ -185,7 +185,7 @@ class AppInLifespan:
                 query_parts(self._settings, keyring, self._warehouse, uses, self._clock) as self.query,
                 dashboard_parts(self._settings, self._parts, self.query) as self.dashboard,
             ):
-                loading = LoadRunner(lambda: open_load_parts(self._settings), LoadFigures(registry))
+                loading = LoadRunner(lambda: open_load_parts(self._settings), LoadMetrics(registry))
                 timeout_s = self._settings.catalog_timeout_s
                 self._app = CoreApp(self._parts, self.ingest, self.query, self.dashboard, loading, timeout_s=timeout_s)
                 await send({"type": "lifespan.startup.complete"})

@@ -1,4 +1,4 @@
-"""The engines of each seam: a suite in this folder runs over every one of them."""
+"""The engines of each seam: the suites in this folder run on all of them."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -9,10 +9,10 @@ import sqlalchemy as sa
 
 from mauve.stores.catalog import Catalog
 from mauve.stores.localdisk import read_meter
-from mauve.stores.localdisk.accepted_counts import FileAcceptedCounts
 from mauve.stores.localdisk.edge import SqliteEdge
 from mauve.stores.localdisk.read_cache import CacheBounds, SqliteReadCache
 from mauve.stores.localdisk.read_meter import SqliteReadMeter
+from mauve.stores.localdisk.usage import FileAcceptedCounts
 from mauve.stores.sql.catalog.catalog import sql_catalog
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger.loading import SqlLoadLedger
@@ -35,7 +35,7 @@ EDGE_ENGINES = {"sqlite": lambda folder: SqliteEdge(folder / "edge.db", busy_tim
 
 @pytest.fixture(scope="session")
 def _migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Databases made once; copying them is quicker than migrating anew."""
+    """Databases created once: copying them is faster than migrating again."""
     folder = tmp_path_factory.mktemp("migrated")
     for name, schema in (("catalog.db", CATALOG), ("ledger.db", LEDGER)):
         database = Database(sqlite_url(folder / name), busy_timeout_s=PATIENCE_S)
@@ -61,7 +61,7 @@ def ledger_url(request: pytest.FixtureRequest, _migrated: Path, tmp_path: Path) 
 
 @pytest.fixture
 def open_ledger(ledger_url: sa.URL) -> Iterator[Callable[[], Database]]:
-    """Open the same ledger again and again, as several processes do."""
+    """Open the same ledger repeatedly, as several processes do."""
     opened = []
 
     def open_one() -> Database:
@@ -81,7 +81,7 @@ def ledger_database(open_ledger: Callable[[], Database]) -> Database:
 
 @pytest.fixture(params=EDGE_ENGINES)
 def open_edge(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable]:
-    """Open the same edge again and again, as several processes do."""
+    """Open the same edge repeatedly, as several processes do."""
     opened = []
 
     def open_one():
@@ -95,7 +95,7 @@ def open_edge(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callab
 
 @pytest.fixture(params=ACCEPTED_EXCHANGE_ENGINES)
 def open_exchange(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[int], AcceptedExchange]:
-    """Open them for the process of a stream."""
+    """Open the exchange for the process of a stream."""
     return lambda stream: ACCEPTED_EXCHANGE_ENGINES[request.param](tmp_path, stream)
 
 
@@ -106,7 +106,7 @@ def ticks() -> Ticks:
 
 @pytest.fixture(params=READ_CACHE_ENGINES)
 def open_cache(request: pytest.FixtureRequest, tmp_path: Path, ticks: Ticks) -> Iterator[Callable]:
-    """Open the same cache again and again, as several processes do."""
+    """Open the same cache repeatedly, as several processes do."""
     opened = []
 
     def open_one(**bounds):
@@ -120,8 +120,8 @@ def open_cache(request: pytest.FixtureRequest, tmp_path: Path, ticks: Ticks) -> 
 
 @pytest.fixture(params=READ_METER_ENGINES)
 def open_meter(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable]:
-    """Open the same meter again and again, as several processes do; each new name is a new meter."""
-    monkeypatch.setattr(read_meter, "_BUSY_TIMEOUT_S", PATIENCE_S)  # Those that race wait for each other.
+    """Open the same meter repeatedly, as several processes do; each new name is a new meter."""
+    monkeypatch.setattr(read_meter, "_BUSY_TIMEOUT_S", PATIENCE_S)  # Racing processes wait for each other.
     opened = []
 
     def open_one(name="meter"):

@@ -1,4 +1,4 @@
-"""What every place promises in which processes tell one another what they have accepted."""
+"""What every exchange of accepted counts promises."""
 
 from mauve.core.accepted import AcceptedCounts, OrgPeriod
 
@@ -14,13 +14,13 @@ def content_of(accepted):
     return dict(accepted)
 
 
-def test_a_new_place_is_empty(open_exchange):
+def test_a_new_exchange_is_empty(open_exchange):
     exchange = open_exchange(1)
     assert not exchange.own()
     assert exchange.others() == {}
 
 
-def test_what_is_shared_is_seen_by_the_others_and_by_the_next_process_of_the_stream(open_exchange):
+def test_shared_counts_are_seen_by_others_and_by_the_next_process_of_the_stream(open_exchange):
     one, two = open_exchange(1), open_exchange(2)
     accepted = AcceptedCounts({ONE: [(7, 500), (2**46 - 1, 1)], TWO: [(8, 2**40)]})
     one.share(accepted)
@@ -30,7 +30,7 @@ def test_what_is_shared_is_seen_by_the_others_and_by_the_next_process_of_the_str
     assert not open_exchange(2).own()
 
 
-def test_what_is_shared_later_replaces_what_was_shared_before(open_exchange):
+def test_later_counts_replace_earlier_ones(open_exchange):
     one, two = open_exchange(1), open_exchange(2)
     for accepted in (
         some_counts((7, 500)),
@@ -43,14 +43,14 @@ def test_what_is_shared_later_replaces_what_was_shared_before(open_exchange):
         assert content_of(two.others()[1]) == content_of(accepted)
 
 
-def test_what_a_process_does_with_its_own_counts_is_its_own_matter(open_exchange):
+def test_changing_the_returned_counts_changes_nothing_for_others(open_exchange):
     open_exchange(1).share(some_counts((7, 500)))
     exchange = open_exchange(1)
     exchange.own().add(ONE, 8, 1)
     assert content_of(exchange.own()) == {ONE: [(7, 500)]}
 
 
-def test_damage_is_taken_for_nothing(open_exchange, tmp_path):
+def test_a_damaged_file_counts_as_empty(open_exchange, tmp_path):
     open_exchange(1).share(some_counts((7, 500)))
     file = tmp_path / "accepted" / "001"
     whole = file.read_bytes()

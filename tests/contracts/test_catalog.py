@@ -9,6 +9,7 @@ from mauve.core.app import AppType, Environment, Ownership
 from mauve.core.biller import Provider
 from mauve.core.credential import ControlToken, KeyKind, Scope
 from mauve.core.organization import Limits, Standing
+from mauve.stores import StoreUnavailableError
 from mauve.stores.catalog import AppChanges, NewToken, SavedSecret, SealedSecret
 from mauve.stores.edge import (
     PublishedKey,
@@ -18,7 +19,6 @@ from mauve.stores.edge import (
     PublishedSecret,
     PublishedToken,
 )
-from mauve.stores.unavailable import StoreUnavailableError
 from support.catalog_entries import NOW, a_key, an_app, an_id, an_organization, in_parallel, let_pass, publish_all
 
 
@@ -46,25 +46,25 @@ def a_secret(app, **fields):
 
 
 class TestOrganizations:
-    def test_what_was_created_is_found_and_listed_oldest_first(self, catalog):
+    def test_created_organizations_are_found_and_listed_oldest_first(self, catalog):
         younger, older = an_organization(created_at=NOW + 1), an_organization(created_at=NOW, name="Ünï\tcode")
         catalog.organizations.create(younger)
         catalog.organizations.create(older)
         assert catalog.organizations.find(older.org_id) == older
-        assert catalog.organizations.everyone() == [older, younger]
+        assert catalog.organizations.list_all() == [older, younger]
 
-    def test_a_missing_one_is_none_and_is_not_made_by_a_change(self, catalog):
+    def test_a_missing_organization_is_none_and_an_update_does_not_create_it(self, catalog):
         assert catalog.organizations.find("org_x") is None
         assert catalog.organizations.update("org_x", lambda found: found) is None
-        assert catalog.organizations.everyone() == []
+        assert catalog.organizations.list_all() == []
 
-    def test_standing_and_limits_are_kept_beyond_32_bit(self, catalog, org):
+    def test_standing_and_limits_beyond_32_bits_are_stored(self, catalog, org):
         limits = Limits(event_cap=2**62, reads_per_minute=1, agent_queries=2**40, raw_scans=0)
         wanted = replace(org, limits=limits, standing=Standing.SUSPENDED, grace_ends_at=2**50)
         assert catalog.organizations.update(org.org_id, lambda found: wanted) == wanted
         assert catalog.organizations.find(org.org_id) == wanted
 
-    def test_changes_made_at_once_are_all_kept(self, catalog, org):
+    def test_concurrent_changes_are_all_stored(self, catalog, org):
         def add_one(found):
             return replace(found, limits=replace(found.limits, raw_scans=found.limits.raw_scans + 1))
 
@@ -97,11 +97,11 @@ class TestApps:
         assert catalog.apps.find(org.org_id, new.app_id) is None
         assert catalog.apps.all_of(org.org_id) == [app]
 
-    def test_an_app_of_nobody_is_refused(self, catalog):
+    def test_an_app_without_an_organization_is_refused(self, catalog):
         with pytest.raises(StoreUnavailableError):
             catalog.apps.create(an_app("org_missing"), a_key(), let_pass)
 
-    def test_an_app_is_visible_to_its_organization_alone_and_to_the_operator(self, catalog, org, app):
+    def test_an_app_is_visible_only_to_its_organization_and_the_operator(self, catalog, org, app):
         other = an_organization()
         catalog.organizations.create(other)
         assert catalog.apps.find(other.org_id, app.app_id) is None
@@ -109,14 +109,14 @@ class TestApps:
         assert catalog.apps.change(other.org_id, app.app_id, AppChanges(name="Stolen")) is None
         assert catalog.apps.find_anywhere(app.app_id) == app
 
-    def test_a_change_touches_the_given_fields_alone(self, catalog, org, app):
+    def test_a_change_affects_only_the_given_fields(self, catalog, org, app):
         changed = catalog.apps.change(org.org_id, app.app_id, AppChanges(type=AppType.OTHER))
         assert changed == replace(app, type=AppType.OTHER)
         renamed = catalog.apps.change(org.org_id, app.app_id, AppChanges("New", Ownership.CLIENT_OPERATED))
         assert renamed == replace(changed, name="New", ownership=Ownership.CLIENT_OPERATED)
         assert catalog.apps.find(org.org_id, app.app_id) == renamed
 
-    def test_many_at_once_are_all_stored(self, catalog, org):
+    def test_concurrent_apps_are_all_stored(self, catalog, org):
         def create_some():
             for _ in range(10):
                 catalog.apps.create(an_app(org.org_id), a_key(), let_pass)
@@ -138,13 +138,13 @@ class TestKeys:
         minted = catalog.keys.mint(app.app_id, a_key(environment=Environment.TEST), let_pass)
         assert (minted.environment, minted.public_id) == (Environment.TEST, public_id)
 
-    def test_two_keys_with_one_digest_are_refused(self, catalog, app):
+    def test_a_second_key_with_the_same_digest_is_refused(self, catalog, app):
         key = a_key()
         catalog.keys.mint(app.app_id, key, let_pass)
         with pytest.raises(StoreUnavailableError):
             catalog.keys.mint(app.app_id, a_key(digest=key.digest), let_pass)
 
-    def test_revoking_is_for_good_and_marks_for_publication_once(self, catalog, app):
+    def test_revoking_is_permanent_and_marks_for_publication_once(self, catalog, app):
         (key,) = catalog.keys.all_of(app.app_id)
         publish_all(catalog)
         assert catalog.keys.revoke(app.app_id, key.key_id) == replace(key, revoked=True, mirrored_at=None)
@@ -178,7 +178,7 @@ class TestTokens:
         assert catalog.tokens.find("lookup0123456789").token.revoked is True
         assert catalog.tokens.revoke("tok_missing") is None
 
-    def test_the_last_use_is_noted_and_publishes_nothing(self, catalog, token):
+    def test_the_last_use_is_recorded_without_publishing(self, catalog, token):
         catalog.tokens.mint(NewToken(token, "lookup0123456789", b"digest"), let_pass)
         publish_all(catalog)
         catalog.tokens.note_uses({"lookup0123456789": NOW + 5, "lookup9876543210": NOW})
@@ -188,7 +188,7 @@ class TestTokens:
 
 
 class TestWebhookSecrets:
-    def test_which_secrets_are_there_can_be_told_for_each_app(self, catalog, org, app):
+    def test_the_saved_secrets_of_each_app_are_listed(self, catalog, org, app):
         other = catalog.apps.create(an_app(org.org_id), a_key(), let_pass)
         catalog.webhook_secrets.put(a_secret(app, provider=Provider.BILLER_B), an_id("proj"))
         catalog.webhook_secrets.put(a_secret(app, environment=Environment.TEST, saved_at=NOW + 1), an_id("proj"))
@@ -203,7 +203,7 @@ class TestWebhookSecrets:
         read = catalog.apps.find(org.org_id, app.app_id)
         assert (read.has_biller_a_webhook, read.has_biller_b_webhook, read.test_public_id) == (True, False, None)
 
-    def test_the_first_test_secret_makes_the_test_project_and_the_second_keeps_it(self, catalog, org, app):
+    def test_the_first_test_secret_creates_the_test_project_and_the_second_reuses_it(self, catalog, org, app):
         first_id = an_id("proj")
         assert catalog.webhook_secrets.put(a_secret(app, environment=Environment.TEST), first_id) == first_id
         second = a_secret(app, environment=Environment.TEST, provider=Provider.BILLER_B)
@@ -215,7 +215,7 @@ class TestWebhookSecrets:
             False,
         )
 
-    def test_a_secret_is_replaced_and_published_anew(self, catalog, app):
+    def test_a_replaced_secret_is_published_again(self, catalog, app):
         catalog.webhook_secrets.put(a_secret(app, sealed=b"one\x00"), an_id("proj"))
         publish_all(catalog)
         catalog.webhook_secrets.put(a_secret(app, sealed=b"two\x00"), an_id("proj"))
@@ -234,7 +234,7 @@ def mint_token(catalog, org):
 
 
 class TestPublications:
-    def test_everything_new_is_pending_with_all_that_the_edge_needs(self, catalog, org, app):
+    def test_new_rows_are_pending_with_everything_the_edge_needs(self, catalog, org, app):
         catalog.webhook_secrets.put(a_secret(app), an_id("proj"))
         (key,) = catalog.keys.all_of(app.app_id)
         organization, project, published_key, secret = catalog.publications.pending(10)
@@ -258,14 +258,14 @@ class TestPublications:
         )
         assert (secret.sealed, secret.environment, secret.provider) == (b"sealed", Environment.LIVE, Provider.BILLER_A)
 
-    def test_a_new_token_is_pending_with_all_that_the_edge_needs(self, catalog, org):
+    def test_a_new_token_is_pending_with_everything_the_edge_needs(self, catalog, org):
         publish_all(catalog)
         token = mint_token(catalog, org)
         assert catalog.publications.pending(10) == [
             PublishedToken("L" * 16, 1, bytes(32), org.org_id, Environment.LIVE, token.scopes, revoked=False)
         ]
 
-    def test_a_revoked_token_is_published_anew_and_only_once(self, catalog, org):
+    def test_a_revoked_token_is_published_again_once(self, catalog, org):
         token = mint_token(catalog, org)
         publish_all(catalog)
         catalog.tokens.revoke(token.token_id)
@@ -285,12 +285,12 @@ class TestPublications:
         )
         assert [type(record) for record in catalog.publications.pending(10)] == [PublishedSecret]
 
-    def test_what_was_published_is_no_longer_pending(self, catalog, app):
+    def test_published_rows_are_no_longer_pending(self, catalog, app):
         publish_all(catalog)
         assert catalog.publications.pending(10) == []
         assert catalog.keys.all_of(app.app_id)[0].mirrored_at == NOW
 
-    def test_a_change_made_while_the_old_state_was_being_published_stays_pending(self, catalog, app):
+    def test_a_change_during_publication_stays_pending(self, catalog, app):
         stale = catalog.publications.pending(10)
         (key,) = catalog.keys.all_of(app.app_id)
         catalog.keys.revoke(app.app_id, key.key_id)
@@ -298,18 +298,18 @@ class TestPublications:
         (record,) = catalog.publications.pending(10)
         assert (record.key_id, record.revoked, record.version) == (key.key_id, True, 2)
 
-    def test_standing_and_limits_are_published_anew_when_they_change(self, catalog, org):
+    def test_changed_standing_and_limits_are_published_again(self, catalog, org):
         publish_all(catalog)
         catalog.organizations.update(org.org_id, lambda found: replace(found, standing=Standing.SUSPENDED))
         catalog.organizations.update(org.org_id, lambda found: replace(found, limits=Limits(event_cap=7)))
         (record,) = catalog.publications.pending(10)
         assert (record.standing, record.event_cap, record.version) == (Standing.SUSPENDED, 7, 3)
 
-    def test_no_more_than_asked_for_is_returned(self, catalog, org, app):
+    def test_at_most_the_requested_number_is_returned(self, catalog, org, app):
         assert len(catalog.publications.pending(1)) == 1
         assert len(catalog.publications.pending(2)) == 2
 
-    def test_a_lost_edge_is_filled_with_everything(self, catalog, org, app):
+    def test_a_lost_edge_is_filled_again(self, catalog, org, app):
         catalog.webhook_secrets.put(a_secret(app), an_id("proj"))
         mint_token(catalog, org)
         before = publish_all(catalog)
@@ -319,11 +319,11 @@ class TestPublications:
 
 
 class TestInstallation:
-    def test_a_fact_is_remembered_and_replaced(self, catalog):
-        assert catalog.installation.fact("colour") is None
-        catalog.installation.remember("colour", "lilac")
-        catalog.installation.remember("colour", "mauve")
-        assert catalog.installation.fact("colour") == "mauve"
+    def test_a_value_is_stored_and_replaced(self, catalog):
+        assert catalog.installation.get("colour") is None
+        catalog.installation.put("colour", "lilac")
+        catalog.installation.put("colour", "mauve")
+        assert catalog.installation.get("colour") == "mauve"
 
-    def test_it_answers(self, catalog):
+    def test_it_answers_a_ping(self, catalog):
         catalog.installation.ping()

@@ -4,7 +4,7 @@ from datetime import date, timedelta
 
 import pytest
 
-from mauve.core.activity import Activity
+from mauve.core.events import Activity
 from mauve.core.window import Window
 from mauve.stores.closed_days import DayUsers
 from mauve.stores.sql.ledger.closed_days import SqlClosedDays, SqlClosedDaysReader
@@ -36,7 +36,7 @@ def test_at_first_no_day_is_closed(days, reader):
     assert reader.users(["proj_1"], Activity.ACTIVE, ALWAYS) == (None, [])
 
 
-def test_a_closed_day_has_its_number(days, reader):
+def test_a_closed_day_has_its_user_count(days, reader):
     days.close(day(1), [users(0, 5), users(1, 7), users(1, 2, seen=Activity.SIGNUP), users(1, 9, "proj_2")])
     assert days.through() == reader.through() == day(1)
     assert reader.users(["proj_1"], Activity.ACTIVE, ALWAYS) == (
@@ -60,7 +60,7 @@ def test_days_are_closed_one_after_the_other(days, reader):
     )
 
 
-def test_a_day_that_is_reopened_takes_those_behind_it_along(days, reader):
+def test_reopening_a_day_reopens_all_later_ones(days, reader):
     days.close(day(2), [users(0, 5), users(1, 6), users(2, 7)])
     days.reopen(day(1))
     assert reader.users(["proj_1"], Activity.ACTIVE, ALWAYS) == (day(0), [("proj_1", "2026-11-02", 5)])
@@ -76,7 +76,7 @@ def test_reopening_open_days_changes_nothing(days, reader):
     assert reader.users(["proj_1"], Activity.ACTIVE, ALWAYS) == (day(2), [("proj_1", "2026-11-04", 7)])
 
 
-def test_a_close_that_fails_leaves_everything_as_it_was(days, reader):
+def test_a_failed_close_changes_nothing(days, reader):
     days.close(day(0), [users(0, 5)])
     with pytest.raises(Exception, match="UNIQUE"):
         days.close(day(1), [users(1, 6), users(1, 6)])

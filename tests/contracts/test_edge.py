@@ -11,6 +11,7 @@ from mauve.core.app import Environment
 from mauve.core.biller import Provider
 from mauve.core.credential import KeyKind, Scope
 from mauve.core.organization import Standing
+from mauve.stores import StoreUnavailableError
 from mauve.stores.edge import (
     PublishedKey,
     PublishedOrganization,
@@ -19,7 +20,6 @@ from mauve.stores.edge import (
     PublishedToken,
 )
 from mauve.stores.localdisk.edge import SqliteEdge
-from mauve.stores.unavailable import StoreUnavailableError
 
 
 def a_key(version=1, key_id="key_1", *, revoked=False):
@@ -52,7 +52,7 @@ def test_an_edge_keeps_its_own_id(open_edge):
     assert open_edge().edge_id() == open_edge().edge_id() != ""
 
 
-def test_every_kind_of_record_comes_back_as_it_was_published(open_edge):
+def test_every_kind_of_record_is_returned_as_published(open_edge):
     edge = open_edge()
     records = [
         a_key(),
@@ -67,7 +67,7 @@ def test_every_kind_of_record_comes_back_as_it_was_published(open_edge):
     assert edge.changes_since(0).records == records
 
 
-def test_a_record_of_another_release_is_passed_over(tmp_path):
+def test_a_record_of_another_release_is_skipped(tmp_path):
     edge = SqliteEdge(tmp_path / "edge.db", busy_timeout_s=5)
     edge.publish([a_key()])
     with closing(sqlite3.connect(tmp_path / "edge.db")) as file:
@@ -79,20 +79,20 @@ def test_a_record_of_another_release_is_passed_over(tmp_path):
     edge.close()
 
 
-def test_a_token_without_scopes_comes_back_without_scopes(open_edge):
+def test_a_token_without_scopes_is_returned_without_scopes(open_edge):
     edge = open_edge()
     edge.publish([a_token(scopes=frozenset())])
     assert edge.changes_since(0).records == [a_token(scopes=frozenset())]
 
 
-def test_another_reader_sees_it_at_once(open_edge):
+def test_another_reader_sees_a_published_record_at_once(open_edge):
     writer, reader = open_edge(), open_edge()
     assert reader.changes_since(0).records == []
     writer.publish([a_key()])
     assert reader.changes_since(0).records == [a_key()]
 
 
-def test_only_what_changed_is_returned_later(open_edge):
+def test_only_later_changes_are_returned(open_edge):
     edge = open_edge()
     edge.publish([a_key(), an_organization()])
     revision = edge.changes_since(0).revision
@@ -112,14 +112,14 @@ def test_an_older_version_never_replaces_a_newer_one(open_edge):
     assert edge.changes_since(revision).records == []
 
 
-def test_what_was_published_is_there_after_reopening(open_edge):
+def test_published_records_survive_reopening(open_edge):
     edge = open_edge()
     edge.publish([a_key()])
     edge.close()
     assert open_edge().changes_since(0).records == [a_key()]
 
 
-def test_publishing_nothing_is_fine(open_edge):
+def test_publishing_nothing_is_allowed(open_edge):
     edge = open_edge()
     edge.publish([])
     assert edge.changes_since(0) == ([], 0)
@@ -128,7 +128,7 @@ def test_publishing_nothing_is_fine(open_edge):
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(steps=st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), st.integers(1, 6), st.booleans()), max_size=20))
 def test_in_any_order_a_follower_ends_with_the_highest_version_of_each_record(open_edge, steps):
-    """Publications arrive in any order, some twice; a follower that looks now and then misses none."""
+    """Publications arrive in any order, some twice; a follower that polls now and then misses none."""
     writer, reader = open_edge(), open_edge()
     prefix = str(writer.changes_since(0).revision)
     newest: dict[str, int] = {}
@@ -147,7 +147,7 @@ def test_in_any_order_a_follower_ends_with_the_highest_version_of_each_record(op
     assert followed == newest
 
 
-def test_damage_is_noticed_though_nothing_was_published_since(tmp_path):
+def test_damage_is_noticed_even_if_nothing_was_published_since(tmp_path):
     path = tmp_path / "edge.db"
     with closing(SqliteEdge(path, 30)) as publisher, closing(SqliteEdge(path, 30)) as reader:
         publisher.publish([a_key()])

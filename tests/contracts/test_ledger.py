@@ -10,7 +10,9 @@ from datetime import date
 import pytest
 from sqlalchemy.exc import IntegrityError
 
+from mauve.core.times import DAY_MS
 from mauve.core.window import Window
+from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import DeadLetter, Entry, LoadStep, Payment
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger.payments import insert_one_by_one
@@ -18,12 +20,10 @@ from mauve.stores.sql.ledger.reader import SqlLedgerReader
 from mauve.stores.sql.ledger.schema import payments
 from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.migrate import LEDGER, migrate
-from mauve.stores.unavailable import StoreUnavailableError
 from support.ledger_entries import (
     ACCEPTED,
     AMOUNT_MAX,
     CONFLICT,
-    DAY_MS,
     DUPLICATE,
     NOW,
     ODD_IDS,
@@ -39,7 +39,7 @@ from support.ledger_entries import (
 
 
 class RacedDatabase(Database):
-    """A database in which a rival is quicker, once."""
+    """A database in which another writer is faster, once."""
 
     def __init__(self, url, rival):
         super().__init__(url, busy_timeout_s=5)
@@ -77,7 +77,7 @@ class TestOutcomes:
         ],
     )
     @pytest.mark.parametrize("where", ["in one entry", "in one group", "in two transactions"])
-    def test_the_first_payment_with_an_id_stands(self, writer, first, later, outcome, where):
+    def test_the_first_payment_with_an_id_is_kept(self, writer, first, later, outcome, where):
         one, two = a_payment(**first), a_payment(**later)
         if where == "in one entry":
             found = record_payments(writer, one, two)
@@ -87,17 +87,17 @@ class TestOutcomes:
             found = record_payments(writer, one) + record_payments(writer, two)
         assert found == [ACCEPTED, outcome]
 
-    def test_it_stands_for_good_and_is_not_amended(self, writer, reader, ledger_database):
+    def test_a_recorded_payment_is_never_amended(self, writer, reader, ledger_database):
         record_payments(writer, a_payment(claimed_at=None))
         assert record_payments(writer, a_payment(claimed_at=1, payload=b"later", user=None)) == [DUPLICATE]
-        # The time of the duplicate was not taken over: a third time is a duplicate, too.
+        # The time of the duplicate was not stored: a third time is a duplicate, too.
         assert record_payments(writer, a_payment(claimed_at=2)) == [DUPLICATE]
         assert record_payments(writer, a_payment(digest=b"other", amount=5)) == [CONFLICT]
         (row,) = rows_of(ledger_database, payments)
         assert (row.payload, row.user, row.claimed_at, row.amount) == (b'{"name": "payment"}', "cus_1", None, 1999)
         assert totals(reader) == [(TODAY, "eur", 1999)]
 
-    def test_outcomes_come_in_the_order_of_the_payments_one_list_for_each_entry(self, writer):
+    def test_outcomes_are_in_the_order_of_the_payments_one_list_for_each_entry(self, writer):
         assert writer.record([]) == []
         a, b = a_payment("a"), a_payment("b")
         other_a = a_payment("a", digest=b"other")
@@ -108,7 +108,7 @@ class TestOutcomes:
         ]
 
     @pytest.mark.parametrize("where", ["in one group", "in two transactions"])
-    def test_a_part_that_comes_after_its_payment_moves_nothing(self, writer, reader, where):
+    def test_a_part_sent_after_its_payment_changes_nothing(self, writer, reader, where):
         whole = Entry([a_payment("inv_1", amount=500)])
         parts = Entry(
             [
@@ -122,7 +122,7 @@ class TestOutcomes:
         assert totals(reader) == [(TODAY, "eur", 500)]
         assert totals(reader, earned=False) == []
 
-    def test_a_part_is_recorded_with_its_payment_and_stands_then(self, writer, reader):
+    def test_a_part_is_recorded_with_its_payment_and_kept(self, writer, reader):
         parts = Entry(
             [
                 a_payment("inv_1", amount=50),
@@ -137,20 +137,20 @@ class TestOutcomes:
         assert record_payments(writer, a_payment("inv_1:volume", part_of="inv_1")) == [CONFLICT]
         assert totals(reader) == []
 
-    def test_thousands_in_many_projects_are_told_apart(self, writer, reader):
+    def test_thousands_of_payments_in_many_projects_are_distinguished(self, writer, reader):
         ids = [(f"proj_{number % 37}", f"inv_{number // 37}") for number in range(3000)]
         items = [a_payment(id_, project=project, amount=1) for project, id_ in ids]
         assert set(record_payments(writer, *items[::2])) == {ACCEPTED}
         assert record_payments(writer, *items) == [DUPLICATE, ACCEPTED] * 1500
         assert sum(total for number in range(37) for _, _, total in totals(reader, f"proj_{number}")) == 3000
 
-    def test_odd_ids_are_kept_apart_and_come_back(self, writer, ledger_database):
+    def test_unusual_ids_are_distinguished_and_returned_unchanged(self, writer, ledger_database):
         items = [a_payment(id_, user=id_) for id_ in ODD_IDS]
         assert record_payments(writer, *items) == [ACCEPTED] * len(items)
         assert record_payments(writer, *items) == [DUPLICATE] * len(items)
         assert {(row.id, row.user) for row in rows_of(ledger_database, payments)} == {(id_, id_) for id_ in ODD_IDS}
 
-    def test_a_payment_is_kept_whole(self, writer, ledger_database):
+    def test_every_field_of_a_payment_is_stored(self, writer, ledger_database):
         payment = a_payment(
             digest=bytes(range(256)),
             claimed_at=-5,
@@ -221,7 +221,7 @@ writer.close()
         assert loader.usage(PERIOD) == {"org_1": 500}
         assert [number for number, _ in loader.read_events(0, 10**6)] == list(range(1, 101))
 
-    def test_a_lost_race_is_run_again_and_costs_nothing(self, ledger_url, open_ledger, reader, loader):
+    def test_a_lost_race_is_retried_without_loss(self, ledger_url, open_ledger, reader, loader):
         rival = SqlLedgerWriter(open_ledger())
         database = RacedDatabase(ledger_url, rival=lambda: record_payments(rival, a_payment("1"), a_payment("2")))
         items = [a_payment("3"), a_payment("2", digest=b"other"), a_payment("1"), a_payment("3")]
@@ -232,7 +232,7 @@ writer.close()
         assert loader.usage(PERIOD) == {"org_1": 3}
         assert len(loader.read_events(0, 100)) == 1
 
-    def test_a_payment_that_another_has_just_stored_is_told_from_a_new_one(self, writer, ledger_database):
+    def test_a_payment_just_stored_by_another_writer_is_not_taken_for_new(self, writer, ledger_database):
         record_payments(writer, a_payment("1"))
         new = {("proj_1", id_): a_payment(id_, user="another") for id_ in ("1", "2")}
         with ledger_database.writing() as tx:
@@ -244,13 +244,13 @@ writer.close()
 
 
 class TestMoney:
-    def test_a_total_is_exact_in_any_size(self, writer, reader):
+    def test_a_total_of_any_size_is_exact(self, writer, reader):
         for start in range(0, 5000, 1000):
             numbers = range(start, start + 1000)
             record_payments(writer, *(a_payment(f"inv_{number}", amount=AMOUNT_MAX) for number in numbers))
         assert totals(reader) == [(TODAY, "eur", AMOUNT_MAX * 5000)]
 
-    def test_only_accepted_payments_move_a_total(self, writer, reader):
+    def test_only_accepted_payments_change_a_total(self, writer, reader):
         record_payments(writer, a_payment(), a_payment(), a_payment(digest=b"other", amount=7))
         assert totals(reader) == [(TODAY, "eur", 1999)]
 
@@ -280,7 +280,7 @@ class TestMoney:
         found = reader.day_totals(["proj_1"], Window(date(2027, 1, 14), date(2027, 1, 16)), earned=True)
         assert [day for _, day, _, _ in found] == ["2027-01-14", "2027-01-15", "2027-01-16"]
 
-    def test_several_projects_are_read_at_once(self, writer, reader):
+    def test_several_projects_are_read_together(self, writer, reader):
         record_payments(writer, *(a_payment(project=f"proj_{number}", amount=number) for number in (3, 1, 2)))
         window = Window(date.min, date.max)
         assert list(reader.day_totals(["proj_3", "proj_1", "proj_9"], window, earned=True)) == [
@@ -288,13 +288,13 @@ class TestMoney:
             ("proj_3", TODAY, "eur", 3),
         ]
 
-    def test_a_payment_of_nothing_is_a_payment(self, writer, reader):
+    def test_a_payment_of_zero_is_a_payment(self, writer, reader):
         record_payments(writer, a_payment(amount=0))
         assert totals(reader) == [(TODAY, "eur", 0)]
 
 
 class TestCountsOfPayments:
-    def test_an_accepted_payment_is_one_event_in_the_period_in_which_it_came(self, writer, loader):
+    def test_an_accepted_payment_is_one_event_in_the_period_of_its_receipt(self, writer, loader):
         in_february = NOW + 20 * DAY_MS
         record_payments(
             writer,
@@ -310,7 +310,7 @@ class TestCountsOfPayments:
         assert loader.usage("2027-02") == {"org_1": 1}
         assert loader.usage("2027-03") == {}
 
-    def test_it_marks_its_project_as_seen_once(self, writer, loader):
+    def test_an_accepted_payment_marks_its_project_as_seen_once(self, writer, loader):
         record_payments(writer, a_payment("1", received_at=NOW + 5), a_payment("2", received_at=NOW + 4))
         record_payments(writer, a_payment("3", received_at=NOW + 6), a_payment("1", project="proj_2"))
         assert loader.first_seen() == {"proj_1": NOW + 4, "proj_2": NOW}
@@ -327,7 +327,7 @@ class TestAllOrNothing:
         ],
     )
     @pytest.mark.parametrize("position", [0, 1])
-    def test_a_failure_leaves_nothing_of_any_entry(self, writer, ledger_database, bad, position):
+    def test_a_failure_records_nothing_of_any_entry(self, writer, ledger_database, bad, position):
         record_payments(writer, a_payment("0"))
         before = everything_in(ledger_database)
         entries = [self.WHOLE]
@@ -337,14 +337,14 @@ class TestAllOrNothing:
         assert everything_in(ledger_database) == before
         assert writer.record([self.WHOLE]) == [[ACCEPTED, ACCEPTED]]
 
-    def test_a_failed_load_step_leaves_nothing(self, loader, ledger_database):
+    def test_a_failed_load_step_records_nothing(self, loader, ledger_database):
         before = everything_in(ledger_database)
         letter = DeadLetter(1, 1, reason=None, payload=b"", at=NOW)
         with pytest.raises(StoreUnavailableError):
             loader.finish(LoadStep({1: 7}, {("org_1", PERIOD): 3}, {"proj_1": NOW}, [letter]))
         assert everything_in(ledger_database) == before
 
-    def test_who_waits_too_long_for_the_only_writer_of_a_file_leaves_nothing(self, tmp_path):
+    def test_a_writer_that_times_out_waiting_for_the_lock_records_nothing(self, tmp_path):
         patient, hasty = (Database(sqlite_url(tmp_path / "ledger.db"), busy_timeout_s=wait) for wait in (5, 0.05))
         migrate(patient, LEDGER)
         writer = SqlLedgerWriter(hasty)
@@ -356,7 +356,7 @@ class TestAllOrNothing:
         writer.close()
         patient.close()
 
-    def test_what_was_recorded_is_there_after_reopening(self, writer, open_ledger):
+    def test_recorded_entries_survive_reopening(self, writer, open_ledger):
         writer.record([self.WHOLE])
         writer.close()
         assert totals(SqlLedgerReader(open_ledger())) == [(TODAY, "eur", 1999)]

@@ -25,7 +25,7 @@ def record(writer, *versions):
 
 
 def history(reader, first=0, last=5, project="proj_1", today=date.max):
-    """Return the days, by their numbers, with their MRR of each currency."""
+    """Return the MRR of each currency by day number."""
     rows = history_of(reader, project, day(first), day(last), today)
     return [((date.fromisoformat(each) - EPOCH).days, currency, mrr) for each, currency, mrr in rows]
 
@@ -56,14 +56,14 @@ def test_a_late_version_corrects_the_days_up_to_the_next(writer, reader, at_once
     ]
 
 
-def test_of_equal_moments_the_higher_rank_counts_and_else_the_last_recorded(writer, reader):
+def test_at_equal_times_the_higher_rank_counts_or_else_the_last_recorded(writer, reader):
     for version in [a_version(0, mrr=1), a_version(0, mrr=2), a_version(DAY_US, mrr=9, rank=b"b")]:
         record(writer, version)
     record(writer, a_version(DAY_US, mrr=5, rank=b"a"), a_version(0, mrr=3))
     assert history(reader, 0, 2) == [(0, "eur", 3), (1, "eur", 9), (2, "eur", 9)]
 
 
-def test_a_version_that_comes_again_changes_nothing(writer, reader):
+def test_a_repeated_version_changes_nothing(writer, reader):
     versions = [a_version(number * DAY_US, mrr=number, rank=b"r") for number in (3, 1, 2)]
     record(writer, *versions)
     before = history(reader)
@@ -72,14 +72,14 @@ def test_a_version_that_comes_again_changes_nothing(writer, reader):
     assert history(reader) == before == [(1, "eur", 1), (2, "eur", 2), (3, "eur", 3), (4, "eur", 3), (5, "eur", 3)]
 
 
-def test_today_is_what_the_current_rows_say_whenever_they_are_dated(writer, reader):
+def test_today_matches_the_current_rows_whatever_their_dates(writer, reader):
     record(writer, a_version(0, mrr=1), a_version(9_000 * DAY_US, mrr=7, id="sub_2"), a_version(4_000 * DAY_US, mrr=2))
     assert history(reader, 0, 2, today=day(2)) == [(0, "eur", 1), (1, "eur", 1), (2, "eur", 9)]
     assert history(reader, 0, 2) == [(0, "eur", 1), (1, "eur", 1), (2, "eur", 1)]
     assert mrr_of(reader, "proj_1") == [("eur", 9)]
 
 
-def test_sums_may_leave_64_bits_and_come_back(writer, reader):
+def test_sums_may_exceed_64_bits_and_return(writer, reader):
     count = 3_000
     record(writer, *(a_version(0, id=str(number), mrr=AMOUNT_MAX) for number in range(count)))
     assert count * AMOUNT_MAX > 2**63
@@ -90,19 +90,19 @@ def test_sums_may_leave_64_bits_and_come_back(writer, reader):
 
 
 @pytest.mark.parametrize("far", [-800_000, -16_385, -16_384, -129, -128, -127, 127, 128, 16_383, 16_384, 16_385])
-def test_whatever_lies_before_the_window_is_in_its_first_day(writer, reader, far):
+def test_everything_before_the_window_is_on_its_first_day(writer, reader, far):
     record(writer, a_version(far * DAY_US, mrr=3), a_version((far + 1) * DAY_US, mrr=8))
     changes = list(reader.mrr_changes(["proj_1"], Window(day(20_000), day(20_001))))
     assert changes == [MrrChange("proj_1", 20_000, "eur", 1, 8)]
 
 
-def test_what_was_changed_back_is_not_read(writer, reader):
+def test_reverted_changes_are_not_read(writer, reader):
     record(writer, *(a_version(number * DAY_US, mrr=2**32 + number) for number in range(5)))
     record(writer, *(a_version(number * DAY_US + 1, mrr=2**32) for number in range(5)))
     assert list(reader.mrr_changes(["proj_1"], FIRST_DAYS)) == [MrrChange("proj_1", 0, "eur", 1, 2**32)]
 
 
-def test_projects_come_one_after_the_other_and_know_nothing_of_each_other(writer, reader):
+def test_projects_come_one_after_the_other_and_are_isolated(writer, reader):
     record(writer, *(a_version(at * DAY_US, project=f"proj_{at % 2}", id=f"s{at % 3}", mrr=at) for at in range(12)))
     for changes_of in (reader.mrr_changes, reader.mrr_changes_until_now):
         together = list(changes_of(["proj_1", "proj_0", "proj_9"], FIRST_DAYS))
@@ -113,7 +113,7 @@ def test_projects_come_one_after_the_other_and_know_nothing_of_each_other(writer
         assert not apart["proj_9"]
 
 
-def test_who_stops_in_the_middle_leaves_the_ledger_free(writer, reader):
+def test_a_reader_that_stops_early_releases_the_ledger(writer, reader):
     record(writer, *(a_version(at * DAY_US, mrr=at) for at in range(3_000)))
     changes = reader.mrr_changes(["proj_1"], Window(EPOCH, date.max))
     next(changes)
@@ -121,7 +121,7 @@ def test_who_stops_in_the_middle_leaves_the_ledger_free(writer, reader):
     record(writer, a_version(9_999 * DAY_US))
 
 
-def test_a_version_of_long_ago_moves_as_many_rows_as_one_of_today(writer, ledger_database):
+def test_a_version_dated_long_ago_changes_as_many_rows_as_one_of_today(writer, ledger_database):
     def rows():
         return set(rows_of(ledger_database, mrr_changes))
 

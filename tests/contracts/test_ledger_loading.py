@@ -16,7 +16,7 @@ class TestEventsOfMixedBatches:
     def record(self, writer, *records):
         writer.record([Entry(events=record) for record in records])
 
-    def test_they_are_read_in_order_with_growing_numbers(self, writer, loader):
+    def test_records_are_read_in_order_with_increasing_numbers(self, writer, loader):
         assert loader.read_events(0, 100) == []
         self.record(writer, b"one", b"\0two")
         self.record(writer, b"three")
@@ -33,11 +33,13 @@ class TestEventsOfMixedBatches:
         assert [payload for _, payload in loader.read_events(0, 100)] == [b""]
 
     @pytest.mark.parametrize(("bytes_max", "count"), [(0, 1), (9, 1), (10, 1), (19, 1), (20, 2), (25, 2), (1000, 40)])
-    def test_at_least_one_is_returned_and_no_more_bytes_than_asked_for(self, writer, loader, bytes_max, count):
+    def test_at_least_one_record_is_returned_and_otherwise_no_more_bytes_than_requested(
+        self, writer, loader, bytes_max, count
+    ):
         self.record(writer, *[b"0123456789"] * 40)
         assert len(loader.read_events(0, bytes_max)) == count
 
-    def test_a_number_never_comes_again(self, writer, loader, open_ledger):
+    def test_a_number_is_never_reused(self, writer, loader, open_ledger):
         self.record(writer, b"1", b"2", b"3")
         last = loader.read_events(0, 100)[-1].number
         loader.trim_events(last)
@@ -46,7 +48,7 @@ class TestEventsOfMixedBatches:
         (record,) = loader.read_events(0, 100)
         assert record.number > last
 
-    def test_trimming_lets_go_of_records_up_to_and_including_the_number(self, writer, loader):
+    def test_trimming_deletes_records_up_to_and_including_the_number(self, writer, loader):
         self.record(writer, b"1", b"2", b"3")
         numbers = [number for number, _ in loader.read_events(0, 100)]
         loader.trim_events(numbers[1])
@@ -55,24 +57,24 @@ class TestEventsOfMixedBatches:
 
 
 class TestLoadSteps:
-    def test_a_new_ledger_remembers_nothing(self, loader):
+    def test_a_new_ledger_has_no_positions(self, loader):
         assert loader.positions() == {}
         assert loader.usage(PERIOD) == {}
         assert loader.first_seen() == {}
         assert loader.dead_letter_count() == 0
 
-    def test_an_empty_step_is_fine(self, loader, ledger_database):
+    def test_an_empty_step_is_allowed(self, loader, ledger_database):
         before = everything_in(ledger_database)
         loader.finish(LoadStep({}))
         assert everything_in(ledger_database) == before
 
-    def test_positions_move_on_from_where_a_step_began(self, loader):
+    def test_positions_advance_from_the_start_of_a_step(self, loader):
         loader.finish(LoadStep({0: 5, 255: 2**46 - 1}))
         loader.finish(LoadStep({0: 6, 1: 3}, positions_before={0: 5, 1: 0}))
         assert loader.positions() == {0: 6, 1: 3, 255: 2**46 - 1}
 
     @pytest.mark.parametrize("before", [{}, {0: 5, 1: 2}], ids=["the first step", "a later step"])
-    def test_a_step_that_is_finished_twice_is_counted_once(self, loader, ledger_database, before):
+    def test_a_step_finished_twice_is_counted_once(self, loader, ledger_database, before):
         if before:
             loader.finish(LoadStep(before))
         letters = [DeadLetter(0, 7, "why", b"", NOW)]
@@ -85,21 +87,21 @@ class TestLoadSteps:
         assert loader.usage(PERIOD) == {"org_1": 500}
 
     @pytest.mark.parametrize("before", [{0: 4, 1: 2}, {0: 5}, {0: 5, 1: 3}, {0: 6, 1: 2}])
-    def test_a_step_that_began_elsewhere_changes_nothing(self, loader, ledger_database, before):
+    def test_a_step_that_began_at_other_positions_changes_nothing(self, loader, ledger_database, before):
         loader.finish(LoadStep({0: 5, 1: 2}))
         untouched = everything_in(ledger_database)
         with pytest.raises(StepOutdatedError):
             loader.finish(LoadStep({0: 9, 1: 9}, {("org_1", PERIOD): 1}, positions_before=before))
         assert everything_in(ledger_database) == untouched
 
-    def test_counts_are_added_also_to_those_of_payments(self, writer, loader):
+    def test_counts_are_added_to_those_of_payments(self, writer, loader):
         record_payments(writer, a_payment())
         loader.finish(LoadStep({}, {("org_1", PERIOD): 2**40, ("org_2", PERIOD): 1, ("org_1", "2027-02"): 5}))
         loader.finish(LoadStep({}, {("org_1", PERIOD): 2}))
         assert loader.usage(PERIOD) == {"org_1": 2**40 + 3, "org_2": 1}
         assert loader.usage("2027-02") == {"org_1": 5}
 
-    def test_steps_and_payments_at_once_are_all_counted(self, open_ledger, loader):
+    def test_concurrent_steps_and_payments_are_all_counted(self, open_ledger, loader):
         def finish():
             own = SqlLoadLedger(open_ledger())
             for _ in range(20):
@@ -125,40 +127,40 @@ class TestLoadSteps:
 
 
 class TestFirstSeen:
-    def test_a_first_sighting_is_kept(self, loader):
+    def test_the_first_event_of_a_project_is_recorded(self, loader):
         loader.finish(LoadStep({}, first_seen_by_project={"proj_1": 5, "proj_2": 6}))
         loader.finish(LoadStep({}, first_seen_by_project={"proj_1": 7, "proj_3": 8}))
         assert loader.first_seen() == {"proj_1": 5, "proj_2": 6, "proj_3": 8}
 
-    def test_what_the_catalog_knows_never_counts_as_new_again(self, writer, loader):
+    def test_an_acknowledged_first_event_is_not_reported_again(self, writer, loader):
         loader.finish(LoadStep({}, first_seen_by_project={"proj_1": 5, "proj_2": 6}))
-        loader.forget_first_seen({"proj_1": 5, "proj_missing": 5})
-        loader.forget_first_seen({})
+        loader.acknowledge_first_seen({"proj_1": 5, "proj_missing": 5})
+        loader.acknowledge_first_seen({})
         assert loader.first_seen() == {"proj_2": 6}
         loader.finish(LoadStep({}, first_seen_by_project={"proj_1": 9}))
         record_payments(writer, a_payment())
         assert loader.first_seen() == {"proj_2": 6}
 
-    def test_the_earliest_sighting_counts_in_whatever_order_they_come(self, writer, loader):
+    def test_the_earliest_event_counts_in_any_order(self, writer, loader):
         record_payments(writer, a_payment(received_at=50))
         loader.finish(LoadStep({}, first_seen_by_project={"proj_1": 40}))
         assert loader.first_seen() == {"proj_1": 40}
-        loader.forget_first_seen({"proj_1": 40})
+        loader.acknowledge_first_seen({"proj_1": 40})
         record_payments(writer, a_payment("inv_2", received_at=30), a_payment("inv_3", received_at=35))
         assert loader.first_seen() == {"proj_1": 30}, "for the catalog to take over again"
         loader.finish(LoadStep({}, first_seen_by_project={"proj_1": 20}))
-        loader.forget_first_seen({"proj_1": 30})
+        loader.acknowledge_first_seen({"proj_1": 30})
         assert loader.first_seen() == {"proj_1": 20}, "the catalog has not heard of this one"
 
-    def test_many_are_forgotten_at_once(self, loader):
+    def test_many_are_acknowledged_at_once(self, loader):
         moments = {f"proj_{number}": number for number in range(2000)}
         loader.finish(LoadStep({}, first_seen_by_project=moments))
         assert loader.first_seen() == moments
-        loader.forget_first_seen(moments)
+        loader.acknowledge_first_seen(moments)
         assert loader.first_seen() == {}
 
 
-def test_the_first_position_asks_for_the_count_of_rows_that_not_every_driver_keeps(loader):
+def test_the_first_position_requests_the_row_count_that_some_drivers_omit(loader):
     asked = []
 
     def note(_connection, _cursor, statement, _parameters, context, _many):

@@ -14,7 +14,7 @@ class TestSubscriptions:
     VERSIONS = (a_version(1, mrr=1), a_version(2, mrr=2), a_version(3, mrr=4), a_version(4, mrr=8))
 
     @pytest.mark.parametrize("order", list(permutations(range(4))))
-    def test_the_last_version_wins_in_every_order_of_arrival(self, writer, reader, ledger_database, order):
+    def test_the_last_version_wins_in_any_order_of_arrival(self, writer, reader, ledger_database, order):
         versions = [replace(self.VERSIONS[place], project=f"proj_{how}") for how in range(2) for place in order]
         writer.record([Entry(subscriptions=versions[:4])])
         for version in versions[4:]:
@@ -24,7 +24,7 @@ class TestSubscriptions:
         assert kept == sorted(version.at for version in versions)
 
     @pytest.mark.parametrize("how", ["in one entry", "in one group", "in two transactions"])
-    def test_of_two_equal_moments_the_last_recorded_wins(self, writer, reader, how):
+    def test_at_equal_times_the_last_recorded_wins(self, writer, reader, how):
         one, two = a_version(mrr=5), a_version(mrr=3, currency="usd")
         if how == "in one entry":
             writer.record([Entry(subscriptions=[one, two])])
@@ -35,7 +35,7 @@ class TestSubscriptions:
             writer.record([Entry(subscriptions=[two])])
         assert mrr_of(reader, "proj_1") == [("usd", 3)]
 
-    def test_only_active_ones_count(self, writer, reader):
+    def test_only_active_subscriptions_count(self, writer, reader):
         states = ["active", "trialing", "Active", "active ", "", "active\0"]
         versions = [a_version(id=f"sub_{state}", status=state, mrr=10) for state in states]
         writer.record([Entry(subscriptions=versions)])
@@ -43,7 +43,7 @@ class TestSubscriptions:
         writer.record([Entry(subscriptions=[a_version(2, id="sub_active", status="canceled")])])
         assert mrr_of(reader, "proj_1") == []
 
-    def test_the_sum_is_exact_in_any_size_by_currency_and_project(self, writer, reader):
+    def test_sums_of_any_size_are_exact_by_currency_and_project(self, writer, reader):
         versions = [a_version(id=str(number), mrr=AMOUNT_MAX) for number in range(2000)]
         others = [a_version(id="usd", currency="usd", mrr=0), a_version(project="proj_2", mrr=3)]
         writer.record([Entry(subscriptions=[*versions, *others])])
@@ -51,7 +51,7 @@ class TestSubscriptions:
         assert mrr_of(reader, "proj_2") == [("eur", 3)]
         assert mrr_of(reader, "proj_3") == []
 
-    def test_odd_and_endless_ids_are_kept_apart_and_come_back(self, writer, reader, ledger_database):
+    def test_unusual_and_very_long_ids_are_distinguished_and_returned_unchanged(self, writer, reader, ledger_database):
         ids = [*ODD_IDS, "", "x" * 100_000, "x" * 100_000 + "y"]
         writer.record([Entry(subscriptions=[a_version(id=id_, status="active", mrr=1) for id_ in ids])])
         assert mrr_of(reader, "proj_1") == [("eur", len(ids))]
@@ -73,7 +73,7 @@ class TestSubscriptions:
 
 
 class TestRanks:
-    """Versions that carry an order of their own among those of the same moment."""
+    """Versions with their own order among those of the same time."""
 
     VERSIONS = (
         a_version(5, rank=b"\x02", mrr=1),
@@ -83,14 +83,14 @@ class TestRanks:
     )
 
     @pytest.mark.parametrize("order", list(permutations(range(4))))
-    def test_the_highest_rank_of_the_last_moment_wins_in_every_order_of_arrival(self, writer, reader, order):
+    def test_the_highest_rank_at_the_last_time_wins_in_any_order_of_arrival(self, writer, reader, order):
         versions = [replace(self.VERSIONS[place], project=f"proj_{how}") for how in range(2) for place in order]
         writer.record([Entry(subscriptions=versions[:4])])
         for version in versions[4:]:
             writer.record([Entry(subscriptions=[version])])
         assert [mrr_of(reader, "proj_0"), mrr_of(reader, "proj_1")] == [[("eur", 4)]] * 2
 
-    def test_a_version_that_comes_again_is_recorded_once(self, writer, ledger_database):
+    def test_a_repeated_version_is_recorded_once(self, writer, ledger_database):
         first = a_version(5, rank=b"r", received_at=NOW)
         again = replace(first, received_at=NOW + 1)
         writer.record([Entry(subscriptions=[first, again]), Entry(subscriptions=[again])])
@@ -98,7 +98,7 @@ class TestRanks:
         assert [row.received_at for row in rows_of(ledger_database, subscription_versions)] == [NOW]
         assert [row.received_at for row in rows_of(ledger_database, subscriptions)] == [NOW]
 
-    def test_a_rank_stands_above_none(self, writer, reader):
+    def test_any_rank_is_above_no_rank(self, writer, reader):
         for versions in permutations([a_version(5, mrr=1), a_version(5, mrr=2, rank=b"\0")]):
             writer.record([Entry(subscriptions=versions)])
             assert mrr_of(reader, "proj_1") == [("eur", 2)]

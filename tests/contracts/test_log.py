@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mauve.stores.localdisk.log.reader import SegmentLogReader
-from mauve.stores.localdisk.log.stream_reader import SegmentStreamReader
+from mauve.stores.localdisk.log.reader import SegmentLogReader, SegmentStreamReader
 from mauve.stores.localdisk.log.writer import SegmentLogWriter
 from mauve.stores.log import LogFailedError
 
@@ -31,7 +30,7 @@ asyncio.run(main())
 
 
 class SegmentLog:
-    """The embedded engine: the same directory, opened again and again, as several processes do."""
+    """The embedded engine: the same directory opened repeatedly, as several processes do."""
 
     def __init__(self, folder: Path) -> None:
         self._root = folder / "log"
@@ -81,7 +80,7 @@ def drain(reader, stream=0, bytes_max=BYTES_MAX):
     return records
 
 
-def test_an_empty_log_has_nothing_to_read(open_log):
+def test_an_empty_log_returns_nothing(open_log):
     reader = open_log.reader()
     assert reader.streams() == []
     assert reader.read(0, 0, BYTES_MAX) == []
@@ -89,13 +88,13 @@ def test_an_empty_log_has_nothing_to_read(open_log):
     assert (reader.backlog_bytes(), reader.quarantined()) == (0, 0)
 
 
-def test_a_log_that_was_only_opened_has_nothing_to_read(open_log):
+def test_a_log_that_was_only_opened_returns_nothing(open_log):
     append_all(open_log, [])
     reader = open_log.reader()
     assert reader.read(0, 0, BYTES_MAX) == []
 
 
-def test_records_come_back_whole_and_in_order_under_growing_numbers(open_log):
+def test_records_are_returned_whole_and_in_order_with_increasing_numbers(open_log):
     payloads = [b"", b"a", b"\x00" * 7, b"a" * 8, bytes(range(256)) * 9]
     append_all(open_log, payloads)
     records = open_log.reader().read(0, 0, BYTES_MAX)
@@ -105,7 +104,7 @@ def test_records_come_back_whole_and_in_order_under_growing_numbers(open_log):
     assert numbers[0] > 0
 
 
-def test_the_parts_of_a_record_are_written_one_behind_the_other(open_log):
+def test_the_parts_of_a_record_are_written_in_sequence(open_log):
     async def main():
         writer = open_log.writer()
         await writer.append([b"head", b"", b"body", b"tail"])
@@ -116,7 +115,7 @@ def test_the_parts_of_a_record_are_written_one_behind_the_other(open_log):
     assert payloads_of(open_log.reader().read(0, 0, BYTES_MAX)) == [b"headbodytail", b""]
 
 
-def test_two_hundred_appenders_at_once_keep_the_order_in_which_they_called(open_log):
+def test_two_hundred_concurrent_appends_keep_their_order(open_log):
     async def main():
         writer = open_log.writer()
         called = []
@@ -166,7 +165,7 @@ def test_append_returns_the_number_under_which_a_record_is_read(open_log):
     assert [record.number for record in drain(open_log.reader())] == numbers
 
 
-def test_a_look_at_a_stream_returns_what_is_between_two_numbers_and_changes_nothing(open_log):
+def test_reading_a_stream_returns_the_records_between_two_numbers_and_changes_nothing(open_log):
     append_all(open_log, [b"%05d" % number * 100 for number in range(500)])
     append_all(open_log, [b"of the next writer"])
     append_all(open_log, [b"of another stream"], stream=1)
@@ -180,7 +179,7 @@ def test_a_look_at_a_stream_returns_what_is_between_two_numbers_and_changes_noth
     assert list(open_log.look(stream=7).records(0, 2**46)) == []
 
 
-def test_a_look_goes_on_while_the_loader_lets_go_of_records(open_log):
+def test_reading_a_stream_continues_while_the_loader_trims(open_log):
     append_all(open_log, [b"%05d" % number * 100 for number in range(2000)])
     reader = open_log.reader()
     records = drain(reader)
@@ -190,13 +189,13 @@ def test_a_look_goes_on_while_the_loader_lets_go_of_records(open_log):
     assert list(looked)[-500:] == records[1500:]
 
 
-def test_what_was_acknowledged_outlives_a_killed_writer(open_log):
+def test_acknowledged_records_survive_a_killed_writer(open_log):
     open_log.append_and_be_killed(records=2500)
     append_all(open_log, [b"later"])
     assert payloads_of(drain(open_log.reader())) == [*(b"%d" % number for number in range(2500)), b"later"]
 
 
-def test_the_next_writer_goes_on_with_higher_numbers(open_log):
+def test_the_next_writer_continues_with_higher_numbers(open_log):
     reader = open_log.reader()
     after = 0
     for turn in range(4):
@@ -241,7 +240,7 @@ def test_records_of_any_size_roll_over_into_new_segments(open_log):
     assert payloads_of(drain(open_log.reader(), bytes_max=50_000)) == payloads
 
 
-def test_a_record_above_the_limit_is_refused_and_harms_no_other(open_log):
+def test_a_record_above_the_limit_is_refused_without_affecting_others(open_log):
     async def main():
         writer = open_log.writer()
         await writer.append([b"before"])
@@ -254,7 +253,7 @@ def test_a_record_above_the_limit_is_refused_and_harms_no_other(open_log):
     assert payloads_of(drain(open_log.reader())) == [b"before", b"after"]
 
 
-def test_trimming_keeps_what_is_above(open_log):
+def test_trimming_keeps_later_records(open_log):
     payloads = [b"%05d" % number * 100 for number in range(2000)]
     append_all(open_log, payloads)
     reader = open_log.reader()
@@ -266,7 +265,7 @@ def test_trimming_keeps_what_is_above(open_log):
         assert opened.read(0, records[1499].number, BYTES_MAX) == records[1500:]
 
 
-def test_trimming_before_anything_was_read_keeps_what_is_above(open_log):
+def test_trimming_before_reading_keeps_later_records(open_log):
     append_all(open_log, [b"%05d" % number * 100 for number in range(2000)])
     records = drain(open_log.reader())
     reader = open_log.reader()
@@ -274,7 +273,7 @@ def test_trimming_before_anything_was_read_keeps_what_is_above(open_log):
     assert reader.read(0, records[1499].number, BYTES_MAX) == records[1500:]
 
 
-def test_room_is_used_again_under_a_reader_that_trims(open_log):
+def test_trimmed_space_is_reused(open_log):
     async def main():
         writer, reader = open_log.writer(), open_log.reader()
         read, after, backlog_max = [], 0, 0
@@ -293,7 +292,7 @@ def test_room_is_used_again_under_a_reader_that_trims(open_log):
     asyncio.run(main())
 
 
-def test_after_a_restart_with_everything_trimmed_the_log_goes_on(open_log):
+def test_after_a_restart_with_everything_trimmed_the_log_continues(open_log):
     reader = open_log.reader()
     after = 0
     for turn in range(5):
@@ -320,7 +319,7 @@ def test_a_closed_writer_refuses(open_log):
     assert payloads_of(drain(open_log.reader())) == [b"0", b"1", b"2"]
 
 
-def test_a_caller_that_gives_up_harms_no_other(open_log):
+def test_a_caller_that_gives_up_does_not_affect_others(open_log):
     async def main():
         writer = open_log.writer()
         tasks = [asyncio.ensure_future(writer.append([b"%d" % number])) for number in range(10)]

@@ -1,4 +1,4 @@
-"""What the catalog promises about minting: who did it, how much there is, and what goes with a person."""
+"""What the catalog promises about minting: who minted, how much there is, and what is revoked with a person."""
 
 from dataclasses import replace
 
@@ -52,7 +52,7 @@ def an_app_of(catalog, org, minted_by=OPERATOR):
 
 
 class TestMinters:
-    def test_whoever_minted_a_token_or_a_key_is_kept_with_it(self, catalog, org, ann):
+    def test_the_minter_of_a_token_or_key_is_stored_with_it(self, catalog, org, ann):
         token = mint_token(catalog, a_token(org, ann.user_id))
         assert catalog.tokens.all_of(org.org_id) == [token]
         app = an_app_of(catalog, org, ann.user_id)
@@ -61,7 +61,7 @@ class TestMinters:
         minters = [key.minted_by for key in catalog.keys.all_of(app.app_id)]
         assert minters == [ann.user_id, token.token_id, OPERATOR]
 
-    def test_what_a_person_minted_is_theirs_also_through_their_tokens(self, catalog, org, ann):
+    def test_what_a_person_minted_includes_what_their_tokens_minted(self, catalog, org, ann):
         theirs = mint_token(catalog, a_token(org, ann.user_id))
         spent = mint_token(catalog, a_token(org, ann.user_id))
         mint_token(catalog, a_token(org))
@@ -95,7 +95,7 @@ class TestWithdrawal:
         return catalog.users.change_role(org.org_id, ann.user_id, Role.VIEWER, let_pass, withdraw)
 
     @pytest.mark.parametrize("how", ["remove", "demote"])
-    def test_what_is_picked_is_revoked_with_the_change_and_published(self, catalog, org, ann, minted, how):
+    def test_selected_credentials_are_revoked_with_the_change_and_published(self, catalog, org, ann, minted, how):
         first, second = minted.tokens
         offered = []
 
@@ -112,7 +112,7 @@ class TestWithdrawal:
         assert len(catalog.publications.pending(10)) == 2
 
     @pytest.mark.parametrize("how", ["remove", "demote"])
-    def test_if_picking_fails_nothing_changes(self, catalog, org, ann, minted, how):
+    def test_if_the_selection_fails_nothing_changes(self, catalog, org, ann, minted, how):
         def fail(_minted):
             raise LookupError
 
@@ -124,7 +124,7 @@ class TestWithdrawal:
 
 class TestTally:
     def seen(self, catalog, org, minted_by=OPERATOR, app=None):
-        """Return the tally that a new key's check gets, and mint nothing."""
+        """Return the tally passed to a new key's check, without minting anything."""
         seen = []
 
         def refuse(tally):
@@ -141,7 +141,7 @@ class TestTally:
             mint()
         return seen[0]
 
-    def test_it_counts_what_the_organization_has_and_nobody_else(self, catalog, org):
+    def test_the_tally_counts_only_the_organization(self, catalog, org):
         other = an_organization()
         catalog.organizations.create(other)
         an_app_of(catalog, other)
@@ -157,7 +157,7 @@ class TestTally:
         assert self.seen(catalog, org, app=two) == replace(everything, app_keys=1, app_keys_in_all=1)
         assert self.seen(catalog, org) == replace(everything, app_keys=0, app_keys_in_all=0)
 
-    def test_it_tells_what_the_minter_may_do_at_this_moment(self, catalog, org, ann):
+    def test_the_tally_has_the_current_scopes_of_the_minter(self, catalog, org, ann):
         app = an_app_of(catalog, org)
         token = mint_token(catalog, a_token(org, scopes=[Scope.KEYS_WRITE]))
 
@@ -172,7 +172,7 @@ class TestTally:
         catalog.tokens.revoke(token.token_id)
         assert scopes(ann.user_id) == scopes(token.token_id) == scopes("usr_unknown") == frozenset()
 
-    def test_of_many_who_mint_the_last_one_at_once_one_does(self, catalog, org):
+    def test_of_many_concurrent_requests_for_the_last_one_only_one_mints(self, catalog, org):
         app = an_app_of(catalog, org)
 
         def at_most_three(tally):

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mauve.core.clock import CLOCK_SLACK_MS
+from mauve.core.times import DAY_MS
 from mauve.stores.read_cache import CachedAnswer
 
 KEYS = map(str, itertools.count())
@@ -21,7 +22,7 @@ def test_a_new_cache_is_empty(open_cache):
     assert open_cache().find("a") is None
 
 
-def test_what_was_kept_is_found_by_its_key_alone(open_cache):
+def test_a_stored_answer_is_found_by_its_key_only(open_cache):
     cache = open_cache()
     assert cache.keep("a", an_answer(b"one"))
     assert cache.keep("b", an_answer(b"two", NOW + 1))
@@ -47,14 +48,14 @@ def test_any_text_is_a_key_and_any_bytes_are_a_value(open_cache):
     assert other.find("empty") == an_answer(b"")
 
 
-def test_another_process_finds_it_too(open_cache):
+def test_another_process_finds_a_stored_answer(open_cache):
     first, second = open_cache(), open_cache()
     assert second.find("a") is None
     first.keep("a", an_answer(b"one"))
     assert second.find("a") == an_answer(b"one")
 
 
-def test_what_another_process_kept_anew_is_seen_within_a_second(open_cache, ticks):
+def test_a_newer_answer_of_another_process_is_seen_within_a_second(open_cache, ticks):
     first, second = open_cache(), open_cache()
     first.keep("a", an_answer(b"one"))
     assert second.find("a").value == b"one"
@@ -63,8 +64,8 @@ def test_what_another_process_kept_anew_is_seen_within_a_second(open_cache, tick
     assert second.find("a").value == b"two"
 
 
-def test_what_was_found_is_found_again_until_then(open_cache, ticks, tmp_path):
-    """Also when the file is gone: it is not asked."""
+def test_a_found_answer_is_served_again_for_a_second(open_cache, ticks, tmp_path):
+    """Even without the file: it is not read."""
     cache = open_cache()
     cache.keep("a", an_answer())
     for path in tmp_path.glob("cache.db*"):
@@ -74,7 +75,7 @@ def test_what_was_found_is_found_again_until_then(open_cache, ticks, tmp_path):
 
 
 def test_a_reader_never_sees_an_older_answer_after_a_newer_one(open_cache, ticks):
-    """The other process has an answer that took longer to make: it began earlier and is kept later."""
+    """The other process has an answer that took longer: it began earlier and is stored later."""
     first, second = open_cache(), open_cache()
     first.keep("a", an_answer(b"new", NOW + 100))
     assert first.find("a").value == b"new"
@@ -84,7 +85,7 @@ def test_a_reader_never_sees_an_older_answer_after_a_newer_one(open_cache, ticks
     assert second.find("a").value == b"new"
 
 
-def test_after_the_clock_was_set_back_the_cache_keeps_answers_again(open_cache, ticks):
+def test_after_the_clock_was_set_back_answers_are_stored_again(open_cache, ticks):
     first, second = open_cache(), open_cache()
     first.keep("a", an_answer(b"from the future", NOW + 7_200_000))
     first.keep("a", an_answer(b"now"))
@@ -93,14 +94,14 @@ def test_after_the_clock_was_set_back_the_cache_keeps_answers_again(open_cache, 
     assert second.find("a") == first.find("a") == an_answer(b"now")
 
 
-def test_what_was_kept_is_there_after_reopening(open_cache):
+def test_stored_answers_survive_reopening(open_cache):
     cache = open_cache()
     cache.keep("a", an_answer(b"one"))
     cache.close()
     assert open_cache().find("a") == an_answer(b"one")
 
 
-def test_a_full_cache_forgets_what_was_kept_first(open_cache):
+def test_a_full_cache_evicts_the_oldest_answer(open_cache):
     cache = open_cache(entries_max=3, recent_entries_max=1)
     for key in "abcd":
         cache.keep(key, an_answer(key.encode()))
@@ -108,7 +109,7 @@ def test_a_full_cache_forgets_what_was_kept_first(open_cache):
     assert [fresh.find(key) is not None for key in "abcd"] == [False, True, True, True]
 
 
-def test_keeping_an_answer_anew_makes_it_the_youngest(open_cache):
+def test_storing_an_answer_again_makes_it_the_newest(open_cache):
     cache = open_cache(entries_max=3)
     for key in "abcad":
         cache.keep(key, an_answer(key.encode()))
@@ -116,18 +117,18 @@ def test_keeping_an_answer_anew_makes_it_the_youngest(open_cache):
     assert [fresh.find(key) is not None for key in "abcd"] == [True, False, True, True]
 
 
-def test_the_clock_does_not_decide_what_is_forgotten(open_cache):
-    """It was three days ahead when the first ones were kept."""
+def test_the_clock_does_not_decide_what_is_evicted(open_cache):
+    """It was three days ahead when the first ones were stored."""
     cache = open_cache(entries_max=3)
     for key in "abc":
-        cache.keep(key, an_answer(key.encode(), NOW + 3 * 86_400_000))
+        cache.keep(key, an_answer(key.encode(), NOW + 3 * DAY_MS))
     for key in "de":
         cache.keep(key, an_answer(key.encode(), NOW))
     fresh = open_cache(entries_max=3)
     assert [fresh.find(key) is not None for key in "abcde"] == [False, False, True, True, True]
 
 
-def test_bytes_are_bounded_too(open_cache):
+def test_bytes_are_limited_too(open_cache):
     cache = open_cache(bytes_max=1000, recent_bytes_max=1)
     for key in "abcde":
         cache.keep(key, an_answer(key.encode() * 300))
@@ -136,7 +137,7 @@ def test_bytes_are_bounded_too(open_cache):
     assert [cache.find(key) is not None for key in "abcdef"] == [False] * 5 + [True]
 
 
-def test_what_is_too_large_is_not_kept_and_that_is_said(open_cache):
+def test_an_answer_that_is_too_large_is_not_stored_and_that_is_reported(open_cache):
     cache = open_cache(value_bytes_max=10)
     assert cache.keep("a", an_answer(b"x" * 10)) is True
     assert cache.keep("b", an_answer(b"x" * 11)) is False
@@ -144,7 +145,7 @@ def test_what_is_too_large_is_not_kept_and_that_is_said(open_cache):
     assert cache.find("a") is not None
 
 
-def test_many_threads_may_use_it_at_once(open_cache):
+def test_many_threads_may_use_the_cache_at_once(open_cache):
     cache = open_cache(entries_max=50, recent_entries_max=10)
     wrong = []
 
@@ -170,8 +171,8 @@ def test_many_threads_may_use_it_at_once(open_cache):
         st.tuples(st.sampled_from("ab"), st.integers(0, 3), st.sampled_from("kf"), st.floats(0, 2)), max_size=25
     )
 )
-def test_no_process_ever_goes_back_in_time(open_cache, ticks, steps):
-    """Two processes keep and find one key, with answers that arrive late by less than the clock's slack."""
+def test_no_process_ever_sees_an_older_answer_again(open_cache, ticks, steps):
+    """Two processes store and find one key, with answers that are late by less than the clock's slack."""
     caches = {"a": open_cache(), "b": open_cache()}
     key = next(KEYS)
     seen = {"a": 0, "b": 0}

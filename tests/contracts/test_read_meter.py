@@ -10,13 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mauve.core.clock import CLOCK_SLACK_MS
-from mauve.core.period import period_ends_at, period_of
-from mauve.stores.read_meter import ReadLimits, Throttle, Throttled, Usage, Uses
+from mauve.core.window import period_ends_at, period_of
+from mauve.stores.read_meter import ReadCost, ReadLimits, Throttle, Throttled, Usage
 
 NOW = int(datetime(2026, 11, 15, 12, tzinfo=UTC).timestamp()) * 1000
 HOUR = 3_600_000
 DAY = 24 * HOUR
-READ, QUERY, SCAN = Uses(), Uses(queries=1), Uses(queries=1, raw_scans=1)
+READ, QUERY, SCAN = ReadCost(), ReadCost(queries=1), ReadCost(queries=1, raw_scans=1)
 PLENTY = ReadLimits(1000, 1000, 1000)
 
 
@@ -26,12 +26,12 @@ def meter(open_meter):
 
 
 def taken(meter, limits=PLENTY, uses=READ, now=NOW, org="org_1", times=1):
-    """Return how many of the reads were let through."""
+    """Return how many of the reads were admitted."""
     return sum(meter.take(org, uses, limits, now) is None for _ in range(times))
 
 
 class TestMinute:
-    def test_a_minute_holds_as_many_reads_as_the_limit_says(self, meter):
+    def test_a_minute_allows_as_many_reads_as_the_limit(self, meter):
         assert taken(meter, ReadLimits(3, 0, 0), times=10) == 3
 
     def test_the_window_slides(self, meter):
@@ -53,7 +53,7 @@ class TestMinute:
         assert meter.take("org_1", READ, limits, NOW + 60_000) is None
         assert meter.take("org_1", READ, limits, NOW + 60_000).lifts_at == NOW + 70_000
 
-    def test_whoever_waits_as_long_as_told_is_let_through(self, meter):
+    def test_a_client_that_waits_as_long_as_asked_is_admitted(self, meter):
         limits = ReadLimits(1, 0, 0)
         assert taken(meter, limits) == 1
         assert taken(meter, limits, now=meter.take("org_1", READ, limits, NOW + 1).lifts_at) == 1
@@ -65,16 +65,16 @@ class TestMinute:
             assert taken(meter, limits, now=NOW + second * 1000) == 0
         assert taken(meter, limits, now=NOW + 60_000) == 1
 
-    def test_organizations_do_not_share_it(self, meter):
+    def test_organizations_do_not_share_a_limit(self, meter):
         assert taken(meter, ReadLimits(1, 0, 0), org="org_1", times=2) == 1
         assert taken(meter, ReadLimits(1, 0, 0), org="org_2", times=2) == 1
 
-    def test_a_limit_holds_from_the_next_read_on(self, meter):
+    def test_a_new_limit_applies_from_the_next_read_on(self, meter):
         assert taken(meter, ReadLimits(2, 0, 0), times=3) == 2
         assert taken(meter, ReadLimits(5, 0, 0), times=9) == 3
         assert taken(meter, ReadLimits(1, 0, 0)) == 0
 
-    def test_a_limit_of_none_refuses_every_read_and_says_come_back_in_a_minute(self, meter):
+    def test_a_limit_of_zero_refuses_every_read_for_a_minute(self, meter):
         assert meter.take("org_1", READ, ReadLimits(0, 9, 9), NOW) == Throttled(Throttle.RATE_LIMIT, NOW + 60_000)
 
 
@@ -94,16 +94,16 @@ class TestAllowances:
         assert taken(meter, limits, QUERY, times=9) == 3
         assert meter.take("org_1", SCAN, limits, NOW).throttle is Throttle.QUERIES
 
-    def test_reads_that_spend_no_allowance_go_on_when_all_is_spent(self, meter):
+    def test_reads_without_allowance_continue_when_all_is_spent(self, meter):
         limits = ReadLimits(1000, 0, 0)
         assert taken(meter, limits, QUERY) == taken(meter, limits, SCAN) == 0
         assert taken(meter, limits, READ, times=7) == 7
 
-    def test_the_minute_refuses_first(self, meter):
+    def test_the_rate_limit_refuses_first(self, meter):
         limits = ReadLimits(0, 0, 0)
         assert meter.take("org_1", SCAN, limits, NOW).throttle is Throttle.RATE_LIMIT
 
-    def test_a_refused_read_spends_nothing_anywhere(self, meter):
+    def test_a_refused_read_spends_nothing(self, meter):
         assert taken(meter, ReadLimits(0, 1, 1), SCAN, times=9) == 0
         assert taken(meter, ReadLimits(2, 0, 1), SCAN, times=9) == 0
         assert taken(meter, ReadLimits(2, 1, 0), SCAN, times=9) == 0
@@ -111,7 +111,7 @@ class TestAllowances:
         assert taken(meter, ReadLimits(2, 2, 1), QUERY) == 1
         assert taken(meter, ReadLimits(2, 9, 9), READ) == 0
 
-    def test_what_was_spent_can_be_told_without_spending(self, meter):
+    def test_usage_is_reported_without_spending(self, meter):
         for uses in (READ, QUERY, SCAN):
             meter.take("org_1", uses, PLENTY, NOW)
         for _ in range(2):
@@ -121,29 +121,29 @@ class TestAllowances:
 
 
 class TestClocks:
-    def test_a_clock_set_back_locks_nobody_out(self, meter):
+    def test_a_clock_set_back_locks_no_organization_out(self, meter):
         limits = ReadLimits(2, 1000, 1000)
         assert taken(meter, limits, times=2) == 2
         assert taken(meter, limits, now=NOW - 2 * HOUR, times=3) == 2
         assert meter.take("org_1", READ, limits, NOW - 2 * HOUR).lifts_at == NOW - 2 * HOUR + 60_000
 
-    def test_when_it_catches_up_the_old_reads_are_forgotten(self, meter):
+    def test_old_reads_expire_when_the_clock_catches_up(self, meter):
         limits = ReadLimits(2, 1000, 1000)
         taken(meter, limits, times=2)
         taken(meter, limits, now=NOW - 2 * HOUR)
         assert taken(meter, limits, times=2) == 2
 
-    def test_a_clock_set_forward_and_back_locks_nobody_out(self, meter):
+    def test_a_clock_set_forward_and_back_locks_no_organization_out(self, meter):
         limits = ReadLimits(2, 1000, 1000)
         for now in (NOW, NOW + 3 * DAY, NOW):
             assert taken(meter, limits, now=now, times=3) == 2
 
-    def test_a_clock_that_jitters_forgets_nothing(self, meter):
+    def test_a_jittering_clock_loses_no_counts(self, meter):
         limits = ReadLimits(2, 1000, 1000)
         assert taken(meter, limits, now=NOW, times=2) == 2
         assert taken(meter, limits, now=NOW - CLOCK_SLACK_MS) == 0
 
-    def test_a_billing_period_that_comes_again_goes_on_where_it_was(self, meter):
+    def test_a_billing_period_that_returns_continues_where_it_was(self, meter):
         limits = ReadLimits(1000, 3, 1000)
         end_of_month = period_ends_at(NOW) - DAY
         assert taken(meter, limits, QUERY, now=end_of_month, times=2) == 2
@@ -152,13 +152,13 @@ class TestClocks:
 
 
 class TestProcesses:
-    def test_they_count_together(self, open_meter):
+    def test_processes_count_together(self, open_meter):
         first, second = open_meter(), open_meter()
         limits = ReadLimits(3, 1000, 1000)
         assert taken(first, limits) + taken(second, limits) == 2
         assert taken(first, limits) + taken(second, limits) == 1
 
-    def test_of_those_that_race_no_more_than_allowed_get_through(self, open_meter):
+    def test_concurrent_reads_never_exceed_the_limit(self, open_meter):
         limits = ReadLimits(50, 40, 30)
 
         def passed_by(meter):
@@ -170,7 +170,7 @@ class TestProcesses:
         assert passed[QUERY] + passed[SCAN] <= 40
         assert passed[SCAN] <= 30
 
-    def test_what_was_spent_is_spent_after_reopening(self, open_meter):
+    def test_spent_allowances_survive_reopening(self, open_meter):
         limits = ReadLimits(5, 4, 3)
         meter = open_meter()
         assert taken(meter, limits, SCAN, times=2) == 2
@@ -181,7 +181,7 @@ class TestProcesses:
 
 
 class Model:
-    """The rules told simply: a list of moments for each organization, and what each period has cost."""
+    """A simple model: a list of times for each organization, and the cost of each period."""
 
     def __init__(self):
         self.moments = {}
@@ -214,7 +214,7 @@ QUICK = settings(max_examples=80, suppress_health_check=[HealthCheck.function_sc
     limits=LIMITS,
     steps=st.lists(st.tuples(st.sampled_from(["a", "b"]), USES, st.integers(0, 40_000)), max_size=40),
 )
-def test_the_sliding_minute_is_what_a_list_of_moments_would_say(open_meter, limits, steps):
+def test_the_sliding_minute_matches_a_list_of_times(open_meter, limits, steps):
     meter, model, now = open_meter(next(NAMES)), Model(), NOW
     for org, uses, pause in steps:
         now += pause
@@ -228,7 +228,7 @@ def test_the_sliding_minute_is_what_a_list_of_moments_would_say(open_meter, limi
         st.tuples(USES, st.integers(-10_000, 40_000) | st.sampled_from([-2 * HOUR, 3 * DAY, 16 * DAY])), max_size=40
     ),
 )
-def test_it_is_the_same_when_the_clock_is_set(open_meter, limits, steps):
+def test_the_sliding_minute_matches_the_model_when_the_clock_is_set(open_meter, limits, steps):
     meter, model, now = open_meter(next(NAMES)), Model(), NOW
     for uses, jump in steps:
         now += jump
@@ -237,7 +237,7 @@ def test_it_is_the_same_when_the_clock_is_set(open_meter, limits, steps):
 
 @QUICK
 @given(limits=LIMITS, jumps=st.lists(st.integers(-100 * DAY, 100 * DAY), min_size=1, max_size=20))
-def test_whatever_the_clock_does_nobody_waits_much_longer_than_a_minute(open_meter, limits, jumps):
+def test_no_wait_is_much_longer_than_a_minute_whatever_the_clock_does(open_meter, limits, jumps):
     meter, now = open_meter(next(NAMES)), NOW
     for jump in jumps:
         now += jump

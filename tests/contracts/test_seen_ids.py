@@ -1,15 +1,15 @@
-"""An id that was counted is found again, however many there are and whatever becomes of the filters in front."""
+"""A counted id is found again, however many there are and whatever happens to the filters in front."""
 
 import itertools
 import time
 
 import pytest
 
+from mauve.core.times import DAY_MS
 from mauve.stores.clickhouse import seen_ids
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
 from mauve.stores.warehouse import EventRows, WarehouseUnavailableError, first_seq
 
-DAY_MS = 86_400_000
 TODAY = time.time_ns() // 1_000_000 // DAY_MS
 STREAM = 201
 numbers = itertools.count(1)
@@ -54,12 +54,12 @@ def load(warehouse, rows):
 
 
 def found_again(warehouse, project, ids):
-    """Return the places of those that were counted before."""
+    """Return the indexes of those counted before."""
     return sorted(place for same in warehouse.stage(rows_of(project, ids)) for place in same.places)
 
 
-@pytest.mark.parametrize("count", [7, seen_ids._IN_THE_TEXT_MAX + 500], ids=["few", "many"])  # noqa: SLF001
-def test_all_are_found_again_and_no_others(warehouse, project, count):
+@pytest.mark.parametrize("count", [7, seen_ids._INLINE_IDS_MAX + 500], ids=["few", "many"])  # noqa: SLF001
+def test_all_counted_ids_are_found_and_no_others(warehouse, project, count):
     known = [f"known {number}" for number in range(count)]
     assert load(warehouse, rows_of(project, known)) == []
     new = [f"new {number}" for number in range(count)]
@@ -67,31 +67,31 @@ def test_all_are_found_again_and_no_others(warehouse, project, count):
     assert found_again(warehouse, project, both) == list(range(1, 2 * count, 2))
 
 
-def test_one_that_was_counted_on_several_days_is_found_with_all_of_them(warehouse, project):
+def test_an_id_counted_on_several_days_is_found_with_all_of_them(warehouse, project):
     for days_ago in (5, 2, 6):
         load(warehouse, rows_of(project, ["x"], days_ago))
     (same,) = warehouse.stage(rows_of(project, ["x"]))
     assert sorted(same.counted_at) == [(TODAY - days_ago) * DAY_MS + 1 for days_ago in (6, 5, 2)]
 
 
-def test_they_are_known_after_a_restart(warehouse, connection, project):
+def test_counted_ids_are_known_after_a_restart(warehouse, connection, project):
     known = [f"id {number}" for number in range(300)]
     load(warehouse, rows_of(project, known))
     assert found_again(ChdbWarehouse(connection), project, known) == list(range(300))
 
 
-def test_a_filter_that_is_full_grows(connection, project, monkeypatch, empty):
+def test_a_full_filter_grows(connection, project, monkeypatch, empty):
     monkeypatch.setattr(seen_ids, "_CAPACITY_MIN", 16)
     warehouse = ChdbWarehouse(connection)
     known = [f"id {number}" for number in range(2_000)]
     for begin in range(0, 2_000, 100):
         assert load(warehouse, rows_of(project, known[begin : begin + 100])) == []
-    (day_filter,) = warehouse._seen._filters.values()  # noqa: SLF001 - nothing else shows how large it is
+    (day_filter,) = warehouse._seen._filters.values()  # noqa: SLF001 - nothing else shows its size
     assert 2_000 <= day_filter.capacity <= 2 * 2_000
     assert found_again(warehouse, project, known) == list(range(2_000))
 
 
-def test_filters_take_no_more_memory_than_they_may_and_miss_nothing(connection, project, monkeypatch, empty):
+def test_filters_stay_within_their_memory_and_miss_nothing(connection, project, monkeypatch, empty):
     monkeypatch.setattr(seen_ids, "_CAPACITY_MIN", 16)
     warehouse = ChdbWarehouse(connection, filter_bytes_max=1_024)
     known = [f"id {number}" for number in range(2_000)]
@@ -102,19 +102,17 @@ def test_filters_take_no_more_memory_than_they_may_and_miss_nothing(connection, 
     assert found_again(warehouse, project, [f"new {number}" for number in range(500)]) == []
 
 
-def test_the_ids_of_a_step_that_failed_are_known_when_they_are_asked_for(warehouse, connection, project):
+def test_the_ids_of_a_failed_step_are_known_after_recovery(warehouse, connection, project):
     rows = rows_of(project, ["x", "y"])
     load(warehouse, rows)
     connection.run(f"ALTER TABLE mauve.seen DELETE WHERE received_day = toDate({TODAY}) SETTINGS mutations_sync = 1")
     assert found_again(warehouse, project, ["x", "y"]) == []
     position = (rows.seq[0] >> 10) & (2**46 - 1)
-    warehouse.remember_ids({STREAM: position - 1})
+    warehouse.recover_ids({STREAM: position - 1})
     assert found_again(ChdbWarehouse(connection), project, ["y", "z", "x"]) == [0, 2]
 
 
-def test_filters_go_with_the_days_that_no_id_is_looked_for_any_more_and_come_back_when_one_is(
-    connection, project, empty
-):
+def test_filters_of_old_days_are_dropped_and_rebuilt_when_needed(connection, project, empty):
     warehouse = ChdbWarehouse(connection)
     load(warehouse, rows_of(project, ["old"], days_ago=8))
     load(warehouse, rows_of(project, ["new"]))
@@ -138,7 +136,7 @@ def test_the_ids_of_a_step_over_several_days_are_all_known(connection, project, 
     assert found_again(warehouse, project, ["today", "other", "monday", "tuesday"]) == [0, 2, 3]
 
 
-def test_a_filter_that_could_not_be_made_leaves_the_one_before(connection, project, monkeypatch, empty):
+def test_a_filter_that_cannot_be_built_leaves_the_previous_one(connection, project, monkeypatch, empty):
     monkeypatch.setattr(seen_ids, "_CAPACITY_MIN", 16)
     warehouse = ChdbWarehouse(connection)
     known = [f"id {number}" for number in range(20)]
@@ -155,12 +153,12 @@ def fail(sql):
     raise WarehouseUnavailableError("no memory, this once")
 
 
-def test_a_step_that_is_tried_again_and_again_leaves_each_id_once(warehouse, connection, project, empty):
+def test_a_step_retried_many_times_stores_each_id_once(warehouse, connection, project, empty):
     rows = rows_of(project, [f"id {number}" for number in range(50)])
     load(warehouse, rows)
     before = {STREAM: ((rows.seq[0] >> 10) & (2**46 - 1)) - 1}
     for _ in range(3):
-        warehouse.remember_ids(before)
+        warehouse.recover_ids(before)
         warehouse.stage(rows)
         warehouse.commit((), set(rows.seq))
     assert connection.rows("SELECT count() FROM mauve.seen") == [(50,)]

@@ -1,15 +1,15 @@
-"""What a held database promises: it is copied as it was, whoever writes meanwhile."""
+"""What a snapshot promises: it is copied as it was, whatever is written meanwhile."""
 
 import sqlite3
 from contextlib import closing
 
 import pytest
 
+from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import Entry
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.snapshot import SqliteSnapshot
-from mauve.stores.unavailable import StoreUnavailableError
 from support.ledger_entries import a_payment, everything_in
 
 
@@ -23,7 +23,7 @@ def everything_at(path):
         return everything_in(database)
 
 
-def test_what_is_written_after_it_was_held_is_not_in_the_copy(writer, path, tmp_path):
+def test_later_writes_are_not_in_the_snapshot(writer, path, tmp_path):
     writer.record([Entry([a_payment(f"p{number}", payload=bytes(10_000)) for number in range(3_000)])])
     before = everything_at(path)
     told = []
@@ -41,7 +41,7 @@ def test_what_is_written_after_it_was_held_is_not_in_the_copy(writer, path, tmp_
     assert len(everything_at(path)["payments"]) == 3_001 + len(told)
 
 
-def test_a_copy_can_be_written_to_like_the_original(writer, path, tmp_path):
+def test_a_copy_is_writable_like_the_original(writer, path, tmp_path):
     writer.record([Entry([a_payment("p1")])])
     with closing(SqliteSnapshot(path)) as held:
         held.copy_to(tmp_path / "copy.db", int)
@@ -51,13 +51,13 @@ def test_a_copy_can_be_written_to_like_the_original(writer, path, tmp_path):
     assert len(everything_at(path)["payments"]) == 1
 
 
-def test_what_is_not_there_is_not_made(tmp_path):
+def test_a_missing_database_is_not_created(tmp_path):
     with pytest.raises(StoreUnavailableError):
         SqliteSnapshot(tmp_path / "none.db")
     assert not (tmp_path / "none.db").exists()
 
 
-def test_what_is_no_database_is_refused(tmp_path):
+def test_a_file_that_is_not_a_database_is_refused(tmp_path):
     (tmp_path / "other.db").write_bytes(b"something else" * 1000)
     with pytest.raises(StoreUnavailableError):
         SqliteSnapshot(tmp_path / "other.db")

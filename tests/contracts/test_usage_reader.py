@@ -1,4 +1,4 @@
-"""What every ledger promises to whoever asks what it has counted."""
+"""What every ledger promises about the usage it has counted."""
 
 import threading
 
@@ -29,7 +29,7 @@ def test_a_new_ledger_has_counted_nothing(usage):
     assert usage.events(OrgPeriod(ORG, PERIOD)) == 0
 
 
-def test_payments_and_loaded_events_are_counted_of_whom_was_asked_for_in_the_period(usage, writer, loader):
+def test_payments_and_loaded_events_of_the_given_organizations_are_counted_by_period(usage, writer, loader):
     record_payments(writer, a_payment())
     counts = {(ORG, PERIOD): 500, ("org_2", PERIOD): 7, ("org_3", PERIOD): 1, (ORG, "2027-02"): 9}
     loader.finish(LoadStep({0: 5, 1: 6}, counts))
@@ -38,13 +38,13 @@ def test_payments_and_loaded_events_are_counted_of_whom_was_asked_for_in_the_per
     assert usage.events(OrgPeriod(ORG, "2027-02")) == 9
 
 
-def test_thousands_of_organizations_can_be_asked_for(usage, loader):
+def test_thousands_of_organizations_are_read_at_once(usage, loader):
     everyone = {f"org_{number}": number + 1 for number in range(2_000)}
     loader.finish(LoadStep({}, {(org_id, PERIOD): events for org_id, events in everyone.items()}))
     assert usage.counted(PERIOD, everyone.keys(), 0).events == everyone
 
 
-def test_events_that_came_with_payments_wait_until_their_position_is_passed(usage, writer, loader):
+def test_events_sent_with_payments_are_pending_until_their_position_is_passed(usage, writer, loader):
     writer.record([Entry(events=events_of(ORG, 3)), Entry(events=events_of("org_2", 4)), Entry(events=b"damaged")])
     writer.record([Entry(events=events_of(ORG, 5))])
     org_period = OrgPeriod(ORG, PERIOD)
@@ -58,7 +58,7 @@ def test_events_that_came_with_payments_wait_until_their_position_is_passed(usag
     assert usage.counted(PERIOD, {ORG}, 0).mixed == [(numbers[3], org_period, 5)]
 
 
-def test_counts_and_positions_are_of_one_moment(usage, open_ledger):
+def test_counts_and_positions_are_read_in_one_transaction(usage, open_ledger):
     def finish():
         own = SqlLoadLedger(open_ledger())
         for number in range(1, 60):

@@ -1,17 +1,17 @@
 """What every warehouse promises to the loader."""
 
-# ruff: noqa: SLF001 - what is staged is lost on the inside
+# ruff: noqa: SLF001 - staged rows are lost on the inside
 
 import itertools
 import time
 
 import pytest
 
+from mauve.core.times import DAY_MS
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
 from mauve.stores.warehouse import EventRows, SameId, WarehouseUnavailableError, first_seq
 
-DAY_MS = 86_400_000
-TODAY = time.time_ns() // 1_000_000 // DAY_MS  # ids are forgotten after some days of the machine's own clock
+TODAY = time.time_ns() // 1_000_000 // DAY_MS  # ids expire after some days of the machine's own clock
 NOON = TODAY * DAY_MS + DAY_MS // 2
 streams = itertools.count(1)
 projects = itertools.count(1)
@@ -69,26 +69,26 @@ def counts(connection, project):
     return (stored, counted, *kinds)
 
 
-def test_what_was_committed_is_counted(warehouse, connection, project, stream):
+def test_committed_rows_are_counted(warehouse, connection, project, stream):
     events = [("view", "ann", "", NOON), ("view", "bob", "", NOON), ("view", "ann", "", NOON), ("view", "", "", NOON)]
     load(warehouse, rows_of(project, stream, [*events, ("user_signup", "eve", "", NOON)]))
     assert counts(connection, project) == (5, 5, 2, 1)
 
 
-def test_what_is_staged_and_not_committed_is_not_stored(warehouse, connection, project, stream):
+def test_staged_rows_are_not_stored_before_the_commit(warehouse, connection, project, stream):
     warehouse.stage(rows_of(project, stream, [("view", "ann", "", NOON)]))
     assert counts(connection, project) == (0, 0, 0, 0)
     load(warehouse, rows_of(project, stream, [("view", "bob", "", NOON)]))
     assert counts(connection, project) == (1, 1, 1, 0)
 
 
-def test_repeats_are_stored_and_count_nowhere(warehouse, connection, project, stream):
+def test_repeats_are_stored_but_not_counted(warehouse, connection, project, stream):
     rows = rows_of(project, stream, [("view", "ann", "x", NOON), ("view", "bob", "x", NOON)])
     load(warehouse, rows, repeats={rows.seq[1]})
     assert counts(connection, project) == (2, 1, 1, 0)
 
 
-def test_an_id_that_was_counted_is_found_again_in_its_own_project_alone(warehouse, project, stream):
+def test_a_counted_id_is_found_in_its_own_project_only(warehouse, project, stream):
     load(warehouse, rows_of(project, stream, [("view", "ann", "x", NOON), ("view", "ann", "y", NOON)]))
     again = rows_of(project, stream, [("view", "bob", "y", NOON), ("view", "bob", "z", NOON)], number=2)
     assert load(warehouse, again) == [SameId([0], [NOON])]
@@ -96,20 +96,20 @@ def test_an_id_that_was_counted_is_found_again_in_its_own_project_alone(warehous
     assert load(warehouse, other) == []
 
 
-def test_an_id_that_did_not_count_is_not_remembered(warehouse, project, stream):
+def test_an_id_that_did_not_count_is_not_found(warehouse, project, stream):
     rows = rows_of(project, stream, [("view", "ann", "x", NOON)])
     load(warehouse, rows, repeats=rows.seq)
     assert load(warehouse, rows_of(project, stream, [("view", "ann", "x", NOON)], number=2)) == []
 
 
-def test_rows_that_share_an_id_are_told_in_their_order(warehouse, project, stream):
+def test_rows_that_share_an_id_are_returned_in_order(warehouse, project, stream):
     load(warehouse, rows_of(project, stream, [("view", "ann", "y", NOON)]))
     ids = ["x", "", "y", "z", "x", "", "y", "x"]
     found = load(warehouse, rows_of(project, stream, [("view", "ann", id_, NOON) for id_ in ids], number=2))
     assert sorted(found) == [SameId([0, 4, 7], []), SameId([2, 6], [NOON])]
 
 
-def test_rows_come_in_the_order_of_arrival_whatever_their_numbers(warehouse, project, stream):
+def test_rows_keep_the_order_of_arrival_whatever_their_numbers(warehouse, project, stream):
     later, earlier = (rows_of(project, stream, [("view", "ann", "x", NOON)], number) for number in (9, 3))
     for column in ("project", "received_at", "occurred_at", "seq"):
         getattr(later, column).extend(getattr(earlier, column))
@@ -121,8 +121,8 @@ def test_rows_come_in_the_order_of_arrival_whatever_their_numbers(warehouse, pro
 
 
 @pytest.mark.parametrize("table", ["staged", "staged_repeats", "staged_stored"])
-def test_what_was_staged_and_is_gone_is_not_committed(warehouse, connection, project, stream, table):
-    """An engine that restarts between the two has forgotten it, and says nothing."""
+def test_lost_staged_rows_are_not_committed(warehouse, connection, project, stream, table):
+    """An engine that restarts in between has lost them without notice."""
     load(warehouse, rows_of(project, stream, [("view", "ann", "", NOON)]))
     rows = rows_of(project, stream, [("view", "bob", "x", NOON), ("view", "bob", "x", NOON)], number=2)
     warehouse.stage(rows)
@@ -147,7 +147,7 @@ class LosingConnection:
         self._connection.run(sql)
 
 
-def test_what_was_staged_and_is_gone_at_once_is_not_judged(warehouse, connection, project, stream):
+def test_staged_rows_lost_at_once_are_not_judged(warehouse, connection, project, stream):
     insert = connection.insert_arrow
 
     class Forgetful:
@@ -163,7 +163,7 @@ def test_what_was_staged_and_is_gone_at_once_is_not_judged(warehouse, connection
         warehouse.stage(rows_of(project, stream, [("view", "ann", "x", NOON)]))
 
 
-def test_what_is_stored_behind_a_position_is_told_with_whether_it_counts(warehouse, project, stream):
+def test_rows_stored_after_a_position_are_returned_with_whether_they_count(warehouse, project, stream):
     first = rows_of(project, stream, [("view", "ann", "", NOON)], number=5)
     second = rows_of(project, stream, [("view", "ann", "x", NOON), ("view", "ann", "x", NOON)], number=6)
     load(warehouse, first)
@@ -174,7 +174,7 @@ def test_what_is_stored_behind_a_position_is_told_with_whether_it_counts(warehou
     assert warehouse.stored_after({}) == {}
 
 
-def test_rows_that_are_stored_already_are_not_stored_twice(warehouse, connection, project, stream):
+def test_rows_already_stored_are_not_stored_twice(warehouse, connection, project, stream):
     rows = rows_of(project, stream, [("view", "ann", "x", NOON), ("view", "bob", "y", NOON)])
     load(warehouse, rows)
     load(warehouse, rows, stored=rows.seq)
@@ -188,7 +188,7 @@ def test_a_day_begins_at_midnight_utc(warehouse, connection, project, stream):
     assert days == [(TODAY,), (TODAY + 1,)]
 
 
-def test_text_of_any_kind_is_kept(warehouse, connection, project, stream):
+def test_any_text_is_stored_unchanged(warehouse, connection, project, stream):
     strange = ["nul\x00inside", "tab\tnew\nline", "'quote\\", "👨‍👩‍👧", "\u2028", "x" * 256]
     load(warehouse, rows_of(project, stream, [(text, text, text, NOON) for text in strange]))
     assert counts(connection, project) == (6, 6, 6, 0)
@@ -198,13 +198,13 @@ def test_text_of_any_kind_is_kept(warehouse, connection, project, stream):
     assert together == 6
 
 
-def test_many_rows_over_many_months_are_one_load(warehouse, connection, project, stream):
+def test_many_rows_of_many_months_are_one_load(warehouse, connection, project, stream):
     events = [("view", f"user {place % 700}", f"id {place}", NOON + place % 90 * DAY_MS) for place in range(1_000)]
     load(warehouse, rows_of(project, stream, events))
     assert counts(connection, project) == (1_000, 1_000, 700, 0)
 
 
-def test_an_engine_in_trouble_says_so(connection):
+def test_a_failing_engine_raises(connection):
     with pytest.raises(WarehouseUnavailableError):
         connection.run("SELECT * FROM mauve.no_such_table")
 

@@ -1,4 +1,4 @@
-"""What every warehouse promises to the query plane. Rows come in through the loader's side."""
+"""What every warehouse promises to the query plane. Rows are loaded through the loader's side."""
 
 import itertools
 import threading
@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mauve.core.activity import Activity
+from mauve.core.events import Activity
+from mauve.core.times import DAY_MS
 from mauve.core.window import Window
 from mauve.stores.clickhouse.schema import TABLES
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
@@ -18,11 +19,10 @@ from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
 from mauve.stores.warehouse import EventRows, WarehouseUnavailableError, first_seq
 from support.service import PATIENCE_S
 
-DAY_MS = 86_400_000
 DAY = date(2026, 11, 15)
 NOON = (DAY - date(1970, 1, 1)).days * DAY_MS + DAY_MS // 2
 ALWAYS = Window(date.min, date.max)
-EVERYBODY = frozenset(Activity)
+ANY_ACTIVITY = frozenset(Activity)
 STREAM = 99
 record_numbers = itertools.count(1)
 projects = itertools.count(1)
@@ -47,7 +47,7 @@ def project():
 
 @pytest.fixture
 def load(engine, project):
-    """Load events given as (name, user, day), and let some of them not count."""
+    """Load events given as (name, user, day), some of which do not count."""
     warehouse, _ = engine
 
     def load_events(events, repeats=(), project=project):
@@ -81,7 +81,7 @@ def users_by_day(reader, project, seen, window):
     return [row[1:] for row in reader.users_by_day([project], seen, window)]
 
 
-def test_a_user_counts_once_however_often_and_in_whatever_way_they_are_seen(reader, load, project):
+def test_a_user_counts_once_however_often_and_however_active(reader, load, project):
     load(
         [
             ("view", "ann", day(0)),
@@ -91,7 +91,7 @@ def test_a_user_counts_once_however_often_and_in_whatever_way_they_are_seen(read
         ]
     )
     load([("view", "ann", day(0)), ("click", "eve", day(1)), ("view", "", day(1))])
-    assert users(reader, project, EVERYBODY, ALWAYS) == 3
+    assert users(reader, project, ANY_ACTIVITY, ALWAYS) == 3
     assert users(reader, project, {Activity.ACTIVE}, ALWAYS) == 2
     assert users(reader, project, {Activity.SIGNUP}, ALWAYS) == 2
     assert users_by_day(reader, project, Activity.ACTIVE, ALWAYS) == [("2026-11-15", 1), ("2026-11-16", 2)]
@@ -107,16 +107,16 @@ def test_events_are_counted_by_name_and_by_day(reader, load, project):
     assert reader.event_days(project, "b", ALWAYS) == [("2026-11-15", 2), ("2026-11-17", 1)]
 
 
-def test_what_does_not_count_is_in_no_figure(reader, load, project):
+def test_repeats_are_in_no_metric(reader, load, project):
     load([("view", "ann", day(0)), ("view", "bob", day(0)), ("never", "eve", day(1))], repeats=(1, 2))
-    assert users(reader, project, EVERYBODY, ALWAYS) == 1
+    assert users(reader, project, ANY_ACTIVITY, ALWAYS) == 1
     assert reader.event_names(project, ALWAYS, 10) == [("view", 1)]
     assert reader.event_count(project, "never", ALWAYS) == 0
     assert reader.event_days(project, "never", ALWAYS) == []
 
 
-def test_nothing_is_nothing(reader, project):
-    assert users(reader, project, EVERYBODY, ALWAYS) == 0
+def test_an_empty_project_has_no_counts(reader, project):
+    assert users(reader, project, ANY_ACTIVITY, ALWAYS) == 0
     assert users_by_day(reader, project, Activity.ACTIVE, ALWAYS) == []
     assert reader.event_names(project, ALWAYS, 10) == []
     assert reader.event_count(project, "view", ALWAYS) == 0
@@ -130,7 +130,7 @@ def test_nothing_is_nothing(reader, project):
 def test_a_window_includes_both_its_ends(reader, load, project, first, last, expected):
     load([("view", f"user {offset}", day(offset)) for offset in (-1, 0, 1)])
     window = Window(day(first), day(last))
-    assert users(reader, project, EVERYBODY, window) == expected
+    assert users(reader, project, ANY_ACTIVITY, window) == expected
     assert reader.event_count(project, "view", window) == expected
     assert len(reader.event_days(project, "view", window)) == expected
     assert len(users_by_day(reader, project, Activity.ACTIVE, window)) == expected
@@ -138,16 +138,16 @@ def test_a_window_includes_both_its_ends(reader, load, project, first, last, exp
 
 
 @pytest.mark.parametrize("window", [Window(date.min, date(1969, 12, 31)), Window(date(2200, 1, 1), date.max)])
-def test_a_window_in_which_no_event_can_be_is_empty(reader, load, project, window):
+def test_a_window_outside_the_engines_calendar_is_empty(reader, load, project, window):
     load([("view", "ann", day(0))])
-    assert users(reader, project, EVERYBODY, window) == reader.event_count(project, "view", window) == 0
+    assert users(reader, project, ANY_ACTIVITY, window) == reader.event_count(project, "view", window) == 0
     assert users_by_day(reader, project, Activity.ACTIVE, window) == reader.event_names(project, window, 9) == []
 
 
-def test_a_project_sees_nothing_of_another(reader, load, project):
+def test_projects_are_isolated(reader, load, project):
     load([("view", "ann", day(0))])
     load([("view", "bob", day(0)), ("view", "eve", day(0))], project=f"{project}_test")
-    assert users(reader, project, EVERYBODY, ALWAYS) == reader.event_count(project, "view", ALWAYS) == 1
+    assert users(reader, project, ANY_ACTIVITY, ALWAYS) == reader.event_count(project, "view", ALWAYS) == 1
 
 
 ODD_NAMES = [
@@ -163,7 +163,7 @@ ODD_NAMES = [
 ]
 
 
-def test_a_name_of_any_kind_is_found_and_comes_back_as_it_was(reader, load, project):
+def test_any_name_is_found_and_returned_unchanged(reader, load, project):
     load([(name, "", day(0)) for name in ODD_NAMES])
     assert [reader.event_count(project, name, ALWAYS) for name in ODD_NAMES] == [1] * len(ODD_NAMES)
     assert reader.event_names(project, ALWAYS, 100) == [(name, 1) for name in sorted(ODD_NAMES, key=str.encode)]
@@ -171,13 +171,13 @@ def test_a_name_of_any_kind_is_found_and_comes_back_as_it_was(reader, load, proj
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(text=st.text(max_size=20))
-def test_whatever_is_bound_arrives_as_it_is(connection, text):
+def test_bound_parameters_arrive_unchanged(connection, text):
     assert connection.read("SELECT {text:String}, hex({text:String})", {"text": text}) == [
         [text, text.encode().hex().upper()]
     ]
 
 
-def test_many_names_on_many_days_are_summed_up_exactly(reader, load, project):
+def test_many_names_on_many_days_are_summed_exactly(reader, load, project):
     load([(f"name {place % 7}", "", day(-(place % 100))) for place in range(5_000)])
     load([(f"name {place % 7}", "", day(-(place % 100))) for place in range(5_000)])
     names = dict(reader.event_names(project, ALWAYS, 100))
@@ -185,14 +185,14 @@ def test_many_names_on_many_days_are_summed_up_exactly(reader, load, project):
     assert sum(count for _, count in reader.event_days(project, "name 3", ALWAYS)) == names["name 3"]
 
 
-def test_distinct_counts_are_exact_while_small_and_then_near(reader, load, project):
+def test_distinct_counts_are_exact_while_small_and_approximate_beyond(reader, load, project):
     load([("view", f"user {number % 2_000}", day(0)) for number in range(4_000)])
-    assert users(reader, project, EVERYBODY, ALWAYS) == 2_000
+    assert users(reader, project, ANY_ACTIVITY, ALWAYS) == 2_000
     load([("view", f"user {number}", day(1)) for number in range(60_000)])
-    assert users(reader, project, EVERYBODY, ALWAYS) == pytest.approx(60_000, rel=0.015)  # three standard errors
+    assert users(reader, project, ANY_ACTIVITY, ALWAYS) == pytest.approx(60_000, rel=0.015)  # three standard errors
 
 
-def test_several_readers_read_side_by_side(reader, load, project):
+def test_several_readers_read_in_parallel(reader, load, project):
     load([("view", "ann", day(0))])
     seen = []
     threads = [
@@ -206,7 +206,7 @@ def test_several_readers_read_side_by_side(reader, load, project):
 
 
 @pytest.mark.usefixtures("engine")
-def test_an_engine_that_cannot_be_opened_says_so_and_is_tried_again(connection, project):
+def test_an_engine_that_cannot_be_opened_raises_and_is_retried(connection, project):
     attempts = iter([WarehouseUnavailableError("down"), connection])
 
     def open_connection():
@@ -222,7 +222,7 @@ def test_an_engine_that_cannot_be_opened_says_so_and_is_tried_again(connection, 
 
 
 class Stuck:
-    """A connection on which the reads of one project take until they are let go."""
+    """A connection on which the reads of one project block until they are released."""
 
     def __init__(self, slow_project, begun, go):
         self._slow_project, self._begun, self._go = slow_project, begun, go
@@ -237,7 +237,7 @@ class Stuck:
         pass
 
 
-def test_slow_reads_of_one_project_do_not_hold_up_another():
+def test_slow_reads_of_one_project_do_not_delay_another():
     begun, go = threading.Semaphore(0), threading.Event()
     window = Window(DAY, DAY + timedelta(days=1))
     with (
@@ -246,7 +246,7 @@ def test_slow_reads_of_one_project_do_not_hold_up_another():
     ):
         slow = [readers.submit(reader.users_by_day, ["proj_slow"], Activity.ACTIVE, window) for _ in range(3)]
         try:
-            for _ in range(5):  # three of the later halves, and two of the earlier ones: as many as there are threads
+            for _ in range(5):  # three of the later halves and two of the earlier ones: as many as there are threads
                 assert begun.acquire(timeout=PATIENCE_S)
             quick = readers.submit(reader.users_by_day, ["proj_quick"], Activity.ACTIVE, window).result(PATIENCE_S)
         finally:
@@ -255,7 +255,7 @@ def test_slow_reads_of_one_project_do_not_hold_up_another():
         assert [len(each.result()) for each in slow] == [2] * 3
 
 
-def test_sums_are_read_from_the_days_that_are_summed_up_already(engine, load, connection, project):
+def test_counts_are_read_from_the_daily_sums(engine, load, connection, project):
     load([("view", "", day(0))])
     query = (
         f"SELECT sum(counted) FROM mauve.events WHERE project = '{project}' AND name = 'view' AND day = '2026-11-15'"
@@ -264,7 +264,7 @@ def test_sums_are_read_from_the_days_that_are_summed_up_already(engine, load, co
     assert any("event_days" in line for (line,) in plan)
 
 
-def test_events_from_before_days_were_summed_up_are_counted_as_well(reader, load, connection, project):
+def test_events_from_before_the_daily_sums_are_counted_too(reader, load, connection, project):
     connection.run("ALTER TABLE mauve.events DROP PROJECTION event_days SETTINGS mutations_sync = 1")
     load([("view", "", day(0)), ("view", "", day(1))])
     for statement in TABLES:
@@ -278,7 +278,7 @@ class TestLatestEvents:
     def names(self, reader, project, window=ALWAYS, events_max=10):
         return [event.name for event in reader.latest_events(project, window, events_max)]
 
-    def test_the_ones_that_arrived_last_come_first(self, reader, load, project):
+    def test_the_latest_arrivals_come_first(self, reader, load, project):
         load([("one", "ann", DAY), ("two", "", DAY)])
         load([("three", "ann", DAY - timedelta(days=1))])
         load([("other", "ann", DAY)], project="proj_other_latest")
@@ -286,7 +286,7 @@ class TestLatestEvents:
         assert self.names(reader, project, events_max=2) == ["three", "two"]
         assert self.names(reader, project, Window(DAY, DAY)) == ["two", "one"]
 
-    def test_a_repeat_is_there_and_marked(self, reader, load, project):
+    def test_a_repeat_is_listed_and_marked(self, reader, load, project):
         load([("view", "ann", DAY), ("view", "bob", DAY)], repeats=[1])
         assert [(event.user, event.counted) for event in reader.latest_events(project, ALWAYS, 5)] == [
             ("bob", 0),
@@ -294,19 +294,19 @@ class TestLatestEvents:
         ]
 
 
-def test_several_projects_are_read_at_once_and_do_not_mix(reader, load, project):
+def test_several_projects_are_read_together_without_mixing(reader, load, project):
     other = f"{project}_other"
     load([("view", "ann", day(0)), ("view", "bob", day(1))])
     load([("view", "ann", day(0)), ("view", "eve", day(0)), ("view", "eve", day(2))], project=other)
     asked = [other, project, "proj_never"]
-    assert reader.users(asked, EVERYBODY, ALWAYS, None) == {project: 2, other: 2}
+    assert reader.users(asked, ANY_ACTIVITY, ALWAYS, None) == {project: 2, other: 2}
     assert reader.users_by_day(asked, Activity.ACTIVE, Window(day(0), day(2))) == sorted(
         [(project, "2026-11-15", 1), (project, "2026-11-16", 1), (other, "2026-11-15", 2), (other, "2026-11-17", 1)]
     )
 
 
 class TestSummingUp:
-    """What the loader's side does when days close: 2026-11-16 is a Monday."""
+    """The loader's side when days close: 2026-11-16 is a Monday."""
 
     WEEK = Window(date(2026, 11, 16), date(2026, 11, 22))
 
@@ -315,7 +315,7 @@ class TestSummingUp:
         connection.run("TRUNCATE TABLE mauve.actives")
         return engine[0]
 
-    def test_the_users_of_each_day_are_those_that_a_reader_counts(self, warehouse, reader, load, project):
+    def test_the_users_of_each_day_match_the_reader(self, warehouse, reader, load, project):
         load([("view", f"user {place % 40}", day(place % 5)) for place in range(100)])
         load([("user_signup", "ann", day(2)), ("view", "ann", day(9))])
         found = warehouse.users_of_days(Window(day(0), day(4)))
@@ -328,24 +328,24 @@ class TestSummingUp:
         assert warehouse.first_day() is None
 
     @pytest.mark.parametrize("times", [1, 3])
-    @pytest.mark.parametrize("seen", [{Activity.ACTIVE}, {Activity.SIGNUP}, EVERYBODY])
-    def test_a_week_that_was_summed_up_counts_as_its_days_do(self, warehouse, reader, load, project, times, seen):
+    @pytest.mark.parametrize("seen", [{Activity.ACTIVE}, {Activity.SIGNUP}, ANY_ACTIVITY])
+    def test_a_merged_week_counts_like_its_days(self, warehouse, reader, load, project, times, seen):
         load([(("view", "user_signup")[place % 2], f"user {place % 60}", day(place % 16)) for place in range(400)])
         other = f"{project}_other"
         load([("view", "ann", day(3))], project=other)
         for _ in range(times):
-            warehouse.sum_up_week(self.WEEK)
+            warehouse.merge_week(self.WEEK)
         for window in (ALWAYS, Window(day(0), day(12)), self.WEEK, Window(day(1), day(30))):
             assert reader.users([project, other], seen, window, self.WEEK) == reader.users(
                 [project, other], seen, window, None
             )
         assert reader.users_by_day([project], Activity.ACTIVE, self.WEEK), "its days are there as before"
 
-    def test_the_days_of_a_week_that_was_summed_up_are_not_read(self, warehouse, reader, load, project):
+    def test_the_days_of_a_merged_week_are_not_read(self, warehouse, reader, load, project):
         load([("view", "ann", day(1))])
-        warehouse.sum_up_week(self.WEEK)
+        warehouse.merge_week(self.WEEK)
         load([("view", "late", day(2))])
-        assert users(reader, project, EVERYBODY, ALWAYS, self.WEEK) == 1
-        assert users(reader, project, EVERYBODY, ALWAYS) == 2
-        warehouse.sum_up_week(self.WEEK)
-        assert users(reader, project, EVERYBODY, ALWAYS, self.WEEK) == 2
+        assert users(reader, project, ANY_ACTIVITY, ALWAYS, self.WEEK) == 1
+        assert users(reader, project, ANY_ACTIVITY, ALWAYS) == 2
+        warehouse.merge_week(self.WEEK)
+        assert users(reader, project, ANY_ACTIVITY, ALWAYS, self.WEEK) == 2

@@ -100,7 +100,7 @@ def test_a_service_killed_during_a_backup_leaves_no_file_and_restarts(service, k
 def test_a_core_killed_during_an_erasure_restarts_and_erases_on_retry(service, key):
     settings = settings_from({"MAUVE_DATA": str(service.data)})
     with control_parts(settings) as parts:
-        (organization,) = parts.catalog.organizations.everyone()
+        (organization,) = parts.catalog.organizations.list_all()
         (app,) = parts.catalog.apps.all_of(organization.org_id)
     for pause_s in (0.0, 0.02, 0.1):
         assert send(service, key, "ann") == 202

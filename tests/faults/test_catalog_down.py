@@ -10,8 +10,8 @@ import pytest
 from mauve.access.sessions import SEEN_EVERY_MS, begin_session
 from mauve.control import people
 from mauve.core.user import Role
+from mauve.stores import StoreUnavailableError
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.unavailable import StoreUnavailableError
 from mauve.wiring import bootstrap, control
 from mauve.wiring.databases import _EDGE_BUSY_TIMEOUT_S
 from mauve.wiring.paths import catalog_path

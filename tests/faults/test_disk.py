@@ -1,4 +1,4 @@
-"""A disk that fails once, and one that is full: refused while it lasts, and recovered from without a person."""
+"""A disk that fails once, and one that is full: requests are refused meanwhile, and it recovers without help."""
 
 import errno
 import itertools
@@ -25,7 +25,7 @@ def key(api):
     return api.post("/v1/apps", json={"name": "An app"}).json()["sk_key"]
 
 
-def test_a_sync_that_fails_once_refuses_its_group_and_all_others_until_the_process_starts_anew(
+def test_a_failed_sync_refuses_its_group_and_all_later_ones_until_the_process_restarts(
     core, client, key, load, monkeypatch, connection
 ):
     def post(to, id_):
@@ -35,8 +35,8 @@ def test_a_sync_that_fails_once_refuses_its_group_and_all_others_until_the_proce
     failures = [OSError(errno.EIO, "broken")]
 
     def fail_once(self, descriptor):
-        is_spare = "spare" in Path(f"/proc/self/fd/{descriptor}").readlink().parts  # made ahead, in another thread
-        if failures and not is_spare:
+        is_pooled = "spare" in Path(f"/proc/self/fd/{descriptor}").readlink().parts  # prepared ahead, in another thread
+        if failures and not is_pooled:
             raise failures.pop()
         sync(self, descriptor)
 
@@ -56,7 +56,7 @@ def test_a_sync_that_fails_once_refuses_its_group_and_all_others_until_the_proce
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of its own, with little room."""
+    """A separate file system with little space."""
     path = tmp_path / "disk"
     path.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MEGABYTES}m", "tmpfs", str(path)]
@@ -67,13 +67,13 @@ def small_disk(tmp_path):
 
 
 def fill(path):
-    """Take all the room that is left."""
+    """Fill the remaining space."""
     with path.open("wb", buffering=0) as ballast, suppress(OSError):
         while ballast.write(bytes(65_536)):
             pass
 
 
-def test_a_full_disk_refuses_with_503_and_when_there_is_room_again_everything_goes_on_by_itself(small_disk):
+def test_a_full_disk_refuses_with_503_and_recovers_by_itself(small_disk):
     data, acked, possible = small_disk / "data", set(), set()
     first_days = (date(2026, 1, 1) - timedelta(days=number) for number in itertools.count())
     with running(data, "--workers", "1") as service:
@@ -97,7 +97,7 @@ def test_a_full_disk_refuses_with_503_and_when_there_is_room_again_everything_go
             return httpx.get(address, params=parameters, headers=bearer(key))
 
         def some_are_loaded():
-            # A new question each time: an answer is kept for minutes, the one that says "nothing yet" as well.
+            # A new question each time: answers are cached for minutes, including the one without rows.
             return read("event_names", date_from=str(next(first_days))).json().get("data")
 
         assert post() == 202
@@ -118,5 +118,5 @@ def test_a_full_disk_refuses_with_503_and_when_there_is_room_again_everything_go
 
 
 def _backlog(data):
-    """Return the segments but the last one of each stream, which stays."""
+    """Return all segments but the last one of each stream, which is kept."""
     return [path for stream in (data / "log").iterdir() for path in sorted(stream.glob("*.segment"))[:-1]]

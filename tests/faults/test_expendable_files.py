@@ -1,4 +1,4 @@
-"""The read cache and the read meter lose their files, or find them damaged: reads go on."""
+"""The read cache and the read meter lose their files or find them damaged: reads continue."""
 
 import signal
 import sqlite3
@@ -9,11 +9,12 @@ from contextlib import closing
 import pytest
 import structlog
 
+from mauve.core.times import DAY_MS
+from mauve.stores import StoreUnavailableError
 from mauve.stores.localdisk.read_cache import CacheBounds, SqliteReadCache
 from mauve.stores.localdisk.read_meter import SqliteReadMeter
 from mauve.stores.read_cache import CachedAnswer
-from mauve.stores.read_meter import ReadLimits, Uses
-from mauve.stores.unavailable import StoreUnavailableError
+from mauve.stores.read_meter import ReadCost, ReadLimits
 from support.clocks import Ticks
 
 NOW = 1_800_000_000_000
@@ -35,39 +36,39 @@ def meter(tmp_path):
 
 
 def taken(meter, limit, times=10):
-    return sum(meter.take("org_1", Uses(), ReadLimits(limit, 0, 0), NOW) is None for _ in range(times))
+    return sum(meter.take("org_1", ReadCost(), ReadLimits(limit, 0, 0), NOW) is None for _ in range(times))
 
 
 def overwrite(path):
-    """Put other bytes into the very file, as a broken disk would."""
+    """Overwrite bytes in the existing file, as a broken disk would."""
     with path.open("r+b") as file:
         size = max(path.stat().st_size, 8192)
         file.write(b"damaged " * (size // 8))
 
 
 def keep_and_find_again(cache):
-    """Return whether the cache works; what is damaged may be noticed by the first call only."""
+    """Return whether the cache works; only the first call may notice damage."""
     cache.find("a")
     cache.keep("a", ANSWER)
     return cache.keep("a", ANSWER) and cache.find("a") == ANSWER
 
 
 @pytest.mark.parametrize("content", [b"", b"not a database " * 1000, b"SQLite format 3\0" + bytes(5000)])
-def test_a_cache_whose_file_is_not_one_is_made_anew(tmp_path, content):
+def test_a_cache_file_that_is_not_a_database_is_recreated(tmp_path, content):
     (tmp_path / "cache.db").write_bytes(content)
     with closing(SqliteReadCache(tmp_path / "cache.db", ONLY_THE_FILE)) as cache:
         assert cache.find("a") is None
         assert keep_and_find_again(cache)
 
 
-def test_a_cache_of_another_release_is_made_anew(tmp_path):
+def test_a_cache_of_another_release_is_recreated(tmp_path):
     with closing(sqlite3.connect(tmp_path / "cache.db")) as other:
         other.execute("CREATE TABLE answers (question TEXT PRIMARY KEY, answer TEXT)")
     with closing(SqliteReadCache(tmp_path / "cache.db", ONLY_THE_FILE)) as cache:
         assert keep_and_find_again(cache)
 
 
-def test_a_cache_that_is_damaged_while_it_is_open_is_made_anew(tmp_path, cache):
+def test_a_cache_damaged_while_it_is_open_is_recreated(tmp_path, cache):
     for number in range(500):
         cache.keep(str(number), CachedAnswer(b"%d" % number, NOW))
     for name in ("cache.db", "cache.db-wal"):
@@ -77,7 +78,7 @@ def test_a_cache_that_is_damaged_while_it_is_open_is_made_anew(tmp_path, cache):
     assert keep_and_find_again(cache)
 
 
-def test_a_cache_whose_file_is_removed_goes_on_with_a_new_one_that_others_share(tmp_path, cache):
+def test_a_cache_whose_file_is_removed_continues_with_a_new_shared_one(tmp_path, cache):
     cache.keep("a", ANSWER)
     for path in tmp_path.glob("cache.db*"):
         path.unlink()
@@ -99,7 +100,7 @@ def test_two_processes_that_find_damage_end_up_with_one_file(tmp_path, cache):
         assert cache.find("b") == CachedAnswer(b"shared", NOW)
 
 
-def test_an_answer_that_was_changed_on_the_disk_is_not_given(tmp_path, cache):
+def test_an_answer_changed_on_disk_is_not_served(tmp_path, cache):
     cache.keep("a", ANSWER)
     with closing(sqlite3.connect(tmp_path / "cache.db")) as other:
         other.execute("UPDATE answers SET value = CAST('another!!' AS BLOB)")
@@ -118,19 +119,19 @@ def test_damaged_totals_do_not_keep_the_cache_empty(tmp_path, cache):
     assert cache.find("c") == ANSWER
 
 
-def test_without_a_place_for_its_file_a_cache_still_keeps_answers_in_memory(tmp_path):
+def test_without_a_file_a_cache_still_keeps_answers_in_memory(tmp_path):
     with closing(SqliteReadCache(tmp_path / "missing" / "cache.db")) as cache:
         assert cache.find("a") is None
         assert cache.keep("a", ANSWER) is True
         assert cache.find("a") == ANSWER
 
 
-def test_a_cache_that_can_keep_nothing_says_so(tmp_path):
+def test_a_cache_that_can_store_nothing_reports_it(tmp_path):
     with closing(SqliteReadCache(tmp_path / "missing" / "cache.db", ONLY_THE_FILE)) as cache:
         assert cache.keep("a", ANSWER) is False
 
 
-def test_a_cache_that_another_process_holds_does_not_hold_up_reads(tmp_path, cache):
+def test_a_cache_locked_by_another_process_does_not_delay_reads(tmp_path, cache):
     cache.keep("a", ANSWER)
     with closing(sqlite3.connect(tmp_path / "cache.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -153,23 +154,23 @@ def test_a_newer_answer_that_could_not_be_written_is_not_followed_by_an_older_on
         assert cache.find("a") == newer
 
 
-def test_a_meter_that_is_damaged_counts_anew(tmp_path, meter):
+def test_a_damaged_meter_starts_counting_again(tmp_path, meter):
     assert taken(meter, 5) == 5
     meter.close()
     overwrite(tmp_path / "meter.db")
     with pytest.raises(StoreUnavailableError):
-        meter.take("org_1", Uses(), LIMITS, NOW)
+        meter.take("org_1", ReadCost(), LIMITS, NOW)
     assert taken(meter, 5) == 5
 
 
-def test_a_meter_that_cannot_count_says_so_and_is_logged_once(tmp_path):
+def test_a_meter_that_cannot_count_raises_and_logs_once(tmp_path):
     meter = SqliteReadMeter(tmp_path / "later" / "meter.db")
     with structlog.testing.capture_logs() as logged, closing(meter):
         for _ in range(5):
             with pytest.raises(StoreUnavailableError):
-                meter.take("org_1", Uses(), LIMITS, NOW)
+                meter.take("org_1", ReadCost(), LIMITS, NOW)
         (tmp_path / "later").mkdir()
-        assert meter.take("org_1", Uses(), LIMITS, NOW) is None
+        assert meter.take("org_1", ReadCost(), LIMITS, NOW) is None
     assert [line["event"] for line in logged] == ["file_unusable"]
     assert logged[0]["file"] == "meter.db"
 
@@ -178,25 +179,25 @@ SPENDS_AND_IS_KILLED = f"""
 import os, signal, sys
 from pathlib import Path
 from mauve.stores.localdisk.read_meter import SqliteReadMeter
-from mauve.stores.read_meter import ReadLimits, Uses
+from mauve.stores.read_meter import ReadCost, ReadLimits
 meter = SqliteReadMeter(Path(sys.argv[1]))
 for _ in range(7):
-    meter.take("org_1", Uses(queries=1), ReadLimits(1000, 1000, 1000), {NOW})
+    meter.take("org_1", ReadCost(queries=1), ReadLimits(1000, 1000, 1000), {NOW})
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_what_a_killed_process_spent_is_spent(tmp_path, meter):
+def test_the_counts_of_a_killed_process_are_kept(tmp_path, meter):
     done = subprocess.run([sys.executable, "-c", SPENDS_AND_IS_KILLED, str(tmp_path / "meter.db")], check=False)
     assert done.returncode == -signal.SIGKILL
     assert taken(meter, 10) == 3
-    assert meter.take("org_1", Uses(queries=1), ReadLimits(1000, 7, 0), NOW) is not None
+    assert meter.take("org_1", ReadCost(queries=1), ReadLimits(1000, 7, 0), NOW) is not None
 
 
-def test_old_minutes_and_periods_are_forgotten(tmp_path, meter):
-    day = 86_400_000
+def test_old_minutes_and_periods_are_deleted(tmp_path, meter):
+    day = DAY_MS
     for number in range(400):
-        meter.take(f"org_{number % 50}", Uses(queries=1), LIMITS, NOW + number * day)
+        meter.take(f"org_{number % 50}", ReadCost(queries=1), LIMITS, NOW + number * day)
     with closing(sqlite3.connect(tmp_path / "meter.db")) as file:
         reads, periods = (file.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("reads", "spent"))
     assert reads == 1

@@ -1,6 +1,6 @@
-"""The power is cut in a loop under load, over log, ledger and warehouse together; nothing acknowledged is lost.
+"""The power is cut repeatedly under load, for log, ledger and warehouse together; nothing acknowledged is lost.
 
-Needs root and a loop device. The processes and the mount are the test's own.
+Needs root and a loop device. The processes and the mount belong to the test.
 """
 
 import json
@@ -24,12 +24,12 @@ from support.traffic import Traffic, started_again
 LIFE = Path(__file__).parents[1] / "support" / "life_on_disk.py"
 WAREHOUSE = LIFE.with_name("warehouse_program.py")
 BATCHES_OF_A_LIFE_MAX = 60
-LIVES_OF_A_BOX = 50  # then a new one: what is stored is read whole after every cut
+LIVES_OF_A_BOX = 50  # then a new one, because everything stored is read after every cut
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """Where a box may stand."""
+    """Where a box may be mounted."""
     home = tmp_path_factory.mktemp("boxes")
     if reason := reason_for_no_box(home):
         pytest.skip(reason)
@@ -60,7 +60,7 @@ class Life:
         self._process.stdin.flush()
 
     def cut(self, box: PowerBox) -> None:
-        """Cut its power. What it says from now on is not believed, as the box explains."""
+        """Cut its power. Ignore its output from now on, for the reason given in `power_box`."""
         self._is_cut.set()
         box.cut()
 
@@ -74,7 +74,7 @@ class Life:
     def _listen(self) -> None:
         for line in self._process.stdout:
             if not line.endswith(b"\n"):
-                return  # It was killed in the middle of a word.
+                return  # It was killed in the middle of a line.
             word, _, rest = line.partition(b" ")
             if word == b"found":
                 self.found = json.loads(rest)
@@ -86,7 +86,7 @@ class Life:
 
 
 def check(found: dict, lives: list[Life]) -> None:
-    """Hold what is stored against what was sent in the lives before."""
+    """Compare what is stored with what was sent in earlier lives."""
     check_events(found, lives)
     check_money(found, lives)
 
@@ -127,7 +127,7 @@ def payments_of(lives: list[Life], which: str) -> dict[str, int]:
 
 
 def cut_in_a_loop(box: PowerBox, cuts: int, rng: random.Random) -> int:
-    """Cut the power of a box again and again; return how many batches were acknowledged."""
+    """Cut the power of a box repeatedly; return how many batches were acknowledged."""
     data = box.path / "data"
     lives: list[Life] = []
     life = following = Life(data, 0)
@@ -155,7 +155,7 @@ def cut_in_a_loop(box: PowerBox, cuts: int, rng: random.Random) -> int:
 
 
 def live_a_while(life: Life, rng: random.Random) -> None:
-    """Wait until the life is at some moment: at its start, in the middle of its work, or later."""
+    """Wait for some time of the life: its start, the middle of its work, or later."""
     batches, pause_s = rng.randrange(1, BATCHES_OF_A_LIFE_MAX), rng.uniform(0, 0.5)
     if life.has_found.is_set():
         eventually(lambda: len(life.acked) >= batches)
@@ -191,7 +191,7 @@ def cut_the_service(box: PowerBox, service: Service, traffic: Traffic) -> None:
 
 @pytest.mark.prove
 @pytest.mark.timeout(3_600)
-def test_the_whole_service_goes_on_after_power_cuts_with_everything_it_acknowledged(home, rounds, show_progress):
+def test_the_whole_service_continues_after_power_cuts_with_everything_it_acknowledged(home, rounds, show_progress):
     cuts = rounds(3, 100)
     rng = random.Random(20261115)
     with power_box(home / "service") as box:
@@ -217,7 +217,7 @@ def test_the_whole_service_goes_on_after_power_cuts_with_everything_it_acknowled
 
 
 def events_left_after_a_cut(home: Path, *setting: str) -> int:
-    """Load and merge, cut the power when only the merged part is left, and count what is there afterwards."""
+    """Load and merge, cut the power when only the merged part is left, and count the rows afterwards."""
     environment = clean_environment(PYTHONPATH=str(LIFE.parents[1]))
     with power_box(home) as box:
         command = [sys.executable, str(WAREHOUSE), str(box.path / "warehouse")]
@@ -235,10 +235,10 @@ def events_left_after_a_cut(home: Path, *setting: str) -> int:
     return json.loads(told.splitlines()[-1])["from_rows"]
 
 
-def test_what_the_warehouse_has_merged_outlives_a_power_cut(home):
-    """It would be gone for good: the rows that were merged are removed, and the log is trimmed."""
+def test_merged_parts_of_the_warehouse_survive_a_power_cut(home):
+    """The rows would be lost: their sources are removed after the merge, and the log is trimmed."""
     assert events_left_after_a_cut(home / "merged") == 160
 
 
-def test_a_warehouse_that_does_not_sync_what_it_merges_is_found(home):
+def test_a_warehouse_that_does_not_sync_merged_parts_is_detected(home):
     assert events_left_after_a_cut(home / "unsynced", "min_rows_to_fsync_after_merge = 0") == 0

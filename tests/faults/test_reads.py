@@ -1,4 +1,4 @@
-"""When a store cannot be read the last answer is given, marked as such; ingest goes on, and so do the other reads."""
+"""When a store cannot be read, the last answer is served and marked stale; ingest and other reads continue."""
 
 import asyncio
 import sqlite3
@@ -8,13 +8,14 @@ from datetime import date
 
 import pytest
 
+from mauve.core.times import DAY_MS
 from mauve.core.window import Window
 from mauve.metrics.questions import Question
 from mauve.metrics.registry import METRICS
 from mauve.query.ask import Freshness, ask
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
 from mauve.stores.localdisk.read_cache import CacheBounds, SqliteReadCache
-from mauve.stores.read_meter import ReadLimits, Uses
+from mauve.stores.read_meter import ReadCost, ReadLimits
 from mauve.stores.warehouse import WarehouseUnavailableError
 from mauve.wiring.paths import catalog_path, ledger_path
 from support.service import bearer
@@ -23,7 +24,7 @@ FIVE_MINUTES_MS = 300_000
 
 
 class Faulty:
-    """The real reader, behind a switch."""
+    """The real reader, with a switch to make it fail."""
 
     def __init__(self, reader):
         self._reader = reader
@@ -75,7 +76,9 @@ def send(client, key, load):
 
 
 @pytest.mark.parametrize("error", [WarehouseUnavailableError("down"), ZeroDivisionError("unforeseen")])
-def test_a_warehouse_that_is_down_gives_the_last_answer_and_no_new_ones(read, send, clock, read_warehouse, error):
+def test_while_the_warehouse_is_down_the_last_answer_is_served_and_no_new_ones(
+    read, send, clock, read_warehouse, error
+):
     send({"name": "view", "user": "ann"})
     fresh = read("mau")
     read_warehouse.break_with(error)
@@ -98,17 +101,17 @@ def test_a_warehouse_that_is_down_gives_the_last_answer_and_no_new_ones(read, se
     assert "x-cache-age" not in again.headers
 
 
-def test_a_stale_answer_is_given_at_any_age(read, send, clock, read_warehouse):
+def test_a_stale_answer_is_served_at_any_age(read, send, clock, read_warehouse):
     send({"name": "view", "user": "ann"})
     window = {"date_from": "2027-01-01", "date_to": "2027-01-31"}
     read("mau", **window)
     read_warehouse.break_with(WarehouseUnavailableError("down"))
-    clock.advance(400 * 86_400_000)
+    clock.advance(400 * DAY_MS)
     stale = read("mau", **window)
     assert (stale.json()["data"], stale.headers["x-cache-age"]) == ([{"mau": 1}], str(400 * 86_400))
 
 
-def test_a_failed_read_is_not_kept(read, read_warehouse):
+def test_a_failed_read_is_not_cached(read, read_warehouse):
     read_warehouse.break_with(WarehouseUnavailableError("down"))
     assert [read("mau").status_code for _ in range(3)] == [503] * 3
     read_warehouse.fault = None
@@ -120,11 +123,11 @@ def test_a_throttled_read_is_refused_even_if_there_is_an_old_answer(read, clock,
     clock.advance(FIVE_MINUTES_MS)
     (org_id,) = core.query.keyring.organizations
     for _ in range(600):
-        core.query.meter.take(org_id, Uses(), ReadLimits(600, 0, 0), clock.now_ms())
+        core.query.meter.take(org_id, ReadCost(), ReadLimits(600, 0, 0), clock.now_ms())
     assert read("mau").status_code == 429
 
 
-def test_those_who_ask_the_same_at_once_cause_one_read(read, read_warehouse):
+def test_concurrent_equal_questions_cause_one_read(read, read_warehouse):
     gate = threading.Event()
     read_warehouse.fault = lambda: gate.wait(30)
     replies = []
@@ -138,7 +141,7 @@ def test_those_who_ask_the_same_at_once_cause_one_read(read, read_warehouse):
     assert read_warehouse.reads == 1
 
 
-def test_a_ledger_that_is_gone_gives_the_last_answer(read, send, clock, settings):
+def test_while_the_ledger_is_gone_the_last_answer_is_served(read, send, clock, settings):
     send({"name": "payment", "id": "1", "props": {"amount": 5, "currency": "eur"}})
     fresh = read("revenue")
     connection = sqlite3.connect(ledger_path(settings.data), isolation_level=None)
@@ -153,12 +156,12 @@ def test_a_ledger_that_is_gone_gives_the_last_answer(read, send, clock, settings
     assert read("volume").status_code == 200
 
 
-def test_reads_go_on_while_the_catalog_is_gone(client, read, settings, api):
+def test_reads_continue_while_the_catalog_is_gone(client, read, settings, api):
     catalog_path(settings.data).write_bytes(b"")
     assert read("mau").status_code == 200
 
 
-def test_an_answer_that_is_too_large_to_be_kept_is_uncached(core, client, load, tmp_path):
+def test_an_answer_too_large_for_the_cache_is_served_uncached(core, client, load, tmp_path):
     load()
     cache = SqliteReadCache(tmp_path / "cache.db", CacheBounds(value_bytes_max=10))
     question = Question("proj_1", METRICS["mau"], Window(date.min, date.max))

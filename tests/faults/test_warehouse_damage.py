@@ -1,4 +1,4 @@
-"""Files of the warehouse that are missing, cut short or changed."""
+"""Files of the warehouse that are missing, truncated or changed."""
 
 import json
 import subprocess
@@ -33,7 +33,7 @@ def fill_with_zeros(path):
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, cut_short, fill_with_zeros])
-def test_damaged_sums_of_events_are_made_anew(tmp_path, damage):
+def test_damaged_sums_of_events_are_rebuilt(tmp_path, damage):
     run(tmp_path, "load")
     sums = [path for path in tmp_path.glob("store/*/*/*/event_days.proj/*") if path.is_file()]
     assert len(sums) > 50

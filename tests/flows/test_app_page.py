@@ -315,7 +315,9 @@ class TestHealth:
     def test_reasons_of_an_earlier_version_are_still_shown(self, viewer, own, app, settings, clock):
         counts = {(app["public_id"], f"rejected:{word}"): 1 for word in ("an", "props.amount", "name")}
         with open_ledger_writer(settings) as ledger:
-            ledger.record([Entry(arrivals=IngestStats(today_at(clock.now_ms()).isoformat(), clock.now_ms(), counts))])
+            ledger.record(
+                [Entry(ingest_stats=IngestStats(today_at(clock.now_ms()).isoformat(), clock.now_ms(), counts))]
+            )
         text = text_of(viewer.open(f"{own}/events"))
         assert "recorded by an earlier version as “an” items 1" in text
         assert "recorded by an earlier version as “props.amount” items 1" in text

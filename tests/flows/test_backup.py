@@ -12,7 +12,7 @@ import httpx2 as httpx
 import pytest
 
 from mauve.metrics.registry import METRICS
-from mauve.stores.data_directory import Holder, hold, name_holder
+from mauve.stores.data_directory import Holder, hold, record_holder
 from support.billing import SECRET_A, sample, signed_a
 from support.browser import PASSWORD, Browser
 from support.service import bearer, eventually, ledger_rows, mauve, mauve_json, running, stored_events, token_for
@@ -251,7 +251,7 @@ class TestRefusals:
 
     def test_a_directory_in_use_is_left_alone(self, unserved, file):
         with hold(unserved) as lock:
-            name_holder(lock, Holder(os.getpid(), "http://here", "http://here"))
+            record_holder(lock, Holder(os.getpid(), "http://here", "http://here"))
             self.assert_refused(mauve(unserved, "restore", str(file)), "in use")
 
     @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "other"])

@@ -1,4 +1,4 @@
-"""Days close by themselves: what is read of them stays the same, and what comes late is counted all the same."""
+"""Days close by themselves: what is read of them stays the same, and late events are still counted."""
 
 from datetime import date, timedelta
 
@@ -6,8 +6,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from mauve.core.batch import packed_header
+from mauve.core.times import DAY_MS
 from mauve.core.window import Window
-from mauve.load.close_days import Closing
+from mauve.load.close_days import DayCloser
 from mauve.load.loader import Loader
 from mauve.metrics.questions import Survey
 from mauve.metrics.registry import METRICS
@@ -23,7 +24,7 @@ from mauve.stores.sql.ledger.reader import SqlLedgerReader
 from mauve.stores.sql.migrate import LEDGER, migrate
 
 TODAY = date(2026, 11, 30)  # a Monday
-NOON_MS = (TODAY.toordinal() - date(1970, 1, 1).toordinal()) * 86_400_000 + 43_200_000
+NOON_MS = (TODAY.toordinal() - date(1970, 1, 1).toordinal()) * DAY_MS + 43_200_000
 PROJECTS = ("proj_closing_1", "proj_closing_2")
 METRICS_OF_USERS = ("mau", "dau", "signups", "signups_daily")
 
@@ -33,7 +34,7 @@ def day(offset):
 
 
 class Source:
-    """A log whose records are loaded as soon as they are there."""
+    """A log whose records are loaded at once."""
 
     def __init__(self):
         self.records = []
@@ -71,17 +72,17 @@ def closed(database):
 
 @pytest.fixture
 def days(closed, warehouse):
-    return Closing(closed, warehouse)
+    return DayCloser(closed, warehouse)
 
 
 @pytest.fixture
 def send():
-    """Append an event of each user to a log, as it would be received at noon of a day."""
+    """Append an event of each user to a log, as received at noon of a day."""
     source = Source()
 
     def send_users(offset, *users, name="view", project=PROJECTS[0]):
         items = b",".join(b'{"name":"%b","user":"%b"}' % (name.encode(), user.encode()) for user in users)
-        at = NOON_MS + offset * 86_400_000
+        at = NOON_MS + offset * DAY_MS
         header = packed_header(project, "org_1", at, at * 1000, 1)
         source.records.append(LogRecord(len(source.records) + 1, header + b"[" + items + b"]"))
 
@@ -143,7 +144,7 @@ def test_days_close_week_by_week_until_nine_days_ago(days, closed, history):
 
 
 @pytest.mark.parametrize("window", [(-60, 0), (-29, 0), (-40, -10), (-9, 0), (-8, 0), (-33, -33), (-60, -51), (0, 0)])
-def test_what_is_read_does_not_change_when_days_close(days, answers, history, window):
+def test_closing_days_does_not_change_what_is_read(days, answers, history, window):
     before = answers(*window)
     while days.close_next_days(TODAY):
         assert answers(*window) == before
@@ -157,7 +158,7 @@ def test_closed_days_are_not_counted_again(days, answers, history, connection):
     assert answers(-40, -20)["dau", PROJECTS[0]] == before["dau", PROJECTS[0]]
 
 
-def test_what_comes_to_a_closed_day_opens_it_and_is_counted(days, closed, answers, history, load):
+def test_an_event_of_a_closed_day_reopens_it_and_is_counted(days, closed, answers, history, load):
     close_all(days)
     before = answers()
     with capture_logs() as logs:
@@ -173,7 +174,7 @@ def test_what_comes_to_a_closed_day_opens_it_and_is_counted(days, closed, answer
     assert answers() == after
 
 
-def test_a_clock_that_runs_ahead_for_a_while_closes_too_much_and_loses_nothing(days, closed, answers, history, load):
+def test_a_clock_ahead_of_time_closes_too_many_days_and_loses_nothing(days, closed, answers, history, load):
     close_all(days, day(3))
     load(0, "somebody new")
     load(-7, "claimed to be of last week")
@@ -191,7 +192,7 @@ def test_on_an_empty_warehouse_the_past_is_closed_at_once(days, closed, answers)
     assert answers()["mau", PROJECTS[0]] == [(0,)]
 
 
-def test_a_project_of_nobody_has_no_rows(days, answers, load):
+def test_an_unknown_project_has_no_rows(days, answers, load):
     load(-20, "ann")
     close_all(days)
     assert answers()["dau", PROJECTS[1]] == []

@@ -8,7 +8,7 @@ from mauve.core.biller import Provider
 from mauve.core.credential import Scope
 from mauve.core.user import Role
 from mauve.stores.ledger import LoadStep
-from mauve.stores.read_meter import ReadLimits, Uses
+from mauve.stores.read_meter import ReadCost, ReadLimits
 from mauve.wiring.databases import open_load_ledger
 from support.browser import PASSWORD, Browser, shown
 from support.service import bearer
@@ -45,7 +45,7 @@ def test_from_the_setup_link_to_the_first_event(client, parts, clock, browser, s
     assert "Waiting for the first event" in browser.open(f"/apps/{app_id}/first-event").text
 
     assert client.post("/v1/events", json=EVENT, headers=bearer(key)).status_code == 202
-    (app,) = parts.catalog.apps.all_of(parts.catalog.organizations.everyone()[0].org_id)
+    (app,) = parts.catalog.apps.all_of(parts.catalog.organizations.list_all()[0].org_id)
     parts.catalog.apps.note_first_event(app.public_id, clock.now_ms())  # as the loader does
     fragment = browser.open(f"/apps/{app_id}/first-event")
     assert "First event received" in fragment.text
@@ -249,7 +249,7 @@ class TestUsage:
             )
         meter = core.dashboard.meter
         for _ in range(7):
-            meter.take(organization.org_id, Uses(queries=1), ReadLimits(10, 10, 10), clock.now_ms())
+            meter.take(organization.org_id, ReadCost(queries=1), ReadLimits(10, 10, 10), clock.now_ms())
         page = owner.open("/usage").text.replace("\N{NARROW NO-BREAK SPACE}", " ")
         for text in ("1 234", "2 000, your cap", "<b>7</b>", "4 321", "1 Feb 2027, 00:00 UTC", "Ingest is live"):
             assert text in page, text

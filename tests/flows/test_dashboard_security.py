@@ -15,7 +15,7 @@ from mauve.core.roles import may
 from mauve.core.user import Role
 from mauve.dashboard.assets import asset_url
 from mauve.dashboard.routes import MEMBER, PUBLIC
-from mauve.stores.unavailable import StoreUnavailableError
+from mauve.stores import StoreUnavailableError
 from support.browser import PASSWORD, Browser
 
 FORMS = {

@@ -13,9 +13,9 @@ from mauve.control.bodies import NewAppBody
 from mauve.core.app import Environment
 from mauve.core.credential import KeyKind
 from mauve.ingest.plane import BODY_BYTES_MAX
+from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import LoadStep
 from mauve.stores.log import LogFailedError, LogFullError
-from mauve.stores.unavailable import StoreUnavailableError
 from mauve.wiring.databases import open_load_ledger
 
 PAYMENT = {"name": "payment", "id": "p1", "props": {"amount": 1999, "currency": "eur"}}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mauve.load.usage import note_first_events
+from mauve.load.runner import note_first_events
 from mauve.wiring.databases import open_load_ledger
 from support.service import bearer
 

@@ -7,7 +7,7 @@ from mauve.control import keys
 from mauve.control.publish import Publisher
 from mauve.core.app import Environment
 from mauve.core.credential import KeyKind
-from mauve.stores.unavailable import StoreUnavailableError
+from mauve.stores import StoreUnavailableError
 
 
 @pytest.fixture

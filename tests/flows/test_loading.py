@@ -1,4 +1,4 @@
-"""From the log into the warehouse: exactly once, whatever happens in between. Real engines, faults put in between."""
+"""From the log into the warehouse, exactly once, whatever happens. Real engines with injected faults."""
 
 import itertools
 import time
@@ -6,8 +6,10 @@ import time
 import pytest
 
 from mauve.core.batch import packed_header
-from mauve.load.close_days import Closing
+from mauve.core.times import DAY_MS
+from mauve.load.close_days import DayCloser
 from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, MIXED_STREAM, Loader
+from mauve.stores import StoreUnavailableError
 from mauve.stores.clickhouse.columns import seqs_as_arrow
 from mauve.stores.clickhouse.warehouse import _COMMIT, ChdbWarehouse
 from mauve.stores.ledger import Entry
@@ -17,7 +19,6 @@ from mauve.stores.sql.ledger.closed_days import SqlClosedDays
 from mauve.stores.sql.ledger.loading import SqlLoadLedger
 from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.migrate import LEDGER, migrate
-from mauve.stores.unavailable import StoreUnavailableError
 from mauve.stores.warehouse import RowsRefusedError, WarehouseUnavailableError
 
 NOW = time.time_ns() // 1_000_000
@@ -26,7 +27,7 @@ stream_numbers = itertools.count(1)
 
 
 class LogInMemory:
-    """A log that can be filled by hand, and forgets what is trimmed."""
+    """A log that is filled by hand and drops what is trimmed."""
 
     def __init__(self, stream):
         self.stream = stream
@@ -72,14 +73,14 @@ def ledger(database):
 
 @pytest.fixture
 def warehouse(connection):
-    # A mixed stream of another test is in the same warehouse: its rows are not ours.
+    # Another test's mixed stream is in the same warehouse: its rows are not ours.
     connection.run("TRUNCATE TABLE IF EXISTS mauve.events")
     return ChdbWarehouse(connection)
 
 
 @pytest.fixture
 def days(database, warehouse):
-    return Closing(SqlClosedDays(database), warehouse)
+    return DayCloser(SqlClosedDays(database), warehouse)
 
 
 @pytest.fixture
@@ -112,7 +113,7 @@ def test_a_batch_is_loaded_once_and_trimmed(source, ledger, warehouse, clock, pr
     assert ledger.first_seen() == {project: NOW}
 
 
-def test_a_repeat_within_seven_days_counts_once_and_behind_them_again(
+def test_a_repeat_counts_once_within_seven_days_and_again_after_them(
     source, ledger, warehouse, clock, project, count, days
 ):
     loader = Loader(source, ledger, warehouse, clock, days)
@@ -126,25 +127,23 @@ def test_a_repeat_within_seven_days_counts_once_and_behind_them_again(
     assert (count(), count("counted")) == (6, 2)
 
 
-def test_ids_of_two_projects_do_not_meet(source, ledger, warehouse, clock, project, count, days):
+def test_ids_of_two_projects_are_independent(source, ledger, warehouse, clock, project, count, days):
     source.append(batch(project, b'{"name":"view","id":"x"}'))
     source.append(batch(f"{project}_other", b'{"name":"view","id":"x"}'))
     Loader(source, ledger, warehouse, clock, days).load_next_range()
     assert count("counted") == 1
 
 
-def test_the_day_is_that_of_the_occurrence_and_the_claim_is_kept(
+def test_the_day_is_that_of_the_occurrence_and_the_claimed_time_is_kept(
     source, ledger, warehouse, clock, project, connection, count, days
 ):
-    source.append(
-        batch(project, b'[{"name":"a","at":%d},{"name":"b","at":"1970-01-01T00:00:00Z"}]' % (NOW - 86_400_000))
-    )
+    source.append(batch(project, b'[{"name":"a","at":%d},{"name":"b","at":"1970-01-01T00:00:00Z"}]' % (NOW - DAY_MS)))
     Loader(source, ledger, warehouse, clock, days).load_next_range()
-    assert count(f"name = 'a' AND occurred_at = {NOW - 86_400_000}") == 1
-    assert count(f"name = 'b' AND occurred_at = {NOW - 7 * 86_400_000} AND claimed_at = '1970-01-01T00:00:00Z'") == 1
+    assert count(f"name = 'a' AND occurred_at = {NOW - DAY_MS}") == 1
+    assert count(f"name = 'b' AND occurred_at = {NOW - 7 * DAY_MS} AND claimed_at = '1970-01-01T00:00:00Z'") == 1
 
 
-def test_a_record_that_cannot_be_read_is_set_aside_and_keeps_nothing_back(
+def test_an_unreadable_record_becomes_a_dead_letter_and_blocks_no_others(
     source, ledger, warehouse, clock, project, count, days
 ):
     source.append(batch(project, b'{"name":"view"}'))
@@ -157,7 +156,7 @@ def test_a_record_that_cannot_be_read_is_set_aside_and_keeps_nothing_back(
     assert source.records == []
 
 
-def test_events_that_came_with_payments_are_loaded_from_the_ledger(
+def test_events_sent_with_payments_are_loaded_from_the_ledger(
     source, ledger, warehouse, clock, project, count, database, days
 ):
     SqlLedgerWriter(database).record([Entry(events=batch(project, b'[{"name":"view","user":"ann"}]'))])
@@ -169,7 +168,7 @@ def test_events_that_came_with_payments_are_loaded_from_the_ledger(
 
 
 class Failing:
-    """Stands in front of a real engine and fails at the chosen step, before or after it is done."""
+    """Wraps a real engine and fails at the chosen step, before or after it is done."""
 
     def __init__(self, engine, method, *, after):
         self._engine, self._method, self._after = engine, method, after
@@ -217,9 +216,7 @@ def test_a_failure_at_any_step_loses_nothing_and_counts_nothing_twice(
     assert source.records == []
 
 
-def test_what_a_step_left_unfinished_is_finished_before_anything_new(
-    source, ledger, warehouse, clock, project, count, days
-):
+def test_an_unfinished_step_is_finished_before_anything_new(source, ledger, warehouse, clock, project, count, days):
     """New records of one stream could fill the next range, and leave the stored rows of another to be loaded again."""
     source.append(batch(project, b'{"name":"first"}'))
     SqlLedgerWriter(ledger._database).record([Entry(events=batch(project, b'{"name":"mixed","id":"1"}'))])  # noqa: SLF001
@@ -236,7 +233,7 @@ def test_what_a_step_left_unfinished_is_finished_before_anything_new(
 
 
 def test_half_an_insert_is_completed(source, ledger, warehouse, clock, project, count, connection, days):
-    """Rows of one load can be stored in part: an insert is atomic in each month alone."""
+    """Rows of one load may be stored in part: an insert is atomic only within each month."""
 
     class StoresOnlyTheFirstRow(Failing):
         def __getattr__(self, name):
@@ -264,7 +261,9 @@ def test_half_an_insert_is_completed(source, ledger, warehouse, clock, project, 
     assert (count(), count("counted"), count("name = 'c' AND counted")) == (3, 2, 0)
 
 
-def test_rows_that_the_warehouse_refuses_are_set_aside_alone(source, ledger, warehouse, clock, project, count, days):
+def test_only_the_record_with_refused_rows_becomes_a_dead_letter(
+    source, ledger, warehouse, clock, project, count, days
+):
     class RefusesPoison:
         def __getattr__(self, name):
             return getattr(warehouse, name)
@@ -284,7 +283,7 @@ def test_rows_that_the_warehouse_refuses_are_set_aside_alone(source, ledger, war
     assert loader.load_next_range() == 0
 
 
-def test_an_engine_that_is_down_sets_nothing_aside(source, ledger, warehouse, clock, project, count, days):
+def test_an_engine_that_is_down_causes_no_dead_letters(source, ledger, warehouse, clock, project, count, days):
     class Down:
         def stage(self, rows):
             raise WarehouseUnavailableError("down")
@@ -301,7 +300,7 @@ def test_an_engine_that_is_down_sets_nothing_aside(source, ledger, warehouse, cl
     assert len(source.records) == 1
 
 
-def test_a_ledger_that_is_down_leaves_the_log_as_it_is(source, ledger, warehouse, clock, project, count, days):
+def test_a_ledger_that_is_down_leaves_the_log_unchanged(source, ledger, warehouse, clock, project, count, days):
     class Down:
         def positions(self):
             raise StoreUnavailableError("down")

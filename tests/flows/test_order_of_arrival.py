@@ -1,4 +1,4 @@
-"""Of two events with one id the first that arrived counts, whatever way each of them took."""
+"""Of two events with the same id the first arrival counts, whatever the route of each."""
 
 import itertools
 
@@ -10,7 +10,7 @@ ROUNDS = 12
 
 
 def ways_of(service):
-    """Return how an event can be sent: by either port, alone or beside a payment, which takes another way inside."""
+    """Return the routes of an event: through either port, alone or with a payment, which is stored elsewhere."""
     payments = itertools.count()
 
     def beside_a_payment(event):
@@ -24,7 +24,7 @@ def ways_of(service):
     }
 
 
-def test_the_first_counts_by_whatever_way_it_came(tmp_path):
+def test_the_first_arrival_counts_whatever_its_route(tmp_path):
     with running(tmp_path / "data", "--workers", "2") as service:
         app = httpx.post(f"{service.url}/v1/apps", json={"name": "An app"}, headers=bearer(token_for(service.data)))
         ways, sent = ways_of(service), 0

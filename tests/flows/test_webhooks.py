@@ -12,7 +12,7 @@ from mauve.core.app import Environment
 from mauve.core.biller import Provider
 from mauve.core.secret import Secret
 from mauve.ingest.webhooks.endpoint import BODY_BYTES_MAX
-from mauve.stores.unavailable import StoreUnavailableError
+from mauve.stores import StoreUnavailableError
 from support.billing import (
     NOW,
     NOW_S,

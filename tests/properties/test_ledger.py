@@ -1,4 +1,4 @@
-"""The ledger against a naive model of it."""
+"""The ledger compared with a naive model."""
 
 import pytest
 from hypothesis import Phase, given, settings
@@ -24,12 +24,12 @@ def database(tmp_path_factory):
 
 @settings(max_examples=150, deadline=None)
 @given(groups=GROUPS)
-def test_any_sequence_of_groups_ends_as_in_the_model(database, groups):
+def test_any_sequence_of_groups_matches_the_model(database, groups):
     check_that_it_ends_as_in_the_model(database, groups)
 
 
 def is_found(database):
-    """Tell whether the check fails on one of sixty sequences."""
+    """Return whether the check fails on one of sixty sequences."""
 
     @settings(max_examples=60, deadline=None, database=None, derandomize=True, phases=[Phase.generate])
     @given(groups=GROUPS)
@@ -44,12 +44,12 @@ def is_found(database):
 
 
 class TestPlantedBugs:
-    """The check is checked: each of these must be found."""
+    """Checks of the check: each of these bugs must be found."""
 
-    def test_without_one_nothing_is_found(self, database):
+    def test_without_a_bug_nothing_is_found(self, database):
         assert not is_found(database)
 
-    def test_money_that_is_summed_twice(self, database, monkeypatch):
+    def test_money_summed_twice(self, database, monkeypatch):
         move = ledger_writer.move_day_totals
 
         def move_twice(tx, accepted):
@@ -59,30 +59,30 @@ class TestPlantedBugs:
         monkeypatch.setattr(ledger_writer, "move_day_totals", move_twice)
         assert is_found(database)
 
-    def test_money_that_is_summed_for_another_day(self, database, monkeypatch):
-        monkeypatch.setattr(payment_book, "_DAY_MS", payment_book._DAY_MS + 1)  # noqa: SLF001 - a bug is planted on the inside
+    def test_money_summed_for_another_day(self, database, monkeypatch):
+        monkeypatch.setattr(payment_book, "DAY_MS", payment_book.DAY_MS + 1)
         assert is_found(database)
 
-    def test_a_payment_in_conflict_that_is_taken_for_a_duplicate(self, database, monkeypatch):
+    def test_a_payment_in_conflict_taken_for_a_duplicate(self, database, monkeypatch):
         real = ledger_writer.outcome_of
 
-        def forgiving(payment, standing):
-            return real(payment, standing and standing._replace(digest=payment.digest))
+        def forgiving(payment, recorded):
+            return real(payment, recorded and recorded._replace(digest=payment.digest))
 
         monkeypatch.setattr(ledger_writer, "outcome_of", forgiving)
         assert is_found(database)
 
-    def test_a_payment_that_is_billed_whoever_sent_it(self, database, monkeypatch):
+    def test_a_payment_that_counts_as_usage_whoever_sent_it(self, database, monkeypatch):
         monkeypatch.setattr(ledger_writer, "CLIENT", "biller_a")
         assert is_found(database)
 
 
 @given(ANY_TEXT | BACKSLASHES_AND_NULS)
-def test_an_escaped_text_has_no_nul_and_comes_back(text):
+def test_an_escaped_text_has_no_nul_and_is_restored(text):
     assert "\0" not in escaped(text)
     assert unescaped(escaped(text)) == text
 
 
 @given(BACKSLASHES_AND_NULS, BACKSLASHES_AND_NULS)
-def test_two_texts_are_escaped_alike_only_if_they_are_equal(one, two):
+def test_only_equal_texts_are_escaped_to_equal_texts(one, two):
     assert (escaped(one) == escaped(two)) == (one == two)

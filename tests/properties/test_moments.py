@@ -1,10 +1,10 @@
-"""Many moments at once against one by one."""
+"""Times parsed in bulk compared with times parsed one by one."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mauve.core.times import known_time_ms, occurred_at
-from mauve.load.moments import occurred_moments
+from mauve.load.rows import occurred_moments
 
 NOW = 1_794_744_000_000
 USUAL = st.one_of(
@@ -26,7 +26,7 @@ SAME_FORM = st.from_regex(r"2026-11-1\dT0\d:[0-5]\d:[0-5]\d\.\d\d\dZ", fullmatch
         st.lists(st.tuples(TIMES, st.one_of(st.none(), TIMES)), min_size=1, max_size=5),
     )
 )
-def test_many_moments_are_read_as_each_one_is(claims):
+def test_many_times_are_parsed_like_each_one_alone(claims):
     ats, sent_ats = zip(*claims, strict=True)
     expected = [
         occurred_at(known_time_ms(at), None if sent_at is None else known_time_ms(sent_at), NOW)

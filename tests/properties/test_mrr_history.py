@@ -1,4 +1,4 @@
-"""The history of MRR against its definition, through a real ledger, in any order of recording."""
+"""The history of MRR compared with its definition, through a real ledger, in any order of recording."""
 
 from contextlib import closing
 from datetime import date, timedelta
@@ -24,7 +24,7 @@ from mauve.stores.sql.migrate import LEDGER, migrate
 from support.ledger_entries import a_version, mrr_of
 from support.mrr_model import DAY_US, history_by_model, history_of
 
-BASE = date(2014, 11, 10)  # the first day of a block of the largest kind
+BASE = date(2014, 11, 10)  # the first day of a block of the largest size
 BASE_US = (BASE - date(1970, 1, 1)).days * DAY_US
 FAR = [-16_385, -16_384, -129, -128, -127, 127, 128, 16_383, 16_384]
 
@@ -62,7 +62,7 @@ def database(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def old_database(tmp_path_factory):
-    """One that no planted bug has written to."""
+    """A database that no planted bug has written to."""
     with closing(open_ledger(tmp_path_factory)) as opened:
         yield opened
 
@@ -86,7 +86,7 @@ def check(database, groups, window, today):
 @given(groups, days, days, days)
 @example([[a_version(BASE_US, mrr=0)]], BASE, BASE, BASE)
 @example([[a_version(BASE_US, mrr=5), a_version(BASE_US, currency="usd")]], BASE, BASE, BASE)
-def test_every_day_is_what_the_versions_say_of_its_end(database, groups, one, other, today):
+def test_every_day_matches_the_versions_at_its_end(database, groups, one, other, today):
     check(database, groups, Window(min(one, other), max(one, other)), today)
 
 
@@ -104,21 +104,21 @@ def is_found(database):
 
 
 class TestPlantedBugs:
-    """The check is checked: each of these must be found."""
+    """Checks of the check: each of these bugs must be found."""
 
-    def test_without_one_nothing_is_found(self, database):
+    def test_without_a_bug_nothing_is_found(self, database):
         assert not is_found(database)
 
     def test_late_versions_that_correct_nothing(self, database, monkeypatch):
-        monkeypatch.setattr(MrrSums, "place", lambda *_: None)
+        monkeypatch.setattr(MrrSums, "insert", lambda *_: None)
         assert is_found(database)
 
-    def test_late_versions_that_count_for_good(self, database, monkeypatch):
-        placed = subscription_book.placed_among
+    def test_late_versions_that_count_forever(self, database, monkeypatch):
+        inserted = subscription_book.inserted_versions
         monkeypatch.setattr(
             subscription_book,
-            "placed_among",
-            lambda tx, new: (each._replace(after_day=None) for each in placed(tx, new)),
+            "inserted_versions",
+            lambda tx, new: (each._replace(after_day=None) for each in inserted(tx, new)),
         )
         assert is_found(database)
 
@@ -128,7 +128,7 @@ class TestPlantedBugs:
 
 
 def totals_in(tx):
-    """Return what is kept, however it is divided into its halves."""
+    """Return what is stored, however it is split into halves."""
     rows = tx.execute(sa.select(mrr_changes))
     return {
         tuple(row[:4]): (row.active, row.high * 2**32 + row.low) for row in rows if row.active or row.high or row.low
@@ -137,7 +137,7 @@ def totals_in(tx):
 
 @settings(max_examples=40, deadline=None)
 @given(groups)
-def test_an_old_ledger_is_brought_to_what_recording_would_have_kept(old_database, groups):
+def test_an_old_ledger_is_migrated_to_what_recording_would_have_stored(old_database, groups):
     writer = SqlLedgerWriter(old_database)
     for number, group in enumerate(groups):
         writer.record([Entry(subscriptions=group), Entry(subscriptions=[a_version(number, project="proj_other")])])
@@ -145,11 +145,11 @@ def test_an_old_ledger_is_brought_to_what_recording_would_have_kept(old_database
         kept = {key: total for key, total in totals_in(tx).items() if any(total)}
         mrr_changes.drop(tx)
         with Operations.context(MigrationContext.configure(tx)):
-            build_anew()
+            rebuild()
         assert {key: total for key, total in totals_in(tx).items() if any(total)} == kept
 
 
-def build_anew():
+def rebuild():
     path = LEDGER.folder / "versions" / "0006_mrr_changes.py"
     module = {}
     exec(compile(path.read_text(), str(path), "exec"), module)
@@ -157,7 +157,7 @@ def build_anew():
     module["upgrade"]()
 
 
-def test_a_version_from_before_our_calendar_counts_from_the_first_day_asked_for(database):
+def test_a_version_from_before_the_calendar_counts_from_the_first_requested_day(database):
     long_ago = a_version(-62_135_596_800_000_000 - 3_600_000_000, mrr=5)  # 0000-12-31 23:00
     check(database, [[long_ago]], Window(BASE, BASE), BASE)
 
@@ -166,7 +166,7 @@ def test_a_window_in_the_future_is_empty(database):
     check(database, [[a_version(BASE_US)]], Window(BASE + timedelta(days=1), BASE + timedelta(days=9)), BASE)
 
 
-def test_all_of_time_has_rows_from_the_first_version_on_and_costs_no_more_than_is_taken(database):
+def test_the_longest_window_has_rows_from_the_first_version_on_and_is_read_lazily(database):
     writer, reader = SqlLedgerWriter(database), SqlLedgerReader(database)
     writer.record([Entry(subscriptions=[a_version(BASE_US, project="proj_all", mrr=5)])])
     window = Window(date.min, date.max)

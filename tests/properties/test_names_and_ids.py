@@ -21,7 +21,7 @@ class Drawn:
 
 
 @given(st.text(max_size=200))
-def test_a_normalized_name_is_short_trimmed_and_stays_as_it_is(text):
+def test_normalizing_a_name_is_idempotent(text):
     name = app_name_from(text)
     if name is not None:
         assert 1 <= len(name) <= 80
@@ -32,7 +32,7 @@ def test_a_normalized_name_is_short_trimmed_and_stays_as_it_is(text):
 
 
 @given(st.text(string.ascii_letters + "é👪", min_size=1, max_size=80), st.text(" \t\n", max_size=5))
-def test_white_space_around_a_name_does_not_matter(name, space):
+def test_whitespace_around_a_name_does_not_matter(name, space):
     assert app_name_from(space + name + space) == name
 
 
@@ -48,14 +48,14 @@ def test_a_name_is_refused_only_for_a_reason(text):
 
 
 @given(BASE62, st.sampled_from(["app", "key", "org", "proj", "tok"]))
-def test_every_new_id_has_the_shape_of_its_kind_and_of_no_other(text, prefix):
+def test_every_new_id_has_the_format_of_its_kind_and_of_no_other(text, prefix):
     made = new_id(prefix, Drawn(text))
     assert is_id(made, prefix)
     assert not any(is_id(made, other) for other in ("app", "key", "org", "proj", "tok") if other != prefix)
 
 
 @given(st.text())
-def test_what_is_not_an_id_is_told_apart(text):
+def test_text_that_is_not_an_id_is_recognized(text):
     assert is_id(text, "app") == (
         text.startswith("app_") and len(text) == 24 and all(character in ALPHABET for character in text[4:])
     )
@@ -83,13 +83,13 @@ def test_a_masked_key_shows_eight_characters_of_it(text):
 
 
 @given(BASE62)
-def test_a_token_is_56_characters_behind_its_prefix(text):
+def test_a_token_is_56_characters_after_its_prefix(text):
     minted = tokens.mint(Drawn(text))
     assert minted.token.reveal().removeprefix("ctl_live_") == text[:16] + text[:40]
 
 
 @given(st.text())
-def test_any_header_is_read_without_failing(text):
+def test_any_header_is_parsed_without_failing(text):
     credential = bearer_credential(text)
     if credential is not None:
         assert text.lower().startswith("bearer")

@@ -1,4 +1,4 @@
-"""The checks are checked: each bug that is planted here must be found, or they prove nothing."""
+"""Checks of the simulation: each bug planted here must be found, or the simulation proves nothing."""
 
 # ruff: noqa: SLF001 - a bug is planted on the inside
 
@@ -10,8 +10,8 @@ import pytest
 from mauve.load import arrival_order
 from mauve.load import loader as loading
 from mauve.load.arrival_order import ArrivalOrder
-from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, Loader, Stretch
-from mauve.load.rows import Range
+from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, Loader
+from mauve.load.rows import LogRange
 from mauve.stores.localdisk.log import frames, segments, tail
 from mauve.stores.localdisk.log.reader import SegmentLogReader
 from mauve.stores.localdisk.log.writer import SegmentLogWriter
@@ -27,12 +27,12 @@ def is_found(disk_class=SimulatedDisk, mark=None, schedules=SCHEDULES_TO_FIND_A_
     return first_violation(schedules, disk_class, mark) is not None
 
 
-def test_without_a_bug_nothing_is_found_there():
+def test_without_a_bug_nothing_is_found():
     assert not first_violation(range(300))
 
 
 class TestDisk:
-    """Bugs of a writer that uses the disk wrongly, planted where the two meet."""
+    """Bugs of a writer that misuses the disk, planted in the disk."""
 
     def test_a_writer_that_acknowledges_before_it_syncs(self):
         class Disk(SimulatedDisk):
@@ -42,7 +42,7 @@ class TestDisk:
 
         assert is_found(Disk)
 
-    def test_a_writer_that_syncs_no_directory(self):
+    def test_a_writer_that_does_not_sync_directories(self):
         class Disk(SimulatedDisk):
             def sync_directory(self, path):
                 self.call()
@@ -57,7 +57,7 @@ class TestDisk:
 
         assert is_found(Disk)
 
-    def test_a_writer_that_tries_a_failed_sync_again(self):
+    def test_a_writer_that_retries_a_failed_sync(self):
         class Disk(SimulatedDisk):
             def sync(self, descriptor):
                 try:
@@ -71,7 +71,7 @@ class TestDisk:
 
 
 class TestLog:
-    def test_a_reader_that_checks_no_checksum(self, monkeypatch):
+    def test_a_reader_that_ignores_checksums(self, monkeypatch):
         monkeypatch.setattr(frames, "is_intact", lambda header, payload: True)
         assert is_found()
 
@@ -87,7 +87,7 @@ class TestLog:
         monkeypatch.setattr(segments.SegmentFile, "frame_at", whole_frame_at)
         assert is_found()
 
-    def test_a_reader_that_hands_out_what_may_be_lost(self, monkeypatch):
+    def test_a_reader_that_returns_records_that_may_be_lost(self, monkeypatch):
         monkeypatch.setattr(SegmentLogReader, "_sync", lambda *_: None)
         assert is_found()
 
@@ -101,15 +101,15 @@ class TestLog:
         monkeypatch.setattr(segments.SegmentFile, "frame_at", frame_of_any_age_at)
         assert is_found(mark=b"all same")
 
-    def test_a_reader_that_trims_what_was_not_read(self, monkeypatch):
+    def test_a_reader_that_trims_unread_records(self, monkeypatch):
         monkeypatch.setattr(SegmentLogReader, "_is_spent", lambda *_: True)
         assert is_found()
 
-    def test_a_writer_that_uses_numbers_again(self, monkeypatch):
+    def test_a_writer_that_reuses_numbers(self, monkeypatch):
         monkeypatch.setattr(tail, "NUMBER_GAP", 1)
         assert is_found()
 
-    def test_a_writer_that_appends_behind_a_torn_tail(self, monkeypatch):
+    def test_a_writer_that_appends_after_a_torn_tail(self, monkeypatch):
         begin = tail.Tail.__init__
 
         def begin_in_the_newest_segment(self, disk, directory, **options):
@@ -126,20 +126,20 @@ class TestLog:
         monkeypatch.setattr(tail.Tail, "__init__", begin_in_the_newest_segment)
         assert is_found()
 
-    def test_a_writer_that_goes_on_after_a_failure(self, monkeypatch):
+    def test_a_writer_that_continues_after_a_failure(self, monkeypatch):
         monkeypatch.setattr(SegmentLogWriter, "_refuse_everything", lambda self, reason: None)
         assert is_found()
 
 
 class TestLoader:
-    def test_a_loader_that_remembers_the_position_before_it_stores(self, monkeypatch):
+    def test_a_loader_that_commits_the_position_before_it_stores(self, monkeypatch):
         load = Loader._load
 
-        def finish_first(self, records, taken, known):
+        def finish_first(self, log_range, known):
             finish = self._finish
-            finish(records, Range(), set(), [])
+            finish(LogRange(log_range.records), set())
             self._finish = lambda *step: None
-            load(self, records, taken, known)
+            load(self, log_range, known)
             self._finish = finish
 
         monkeypatch.setattr(Loader, "_load", finish_first)
@@ -149,28 +149,28 @@ class TestLoader:
         monkeypatch.setattr(SimulatedWarehouse, "stored_after", lambda *_: {})
         assert is_found()
 
-    def test_a_loader_that_takes_new_records_beside_those_half_stored(self, monkeypatch):
-        monkeypatch.setattr(Loader, "_open_stretch", lambda *_: Stretch([], Range(), is_all=False))
+    def test_a_loader_that_mixes_new_records_with_those_half_stored(self, monkeypatch):
+        monkeypatch.setattr(Loader, "_half_stored_range", lambda *_: LogRange())
         assert is_found()
 
-    def test_a_loader_that_trims_before_the_position_is_remembered(self, monkeypatch):
-        load = Loader._load_while_reading_on
+    def test_a_loader_that_trims_before_the_position_is_committed(self, monkeypatch):
+        load = Loader._load_and_read_ahead
 
-        def trim_first(self, records, taken, known, positions):
+        def trim_first(self, log_range, known, positions):
             self._trim(positions)
-            load(self, records, taken, known, positions)
+            load(self, log_range, known, positions)
 
-        monkeypatch.setattr(Loader, "_load_while_reading_on", trim_first)
+        monkeypatch.setattr(Loader, "_load_and_read_ahead", trim_first)
         assert is_found()
 
-    def test_a_loader_that_goes_on_where_a_failed_step_would_have_ended(self, monkeypatch):
-        load = Loader._load_while_reading_on
+    def test_a_loader_that_continues_where_a_failed_step_would_have_ended(self, monkeypatch):
+        load = Loader._load_and_read_ahead
 
-        def load_and_keep_the_end(self, records, taken, known, positions):
+        def load_and_keep_the_end(self, log_range, known, positions):
             self._positions = positions
-            load(self, records, taken, known, positions)
+            load(self, log_range, known, positions)
 
-        monkeypatch.setattr(Loader, "_load_while_reading_on", load_and_keep_the_end)
+        monkeypatch.setattr(Loader, "_load_and_read_ahead", load_and_keep_the_end)
         assert is_found()
 
     @pytest.mark.parametrize("milliseconds", [-1, 1])
@@ -178,7 +178,7 @@ class TestLoader:
         monkeypatch.setattr(loading, "IDEMPOTENCY_WINDOW_MS", IDEMPOTENCY_WINDOW_MS + milliseconds)
         assert is_found()
 
-    def test_a_loader_that_notices_no_repeats_in_one_range(self, monkeypatch):
+    def test_a_loader_that_misses_repeats_within_a_range(self, monkeypatch):
         real = loading.repeats_among
 
         def only_earlier_ones(rows, same_ids, stored, window_ms):
@@ -188,42 +188,44 @@ class TestLoader:
         monkeypatch.setattr(loading, "repeats_among", only_earlier_ones)
         assert is_found()
 
-    def test_a_loader_that_judges_stream_after_stream(self, monkeypatch):
+    def test_a_loader_that_judges_one_stream_after_another(self, monkeypatch):
         monkeypatch.setattr(arrival_order, "_in_order", lambda found: [(stream, record) for _, stream, record in found])
         assert is_found()
 
-    def test_a_loader_that_goes_further_than_every_stream_was_read(self, monkeypatch):
-        cut_off = ArrivalOrder._cut_off
+    def test_a_loader_that_goes_beyond_what_was_read_of_every_stream(self, monkeypatch):
+        take_until = ArrivalOrder._take_until
         monkeypatch.setattr(
             ArrivalOrder,
-            "_cut_off",
-            lambda self, stream, waiting, began, _: cut_off(self, stream, waiting, began, None),
+            "_take_until",
+            lambda self, stream, waiting, began, _: take_until(self, stream, waiting, began, None),
         )
         assert is_found()
 
     def test_a_loader_that_finishes_one_stream_of_a_step_before_another(self, monkeypatch):
-        real = ArrivalOrder.take_begun
+        real = ArrivalOrder.take_unfinished
         monkeypatch.setattr(
             ArrivalOrder,
-            "take_begun",
+            "take_unfinished",
             lambda self, positions, last: [each for each in real(self, positions, last) if each[0] in last],
         )
-        # A rare coincidence, one in 25,000: a cut between two names of a step, and the earlier event in the other.
+        # A rare coincidence, one in 25,000: a cut between two names of a step, with the earlier event in the other.
         assert is_found(schedules=range(47_000, 48_000))
 
     def test_a_loader_that_does_not_know_the_ids_of_a_failed_step(self, monkeypatch):
-        monkeypatch.setattr(SimulatedWarehouse, "remember_ids", lambda *_: None)
+        monkeypatch.setattr(SimulatedWarehouse, "recover_ids", lambda *_: None)
         assert is_found()
 
-    def test_a_loader_that_judges_again_what_was_stored(self, monkeypatch):
+    def test_a_loader_that_judges_stored_rows_again(self, monkeypatch):
         real = loading.repeats_among
         monkeypatch.setattr(loading, "repeats_among", lambda rows, last, stored, window: real(rows, last, {}, window))
         assert is_found()
 
-    def test_a_loader_that_drops_what_cannot_be_loaded(self, monkeypatch):
+    def test_a_loader_that_drops_unreadable_records(self, monkeypatch):
         finish = Loader._finish
         monkeypatch.setattr(
-            Loader, "_finish", lambda self, records, taken, repeats, dead: finish(self, records, taken, repeats, [])
+            Loader,
+            "_finish",
+            lambda self, log_range, repeats: finish(self, dataclasses.replace(log_range, unreadable=[]), repeats),
         )
         assert is_found()
 

@@ -1,7 +1,6 @@
 """Log, loader and checkpoint on a simulated machine: no schedule breaks a promise.
 
-On a failure the seed is in the message; `PYTHONPATH=tests python -m support.simulation SEED` runs that schedule
-again, alone.
+A failure prints the seed; `PYTHONPATH=tests python -m support.simulation SEED` runs only that schedule again.
 """
 
 import pytest
@@ -14,7 +13,7 @@ SCHEDULES_AT_ONCE = 500
 
 @pytest.mark.prove
 @pytest.mark.parametrize("part", range(PARTS))
-def test_no_schedule_loses_repeats_or_invents_an_event_or_counts_one_wrongly(part, rounds, show_progress):
+def test_no_schedule_loses_duplicates_or_invents_an_event_or_miscounts_one(part, rounds, show_progress):
     schedules = rounds(20_000, 1_000_000) // PARTS
     first_seed = part * schedules
     for done in range(0, schedules, SCHEDULES_AT_ONCE):

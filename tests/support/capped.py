@@ -8,14 +8,13 @@ from mauve.access.keyring import Keyring
 from mauve.core.accepted import OrgPeriod
 from mauve.core.batch import packed_header, unpacked
 from mauve.core.organization import Standing
-from mauve.core.period import period_of
+from mauve.core.window import period_of
 from mauve.stores.edge import PublishedOrganization
 from mauve.stores.ledger import Entry, LoadStep
-from mauve.stores.localdisk.accepted_counts import FileAcceptedCounts
 from mauve.stores.localdisk.edge import SqliteEdge
-from mauve.stores.localdisk.log.reader import SegmentLogReader
-from mauve.stores.localdisk.log.stream_reader import SegmentStreamReader
+from mauve.stores.localdisk.log.reader import SegmentLogReader, SegmentStreamReader
 from mauve.stores.localdisk.log.writer import SegmentLogWriter
+from mauve.stores.localdisk.usage import FileAcceptedCounts
 from mauve.stores.log import MIXED_STREAM
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger.loading import SqlLoadLedger

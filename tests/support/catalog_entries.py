@@ -1,4 +1,4 @@
-"""What is stored in catalogs: organizations, apps and keys to begin with."""
+"""Entries for catalogs: organizations, apps and keys to start with."""
 
 import threading
 
@@ -13,7 +13,7 @@ RANDOM = SystemRandomness()
 
 
 def in_parallel(work):
-    """Do the work in four threads at once."""
+    """Run the work in four threads at once."""
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -63,7 +63,7 @@ def a_key(**fields):
 
 
 def let_pass(_tally):
-    """A check that has nothing against the change."""
+    """A check that allows every change."""
 
 
 def publish_all(catalog, at=NOW):

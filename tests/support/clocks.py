@@ -1,11 +1,11 @@
-"""Clocks that a test turns."""
+"""Clocks that a test controls."""
 
 import asyncio
 from types import SimpleNamespace
 
 
 class ManualClock:
-    """A clock that stands still until it is turned."""
+    """A clock that stands still until it is advanced."""
 
     def __init__(self, now_ms: int = 1_800_000_000_000) -> None:
         self._now_ms = now_ms
@@ -21,7 +21,7 @@ class ManualClock:
 
 
 class Ticks:
-    """Seconds that pass when they are told to."""
+    """Seconds that pass on demand."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
@@ -31,7 +31,7 @@ class Ticks:
 
 
 class TurnedLoop(asyncio.SelectorEventLoop):
-    """An event loop whose clock can be turned: what waits for a moment that is over by then goes on."""
+    """An event loop whose clock can be advanced: whatever waits for an earlier time then continues."""
 
     ahead_s = 0.0
 
@@ -42,5 +42,5 @@ class TurnedLoop(asyncio.SelectorEventLoop):
         self.ahead_s += seconds
 
     def as_time(self) -> SimpleNamespace:
-        """Return what stands in for the module `time` where a moment is compared with those of the loop."""
+        """Return a replacement for the module `time` where a time is compared with those of the loop."""
         return SimpleNamespace(monotonic=self.time)

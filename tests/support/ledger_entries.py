@@ -1,4 +1,4 @@
-"""Payments and subscriptions to record, and a look at all that was."""
+"""Payments and subscriptions to record, and a dump of everything recorded."""
 
 from datetime import date
 
@@ -10,7 +10,6 @@ from mauve.stores.sql.ledger.schema import metadata
 
 NOW = 1_800_000_000_000  # 2027-01-15 08:00 UTC
 TODAY, PERIOD = "2027-01-15", "2027-01"
-DAY_MS = 86_400_000
 AMOUNT_MAX = 2**53 - 1
 ACCEPTED, DUPLICATE, CONFLICT = Outcome.ACCEPTED, Outcome.DUPLICATE, Outcome.CONFLICT
 ODD_IDS = ["a\0b", "a\\0b", "a\\\0b", "\0", "\\", "👪", "é", "e\u0301", "A", "a", " a", "👪" * 256]

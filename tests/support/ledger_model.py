@@ -1,4 +1,4 @@
-"""A naive model of the ledger, and the check that holds the real one against it."""
+"""A naive model of the ledger, and the check that compares the real one with it."""
 
 import dataclasses
 from collections import Counter
@@ -8,6 +8,7 @@ from itertools import count
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from mauve.core.times import DAY_MS
 from mauve.stores.ledger import Entry, Outcome, Payment, SubscriptionVersion
 from mauve.stores.sql.ledger.loading import SqlLoadLedger
 from mauve.stores.sql.ledger.reader import SqlLedgerReader
@@ -31,8 +32,8 @@ PAYMENTS = st.builds(
     currency=CURRENCIES,
     earned=st.booleans(),
     user=st.none() | ANY_TEXT,
-    occurred_at=st.sampled_from([MIDNIGHT - 1, MIDNIGHT, MIDNIGHT + 1, MIDNIGHT + 86_400_000]),
-    received_at=st.sampled_from([MIDNIGHT, MIDNIGHT + 1, MIDNIGHT + 30 * 86_400_000]),
+    occurred_at=st.sampled_from([MIDNIGHT - 1, MIDNIGHT, MIDNIGHT + 1, MIDNIGHT + DAY_MS]),
+    received_at=st.sampled_from([MIDNIGHT, MIDNIGHT + 1, MIDNIGHT + 30 * DAY_MS]),
     payload=st.binary(max_size=3),
     source=st.sampled_from(["api", "biller_a"]),
     part_of=st.sampled_from([None, None, None, "1", "2"]),
@@ -54,7 +55,7 @@ GROUPS = st.lists(st.lists(ENTRIES, max_size=4), max_size=5)
 
 
 class NaiveLedger:
-    """Keeps everything and adds it up when asked."""
+    """Keeps everything and sums it on demand."""
 
     def __init__(self):
         self.standing = {}
@@ -84,7 +85,7 @@ class NaiveLedger:
             self.standing[new.project, new.id] = new
             return Outcome.ACCEPTED
         same_time = old.claimed_at is None or new.claimed_at is None or old.claimed_at == new.claimed_at
-        same_time = same_time or new.source != "api"  # Billers tell of one payment at several moments.
+        same_time = same_time or new.source != "api"  # Billers report one payment at several times.
         return Outcome.DUPLICATE if old.digest == new.digest and same_time else Outcome.CONFLICT
 
     def day_totals(self, project, earned):
@@ -100,7 +101,7 @@ class NaiveLedger:
         for version in sorted(self.versions, key=lambda version: (version.at, version.rank)):  # a stable sort
             standing = current.get((version.project, version.id))
             if version.rank and standing and (standing.at, standing.rank) == (version.at, version.rank):
-                continue  # the same one, come again
+                continue  # a repeat
             current[version.project, version.id] = version
         sums = Counter()
         for version in current.values():
@@ -120,7 +121,7 @@ example_numbers = count()
 
 
 def named(entry, prefix):
-    """Return the entry in projects that no other example knows."""
+    """Return the entry with projects that no other example uses."""
     return Entry(
         [replace(item, project=prefix + item.project, org_id=prefix + item.org_id) for item in entry.payments],
         [replace(item, project=prefix + item.project) for item in entry.subscriptions],
@@ -128,13 +129,13 @@ def named(entry, prefix):
 
 
 def check_that_it_ends_as_in_the_model(database, groups):
-    """Record the groups, in projects that no other example knows, and compare all that can be read."""
+    """Record the groups in projects that no other example uses, and compare everything readable."""
     writer, reader, loader = SqlLedgerWriter(database), SqlLedgerReader(database), SqlLoadLedger(database)
     model = NaiveLedger()
     prefix = f"{next(example_numbers)}-"
     for group in groups:
         entries = [named(entry, prefix) for entry in group]
-        # Copies: the model tells the first payment by its identity, and a drawn value may occur twice.
+        # Copies: the model identifies the first payment by identity, and a drawn value may occur twice.
         copies = [dataclasses.replace(entry, payments=[replace(item) for item in entry.payments]) for entry in entries]
         assert writer.record(entries) == model.record(copies)
     for project in (prefix + name for name in PROJECTS):

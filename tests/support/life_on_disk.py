@@ -1,8 +1,8 @@
-"""A life of the service's parts in one process: it recovers, tells what it finds, then sends until it is killed.
+"""A life of the service's parts in one process: it recovers, prints what it finds, then sends until it is killed.
 
-The real log, ledger, loader and warehouse, as the wiring opens them. Lines on standard output: `found` with all that
-is stored, `sent N` before a batch is sent, `acked N` behind it. `python -m support.life_on_disk DATA LIFE`, then a line
-on standard input when it may begin: so that its slow imports are done before.
+It uses the real log, ledger, loader and warehouse, as wired. Lines on standard output: `found` with everything stored,
+`sent N` before a batch is sent, `acked N` after it. Run `python -m support.life_on_disk DATA LIFE`, then write a line
+to standard input when it may begin, so that its slow imports are done before.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ from datetime import UTC, date, datetime
 from prometheus_client import CollectorRegistry
 
 from mauve.config import Settings, settings_from
-from mauve.core.activity import Activity
 from mauve.core.batch import packed_header
+from mauve.core.events import Activity
 from mauve.core.window import Window
 from mauve.ingest.parts import IngestParts
-from mauve.load.runner import LoadFigures, LoadRunner
+from mauve.load.runner import LoadMetrics, LoadRunner
 from mauve.logs import configure_logs
 from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.ledger import Entry, Payment
@@ -73,13 +73,13 @@ async def send_forever(parts: IngestParts, life: int, numbers) -> None:
     for number in numbers:
         await send(parts, life, number)
         if random.random() < 0.1:
-            await send(parts, life, number)  # Its client did not get the answer, and tries again.
+            await send(parts, life, number)  # Its client did not get the answer, and retries.
 
 
 async def live(settings: Settings, life: int) -> None:
     prepare(settings)
     registry = CollectorRegistry()
-    loading = LoadRunner(lambda: open_load_parts(settings), LoadFigures(registry))
+    loading = LoadRunner(lambda: open_load_parts(settings), LoadMetrics(registry))
     async with (
         ingest_parts(settings, 0, registry) as one,
         ingest_parts(settings, 1, CollectorRegistry()) as two,
@@ -93,7 +93,7 @@ async def live(settings: Settings, life: int) -> None:
 
 
 def found(settings: Settings) -> dict:
-    """Return all that is stored, and what readers are told of it."""
+    """Return everything stored, and what readers see of it."""
     reader = open_warehouse_reader(settings)
     connection = ChdbConnection(warehouse_path(settings.data))
     read = connection.read

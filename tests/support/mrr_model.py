@@ -4,14 +4,15 @@ import math
 from datetime import date, timedelta
 
 from mauve.core.subscriptions import day_number_of
+from mauve.core.times import DAY_MS
 from mauve.core.window import Window
 from mauve.metrics.mrr_history import days_known, mrr_by_day
 
-DAY_US = 86_400_000_000
+DAY_US = DAY_MS * 1000
 
 
 def history_by_model(recorded, window, today):
-    """Return the rows of one project, whose versions come in the order in which they were recorded."""
+    """Return the rows of one project, whose versions are in the order of recording."""
     rows = []
     day = window.first
     while day <= min(window.last, today):
@@ -26,11 +27,11 @@ def history_by_model(recorded, window, today):
 
 
 def _standing(recorded, ends_us):
-    """Return the version of each subscription that stands at a moment."""
+    """Return the version of each subscription that is current at a given time."""
     standing, known = {}, set()
     for version in recorded:
         if version.rank and (version.id, version.at, version.rank) in known:
-            continue  # the same one, come again
+            continue  # a repeat
         known.add((version.id, version.at, version.rank))
         held = standing.get(version.id)
         if version.at <= ends_us and (held is None or (version.at, version.rank) >= (held.at, held.rank)):
@@ -39,7 +40,7 @@ def _standing(recorded, ends_us):
 
 
 def history_of(reader, project, first, last, today=date.max):
-    """Return the rows that a ledger's changes come to."""
+    """Return the rows that result from a ledger's changes."""
     known = days_known(Window(first, last), today)
     if known is None:
         return []

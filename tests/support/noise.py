@@ -1,4 +1,4 @@
-"""Made-up requests, drawn from one seed: JSON that is nearly right, JSON that is not, and bytes that are neither."""
+"""Random requests, drawn from one seed: JSON that is nearly valid, invalid JSON, and bytes that are neither."""
 
 import gzip
 import json
@@ -82,7 +82,7 @@ class Noise:
                 return {self.text(): self.value(depth + 1) for _ in range(self.chance.randrange(4))}
 
     def changed(self, value):
-        """Return the value with something in it replaced, left out or added."""
+        """Return the value with something replaced, removed or added."""
         if isinstance(value, dict) and value:
             name = self.chance.choice(list(value))
             match self.chance.randrange(5):
@@ -98,7 +98,7 @@ class Noise:
         return self.value()
 
     def some_of(self, value):
-        """Return the value as it is, or changed once or a few times."""
+        """Return the value unchanged, or changed once or a few times."""
         for _ in range(self.chance.choice([0, 0, 1, 1, 2, 4])):
             value = self.changed(value)
         return value
@@ -111,7 +111,7 @@ class Noise:
         return self.damaged(body) if self.chance.random() < 0.2 else body
 
     def damaged(self, body: bytes) -> bytes:
-        """Return the bytes with a few of them changed, lost, doubled or cut off."""
+        """Return the bytes with a few changed, lost, doubled or cut off."""
         damaged = bytearray(body)
         for _ in range(self.chance.randrange(1, 5)):
             place = self.chance.randrange(len(damaged) + 1)
@@ -131,7 +131,7 @@ class Noise:
         return bytes(damaged)
 
     def packed(self, body: bytes, headers: dict[str, str]) -> tuple[bytes, dict[str, str]]:
-        """Return the body compressed, or said to be."""
+        """Return the body compressed, or labeled as such."""
         match self.chance.randrange(12):
             case 0:
                 return gzip.compress(body, 1), headers | {"content-encoding": "gzip"}

@@ -1,7 +1,7 @@
-"""A box whose power can be cut: a file system of its own on a loop device, which is shut down without flushing.
+"""A box whose power can be cut: a separate file system on a loop device, shut down without flushing.
 
-What was not synced is gone after a cut, as on a machine that lost its power. It shows neither torn sectors nor a
-device that lies about its cache: the simulated disk does.
+Unsynced data is lost after a cut, as on a machine that lost power. Torn sectors and a device that lies about its cache
+do not occur here; the simulated disk covers those.
 """
 
 import fcntl
@@ -38,11 +38,10 @@ class PowerBox:
         os.sync()
 
     def cut(self) -> None:
-        """Cut the power. Whoever works on the box is to be killed before it is switched on again.
+        """Cut the power. Processes that work on the box must be killed before it is switched on again.
 
-        A sync that is under way may still say that all is well, though it is not: ext4 does not tell it that the blocks
-        it has just filled were not noted. Without power nobody would hear it. So who is told something after this was
-        called must not believe it.
+        A sync in progress may still report success wrongly: ext4 does not report that the blocks it has just filled
+        were not recorded. Without power the report would not be received: ignore everything reported after this call.
         """
         handle = os.open(self.path, os.O_RDONLY)
         try:
@@ -55,7 +54,7 @@ class PowerBox:
         self._mount()
 
     def write_back_some(self, rng: random.Random) -> None:
-        """Do as the kernel does in the background: some of what is written reaches the disk, in no order."""
+        """Act like the kernel in the background: some of the written data reaches the disk, in any order."""
         files = [Path(folder, name) for folder, _, names in os.walk(self.path) for name in names]
         for path in rng.sample(files, min(len(files), 40)):
             with suppress(OSError):  # it was removed meanwhile
@@ -66,7 +65,7 @@ class PowerBox:
                     os.close(handle)
 
     def sync_a_new_file(self) -> None:
-        """Do as the log does all the time: with it, every name that was made or removed so far is on the disk."""
+        """Act like the log: afterwards every name created or removed so far is on disk."""
         with (self.path / "new").open("wb") as file:
             os.fsync(file.fileno())
 

@@ -1,4 +1,4 @@
-"""A segment log with small segments: how to write it, read it and find its files."""
+"""A segment log with small segments: write it, read it and find its files."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ LARGE = [bytes([number]) * 1000 for number in range(40)]  # four of them fill a 
 
 
 class Seconds:
-    """A monotonic clock that stands still until it is turned."""
+    """A monotonic clock that stands still until it is advanced."""
 
     def __init__(self) -> None:
         self.now = 100.0

@@ -10,11 +10,11 @@ AMPLE = 2**30
 
 
 class MachineDownError(OSError):
-    """Nothing works any more until the machine is up again."""
+    """Nothing works until the machine is up again."""
 
 
 class Place(str):
-    """As much of a path as the log asks for: real ones would take a third of the time of a simulation."""
+    """The part of a path that the log uses: real ones would take a third of the time of a simulation."""
 
     __slots__ = ()
 
@@ -31,12 +31,12 @@ class Place(str):
 
 
 class SimulatedFile:
-    """What processes see, what the platter holds, and what is under way from one to the other."""
+    """What processes see, what is on the platter, and the writes between the two."""
 
     def __init__(self, place: Place) -> None:
         self.content = bytearray()
         self.kept = bytearray()
-        self.writes: list[tuple[int, bytes]] = []  # cut at sector edges
+        self.writes: list[tuple[int, bytes]] = []  # cut at sector boundaries
         self.place: Place | None = place
         self.kept_place: Place | None = None
         self.moves: list[tuple[Place | None, tuple[Place, ...]]] = [(place, (place.parent,))]
@@ -88,13 +88,13 @@ class SimulatedDisk:
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
-        self.files: dict[Place, SimulatedFile] = {}  # by the place where processes see them
-        self.unlinked: list[SimulatedFile] = []  # that may come back, should the power fail
+        self.files: dict[Place, SimulatedFile] = {}  # by the path that processes see
+        self.unlinked: list[SimulatedFile] = []  # that may return after a power cut
         self.listings: dict[Place, list[str]] = {}  # until a name changes
         self.directories: set[Place] = {Place("/")}
         self.new_directories: set[Place] = set()
         self.opened: dict[int, SimulatedFile] = {}
-        self.untold: set[int] = set()  # descriptors that are still to be told of a failed sync
+        self.unreported: set[int] = set()  # descriptors that have not reported a failed sync yet
         self.has_lied = False
         self.next_descriptor = 3
         self.repair()
@@ -108,7 +108,7 @@ class SimulatedDisk:
 
     def restart(self, *, has_lost_power: bool) -> None:
         self.opened.clear()
-        self.untold.clear()
+        self.unreported.clear()
         if has_lost_power:
             self.lose_power()
         self.repair()
@@ -120,7 +120,7 @@ class SimulatedDisk:
         files = [*self.files.values(), *self.unlinked]
         for file in files:
             file.lose_power(self.rng)
-        # A name that two files claim is the younger one's: it was moved there over the other.
+        # If two files claim a name, the younger one wins: it replaced the other.
         self.files = {file.place: file for file in files if file.place and file.place.parent in self.directories}
         self.unlinked = []
         self.listings.clear()
@@ -147,7 +147,7 @@ class SimulatedDisk:
 
     def close(self, descriptor):
         self.opened.pop(descriptor, None)
-        self.untold.discard(descriptor)
+        self.unreported.discard(descriptor)
 
     def lock(self, descriptor):
         self.call()
@@ -173,11 +173,11 @@ class SimulatedDisk:
         self.call()
         file = self.opened[descriptor]
         if self.sync_failure and file.writes and self.rng.random() < self.sync_failure:
-            file.writes.clear()  # As Linux does: the pages count as clean, and each who has it open is told once.
-            self.has_lied = True  # What could not be synced can still be read, until the power fails.
-            self.untold |= {other for other, opened in self.opened.items() if opened is file}
-        if descriptor in self.untold:
-            self.untold.remove(descriptor)
+            file.writes.clear()  # As in Linux: the pages count as clean, and each descriptor reports it once.
+            self.has_lied = True  # Unsynced data can still be read until the power fails.
+            self.unreported |= {other for other, opened in self.opened.items() if opened is file}
+        if descriptor in self.unreported:
+            self.unreported.remove(descriptor)
             raise OSError(errno.EIO, "broken")
         file.sync()
 

@@ -1,7 +1,7 @@
-"""A ledger and a warehouse in memory, as durable as the real ones, that may end or fail before and behind every step.
+"""A ledger and a warehouse in memory, as durable as the real ones, that may crash or fail before and after each step.
 
-The warehouse stores a commit as the engine does: the events part by part, then the ids, then the users. Parts are
-those of a month there and those of a name here, so that a commit is cut short far more often.
+The warehouse stores a commit as the engine does: the events part by part, then the ids, then the users. The engine's
+parts are months; here they are names, so that a commit is interrupted far more often.
 """
 
 import random
@@ -10,20 +10,20 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import date
 from functools import cache
 
-from mauve.core.activity import Activity
+from mauve.core.events import Activity
 from mauve.core.window import DAY, Window, today_at
+from mauve.stores import StoreUnavailableError
 from mauve.stores.closed_days import DayUsers
 from mauve.stores.ledger import StepOutdatedError
 from mauve.stores.log import LogRecord
-from mauve.stores.unavailable import StoreUnavailableError
 from mauve.stores.warehouse import EventRows, RowsRefusedError, SameId, Texts, WarehouseUnavailableError, first_seq
 
 POISON = "poison"
-day_of = cache(today_at)  # few moments, asked for often
+day_of = cache(today_at)  # few values, called often
 
 
 class Faults:
-    """What may happen before and behind a step: the machine goes down, or the store fails this once."""
+    """What may happen before and after a step: the machine goes down, or the store fails this once."""
 
     def __init__(self, rng: random.Random, call: Callable[[], None]) -> None:
         self.rng = rng
@@ -37,7 +37,7 @@ class Faults:
 
 
 class StoredRow:
-    """A row with all that is known about how it came to be stored."""
+    """A row with everything known about how it was stored."""
 
     __slots__ = ("content", "counts", "first_staged", "seq", "stored")
 
@@ -56,7 +56,7 @@ class StoredRow:
 
     @property
     def day(self) -> date:
-        return day_of(self.received_at)  # No claim was made: it occurred when it came.
+        return day_of(self.received_at)  # Without a claimed time, it occurred when it was received.
 
 
 class SimulatedWarehouse:
@@ -67,11 +67,11 @@ class SimulatedWarehouse:
         self.users: set[tuple[date, str]] = set()
         self._staged: list[StoredRow] = []
         self._stages = 0
-        self.cut_short: set[int] = set()  # commits that did not come to their end
+        self.cut_short: set[int] = set()  # commits that were interrupted
         self._first_staged: dict[int, int] = {}
 
     def forget_staged(self) -> None:
-        """End as the process does: what was staged was in its memory."""
+        """End with the process: staged rows were in its memory."""
         self._staged = []
 
     def stage(self, rows: EventRows) -> list[SameId]:
@@ -111,7 +111,7 @@ class SimulatedWarehouse:
         ranges = [(first_seq(stream, number + 1), first_seq(stream + 1, 0)) for stream, number in positions.items()]
         return {row.seq: row.counts for row in self.events if any(low <= row.seq < high for low, high in ranges)}
 
-    def remember_ids(self, positions) -> None:
+    def recover_ids(self, positions) -> None:
         known = self.stored_after(positions)
         for row in self.events:
             if row.counts and row.id and row.seq in known:
@@ -127,7 +127,7 @@ class SimulatedWarehouse:
         counts = Counter(day for day, _ in self.users if window.first <= day <= window.last)
         return [DayUsers("proj", Activity.ACTIVE, day.isoformat(), users) for day, users in counts.items()]
 
-    def sum_up_week(self, week: Window) -> None:
+    def merge_week(self, week: Window) -> None:
         self._faults.pass_by(WarehouseUnavailableError)
 
     def ping(self) -> None:
@@ -158,7 +158,7 @@ class SimulatedClosedDays:
 
 
 class SimulatedLedger:
-    """The loader's side, and the outbox of events that came with payments."""
+    """The loader's side, and the outbox of events sent with payments."""
 
     def __init__(self, faults: Faults) -> None:
         self._faults = faults

@@ -1,8 +1,8 @@
-"""Log, loader and checkpoint on a simulated machine: one schedule of what may happen, drawn from one seed.
+"""Log, loader and checkpoint on a simulated machine: one schedule of events, drawn from one seed.
 
-A schedule is a few lives of two writers and a loader, the real ones, on a disk and stores that are simulated. A life
-ends with a power cut or a kill at any step. At the end the machine works again, everything is loaded, and what is
-stored is held against what was sent. To run one again: `PYTHONPATH=tests python -m support.simulation SEED`.
+A schedule is a few lives of two real writers and a real loader, on a simulated disk and simulated stores. A life ends
+with a power cut or a kill at any step. At the end the machine works again, everything is loaded, and what is stored is
+compared with what was sent. To run one again: `PYTHONPATH=tests python -m support.simulation SEED`.
 """
 
 import random
@@ -17,12 +17,12 @@ import uvloop
 from structlog.testing import capture_logs
 
 from mauve.core.batch import packed_header
-from mauve.load.close_days import Closing
+from mauve.load.close_days import DayCloser
 from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, Loader
+from mauve.stores import StoreUnavailableError
 from mauve.stores.localdisk.log.reader import SegmentLogReader
 from mauve.stores.localdisk.log.writer import SegmentLogWriter
 from mauve.stores.log import LogFailedError, LogFullError
-from mauve.stores.unavailable import StoreUnavailableError
 from mauve.stores.warehouse import WarehouseUnavailableError
 from support.clocks import ManualClock
 from support.simulated_disk import AMPLE, MachineDownError, Place, SimulatedDisk
@@ -36,7 +36,7 @@ STORE_ERRORS = (WarehouseUnavailableError, StoreUnavailableError, OSError)
 
 
 class TickingClock(ManualClock):
-    """Stands still to the millisecond; no two moments are the same to the microsecond."""
+    """Constant to the millisecond; every reading differs by a microsecond."""
 
     ticks = 0
     was_set_back = False
@@ -51,24 +51,24 @@ class TickingClock(ManualClock):
 
 
 class InlineExecutor(Executor):
-    """Runs what it is given at once, in the caller's thread."""
+    """Runs each task at once, in the caller's thread."""
 
     def submit(self, function, /, *arguments, **named):
         future = Future()
         try:
             future.set_result(function(*arguments, **named))
-        except Exception as error:  # noqa: BLE001 - it is told to whoever asks for the result, as in a thread
+        except Exception as error:  # noqa: BLE001 - it is raised by the result, as with a thread
             future.set_exception(error)
         return future
 
 
-class Violation(AssertionError):  # noqa: N818 - it is a finding, not an error
+class Violation(AssertionError):  # noqa: N818 - a finding, not an error
     pass
 
 
 @dataclass(slots=True)
 class Sent:
-    """A record as it was sent, and what the sender was told."""
+    """A record as it was sent, and the sender's answer."""
 
     stream: int
     payload: bytes
@@ -76,7 +76,7 @@ class Sent:
     is_loadable: bool
     outcome: str = "unknown"
     issued: int = 0
-    was_overtaken: bool = False  # by one that came while it was not yet durable: either may count
+    was_overtaken: bool = False  # by one that arrived while it was not yet durable: either may count
 
 
 @dataclass
@@ -102,7 +102,7 @@ class Schedule:
     def begin_loader(self) -> None:
         self.warehouse.forget_staged()
         self.reader = SegmentLogReader(ROOT, disk=self.disk, monotonic=lambda: self.seconds)
-        self.days = Closing(self.closed, self.warehouse)
+        self.days = DayCloser(self.closed, self.warehouse)
         self.loader = Loader(
             self.reader,
             self.ledger,
@@ -179,7 +179,7 @@ class Schedule:
                 pass
 
     def overtake(self, group: list[Sent]) -> None:
-        """Let another request come and be loaded while this group has arrived and is on its way to the log."""
+        """Let another request arrive and be loaded while this group has arrived and is being written to the log."""
         for each in group:
             each.was_overtaken = True
         self.record_beside_a_payment()
@@ -192,7 +192,7 @@ class Schedule:
             each.outcome = "acknowledged"
 
     def draw(self, stream: int) -> Sent:
-        """Make a record of one to three events, seldom one that cannot be loaded."""
+        """Make a record of one to three events, rarely one that cannot be loaded."""
         rng, now_ms = self.rng, self.clock.now_ms()
         luck, filling = rng.random(), "x" * rng.choice((0, 0, 20, 250, 700))
         first = POISON if luck < 0.01 else rng.choice("ab")
@@ -212,7 +212,7 @@ class Schedule:
         return self.sent[-1]
 
     def load(self) -> None:
-        """Make one step, also in the middle of a writer's sync: they are different processes."""
+        """Make one step, perhaps in the middle of a writer's sync: they are different processes."""
         if self.is_loading:
             return
         self.is_loading = True
@@ -228,7 +228,7 @@ class Schedule:
             self.is_loading = False
 
     async def finish(self) -> None:
-        """On a machine that works again: one more group, then load to the end."""
+        """On a working machine: write one more group, then load everything."""
         await self.append_group(self.rng.randint(0, 1))
         for _ in range(2 * len(self.sent) + 4):
             self.seconds += 2
@@ -262,7 +262,7 @@ class Schedule:
             raise Violation(f"an event was invented or changed: {stored}")
 
     def check_what_counts(self) -> None:
-        """Of an id, those that count are seven days apart, and those that do not have one that does before them."""
+        """Events of one id that count are seven days apart, and each that does not has an earlier one that does."""
         counted = [row for row in self.warehouse.events if row.counts]
         unbilled_max = sum(len(each.rows) for each in self.sent if self.may_lose(each))
         if not 0 <= len(counted) - self.ledger.events_counted <= unbilled_max:
@@ -285,11 +285,11 @@ class Schedule:
                 check_one_id(rows, self.warehouse.cut_short)
 
     def check_that_the_first_counts(self) -> None:
-        """Of events with one id the first that arrived counts, whatever its way. Without a clock set back, that is."""
+        """Of events with one id the first arrival counts, whatever its route, unless the clock was set back."""
         if self.clock.was_set_back:
             return
         counts = {row.content: row.counts for row in self.warehouse.events}
-        # Who was told nothing may have been judged all the same, and be lost since.
+        # An event without an answer may have been judged nevertheless, and lost since.
         doubted = [each for each in self.sent if each.outcome == "unknown" or each.was_overtaken]
         doubtful = {row[4] for each in doubted for row in each.rows}
         counted_at: dict[str, int] = {}
@@ -302,9 +302,9 @@ class Schedule:
                 counted_at[id_] = received_at
 
     def may_lose(self, each: Sent) -> bool:
-        """Tell whether a record may have been read, loaded in part, and lost: the disk has lied about it.
+        """Return whether a record may have been read, loaded in part, and lost because the disk lied about it.
 
-        After a failed sync its pages count as clean, and nobody can tell. It was never acknowledged.
+        After a failed sync its pages count as clean, which cannot be detected. It was never acknowledged.
         """
         return each.outcome == "unknown" and self.disk.has_lied
 
@@ -320,7 +320,7 @@ class Schedule:
             raise Violation("a dead letter that was never sent")
 
     def check_order(self) -> None:
-        """In each stream, what was sent later stands behind."""
+        """Within each stream, what was sent later is stored later."""
         issued = {row: (each.stream, each.issued, place) for each in self.sent for place, row in enumerate(each.rows)}
         in_order = [issued[row.content] for row in sorted(self.warehouse.events, key=lambda row: row.seq)]
         if in_order != sorted(in_order):
@@ -343,7 +343,7 @@ def check_one_id(rows: list, cut_short: set[int]) -> None:
 
 
 def first_violation(seeds: range, disk_class: type[SimulatedDisk] = SimulatedDisk, mark: bytes | None = None):
-    """Run schedules until one goes wrong; return its seed and what was wrong."""
+    """Run schedules until one fails; return its seed and the violation."""
 
     async def run():
         for seed in seeds:
@@ -359,4 +359,4 @@ def first_violation(seeds: range, disk_class: type[SimulatedDisk] = SimulatedDis
 
 if __name__ == "__main__":
     uvloop.run(Schedule(int(sys.argv[1])).run())
-    print(f"seed {sys.argv[1]} holds")  # noqa: T201 - a program for a person
+    print(f"seed {sys.argv[1]} holds")  # noqa: T201 - a program for people

@@ -1,4 +1,4 @@
-"""Clients that send while the service dies under them, and the reckoning afterwards."""
+"""Clients that send while the service dies, and the comparison afterwards."""
 
 import itertools
 import threading
@@ -23,18 +23,18 @@ from support.service import (
 )
 
 SENDERS = 4
-PAUSE_S = 0.01  # between two batches: the service is to die, not its clients' machine to be busy
+PAUSE_S = 0.01  # between two batches: the service should die, not the clients' machine be busy
 USERS_OF_A_SENDER = 90  # few enough for the sketches to be exact
 
 
 @dataclass(frozen=True)
 class Batch:
     ids: list[str]
-    amount: int  # 0 without a payment
+    amount: int  # 0: no payment
 
 
 class Sender(threading.Thread):
-    """Sends batches one after the other, and remembers what became of each."""
+    """Sends batches one after the other, and records the outcome of each."""
 
     def __init__(self, url: str, key: str, label: str, traffic: "Traffic") -> None:
         super().__init__()
@@ -73,19 +73,19 @@ class Sender(threading.Thread):
         assert status in {202, 503}, status
         if status == 503 and self.traffic.is_disk_sound:
             return None
-        # A disk that fails behind the write is a 503, too, and nobody can tell what it holds.
+        # A disk that fails after the write is a 503, too, and it is unknown what it holds.
         return status == 202 and not self.traffic.is_doubtful.is_set()
 
 
 class Traffic:
-    """Several senders at both doors of a service that listens at fixed ports."""
+    """Several senders to both ports of a service that listens at fixed ports."""
 
     def __init__(self, service: Service, *, is_disk_sound: bool = True) -> None:
         reply = httpx.post(f"{service.url}/v1/apps", json={"name": "App"}, headers=bearer(token_for(service.data)))
         self.key = reply.json()["sk_key"]
         self.is_disk_sound = is_disk_sound
         self.is_over = threading.Event()
-        self.is_doubtful = threading.Event()  # what is said now may be said by a machine without power
+        self.is_doubtful = threading.Event()  # from now on answers may come from a machine without power
         urls = [service.ingest_url] * (SENDERS - 1) + [service.url]
         self.senders = [Sender(url, self.key, f"s{place}", self) for place, url in enumerate(urls)]
 
@@ -111,7 +111,7 @@ class Traffic:
         return self.acked + [batch for sender in self.senders for batch in sender.unknown]
 
     def figures_when_loaded(self, service: Service) -> dict[str, int]:
-        """Wait until everything acknowledged is loaded; return what a reader is told then."""
+        """Wait until everything acknowledged is loaded; return what a reader sees then."""
         acked = self.acked
         events = sum(len(batch.ids) for batch in acked) + sum(1 for batch in acked if batch.amount)
         until_loaded(service)  # and with it what was never acknowledged
@@ -129,7 +129,7 @@ class Traffic:
         return max(row[metric] for row in eventually(answer).json()["data"])
 
     def check(self, service: Service, figures: dict[str, int]) -> None:
-        """Hold what a service that has stopped has stored against what was sent."""
+        """Compare what a stopped service has stored with what was sent."""
         stored = stored_events(service.data)
         ids = Counter(row[3] for row in stored)
         acked, possible = ({id_ for batch in some for id_ in batch.ids} for some in (self.acked, self.possible))
@@ -153,6 +153,6 @@ class Traffic:
 
 
 def started_again(service: Service, *arguments: str) -> Service:
-    """Start a service anew where the other one listened."""
+    """Start a new service at the address of the previous one."""
     ports = ("--port", str(urlsplit(service.url).port), "--ingest-port", str(urlsplit(service.ingest_url).port))
     return start(service.data, *ports, *arguments)

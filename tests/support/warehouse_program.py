@@ -1,8 +1,7 @@
-"""The warehouse in a process of its own, for tests that damage its files: an engine opens one path in each process.
+"""The warehouse in a separate process, for tests that damage its files: an engine opens one path in each process.
 
-`python -m support.warehouse_program PATH load` loads 160 events in eight parts; `merge` does so, merges them and
-returns when only the merged part is left, `merge SETTING` with an engine's setting changed; `tell` prints what is
-there.
+`python -m support.warehouse_program PATH load` loads 160 events in eight parts; `merge` also merges them and returns
+when only the merged part is left; `merge SETTING` does so with a changed engine setting; `tell` prints what is stored.
 """
 
 import json
@@ -46,7 +45,7 @@ def load(connection: ChdbConnection, warehouse: ChdbWarehouse) -> None:
 
 
 def merge(connection: ChdbConnection, warehouse: ChdbWarehouse, setting: str) -> None:
-    """Merge, and have what was merged removed within seconds instead of half a minute."""
+    """Merge, and have the sources removed within seconds instead of half a minute."""
     quick = "cleanup_delay_period = 1, cleanup_delay_period_random_add = 0, max_cleanup_delay_period = 1"
     connection.run(f"ALTER TABLE mauve.events MODIFY SETTING {quick}{setting}")
     connection.run("DETACH TABLE mauve.events")

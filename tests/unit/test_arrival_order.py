@@ -1,4 +1,4 @@
-"""The loader takes records in the order in which they arrived, whatever stream they came by."""
+"""The loader takes records in order of arrival, whatever their stream."""
 
 import pytest
 
@@ -11,7 +11,7 @@ NOW_US = ManualClock().now_us()
 
 
 class Streams:
-    """Streams in memory; something may arrive in the middle of reading one."""
+    """Streams in memory; records may arrive while one is being read."""
 
     def __init__(self):
         self.records: dict[int, list[LogRecord]] = {}
@@ -62,18 +62,18 @@ def all_taken(order):
     return steps
 
 
-def test_records_of_all_streams_come_in_the_order_of_their_arrival(streams, clock):
+def test_records_of_all_streams_are_returned_in_order_of_arrival(streams, clock):
     for stream, at in [(1, 5), (0, 1), (1, 7), (255, 6), (0, 8)]:
         streams.append(stream, at)
     assert places(order_of(streams, clock).take({}).records) == [(0, 1), (1, 1), (255, 1), (1, 2), (0, 2)]
 
 
-def test_what_arrives_while_another_stream_is_read_waits_for_the_next_step(streams, clock):
+def test_records_that_arrive_while_another_stream_is_read_wait_for_the_next_step(streams, clock):
     streams.append(0, NOW_US - 1)
     streams.append(1, NOW_US - 2)
 
     def arrive(stream):
-        """First by the stream that was just read, then by the one that is read next."""
+        """First in the stream just read, then in the one read next."""
         streams.while_reading = lambda stream: None
         streams.append(stream, NOW_US + 1)
         streams.append(1 - stream, NOW_US + 2)
@@ -88,7 +88,7 @@ def test_what_arrives_while_another_stream_is_read_waits_for_the_next_step(strea
     assert [record.payload[13:21] for record in later] == [(NOW_US + n).to_bytes(8, "little") for n in (1, 2)]
 
 
-def test_nothing_is_handed_out_beyond_what_was_read_of_every_stream(streams, clock):
+def test_nothing_is_returned_beyond_what_was_read_of_every_stream(streams, clock):
     for number in range(40):
         streams.append(0, 2 * number)
         streams.append(1, 2 * number + 1)
@@ -101,7 +101,7 @@ def test_nothing_is_handed_out_beyond_what_was_read_of_every_stream(streams, clo
 
 
 @pytest.mark.parametrize("bytes_max", [300, 3_000, 9_000])
-def test_streams_share_the_room_of_a_step(streams, clock, bytes_max):
+def test_streams_share_the_read_budget_of_a_step(streams, clock, bytes_max):
     for number in range(300):
         for stream in (0, 1, 255):
             streams.append(stream, 3 * number + stream % 3)
@@ -111,44 +111,44 @@ def test_streams_share_the_room_of_a_step(streams, clock, bytes_max):
         assert max(counts) - min(counts) <= 1
 
 
-def test_a_stream_alone_has_all_the_room(streams, clock):
+def test_a_single_stream_gets_the_whole_budget(streams, clock):
     streams.records |= {0: [], 1: [], 255: []}
     for number in range(50):
         streams.append(1, number)
     assert len(order_of(streams, clock, bytes_max=5_000).take({}).records) == 50
 
 
-def test_it_tells_whether_there_is_more(streams, clock):
+def test_the_result_says_whether_there_is_more(streams, clock):
     for number in range(20):
         streams.append(0, number)
     order = order_of(streams, clock, bytes_max=1_000)
     first = order.take({})
-    assert (len(first.records), first.is_all) == (10, False)
-    assert not order.take({0: 10}).is_all
-    assert order.take({0: 20}).is_all
+    assert (len(first.records), first.is_last) == (10, False)
+    assert not order.take({0: 10}).is_last
+    assert order.take({0: 20}).is_last
 
 
-def test_a_clock_that_was_set_back_keeps_nothing_waiting(streams, clock):
+def test_a_clock_set_back_delays_nothing(streams, clock):
     streams.append(0, NOW_US + 3_600_000_000)
     streams.append(1, NOW_US - 1)
     streams.append(0, NOW_US)
     assert places(order_of(streams, clock).take({}).records) == [(1, 1), (0, 1), (0, 2)]
 
 
-def test_records_of_one_stream_keep_their_order_whatever_the_clock_said(streams, clock):
+def test_records_of_one_stream_keep_their_order_regardless_of_the_clock(streams, clock):
     for at in (5, 3, 4):
         streams.append(0, at)
     assert places(order_of(streams, clock).take({}).records) == [(0, 1), (0, 2), (0, 3)]
 
 
-def test_a_record_that_cannot_be_read_keeps_its_place(streams, clock):
+def test_an_unreadable_record_keeps_its_place(streams, clock):
     streams.append(0, 5)
     streams.records[0].append(LogRecord(2, b"\xff"))
     streams.append(0, 6)
     assert places(order_of(streams, clock).take({}).records) == [(0, 1), (0, 2), (0, 3)]
 
 
-def test_what_was_read_is_read_again_after_a_reset(streams, clock):
+def test_records_are_read_again_after_a_reset(streams, clock):
     for number in range(20):
         streams.append(0, number)
         streams.append(1, 100 + number)
@@ -158,26 +158,26 @@ def test_what_was_read_is_read_again_after_a_reset(streams, clock):
     assert places(order.take({}).records) == first
 
 
-def test_a_step_that_was_begun_is_taken_with_all_that_arrived_before(streams, clock):
+def test_an_unfinished_step_is_returned_with_all_earlier_arrivals(streams, clock):
     for stream, at in [(0, 1), (1, 2), (0, 3), (1, 4), (255, 2), (255, 9)]:
         streams.append(stream, at)
     order = order_of(streams, clock, bytes_max=300)
-    assert places(order.take_begun({}, {0: 2})) == [(0, 1), (1, 1), (255, 1), (0, 2)]
-    assert places(order.take_begun({0: 1, 1: 1}, {0: 2})) == [(255, 1), (0, 2)]
-    assert order.take_begun({0: 2}, {0: 2}) == []
+    assert places(order.take_unfinished({}, {0: 2})) == [(0, 1), (1, 1), (255, 1), (0, 2)]
+    assert places(order.take_unfinished({0: 1, 1: 1}, {0: 2})) == [(255, 1), (0, 2)]
+    assert order.take_unfinished({0: 2}, {0: 2}) == []
 
 
-def test_a_step_that_was_begun_takes_no_more_than_a_step_may_hold_whatever_the_clock_said(streams, clock):
+def test_an_unfinished_step_is_limited_in_size_regardless_of_the_clock(streams, clock):
     streams.append(0, NOW_US + 3 * 86_400_000_000)
     for number in range(5_000):
         streams.append(1, NOW_US - 5_000 + number)
     order = order_of(streams, clock, bytes_max=10_000)
-    assert places(order.take_begun({}, {0: 1})) == [(0, 1)]
+    assert places(order.take_unfinished({}, {0: 1})) == [(0, 1)]
     streams.append(0, NOW_US)
-    assert len(order.take_begun({0: 1}, {0: 2})) <= 1 + 2 * 100
+    assert len(order.take_unfinished({0: 1}, {0: 2})) <= 1 + 2 * 100
 
 
-def test_what_is_held_back_is_told(streams, clock):
+def test_held_back_records_are_reported(streams, clock):
     streams.append(0, NOW_US + 1_000)
     order = order_of(streams, clock)
     assert order.take({}).records == []

@@ -18,14 +18,14 @@ def commits(cancellation):
         return False
 
 
-def test_what_was_cancelled_is_not_committed():
+def test_a_cancelled_change_is_not_committed():
     cancellation = Cancellation()
     assert cancellation.cancel()
     assert not commits(cancellation)
     assert not cancellation.has_committed
 
 
-def test_what_is_being_committed_is_not_cancelled_any_more():
+def test_a_committing_change_can_no_longer_be_cancelled():
     cancellation = Cancellation()
     with cancellation.committing():
         assert not cancellation.cancel()
@@ -35,14 +35,14 @@ def test_what_is_being_committed_is_not_cancelled_any_more():
     assert commits(cancellation), "what belongs to it may still be committed"
 
 
-def test_a_commit_that_fails_is_none():
+def test_a_failed_commit_does_not_count_as_committed():
     cancellation = Cancellation()
     with pytest.raises(ZeroDivisionError), cancellation.committing():
         raise ZeroDivisionError
     assert not cancellation.has_committed
 
 
-def test_of_two_who_decide_at_once_one_wins():
+def test_of_two_concurrent_decisions_one_wins():
     with ThreadPoolExecutor(2) as threads:
         for _ in range(500):
             cancellation, start = Cancellation(), threading.Barrier(2)
@@ -51,7 +51,7 @@ def test_of_two_who_decide_at_once_one_wins():
             assert cancelled.result() is not committed.result()
 
 
-def test_it_guards_its_own_thread_and_block_alone():
+def test_a_cancellation_guards_only_its_own_thread_and_block():
     cancellation = Cancellation()
     with cancellation.guarding(), ThreadPoolExecutor(1) as threads:
         assert current_cancellation() is cancellation

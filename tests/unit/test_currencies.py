@@ -20,14 +20,14 @@ def test_a_withdrawn_code_is_a_currency_with_the_digits_that_it_had(code, digits
 
 
 @pytest.mark.parametrize(("code", "digits"), [("usn", 2), ("clf", 4), ("isk", 0), ("mga", 2), ("xau", 0)])
-def test_the_current_list_tells_the_digits_of_its_own(code, digits):
+def test_current_codes_have_the_digits_of_the_current_list(code, digits):
     assert minor_digits(code) == digits
 
 
 @pytest.mark.parametrize(
     "code", ["", "EUR", "Eur", "eu", "euro", " eur", "eur\n", "zzz", "dm", "978", "€", "none", "mro_"]
 )
-def test_anything_else_is_not(code):
+def test_anything_else_is_not_a_currency(code):
     assert not is_currency(code)
 
 

@@ -2,8 +2,9 @@
 
 import pytest
 
+from mauve.core.times import DAY_MS
 from mauve.demo.billing import recent_deliveries
-from mauve.demo.dates import DAY_MS, DateRange, is_weekend
+from mauve.demo.dates import DateRange, is_weekend
 from mauve.demo.history import ProjectRef, history_of
 from mauve.demo.profiles import PROFILES, Plan
 from mauve.ingest.webhooks.signatures import SignatureFailure

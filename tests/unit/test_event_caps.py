@@ -10,13 +10,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from mauve.access import event_caps
-from mauve.core.accepted import JOINED_SHARE, LINES_MAX
+from mauve.core.accepted import MERGED_SHARE, SUBTOTALS_MAX
 from mauve.core.batch import packed_header
 from mauve.ingest.accept import append_counted
+from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import Entry
-from mauve.stores.localdisk.log.stream_reader import SegmentStreamReader
+from mauve.stores.localdisk.log.reader import SegmentStreamReader
 from mauve.stores.log import MIXED_STREAM, LogFailedError
-from mauve.stores.unavailable import StoreUnavailableError
 from support.capped import ORG, Process, World
 from support.ledger_entries import a_payment
 
@@ -354,16 +354,16 @@ def test_counts_stay_compact_during_an_outage_and_are_never_too_low(world):
     async def main():
         world.set_cap(10**6)
         process = Process(world, 1)
-        for _ in range(5 * LINES_MAX):
+        for _ in range(5 * SUBTOTALS_MAX):
             await process.offer(3)
         process.refresh()
-        assert process.known == 15 * LINES_MAX
+        assert process.known == 15 * SUBTOTALS_MAX
         ((_, lines),) = process.exchange.own()
-        assert len(lines) <= LINES_MAX
+        assert len(lines) <= SUBTOTALS_MAX
         while world.load(1, 7):
             process.refresh()
-            assert process.known >= 15 * LINES_MAX
-        assert process.known == 15 * LINES_MAX
+            assert process.known >= 15 * SUBTOTALS_MAX
+        assert process.known == 15 * SUBTOTALS_MAX
         await process.stop()
 
     asyncio.run(main())
@@ -394,7 +394,7 @@ def test_in_steady_traffic_a_cap_engages_close_to_its_value(world):
                     world.load(1, 20)
                 process.refresh()
         too_early = 20_000 - process.events
-        assert 0 <= too_early <= 2 * 1200 // JOINED_SHARE
+        assert 0 <= too_early <= 2 * 1200 // MERGED_SHARE
         await process.stop()
 
     asyncio.run(main())

@@ -12,7 +12,7 @@ def an_answer(age_ms):
     return CachedAnswer(b"", NOW - age_ms)
 
 
-def test_an_answer_is_fresh_until_its_time_is_over():
+def test_an_answer_is_fresh_until_its_time_is_up():
     assert is_fresh(an_answer(0), NOW, 300)
     assert is_fresh(an_answer(299_999), NOW, 300)
     assert not is_fresh(an_answer(300_000), NOW, 300)
@@ -23,29 +23,29 @@ def test_an_answer_from_the_future_is_not_fresh():
     assert not is_fresh(an_answer(-CLOCK_SLACK_MS - 1), NOW, 300)
 
 
-def test_clocks_that_differ_by_little_do_no_harm():
+def test_a_small_clock_difference_does_no_harm():
     assert is_fresh(an_answer(-CLOCK_SLACK_MS), NOW, 300)
 
 
-def test_nothing_is_fresh_when_answers_are_not_to_be_kept():
+def test_nothing_is_fresh_when_caching_is_off():
     assert not is_fresh(an_answer(0), NOW, 0)
     assert not is_fresh(an_answer(-1), NOW, 0)
 
 
-def test_a_slower_reader_does_not_undo_what_a_quicker_one_kept():
+def test_a_slower_reader_does_not_undo_the_answer_of_a_faster_one():
     assert replaces(an_answer(0), an_answer(1))
     assert replaces(an_answer(0), an_answer(0))
     assert not replaces(an_answer(1), an_answer(0))
 
 
 @given(MOMENTS, MOMENTS, st.integers(1, 86_400))
-def test_an_answer_that_is_not_fresh_is_replaced_by_one_made_now(stored_at, now_ms, max_age_s):
-    """Whatever the clock did: a cache that refused it would ask anew for every read."""
+def test_an_answer_that_is_not_fresh_is_replaced_by_a_new_one(stored_at, now_ms, max_age_s):
+    """Whatever the clock did: a cache that refused it would read again for every request."""
     kept = CachedAnswer(b"", stored_at)
     assert is_fresh(kept, now_ms, max_age_s) or replaces(CachedAnswer(b"", now_ms), kept)
 
 
 @given(MOMENTS, MOMENTS, st.integers(1, 86_400))
-def test_no_answer_is_fresh_for_longer_than_it_may_be(stored_at, now_ms, max_age_s):
+def test_no_answer_is_fresh_for_longer_than_allowed(stored_at, now_ms, max_age_s):
     if is_fresh(CachedAnswer(b"", stored_at), now_ms, max_age_s):
         assert abs(now_ms - stored_at) < max_age_s * 1000 or stored_at - now_ms <= CLOCK_SLACK_MS

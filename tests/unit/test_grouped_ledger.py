@@ -3,13 +3,13 @@ import threading
 
 import pytest
 
+from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import Entry, Outcome, Payment
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger.group_commit import GROUP_ROWS_MAX, WAITING_ENTRIES_MAX, GroupedLedger
 from mauve.stores.sql.ledger.reader import SqlLedgerReader
 from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.migrate import LEDGER, migrate
-from mauve.stores.unavailable import StoreUnavailableError
 from support.ledger_entries import a_version, totals
 from support.service import PATIENCE_S
 
@@ -47,13 +47,13 @@ def an_entry(payments=0, events=b""):
 
 
 async def begun(writer):
-    """Return when a transaction is under way."""
+    """Return when a transaction is in progress."""
     assert await asyncio.to_thread(writer.began.wait, PATIENCE_S)
     writer.began.clear()
 
 
 async def waiting(ledger, *entries, org_id="org_1"):
-    """Hand entries over, and return while they wait."""
+    """Submit entries, and return while they wait."""
     tasks = [asyncio.create_task(ledger.record(entry, org_id)) for entry in entries]
     await asyncio.sleep(0)
     return tasks
@@ -72,7 +72,7 @@ def run(scenario):
     asyncio.run(main())
 
 
-def test_what_arrives_during_a_transaction_forms_the_next_group_in_order():
+def test_entries_that_arrive_during_a_transaction_form_the_next_group_in_order():
     async def scenario(ledger, writer):
         first = await waiting(ledger, an_entry(1))
         await begun(writer)
@@ -87,7 +87,7 @@ def test_what_arrives_during_a_transaction_forms_the_next_group_in_order():
     run(scenario)
 
 
-def test_one_thread_does_all_the_work_and_is_not_the_loops():
+def test_one_thread_other_than_the_event_loops_does_all_the_work():
     async def scenario(ledger, writer):
         writer.gate.set()
         for _ in range(5):
@@ -109,7 +109,7 @@ def test_one_thread_does_all_the_work_and_is_not_the_loops():
         ([1, GROUP_ROWS_MAX + 1, 1], [1, 1, 1]),
     ],
 )
-def test_a_group_is_bounded_and_too_large_an_entry_goes_alone(sizes, groups):
+def test_a_group_is_limited_and_an_oversized_entry_is_recorded_alone(sizes, groups):
     async def scenario(ledger, writer):
         first = await waiting(ledger, an_entry())
         await begun(writer)
@@ -141,7 +141,7 @@ def numbered(count, payments, name):
 
 
 @pytest.mark.parametrize("size", [1, 100, GROUP_ROWS_MAX // 2])
-def test_who_comes_behind_a_long_line_of_another_organization_is_in_the_next_group(size):
+def test_an_entry_after_a_long_queue_of_another_organization_is_in_the_next_group(size):
     line, entry = numbered(300, size, b"a"), an_entry(1, events=b"b")
 
     async def scenario(ledger, writer):
@@ -176,7 +176,7 @@ def test_organizations_share_a_group_by_rows_and_keep_their_order():
     run(scenario)
 
 
-def test_who_found_no_room_in_a_group_is_first_in_the_next():
+def test_an_organization_left_out_of_a_group_is_first_in_the_next():
     entry = an_entry(GROUP_ROWS_MAX, events=b"b")
 
     async def scenario(ledger, writer):
@@ -191,7 +191,7 @@ def test_who_found_no_room_in_a_group_is_first_in_the_next():
     run(scenario)
 
 
-def test_a_group_that_fails_takes_nothing_else_with_it():
+def test_a_failed_group_affects_no_others():
     large = numbered(5, GROUP_ROWS_MAX // 2, b"a")
     entry = an_entry(1, events=b"b")
 
@@ -222,7 +222,7 @@ def test_a_group_that_fails_takes_nothing_else_with_it():
 
 
 @pytest.mark.parametrize("error", [StoreUnavailableError("the disk is full"), ValueError("a secret")])
-def test_an_error_goes_to_every_entry_of_the_group_and_to_no_other(error):
+def test_every_entry_of_a_failed_group_gets_the_error_and_no_others_do(error):
     async def scenario(ledger, writer):
         failing = await waiting(ledger, an_entry(), an_entry())
         await begun(writer)
@@ -255,7 +255,7 @@ def test_more_than_the_queue_holds_is_refused_at_once():
     run(scenario)
 
 
-def test_who_stops_waiting_disturbs_nobody():
+def test_a_caller_that_stops_waiting_affects_no_others():
     async def scenario(ledger, writer):
         under_way = await waiting(ledger, an_entry(1), an_entry(2))
         await begun(writer)
@@ -270,7 +270,7 @@ def test_who_stops_waiting_disturbs_nobody():
     run(scenario)
 
 
-def test_closing_records_what_waits_and_takes_no_more():
+def test_closing_records_waiting_entries_and_accepts_no_more():
     async def scenario(ledger, writer):
         first = await waiting(ledger, an_entry())
         await begun(writer)
@@ -289,7 +289,7 @@ def test_closing_records_what_waits_and_takes_no_more():
     run(scenario)
 
 
-def test_many_requests_at_once_on_a_real_ledger(tmp_path):
+def test_many_concurrent_requests_are_recorded_on_a_real_ledger(tmp_path):
     database = Database(sqlite_url(tmp_path / "ledger.db"), busy_timeout_s=5)
     migrate(database, LEDGER)
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from mauve.core.problems import Busy
+from mauve.web import head_rules
 from mauve.web.body import BYTES_PER_S, DRAIN_BYTES_MAX, BodyTooLargeError, IncompleteBodyError
 from mauve.web.head_rules import HEAD_BYTES_MAX, HEADERS_MAX
 from mauve.web.http1.connection import HEAD_S_MAX, READ_BYTES, Connection, SharedState
@@ -340,7 +341,7 @@ def test_a_failure_in_the_reader_closes_the_connection_and_logs_one_line(monkeyp
         raise ZeroDivisionError
 
     async def scenario(client):
-        monkeypatch.setattr(heads, "flaw_in", fail)
+        monkeypatch.setattr(head_rules, "flaw_in", fail)
         with capture_logs() as logged:
             await client.send(GET)
         assert [line["event"] for line in logged] == ["connection_failed"]

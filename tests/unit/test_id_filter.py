@@ -10,7 +10,7 @@ hashes = st.lists(st.tuples(halves, halves), max_size=200).map(lambda found: np.
 
 
 @given(hashes, hashes, st.integers(1, 1_000))
-def test_what_was_added_is_never_denied(first, second, capacity):
+def test_an_added_id_is_never_denied(first, second, capacity):
     known = IdFilter(capacity)
     known.add(first)
     known.add(second)
@@ -19,7 +19,7 @@ def test_what_was_added_is_never_denied(first, second, capacity):
 
 
 @pytest.mark.parametrize("count", [1_000, 100_000])
-def test_few_others_are_taken_for_added_when_it_is_full(count):
+def test_a_full_filter_has_few_false_positives(count):
     random = np.random.default_rng(1)
     known = IdFilter(count)
     known.add(random.integers(0, 2**64, (count, 2), np.uint64))
@@ -27,12 +27,12 @@ def test_few_others_are_taken_for_added_when_it_is_full(count):
     assert len(known.may_hold(strangers, masks_of(strangers[:, 0]))) / 200_000 < 1 / 5_000
 
 
-def test_an_empty_one_holds_nothing():
+def test_an_empty_filter_holds_nothing():
     nothing = np.zeros((5, 2), np.uint64)
     assert not len(IdFilter(10).may_hold(nothing, masks_of(nothing[:, 0])))
 
 
-def test_it_takes_as_many_bytes_as_it_says():
+def test_a_filter_has_the_announced_size():
     assert IdFilter(1_000_000).size_bytes == bytes_for(1_000_000)
     assert bytes_for(1_000_000) == pytest.approx(1_000_000 * BITS_PER_ID / 8, abs=64)
     assert capacity_of(bytes_for(1_000_000)) == pytest.approx(1_000_000, abs=20)

@@ -5,8 +5,8 @@ from mauve.access.keyring import EXTRA_REFRESHES_PER_S, Keyring
 from mauve.core.app import Environment
 from mauve.core.credential import KeyKind, Scope
 from mauve.core.ids import SystemRandomness, new_id
+from mauve.stores import StoreUnavailableError
 from mauve.stores.edge import Changes, PublishedKey, PublishedProject, PublishedToken
-from mauve.stores.unavailable import StoreUnavailableError
 from support.clocks import Ticks
 
 

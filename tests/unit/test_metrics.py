@@ -1,4 +1,4 @@
-"""The table of metrics, and the shape of their answers."""
+"""The table of metrics, and the format of their answers."""
 
 import json
 from datetime import date
@@ -19,7 +19,7 @@ def question(metric):
     return Question("proj_1", METRICS[metric], WINDOW, "view")
 
 
-def test_there_are_eleven_in_the_order_of_the_contract():
+def test_there_are_eleven_metrics_in_the_order_of_the_contract():
     assert list(METRICS) == (
         [
             "mau",
@@ -38,7 +38,7 @@ def test_there_are_eleven_in_the_order_of_the_contract():
 
 
 @pytest.mark.parametrize("name", ["", "MAU", "mau ", "retention", "__class__"])
-def test_no_other_is_known(name):
+def test_no_other_metric_is_known(name):
     with pytest.raises(Problem) as caught:
         metric_named(name)
     assert caught.value.code is Code.NOT_FOUND
@@ -55,7 +55,7 @@ def test_three_are_raw_scans_two_need_a_name_and_one_has_no_window():
     assert [name for name, metric in METRICS.items() if metric.is_windowless] == ["mrr"]
 
 
-def test_an_answer_names_what_was_asked_and_holds_the_rows():
+def test_an_answer_names_the_question_and_holds_the_rows():
     assert json.loads(body_of(question("revenue"), [("2026-11-15", "eur", 1999)]).bytes) == {
         "ok": True,
         "metric": "revenue",
@@ -66,7 +66,7 @@ def test_an_answer_names_what_was_asked_and_holds_the_rows():
     }
 
 
-def test_money_is_whole_in_any_size():
+def test_money_of_any_size_is_an_integer():
     large = 10**60 + 1
     assert b'"mrr":%d}' % large in body_of(question("mrr"), [("eur", large)]).bytes
 
@@ -75,7 +75,7 @@ def test_an_answer_without_rows_is_an_empty_list():
     assert json.loads(body_of(question("dau"), []).bytes)["data"] == []
 
 
-def test_an_endless_answer_is_refused_and_not_made():
+def test_an_endless_answer_is_refused_without_being_built():
     def endless():
         while True:
             yield ("2026-11-15", 1)
@@ -94,7 +94,7 @@ def test_an_answer_of_any_length_holds_every_row(count):
 
 
 @pytest.mark.parametrize(("names", "cut_at"), [(NAMES_MAX - 1, None), (NAMES_MAX, None), (NAMES_MAX + 1, NAMES_MAX)])
-def test_names_beyond_the_bound_are_left_out_and_the_answer_knows(names, cut_at):
+def test_names_beyond_the_limit_are_omitted_and_the_answer_says_so(names, cut_at):
     body = body_of(question("event_names"), ((str(number), 1) for number in range(names)))
     assert len(json.loads(body.bytes)["data"]) == min(names, NAMES_MAX)
     assert body.cut_at == cut_at

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from mauve.core.app import Environment
 from mauve.core.biller import Provider
 from mauve.core.credential import OPERATOR, Scope
+from mauve.stores import NewerSchemaError
 from mauve.stores.edge import PublishedProject, PublishedToken
 from mauve.stores.ledger import Entry, Outcome
 from mauve.stores.sql.catalog import schema
@@ -20,7 +21,6 @@ from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger import schema as ledger_schema
 from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.migrate import CATALOG, LEDGER, current_revision, migrate, newest_revision
-from mauve.stores.unavailable import NewerSchemaError
 from support.billing import mapped_for
 
 CHAINS = {"catalog": (CATALOG, schema.metadata), "ledger": (LEDGER, ledger_schema.metadata)}
@@ -36,7 +36,7 @@ def database(tmp_path):
 
 @pytest.mark.parametrize(("chain", "metadata"), CHAINS.values(), ids=CHAINS)
 class TestEveryChain:
-    def test_the_migrations_make_the_tables_that_the_queries_see(self, database, chain, metadata):
+    def test_the_migrations_create_the_tables_that_the_queries_use(self, database, chain, metadata):
         assert current_revision(database, chain) is None
         migrate(database, chain)
         assert current_revision(database, chain) == newest_revision(chain)
@@ -49,7 +49,7 @@ class TestEveryChain:
         migrate(database, chain)
         assert current_revision(database, chain) == newest_revision(chain)
 
-    def test_tables_of_a_newer_release_are_left_alone(self, database, chain, metadata):
+    def test_tables_of_a_newer_release_are_not_touched(self, database, chain, metadata):
         migrate(database, chain)
         version = sa.table(chain.version_table, sa.column("version_num"))
         with database.writing() as connection:
@@ -78,7 +78,7 @@ def test_sqlite_is_set_up_to_lose_nothing(database):
 
 
 def migrate_to(database, chain, revision):
-    """Make the tables as an earlier release did."""
+    """Create the tables of an earlier release."""
     config = Config()
     config.set_main_option("script_location", str(chain.folder))
     config.attributes["version_table"] = chain.version_table
@@ -111,7 +111,7 @@ INSERT INTO tokens (token_id, org_id, name, lookup_id, digest, scopes, revoked, 
 """
 
 
-def test_what_an_earlier_release_left_unpublished_is_pending_after_the_upgrade(database):
+def test_rows_unpublished_by_an_earlier_release_are_pending_after_the_upgrade(database):
     migrate_to(database, CATALOG, "0001")
     with database.writing() as connection:
         for statement in BEFORE_TOKENS_WERE_PUBLISHED.strip().split(";\n"):
@@ -129,7 +129,7 @@ def test_what_an_earlier_release_left_unpublished_is_pending_after_the_upgrade(d
     ]
 
 
-def test_minters_of_an_earlier_release_are_the_operator_for_tokens_and_not_noted_for_keys(database):
+def test_after_the_upgrade_old_tokens_are_the_operators_and_old_keys_have_no_minter(database):
     migrate_to(database, CATALOG, "0003")
     with database.writing() as connection:
         for statement in BEFORE_MINTERS_WERE_NOTED.strip().split(";\n"):
@@ -165,7 +165,7 @@ INSERT INTO subscription_versions (project, key, id, at, received_at, status, mr
 """
 
 
-def test_money_of_the_billers_is_converted_to_iso_minor_units(database):
+def test_amounts_of_the_billers_are_converted_to_iso_minor_units(database):
     migrate_to(database, LEDGER, "0004")
     writer = SqlLedgerWriter(database)
     event = {"type": "invoice.paid", "data": {"object": {"id": "in_1", "amount_paid": 500_000, "currency": "isk"}}}

@@ -31,7 +31,7 @@ class Warehouse:
     def __init__(self):
         self.forgotten, self.is_down = [], False
 
-    def forget_raw_before(self, day):
+    def anonymize_raw_before(self, day):
         if self.is_down:
             raise WarehouseUnavailableError("down")
         self.forgotten.append(day)

@@ -5,13 +5,13 @@ from mauve.core.roles import GRANTS_OF, Permission, may, roles_within, scopes_of
 from mauve.core.user import Role
 
 
-def test_the_scopes_that_each_role_holds():
+def test_each_role_holds_its_scopes():
     assert scopes_of(Role.OWNER) == scopes_of(Role.ADMIN) == frozenset(Scope)
     assert scopes_of(Role.DEVELOPER) == frozenset(Scope) - {Scope.APPS_WRITE}
     assert scopes_of(Role.VIEWER) == {Scope.APPS_READ, Scope.METRICS_READ}
 
 
-def test_every_role_is_in_the_table_and_the_owner_may_everything():
+def test_every_role_is_in_the_table_and_the_owner_may_do_everything():
     assert set(GRANTS_OF) == set(Role)
     assert GRANTS_OF[Role.OWNER] == frozenset(Scope) | frozenset(Permission)
 
@@ -24,15 +24,15 @@ def test_a_role_holds_all_that_the_roles_below_it_hold():
 
 @pytest.mark.parametrize("role", [Role.DEVELOPER, Role.VIEWER])
 @pytest.mark.parametrize("permission", [Permission.MEMBERS_WRITE, Permission.CAP_WRITE, Permission.ORGANIZATION_WRITE])
-def test_developers_and_viewers_leave_the_organization_as_it_is(role, permission):
+def test_developers_and_viewers_cannot_change_the_organization(role, permission):
     assert not may(role, permission)
 
 
-def test_the_cap_is_the_owners_alone():
+def test_only_the_owner_may_change_the_cap():
     assert [role for role in Role if may(role, Permission.CAP_WRITE)] == [Role.OWNER]
 
 
-def test_nobody_reaches_above_the_own_role():
+def test_no_role_may_assign_a_higher_one():
     assert roles_within(Role.OWNER) == (Role.OWNER, Role.ADMIN, Role.DEVELOPER, Role.VIEWER)
     assert roles_within(Role.ADMIN) == (Role.ADMIN, Role.DEVELOPER, Role.VIEWER)
     assert roles_within(Role.VIEWER) == (Role.VIEWER,)

@@ -1,4 +1,4 @@
-"""The segment log on a disk that tears and flips, and among foreign bytes."""
+"""The segment log on a disk that tears writes and flips bits, and among foreign bytes."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ from mauve.stores.data_directory import HeldError
 from mauve.stores.localdisk.disk import LocalDisk
 from mauve.stores.localdisk.log import frames, quarantine
 from mauve.stores.localdisk.log.reader import SegmentLogReader
-from mauve.stores.localdisk.log.segments import SPARES_MAX
+from mauve.stores.localdisk.log.segments import POOL_SEGMENTS_MAX
 from mauve.stores.localdisk.log.writer import SegmentLogWriter
 from mauve.stores.log import RECORD_NUMBER_MAX
 from support.segment_log import BYTES_MAX, LARGE, SEGMENT_BYTES, Seconds, a_writer, append_all, read_all, segment_paths
@@ -50,7 +50,7 @@ class TestTornTail:
             assert reader.quarantined() == 0
 
     @pytest.mark.parametrize("cut", range(0, FRAME_BYTES - PADDING_BYTES, 3))
-    def test_the_next_writer_goes_on_behind_it_and_reports_nothing(self, root, cut):
+    def test_the_next_writer_continues_after_a_torn_tail_and_reports_nothing(self, root, cut):
         append_all(root, SMALL)
         (path,) = segment_paths(root)
         write_at(path, (len(SMALL) - 1) * FRAME_BYTES + cut, bytes(FRAME_BYTES - cut))
@@ -59,7 +59,7 @@ class TestTornTail:
         assert read_all(reader) == [*SMALL[:-1], b"later"]
         assert reader.quarantined() == 0
 
-    def test_the_next_writer_uses_no_number_again_not_even_a_torn_one(self, root):
+    def test_the_next_writer_reuses_no_number_not_even_a_torn_one(self, root):
         append_all(root, SMALL)
         torn = SegmentLogReader(root).read(0, 0, BYTES_MAX)[-1].number
         (path,) = segment_paths(root)
@@ -67,7 +67,7 @@ class TestTornTail:
         append_all(root, [b"later"])
         assert SegmentLogReader(root).read(0, torn, BYTES_MAX)[0].payload == b"later"
 
-    def test_a_frame_behind_a_torn_one_keeps_its_number_to_itself(self, root):
+    def test_the_number_of_a_frame_after_a_torn_one_is_not_reused(self, root):
         append_all(root, SMALL)
         (path,) = segment_paths(root)
         write_at(path, 2 * FRAME_BYTES, bytes(4 * FRAME_BYTES))
@@ -79,7 +79,7 @@ class TestTornTail:
 
 class TestBitFlip:
     @pytest.mark.parametrize("offset", range(FRAME_BYTES - PADDING_BYTES))
-    def test_in_any_byte_of_a_complete_segment_costs_that_record_alone(self, root, offset):
+    def test_a_flip_in_any_byte_of_a_complete_segment_costs_only_that_record(self, root, offset):
         append_all(root, SMALL)
         append_all(root, [b"next segment"])
         path = segment_paths(root)[0]
@@ -96,7 +96,7 @@ class TestBitFlip:
         assert kept.read_bytes() == path.read_bytes()[3 * FRAME_BYTES : 4 * FRAME_BYTES]
 
     @pytest.mark.parametrize("offset", range(FRAME_BYTES - PADDING_BYTES))
-    def test_in_any_byte_of_the_segment_being_written_blocks_for_a_second(self, root, offset):
+    def test_a_flip_in_any_byte_of_the_segment_being_written_blocks_for_a_second(self, root, offset):
         append_all(root, SMALL)
         (path,) = segment_paths(root)
         place = 3 * FRAME_BYTES + offset
@@ -112,14 +112,14 @@ class TestBitFlip:
         assert [record.payload for record in behind] == SMALL[4:]
         assert reader.quarantined() == 1
 
-    def test_in_the_last_record_of_a_full_segment_is_reported_too(self, root):
+    def test_a_flip_in_the_last_record_of_a_full_segment_is_reported_too(self, root):
         append_all(root, LARGE[:9])
         write_at(segment_paths(root)[0], SEGMENT_BYTES - 1, b"!")
         reader = SegmentLogReader(root)
         assert read_all(reader) == [*LARGE[:3], *LARGE[4:9]]
         assert reader.quarantined() == 1
 
-    def test_damage_over_many_records_counts_each(self, root):
+    def test_damage_across_many_records_counts_each(self, root):
         append_all(root, SMALL)
         append_all(root, [b"next segment"])
         write_at(segment_paths(root)[0], 10, b"\xff" * (3 * FRAME_BYTES))
@@ -127,7 +127,7 @@ class TestBitFlip:
         assert read_all(reader) == [*SMALL[4:], b"next segment"]
         assert reader.quarantined() == 4
 
-    def test_no_more_than_a_bounded_number_of_copies_is_kept(self, root, monkeypatch):
+    def test_the_number_of_quarantined_copies_is_limited(self, root, monkeypatch):
         monkeypatch.setattr(quarantine, "FILES_MAX", 2)
         append_all(root, SMALL)
         append_all(root, [b"next segment"])
@@ -139,7 +139,7 @@ class TestBitFlip:
         assert len(list((root / "000/quarantine").iterdir())) == 2
 
     def test_a_slow_writer_is_not_mistaken_for_damage(self, root):
-        """The search finds what landed a moment ago; then the place before it has landed too."""
+        """The search finds a frame that was just written; by then the frame before it is there too."""
         append_all(root, SMALL)
         (path,) = segment_paths(root)
         whole = path.read_bytes()
@@ -164,7 +164,7 @@ class TestBitFlip:
 
 
 class TestForeignBytes:
-    def test_what_an_earlier_use_left_in_a_recycled_segment_is_never_returned(self, root):
+    def test_records_of_an_earlier_use_of_a_segment_are_never_returned(self, root):
         reader = SegmentLogReader(root)
         append_all(root, [b"old %d" % number * 20 for number in range(60)])
         reader.trim(0, RECORD_NUMBER_MAX)
@@ -186,7 +186,7 @@ class TestForeignBytes:
         append_all(root, [b"latest"], **mark)
         assert read_all(SegmentLogReader(root)) == [*SMALL, b"later", b"latest"]
 
-    def test_a_payload_that_looks_like_a_frame_is_none_also_behind_damage(self, root):
+    def test_a_payload_that_looks_like_a_frame_is_not_one_even_after_damage(self, root):
         forged = frames.encode_header(b"guessed!", RECORD_NUMBER_MAX, 6, frames.checksum_of_payload([b"forged"]))
         append_all(root, [forged + b"forged  ", b"honest"], new_mark=lambda: b"its mark")
         write_at(segment_paths(root)[0], 0, b"?")
@@ -194,7 +194,7 @@ class TestForeignBytes:
         assert read_all(SegmentLogReader(root)) == [b"honest", b"later"]
 
     @pytest.mark.parametrize("content", [b"", b"\x00" * 8, bytes(SEGMENT_BYTES), b"\xff" * 5000, b"short"])
-    def test_a_segment_without_a_record_is_passed_over(self, root, content):
+    def test_a_segment_without_a_record_is_skipped(self, root, content):
         append_all(root, SMALL)
         number = SegmentLogReader(root).read(0, 0, BYTES_MAX)[-1].number + 5
         (root / "000" / f"{number:014d}-0123456789abcdef.segment").write_bytes(content)
@@ -202,7 +202,7 @@ class TestForeignBytes:
         append_all(root, [b"later"])
         assert read_all(SegmentLogReader(root)) == [*SMALL, b"later"]
 
-    def test_files_with_foreign_names_are_left_alone(self, root):
+    def test_files_with_foreign_names_are_not_touched(self, root):
         append_all(root, SMALL)
         foreign = ["000/notes.txt", "000/99999999999999-0123456789abcdef.segment", "000/spare/notes", "readme", "9"]
         for name in foreign:
@@ -215,13 +215,13 @@ class TestForeignBytes:
         assert read_all(reader) == [*SMALL, b"later"]
         assert all((root / name).exists() for name in foreign)
 
-    def test_spares_of_another_size_are_not_used(self, root):
+    def test_pooled_files_of_another_size_are_not_used(self, root):
         append_all(root, [])
-        spare = root / "000/spare/new.segment"
-        spare.write_bytes(b"half made")
+        pooled = root / "000/spare/new.segment"
+        pooled.write_bytes(b"half made")
         append_all(root, SMALL)
         assert segment_paths(root)[0].stat().st_size == SEGMENT_BYTES
-        assert spare.stat().st_size == SEGMENT_BYTES
+        assert pooled.stat().st_size == SEGMENT_BYTES
 
 
 def test_a_second_writer_of_a_stream_is_refused(root):
@@ -243,18 +243,18 @@ def test_a_writer_that_cannot_work_is_refused(root, options):
         SegmentLogWriter(root, **{"stream": 0, "segment_bytes": SEGMENT_BYTES} | options)
 
 
-def test_few_spares_are_kept_and_the_newest_segment_always(root):
+def test_few_files_are_pooled_and_the_newest_segment_is_always_kept(root):
     append_all(root, LARGE)
     reader = SegmentLogReader(root)
     assert len(segment_paths(root)) == 10
     reader.trim(0, RECORD_NUMBER_MAX)
     assert len(segment_paths(root)) == 1
-    assert len(list((root / "000/spare").iterdir())) == SPARES_MAX
+    assert len(list((root / "000/spare").iterdir())) == POOL_SEGMENTS_MAX
     assert reader.backlog_bytes() == SEGMENT_BYTES
 
 
-def test_numbers_are_never_used_again_however_often_the_writer_crashes(root, tmp_path):
-    """The newest segment comes back from each crash without its last records, which were read before."""
+def test_numbers_are_never_reused_however_often_the_writer_crashes(root, tmp_path):
+    """After each crash the newest segment has lost its last records, which were read before."""
     reader = SegmentLogReader(root)
     seen = []
     after = 0

@@ -17,7 +17,7 @@ from support.segment_log import BYTES_MAX, LARGE, SEGMENT_BYTES, Seconds, a_writ
 
 
 class FaultyDisk(LocalDisk):
-    """A disk that fails on demand, each time once for every number in the list."""
+    """A disk that fails on demand, once for every number in the list."""
 
     def __init__(self) -> None:
         self.syncs: list[OSError] = []
@@ -48,7 +48,7 @@ class FaultyDisk(LocalDisk):
 
 
 class AtOnce(Executor):
-    """Does what it is given before it returns."""
+    """Runs each task before it returns."""
 
     def submit(self, work, /, *arguments):
         done = Future()
@@ -57,7 +57,7 @@ class AtOnce(Executor):
 
 
 def spares_at_once():
-    """Return the threads of a writer that makes no spare beside its work, so that faults meet the work alone."""
+    """Return the threads of a writer that prepares no segment in parallel, so that faults only affect its main work."""
     flusher_and_preparer = iter([one_thread(), AtOnce()])
     return lambda: next(flusher_and_preparer)
 
@@ -70,7 +70,7 @@ def root(tmp_path: Path) -> Path:
 class TestFailure:
     @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
     @pytest.mark.parametrize("call", ["syncs", "writes"])
-    def test_a_failed_write_or_sync_refuses_its_group_and_all_that_follows(self, root, call, code):
+    def test_a_failed_write_or_sync_refuses_its_group_and_all_later_ones(self, root, call, code):
         async def main():
             disk = FaultyDisk()
             writer = a_writer(root, disk=disk, new_thread=spares_at_once())
@@ -118,7 +118,7 @@ class TestFailure:
         assert read_all(SegmentLogReader(root)) == [b"recovered"]
 
     @pytest.mark.parametrize("size", [1, 7, 24, 1000])
-    def test_short_writes_are_carried_on(self, root, size):
+    def test_short_writes_are_completed(self, root, size):
         async def main():
             disk = FaultyDisk()
             writer = a_writer(root, disk=disk)
@@ -129,7 +129,7 @@ class TestFailure:
         asyncio.run(main())
         assert read_all(SegmentLogReader(root)) == [b"%d" % number + b"-" * 90 for number in range(30)]
 
-    def test_a_disk_that_takes_nothing_is_a_failure_and_no_endless_loop(self):
+    def test_a_disk_that_writes_nothing_fails_without_an_endless_loop(self):
         class Disk(LocalDisk):
             def pwritev(self, descriptor, buffers, offset):
                 return 0
@@ -137,7 +137,7 @@ class TestFailure:
         with pytest.raises(OSError, match="took nothing"):
             write_all(Disk(), 0, [b"x"], 0)
 
-    def test_more_pieces_than_one_call_takes_are_written_in_several(self, root, monkeypatch):
+    def test_more_pieces_than_one_call_accepts_are_written_in_several(self, root, monkeypatch):
         monkeypatch.setattr(tail, "_JOINED_PIECE_BYTES_MAX", 0)
 
         async def main():
@@ -170,7 +170,7 @@ class TestFull:
             first = reader.read(0, 0, BYTES_MAX)
             reader.trim(0, first[-1].number)
             with pytest.raises(LogFullError):
-                await writer.append([b"x" * 1000])  # It looks again after a while, not at once.
+                await writer.append([b"x" * 1000])  # It checks again after a while, not at once.
             clock.now += 0.1
             await writer.append([b"x" * 1000])
             await writer.close()
@@ -180,7 +180,7 @@ class TestFull:
         asyncio.run(main())
 
     @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
-    def test_a_disk_without_room_for_a_segment_refuses_until_there_is_some(self, root, code):
+    def test_a_disk_without_space_for_a_segment_refuses_until_there_is_some(self, root, code):
         async def main():
             clock, disk = Seconds(), FaultyDisk()
             disk.writes = [OSError(code, "full")] * 2
@@ -188,7 +188,7 @@ class TestFull:
             with pytest.raises(LogFullError):
                 await writer.append([b"refused"])
             assert not writer.has_failed
-            assert list((root / "000/spare").iterdir()) == []  # Nothing half made takes up the room.
+            assert list((root / "000/spare").iterdir()) == []  # Nothing unfinished takes up space.
             clock.now += 0.1
             await writer.append([b"stored"])
             await writer.close()
@@ -196,7 +196,7 @@ class TestFull:
         asyncio.run(main())
         assert read_all(SegmentLogReader(root)) == [b"stored"]
 
-    def test_a_full_disk_at_the_rename_is_no_failure_either(self, root):
+    def test_a_full_disk_at_the_rename_is_not_a_failure_either(self, root):
         async def main():
             clock, disk = Seconds(), FaultyDisk()
             writer = a_writer(root, disk=disk, monotonic=clock)
@@ -210,7 +210,7 @@ class TestFull:
         asyncio.run(main())
         assert read_all(SegmentLogReader(root)) == [b"stored"]
 
-    def test_what_fitted_before_the_log_was_full_is_acknowledged(self, root):
+    def test_records_that_fit_before_the_log_was_full_are_acknowledged(self, root):
         async def main():
             writer = a_writer(root, budget_bytes=2 * SEGMENT_BYTES)
             outcomes = await asyncio.gather(*(writer.append([p]) for p in LARGE), return_exceptions=True)
@@ -221,7 +221,7 @@ class TestFull:
 
         asyncio.run(main())
 
-    def test_a_full_log_starts_and_is_read(self, root):
+    def test_a_full_log_can_be_opened_and_read(self, root):
         async def main():
             writer = a_writer(root, budget_bytes=2 * SEGMENT_BYTES)
             stored = await append_until_full(writer)

@@ -9,7 +9,7 @@ import pytest
 from mauve.query import single_flight as under_test
 from mauve.query.ask import Answer, Freshness
 from mauve.query.single_flight import ReadersBusyError, SingleFlight
-from mauve.stores.time_limit import seconds_left
+from mauve.stores.cancellation import seconds_left
 from support.clocks import TurnedLoop
 from support.service import PATIENCE_S
 

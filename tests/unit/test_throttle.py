@@ -10,10 +10,10 @@ from mauve.core.app import Environment
 from mauve.core.credential import KeyKind, Scope
 from mauve.core.organization import Standing
 from mauve.core.problems import Code, Problem
+from mauve.stores import StoreUnavailableError
 from mauve.stores.edge import PublishedKey, PublishedOrganization, PublishedToken
 from mauve.stores.localdisk.read_meter import SqliteReadMeter
-from mauve.stores.read_meter import Uses
-from mauve.stores.unavailable import StoreUnavailableError
+from mauve.stores.read_meter import ReadCost
 from mauve.web.envelopes import data_reply
 
 NOW = int(datetime(2026, 11, 15, 12, tzinfo=UTC).timestamp()) * 1000
@@ -50,10 +50,10 @@ def refusal(meter, organization, reader, kind=TOTALS, now=NOW):
 
 
 def test_only_control_tokens_spend_allowances():
-    assert uses_of(TOKEN, TOTALS) == Uses(queries=1, raw_scans=0)
-    assert uses_of(TOKEN, RAW_SCAN) == Uses(queries=1, raw_scans=1)
+    assert uses_of(TOKEN, TOTALS) == ReadCost(queries=1, raw_scans=0)
+    assert uses_of(TOKEN, RAW_SCAN) == ReadCost(queries=1, raw_scans=1)
     for key in (KEY, TEST_KEY):
-        assert uses_of(key, TOTALS) == uses_of(key, RAW_SCAN) == Uses(queries=0, raw_scans=0)
+        assert uses_of(key, TOTALS) == uses_of(key, RAW_SCAN) == ReadCost(queries=0, raw_scans=0)
 
 
 def test_keys_and_tokens_share_the_minute(meter):

@@ -2,10 +2,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mauve.core.times import day_number, is_time, occurred_at, parse_time_ms, parse_time_us, utc_day
+from mauve.core.times import DAY_MS, day_number, is_time, occurred_at, parse_time_ms, parse_time_us, utc_day
 
 NOON = int(datetime(2026, 11, 15, 12, tzinfo=UTC).timestamp()) * 1000
-DAY = 86_400_000
 MINUTE = 60_000
 
 
@@ -35,7 +34,7 @@ MINUTE = 60_000
         ("9999-12-31T23:59:60-23:59", 253_402_387_140_000),
     ],
 )
-def test_an_rfc_3339_moment_is_read(text, expected):
+def test_an_rfc_3339_time_is_parsed(text, expected):
     assert parse_time_ms(text) == expected
     assert is_time(text)
 
@@ -91,12 +90,12 @@ def test_an_integer_of_any_size_is_epoch_milliseconds(number):
         False,
     ],
 )
-def test_anything_else_is_not_a_moment(nonsense):
+def test_anything_else_is_not_a_time(nonsense):
     assert parse_time_ms(nonsense) is None
     assert not is_time(nonsense)
 
 
-def test_microseconds_are_kept_and_finer_ones_cut_off():
+def test_microseconds_are_kept_and_finer_digits_are_truncated():
     assert parse_time_us("2026-11-15T12:00:00.123456789Z") == NOON * 1000 + 123_456
     assert parse_time_us("1969-12-31T23:59:59.9999999Z") == -1
     assert parse_time_us("2026-11-15T12:00:00") is None
@@ -106,20 +105,20 @@ def test_microseconds_are_kept_and_finer_ones_cut_off():
     ("at", "sent_at", "expected"),
     [
         (None, None, NOON),
-        (None, NOON - DAY, NOON),
+        (None, NOON - DAY_MS, NOON),
         (NOON - 5, None, NOON - 5),
-        (NOON - DAY, NOON - DAY + 40, NOON - 40),
-        (NOON + DAY, NOON + DAY + 40, NOON - 40),
-        (NOON - 7 * DAY, None, NOON - 7 * DAY),
-        (NOON - 7 * DAY - 1, None, NOON - 7 * DAY),
+        (NOON - DAY_MS, NOON - DAY_MS + 40, NOON - 40),
+        (NOON + DAY_MS, NOON + DAY_MS + 40, NOON - 40),
+        (NOON - 7 * DAY_MS, None, NOON - 7 * DAY_MS),
+        (NOON - 7 * DAY_MS - 1, None, NOON - 7 * DAY_MS),
         (NOON + 5 * MINUTE, None, NOON + 5 * MINUTE),
         (NOON + 5 * MINUTE + 1, None, NOON + 5 * MINUTE),
         (10**400, None, NOON + 5 * MINUTE),
-        (-(10**400), None, NOON - 7 * DAY),
+        (-(10**400), None, NOON - 7 * DAY_MS),
         (10**400, 10**400 + 7, NOON - 7),
     ],
 )
-def test_the_moment_of_occurrence_is_freed_of_skew_and_kept_near_the_arrival(at, sent_at, expected):
+def test_the_time_of_occurrence_is_corrected_for_skew_and_clamped(at, sent_at, expected):
     assert occurred_at(at, sent_at, NOON) == expected
 
 
@@ -127,7 +126,7 @@ def test_the_moment_of_occurrence_is_freed_of_skew_and_kept_near_the_arrival(at,
     ("moment", "day", "number"),
     [
         (0, "1970-01-01", 0),
-        (DAY - 1, "1970-01-01", 0),
+        (DAY_MS - 1, "1970-01-01", 0),
         (-1, "1969-12-31", -1),
         (NOON, "2026-11-15", 20_772),
         (-62_135_596_800_000, "0001-01-01", -719_162),

@@ -5,8 +5,8 @@ import threading
 import pytest
 import sqlalchemy as sa
 
+from mauve.stores import StoreUnavailableError
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.unavailable import StoreUnavailableError
 from support.service import PATIENCE_S
 
 
@@ -23,7 +23,7 @@ def open_database(tmp_path):
         database.close()
 
 
-def test_a_lock_that_is_not_let_go_is_given_up_and_the_connection_is_as_before(open_database):
+def test_waiting_for_a_lock_times_out_and_leaves_the_connection_unchanged(open_database):
     first, second = open_database(5), open_database(0.05)
     with first.writing():
         for _ in range(2):
@@ -33,7 +33,7 @@ def test_a_lock_that_is_not_let_go_is_given_up_and_the_connection_is_as_before(o
         assert tx.execute(sa.text("PRAGMA busy_timeout")).scalar_one() == 50
 
 
-def test_who_waits_for_the_lock_gets_it_when_it_is_let_go(open_database):
+def test_a_waiting_writer_gets_the_lock_when_it_is_released(open_database):
     first, second = open_database(5), open_database(PATIENCE_S)
     began, written = threading.Event(), threading.Event()
 

@@ -17,16 +17,16 @@ from mauve.access.keyring import Keyring
 from mauve.core.accepted import AcceptedCounts, OrgPeriod
 from mauve.core.batch import HEADER_BYTES_MAX, MalformedBatchError, unpacked
 from mauve.core.clock import Clock
-from mauve.core.period import period_of
+from mauve.core.window import period_of
+from mauve.stores import StoreUnavailableError
 from mauve.stores.log import MIXED_STREAM, LogRecord, LogWriter, StreamReader
-from mauve.stores.unavailable import StoreUnavailableError
-from mauve.stores.usage import AcceptedExchange, Counted, UsageReader
+from mauve.stores.usage import AcceptedExchange, CountedUsage, UsageReader
 
 REFRESH_EVERY_S: Final = 0.25
 # Bound one step of a recount: the usage of other processes must be read in between.
 RECOUNT_RECORDS_MAX: Final = 20_000
 RECOUNT_BYTES_MAX: Final = 64 * 2**20
-_NOTHING_COUNTED: Final = Counted("", {}, {}, (), 0)
+_NOTHING_COUNTED: Final = CountedUsage("", {}, {}, (), 0)
 
 log = structlog.get_logger()
 
@@ -85,8 +85,8 @@ class OtherUsage:
         self._counted, self._is_current = counted, True
         self._mixed = self._mixed if knows_mixed else AcceptedCounts()
         self._mixed_orgs = capped
-        self._mixed.forget_all_but(capped)
-        self._mixed.forget_loaded(counted.positions.get(MIXED_STREAM, 0))
+        self._mixed.keep_only(capped)
+        self._mixed.drop_loaded(counted.positions.get(MIXED_STREAM, 0))
         for number, org_period, events in counted.mixed:
             self._mixed.add(org_period, number, events)
         return True
@@ -229,7 +229,7 @@ class EventCaps:
         self._capped = capped
         if not capped and not before and not self._accepted:
             return None
-        self._accepted.forget_all_but(capped)
+        self._accepted.keep_only(capped)
         self._recounted = {org_id: number for org_id, number in self._recounted.items() if org_id in capped}
         if self._recount is None or not self._recount.org_ids <= capped:
             # An organization whose cap is new may have uncounted requests in flight: recount it at the next refresh.
@@ -280,5 +280,5 @@ class EventCaps:
             recount, self._recount = self._recount, None
             self._accepted.correct(recount.org_ids, recount.through, recount.found)
             self._recounted |= dict.fromkeys(recount.org_ids, recount.through)
-        self._accepted.forget_loaded(snapshot.position)
+        self._accepted.drop_loaded(snapshot.position)
         self._own = Counter(self._accepted.sums(snapshot.position))

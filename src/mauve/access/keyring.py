@@ -14,6 +14,7 @@ from mauve.access.keys import digest_of, is_well_formed
 from mauve.access.tokens import PresentedToken, presented_token
 from mauve.core.ids import is_id
 from mauve.overload.token_bucket import TokenBuckets
+from mauve.stores import StoreUnavailableError
 from mauve.stores.edge import (
     EdgeReader,
     PublishedKey,
@@ -23,7 +24,6 @@ from mauve.stores.edge import (
     PublishedSecret,
     PublishedToken,
 )
-from mauve.stores.unavailable import StoreUnavailableError
 
 REFRESH_EVERY_S: Final = 0.25
 EXTRA_REFRESHES_PER_S: Final = 50

@@ -5,9 +5,9 @@ from typing import Final, assert_never
 
 from mauve.core.organization import Limits
 from mauve.core.problems import Code, Problem
+from mauve.stores import StoreUnavailableError
 from mauve.stores.edge import PublishedKey, PublishedOrganization, PublishedToken
-from mauve.stores.read_meter import ReadLimits, ReadMeter, Throttle, Throttled, Uses
-from mauve.stores.unavailable import StoreUnavailableError
+from mauve.stores.read_meter import ReadCost, ReadLimits, ReadMeter, Throttle, Throttled
 
 _RATE_LIMITED: Final = "this organization has made all its reads of this minute: retry after"
 _QUERIES_SPENT: Final = (
@@ -45,11 +45,11 @@ def check_reads(
         raise problem_from(refusal, now_ms)
 
 
-def uses_of(reader: Reader, kind: ReadKind) -> Uses:
+def uses_of(reader: Reader, kind: ReadKind) -> ReadCost:
     """Return what a read spends. The allowances are for agents: a server key spends nothing."""
     if isinstance(reader, PublishedKey):
-        return Uses()
-    return Uses(queries=1, raw_scans=1 if kind is ReadKind.RAW_SCAN else 0)
+        return ReadCost()
+    return ReadCost(queries=1, raw_scans=1 if kind is ReadKind.RAW_SCAN else 0)
 
 
 def _limits_of(organization: PublishedOrganization | None) -> ReadLimits:

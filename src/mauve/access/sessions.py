@@ -7,13 +7,13 @@ from typing import Final
 
 from mauve.core.ids import Randomness, new_id
 from mauve.core.secret import Secret
+from mauve.core.times import DAY_MS
 from mauve.core.user import Session
+from mauve.stores import StoreUnavailableError
 from mauve.stores.catalog import Sessions, SignedIn
-from mauve.stores.unavailable import StoreUnavailableError
 
-_DAY_MS: Final = 24 * 3600 * 1000
-IDLE_MS: Final = 7 * _DAY_MS
-LIFETIME_MS: Final = 30 * _DAY_MS
+IDLE_MS: Final = 7 * DAY_MS
+LIFETIME_MS: Final = 30 * DAY_MS
 SEEN_EVERY_MS: Final = 60_000
 _SECRET_CHARACTERS: Final = 40
 _AGENT_CHARACTERS_MAX: Final = 200

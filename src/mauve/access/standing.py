@@ -1,8 +1,8 @@
 """Check whether an organization may ingest now."""
 
 from mauve.core.organization import Standing, standing_at
-from mauve.core.period import period_ends_at
 from mauve.core.problems import Code, Problem
+from mauve.core.window import period_ends_at
 from mauve.stores.edge import PublishedOrganization
 
 

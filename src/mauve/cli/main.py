@@ -26,8 +26,8 @@ from mauve.core.problems import Problem
 from mauve.logs import configure_logs, masked_text
 from mauve.maintenance.errors import MaintenanceFailedError, MaintenanceRefusedError
 from mauve.server.child_process import ServeRefusedError
+from mauve.stores import NewerSchemaError, StoreUnavailableError
 from mauve.stores.data_directory import DirectoryError, HeldError
-from mauve.stores.unavailable import NewerSchemaError, StoreUnavailableError
 from mauve.stores.warehouse import WarehouseUnavailableError
 
 _PRIVATE_UMASK: Final = 0o077

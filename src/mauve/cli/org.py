@@ -39,7 +39,7 @@ def create(*, name: str, data: Path | None, as_json: bool) -> None:
 def list_all(*, data: Path | None, as_json: bool) -> None:
     """List the organizations."""
     with open_existing(data) as parts:
-        views = [_view(parts, organization) for organization in parts.catalog.organizations.everyone()]
+        views = [_view(parts, organization) for organization in parts.catalog.organizations.list_all()]
     rows = [[view["org_id"], view["standing"], _or_dash(view["event_cap"]), view["name"]] for view in views]
     if_empty = "no organizations yet: create one with 'mauve org create NAME'"
     print_result(views, as_json=as_json, text=table(["ORG", "STANDING", "EVENT CAP", "NAME"], rows, if_empty))

@@ -28,7 +28,7 @@ class MintedLink:
 
 def renew_setup_link(parts: ControlParts) -> MintedLink | None:
     """Return a new link to create the first owner; None once there is an account."""
-    if parts.catalog.users.anyone():
+    if parts.catalog.users.any_exist():
         return None
     link, minted = new_link(parts, "setup", None)
     parts.catalog.links.replace_setup(link)
@@ -51,7 +51,7 @@ def new_link(parts: ControlParts, purpose: str, user_id: str | None) -> tuple[On
 def find_setup_link(parts: ControlParts, secret: str) -> OneTimeLink:
     """Return the set-up link with that secret if it can still be used: only before the first account exists."""
     link = _usable_link(parts, secret)
-    if link.user_id is not None or parts.catalog.users.anyone():
+    if link.user_id is not None or parts.catalog.users.any_exist():
         raise not_found()
     return link
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Final
 
 from mauve.access import tokens
 from mauve.control.parts import ControlParts
@@ -13,10 +12,9 @@ from mauve.core.credential import OPERATOR, ControlToken, Scope
 from mauve.core.ids import new_id
 from mauve.core.organization import Limits, Organization, Standing
 from mauve.core.secret import Secret
+from mauve.core.times import DAY_MS
 from mauve.core.user import email_from
 from mauve.stores.catalog import NewToken
-
-_DAY_MS: Final = 24 * 3600 * 1000
 
 
 class RefusedError(Exception):
@@ -63,7 +61,7 @@ def resume(parts: ControlParts, org_id: str) -> Organization:
 def mark_unpaid(parts: ControlParts, org_id: str, grace_days: int) -> Organization:
     """Suspend at the end of the grace period, unless resumed before. Leave a suspended one suspended."""
     now = parts.clock.now_ms()
-    grace_ends_at = now + grace_days * _DAY_MS
+    grace_ends_at = now + grace_days * DAY_MS
     return _update(
         parts,
         org_id,

@@ -15,8 +15,8 @@ from mauve.access.tokens import authenticate
 from mauve.control.parts import ControlParts
 from mauve.control.routes import OPERATIONS, Call, Operation
 from mauve.core.problems import Code, Problem, not_found
+from mauve.stores import StoreUnavailableError
 from mauve.stores.cancellation import Cancellation
-from mauve.stores.unavailable import StoreUnavailableError
 from mauve.web.app import bounded_body, joined_header, response_from, starlette_app
 from mauve.web.envelopes import control_reply
 from mauve.web.messages import bearer_credential

@@ -6,13 +6,13 @@ from typing import Final
 import structlog
 
 from mauve.core.clock import Clock
+from mauve.stores import StoreUnavailableError
 from mauve.stores.catalog import Catalog
 from mauve.stores.edge import EdgePublisher
-from mauve.stores.unavailable import StoreUnavailableError
 
 SWEEP_EVERY_S: Final = 1.0
 _RECORDS_PER_ROUND: Final = 1_000
-_EDGE_FACT: Final = "edge_id"
+_EDGE_ID: Final = "edge_id"
 _PATIENCE_S: Final = 0.5
 _ADVICE: Final = "retried every second"
 
@@ -54,14 +54,14 @@ class Publisher:
     def refill_if_lost(self) -> None:
         """Publish the whole catalog to an edge that it has not filled before, because it is new or was lost."""
         edge_id = self._edge.edge_id()
-        if self._catalog.installation.fact(_EDGE_FACT) != edge_id:
+        if self._catalog.installation.get(_EDGE_ID) != edge_id:
             self._catalog.publications.mark_all_pending()
-            self._catalog.installation.remember(_EDGE_FACT, edge_id)
+            self._catalog.installation.put(_EDGE_ID, edge_id)
         self.publish_pending()
 
     def unpublished(self) -> int | None:
         """Count the pending records, up to a bound; None if the edge is not the one that was filled."""
-        if self._catalog.installation.fact(_EDGE_FACT) != self._edge.edge_id():
+        if self._catalog.installation.get(_EDGE_ID) != self._edge.edge_id():
             return None
         return len(self._catalog.publications.pending(_RECORDS_PER_ROUND))
 

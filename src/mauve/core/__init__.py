@@ -1,1 +1,1 @@
-"""Facts and rules. Nothing here reads a clock, a file, a socket or the environment."""
+"""Values and pure rules. Nothing here reads a clock, a file, a socket or the environment."""

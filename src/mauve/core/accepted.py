@@ -1,86 +1,93 @@
-"""Events that were accepted and may not be counted yet."""
+"""Counts of events that are accepted and may not be loaded yet."""
 
 from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
-LINES_MAX: Final = 64
-"""For each organization and billing period. With more, neighbours are joined: they stay few through an outage."""
-JOINED_SHARE: Final = 16
-"""A joined line holds no more than one part in so many of what all lines held when it was joined. A stream that is
-loaded in part is counted too high by less than that, and never too low: only one line can be loaded in part."""
+SUBTOTALS_MAX: Final = 64
+"""For each organization and billing period. Beyond it, neighbors are merged, so an outage does not add more."""
+MERGED_SHARE: Final = 16
+"""A merged subtotal holds at most 1/16 of the events counted when it was merged. Only one subtotal can be partly
+loaded, so the sum is never too low, and too high by less than that share."""
 
 
 class OrgPeriod(NamedTuple):
-    """What a cap holds for."""
+    """The scope of a cap."""
 
     org_id: str
     period: str
 
 
-Line = tuple[int, int]  # the number of a record, and the events up to it since the line before
+Subtotal = tuple[
+    int, int
+]  # a record number, and the events since the previous subtotal up to and including that record
 
 
 class AcceptedCounts:
-    """Those of one stream, by the numbers of their records: what is loaded can be told from the rest."""
+    """The counts of one stream by record number, so that loaded events can be told from pending ones."""
 
-    def __init__(self, lines_by_org_period: dict[OrgPeriod, list[Line]] | None = None) -> None:
-        self._lines: dict[OrgPeriod, list[Line]] = lines_by_org_period or {}
+    def __init__(self, subtotals_by_org_period: dict[OrgPeriod, list[Subtotal]] | None = None) -> None:
+        self._subtotals: dict[OrgPeriod, list[Subtotal]] = subtotals_by_org_period or {}
 
     def add(self, org_period: OrgPeriod, number: int, events: int) -> None:
-        """Add a record behind those that are there."""
-        lines = self._lines.setdefault(org_period, [])
-        lines.append((number, events))
-        if len(lines) > LINES_MAX:
-            self._lines[org_period] = _joined(lines)
+        """Add a record with a number above all earlier ones."""
+        subtotals = self._subtotals.setdefault(org_period, [])
+        subtotals.append((number, events))
+        if len(subtotals) > SUBTOTALS_MAX:
+            self._subtotals[org_period] = _merged(subtotals)
 
     def sums(self, position: int) -> dict[OrgPeriod, int]:
-        """Return how many events stand behind a position."""
+        """Return how many events come after a position."""
         return {
-            org_period: sum(events for number, events in lines if number > position)
-            for org_period, lines in self._lines.items()
+            org_period: sum(events for number, events in subtotals if number > position)
+            for org_period, subtotals in self._subtotals.items()
         }
 
-    def forget_loaded(self, position: int) -> None:
-        """Drop what stands before a position, or on it."""
+    def drop_loaded(self, position: int) -> None:
+        """Drop everything up to and including a position."""
         kept = (
-            (org_period, [line for line in lines if line[0] > position]) for org_period, lines in self._lines.items()
+            (org_period, [subtotal for subtotal in subtotals if subtotal[0] > position])
+            for org_period, subtotals in self._subtotals.items()
         )
-        self._lines = {org_period: lines for org_period, lines in kept if lines}
+        self._subtotals = {org_period: subtotals for org_period, subtotals in kept if subtotals}
 
-    def forget_all_but(self, org_ids: Collection[str]) -> None:
-        self._lines = {org_period: lines for org_period, lines in self._lines.items() if org_period.org_id in org_ids}
+    def keep_only(self, org_ids: Collection[str]) -> None:
+        self._subtotals = {
+            org_period: subtotals for org_period, subtotals in self._subtotals.items() if org_period.org_id in org_ids
+        }
 
     def correct(self, org_ids: Collection[str], through: int, found: "AcceptedCounts") -> None:
-        """Take over what was found of some organizations up to a number; what is behind it stays."""
-        behind = {
-            org_period: [line for line in lines if org_period.org_id not in org_ids or line[0] > through]
-            for org_period, lines in self._lines.items()
+        """Replace the counts of some organizations up to a record number; keep everything after it."""
+        remaining = {
+            org_period: [
+                subtotal for subtotal in subtotals if org_period.org_id not in org_ids or subtotal[0] > through
+            ]
+            for org_period, subtotals in self._subtotals.items()
         }
-        for org_period, lines in found:
-            behind[org_period] = lines + behind.get(org_period, [])
-        self._lines = {org_period: lines for org_period, lines in behind.items() if lines}
+        for org_period, subtotals in found:
+            remaining[org_period] = subtotals + remaining.get(org_period, [])
+        self._subtotals = {org_period: subtotals for org_period, subtotals in remaining.items() if subtotals}
 
     def copy(self) -> "AcceptedCounts":
-        return AcceptedCounts({org_period: list(lines) for org_period, lines in self._lines.items()})
+        return AcceptedCounts({org_period: list(subtotals) for org_period, subtotals in self._subtotals.items()})
 
-    def __iter__(self) -> Iterator[tuple[OrgPeriod, list[Line]]]:
-        return iter(self._lines.items())
+    def __iter__(self) -> Iterator[tuple[OrgPeriod, list[Subtotal]]]:
+        return iter(self._subtotals.items())
 
     def __bool__(self) -> bool:
-        return bool(self._lines)
+        return bool(self._subtotals)
 
 
-def _joined(lines: list[Line]) -> list[Line]:
-    """Join neighbours while they hold little. The later number stands for both: none is taken for loaded too soon.
+def _merged(subtotals: list[Subtotal]) -> list[Subtotal]:
+    """Merge small neighbors. The later number stands for both, so nothing counts as loaded too early.
 
-    Two neighbours that are left hold more than a share together, so about two lines for each share are left.
+    Any two neighbors left hold more than one share together, so about two subtotals remain for each share.
     """
-    events_max = sum(events for _, events in lines) // JOINED_SHARE
-    joined = lines[:1]
-    for number, events in lines[1:]:
-        together = joined[-1][1] + events
+    events_max = sum(events for _, events in subtotals) // MERGED_SHARE
+    merged = subtotals[:1]
+    for number, events in subtotals[1:]:
+        together = merged[-1][1] + events
         if together <= events_max:
-            joined[-1] = (number, together)
+            merged[-1] = (number, together)
         else:
-            joined.append((number, events))
-    return joined
+            merged.append((number, events))
+    return merged

@@ -6,7 +6,7 @@ from typing import Final
 
 
 class Environment(StrEnum):
-    """Live data, or a rehearsal of it. The two never mix."""
+    """Live data or test data. The two never mix."""
 
     LIVE = "live"
     TEST = "test"

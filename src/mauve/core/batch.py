@@ -1,4 +1,4 @@
-"""How a batch of accepted events is written down: a small header, then the bytes that came."""
+"""The stored form of a batch of accepted events: a small header, then the bytes as received."""
 
 import struct
 from functools import lru_cache
@@ -7,18 +7,18 @@ from typing import Final, NamedTuple
 # format, lengths of project and organization, count, received_at in ms, arrived_at in us
 _HEADER: Final = struct.Struct("<BBBHQQ")
 _FORMAT: Final = 2
-# Releases before had no `arrived_at`; what they logged must still be loaded.
+# Earlier releases wrote no `arrived_at`; their records must still load.
 _OLD_HEADER: Final = struct.Struct("<BBBHQ")
 _OLD_FORMAT: Final = 1
 _FORMAT_BYTE: Final = bytes([_FORMAT])
-HEADER_BYTES_MAX: Final = _HEADER.size + 2 * 255 + 1  # With the first byte of the items: enough to tell what it is.
+HEADER_BYTES_MAX: Final = _HEADER.size + 2 * 255 + 1  # plus the first byte of the items: enough to identify a batch
 
 
 class Batch(NamedTuple):
-    """Events that came in one request.
+    """The events of one request.
 
-    `received_at` (ms) is when the request began: times are reckoned from it. `arrived_at` (us) is when all of it was
-    there and about to be made durable: it orders batches of different streams.
+    `received_at` (ms) is when the request began; event times are relative to it. `arrived_at` (us) is when the whole
+    request had been read and was about to be made durable; it orders batches of different streams.
     """
 
     project: str
@@ -30,11 +30,11 @@ class Batch(NamedTuple):
 
 
 class MalformedBatchError(Exception):
-    """The bytes are not a batch of a format that this release knows."""
+    """The bytes are not a batch in a format that this release knows."""
 
 
 def packed_header(project: str, org_id: str, received_at: int, arrived_at: int, event_count: int) -> bytes:
-    """Return what stands before the items."""
+    """Return the bytes that precede the items."""
     project_size, org_size, names = _packed_names(project, org_id)
     return _HEADER.pack(_FORMAT, project_size, org_size, event_count, received_at, arrived_at) + names
 
@@ -46,7 +46,7 @@ def _packed_names(project: str, org_id: str) -> tuple[int, int, bytes]:
 
 
 def arrival_of(record: bytes) -> int:
-    """Return when a batch arrived (us), without looking at anything else; 0 if that cannot be told."""
+    """Return when a batch arrived (us) without decoding the rest; 0 if that is unknown."""
     if record[:1] == _FORMAT_BYTE and len(record) >= _HEADER.size:
         return int.from_bytes(record[_HEADER.size - 8 : _HEADER.size], "little")
     try:
@@ -70,10 +70,10 @@ def unpacked(record: bytes) -> Batch:
 
 
 def _unpacked_header(record: bytes) -> tuple[int, tuple[int, ...]]:
-    """Return how long the header is, and what it says besides the format."""
+    """Return the length of the header and its fields except the format."""
     format_ = record[0] if record else None
     if format_ not in {_FORMAT, _OLD_FORMAT}:
-        raise MalformedBatchError("empty" if format_ is None else f"format {format_} is not known")
+        raise MalformedBatchError("empty" if format_ is None else f"format {format_} is unknown")
     header = _HEADER if format_ == _FORMAT else _OLD_HEADER
     if len(record) < header.size:
         raise MalformedBatchError("shorter than a header")

@@ -6,7 +6,7 @@ from typing import Final
 
 
 class Provider(StrEnum):
-    """The billing providers whose webhooks we take."""
+    """A billing provider."""
 
     BILLER_A = "biller_a"
     BILLER_B = "biller_b"
@@ -16,4 +16,4 @@ BILLER_NAMES: Final[Mapping[str, str]] = {
     Provider.BILLER_A: "Stripe (biller_a)",
     Provider.BILLER_B: "Polar (biller_b)",
 }
-"""What people call the billers, beside the words that stand for them in paths and options."""
+"""The providers' names for people; paths and options use the values."""

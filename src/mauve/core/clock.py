@@ -1,21 +1,21 @@
-"""Time comes in by the door: read once per request, then passed on."""
+"""The clock. It is passed in, read once per request, and its value handed on."""
 
 import time
 from typing import Final, Protocol
 
 CLOCK_SLACK_MS: Final = 5_000
-"""How far into the future a moment may lie that another process noted. More means that the clock was set back."""
+"""How far in the future a time noted by another process may lie. Anything beyond means the clock was set back."""
 
 
 class Clock(Protocol):
-    """Where "now" comes from."""
+    """The source of the current time."""
 
     def now_ms(self) -> int:
         """Return the time in epoch milliseconds, UTC."""
         ...
 
     def now_us(self) -> int:
-        """Return the time in epoch microseconds, UTC: fine enough to tell which of two requests came first."""
+        """Return the time in epoch microseconds, UTC: precise enough to order two requests."""
         ...
 
 

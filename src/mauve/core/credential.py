@@ -7,11 +7,11 @@ from typing import Final
 from mauve.core.app import Environment
 
 OPERATOR: Final = "operator"
-"""Who minted what was minted at the command line. Everybody else who mints has an id: a user or a control token."""
+"""The minter of everything minted at the command line. All other minters are user ids or control token ids."""
 
 
 class KeyKind(StrEnum):
-    """What a data-plane key may do: everything for one app, or behavioural events only."""
+    """What a data-plane key may do: everything for one app, or behavioral events only."""
 
     SERVER = "sk"
     PUBLISHABLE = "pk"
@@ -28,7 +28,7 @@ class AppKey:
     revoked: bool
     mirrored_at: int | None
     created_at: int
-    minted_by: str | None = None  # a user, a control token or the operator; None: nobody noted it
+    minted_by: str | None = None  # a user, a control token or the operator; None: not recorded
 
 
 class Scope(StrEnum):

@@ -1,16 +1,16 @@
-"""The opaque ids that name things, and what a well-formed one looks like."""
+"""Opaque ids and their format."""
 
 import re
 import secrets
 from typing import Final, Protocol
 
 ALPHABET: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-_RANDOM_CHARACTERS: Final = 20  # about 119 bits: no two alike, not to be guessed
+_RANDOM_CHARACTERS: Final = 20  # about 119 bits: unique and unguessable
 _ID = re.compile(rf"(app|key|org|proj|tok|usr|lnk|ses)_[0-9A-Za-z]{{{_RANDOM_CHARACTERS}}}", re.ASCII)
 
 
 class Randomness(Protocol):
-    """Where unguessable text comes from."""
+    """A source of unguessable text."""
 
     def base62(self, length: int) -> str:
         """Return `length` characters of [0-9A-Za-z], each equally likely."""
@@ -25,10 +25,10 @@ class SystemRandomness:
 
 
 def new_id(prefix: str, randomness: Randomness) -> str:
-    """Return a fresh id such as `app_…`."""
+    """Return a new id such as `app_…`."""
     return f"{prefix}_{randomness.base62(_RANDOM_CHARACTERS)}"
 
 
 def is_id(text: str, prefix: str) -> bool:
-    """Tell whether the text has the shape of one of our ids; a malformed one need not be looked up."""
+    """Return whether the text has the format of our ids; a malformed one need not be looked up."""
     return text.startswith(f"{prefix}_") and _ID.fullmatch(text) is not None

@@ -1,6 +1,6 @@
-"""The currencies that money may be in: those of ISO 4217, current and withdrawn.
+"""The accepted currencies: all of ISO 4217, current and withdrawn.
 
-Withdrawn ones count because history does: an invoice of 2022 in kuna is still revenue.
+Withdrawn ones matter for history: a 2022 invoice in kuna is still revenue.
 """
 
 from collections.abc import Mapping
@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-# ISO 4217 keeps no list of the minor units of withdrawn currencies. Nearly all had hundredths; money in these was
-# kept in whole units at the end, or has no unit smaller than itself.
+# ISO 4217 does not list the minor units of withdrawn currencies. Nearly all had hundredths; the ones below ended in
+# whole units, or have no smaller unit at all.
 _WITHDRAWN_WHOLE: Final = "adp bef byb byr esp grd itl luf mgf pte tpe trl xeu xfo xfu xre"
 _WITHDRAWN_IN_HUNDREDTHS: Final = (
     "afa alk ang aok aon aor ara arp ary ats aym azm bad bec bel bgj bgk bgl bgn bop brb brc bre brn brr buk chc chw "
@@ -29,7 +29,7 @@ class Money(msgspec.Struct, frozen=True, gc=False):
 
 
 def is_currency(code: str) -> bool:
-    """Tell whether this is a code of ISO 4217, current or withdrawn, in lowercase letters, such as `eur`."""
+    """Return whether this is an ISO 4217 code, current or withdrawn, in lowercase letters, such as `eur`."""
     return code in currency_codes()
 
 
@@ -39,16 +39,16 @@ def currency_codes() -> frozenset[str]:
 
 
 def minor_digits(code: str) -> int:
-    """Return how many digits of an amount in minor units stand behind the point: 2 for `eur`, 0 for `jpy`.
+    """Return the number of decimal places of an amount in minor units: 2 for `eur`, 0 for `jpy`.
 
-    Metals and other codes that have no minor unit have none; so has what is on no list.
+    Metals and other codes without a minor unit have 0, as have unknown codes.
     """
     return _digits_by_code().get(code) or 0
 
 
 @cache
 def _digits_by_code() -> Mapping[str, int | None]:
-    from iso4217 import Currency  # noqa: PLC0415 - it parses XML; only who takes money should wait for it
+    from iso4217 import Currency  # noqa: PLC0415 - it parses XML, so only processes that handle money should pay for it
 
     withdrawn = dict.fromkeys(_WITHDRAWN_WHOLE.split(), 0) | dict.fromkeys(_WITHDRAWN_IN_HUNDREDTHS.split(), 2)
     return withdrawn | {currency.value.lower(): currency.exponent for currency in Currency}

@@ -1,4 +1,4 @@
-"""An organization: whose apps they are, whether it may ingest, and how much it may use."""
+"""An organization: the owner of apps, whether it may ingest, and how much it may use."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,7 +13,7 @@ class Standing(StrEnum):
 
 
 def standing_at(standing: Standing, grace_ends_at: int | None, now_ms: int) -> Standing:
-    """Tell the standing at a moment: grace that has run out suspends without anyone doing anything."""
+    """Return the standing at a given time. Expired grace suspends without further action."""
     if grace_ends_at is not None and now_ms >= grace_ends_at:
         return Standing.SUSPENDED
     return standing
@@ -21,7 +21,7 @@ def standing_at(standing: Standing, grace_ends_at: int | None, now_ms: int) -> S
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What an organization may use; the operator sets it."""
+    """What an organization may use, set by the operator."""
 
     event_cap: int | None = None  # events per billing period; None: no cap
     reads_per_minute: int = 600
@@ -31,25 +31,25 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How many of each thing any organization may have; the settings say so."""
+    """How many of each thing an organization may have, from the settings."""
 
     apps: int = 1_000
-    keys_per_app: int = 100  # that work; with revoked ones, which stay listed, `IN_ALL` times as many
+    keys_per_app: int = 100  # active; with revoked ones, which stay listed, `IN_ALL` times as many
     keys: int = 5_000  # of all its apps, likewise
     tokens: int = 200  # likewise
     members: int = 500  # invited ones included
 
 
 IN_ALL: Final = 10
-"""How many times as many keys and tokens there may be when revoked ones are counted, too."""
+"""The factor by which these limits grow when revoked keys and tokens are counted too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Organization:
     org_id: str
     name: str
-    standing: Standing  # as last set; ask `standing_at` what holds now
-    grace_ends_at: int | None  # an unpaid invoice suspends from this moment on
+    standing: Standing  # as last set; see `standing_at` for the current one
+    grace_ends_at: int | None  # an unpaid invoice suspends from then on
     limits: Limits
     created_at: int
 

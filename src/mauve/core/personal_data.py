@@ -1,4 +1,4 @@
-"""Whether a text that somebody sent tells of a person, and what is left of it without them. Pure."""
+"""Find and remove a person in texts that clients or billers sent. Pure."""
 
 import json
 from typing import Any, Final
@@ -12,20 +12,20 @@ _NAMING: Final = ("user", "user_id", "customer", "customer_id")
 
 
 def names_person(payload: bytes, user: str) -> bool:
-    """Tell whether an item names the person in one of the fields for it."""
+    """Return whether an item names the person in one of the fields meant for it."""
     if not _may_hold(payload, user):
         return False
     try:
         item = msgspec.json.decode(payload)
     except (msgspec.DecodeError, RecursionError):
-        return True  # Nobody can read it, but it holds the name.
+        return True  # Unreadable, but it holds the name.
     return isinstance(item, dict) and user in {_text(item.get(field)) for field in _NAMING}
 
 
 def without_person(record: bytes, project: str, user: str) -> bytes | None:
-    """Return a record of the log without the person; None if there is nothing of them in it.
+    """Return a log record without the person, or None if it does not mention them.
 
-    One that cannot be read is emptied if it holds the name at all.
+    An unreadable record that holds the name is emptied.
     """
     if not _may_hold(record, user):
         return None
@@ -45,11 +45,11 @@ def without_person(record: bytes, project: str, user: str) -> bytes | None:
 
 
 def _may_hold(text: bytes, user: str) -> bool:
-    """Tell quickly, and never wrongly that it does not: what is escaped may hold anything."""
+    """Check quickly, without false negatives: escaped text may hold anything."""
     return b"\\" in text or msgspec.json.encode(user) in text or json.dumps(user).encode() in text
 
 
-def _is_of(item: Any, user: str) -> bool:  # noqa: ANN401 - whatever JSON may hold
+def _is_of(item: Any, user: str) -> bool:  # noqa: ANN401 - any JSON value
     return isinstance(item, dict) and item.get("user") == user
 
 
@@ -58,6 +58,6 @@ def _anonymous(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _text(value: object) -> str | None:
-    """Return the text of a field, or the id of an object in its place."""
+    """Return a field's text, or the id if the field holds an object."""
     held = value.get("id") if isinstance(value, dict) else value
     return held if isinstance(held, str) else None

@@ -1,6 +1,6 @@
-"""What can go wrong with a whole request, as one exception with a stable code.
+"""Failures of a whole request, as one exception with a stable code.
 
-A problem knows no HTTP: `web.envelopes` maps each code to its status, and the plane that answers picks the
+A problem does not know HTTP: `web.envelopes` maps each code to a status, and the plane that answers picks the
 envelope.
 """
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Code(StrEnum):
-    """The stable, machine-readable name of a problem. Clients match on it."""
+    """The stable, machine-readable code of a problem. Clients match on it."""
 
     EVENT_CAP_REACHED = "event_cap_reached"
     FORBIDDEN = "forbidden"
@@ -29,25 +29,25 @@ class Code(StrEnum):
     UPSTREAM_UNAVAILABLE = "upstream_unavailable"
 
 
-class Problem(Exception):  # noqa: N818 - it is the word of the domain, see the glossary
-    """A request that cannot be answered as asked. The message says what to do and never echoes a credential."""
+class Problem(Exception):  # noqa: N818 - the domain's own word, see the glossary
+    """A request that cannot be served as asked. The message says what to do and never echoes a credential."""
 
     def __init__(self, code: Code, message: str, **facts: int) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
-        self.facts = facts  # what a client may act on, such as when to come back
+        self.facts = facts  # what a client may act on, such as when to retry
 
 
 class Busy(Problem):
-    """Too much is asked of this process: nothing was done, and it is worth to ask again."""
+    """This process is overloaded: nothing was done, and a retry may succeed."""
 
     def __init__(self) -> None:
         super().__init__(Code.NOT_STORED, "busy: nothing was stored, retry", retry_after_s=1)
 
 
 def not_found() -> Problem:
-    """Return the one answer for foreign, missing and malformed ids: the API tells nobody what exists."""
+    """Return the one answer for foreign, missing and malformed ids, so that the API does not reveal what exists."""
     return Problem(Code.NOT_FOUND, "no such resource: check the path and the id")
 
 
@@ -57,10 +57,10 @@ def unauthorized() -> Problem:
 
 
 def unknown_path() -> Problem:
-    """Return the answer of the data planes for a path that nobody serves."""
+    """Return the data planes' answer for a path that no plane serves."""
     return Problem(Code.NOT_FOUND, "no such path: check the address against the API reference")
 
 
 def unknown_project() -> Problem:
-    """Return the one answer for projects of others, of the other plane, missing and malformed ones."""
+    """Return the one answer for foreign, missing and malformed projects and those of the other environment."""
     return Problem(Code.NOT_FOUND, "unknown project")

@@ -1,11 +1,11 @@
-"""Why an item of a batch is rejected: a code of a closed set, to be counted by, and a sentence for whoever sent it."""
+"""Why an item of a batch is rejected: a code from a closed set, for counting, and a sentence for the sender."""
 
 from enum import StrEnum
 from typing import NamedTuple
 
 
 class RejectionCode(StrEnum):
-    # A field that is missing or not what it must be.
+    # A field is missing or invalid.
     NAME = "name"
     USER = "user"
     ID = "id"
@@ -26,7 +26,7 @@ class RejectionCode(StrEnum):
     REPEATED_KEY = "repeated_key"
     TOO_DEEP = "too_deep"
     TOO_LARGE = "too_large"
-    # What is right by itself, and not from this sender or not now.
+    # Valid in itself, but not from this sender or not now.
     SERVER_KEY_REQUIRED = "server_key_required"
     CONFLICT = "conflict"
 
@@ -35,4 +35,4 @@ class Fault(NamedTuple):
     """What is wrong with an item."""
 
     code: RejectionCode
-    text: str  # It names the field and never echoes a value.
+    text: str  # names the field and never echoes a value

@@ -1,4 +1,4 @@
-"""What each role may do: the one table that the dashboard asks, for what it shows and for what it allows."""
+"""What each role may do: the one table behind what the dashboard shows and allows."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -10,10 +10,10 @@ from mauve.core.user import Role
 
 
 class Permission(StrEnum):
-    """What a person may do beside what the scopes of control tokens say."""
+    """What a person may do beyond the scopes of control tokens."""
 
-    TOKENS_MINT = "tokens:mint"  # with scopes that the own role holds
-    TOKENS_REVOKE = "tokens:revoke"  # anybody's; one's own always
+    TOKENS_MINT = "tokens:mint"  # with scopes of their own role
+    TOKENS_REVOKE = "tokens:revoke"  # anyone's; their own are always allowed
     MEMBERS_WRITE = "members:write"
     ORGANIZATION_WRITE = "organization:write"
     CAP_WRITE = "cap:write"
@@ -37,10 +37,10 @@ def may(role: Role, grant: Grant) -> bool:
 
 
 def scopes_of(role: Role) -> frozenset[Scope]:
-    """Return the scopes that a token minted by somebody of this role can carry."""
+    """Return the scopes of the tokens that a user with this role can mint."""
     return frozenset(scope for scope in Scope if may(role, scope))
 
 
 def roles_within(role: Role) -> tuple[Role, ...]:
-    """Return the roles that somebody may give, change and take away: none above the own one. Most powerful first."""
+    """Return the roles a user may assign, change and remove: their own and those below, most powerful first."""
     return _FROM_LEAST_TO_MOST[: _FROM_LEAST_TO_MOST.index(role) + 1][::-1]

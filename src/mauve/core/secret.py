@@ -1,11 +1,11 @@
-"""Text that must not be seen."""
+"""Text that must not be shown."""
 
 from typing import final
 
 
 @final
 class Secret:
-    """A credential or signing secret. Its repr shows nothing; `.reveal()` is the only way out."""
+    """A credential or signing secret. Its repr shows nothing; `.reveal()` is the only way to read it."""
 
     __slots__ = ("_text",)
 

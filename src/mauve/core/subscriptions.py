@@ -1,7 +1,7 @@
-"""What is kept of a subscription, and MRR day by day: what a version changes, and on which days.
+"""Subscriptions, and MRR by day: what a version changes, and on which days.
 
-A version counts from its moment to that of the next one. Recording it therefore changes two days at most: its own, and
-the day of the version that follows it, however many days lie between or after them.
+A version counts from its time until the time of the next one. Recording it therefore changes at most two days: its
+own, and that of the version after it, however far apart they are.
 """
 
 import hashlib
@@ -10,22 +10,24 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import Final, NamedTuple
 
+from mauve.core.times import DAY_MS
+
 STATUS_CHARACTERS_MAX: Final = 200
-_DAY_US: Final = 86_400_000_000
+_DAY_US: Final = DAY_MS * 1000
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 
 
-class Worth(NamedTuple):
+class MrrContribution(NamedTuple):
     """What a version adds to MRR."""
 
     currency: str
     mrr: int | None  # None unless it is active
 
 
-def kept_status(status: str) -> str:
-    """Return the status as it is kept in rows and indexes: a long one as its beginning and a fingerprint.
+def stored_status(status: str) -> str:
+    """Return the status as stored in rows and indexes: a long one is truncated and given a fingerprint.
 
-    What was sent is kept whole beside it.
+    The payload keeps the full text.
     """
     if len(status) <= STATUS_CHARACTERS_MAX:
         return status
@@ -34,29 +36,29 @@ def kept_status(status: str) -> str:
 
 
 class MrrChange(NamedTuple):
-    """By how much a day's end differs from the end of the day before, in one currency."""
+    """The difference between the end of a day and the end of the previous day, in one currency."""
 
     project: str
     day: int  # since 1970-01-01, UTC
     currency: str
-    active: int  # subscriptions: a sum of zero is something else than none
+    active: int  # subscriptions: a sum of zero differs from no subscriptions
     mrr: int
 
 
-class Placed(NamedTuple):
-    """A version that was just recorded, between its neighbours in the history of its subscription."""
+class InsertedVersion(NamedTuple):
+    """A version just recorded between its neighbors in the history of its subscription."""
 
     project: str
     sequence: int
     day: int
-    worth: Worth
-    before_sequence: int | None  # of the version that it follows; None: it is the first
-    before: Worth | None
-    after_day: int | None  # of the next one that is dated later, or ranks higher; None: there is none
+    contribution: MrrContribution
+    before_sequence: int | None  # of the version before it; None: it is the first
+    before: MrrContribution | None
+    after_day: int | None  # of the next version, dated later or ranked higher; None: it is the last
 
 
 def day_of(at_us: int) -> int:
-    """Return the day of a moment in epoch microseconds, as days since 1970-01-01."""
+    """Return the day of a time in epoch microseconds, as days since 1970-01-01."""
     return at_us // _DAY_US
 
 
@@ -65,37 +67,39 @@ def day_number_of(day: date) -> int:
 
 
 class MrrSums:
-    """What versions change, added up by project, day and currency."""
+    """The changes of MRR, summed by project, day and currency."""
 
     def __init__(self) -> None:
         self._sums: dict[tuple[str, int, str], list[int]] = defaultdict(lambda: [0, 0])
 
-    def replace(self, project: str, day: int, before: Worth | None, worth: Worth | None) -> None:
-        """Let something else count from this day on; None counts nothing."""
-        for each, sign in ((before, -1), (worth, 1)):
+    def replace(
+        self, project: str, day: int, before: MrrContribution | None, contribution: MrrContribution | None
+    ) -> None:
+        """Count one contribution instead of another from this day on; None counts nothing."""
+        for each, sign in ((before, -1), (contribution, 1)):
             if each is not None and each.mrr is not None:
                 total = self._sums[project, day, each.currency]
                 total[0] += sign
                 total[1] += sign * each.mrr
 
-    def place(self, placed: Iterable[Placed]) -> None:
-        """Take in all the versions that were recorded between others at once."""
-        new = {each.sequence: each for each in placed}
+    def insert(self, inserted: Iterable[InsertedVersion]) -> None:
+        """Add versions that were recorded together between existing ones."""
+        new = {each.sequence: each for each in inserted}
         followed = {each.before_sequence for each in new.values()}
         for each in new.values():
-            self.replace(each.project, each.day, each.before, each.worth)
+            self.replace(each.project, each.day, each.before, each.contribution)
             if each.after_day is not None and each.sequence not in followed:
-                # The next one now follows this, instead of what was there before all the new ones between them.
-                self.replace(each.project, each.after_day, each.worth, _first_of_run(each, new).before)
+                # The next version now follows this one, no longer the one that preceded all the new ones.
+                self.replace(each.project, each.after_day, each.contribution, _first_of_run(each, new).before)
 
     @property
     def changes(self) -> list[MrrChange]:
-        """Return what adds up to something."""
+        """Return the changes that are not zero."""
         return [MrrChange(*key, *total) for key, total in self._sums.items() if any(total)]
 
 
-def _first_of_run(last: Placed, new: Mapping[int, Placed]) -> Placed:
-    """Return the first of the new versions that follow one another up to this one."""
+def _first_of_run(last: InsertedVersion, new: Mapping[int, InsertedVersion]) -> InsertedVersion:
+    """Return the first of a run of new versions that ends with this one."""
     first = last
     while first.before_sequence is not None and first.before_sequence in new:
         first = new[first.before_sequence]

@@ -1,4 +1,4 @@
-"""Moments as clients write them, and the moment at which an event counts as having occurred."""
+"""Times as clients write them, and the time at which an event counts as having occurred."""
 
 import re
 from datetime import UTC, date, datetime, timedelta
@@ -9,24 +9,24 @@ _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _SECOND: Final = timedelta(seconds=1)
-_DAY_MS: Final = 86_400_000
-PAST_MAX_MS: Final = 7 * _DAY_MS
+DAY_MS: Final = 86_400_000
+PAST_MAX_MS: Final = 7 * DAY_MS
 FUTURE_MAX_MS: Final = 5 * 60_000
 
-# `fromisoformat` is fast but takes far more than RFC 3339. The shape of a text, that is with zeros for digits,
-# tells by one look-up whether it may be asked.
+# `fromisoformat` is fast but accepts far more than RFC 3339. The shape of a text, its digits replaced by zeros, tells
+# with one lookup whether it may be used.
 _DIGITS_TO_ZERO: Final = bytes.maketrans(b"123456789", b"000000000")
 _LOCAL_SHAPES: Final = [b"0000-00-00T00:00:00" + b".000000000"[: n and n + 1] for n in range(10)]
 _UTC_SHAPES: Final = frozenset(shape + b"Z" for shape in _LOCAL_SHAPES)
 _OFFSET_SHAPES: Final = frozenset(shape + sign + b"00:00" for shape in _LOCAL_SHAPES for sign in (b"+", b"-"))
-# -0000 lacks a colon and is taken nevertheless: the quick way of judging a batch cannot tell it from -00:00.
+# -0000 lacks a colon but is accepted: the fast path for batches cannot tell it from -00:00.
 _RFC_3339: Final = re.compile(
     r"(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}):(\d{2})(?:\.(\d+))?([Zz]|[+-]\d{2}:[0-5]\d|-0000)", re.ASCII
 )
 
 
 def parse_time_ms(value: str | int) -> int | None:
-    """Return epoch milliseconds of an RFC 3339 date-time with offset, or of an integer of them; else None."""
+    """Return the epoch milliseconds of an RFC 3339 time with offset, or of an integer; None if it is neither."""
     if isinstance(value, str):
         since_epoch = _since_epoch(value)
         return None if since_epoch is None else since_epoch // _MILLISECOND
@@ -34,13 +34,13 @@ def parse_time_ms(value: str | int) -> int | None:
 
 
 def parse_time_us(value: str) -> int | None:
-    """Return epoch microseconds of an RFC 3339 date-time with offset, else None."""
+    """Return the epoch microseconds of an RFC 3339 time with offset, or None."""
     since_epoch = _since_epoch(value)
     return None if since_epoch is None else since_epoch // _MICROSECOND
 
 
 def known_time_ms(value: str | int) -> int:
-    """Return what `parse_time_ms` returns, quickly, for a value that `is_time`."""
+    """Return what `parse_time_ms` returns, faster, for a value known to be valid."""
     if not isinstance(value, str):
         return value
     try:
@@ -50,14 +50,14 @@ def known_time_ms(value: str | int) -> int:
 
 
 def is_time(value: str | int) -> bool:
-    """Tell whether `parse_time_ms` would return a moment, in half the time."""
+    """Return whether `parse_time_ms` would accept the value, in half the time."""
     if isinstance(value, str):
         return _usual_form(value) is not None or _since_epoch(value) is not None
     return not isinstance(value, bool)
 
 
 def occurred_at(at_ms: int | None, sent_at_ms: int | None, received_at_ms: int) -> int:
-    """Return when an event occurred: the client's claim, freed of its clock's skew and kept near its arrival."""
+    """Return when an event occurred: the client's time, corrected for clock skew and clamped around its receipt."""
     if at_ms is None:
         return received_at_ms
     claim = at_ms if sent_at_ms is None else at_ms + received_at_ms - sent_at_ms
@@ -70,16 +70,16 @@ def occurred_at(at_ms: int | None, sent_at_ms: int | None, received_at_ms: int) 
 
 def day_number(ms: int) -> int:
     """Return the days since 1970-01-01, UTC."""
-    return ms // _DAY_MS
+    return ms // DAY_MS
 
 
 def utc_day(ms: int) -> str:
-    """Return the UTC day of a moment in the years 1 to 9999, such as `2026-11-15`."""
+    """Return the UTC day of a time in the years 1 to 9999, such as `2026-11-15`."""
     return date.fromordinal(_EPOCH_ORDINAL + day_number(ms)).isoformat()
 
 
 def utc_instant(ms: int) -> str:
-    """Return a moment in the years 1 to 9999 to the second, in ISO 8601, such as `2026-12-01T00:00:00Z`."""
+    """Return a time in the years 1 to 9999 to the second, in ISO 8601, such as `2026-12-01T00:00:00Z`."""
     moment = _EPOCH + timedelta(milliseconds=ms)
     return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
 
@@ -94,7 +94,7 @@ def _usual_form(value: str) -> datetime | None:
         shape = value.encode().translate(_DIGITS_TO_ZERO)
         if shape in _UTC_SHAPES or (shape in _OFFSET_SHAPES and value[-2] < "6"):
             return datetime.fromisoformat(value)
-    except ValueError:  # no such day or hour, or a leap second: the rare forms tell
+    except ValueError:  # an invalid day or hour, or a leap second: see `_rare_form`
         return None
     return None
 

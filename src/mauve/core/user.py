@@ -26,14 +26,14 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A browser in which somebody is signed in."""
+    """A browser in which a user is signed in."""
 
     session_id: str
     user_id: str
     agent: str  # what the browser calls itself
     created_at: int
     seen_at: int  # to the minute
-    expires_at: int  # whatever happens
+    expires_at: int  # regardless of use
 
 
 _ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+")
@@ -41,7 +41,7 @@ EMAIL_CHARACTERS_MAX: Final = 254
 
 
 def email_from(text: str) -> str | None:
-    """Return the address in the one spelling that is stored; None if it cannot be one."""
+    """Return the address as it is stored, or None if it is not valid."""
     address = text.strip().lower()
     is_one = len(address) <= EMAIL_CHARACTERS_MAX and address.isprintable() and _ADDRESS.fullmatch(address) is not None
     return address if is_one else None

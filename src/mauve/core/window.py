@@ -1,6 +1,7 @@
-"""A stretch of days, UTC, both ends included."""
+"""Windows of UTC days, weeks, and billing periods. A period is a calendar month."""
 
 from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 DAY: Final = timedelta(days=1)
@@ -13,7 +14,7 @@ class Window(NamedTuple):
 
     @property
     def length(self) -> int:
-        """Return how many days there are in it."""
+        """Return the number of days."""
         return (self.last - self.first).days + 1
 
     @property
@@ -27,23 +28,44 @@ class Window(NamedTuple):
 
 
 def today_at(now_ms: int) -> date:
-    """Return the UTC day of a moment."""
+    """Return the UTC day of a time."""
     return datetime.fromtimestamp(now_ms / 1000, UTC).date()
 
 
 def halves_of(window: Window) -> tuple[Window, Window]:
-    """Return the earlier and the later days of a window that has more than one."""
+    """Return the earlier and the later half of a window of at least two days."""
     middle = date.fromordinal((window.first.toordinal() + window.last.toordinal() + 1) // 2)
     return Window(window.first, middle - DAY), Window(middle, window.last)
 
 
 def sunday_of(day: date) -> date:
-    """Return the last day of a day's week, which begins on a Monday."""
+    """Return the last day of a day's week, Monday to Sunday."""
     return date.fromordinal(min(day.toordinal() + _SUNDAY - day.isoweekday(), date.max.toordinal()))
 
 
 def whole_weeks_in(window: Window) -> Window | None:
-    """Return the weeks, Monday to Sunday, that lie in a window; None if there is not one."""
+    """Return the whole weeks, Monday to Sunday, inside a window; None if there are none."""
     first = window.first.toordinal() + (1 - window.first.isoweekday()) % _SUNDAY
     last = window.last.toordinal() - window.last.isoweekday() % _SUNDAY
     return Window(date.fromordinal(first), date.fromordinal(last)) if first < last else None
+
+
+_HOUR_MS: Final = 3_600_000
+
+
+def period_of(moment_ms: int) -> str:
+    """Return the period of a time, such as `2026-11`."""
+    return _period_of_hour(moment_ms // _HOUR_MS)
+
+
+@lru_cache(maxsize=256)
+def _period_of_hour(hour: int) -> str:
+    """Return the period of an hour, which never spans two. Cached: every request under a cap needs it."""
+    return datetime.fromtimestamp(hour * _HOUR_MS // 1000, UTC).strftime("%Y-%m")
+
+
+def period_ends_at(moment_ms: int) -> int:
+    """Return when the period of a time ends, in epoch milliseconds: the start of the next one."""
+    now = datetime.fromtimestamp(moment_ms / 1000, UTC)
+    year, month = (now.year + 1, 1) if now.month == 12 else (now.year, now.month + 1)  # noqa: PLR2004 - December
+    return int(datetime(year, month, 1, tzinfo=UTC).timestamp()) * 1000

@@ -28,9 +28,8 @@ from mauve.dashboard.parts import DashboardParts
 from mauve.dashboard.rendering import page, see_other
 from mauve.dashboard.request import BODY_BYTES_MAX, form_from, is_safe
 from mauve.dashboard.routes import MEMBER, PUBLIC, MemberPage, PublicPage
-from mauve.stores.cancellation import Cancellation
-from mauve.stores.time_limit import ending_at
-from mauve.stores.unavailable import StoreUnavailableError
+from mauve.stores import StoreUnavailableError
+from mauve.stores.cancellation import Cancellation, deadline_at
 from mauve.web.app import bounded_body, compressed, starlette_app
 from mauve.web.asgi import header
 from mauve.web.envelopes import STATUS_OF
@@ -115,7 +114,7 @@ class Dashboard:
 
 def _answer_until(ends_at_s: float, handle: Handler, context: Context, cancellation: Cancellation) -> Response:
     """Answer one request, or show what is wrong with it. End reads that outlast the deadline."""
-    with ending_at(ends_at_s):
+    with deadline_at(ends_at_s):
         try:
             context = _with_session(context)
             with cancellation.guarding():

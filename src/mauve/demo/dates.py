@@ -5,7 +5,6 @@ from datetime import UTC, date, datetime, time, timedelta
 from random import Random
 from typing import Final
 
-DAY_MS: Final = 86_400_000
 _SATURDAY: Final = 5
 _HOUR_MIN, _HOUR_PEAK, _HOUR_MAX = 5, 14, 24
 

@@ -13,16 +13,16 @@ from mauve.control.parts import ControlParts
 from mauve.control.webhook_secrets import save_secret
 from mauve.core.app import App, Environment
 from mauve.core.biller import Provider
-from mauve.core.period import period_of
 from mauve.core.secret import Secret
 from mauve.core.user import Role
+from mauve.core.window import period_of
 from mauve.demo.billing import recent_deliveries
 from mauve.demo.dates import DateRange
 from mauve.demo.history import Day, ProjectRef, history_of
 from mauve.demo.population import UserEvent
 from mauve.demo.profiles import PROFILES, AppProfile
-from mauve.load.close_days import Closing
-from mauve.load.usage import note_first_events
+from mauve.load.close_days import DayCloser
+from mauve.load.runner import note_first_events
 from mauve.stores.ledger import LedgerWriter, LoadLedger, LoadStep
 from mauve.stores.log import STREAM_MAX
 from mauve.stores.warehouse import ITEMS_PER_RECORD_MAX, EventRows, WarehouseWriter, first_seq
@@ -40,7 +40,7 @@ class FillParts:
     warehouse: WarehouseWriter
     ledger: LedgerWriter
     loading: LoadLedger
-    days: Closing
+    days: DayCloser
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def create_demo_organization(control: ControlParts) -> DemoOrganization:
 
 def fill(parts: FillParts, organization: DemoOrganization, dates: DateRange, seed: str) -> Iterator[None]:
     """Store the whole history; yield after each day of each app."""
-    parts.days.make_way(dates.days[0])
+    parts.days.reopen_from(dates.days[0])
     position = parts.loading.positions().get(_STREAM, 0)
     buffer = RowBuffer(position, position)
     for profile, app in organization.apps:

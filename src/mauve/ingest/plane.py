@@ -8,17 +8,17 @@ import structlog
 from mauve.access.standing import check_cap, check_standing
 from mauve.core.accepted import OrgPeriod
 from mauve.core.credential import KeyKind
-from mauve.core.period import period_of
 from mauve.core.problems import Busy, Code, Problem, unauthorized, unknown_path
+from mauve.core.window import period_of
 from mauve.ingest import accept, rules
 from mauve.ingest.admit import BodyRules, admit, busy_reply
 from mauve.ingest.cors import EVENT_HEADERS, PREFLIGHT, with_cors
 from mauve.ingest.parts import IngestParts
 from mauve.ingest.webhooks.endpoint import WebhookEndpoint, is_webhook_path
+from mauve.stores import StoreUnavailableError
 from mauve.stores.edge import PublishedKey
 from mauve.stores.ingest_stats import ACCEPTED, REFUSED, REJECTED
 from mauve.stores.log import LogFailedError, LogFullError
-from mauve.stores.unavailable import StoreUnavailableError
 from mauve.web.body import BodyTooLargeError, IncompleteBodyError
 from mauve.web.compression import inflated, too_large
 from mauve.web.envelopes import data_reply, wrong_method

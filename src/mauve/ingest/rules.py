@@ -19,7 +19,7 @@ from mauve.core.events import EVENT, PAYMENT, DatedEvent, Event, PropValue, date
 from mauve.core.money import is_currency
 from mauve.core.problems import Code, Problem
 from mauve.core.rejections import Fault, RejectionCode
-from mauve.core.subscriptions import kept_status
+from mauve.core.subscriptions import stored_status
 from mauve.core.times import is_time, occurred_at, parse_time_ms, parse_time_us
 from mauve.ingest import wire
 from mauve.stores.edge import PublishedKey
@@ -326,7 +326,7 @@ def _judge_object(raw: Raw, key: PublishedKey, received_at: int) -> Subscription
         id=read.id,
         at=at,
         received_at=received_at,
-        status=kept_status(read.status),
+        status=stored_status(read.status),
         mrr=read.mrr,
         currency=read.currency.lower(),
         payload=bytes(raw),

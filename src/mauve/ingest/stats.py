@@ -7,9 +7,9 @@ import structlog
 
 from mauve.core.window import today_at
 from mauve.ingest.parts import IngestParts
+from mauve.stores import StoreUnavailableError
 from mauve.stores.ingest_stats import IngestStats
 from mauve.stores.ledger import Entry
-from mauve.stores.unavailable import StoreUnavailableError
 
 _EVERY_S: Final = 2.0
 
@@ -33,7 +33,7 @@ async def write_stats(parts: IngestParts) -> None:
         return
     now_ms = parts.clock.now_ms()
     try:
-        await parts.ledger.record(Entry(arrivals=IngestStats(today_at(now_ms).isoformat(), now_ms, counted)))
+        await parts.ledger.record(Entry(ingest_stats=IngestStats(today_at(now_ms).isoformat(), now_ms, counted)))
     except StoreUnavailableError as error:
         parts.counters.project_stats.update(counted)
         log.warning("arrivals_not_noted", reason=str(error), advice=f"trying again in {_EVERY_S} s")

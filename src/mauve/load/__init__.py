@@ -1,1 +1,1 @@
-"""Queued → deduplicated → stored."""
+"""From the log into the warehouse: decode, deduplicate, store."""

@@ -1,8 +1,8 @@
-"""Reads every stream of the log, and hands records out in the order in which they arrived.
+"""Read all streams of the log and return their records in order of arrival.
 
-Which of two events with one id counts must not depend on the way they took. A record is therefore handed out only when
-every stream has been read up to the moment of its arrival. Streams share what is read at once, so that a busy one
-keeps no other waiting.
+Which of two events with the same id counts must not depend on the stream it was written to. A record is therefore
+returned only once every stream has been read up to its time of arrival. Streams share the read budget, so a busy one
+does not delay the others.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from mauve.core.batch import arrival_of
 from mauve.core.clock import CLOCK_SLACK_MS, Clock
+from mauve.load.rows import Records
 from mauve.stores.log import RECORD_NUMBER_MAX, LogRecord
 
 ReadStream = Callable[[int, int, int], list[LogRecord]]  # stream, after, bytes_max
@@ -19,16 +20,16 @@ _SLACK_US: Final = CLOCK_SLACK_MS * 1000
 
 
 class Arrival(NamedTuple):
-    """A record and when it arrived. Within a stream moments never fall: its order is that of the numbers."""
+    """A record and its time of arrival. Within a stream times never decrease, so its order is that of the numbers."""
 
     at: int  # epoch us
     stream: int
     record: LogRecord
 
 
-class Taken(NamedTuple):
-    records: list[tuple[int, LogRecord]]  # of all streams, the first arrived first
-    is_all: bool  # nothing more had arrived when reading began
+class OrderedRecords(NamedTuple):
+    records: Records
+    is_last: bool  # nothing more had arrived when reading began
 
 
 class ArrivalOrder:
@@ -41,55 +42,55 @@ class ArrivalOrder:
         self._read_stream = read_stream
         self._clock = clock
         self._bytes_max = bytes_max
-        self._waiting: dict[int, list[Arrival]] = {}  # read, and not yet handed out
-        self._sizes: dict[int, int] = {}  # how many bytes that is
+        self._waiting: dict[int, list[Arrival]] = {}  # read and not yet returned
+        self._sizes: dict[int, int] = {}  # of those, in bytes
         self._turn = 0
 
     def reset(self) -> None:
-        """Forget what was read and not handed out: it will be read again."""
+        """Drop what was read but not returned; it will be read again."""
         self._waiting.clear()
         self._sizes.clear()
 
-    def take(self, positions: Mapping[int, int]) -> Taken:
-        """Return what comes after the positions, up to the moment up to which every stream has been read."""
-        began_at = self._clock.now_us()  # before streams are listed: one that is new by then holds nothing older
+    def take(self, positions: Mapping[int, int]) -> OrderedRecords:
+        """Return the records after the positions, up to the time up to which every stream has been read."""
+        began_at = self._clock.now_us()  # before streams are listed: a stream created later holds nothing older
         cut = self._read_on(positions)
         read_up_to = min((self._waiting[stream][-1].at for stream in cut), default=None)
         taken = [
             arrival
             for stream, waiting in self._waiting.items()
-            for arrival in self._cut_off(stream, waiting, began_at, read_up_to)
+            for arrival in self._take_until(stream, waiting, began_at, read_up_to)
         ]
-        return Taken(_in_order(taken), is_all=not cut)
+        return OrderedRecords(_in_order(taken), is_last=not cut)
 
-    def take_begun(self, positions: Mapping[int, int], last_numbers: Mapping[int, int]) -> list[tuple[int, LogRecord]]:
-        """Return the records up to the given ones, and those of all streams that arrived no later.
+    def take_unfinished(self, positions: Mapping[int, int], last_numbers: Mapping[int, int]) -> Records:
+        """Return the records up to the given numbers, and all records of any stream that arrived no later.
 
-        Of the latter no more than a step may hold: they were part of one.
+        Return at most one step's worth of the latter, because they were part of one step.
         """
-        begun = {
+        unfinished = {
             stream: self._through(stream, [], positions.get(stream, 0), number_max=last)
             for stream, last in last_numbers.items()
         }
-        # A moment that lies far ahead is that of a clock that was wrong: everything arrived before it.
+        # A time far in the future comes from a wrong clock; everything arrived before it.
         credible = self._clock.now_us() + _SLACK_US
-        latest = max((each.at for found in begun.values() for each in found if each.at <= credible), default=0)
+        latest = max((each.at for found in unfinished.values() for each in found if each.at <= credible), default=0)
         room = self._bytes_max
         for stream in self._list_streams() if latest else ():
-            found = begun.setdefault(stream, [])
+            found = unfinished.setdefault(stream, [])
             known = len(found)
             self._through(stream, found, positions.get(stream, 0), at_max=latest, bytes_max=room)
             room -= _size(found[known:])
             if room <= 0:
                 break
-        return _in_order([each for found in begun.values() for each in found])
+        return _in_order([each for found in unfinished.values() for each in found])
 
     def waiting_numbers(self) -> dict[int, int]:
-        """Return the last record of each stream that was read and not yet handed out."""
+        """Return the last record of each stream that was read but not yet returned."""
         return {stream: waiting[-1].record.number for stream, waiting in self._waiting.items() if waiting}
 
     def _read_on(self, positions: Mapping[int, int]) -> list[int]:
-        """Read of each stream its share, then what is left to those that have more; return those cut off."""
+        """Read each stream's share, then give the rest to streams with more; return the streams not read to the end."""
         streams = self._list_streams()
         self._turn = (self._turn + 1) % max(len(streams), 1)
         streams = streams[self._turn :] + streams[: self._turn]
@@ -109,7 +110,7 @@ class ArrivalOrder:
         return unread
 
     def _read_some(self, stream: int, position: int, bytes_max: int) -> tuple[int, bool]:
-        """Read a stream until so much is read or its end is reached; return how much, and whether it is the end."""
+        """Read a stream up to a size or to its end; return the size, and whether the end was reached."""
         waiting = self._waiting.setdefault(stream, [])
         size = 0
         while not waiting or size < bytes_max:
@@ -122,11 +123,11 @@ class ArrivalOrder:
             size += sum(len(record.payload) for record in read)
         return size, False
 
-    def _cut_off(self, stream: int, waiting: list[Arrival], began_at: int, read_up_to: int | None) -> list[Arrival]:
-        """Take from the front what arrived within the limits."""
+    def _take_until(self, stream: int, waiting: list[Arrival], began_at: int, read_up_to: int | None) -> list[Arrival]:
+        """Take the records from the front that arrived within the limits."""
         count = 0
         for arrival in waiting:
-            # Far beyond now means that the clock was set back since: waiting for that moment would take as long.
+            # A time far in the future means the clock was set back since; waiting for it would take as long.
             is_later = began_at < arrival.at <= began_at + _SLACK_US
             if is_later or (read_up_to is not None and arrival.at > read_up_to):
                 break
@@ -145,7 +146,7 @@ class ArrivalOrder:
         at_max: float = inf,
         bytes_max: float = inf,
     ) -> list[Arrival]:
-        """Add to what was found what comes after it, up to a number, a moment or a size."""
+        """Append the records that follow those found, up to a number, a time or a size."""
         size = 0
         while size < bytes_max:
             after = found[-1].record.number if found else position
@@ -168,8 +169,8 @@ def _arrivals(stream: int, records: Iterable[LogRecord], at: int) -> list[Arriva
     return arrivals
 
 
-def _in_order(arrivals: list[Arrival]) -> list[tuple[int, LogRecord]]:
-    arrivals.sort()  # By moment, then stream, then number: records of one stream keep their order.
+def _in_order(arrivals: list[Arrival]) -> Records:
+    arrivals.sort()  # By time, then stream, then number: a stream's records keep their order.
     return [(stream, record) for _, stream, record in arrivals]
 
 

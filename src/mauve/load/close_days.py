@@ -1,4 +1,4 @@
-"""Closing days: what a day came to is summed up once, when no event can come to it any more."""
+"""Closing days: the users of a day are counted once, when no more events can be dated to it."""
 
 from datetime import date, timedelta
 from typing import Final
@@ -9,23 +9,23 @@ from mauve.core.window import DAY, Window, sunday_of
 from mauve.stores.closed_days import ClosedDays
 from mauve.stores.warehouse import WarehouseSummary
 
-# Events are dated at most seven days back. One day more, since what came just before midnight is loaded after it.
+# Events are dated at most seven days back. One more day, because those received just before midnight load after it.
 _OPEN: Final = timedelta(days=9)
 
 log = structlog.get_logger()
 
 
-class Closing:
-    """Used by one thread, the loader's."""
+class DayCloser:
+    """Used by the loader's thread only."""
 
     def __init__(self, closed: ClosedDays, warehouse: WarehouseSummary) -> None:
         self._closed = closed
         self._warehouse = warehouse
 
-    def make_way(self, first: date) -> None:
-        """Open the days from this one on, before rows are loaded into them.
+    def reopen_from(self, first: date) -> None:
+        """Reopen this day and all later ones before rows are loaded into them.
 
-        It happens when a clock was wrong for days, or when somebody makes history up.
+        Needed when a clock was wrong for days, or when history is generated.
         """
         through = self._closed.through()
         if through is not None and first <= through:
@@ -33,14 +33,14 @@ class Closing:
             self._closed.reopen(first)
 
     def close_next_days(self, today: date) -> bool:
-        """Close the open days of one week, if their time has come. Everything that was accepted must be loaded."""
+        """Close the days of one week that are due; return whether any were. All accepted events must be loaded."""
         limit = today - _OPEN
         first = self._first_open(limit)
         last = min(sunday_of(first), limit)
         if last < first:
             return False
         if last == sunday_of(last):
-            self._warehouse.sum_up_week(Window(last - 6 * DAY, last))
+            self._warehouse.merge_week(Window(last - 6 * DAY, last))
         self._closed.close(last, self._warehouse.users_of_days(Window(first, last)))
         return True
 

@@ -1,40 +1,32 @@
-"""The loader: takes the next stretch of the log into the warehouse, each event exactly once.
+"""The loader: moves the next range of the log into the warehouse, each event exactly once.
 
-The order of the steps is what makes it so: the rows are durable in the warehouse before the ledger remembers
-the position, and the position is remembered before the log is trimmed. After anything unclean the warehouse is
-asked which rows behind the position it has; the records up to the last of them are finished before any other.
+The order of the steps ensures that: rows are durable in the warehouse before the ledger commits the position, and the
+position is committed before the log is trimmed. After a failure the warehouse is asked which rows after the position
+it already has; the records up to the last of them are finished before any others.
 """
 
 from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
-from typing import Final, NamedTuple
+from typing import Final
 
 import structlog
 
 from mauve.core.clock import Clock
+from mauve.core.times import DAY_MS
 from mauve.core.window import today_at
 from mauve.load.arrival_order import ArrivalOrder
-from mauve.load.close_days import Closing
-from mauve.load.moments import first_day_of
-from mauve.load.rows import Range, first_seen_of, range_from, repeats_among, usage_of
+from mauve.load.close_days import DayCloser
+from mauve.load.rows import LogRange, Records, first_day_of, first_seen_of, range_from, repeats_among, usage_of
 from mauve.stores.ingest_stats import REPEAT, IngestStats
 from mauve.stores.ledger import DeadLetter, LoadLedger, LoadStep
 from mauve.stores.log import MIXED_STREAM, LogReader, LogRecord
-from mauve.stores.warehouse import RowsRefusedError, WarehouseWriter, last_numbers
+from mauve.stores.warehouse import EventRows, RowsRefusedError, WarehouseWriter, last_numbers
 
-IDEMPOTENCY_WINDOW_MS: Final = 7 * 86_400_000
+IDEMPOTENCY_WINDOW_MS: Final = 7 * DAY_MS
 RANGE_BYTES_MAX: Final = 32 * 1024 * 1024
 
 log = structlog.get_logger()
-
-Records = list[tuple[int, LogRecord]]  # each with its stream, in the order in which they arrived
-
-
-class Stretch(NamedTuple):
-    records: Records
-    range: Range
-    is_all: bool  # nothing more was there when it was read
 
 
 def one_thread() -> Executor:
@@ -48,7 +40,7 @@ class Loader:
         ledger: LoadLedger,
         warehouse: WarehouseWriter,
         clock: Clock,
-        days: Closing,
+        days: DayCloser,
         *,
         range_bytes_max: int = RANGE_BYTES_MAX,
         new_thread: Callable[[], Executor] = one_thread,
@@ -58,37 +50,37 @@ class Loader:
         self._warehouse = warehouse
         self._clock = clock
         self._days = days
-        self._positions: dict[int, int] | None = None  # None: not known to be in step with the warehouse
-        self._remembered: dict[int, int] = {}  # by the ledger, in the middle of a step
+        self._positions: dict[int, int] | None = None  # None: may differ from the warehouse
+        self._committed: dict[int, int] = {}  # by the ledger so far, within a step
         self._reader = new_thread()
         self._arrivals = ArrivalOrder(self._streams, self._read_stream, clock, range_bytes_max)
-        self._ahead: Future[Stretch] | None = None
-        self.has_taken_all = False  # the last stretch was all that was there when it was read
-        self.repeat_count = 0  # events that were not counted since this loader was made, for their id came again
+        self._ahead: Future[LogRange] | None = None
+        self.has_reached_end = False  # the last range was all that the log held when it was read
+        self.repeat_count = 0  # events not counted by this loader because their id was a repeat
 
     def load_next_range(self) -> int:
-        """Load what has come in, up to a bound; return how many records that was."""
+        """Load the next records, up to a limit; return how many there were."""
         positions, self._positions = self._positions, None
         known: dict[int, bool] = {}
         if positions is None:
-            positions, known = self._begin_anew()
-        stretch = self._open_stretch(positions, known)
-        if not stretch.records:
-            stretch = self._next_stretch(positions)
-        records, taken, self.has_taken_all = stretch
-        if records:
-            after = positions | _last_of(records)
-            self._remembered = positions
-            self._load_while_reading_on(records, taken, known, after)
+            positions, known = self._recover()
+        log_range = self._half_stored_range(positions, known)
+        if not log_range.records:
+            log_range = self._next_range(positions)
+        self.has_reached_end = log_range.is_last
+        if log_range.records:
+            after = positions | _last_of(log_range.records)
+            self._committed = positions
+            self._load_and_read_ahead(log_range, known, after)
             self._trim(after)
             positions = after
         self._positions = positions
-        return len(records)
+        return len(log_range.records)
 
     def held_back(self) -> dict[int, int]:
-        """Return the last record of each stream that was read and must wait for others.
+        """Return the last record of each stream that was read but has to wait for other streams.
 
-        It has arrived since reading began, or the clock was set back by a few seconds.
+        It arrived after reading began, or the clock was set back by a few seconds.
         """
         return self._arrivals.waiting_numbers()
 
@@ -99,48 +91,46 @@ class Loader:
     def close(self) -> None:
         self._reader.shutdown()
 
-    def _begin_anew(self) -> tuple[dict[int, int], dict[int, bool]]:
-        """Return the positions that are remembered, and the rows after them that are stored all the same."""
+    def _recover(self) -> tuple[dict[int, int], dict[int, bool]]:
+        """Return the committed positions, and the rows after them that are stored nevertheless."""
         self._ahead = None
         self._arrivals.reset()
         positions = self._ledger.positions()
-        self._trim(positions)  # What was remembered may not have been let go of.
+        self._trim(positions)  # The last step may have ended before it trimmed.
         return positions, self._stored_after({stream: positions.get(stream, 0) for stream in self._streams()})
 
     def _stored_after(self, positions: dict[int, int]) -> dict[int, bool]:
-        """Return the rows that a step has left; no row may be judged before their ids are known."""
+        """Return the rows left by an unfinished step. Their ids must be known before any other row is judged."""
         known = self._warehouse.stored_after(positions)
         if any(known.values()):
-            self._warehouse.remember_ids(positions)
+            self._warehouse.recover_ids(positions)
         return known
 
-    def _open_stretch(self, positions: dict[int, int], known: dict[int, bool]) -> Stretch:
-        """Return what a step has left half stored, and nothing else.
+    def _half_stored_range(self, positions: dict[int, int], known: dict[int, bool]) -> LogRange:
+        """Return the range that an unfinished step has stored in part, and nothing else.
 
-        Its rows were judged by one another: a later row must not be judged before all of them are remembered, and one
-        that arrived earlier must not be judged after them.
+        Its rows were judged against one another: a later row must not be judged before all of them are known, nor an
+        earlier one after them.
         """
-        records = self._arrivals.take_begun(positions, last_numbers(known)) if known else []
-        return Stretch(records, range_from(records), is_all=False)
+        records = self._arrivals.take_unfinished(positions, last_numbers(known)) if known else []
+        return range_from(records)
 
-    def _next_stretch(self, positions: dict[int, int]) -> Stretch:
-        """Return what was read ahead, or, if there was nothing then, what has come since."""
+    def _next_range(self, positions: dict[int, int]) -> LogRange:
+        """Return the range that was read ahead, or read one if that was empty."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead.result().records:
             return ahead.result()
         return self._read(positions)
 
-    def _read(self, positions: dict[int, int]) -> Stretch:
-        records, is_all = self._arrivals.take(positions)
-        return Stretch(records, range_from(records), is_all)
+    def _read(self, positions: dict[int, int]) -> LogRange:
+        records, is_last = self._arrivals.take(positions)
+        return range_from(records, is_last=is_last)
 
-    def _load_while_reading_on(
-        self, records: Records, taken: Range, known: dict[int, bool], positions: dict[int, int]
-    ) -> None:
-        """Load; the warehouse works without the interpreter, so the next stretch can be read meanwhile."""
+    def _load_and_read_ahead(self, log_range: LogRange, known: dict[int, bool], positions: dict[int, int]) -> None:
+        """Load a range while a thread reads the next: the warehouse works without holding the interpreter."""
         self._ahead = self._reader.submit(self._read, positions)
         try:
-            self._load(records, taken, known)
+            self._load(log_range, known)
         finally:
             wait([self._ahead])  # The log is read and trimmed by one thread at a time.
 
@@ -152,49 +142,51 @@ class Loader:
             return self._ledger.read_events(after, bytes_max)
         return self._source.read(stream, after, bytes_max)
 
-    def _load(self, records: Records, taken: Range, known: dict[int, bool]) -> None:
-        """Load the records; if their rows are refused, halve them until the one at fault stands alone."""
-        stored = {seq: known[seq] for seq in taken.rows.seq if seq in known} if known else {}
+    def _load(self, log_range: LogRange, known: dict[int, bool]) -> None:
+        """Load a range. If its rows are refused, halve it until the faulty record is alone."""
+        stored = {seq: known[seq] for seq in log_range.rows.seq if seq in known} if known else {}
         try:
-            repeats = self._store(taken, stored)
+            repeats = self._store(log_range.rows, stored)
         except RowsRefusedError as error:
+            records = log_range.records
             if len(records) == 1:
-                self._finish(records, Range(), set(), [(*records[0], str(error))])
+                self._finish(LogRange(records, unreadable=[(*records[0], str(error))]), set())
                 return
             known = self._stored_after({stream: record.number - 1 for stream, record in reversed(records)})
             middle = len(records) // 2
             for half in (records[:middle], records[middle:]):
-                self._load(half, range_from(half), known)
+                self._load(range_from(half), known)
         else:
-            self._finish(records, taken, repeats, taken.unreadable)
+            self._finish(log_range, repeats)
 
-    def _store(self, taken: Range, stored: dict[int, bool]) -> set[int]:
-        if not taken.rows:
+    def _store(self, rows: EventRows, stored: dict[int, bool]) -> set[int]:
+        if not rows:
             return set()
-        same_ids = self._warehouse.stage(taken.rows)
-        repeats = repeats_among(taken.rows, same_ids, stored, IDEMPOTENCY_WINDOW_MS)
-        self._days.make_way(first_day_of(taken.rows))
+        same_ids = self._warehouse.stage(rows)
+        repeats = repeats_among(rows, same_ids, stored, IDEMPOTENCY_WINDOW_MS)
+        self._days.reopen_from(first_day_of(rows))
         self._warehouse.commit(repeats, stored.keys())
         return repeats
 
-    def _finish(
-        self, records: Records, taken: Range, repeats: set[int], dead: list[tuple[int, LogRecord, str]]
-    ) -> None:
+    def _finish(self, log_range: LogRange, repeats: set[int]) -> None:
         now = self._clock.now_ms()
-        letters = [DeadLetter(stream, record.number, reason, record.payload, now) for stream, record, reason in dead]
+        letters = [
+            DeadLetter(stream, record.number, reason, record.payload, now)
+            for stream, record, reason in log_range.unreadable
+        ]
         for letter in letters:
             log.error("record_not_loaded", stream=letter.stream, number=letter.number, reason=letter.reason)
-        positions = _last_of(records)
+        positions = _last_of(log_range.records)
         step = LoadStep(
             positions=positions,
-            positions_before={stream: self._remembered.get(stream, 0) for stream in positions},
-            events_by_org_and_period=usage_of(taken, repeats),
-            first_seen_by_project=first_seen_of(taken.batches),
+            positions_before={stream: self._committed.get(stream, 0) for stream in positions},
+            events_by_org_and_period=usage_of(log_range, repeats),
+            first_seen_by_project=first_seen_of(log_range.batches),
             dead_letters=letters,
-            arrivals=_arrivals(taken, repeats, now) if repeats else None,
+            ingest_stats=_repeat_stats(log_range.rows, repeats, now) if repeats else None,
         )
         self._ledger.finish(step)
-        self._remembered = self._remembered | positions
+        self._committed = self._committed | positions
         self.repeat_count += len(repeats)
 
     def _trim(self, positions: dict[int, int]) -> None:
@@ -210,10 +202,8 @@ def _last_of(records: Records) -> dict[int, int]:
     return {stream: record.number for stream, record in records}
 
 
-def _arrivals(taken: Range, repeats: set[int], now_ms: int) -> IngestStats:
-    """Tell the owners how many of their events came again."""
-    came_again = Counter(
-        project for project, seq in zip(taken.rows.project, taken.rows.seq, strict=True) if seq in repeats
-    )
-    counts = {(project, REPEAT): count for project, count in came_again.items()}
+def _repeat_stats(rows: EventRows, repeats: set[int], now_ms: int) -> IngestStats:
+    """Count the repeats of each project, for its owner."""
+    by_project = Counter(project for project, seq in zip(rows.project, rows.seq, strict=True) if seq in repeats)
+    counts = {(project, REPEAT): count for project, count in by_project.items()}
     return IngestStats(today_at(now_ms).isoformat(), now_ms, counts)

@@ -1,18 +1,19 @@
-"""Records of the log → rows of the warehouse. Pure."""
+"""Decode records of the log into rows of the warehouse, and date them. Pure."""
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from itertools import compress
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from mauve.core.batch import Batch, MalformedBatchError, unpacked
-from mauve.core.period import period_of
-from mauve.load.moments import occurred_moments
+from mauve.core.times import FUTURE_MAX_MS, PAST_MAX_MS, known_time_ms, occurred_at
+from mauve.core.window import period_of, today_at
 from mauve.stores.log import LogRecord
 from mauve.stores.warehouse import EventRows, SameId, first_seq
 
@@ -21,7 +22,7 @@ _NULL_BYTES: Final = len(b"null")
 
 
 class LoggedEvent(msgspec.Struct, frozen=True, gc=False):
-    """An event that was judged before it was logged: it is read, not judged again."""
+    """An event that was validated before it was logged, and is not validated again."""
 
     name: str
     user: str | None = None
@@ -42,34 +43,39 @@ class LoggedBatch(NamedTuple):
     event_count: int
 
 
-@dataclass(slots=True)
-class Range:
-    """A stretch of the log on its way into the warehouse."""
+Records = list[tuple[int, LogRecord]]  # each with its stream, in order of arrival
 
+
+@dataclass(slots=True)
+class LogRange:
+    """A range of the log on its way into the warehouse."""
+
+    records: Records = field(default_factory=list)
     rows: EventRows = field(default_factory=EventRows)
     batches: list[LoggedBatch] = field(default_factory=list)
     unreadable: list[tuple[int, LogRecord, str]] = field(default_factory=list)  # stream, record, reason
+    is_last: bool = False  # the log held nothing more when it was read
 
 
-def range_from(records: Iterable[tuple[int, LogRecord]]) -> Range:
-    """Read records, in order. One that cannot be read is set aside and keeps no other from being loaded."""
-    taken = Range()
+def range_from(records: Records, *, is_last: bool = False) -> LogRange:
+    """Decode records in order. List an unreadable one separately, so that it does not block the others."""
+    log_range = LogRange(records, is_last=is_last)
     for stream, record in records:
         try:
             batch = unpacked(record.payload)
             events = _events_from(batch)
         except (MalformedBatchError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-            taken.unreadable.append((stream, record, str(error)))
+            log_range.unreadable.append((stream, record, str(error)))
         else:
-            taken.batches.append(LoggedBatch(batch.project, batch.org_id, batch.received_at, len(events)))
-            _append(taken.rows, batch, events, first_seq(stream, record.number))
-    return taken
+            log_range.batches.append(LoggedBatch(batch.project, batch.org_id, batch.received_at, len(events)))
+            _append(log_range.rows, batch, events, first_seq(stream, record.number))
+    return log_range
 
 
 def repeats_among(rows: EventRows, same_ids: Iterable[SameId], stored: Mapping[int, bool], window_ms: int) -> set[int]:
-    """Return the seqs of rows that repeat an id within the window around one that counts.
+    """Return the seqs of rows that repeat an id within the window of one that counts.
 
-    The first that arrived counts. A row that is stored already counts or not as was decided then.
+    The first arrival counts. For a row already stored, the earlier decision stands.
     """
     repeats = {seq for seq, counts in stored.items() if not counts}
     for places, counted_at in same_ids:
@@ -83,12 +89,12 @@ def repeats_among(rows: EventRows, same_ids: Iterable[SameId], stored: Mapping[i
     return repeats
 
 
-def usage_of(taken: Range, repeats: set[int]) -> dict[tuple[str, str], int]:
-    """Count the events that count, by organization and billing period of their arrival."""
+def usage_of(log_range: LogRange, repeats: set[int]) -> dict[tuple[str, str], int]:
+    """Count events without repeats, by organization and billing period of receipt."""
     counts: dict[tuple[str, str], int] = {}
     place = 0
-    for batch in taken.batches:
-        seqs = taken.rows.seq[place : place + batch.event_count]
+    for batch in log_range.batches:
+        seqs = log_range.rows.seq[place : place + batch.event_count]
         place += batch.event_count
         key = (batch.org_id, period_of(batch.received_at))
         counts[key] = counts.get(key, 0) + batch.event_count - len(repeats.intersection(seqs) if repeats else ())
@@ -96,7 +102,7 @@ def usage_of(taken: Range, repeats: set[int]) -> dict[tuple[str, str], int]:
 
 
 def first_seen_of(batches: Iterable[LoggedBatch]) -> dict[str, int]:
-    """Return the earliest arrival of each project."""
+    """Return when each project was first seen."""
     first: dict[str, int] = {}
     for batch in batches:
         first[batch.project] = min(batch.received_at, first.get(batch.project, batch.received_at))
@@ -123,7 +129,7 @@ def _append(rows: EventRows, batch: Batch, events: list[LoggedEvent], seq: int) 
         rows.occurred_at.extend(_same(batch.received_at, count))
     else:
         rows.claimed_at.extend(["" if at is None else str(at) for at in ats])
-        rows.occurred_at.frombytes(_moments(events, ats, batch.received_at).tobytes())
+        rows.occurred_at.frombytes(_occurred_column(events, ats, batch.received_at).tobytes())
 
 
 def _same(moment: int, count: int) -> "array[int]":
@@ -132,14 +138,69 @@ def _same(moment: int, count: int) -> "array[int]":
 
 def _without_null(props: list[msgspec.Raw]) -> list[msgspec.Raw]:
     if _NULL_BYTES not in map(len, props):
-        return props  # The common case: four bytes are too few for any other that says something.
+        return props  # The common case: no other useful value is four bytes long.
     return [_NO_PROPS if bytes(each) == b"null" else each for each in props]
 
 
-def _moments(events: list[LoggedEvent], ats: list[str | int | None], received_at: int) -> npt.NDArray[np.int64]:
-    """Return when each event occurred: those that say nothing, when they were received."""
+def _occurred_column(events: list[LoggedEvent], ats: list[str | int | None], received_at: int) -> npt.NDArray[np.int64]:
+    """Return when each event occurred; one without a time occurred when it was received."""
     is_timed = [at is not None for at in ats]
     sent_ats = [event.sent_at for event in compress(events, is_timed)]
     moments = np.full(len(events), received_at, np.int64)
     moments[is_timed] = occurred_moments([at for at in ats if at is not None], sent_ats, received_at)
     return moments
+
+
+Time: TypeAlias = str | int  # as the client wrote it, known to be valid
+
+# The two usual forms, by length: with and without milliseconds. Both end in Z.
+_UNITS: Final = {len("2026-11-15T03:20:00.123Z"): "ms", len("2026-11-15T03:20:00Z"): "s"}
+
+
+def occurred_moments(ats: Sequence[Time], sent_ats: Sequence[Time | None], received_at: int) -> npt.NDArray[np.int64]:
+    """Return when each event with a time occurred: `core.times.occurred_at`, vectorized."""
+    claims = _moments(ats)
+    skews = _skews(sent_ats, received_at)
+    if claims is None or skews is None:
+        one_by_one = (_occurred_at(at, sent_at, received_at) for at, sent_at in zip(ats, sent_ats, strict=True))
+        return np.fromiter(one_by_one, np.int64, len(ats))
+    earliest, latest = received_at - PAST_MAX_MS, received_at + FUTURE_MAX_MS
+    moments: npt.NDArray[np.int64] = np.clip(claims + skews, earliest, latest)
+    return moments
+
+
+def _occurred_at(at: Time, sent_at: Time | None, received_at: int) -> int:
+    return occurred_at(known_time_ms(at), None if sent_at is None else known_time_ms(sent_at), received_at)
+
+
+def _skews(sent_ats: Sequence[Time | None], received_at: int) -> npt.NDArray[np.int64] | int | None:
+    """Return what to add to each claimed time; None if it needs the slow path. Usually a batch has one `sent_at`."""
+    if sent_ats.count(sent_ats[0]) == len(sent_ats):
+        return 0 if sent_ats[0] is None else _bounded(received_at - known_time_ms(sent_ats[0]))
+    moments = None if None in sent_ats else _moments(sent_ats)
+    return None if moments is None else received_at - moments
+
+
+def _bounded(skew: int) -> int | None:
+    return skew if abs(skew) < 2**60 else None
+
+
+def _moments(times: Sequence[Time | None]) -> npt.NDArray[np.int64] | None:
+    """Return the times if all are written in the same usual form, else None."""
+    try:
+        joined = "".join(times)  # type: ignore[arg-type]  # a number among them raises
+        size, count = len(joined) // len(times), len(times)
+        unit = _UNITS.get(size)
+        if unit is None or set(map(len, times)) != {size}:  # type: ignore[arg-type]  # all are strings by now
+            return None
+        if joined[10::size] != "T" * count or joined[size - 1 :: size] != "Z" * count:
+            return None
+        texts = np.frombuffer(joined.encode(), f"S{size}").astype(f"S{size - 1}")
+        return texts.astype(f"M8[{unit}]").astype("M8[ms]").astype(np.int64)
+    except (TypeError, ValueError):  # a number, or a leap second
+        return None
+
+
+def first_day_of(rows: EventRows) -> date:
+    """Return the earliest day of the rows, of which there must be at least one."""
+    return today_at(int(np.frombuffer(rows.occurred_at, np.int64).min()))

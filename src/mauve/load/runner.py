@@ -1,4 +1,4 @@
-"""Keeps the loader going: opened when it can be, tried again when it fails, with its figures for Prometheus."""
+"""Run the loader: open it when possible, retry when it fails, and export its metrics to Prometheus."""
 
 import threading
 import time
@@ -12,24 +12,23 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from mauve.core.clock import Clock
 from mauve.core.window import today_at
-from mauve.load.close_days import Closing
+from mauve.load.close_days import DayCloser
 from mauve.load.loader import Loader
-from mauve.load.usage import note_first_events
 from mauve.stores.ledger import LoadLedger
 from mauve.stores.log import LogReader
 from mauve.stores.warehouse import WarehouseUnavailableError
 
-_MOMENT_S: Final = 0.02
+_RETRY_S: Final = 0.02
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class LoadParts:
-    """What loading is made of, once the warehouse is open."""
+    """What loading needs once the warehouse is open."""
 
     loader: Loader
-    days: Closing
+    days: DayCloser
     clock: Clock
     source: LogReader
     ledger: LoadLedger
@@ -37,41 +36,43 @@ class LoadParts:
     close: Callable[[], None]
 
 
-class LoadFigures:
-    """The gauges of the loader."""
+class LoadMetrics:
+    """The loader's Prometheus metrics."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.records = Counter("mauve_records_loaded", "Log records loaded", registry=registry)
-        self.repeats = Gauge("mauve_events_repeated", "Events not counted: their id came again", registry=registry)
-        self.seconds = Gauge("mauve_load_seconds", "How long the last load took", registry=registry)
-        self.lag_seconds = Gauge("mauve_load_lag_seconds", "Age of the last caught-up moment", registry=registry)
+        self.repeats = Gauge(
+            "mauve_events_repeated", "Events not counted because their id was a repeat", registry=registry
+        )
+        self.seconds = Gauge("mauve_load_seconds", "Duration of the last load", registry=registry)
+        self.lag_seconds = Gauge("mauve_load_lag_seconds", "Time since the loader last caught up", registry=registry)
         self.backlog_bytes = Gauge("mauve_log_bytes", "Bytes in segments not yet trimmed", registry=registry)
         self.dead_letters = Gauge("mauve_dead_letters", "Records that could not be loaded", registry=registry)
-        self.quarantined = Gauge("mauve_log_damaged_records", "Damaged records set aside", registry=registry)
+        self.quarantined = Gauge("mauve_log_damaged_records", "Damaged records quarantined", registry=registry)
 
 
 class LoadRunner:
-    """One step at a time, in one thread. A step that fails is simply made again."""
+    """Runs one step at a time, in one thread. A failed step is repeated."""
 
-    def __init__(self, open_parts: Callable[[], LoadParts], figures: LoadFigures) -> None:
+    def __init__(self, open_parts: Callable[[], LoadParts], metrics: LoadMetrics) -> None:
         self._open_parts = open_parts
-        self._figures = figures
+        self._metrics = metrics
         self._parts: LoadParts | None = None
         self._caught_up_at = time.monotonic()
         self._backlog_bytes = 0
         self._stopping = False
         self._has_warehouse = True
-        self._turn = threading.Lock()
-        self._line = threading.Lock()  # of those who wait for it to stand still, one at the head
-        self._is_awaited = False
+        self._step_lock = threading.Lock()
+        self._pause_lock = threading.Lock()  # held by the one caller that is next to pause
+        self._pause_requested = False
 
     @property
     def has_warehouse(self) -> bool:
-        """Tell whether the warehouse answered when it was last needed."""
+        """Return whether the warehouse answered when it was last needed."""
         return self._has_warehouse
 
     def step(self) -> None:
-        """Load until nothing is left or somebody waits for a standstill, then tell the catalog who was seen."""
+        """Load until the log is empty or a pause is requested, then report first events to the catalog."""
         try:
             self._step()
         except WarehouseUnavailableError:
@@ -80,13 +81,13 @@ class LoadRunner:
         self._has_warehouse = True
 
     def _step(self) -> None:
-        with self._turn:
+        with self._step_lock:
             parts = self._opened()
             began = time.monotonic()
             try:
-                while not self._stopping and not self._is_awaited and (loaded := parts.loader.load_next_range()):
-                    self._figures.records.inc(loaded)
-                if not self._is_awaited:
+                while not self._stopping and not self._pause_requested and (loaded := parts.loader.load_next_range()):
+                    self._metrics.records.inc(loaded)
+                if not self._pause_requested:
                     self._caught_up_at = began
                     parts.days.close_next_days(today_at(parts.clock.now_ms()))
                 note_first_events(parts.ledger, parts.note_first_event)
@@ -94,27 +95,27 @@ class LoadRunner:
                 self._measure(parts, time.monotonic() - began)
 
     @contextmanager
-    def standing_still(self) -> Iterator[None]:
-        """Load nothing and trim nothing during the block: warehouse, positions and log agree all the while."""
-        with self._line:
-            self._is_awaited = True  # Under load there is always something left: a step would not end by itself.
-            self._turn.acquire()
-            self._is_awaited = False
+    def paused(self) -> Iterator[None]:
+        """Neither load nor trim during the block, so that warehouse, positions and log stay consistent."""
+        with self._pause_lock:
+            self._pause_requested = True  # Under load a step would never end by itself.
+            self._step_lock.acquire()
+            self._pause_requested = False
         try:
             yield
         finally:
-            self._turn.release()
+            self._step_lock.release()
 
-    def load_present(self) -> None:
-        """Load all that is in the log now. What comes in meanwhile may have to wait."""
-        with self.standing_still():
+    def load_pending(self) -> None:
+        """Load everything that is in the log now. Records that arrive meanwhile may wait."""
+        with self.paused():
             loader = self._opened().loader
-            loader.load_next_range()  # It may have been read ahead, before now.
-            while loader.load_next_range() and not loader.has_taken_all:
+            loader.load_next_range()  # This range may have been read before now.
+            while loader.load_next_range() and not loader.has_reached_end:
                 pass
             held_back = loader.held_back()
             while not loader.has_loaded(held_back):
-                time.sleep(_MOMENT_S)
+                time.sleep(_RETRY_S)
                 loader.load_next_range()
 
     def _opened(self) -> LoadParts:
@@ -123,11 +124,11 @@ class LoadRunner:
         return self._parts
 
     def stop(self) -> None:
-        """Let the step under way end early: what it leaves stays in the log."""
+        """End the current step early; the rest stays in the log."""
         self._stopping = True
 
-    def facts(self) -> dict[str, int]:
-        """Return what `/readyz` tells of the queue."""
+    def status(self) -> dict[str, int]:
+        """Return the fields of `/readyz` about the backlog."""
         lag_ms = int((time.monotonic() - self._caught_up_at) * 1000)
         return {"backlog_bytes": self._backlog_bytes, "load_lag_ms": lag_ms}
 
@@ -137,9 +138,18 @@ class LoadRunner:
 
     def _measure(self, parts: LoadParts, took_s: float) -> None:
         self._backlog_bytes = parts.source.backlog_bytes()
-        self._figures.repeats.set(parts.loader.repeat_count)
-        self._figures.seconds.set(took_s)
-        self._figures.lag_seconds.set(time.monotonic() - self._caught_up_at)
-        self._figures.backlog_bytes.set(self._backlog_bytes)
-        self._figures.dead_letters.set(parts.ledger.dead_letter_count())
-        self._figures.quarantined.set(parts.source.quarantined())
+        self._metrics.repeats.set(parts.loader.repeat_count)
+        self._metrics.seconds.set(took_s)
+        self._metrics.lag_seconds.set(time.monotonic() - self._caught_up_at)
+        self._metrics.backlog_bytes.set(self._backlog_bytes)
+        self._metrics.dead_letters.set(parts.ledger.dead_letter_count())
+        self._metrics.quarantined.set(parts.source.quarantined())
+
+
+def note_first_events(ledger: LoadLedger, note: Callable[[str, int], None]) -> None:
+    """Report each project's first event, and acknowledge it only afterwards."""
+    seen = ledger.first_seen()
+    for project, at in seen.items():
+        note(project, at)
+    if seen:
+        ledger.acknowledge_first_seen(seen)

@@ -23,13 +23,13 @@ def erase_user(
     project: str,
     user: str,
     *,
-    load_present: Callable[[], None],
+    load_pending: Callable[[], None],
     warehouse: WarehouseMaintenance,
     ledger: LedgerMaintenance,
     log: LogMaintenance,
 ) -> Erased:
     """Erase the user from every store. Load the queue first, or its events would bring the user back."""
-    load_present()
+    load_pending()
     events = warehouse.erase_user(project, user)
     entries = ledger.erase_user(project, user)
     return Erased(

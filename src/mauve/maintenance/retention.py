@@ -53,7 +53,7 @@ class Retention:
         if not self._days or before == self._done:
             return
         with self._open_warehouse() as warehouse:
-            events = warehouse.forget_raw_before(before)
+            events = warehouse.anonymize_raw_before(before)
         log.info("raw_events_forgotten", before=before.isoformat(), events=events, kept_days=self._days)
         self._record(Forgotten(before.isoformat(), events, now))
         self._done = before

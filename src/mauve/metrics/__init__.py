@@ -1,1 +1,1 @@
-"""What each metric means. Pure: what is read, and how it becomes rows."""
+"""The meaning of each metric: what is read, and how it becomes rows. Pure."""

@@ -1,4 +1,4 @@
-"""Rows → the bytes of an answer."""
+"""Encode rows as an answer."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -17,14 +17,14 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 class Body(NamedTuple):
-    bytes: bytes  # JSON, as it is sent and kept
-    cut_at: int | None = None  # so many rows are in it, and there were more
+    bytes: bytes  # JSON, as sent and cached
+    cut_at: int | None = None  # the number of rows included, if there were more
 
 
 def body_of(question: Question, rows: Iterable[Row]) -> Body:
-    """Return the answer. Whole numbers keep any size.
+    """Return the encoded answer. Integers may have any size.
 
-    Rows are taken one by one and no more of them than the answer may have; held are their bytes.
+    Take rows one by one, and no more than the answer may have; only their bytes are held.
     """
     metric = question.metric
     rows_max = metric.rows_max or ROWS_MAX

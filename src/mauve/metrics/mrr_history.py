@@ -1,4 +1,4 @@
-"""The history of MRR: what it was at the end of each day, from the changes of each."""
+"""The history of MRR: its value at the end of each day, computed from daily changes."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
@@ -15,15 +15,15 @@ _Levels = dict[str, tuple[int, int]]  # currency → active subscriptions and th
 
 
 def days_known(window: Window, today: date) -> Window | None:
-    """Return the days of a window that have begun; None if there are none."""
+    """Return the days of a window that have begun, or None."""
     return Window(window.first, min(window.last, today)) if window.first <= today else None
 
 
 def mrr_by_day(changes: Iterable[MrrChange], window: Window) -> Iterator[tuple[str, str, int]]:
     """Yield (day, currency, mrr) at the end of each day, carried forward, while any subscription is active.
 
-    The changes are of one project and come day by day, what was before the window on its first day. Held at a time are
-    the currencies, neither days nor rows: who stops in the middle has caused no more work than that.
+    The changes are those of one project, by day, with everything before the window on its first day. Only the current
+    level of each currency is held, so a caller that stops early has caused no more work than it took.
     """
     levels: _Levels = {}
     day = day_number_of(window.first)

@@ -1,7 +1,7 @@
-"""What somebody wants to know: a metric of a project, in a window, perhaps of one event.
+"""A question: a metric of a project in a window, perhaps for one event.
 
-A parameter that counts is given once; given twice it is refused, since nobody knows which one was meant. Parameters
-that do not count for the metric at hand are not looked at.
+A parameter that the metric uses may be given once; a second value is refused as ambiguous. Parameters that the metric
+does not use are ignored.
 """
 
 import re
@@ -24,7 +24,7 @@ Parameters = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class Question:
-    """Equal questions have equal keys, whoever asks: a name that the metric does not use is no part of it."""
+    """Equal questions have equal keys: a name that the metric does not use is not part of the key."""
 
     project: str
     metric: Metric
@@ -34,13 +34,13 @@ class Question:
     @cached_property
     def key(self) -> str:
         first, last = self.window
-        # The name comes last: it alone may hold a slash.
+        # The name comes last because it alone may contain a slash.
         return f"{self.project}/{self.metric.name}/{first}/{last}/{self.name or ''}"
 
 
 @dataclass(frozen=True)
 class Survey:
-    """One question asked of several projects, to be answered at once."""
+    """One question about several projects, answered together."""
 
     projects: tuple[str, ...]
     metric: Metric
@@ -53,7 +53,7 @@ class Survey:
 
 
 def surveys_of(questions: Iterable[Question], projects_max: int) -> list[Survey]:
-    """Put together what differs in nothing but the project, up to so many projects."""
+    """Group questions that differ only in the project, up to a number of projects each."""
     projects: dict[tuple[Metric, Window, str | None], list[str]] = {}
     for each in questions:
         projects.setdefault((each.metric, each.window, each.name), []).append(each.project)
@@ -65,13 +65,13 @@ def surveys_of(questions: Iterable[Question], projects_max: int) -> list[Survey]
 
 
 def question_from(metric: Metric, project: str, parameters: Parameters, today: date) -> Question:
-    """Return what is asked, with every default filled in: a question means the same after midnight."""
+    """Return the question with every default filled in, so that it means the same after midnight."""
     window = _window_of(metric, parameters, today)
     return Question(project, metric, window, _name_from(parameters) if metric.needs_name else None)
 
 
 def only(parameters: Parameters, name: str) -> str | None:
-    """Return a parameter that may be given once."""
+    """Return a parameter that may be given at most once."""
     given = parameters.get(name, ())
     if len(given) > 1:
         raise Problem(Code.MALFORMED, f"{name} is given {len(given)} times: give it once")
@@ -81,8 +81,8 @@ def only(parameters: Parameters, name: str) -> str | None:
 def _window_of(metric: Metric, parameters: Parameters, today: date) -> Window:
     last = _date_from(parameters, "date_to") or today
     if metric.is_windowless:
-        # It is the value of now, whatever was asked for: `date_from` is ignored even if it is no date, and the
-        # answer names the one day for which it holds.
+        # The current value, whatever was asked for: `date_from` is ignored even if it is not a date, and the answer
+        # names the one day it is valid for.
         return Window(today, today)
     first = _date_from(parameters, "date_from") or today - _DEFAULT_LENGTH
     if first > last:
@@ -100,7 +100,7 @@ def _date_from(parameters: Parameters, name: str) -> date | None:
     try:
         if _DATE.fullmatch(text):
             return date.fromisoformat(text)
-    except ValueError:  # no such day
+    except ValueError:  # not a calendar day
         pass
     raise Problem(Code.MALFORMED, f"{name} must be a day of the calendar as YYYY-MM-DD")
 

@@ -1,11 +1,11 @@
-"""The metrics, as one table: what the contract lists, in its order."""
+"""The metrics in one table, in the order of the contract."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from mauve.core.activity import Activity
+from mauve.core.events import Activity
 from mauve.core.problems import Code, Problem
 from mauve.metrics.sources import (
     CurrentMrr,
@@ -19,27 +19,27 @@ from mauve.metrics.sources import (
     UsersByDay,
 )
 
-EVERYBODY: Final = frozenset(Activity)
-NAMES_MAX: Final = 10_000  # of event_names, the most frequent: clients choose names, and so how many there are
+ANY_ACTIVITY: Final = frozenset(Activity)
+NAMES_MAX: Final = 10_000  # of event_names, the most frequent: clients choose names and thus their number
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
     name: str
-    columns: tuple[str, ...]  # of a row, in the order in which its source gives them
+    columns: tuple[str, ...]  # of a row, in the order its source returns them
     source: Source
     is_windowless: bool = False
     needs_name: bool = False
-    rows_max: int | None = None  # more are left out, and the answer says so; None: an answer with too many is refused
+    rows_max: int | None = None  # more rows are cut, and the answer says so; None: refuse an answer with too many rows
 
     @property
     def is_raw_scan(self) -> bool:
-        """Tell whether reading it spends the allowance of raw scans."""
+        """Return whether a read counts against the allowance of raw scans."""
         return isinstance(self.source, EventNames | EventCount | EventDays)
 
 
 _TABLE: Final = (
-    Metric("mau", ("mau",), Users(EVERYBODY)),
+    Metric("mau", ("mau",), Users(ANY_ACTIVITY)),
     Metric("dau", ("day", "dau"), UsersByDay(Activity.ACTIVE)),
     Metric("signups", ("signups",), Users(frozenset({Activity.SIGNUP}))),
     Metric("signups_daily", ("day", "signups"), UsersByDay(Activity.SIGNUP)),

@@ -1,13 +1,13 @@
-"""What a metric is read from, as values: `query.sources` knows how each one is asked for."""
+"""What a metric is read from, as values: `query.read` knows how to read each."""
 
 from dataclasses import dataclass
 
-from mauve.core.activity import Activity
+from mauve.core.events import Activity
 
 
 @dataclass(frozen=True, slots=True)
 class Users:
-    """How many different users were seen in the window."""
+    """The number of distinct users in the window."""
 
     seen: frozenset[Activity]
 
@@ -19,22 +19,22 @@ class UsersByDay:
 
 @dataclass(frozen=True, slots=True)
 class EventNames:
-    """How often each event occurred."""
+    """The count of each event."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventCount:
-    """How often the named event occurred."""
+    """The count of the named event."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventDays:
-    """How often the named event occurred, by day."""
+    """The count of the named event by day."""
 
 
 @dataclass(frozen=True, slots=True)
 class PaymentTotals:
-    """What was paid, by day and currency: earned, or only processed for others."""
+    """Payments by day and currency: earned, or only processed for others."""
 
     earned: bool
 

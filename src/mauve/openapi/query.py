@@ -8,9 +8,8 @@ from mauve.access.read_limits import problem_from
 from mauve.access.tokens import insufficient_scope
 from mauve.control.bodies import PROJECT_ID_EXAMPLE
 from mauve.core.credential import Scope
-from mauve.core.period import period_ends_at
 from mauve.core.problems import unauthorized, unknown_project
-from mauve.core.window import Window
+from mauve.core.window import Window, period_ends_at
 from mauve.metrics.answers import Row, body_of
 from mauve.metrics.questions import NAME_CHARACTERS_MAX, Question, question_from
 from mauve.metrics.registry import METRICS, NAMES_MAX, metric_named

@@ -19,8 +19,8 @@ from mauve.metrics.sources import WarehouseSource
 from mauve.query.parts import QueryParts
 from mauve.query.read import rows_by_project
 from mauve.query.single_flight import ReadersBusyError, SingleFlight
+from mauve.stores import StoreUnavailableError
 from mauve.stores.read_cache import CachedAnswer, is_fresh
-from mauve.stores.unavailable import StoreUnavailableError
 from mauve.stores.warehouse import StoredEvent, WarehouseUnavailableError
 
 _SURVEY_BYTES_MAX: Final = 16 * 1024 * 1024  # for all answers of one read; the last of them may exceed it

@@ -7,7 +7,7 @@ from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import assert_never
 
-from mauve.core.activity import Activity
+from mauve.core.events import Activity
 from mauve.core.window import DAY, Window, today_at, whole_weeks_in
 from mauve.metrics.answers import Row
 from mauve.metrics.mrr_history import days_known, mrr_by_day
@@ -26,8 +26,8 @@ from mauve.metrics.sources import (
     WarehouseSource,
 )
 from mauve.query.parts import ReadStores
+from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import LedgerReader
-from mauve.stores.unavailable import StoreUnavailableError
 
 RowsByProject = Generator[tuple[str, Iterable[Row]], None, None]
 

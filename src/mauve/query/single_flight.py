@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from mauve.stores.time_limit import ending_at
+from mauve.stores.cancellation import deadline_at
 
 READ_S_MAX: Final = 10.0
 IN_FLIGHT_MAX: Final = 64
@@ -133,5 +133,5 @@ class SingleFlight:
 
 
 def _in_time(flight: Flight) -> Any:  # noqa: ANN401 - the result of any read
-    with ending_at(flight.ends_at_s):
+    with deadline_at(flight.ends_at_s):
         return flight.read()

@@ -11,7 +11,7 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from mauve.config import Settings
-from mauve.load.runner import LoadFigures, LoadRunner
+from mauve.load.runner import LoadMetrics, LoadRunner
 from mauve.maintenance.backup import LoaderPause
 from mauve.maintenance.erase import Erased
 from mauve.maintenance.errors import MaintenanceFailedError, MaintenanceRefusedError
@@ -65,7 +65,7 @@ def erase_user(settings: Settings, project: str, user: str) -> Erased:
 
 
 def _erase_offline(settings: Settings, project: str, user: str) -> Erased:
-    loading = LoadRunner(lambda: open_load_parts(settings), LoadFigures(CollectorRegistry()))
+    loading = LoadRunner(lambda: open_load_parts(settings), LoadMetrics(CollectorRegistry()))
     with _exclusive(settings), closing(loading):
         return erase(settings, loading, project, user)
 

@@ -20,7 +20,7 @@ import structlog
 from mauve.config import Settings
 from mauve.load.runner import LoadRunner
 from mauve.maintenance.erase import Erased, erase_user
-from mauve.stores.unavailable import StoreUnavailableError
+from mauve.stores import StoreUnavailableError
 from mauve.stores.warehouse import WarehouseUnavailableError
 from mauve.wiring.maintenance import open_ledger_maintenance, open_log_maintenance, open_warehouse_maintenance
 
@@ -196,7 +196,7 @@ class AdminConnection:
             return Refused("another backup is in progress: wait for it to finish")
         self._frozen.callback(self._freezing.release)
         warehouse = self._frozen.enter_context(closing(open_warehouse_maintenance(self._settings.data)))
-        self._paused.enter_context(self._loading.standing_still())
+        self._paused.enter_context(self._loading.paused())
         self.idle_s_max = PAUSE_S_MAX
         self._frozen.callback(warehouse.thaw)
         frozen = warehouse.freeze()
@@ -212,7 +212,7 @@ def erase(settings: Settings, loading: LoadRunner, project: str, user: str) -> E
         return erase_user(
             project,
             user,
-            load_present=loading.load_present,
+            load_pending=loading.load_pending,
             warehouse=warehouse,
             ledger=ledger,
             log=open_log_maintenance(settings),

@@ -21,8 +21,8 @@ from mauve.config import SettingError, Settings
 from mauve.logs import configure_logs
 from mauve.server.child_protocol import HEARTBEAT, ChildConfig, Ready, Refused, Report
 from mauve.server.heartbeat import HEARTBEAT_EVERY_S, dump_stacks_on_signal
+from mauve.stores import NewerSchemaError, StoreUnavailableError
 from mauve.stores.data_directory import HeldError
-from mauve.stores.unavailable import NewerSchemaError, StoreUnavailableError
 from mauve.web.http1.listener import CONNECTIONS_MAX
 
 _OPEN_FILES: Final = 2 * CONNECTIONS_MAX  # connections, plus the stores' files

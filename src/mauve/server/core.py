@@ -22,7 +22,7 @@ from mauve.ingest.asgi import IngestApp
 from mauve.ingest.parts import IngestParts
 from mauve.ingest.plane import IngestPlane
 from mauve.ingest.stats import write_stats_forever
-from mauve.load.runner import LoadFigures, LoadRunner
+from mauve.load.runner import LoadMetrics, LoadRunner
 from mauve.maintenance.retention import CHECK_EVERY_S
 from mauve.openapi.app import reference_routes
 from mauve.query.parts import QueryParts
@@ -32,7 +32,7 @@ from mauve.server.asgi_server import AsgiServer
 from mauve.server.child import expose_metrics, finished, main, repeat, serve_until_stopped
 from mauve.server.child_protocol import ChildConfig, Ready
 from mauve.server.gate import RequestGuard
-from mauve.stores.unavailable import StoreUnavailableError
+from mauve.stores import StoreUnavailableError
 from mauve.web.app import response_from, starlette_app
 from mauve.web.asgi import matchable_path
 from mauve.web.envelopes import wrong_method
@@ -99,7 +99,7 @@ class CoreApp:
             "warehouse": self._loading.has_warehouse,
             **self._plane.engines(),
         }
-        return response_from(readiness(request.method, engines, **self._loading.facts()))
+        return response_from(readiness(request.method, engines, **self._loading.status()))
 
 
 async def _refuse_method(_: Request, __: Exception) -> Response:
@@ -120,7 +120,7 @@ async def run(orders: ChildConfig) -> None:
     drop_frozen(settings)
     registry = CollectorRegistry()
     expose_metrics(settings, 0, registry)
-    loading = LoadRunner(lambda: open_load_parts(settings), LoadFigures(registry))
+    loading = LoadRunner(lambda: open_load_parts(settings), LoadMetrics(registry))
     with control_parts(settings) as parts:
         parts.publisher.refill_if_lost()
         setup = renew_setup_link(parts) if orders.wants_setup_link else None

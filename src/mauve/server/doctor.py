@@ -16,8 +16,8 @@ from mauve.access.vault import VaultError
 from mauve.config import Settings
 from mauve.core.clock import SystemClock
 from mauve.maintenance.retention import first_day_kept
+from mauve.stores import StoreUnavailableError
 from mauve.stores.data_directory import holder_of
-from mauve.stores.unavailable import StoreUnavailableError
 from mauve.wiring.bootstrap import check_vault, schema_revisions
 from mauve.wiring.control import control_parts
 from mauve.wiring.databases import open_load_ledger
@@ -151,7 +151,7 @@ def _clock(settings: Settings) -> Finding:
     now_ms = SystemClock().now_ms()
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
     with control_parts(settings) as parts:
-        newest_ms = max((organization.created_at for organization in parts.catalog.organizations.everyone()), default=0)
+        newest_ms = max((organization.created_at for organization in parts.catalog.organizations.list_all()), default=0)
     ok = now.year >= _EARLIEST_YEAR and newest_ms <= now_ms + _CLOCK_DRIFT_MS_MAX
     return Finding(
         "clock",

@@ -20,7 +20,7 @@ import structlog
 from mauve.config import Settings
 from mauve.server.child_process import ChildProcess, ServeRefusedError
 from mauve.server.child_protocol import ChildConfig, Ready, Role
-from mauve.stores.data_directory import Holder, hold, make_private_directory, name_holder
+from mauve.stores.data_directory import Holder, hold, make_private_directory, record_holder
 
 _STOP_GRACE_S: Final = 8.0
 _RESTART_DELAYS_S: Final = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -65,7 +65,7 @@ def serve(settings: Settings, announce: Callable[[Running], None]) -> None:
     ):
         host, port = main_port.getsockname()[:2]
         addresses = Addresses(host, port, ingest_port.getsockname()[1])
-        name_holder(lock, Holder(os.getpid(), addresses.url, settings.public_url or addresses.url))
+        record_holder(lock, Holder(os.getpid(), addresses.url, settings.public_url or addresses.url))
         asyncio.run(Supervisor(settings, addresses, lock, announce).run())
 
 

@@ -1,1 +1,9 @@
-"""The seams between the rules and what keeps things: one `Protocol` each, one folder per engine."""
+"""The seams between the rules and the stores: one `Protocol` each, one folder per engine."""
+
+
+class StoreUnavailableError(Exception):
+    """The engine is unreachable, timed out or failed; no part of the call was applied."""
+
+
+class NewerSchemaError(Exception):
+    """The tables were created by a newer release."""

@@ -1,16 +1,18 @@
-"""Giving up on a change: either it is cancelled or it is committed, never both.
+"""Give up on work: cancel a change before it commits, end a read at its deadline.
 
-Whoever waits for a change may lose patience just when a thread is about to commit it. The first of the two to say
-so decides: a cancelled change is undone, and one that is being committed is waited for.
+A caller may stop waiting just as a thread is about to commit. The first of the two decides: a cancelled change is
+rolled back, and the caller waits for one that is already committing. Never both.
 """
 
+import math
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
-from mauve.stores.unavailable import StoreUnavailableError
+from mauve.stores import StoreUnavailableError
 
 
 class CancelledError(StoreUnavailableError):
@@ -18,7 +20,7 @@ class CancelledError(StoreUnavailableError):
 
 
 class Cancellation:
-    """What one caller and the thread that works for it share."""
+    """Shared by a caller and the thread that works for it."""
 
     def __init__(self) -> None:
         self._deciding = threading.Lock()
@@ -27,24 +29,24 @@ class Cancellation:
         self.has_committed = False
 
     def cancel(self) -> bool:
-        """Give up; False if it is too late for that: a transaction is being committed, or was."""
+        """Give up; return False if a transaction is committing or has committed."""
         with self._deciding:
             self._is_cancelled = not self._is_committing
             return self._is_cancelled
 
     @contextmanager
     def committing(self) -> Iterator[None]:
-        """Let a transaction commit in the block, unless the caller has given up."""
+        """Commit a transaction in the block, unless the caller has given up."""
         with self._deciding:
             if self._is_cancelled:
-                raise CancelledError("nobody waits for this change any more: it is undone")
+                raise CancelledError("the caller gave up: the change is rolled back")
             self._is_committing = True
         yield
         self.has_committed = True
 
     @contextmanager
     def guarding(self) -> Iterator[None]:
-        """Ask this cancellation before each commit that this thread makes in the block."""
+        """Check this cancellation before every commit of this thread during the block."""
         token = _current.set(self)
         try:
             yield
@@ -56,5 +58,23 @@ _current: Final[ContextVar[Cancellation | None]] = ContextVar("cancellation", de
 
 
 def current_cancellation() -> Cancellation:
-    """Return what guards this thread's changes; where nothing does, one that nobody cancels."""
+    """Return the cancellation that guards this thread, or one that is never cancelled."""
     return _current.get() or Cancellation()
+
+
+_ends_at_s: Final = ContextVar("ends_at_s", default=math.inf)  # on the monotonic clock
+
+
+@contextmanager
+def deadline_at(ends_at_s: float) -> Iterator[None]:
+    """Make every engine end this thread's work at a time of the monotonic clock."""
+    token = _ends_at_s.set(ends_at_s)
+    try:
+        yield
+    finally:
+        _ends_at_s.reset(token)
+
+
+def seconds_left() -> float:
+    """Return the time left for a read: zero or less if it has run out, infinity if there is no deadline."""
+    return _ends_at_s.get() - time.monotonic()

@@ -1,7 +1,7 @@
 """The catalog: who exists and what they may do.
 
-One small seam per noun. Every method is one transaction: it is applied whole or not at all, and durable when
-it returns. Every method raises `StoreUnavailableError` when the engine cannot answer.
+One small seam per noun. Every method is one transaction: it is applied completely or not at all, is durable when it
+returns, and raises `StoreUnavailableError` if the engine cannot answer.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ class NewApp:
 
 @dataclass(frozen=True, slots=True)
 class AppChanges:
-    """The fields to change; None leaves a field as it is."""
+    """The fields to change; None leaves a field unchanged."""
 
     name: str | None = None
     ownership: Ownership | None = None
@@ -71,27 +71,27 @@ class SealedSecret:
 
 @dataclass(frozen=True, slots=True)
 class OneTimeLink:
-    """A link that works once, until it expires. Only the digest of its secret is kept."""
+    """A link that works once, until it expires. Only the digest of its secret is stored."""
 
     link_id: str
     digest: bytes
-    user_id: str | None  # None: the set-up link, which makes the first owner
+    user_id: str | None  # None: the set-up link, which creates the first owner
     expires_at: int
     created_at: int
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Somebody of an organization. One without a password was invited and has not come yet."""
+    """A member of an organization. One without a password has not accepted the invitation yet."""
 
     user: User
     has_password: bool
-    link_expires_at: int | None  # of the unused link that they hold
+    link_expires_at: int | None  # of their unused link
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What signing in is checked against."""
+    """The data a sign-in is checked against."""
 
     user: User
     password_hash: str | None
@@ -99,7 +99,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """Who sits behind a session, and for which organization."""
+    """The user of a session and their organization."""
 
     session: Session
     user: User
@@ -108,7 +108,7 @@ class SignedIn:
 
 @dataclass(frozen=True, slots=True)
 class SavedSecret:
-    """That a webhook secret is there; never the secret itself."""
+    """A record that a webhook secret exists, without the secret."""
 
     environment: Environment
     provider: Provider
@@ -117,52 +117,52 @@ class SavedSecret:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What an organization has at the moment at which something is minted in it, and what the minter may do then."""
+    """What an organization has when something is minted in it, and what the minter may do at that time."""
 
     apps: int
-    keys: int  # that work
-    keys_in_all: int  # revoked ones included
-    app_keys: int  # of the app that a key is minted for
+    keys: int  # active
+    keys_in_all: int  # including revoked ones
+    app_keys: int  # of the app that the key is minted for
     app_keys_in_all: int
     tokens: int
     tokens_in_all: int
-    minter_scopes: frozenset[Scope]  # none if the minter was removed or revoked meanwhile
+    minter_scopes: frozenset[Scope]  # empty if the minter was removed or revoked meanwhile
 
 
 TallyCheck = Callable[[Tally], None]
-"""Looks at the tally before something is minted, which does not happen if it raises. Nothing changes in between."""
+"""Checks the tally before minting; if it raises, nothing is minted. The tally cannot change in between."""
 
 
 @dataclass(frozen=True, slots=True)
 class Minted:
-    """Tokens and keys that work."""
+    """Active tokens and keys."""
 
     tokens: tuple[ControlToken, ...] = ()
     keys: tuple[AppKey, ...] = ()
 
 
 Withdrawal = Callable[[Minted], Minted]
-"""Picks what is revoked out of what a person has minted, also through control tokens of theirs."""
+"""Selects what to revoke from everything a person has minted, directly or through their control tokens."""
 
 
 class Organizations(Protocol):
     def create(self, organization: Organization) -> None: ...
 
-    def everyone(self) -> list[Organization]: ...
+    def list_all(self) -> list[Organization]: ...
 
     def find(self, org_id: str) -> Organization | None: ...
 
     def update(self, org_id: str, change: Callable[[Organization], Organization]) -> Organization | None:
-        """Replace name, standing, grace and limits by what `change` makes of them, and mark for publication.
+        """Apply `change` to name, standing, grace and limits, and mark the organization for publication.
 
-        Nobody else changes the organization in between.
+        No other change happens in between.
         """
         ...
 
 
 class Apps(Protocol):
     def create(self, app: NewApp, first_key: NewKey, check: TallyCheck) -> App:
-        """Store the app, its live project and its first key, unpublished: all three or none."""
+        """Store the app, its live project and its first key, all unpublished."""
         ...
 
     def all_of(self, org_id: str) -> list[App]:
@@ -170,31 +170,31 @@ class Apps(Protocol):
         ...
 
     def find(self, org_id: str, app_id: str) -> App | None:
-        """Return the app if it is this organization's. A foreign id costs what a missing one does."""
+        """Return the app if it belongs to this organization. A foreign id takes as long as a missing one."""
         ...
 
     def find_anywhere(self, app_id: str) -> App | None:
-        """Return the app of whichever organization: for the operator only."""
+        """Return the app of any organization: for the operator only."""
         ...
 
     def change(self, org_id: str, app_id: str, changes: AppChanges) -> App | None: ...
 
     def note_first_event(self, public_id: str, at: int) -> None:
-        """Set the moment of an app's first event by its live project, unless an earlier one is known."""
+        """Set the time of an app's first event, given its live project, unless an earlier one is known."""
         ...
 
 
 class Keys(Protocol):
     def mint(self, app_id: str, key: NewKey, check: TallyCheck) -> AppKey | None:
-        """Store the key, unpublished. None: the app has no project on the key's plane."""
+        """Store the key, unpublished; return None if the app has no project in the key's environment."""
         ...
 
     def all_of(self, app_id: str) -> list[AppKey]:
-        """Return the app's keys, revoked ones too, oldest first."""
+        """Return the app's keys, including revoked ones, oldest first."""
         ...
 
     def revoke(self, app_id: str, key_id: str) -> AppKey | None:
-        """Revoke for good and mark for publication; a revoked key stays as it is."""
+        """Revoke permanently and mark for publication; a revoked key stays unchanged."""
         ...
 
 
@@ -208,11 +208,11 @@ class Tokens(Protocol):
     def find(self, lookup_id: str) -> StoredToken | None: ...
 
     def revoke(self, token_id: str) -> ControlToken | None:
-        """Revoke for good and mark for publication; a revoked token stays as it is."""
+        """Revoke permanently and mark for publication; a revoked token stays unchanged."""
         ...
 
     def note_uses(self, used_at: Mapping[str, int]) -> None:
-        """Note when tokens were last used, by their lookup ids; nothing is published for that."""
+        """Record when tokens were last used, by lookup id, without publishing anything."""
         ...
 
 
@@ -220,31 +220,31 @@ class WebhookSecrets(Protocol):
     def put(self, secret: SealedSecret, public_id_if_new: str) -> str:
         """Store the secret in place of any earlier one, unpublished; return its project's public id.
 
-        The first secret of an app's test plane makes the test project, under the given id.
+        The first secret in an app's test environment creates the test project with the given id.
         """
         ...
 
     def saved_for(self, app_id: str) -> list[SavedSecret]:
-        """Tell which secrets an app has, on both planes."""
+        """Return which secrets an app has, in both environments."""
         ...
 
     def all_sealed(self) -> Iterator[bytes]:
-        """Return every sealed secret, to see which master keys are still needed."""
+        """Yield every sealed secret, to find which master keys are still needed."""
         ...
 
 
 MembersCheck = Callable[[Sequence[Member]], None]
-"""Looks at everybody of an organization before a change, which does not happen if it raises."""
+"""Checks all members of an organization before a change; if it raises, nothing is changed."""
 
 
 class Users(Protocol):
-    """People and their roles. While a check runs, nobody else changes the organization's members."""
+    """Users and their roles. While a check runs, the organization's members cannot change."""
 
     def create(self, user: User, link: OneTimeLink, check: MembersCheck) -> bool:
-        """Store the user with a link to set the password; False if the e-mail has an account already."""
+        """Store the user with a link to set the password; return False if the e-mail already has an account."""
         ...
 
-    def anyone(self) -> bool: ...
+    def any_exist(self) -> bool: ...
 
     def find(self, user_id: str) -> Member | None: ...
 
@@ -253,59 +253,59 @@ class Users(Protocol):
         ...
 
     def minted_by(self, org_id: str, user_id: str) -> Minted:
-        """Return what a person has minted and still works, also through control tokens of theirs; oldest first."""
+        """Return the active keys and tokens a person minted, directly or through their control tokens, oldest first."""
         ...
 
     def change_role(self, org_id: str, user_id: str, role: Role, check: MembersCheck, withdraw: Withdrawal) -> bool:
-        """Change the role and revoke what is withdrawn; False if there is no such member."""
+        """Change the role and revoke what is withdrawn; return False if there is no such member."""
         ...
 
     def remove(self, org_id: str, user_id: str, check: MembersCheck, withdraw: Withdrawal) -> bool:
-        """Remove the person with their sessions and links, and revoke what is withdrawn; False if there is none."""
+        """Remove the user, their sessions and links, and revoke what is withdrawn; return False if there is none."""
         ...
 
 
 class Passwords(Protocol):
-    """The hashes of passwords."""
+    """Password hashes."""
 
     def find(self, email: str) -> Account | None: ...
 
     def replace(self, user_id: str, password_hash: str) -> None:
-        """Store the hash, end every session of the person and forget their unused links."""
+        """Store the hash, end all sessions of the user and delete their unused links."""
         ...
 
 
 class Links(Protocol):
-    """One-time links. Whatever a link is used for happens with its use, or neither does."""
+    """One-time links. Using a link and its effect happen in one transaction."""
 
     def replace_setup(self, link: OneTimeLink) -> None:
-        """Store the set-up link in place of every earlier one."""
+        """Store the set-up link and delete earlier ones."""
         ...
 
     def replace(self, link: OneTimeLink) -> None:
-        """Store a person's link in place of every earlier one of theirs."""
+        """Store a user's link and delete their earlier ones."""
         ...
 
     def find(self, digest: bytes) -> OneTimeLink | None:
-        """Return the unused link."""
+        """Return the link if it is unused."""
         ...
 
     def use_setup(
         self, digest: bytes, organization: Organization, owner: User, password_hash: str, used_at: int
     ) -> bool:
-        """Use the set-up link up for the first account and its organization; False if either is too late."""
+        """Use the set-up link to create the first account and its organization; return False if either exists."""
         ...
 
     def use(self, digest: bytes, password_hash: str, used_at: int) -> str | None:
-        """Use a person's link up for a new password, as `Passwords.replace` does; return whose it was."""
+        """Use a link to set a new password, as `Passwords.replace` does; return the user's id."""
         ...
 
 
 class Sessions(Protocol):
-    """Who is signed in. Only the digest of what a browser holds is kept."""
+    """Signed-in browsers. Only the digest of a browser's secret is stored."""
 
     def begin(self, session: Session, digest: bytes) -> None:
-        """Store the session, and forget what has expired and the person's oldest ones above a bound."""
+        """Store the session; delete expired ones and the user's oldest ones above a limit."""
         ...
 
     def find(self, digest: bytes) -> SignedIn | None: ...
@@ -313,7 +313,7 @@ class Sessions(Protocol):
     def note_seen(self, session_id: str, at: int) -> None: ...
 
     def all_of(self, user_id: str) -> list[Session]:
-        """Return the person's sessions, last seen first."""
+        """Return the user's sessions, most recently seen first."""
         ...
 
     def end(self, user_id: str, session_id: str) -> None: ...
@@ -322,25 +322,25 @@ class Sessions(Protocol):
 
 
 class Publications(Protocol):
-    """What still has to reach the edge. A change marks its row in the transaction that makes it."""
+    """Changes not yet published to the edge. A change marks its row in its own transaction."""
 
     def pending(self, count_max: int) -> list[PublishedRecord]: ...
 
     def mark_published(self, records: Sequence[PublishedRecord], at: int) -> None:
-        """Note the moment of publication, unless the row has changed since it was read."""
+        """Record the time of publication, unless the row has changed since it was read."""
         ...
 
     def mark_all_pending(self) -> None:
-        """Ask for everything to be published anew: the edge was lost."""
+        """Mark everything for publication because the edge was lost."""
         ...
 
 
 class Installation(Protocol):
-    """Facts about this installation as a whole."""
+    """Values kept for the installation as a whole, by name."""
 
-    def fact(self, name: str) -> str | None: ...
+    def get(self, name: str) -> str | None: ...
 
-    def remember(self, name: str, value: str) -> None: ...
+    def put(self, name: str, value: str) -> None: ...
 
     def ping(self) -> None:
         """Return if the catalog answers."""

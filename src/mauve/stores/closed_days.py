@@ -1,19 +1,19 @@
-"""Closed days: those to which no event can come any more, and how many users each of them had.
+"""Closed days: days that can receive no more events, with their number of users.
 
-An event is dated at most seven days before it is received. What a day came to before that is a number which never
-changes: it is made once, instead of from a sketch each time that somebody asks.
+An event is dated at most seven days before it is received, so the count of an older day never changes. It is computed
+once, instead of from a sketch at every read.
 """
 
 from collections.abc import Collection, Iterable
 from datetime import date
 from typing import NamedTuple, Protocol
 
-from mauve.core.activity import Activity
+from mauve.core.events import Activity
 from mauve.core.window import Window
 
 
 class DayUsers(NamedTuple):
-    """How many different users a project had on a day, seen in one way."""
+    """How many distinct users a project had on a day, by one kind of activity."""
 
     project: str
     seen: Activity
@@ -22,22 +22,22 @@ class DayUsers(NamedTuple):
 
 
 class ClosedDays(Protocol):
-    """Where the loader closes days. All up to one day are closed, and none behind it.
+    """Where the loader closes days: all up to one day are closed, and none after it.
 
-    - `close` and `reopen` are durable when they return, and happen at once or not at all.
-    - A day is reopened before anything is loaded into it, so that no number outlives the day that it tells of.
+    - `close` and `reopen` are atomic, and durable when they return.
+    - A day is reopened before anything is loaded into it, so that no outdated count is read.
     """
 
     def through(self) -> date | None:
-        """Return the last closed day; None if none ever was."""
+        """Return the last closed day, or None."""
         ...
 
     def close(self, through: date, users: Iterable[DayUsers]) -> None:
-        """Close all days up to this one, with the users of those that were open."""
+        """Close all days up to and including this one, with the users of those that were open."""
         ...
 
     def reopen(self, first: date) -> None:
-        """Open this day and all behind it, if they were closed."""
+        """Reopen this day and all later ones, if they were closed."""
         ...
 
 
@@ -47,8 +47,8 @@ class ClosedDaysReader(Protocol):
     def users(
         self, projects: Collection[str], seen: Activity, window: Window
     ) -> tuple[date | None, list[tuple[str, str, int]]]:
-        """Return the last closed day, and (project, day, users) of the closed days in the window: by project, then day.
+        """Return the last closed day, and (project, day, users) of closed days in the window, by project and day.
 
-        Both are of one moment. Days without users are left out.
+        Both are read in one transaction. Days without users are omitted.
         """
         ...

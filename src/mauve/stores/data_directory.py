@@ -1,4 +1,4 @@
-"""The data directory: made private, and held by one server at a time."""
+"""The data directory: private, and used by one server at a time."""
 
 import fcntl
 import os
@@ -15,12 +15,12 @@ _WRITABLE_BY_OTHERS: Final = 0o022
 _PRIVATE_FILE: Final = 0o600
 _LOCK_FILE: Final = "serve.lock"
 RESTORING: Final = "restoring"
-"""The folder in which a restore prepares what it cannot put in its place at once."""
+"""The folder in which a restore prepares what it cannot move into place at once."""
 _ORPHANS_GRACE_S: Final = 10.0
 
 
 class HeldError(Exception):
-    """Another server runs on this data directory."""
+    """Another server uses this data directory."""
 
 
 class DirectoryError(Exception):
@@ -28,15 +28,15 @@ class DirectoryError(Exception):
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """The server that holds the directory."""
+    """The server that holds the lock."""
 
     pid: int
     url: str  # where it listens
-    public_url: str  # where people reach it
+    public_url: str  # the address for users
 
 
 def make_private_directory(path: Path) -> None:
-    """Make the directory if it is missing, for its owner alone. One that others share is left alone."""
+    """Create the directory for its owner only, if it is missing. Refuse a shared one that is not empty."""
     try:
         path.mkdir(mode=_PRIVATE_DIRECTORY, parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
@@ -51,9 +51,9 @@ def make_private_directory(path: Path) -> None:
 
 
 def hold(data: Path) -> IO[bytes]:
-    """Take the directory's lock. It is held by this process and the children that inherit the file.
+    """Lock the directory for this process and the children that inherit the file.
 
-    A server that was killed may leave children that finish within seconds: those are waited for.
+    Children of a killed server may take some seconds to end; wait for them.
     """
     file = (data / _LOCK_FILE).open("ab+")
     try:
@@ -80,8 +80,8 @@ def _take_lock(file: IO[bytes], data: Path) -> None:
             return
 
 
-def name_holder(file: IO[bytes], holder: Holder) -> None:
-    """Write into the lock file who holds it and where it listens, for commands that run beside it."""
+def record_holder(file: IO[bytes], holder: Holder) -> None:
+    """Write the holder and its address into the lock file, for commands that run at the same time."""
     file.seek(0)
     file.truncate()
     file.write(msgspec.json.encode(holder))
@@ -89,7 +89,7 @@ def name_holder(file: IO[bytes], holder: Holder) -> None:
 
 
 def holder_of(data: Path) -> Holder | None:
-    """Return the server that runs on the directory now, if any."""
+    """Return the server that uses the directory now, or None."""
     try:
         file = (data / _LOCK_FILE).open("rb")
     except OSError:
@@ -103,15 +103,15 @@ def holder_of(data: Path) -> Holder | None:
 
 
 @contextmanager
-def alone(data: Path, name: str) -> Iterator[None]:
-    """Let one process at a time into the block, across processes; the others wait."""
+def exclusive_lock(data: Path, name: str) -> Iterator[None]:
+    """Run the block in one process at a time; others wait."""
     with (data / f"{name}.lock").open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def write_private_file(path: Path, content: bytes) -> None:
-    """Write a new file for its owner alone, durable when this returns; it is never seen half written."""
+    """Write a new file atomically, readable by its owner only and durable when this returns."""
     draft = path.with_name(f"{path.name}.new")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _PRIVATE_FILE)
     with os.fdopen(descriptor, "wb") as file:
@@ -121,7 +121,7 @@ def write_private_file(path: Path, content: bytes) -> None:
     draft.rename(path)
     directory = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(directory)  # A rename without it can be undone by a power cut.
+        os.fsync(directory)  # Without it, a power cut may undo the rename.
     finally:
         os.close(directory)
 

@@ -1,4 +1,4 @@
-"""What the billers have delivered, kept for the owner: the last deliveries of each project, and counts of all."""
+"""The billers' deliveries, for the owner: the most recent ones of each project, and counts of all."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ DELIVERIES_KEPT: Final = 200  # for each project
 
 
 class DeliveryResult(StrEnum):
-    """What became of a delivery."""
+    """The outcome of a delivery."""
 
     STORED = "stored"
-    IGNORED = "ignored"  # nothing in it for us: another type, or no money moved
-    CONFLICT = "conflict"  # a payment whose id is taken by another payment: the first one stands
-    UNUSABLE = "unusable"  # of a type that we book, with content that cannot be booked
-    SUSPENDED = "suspended"  # acknowledged and not stored, as the organization's standing demands
-    REFUSED = "refused"  # not signed with the project's secret: counted, not kept
+    IGNORED = "ignored"  # not relevant: another type, or no money moved
+    CONFLICT = "conflict"  # a payment whose id belongs to another payment; the first one is kept
+    UNUSABLE = "unusable"  # a type that we record, with content that cannot be recorded
+    SUSPENDED = "suspended"  # acknowledged but not stored, because the organization is suspended
+    REFUSED = "refused"  # not signed with the project's secret: counted, not stored
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A delivery that was signed as it should be."""
+    """A delivery with a valid signature."""
 
     project: str  # public id
     provider: str
@@ -29,17 +29,17 @@ class Delivery:
     type: str  # as the biller names it
     result: DeliveryResult
     rows: int
-    warnings: tuple[str, ...] = ()  # words of a closed set
+    warnings: tuple[str, ...] = ()  # from a closed set
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Return the words under which the delivery is counted."""
+        """Return the labels under which the delivery is counted."""
         return (self.result, *self.warnings)
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How often a word was said of a project's deliveries, and when for the last time."""
+    """How often a label was counted for a project's deliveries, and when last."""
 
     project: str
     provider: str
@@ -49,15 +49,15 @@ class Tally:
 
 
 class DeliveryReader(Protocol):
-    """What the owner is shown.
+    """What the owner sees.
 
-    - A delivery that was recorded is counted for good, and kept until `DELIVERIES_KEPT` later ones of its project.
+    - A delivery is counted permanently, and kept until its project has `DELIVERIES_KEPT` newer ones.
     """
 
     def recent(self, project: str) -> Sequence[Delivery]:
-        """Return the deliveries that are kept, the latest first."""
+        """Return the stored deliveries, newest first."""
         ...
 
     def tallies(self, project: str) -> Sequence[Tally]:
-        """Return the counts, by provider, then word."""
+        """Return the counts, by provider and label."""
         ...

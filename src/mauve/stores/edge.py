@@ -1,7 +1,7 @@
 """The edge: the published copy of keys, tokens, projects, webhook secrets, standing and limits.
 
-Data planes authenticate against this copy and never ask the catalog, so they go on when it is down. A record
-is known by its kind and id; its `version` counts its changes in the catalog.
+Data planes authenticate against this copy and never ask the catalog, so they keep working while it is down. A record
+is identified by its kind and id; its `version` counts its changes in the catalog.
 """
 
 from collections.abc import Sequence
@@ -92,7 +92,7 @@ PublishedRecord = PublishedKey | PublishedToken | PublishedProject | PublishedSe
 
 
 class Changes(NamedTuple):
-    """What was published since a revision, oldest first, and the revision to ask from next."""
+    """The records published since a revision, oldest first, and the revision to ask from next."""
 
     records: list[PublishedRecord]
     revision: int
@@ -108,15 +108,15 @@ class EdgePublisher(Protocol):
     def publish(self, records: Sequence[PublishedRecord]) -> None: ...
 
     def edge_id(self) -> str:
-        """Return what tells this edge from every other: a lost one that was made anew has another id."""
+        """Return the id of this edge. A new edge that replaces a lost one has a new id."""
         ...
 
 
 class EdgeReader(Protocol):
-    """Where data planes read what was published.
+    """Where data planes read published records.
 
-    - Revisions only grow; `changes_since(0)` returns every current record.
-    - Asking again from the returned revision misses nothing and returns nothing twice unless it changed.
+    - Revisions only increase; `changes_since(0)` returns every current record.
+    - Asking again from the returned revision misses nothing and repeats only what has changed.
     """
 
     def changes_since(self, revision: int) -> Changes: ...

@@ -1,6 +1,6 @@
-"""Arrivals: what became of the items that were sent to each project, counted by day for its owner.
+"""Ingest stats: what became of the items sent to each project, counted by day for its owner.
 
-They are for looking at, no part of any metric: a process that dies takes the counts of its last seconds along.
+They are informational and not part of any metric: a process that dies loses the counts of its last seconds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,19 +12,19 @@ from mauve.core.window import Window
 DAYS_KEPT: Final = 92
 
 ACCEPTED: Final = "accepted"
-DUPLICATE: Final = "duplicate"  # a payment that was there already
-REPEAT: Final = "repeat"  # an event whose id came again: stored, not counted
-REJECTED: Final = "rejected"  # an item; behind a colon, the code of the rejection
-REFUSED: Final = "refused"  # a whole request; behind a colon, the code of the problem
+DUPLICATE: Final = "duplicate"  # a payment that was already recorded
+REPEAT: Final = "repeat"  # an event with a repeated id: stored, not counted
+REJECTED: Final = "rejected"  # an item; a colon and the rejection code follow
+REFUSED: Final = "refused"  # a whole request; a colon and the problem code follow
 
 ProjectAndWord = tuple[str, str]
 
 
 class IngestStats(NamedTuple):
-    """Counts of one day, to be added to those that are there."""
+    """Counts of one day, to add to the stored ones."""
 
     day: str  # YYYY-MM-DD
-    last_at: int  # epoch ms: nothing of it came later
+    last_at: int  # epoch ms: no item is later
     counts: Mapping[ProjectAndWord, int]
 
 
@@ -37,5 +37,5 @@ class IngestCount:
 
 class IngestStatsReader(Protocol):
     def counts(self, project: str, window: Window) -> Sequence[IngestCount]:
-        """Return how often each word was said of what came in these days, and when last: by word."""
+        """Return the count of each label in these days and when it was last counted, by label."""
         ...

@@ -1,6 +1,6 @@
 """The ledger: exact money, and every version of every subscription.
 
-Money is summed as whole numbers of any size; nothing passes through floats or overflows.
+Money is summed in integers of any size, so nothing is rounded or overflows.
 """
 
 from collections.abc import Collection, Generator, Mapping, Sequence
@@ -12,10 +12,10 @@ import msgspec
 
 from mauve.core.subscriptions import MrrChange
 from mauve.core.window import Window
+from mauve.stores import StoreUnavailableError
 from mauve.stores.deliveries import Delivery, DeliveryResult, Tally
 from mauve.stores.ingest_stats import IngestStats
 from mauve.stores.log import LogRecord
-from mauve.stores.unavailable import StoreUnavailableError
 
 CLIENT: Final = "api"
 """The source of payments that clients send themselves."""
@@ -33,45 +33,45 @@ class Payment(msgspec.Struct, frozen=True, gc=False):
     user: str | None
     occurred_at: int  # epoch ms, clamped
     received_at: int
-    payload: bytes  # the item as it came, for audit
+    payload: bytes  # the item as received, for audit
     source: str = CLIENT
-    part_of: str | None = None  # the id of a payment before it in the same entry: recorded with that one or not at all
+    part_of: str | None = None  # the id of an earlier payment in the same entry: recorded together or not at all
 
 
 class SubscriptionVersion(msgspec.Struct, frozen=True, gc=False):
     project: str
     id: str
-    at: int  # epoch microseconds; the later one wins
+    at: int  # epoch microseconds; the latest wins
     received_at: int  # epoch ms
     status: str
     mrr: int
     currency: str
     payload: bytes
-    rank: bytes = b""  # of two with equal `at` the higher one wins; without ranks, the later recorded
+    rank: bytes = b""  # for equal `at` the highest wins; without ranks, the last recorded
 
 
 class Outcome(StrEnum):
-    """What became of a payment."""
+    """The outcome of a payment."""
 
     ACCEPTED = "accepted"
-    DUPLICATE = "duplicate"  # same id, same payload: nothing moves
-    CONFLICT = "conflict"  # same id, another payload: the first one stands
+    DUPLICATE = "duplicate"  # same id, same payload: nothing changes
+    CONFLICT = "conflict"  # same id, different payload: the first one is kept
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What one request wants to be recorded: all of it or nothing."""
+    """What one request wants to record, completely or not at all."""
 
     payments: Sequence[Payment] = ()
     subscriptions: Sequence[SubscriptionVersion] = ()
-    events: bytes | None = None  # a record for the loader: the events that came in the same batch as payments
-    delivery: Delivery | None = None  # the biller's delivery that all this came in
-    tallies: Sequence[Tally] = ()  # to be added to what was counted of deliveries
-    arrivals: IngestStats | None = None  # to be added to what was counted of its day
+    events: bytes | None = None  # a record for the loader: the events sent in the same batch as payments
+    delivery: Delivery | None = None  # the biller's delivery that contained all this
+    tallies: Sequence[Tally] = ()  # to add to the counts of deliveries
+    ingest_stats: IngestStats | None = None  # to add to the counts of its day
 
 
-def noted_delivery(entry: Entry, outcomes: Sequence[Outcome]) -> Delivery | None:
-    """Return the note of an entry's delivery: rows that are in conflict were not made."""
+def recorded_delivery(entry: Entry, outcomes: Sequence[Outcome]) -> Delivery | None:
+    """Return an entry's delivery as recorded, without the rows in conflict."""
     conflicts = outcomes.count(Outcome.CONFLICT)
     if entry.delivery is None or not conflicts:
         return entry.delivery
@@ -80,7 +80,7 @@ def noted_delivery(entry: Entry, outcomes: Sequence[Outcome]) -> Delivery | None
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record that could not be loaded, kept with the reason."""
+    """A record that could not be loaded, with the reason."""
 
     stream: int
     number: int
@@ -90,40 +90,40 @@ class DeadLetter:
 
 
 class StepOutdatedError(StoreUnavailableError):
-    """The positions are not those that the step began with: it was finished before, or another loader is at work."""
+    """The positions have changed since the step began: it was finished before, or another loader is running."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadStep:
-    """What a load has done, to be remembered at once or not at all."""
+    """The result of a load, committed completely or not at all."""
 
-    positions: Mapping[int, int]  # stream → number of the last record that was loaded
+    positions: Mapping[int, int]  # stream → number of the last record loaded
     events_by_org_and_period: Mapping[tuple[str, str], int] = field(default_factory=dict)
     first_seen_by_project: Mapping[str, int] = field(default_factory=dict)  # project → received_at
     dead_letters: Sequence[DeadLetter] = ()
-    arrivals: IngestStats | None = None
-    positions_before: Mapping[int, int] = field(default_factory=dict)  # of the same streams; left out: none so far
+    ingest_stats: IngestStats | None = None
+    positions_before: Mapping[int, int] = field(default_factory=dict)  # of the same streams; missing: none so far
 
 
 class LedgerWriter(Protocol):
     """Where ingest records money.
 
-    - `record` applies all entries in one transaction, durable when it returns; outcomes come in the order of
-      the payments, one list for each entry.
-    - The first payment with an id stands for good. A later one is a duplicate if its digest is equal and its
-      claimed time is equal or missing on either side; otherwise it is a conflict. That holds within one entry, too.
-      Billers tell of one payment at several moments, so for theirs the claimed time decides nothing.
-    - A part of a payment is accepted only in the entry that its payment is accepted in; otherwise it is a conflict,
-      unless it stands already.
-    - An accepted payment moves its day's total (UTC day of `occurred_at`, by currency and `earned`), counts as
-      one event of its organization in the billing period of `received_at` if a client sent it, and marks its project as
-      seen: all in the same transaction.
-    - A subscription version is appended; the current row is the version with the highest `at`, of equal ones the
-      one with the highest rank, and where there are no ranks the last recorded. A version with a rank is recorded
-      once: another one with the same `at` and rank is the same one, come again.
-    - The history of MRR is exact at all times: a version, whenever it is dated, changes it in the same transaction.
-    - A delivery and tallies are noted as `stores.deliveries` says, arrivals as `stores.arrivals` does. A delivery whose
-      payments are in conflict is noted as such, with the rows that stand.
+    - `record` applies all entries in one transaction, durable when it returns. Outcomes are in the order of the
+      payments, one list for each entry.
+    - The first payment with an id is kept permanently. A later one is a duplicate if its digest is equal and its
+      claimed time is equal or missing on either side; otherwise it is a conflict, also within one entry. Billers
+      report one payment at several times, so the claimed time is ignored for theirs.
+    - A part of a payment is accepted only in the entry in which that payment is accepted; otherwise it is a conflict,
+      unless it is already recorded.
+    - An accepted payment is added to its day's total (UTC day of `occurred_at`, by currency and `earned`), counts as
+      one event of its organization in the billing period of `received_at` if a client sent it, and marks its project
+      as seen, in the same transaction.
+    - A subscription version is appended. The current row is the version with the highest `at`, then the highest rank,
+      then, without ranks, the last recorded. A version with a rank is recorded once: a second one with the same `at`
+      and rank is a repeat.
+    - The history of MRR is always exact: a version of any date changes it in the same transaction.
+    - Deliveries and tallies are recorded as in `stores.deliveries`, ingest stats as in `stores.ingest_stats`. A
+      delivery with payments in conflict is recorded as a conflict, with the rows that were accepted.
     """
 
     def record(self, entries: Sequence[Entry]) -> list[list[Outcome]]: ...
@@ -132,20 +132,20 @@ class LedgerWriter(Protocol):
 
 
 class LoadLedger(Protocol):
-    """What the loader remembers, and the events that came with payments."""
+    """The loader's state, and the events that were sent with payments."""
 
     def positions(self) -> dict[int, int]: ...
 
     def finish(self, step: LoadStep) -> None:
-        """Remember the step in one transaction: positions move on, counts are added, earliest sightings kept.
+        """Commit the step in one transaction: advance positions, add counts, keep the earliest first events.
 
-        Only if the positions are still those before the step; otherwise `StepOutdatedError`, and nothing changes. So a
-        step that is finished twice is remembered once.
+        Raise `StepOutdatedError` and change nothing unless the positions are still those before the step, so that a
+        step finished twice is committed once.
         """
         ...
 
     def read_events(self, after: int, bytes_max: int) -> list[LogRecord]:
-        """Return the event records of mixed batches with a number above `after`, in order."""
+        """Return the event records of mixed batches numbered above `after`, in order."""
         ...
 
     def trim_events(self, through: int) -> None: ...
@@ -155,11 +155,11 @@ class LoadLedger(Protocol):
         ...
 
     def first_seen(self) -> dict[str, int]:
-        """Return the projects whose first sighting was not yet taken over by the catalog, with its moment."""
+        """Return the projects whose first event the catalog does not know yet, with its time."""
         ...
 
-    def forget_first_seen(self, seen: Mapping[str, int]) -> None:
-        """Note that the catalog knows these moments; they are kept, and only an earlier one counts as new again."""
+    def acknowledge_first_seen(self, seen: Mapping[str, int]) -> None:
+        """Note that the catalog knows these times; only an earlier one is reported again."""
         ...
 
     def dead_letter_count(self) -> int: ...
@@ -168,34 +168,34 @@ class LoadLedger(Protocol):
 class LedgerReader(Protocol):
     """What the query plane reads. Amounts are exact.
 
-    What is yielded is read while it is taken, in one transaction: who stops in the middle closes it.
+    Generators read as they are consumed, in one transaction; closing one early ends it.
     """
 
     def ping(self) -> None:
-        """Return if the ledger can be read."""
+        """Return if the ledger is readable, else raise."""
         ...
 
     def day_totals(
         self,
         projects: Collection[str],
         window: Window,
-        earned: bool,  # noqa: FBT001 - a stored fact, not a switch
+        earned: bool,  # noqa: FBT001 - a stored value, not a switch
     ) -> Generator[tuple[str, str, str, int], None, None]:
-        """Yield (project, day, currency, total) where there was a payment, in this order and never all in memory."""
+        """Yield (project, day, currency, total) for days with payments, in this order; never hold all in memory."""
         ...
 
     def current_mrr(self, projects: Collection[str]) -> list[tuple[str, str, int]]:
-        """Return (project, currency, sum of mrr) over current rows with status `active`, in this order."""
+        """Return (project, currency, sum of mrr) of current rows with status `active`, in this order."""
         ...
 
     def mrr_changes(self, projects: Collection[str], window: Window) -> Generator[MrrChange, None, None]:
-        """Yield how MRR changed, by project, then day: as many as there are, one by one and never all in memory.
+        """Yield the changes of MRR by project and day, without holding all in memory.
 
-        What happened before the window is on its first day, beside what happened on that day itself; versions that are
-        dated behind the window are left out.
+        Earlier changes are on the first day of the window, in addition to that day's own; versions dated after it are
+        omitted.
         """
         ...
 
     def mrr_changes_until_now(self, projects: Collection[str], window: Window) -> Generator[MrrChange, None, None]:
-        """Yield the same, with the versions that are dated behind the window on its last day."""
+        """Yield the same, with versions dated after the window on its last day."""
         ...

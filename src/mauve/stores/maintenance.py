@@ -1,6 +1,6 @@
-"""What is done to a store beside writing and reading it: frozen for a backup, rid of a person, rid of what is old.
+"""Maintenance of the stores: freeze for a backup, erase a person, anonymize old events.
 
-Nothing here moves a figure: counts, sketches and money are the same before and after.
+None of this changes a metric: counts, sketches and money stay the same.
 """
 
 from collections.abc import Mapping
@@ -12,36 +12,36 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """The warehouse at one moment, as files that nothing changes any more."""
+    """The warehouse at one point in time, as immutable files."""
 
-    folders: Mapping[str, Path]  # of each table; one folder in it for each part
-    events: int  # how many rows of events there are in them
+    folders: Mapping[str, Path]  # of each table, with one folder for each part
+    events: int  # the number of event rows in them
 
 
 class WarehouseMaintenance(Protocol):
-    """Works beside the loader and the readers, in their process.
+    """Works in the process of the loader and the readers, at the same time.
 
-    - `freeze` holds every row that was committed before. What was frozen earlier is let go of.
-    - Rows that are made anonymous count as before; they keep their project, name, day and `seq`.
-    - What is asked for twice is done once: the second time there is nothing left to do.
+    - `freeze` includes every row committed before, and releases what was frozen earlier.
+    - Anonymized rows count as before; they keep their project, name, day and `seq`.
+    - Repeating a call is harmless: the second one finds nothing to do.
     """
 
     def freeze(self) -> Frozen: ...
 
     def thaw(self) -> None:
-        """Let go of what is frozen."""
+        """Release what is frozen."""
         ...
 
     def adopt(self, frozen: Frozen) -> None:
-        """Take frozen parts into this warehouse, which is empty; they are moved. Raise if rows are missing then."""
+        """Move frozen parts into this warehouse, which must be empty. Raise if rows are missing afterwards."""
         ...
 
     def erase_user(self, project: str, user: str) -> int:
-        """Make a person's events anonymous, durably; return how many."""
+        """Anonymize a person's events, durably; return how many."""
         ...
 
-    def forget_raw_before(self, day: date) -> int:
-        """Make the events of the days before this one anonymous, durably; return how many."""
+    def anonymize_raw_before(self, day: date) -> int:
+        """Anonymize the events of days before this one, durably; return how many."""
         ...
 
     def close(self) -> None: ...
@@ -49,7 +49,7 @@ class WarehouseMaintenance(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ErasedEntries:
-    """How many entries of the ledger were rid of a person."""
+    """How many entries of the ledger no longer mention a person."""
 
     payments: int
     subscription_versions: int
@@ -57,28 +57,28 @@ class ErasedEntries:
 
 
 class LedgerMaintenance(Protocol):
-    """Works beside those who record and load.
+    """Works while others record and load.
 
-    - A payment keeps its id, digest, times and money: when it comes again it is a duplicate, as before.
-    - A version of a subscription keeps its id and all that MRR is made of.
+    - A payment keeps its id, digest, times and money, so a repeat is still a duplicate.
+    - A subscription version keeps its id and everything that MRR depends on.
     """
 
     def erase_user(self, project: str, user: str) -> ErasedEntries: ...
 
     def empty_journal(self) -> bool:
-        """Leave no copy of what was changed beside the ledger; False if somebody reads it for too long."""
+        """Remove copies of changed rows from the journal; return False if a reader prevents it for too long."""
         ...
 
     def close(self) -> None: ...
 
 
 class LogMaintenance(Protocol):
-    """Works on what the log has let go of; no record that waits to be loaded is touched."""
+    """Works on trimmed data; records that are not loaded yet are never touched."""
 
     def erase_damaged(self, user: str) -> int:
-        """Delete the damaged records that were set aside and hold the name; return how many."""
+        """Delete quarantined records that hold the name; return how many."""
         ...
 
     def blank_loaded(self) -> bool:
-        """Overwrite what loaded records have left in the files of streams without a writer; tell if that was all."""
+        """Overwrite loaded records in the files of streams without a writer; return whether that was all of them."""
         ...

@@ -1,4 +1,4 @@
-"""The read cache: answers that were given before, kept for whoever asks the same again."""
+"""The read cache: earlier answers, for callers that ask the same again."""
 
 from typing import NamedTuple, Protocol
 
@@ -11,18 +11,18 @@ class CachedAnswer(NamedTuple):
 
 
 def is_fresh(answer: CachedAnswer, now_ms: int, max_age_s: float) -> bool:
-    """Tell whether an answer may be given without asking anew.
+    """Return whether an answer may be served without reading again.
 
-    One from the future is from before the clock was set back: nobody knows how old it is.
+    One from the future was stored before the clock was set back, so its age is unknown.
     """
     age_ms = now_ms - answer.stored_at
     return age_ms >= -CLOCK_SLACK_MS and max(0, age_ms) < max_age_s * 1000
 
 
 def replaces(answer: CachedAnswer, earlier: CachedAnswer) -> bool:
-    """Tell whether an answer takes the place of the one that was kept before it.
+    """Return whether an answer replaces the one stored before it.
 
-    A slower reader does not undo what a quicker one has kept; a clock that was set back is no slow reader.
+    A slower reader does not undo the answer of a faster one. A clock that was set back is not a slow reader.
     """
     return not 0 < earlier.stored_at - answer.stored_at <= CLOCK_SLACK_MS
 
@@ -30,17 +30,17 @@ def replaces(answer: CachedAnswer, earlier: CachedAnswer) -> bool:
 class ReadCache(Protocol):
     """Answers by key, shared by all processes of the machine.
 
-    - An answer of any age is found: the caller judges whether it is fresh, and an old one serves as a stale copy.
-    - What another process kept may be seen up to a second later, but never an older answer after a newer one.
-    - Bounded in entries and bytes. What was kept first goes first, whatever the clock said.
-    - Nothing here ever fails a read: without its file the cache is as if empty, and what is found is what was kept.
+    - Answers of any age are found: the caller decides whether one is fresh, and an old one serves as a stale copy.
+    - An answer of another process may appear up to a second late, but never an older one after a newer one.
+    - Limited in entries and bytes. The first stored is the first evicted, whatever the clock said.
+    - The cache never fails a read: without its file it appears empty, and it returns only what was stored.
     - Safe to use from several threads.
     """
 
     def find(self, key: str) -> CachedAnswer | None: ...
 
     def keep(self, key: str, answer: CachedAnswer) -> bool:
-        """Keep the answer, unless a slightly newer one is there; False: it is too large, or cannot be kept now."""
+        """Store the answer unless there is a slightly newer one; return False if it is too large or storing failed."""
         ...
 
     def close(self) -> None: ...

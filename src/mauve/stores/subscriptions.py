@@ -1,4 +1,4 @@
-"""The subscriptions of a project as they stand now: what MRR is the sum of, for the owner to look at."""
+"""The current subscriptions of a project, which MRR is the sum of, for the owner."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ ID_CHARACTERS_SHOWN: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class CurrentSubscription:
-    key: bytes  # tells one from another, and where a page of them ends
-    id: str  # its beginning, if it is longer than anybody can read
-    at: int  # epoch microseconds of the version that stands
+    key: bytes  # unique, and the position at which a page ends
+    id: str  # truncated if it is very long
+    at: int  # epoch microseconds of the current version
     status: str
     mrr: int
     currency: str
 
     @property
     def is_counted(self) -> bool:
-        """Tell whether MRR counts it."""
+        """Return whether MRR includes it."""
         return self.status == "active"
 
 
@@ -30,12 +30,12 @@ class SubscriptionCount:
 
 
 class SubscriptionReader(Protocol):
-    """Pages come in an order that does not change; what is recorded meanwhile is on one of them, once."""
+    """Pages have a stable order; a subscription recorded meanwhile appears on one of them, once."""
 
     def page(self, project: str, after: bytes, limit: int) -> Sequence[CurrentSubscription]:
-        """Return the subscriptions with a key above `after`; empty bytes: from the first on."""
+        """Return the subscriptions with a key above `after`; empty bytes start at the first."""
         ...
 
     def counts(self, project: str, limit: int) -> Sequence[SubscriptionCount]:
-        """Return how many there are of each status and currency, the most frequent first."""
+        """Return the number of subscriptions by status and currency, most frequent first."""
         ...

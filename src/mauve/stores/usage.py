@@ -1,6 +1,6 @@
-"""Usage: what the ledger has counted, and what processes have accepted that it has not.
+"""Usage: the events that the ledger has counted, and those accepted by processes but not counted yet.
 
-Together they tell how many events an organization has sent in a billing period, also while nobody loads.
+Together they give the events of an organization in a billing period, even while the loader is down.
 """
 
 from collections.abc import Collection, Sequence
@@ -9,50 +9,50 @@ from typing import NamedTuple, Protocol
 from mauve.core.accepted import AcceptedCounts, OrgPeriod
 
 
-class WaitingEvents(NamedTuple):
-    """A record of the mixed stream: its events are accepted and not loaded."""
+class PendingEvents(NamedTuple):
+    """A record of the mixed stream whose events are accepted but not loaded."""
 
     number: int
     org_period: OrgPeriod
     events: int
 
 
-class Counted(NamedTuple):
-    """What the ledger held at one moment."""
+class CountedUsage(NamedTuple):
+    """The state of the ledger at one point in time."""
 
     period: str
     events: dict[str, int]  # by organization, in the period
-    positions: dict[int, int]  # stream → number of the last record that these events include
-    mixed: Sequence[WaitingEvents]
+    positions: dict[int, int]  # stream → number of the last record included in these events
+    mixed: Sequence[PendingEvents]
     mixed_through: int  # the last record of the mixed stream
 
 
 class UsageReader(Protocol):
     """What the ledger has counted.
 
-    - All that `counted` returns is of one moment: an event is in `events`, or behind `positions`, never in both.
-    - `mixed` has the records behind the position and above `mixed_after`, of the organizations asked for. Asking again
-      from `mixed_through` misses none.
+    - `counted` reads in one transaction: an event is either in `events` or after `positions`, never both.
+    - `mixed` holds the records after the position and above `mixed_after` of the given organizations. Asking again from
+      `mixed_through` misses none.
     """
 
     def events(self, org_period: OrgPeriod) -> int: ...
 
-    def counted(self, period: str, org_ids: Collection[str], mixed_after: int) -> Counted: ...
+    def counted(self, period: str, org_ids: Collection[str], mixed_after: int) -> CountedUsage: ...
 
 
 class AcceptedExchange(Protocol):
-    """Where processes tell one another what they have accepted. It needs no process but the one that uses it.
+    """Where processes share what they have accepted. It depends on no other process.
 
-    - What was shared is seen by the others whole, at their next look; it replaces what was shared before.
-    - It outlives the process that shared it. A power cut may take it: the log knows the same.
+    - Others see what was shared completely, at their next read; it replaces what was shared before.
+    - It survives the process that shared it. A power cut may lose it: the log holds the same information.
     """
 
     def share(self, accepted: AcceptedCounts) -> None: ...
 
     def own(self) -> AcceptedCounts:
-        """Return what was shared last for this process's stream, maybe by the one before it."""
+        """Return what was last shared for this process's stream, perhaps by its predecessor."""
         ...
 
     def others(self) -> dict[int, AcceptedCounts]:
-        """Return what was shared last for each other stream."""
+        """Return what was last shared for each other stream."""
         ...

@@ -1,7 +1,7 @@
-"""The warehouse: every behavioural event, and the sketches of who was there.
+"""The warehouse: every behavioral event, and sketches of the active users.
 
-A row is known by `seq`: stream, record number and place in the record, in one number. A row that is loaded
-again under its `seq` can therefore be told from another event with the same content.
+A row is identified by `seq`: stream, record number and index in the record, in one integer. A row loaded twice can
+therefore be told from another event with the same content.
 """
 
 from array import array
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from mauve.core.activity import Activity
+from mauve.core.events import Activity
 from mauve.core.window import Window
 from mauve.stores.closed_days import DayUsers
 from mauve.stores.log import RECORD_NUMBER_MAX
@@ -23,11 +23,11 @@ _NUMBER_BITS: Final = 46
 
 
 class WarehouseUnavailableError(Exception):
-    """The engine does not answer; the same rows may be loaded later."""
+    """The engine does not answer; the same rows may load later."""
 
 
 class RowsRefusedError(Exception):
-    """The engine is well and refuses these rows."""
+    """The engine works and refuses these rows."""
 
 
 def first_seq(stream: int, number: int) -> int:
@@ -45,17 +45,17 @@ def last_numbers(seqs: Iterable[int]) -> dict[int, int]:
 
 
 class Texts:
-    """A column of texts, joined batch by batch.
+    """A column of strings, joined batch by batch.
 
-    A range holds a million small objects. Keeping them all and walking through them again would cost more than
-    everything else that is done with them.
+    A range holds a million small strings. Keeping and traversing them again would cost more than everything else that
+    is done with them.
     """
 
     __slots__ = ("lengths", "pieces")
 
     def __init__(self) -> None:
-        self.pieces: list[bytes] = []  # UTF-8, one behind the other
-        self.lengths = array("i")  # in bytes, one for each text
+        self.pieces: list[bytes] = []  # UTF-8, concatenated
+        self.lengths = array("i")  # in bytes, one for each string
 
     def extend(self, texts: Sequence[str]) -> None:
         joined = "".join(texts)
@@ -73,8 +73,8 @@ class Texts:
         self._extend_lengths(texts)
 
     def _extend_lengths(self, texts: Sequence[Sized]) -> None:
-        # An array takes numbers one by one, and parses each; numpy is several times as quick. It is large, and those
-        # who only receive events import this module as well, and never come here.
+        # An array converts numbers one by one; numpy is several times faster. It is large, and processes that only
+        # receive events import this module but never call this.
         import numpy as np  # noqa: PLC0415
 
         self.lengths.frombytes(np.fromiter(map(len, texts), np.int32, len(texts)).tobytes())
@@ -90,7 +90,7 @@ def _seqs() -> "array[int]":
 
 @dataclass(slots=True)
 class EventRows:
-    """Events as columns, all of one length, in the order in which they arrived."""
+    """Events as columns of equal length, in order of arrival."""
 
     project: list[str] = field(default_factory=list)
     name: Texts = field(default_factory=Texts)
@@ -99,7 +99,7 @@ class EventRows:
     claimed_at: Texts = field(default_factory=Texts)  # the raw `at`, empty if none was sent
     user: Texts = field(default_factory=Texts)  # empty if absent
     id: Texts = field(default_factory=Texts)  # empty if absent
-    props: Texts = field(default_factory=Texts)  # the JSON object as it came, empty if absent
+    props: Texts = field(default_factory=Texts)  # the JSON object as sent, empty if absent
     seq: "array[int]" = field(default_factory=_seqs)
 
     def __len__(self) -> int:
@@ -107,7 +107,7 @@ class EventRows:
 
 
 class SameId(NamedTuple):
-    """The staged rows of one project and id, by their places, and when it was counted before, within the window."""
+    """The staged rows of one project and id, by index, and when that id was counted before, within the window."""
 
     places: list[int]
     counted_at: list[int]  # received_at of each
@@ -116,77 +116,77 @@ class SameId(NamedTuple):
 class WarehouseWriter(Protocol):
     """Where the loader writes: stage, decide what counts, commit.
 
-    - When `commit` returns, the staged rows are durable: they outlive a power cut.
-    - A `commit` that fails may have stored some of the rows: ask `stored_after` before loading them again.
-    - Rows that do not count are stored; they are in no count and in no sketch.
-    - If what was staged is not there any more, `commit` fails and nothing of it counts as stored.
+    - When `commit` returns, the staged rows are durable: they survive a power cut.
+    - A failed `commit` may have stored some of the rows: call `stored_after` before loading them again.
+    - Rows that do not count are stored, but are in no count and no sketch.
+    - If the staged rows are lost, `commit` fails and stores nothing.
     """
 
     def stage(self, rows: EventRows) -> list[SameId]:
-        """Take the rows in, in place of any staged before.
+        """Stage the rows in place of any staged before.
 
-        Return the ids that were counted before, and those that several of the rows share.
+        Return the ids that were counted before, and those shared by several rows.
         """
         ...
 
     def commit(self, repeats: Collection[int], stored: Collection[int]) -> None:
-        """Store what is staged. `repeats` do not count; `stored` are there already and only feed the sketches."""
+        """Store the staged rows. `repeats` do not count; `stored` are already stored and only update the sketches."""
         ...
 
     def stored_after(self, positions: Mapping[int, int]) -> dict[int, bool]:
-        """Return, by seq, whether it counts: every row of a record behind the given ones, by stream."""
+        """Return the rows of all records after the given ones, by stream: seq → whether the row counts."""
         ...
 
-    def remember_ids(self, positions: Mapping[int, int]) -> None:
-        """Make sure that the ids of the same rows, where they count, are found by `stage`: a commit may have failed."""
+    def recover_ids(self, positions: Mapping[int, int]) -> None:
+        """Make `stage` find the ids of those rows that count: the commit that stored them may have failed."""
         ...
 
     def ping(self) -> None: ...
 
 
 class WarehouseSummary(Protocol):
-    """Where days are summed up when they close."""
+    """Where days are summarized when they close."""
 
     def first_day(self) -> date | None:
-        """Return the earliest day on which anybody was seen."""
+        """Return the earliest day with any activity."""
         ...
 
     def users_of_days(self, window: Window) -> list[DayUsers]:
-        """Return the users of every project on every day of the window that had any."""
+        """Return the users of every project on every day of the window with any."""
         ...
 
-    def sum_up_week(self, week: Window) -> None:
-        """Merge the sketches of a week into one, beside them; durable when it returns, and harmless again."""
+    def merge_week(self, week: Window) -> None:
+        """Merge the sketches of a week into an additional one; durable when it returns, and safe to repeat."""
         ...
 
 
 class StoredEvent(NamedTuple):
-    """An event as the owner is shown it."""
+    """An event as shown to the owner."""
 
     name: str
     received_at: int  # epoch ms
     occurred_at: int
     user: str  # empty if absent
     id: str
-    props: str  # the JSON object as it came, empty if absent; cut off where it is long
+    props: str  # the JSON object as sent, empty if absent; truncated if long
     counted: int  # 1, or 0: a repeat
 
 
 class WarehouseReader(Protocol):
-    """What the query plane reads. Only what counts is in any figure; windows are inclusive.
+    """What the query plane reads. Only rows that count are included; windows include both ends.
 
-    - Days on which there is nothing to count are left out; the others come in order, as YYYY-MM-DD.
-    - A read that takes too long or too much memory fails with `WarehouseUnavailableError`, as one of an engine that is
-      down does. The next may succeed.
-    - Several threads may read at once, beside the loader.
+    - Days with a count of zero are omitted; the others are in order, as YYYY-MM-DD.
+    - A read that takes too long or too much memory raises `WarehouseUnavailableError`, as does an engine that is down.
+      The next may succeed.
+    - Several threads may read at once, while the loader writes.
     """
 
     def users(
         self, projects: Collection[str], seen: Collection[Activity], window: Window, weeks: Window | None
     ) -> dict[str, int]:
-        """Return how many different users each project had: exact while few, then about 0.5 % off; 0 is left out.
+        """Return each project's distinct users: exact if few, else within about 0.5 %; projects with 0 are omitted.
 
-        `weeks` are those of the window that were summed up.
+        `weeks` are the weeks of the window whose sketches were merged.
         """
         ...
 
@@ -195,7 +195,7 @@ class WarehouseReader(Protocol):
         ...
 
     def event_names(self, project: str, window: Window, names_max: int) -> list[tuple[str, int]]:
-        """Return names with their counts, the most frequent first, equal ones by name (as UTF-8)."""
+        """Return names with their counts, most frequent first, then by name (as UTF-8)."""
         ...
 
     def event_count(self, project: str, name: str, window: Window) -> int: ...
@@ -203,7 +203,7 @@ class WarehouseReader(Protocol):
     def event_days(self, project: str, name: str, window: Window) -> list[tuple[str, int]]: ...
 
     def latest_events(self, project: str, window: Window, events_max: int) -> list[StoredEvent]:
-        """Return the events that arrived last, the latest first, of those that occurred in the window."""
+        """Return the most recently received of the events that occurred in the window, latest first."""
         ...
 
     def close(self) -> None: ...

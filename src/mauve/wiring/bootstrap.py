@@ -7,26 +7,26 @@ from mauve.access.vault import Vault, VaultError, new_master_key
 from mauve.config import Settings
 from mauve.core.secret import Secret
 from mauve.stores.catalog import Catalog
-from mauve.stores.data_directory import alone, make_private_directory, write_private_file
+from mauve.stores.data_directory import exclusive_lock, make_private_directory, write_private_file
 from mauve.stores.sql.catalog.catalog import sql_catalog
 from mauve.stores.sql.migrate import CATALOG, LEDGER, current_revision, migrate, newest_revision
 from mauve.wiring.databases import open_catalog_database, open_ledger_database
 from mauve.wiring.paths import catalog_path, master_key_path
 
-_MASTER_KEY_FACT: Final = "master_key_id"
+_MASTER_KEY_ID: Final = "master_key_id"
 
 
 def prepare(settings: Settings) -> None:
     """Make the data directory private, give it a master key, and migrate its tables to this release."""
     make_private_directory(settings.data)
-    with alone(settings.data, "prepare"):
+    with exclusive_lock(settings.data, "prepare"):
         vault = open_vault(settings)
         with closing(open_catalog_database(settings)) as database:
             migrate(database, CATALOG)
             catalog = sql_catalog(database)
             check_master_key(vault, catalog)
-            if catalog.installation.fact(_MASTER_KEY_FACT) != vault.current_key_id:
-                catalog.installation.remember(_MASTER_KEY_FACT, vault.current_key_id)
+            if catalog.installation.get(_MASTER_KEY_ID) != vault.current_key_id:
+                catalog.installation.put(_MASTER_KEY_ID, vault.current_key_id)
         with closing(open_ledger_database(settings)) as database:
             migrate(database, LEDGER)
 
@@ -56,7 +56,7 @@ def open_vault(settings: Settings) -> Vault:
 
 def check_master_key(vault: Vault, catalog: Catalog) -> None:
     """Raise if the master keys cannot open every stored secret."""
-    known = catalog.installation.fact(_MASTER_KEY_FACT)
+    known = catalog.installation.get(_MASTER_KEY_ID)
     if known is not None and not vault.knows(known):
         raise VaultError("this is not the master key of this data: restore the right one")
     if not all(vault.can_open(sealed) for sealed in catalog.webhook_secrets.all_sealed()):

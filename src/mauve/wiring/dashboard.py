@@ -12,7 +12,7 @@ from mauve.dashboard.parts import DashboardParts
 from mauve.query.parts import QueryParts
 from mauve.stores.sql.ledger.deliveries import SqlDeliveryReader
 from mauve.stores.sql.ledger.ingest_stats import SqlIngestStatsReader
-from mauve.stores.sql.ledger.subscription_reader import SqlSubscriptionReader
+from mauve.stores.sql.ledger.subscriptions import SqlSubscriptionReader
 from mauve.stores.sql.ledger.usage import SqlUsageReader
 from mauve.wiring.databases import open_ledger_database
 

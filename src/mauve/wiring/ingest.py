@@ -16,9 +16,9 @@ from mauve.overload.admission import Admission
 from mauve.overload.byte_budget import ByteBudget
 from mauve.overload.loop_fairness import LoopFairness
 from mauve.overload.token_bucket import TokenBuckets
-from mauve.stores.localdisk.accepted_counts import FileAcceptedCounts
-from mauve.stores.localdisk.log.stream_reader import SegmentStreamReader
+from mauve.stores.localdisk.log.reader import SegmentStreamReader
 from mauve.stores.localdisk.log.writer import SegmentLogWriter
+from mauve.stores.localdisk.usage import FileAcceptedCounts
 from mauve.stores.sql.ledger.group_commit import GroupedLedger
 from mauve.stores.sql.ledger.usage import SqlUsageReader
 from mauve.stores.sql.ledger.writer import SqlLedgerWriter

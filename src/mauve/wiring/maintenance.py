@@ -59,7 +59,7 @@ def retention(settings: Settings, parts: ControlParts) -> Retention:
     """Return the retention job. It records its last run as a fact of the installation."""
 
     def record(forgotten: Forgotten) -> None:
-        parts.catalog.installation.remember(_FORGOTTEN_FACT, msgspec.json.encode(forgotten).decode())
+        parts.catalog.installation.put(_FORGOTTEN_FACT, msgspec.json.encode(forgotten).decode())
 
     return Retention(
         settings.raw_retention_days, lambda: closing(open_warehouse_maintenance(settings.data)), parts.clock, record
@@ -67,7 +67,7 @@ def retention(settings: Settings, parts: ControlParts) -> Retention:
 
 
 def last_forgotten(parts: ControlParts) -> Forgotten | None:
-    text = parts.catalog.installation.fact(_FORGOTTEN_FACT)
+    text = parts.catalog.installation.get(_FORGOTTEN_FACT)
     return None if text is None else msgspec.json.decode(text, type=Forgotten)
 
 

@@ -7,7 +7,7 @@ from mauve.config import Settings
 from mauve.control.parts import ControlParts
 from mauve.core.clock import SystemClock
 from mauve.demo.fill import FillParts
-from mauve.load.close_days import Closing
+from mauve.load.close_days import DayCloser
 from mauve.load.loader import Loader
 from mauve.load.runner import LoadParts
 from mauve.stores.clickhouse.connection import ChdbConnection
@@ -41,7 +41,7 @@ def open_load_parts(settings: Settings) -> LoadParts:
         warehouse = ChdbWarehouse(opened.enter_context(closing(ChdbConnection(warehouse_path(settings.data)))))
         ledger_database = opened.enter_context(closing(open_ledger_database(settings)))
         ledger = SqlLoadLedger(ledger_database)
-        days = Closing(SqlClosedDays(ledger_database), warehouse)
+        days = DayCloser(SqlClosedDays(ledger_database), warehouse)
         catalog = sql_catalog(opened.enter_context(closing(open_catalog_database(settings))))
         clock = SystemClock()
         source = open_log_reader(settings)
@@ -66,7 +66,7 @@ def fill_parts(settings: Settings, control: ControlParts) -> Iterator[FillParts]
         closing(open_ledger_database(settings)) as database,
     ):
         store = ChdbWarehouse(warehouse)
-        days = Closing(SqlClosedDays(database), store)
+        days = DayCloser(SqlClosedDays(database), store)
         yield FillParts(control, store, ledger, SqlLoadLedger(database), days)
 
 

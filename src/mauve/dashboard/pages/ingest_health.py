@@ -8,8 +8,8 @@ from mauve.core.rejections import RejectionCode
 from mauve.core.window import Window
 from mauve.dashboard.context import MemberContext
 from mauve.dashboard.text import words
+from mauve.stores import StoreUnavailableError
 from mauve.stores.ingest_stats import ACCEPTED, DUPLICATE, REFUSED, REJECTED, REPEAT, IngestCount
-from mauve.stores.unavailable import StoreUnavailableError
 
 
 @dataclass(frozen=True, slots=True)

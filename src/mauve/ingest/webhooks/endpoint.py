@@ -19,9 +19,9 @@ from mauve.ingest.webhooks.entries import Endpoint, MappedDelivery, map_delivery
 from mauve.ingest.webhooks.signature_failures import SignatureFailureCounts
 from mauve.ingest.webhooks.signatures import SignatureFailure
 from mauve.overload.byte_budget import ByteBudget
+from mauve.stores import StoreUnavailableError
 from mauve.stores.edge import PublishedSecret
 from mauve.stores.ledger import Entry, Outcome
-from mauve.stores.unavailable import StoreUnavailableError
 from mauve.web.body import BodyTooLargeError
 from mauve.web.messages import OpenRequest, Reply, is_json, json_reply
 

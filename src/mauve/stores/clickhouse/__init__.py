@@ -1,1 +1,1 @@
-"""The warehouse on ClickHouse: embedded as chDB, whose SQL is the SQL of a cluster."""
+"""The warehouse on ClickHouse, embedded as chDB, which has the same SQL as a cluster."""

@@ -1,6 +1,6 @@
-"""Rows as an Arrow stream, which ClickHouse reads.
+"""Encode rows as an Arrow stream for ClickHouse.
 
-The arrays are made from plain buffers: pyarrow's own conversion of lists imports pandas, which costs seconds.
+The arrays are built from plain buffers: pyarrow's own conversion of lists imports pandas, which takes seconds.
 """
 
 from array import array
@@ -59,7 +59,7 @@ def seqs_as_arrow(seqs: Iterable[int]) -> bytes:
 
 
 def id_candidates_as_arrow(places_by_day: Mapping[int, npt.NDArray[np.intp]], hashes: Hashes) -> bytes:
-    """Return the ids that each day may hold."""
+    """Encode the ids that each day may hold."""
     places = np.concatenate(list(places_by_day.values()))
     days = np.repeat(np.array(list(places_by_day), np.uint16), [len(each) for each in places_by_day.values()])
     columns = [
@@ -83,7 +83,7 @@ def _column(type_: pa.DataType, values: npt.NDArray[Any]) -> pa.Array:
 
 
 def _dictionary(texts: Sequence[str]) -> pa.Array:
-    """Return a column of few different texts: each once, and which of them stands where."""
+    """Return a dictionary-encoded column for texts with few distinct values."""
     numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
     values = Texts()
     values.extend(list(numbers))

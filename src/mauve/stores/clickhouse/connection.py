@@ -19,8 +19,8 @@ _SERVER_SETTINGS: Final = {
     "background_pool_size": 2,
 }
 _ERROR_CODE: Final = re.compile(r"Code: (\d+)")
-# Errors that say something of the rows; every other one says that the engine or its disk is in trouble.
-_CODES_OF_BAD_ROWS: Final = frozenset(
+# Errors caused by the rows; any other means that the engine or its disk has a problem.
+_BAD_ROW_CODES: Final = frozenset(
     {
         6,  # cannot parse text
         27,  # cannot parse input
@@ -36,13 +36,13 @@ _CODES_OF_BAD_ROWS: Final = frozenset(
         349,  # cannot insert NULL in ordinary column
     }
 )
-# A bound text is read like a field of a tab-separated line.
+# A bound text is parsed like a field of a tab-separated line.
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n"})
 _lines: Final = msgspec.json.Decoder()
 
 
 class ChdbConnection:
-    """A connection that one thread at a time uses."""
+    """A connection, used by one thread at a time."""
 
     def __init__(self, path: Path) -> None:
         import chdb  # noqa: PLC0415 - half a second and much memory: only a process that opens the engine pays
@@ -60,15 +60,15 @@ class ChdbConnection:
         self._query(sql, "Null")
 
     def rows(self, sql: str) -> list[tuple[int, ...]]:
-        """Return rows of whole numbers."""
+        """Return rows of integers."""
         return [tuple(map(int, line.split("\t"))) for line in self._query(sql, "TSV").splitlines()]
 
     def binary(self, sql: str) -> bytes:
-        """Return rows as the engine keeps them, one behind the other."""
+        """Return rows in the engine's binary format, concatenated."""
         return self._query_bytes(sql, "RowBinary")
 
     def read(self, sql: str, parameters: Mapping[str, str | int]) -> list[list[Any]]:
-        """Return rows of texts and whole numbers. Parameters are bound to `{name:Type}`, never pasted into the text."""
+        """Return rows of texts and integers. Parameters are bound to `{name:Type}`, never inserted into the SQL."""
         bound = {name: str(value).translate(_ESCAPES) for name, value in parameters.items()}
         return _lines.decode_lines(self._query(sql, "JSONCompactEachRow", bound))
 
@@ -100,5 +100,5 @@ class ChdbConnection:
 def _translated(error: BaseException) -> RowsRefusedError | WarehouseUnavailableError:
     reason = str(error).partition("\n")[0][:500]
     found = _ERROR_CODE.search(reason)
-    is_about_rows = found is not None and int(found.group(1)) in _CODES_OF_BAD_ROWS
+    is_about_rows = found is not None and int(found.group(1)) in _BAD_ROW_CODES
     return RowsRefusedError(reason) if is_about_rows else WarehouseUnavailableError(reason)

@@ -1,8 +1,8 @@
-"""The sums of events by day, which the engine does not sync with the rows: what a power cut has left of them.
+"""Repair the daily sums of events after a power cut; the engine does not sync them with the rows.
 
-A sum that is missing or cut short is noticed by the engine when it starts, and the rows themselves are summed up
-instead: right, but slower, and such parts are never merged with others. One that has the right length and other bytes
-fails whoever reads it. Both are made anew here, from the rows.
+The engine notices missing or truncated sums when it starts, and sums the rows instead: correct but slower, and such
+parts are never merged with others. Sums of the right length with wrong bytes fail every read. Both are rebuilt here
+from the rows.
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ from mauve.stores.clickhouse.schema import ADD_EVENT_DAYS
 from mauve.stores.warehouse import RowsRefusedError, WarehouseUnavailableError
 
 _DROP: Final = "ALTER TABLE mauve.events DROP PROJECTION event_days SETTINGS mutations_sync = 1"
-_MAKE_MISSING: Final = "ALTER TABLE mauve.events MATERIALIZE PROJECTION event_days"
+_REBUILD: Final = "ALTER TABLE mauve.events MATERIALIZE PROJECTION event_days"
 _BROKEN: Final = """
 SELECT count() FROM system.projection_parts
 WHERE database = 'mauve' AND table = 'events' AND is_broken AND active
@@ -25,19 +25,19 @@ _FROM_ROWS: Final = f"{_SUM} SETTINGS optimize_use_projections = 0"
 log = structlog.get_logger()
 
 
-def mend_event_days(connection: ChdbConnection) -> None:
-    """Have missing sums made anew, in the background; damaged ones are let go of first."""
-    if not _can_read(connection, _SUM):  # All of them are read, and every block carries a checksum.
+def repair_event_days(connection: ChdbConnection) -> None:
+    """Rebuild missing sums in the background; drop damaged ones first."""
+    if not _can_read(connection, _SUM):  # This reads all of them, and every block has a checksum.
         if not _can_read(connection, _FROM_ROWS):
             log.error("events_unreadable", advice="a part of the warehouse is damaged: restore it from a backup")
-            return  # New events can be loaded all the same.
-        log.warning("event_sums_damaged", advice="they are made anew from the events")
+            return  # New events can still be loaded.
+        log.warning("event_sums_damaged", advice="they are rebuilt from the events")
         connection.run(_DROP)
         connection.run(ADD_EVENT_DAYS)
-        connection.run(_MAKE_MISSING)
+        connection.run(_REBUILD)
     elif connection.rows(_BROKEN) != [(0,)]:
-        log.info("event_sums_missing", advice="they are made anew from the events")
-        connection.run(_MAKE_MISSING)
+        log.info("event_sums_missing", advice="they are rebuilt from the events")
+        connection.run(_REBUILD)
 
 
 def _can_read(connection: ChdbConnection, sql: str) -> bool:

@@ -1,7 +1,7 @@
 """A Bloom filter over id hashes. Pure.
 
-It never denies an id that was added, and takes few others for added: those are looked up in the table. An id sets up to
-five bits in each of two words that lie next to each other, so that it costs one wait for the memory.
+It has no false negatives and few false positives, which are looked up in the table. An id sets up to five bits in each
+of two words of the same cache line, so that it costs one memory access.
 """
 
 from typing import Final, TypeAlias
@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 Numbers: TypeAlias = npt.NDArray[np.uint64]
-Hashes: TypeAlias = Numbers  # of two columns: the halves of a 128-bit hash
+Hashes: TypeAlias = Numbers  # two columns: the halves of a 128-bit hash
 
-BITS_PER_ID: Final = 28  # when it is full: about one id in 20,000 is taken for added by mistake
+BITS_PER_ID: Final = 28  # when full: a false-positive rate of about 1 in 20,000
 _WORD_BITS: Final = 64
-_LINE_BITS: Final = 512  # what memory hands out at once
+_LINE_BITS: Final = 512  # a cache line
 _BITS_IN_WORD: Final = 5
 _UPPER: Final = np.uint64(32)
 _LOWER: Final = np.uint64(0xFFFF)
@@ -41,9 +41,9 @@ class IdFilter:
         self.count += len(hashes)
 
     def may_hold(self, hashes: Hashes, first_masks: Numbers) -> npt.NDArray[np.intp]:
-        """Return the positions of the hashes that were added, and of a few that were not.
+        """Return the indexes of the hashes that were added, and of a few false positives.
 
-        `first_masks` are those of their first halves, for which many filters are asked.
+        `first_masks` are the masks of their first halves, computed once for many filters.
         """
         places = self._first_places(hashes[:, 0])
         hits = np.flatnonzero(self._words[places] & first_masks == first_masks)
@@ -55,19 +55,19 @@ class IdFilter:
         return hits[is_added]
 
     def _set(self, places: npt.NDArray[np.intp], masks: Numbers) -> None:
-        """Set the bits of all. Of two in one word one is lost, and set in the next round: quicker than `ufunc.at`."""
+        """Set the bits of all. If two share a word one is lost and set in the next round: faster than `ufunc.at`."""
         while len(places):
             self._words[places] |= masks
             lost = np.flatnonzero(self._words[places] & masks != masks)
             places, masks = places[lost], masks[lost]
 
     def _first_places(self, half: Numbers) -> npt.NDArray[np.intp]:
-        """Spread the upper 32 bits over all words: a multiplication in place of a division."""
+        """Map the upper 32 bits to all words, by multiplication instead of division."""
         return ((half >> _UPPER) * np.uint64(len(self._words)) >> _UPPER).astype(np.intp)
 
 
 def _second_places(places: npt.NDArray[np.intp], half: Numbers) -> npt.NDArray[np.intp]:
-    """Return another word of the same line of memory for each: it costs no second wait."""
+    """Return another word of the same cache line for each, which costs no second memory access."""
     steps = (half >> _UPPERMOST) * _OTHER_WORDS >> _STEP_BITS
     others: npt.NDArray[np.intp] = places ^ (steps.astype(np.intp) + 1)
     return others
@@ -90,11 +90,11 @@ def _words_for(capacity: int) -> int:
     return -(-capacity * BITS_PER_ID // _LINE_BITS) * _LINE_BITS // _WORD_BITS
 
 
-def _made_masks() -> Numbers:
-    """Return a word for each value of sixteen bits: reading one is quicker than shifting five times."""
+def _build_masks() -> Numbers:
+    """Return a mask for each 16-bit value: a lookup is faster than five shifts."""
     positions = np.random.default_rng(0).integers(0, _WORD_BITS, (int(_LOWER) + 1, _BITS_IN_WORD), np.uint64)
     masks: Numbers = np.bitwise_or.reduce(np.uint64(1) << positions, axis=1)
     return masks
 
 
-_MASKS: Final = _made_masks()
+_MASKS: Final = _build_masks()

@@ -1,4 +1,4 @@
-"""Freezing the warehouse, and making rows of it anonymous."""
+"""Freeze the warehouse, and anonymize its rows."""
 
 import shutil
 from contextlib import suppress
@@ -6,41 +6,41 @@ from datetime import date
 from pathlib import Path
 from typing import Final
 
+from mauve.core.times import DAY_MS
 from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.schema import FROZEN_FOLDER, KEPT_TABLES, TABLES
 from mauve.stores.maintenance import Frozen
 from mauve.stores.warehouse import WarehouseUnavailableError
 
 _FROZEN_NAME: Final = "backup"
-_DAY_MS: Final = 86_400_000
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _FOLDERS: Final = "SELECT name, data_paths[1] FROM system.tables WHERE database = 'mauve' AND notEmpty(data_paths)"
-# The row still counts: on its day, under its name. Its moments shrink to their days, and its seq stays, by which a
-# loader knows it after a crash.
+# The row still counts on its day, under its name. Its times are reduced to days; its seq stays, because the loader
+# needs it after a crash.
 _BLANK: Final = f"""
 user = '', id = '', props = '', claimed_at = '',
-occurred_at = intDiv(occurred_at, {_DAY_MS}) * {_DAY_MS}, received_at = intDiv(received_at, {_DAY_MS}) * {_DAY_MS}
+occurred_at = intDiv(occurred_at, {DAY_MS}) * {DAY_MS}, received_at = intDiv(received_at, {DAY_MS}) * {DAY_MS}
 """
 _IS_RAW: Final = "(user != '' OR id != '' OR props != '' OR claimed_at != '')"
-# Whom to erase is told by a table in memory: the text of a mutation stays on the disk for a while.
+# The person is named in a table in memory: the text of a mutation stays on disk for a while.
 _OF_THE_PERSON: Final = "(project, user) IN (SELECT project, user FROM mauve.erasing)"
 
 
 class ChdbMaintenance:
-    """Has a connection of its own, so that a long rewrite holds nobody up."""
+    """Uses its own connection, so that a long rewrite blocks no others."""
 
     def __init__(self, connection: ChdbConnection, path: Path) -> None:
         self._connection = connection
-        self._shadow = path.absolute() / FROZEN_FOLDER  # as others see it, wherever they stand
+        self._shadow = path.absolute() / FROZEN_FOLDER  # absolute, for processes with another working directory
         for statement in TABLES:
             connection.run(statement)
 
     def freeze(self) -> Frozen:
         self.thaw()
         for table in KEPT_TABLES:
-            # Hard links: it takes milliseconds, and room only for what is merged or rewritten meanwhile.
+            # Hard links: it takes milliseconds, and space only for parts that are merged or rewritten meanwhile.
             self._connection.run(f"ALTER TABLE mauve.{table} FREEZE WITH NAME '{_FROZEN_NAME}'")
-        folders = {table: self._frozen_folder(home) for table, home in self._homes().items()}
+        folders = {table: self._frozen_folder(folder) for table, folder in self._table_folders().items()}
         return Frozen(folders, _rows_in(folders["events"]))
 
     def thaw(self) -> None:
@@ -48,14 +48,14 @@ class ChdbMaintenance:
             shutil.rmtree(self._shadow)
 
     def adopt(self, frozen: Frozen) -> None:
-        homes = self._homes()
+        folders_by_table = self._table_folders()
         for table in KEPT_TABLES:
             for part in _parts_in(frozen.folders[table]):
-                part.rename(homes[table] / "detached" / part.name)
+                part.rename(folders_by_table[table] / "detached" / part.name)
                 self._connection.run(f"ALTER TABLE mauve.{table} ATTACH PART '{part.name}'")
         ((found,),) = self._connection.rows("SELECT count() FROM mauve.events")
         if found != frozen.events:
-            raise WarehouseUnavailableError(f"{found} of {frozen.events} events were taken in")
+            raise WarehouseUnavailableError(f"{found} of {frozen.events} events were restored")
 
     def erase_user(self, project: str, user: str) -> int:
         self._connection.run("TRUNCATE TABLE mauve.erasing")
@@ -67,7 +67,7 @@ class ChdbMaintenance:
         finally:
             self._connection.run("TRUNCATE TABLE mauve.erasing")
 
-    def forget_raw_before(self, day: date) -> int:
+    def anonymize_raw_before(self, day: date) -> int:
         number = max(0, day.toordinal() - _EPOCH_ORDINAL)
         return self._blank(f"day < toDate(toUInt16({number})) AND {_IS_RAW}")
 
@@ -77,18 +77,18 @@ class ChdbMaintenance:
     def _blank(self, condition: str) -> int:
         ((count,),) = self._connection.rows(f"SELECT count() FROM mauve.events WHERE {condition}")
         if count:
-            # Returns when every part is rewritten. One that is cut off by a crash goes on at the next start.
+            # Returns when every part is rewritten. A rewrite interrupted by a crash continues at the next start.
             self._connection.run(
                 f"ALTER TABLE mauve.events UPDATE {_BLANK} WHERE {condition} SETTINGS mutations_sync = 2"
             )
         return count
 
-    def _homes(self) -> dict[str, Path]:
+    def _table_folders(self) -> dict[str, Path]:
         return {name: Path(path) for name, path in self._connection.read(_FOLDERS, {}) if name in KEPT_TABLES}
 
-    def _frozen_folder(self, home: Path) -> Path:
-        """Return where the parts of a table are frozen; a table without any has no folder there."""
-        return self._shadow.joinpath(_FROZEN_NAME, *home.parts[-3:])
+    def _frozen_folder(self, folder: Path) -> Path:
+        """Return where the parts of a table are frozen; a table without parts has no such folder."""
+        return self._shadow.joinpath(_FROZEN_NAME, *folder.parts[-3:])
 
 
 def _parts_in(folder: Path) -> list[Path]:
@@ -96,5 +96,5 @@ def _parts_in(folder: Path) -> list[Path]:
 
 
 def _rows_in(folder: Path) -> int:
-    """Count what is frozen, which is what was there then: the table itself may have grown since."""
+    """Count the frozen rows: the table itself may have grown since."""
     return sum(int((part / "count.txt").read_text()) for part in _parts_in(folder))

@@ -1,7 +1,7 @@
-"""Which ids were counted: a table, with a filter in front of every day of it.
+"""Which ids were counted: a table, with a filter in front of each of its days.
 
-Ids are random, so looking thousands of them up touches nearly all of the table. The filters are in memory and know
-most ids as new at once; only the others ask the table, and only the days that may hold them.
+Ids are random, so looking up thousands of them touches nearly all of the table. The filters in memory recognize most
+ids as new at once; only the others are looked up, and only in the days that may hold them.
 """
 
 import itertools
@@ -19,14 +19,14 @@ from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.id_filter import Hashes, IdFilter, capacity_of, masks_of
 
 FILTER_BYTES_MAX: Final = 512 * 1024 * 1024
-"""What all filters may take. Beyond, they are filled further and know fewer ids as new: slower, never wrong."""
+"""The limit for all filters. Beyond it they are overfilled and recognize fewer new ids: slower, never wrong."""
 
 _CAPACITY_MIN: Final = 65_536
-_SLACK_MAX: Final = 1.25  # by how much the filter of a day that is over may be too large
+_SLACK_MAX: Final = 1.25  # by how much the filter of a past day may be too large
 _IDS_AT_ONCE: Final = 1_000_000
-_FIRST_BYTES: Final = 256  # by which a day is read in pieces
+_FIRST_BYTES: Final = 256  # a day is read in pieces, by the first byte
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
-_WINDOW_DAYS: Final = 7  # a repeat is looked for so many days back
+_WINDOW_DAYS: Final = 7  # how many days back repeats are looked up
 
 _DAYS: Final = """
 SELECT partition, sum(rows) FROM system.parts
@@ -37,8 +37,8 @@ _COUNTED_ON: Final = """
 SELECT id_hash, received_at FROM mauve.seen WHERE received_day = toDate(toUInt16({day})) AND id_hash IN ({ids})
 """
 _STAGED_CANDIDATES: Final = "SELECT id_hash FROM mauve.staged_candidates WHERE day = {day}"
-_IN_THE_TEXT_MAX: Final = 1_000
-"""So many ids stand in the text of a query, which is several times quicker; more would make it too long."""
+_INLINE_IDS_MAX: Final = 1_000
+"""Up to this many ids are written into the query, which is several times faster; more would make it too long."""
 
 _COUNTED: Final = np.dtype([("hash", "V16"), ("received_at", "<i8")])  # as the engine writes them
 
@@ -46,9 +46,9 @@ log = structlog.get_logger()
 
 
 class SeenIds:
-    """Used by one thread, the loader's.
+    """Used by the loader's thread only.
 
-    A day without a filter is one that nothing is known of, never one without ids: it is made when the day is asked for.
+    A missing filter means that nothing is known about a day, not that it has no ids; it is built when first needed.
     """
 
     def __init__(self, connection: ChdbConnection, *, filter_bytes_max: int) -> None:
@@ -58,7 +58,7 @@ class SeenIds:
         self._days = set(stored)  # on which the table may hold ids
         self._filters: dict[int, IdFilter] = {}
         newest = max(stored, default=0)
-        for day in sorted(self._days, reverse=True):  # If room is short, it is the oldest that have less.
+        for day in sorted(self._days, reverse=True):  # If space is short, the oldest days get less.
             if day >= newest - _WINDOW_DAYS:
                 self._make_filter(day, stored[day] * 2 if day == newest else stored[day])
         if self._filters:
@@ -69,9 +69,9 @@ class SeenIds:
         return sum(each.size_bytes for each in self._filters.values())
 
     def counted_at(self, hashes: Hashes, first_day: int) -> dict[int, list[int]]:
-        """Return when each was counted, by its place; one that never was is left out.
+        """Return when each hash was counted, by index; those never counted are omitted.
 
-        `first_day` is the earliest on which one of them was received: nothing older than the window is looked for.
+        `first_day` is the earliest day on which one of them was received; nothing older than the window is looked up.
         """
         oldest = first_day - _WINDOW_DAYS
         self._filters = {day: each for day, each in self._filters.items() if day >= oldest}
@@ -81,10 +81,10 @@ class SeenIds:
             places = self._filter_of(day).may_hold(hashes, first)
             if len(places):
                 found[day] = places
-        return self._asked(found, hashes) if found else {}
+        return self._looked_up(found, hashes) if found else {}
 
     def add(self, hashes: Hashes, days: npt.NDArray[np.int64]) -> None:
-        """Take in ids that are about to be counted. Those whose storing fails do no harm."""
+        """Add ids that are about to be counted. If storing them fails, that does no harm."""
         for day in np.unique(days).tolist():
             added = hashes[days == day]
             if day not in self._days:
@@ -95,10 +95,10 @@ class SeenIds:
             id_filter.add(added)
 
     def _begin_day(self, day: int, count: int) -> None:
-        """Make a filter as large as other days needed."""
+        """Build a filter as large as other days needed."""
         expected = max((each.count for each in self._filters.values()), default=0)
         self._days.add(day)
-        # What is over will not grow any more: its filter is made anew, as large as it must be.
+        # Past days no longer grow: drop their oversized filters, to be rebuilt at the right size.
         self._filters = {each: made for each, made in self._filters.items() if made.capacity <= made.count * _SLACK_MAX}
         self._make_filter(day, max(expected, count))
 
@@ -106,13 +106,13 @@ class SeenIds:
         return self._filters.get(day) or self._make_filter(day, 0)
 
     def _grown(self, day: int, more: int) -> IdFilter:
-        """Return a larger filter of the same day, filled from the table: a filter cannot be enlarged."""
+        """Return a larger filter of the same day, filled from the table, because a filter cannot be resized."""
         full = self._filters[day]
         room = capacity_of(self._bytes_max - self.filter_bytes + full.size_bytes)
         return full if room <= full.capacity else self._make_filter(day, (full.count + more) * 2)
 
     def _make_filter(self, day: int, ids_expected: int) -> IdFilter:
-        """Make a filter and fill it from the table. It is used only when it is complete."""
+        """Build a filter and fill it from the table. It is used only once it is complete."""
         ((stored,),) = self._connection.rows(f"SELECT count() FROM mauve.seen WHERE {_is_of(day)}")
         taken = sum(each.size_bytes for other, each in self._filters.items() if other != day)
         room = capacity_of(max(self._bytes_max - taken, 0))
@@ -123,7 +123,7 @@ class SeenIds:
         return made
 
     def _stored_hashes(self, day: int, count: int) -> Iterator[Hashes]:
-        """Yield the ids of a day in pieces; the table is in their order."""
+        """Yield the ids of a day in pieces, in the table's order."""
         pieces = min(count // _IDS_AT_ONCE + 1, _FIRST_BYTES)
         cuts = [number * _FIRST_BYTES // pieces for number in range(pieces + 1)]
         for low, high in itertools.pairwise(cuts):
@@ -132,8 +132,8 @@ class SeenIds:
             sql = f"SELECT id_hash FROM mauve.seen WHERE {_is_of(day)} AND id_hash BETWEEN {bounds}"
             yield hashes_from(self._connection.binary(sql))
 
-    def _asked(self, found: Mapping[int, npt.NDArray[np.intp]], hashes: Hashes) -> dict[int, list[int]]:
-        if sum(map(len, found.values())) > _IN_THE_TEXT_MAX:
+    def _looked_up(self, found: Mapping[int, npt.NDArray[np.intp]], hashes: Hashes) -> dict[int, list[int]]:
+        if sum(map(len, found.values())) > _INLINE_IDS_MAX:
             self._connection.run("TRUNCATE TABLE mauve.staged_candidates")
             self._connection.insert_arrow("mauve.staged_candidates", id_candidates_as_arrow(found, hashes))
             ids_by_day = {day: _STAGED_CANDIDATES.format(day=day) for day in found}
@@ -145,8 +145,8 @@ class SeenIds:
         for hash_, received_at in counted.tolist():
             moments.setdefault(hash_, []).append(received_at)
         places = np.concatenate(list(found.values())).tolist() if moments else ()
-        asked = {place: hashes[place].astype(">u8").tobytes() for place in places}
-        return {place: moments[hash_] for place, hash_ in asked.items() if hash_ in moments}
+        hash_by_place = {place: hashes[place].astype(">u8").tobytes() for place in places}
+        return {place: moments[hash_] for place, hash_ in hash_by_place.items() if hash_ in moments}
 
     def _stored_days(self) -> dict[int, int]:
         rows = self._connection.read(_DAYS, {})
@@ -158,7 +158,7 @@ def _is_of(day: int) -> str:
 
 
 def hashes_from(rows: bytes) -> Hashes:
-    """Return 16-byte hashes as two numbers each, the first in the order of the bytes."""
+    """Return 16-byte hashes as two integers each, big-endian."""
     return np.frombuffer(rows, ">u8").astype(np.uint64).reshape(-1, 2)
 
 
@@ -167,7 +167,7 @@ def _as_texts(hashes: Hashes) -> str:
 
 
 def read_ahead(pieces: Iterator[Hashes]) -> Iterator[Hashes]:
-    """Yield the pieces, with the next already being read: the engine and numpy work at the same time."""
+    """Yield the pieces while the next one is being read, so that the engine and numpy work in parallel."""
     with ThreadPoolExecutor(1, thread_name_prefix="ids") as thread:
         following = thread.submit(next, pieces, None)
         while (piece := following.result()) is not None:

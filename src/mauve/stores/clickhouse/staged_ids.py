@@ -1,4 +1,4 @@
-"""The ids of staged rows: which of them repeat one another, and which were counted before."""
+"""The ids of staged rows: which of them repeat each other, and which were counted before."""
 
 from collections.abc import Collection
 from typing import Final, NamedTuple
@@ -6,17 +6,17 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mauve.core.times import DAY_MS
 from mauve.stores.clickhouse.id_filter import Hashes
 from mauve.stores.clickhouse.seen_ids import SeenIds, hashes_from
 from mauve.stores.warehouse import EventRows, SameId, WarehouseUnavailableError
 
-_DAY_MS: Final = 86_400_000
 _HASHED_ROW: Final = np.dtype([("seq", "<u8"), ("hash", "V16")])  # as the engine writes them
 _RECEIVED_ID: Final = np.dtype([("received_at", "<i8"), ("hash", "V16")])
 
 
 class StagedIds(NamedTuple):
-    """The rows that have an id, in the order of their arrival."""
+    """The rows that have an id, in order of arrival."""
 
     places: npt.NDArray[np.intp]  # among all staged rows
     seqs: npt.NDArray[np.uint64]
@@ -36,17 +36,17 @@ NO_IDS: Final = StagedIds(
 
 
 def staged_ids(rows: EventRows, hashed: bytes) -> StagedIds:
-    """Put the hashes that the engine made of the ids, in whatever order, beside their rows."""
+    """Match the engine's hashes of the ids, which are in any order, with their rows."""
     made = np.frombuffer(hashed, _HASHED_ROW)
     places = np.flatnonzero(np.frombuffer(rows.id.lengths, np.int32))
     seqs = np.frombuffer(rows.seq, np.uint64)[places]
     if len(made) != len(seqs):
-        raise WarehouseUnavailableError("what was staged is not there any more")
+        raise WarehouseUnavailableError("the staged rows are lost")
     if not np.array_equal(made["seq"], seqs):
         ranks = np.empty(len(seqs), np.intp)
         ranks[np.argsort(seqs)] = np.argsort(made["seq"])
         made = made[ranks]
-    days = np.frombuffer(rows.received_at, np.int64)[places] // _DAY_MS
+    days = np.frombuffer(rows.received_at, np.int64)[places] // DAY_MS
     return StagedIds(places, seqs, hashes_from(made["hash"].tobytes()), days)
 
 
@@ -54,11 +54,11 @@ def received_ids(rows: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int
     """Return when and on which day each was received, and its hash."""
     found = np.frombuffer(rows, _RECEIVED_ID)
     received_at = found["received_at"].astype(np.int64)
-    return received_at, received_at // _DAY_MS, hashes_from(found["hash"].tobytes())
+    return received_at, received_at // DAY_MS, hashes_from(found["hash"].tobytes())
 
 
 def same_ids(ids: StagedIds, seen: SeenIds) -> list[SameId]:
-    """Return the ids that were counted before, and those that several rows share."""
+    """Return the ids that were counted before, and those shared by several rows."""
     if not len(ids.places):
         return []
     counted_at = seen.counted_at(ids.hashes, int(ids.received_days.min()))
@@ -69,11 +69,11 @@ def same_ids(ids: StagedIds, seen: SeenIds) -> list[SameId]:
 
 
 def _shared(hashes: Hashes) -> list[list[int]]:
-    """Return the places of hashes that occur more than once, those of one hash together and in order."""
+    """Return the indexes of hashes that occur more than once, grouped by hash, in order."""
     ordered = np.sort(hashes[:, 0])
     repeated = ordered[1:][ordered[1:] == ordered[:-1]]
     if not len(repeated):
-        return []  # The common case, and sorting alone is quick.
+        return []  # The common case, and sorting alone is fast.
     groups: dict[bytes, list[int]] = {}
     for place in np.flatnonzero(np.isin(hashes[:, 0], repeated)).tolist():
         groups.setdefault(hashes[place].tobytes(), []).append(place)

@@ -1,4 +1,4 @@
-"""Loading: staged in memory, then stored in three tables."""
+"""Load events: stage them in memory, then store them in three tables."""
 
 from collections.abc import Collection, Mapping
 from datetime import date
@@ -6,25 +6,25 @@ from typing import Final
 
 import numpy as np
 
-from mauve.core.activity import Activity
+from mauve.core.events import Activity
+from mauve.core.times import DAY_MS
 from mauve.core.window import Window
 from mauve.stores.clickhouse.columns import events_as_arrow, seen_as_arrow, seqs_as_arrow
 from mauve.stores.clickhouse.connection import ChdbConnection
-from mauve.stores.clickhouse.event_days import mend_event_days
+from mauve.stores.clickhouse.event_days import repair_event_days
 from mauve.stores.clickhouse.schema import DURABILITY, TABLES
 from mauve.stores.clickhouse.seen_ids import FILTER_BYTES_MAX, SeenIds
 from mauve.stores.clickhouse.staged_ids import NO_IDS, received_ids, same_ids, staged_ids
 from mauve.stores.closed_days import DayUsers
 from mauve.stores.warehouse import EventRows, SameId, first_seq
 
-_DAY_MS: Final = 86_400_000
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _ID_HASH: Final = "sipHash128(project, '/', id)"
 _STAGED_TABLES: Final = ("mauve.staged", "mauve.staged_repeats", "mauve.staged_stored")
 _HASHED_IDS: Final = f"SELECT seq, {_ID_HASH} FROM mauve.staged WHERE id != ''"
-# The staged tables live in memory: after a restart of the engine they are empty, and nothing else would tell.
+# The staged tables are in memory: a restart of the engine empties them without notice.
 _IS_COMPLETE: Final = " AND ".join(
-    f"(SELECT throwIf(count() != {{{name}}}, 'what was staged is not there any more') FROM {table}) = 0"
+    f"(SELECT throwIf(count() != {{{name}}}, 'the staged rows are lost') FROM {table}) = 0"
     for name, table in (
         ("staged", "mauve.staged"),
         ("repeats", "mauve.staged_repeats"),
@@ -32,10 +32,10 @@ _IS_COMPLETE: Final = " AND ".join(
     )
 )
 _COUNTS: Final = "seq NOT IN (SELECT seq FROM mauve.staged_repeats)"
-# A day is a whole number of days since 1970: no time zone of the machine has a say.
-_DAY: Final = f"toDate(toUInt16(intDiv(occurred_at, {_DAY_MS})))"
+# A day is the number of days since 1970, independent of the machine's time zone.
+_DAY: Final = f"toDate(toUInt16(intDiv(occurred_at, {DAY_MS})))"
 _IS_NEW: Final = "seq NOT IN (SELECT seq FROM mauve.staged_stored)"
-_RECEIVED_DAY: Final = f"toUInt16(intDiv(received_at, {_DAY_MS}))"
+_RECEIVED_DAY: Final = f"toUInt16(intDiv(received_at, {DAY_MS}))"
 _COMMIT: Final = (
     f"""
     INSERT INTO mauve.events
@@ -64,7 +64,7 @@ SELECT project, kind, toString(day), uniqCombined64Merge(17)(users) FROM mauve.a
 WHERE kind IN ('active', 'signup') AND day BETWEEN toDate({first:UInt16}) AND toDate({last:UInt16})
 GROUP BY project, kind, day SETTINGS output_format_json_quote_64bit_integers = 0
 """
-# Merged with what an earlier try has left of the same week: a sketch does not mind.
+# May be merged with the result of an earlier attempt for the same week: that does not change a sketch.
 _SUM_UP_WEEK: Final = """
 INSERT INTO mauve.actives (project, kind, day, users)
 SELECT project, concat(toString(kind), '_week') AS week_kind, toDate(toUInt16({first})),
@@ -82,7 +82,7 @@ class ChdbWarehouse:
         self._connection = connection
         for statement in (*TABLES, *DURABILITY):
             connection.run(statement)
-        mend_event_days(connection)
+        repair_event_days(connection)
         self._seen = SeenIds(connection, filter_bytes_max=filter_bytes_max)
         self._staged_count = 0
         self._staged_ids = NO_IDS
@@ -100,7 +100,7 @@ class ChdbWarehouse:
             self._connection.insert_arrow("mauve.staged_repeats", seqs_as_arrow(repeats))
         if stored:
             self._connection.insert_arrow("mauve.staged_stored", seqs_as_arrow(stored))
-        counted = self._staged_ids.without(repeats).without(stored)  # What is stored is known: `remember_ids`.
+        counted = self._staged_ids.without(repeats).without(stored)  # Stored ones are known, see `recover_ids`.
         self._seen.add(counted.hashes, counted.received_days)
         is_complete = _IS_COMPLETE.format(staged=self._staged_count, repeats=len(repeats), stored=len(stored))
         for statement in _COMMIT:
@@ -112,14 +112,14 @@ class ChdbWarehouse:
         rows = self._connection.rows(f"SELECT seq, counted FROM mauve.events WHERE {_after(positions)}")
         return {seq: counted == 1 for seq, counted in rows}
 
-    def remember_ids(self, positions: Mapping[int, int]) -> None:
+    def recover_ids(self, positions: Mapping[int, int]) -> None:
         counted = f"({_after(positions)}) AND counted AND id != ''"
         rows = self._connection.binary(f"SELECT received_at, {_ID_HASH} FROM mauve.events WHERE {counted}")
         received_at, days, hashes = received_ids(rows)
         if not len(hashes):
             return
         counted_at = self._seen.counted_at(hashes, int(days.min()))
-        # Every try would leave all of them once more otherwise.
+        # Otherwise every attempt would add all of them again.
         missing = np.array([at not in counted_at.get(place, ()) for place, at in enumerate(received_at.tolist())])
         self._seen.add(hashes[missing], days[missing])
         self._connection.insert_arrow("mauve.seen", seen_as_arrow(hashes[missing], received_at[missing], days[missing]))
@@ -133,7 +133,7 @@ class ChdbWarehouse:
         rows = self._connection.read(_USERS_OF_DAYS, {"first": first, "last": last})
         return [DayUsers(project, Activity(kind), day, users) for project, kind, day, users in rows]
 
-    def sum_up_week(self, week: Window) -> None:
+    def merge_week(self, week: Window) -> None:
         first, last = _day_numbers(week)
         self._connection.run(_SUM_UP_WEEK.format(first=first, last=last))
 

@@ -1,4 +1,4 @@
-"""Reading: distinct users from their sketches, events from their sums."""
+"""Read the warehouse: distinct users from sketches, events from daily sums."""
 
 import math
 import queue
@@ -9,33 +9,32 @@ from contextvars import copy_context
 from datetime import date
 from typing import Any, Final, Protocol
 
-from mauve.core.activity import Activity
-from mauve.core.times import FUTURE_MAX_MS
+from mauve.core.events import Activity
+from mauve.core.times import DAY_MS, FUTURE_MAX_MS
 from mauve.core.window import Window, halves_of
-from mauve.stores.time_limit import seconds_left
+from mauve.stores.cancellation import seconds_left
 from mauve.stores.warehouse import StoredEvent, WarehouseUnavailableError
 
-_READ_S_MAX: Final = 10.0  # for a read whose thread has no limit of its own
-_LEAST_S: Final = 0.001  # The engine takes nothing for no limit.
+_READ_S_MAX: Final = 10.0  # for a read without a deadline
+_LEAST_S: Final = 0.001  # The engine takes 0 for no limit.
 _READ_BYTES_MAX: Final = 128 * 1024 * 1024
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _DAY_NUMBER_MAX: Final = 2**16 - 1
-_DAY_MS: Final = 86_400_000
 
 _LIMITS: Final = f"""
 SETTINGS max_memory_usage = {_READ_BYTES_MAX},
     output_format_json_quote_64bit_integers = 0
 """
-# The key of the sketches' table finds exactly the rows that are asked for: looking at the columns first gains nothing.
-_AS_THE_KEY_SAYS: Final = f"{_LIMITS}, optimize_move_to_prewhere = 0"
+# The primary key finds exactly the rows needed: filtering columns first gains nothing.
+_BY_PRIMARY_KEY: Final = f"{_LIMITS}, optimize_move_to_prewhere = 0"
 _IN_DAYS: Final = "day BETWEEN toDate({first:UInt16}) AND toDate({last:UInt16})"
 _IN_WINDOW: Final = "project = {project:String} AND day BETWEEN toDate({first:UInt16}) AND toDate({last:UInt16})"
 _USERS: Final = "uniqCombined64Merge(17)(users)"
 _IN_WEEKS: Final = "day BETWEEN toDate({first_of_weeks:UInt16}) AND toDate({last_of_weeks:UInt16})"
-# Written as a sum over whole days: so it is read from the projection, which has the days of each name summed up.
+# Written as a sum over whole days so that the engine uses the projection with daily sums of each name.
 _COUNT: Final = "sum(counted)"
-# Clients choose names, and so how many there are. What does not fit is summed up on the disk, and what is not among the
-# most frequent is let go of early: a million names take no more memory than some ten thousand.
+# Clients choose names, and thus their number. What does not fit in memory is summed on disk, and all but the most
+# frequent are dropped early: a million names take no more memory than ten thousand.
 _MANY_NAMES: Final = """
     max_block_size = 8192, max_bytes_before_external_group_by = 33554432, max_bytes_before_remerge_sort = 16777216
 """
@@ -55,13 +54,13 @@ SELECT name, received_at, occurred_at, user, id, substringUTF8(props, 1, {_PROPS
 FROM mauve.events WHERE {_IN_WINDOW} AND received_at >= {{since:Int64}} AND received_at < {{until:Int64}}
 ORDER BY received_at DESC, seq DESC LIMIT {{events_max:UInt32}} {_LIMITS}
 """
-_LOOKED_AT_MAX: Final = 500_000  # rows, for the events that arrived last
+_SCANNED_ROWS_MAX: Final = 500_000  # for the latest events
 _NARROWER: Final = 8
 _NARROWEST_MS: Final = 1_000
 
 
 class ReadConnection(Protocol):
-    """What a read needs of a connection. One thread at a time uses it."""
+    """The part of a connection that a read needs. Used by one thread at a time."""
 
     def read(self, sql: str, parameters: Mapping[str, str | int]) -> list[list[Any]]: ...
 
@@ -69,7 +68,7 @@ class ReadConnection(Protocol):
 
 
 class ChdbWarehouseReader:
-    """Reads side by side, on as many connections as there are readers at once. They are opened when first needed."""
+    """Reads in parallel, on one connection for each concurrent reader, opened when first needed."""
 
     def __init__(self, open_connection: Callable[[], ReadConnection]) -> None:
         self._open_connection = open_connection
@@ -88,7 +87,7 @@ class ChdbWarehouseReader:
             more = {"first_of_weeks": _day_number(weeks.first), "last_of_weeks": _day_number(weeks.last)}
         these, names = _any_of(projects)
         sql = (
-            f"SELECT project, {_USERS} FROM mauve.actives WHERE {these} AND {found} GROUP BY project {_AS_THE_KEY_SAYS}"
+            f"SELECT project, {_USERS} FROM mauve.actives WHERE {these} AND {found} GROUP BY project {_BY_PRIMARY_KEY}"
         )
         return dict(self._rows(sql, window, more | names))
 
@@ -96,18 +95,18 @@ class ChdbWarehouseReader:
         these, names = _any_of(projects)
         sql = f"""
         SELECT project, toString(day), {_USERS} FROM mauve.actives WHERE {these} AND kind = '{seen}' AND {_IN_DAYS}
-        GROUP BY project, day {_AS_THE_KEY_SAYS}
+        GROUP BY project, day {_BY_PRIMARY_KEY}
         """
         if window.length <= 1:
             return sorted(map(tuple, self._rows(sql, window, names)))
-        # The engine counts the sketches of a query one after the other; two queries count on two cores.
+        # The engine counts the sketches of one query sequentially; two queries use two cores.
         earlier, later = halves_of(window)
         ahead = self._second.submit(copy_context().run, self._rows, sql, earlier, names)
         try:
             second = self._rows(sql, later, names)
         finally:
             has_not_begun = ahead.cancel()
-        # Others may hold those threads for long. Who has one to himself does not wait for them.
+        # Other reads may hold the pool's threads for long: use this thread rather than wait for them.
         first = self._rows(sql, earlier, names) if has_not_begun else ahead.result()
         return sorted(map(tuple, [*first, *second]))
 
@@ -121,11 +120,11 @@ class ChdbWarehouseReader:
         return self._pairs(_EVENT_DAYS, project, window, name=name)
 
     def latest_events(self, project: str, window: Window, events_max: int) -> list[StoredEvent]:
-        """Go back from now, in stretches of arrival that hold few enough rows, until there are enough events."""
-        since, until = (_day_number(window.first) * _DAY_MS - FUTURE_MAX_MS, (_day_number(window.last) + 1) * _DAY_MS)
+        """Go back from now, in ranges of receipt that hold few enough rows, until there are enough events."""
+        since, until = (_day_number(window.first) * DAY_MS - FUTURE_MAX_MS, (_day_number(window.last) + 1) * DAY_MS)
         found: list[StoredEvent] = []
         while since < until and len(found) < events_max:
-            first = self._begin_of_stretch(project, window, since, until)
+            first = self._range_start(project, window, since, until)
             bound = {"since": first, "until": until, "events_max": events_max - len(found)}
             rows = self._rows(_LATEST_EVENTS, window, {"project": project, **bound})
             found += [StoredEvent(*row) for row in rows]
@@ -133,24 +132,24 @@ class ChdbWarehouseReader:
         return found
 
     def close(self) -> None:
-        """Close what is idle; nobody reads any more."""
+        """Close the idle connections, when there are no more reads."""
         self._second.shutdown()
         while not self._idle.empty():
             self._idle.get().close()
 
-    def _begin_of_stretch(self, project: str, window: Window, since: int, until: int) -> int:
-        """Return from when on to look: as far back as few enough rows are looked at, by what the index knows."""
+    def _range_start(self, project: str, window: Window, since: int, until: int) -> int:
+        """Return how far back to read so that few enough rows are scanned, by the index's estimate."""
         width, costs = until - since, {}
         while True:
             bound = {"since": until - width, "until": until, "events_max": 1}
             estimate = self._rows(f"EXPLAIN ESTIMATE {_LATEST_EVENTS}", window, {"project": project, **bound})
             costs[width] = sum(rows for _, _, _, rows, _ in estimate)
-            if costs[width] <= _LOOKED_AT_MAX:
+            if costs[width] <= _SCANNED_ROWS_MAX:
                 return until - width
             if width <= _NARROWEST_MS:
                 break
             width = max(_NARROWEST_MS, width // _NARROWER)
-        # Not even a second is cheap: parts without the index, or very many names. Then as much as costs the same.
+        # Even one second is expensive: parts without the index, or very many names. Take as much as costs the same.
         return until - max(wide for wide, cost in costs.items() if cost <= 2 * costs[width])
 
     def _number(self, sql: str, project: str, window: Window, **more: str | int) -> int:
@@ -167,7 +166,7 @@ class ChdbWarehouseReader:
         days = {"first": _day_number(window.first), "last": _day_number(window.last)}
         left_s = seconds_left()
         if left_s < _LEAST_S:
-            raise WarehouseUnavailableError("the time of this read is over")
+            raise WarehouseUnavailableError("the deadline of this read has passed")
         with self._connection() as connection:
             limit = f"max_execution_time = {_READ_S_MAX if left_s == math.inf else left_s:.3f}"
             return connection.read(f"{sql}, {limit}", {**days, **bound})
@@ -185,16 +184,16 @@ class ChdbWarehouseReader:
 
 
 def _any_of(projects: Collection[str]) -> tuple[str, dict[str, str | int]]:
-    """Return a condition on the project, and what is bound in it."""
+    """Return a condition on the project, and its parameters."""
     names = {f"project_{place}": project for place, project in enumerate(projects)}
     return f"project IN ({', '.join(f'{{{name}:String}}' for name in names)})", dict(names)
 
 
 def _is_outside(window: Window) -> bool:
-    """Tell whether no event can be in the window: the engine's days run from 1970 to 2149."""
+    """Return whether no event can be in the window: the engine's days run from 1970 to 2149."""
     return window.last.toordinal() < _EPOCH_ORDINAL or window.first.toordinal() - _EPOCH_ORDINAL > _DAY_NUMBER_MAX
 
 
 def _day_number(day: date) -> int:
-    """Return the engine's number of a day, or of the nearest that it has."""
+    """Return the engine's number of a day, or of the nearest day that it has."""
     return min(max(0, day.toordinal() - _EPOCH_ORDINAL), _DAY_NUMBER_MAX)

@@ -1,4 +1,4 @@
-"""What the log asks of a disk: one method per system call, so that a simulation can stand in for it."""
+"""The disk as the log uses it: one method per system call, so that a simulation can replace it."""
 
 import fcntl
 import os
@@ -11,11 +11,11 @@ _PRIVATE_FILE: Final = 0o600
 
 
 class Disk(Protocol):
-    """Files by descriptor, names by path. Whatever fails raises `OSError`.
+    """Files by descriptor, names by path. Every failure raises `OSError`.
 
-    - What was written outlives a power cut after `sync`, the file's size and blocks included. If it fails, everybody
-      who has the file open is told so by their own next `sync`, once (Linux since 4.13).
-    - A name that was made, moved or removed outlives it after `sync_directory`.
+    - After `sync`, written data survives a power cut, including the file's size and blocks. If it fails, every process
+      with the file open sees the error once, at its own next `sync` (Linux since 4.13).
+    - After `sync_directory`, names that were created, moved or removed survive it too.
     """
 
     def open(self, path: Path, flags: int) -> int: ...
@@ -23,13 +23,13 @@ class Disk(Protocol):
     def close(self, descriptor: int) -> None: ...
 
     def lock(self, descriptor: int) -> None:
-        """Take the file for this process alone, until it is closed; raise `BlockingIOError` if it is taken."""
+        """Lock the file for this process until it is closed; raise `BlockingIOError` if it is locked."""
         ...
 
     def pread(self, descriptor: int, bytes_max: int, offset: int) -> bytes: ...
 
     def pwritev(self, descriptor: int, buffers: Sequence[bytes | memoryview], offset: int) -> int:
-        """Write the buffers one behind the other; return how much was written, which may be less."""
+        """Write the buffers in sequence; return how many bytes were written, which may be fewer."""
         ...
 
     def sync(self, descriptor: int) -> None: ...
@@ -37,7 +37,7 @@ class Disk(Protocol):
     def sync_directory(self, path: Path) -> None: ...
 
     def make_directory(self, path: Path) -> None:
-        """Make the directory, and those above it, unless it is there."""
+        """Create the directory and its parents if they are missing."""
         ...
 
     def rename(self, path: Path, target: Path) -> None: ...
@@ -45,7 +45,7 @@ class Disk(Protocol):
     def unlink(self, path: Path) -> None: ...
 
     def names(self, directory: Path) -> list[str]:
-        """Return what is in the directory; nothing if it is missing."""
+        """Return the names in the directory; none if it is missing."""
         ...
 
     def size(self, path: Path) -> int:
@@ -72,7 +72,7 @@ class LocalDisk:
         return os.pwritev(descriptor, buffers, offset)
 
     def sync(self, descriptor: int) -> None:
-        os.fdatasync(descriptor)  # Enough also for a new file: it includes what is needed to read it back.
+        os.fdatasync(descriptor)  # Enough for a new file too: it includes the metadata needed to read it back.
 
     def sync_directory(self, path: Path) -> None:
         directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -104,16 +104,16 @@ class LocalDisk:
 
 
 LOCAL_DISK: Final = LocalDisk()
-_BUFFERS_MAX: Final = 1024  # IOV_MAX of Linux: a call with more is refused
+_BUFFERS_MAX: Final = 1024  # IOV_MAX of Linux: a call with more fails
 
 
 def write_all(disk: Disk, descriptor: int, buffers: Sequence[bytes | memoryview], offset: int) -> None:
-    """Write every byte, however little the disk takes at a time."""
+    """Write every byte, however few the disk accepts at a time."""
     rest = list(buffers)
     while rest:
         written = disk.pwritev(descriptor, rest[:_BUFFERS_MAX], offset)
         if written <= 0:
-            raise OSError("the disk took nothing and gave no reason")
+            raise OSError("the disk took nothing and reported no error")
         offset += written
         rest = _rest(rest, written)
 

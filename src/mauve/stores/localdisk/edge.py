@@ -1,6 +1,6 @@
-"""The edge on one machine: a SQLite file that every process opens for itself.
+"""The edge on one machine: a SQLite file that each process opens.
 
-Readers need no other process: they see what was committed, also while the core is down.
+Readers depend on no other process: they see committed records even while the core is down.
 """
 
 import sqlite3
@@ -12,9 +12,9 @@ from typing import Final, get_args
 
 import msgspec
 
+from mauve.stores import StoreUnavailableError
 from mauve.stores.edge import Changes, PublishedRecord
-from mauve.stores.localdisk.transactions import transaction
-from mauve.stores.unavailable import StoreUnavailableError
+from mauve.stores.localdisk.expendable import transaction
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS published (
@@ -29,7 +29,7 @@ CREATE INDEX IF NOT EXISTS published_by_revision ON published (revision);
 CREATE TABLE IF NOT EXISTS identity (only INTEGER PRIMARY KEY CHECK (only = 1), edge_id TEXT NOT NULL);
 INSERT OR IGNORE INTO identity VALUES (1, lower(hex(randomblob(16))));
 """
-# The comparison is `>=`, not `>`: publishing the same version anew repairs a record and harms nothing.
+# The comparison is `>=`, not `>`: publishing the same version again repairs a record and does no harm.
 _PUBLISH: Final = """
 INSERT INTO published (kind, id, version, revision, record) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (kind, id) DO UPDATE
@@ -38,7 +38,7 @@ WHERE excluded.version >= published.version
 """
 _NEWEST_REVISION: Final = "SELECT coalesce(max(revision), 0) FROM published"
 _CHANGES: Final = "SELECT revision, kind, record FROM published WHERE revision > ? ORDER BY revision"
-# Other releases may have published records that this one does not know.
+# Other releases may have published kinds of records that this one does not know.
 _KINDS: Final = frozenset(kind.__struct_config__.tag for kind in get_args(PublishedRecord))
 
 _encoder = msgspec.json.Encoder()
@@ -74,7 +74,7 @@ class SqliteEdge:
     def changes_since(self, revision: int) -> Changes:
         with self._lock, _as_unavailable():
             rows = self._connection.execute(_CHANGES, (revision,)).fetchall()
-            # The next look reads the file again: pages kept in memory would hide that it was damaged.
+            # Read the file again next time: cached pages would hide that it was damaged.
             self._connection.execute("PRAGMA shrink_memory")
         if not rows:
             return Changes([], revision)

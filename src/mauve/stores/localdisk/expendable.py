@@ -1,4 +1,4 @@
-"""A SQLite file whose loss can be borne: opened when first needed, made anew when it is damaged or gone."""
+"""A SQLite file that may be lost: opened when first needed, recreated when it is damaged or missing."""
 
 import os
 import sqlite3
@@ -10,11 +10,10 @@ from typing import Final, Literal
 
 import structlog
 
-from mauve.stores.localdisk.transactions import transaction
-from mauve.stores.unavailable import StoreUnavailableError
+from mauve.stores import StoreUnavailableError
 
 _BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
-# The last one says that a table or column is missing: the file is another release's, or not ours at all.
+# SQLITE_ERROR means that a table or column is missing: the file is from another release, or not ours.
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR})
 _PRIMARY_CODE: Final = 0xFF
 _HAS_TABLES: Final = 1
@@ -26,8 +25,8 @@ log = structlog.get_logger()
 class ExpendableFile:
     """One connection to the file, safe to use from several threads. Several processes may open the same file.
 
-    Every failure leaves as `StoreUnavailableError`, with nothing of the block applied; the next call opens the file
-    again, or finds a new one in the place of a damaged one. The first failure of a row is logged.
+    Every failure raises `StoreUnavailableError`, with nothing of the block applied. The next call reopens the file, or
+    finds a new one in place of a damaged one. Only the first of several failures in a row is logged.
     """
 
     def __init__(
@@ -90,7 +89,7 @@ class ExpendableFile:
             f"journal_size_limit={_WAL_BYTES_MAX}",
         ):
             connection.execute(f"PRAGMA {pragma}")
-        # Making tables takes the write lock, even when they are there: whoever only reads should not wait for it.
+        # Creating tables takes the write lock even if they exist, and readers should not have to wait for it.
         if connection.execute("PRAGMA user_version").fetchone() != (_HAS_TABLES,):
             connection.executescript(f"BEGIN IMMEDIATE; {self._schema} PRAGMA user_version={_HAS_TABLES}; COMMIT;")
 
@@ -103,20 +102,20 @@ class ExpendableFile:
     def _recover_from(self, error: Exception) -> None:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & _PRIMARY_CODE
         if self._is_usable:
-            advice = "going on without it" + (" and making it anew" if code in _DAMAGED else "")
+            advice = "continuing without it" + (" and recreating it" if code in _DAMAGED else "")
             log.warning("file_unusable", file=self._path.name, reason=str(error), advice=advice)
         self._is_usable = False
         if code in _BUSY:
             return
         self._disconnect()
-        # Another process may have put a new one in its place already: that one stays.
+        # Another process may already have created a new file: keep that one.
         if code in _DAMAGED and _identity_of(self._path) == self._identity:
             _remove(self._path)
 
 
 def _identity_of(path: Path) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)  # noqa: PTH116 - on every call: twice as quick as the method
+        found = os.stat(path)  # noqa: PTH116 - on every call: twice as fast as the method
     except OSError:
         return None
     return found.st_dev, found.st_ino
@@ -126,3 +125,16 @@ def _remove(path: Path) -> None:
     for suffix in ("", "-wal", "-shm"):
         with suppress(OSError):
             path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection, begin: str) -> Iterator[sqlite3.Connection]:
+    """Commit when the block ends; roll back if it or the commit fails. `begin` is BEGIN or BEGIN IMMEDIATE."""
+    connection.execute(begin)
+    try:
+        yield connection
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # A full disk, for example, has already ended it.
+            connection.execute("ROLLBACK")
+        raise

@@ -1,4 +1,4 @@
-"""The read cache on one machine: a SQLite file, and in front of it the answers used last, in memory."""
+"""The read cache on one machine: a SQLite file, and the most recently used answers in memory."""
 
 import hashlib
 import sqlite3
@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from mauve.stores import StoreUnavailableError
 from mauve.stores.localdisk.expendable import ExpendableFile
 from mauve.stores.localdisk.recent_answers import RecentAnswers
 from mauve.stores.read_cache import CachedAnswer, replaces
-from mauve.stores.unavailable import StoreUnavailableError
 
-_LOOK_EVERY_S: Final = 1.0
+_RECHECK_EVERY_S: Final = 1.0
 _BUSY_TIMEOUT_S: Final = 0.1
 _MB: Final = 1024 * 1024
 
@@ -42,7 +42,7 @@ _KEEP: Final = "INSERT INTO answers (key, stored_at, checksum, value) VALUES (?,
 _IS_OVERFULL: Final = "SELECT entries > ? OR bytes > ? FROM totals"
 _REMOVE_OLDEST: Final = "DELETE FROM answers WHERE number = (SELECT min(number) FROM answers)"
 
-_START_COUNTING_ANEW: Final = "UPDATE totals SET entries = 0, bytes = 0"
+_RESET_TOTALS: Final = "UPDATE totals SET entries = 0, bytes = 0"
 
 
 class CacheBounds(NamedTuple):
@@ -54,9 +54,9 @@ class CacheBounds(NamedTuple):
 
 
 class SqliteReadCache:
-    """Nothing is synced: after a power cut answers may be missing or damaged, and a checksum tells the damaged ones.
+    """Nothing is synced: after a power cut answers may be missing or damaged; a checksum detects the damaged ones.
 
-    An answer that was found within the last second is found again without touching the file.
+    An answer found within the last second is found again without touching the file.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class SqliteReadCache:
         self._bounds = bounds or CacheBounds()
         self._ticks = ticks
         self._recent = RecentAnswers(self._bounds.recent_entries_max, self._bounds.recent_bytes_max)
-        # A connection each: whoever reads does not wait for a write.
+        # One connection each, so that readers do not wait for a write.
         self._reader, self._writer = (
             ExpendableFile(path, _SCHEMA, synchronous="OFF", busy_timeout_s=_BUSY_TIMEOUT_S) for _ in range(2)
         )
@@ -73,7 +73,7 @@ class SqliteReadCache:
     def find(self, key: str) -> CachedAnswer | None:
         now_s = self._ticks()
         recent = self._recent.find(key)
-        if recent is not None and now_s - recent.looked_at_s < _LOOK_EVERY_S:
+        if recent is not None and now_s - recent.checked_at_s < _RECHECK_EVERY_S:
             return recent.answer
         return self._recent.newest(key, self._read(_digest_of(key)), now_s)
 
@@ -110,7 +110,7 @@ class SqliteReadCache:
         bounds = (self._bounds.entries_max, self._bounds.bytes_max)
         while tx.execute(_IS_OVERFULL, bounds).fetchone()[0]:
             if tx.execute(_REMOVE_OLDEST).rowcount == 0:
-                tx.execute(_START_COUNTING_ANEW)  # A damaged total must not keep the cache empty.
+                tx.execute(_RESET_TOTALS)  # A damaged total must not keep the cache empty.
 
 
 def _found(tx: sqlite3.Connection, digest: bytes) -> CachedAnswer | None:
@@ -123,7 +123,7 @@ def _found(tx: sqlite3.Connection, digest: bytes) -> CachedAnswer | None:
 
 
 def _digest_of(key: str) -> bytes:
-    """Return the key in a fixed size. It takes any text, also one that is not valid Unicode."""
+    """Return a fixed-size digest of the key, which may be any text, even invalid Unicode."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
 
 

@@ -1,13 +1,13 @@
-"""The read meter on one machine: a SQLite file that every process opens for itself."""
+"""The read meter on one machine: a SQLite file that each process opens."""
 
 import sqlite3
 from pathlib import Path
 from typing import Final
 
 from mauve.core.clock import CLOCK_SLACK_MS
-from mauve.core.period import period_ends_at, period_of
+from mauve.core.window import period_ends_at, period_of
 from mauve.stores.localdisk.expendable import ExpendableFile
-from mauve.stores.read_meter import WINDOW_MS, ReadLimits, Throttled, Usage, Uses, refusal_of
+from mauve.stores.read_meter import WINDOW_MS, ReadCost, ReadLimits, Throttled, Usage, refusal_of
 
 _BUSY_TIMEOUT_S: Final = 0.25
 _LONGER_THAN_A_MONTH_MS: Final = 32 * 24 * 3600 * 1000
@@ -38,12 +38,12 @@ CREATE TABLE IF NOT EXISTS spent (
     PRIMARY KEY (org_id, period)
 ) WITHOUT ROWID;
 """
-# Two statements, each of which finds its rows by the primary key.
-_FORGET_READS_BEFORE: Final = "DELETE FROM reads WHERE org_id = ? AND at <= ?"
-_FORGET_READS_BEHIND: Final = "DELETE FROM reads WHERE org_id = ? AND at > ?"
-_FORGET_READS: Final = "DELETE FROM reads WHERE at <= ? OR at > ?"
-_FORGET_MINUTES: Final = "DELETE FROM minutes WHERE reads <= 0"
-_FORGET_PERIODS: Final = "DELETE FROM spent WHERE period NOT BETWEEN ? AND ?"
+# Two statements, so that each finds its rows by the primary key.
+_DELETE_READS_UNTIL: Final = "DELETE FROM reads WHERE org_id = ? AND at <= ?"
+_DELETE_READS_AFTER: Final = "DELETE FROM reads WHERE org_id = ? AND at > ?"
+_DELETE_READS_OUTSIDE: Final = "DELETE FROM reads WHERE at <= ? OR at > ?"
+_DELETE_MINUTES: Final = "DELETE FROM minutes WHERE reads <= 0"
+_DELETE_PERIODS: Final = "DELETE FROM spent WHERE period NOT BETWEEN ? AND ?"
 _READS: Final = "SELECT reads FROM minutes WHERE org_id = ?"
 _OLDEST_READ: Final = "SELECT min(at) FROM reads WHERE org_id = ?"
 _SPENT: Final = "SELECT queries, raw_scans FROM spent WHERE org_id = ? AND period = ?"
@@ -57,22 +57,22 @@ SET queries = queries + excluded.queries, raw_scans = raw_scans + excluded.raw_s
 
 
 class SqliteReadMeter:
-    """Nothing is lost with a process. A power cut may take the last seconds' counts, never a count's correctness.
+    """Nothing is lost with a process. A power cut may lose the counts of the last seconds, but corrupts none.
 
-    A file that is damaged or gone is made anew: every count then begins at zero.
+    A damaged or missing file is recreated; every count then starts at zero.
     """
 
     def __init__(self, path: Path) -> None:
         self._file = ExpendableFile(path, _SCHEMA, synchronous="NORMAL", busy_timeout_s=_BUSY_TIMEOUT_S)
-        self._forgot_at = 0
+        self._pruned_at = 0
 
-    def take(self, org_id: str, uses: Uses, limits: ReadLimits, now_ms: int) -> Throttled | None:
+    def take(self, org_id: str, cost: ReadCost, limits: ReadLimits, now_ms: int) -> Throttled | None:
         with self._file.writing() as tx:
-            self._forget_now_and_then(tx, now_ms)
+            self._prune(tx, now_ms)
             _slide_window(tx, org_id, now_ms)
-            refusal = refusal_of(_usage(tx, org_id, now_ms), uses, limits, now_ms)
+            refusal = refusal_of(_usage(tx, org_id, now_ms), cost, limits, now_ms)
             if refusal is None:
-                _spend(tx, org_id, uses, now_ms)
+                _spend(tx, org_id, cost, now_ms)
             return refusal
 
     def usage(self, org_id: str, now_ms: int) -> Usage:
@@ -83,20 +83,20 @@ class SqliteReadMeter:
     def close(self) -> None:
         self._file.close()
 
-    def _forget_now_and_then(self, tx: sqlite3.Connection, now_ms: int) -> None:
-        """Drop, once a minute, the minutes and the billing periods of everybody that are over."""
-        if abs(now_ms - self._forgot_at) < WINDOW_MS:
+    def _prune(self, tx: sqlite3.Connection, now_ms: int) -> None:
+        """Delete, once a minute, the expired minutes and billing periods of all organizations."""
+        if abs(now_ms - self._pruned_at) < WINDOW_MS:
             return
-        tx.execute(_FORGET_READS, _beside_the_window(now_ms))
-        tx.execute(_FORGET_MINUTES)
-        tx.execute(_FORGET_PERIODS, _periods_kept(now_ms))
-        self._forgot_at = now_ms
+        tx.execute(_DELETE_READS_OUTSIDE, _window_bounds(now_ms))
+        tx.execute(_DELETE_MINUTES)
+        tx.execute(_DELETE_PERIODS, _periods_kept(now_ms))
+        self._pruned_at = now_ms
 
 
 def _slide_window(tx: sqlite3.Connection, org_id: str, now_ms: int) -> None:
-    before, behind = _beside_the_window(now_ms)
-    tx.execute(_FORGET_READS_BEFORE, (org_id, before))
-    tx.execute(_FORGET_READS_BEHIND, (org_id, behind))
+    until, after = _window_bounds(now_ms)
+    tx.execute(_DELETE_READS_UNTIL, (org_id, until))
+    tx.execute(_DELETE_READS_AFTER, (org_id, after))
 
 
 def _usage(tx: sqlite3.Connection, org_id: str, now_ms: int) -> Usage:
@@ -106,18 +106,18 @@ def _usage(tx: sqlite3.Connection, org_id: str, now_ms: int) -> Usage:
     return Usage(reads, oldest_read_at, queries, raw_scans)
 
 
-def _spend(tx: sqlite3.Connection, org_id: str, uses: Uses, now_ms: int) -> None:
+def _spend(tx: sqlite3.Connection, org_id: str, cost: ReadCost, now_ms: int) -> None:
     tx.execute(_COUNT_READ, (org_id, now_ms))
-    if any(uses):
-        tx.execute(_SPEND, (org_id, period_of(now_ms), uses.queries, uses.raw_scans))
+    if any(cost):
+        tx.execute(_SPEND, (org_id, period_of(now_ms), cost.queries, cost.raw_scans))
 
 
-def _beside_the_window(now_ms: int) -> tuple[int, int]:
-    """Return the last moment before the window, and its own last moment: what lies behind is from another clock."""
+def _window_bounds(now_ms: int) -> tuple[int, int]:
+    """Return the last time before the window, and the window's own last time: later ones are from another clock."""
     return now_ms - WINDOW_MS, now_ms + CLOCK_SLACK_MS
 
 
 def _periods_kept(now_ms: int) -> tuple[str, str]:
-    """Return the period before this one and the one after: a clock that is some days off loses no count."""
+    """Return the previous and the next period: a clock that is some days off loses no count."""
     ends_at = period_ends_at(now_ms)
     return period_of(ends_at - _LONGER_THAN_A_MONTH_MS), period_of(ends_at)

@@ -1,4 +1,4 @@
-"""The answers used last, in memory: what stands between a hit and a query."""
+"""The most recently used answers, in memory, so that a hit needs no query."""
 
 import threading
 from collections import OrderedDict
@@ -9,11 +9,11 @@ from mauve.stores.read_cache import CachedAnswer, replaces
 
 class RecentAnswer(NamedTuple):
     answer: CachedAnswer
-    looked_at_s: float  # when it was last compared with what all processes share
+    checked_at_s: float  # when it was last compared with the shared file
 
 
 class RecentAnswers:
-    """Bounded in entries and bytes; the ones used least recently go first. Safe to use from several threads."""
+    """Limited in entries and bytes; the least recently used are evicted. Safe to use from several threads."""
 
     def __init__(self, entries_max: int, bytes_max: int) -> None:
         self._entries_max = entries_max
@@ -30,7 +30,7 @@ class RecentAnswers:
             return found
 
     def keep(self, key: str, answer: CachedAnswer, now_s: float) -> bool:
-        """Hold an answer that was just given; False if it is too large."""
+        """Hold a new answer; return False if it is too large."""
         with self._lock:
             held = self._answers.get(key)
             if held is None or replaces(answer, held.answer):
@@ -38,7 +38,7 @@ class RecentAnswers:
             return key in self._answers
 
     def newest(self, key: str, shared: CachedAnswer | None, now_s: float) -> CachedAnswer | None:
-        """Return what is newest of what all processes share and what is held here, and hold it."""
+        """Return and hold the newer of the shared answer and the one held here."""
         with self._lock:
             held = self._answers.get(key)
             if held is not None and (shared is None or held.answer.stored_at >= shared.stored_at):

@@ -1,1 +1,1 @@
-"""The catalog on SQLAlchemy Core: SQLite embedded, PostgreSQL beyond, one implementation."""
+"""The catalog and the ledger on SQLAlchemy Core: one implementation for SQLite and PostgreSQL."""

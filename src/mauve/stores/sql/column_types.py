@@ -1,4 +1,4 @@
-"""Column types that take whatever a client may send, on every engine."""
+"""Column types that store anything a client may send, on every engine."""
 
 import re
 from typing import Final
@@ -9,7 +9,7 @@ _ESCAPED: Final = re.compile(r"\\(.)")
 
 
 def escaped(text: str) -> str:
-    r"""Return the text without U+0000, which PostgreSQL refuses: NUL as `\0`, a backslash as `\\`."""
+    r"""Return the text without U+0000, which PostgreSQL rejects: NUL as `\0`, a backslash as `\\`."""
     if "\\" not in text and "\0" not in text:
         return text
     return text.replace("\\", "\\\\").replace("\0", "\\0")
@@ -22,7 +22,7 @@ def unescaped(text: str) -> str:
 
 
 class AnyText(sa.TypeDecorator[str]):
-    """Text that may hold NUL. Equal texts are stored as equal texts."""
+    """Text that may contain NUL. Equal texts are stored as equal texts."""
 
     impl = sa.Text
     cache_ok = True
@@ -35,7 +35,7 @@ class AnyText(sa.TypeDecorator[str]):
 
 
 class WholeNumber(sa.TypeDecorator[int]):
-    """A whole number of any size, as decimal text: 64 bits are too few for sums of money."""
+    """An integer of any size, as decimal text: 64 bits are too few for sums of money."""
 
     impl = sa.Text
     cache_ok = True

@@ -1,28 +1,29 @@
-"""Connections and transactions: what differs between SQLite and PostgreSQL stands here and nowhere else."""
+"""Connections and transactions: the only place that knows the differences between SQLite and PostgreSQL."""
 
 import math
 import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import sqlalchemy as sa
-from sqlalchemy import event
+from sqlalchemy import Table, event
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from mauve.stores.cancellation import current_cancellation
-from mauve.stores.time_limit import seconds_left
-from mauve.stores.unavailable import StoreUnavailableError
+from mauve.stores import StoreUnavailableError
+from mauve.stores.cancellation import current_cancellation, seconds_left
 
 _WRITING: Final = "mauve_writing"
 _CONNECTIONS_MAX: Final = 8
-_LOCK_LOOKS_MS: Final = 3  # SQLite looks after 1 ms, after 2 more, and gives up
+_LOCK_POLL_MS: Final = 3  # SQLite tries after 1 ms and 2 ms, then gives up
 _JOURNAL_WAIT_MS: Final = 50
 _JOURNAL_PAUSE_S: Final = 0.1
-_STEPS_BETWEEN_LOOKS: Final = 10_000  # of SQLite's machine: a fraction of a millisecond
+_STEPS_BETWEEN_CHECKS: Final = 10_000  # of SQLite's virtual machine: a fraction of a millisecond
 
 
 def sqlite_url(path: Path) -> sa.URL:
@@ -30,7 +31,7 @@ def sqlite_url(path: Path) -> sa.URL:
 
 
 class Database:
-    """One SQL database. Every failure of the engine leaves as `StoreUnavailableError`."""
+    """One SQL database. Every failure of the engine raises `StoreUnavailableError`."""
 
     def __init__(self, url: sa.URL, busy_timeout_s: float) -> None:
         is_sqlite = url.get_backend_name() == "sqlite"
@@ -38,14 +39,14 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        with _as_unavailable(), self._engine.begin() as connection, _in_time(connection):
+        with _as_unavailable(), self._engine.begin() as connection, _with_deadline(connection):
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
-        """Open a transaction that writes; it commits when the block ends and is undone when the block raises.
+        """Open a write transaction; commit when the block ends, roll back if it raises.
 
-        It is undone as well if whoever asked for it has given up by then.
+        Roll back as well if the caller has given up by then.
         """
         engine = self._engine.execution_options(**{_WRITING: True})
         with _as_unavailable(), engine.connect() as connection, connection.begin() as transaction:
@@ -54,7 +55,7 @@ class Database:
                 transaction.commit()
 
     def empty_journal(self, patience_s: float) -> bool:
-        """Leave nothing in SQLite's write-ahead log; False if somebody who reads has kept us from it all the time."""
+        """Empty SQLite's write-ahead log; return False if readers have prevented it all the time."""
         if self._engine.dialect.name != "sqlite":
             return True
         with _as_unavailable(), closing(self._engine.raw_connection()) as connection:
@@ -70,7 +71,7 @@ class Database:
 
 
 def _truncate_journal(cursor: DBAPICursor) -> bool:
-    """Try once. While it waits for readers nobody can write, so it does not wait for long."""
+    """Try once, briefly: while it waits for readers, all writers are blocked."""
     cursor.execute("PRAGMA busy_timeout")
     (timeout_ms,) = cursor.fetchone() or (0,)
     cursor.execute(f"PRAGMA busy_timeout = {_JOURNAL_WAIT_MS}")
@@ -86,15 +87,15 @@ def _truncate_journal(cursor: DBAPICursor) -> bool:
 def _as_unavailable() -> Iterator[None]:
     try:
         yield
-    except (SQLAlchemyError, sqlite3.Error) as error:  # the driver's own: a PRAGMA on a damaged file
-        # The driver's own words: SQLAlchemy's would show the statement.
+    except (SQLAlchemyError, sqlite3.Error) as error:  # sqlite3.Error: a PRAGMA on a damaged file
+        # The driver's message: SQLAlchemy's would include the statement.
         reason = getattr(error, "orig", None) or error
         raise StoreUnavailableError(str(reason)) from error
 
 
 @contextmanager
-def _in_time(connection: sa.Connection) -> Iterator[None]:
-    """Have the engine end what it does when the time of this thread's read is over."""
+def _with_deadline(connection: sa.Connection) -> Iterator[None]:
+    """Make the engine end its work at the deadline of this thread's read."""
     left_s = seconds_left()
     if left_s == math.inf:
         yield
@@ -104,7 +105,7 @@ def _in_time(connection: sa.Connection) -> Iterator[None]:
         yield
     else:
         driver: Any = connection.connection.driver_connection
-        driver.set_progress_handler(lambda: seconds_left() <= 0, _STEPS_BETWEEN_LOOKS)
+        driver.set_progress_handler(lambda: seconds_left() <= 0, _STEPS_BETWEEN_CHECKS)
         try:
             yield
         finally:
@@ -128,9 +129,9 @@ def _sqlite_engine(url: sa.URL, busy_timeout_s: float) -> sa.Engine:
 
     @event.listens_for(engine, "connect")
     def _prepare(connection: Any, _record: Any) -> None:  # noqa: ANN401 - the driver's own types
-        # We say BEGIN ourselves: sqlite3 would begin late, and fail instead of waiting when it turns to write.
+        # Issue BEGIN ourselves: sqlite3 would begin late, and fail instead of waiting when a read turns into a write.
         connection.isolation_level = None
-        # Secure deletion: what is deleted or overwritten leaves no trace in the file.
+        # Secure deletion: nothing deleted or overwritten remains in the file.
         for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON"):
             connection.execute(f"PRAGMA {pragma}")
 
@@ -146,20 +147,20 @@ def _sqlite_engine(url: sa.URL, busy_timeout_s: float) -> sa.Engine:
 
 
 def _begin_writing(connection: sa.Connection, patience_s: float) -> None:
-    """Take the lock, and look for it all the time while another one has it.
+    """Take the write lock, polling for it without a pause.
 
-    SQLite alone looks every 0.1 s in the end: who writes without much of a break would never be seen to let go.
+    SQLite itself polls at intervals of up to 0.1 s, and would never get the lock from a process that writes often.
     """
     gives_up_at = time.monotonic() + patience_s
-    connection.exec_driver_sql(f"PRAGMA busy_timeout = {_LOCK_LOOKS_MS}")
+    connection.exec_driver_sql(f"PRAGMA busy_timeout = {_LOCK_POLL_MS}")
     try:
-        while not _is_begun(connection, is_last_try=time.monotonic() >= gives_up_at):
+        while not _try_begin(connection, is_last_try=time.monotonic() >= gives_up_at):
             pass
     finally:
         connection.exec_driver_sql(f"PRAGMA busy_timeout = {int(patience_s * 1000)}")
 
 
-def _is_begun(connection: sa.Connection, *, is_last_try: bool) -> bool:
+def _try_begin(connection: sa.Connection, *, is_last_try: bool) -> bool:
     try:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
     except OperationalError as error:
@@ -168,3 +169,25 @@ def _is_begun(connection: sa.Connection, *, is_last_try: bool) -> bool:
             raise
         return False
     return True
+
+
+def upsert(dialect_name: str, table: Table) -> postgresql.Insert | sqlite.Insert:
+    """Return an insert into the table, to be completed with `on_conflict_…`.
+
+    Building one takes longer than running it: cache it by dialect.
+    """
+    if dialect_name == "sqlite":
+        return sqlite.insert(table)
+    return postgresql.insert(table)
+
+
+@cache
+def upsert_counts(dialect_name: str, table: Table) -> sa.Insert:
+    """Return an insert into a table with `count` and `last_at` that adds to an existing row."""
+    insert = upsert(dialect_name, table)
+    is_later = insert.excluded.last_at > table.c.last_at
+    changes = {
+        "count": table.c.count + insert.excluded.count,
+        "last_at": sa.case((is_later, insert.excluded.last_at), else_=table.c.last_at),
+    }
+    return insert.on_conflict_do_update(index_elements=list(table.primary_key.columns), set_=changes)

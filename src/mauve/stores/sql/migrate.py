@@ -1,4 +1,4 @@
-"""Bringing the tables up to date."""
+"""Migrate the tables to the current schema."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,13 +6,13 @@ from typing import Final
 
 import sqlalchemy as sa
 
+from mauve.stores import NewerSchemaError
 from mauve.stores.sql.database import Database
-from mauve.stores.unavailable import NewerSchemaError
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """One line of migrations. Two may share a database: each remembers its revision in a table of its own."""
+    """A chain of migrations. Two may share a database: each stores its revision in its own table."""
 
     folder: Path
     version_table: str
@@ -23,12 +23,12 @@ LEDGER: Final = Chain(Path(__file__).parent / "ledger" / "migrations", "ledger_a
 
 
 def newest_revision(chain: Chain) -> str:
-    """Return the revision that this release wants."""
+    """Return the revision that this release needs."""
     return max(path.stem.partition("_")[0] for path in (chain.folder / "versions").glob("[0-9]*.py"))
 
 
 def current_revision(database: Database, chain: Chain) -> str | None:
-    """Return the revision of the tables; None if there are none yet."""
+    """Return the revision of the tables; None if there are none."""
     revision = sa.select(sa.column("version_num", sa.Text)).select_from(sa.table(chain.version_table))
     with database.reading() as connection:
         if not sa.inspect(connection).has_table(chain.version_table):
@@ -37,7 +37,7 @@ def current_revision(database: Database, chain: Chain) -> str | None:
 
 
 def check_not_newer(database: Database, chain: Chain) -> str | None:
-    """Return the revision of the tables; raise if only a newer release knows it."""
+    """Return the revision of the tables; raise if this release does not know it."""
     revision, newest = current_revision(database, chain), newest_revision(chain)
     if revision is not None and revision > newest:
         raise NewerSchemaError(f"the data is at revision {revision} and this release knows {newest}: run a newer mauve")
@@ -45,10 +45,10 @@ def check_not_newer(database: Database, chain: Chain) -> str | None:
 
 
 def migrate(database: Database, chain: Chain) -> None:
-    """Run the migrations that are missing, all in one transaction. Does nothing when there are none."""
+    """Run the missing migrations, all in one transaction. Do nothing if there are none."""
     if check_not_newer(database, chain) == newest_revision(chain):
         return
-    # Imported late: it is slow, and hardly ever needed.
+    # Imported late: it is slow and rarely needed.
     from alembic import command  # noqa: PLC0415
     from alembic.config import Config  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""A SQLite database as it is at one moment, whoever writes to it afterwards."""
+"""A snapshot of a SQLite database, unaffected by later writes."""
 
 import sqlite3
 from collections.abc import Callable
@@ -6,30 +6,31 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from mauve.stores.unavailable import StoreUnavailableError
+from mauve.stores import StoreUnavailableError
 
 _PAGES_AT_ONCE: Final = 4096
 _BUSY_TIMEOUT_S: Final = 30.0
 
 
 class SqliteSnapshot:
-    """Holds a reading transaction: writers go on, and what they write is not in the copy."""
+    """Holds a read transaction: writers continue, and their changes are not in the copy."""
 
     def __init__(self, path: Path) -> None:
-        address = f"{path.absolute().as_uri()}?mode=rw"  # a missing file is not made
+        address = f"{path.absolute().as_uri()}?mode=rw"  # a missing file is not created
         try:
             self._connection = sqlite3.connect(address, uri=True, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
         except sqlite3.Error as error:
             raise StoreUnavailableError(f"{path}: {error}") from error
         try:
             self._connection.execute("BEGIN")
-            self._connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # It begins with the first read.
+            # The transaction begins with the first read.
+            self._connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         except sqlite3.Error as error:
             self._connection.close()
             raise StoreUnavailableError(str(error)) from error
 
     def copy_to(self, target: Path, on_bytes: Callable[[int], None]) -> None:
-        """Make a new file of it; tell now and then how much was added."""
+        """Copy the snapshot into a new file; report regularly how many bytes were added."""
         ((page_bytes,),) = self._connection.execute("PRAGMA page_size").fetchall()
         left = 0
 

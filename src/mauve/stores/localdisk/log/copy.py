@@ -1,6 +1,6 @@
-"""What the log holds beyond the loader's positions, as a log of its own: small, and free of what was used before.
+"""Copy the part of the log that is not loaded yet, as a small log of its own.
 
-Segments are recycled: their files hold bytes of records that were loaded long ago. Those are not copied.
+Segments are recycled, so their files also hold bytes of records loaded long ago. Those are not copied.
 """
 
 import os
@@ -14,21 +14,21 @@ from mauve.stores.localdisk.log.frames import (
     checksum_of_payload,
     encode_header,
     frame_bytes,
-    padding_behind,
+    padding_after,
 )
 from mauve.stores.localdisk.log.reader import SegmentLogReader
 from mauve.stores.localdisk.log.segments import Segment, highest_number, stream_directory
 from mauve.stores.localdisk.log.writer import random_mark
 from mauve.stores.log import LogRecord
 
-_STRETCH_BYTES: Final = 16 * 2**20
+_BATCH_BYTES: Final = 16 * 2**20
 
 
 def copy_unloaded(source: Path, target: Path, positions: Mapping[int, int]) -> int:
-    """Copy the records behind the positions that are there now; return how many. Nobody may trim meanwhile.
+    """Copy the present records after the positions; return how many. The log must not be trimmed meanwhile.
 
-    Each stream begins behind its position, even if it is empty: whoever writes to the copy goes on from there, and
-    gives no number twice.
+    Each stream begins after its position even if it is empty, so that a writer to the copy continues from there and
+    reuses no number.
     """
     copied = 0
     for stream in SegmentLogReader(source).streams():
@@ -36,27 +36,27 @@ def copy_unloaded(source: Path, target: Path, positions: Mapping[int, int]) -> i
         folder.mkdir(mode=0o700, parents=True)
         after = positions.get(stream, 0)
         of_stream = 0
-        for stretch in _stretches(source, stream, after):
-            _write(folder, stretch[0].number, stretch)
-            of_stream += len(stretch)
+        for batch in _batches(source, stream, after):
+            _write(folder, batch[0].number, batch)
+            of_stream += len(batch)
         if not of_stream:
             _write(folder, after + 1, [])
         copied += of_stream
     return copied
 
 
-def _stretches(source: Path, stream: int, after: int) -> Iterator[list[LogRecord]]:
-    """Read up to the last record that is there when this begins: what writers add meanwhile has no end."""
-    # A clock that runs: behind damage the reader searches on at the second look instead of a second later.
+def _batches(source: Path, stream: int, after: int) -> Iterator[list[LogRecord]]:
+    """Read up to the last record present at the start: writers may add more forever."""
+    # With this clock the reader searches past damage at the second read instead of a second later.
     reader = SegmentLogReader(source, monotonic=count(step=2).__next__)
     last = highest_number(LOCAL_DISK, stream_directory(source, stream))
-    empty_looks = 0
-    while after < last and empty_looks < 2:  # noqa: PLR2004 - the second one looks behind damage
-        records = reader.read(stream, after, _STRETCH_BYTES)
+    empty_reads = 0
+    while after < last and empty_reads < 2:  # noqa: PLR2004 - the second one searches past damage
+        records = reader.read(stream, after, _BATCH_BYTES)
         if records:
             after = records[-1].number
             yield records
-        empty_looks = 0 if records else empty_looks + 1
+        empty_reads = 0 if records else empty_reads + 1
 
 
 def _write(folder: Path, first: int, records: list[LogRecord]) -> None:
@@ -66,7 +66,7 @@ def _write(folder: Path, first: int, records: list[LogRecord]) -> None:
         offset = 0
         for number, payload in records:
             header = encode_header(segment.mark, number, len(payload), checksum_of_payload([payload]))
-            write_all(LOCAL_DISK, descriptor, [header, payload, padding_behind(len(payload))], offset)
+            write_all(LOCAL_DISK, descriptor, [header, payload, padding_after(len(payload))], offset)
             offset += frame_bytes(len(payload))
     finally:
         LOCAL_DISK.close(descriptor)

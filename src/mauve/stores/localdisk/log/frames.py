@@ -1,15 +1,15 @@
-"""A frame: one record as it stands in a segment.
+"""A frame: one record as stored in a segment.
 
 The header holds the segment's mark, the record's number, the payload's length and a CRC32 over all of these and
-the payload. Every segment has a random mark of its own, kept in its name: neither what an earlier use left in a
-recycled file nor bytes that a client sent can pass for a frame.
+the payload. Every segment has a random mark, stored in its name, so neither the remains of an earlier use of the
+file nor bytes sent by a client can pass for a frame.
 """
 
 import struct
 from collections.abc import Sequence
 from typing import Final
 
-from isal.isal_zlib import crc32  # the same as zlib's, eight times as quick
+from isal.isal_zlib import crc32  # same results as zlib, eight times as fast
 
 MARK_BYTES: Final = 8
 ALIGNMENT: Final = 8
@@ -23,7 +23,7 @@ PADDING: Final = tuple(bytes(length) for length in range(ALIGNMENT))
 
 
 def frame_bytes(length: int) -> int:
-    """Return how much room a payload takes as a frame."""
+    """Return the size of the frame for a payload of this length."""
     return HEADER_BYTES + length + (-length % ALIGNMENT)
 
 
@@ -35,11 +35,11 @@ def checksum_of_payload(parts: Sequence[bytes]) -> int:
 
 
 def encode_header(mark: bytes, number: int, length: int, payload_checksum: int) -> bytes:
-    """Return the header. The payload comes first in the checksum: its part is known before its place is."""
+    """Return the header. The checksum starts with the payload, whose part is known before its position is."""
     return _HEADER.pack(mark, number, length, crc32(_FIELDS.pack(mark, number, length), payload_checksum))
 
 
-def padding_behind(length: int) -> bytes:
+def padding_after(length: int) -> bytes:
     return PADDING[-length % ALIGNMENT]
 
 

@@ -1,8 +1,8 @@
-"""Ridding the log's files of what was loaded long ago.
+"""Erase long-loaded records from the log's files.
 
-Segments are recycled: trimmed ones wait as spares, and behind the newest record of a stream stand those of an
-earlier use. Nobody reads them, and they are overwritten in time. A writer may take any of these files at any
-moment, so they are touched only where there is none.
+Segments are recycled: trimmed ones wait in the pool, and the newest record of a stream is followed by records of an
+earlier use. They are never read, and are overwritten in time. A writer may take any of these files at any time, so
+they are only touched in streams without a writer.
 """
 
 import json
@@ -16,7 +16,7 @@ from mauve.stores.localdisk.disk import LOCAL_DISK, write_all
 from mauve.stores.localdisk.log.frames import checksum_of_payload, encode_header
 from mauve.stores.localdisk.log.quarantine import QUARANTINE_FOLDER
 from mauve.stores.localdisk.log.segments import (
-    SPARE_FOLDER,
+    POOL_FOLDER,
     Segment,
     list_segments,
     list_streams,
@@ -56,7 +56,7 @@ class SegmentLogMaintenance:
         lock = LOCAL_DISK.open(directory / WRITER_LOCK, os.O_RDWR | os.O_CREAT)
         try:
             LOCAL_DISK.lock(lock)
-            _drop_spares(directory / SPARE_FOLDER)
+            _delete_pool(directory / POOL_FOLDER)
             for segment in list_segments(LOCAL_DISK, directory):
                 _blank_segment(directory, segment, through)
         except BlockingIOError:
@@ -66,14 +66,14 @@ class SegmentLogMaintenance:
         return True
 
 
-def _drop_spares(folder: Path) -> None:
+def _delete_pool(folder: Path) -> None:
     for name in LOCAL_DISK.names(folder):
         with suppress(FileNotFoundError):
             LOCAL_DISK.unlink(folder / name)
 
 
 def _blank_segment(directory: Path, segment: Segment, through: int) -> None:
-    """Empty the frames up to a number, which stay frames, and whatever is no frame between them and behind."""
+    """Blank the payloads of frames up to a number, and all bytes outside of frames."""
     descriptor = LOCAL_DISK.open(directory / segment.name, os.O_RDWR)
     try:
         end = 0

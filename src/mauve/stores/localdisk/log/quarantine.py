@@ -1,4 +1,4 @@
-"""Where damaged stretches of the log are kept for a person to look at. Bounded in number and in size."""
+"""Copies of damaged bytes of the log, kept for inspection. Limited in number and size."""
 
 import os
 from pathlib import Path
@@ -10,14 +10,14 @@ from mauve.stores.localdisk.disk import Disk, write_all
 from mauve.stores.localdisk.log.segments import Segment
 
 FILES_MAX: Final = 100
-STRETCH_BYTES_MAX: Final = 4 * 2**20
+DAMAGE_BYTES_MAX: Final = 4 * 2**20
 QUARANTINE_FOLDER: Final = "quarantine"
 
 log = structlog.get_logger()
 
 
 class Quarantine:
-    """Reports each damaged stretch once, however often it is read."""
+    """Reports each damaged place once, however often it is read."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -28,13 +28,13 @@ class Quarantine:
     def records(self) -> int:
         return self._records
 
-    def report(self, directory: Path, segment: Segment, offset: int, stretch: bytes, records: int) -> None:
+    def report(self, directory: Path, segment: Segment, offset: int, damaged: bytes, records: int) -> None:
         reported = self._reported.setdefault(directory, set())
         if (segment, offset) in reported:
             return
         reported.add((segment, offset))
         self._records += records
-        kept_as = self._keep(directory / QUARANTINE_FOLDER, f"{segment.first:014d}-{offset:010d}.damaged", stretch)
+        kept_as = self._keep(directory / QUARANTINE_FOLDER, f"{segment.first:014d}-{offset:010d}.damaged", damaged)
         log.error(
             "log_record_damaged",
             stream=int(directory.name),
@@ -44,12 +44,12 @@ class Quarantine:
             kept_as=kept_as,
         )
 
-    def forget(self, directory: Path, segments: list[Segment]) -> None:
-        """Let go of what is remembered about segments that are no more."""
+    def discard(self, directory: Path, segments: list[Segment]) -> None:
+        """Drop the reports about segments that no longer exist."""
         reported = self._reported.get(directory, set())
-        self._reported[directory] = {place for place in reported if place[0] not in segments}
+        self._reported[directory] = {location for location in reported if location[0] not in segments}
 
-    def _keep(self, folder: Path, name: str, stretch: bytes) -> str | None:
+    def _keep(self, folder: Path, name: str, damaged: bytes) -> str | None:
         try:
             self._disk.make_directory(folder)
             names = self._disk.names(folder)
@@ -57,10 +57,10 @@ class Quarantine:
                 return None
             descriptor = self._disk.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             try:
-                write_all(self._disk, descriptor, [stretch], 0)
+                write_all(self._disk, descriptor, [damaged], 0)
                 self._disk.sync(descriptor)
             finally:
                 self._disk.close(descriptor)
         except OSError:
-            return None  # The copy is a courtesy: without it the stream goes on all the same.
+            return None  # The copy is optional: the stream continues without it.
         return name

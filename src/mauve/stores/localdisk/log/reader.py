@@ -1,7 +1,7 @@
-"""The reader of the segment log. It follows live writers of other processes through the files alone."""
+"""The reader of the segment log. It follows live writers in other processes through the files alone."""
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
@@ -10,7 +10,7 @@ from typing import Final
 
 from mauve.stores.localdisk.disk import LOCAL_DISK, Disk
 from mauve.stores.localdisk.log.frames import PAYLOAD_BYTES_MAX, frame_bytes
-from mauve.stores.localdisk.log.quarantine import STRETCH_BYTES_MAX, Quarantine
+from mauve.stores.localdisk.log.quarantine import DAMAGE_BYTES_MAX, Quarantine
 from mauve.stores.localdisk.log.segments import (
     NUMBER_GAP,
     Frame,
@@ -19,22 +19,22 @@ from mauve.stores.localdisk.log.segments import (
     list_segments,
     list_streams,
     open_segment,
-    set_aside_segments,
+    recycle_segments,
     stream_directory,
 )
 from mauve.stores.log import LogRecord
 
 _PATIENCE_S: Final = 1.0
-# The frame behind a damaged one begins within this distance.
+# The frame after a damaged one begins within this distance.
 _SEARCH_BYTES: Final = 2 * frame_bytes(PAYLOAD_BYTES_MAX)
 
 
 @dataclass
-class _Place:
-    """How far a stream was read."""
+class _Cursor:
+    """How far a stream has been read."""
 
     segment: Segment
-    after: int  # what the caller has seen
+    after: int  # the last number that the caller has seen
     offset: int = 0
     number: int = 0  # of the last frame before the offset, 0 at the start of a segment
     stuck_since: float | None = None  # when the reader first found nothing here
@@ -51,30 +51,30 @@ class _Place:
 
 
 class SegmentLogReader:
-    """Reads and trims every stream. Used from one thread at a time, and by one process."""
+    """Reads and trims all streams. Used from one thread at a time, in one process."""
 
     def __init__(self, root: Path, *, disk: Disk = LOCAL_DISK, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._root = root
         self._disk = disk
         self._monotonic = monotonic
         self._quarantine = Quarantine(disk)
-        self._places: dict[int, _Place] = {}
-        # The last number of segments that were read to their end.
+        self._cursors: dict[int, _Cursor] = {}
+        # The last number of each segment that was read to its end.
         self._last_numbers: dict[int, dict[Segment, int]] = {}
 
     def streams(self) -> list[int]:
         return list_streams(self._disk, self._root)
 
     def read(self, stream: int, after: int, bytes_max: int) -> list[LogRecord]:
-        # Listed before anything is read: a segment that has a successor now is complete.
+        # Listed before reading: a segment that has a successor now is complete.
         segments = list_segments(self._disk, stream_directory(self._root, stream))
         if not segments:
             return []
-        place = self._places[stream] = self._place(stream, after, segments)
-        begins_in = place.segment
+        cursor = self._cursors[stream] = self._cursor(stream, after, segments)
+        begins_in = cursor.segment
         records: list[LogRecord] = []
         taken_bytes = 0
-        with closing(self._walk(stream, place, segments)) as frames:
+        with closing(self._walk(stream, cursor, segments)) as frames:
             for frame in frames:
                 if frame.number <= after:
                     continue
@@ -82,9 +82,9 @@ class SegmentLogReader:
                 if records and taken_bytes > bytes_max:
                     break
                 records.append(LogRecord(frame.number, frame.payload))
-                place.after = frame.number
+                cursor.after = frame.number
         if records:
-            self._sync(stream, segments[segments.index(begins_in) : segments.index(place.segment) + 1])
+            self._sync(stream, segments[segments.index(begins_in) : segments.index(cursor.segment) + 1])
         return records
 
     def trim(self, stream: int, through: int) -> None:
@@ -95,13 +95,13 @@ class SegmentLogReader:
         ]
         if not spent:
             return
-        set_aside_segments(self._disk, directory, spent)
-        self._quarantine.forget(directory, spent)
+        recycle_segments(self._disk, directory, spent)
+        self._quarantine.discard(directory, spent)
         last_numbers = self._last_numbers.get(stream, {})
         self._last_numbers[stream] = {key: last for key, last in last_numbers.items() if key not in spent}
 
     def backlog_bytes(self) -> int:
-        """Return what the segments take on the disk; the newest of a stream counts whole, as in the budget."""
+        """Return the size of the segments on disk; a stream's newest one counts in full, as it does in the budget."""
         return sum(
             self._disk.size(directory / segment.name)
             for directory in (stream_directory(self._root, stream) for stream in self.streams())
@@ -112,80 +112,82 @@ class SegmentLogReader:
         return self._quarantine.records
 
     def _sync(self, stream: int, segments: list[Segment]) -> None:
-        """Make durable what was read: its writer may not have come to it, or be dead.
+        """Make the records durable that were just read: their writer may not have done so yet, or may be dead.
 
-        Otherwise a power cut could take a record that others were judged by, or of which a half is stored elsewhere.
+        Otherwise a power cut could lose a record that others were judged by, or that is partly stored elsewhere.
         """
         for segment in segments:
             with open_segment(self._disk, stream_directory(self._root, stream), segment) as file:
                 file.sync()
 
-    def _place(self, stream: int, after: int, segments: list[Segment]) -> _Place:
-        place = self._places.get(stream)
-        if place and place.after == after and place.segment in segments:
-            return place
+    def _cursor(self, stream: int, after: int, segments: list[Segment]) -> _Cursor:
+        cursor = self._cursors.get(stream)
+        if cursor and cursor.after == after and cursor.segment in segments:
+            return cursor
         older = [segment for segment in segments if segment.first <= after]
-        return _Place(older[-1] if older else segments[0], after)
+        return _Cursor(older[-1] if older else segments[0], after)
 
-    def _walk(self, stream: int, place: _Place, segments: list[Segment]) -> Generator[Frame, None, None]:
-        """Return the frames from a place on. The place moves past one when the next is asked for."""
+    def _walk(self, stream: int, cursor: _Cursor, segments: list[Segment]) -> Generator[Frame, None, None]:
+        """Yield the frames from the cursor on. It moves past one when the next is requested."""
         directory = stream_directory(self._root, stream)
-        rest = segments[segments.index(place.segment) :]
+        rest = segments[segments.index(cursor.segment) :]
         for segment, successor in zip(rest, [*rest[1:], None], strict=True):
-            if segment != place.segment:
-                place.enter(segment)
+            if segment != cursor.segment:
+                cursor.enter(segment)
             with open_segment(self._disk, directory, segment) as file:
-                while frame := self._next_frame(directory, file, place, successor):
+                while frame := self._next_frame(directory, file, cursor, successor):
                     yield frame
-                    place.pass_frame(frame)
+                    cursor.pass_frame(frame)
             if successor:
-                self._last_numbers.setdefault(stream, {})[segment] = place.number
+                self._last_numbers.setdefault(stream, {})[segment] = cursor.number
 
-    def _next_frame(self, directory: Path, file: SegmentFile, place: _Place, successor: Segment | None) -> Frame | None:
-        frame = file.frame_at(place.offset, place.number)
+    def _next_frame(
+        self, directory: Path, file: SegmentFile, cursor: _Cursor, successor: Segment | None
+    ) -> Frame | None:
+        frame = file.frame_at(cursor.offset, cursor.number)
         if frame:
             return frame
         if successor:
-            return self._frame_behind_damage(directory, file, place, successor)
-        return self._frame_behind_gap(directory, file, place)
+            return self._frame_after_damage(directory, file, cursor, successor)
+        return self._frame_after_gap(directory, file, cursor)
 
-    def _frame_behind_damage(
-        self, directory: Path, file: SegmentFile, place: _Place, successor: Segment
+    def _frame_after_damage(
+        self, directory: Path, file: SegmentFile, cursor: _Cursor, successor: Segment
     ) -> Frame | None:
-        """Search a complete segment. With nothing behind, this is its end, maybe torn by a crash."""
-        frame = file.frame_behind(place.offset, place.number)
+        """Search a complete segment. If nothing follows, this is its end, perhaps torn by a crash."""
+        frame = file.frame_after(cursor.offset, cursor.number)
         if frame:
-            self._report(directory, file, place, frame.offset, frame.number)
+            self._report(directory, file, cursor, frame.offset, frame.number)
             return frame
-        # A writer that goes on to its next segment leaves no gap in the numbers, a restarted one a large one:
-        # hardly less than it skips, even if the last records read here are gone since.
-        if 0 < successor.first - place.next_number < NUMBER_GAP // 2:
-            self._report(directory, file, place, place.offset + STRETCH_BYTES_MAX, successor.first)
+        # A writer that moves to its next segment leaves no gap in the numbers. A restarted one leaves a large gap,
+        # hardly smaller than NUMBER_GAP even if the last records read here have been lost since.
+        if 0 < successor.first - cursor.next_number < NUMBER_GAP // 2:
+            self._report(directory, file, cursor, cursor.offset + DAMAGE_BYTES_MAX, successor.first)
         return None
 
-    def _frame_behind_gap(self, directory: Path, file: SegmentFile, place: _Place) -> Frame | None:
-        """Search the segment that is being written: mostly nothing is there yet, seldom something is damaged."""
+    def _frame_after_gap(self, directory: Path, file: SegmentFile, cursor: _Cursor) -> Frame | None:
+        """Search the segment being written: usually nothing is there yet, rarely something is damaged."""
         now = self._monotonic()
-        if place.stuck_since is None:
-            place.stuck_since = now
-        if now - place.stuck_since < _PATIENCE_S:
+        if cursor.stuck_since is None:
+            cursor.stuck_since = now
+        if now - cursor.stuck_since < _PATIENCE_S:
             return None
-        place.stuck_since = None
-        frame = file.frame_behind(place.offset, place.number, _SEARCH_BYTES)
+        cursor.stuck_since = None
+        frame = file.frame_after(cursor.offset, cursor.number, _SEARCH_BYTES)
         if frame is None:
             return None
-        # Bytes land in order: what is not there now, with something behind it, will never be.
-        file.look_again()
-        landed = file.frame_at(place.offset, place.number)
+        # Bytes are written in order: a frame missing now, with another one after it, will never appear.
+        file.drop_buffer()
+        landed = file.frame_at(cursor.offset, cursor.number)
         if landed:
             return landed
-        self._report(directory, file, place, frame.offset, frame.number)
+        self._report(directory, file, cursor, frame.offset, frame.number)
         return frame
 
-    def _report(self, directory: Path, file: SegmentFile, place: _Place, end: int, number: int) -> None:
-        stretch = file.bytes_at(place.offset, min(end - place.offset, STRETCH_BYTES_MAX))
-        records = max(number - place.next_number, 1)
-        self._quarantine.report(directory, place.segment, place.offset, stretch, records)
+    def _report(self, directory: Path, file: SegmentFile, cursor: _Cursor, end: int, number: int) -> None:
+        damaged = file.bytes_at(cursor.offset, min(end - cursor.offset, DAMAGE_BYTES_MAX))
+        records = max(number - cursor.next_number, 1)
+        self._quarantine.report(directory, cursor.segment, cursor.offset, damaged, records)
 
     def _is_spent(self, stream: int, segment: Segment, successor: Segment, through: int) -> bool:
         """Return whether a complete segment holds no record above `through`."""
@@ -194,9 +196,36 @@ class SegmentLogReader:
         last_number = self._last_numbers.get(stream, {}).get(segment)
         if last_number is not None:
             return last_number <= through
-        place = self._places.get(stream)
-        offset, number = (place.offset, place.number) if place and place.segment == segment else (0, 0)
+        cursor = self._cursors.get(stream)
+        offset, number = (cursor.offset, cursor.number) if cursor and cursor.segment == segment else (0, 0)
         if number > through:
             return False
         with open_segment(self._disk, stream_directory(self._root, stream), segment) as file:
             return all(frame.number <= through for frame in file.frames(offset, number))
+
+
+class SegmentStreamReader:
+    def __init__(self, root: Path, stream: int, *, disk: Disk = LOCAL_DISK) -> None:
+        self._directory = stream_directory(root, stream)
+        self._disk = disk
+
+    def records(self, after: int, through: int) -> Iterator[LogRecord]:
+        for segment in self._segments(after, through):
+            try:
+                yield from self._records_in(segment, after, through)
+            except FileNotFoundError:
+                continue  # Loaded and recycled meanwhile.
+
+    def _segments(self, after: int, through: int) -> list[Segment]:
+        """Return the segments that may hold such records."""
+        segments = list_segments(self._disk, self._directory)
+        older = [one for one, successor in pairwise(segments) if successor.first > after + 1]
+        return [segment for segment in [*older, *segments[-1:]] if segment.first <= through]
+
+    def _records_in(self, segment: Segment, after: int, through: int) -> Iterator[LogRecord]:
+        with open_segment(self._disk, self._directory, segment) as file:
+            for frame in file.frames():
+                if frame.number > through:
+                    return
+                if frame.number > after:
+                    yield LogRecord(frame.number, frame.payload)

@@ -1,4 +1,4 @@
-"""A stream's segments: their names, what stands in them, and the spare ones that wait for their next use."""
+"""A stream's segments: their names, their content, and the pool of files to recycle."""
 
 import os
 import re
@@ -12,14 +12,14 @@ from mauve.stores.localdisk.disk import Disk, write_all
 from mauve.stores.localdisk.log import frames
 from mauve.stores.log import RECORD_NUMBER_MAX, STREAM_MAX
 
-# The numbers a stopped writer may have used without telling anybody are skipped, never used again.
+# Numbers that a stopped writer may have used without reporting them are skipped, never reused.
 NUMBER_GAP: Final = 2**20
-SPARES_MAX: Final = 8
+POOL_SEGMENTS_MAX: Final = 8
 _SUFFIX: Final = ".segment"
 _NAME: Final = re.compile(r"([0-9]{14})-([0-9a-f]{16})\.segment")
 _STREAM: Final = re.compile(r"[0-9]{3}")
-SPARE_FOLDER: Final = "spare"
-_NEW_SPARE: Final = "new.segment"
+POOL_FOLDER: Final = "spare"
+_NEW_SEGMENT: Final = "new.segment"
 _ZEROS: Final = memoryview(bytes(2**20))
 _WINDOW_BYTES: Final = 2**20
 
@@ -69,7 +69,7 @@ def make_stream_directory(disk: Disk, root: Path, stream: int) -> Path:
 
 
 class SegmentFile:
-    """A segment open for reading: finds frames, and never trusts a byte that no checksum covers."""
+    """A segment open for reading. It finds frames, and trusts no byte without a checksum."""
 
     def __init__(self, disk: Disk, descriptor: int, segment: Segment) -> None:
         self._disk = disk
@@ -79,7 +79,7 @@ class SegmentFile:
         self._window_offset = 0
 
     def frame_at(self, offset: int, above: int) -> Frame | None:
-        """Return the frame at this offset if it is whole, of this segment and numbered above `above`."""
+        """Return the frame at this offset if it is intact, of this segment and numbered above `above`."""
         raw = self.bytes_at(offset, frames.HEADER_BYTES)
         if len(raw) < frames.HEADER_BYTES:
             return None
@@ -93,23 +93,23 @@ class SegmentFile:
             return None
         return Frame(number, payload, offset, offset + frames.frame_bytes(length))
 
-    def frame_behind(self, offset: int, above: int, bytes_max: int | None = None) -> Frame | None:
-        """Search for the next frame behind this offset, past bytes that are none."""
+    def frame_after(self, offset: int, above: int, bytes_max: int | None = None) -> Frame | None:
+        """Search for the next frame after this offset, skipping bytes that are not a frame."""
         end = None if bytes_max is None else offset + bytes_max
         offset += frames.ALIGNMENT
         while end is None or offset < end:
             window = self.bytes_at(offset, _WINDOW_BYTES)
-            for found in _places_of(self._segment.mark, window):
+            for found in _offsets_of(self._segment.mark, window):
                 if frame := self.frame_at(offset + found, above):
                     return frame
             if len(window) < _WINDOW_BYTES:
                 return None
-            offset += _WINDOW_BYTES  # A mark never crosses the edge: both are aligned.
+            offset += _WINDOW_BYTES  # A mark never crosses the boundary: both are aligned.
         return None
 
     def frames(self, offset: int = 0, above: int = 0) -> Iterator[Frame]:
-        """Return every frame from here to the end, also those behind damage."""
-        while frame := self.frame_at(offset, above) or self.frame_behind(offset, above):
+        """Yield every frame from here to the end, including those after damage."""
+        while frame := self.frame_at(offset, above) or self.frame_after(offset, above):
             yield frame
             offset, above = frame.end, frame.number
 
@@ -124,12 +124,12 @@ class SegmentFile:
     def sync(self) -> None:
         self._disk.sync(self._descriptor)
 
-    def look_again(self) -> None:
-        """Forget what was read: a writer may have written there since."""
+    def drop_buffer(self) -> None:
+        """Drop the buffered bytes: a writer may have changed them since."""
         self._window = b""
 
 
-def _places_of(mark: bytes, window: bytes) -> Iterator[int]:
+def _offsets_of(mark: bytes, window: bytes) -> Iterator[int]:
     found = window.find(mark)
     while found >= 0:
         if found % frames.ALIGNMENT == 0:
@@ -147,7 +147,7 @@ def open_segment(disk: Disk, directory: Path, segment: Segment) -> Iterator[Segm
 
 
 def highest_number(disk: Disk, directory: Path) -> int:
-    """Return the highest number in use, those behind damage included; it is in the newest segment."""
+    """Return the highest number in use, including records after damage. It is in the newest segment."""
     segments = list_segments(disk, directory)
     if not segments:
         return 0
@@ -155,68 +155,68 @@ def highest_number(disk: Disk, directory: Path) -> int:
         return max((frame.number for frame in file.frames()), default=segments[-1].first)
 
 
-def set_aside_segments(disk: Disk, directory: Path, segments: list[Segment]) -> None:
-    """Take segments out of the stream: a few become spares, the others are deleted."""
-    folder = directory / SPARE_FOLDER
+def recycle_segments(disk: Disk, directory: Path, segments: list[Segment]) -> None:
+    """Remove segments from the stream: a few go to the pool, the others are deleted."""
+    folder = directory / POOL_FOLDER
     disk.make_directory(folder)
-    spares = sum(name.endswith(_SUFFIX) for name in disk.names(folder))
+    pooled = sum(name.endswith(_SUFFIX) for name in disk.names(folder))
     for segment in segments:
-        if spares < SPARES_MAX:
+        if pooled < POOL_SEGMENTS_MAX:
             disk.rename(directory / segment.name, folder / segment.name)
-            spares += 1
+            pooled += 1
         else:
             disk.unlink(directory / segment.name)
     disk.sync_directory(folder)
     disk.sync_directory(directory)
 
 
-class Spares:
-    """Files of the right size whose blocks are all written, so that a sync later need not touch metadata."""
+class SegmentPool:
+    """Files of the right size with all blocks written, so that a later sync need not touch metadata."""
 
     def __init__(self, disk: Disk, directory: Path, segment_bytes: int) -> None:
         self._disk = disk
         self._directory = directory
-        self._folder = directory / SPARE_FOLDER
+        self._folder = directory / POOL_FOLDER
         self._segment_bytes = segment_bytes
         self._lock = threading.Lock()
         disk.make_directory(self._folder)
 
-    def stock(self) -> None:
-        """See to it that there is a spare."""
+    def prepare(self) -> None:
+        """Make sure that the pool holds a file."""
         with self._lock:
-            if not self._usable():
+            if not self._free_segment():
                 self._make()
 
     def take(self, segment: Segment) -> None:
-        """Make a spare the segment; it is in the stream for good after `sync_directories`."""
+        """Turn a file of the pool into the segment; permanent after `sync_directories`."""
         with self._lock:
-            self._disk.rename(self._usable() or self._make(), self._directory / segment.name)
+            self._disk.rename(self._free_segment() or self._make(), self._directory / segment.name)
 
     def sync_directories(self) -> None:
         self._disk.sync_directory(self._directory)
         self._disk.sync_directory(self._folder)
 
-    def _usable(self) -> Path | None:
+    def _free_segment(self) -> Path | None:
         for name in sorted(self._disk.names(self._folder)):
-            spare = self._folder / name
+            free = self._folder / name
             if not name.endswith(_SUFFIX):
                 continue
-            if self._disk.size(spare) == self._segment_bytes:
-                return spare
-            self._disk.unlink(spare)  # Half made by a process that was stopped, or of another size.
+            if self._disk.size(free) == self._segment_bytes:
+                return free
+            self._disk.unlink(free)  # Left unfinished by a stopped process, or of another size.
         return None
 
     def _make(self) -> Path:
-        spare = self._folder / _NEW_SPARE
-        descriptor = self._disk.open(spare, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        free = self._folder / _NEW_SEGMENT
+        descriptor = self._disk.open(free, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         try:
             for offset in range(0, self._segment_bytes, len(_ZEROS)):
                 write_all(self._disk, descriptor, [_ZEROS[: self._segment_bytes - offset]], offset)
             self._disk.sync(descriptor)
         except OSError:
             with suppress(OSError):
-                self._disk.unlink(spare)  # What could not be written whole is not used again.
+                self._disk.unlink(free)  # An incomplete file is not reused.
             raise
         finally:
             self._disk.close(descriptor)
-        return spare
+        return free

@@ -1,4 +1,4 @@
-"""The end of a stream, where records are written. Used from one thread at a time."""
+"""The tail of a stream, where records are written. Used from one thread at a time."""
 
 import errno
 import os
@@ -11,23 +11,23 @@ from typing import Final, TypeAlias
 
 from mauve.stores.localdisk.disk import Disk, write_all
 from mauve.stores.localdisk.log.frames import ALIGNMENT, HEADER_BYTES, PADDING, encode_header, frame_bytes
-from mauve.stores.localdisk.log.segments import NUMBER_GAP, Segment, Spares, highest_number, list_segments
+from mauve.stores.localdisk.log.segments import NUMBER_GAP, Segment, SegmentPool, highest_number, list_segments
 from mauve.stores.log import RECORD_NUMBER_MAX, LogFullError
 
-# A record on its way to the disk: its parts, their length and their checksum. A plain tuple, for speed.
+# A record to be written: its parts, their length and their checksum. A plain tuple, for speed.
 Entry: TypeAlias = tuple[Sequence[bytes], int, int]
 
 _FULL_RECHECK_S: Final = 0.1
-# Below the gap between two writers' numbers: what a crash tears up never reaches into those of the next writer.
+# Less than the gap between two writers' numbers, so that a torn batch never reaches the numbers of the next writer.
 _BATCH_RECORDS_MAX: Final = 2**16
 _JOINED_PIECE_BYTES_MAX: Final = 2**12  # Up to this mean size, copying pieces together beats listing them.
 _OUT_OF_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class Tail:
-    """Writes records into the newest segment and begins the next when it is full.
+    """Writes records to the newest segment and begins the next one when it is full.
 
-    The first write begins a segment: whatever a stopped writer left behind its last record is not written to.
+    The first write begins a segment: nothing is written after the last record of a stopped writer.
     """
 
     def __init__(
@@ -48,13 +48,13 @@ class Tail:
         self._preparer = preparer
         self._monotonic = monotonic
         self._new_mark = new_mark
-        self._spares = Spares(disk, directory, segment_bytes)
+        self._pool = SegmentPool(disk, directory, segment_bytes)
         self._next_number = highest_number(disk, directory) + NUMBER_GAP
         self._descriptor: int | None = None
         self._mark = b""
         self._offset = 0
         self._full_until = 0.0
-        self._stock_spares()
+        self._prepare_segment()
 
     @property
     def next_number(self) -> int:
@@ -63,7 +63,7 @@ class Tail:
     def store(self, entries: Sequence[Entry]) -> int:
         """Make the first entries durable, at least one, and return how many.
 
-        `LogFullError` means that nothing was written; `OSError` that nobody knows what was.
+        `LogFullError` means that nothing was written; after `OSError` it is unknown what was.
         """
         descriptor = self._descriptor
         if descriptor is None or self._offset + frame_bytes(entries[0][1]) > self._segment_bytes:
@@ -83,7 +83,7 @@ class Tail:
             self._descriptor = None
 
     def _frame(self, entries: Sequence[Entry]) -> tuple[list[bytes], int, int]:
-        """Return the pieces to write for as many entries as fit, where they end, and how many they are."""
+        """Return the pieces to write for as many entries as fit, the offset of their end, and their number."""
         pieces: list[bytes] = []
         mark, number, end = self._mark, self._next_number, self._offset
         for parts, length, checksum in islice(entries, _BATCH_RECORDS_MAX):
@@ -104,18 +104,18 @@ class Tail:
         self._check_budget()
         segment = Segment(self._next_number, self._new_mark())
         try:
-            self._spares.take(segment)
+            self._pool.take(segment)
         except OSError as error:
             if error.errno not in _OUT_OF_SPACE:
                 raise
             raise self._full("the disk is full") from error
-        # From here on a failure is final: the name may be on the disk or not.
-        self._spares.sync_directories()
+        # From here on a failure is final: the name may or may not be on disk.
+        self._pool.sync_directories()
         self.close()
         descriptor = self._descriptor = self._disk.open(self._directory / segment.name, os.O_WRONLY)
         self._mark = segment.mark
         self._offset = 0
-        self._preparer.submit(self._stock_spares)
+        self._preparer.submit(self._prepare_segment)
         return descriptor
 
     def _check_budget(self) -> None:
@@ -130,6 +130,6 @@ class Tail:
         self._full_until = self._monotonic() + _FULL_RECHECK_S
         return LogFullError(reason)
 
-    def _stock_spares(self) -> None:
-        with suppress(OSError):  # The writer tries for itself when it needs one, and then it matters.
-            self._spares.stock()
+    def _prepare_segment(self) -> None:
+        with suppress(OSError):  # The writer tries again when it needs a file, and only then does it matter.
+            self._pool.prepare()

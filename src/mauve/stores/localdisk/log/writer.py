@@ -1,7 +1,7 @@
 """The writer of the segment log: group commit.
 
-One flush is under way at a time. What arrives meanwhile forms the next group: under load many records share one
-sync, and a lone record never waits for company.
+One flush is in progress at a time; records that arrive meanwhile form the next group. Under load many records share
+one sync, and a single record never waits for others.
 """
 
 import asyncio
@@ -25,10 +25,10 @@ from mauve.stores.log import STREAM_MAX, LogFailedError, LogFullError
 SEGMENT_BYTES: Final = 64 * 2**20
 BUDGET_BYTES: Final = 8 * 2**30
 QUICK_FLUSH_S: Final = 0.001
-SLOW_UNTIL_SHOWN_S: Final = 0.004  # what a disk is taken for before it has shown how quick it is
+ASSUMED_FLUSH_S: Final = 0.004  # assumed until the disk has been measured
 _FLUSH_WEIGHT: Final = 0.25
 _GROUP_RECORDS_MAX: Final = 64
-_GROUP_BYTES_MAX: Final = 2**20  # No flush should hold the event loop for long.
+_GROUP_BYTES_MAX: Final = 2**20  # No flush should block the event loop for long.
 WRITER_LOCK: Final = "writer.lock"
 
 log = structlog.get_logger()
@@ -64,7 +64,7 @@ class SegmentLogWriter:
         self._payload_bytes_max = min(frames.PAYLOAD_BYTES_MAX, segment_bytes - frames.HEADER_BYTES)
         self._disk = disk
         self._directory = make_stream_directory(disk, root, stream)
-        self._lock = _hold_stream(disk, self._directory)
+        self._lock = _lock_stream(disk, self._directory)
         self._flusher, self._preparer = new_thread(), new_thread()
         try:
             self._tail = Tail(
@@ -89,7 +89,7 @@ class SegmentLogWriter:
         self._refusal = ""
         self._has_failed = False
         self._monotonic = monotonic
-        self._flush_s = SLOW_UNTIL_SHOWN_S
+        self._flush_s = ASSUMED_FLUSH_S
         self._is_closed = False
 
     @property
@@ -113,16 +113,16 @@ class SegmentLogWriter:
         if self._refusal:
             done.set_exception(LogFailedError(self._refusal))
             return done
-        # The checksum is made here: in the flush thread every large one would have to win back the interpreter.
+        # Computed here: the flush thread would have to reacquire the interpreter after every large checksum.
         self._entries.append((parts, length, frames.checksum_of_payload(parts)))
         self._entries_bytes += length
         self._waiting.append(done)
         if not self._is_flushing:
-            self._begin_flush(loop)
+            self._start_flush(loop)
         return done
 
     async def close(self) -> None:
-        """Finish what was appended, then let go of the stream."""
+        """Finish what was appended, then release the stream."""
         self._refusal = self._refusal or "the log is closed"
         await self._idle.wait()
         if not self._is_closed:
@@ -135,13 +135,13 @@ class SegmentLogWriter:
         self._tail.close()
         self._disk.close(self._lock)
 
-    def _begin_flush(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _start_flush(self, loop: asyncio.AbstractEventLoop) -> None:
         self._is_flushing = True
         self._idle.clear()
         if self._flush_s < QUICK_FLUSH_S:
             loop.call_soon(self._flush_when_quiet, loop, 0)
         else:
-            self._flusher.submit(self._flush_aside, loop, *self._next_group())
+            self._flusher.submit(self._flush_in_thread, loop, *self._next_group())
 
     def _next_group(self) -> tuple[list[Entry], list[asyncio.Future[int]]]:
         entries, self._entries, self._entries_bytes = self._entries, [], 0
@@ -149,28 +149,28 @@ class SegmentLogWriter:
         return entries, waiting
 
     def _flush_when_quiet(self, loop: asyncio.AbstractEventLoop, seen: int) -> None:
-        """Let the group grow as long as each turn of the event loop adds to it: one sync then serves more of them."""
+        """Let the group grow while each turn of the event loop adds to it, so that one sync serves more records."""
         if seen < len(self._entries) < _GROUP_RECORDS_MAX and self._entries_bytes < _GROUP_BYTES_MAX:
             loop.call_soon(self._flush_when_quiet, loop, len(self._entries))
         else:
-            self._flush_here(loop)
+            self._flush_inline(loop)
 
-    def _flush_here(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Flush in the event loop's own thread: a quick disk answers sooner than another thread would."""
+    def _flush_inline(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Flush in the event loop's thread: a fast disk answers sooner than another thread would."""
         entries, waiting = self._next_group()
         first = self._tail.next_number
         self._settle(loop, waiting, first, *self._store(entries))
 
-    def _flush_aside(
+    def _flush_in_thread(
         self, loop: asyncio.AbstractEventLoop, entries: list[Entry], waiting: list[asyncio.Future[int]]
     ) -> None:
-        """Flush in the thread for it: a slow disk must not keep the event loop from refusing and answering."""
+        """Flush in a separate thread: a slow disk must not block the event loop."""
         first = self._tail.next_number
         stored, error = self._store(entries)
         loop.call_soon_threadsafe(self._settle, loop, waiting, first, stored, error)
 
     def _store(self, entries: list[Entry]) -> tuple[int, LogFailedError | LogFullError | None]:
-        """Return how many entries are durable, and why not the others."""
+        """Return how many entries are durable, and why the others are not."""
         began = self._monotonic()
         stored = 0
         error: LogFailedError | LogFullError | None = None
@@ -179,7 +179,7 @@ class SegmentLogWriter:
                 stored += self._tail.store(entries[stored:] if stored else entries)
         except LogFullError as full:
             error = full
-        except Exception as failure:  # noqa: BLE001 - whatever it was, nobody may be left waiting
+        except Exception as failure:  # noqa: BLE001 - whatever it was, every caller must get an answer
             error = LogFailedError(f"the log cannot be written: {failure}")
         self._flush_s += (self._monotonic() - began - self._flush_s) * _FLUSH_WEIGHT
         return stored, error
@@ -193,7 +193,7 @@ class SegmentLogWriter:
         error: LogFailedError | LogFullError | None,
     ) -> None:
         for number, done in enumerate(waiting[:stored], first):
-            if not done.done():  # Its caller may have given up.
+            if not done.done():  # The caller may have given up.
                 done.set_result(number)
         self._last_number = first + stored - 1
         if isinstance(error, LogFailedError):
@@ -201,13 +201,13 @@ class SegmentLogWriter:
         if error is not None:
             _fail(waiting[stored:], error)
         if self._waiting:
-            self._begin_flush(loop)
+            self._start_flush(loop)
         else:
             self._is_flushing = False
             self._idle.set()
 
     def _refuse_everything(self, reason: str) -> None:
-        """Stop for good. A sync that failed is not tried again: it would say yes, and the record would be gone."""
+        """Stop permanently. A failed sync is not retried: it would succeed although the record is lost."""
         log.error("log_writer_failed", directory=str(self._directory), reason=reason)
         self._refusal, self._has_failed = reason, True
         _fail(self._waiting, LogFailedError(reason))
@@ -217,10 +217,10 @@ class SegmentLogWriter:
 def _fail(waiting: Sequence[asyncio.Future[int]], error: LogFailedError | LogFullError) -> None:
     for done in waiting:
         if not done.done():
-            done.set_exception(type(error)(*error.args))  # One each: a shared one would collect tracebacks.
+            done.set_exception(type(error)(*error.args))  # One each: a shared one would accumulate tracebacks.
 
 
-def _hold_stream(disk: Disk, directory: Path) -> int:
+def _lock_stream(disk: Disk, directory: Path) -> int:
     descriptor = disk.open(directory / WRITER_LOCK, os.O_RDWR | os.O_CREAT)
     try:
         disk.lock(descriptor)

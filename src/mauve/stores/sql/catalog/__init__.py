@@ -1,1 +1,1 @@
-"""The catalog in SQL: organizations, people, apps, credentials, webhook secrets."""
+"""The catalog in SQL: organizations, users, apps, credentials, webhook secrets."""

@@ -1,4 +1,4 @@
-"""Apps with their projects."""
+"""Apps and their projects: a live one from the start, a test one from the first test secret on."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from mauve.core.biller import Provider
 from mauve.stores.catalog import AppChanges, NewApp, NewKey, TallyCheck
 from mauve.stores.sql.catalog.keys import insert_key
 from mauve.stores.sql.catalog.minting import tally
-from mauve.stores.sql.catalog.projects import insert_project
+from mauve.stores.sql.catalog.publications import UNPUBLISHED
 from mauve.stores.sql.catalog.schema import apps, projects, webhook_secrets
 from mauve.stores.sql.database import Database
 
@@ -107,3 +107,9 @@ def _app_from(row: sa.Row[Any]) -> App:
         has_biller_b_webhook=bool(row.has_biller_b_webhook),
         created_at=row.created_at,
     )
+
+
+def insert_project(tx: sa.Connection, public_id: str, app_id: str, environment: Environment, created_at: int) -> None:
+    """Store a project, unpublished, within the caller's transaction."""
+    row = {"public_id": public_id, "app_id": app_id, "environment": environment, "created_at": created_at}
+    tx.execute(sa.insert(projects).values(row | UNPUBLISHED))

@@ -1,18 +1,37 @@
-"""The catalog on a SQL database."""
+"""The catalog in a SQL database, assembled, and the values of the installation."""
+
+import sqlalchemy as sa
 
 from mauve.stores.catalog import Catalog
 from mauve.stores.sql.catalog.apps import SqlApps
-from mauve.stores.sql.catalog.installation import SqlInstallation
 from mauve.stores.sql.catalog.keys import SqlKeys
 from mauve.stores.sql.catalog.links import SqlLinks
 from mauve.stores.sql.catalog.organizations import SqlOrganizations
-from mauve.stores.sql.catalog.passwords import SqlPasswords
 from mauve.stores.sql.catalog.publications import SqlPublications
+from mauve.stores.sql.catalog.schema import installation
 from mauve.stores.sql.catalog.sessions import SqlSessions
 from mauve.stores.sql.catalog.tokens import SqlTokens
-from mauve.stores.sql.catalog.users import SqlUsers
+from mauve.stores.sql.catalog.users import SqlPasswords, SqlUsers
 from mauve.stores.sql.catalog.webhook_secrets import SqlWebhookSecrets
 from mauve.stores.sql.database import Database
+
+
+class SqlInstallation:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def get(self, name: str) -> str | None:
+        with self._database.reading() as tx:
+            return tx.execute(sa.select(installation.c.value).where(installation.c.name == name)).scalar_one_or_none()
+
+    def put(self, name: str, value: str) -> None:
+        with self._database.writing() as tx:
+            tx.execute(sa.delete(installation).where(installation.c.name == name))
+            tx.execute(sa.insert(installation).values(name=name, value=value))
+
+    def ping(self) -> None:
+        with self._database.reading() as tx:
+            tx.execute(sa.select(1))
 
 
 def sql_catalog(database: Database) -> Catalog:

@@ -1,4 +1,4 @@
-"""Data-plane keys. Only the digest and the masked form are kept."""
+"""Data-plane keys. Only the digest and the masked form are stored."""
 
 import sqlalchemy as sa
 
@@ -40,7 +40,7 @@ class SqlKeys:
 
 
 def insert_key(tx: sa.Connection, app_id: str, public_id: str, key: NewKey) -> None:
-    """Store a key inside a transaction that someone else opened: an app comes with its first key."""
+    """Store a key within the caller's transaction: an app is created with its first key."""
     row = {
         "key_id": key.key_id,
         "app_id": app_id,

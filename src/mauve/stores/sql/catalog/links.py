@@ -1,13 +1,13 @@
-"""The one-time links that let people in. Only digests of their secrets are kept."""
+"""One-time links for invitations and new passwords. Only digests of their secrets are stored."""
 
 import sqlalchemy as sa
 
 from mauve.core.organization import Organization
 from mauve.core.user import User
 from mauve.stores.catalog import OneTimeLink
-from mauve.stores.sql.catalog.member_rows import has_anyone, insert_link, insert_user, replace_password
 from mauve.stores.sql.catalog.organizations import insert_organization
 from mauve.stores.sql.catalog.schema import links
+from mauve.stores.sql.catalog.users import any_user_exists, insert_link, insert_user, replace_password
 from mauve.stores.sql.database import Database
 
 
@@ -33,7 +33,7 @@ class SqlLinks:
     ) -> bool:
         with self._database.writing() as tx:
             use = sa.update(links).where(_unused(digest) & links.c.user_id.is_(None)).values(used_at=used_at)
-            if tx.execute(use).rowcount == 0 or has_anyone(tx):
+            if tx.execute(use).rowcount == 0 or any_user_exists(tx):
                 return False
             insert_organization(tx, organization)
             insert_user(tx, owner, password_hash)

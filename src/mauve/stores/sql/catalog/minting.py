@@ -1,4 +1,4 @@
-"""Keys and tokens inside a transaction that someone else opened: counted, listed by minter, revoked."""
+"""Count, list by minter and revoke keys and tokens, within the caller's transaction."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -13,16 +13,16 @@ from mauve.stores.catalog import Minted, Tally
 from mauve.stores.sql.catalog.publications import changed, scopes_from
 from mauve.stores.sql.catalog.schema import apps, keys, memberships, organizations, tokens
 
-_IDS_AT_ONCE: Final = 500  # SQLite takes a limited number of parameters
+_IDS_AT_ONCE: Final = 500  # SQLite limits the number of parameters
 
 
-def hold_organization(tx: sa.Connection, org_id: str) -> None:
-    """Keep others from minting in the organization, and from changing its members, until the transaction ends."""
+def lock_organization(tx: sa.Connection, org_id: str) -> None:
+    """Block minting in the organization and changes to its members until the transaction ends."""
     tx.execute(sa.select(organizations.c.org_id).where(organizations.c.org_id == org_id).with_for_update())
 
 
 def tally(tx: sa.Connection, org_id: str, minted_by: str, app_id: str | None = None) -> Tally:
-    hold_organization(tx, org_id)
+    lock_organization(tx, org_id)
     of_organization = keys.c.app_id.in_(sa.select(apps.c.app_id).where(apps.c.org_id == org_id))
     working, in_all = _count(tx, keys, of_organization)
     app_working, app_in_all = _count(tx, keys, keys.c.app_id == app_id)
@@ -40,7 +40,7 @@ def tally(tx: sa.Connection, org_id: str, minted_by: str, app_id: str | None = N
 
 
 def minted_by(tx: sa.Connection, org_id: str, user_id: str) -> Minted:
-    """Return what a person has minted and still works, also through control tokens of theirs; oldest first."""
+    """Return the active keys and tokens a person minted, directly or through their control tokens, oldest first."""
     is_theirs = (tokens.c.org_id == org_id) & (tokens.c.minted_by == user_id)
     through_tokens = keys.c.minted_by.in_(sa.select(tokens.c.token_id).where(is_theirs))
     working_tokens = sa.select(tokens).where(is_theirs & tokens.c.revoked.is_(False))
@@ -56,7 +56,7 @@ def minted_by(tx: sa.Connection, org_id: str, user_id: str) -> Minted:
 
 
 def revoke(tx: sa.Connection, minted: Minted) -> None:
-    """Revoke for good and mark for publication."""
+    """Revoke permanently and mark for publication."""
     _revoke(tx, tokens, tokens.c.token_id, [token.token_id for token in minted.tokens])
     _revoke(tx, keys, keys.c.key_id, [key.key_id for key in minted.keys])
 
@@ -68,14 +68,14 @@ def _revoke(tx: sa.Connection, table: sa.Table, column: sa.Column[str], ids: Seq
 
 
 def _count(tx: sa.Connection, table: sa.Table, condition: sa.ColumnElement[bool]) -> tuple[int, int]:
-    """Return how many rows work, and how many there are with the revoked ones."""
+    """Return the number of active rows, and of all rows including revoked ones."""
     query = sa.select(table.c.revoked, sa.func.count()).where(condition).group_by(table.c.revoked)
     counts = {bool(revoked): count for revoked, count in tx.execute(query)}
     return counts.get(False, 0), sum(counts.values())
 
 
 def _scopes_now(tx: sa.Connection, org_id: str, minter: str) -> frozenset[Scope]:
-    """Return what the minter may do at this moment: a request can outlive the right to make it."""
+    """Return the minter's current scopes: a request can outlive the right to make it."""
     if minter == OPERATOR:
         return frozenset(Scope)
     is_member = (memberships.c.org_id == org_id) & (memberships.c.user_id == minter)

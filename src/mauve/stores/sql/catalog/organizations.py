@@ -1,4 +1,4 @@
-"""Organizations, their standing and limits."""
+"""Organizations with their standing and limits."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ class SqlOrganizations:
         with self._database.writing() as tx:
             insert_organization(tx, organization)
 
-    def everyone(self) -> list[Organization]:
+    def list_all(self) -> list[Organization]:
         query = sa.select(organizations).order_by(organizations.c.created_at, organizations.c.org_id)
         with self._database.reading() as tx:
             return [organization_from(row) for row in tx.execute(query)]
@@ -40,7 +40,7 @@ class SqlOrganizations:
 
 
 def insert_organization(tx: sa.Connection, organization: Organization) -> None:
-    """Store an organization, unpublished, inside a transaction that someone else opened."""
+    """Store an organization, unpublished, within the caller's transaction."""
     row = {"org_id": organization.org_id, "created_at": organization.created_at}
     tx.execute(sa.insert(organizations).values(row | _changeable_columns(organization) | UNPUBLISHED))
 

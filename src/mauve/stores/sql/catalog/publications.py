@@ -1,8 +1,8 @@
-"""What still has to reach the edge.
+"""Changes not yet published to the edge.
 
-Each published row carries `version`, its count of changes, and `mirrored_at`, NULL while the current version is
-unpublished. A change bumps the one and clears the other in its own transaction, so nothing is ever forgotten
-and no separate outbox is needed.
+Each published row has `version`, the count of its changes, and `mirrored_at`, NULL while the current version is
+unpublished. A change increments the one and clears the other in its own transaction, so none is lost and no separate
+outbox is needed.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ def changed(table: sa.Table) -> dict[str, object]:
 
 
 def scopes_from(text: str) -> frozenset[Scope]:
-    """Return the scopes as a token's row spells them: separated by commas."""
+    """Parse the comma-separated scopes of a token's row."""
     return frozenset(Scope(each) for each in text.split(",") if each)
 
 
@@ -63,7 +63,7 @@ class SqlPublications:
 
 
 def _row_of(record: PublishedRecord) -> sa.Update:
-    """Select the record's row at the version that was published: a later change stays pending."""
+    """Select the record's row at the published version, so that a later change stays pending."""
     match record:
         case PublishedOrganization():
             table, is_it = organizations, organizations.c.org_id == record.org_id

@@ -1,4 +1,4 @@
-"""The tables, as the queries see them. The migrations make them; a test holds the two together."""
+"""The tables as queries see them. The migrations create them; a test keeps the two in step."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ metadata: Final = sa.MetaData()
 
 
 def _publication_columns() -> list[sa.Column[int]]:
-    """Return what every published row carries: its count of changes, and when the last one reached the edge."""
+    """Return the columns of every published row: the count of its changes, and when the last one reached the edge."""
     return [
         sa.Column("version", sa.BigInteger, nullable=False),
         sa.Column("mirrored_at", sa.BigInteger, index=True),  # NULL: the current state is not published yet
@@ -105,9 +105,9 @@ keys: Final = sa.Table(
     sa.Column("masked", sa.Text, nullable=False),
     sa.Column("revoked", sa.Boolean, nullable=False),
     sa.Column("created_at", sa.BigInteger, nullable=False),
-    sa.Column("minted_by", sa.Text, index=True),  # a user, a token or the operator; NULL: not noted
+    sa.Column("minted_by", sa.Text, index=True),  # a user, a token or the operator; NULL: not recorded
     *_publication_columns(),
-    sa.Index("ix_keys_app_id_revoked", "app_id", "revoked"),  # counts read nothing else
+    sa.Index("ix_keys_app_id_revoked", "app_id", "revoked"),  # covers the counts
 )
 
 tokens: Final = sa.Table(
@@ -121,7 +121,7 @@ tokens: Final = sa.Table(
     sa.Column("scopes", sa.Text, nullable=False),  # comma-separated, sorted
     sa.Column("revoked", sa.Boolean, nullable=False),
     sa.Column("created_at", sa.BigInteger, nullable=False),
-    sa.Column("minted_by", sa.Text),  # a user, who may be gone by now, or the operator
+    sa.Column("minted_by", sa.Text),  # a user, perhaps removed since, or the operator
     sa.Column("last_used_at", sa.BigInteger),
     *_publication_columns(),
 )

@@ -1,4 +1,4 @@
-"""Sessions of people. Only the digest of what the browser holds is kept."""
+"""Sessions of users. Only the digest of the browser's secret is stored."""
 
 from typing import Any, Final
 
@@ -10,7 +10,7 @@ from mauve.stores.sql.catalog.organizations import organization_from
 from mauve.stores.sql.catalog.schema import memberships, organizations, sessions, users
 from mauve.stores.sql.database import Database
 
-_SESSIONS_MAX: Final = 50  # for each person; the one seen longest ago makes room
+_SESSIONS_MAX: Final = 50  # for each user; the least recently seen is deleted
 _LAST_SEEN_FIRST: Final = (sessions.c.seen_at.desc(), sessions.c.session_id)
 
 

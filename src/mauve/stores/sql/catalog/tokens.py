@@ -1,4 +1,4 @@
-"""Control tokens. Only the digest of the secret part is kept."""
+"""Control tokens. Only the digest of the secret part is stored."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,4 +1,4 @@
-"""Webhook signing secrets, sealed before they come here."""
+"""Webhook signing secrets, already sealed."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from mauve.core.app import Environment
 from mauve.core.biller import Provider
 from mauve.stores.catalog import SavedSecret, SealedSecret
-from mauve.stores.sql.catalog.projects import insert_project
+from mauve.stores.sql.catalog.apps import insert_project
 from mauve.stores.sql.catalog.publications import UNPUBLISHED, changed
 from mauve.stores.sql.catalog.schema import apps, projects, webhook_secrets
 from mauve.stores.sql.database import Database
@@ -19,8 +19,8 @@ class SqlWebhookSecrets:
 
     def put(self, secret: SealedSecret, public_id_if_new: str) -> str:
         with self._database.writing() as tx:
-            # Holding the app's row keeps two first secrets from making two test projects (PostgreSQL; SQLite
-            # has one writer anyway).
+            # Lock the app's row, so that two first secrets do not create two test projects (PostgreSQL; SQLite has one
+            # writer anyway).
             tx.execute(sa.select(apps.c.app_id).where(apps.c.app_id == secret.app_id).with_for_update())
             public_id = _project_of(tx, secret) or _new_project(tx, secret, public_id_if_new)
             _replace(tx, secret, public_id)

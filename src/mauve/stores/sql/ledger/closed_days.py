@@ -1,11 +1,11 @@
-"""Closed days, in the ledger's database: read as often as totals of money are, and as small."""
+"""Closed days, in the ledger's database: small, and read as often as totals of money."""
 
 from collections.abc import Collection, Iterable
 from datetime import date, timedelta
 
 import sqlalchemy as sa
 
-from mauve.core.activity import Activity
+from mauve.core.events import Activity
 from mauve.core.window import Window
 from mauve.stores.closed_days import DayUsers
 from mauve.stores.sql.database import Database

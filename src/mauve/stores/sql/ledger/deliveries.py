@@ -1,4 +1,4 @@
-"""Deliveries of the billers and their counts, inside a transaction that someone else opened."""
+"""The billers' deliveries and their counts. Writes happen within the caller's transaction."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -8,9 +8,8 @@ from typing import Final
 import sqlalchemy as sa
 
 from mauve.stores.deliveries import DELIVERIES_KEPT, Delivery, DeliveryResult, Tally
-from mauve.stores.sql.database import Database
+from mauve.stores.sql.database import Database, upsert_counts
 from mauve.stores.sql.ledger.schema import deliveries, delivery_tallies
-from mauve.stores.sql.upsert import adding_counts
 
 _OF_PROJECT: Final = deliveries.c.project == sa.bindparam("of_project")
 _NEWEST_FIRST: Final = deliveries.c.sequence.desc()
@@ -26,17 +25,17 @@ _DROP_OLD: Final = sa.delete(deliveries).where(
 )
 
 
-def note_deliveries(tx: sa.Connection, noted: Sequence[Delivery]) -> None:
-    """Keep the deliveries, count them, and drop those that are too many."""
-    if not noted:
+def record_deliveries(tx: sa.Connection, recorded: Sequence[Delivery]) -> None:
+    """Store and count the deliveries, and delete the oldest above the limit."""
+    if not recorded:
         return
-    tx.execute(sa.insert(deliveries), [asdict(each) | {"warnings": " ".join(each.warnings)} for each in noted])
-    tx.execute(_DROP_OLD, [{"of_project": project} for project in sorted({each.project for each in noted})])
-    add_tallies(tx, [Tally(each.project, each.provider, word, 1, each.at) for each in noted for word in each.words])
+    tx.execute(sa.insert(deliveries), [asdict(each) | {"warnings": " ".join(each.warnings)} for each in recorded])
+    tx.execute(_DROP_OLD, [{"of_project": project} for project in sorted({each.project for each in recorded})])
+    add_tallies(tx, [Tally(each.project, each.provider, word, 1, each.at) for each in recorded for word in each.words])
 
 
 def add_tallies(tx: sa.Connection, tallies: Iterable[Tally]) -> None:
-    """Add to the counts, in sorted order: PostgreSQL transactions then wait for each other in line."""
+    """Add to the counts, in sorted order so that PostgreSQL transactions cannot deadlock."""
     counts: Counter[tuple[str, str, str]] = Counter()
     last: dict[tuple[str, str, str], int] = {}
     for tally in tallies:
@@ -45,7 +44,7 @@ def add_tallies(tx: sa.Connection, tallies: Iterable[Tally]) -> None:
         last[key] = max(tally.last_at, last.get(key, tally.last_at))
     if counts:
         tx.execute(
-            adding_counts(tx.dialect.name, delivery_tallies),
+            upsert_counts(tx.dialect.name, delivery_tallies),
             [asdict(Tally(*key, counts[key], last[key])) for key in sorted(counts)],
         )
 

@@ -1,4 +1,4 @@
-"""What waits for the ledger: a line for each organization, taken from in turns."""
+"""Entries that wait for the ledger: a queue for each organization, served in turns."""
 
 import asyncio
 from collections import deque
@@ -8,43 +8,43 @@ from typing import NamedTuple
 from mauve.stores.ledger import Entry, Outcome
 
 
-class Waiting(NamedTuple):
+class QueuedEntry(NamedTuple):
     entry: Entry
     outcomes: asyncio.Future[list[Outcome]]
 
     @property
     def rows(self) -> int:
-        """Return how much work the entry is; what brings no payment and no version is little, but not nothing."""
+        """Return the cost of the entry; one without payments and versions is cheap, but not free."""
         return max(1, len(self.entry.payments) + len(self.entry.subscriptions))
 
 
-class Lines:
-    """Each line is kept in the order of arrival."""
+class FairQueue:
+    """Each queue keeps the order of arrival."""
 
     def __init__(self) -> None:
-        self._lines: dict[str, deque[Waiting]] = {}  # those whose turn is next stand first; none is empty
+        self._queues: dict[str, deque[QueuedEntry]] = {}  # in the order of their turns; none is empty
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def append(self, org_id: str, waiting: Waiting) -> None:
-        self._lines.setdefault(org_id, deque()).append(waiting)
+    def append(self, org_id: str, waiting: QueuedEntry) -> None:
+        self._queues.setdefault(org_id, deque()).append(waiting)
         self._count += 1
 
-    def take(self, rows_max: int) -> list[Waiting]:
-        """Take out what makes up to so many rows, or a single entry that has more.
+    def take(self, rows_max: int) -> list[QueuedEntry]:
+        """Remove and return entries of up to so many rows in total, or a single larger one.
 
-        The next one always comes from the line that has given the fewest rows so far: however long one line is and
-        however large its entries are, the others get as much as they want or as much as that one gets. Lines that
-        have given something go behind those that could not.
+        The next entry always comes from the queue that has given the fewest rows so far: however long one queue is and
+        however large its entries are, the others get what they want or as much as it does. Queues that have given
+        something move after those that could not.
         """
-        taken: list[Waiting] = []
+        taken: list[QueuedEntry] = []
         rows_left = rows_max
-        fairness = [(0, place, org_id) for place, org_id in enumerate(self._lines)]  # sorted, and so a heap
+        fairness = [(0, place, org_id) for place, org_id in enumerate(self._queues)]  # sorted, and thus a heap
         while fairness:
             rows_given, place, org_id = fairness[0]
-            waiting = self._first_in(org_id)
+            waiting = self._first_waiting(org_id)
             if waiting is None:
                 heappop(fairness)
                 continue
@@ -55,21 +55,21 @@ class Lines:
             rows_left -= waiting.rows
             heapreplace(fairness, (rows_given + waiting.rows, place, org_id))
         for rows_given, _, org_id in sorted(fairness):
-            if rows_given and org_id in self._lines:
-                self._lines[org_id] = self._lines.pop(org_id)
+            if rows_given and org_id in self._queues:
+                self._queues[org_id] = self._queues.pop(org_id)
         return taken
 
-    def _first_in(self, org_id: str) -> Waiting | None:
-        """Return the first in line that somebody still waits for."""
-        while line := self._lines.get(org_id):
-            if not line[0].outcomes.done():
-                return line[0]
+    def _first_waiting(self, org_id: str) -> QueuedEntry | None:
+        """Return the first entry whose caller still waits."""
+        while entries := self._queues.get(org_id):
+            if not entries[0].outcomes.done():
+                return entries[0]
             self._drop_first(org_id)
         return None
 
     def _drop_first(self, org_id: str) -> None:
-        line = self._lines[org_id]
-        line.popleft()
+        entries = self._queues[org_id]
+        entries.popleft()
         self._count -= 1
-        if not line:
-            del self._lines[org_id]
+        if not entries:
+            del self._queues[org_id]

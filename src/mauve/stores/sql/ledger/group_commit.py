@@ -5,54 +5,54 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import Entry, LedgerWriter, Outcome
-from mauve.stores.sql.ledger.fair_queue import Lines, Waiting
-from mauve.stores.unavailable import StoreUnavailableError
+from mauve.stores.sql.ledger.fair_queue import FairQueue, QueuedEntry
 
-GROUP_ROWS_MAX: Final = 1_000  # payments and subscription versions: less than 0.1 s, and larger ones are no quicker
+GROUP_ROWS_MAX: Final = 1_000  # payments and subscription versions: less than 0.1 s, and larger groups are not faster
 WAITING_ENTRIES_MAX: Final = 5_000
 _ENTRY_WEIGHT: Final = 1 / 8
 _HELD_S_MAX: Final = 0.1
-_PAUSE_S: Final = 0.004  # Who waits for SQLite's lock looks at it more often than that.
+_PAUSE_S: Final = 0.004  # longer than the polling interval of writers that wait for SQLite's lock
 
 
 class GroupedLedger:
-    """Records from coroutines of one event loop, in a thread of its own.
+    """Records entries from coroutines of one event loop, in its own thread.
 
-    - No timer: entries that arrive while a transaction is under way form the next group.
-    - Organizations take turns, and each has its entries recorded in the order of arrival.
-    - Groups that follow each other leave the lock to other processes now and then.
-    - What fails a group fails each of its entries, and none of them is recorded.
-    - More than `WAITING_ENTRIES_MAX` entries do not wait: the next one is refused at once.
+    - No timer: entries that arrive during a transaction form the next group.
+    - Organizations take turns; each one's entries are recorded in order of arrival.
+    - Consecutive groups regularly leave the lock to other processes.
+    - If a group fails, all of its entries fail and none is recorded.
+    - At most `WAITING_ENTRIES_MAX` entries wait: the next one is refused at once.
     """
 
     def __init__(self, writer: LedgerWriter) -> None:
         self._writer = writer
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger")
-        self._lines = Lines()
+        self._queue = FairQueue()
         self._work: asyncio.Task[None] | None = None
         self._closed = False
         self._entry_s = 0.0
 
     @property
     def entry_s(self) -> float:
-        """Return how long recording one entry takes, lately."""
+        """Return how long it recently took to record one entry."""
         return self._entry_s
 
     async def record(self, entry: Entry, org_id: str = "") -> list[Outcome]:
-        """Return when the entry is durable. Who stops waiting does not know whether it was recorded."""
+        """Return when the entry is durable. A caller that stops waiting does not know whether it was recorded."""
         if self._closed:
             raise StoreUnavailableError("the ledger is closed")
-        if len(self._lines) >= WAITING_ENTRIES_MAX:
-            raise StoreUnavailableError("too many requests wait for the ledger")
-        waiting = Waiting(entry, asyncio.get_running_loop().create_future())
-        self._lines.append(org_id, waiting)
+        if len(self._queue) >= WAITING_ENTRIES_MAX:
+            raise StoreUnavailableError("too many requests are waiting for the ledger")
+        waiting = QueuedEntry(entry, asyncio.get_running_loop().create_future())
+        self._queue.append(org_id, waiting)
         if self._work is None:
             self._work = asyncio.create_task(self._record_all())
         return await waiting.outcomes
 
     async def close(self) -> None:
-        """Record what still waits, take no more, and close the writer."""
+        """Record the waiting entries, accept no more, and close the writer."""
         if self._closed:
             return
         self._closed = True
@@ -64,21 +64,21 @@ class GroupedLedger:
     async def _record_all(self) -> None:
         held_s = 0.0
         try:
-            while group := self._lines.take(GROUP_ROWS_MAX):
+            while group := self._queue.take(GROUP_ROWS_MAX):
                 held_s += await self._record_group(group)
-                if self._lines and held_s > _HELD_S_MAX:
+                if self._queue and held_s > _HELD_S_MAX:
                     await asyncio.sleep(_PAUSE_S)
                     held_s = 0.0
         finally:
             self._work = None
 
-    async def _record_group(self, group: list[Waiting]) -> float:
+    async def _record_group(self, group: list[QueuedEntry]) -> float:
         """Return how long it took."""
         entries = [waiting.entry for waiting in group]
         began = time.monotonic()
         try:
             outcomes = await asyncio.get_running_loop().run_in_executor(self._thread, self._writer.record, entries)
-        except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for an answer
+        except Exception as error:  # noqa: BLE001 - whatever it is, every caller must get an answer
             for waiting in group:
                 _fail(waiting, error)
             return time.monotonic() - began
@@ -90,8 +90,8 @@ class GroupedLedger:
         return took_s
 
 
-def _fail(waiting: Waiting, error: Exception) -> None:
-    """Give everyone an error of their own: one that is raised many times grows a traceback without end."""
+def _fail(waiting: QueuedEntry, error: Exception) -> None:
+    """Give each caller its own error: one raised many times would accumulate tracebacks."""
     if waiting.outcomes.done():
         return
     reason = str(error) if isinstance(error, StoreUnavailableError) else f"unexpected {type(error).__name__}"

@@ -1,4 +1,4 @@
-"""Arrivals, inside a transaction that someone else opened, and for who looks at them."""
+"""Ingest stats. Writes happen within the caller's transaction. The table is still called `arrivals`."""
 
 from collections.abc import Sequence
 from datetime import date, timedelta
@@ -7,13 +7,12 @@ import sqlalchemy as sa
 
 from mauve.core.window import Window
 from mauve.stores.ingest_stats import DAYS_KEPT, IngestCount, IngestStats
-from mauve.stores.sql.database import Database
+from mauve.stores.sql.database import Database, upsert_counts
 from mauve.stores.sql.ledger.schema import arrivals
-from mauve.stores.sql.upsert import adding_counts
 
 
-def add_arrivals(tx: sa.Connection, noted: Sequence[IngestStats]) -> None:
-    """Add to the counts of their days, in sorted order, and drop those of long ago."""
+def add_ingest_stats(tx: sa.Connection, noted: Sequence[IngestStats]) -> None:
+    """Add to the counts of their days, in sorted order, and delete old days."""
     rows = [
         {"project": project, "day": day, "word": word, "count": count, "last_at": last_at}
         for day, last_at, counts in noted
@@ -22,7 +21,7 @@ def add_arrivals(tx: sa.Connection, noted: Sequence[IngestStats]) -> None:
     if not rows:
         return
     for row in sorted(rows, key=lambda row: (row["project"], row["day"], row["word"])):
-        tx.execute(adding_counts(tx.dialect.name, arrivals), row)
+        tx.execute(upsert_counts(tx.dialect.name, arrivals), row)
     newest = date.fromisoformat(max(each.day for each in noted))
     tx.execute(sa.delete(arrivals).where(arrivals.c.day <= (newest - timedelta(days=DAYS_KEPT)).isoformat()))
 

@@ -1,6 +1,6 @@
-"""The loader's side of the ledger."""
+"""The loader's side of the ledger, and the events sent in one batch with payments until they are loaded."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from typing import Final
@@ -9,12 +9,17 @@ import sqlalchemy as sa
 
 from mauve.stores.ledger import LoadStep, StepOutdatedError
 from mauve.stores.log import LogRecord
-from mauve.stores.sql.database import Database
-from mauve.stores.sql.ledger import mixed_batches as event_outbox
-from mauve.stores.sql.ledger.counts import add_usage, keep_first_seen
-from mauve.stores.sql.ledger.ingest_stats import add_arrivals
-from mauve.stores.sql.ledger.schema import dead_letters, first_seen, load_positions, usage
-from mauve.stores.sql.upsert import upsert
+from mauve.stores.sql.database import Database, upsert
+from mauve.stores.sql.ledger.ingest_stats import add_ingest_stats
+from mauve.stores.sql.ledger.schema import (
+    dead_letters,
+    event_outbox,
+    event_outbox_head,
+    first_seen,
+    load_positions,
+    usage,
+)
+from mauve.stores.sql.ledger.usage import add_usage, record_first_seen
 
 
 class SqlLoadLedger:
@@ -30,19 +35,19 @@ class SqlLoadLedger:
         with self._database.writing() as tx:
             _move_positions(tx, step)
             add_usage(tx, step.events_by_org_and_period)
-            keep_first_seen(tx, step.first_seen_by_project)
-            if step.arrivals is not None:
-                add_arrivals(tx, [step.arrivals])
+            record_first_seen(tx, step.first_seen_by_project)
+            if step.ingest_stats is not None:
+                add_ingest_stats(tx, [step.ingest_stats])
             if step.dead_letters:
                 tx.execute(sa.insert(dead_letters), [asdict(letter) for letter in step.dead_letters])
 
     def read_events(self, after: int, bytes_max: int) -> list[LogRecord]:
         with self._database.reading() as tx:
-            return event_outbox.read_events(tx, after, bytes_max)
+            return _read_events(tx, after, bytes_max)
 
     def trim_events(self, through: int) -> None:
         with self._database.writing() as tx:
-            event_outbox.trim_events(tx, through)
+            tx.execute(sa.delete(event_outbox).where(event_outbox.c.number <= through))
 
     def usage(self, period: str) -> dict[str, int]:
         with self._database.reading() as tx:
@@ -54,7 +59,7 @@ class SqlLoadLedger:
             rows = tx.execute(sa.select(first_seen.c.project, first_seen.c.at).where(first_seen.c.noted.is_(False)))
             return dict(rows.all())
 
-    def forget_first_seen(self, seen: Mapping[str, int]) -> None:
+    def acknowledge_first_seen(self, seen: Mapping[str, int]) -> None:
         if not seen:
             return
         is_this = (first_seen.c.project == sa.bindparam("of_project")) & (first_seen.c.at == sa.bindparam("of_at"))
@@ -68,15 +73,15 @@ class SqlLoadLedger:
 
 
 def _move_positions(tx: sa.Connection, step: LoadStep) -> None:
-    """Move each position from where the step began to where it ended; both statements tell whether it stood there."""
-    for stream, number in sorted(step.positions.items()):  # In one order: two loaders never wait for each other.
+    """Move each position from the start to the end of the step; the row counts show whether it was at the start."""
+    for stream, number in sorted(step.positions.items()):  # In one order, so that two loaders cannot deadlock.
         before = step.positions_before.get(stream, 0)
         if before:
             moved = tx.execute(_MOVE, {"of_stream": stream, "before": before, "number": number})
         else:
             moved = tx.execute(_first_position(tx.dialect.name), {"stream": stream, "number": number})
         if moved.rowcount != 1:
-            raise StepOutdatedError(f"stream {stream} is not at {before} any more: the step is not counted again")
+            raise StepOutdatedError(f"stream {stream} is no longer at {before}: the step is not counted again")
 
 
 _MOVE: Final = (
@@ -89,4 +94,35 @@ _MOVE: Final = (
 @cache
 def _first_position(dialect_name: str) -> sa.Insert:
     insert = upsert(dialect_name, load_positions).on_conflict_do_nothing(index_elements=[load_positions.c.stream])
-    return insert.execution_options(preserve_rowcount=True)  # an insert has none otherwise
+    return insert.execution_options(preserve_rowcount=True)  # an insert has none by default
+
+
+_ROWS_AT_ONCE: Final = 16
+
+
+def append_events(tx: sa.Connection, records: Sequence[bytes]) -> None:
+    """Store records under the next numbers, within the caller's transaction.
+
+    The head is locked until the transaction ends, so numbers become visible in order: a reader that has seen one never
+    misses a lower one. A PostgreSQL sequence would not guarantee that.
+    """
+    if not records:
+        return
+    last = tx.execute(sa.select(event_outbox_head.c.number).with_for_update()).scalar_one()
+    rows = [{"number": number, "record": record} for number, record in enumerate(records, start=last + 1)]
+    tx.execute(sa.insert(event_outbox), rows)
+    tx.execute(sa.update(event_outbox_head).values(number=last + len(records)))
+
+
+def _read_events(tx: sa.Connection, after: int, bytes_max: int) -> list[LogRecord]:
+    """Return at least one record if there is one, else stop before `bytes_max`."""
+    query = sa.select(event_outbox).where(event_outbox.c.number > after).order_by(event_outbox.c.number)
+    records: list[LogRecord] = []
+    size = 0
+    with tx.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE}) as rows:
+        for number, record in rows:
+            size += len(record)
+            if records and size > bytes_max:
+                break
+            records.append(LogRecord(number, record))
+    return records

@@ -1,4 +1,4 @@
-"""Ridding the ledger of a person: what names them goes, money and counts stay."""
+"""Erase a person from the ledger; money and counts stay."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -11,9 +11,9 @@ from mauve.stores.sql.database import Database
 from mauve.stores.sql.ledger.schema import dead_letters, payments, subscription_versions, subscriptions
 
 _ROWS_AT_ONCE: Final = 1_000
-_CHANGES_AT_ONCE: Final = 200  # in one transaction: those who record get their turns in between
+_CHANGES_AT_ONCE: Final = 200  # in one transaction, so that writers get their turns in between
 _NOTHING: Final = b"{}"
-_JOURNAL_PATIENCE_S: Final = 20.0  # twice as long as a metric may be read
+_JOURNAL_PATIENCE_S: Final = 20.0  # twice the longest read of a metric
 
 
 class SqlLedgerMaintenance:
@@ -49,7 +49,7 @@ class SqlLedgerMaintenance:
         return self._empty(project, user, subscription_versions, subscription_versions.c.sequence)
 
     def _empty(self, project: str, user: str, table: sa.Table, key: sa.Column[Any]) -> int:
-        """Empty what was sent with each row that names the person."""
+        """Empty the payload of each row that names the person."""
         sent = sa.select(key, table.c.payload).where(table.c.project == project)
         found = [{"of_key": of_key} for of_key, payload in self._rows(sent) if names_person(payload, user)]
         of_row = (table.c.project == project) & (key == sa.bindparam("of_key"))

@@ -1,7 +1,7 @@
-"""MRR day by day, kept as changes: inside a transaction that someone else opened.
+"""MRR by day, stored as changes. Everything runs within the caller's transaction.
 
-Changes are kept for single days and, added up, for blocks of days: the level at the end of any day is the sum of few
-rows, and a version that is dated years back moves as many rows as one of today.
+Changes are stored for single days and summed for blocks of days: the level at the end of any day is the sum of few
+rows, and a version dated years back changes as many rows as one dated today.
 """
 
 from collections import defaultdict
@@ -11,22 +11,22 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from mauve.core.subscriptions import MrrChange, Placed, Worth, day_of
+from mauve.core.subscriptions import InsertedVersion, MrrChange, MrrContribution, day_of
+from mauve.stores.sql.database import upsert
 from mauve.stores.sql.ledger.schema import mrr_changes, subscription_versions
-from mauve.stores.sql.upsert import upsert
 
 DAY: Final = 1
 SPANS: Final = (DAY, 128, 128 * 128)
-"""How many days a block has: to the end of any day lead 127 days, 127 blocks and what there is of the largest."""
+"""The days in a block: any day is reached by at most 127 days, 127 blocks and the blocks of the largest size."""
 
-# A sum of MRR may leave 64 bits, so its halves are summed apart: exact for two billion versions.
+# A sum of MRR may exceed 64 bits, so its halves are summed separately: exact for two billion versions.
 HALF: Final = 2**32
 
 _LevelKey = tuple[str, int, int, str]  # project, span, block, currency
 
 
 def add_changes(tx: sa.Connection, changes: Iterable[MrrChange]) -> None:
-    """Add to the days and blocks, in sorted order: PostgreSQL transactions then wait in line."""
+    """Add to the days and blocks, in sorted order so that PostgreSQL transactions cannot deadlock."""
     sums: dict[_LevelKey, list[int]] = defaultdict(lambda: [0, 0])
     for project, day, currency, active, mrr in changes:
         for span in SPANS:
@@ -65,9 +65,9 @@ _other: Final = subscription_versions.alias("other")
 _of_the_same: Final = sa.and_(_other.c.project == _version.c.project, _other.c.key == _version.c.key)
 
 
-# Each is a look into the index that holds the versions in their order. Of several with one moment and rank the new
-# ones were recorded last, so what follows them ranks higher or is later. SQLite looks at all equal ones where it is
-# asked for a pair that is greater, so these two are asked for one after the other.
+# Each is a lookup in the index of versions by history. Among versions of equal time and rank the new ones were
+# recorded last, so the one after them ranks higher or is later. For a comparison of pairs SQLite would scan all equal
+# ones, so the two cases are looked up separately.
 _before_sequence: Final = (
     sa.select(_other.c.sequence)
     .where(
@@ -97,14 +97,14 @@ _later_at: Final = (
 )
 
 
-def _worth_of(table: sa.FromClause) -> tuple[sa.ColumnElement[Any], ...]:
+def _contribution_columns(table: sa.FromClause) -> tuple[sa.ColumnElement[Any], ...]:
     return table.c.currency, sa.case((table.c.status == "active", table.c.mrr))  # else NULL
 
 
-_PLACED: Final = (
+_INSERTED: Final = (
     sa.select(
-        *(_version.c.project, _version.c.sequence, _version.c.at, *_worth_of(_version)),
-        *(_before.c.sequence, *_worth_of(_before), sa.func.coalesce(_higher_rank_at, _later_at)),
+        *(_version.c.project, _version.c.sequence, _version.c.at, *_contribution_columns(_version)),
+        *(_before.c.sequence, *_contribution_columns(_before), sa.func.coalesce(_higher_rank_at, _later_at)),
     )
     .select_from(_version)
     .outerjoin(_before, _before.c.sequence == _before_sequence)
@@ -112,16 +112,16 @@ _PLACED: Final = (
 )
 
 
-def placed_among(tx: sa.Connection, sequences: Collection[int]) -> Iterator[Placed]:
-    """Yield versions that were just appended, all at once, with what stands around them."""
-    rows: Sequence[Any] = tx.execute(_PLACED, {"sequences": list(sequences)}).all()
+def inserted_versions(tx: sa.Connection, sequences: Collection[int]) -> Iterator[InsertedVersion]:
+    """Yield versions that were just appended together, with their neighbors."""
+    rows: Sequence[Any] = tx.execute(_INSERTED, {"sequences": list(sequences)}).all()
     for project, sequence, at, currency, mrr, before, before_currency, before_mrr, after_at in rows:
-        yield Placed(
+        yield InsertedVersion(
             project,
             sequence,
             day_of(at),
-            Worth(currency, mrr),
+            MrrContribution(currency, mrr),
             before,
-            None if before is None else Worth(before_currency, before_mrr),
+            None if before is None else MrrContribution(before_currency, before_mrr),
             None if after_at is None else day_of(after_at),
         )

@@ -1,4 +1,4 @@
-"""Reading MRR day by day from its changes, inside a transaction that someone else opened."""
+"""Read MRR by day from its changes, within the caller's transaction."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -16,14 +16,14 @@ from mauve.stores.sql.ledger.schema import mrr_changes
 _Blocks = tuple[int, int, int]  # span, first, end
 
 
-class Total(NamedTuple):
-    """Subscriptions of one currency: a sum of zero is something else than none."""
+class MrrTotal(NamedTuple):
+    """Subscriptions of one currency: a sum of zero differs from no subscriptions."""
 
     active: int
     mrr: int
 
 
-_NOTHING: Final = Total(0, 0)
+_ZERO: Final = MrrTotal(0, 0)
 
 _BLOCK_MAX: Final = 2**31 - 1
 _ROWS_AT_ONCE: Final = 1_000
@@ -35,14 +35,14 @@ _of_blocks: Final = sa.and_(
     _changes.block >= sa.bindparam("first"),
     _changes.block < sa.bindparam("end"),
 )
-# What was changed back. It is passed over where it stands: a day without a change has no cost but this.
-_is_nothing: Final = sa.and_(
+# Changes that were reverted. They are skipped here, which is all that they cost.
+_is_zero: Final = sa.and_(
     _changes.active == 0, _changes.low % HALF == 0, _changes.high + _changes.low // HALF == sa.literal(0)
 )
 _DAYS: Final = (
     sa.select(_changes.project, _changes.block, _changes.currency, _changes.active, _changes.high, _changes.low)
-    .where(_of_blocks, sa.not_(_is_nothing))
-    .order_by(_changes.project, _changes.block, _changes.currency)  # as the key has them: nothing is sorted
+    .where(_of_blocks, sa.not_(_is_zero))
+    .order_by(_changes.project, _changes.block, _changes.currency)  # in key order: nothing is sorted
     .execution_options(yield_per=_ROWS_AT_ONCE)
 )
 _SUMS: Final = (
@@ -56,13 +56,13 @@ _SUMS: Final = (
 )
 
 
-def totals_of(tx: sa.Connection, projects: Collection[str]) -> dict[str, dict[str, Total]]:
-    """Return what all versions come to, whenever they are dated, by project and currency."""
+def totals_of(tx: sa.Connection, projects: Collection[str]) -> dict[str, dict[str, MrrTotal]]:
+    """Return the totals of all versions, of any date, by project and currency."""
     return _sums_of(tx, projects, [(SPANS[-1], -_BLOCK_MAX, _BLOCK_MAX)])
 
 
 def changes_in(tx: sa.Connection, projects: Collection[str], window: Window) -> Iterator[MrrChange]:
-    """Yield the changes of each day, by project; what was before the window is on its first day."""
+    """Yield the changes of each day by project, with everything before the window on its first day."""
     first = day_number_of(window.first)
     opening = _sums_of(tx, projects, _blocks_before(first))
     for project, days in groupby(_days(tx, projects, window), attrgetter("project")):
@@ -73,24 +73,24 @@ def changes_in(tx: sa.Connection, projects: Collection[str], window: Window) -> 
 
 
 def changes_until_now(tx: sa.Connection, projects: Collection[str], window: Window) -> Iterator[MrrChange]:
-    """Yield the same, and whatever is dated behind the window on its last day."""
+    """Yield the same, with versions dated after the window on its last day."""
     last = day_number_of(window.last)
-    behind = totals_of(tx, projects)
+    after_window = totals_of(tx, projects)
     for project, changes in groupby(changes_in(tx, projects, window), attrgetter("project")):
-        rest = behind.pop(project, {})
+        rest = after_window.pop(project, {})
         for change in changes:
             yield change
             _, _, currency, active, mrr = change
-            held = rest.get(currency, _NOTHING)
-            rest[currency] = Total(held.active - active, held.mrr - mrr)
+            held = rest.get(currency, _ZERO)
+            rest[currency] = MrrTotal(held.active - active, held.mrr - mrr)
         yield from _on_day(last, project, rest)
-    for project, totals in behind.items():
+    for project, totals in after_window.items():
         yield from _on_day(last, project, totals)
 
 
-def _on_day(day: int, project: str, totals: Mapping[str, Total]) -> Iterator[MrrChange]:
+def _on_day(day: int, project: str, totals: Mapping[str, MrrTotal]) -> Iterator[MrrChange]:
     for currency, total in sorted(totals.items()):
-        if total != _NOTHING:
+        if total != _ZERO:
             yield MrrChange(project, day, currency, *total)
 
 
@@ -112,11 +112,11 @@ def _blocks_before(day: int) -> Iterator[_Blocks]:
     yield SPANS[-1], -_BLOCK_MAX, end
 
 
-def _sums_of(tx: sa.Connection, projects: Collection[str], blocks: Iterable[_Blocks]) -> dict[str, dict[str, Total]]:
-    sums: dict[str, dict[str, Total]] = defaultdict(dict)
+def _sums_of(tx: sa.Connection, projects: Collection[str], blocks: Iterable[_Blocks]) -> dict[str, dict[str, MrrTotal]]:
+    sums: dict[str, dict[str, MrrTotal]] = defaultdict(dict)
     for span, first, end in blocks:
-        facts = {"projects": list(projects), "of_span": span, "first": first, "end": end}
-        for project, currency, active, high, low in tx.execute(_SUMS, facts) if first < end else ():
-            held = sums[project].get(currency, _NOTHING)
-            sums[project][currency] = Total(held.active + int(active), held.mrr + int(high) * HALF + int(low))
+        bound = {"projects": list(projects), "of_span": span, "first": first, "end": end}
+        for project, currency, active, high, low in tx.execute(_SUMS, bound) if first < end else ():
+            held = sums[project].get(currency, _ZERO)
+            sums[project][currency] = MrrTotal(held.active + int(active), held.mrr + int(high) * HALF + int(low))
     return sums

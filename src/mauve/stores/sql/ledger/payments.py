@@ -1,6 +1,6 @@
-"""Payments and their day totals, inside a transaction that someone else opened.
+"""Payments and their day totals, within the caller's transaction.
 
-Rows are touched in sorted order: two PostgreSQL transactions then wait for each other in line, never in a circle.
+Rows are changed in sorted order so that PostgreSQL transactions cannot deadlock.
 """
 
 from collections import Counter
@@ -11,21 +11,21 @@ from typing import Final, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
+from mauve.core.times import DAY_MS
 from mauve.stores.ledger import CLIENT, Outcome, Payment
+from mauve.stores.sql.database import upsert
 from mauve.stores.sql.ledger.schema import day_totals, payments
-from mauve.stores.sql.upsert import upsert
 
 _KEYS_PER_QUERY: Final = 400
 _PAIRS_PER_QUERY: Final = 1_000
-_DAY_MS: Final = 86_400_000
 _EPOCH: Final = date(1970, 1, 1)
 
 _Id = TypeVar("_Id", str, bytes)
 PaymentKey = tuple[str, str]  # project, id
 _TotalKey = tuple[str, str, str, bool]  # project, day, currency, earned
 
-# `(project, id) IN …` reads the whole table on SQLite. Two lists are looked up in the index, pair by pair.
-_STANDING: Final = sa.select(payments.c.project, payments.c.id, payments.c.digest, payments.c.claimed_at).where(
+# `(project, id) IN …` scans the whole table on SQLite. Two lists are looked up in the index, pair by pair.
+_RECORDED: Final = sa.select(payments.c.project, payments.c.id, payments.c.digest, payments.c.claimed_at).where(
     payments.c.project.in_(sa.bindparam("projects", expanding=True)),
     payments.c.id.in_(sa.bindparam("ids", expanding=True)),
 )
@@ -53,40 +53,40 @@ _SET_TOTAL: Final = (
 
 
 class Claim(NamedTuple):
-    """What a later payment with the same id is compared with."""
+    """The part of a payment that a later one with the same id is compared with."""
 
     digest: bytes
     claimed_at: int | None
 
 
-def standing_payments(tx: sa.Connection, keys: Collection[PaymentKey]) -> dict[PaymentKey, Claim]:
-    """Return what is recorded under these ids, and perhaps some more."""
+def recorded_payments(tx: sa.Connection, keys: Collection[PaymentKey]) -> dict[PaymentKey, Claim]:
+    """Return the payments recorded under these ids, and perhaps some more."""
     found: dict[PaymentKey, Claim] = {}
-    for projects, ids in in_squares(sorted(keys)):
-        rows = tx.execute(_STANDING, {"projects": projects, "ids": ids})
+    for projects, ids in key_batches(sorted(keys)):
+        rows = tx.execute(_RECORDED, {"projects": projects, "ids": ids})
         found |= {(project, id_): Claim(digest, claimed_at) for project, id_, digest, claimed_at in rows}
     return found
 
 
-def outcome_of(payment: Payment, standing: Claim | None) -> Outcome:
-    if standing is None:
+def outcome_of(payment: Payment, recorded: Claim | None) -> Outcome:
+    if recorded is None:
         return Outcome.ACCEPTED
-    if payment.digest != standing.digest:
+    if payment.digest != recorded.digest:
         return Outcome.CONFLICT
-    is_same_time = None in {payment.claimed_at, standing.claimed_at} or payment.claimed_at == standing.claimed_at
+    is_same_time = None in {payment.claimed_at, recorded.claimed_at} or payment.claimed_at == recorded.claimed_at
     return Outcome.DUPLICATE if is_same_time or payment.source != CLIENT else Outcome.CONFLICT
 
 
 def insert_payments(tx: sa.Connection, new: Mapping[PaymentKey, Payment]) -> None:
-    """Store payments; fails when another transaction has just stored one of them."""
+    """Store payments; fail if another transaction has just stored one of them."""
     tx.execute(_INSERT, [_row_from(new[key]) for key in sorted(new)])
 
 
 def insert_one_by_one(tx: sa.Connection, new: Mapping[PaymentKey, Payment]) -> set[PaymentKey]:
-    """Store payments, slowly; return those that another transaction has stored before, and their parts."""
+    """Store payments one by one; return those that another transaction has stored first, and their parts."""
     insert = _insert_unless_there(tx.dialect.name)
     lost: set[PaymentKey] = set()
-    for key in sorted(new, key=lambda key: (new[key].part_of is not None, key)):  # parts behind what they are parts of
+    for key in sorted(new, key=lambda key: (new[key].part_of is not None, key)):  # parts after the whole
         payment = new[key]
         if (payment.project, payment.part_of) in lost or tx.execute(insert, _row_from(payment)).rowcount == 0:
             lost.add(key)
@@ -96,7 +96,7 @@ def insert_one_by_one(tx: sa.Connection, new: Mapping[PaymentKey, Payment]) -> s
 @cache
 def _insert_unless_there(dialect_name: str) -> sa.Insert:
     insert = upsert(dialect_name, payments).on_conflict_do_nothing(index_elements=[payments.c.project, payments.c.id])
-    return insert.execution_options(preserve_rowcount=True)  # an insert has none otherwise
+    return insert.execution_options(preserve_rowcount=True)  # an insert has none by default
 
 
 def move_day_totals(tx: sa.Connection, accepted: Iterable[Payment]) -> None:
@@ -112,7 +112,7 @@ def move_day_totals(tx: sa.Connection, accepted: Iterable[Payment]) -> None:
 
 
 def _totals(tx: sa.Connection, keys: Sequence[_TotalKey]) -> dict[_TotalKey, int]:
-    """Return the totals, held until the transaction ends; a missing row is made first, so that it can be held."""
+    """Return the totals, locked until the transaction ends; create missing rows first so that they can be locked."""
     found = _held_totals(tx, keys)
     missing = [key for key in keys if key not in found]
     if not missing:
@@ -166,7 +166,7 @@ def _row_from(payment: Payment) -> dict[str, object]:
 
 
 def _day_of(moment_ms: int) -> str:
-    return _day_name(moment_ms // _DAY_MS)
+    return _day_name(moment_ms // DAY_MS)
 
 
 @lru_cache(maxsize=64)
@@ -174,8 +174,8 @@ def _day_name(days: int) -> str:
     return (_EPOCH + timedelta(days=days)).isoformat()
 
 
-def in_squares(keys: Sequence[tuple[str, _Id]]) -> Iterator[tuple[list[str], list[_Id]]]:
-    """Cut sorted keys into lists of projects and ids that span few pairs beyond the keys themselves."""
+def key_batches(keys: Sequence[tuple[str, _Id]]) -> Iterator[tuple[list[str], list[_Id]]]:
+    """Split sorted keys into lists of projects and ids whose product has few pairs besides the keys."""
     projects: dict[str, None] = {}  # in order, each once
     ids: dict[_Id, None] = {}
     for project, id_ in keys:

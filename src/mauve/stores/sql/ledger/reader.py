@@ -26,7 +26,7 @@ class SqlLedgerReader:
         self,
         projects: Collection[str],
         window: Window,
-        earned: bool,  # noqa: FBT001 - a stored fact, not a switch
+        earned: bool,  # noqa: FBT001 - a stored value, not a switch
     ) -> Generator[tuple[str, str, str, int], None, None]:
         totals = day_totals.c
         query = (
@@ -36,7 +36,7 @@ class SqlLedgerReader:
                 totals.day.between(window.first.isoformat(), window.last.isoformat()),
                 totals.earned.is_(earned),
             )
-            .order_by(totals.project, totals.day, totals.currency)  # as the key has them: nothing is sorted
+            .order_by(totals.project, totals.day, totals.currency)  # in key order: nothing is sorted
         )
         with self._database.reading() as tx:
             rows = tx.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE})

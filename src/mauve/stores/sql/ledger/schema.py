@@ -1,6 +1,7 @@
-"""The ledger's tables, as the queries see them. Its migrations make them; a test holds the two together.
+"""The ledger's tables as queries see them. Its migrations create them; a test keeps the two in step.
 
-They are apart from the catalog's: embedded they have a file of their own, which every ingest process writes to.
+They are separate from the catalog's: in the embedded service they have their own file, which every ingest process
+writes to.
 """
 
 from typing import Any, Final
@@ -11,7 +12,7 @@ from mauve.stores.sql.column_types import AnyText, WholeNumber
 
 metadata: Final = sa.MetaData()
 
-# SQLite counts rows by itself in a column of type INTEGER only.
+# SQLite numbers rows only in a column of type INTEGER.
 _ROW_NUMBER: Final = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 payments: Final = sa.Table(
@@ -20,7 +21,7 @@ payments: Final = sa.Table(
     sa.Column("project", sa.Text, primary_key=True),
     sa.Column("id", AnyText, primary_key=True),
     sa.Column("digest", sa.LargeBinary, nullable=False),
-    sa.Column("claimed_at", WholeNumber),  # as claimed: it may be beyond 64 bits
+    sa.Column("claimed_at", WholeNumber),  # as claimed: it may exceed 64 bits
     sa.Column("amount", sa.BigInteger, nullable=False),
     sa.Column("currency", sa.Text, nullable=False),
     sa.Column("earned", sa.Boolean, nullable=False),
@@ -64,7 +65,7 @@ subscription_versions: Final = sa.Table(
     sa.Column("project", sa.Text, nullable=False),
     sa.Column("key", sa.LargeBinary, nullable=False),
     *_version_columns(),
-    # It holds all that the history of MRR asks for, in the order in which it is asked: the table is not looked at.
+    # Covers the queries of the MRR history, in their order: the table itself is not read.
     sa.Index(
         "ix_subscription_versions_history",
         *("project", "key", "at", "rank", "sequence", "status", "currency", "mrr"),
@@ -87,7 +88,7 @@ subscriptions: Final = sa.Table(
     *_version_columns(),
 )
 
-# By how much MRR changed in a block of days, which is the day itself in a block of one. The sum is high * 2**32 + low.
+# The change of MRR in a block of days; a block of one is a single day. The sum is high * 2**32 + low.
 mrr_changes: Final = sa.Table(
     "mrr_changes",
     metadata,
@@ -112,7 +113,7 @@ event_outbox_head: Final = sa.Table(
     "event_outbox_head",
     metadata,
     sa.Column("only", sa.Integer, primary_key=True, autoincrement=False),  # there is one row
-    sa.Column("number", sa.BigInteger, nullable=False),  # the last one given out
+    sa.Column("number", sa.BigInteger, nullable=False),  # the last number assigned
 )
 
 load_positions: Final = sa.Table(
@@ -186,7 +187,7 @@ deliveries: Final = sa.Table(
     sa.Column("type", sa.Text, nullable=False),
     sa.Column("result", sa.Text, nullable=False),
     sa.Column("rows", sa.Integer, nullable=False),
-    sa.Column("warnings", sa.Text, nullable=False),  # words, divided by spaces
+    sa.Column("warnings", sa.Text, nullable=False),  # separated by spaces
     sa.Index("ix_deliveries_project_sequence", "project", "sequence"),
     sqlite_autoincrement=True,
 )

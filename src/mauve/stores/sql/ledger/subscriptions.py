@@ -1,4 +1,4 @@
-"""Subscription versions, the current row of each, and the MRR they come to; inside a transaction of someone else."""
+"""Subscription versions, the current row of each and their MRR; writes run within the caller's transaction."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -7,15 +7,17 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from mauve.core.subscriptions import MrrSums, Worth, day_of
+from mauve.core.subscriptions import MrrContribution, MrrSums, day_of
 from mauve.stores.ledger import SubscriptionVersion
-from mauve.stores.sql.ledger.mrr_changes import add_changes, placed_among
-from mauve.stores.sql.ledger.payments import in_squares
+from mauve.stores.sql.column_types import AnyText
+from mauve.stores.sql.database import Database, upsert
+from mauve.stores.sql.ledger.mrr_changes import add_changes, inserted_versions
+from mauve.stores.sql.ledger.payments import key_batches
 from mauve.stores.sql.ledger.schema import subscription_versions, subscriptions
-from mauve.stores.sql.upsert import upsert
+from mauve.stores.subscriptions import ID_CHARACTERS_SHOWN, CurrentSubscription, SubscriptionCount
 
 _VERSIONS_AT_ONCE: Final = 500
-_LATE_AT_ONCE: Final = 100  # Equal ones among them are in the way of each other.
+_LATE_AT_ONCE: Final = 100  # Equal ones among them block each other.
 _CHANGING: Final = ("id", "at", "received_at", "status", "mrr", "currency", "payload", "rank")
 
 _Key = tuple[str, bytes]  # project, and digest of the subscription's id
@@ -23,11 +25,11 @@ _Row = dict[str, Any]
 
 
 class _Current(NamedTuple):
-    """The version of a subscription that stands."""
+    """The current version of a subscription."""
 
     at: int
     rank: bytes
-    worth: Worth
+    contribution: MrrContribution
 
 
 def record_versions(tx: sa.Connection, versions: Sequence[SubscriptionVersion]) -> None:
@@ -38,44 +40,48 @@ def record_versions(tx: sa.Connection, versions: Sequence[SubscriptionVersion]) 
 
 
 def _record(tx: sa.Connection, rows: Sequence[_Row], sums: MrrSums) -> None:
-    held = _held(tx, rows)
-    standing = dict(held)
+    stored = _locked_current(tx, rows)
+    current_by_key = dict(stored)
     winners: dict[_Key, _Row] = {}
     latest: list[_Row] = []
     late: list[_Row] = []
     for row in rows:
         key, new = (row["project"], row["key"]), _current_from(row)
-        current = standing.get(key)
+        current = current_by_key.get(key)
         if current is not None and not _replaces(new, current):
             late.append(row)
             continue
-        sums.replace(row["project"], day_of(new.at), None if current is None else current.worth, new.worth)
-        standing[key], winners[key] = new, row
+        sums.replace(
+            row["project"], day_of(new.at), None if current is None else current.contribution, new.contribution
+        )
+        current_by_key[key], winners[key] = new, row
         latest.append(row)
-    _keep(tx, winners, held)
+    _store_current(tx, winners, stored)
     if latest:
         tx.execute(_APPEND, latest)
     if late:
         _insert_between(tx, late, sums)
 
 
-def _held(tx: sa.Connection, rows: Sequence[_Row]) -> dict[_Key, _Current]:
-    """Return the current rows, held until the end: versions of one subscription are recorded one after the other."""
+def _locked_current(tx: sa.Connection, rows: Sequence[_Row]) -> dict[_Key, _Current]:
+    """Return the current rows, locked so that versions of one subscription are recorded one after the other."""
     keys = sorted({(row["project"], row["key"]) for row in rows})
     return {
-        (project, key): _Current(at, rank, _worth(status, currency, mrr))
-        for projects, some in in_squares(keys)
-        for project, key, at, rank, status, currency, mrr in tx.execute(_HELD, {"projects": projects, "keys": some})
+        (project, key): _Current(at, rank, _contribution(status, currency, mrr))
+        for projects, some in key_batches(keys)
+        for project, key, at, rank, status, currency, mrr in tx.execute(
+            _LOCK_CURRENT, {"projects": projects, "keys": some}
+        )
     }
 
 
-def _keep(tx: sa.Connection, winners: dict[_Key, _Row], held: dict[_Key, _Current]) -> None:
-    """Let the winners stand, in sorted order: PostgreSQL transactions then wait in line.
+def _store_current(tx: sa.Connection, winners: dict[_Key, _Row], stored: dict[_Key, _Current]) -> None:
+    """Store the winners as current, in sorted order so that PostgreSQL transactions cannot deadlock.
 
-    A row that another one has made meanwhile fails the insert, and all of it is tried again.
+    If another transaction has created a row meanwhile, the insert fails and everything is retried.
     """
-    new = [winners[key] for key in sorted(winners) if key not in held]
-    changed = [winners[key] for key in sorted(winners) if key in held]
+    new = [winners[key] for key in sorted(winners) if key not in stored]
+    changed = [winners[key] for key in sorted(winners) if key in stored]
     if new:
         tx.execute(_INSERT, new)
     if changed:
@@ -83,12 +89,12 @@ def _keep(tx: sa.Connection, winners: dict[_Key, _Row], held: dict[_Key, _Curren
 
 
 def _insert_between(tx: sa.Connection, late: Sequence[_Row], sums: MrrSums) -> None:
-    """Record versions that others have overtaken. One with a rank that was recorded before is the same, come again."""
+    """Record versions older than the current one. One with a rank that is already recorded is a repeat."""
     for start in range(0, len(late), _LATE_AT_ONCE):
         some = late[start : start + _LATE_AT_ONCE]
         new = tx.execute(_append_unless_there(tx.dialect.name), some).scalars().all()
         if new:
-            sums.place(placed_among(tx, new))
+            sums.insert(inserted_versions(tx, new))
 
 
 def _replaces(new: _Current, current: _Current) -> bool:
@@ -97,15 +103,15 @@ def _replaces(new: _Current, current: _Current) -> bool:
 
 
 def _current_from(row: _Row) -> _Current:
-    return _Current(row["at"], row["rank"], _worth(row["status"], row["currency"], row["mrr"]))
+    return _Current(row["at"], row["rank"], _contribution(row["status"], row["currency"], row["mrr"]))
 
 
-def _worth(status: str, currency: str, mrr: int) -> Worth:
-    return Worth(currency, mrr if status == "active" else None)
+def _contribution(status: str, currency: str, mrr: int) -> MrrContribution:
+    return MrrContribution(currency, mrr if status == "active" else None)
 
 
 _columns: Final = subscriptions.c
-_HELD: Final = (
+_LOCK_CURRENT: Final = (
     sa.select(
         *(_columns.project, _columns.key, _columns.at, _columns.rank),
         *(_columns.status, _columns.currency, _columns.mrr),
@@ -145,3 +151,34 @@ def _row_from(version: SubscriptionVersion) -> _Row:
         "payload": version.payload,
         "rank": version.rank,
     }
+
+
+# An id is limited only by the body size. Cut it in the database, where even a fully escaped one is long enough.
+_ID: Final = sa.type_coerce(sa.func.substr(_columns.id, 1, 2 * (ID_CHARACTERS_SHOWN + 1)), AnyText)
+_SHOWN: Final = (_columns.key, _ID, _columns.at, _columns.status, _columns.mrr, _columns.currency)
+_COUNT: Final = sa.func.count()
+
+
+class SqlSubscriptionReader:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def page(self, project: str, after: bytes, limit: int) -> list[CurrentSubscription]:
+        query = sa.select(*_SHOWN).where(_columns.project == project, _columns.key > after)
+        with self._database.reading() as tx:
+            found = tx.execute(query.order_by(_columns.key).limit(limit))
+            return [CurrentSubscription(key, _shown(id_), *rest) for key, id_, *rest in found]
+
+    def counts(self, project: str, limit: int) -> list[SubscriptionCount]:
+        query = (
+            sa.select(_columns.status, _columns.currency, _COUNT)
+            .where(_columns.project == project)
+            .group_by(_columns.status, _columns.currency)
+            .order_by(_COUNT.desc(), _columns.status, _columns.currency)
+        )
+        with self._database.reading() as tx:
+            return [SubscriptionCount(*row) for row in tx.execute(query.limit(limit))]
+
+
+def _shown(id_: str) -> str:
+    return id_ if len(id_) <= ID_CHARACTERS_SHOWN else f"{id_[:ID_CHARACTERS_SHOWN]}…"

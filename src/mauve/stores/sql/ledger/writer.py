@@ -1,4 +1,4 @@
-"""The writer's side of the ledger: one transaction for everything that many requests want recorded."""
+"""The writer's side of the ledger: one transaction for the entries of many requests."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -7,14 +7,14 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from mauve.core.period import period_of
+from mauve.core.window import period_of
+from mauve.stores import StoreUnavailableError
 from mauve.stores.deliveries import Delivery
-from mauve.stores.ledger import CLIENT, Entry, Outcome, Payment, noted_delivery
+from mauve.stores.ledger import CLIENT, Entry, Outcome, Payment, recorded_delivery
 from mauve.stores.sql.database import Database
-from mauve.stores.sql.ledger.counts import add_usage, keep_first_seen
-from mauve.stores.sql.ledger.deliveries import add_tallies, note_deliveries
-from mauve.stores.sql.ledger.ingest_stats import add_arrivals
-from mauve.stores.sql.ledger.mixed_batches import append_events
+from mauve.stores.sql.ledger.deliveries import add_tallies, record_deliveries
+from mauve.stores.sql.ledger.ingest_stats import add_ingest_stats
+from mauve.stores.sql.ledger.loading import append_events
 from mauve.stores.sql.ledger.payments import (
     Claim,
     PaymentKey,
@@ -22,10 +22,10 @@ from mauve.stores.sql.ledger.payments import (
     insert_payments,
     move_day_totals,
     outcome_of,
-    standing_payments,
+    recorded_payments,
 )
 from mauve.stores.sql.ledger.subscriptions import record_versions
-from mauve.stores.unavailable import StoreUnavailableError
+from mauve.stores.sql.ledger.usage import add_usage, record_first_seen
 
 _ATTEMPTS_MAX: Final = 5
 _RACE_STATES: Final = {"40001", "40P01"}  # PostgreSQL: serialization failure, deadlock
@@ -56,79 +56,79 @@ class SqlLedgerWriter:
     def _record(self, entries: Sequence[Entry], store: _Store) -> list[list[Outcome]]:
         keys = {(payment.project, payment.id) for entry in entries for payment in entry.payments}
         with self._database.writing() as tx:
-            standing = standing_payments(tx, keys)
-            accepted = store(tx, _newcomers(entries, standing), standing)
+            recorded = recorded_payments(tx, keys)
+            accepted = store(tx, _new_payments(entries, recorded), recorded)
             if accepted:
                 move_day_totals(tx, accepted.values())
                 add_usage(tx, _usage_of(accepted.values()))
-                keep_first_seen(tx, _first_moments(accepted.values()))
+                record_first_seen(tx, _first_moments(accepted.values()))
             record_versions(tx, [version for entry in entries for version in entry.subscriptions])
             append_events(tx, [entry.events for entry in entries if entry.events is not None])
-            outcomes = _judge(entries, standing)
-            note_deliveries(tx, _deliveries(entries, outcomes))
+            outcomes = _judge(entries, recorded)
+            record_deliveries(tx, _deliveries(entries, outcomes))
             add_tallies(tx, [tally for entry in entries for tally in entry.tallies])
-            add_arrivals(tx, [entry.arrivals for entry in entries if entry.arrivals is not None])
+            add_ingest_stats(tx, [entry.ingest_stats for entry in entries if entry.ingest_stats is not None])
         return outcomes
 
 
 def _deliveries(entries: Sequence[Entry], outcomes: Sequence[Sequence[Outcome]]) -> list[Delivery]:
-    notes = (noted_delivery(entry, of_entry) for entry, of_entry in zip(entries, outcomes, strict=True))
-    return [note for note in notes if note is not None]
+    deliveries = (recorded_delivery(entry, of_entry) for entry, of_entry in zip(entries, outcomes, strict=True))
+    return [delivery for delivery in deliveries if delivery is not None]
 
 
 def _lost_a_race(error: StoreUnavailableError) -> bool:
-    """Tell whether another PostgreSQL transaction was quicker: it has recorded one of our payments meanwhile."""
+    """Return whether another PostgreSQL transaction has recorded one of our payments first."""
     cause = error.__cause__
     sql_state = getattr(getattr(cause, "orig", None), "sqlstate", None)
     return isinstance(cause, IntegrityError) or sql_state in _RACE_STATES
 
 
-def _newcomers(entries: Sequence[Entry], standing: _Claims) -> _Payments:
-    """Return the first payment with each id that is new; a part only with the payment that it belongs to."""
+def _new_payments(entries: Sequence[Entry], recorded: _Claims) -> _Payments:
+    """Return the first payment with each new id; a part only together with its payment."""
     new: _Payments = {}
     for entry in entries:
-        begun: set[PaymentKey] = set()
+        accepted_here: set[PaymentKey] = set()
         for payment in entry.payments:
             key = (payment.project, payment.id)
-            if key not in standing and key not in new and _may_begin(payment, begun):
+            if key not in recorded and key not in new and _is_whole_or_follows(payment, accepted_here):
                 new[key] = payment
-                begun.add(key)
+                accepted_here.add(key)
     return new
 
 
-def _may_begin(payment: Payment, begun: Collection[PaymentKey]) -> bool:
-    return payment.part_of is None or (payment.project, payment.part_of) in begun
+def _is_whole_or_follows(payment: Payment, accepted_here: Collection[PaymentKey]) -> bool:
+    return payment.part_of is None or (payment.project, payment.part_of) in accepted_here
 
 
-def _store_at_once(tx: sa.Connection, new: _Payments, _standing: _Claims) -> _Payments:
+def _store_at_once(tx: sa.Connection, new: _Payments, _recorded: _Claims) -> _Payments:
     if new:
         insert_payments(tx, new)
     return new
 
 
-def _store_one_by_one(tx: sa.Connection, new: _Payments, standing: _Claims) -> _Payments:
-    """Store what is still new, and add the others to those that stand: this way no race is ever lost."""
+def _store_one_by_one(tx: sa.Connection, new: _Payments, recorded: _Claims) -> _Payments:
+    """Store what is still new, and add the rest to the recorded ones, so that no race is lost."""
     lost = insert_one_by_one(tx, new)
-    standing |= standing_payments(tx, lost)
+    recorded |= recorded_payments(tx, lost)
     return {key: payment for key, payment in new.items() if key not in lost}
 
 
-def _judge(entries: Sequence[Entry], standing: _Claims) -> list[list[Outcome]]:
-    """Decide in order: a payment that is new stands against the later ones, also of its own entry."""
-    return [_judge_entry(entry.payments, standing) for entry in entries]
+def _judge(entries: Sequence[Entry], recorded: _Claims) -> list[list[Outcome]]:
+    """Decide in order: a new payment counts as recorded for later ones, even of its own entry."""
+    return [_judge_entry(entry.payments, recorded) for entry in entries]
 
 
-def _judge_entry(payments: Sequence[Payment], standing: _Claims) -> list[Outcome]:
+def _judge_entry(payments: Sequence[Payment], recorded: _Claims) -> list[Outcome]:
     outcomes: list[Outcome] = []
-    begun: set[PaymentKey] = set()
+    accepted_here: set[PaymentKey] = set()
     for payment in payments:
         key = (payment.project, payment.id)
-        outcome = outcome_of(payment, standing.get(key))
-        if outcome is Outcome.ACCEPTED and not _may_begin(payment, begun):
+        outcome = outcome_of(payment, recorded.get(key))
+        if outcome is Outcome.ACCEPTED and not _is_whole_or_follows(payment, accepted_here):
             outcome = Outcome.CONFLICT
         if outcome is Outcome.ACCEPTED:
-            standing[key] = Claim(payment.digest, payment.claimed_at)
-            begun.add(key)
+            recorded[key] = Claim(payment.digest, payment.claimed_at)
+            accepted_here.add(key)
         outcomes.append(outcome)
     return outcomes
 

@@ -1,4 +1,4 @@
-"""Alembic's door: runs the migrations on the connection that `migrate` hands over."""
+"""Alembic's entry point: runs the migrations on the connection passed by `migrate`."""
 
 from alembic import context
 

@@ -1,4 +1,4 @@
-"""Tokens and projects are published too: metric reads ask the edge for them."""
+"""Publish tokens and projects too: metric reads look them up in the edge."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -9,7 +9,7 @@ down_revision = "0001"
 
 def upgrade() -> None:
     for table in ("projects", "tokens"):
-        # What is there already begins at version 1 and unpublished: the next start publishes it.
+        # Existing rows start at version 1, unpublished: the next start publishes them.
         op.add_column(table, sa.Column("version", sa.BigInteger, nullable=False, server_default="1"))
         op.add_column(table, sa.Column("mirrored_at", sa.BigInteger))
         op.create_index(f"ix_{table}_mirrored_at", table, ["mirrored_at"])

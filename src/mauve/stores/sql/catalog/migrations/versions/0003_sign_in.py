@@ -1,4 +1,4 @@
-"""Sessions of people, and who minted and when somebody last used a control token."""
+"""Sessions of users, and the minter and last use of each control token."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Who minted each key, and quick counts of an app's keys."""
+"""The minter of each key, and an index for counting an app's keys."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,10 +8,10 @@ down_revision = "0003"
 
 
 def upgrade() -> None:
-    # NULL for the keys that are there: nobody noted who minted them.
+    # NULL for existing keys: their minter was not recorded.
     op.add_column("keys", sa.Column("minted_by", sa.Text))
     op.create_index("ix_keys_minted_by", "keys", ["minted_by"])
     op.drop_index("ix_keys_app_id", "keys")
     op.create_index("ix_keys_app_id_revoked", "keys", ["app_id", "revoked"])
-    # Until now a token that no person had minted was the operator's, without saying so.
+    # Until now a token without a minter was the operator's.
     op.execute("UPDATE tokens SET minted_by = 'operator' WHERE minted_by IS NULL")

@@ -1,4 +1,4 @@
-"""Arrivals by project, day and word."""
+"""Ingest stats by project, day and label."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Money of the billers in ISK, UGX and MGA, from the billers' units to the minor units of ISO 4217."""
+"""Convert the billers' amounts in ISK, UGX and MGA from their units to the minor units of ISO 4217."""
 
 import hashlib
 from collections import Counter
@@ -54,7 +54,7 @@ def _convert_payments() -> None:
     for row in rows:
         amount = _rounded(row.amount * _SCALES[row.currency])
         increases[row.project, row.day, row.currency, row.earned] += amount - row.amount
-        # The digest is of what the biller's delivery comes to, so that another one of it is still a repeat.
+        # The digest is that of the biller's delivery, so that another delivery of it is still a repeat.
         stated = [row.id, amount, row.earned, row.currency, row.user]
         digest = hashlib.sha256(msgspec.json.encode(stated)).digest()
         is_row = (columns.project == row.project) & (columns.id == row.id)
@@ -72,7 +72,7 @@ def _move_totals(increases: Iterable[tuple[tuple[str, str, str, bool], int]]) ->
 
 
 def _convert_mrr(name: str, key: str) -> None:
-    """Convert what the billers have said of subscriptions: theirs have ranks, those of clients have none."""
+    """Convert the billers' subscriptions: theirs have ranks, those of clients do not."""
     columns: list[sa.ColumnClause[Any]] = [
         sa.column(column) for column in ("project", key, "mrr", "currency", "rank", "payload")
     ]
@@ -85,8 +85,8 @@ def _convert_mrr(name: str, key: str) -> None:
         tx.execute(sa.update(table).where(is_row).values(mrr=mrr))
 
 
-def _exact_mrr(row: Any) -> Fraction:  # noqa: ANN401 - a row of columns without types
-    """Return what it was before it was rounded, if that is still there."""
+def _exact_mrr(row: Any) -> Fraction:  # noqa: ANN401 - a row of untyped columns
+    """Return the value before rounding, if it is still known."""
     exact = msgspec.json.decode(row.payload).get("mrr_exact")
     return Fraction(row.mrr if exact is None else exact)
 

@@ -1,4 +1,4 @@
-"""MRR by day, built from every version that was ever recorded."""
+"""MRR by day, computed from all recorded versions."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -53,10 +53,10 @@ def _create_table() -> sa.Table:
 
 
 def _changes(connection: sa.Connection) -> Iterator[tuple[str, int, str, int, int]]:
-    """Yield (project, day, currency, active, mrr): what each version takes away, and what it brings."""
+    """Yield (project, day, currency, active, mrr): what each version removes, and what it adds."""
     total = connection.execute(sa.text("SELECT count(*) FROM subscription_versions")).scalar_one()
     versions = connection.execute(
-        # As the index has them: nothing is sorted, and the table itself is not looked at.
+        # In index order: nothing is sorted, and the table itself is not read.
         sa.text(
             "SELECT project, key, at, currency, CASE WHEN status = 'active' THEN mrr END FROM subscription_versions "
             "ORDER BY project, key, at, rank, sequence"

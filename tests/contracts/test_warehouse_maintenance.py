@@ -1,4 +1,4 @@
-"""What every warehouse promises to those who keep it: rows lose a person, and no figure moves."""
+"""What every warehouse promises about maintenance: rows lose a person, and no metric changes."""
 
 import itertools
 from datetime import date, timedelta
@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from mauve.core.activity import Activity
+from mauve.core.events import Activity
+from mauve.core.times import DAY_MS
 from mauve.core.window import Window
 from mauve.stores.clickhouse.maintenance import ChdbMaintenance
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
 from mauve.stores.warehouse import EventRows, first_seq
 
-DAY_MS = 86_400_000
 DAY = date(2026, 11, 15)
 EPOCH = date(1970, 1, 1)
 ALWAYS = Window(date.min, date.max)
@@ -26,7 +26,7 @@ NAME_BYTES = "it's\\ ann\t\n{user:String} 👩"
 
 @pytest.fixture
 def home(connection):
-    """The path that the tests' engine has open."""
+    """The path that the engine under test has open."""
     ChdbWarehouse(connection)
     of_events = "database = 'mauve' AND name = 'events'"
     ((events,),) = connection.read(f"SELECT data_paths[1] FROM system.tables WHERE {of_events}", {})
@@ -34,7 +34,7 @@ def home(connection):
 
 
 @pytest.fixture
-def upkeep(connection, home):
+def maintenance(connection, home):
     return ChdbMaintenance(connection, home)
 
 
@@ -69,8 +69,8 @@ def load(connection, project):
     return load_events
 
 
-def figures(connection, project):
-    """Return everything that can be read of a project."""
+def metrics(connection, project):
+    """Return everything readable about a project."""
     reader = ChdbWarehouseReader(lambda: connection)
     names = reader.event_names(project, ALWAYS, 100)
     return (
@@ -98,65 +98,65 @@ EVENTS = [
 ]
 
 
-def test_an_erased_person_leaves_every_figure_and_no_trace(upkeep, connection, project, load):
+def test_an_erased_person_changes_no_metric_and_leaves_no_trace(maintenance, connection, project, load):
     rows = load(EVENTS)
-    before = figures(connection, project)
+    before = metrics(connection, project)
     assert before[0] == [("view", 4), ("user_signup", 1)]
-    assert upkeep.erase_user(project, "ann") == 4, "repeats too"
-    assert figures(connection, project) == before
+    assert maintenance.erase_user(project, "ann") == 4, "repeats too"
+    assert metrics(connection, project) == before
     erased = [row for row, (_, user, _) in zip(raw_rows(connection, project), EVENTS, strict=True) if user == "ann"]
     assert {tuple(row[:4]) for row in erased} == {("", "", "", "")}
     assert all(row[4] % DAY_MS == row[5] % DAY_MS == 0 for row in erased), "not even the time of day"
     assert [row[6] for row in raw_rows(connection, project)] == list(rows.seq), "a loader still knows what is stored"
 
 
-def test_others_keep_all_that_is_theirs(upkeep, connection, project, load):
+def test_erasing_a_person_leaves_the_events_of_others_unchanged(maintenance, connection, project, load):
     load(EVENTS)
     load(EVENTS, f"{project}_other")
     before = raw_rows(connection, f"{project}_other")
-    upkeep.erase_user(project, "ann")
+    maintenance.erase_user(project, "ann")
     assert raw_rows(connection, f"{project}_other") == before
     assert [row[0] for row in raw_rows(connection, project)] == ["", "bob", "", "", "", ""]
 
 
-def test_erasing_again_finds_nothing(upkeep, project, load):
+def test_erasing_again_finds_nothing(maintenance, project, load):
     load(EVENTS)
-    assert (upkeep.erase_user(project, "ann"), upkeep.erase_user(project, "ann")) == (4, 0)
-    assert upkeep.erase_user(project, "nobody") == 0
+    assert (maintenance.erase_user(project, "ann"), maintenance.erase_user(project, "ann")) == (4, 0)
+    assert maintenance.erase_user(project, "nobody") == 0
     load(EVENTS)
-    assert upkeep.erase_user(project, "ann") == 4, "who comes back can be erased again"
+    assert maintenance.erase_user(project, "ann") == 4, "who comes back can be erased again"
 
 
-def test_names_of_any_kind_can_be_erased_and_are_written_down_nowhere(upkeep, connection, project, load, home):
+def test_any_name_can_be_erased_and_is_written_nowhere(maintenance, connection, project, load, home):
     load([("view", NAME_BYTES, DAY), ("view", "bob", DAY)])
-    assert upkeep.erase_user(project, NAME_BYTES) == 1
+    assert maintenance.erase_user(project, NAME_BYTES) == 1
     commands = connection.read("SELECT command FROM system.mutations", {})
     assert [command for (command,) in commands if "ann" in command] == []
     assert [path for path in home.rglob("mutation_*") if b"ann" in path.read_bytes()] == []
 
 
-def test_an_id_that_was_counted_is_known_after_the_person_was_erased(upkeep, connection, project, load):
+def test_a_counted_id_is_known_after_the_person_was_erased(maintenance, connection, project, load):
     rows = load(EVENTS)
-    upkeep.erase_user(project, "ann")
+    maintenance.erase_user(project, "ann")
     found = ChdbWarehouse(connection).stage(rows)
     assert sorted(place for same in found for place in same.places) == list(range(len(rows) - 1))
 
 
-def test_what_is_too_old_counts_and_tells_nothing(upkeep, connection, project, load):
+def test_old_events_count_and_are_anonymous(maintenance, connection, project, load):
     old = date(2001, 1, 31)
     load([("view", "ann", old), ("view", "bob", old + timedelta(days=1)), ("view", "bob", old - timedelta(days=400))])
-    before = figures(connection, project)
-    assert upkeep.forget_raw_before(old + timedelta(days=1)) == 2
-    assert figures(connection, project) == before
+    before = metrics(connection, project)
+    assert maintenance.anonymize_raw_before(old + timedelta(days=1)) == 2
+    assert metrics(connection, project) == before
     assert [row[0] for row in raw_rows(connection, project)] == ["", "bob", ""]
-    assert upkeep.forget_raw_before(old + timedelta(days=1)) == 0
-    assert upkeep.forget_raw_before(date(1960, 1, 1)) == 0
+    assert maintenance.anonymize_raw_before(old + timedelta(days=1)) == 0
+    assert maintenance.anonymize_raw_before(date(1960, 1, 1)) == 0
 
 
-def test_what_is_frozen_stays_as_it_is(upkeep, connection, project, load, home):
+def test_frozen_files_do_not_change(maintenance, connection, project, load, home):
     load(EVENTS)
     ((count,),) = connection.rows("SELECT count() FROM mauve.events")
-    frozen = upkeep.freeze()
+    frozen = maintenance.freeze()
     files = {
         path: path.read_bytes() for folder in frozen.folders.values() for path in folder.rglob("*.*") if path.is_file()
     }
@@ -164,10 +164,10 @@ def test_what_is_frozen_stays_as_it_is(upkeep, connection, project, load, home):
     assert set(frozen.folders) == {"events", "actives", "seen"}
     assert any(path.name == "data.bin" for path in files)
     load(EVENTS)
-    upkeep.erase_user(project, "ann")
+    maintenance.erase_user(project, "ann")
     connection.run("OPTIMIZE TABLE mauve.events FINAL")
     assert {path: path.read_bytes() for path in files} == files
-    upkeep.thaw()
+    maintenance.thaw()
     assert not any(path.exists() for path in files)
     assert not (home / "shadow").exists()
-    upkeep.thaw()
+    maintenance.thaw()

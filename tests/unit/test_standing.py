@@ -13,6 +13,6 @@ from mauve.core.organization import Limits, Organization, Standing
         (Standing.SUSPENDED, 100, 99, Standing.SUSPENDED),
     ],
 )
-def test_grace_that_has_run_out_suspends(standing, grace_ends_at, now, expected):
+def test_expired_grace_suspends(standing, grace_ends_at, now, expected):
     organization = Organization("org_1", "Acme", standing, grace_ends_at, Limits(), 0)
     assert organization.standing_at(now) is expected

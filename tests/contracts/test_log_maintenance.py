@@ -1,4 +1,4 @@
-"""Copying what waits in the log, and blanking what does not."""
+"""Copy the records that are not loaded yet, and blank those that are."""
 
 import asyncio
 
@@ -24,7 +24,7 @@ def damage(path, payload):
 
 
 class TestCopy:
-    def test_it_holds_what_is_behind_the_position_under_the_same_numbers(self, tmp_path):
+    def test_the_copy_holds_the_records_after_the_position_under_the_same_numbers(self, tmp_path):
         root, copy = tmp_path / "log", tmp_path / "copy"
         append_all(root, LARGE)
         records = records_of(root)
@@ -32,7 +32,7 @@ class TestCopy:
         assert copy_unloaded(root, copy, {0: position}) == len(records) - 18
         assert records_of(copy, position) == records[18:]
 
-    def test_nothing_of_what_was_loaded_is_in_it(self, tmp_path):
+    def test_the_copy_holds_nothing_that_was_loaded(self, tmp_path):
         root, copy = tmp_path / "log", tmp_path / "copy"
         append_all(root, [b"loaded long ago", b"still to be loaded"])
         first, _ = records_of(root)
@@ -41,7 +41,7 @@ class TestCopy:
         assert b"long ago" not in path.read_bytes()
         assert b"still to be" in path.read_bytes()
 
-    def test_who_writes_to_it_goes_on_above_every_number_even_if_nothing_waited(self, tmp_path):
+    def test_a_writer_to_the_copy_continues_above_every_number_even_if_it_is_empty(self, tmp_path):
         root, copy = tmp_path / "log", tmp_path / "copy"
         append_all(root, LARGE)
         last = records_of(root)[-1].number
@@ -50,7 +50,7 @@ class TestCopy:
         (record,) = records_of(copy, last)
         assert (record.payload, record.number > last) == (b"next", True)
 
-    def test_the_loader_reads_and_trims_it_like_any_other(self, tmp_path):
+    def test_the_loader_reads_and_trims_the_copy_like_any_other_log(self, tmp_path):
         root, copy = tmp_path / "log", tmp_path / "copy"
         append_all(root, LARGE)
         copy_unloaded(root, copy, {})
@@ -61,15 +61,15 @@ class TestCopy:
         reader.trim(0, records_of(copy)[len(LARGE) - 1].number)
         assert read_all(SegmentLogReader(copy)) == LARGE
 
-    def test_what_is_damaged_does_not_hide_what_is_behind_it(self, tmp_path):
+    def test_damage_does_not_hide_later_records(self, tmp_path):
         root, copy = tmp_path / "log", tmp_path / "copy"
         append_all(root, LARGE)
-        for place in (2, 38):  # in a segment that is complete, and in the one that is written to
+        for place in (2, 38):  # in a complete segment, and in the one being written
             damage(next(path for path in segment_paths(root) if LARGE[place] in path.read_bytes()), LARGE[place])
         copy_unloaded(root, copy, {})
         assert [payload for _, payload in records_of(copy)] == [*LARGE[:2], *LARGE[3:38], LARGE[39]]
 
-    def test_writers_that_go_on_do_not_keep_it_from_ending(self, tmp_path):
+    def test_active_writers_do_not_keep_the_copy_from_ending(self, tmp_path):
         root, copy = tmp_path / "log", tmp_path / "copy"
 
         async def main():
@@ -96,7 +96,7 @@ class TestBlanking:
     def blank(self, root, through):
         return SegmentLogMaintenance(root, lambda: {0: through}).blank_loaded()
 
-    def test_what_was_loaded_is_gone_from_every_file_and_the_rest_is_there(self, tmp_path):
+    def test_loaded_records_are_gone_from_every_file_and_the_rest_is_kept(self, tmp_path):
         root = tmp_path / "log"
         append_all(root, [*LARGE, b"waits"])
         records = records_of(root)
@@ -109,7 +109,7 @@ class TestBlanking:
         reader.read(0, 0, BYTES_MAX)
         assert reader.quarantined() == 0, "what is blank is not damaged"
 
-    def test_numbers_go_on_above_those_that_were_used(self, tmp_path):
+    def test_numbers_continue_above_those_used(self, tmp_path):
         root = tmp_path / "log"
         append_all(root, LARGE)
         last = records_of(root)[-1].number
@@ -118,7 +118,7 @@ class TestBlanking:
         (record,) = records_of(root, last)
         assert record.payload == b"next"
 
-    def test_a_stream_with_a_writer_is_left_alone(self, tmp_path):
+    def test_a_stream_with_a_writer_is_not_touched(self, tmp_path):
         root = tmp_path / "log"
 
         async def main():
@@ -137,6 +137,10 @@ class TestBlanking:
         folder.mkdir(parents=True)
         for place, content in enumerate([b'x{"user":"ann"}', b'{"user":"bob"}', b'"j\\u00f6rg"']):
             (folder / f"{place}.damaged").write_bytes(content)
-        upkeep = SegmentLogMaintenance(tmp_path / "log", dict)
-        assert (upkeep.erase_damaged("ann"), upkeep.erase_damaged("jörg"), upkeep.erase_damaged("eve")) == (1, 1, 0)
+        maintenance = SegmentLogMaintenance(tmp_path / "log", dict)
+        assert (
+            maintenance.erase_damaged("ann"),
+            maintenance.erase_damaged("jörg"),
+            maintenance.erase_damaged("eve"),
+        ) == (1, 1, 0)
         assert [path.name for path in folder.iterdir()] == ["1.damaged"]

@@ -8,11 +8,11 @@ from mauve.stores.data_directory import (
     DirectoryError,
     HeldError,
     Holder,
-    alone,
+    exclusive_lock,
     hold,
     holder_of,
     make_private_directory,
-    name_holder,
+    record_holder,
     write_private_file,
 )
 
@@ -21,7 +21,7 @@ def mode_of(path):
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_a_directory_is_made_private_also_when_it_was_not(tmp_path):
+def test_a_directory_is_made_private_even_if_it_was_not(tmp_path):
     made = tmp_path / "a" / "b"
     make_private_directory(made)
     assert mode_of(made) == 0o700
@@ -31,13 +31,13 @@ def test_a_directory_is_made_private_also_when_it_was_not(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a file", "a file/below"])
-def test_a_path_that_is_no_directory_is_refused(tmp_path, name):
+def test_a_path_that_is_not_a_directory_is_refused(tmp_path, name):
     (tmp_path / "a file").write_text("")
     with pytest.raises(DirectoryError, match="not a directory"):
         make_private_directory(tmp_path / name)
 
 
-def test_a_directory_that_others_share_is_left_alone(tmp_path):
+def test_a_shared_directory_is_not_touched(tmp_path):
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o1777)
@@ -47,17 +47,17 @@ def test_a_directory_that_others_share_is_left_alone(tmp_path):
     assert mode_of(shared) == 0o1777
 
 
-def test_a_private_file_is_for_its_owner_alone_and_leaves_no_draft(tmp_path):
+def test_a_private_file_is_readable_by_its_owner_only_and_leaves_no_draft(tmp_path):
     path = tmp_path / "master.key"
     write_private_file(path, b"content")
     assert (path.read_bytes(), mode_of(path)) == (b"content", 0o600)
     assert [entry.name for entry in tmp_path.iterdir()] == ["master.key"]
 
 
-def test_a_held_directory_names_its_holder_until_it_is_let_go(tmp_path):
+def test_a_locked_directory_names_its_holder_until_it_is_released(tmp_path):
     assert holder_of(tmp_path) is None
     with hold(tmp_path) as lock:
-        name_holder(lock, Holder(os.getpid(), "http://here", "http://there"))
+        record_holder(lock, Holder(os.getpid(), "http://here", "http://there"))
         assert holder_of(tmp_path) == Holder(os.getpid(), "http://here", "http://there")
         with pytest.raises(HeldError, match=f"process {os.getpid()}"):
             hold(tmp_path)
@@ -66,12 +66,12 @@ def test_a_held_directory_names_its_holder_until_it_is_let_go(tmp_path):
 
 
 def _append(path, mark):
-    with alone(path.parent, "turn"):
+    with exclusive_lock(path.parent, "turn"):
         before = path.read_text()
         path.write_text(before + mark)
 
 
-def test_one_at_a_time_means_that_nothing_is_lost(tmp_path):
+def test_under_an_exclusive_lock_no_update_is_lost(tmp_path):
     path = tmp_path / "marks"
     path.write_text("")
     context = multiprocessing.get_context("spawn")

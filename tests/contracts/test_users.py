@@ -1,4 +1,4 @@
-"""What every catalog promises about people, their links and their sessions."""
+"""What every catalog promises about users, their links and their sessions."""
 
 import threading
 from contextlib import suppress
@@ -55,11 +55,11 @@ def a_session(user, **fields):
 
 
 def let_pass(members):
-    """A check that has nothing against the change."""
+    """A check that allows every change."""
 
 
 def keep_all(minted):
-    """A withdrawal that takes nothing away."""
+    """A withdrawal that revokes nothing."""
     return Minted()
 
 
@@ -78,12 +78,12 @@ def ann(catalog, org):
 
 
 class TestUsers:
-    def test_a_user_comes_with_a_link_and_without_a_password(self, catalog, org):
-        assert catalog.users.anyone() is False
+    def test_a_new_user_has_a_link_and_no_password(self, catalog, org):
+        assert catalog.users.any_exist() is False
         user = a_user(org)
         link = a_link(user)
         assert catalog.users.create(user, link, let_pass) is True
-        assert catalog.users.anyone() is True
+        assert catalog.users.any_exist() is True
         assert catalog.links.find(link.digest) == link
         assert catalog.users.find(user.user_id) == Member(user, has_password=False, link_expires_at=NOW + 1)
         assert catalog.users.find("usr_missing") is None
@@ -94,7 +94,7 @@ class TestUsers:
         assert catalog.users.create(twin, link, let_pass) is False
         assert catalog.links.find(link.digest) is None
 
-    def test_members_are_those_of_the_organization_oldest_first(self, catalog, org, ann):
+    def test_members_of_the_organization_are_listed_oldest_first(self, catalog, org, ann):
         other = an_organization()
         catalog.organizations.create(other)
         for user in (a_user(org, "b@example.com", Role.VIEWER, NOW - 1), a_user(other, "c@example.com")):
@@ -102,7 +102,7 @@ class TestUsers:
         emails = [member.user.email for member in catalog.users.all_of(org.org_id)]
         assert emails == ["b@example.com", "ann@example.com"]
 
-    def test_a_role_is_changed_after_a_look_at_everybody(self, catalog, org, ann):
+    def test_a_role_is_changed_after_all_members_were_checked(self, catalog, org, ann):
         looked_at = []
         assert catalog.users.change_role(org.org_id, ann.user_id, Role.VIEWER, looked_at.extend, keep_all) is True
         assert [member.user for member in looked_at] == [ann]
@@ -118,14 +118,14 @@ class TestUsers:
             catalog.users.remove(org.org_id, ann.user_id, refuse, keep_all)
         assert catalog.users.find(ann.user_id).user == ann
 
-    def test_nobody_of_another_organization_is_changed_or_removed(self, catalog, org, ann):
+    def test_members_of_another_organization_are_neither_changed_nor_removed(self, catalog, org, ann):
         other = an_organization()
         catalog.organizations.create(other)
         assert catalog.users.change_role(other.org_id, ann.user_id, Role.VIEWER, let_pass, keep_all) is False
         assert catalog.users.remove(other.org_id, ann.user_id, let_pass, keep_all) is False
         assert catalog.users.find(ann.user_id).user == ann
 
-    def test_whoever_is_removed_is_gone_with_sessions_and_links(self, catalog, org, ann):
+    def test_a_removed_user_loses_sessions_and_links(self, catalog, org, ann):
         digest, link = a_digest(), a_link(ann)
         catalog.links.replace(link)
         catalog.sessions.begin(a_session(ann), digest)
@@ -136,7 +136,7 @@ class TestUsers:
         assert catalog.sessions.find(digest) is None
         assert catalog.users.create(ann, a_link(ann), let_pass) is True, "the address can be invited again"
 
-    def test_of_two_owners_who_remove_each_other_at_once_one_stays(self, catalog, org, ann):
+    def test_of_two_owners_who_remove_each_other_at_once_one_remains(self, catalog, org, ann):
         bob = a_user(org, "bob@example.com")
         catalog.users.create(bob, a_link(bob), let_pass)
 
@@ -161,7 +161,7 @@ class TestPasswords:
         assert catalog.passwords.find(ann.email) == Account(ann, None)
         assert catalog.passwords.find("nobody@example.com") is None
 
-    def test_a_new_password_ends_sessions_and_forgets_unused_links(self, catalog, ann):
+    def test_a_new_password_ends_sessions_and_deletes_unused_links(self, catalog, ann):
         digest, link = a_digest(), a_link(ann)
         catalog.links.replace(link)
         catalog.sessions.begin(a_session(ann), digest)
@@ -173,14 +173,14 @@ class TestPasswords:
 
 
 class TestLinks:
-    def test_a_new_setup_link_replaces_the_one_before(self, catalog):
+    def test_a_new_setup_link_replaces_the_previous_one(self, catalog):
         first, second = a_link(), a_link()
         catalog.links.replace_setup(first)
         catalog.links.replace_setup(second)
         assert catalog.links.find(first.digest) is None
         assert catalog.links.find(second.digest) == second
 
-    def test_a_link_replaces_the_holders_own_and_leaves_the_others_alone(self, catalog, org, ann):
+    def test_a_new_link_replaces_only_those_of_the_same_user(self, catalog, org, ann):
         bob = a_user(org, "bob@example.com")
         bobs, setup, anns, newer = a_link(bob), a_link(), a_link(ann), a_link(ann)
         catalog.users.create(bob, bobs, let_pass)
@@ -200,7 +200,7 @@ class TestLinks:
         assert catalog.links.use(link.digest, "$other", NOW) is None
         assert catalog.passwords.find(ann.email).password_hash == "$hash"
 
-    def test_the_setup_link_makes_the_first_owner_once(self, catalog):
+    def test_the_setup_link_creates_the_first_owner_once(self, catalog):
         link, organization = a_link(), an_organization()
         owner = a_user(organization)
         catalog.links.replace_setup(link)
@@ -210,16 +210,16 @@ class TestLinks:
         assert [record.org_id for record in catalog.publications.pending(10)] == [organization.org_id]
         again = an_organization()
         assert catalog.links.use_setup(link.digest, again, a_user(again, "b@example.com"), "$hash", NOW) is False
-        assert catalog.organizations.everyone() == [organization]
+        assert catalog.organizations.list_all() == [organization]
 
-    def test_the_setup_link_is_void_once_somebody_has_an_account(self, catalog, org, ann):
+    def test_the_setup_link_is_void_once_an_account_exists(self, catalog, org, ann):
         link, organization = a_link(), an_organization()
         catalog.links.replace_setup(link)
         owner = a_user(organization, "b@example.com")
         assert catalog.links.use_setup(link.digest, organization, owner, "$hash", NOW) is False
-        assert catalog.organizations.everyone() == [org]
+        assert catalog.organizations.list_all() == [org]
 
-    def test_neither_link_serves_for_the_other(self, catalog, org, ann):
+    def test_neither_kind_of_link_works_as_the_other(self, catalog, org, ann):
         setup, anns = a_link(), a_link(ann)
         catalog.links.replace_setup(setup)
         catalog.links.replace(anns)
@@ -230,20 +230,20 @@ class TestLinks:
 
 
 class TestSessions:
-    def test_a_session_tells_who_sits_behind_it(self, catalog, org, ann):
+    def test_a_session_returns_its_user_and_organization(self, catalog, org, ann):
         session, digest = a_session(ann), a_digest()
         catalog.sessions.begin(session, digest)
         found = catalog.sessions.find(digest)
         assert (found.session, found.user, found.organization) == (session, ann, org)
         assert catalog.sessions.find(a_digest()) is None
 
-    def test_a_session_shows_the_role_of_now(self, catalog, org, ann):
+    def test_a_session_shows_the_current_role(self, catalog, org, ann):
         digest = a_digest()
         catalog.sessions.begin(a_session(ann), digest)
         catalog.users.change_role(org.org_id, ann.user_id, Role.VIEWER, let_pass, keep_all)
         assert catalog.sessions.find(digest).user.role is Role.VIEWER
 
-    def test_the_moment_when_it_was_last_seen_is_noted(self, catalog, ann):
+    def test_the_time_a_session_was_last_seen_is_recorded(self, catalog, ann):
         session, digest = a_session(ann), a_digest()
         catalog.sessions.begin(session, digest)
         catalog.sessions.note_seen(session.session_id, NOW + 7)
@@ -264,13 +264,13 @@ class TestSessions:
         assert catalog.sessions.all_of(ann.user_id) == []
         assert catalog.sessions.all_of(bob.user_id) == [bobs]
 
-    def test_a_new_session_clears_away_what_has_expired(self, catalog, ann):
+    def test_a_new_session_deletes_expired_ones(self, catalog, ann):
         catalog.sessions.begin(a_session(ann, expires_at=NOW + 10), a_digest())
         later = a_session(ann, created_at=NOW + 10)
         catalog.sessions.begin(later, a_digest())
         assert catalog.sessions.all_of(ann.user_id) == [later]
 
-    def test_a_person_has_no_more_than_fifty_sessions(self, catalog, ann):
+    def test_a_user_has_at_most_fifty_sessions(self, catalog, ann):
         sessions = [a_session(ann, seen_at=NOW + number) for number in range(52)]
         for session in sessions:
             catalog.sessions.begin(session, a_digest())

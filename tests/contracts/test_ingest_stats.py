@@ -1,4 +1,4 @@
-"""What every ledger promises about arrivals."""
+"""What every ledger promises about ingest stats."""
 
 from datetime import date, timedelta
 
@@ -22,31 +22,31 @@ def reader(ledger_database):
 def note(writer):
     def note_one(offset, last_at, counts, project="proj_1"):
         day = (DAY + timedelta(days=offset)).isoformat()
-        arrivals = IngestStats(day, last_at, {(project, word): count for word, count in counts.items()})
-        writer.record([Entry(arrivals=arrivals)])
+        stats = IngestStats(day, last_at, {(project, word): count for word, count in counts.items()})
+        writer.record([Entry(ingest_stats=stats)])
 
     return note_one
 
 
-def test_counts_of_a_day_add_up_and_the_last_moment_stays(note, reader):
+def test_counts_of_a_day_add_up_and_the_last_time_is_kept(note, reader):
     note(0, 5, {ACCEPTED: 2, "rejected:at": 1})
     note(0, 4, {ACCEPTED: 3})
     assert reader.counts("proj_1", ALWAYS) == [IngestCount(ACCEPTED, 5, 5), IngestCount("rejected:at", 1, 5)]
 
 
-def test_days_of_a_window_are_summed_up(note, reader):
+def test_days_of_a_window_are_summed(note, reader):
     for offset in range(-2, 3):
         note(offset, 10 + offset, {ACCEPTED: 10 ** (offset + 2)})
     window = Window(DAY - timedelta(days=1), DAY + timedelta(days=1))
     assert reader.counts("proj_1", window) == [IngestCount(ACCEPTED, 1110, 11)]
 
 
-def test_a_project_sees_nothing_of_another(note, reader):
+def test_projects_are_isolated(note, reader):
     note(0, 1, {ACCEPTED: 1})
     assert reader.counts("proj_2", ALWAYS) == []
 
 
-def test_days_of_long_ago_are_dropped(note, reader):
+def test_old_days_are_deleted(note, reader):
     note(0, 1, {ACCEPTED: 1})
     note(DAYS_KEPT - 1, 2, {ACCEPTED: 10})
     assert reader.counts("proj_1", ALWAYS)[0].count == 11
@@ -54,7 +54,7 @@ def test_days_of_long_ago_are_dropped(note, reader):
     assert reader.counts("proj_1", ALWAYS)[0].count == 110
 
 
-def test_a_load_step_adds_its_own(note, loader, reader):
+def test_a_load_step_adds_its_own_counts(note, loader, reader):
     note(0, 1, {ACCEPTED: 3})
-    loader.finish(LoadStep({1: 1}, arrivals=IngestStats(DAY.isoformat(), 2, {("proj_1", REPEAT): 2})))
+    loader.finish(LoadStep({1: 1}, ingest_stats=IngestStats(DAY.isoformat(), 2, {("proj_1", REPEAT): 2})))
     assert reader.counts("proj_1", ALWAYS) == [IngestCount(ACCEPTED, 3, 1), IngestCount(REPEAT, 2, 2)]

@@ -1,7 +1,7 @@
-"""AcceptedExchange on one machine: a small file for each process, written whole.
+"""The exchange of accepted counts on one machine: a small file for each process, replaced as a whole.
 
-Files, and not a database that they share: a process that is stopped while it holds a lock keeps nobody from counting.
-They are not synced: each says nothing that the log does not know.
+Files instead of a shared database: a process stopped while holding a lock would block the others. They are not
+synced, because the log holds the same information.
 """
 
 import os
@@ -11,15 +11,15 @@ from typing import Final
 
 import msgspec
 
-from mauve.core.accepted import AcceptedCounts, Line, OrgPeriod
-from mauve.stores.unavailable import StoreUnavailableError
+from mauve.core.accepted import AcceptedCounts, OrgPeriod, Subtotal
+from mauve.stores import StoreUnavailableError
 
 _NAME: Final = re.compile(r"[0-9]{3}")
 _PRIVATE_FILE: Final = 0o600
 _PRIVATE_DIRECTORY: Final = 0o700
 
 _encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(list[tuple[str, str, list[Line]]])
+_decoder: Final = msgspec.msgpack.Decoder(list[tuple[str, str, list[Subtotal]]])
 
 
 class FileAcceptedCounts:
@@ -29,10 +29,10 @@ class FileAcceptedCounts:
         self._folder = folder
         self._name = f"{stream:03d}"
         self._shared: bytes | None = None
-        self._seen: dict[str, tuple[bytes, AcceptedCounts]] = {}  # by file: mostly the same as before
+        self._seen: dict[str, tuple[bytes, AcceptedCounts]] = {}  # by file: usually unchanged
 
     def share(self, accepted: AcceptedCounts) -> None:
-        content = _encoder.encode([(*org_period, lines) for org_period, lines in accepted])
+        content = _encoder.encode([(*org_period, subtotals) for org_period, subtotals in accepted])
         if content == self._shared:
             return
         try:
@@ -59,7 +59,7 @@ class FileAcceptedCounts:
         draft.rename(self._folder / self._name)
 
     def _counts_in(self, name: str) -> AcceptedCounts:
-        """Read a file. One that is missing or was torn by a power cut says nothing."""
+        """Read a file. A missing or torn one counts as empty."""
         try:
             content = (self._folder / name).read_bytes()
         except OSError:
@@ -73,6 +73,8 @@ class FileAcceptedCounts:
 
 def _counts_from(content: bytes) -> AcceptedCounts:
     try:
-        return AcceptedCounts({OrgPeriod(org_id, period): lines for org_id, period, lines in _decoder.decode(content)})
+        return AcceptedCounts(
+            {OrgPeriod(org_id, period): subtotals for org_id, period, subtotals in _decoder.decode(content)}
+        )
     except msgspec.MsgspecError:
         return AcceptedCounts()

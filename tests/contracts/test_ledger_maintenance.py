@@ -1,4 +1,4 @@
-"""What every ledger promises to those who keep it: a person goes, the money stays."""
+"""What every ledger promises about maintenance: a person is erased, the money stays."""
 
 import json
 import sqlite3
@@ -18,35 +18,35 @@ NOTHING = ErasedEntries(0, 0, 0)
 
 
 @pytest.fixture
-def upkeep(ledger_database):
+def maintenance(ledger_database):
     return SqlLedgerMaintenance(ledger_database)
 
 
-def test_payments_lose_the_person_and_keep_the_money(writer, reader, upkeep, ledger_database):
+def test_payments_lose_the_person_and_keep_the_money(writer, reader, maintenance, ledger_database):
     payments = [a_payment("p1", user="ann", payload=b'{"user":"ann"}'), a_payment("p2", user="bob"), a_payment("p3")]
     writer.record([Entry([*payments, a_payment("p1", project="proj_2", user="ann")])])
     before = totals(reader)
-    assert upkeep.erase_user("proj_1", "ann") == ErasedEntries(1, 0, 0)
+    assert maintenance.erase_user("proj_1", "ann") == ErasedEntries(1, 0, 0)
     kept = {(row.project, row.id): (row.user, row.payload) for row in rows_of(ledger_database, ledger_schema.payments)}
     assert kept["proj_1", "p1"] == (None, b"{}")
     assert kept["proj_1", "p2"] == ("bob", b'{"name": "payment"}')
     assert kept["proj_2", "p1"][0] == "ann", "another project is another matter"
     assert totals(reader) == before
-    assert upkeep.erase_user("proj_1", "ann") == NOTHING
+    assert maintenance.erase_user("proj_1", "ann") == NOTHING
 
 
-def test_a_payment_of_an_erased_person_that_comes_again_moves_nothing(writer, reader, upkeep):
+def test_a_repeated_payment_of_an_erased_person_changes_nothing(writer, reader, maintenance):
     payment = a_payment("p1", user="ann", digest=b"of ann", claimed_at=5)
     assert writer.record([Entry([payment])]) == [[ACCEPTED]]
     before = totals(reader)
-    upkeep.erase_user("proj_1", "ann")
+    maintenance.erase_user("proj_1", "ann")
     assert writer.record([Entry([payment])]) == [[DUPLICATE]]
     assert writer.record([Entry([a_payment("p1", user="ann", digest=b"other", claimed_at=5)])]) == [[CONFLICT]]
     assert writer.record([Entry([a_payment("p1", user="ann", digest=b"of ann", claimed_at=6)])]) == [[CONFLICT]]
     assert totals(reader) == before
 
 
-def test_subscriptions_lose_who_they_belong_to_and_keep_their_history(writer, reader, upkeep, ledger_database):
+def test_subscriptions_lose_their_owner_and_keep_their_history(writer, reader, maintenance, ledger_database):
     def versions():
         table = ledger_schema.subscription_versions
         return {row.at: json.loads(row.payload) for row in rows_of(ledger_database, table)}
@@ -57,7 +57,7 @@ def test_subscriptions_lose_who_they_belong_to_and_keep_their_history(writer, re
         [Entry(subscriptions=recorded), Entry(subscriptions=[a_version(9, id="x", payload=b'{"user":"ann"}')])]
     )
     before = mrr_of(reader, "proj_1"), history_of(reader, "proj_1", date(1970, 1, 1), date(1970, 1, 3))
-    assert upkeep.erase_user("proj_1", "ann") == ErasedEntries(0, 3, 0)
+    assert maintenance.erase_user("proj_1", "ann") == ErasedEntries(0, 3, 0)
     assert versions() == {1: {}, 2: {}, 3: {"customer": "bob"}, 4: {"note": "ann"}, 9: {}}
     current = {row.id: row.payload for row in rows_of(ledger_database, ledger_schema.subscriptions)}
     assert current == {"sub_1": b'{"note": "ann"}', "x": b"{}"}
@@ -65,15 +65,15 @@ def test_subscriptions_lose_who_they_belong_to_and_keep_their_history(writer, re
     assert (mrr_of(reader, "proj_1"), history_of(reader, "proj_1", date(1970, 1, 1), date(1970, 1, 3))) == before
 
 
-def test_a_subscription_with_an_id_of_any_length_loses_who_it_belongs_to(writer, upkeep, ledger_database):
+def test_a_subscription_with_an_id_of_any_length_loses_its_owner(writer, maintenance, ledger_database):
     long = a_version(1, id="i" * 500_000, status="", payload=json.dumps({"user": "ann"}).encode())
     writer.record([Entry(subscriptions=[long])])
-    assert upkeep.erase_user("proj_1", "ann") == ErasedEntries(0, 1, 0)
+    assert maintenance.erase_user("proj_1", "ann") == ErasedEntries(0, 1, 0)
     for table in (ledger_schema.subscriptions, ledger_schema.subscription_versions):
         assert [(row.id, row.payload) for row in rows_of(ledger_database, table)] == [(long.id, b"{}")]
 
 
-def test_dead_letters_keep_the_events_of_others(loader, upkeep, ledger_database):
+def test_dead_letters_keep_the_events_of_others(loader, maintenance, ledger_database):
     def letter(number, project, items):
         header = packed_header(project, "org_1", 1, 1000, 2)
         return DeadLetter(1, number, "why", header + json.dumps(items).encode(), 5)
@@ -81,36 +81,36 @@ def test_dead_letters_keep_the_events_of_others(loader, upkeep, ledger_database)
     both = [{"name": "view", "user": "ann", "props": {"a": 1}}, {"name": "view", "user": "bob", "id": "1"}]
     letters = [letter(1, "proj_1", both), letter(2, "proj_2", both), DeadLetter(1, 3, "why", b'\xff{"user":"ann"', 5)]
     loader.finish(LoadStep({}, dead_letters=letters))
-    assert upkeep.erase_user("proj_1", "ann") == ErasedEntries(0, 0, 2)
+    assert maintenance.erase_user("proj_1", "ann") == ErasedEntries(0, 0, 2)
     first, second, third = [row.payload for row in rows_of(ledger_database, ledger_schema.dead_letters)]
     assert json.loads(first[first.index(b"[") :]) == [{"name": "view"}, both[1]]
     assert second == letters[1].payload
     assert third == b"", "what cannot be read and holds the name is emptied"
     assert loader.dead_letter_count() == 3
-    assert upkeep.erase_user("proj_1", "ann") == NOTHING
+    assert maintenance.erase_user("proj_1", "ann") == NOTHING
 
 
 @pytest.mark.parametrize("user", [each for each in ODD_IDS if "\0" not in each])
-def test_names_of_any_kind_are_found(writer, upkeep, user):
+def test_unusual_names_are_found(writer, maintenance, user):
     for ensure_ascii in (True, False):
         payload = json.dumps({"user": user}, ensure_ascii=ensure_ascii).encode()
         writer.record([Entry([a_payment(f"p{ensure_ascii}", user=user, payload=payload)])])
         writer.record([Entry(subscriptions=[a_version(id=f"s{ensure_ascii}", payload=payload)])])
-    assert upkeep.erase_user("proj_1", user) == ErasedEntries(2, 2, 0)
+    assert maintenance.erase_user("proj_1", user) == ErasedEntries(2, 2, 0)
 
 
-def test_many_entries_are_erased_in_many_small_transactions(writer, upkeep, ledger_database):
+def test_many_entries_are_erased_in_many_small_transactions(writer, maintenance, ledger_database):
     writer.record([Entry([a_payment(f"p{number}", user="ann") for number in range(1_000)])])
-    assert upkeep.erase_user("proj_1", "ann").payments == 1_000
+    assert maintenance.erase_user("proj_1", "ann").payments == 1_000
     assert {row.user for row in rows_of(ledger_database, ledger_schema.payments)} == {None}
 
 
-def test_the_file_forgets_what_was_overwritten(writer, upkeep, ledger_url, ledger_database):
+def test_nothing_overwritten_remains_in_the_file(writer, maintenance, ledger_url, ledger_database):
     writer.record([Entry([a_payment("p1", user="zebedee", payload=b'{"user":"zebedee"}')])])
-    upkeep.erase_user("proj_1", "zebedee")
+    maintenance.erase_user("proj_1", "zebedee")
     ledger_database.close()
     with sqlite3.connect(ledger_url.database) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
-    with open(ledger_url.database, "rb") as file:  # noqa: PTH123 - a path of the URL
+    with open(ledger_url.database, "rb") as file:  # noqa: PTH123 - a path from the URL
         assert b"zebedee" not in file.read()
