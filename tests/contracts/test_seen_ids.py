@@ -112,7 +112,7 @@ def test_the_ids_of_a_failed_step_are_known_after_recovery(warehouse, connection
     assert found_again(ChdbWarehouse(connection), project, ["y", "z", "x"]) == [0, 2]
 
 
-def test_filters_of_old_days_are_dropped_and_rebuilt_when_needed(connection, project, empty):
+def test_filters_for_old_days_are_dropped_and_rebuilt_when_needed(connection, project, empty):
     warehouse = ChdbWarehouse(connection)
     load(warehouse, rows_of(project, ["old"], days_ago=8))
     load(warehouse, rows_of(project, ["new"]))

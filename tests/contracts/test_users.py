@@ -159,7 +159,7 @@ class TestUsers:
 class TestPasswords:
     def test_an_account_is_found_by_its_address(self, catalog, ann):
         assert catalog.passwords.find(ann.email) == Account(ann, None)
-        assert catalog.passwords.find("nobody@example.com") is None
+        assert catalog.passwords.find("missing@example.com") is None
 
     def test_a_new_password_ends_sessions_and_deletes_unused_links(self, catalog, ann):
         digest, link = a_digest(), a_link(ann)
@@ -257,7 +257,7 @@ class TestSessions:
             catalog.sessions.begin(session, a_digest())
         assert catalog.sessions.all_of(ann.user_id) == [newer, older]
         catalog.sessions.end(bob.user_id, newer.session_id)
-        assert catalog.sessions.all_of(ann.user_id) == [newer, older], "nobody ends another's session"
+        assert catalog.sessions.all_of(ann.user_id) == [newer, older], "users cannot end sessions of others"
         catalog.sessions.end(ann.user_id, newer.session_id)
         assert catalog.sessions.all_of(ann.user_id) == [older]
         catalog.sessions.end_all(ann.user_id)

@@ -135,7 +135,7 @@ def test_requests_over_the_limit_get_503_and_the_others_are_stored(held):
     assert (statuses.count(202), statuses.count(503)) == (IN_FLIGHT_MAX, EXCESS)
 
 
-def test_a_noisy_organization_does_not_crowd_out_another(held):
+def test_a_noisy_organization_does_not_displace_another(held):
     async def scenario(plane):
         sent = await plane.send_many(IN_FLIGHT_MAX)
         quiet = plane.send("quiet")

@@ -176,7 +176,7 @@ def test_an_event_of_a_closed_day_reopens_it_and_is_counted(days, closed, answer
 
 def test_a_clock_ahead_of_time_closes_too_many_days_and_loses_nothing(days, closed, answers, history, load):
     close_all(days, day(3))
-    load(0, "somebody new")
+    load(0, "a new user")
     load(-7, "claimed to be of last week")
     assert closed.through() == day(-8), "an open day needs no opening"
     load(-8, "late")

@@ -114,7 +114,7 @@ def test_test_keys_can_be_minted_after_the_first_test_secret(data, app, org):
 
 
 USAGE_ERRORS = {
-    "no user to reset": ("user", "reset", "--email", "nobody@example.com"),
+    "no user to reset": ("user", "reset", "--email", "missing@example.com"),
     "no command": (),
     "unknown command": ("brew",),
     "unknown subcommand": ("org", "destroy"),
@@ -140,7 +140,7 @@ USAGE_ERRORS = {
     "unknown scope": ("token", "mint", "--org", "ORG", "--scopes", "apps:read,apps:delete"),
     "no scope": ("token", "mint", "--org", "ORG", "--scopes", " , "),
     "unknown role": ("user", "create", "--org", "ORG", "--email", "a@b.c", "--role", "king"),
-    "not an e-mail": ("user", "create", "--org", "ORG", "--email", "nobody", "--role", "owner"),
+    "not an e-mail": ("user", "create", "--org", "ORG", "--email", "not-an-address", "--role", "owner"),
     "no subcommand": ("org",),
     "not UTF-8": ("org", "suspend", "\udcff"),
     "cap of many digits": ("org", "limits", "ORG", "--event-cap", "9" * 5000),

@@ -263,7 +263,7 @@ class TestRefusals:
         assert read("mau", key, date_to="2026-01-01").status_code == 400
 
     def test_a_key_ignores_the_project(self, read, app, key):
-        reply = read("mau", key, project="proj_of_somebody_else")
+        reply = read("mau", key, project="proj_of_another_organization")
         assert (reply.status_code, reply.json()["project"]) == (200, app["public_id"])
 
     @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"])

@@ -35,7 +35,13 @@ class TestSetup:
 
     @pytest.mark.parametrize(
         "flaw",
-        [{"organization": " "}, {"email": "nobody"}, {"password": "short"}, {"password": "a" * 12}, {"password": ANN}],
+        [
+            {"organization": " "},
+            {"email": "not-an-address"},
+            {"password": "short"},
+            {"password": "a" * 12},
+            {"password": ANN},
+        ],
     )
     def test_a_refused_form_does_not_consume_the_link(self, browser, setup_path, flaw):
         form = {"organization": "Acme", "email": ANN, "password": PASSWORD}

@@ -1,4 +1,4 @@
-"""Every problem, in both envelopes, byte for byte. `python tests/golden/test_errors.py` writes the files anew."""
+"""Every problem, in both envelopes, byte for byte. `python tests/golden/test_errors.py` rewrites the files."""
 
 import json
 from pathlib import Path

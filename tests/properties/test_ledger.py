@@ -72,7 +72,7 @@ class TestPlantedBugs:
         monkeypatch.setattr(ledger_writer, "outcome_of", forgiving)
         assert is_found(database)
 
-    def test_a_payment_that_counts_as_usage_whoever_sent_it(self, database, monkeypatch):
+    def test_a_payment_that_counts_as_usage_whatever_its_source(self, database, monkeypatch):
         monkeypatch.setattr(ledger_writer, "CLIENT", "biller_a")
         assert is_found(database)
 

@@ -134,7 +134,7 @@ def test_after_the_overload_the_limit_recovers():
     assert server.admission.limit == IN_FLIGHT_MAX
 
 
-def test_a_noisy_organization_does_not_crowd_out_a_quiet_one():
+def test_a_noisy_organization_does_not_displace_a_quiet_one():
     server = Server()
     server.overload("noisy")
     while server.offer("noisy"):

@@ -41,7 +41,7 @@ def test_a_shared_directory_is_not_touched(tmp_path):
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o1777)
-    (shared / "of somebody else").write_text("")
+    (shared / "of another program").write_text("")
     with pytest.raises(DirectoryError, match="shared"):
         make_private_directory(shared)
     assert mode_of(shared) == 0o1777

@@ -209,8 +209,8 @@ def test_a_failed_group_affects_no_others():
         recorded = [one for group in writer.groups for one in group]
         assert not errors
         for one in [*large, entry]:
-            is_told_so = not isinstance(told[id(one)], Exception)
-            assert is_told_so == any(one is other for other in recorded)
+            reports_success = not isinstance(told[id(one)], Exception)
+            assert reports_success == any(one is other for other in recorded)
         assert sum(isinstance(one, Exception) for one in found) == 2  # one of each organization: the first group
 
     def failed_once(errors, record, entries):
@@ -257,14 +257,14 @@ def test_more_than_the_queue_holds_is_refused_at_once():
 
 def test_a_caller_that_stops_waiting_affects_no_others():
     async def scenario(ledger, writer):
-        under_way = await waiting(ledger, an_entry(1), an_entry(2))
+        in_flight = await waiting(ledger, an_entry(1), an_entry(2))
         await begun(writer)
         queued = await waiting(ledger, an_entry(3), an_entry(4))
-        for task in (under_way[0], queued[0]):
+        for task in (in_flight[0], queued[0]):
             task.cancel()
         await asyncio.sleep(0)
         writer.gate.set()
-        assert await asyncio.gather(under_way[1], queued[1]) == [[Outcome.ACCEPTED] * 2, [Outcome.ACCEPTED] * 4]
+        assert await asyncio.gather(in_flight[1], queued[1]) == [[Outcome.ACCEPTED] * 2, [Outcome.ACCEPTED] * 4]
         assert [[len(entry.payments) for entry in group] for group in writer.groups] == [[1, 2], [4]]
 
     run(scenario)

@@ -1,4 +1,4 @@
-"""A hung process is told apart from a slow one, and from a supervisor that was suspended."""
+"""A hung process is distinguished from a slow one, and from a supervisor that was suspended."""
 
 from mauve.server.heartbeat import Heartbeat
 

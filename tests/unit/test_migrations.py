@@ -138,7 +138,7 @@ def test_after_the_upgrade_old_tokens_are_the_operators_and_old_keys_have_no_min
     catalog = sql_catalog(database)
     assert [token.minted_by for token in catalog.tokens.all_of("org_1")] == [OPERATOR, "usr_ann"]
     assert [key.minted_by for key in catalog.keys.all_of("app_1")] == [None]
-    assert catalog.publications.pending(10) == [], "nothing has changed for those who authenticate"
+    assert catalog.publications.pending(10) == [], "nothing has changed for authentication"
 
 
 def test_a_ledger_of_the_first_revision_keeps_its_subscriptions(database):

@@ -88,7 +88,7 @@ class Admission:
         else:
             del self._in_flight[slot.org_id]
         self._total -= 1
-        # Do not measure the time between completions: refusals stretch it, and the limit would never recover.
+        # Do not measure the time between completions: refusals lengthen it, and the limit would never recover.
         work_s = now - slot.started_at if slot.work_s is None else slot.work_s
         self._work_s += (work_s - self._work_s) * _WORK_WEIGHT
         if now - slot.entered_at > CONGESTED_AFTER_S and self._is_congested(now - slot.entered_at):
