@@ -177,11 +177,11 @@ from mauve.wiring.maintenance import backup_sources
 from mauve.wiring.warehouse import open_load_parts
 from mauve.config import settings_from
 from mauve.maintenance.errors import MaintenanceFailedError
-from mauve.load.runner import LoadFigures, LoadRunner
+from mauve.load.runner import LoadMetrics, LoadRunner
 from mauve.server import admin_client, admin_socket
 
 settings = settings_from({"MAUVE_DATA": sys.argv[1]})
-loading = LoadRunner(lambda: open_load_parts(settings), LoadFigures(CollectorRegistry()))
+loading = LoadRunner(lambda: open_load_parts(settings), LoadMetrics(CollectorRegistry()))
 admin_socket.PAUSE_S_MAX = 0.1
 
 def hang():

@@ -716,6 +716,43 @@ def test_a_client_that_does_not_read_replies_is_not_read_either():
     with_client(scenario)
 
 
+def test_a_client_that_does_not_read_the_last_reply_is_disconnected():
+    async def scenario(client):
+        client.transport.close = lambda: None  # It waits until everything is sent, which is never.
+        await client.send(sized(b"", "connection: close"))
+        await client.pass_seconds(HEAD_S_MAX)
+        assert not client.transport.is_closed
+        await client.pass_seconds(2)
+        assert client.transport.is_closed
+
+    with_client(scenario)
+
+
+@pytest.mark.parametrize("reply", [Reply(200, b"", {"x-text": "\u2713"}), Reply(999, b"")])
+def test_a_reply_that_cannot_be_written_ends_the_connection_with_one_log_entry(reply):
+    async def answer(_request):
+        return reply
+
+    async def scenario(client):
+        with capture_logs() as logged:
+            await client.send(GET)
+        assert client.transport.is_closed
+        assert [entry["event"] for entry in logged] == ["connection_failed"]
+
+    with_client(scenario, answer)
+
+
+def test_a_cancelled_handler_ends_the_connection():
+    async def answer(_request):
+        raise asyncio.CancelledError
+
+    async def scenario(client):
+        await client.send(GET)
+        assert client.transport.is_closed
+
+    with_client(scenario, answer)
+
+
 def test_a_failure_in_the_handler_is_a_500():
     async def fail(_request):
         raise ZeroDivisionError

@@ -11,6 +11,7 @@ from mauve.web.envelopes import data_reply
 from mauve.web.messages import OpenRequest, Reply
 
 SMALL_BODY_BYTES: Final = 64 * 1024  # Small enough to skip the budget, and to handle on the event loop.
+_READ_AHEAD_BYTES: Final = 16 * 1024  # The server has read this much of a body along with the head.
 _BUSY: Final = data_reply(Busy())
 _BUSY_AND_CLOSED: Final = _BUSY._replace(headers={**_BUSY.headers, "connection": "close"})
 
@@ -71,9 +72,9 @@ async def admit(parts: IngestParts, request: OpenRequest, org_id: str, rules: Bo
 
 
 def busy_reply(request: OpenRequest) -> Reply:
-    """Return the 503. Close the connection unless the body is small: a large one is not read."""
+    """Return the 503. Announce the end of the connection unless the server has read the whole body already."""
     size = request.declared_bytes
-    return _BUSY if size is not None and size <= SMALL_BODY_BYTES else _BUSY_AND_CLOSED
+    return _BUSY if size is not None and size <= _READ_AHEAD_BYTES else _BUSY_AND_CLOSED
 
 
 async def _read(request: OpenRequest, org_id: str, rules: BodyRules, admission: Admission) -> tuple[bytes, int]:

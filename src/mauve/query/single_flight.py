@@ -1,6 +1,6 @@
 """Single flight: concurrent requests for the same read share one, in bounded time and number.
 
-A read that reaches its time limit is not abandoned: the engines end it (`stores.time_limit`), which frees its thread.
+A read that reaches its time limit is not abandoned: the engines end it (`stores.cancellation`), which frees its thread.
 Organizations share threads and places in the queue: each gets half of both at most, and they take turns. However long
 the queue, an organization with no read in flight can queue one: two busy organizations do not shut out a third.
 """

@@ -114,8 +114,8 @@ def _is_reachable(ping: Callable[[], None]) -> bool:
     return True
 
 
-async def run(orders: ChildConfig) -> None:
-    settings = orders.settings()
+async def run(config: ChildConfig) -> None:
+    settings = config.settings()
     prepare(settings)
     drop_frozen(settings)
     registry = CollectorRegistry()
@@ -123,14 +123,14 @@ async def run(orders: ChildConfig) -> None:
     loading = LoadRunner(lambda: open_load_parts(settings), LoadMetrics(registry))
     with control_parts(settings) as parts:
         parts.publisher.refill_if_lost()
-        setup = renew_setup_link(parts) if orders.wants_setup_link else None
+        setup = renew_setup_link(parts) if config.wants_setup_link else None
         async with ingest_parts(settings, stream=0, registry=registry) as ingest:
             with (
                 closing(open_warehouse_reader(settings)) as warehouse,
                 query_parts(settings, ingest.keyring, warehouse, parts.token_uses) as query,
                 dashboard_parts(settings, parts, query) as dashboard,
             ):
-                forgetting = retention(settings, parts)
+                retention_job = retention(settings, parts)
                 background = [
                     asyncio.create_task(write_stats_forever(ingest)),
                     asyncio.create_task(ingest.caps.refresh_forever()),
@@ -139,13 +139,13 @@ async def run(orders: ChildConfig) -> None:
                     asyncio.create_task(repeat(USES_FLUSH_EVERY_S, parts.token_uses.flush, "token_uses_not_noted")),
                     # Twice as often as promised: an event may just miss a step and wait for the next.
                     asyncio.create_task(repeat(settings.flush_s / 2, loading.step, "load_failed")),
-                    asyncio.create_task(repeat(CHECK_EVERY_S, forgetting.forget_if_due, "raw_events_not_forgotten")),
+                    asyncio.create_task(repeat(CHECK_EVERY_S, retention_job.forget_if_due, "raw_events_not_forgotten")),
                 ]
                 admin_socket = AdminSocket(settings, loading)
                 await admin_socket.open()
                 app = CoreApp(parts, ingest, query, dashboard, loading, timeout_s=settings.catalog_timeout_s)
                 await serve_until_stopped(
-                    AsgiServer(RequestGuard(app, settings.connections_per_address), (orders.host, orders.port)),
+                    AsgiServer(RequestGuard(app, settings.connections_per_address), (config.host, config.port)),
                     Ready(setup.path.reveal() if setup else None),
                     has_failed=lambda: ingest.log.has_failed,
                 )

@@ -203,6 +203,16 @@ class Connection(asyncio.BufferedProtocol):
             self._wake.set_result(None)
 
     async def _answer_all(self) -> None:
+        """Answer until the connection is lost. Without this task nothing would: abort the connection if it fails."""
+        try:
+            await self._answer_pipeline()
+        except BaseException as error:
+            self._transport.abort()
+            if not isinstance(error, Exception):
+                raise
+            log.exception("connection_failed")
+
+    async def _answer_pipeline(self) -> None:
         while not self._is_lost:
             if not self._pipeline:
                 self._wake = self._loop.create_future()
@@ -246,6 +256,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pipeline.clear()
         if request.is_complete:
             self._transport.close()
+            self._set_deadline(HEAD_S_MAX)  # for a client that does not read the reply
         else:
             self._transport.write_eof()
             self._set_deadline(_LINGER_S_MAX)
