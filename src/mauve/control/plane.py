@@ -15,6 +15,7 @@ from mauve.access.tokens import authenticate
 from mauve.control.parts import ControlParts
 from mauve.control.routes import OPERATIONS, Call, Operation
 from mauve.core.problems import Code, Problem, not_found
+from mauve.overload.fair_share import FairShare
 from mauve.stores import StoreUnavailableError
 from mauve.stores.cancellation import Cancellation
 from mauve.web.app import bounded_body, joined_header, response_from, starlette_app
@@ -23,6 +24,7 @@ from mauve.web.messages import bearer_credential
 
 BODY_BYTES_MAX: Final = 64 * 1024
 _THREADS: Final = 8
+_IN_FLIGHT_MAX: Final = 8 * _THREADS  # of one organization
 
 T = TypeVar("T")
 
@@ -40,6 +42,7 @@ class ControlPlane:
         self._parts = parts
         self._timeout_s = timeout_s
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="control")
+        self._share = FairShare(_IN_FLIGHT_MAX, "control")
         routes = [Route(each.path, partial(self._respond, each), methods=[each.method]) for each in OPERATIONS]
         self.app = starlette_app(routes, self._refuse_unmatched)
 
@@ -48,16 +51,22 @@ class ControlPlane:
 
     async def _respond(self, operation: Operation | None, request: Request) -> Response:
         body = await bounded_body(request, BODY_BYTES_MAX)
+        credential = joined_header(request, "authorization") or ""
+        owner = self._share.owner_of(credential)
+        if not self._share.enter(owner):
+            return response_from(control_reply(share_exceeded()))
         try:
             response = await self._answer_in_time(operation, request, body)
         except Problem as problem:
             response = response_from(control_reply(problem))
+        finally:
+            self._share.leave(owner)
         response.headers["cache-control"] = "no-store"  # Some responses show a key, once.
         return response
 
     async def _answer_in_time(self, operation: Operation | None, request: Request, body: bytes | None) -> Response:
         cancellation = Cancellation()
-        work = partial(_answer, self._parts, operation, request, body, cancellation)
+        work = partial(self._answer, operation, request, body, cancellation)
         try:
             return await run_with_deadline(self._threads, work, self._timeout_s, cancellation)
         except Problem:
@@ -70,22 +79,29 @@ class ControlPlane:
             log.exception("control_failed", method=request.method)
         raise backend_unavailable()
 
+    def _answer(
+        self, operation: Operation | None, request: Request, body: bytes | None, cancellation: Cancellation
+    ) -> Response:
+        """Answer one request. The order of these lines is the order in which a request can be refused."""
+        parts, authorization = self._parts, joined_header(request, "authorization")
+        caller = authenticate(parts.catalog.tokens, bearer_credential(authorization))
+        self._share.learn(authorization or "", caller.org_id)
+        parts.token_uses.note(caller.lookup_id, parts.clock.now_ms())
+        if operation is None or not operation.accepts(request):
+            raise not_found()
+        caller.require(operation.scope)
+        with cancellation.guarding():
+            return operation.handle(Call(parts, caller, request.path_params, body))
+
+
+def share_exceeded() -> Problem:
+    return Problem(
+        Code.UPSTREAM_UNAVAILABLE, "too many requests of this organization are in flight: retry with backoff"
+    )
+
 
 def backend_unavailable() -> Problem:
     return Problem(Code.UPSTREAM_UNAVAILABLE, "the control backend did not answer: retry with backoff")
-
-
-def _answer(
-    parts: ControlParts, operation: Operation | None, request: Request, body: bytes | None, cancellation: Cancellation
-) -> Response:
-    """Answer one request. The order of these lines is the order in which a request can be refused."""
-    caller = authenticate(parts.catalog.tokens, bearer_credential(joined_header(request, "authorization")))
-    parts.token_uses.note(caller.lookup_id, parts.clock.now_ms())
-    if operation is None or not operation.accepts(request):
-        raise not_found()
-    caller.require(operation.scope)
-    with cancellation.guarding():
-        return operation.handle(Call(parts, caller, request.path_params, body))
 
 
 async def run_with_deadline(

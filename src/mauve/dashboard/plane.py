@@ -28,6 +28,7 @@ from mauve.dashboard.parts import DashboardParts
 from mauve.dashboard.rendering import page, see_other
 from mauve.dashboard.request import BODY_BYTES_MAX, form_from, is_safe
 from mauve.dashboard.routes import MEMBER, PUBLIC, MemberPage, PublicPage
+from mauve.overload.fair_share import FairShare
 from mauve.stores import StoreUnavailableError
 from mauve.stores.cancellation import Cancellation, deadline_at
 from mauve.web.app import bounded_body, compressed, starlette_app
@@ -35,8 +36,10 @@ from mauve.web.asgi import header
 from mauve.web.envelopes import STATUS_OF
 
 _THREADS: Final = 8
+_IN_FLIGHT_MAX: Final = 2 * _THREADS  # of one organization; a browser asks for fewer
 _FOR_PROGRAMS: Final = frozenset({"/v1", "/healthz", "/readyz"})
 _BUSY: Final = "The service did not answer in time. Nothing was changed: try again in a moment."
+_SHARE_EXCEEDED: Final = "Too many requests of your organization are in progress. Try again in a moment."
 _DONE: Final = "Your change was made, but a later step failed. Check the current state before you repeat it."
 _WRONG_METHOD: Final = "This page does not take that. Open it in a browser."
 # Problems that the user can fix in the form.
@@ -55,6 +58,7 @@ class Dashboard:
         self._parts = parts
         self._timeout_s = timeout_s
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="dashboard")
+        self._share = FairShare(_IN_FLIGHT_MAX, "dashboard")
         routes = [
             Route(f"{assets.PREFIX}{{name}}", self._show_asset),
             *(self._route(each.method, each.path, partial(_open_public, each)) for each in PUBLIC),
@@ -91,8 +95,20 @@ class Dashboard:
     async def _respond(self, handle: Handler, request: Request) -> Response:
         body = await bounded_body(request, BODY_BYTES_MAX)
         context = Context(self._parts, request, body, {}, self._parts.control.clock.now_ms(), person=None)
-        response = await self._answer_in_time(handle, context)
+        credential = request.cookies.get(cookie_name(self._parts.public_url)) or context.address
+        owner = self._share.owner_of(credential)
+        if not self._share.enter(owner):
+            return _problem_page(context, HTTPStatus.SERVICE_UNAVAILABLE, _SHARE_EXCEEDED)
+        try:
+            response = await self._answer_in_time(partial(self._learn_owner, credential, handle), context)
+        finally:
+            self._share.leave(owner)
         return _compressed_if_safe(response, request)
+
+    def _learn_owner(self, credential: str, handle: Handler, context: Context) -> Response:
+        if context.person is not None:
+            self._share.learn(credential, context.person.organization.org_id)
+        return handle(context)
 
     async def _answer_in_time(self, handle: Handler, context: Context) -> Response:
         cancellation = Cancellation()

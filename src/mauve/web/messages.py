@@ -60,16 +60,23 @@ def json_reply(status: HTTPStatus, value: Any) -> Reply:  # noqa: ANN401 - anyth
     return Reply(status, _encoder.encode(value), JSON)
 
 
-# Clients send the same header again and again.
-@lru_cache(maxsize=1024)
 def bearer_credential(authorization: str | None) -> str | None:
     """Return what follows `Bearer` in an Authorization header."""
     if authorization is None:
         return None
+    return _cached(authorization) if len(authorization) <= _CACHED_CHARACTERS_MAX else _parsed(authorization)
+
+
+def _parsed(authorization: str) -> str | None:
     if authorization.startswith("Bearer "):  # the usual spelling
         return authorization[7:].strip(" ")
     scheme, _, credential = authorization.partition(" ")
     return credential.strip(" ") if scheme.lower() == "bearer" else None
+
+
+# Clients send the same header again and again. Longer ones are not credentials of ours, and would take memory.
+_CACHED_CHARACTERS_MAX: Final = 128
+_cached: Final = lru_cache(maxsize=1024)(_parsed)
 
 
 def is_json(content_type: str | None) -> bool:

@@ -1,0 +1,80 @@
+"""No owner can fill a queue that all share."""
+
+import asyncio
+
+import httpx
+from starlette.responses import Response
+from structlog.testing import capture_logs
+
+from mauve.control.plane import _IN_FLIGHT_MAX, ControlPlane
+from mauve.overload.fair_share import _OWNERS_MAX, FairShare
+from support.clocks import Ticks
+from support.service import bearer
+
+
+def test_an_owner_at_its_limit_is_refused_until_one_leaves_and_others_are_not():
+    share = FairShare(2, "pages")
+    assert [share.enter("org_1") for _ in range(3)] == [True, True, False]
+    assert share.enter("org_2")
+    share.leave("org_1")
+    assert [share.enter("org_1") for _ in range(2)] == [True, False]
+
+
+def test_credentials_of_one_organization_share_its_limit_once_they_are_known():
+    share = FairShare(1, "pages")
+    assert share.owner_of("cookie a") != share.owner_of("cookie b")
+    share.learn("cookie a", "org_1")
+    share.learn("cookie b", "org_1")
+    assert share.owner_of("cookie a") == share.owner_of("cookie b") == "org_1"
+
+
+def test_few_owners_are_remembered_however_many_come():
+    share = FairShare(1, "pages")
+    for number in range(2 * _OWNERS_MAX):
+        share.learn(f"cookie {number}", "org_1")
+        assert share.owner_of(f"cookie {number}") == "org_1"
+    assert share.owner_of("cookie 0") != "org_1"
+
+
+def test_a_flood_is_logged_once_a_minute():
+    ticks = Ticks()
+    share = FairShare(0, "pages", ticks)
+    with capture_logs() as logged:
+        for _ in range(100):
+            assert not share.enter("org_1")
+        ticks.now_s += 61
+        assert not share.enter("org_1")
+    assert [entry["event"] for entry in logged] == ["share_exceeded"] * 2
+
+
+def test_a_token_that_floods_the_control_plane_leaves_room_for_others(monkeypatch):
+    plane = ControlPlane(None, timeout_s=60)
+    waiting = []
+
+    async def wait_for_a_thread(*_):
+        waiting.append(asyncio.get_running_loop().create_future())
+        await waiting[-1]
+        return Response()
+
+    async def until_waiting(count):
+        while len(waiting) < count:  # noqa: ASYNC110 - a few rounds of the event loop
+            await asyncio.sleep(0)
+
+    async def scenario():
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(plane.app), base_url="http://test") as client:
+
+            def ask(token):
+                return asyncio.create_task(client.get("/v1/apps", headers=bearer(token)))
+
+            flood = [ask("a") for _ in range(_IN_FLIGHT_MAX)]
+            await until_waiting(_IN_FLIGHT_MAX)
+            refused = await ask("a")
+            assert (refused.status_code, refused.json()["error"]["code"]) == (502, "upstream_unavailable")
+            other = ask("b")
+            await until_waiting(_IN_FLIGHT_MAX + 1)
+            for each in waiting:
+                each.set_result(None)
+            assert {reply.status_code for reply in await asyncio.gather(*flood, other)} == {200}
+
+    monkeypatch.setattr(plane, "_answer_in_time", wait_for_a_thread)
+    asyncio.run(scenario())
