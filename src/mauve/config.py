@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from mauve.core.organization import Bounds
+from mauve.core.organization import Quotas
 from mauve.core.secret import Secret
 
 
@@ -78,7 +78,7 @@ class Settings:
     backlog_bytes_max: int
     segment_bytes: int
     publishable_requests_per_s: int
-    bounds: Bounds
+    quotas: Quotas
     read_cache_s: int
     read_s_max: float
     raw_retention_days: int
@@ -117,7 +117,7 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
         backlog_bytes_max=_integer(environment, "MAUVE_BACKLOG_MB", 10_240, 256, 10_000_000) * 1024 * 1024,
         segment_bytes=_integer(environment, "MAUVE_SEGMENT_MB", 32, 3, 1024) * 1024 * 1024,
         publishable_requests_per_s=_integer(environment, "MAUVE_PUBLISHABLE_REQUESTS_PER_SECOND", 100, 1, 1_000_000),
-        bounds=_bounds(environment),
+        quotas=_quotas(environment),
         read_cache_s=_integer(environment, "MAUVE_READ_CACHE_SECONDS", 300, 0, 86_400),
         read_s_max=_seconds(environment, "MAUVE_READ_SECONDS", 10.0, 1.0, 300.0),
         raw_retention_days=_integer(environment, "MAUVE_RAW_RETENTION_DAYS", 0, 0, 36_500),
@@ -127,10 +127,10 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
     )
 
 
-def _bounds(environment: Mapping[str, str]) -> Bounds:
+def _quotas(environment: Mapping[str, str]) -> Quotas:
     """Read the limits per organization. Their maxima are what lists and the keyring of each process can hold."""
-    default = Bounds()
-    return Bounds(
+    default = Quotas()
+    return Quotas(
         apps=_integer(environment, "MAUVE_APPS_PER_ORGANIZATION", default.apps, 1, 10_000),
         keys_per_app=_integer(environment, "MAUVE_KEYS_PER_APP", default.keys_per_app, 1, 1_000),
         keys=_integer(environment, "MAUVE_KEYS_PER_ORGANIZATION", default.keys, 1, 100_000),

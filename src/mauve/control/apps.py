@@ -38,7 +38,7 @@ def create_app(parts: ControlParts, org_id: str, wanted: NewAppBody, minted_by: 
         created_at=now,
         minted_by=minted_by,
     )
-    created = parts.catalog.apps.create(app, first_key, partial(check_new_app, parts.bounds))
+    created = parts.catalog.apps.create(app, first_key, partial(check_new_app, parts.quotas))
     parts.publisher.publish_now()
     return created, minted.key
 

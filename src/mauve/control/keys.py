@@ -27,7 +27,7 @@ def mint_key(
         created_at=parts.clock.now_ms(),
         minted_by=minted_by,
     )
-    if parts.catalog.keys.mint(app.app_id, new, partial(check_new_key, parts.bounds)) is None:
+    if parts.catalog.keys.mint(app.app_id, new, partial(check_new_key, parts.quotas)) is None:
         raise not_found()
     parts.publisher.publish_now()
     return new.key_id, minted.key

@@ -100,7 +100,7 @@ def mint_token(
         created_at=parts.clock.now_ms(),
         minted_by=minted_by,
     )
-    check = partial(check_new_token, parts.bounds, scopes=token.scopes)
+    check = partial(check_new_token, parts.quotas, scopes=token.scopes)
     parts.catalog.tokens.mint(NewToken(token, minted.lookup_id, minted.digest), check)
     parts.publisher.publish_now()
     return token.token_id, minted.token

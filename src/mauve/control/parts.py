@@ -7,7 +7,7 @@ from mauve.access.vault import Vault
 from mauve.control.publish import Publisher
 from mauve.core.clock import Clock
 from mauve.core.ids import Randomness
-from mauve.core.organization import Bounds
+from mauve.core.organization import Quotas
 from mauve.stores.catalog import Catalog
 
 
@@ -19,4 +19,4 @@ class ControlParts:
     clock: Clock
     randomness: Randomness
     token_uses: TokenUses
-    bounds: Bounds = field(default_factory=Bounds)
+    quotas: Quotas = field(default_factory=Quotas)

@@ -26,7 +26,7 @@ def create_user(parts: ControlParts, org_id: str, email: str, role: Role) -> tup
         created_at=parts.clock.now_ms(),
     )
     link, minted = new_link(parts, "password", user.user_id)
-    if not parts.catalog.users.create(user, link, partial(check_new_member, parts.bounds)):
+    if not parts.catalog.users.create(user, link, partial(check_new_member, parts.quotas)):
         raise RefusedError(f"{user.email} has an account already: choose another address")
     return user, minted
 

@@ -30,7 +30,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class Quotas:
     """How many of each thing an organization may have, from the settings."""
 
     apps: int = 1_000

@@ -21,6 +21,6 @@ class DashboardParts:
     numbers: Numbers
     subscriptions: SubscriptionReader
     deliveries: DeliveryReader
-    arrivals: IngestStatsReader
+    ingest_stats: IngestStatsReader
     public_url: str | None  # where browsers and billers reach the service, without a trailing slash
     proxies: int  # the number of our own proxies in front

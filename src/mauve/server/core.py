@@ -31,7 +31,7 @@ from mauve.server.admin_socket import AdminSocket
 from mauve.server.asgi_server import AsgiServer
 from mauve.server.child import expose_metrics, finished, main, repeat, serve_until_stopped
 from mauve.server.child_protocol import ChildConfig, Ready
-from mauve.server.gate import RequestGuard
+from mauve.server.request_guard import RequestGuard
 from mauve.stores import StoreUnavailableError
 from mauve.web.app import response_from, starlette_app
 from mauve.web.asgi import matchable_path

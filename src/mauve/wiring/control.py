@@ -28,5 +28,5 @@ def control_parts(settings: Settings, clock: Clock | None = None) -> Iterator[Co
                 clock=clock,
                 randomness=SystemRandomness(),
                 token_uses=TokenUses(catalog.tokens),
-                bounds=settings.bounds,
+                quotas=settings.quotas,
             )

@@ -30,7 +30,7 @@ def dashboard_parts(settings: Settings, control: ControlParts, query: QueryParts
             numbers=Numbers(query, asyncio.get_running_loop(), wait_s=settings.catalog_timeout_s / 3),
             subscriptions=SqlSubscriptionReader(database),
             deliveries=SqlDeliveryReader(database),
-            arrivals=SqlIngestStatsReader(database),
+            ingest_stats=SqlIngestStatsReader(database),
             usage=SqlUsageReader(database),
             public_url=public_url,
             proxies=settings.proxies,

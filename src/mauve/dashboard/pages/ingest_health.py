@@ -65,7 +65,7 @@ _KINDS = {REJECTED: _ITEM, REFUSED: _REQUEST}
 def health_of(context: MemberContext, project: str, window: Window) -> IngestHealth | None:
     """Return the ingest statistics of a window; None if they cannot be read now."""
     try:
-        return health_from(context.parts.arrivals.counts(project, window))
+        return health_from(context.parts.ingest_stats.counts(project, window))
     except StoreUnavailableError:
         return None
 

@@ -11,18 +11,18 @@ from mauve.control import people
 from mauve.control.links import set_password
 from mauve.control.operator import create_organization, mint_token
 from mauve.core.credential import Scope
-from mauve.core.organization import IN_ALL, Bounds
+from mauve.core.organization import IN_ALL, Quotas
 from mauve.core.secret import Secret
 from mauve.core.user import Role
 from support.browser import Browser
 from support.service import mauve, mauve_json
 
-BOUNDS = Bounds(apps=3, keys_per_app=2, keys=5, tokens=2, members=2)
+QUOTAS = Quotas(apps=3, keys_per_app=2, keys=5, tokens=2, members=2)
 
 
 @pytest.fixture
 def settings(settings):
-    return dataclasses.replace(settings, bounds=BOUNDS)
+    return dataclasses.replace(settings, quotas=QUOTAS)
 
 
 @pytest.fixture
