@@ -1,6 +1,6 @@
 """Raw ASGI, for the ingest plane on the main port and for cached metrics: our own small request and reply."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Final
 
 from starlette.types import Receive, Scope, Send
@@ -41,9 +41,25 @@ class AsgiRequest:
 
 
 async def send_reply(send: Send, reply: Reply) -> None:
-    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers.items()]
-    await send({"type": "http.response.start", "status": int(reply.status), "headers": headers})
+    headers = reply.headers
+    known = _encoded.get(id(headers))
+    if known is None or known[0] is not headers:
+        known = _encode(headers)
+    await send({"type": "http.response.start", "status": int(reply.status), "headers": known[1]})
     await send({"type": "http.response.body", "body": reply.body})
+
+
+# Nearly all replies have the very same headers. They are kept as well, so no others can ever be found under their id.
+_ENCODED_MAX: Final = 64
+_encoded: dict[int, tuple[Mapping[str, str], list[tuple[bytes, bytes]]]] = {}
+
+
+def _encode(headers: Mapping[str, str]) -> tuple[Mapping[str, str], list[tuple[bytes, bytes]]]:
+    if len(_encoded) >= _ENCODED_MAX:
+        _encoded.clear()
+    pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    known = _encoded[id(headers)] = (headers, pairs)
+    return known
 
 
 def matchable_path(scope: Scope) -> str:
@@ -68,16 +84,21 @@ def flaw_of(scope: Scope) -> head_rules.Flaw | None:
     """Return why a request is refused by its head alone."""
     sent: list[tuple[bytes, bytes]] = scope["headers"]
     target = len(scope.get("raw_path") or b"") + len(scope["query_string"])
-    size = _HEAD_BYTES + len(scope["method"]) + target
-    size += sum(_HEADER_BYTES + len(key) + len(value) for key, value in sent)
+    size = _HEAD_BYTES + len(scope["method"]) + target + _HEADER_BYTES * len(sent)
+    hosts: list[bytes] = []
+    lengths: list[bytes] = []
+    codings: list[bytes] = []
+    for key, value in sent:
+        size += len(key) + len(value)
+        if key == b"host":
+            hosts.append(value)
+        elif key == b"content-length":
+            lengths.append(value)
+        elif key == b"transfer-encoding":
+            codings.append(value)
     if size > head_rules.HEAD_BYTES_MAX or len(sent) > head_rules.HEADERS_MAX:
         return head_rules.TOO_LARGE
-    found: dict[bytes, list[bytes]] = {b"host": [], b"content-length": [], b"transfer-encoding": []}
-    for key, value in sent:
-        if key in found:
-            found[key].append(value)
-    version = "1.1" if scope["http_version"] == "1.1" else "1.0"
-    return head_rules.flaw_in(version, *found.values())
+    return head_rules.flaw_in("1.1" if scope["http_version"] == "1.1" else "1.0", hosts, lengths, codings)
 
 
 async def _chunks(receive: Receive) -> AsyncIterator[bytes]:
