@@ -42,7 +42,7 @@ SETTINGS: Final = (
     Setting("MAUVE_INGEST_FLUSH_SECONDS", "2", "seconds until an event is stored, at most, 0.2 to 30"),
     Setting("MAUVE_BACKLOG_MB", "10240", "how much a worker may queue on disk before it returns 503"),
     Setting("MAUVE_SEGMENT_MB", "32", "the size of a queue file; each process keeps two or three"),
-    Setting("MAUVE_PUBLISHABLE_REQUESTS_PER_SECOND", "100", "requests per publishable key"),
+    Setting("MAUVE_PUBLISHABLE_REQUESTS_PER_SECOND", "100", "requests per second and publishable key"),
     Setting("MAUVE_APPS_PER_ORGANIZATION", "1000", "apps per organization"),
     Setting("MAUVE_KEYS_PER_APP", "100", "active keys per app; with revoked ones, 10 times as many"),
     Setting("MAUVE_KEYS_PER_ORGANIZATION", "5000", "the same for all apps of an organization together"),

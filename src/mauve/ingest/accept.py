@@ -13,13 +13,14 @@ from mauve.core.batch import packed_header
 from mauve.core.rejections import Fault, RejectionCode
 from mauve.ingest.parts import IngestParts
 from mauve.ingest.rules import EventsVerdict, ObjectsVerdict, Rejection
+from mauve.ingest.wire import ITEMS_MAX
 from mauve.stores.edge import PublishedKey
 from mauve.stores.ingest_stats import DUPLICATE
 from mauve.stores.ledger import Entry, Outcome
 from mauve.web.messages import Reply, json_reply
 
 CONFLICT: Final = Fault(RejectionCode.CONFLICT, "conflicting payload for an existing id: the first write stands")
-_ALL_ACCEPTED: Final = [b'{"ok":true,"accepted":%d,"rejected":0}' % count for count in range(501)]
+_ALL_ACCEPTED: Final = [b'{"ok":true,"accepted":%d,"rejected":0}' % count for count in range(ITEMS_MAX + 1)]
 
 
 def log_record(key: PublishedKey, verdict: EventsVerdict, received_at: int, arrived_at: int) -> tuple[bytes, bytes]:
