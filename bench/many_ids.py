@@ -4,11 +4,11 @@ import sys
 import time
 from pathlib import Path
 
+from mauve.core.times import DAY_MS
 from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.schema import DURABILITY, TABLES
 
 DAYS = 7
-DAY_MS = 86_400_000
 # One part per day, as after merging.
 ONE_PART = "min_insert_block_size_rows = 100000000, min_insert_block_size_bytes = 0, max_threads = 1"
 

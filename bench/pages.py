@@ -11,6 +11,7 @@ from urllib.parse import urlencode, urlsplit
 
 from bench.report import Figure, at_most
 from bench.service import Running, service
+from mauve.core.times import DAY_MS
 
 APPS = 50
 WARM_ROUNDS = 15
@@ -18,7 +19,6 @@ TRIES = 10
 WARM_MS_MAX = 300
 PAGE_KB_MAX = 200
 PASSWORD = "correct horse battery staple"
-DAY_MS = 86_400_000
 
 
 def measure() -> Iterator[Figure]:

@@ -13,6 +13,7 @@ from contextlib import closing
 from datetime import date
 from pathlib import Path
 
+from mauve.core.times import DAY_MS
 from mauve.core.window import Window
 from mauve.load.close_days import DayCloser
 from mauve.metrics.answers import body_of
@@ -34,7 +35,6 @@ PROJECT = "proj_busy"  # has 28 % of the events; 50 others share the rest
 DAYS = 60
 FIRST_DAY_NUMBER = 20_454  # 2026-01-01
 WINDOW = Window(date(2026, 1, 31), date(2026, 3, 1))  # the last 30 of them
-DAY_MS = 86_400_000
 NOW_MS = (FIRST_DAY_NUMBER + DAYS) * DAY_MS - 1
 INSERT_ROWS = 500_000
 SUBSCRIPTIONS = 10_000

@@ -9,10 +9,10 @@ import msgspec
 import structlog
 
 from mauve.core.clock import Clock
+from mauve.core.times import DAY_MS
 from mauve.stores.maintenance import WarehouseMaintenance
 
 CHECK_EVERY_S: Final = 3600.0
-_DAY_MS: Final = 86_400_000
 _EPOCH: Final = date(1970, 1, 1)
 
 log = structlog.get_logger()
@@ -28,7 +28,7 @@ class Forgotten(msgspec.Struct, frozen=True):
 
 def first_day_kept(now_ms: int, days: int) -> date:
     """Return the oldest UTC day whose raw events are kept: today and the given number of days before it."""
-    return _EPOCH + timedelta(days=max(0, now_ms // _DAY_MS - days))
+    return _EPOCH + timedelta(days=max(0, now_ms // DAY_MS - days))
 
 
 class Retention:
