@@ -2,10 +2,11 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from mauve.core.organization import Quotas
 from mauve.core.secret import Secret
@@ -38,6 +39,7 @@ SETTINGS: Final = (
         "connections per address and process; 0 or a proxy: no limit",
     ),
     Setting("MAUVE_MASTER_KEY", "the file master.key", "base64 of 32 bytes; encrypts webhook secrets"),
+    Setting("MAUVE_DATABASE_URL", "SQLite files", "postgresql://USER:PASSWORD@HOST/DATABASE: catalog and ledger"),
     Setting("MAUVE_CATALOG_TIMEOUT_SECONDS", "4", "how long a control request may take before it gets 502"),
     Setting("MAUVE_INGEST_FLUSH_SECONDS", "2", "seconds until an event is stored, at most, 0.2 to 30"),
     Setting("MAUVE_BACKLOG_MB", "10240", "how much a worker may queue on disk before it returns 503"),
@@ -73,6 +75,7 @@ class Settings:
     proxies: int
     connections_per_address: int  # 0: no limit
     master_key: Secret | None
+    database_url: Secret | None  # None: SQLite files in the data directory
     catalog_timeout_s: float
     flush_s: float
     backlog_bytes_max: int
@@ -89,7 +92,10 @@ class Settings:
 
 def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
     """Read every setting; raise an error about the first that is invalid."""
-    master_key = environment.get("MAUVE_MASTER_KEY")
+    master_key = _secret(environment, "MAUVE_MASTER_KEY")
+    database_url = _server_url(environment, "MAUVE_DATABASE_URL", ("postgresql", "postgres"))
+    if database_url is not None and master_key is None:
+        raise SettingError("MAUVE_DATABASE_URL needs MAUVE_MASTER_KEY: create one with 'openssl rand -base64 32'")
     log = environment.get("MAUVE_LOG", "auto")
     if log not in {"auto", "console", "json"}:
         raise SettingError("MAUVE_LOG must be console, json or auto")
@@ -111,7 +117,8 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
         proxies=proxies,
         # Behind a proxy, all connections come from the proxy.
         connections_per_address=0 if proxies else per_address,
-        master_key=None if master_key is None else Secret(master_key),
+        master_key=master_key,
+        database_url=database_url,
         catalog_timeout_s=float(_integer(environment, "MAUVE_CATALOG_TIMEOUT_SECONDS", 4, 1, 60)),
         flush_s=_seconds(environment, "MAUVE_INGEST_FLUSH_SECONDS", 2.0, 0.2, 30.0),
         backlog_bytes_max=_integer(environment, "MAUVE_BACKLOG_MB", 10_240, 256, 10_000_000) * 1024 * 1024,
@@ -137,6 +144,36 @@ def _quotas(environment: Mapping[str, str]) -> Quotas:
         tokens=_integer(environment, "MAUVE_TOKENS_PER_ORGANIZATION", default.tokens, 1, 10_000),
         members=_integer(environment, "MAUVE_MEMBERS_PER_ORGANIZATION", default.members, 1, 10_000),
     )
+
+
+def _secret(environment: Mapping[str, str], name: str) -> Secret | None:
+    """Return a secret from its variable, or from the file that the same variable with `_FILE` names."""
+    path = environment.get(f"{name}_FILE")
+    if path is None:
+        value = environment.get(name)
+        return None if value is None else Secret(value)
+    if name in environment:
+        raise SettingError(f"{name} and {name}_FILE are both set: keep one of them")
+    try:
+        return Secret(Path(path).read_text(encoding="utf-8").strip())
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not a text"
+        raise SettingError(f"{name}_FILE cannot be read ({reason}): check the path and its permissions") from None
+
+
+def _server_url(environment: Mapping[str, str], name: str, schemes: Sequence[str]) -> Secret | None:
+    """Return the address of a server. Errors never contain it: it may hold a password."""
+    url = _secret(environment, name)
+    if url is None:
+        return None
+    try:
+        parts = urlsplit(url.reveal())
+        is_whole = parts.scheme in schemes and parts.hostname and parts.path.strip("/") and parts.port != 0
+    except ValueError:
+        is_whole = False
+    if not is_whole:
+        raise SettingError(f"{name} must be written as {schemes[0]}://USER:PASSWORD@HOST:PORT/DATABASE")
+    return url
 
 
 def _integer(environment: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:

@@ -2,6 +2,9 @@
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from functools import cache
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -18,13 +21,12 @@ from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger.loading import SqlLoadLedger
 from mauve.stores.sql.ledger.reader import SqlLedgerReader
 from mauve.stores.sql.ledger.writer import SqlLedgerWriter
-from mauve.stores.sql.migrate import CATALOG, LEDGER, migrate
+from mauve.stores.sql.migrate import CATALOG, LEDGER, Chain, migrate
 from mauve.stores.usage import AcceptedExchange
 from support.clocks import Ticks
 from support.service import PATIENCE_S
 
-CATALOG_ENGINES: dict[str, Callable[[Path], str]] = {"sqlite": lambda folder: sqlite_url(folder / "catalog.db")}
-LEDGER_ENGINES = {"sqlite": lambda folder: sqlite_url(folder / "ledger.db")}
+SQL_ENGINES = ("sqlite", pytest.param("postgresql", marks=pytest.mark.servers))
 READ_CACHE_ENGINES = {
     "sqlite": lambda folder, ticks, **bounds: SqliteReadCache(folder / "cache.db", CacheBounds(**bounds), ticks)
 }
@@ -34,29 +36,46 @@ EDGE_ENGINES = {"sqlite": lambda folder: SqliteEdge(folder / "edge.db", busy_tim
 
 
 @pytest.fixture(scope="session")
-def _migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Databases created once: copying them is faster than migrating again."""
+def new_sql_database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, Chain, Path], sa.URL]]:
+    """Create a migrated database on an engine. Copying one is faster than migrating again."""
     folder = tmp_path_factory.mktemp("migrated")
-    for name, schema in (("catalog.db", CATALOG), ("ledger.db", LEDGER)):
-        database = Database(sqlite_url(folder / name), busy_timeout_s=PATIENCE_S)
-        migrate(database, schema)
-        database.close()
-    return folder
+    numbers = count()
+    with ExitStack() as open_servers:
+        server = cache(lambda: open_servers.enter_context(_postgresql()))
+
+        @cache
+        def template(engine: str, chain: Chain) -> Path | str:
+            name = f"template_{chain.version_table}"
+            path = folder / f"{name}.db"
+            url = sqlite_url(path) if engine == "sqlite" else sa.make_url(server().create(name))
+            with closing(Database(url, busy_timeout_s=PATIENCE_S)) as database:
+                migrate(database, chain)
+            return path if engine == "sqlite" else name
+
+        def create(engine: str, chain: Chain, own_folder: Path) -> sa.URL:
+            original = template(engine, chain)
+            if engine == "sqlite":
+                return sqlite_url(Path(shutil.copy(original, own_folder / f"{chain.folder.parent.name}.db")))
+            return sa.make_url(server().create(f"test_{next(numbers)}", str(original)))
+
+        yield create
 
 
-@pytest.fixture(params=CATALOG_ENGINES)
-def catalog(request: pytest.FixtureRequest, _migrated: Path, tmp_path: Path) -> Iterator[Catalog]:
-    shutil.copy(_migrated / "catalog.db", tmp_path)
-    database = Database(CATALOG_ENGINES[request.param](tmp_path), busy_timeout_s=PATIENCE_S)
-    migrate(database, CATALOG)
-    yield sql_catalog(database)
-    database.close()
+def _postgresql():
+    from support.postgres import Postgres  # noqa: PLC0415 - its server is not needed for the embedded engines
+
+    return Postgres()
 
 
-@pytest.fixture(params=LEDGER_ENGINES)
-def ledger_url(request: pytest.FixtureRequest, _migrated: Path, tmp_path: Path) -> sa.URL:
-    shutil.copy(_migrated / "ledger.db", tmp_path)
-    return LEDGER_ENGINES[request.param](tmp_path)
+@pytest.fixture(params=SQL_ENGINES)
+def catalog(request: pytest.FixtureRequest, new_sql_database: Callable, tmp_path: Path) -> Iterator[Catalog]:
+    with closing(Database(new_sql_database(request.param, CATALOG, tmp_path), busy_timeout_s=PATIENCE_S)) as database:
+        yield sql_catalog(database)
+
+
+@pytest.fixture(params=SQL_ENGINES)
+def ledger_url(request: pytest.FixtureRequest, new_sql_database: Callable, tmp_path: Path) -> sa.URL:
+    return new_sql_database(request.param, LEDGER, tmp_path)
 
 
 @pytest.fixture
@@ -68,7 +87,6 @@ def open_ledger(ledger_url: sa.URL) -> Iterator[Callable[[], Database]]:
         opened.append(Database(ledger_url, busy_timeout_s=PATIENCE_S))
         return opened[-1]
 
-    migrate(open_one(), LEDGER)
     yield open_one
     for database in opened:
         database.close()
@@ -114,8 +132,8 @@ def open_cache(request: pytest.FixtureRequest, tmp_path: Path, ticks: Ticks) -> 
         return opened[-1]
 
     yield open_one
-    for cache in opened:
-        cache.close()
+    for each in opened:
+        each.close()
 
 
 @pytest.fixture(params=READ_METER_ENGINES)

@@ -12,6 +12,8 @@ from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.snapshot import SqliteSnapshot
 from support.ledger_entries import a_payment, everything_in
 
+ON_SQLITE = pytest.mark.parametrize("ledger_url", ["sqlite"], indirect=True)
+
 
 @pytest.fixture
 def path(tmp_path):
@@ -23,6 +25,7 @@ def everything_at(path):
         return everything_in(database)
 
 
+@ON_SQLITE
 def test_later_writes_are_not_in_the_snapshot(writer, path, tmp_path):
     writer.record([Entry([a_payment(f"p{number}", payload=bytes(10_000)) for number in range(3_000)])])
     before = everything_at(path)
@@ -41,6 +44,7 @@ def test_later_writes_are_not_in_the_snapshot(writer, path, tmp_path):
     assert len(everything_at(path)["payments"]) == 3_001 + len(told)
 
 
+@ON_SQLITE
 def test_a_copy_is_writable_like_the_original(writer, path, tmp_path):
     writer.record([Entry([a_payment("p1")])])
     with closing(SqliteSnapshot(path)) as held:

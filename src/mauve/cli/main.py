@@ -26,7 +26,7 @@ from mauve.core.problems import Problem
 from mauve.logs import configure_logs, masked_text
 from mauve.maintenance.errors import MaintenanceFailedError, MaintenanceRefusedError
 from mauve.server.child_process import ServeRefusedError
-from mauve.stores import NewerSchemaError, StoreUnavailableError
+from mauve.stores import ForeignDataError, NewerSchemaError, StoreUnavailableError, UnsupportedServerError
 from mauve.stores.data_directory import DirectoryError, HeldError
 from mauve.stores.warehouse import WarehouseUnavailableError
 
@@ -66,7 +66,7 @@ def main() -> None:
         _fail(2, f"{error.format_message().rstrip('.')}: see '{_command_path(error)} --help'")
     except _USAGE_ERRORS as error:
         _fail(2, str(error))
-    except MaintenanceFailedError as error:
+    except (ForeignDataError, MaintenanceFailedError, UnsupportedServerError) as error:
         _fail(1, str(error))
     except (StoreUnavailableError, WarehouseUnavailableError) as error:
         _fail(1, f"the data could not be read or written ({error}): run 'mauve doctor'")

@@ -7,3 +7,11 @@ class StoreUnavailableError(Exception):
 
 class NewerSchemaError(Exception):
     """The tables were created by a newer release."""
+
+
+class UnsupportedServerError(Exception):
+    """A server that this release cannot use safely. The message says what to change."""
+
+
+class ForeignDataError(Exception):
+    """A server or data directory belongs to another installation. The message says what to do."""

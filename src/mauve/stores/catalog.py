@@ -342,6 +342,10 @@ class Installation(Protocol):
 
     def put(self, name: str, value: str) -> None: ...
 
+    def create(self, name: str, value: str) -> str:
+        """Store a value unless there is one; return the stored one."""
+        ...
+
     def ping(self) -> None:
         """Return if the catalog answers."""
         ...

@@ -1,19 +1,23 @@
-"""Wires a data directory: migrate its tables, create or check its master key."""
+"""Wires an installation: migrate its tables, create or check its master key and its identity."""
 
+import secrets
 from contextlib import closing
 from typing import Final
 
 from mauve.access.vault import Vault, VaultError, new_master_key
 from mauve.config import Settings
 from mauve.core.secret import Secret
+from mauve.stores import ForeignDataError, StoreUnavailableError, UnsupportedServerError
 from mauve.stores.catalog import Catalog
 from mauve.stores.data_directory import exclusive_lock, make_private_directory, write_private_file
 from mauve.stores.sql.catalog.catalog import sql_catalog
+from mauve.stores.sql.database import Database
 from mauve.stores.sql.migrate import CATALOG, LEDGER, current_revision, migrate, newest_revision
-from mauve.wiring.databases import open_catalog_database, open_ledger_database
-from mauve.wiring.paths import catalog_path, master_key_path
+from mauve.wiring.databases import MAINTENANCE_STATEMENT_S, open_catalog_database, open_ledger_database
+from mauve.wiring.paths import catalog_path, identity_path, master_key_path
 
 _MASTER_KEY_ID: Final = "master_key_id"
+_IDENTITY: Final = "identity"
 
 
 def prepare(settings: Settings) -> None:
@@ -21,14 +25,46 @@ def prepare(settings: Settings) -> None:
     make_private_directory(settings.data)
     with exclusive_lock(settings.data, "prepare"):
         vault = open_vault(settings)
-        with closing(open_catalog_database(settings)) as database:
+        with closing(open_catalog_database(settings, statement_s=MAINTENANCE_STATEMENT_S)) as database:
+            if settings.database_url is not None:
+                _check_server(database)
+                _refuse_to_leave_data_behind(settings, current_revision(database, CATALOG))
             migrate(database, CATALOG)
             catalog = sql_catalog(database)
             check_master_key(vault, catalog)
             if catalog.installation.get(_MASTER_KEY_ID) != vault.current_key_id:
                 catalog.installation.put(_MASTER_KEY_ID, vault.current_key_id)
-        with closing(open_ledger_database(settings)) as database:
+            _check_identity(settings, catalog)
+        with closing(open_ledger_database(settings, statement_s=MAINTENANCE_STATEMENT_S)) as database:
             migrate(database, LEDGER)
+
+
+def _check_server(database: Database) -> None:
+    try:
+        database.check_server()
+    except (StoreUnavailableError, UnsupportedServerError) as error:
+        raise UnsupportedServerError(f"PostgreSQL at MAUVE_DATABASE_URL cannot be used: {error}") from error
+
+
+def _refuse_to_leave_data_behind(settings: Settings, revision: str | None) -> None:
+    if revision is None and catalog_path(settings.data).exists():
+        raise ForeignDataError(
+            f"{settings.data} holds an installation on SQLite and MAUVE_DATABASE_URL names an empty database: "
+            "move the data with 'mauve move', or choose another --data"
+        )
+
+
+def _check_identity(settings: Settings, catalog: Catalog) -> None:
+    """Give a new installation an identity; refuse a data directory that holds the events of another one."""
+    identity = catalog.installation.create(_IDENTITY, secrets.token_hex(16))
+    path = identity_path(settings.data)
+    if not path.exists():
+        write_private_file(path, identity.encode() + b"\n")
+    elif path.read_text().strip() != identity:
+        raise ForeignDataError(
+            f"{settings.data} belongs to another installation than its database: "
+            "choose the data directory, or the MAUVE_DATABASE_URL, of this installation"
+        )
 
 
 def check_vault(settings: Settings) -> None:

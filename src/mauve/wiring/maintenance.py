@@ -24,7 +24,7 @@ from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger.maintenance import SqlLedgerMaintenance
 from mauve.stores.sql.migrate import CATALOG, LEDGER, check_not_newer
 from mauve.stores.sql.snapshot import SqliteSnapshot
-from mauve.wiring.databases import open_ledger_database, open_load_ledger
+from mauve.wiring.databases import MAINTENANCE_STATEMENT_S, open_ledger_database, open_load_ledger
 from mauve.wiring.paths import catalog_path, ledger_path, log_path, master_key_path, warehouse_path
 from mauve.wiring.warehouse import open_log_reader
 
@@ -44,7 +44,7 @@ def drop_frozen(settings: Settings) -> None:
 
 
 def open_ledger_maintenance(settings: Settings) -> LedgerMaintenance:
-    return SqlLedgerMaintenance(open_ledger_database(settings))
+    return SqlLedgerMaintenance(open_ledger_database(settings, statement_s=MAINTENANCE_STATEMENT_S))
 
 
 def open_log_maintenance(settings: Settings) -> LogMaintenance:

@@ -41,6 +41,10 @@ def master_key_path(data: Path) -> Path:
     return data / "master.key"
 
 
+def identity_path(data: Path) -> Path:
+    return data / "installation"
+
+
 def has_data(settings: Settings) -> bool:
-    """Return whether the data directory was ever prepared."""
-    return catalog_path(settings.data).exists()
+    """Return whether there may be an installation: in the data directory, or on a server."""
+    return settings.database_url is not None or catalog_path(settings.data).exists()

@@ -45,7 +45,10 @@ def check_not_newer(database: Database, chain: Chain) -> str | None:
 
 
 def migrate(database: Database, chain: Chain) -> None:
-    """Run the missing migrations, all in one transaction. Do nothing if there are none."""
+    """Run the missing migrations, all in one transaction. Do nothing if there are none.
+
+    Several processes may start at once: the first migrates, the others wait for it and find nothing to do.
+    """
     if check_not_newer(database, chain) == newest_revision(chain):
         return
     # Imported late: it is slow and rarely needed.
@@ -55,6 +58,6 @@ def migrate(database: Database, chain: Chain) -> None:
     config = Config()
     config.set_main_option("script_location", str(chain.folder).replace("%", "%%"))
     config.attributes["version_table"] = chain.version_table
-    with database.writing() as connection:
+    with database.migrating() as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, "head")

@@ -14,6 +14,7 @@ from mauve.stores.sql.catalog.tokens import SqlTokens
 from mauve.stores.sql.catalog.users import SqlPasswords, SqlUsers
 from mauve.stores.sql.catalog.webhook_secrets import SqlWebhookSecrets
 from mauve.stores.sql.database import Database
+from mauve.stores.sql.dialects import upsert
 
 
 class SqlInstallation:
@@ -26,8 +27,16 @@ class SqlInstallation:
 
     def put(self, name: str, value: str) -> None:
         with self._database.writing() as tx:
-            tx.execute(sa.delete(installation).where(installation.c.name == name))
-            tx.execute(sa.insert(installation).values(name=name, value=value))
+            insert = upsert(tx.dialect.name, installation).values(name=name, value=value)
+            changes = {"value": insert.excluded.value}
+            tx.execute(insert.on_conflict_do_update(index_elements=[installation.c.name], set_=changes))
+
+    def create(self, name: str, value: str) -> str:
+        with self._database.writing() as tx:
+            insert = upsert(tx.dialect.name, installation).values(name=name, value=value)
+            tx.execute(insert.on_conflict_do_nothing(index_elements=[installation.c.name]))
+            stored: str = tx.execute(sa.select(installation.c.value).where(installation.c.name == name)).scalar_one()
+            return stored
 
     def ping(self) -> None:
         with self._database.reading() as tx:

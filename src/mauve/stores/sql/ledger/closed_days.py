@@ -9,6 +9,7 @@ from mauve.core.events import Activity
 from mauve.core.window import Window
 from mauve.stores.closed_days import DayUsers
 from mauve.stores.sql.database import Database
+from mauve.stores.sql.dialects import upsert
 from mauve.stores.sql.ledger.schema import closed_days, day_users
 
 
@@ -61,5 +62,6 @@ def _through(tx: sa.Connection) -> date | None:
 
 
 def _move(tx: sa.Connection, through: date) -> None:
-    tx.execute(sa.delete(closed_days))
-    tx.execute(sa.insert(closed_days).values(only=1, through=through.isoformat()))
+    insert = upsert(tx.dialect.name, closed_days).values(only=1, through=through.isoformat())
+    moved = {"through": insert.excluded.through}
+    tx.execute(insert.on_conflict_do_update(index_elements=[closed_days.c.only], set_=moved))

@@ -8,7 +8,8 @@ from typing import Final
 import sqlalchemy as sa
 
 from mauve.stores.deliveries import DELIVERIES_KEPT, Delivery, DeliveryResult, Tally
-from mauve.stores.sql.database import Database, upsert_counts
+from mauve.stores.sql.database import Database
+from mauve.stores.sql.dialects import upsert_counts
 from mauve.stores.sql.ledger.schema import deliveries, delivery_tallies
 
 _OF_PROJECT: Final = deliveries.c.project == sa.bindparam("of_project")

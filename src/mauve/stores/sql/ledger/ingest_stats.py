@@ -7,7 +7,8 @@ import sqlalchemy as sa
 
 from mauve.core.window import Window
 from mauve.stores.ingest_stats import DAYS_KEPT, IngestCount, IngestStats
-from mauve.stores.sql.database import Database, upsert_counts
+from mauve.stores.sql.database import Database
+from mauve.stores.sql.dialects import upsert_counts
 from mauve.stores.sql.ledger.schema import arrivals
 
 

@@ -9,7 +9,8 @@ import sqlalchemy as sa
 
 from mauve.stores.ledger import LoadStep, StepOutdatedError
 from mauve.stores.log import LogRecord
-from mauve.stores.sql.database import Database, upsert
+from mauve.stores.sql.database import Database
+from mauve.stores.sql.dialects import upsert
 from mauve.stores.sql.ledger.ingest_stats import add_ingest_stats
 from mauve.stores.sql.ledger.schema import (
     dead_letters,

@@ -68,8 +68,11 @@ class SqlLedgerMaintenance:
         return len(changes)
 
     def _rows(self, query: sa.Select[Any]) -> Iterator[Any]:
-        with self._database.reading() as tx:
-            yield from tx.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE})
+        with (
+            self._database.reading() as tx,
+            tx.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE}) as rows,
+        ):
+            yield from rows
 
     def _change(self, statement: sa.Update, rows: Sequence[dict[str, Any]]) -> None:
         for start in range(0, len(rows), _CHANGES_AT_ONCE):

@@ -12,7 +12,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from mauve.core.subscriptions import InsertedVersion, MrrChange, MrrContribution, day_of
-from mauve.stores.sql.database import upsert
+from mauve.stores.sql.dialects import upsert
 from mauve.stores.sql.ledger.schema import mrr_changes, subscription_versions
 
 DAY: Final = 1

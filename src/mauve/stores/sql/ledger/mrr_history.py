@@ -1,7 +1,8 @@
 """Read MRR by day from its changes, within the caller's transaction."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
+from contextlib import closing
 from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -61,13 +62,14 @@ def totals_of(tx: sa.Connection, projects: Collection[str]) -> dict[str, dict[st
     return _sums_of(tx, projects, [(SPANS[-1], -_BLOCK_MAX, _BLOCK_MAX)])
 
 
-def changes_in(tx: sa.Connection, projects: Collection[str], window: Window) -> Iterator[MrrChange]:
+def changes_in(tx: sa.Connection, projects: Collection[str], window: Window) -> Generator[MrrChange, None, None]:
     """Yield the changes of each day by project, with everything before the window on its first day."""
     first = day_number_of(window.first)
     opening = _sums_of(tx, projects, _blocks_before(first))
-    for project, days in groupby(_days(tx, projects, window), attrgetter("project")):
-        yield from _on_day(first, project, opening.pop(project, {}))
-        yield from days
+    with closing(_days(tx, projects, window)) as changes:
+        for project, days in groupby(changes, attrgetter("project")):
+            yield from _on_day(first, project, opening.pop(project, {}))
+            yield from days
     for project, totals in opening.items():
         yield from _on_day(first, project, totals)
 
@@ -76,14 +78,15 @@ def changes_until_now(tx: sa.Connection, projects: Collection[str], window: Wind
     """Yield the same, with versions dated after the window on its last day."""
     last = day_number_of(window.last)
     after_window = totals_of(tx, projects)
-    for project, changes in groupby(changes_in(tx, projects, window), attrgetter("project")):
-        rest = after_window.pop(project, {})
-        for change in changes:
-            yield change
-            _, _, currency, active, mrr = change
-            held = rest.get(currency, _ZERO)
-            rest[currency] = MrrTotal(held.active - active, held.mrr - mrr)
-        yield from _on_day(last, project, rest)
+    with closing(changes_in(tx, projects, window)) as in_window:
+        for project, changes in groupby(in_window, attrgetter("project")):
+            rest = after_window.pop(project, {})
+            for change in changes:
+                yield change
+                _, _, currency, active, mrr = change
+                held = rest.get(currency, _ZERO)
+                rest[currency] = MrrTotal(held.active - active, held.mrr - mrr)
+            yield from _on_day(last, project, rest)
     for project, totals in after_window.items():
         yield from _on_day(last, project, totals)
 
@@ -94,11 +97,12 @@ def _on_day(day: int, project: str, totals: Mapping[str, MrrTotal]) -> Iterator[
             yield MrrChange(project, day, currency, *total)
 
 
-def _days(tx: sa.Connection, projects: Collection[str], window: Window) -> Iterator[MrrChange]:
+def _days(tx: sa.Connection, projects: Collection[str], window: Window) -> Generator[MrrChange, None, None]:
     first, end = day_number_of(window.first), day_number_of(window.last) + 1
-    rows = tx.execute(_DAYS, {"projects": list(projects), "of_span": DAY, "first": first, "end": end})
-    for project, day, currency, active, high, low in rows:
-        yield MrrChange(project, day, currency, active, high * HALF + low)
+    # Close the result in any case: on a server it is a cursor that holds memory there.
+    with tx.execute(_DAYS, {"projects": list(projects), "of_span": DAY, "first": first, "end": end}) as rows:
+        for project, day, currency, active, high, low in rows:
+            yield MrrChange(project, day, currency, active, high * HALF + low)
 
 
 def _blocks_before(day: int) -> Iterator[_Blocks]:

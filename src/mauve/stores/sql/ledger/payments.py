@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from mauve.core.times import DAY_MS
 from mauve.stores.ledger import CLIENT, Outcome, Payment
-from mauve.stores.sql.database import upsert
+from mauve.stores.sql.dialects import upsert
 from mauve.stores.sql.ledger.schema import day_totals, payments
 
 _KEYS_PER_QUERY: Final = 400

@@ -38,8 +38,10 @@ class SqlLedgerReader:
             )
             .order_by(totals.project, totals.day, totals.currency)  # in key order: nothing is sorted
         )
-        with self._database.reading() as tx:
-            rows = tx.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE})
+        with (
+            self._database.reading() as tx,
+            tx.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE}) as rows,
+        ):
             yield from ((project, day, currency, total) for project, day, currency, total in rows)
 
     def current_mrr(self, projects: Collection[str]) -> list[tuple[str, str, int]]:

