@@ -30,15 +30,19 @@ TEST_SETTINGS = {
 }
 
 
-def clean_environment(**extra: str) -> dict[str, str]:
+SERVERS: dict[Path, dict[str, str]] = {}
+"""The settings of installations that use servers, by data directory. Commands on the directory get them, too."""
+
+
+def clean_environment(data: Path | None = None, **extra: str) -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("MAUVE_")}
-    return inherited | TEST_SETTINGS | extra
+    return inherited | TEST_SETTINGS | SERVERS.get(data, {}) | extra
 
 
 def mauve(data: Path, *arguments: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a command in its own process, and wait for it."""
     command = [str(MAUVE), *arguments, "--data", str(data)]
-    return command_forks.run(command, stdin=stdin, env=clean_environment(**environment), timeout_s=PATIENCE_S)
+    return command_forks.run(command, stdin=stdin, env=clean_environment(data, **environment), timeout_s=PATIENCE_S)
 
 
 def mauve_json(data: Path, *arguments: str, stdin: str = ""):
@@ -92,7 +96,7 @@ def start(data: Path, *arguments: str, environment: Mapping[str, str] | None = N
             [str(MAUVE), "serve", "--data", str(data), "--port", "0", "--ingest-port", "0", "--json", *arguments],
             stdout=subprocess.PIPE,
             stderr=log,
-            env=clean_environment(**(environment or {})),
+            env=clean_environment(data, **(environment or {})),
         )
     line = process.stdout.readline()
     if not line:
@@ -207,6 +211,12 @@ def stored_events(data: Path) -> list[tuple]:
 
 
 def ledger_rows(data: Path, sql: str) -> list[tuple]:
+    url = SERVERS.get(data, {}).get("MAUVE_DATABASE_URL")
+    if url is not None:
+        import psycopg  # noqa: PLC0415 - only with servers
+
+        with psycopg.connect(url, options="-c search_path=ledger") as connection:
+            return connection.execute(sql).fetchall()
     connection = sqlite3.connect(f"file:{data}/ledger.db?mode=ro", uri=True)
     try:
         return connection.execute(sql).fetchall()

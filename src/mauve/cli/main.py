@@ -39,7 +39,6 @@ _USAGE_ERRORS: Final = (
     NewerSchemaError,
     Problem,
     RefusedError,
-    ServeRefusedError,
     SettingError,
     VaultError,
 )
@@ -64,6 +63,8 @@ def main() -> None:
         code = command(standalone_mode=False)
     except click.ClickException as error:
         _fail(2, f"{error.format_message().rstrip('.')}: see '{_command_path(error)} --help'")
+    except ServeRefusedError as error:
+        _fail(error.exit_code, str(error))
     except _USAGE_ERRORS as error:
         _fail(2, str(error))
     except (ForeignDataError, MaintenanceFailedError, UnsupportedServerError) as error:

@@ -21,7 +21,7 @@ from mauve.config import SettingError, Settings
 from mauve.logs import configure_logs
 from mauve.server.child_protocol import HEARTBEAT, ChildConfig, Ready, Refused, Report
 from mauve.server.heartbeat import HEARTBEAT_EVERY_S, dump_stacks_on_signal
-from mauve.stores import NewerSchemaError, StoreUnavailableError
+from mauve.stores import ForeignDataError, NewerSchemaError, StoreUnavailableError, UnsupportedServerError
 from mauve.stores.data_directory import HeldError
 from mauve.web.http1.listener import CONNECTIONS_MAX
 
@@ -47,6 +47,9 @@ def main(run: Callable[[ChildConfig], Coroutine[Any, Any, None]]) -> None:
         uvloop.run(run(config))
     except (HeldError, VaultError, NewerSchemaError, SettingError, StoreUnavailableError) as error:
         report(Refused(str(error)))
+        sys.exit(1)
+    except (ForeignDataError, UnsupportedServerError) as error:
+        report(Refused(str(error), exit_code=1))
         sys.exit(1)
     except Exception:
         log.exception("process_failed")

@@ -22,6 +22,10 @@ log = structlog.get_logger()
 class ServeRefusedError(Exception):
     """The service cannot start. The message says why and what to do."""
 
+    def __init__(self, reason: str, exit_code: int = 2) -> None:
+        super().__init__(reason)
+        self.exit_code = exit_code
+
 
 class ChildProcess:
     def __init__(self, name: str, process: Process, stacks: IO[bytes], hang_s: float) -> None:
@@ -56,7 +60,7 @@ class ChildProcess:
             raise ServeRefusedError("a process ended before it was ready: see the log above")
         report: Report = msgspec.json.decode(line, type=Report)
         if isinstance(report, Refused):
-            raise ServeRefusedError(report.reason)
+            raise ServeRefusedError(report.reason, report.exit_code)
         return report
 
     async def ended(self) -> None:

@@ -47,6 +47,7 @@ class Refused(msgspec.Struct, frozen=True, tag="refused"):
     """The child cannot start, and a retry would not help."""
 
     reason: str
+    exit_code: int = 2  # of the service: 2 for a mistake in how it was started, 1 for a server that cannot be used
 
 
 Report = Ready | Refused

@@ -47,10 +47,17 @@ def _check_server(database: Database) -> None:
 
 
 def _refuse_to_leave_data_behind(settings: Settings, revision: str | None) -> None:
-    if revision is None and catalog_path(settings.data).exists():
+    if revision is not None:
+        return
+    if catalog_path(settings.data).exists():
         raise ForeignDataError(
             f"{settings.data} holds an installation on SQLite and MAUVE_DATABASE_URL names an empty database: "
             "move the data with 'mauve move', or choose another --data"
+        )
+    if identity_path(settings.data).exists():
+        raise ForeignDataError(
+            f"{settings.data} belongs to an installation and MAUVE_DATABASE_URL names an empty database: "
+            "name the database of this installation, or choose another --data"
         )
 
 

@@ -11,6 +11,7 @@ from mauve.stores.ledger import Entry, Outcome
 class QueuedEntry(NamedTuple):
     entry: Entry
     outcomes: asyncio.Future[list[Outcome]]
+    queued_at: float  # on the monotonic clock
 
     @property
     def rows(self) -> int:

@@ -13,6 +13,7 @@ GROUP_ROWS_MAX: Final = 1_000  # payments and subscription versions: less than 0
 WAITING_ENTRIES_MAX: Final = 5_000
 _ENTRY_WEIGHT: Final = 1 / 8
 _HELD_S_MAX: Final = 0.1
+WAIT_S_MAX: Final = 8.0
 _PAUSE_S: Final = 0.004  # longer than the polling interval of writers that wait for SQLite's lock
 
 
@@ -24,6 +25,7 @@ class GroupedLedger:
     - Consecutive groups regularly leave the lock to other processes.
     - If a group fails, all of its entries fail and none is recorded.
     - At most `WAITING_ENTRIES_MAX` entries wait: the next one is refused at once.
+    - An entry that has waited for `WAIT_S_MAX` fails: a server that does not answer must not keep clients waiting.
     """
 
     def __init__(self, writer: LedgerWriter) -> None:
@@ -45,7 +47,7 @@ class GroupedLedger:
             raise StoreUnavailableError("the ledger is closed")
         if len(self._queue) >= WAITING_ENTRIES_MAX:
             raise StoreUnavailableError("too many requests are waiting for the ledger")
-        waiting = QueuedEntry(entry, asyncio.get_running_loop().create_future())
+        waiting = QueuedEntry(entry, asyncio.get_running_loop().create_future(), time.monotonic())
         self._queue.append(org_id, waiting)
         if self._work is None:
             self._work = asyncio.create_task(self._record_all())
@@ -74,8 +76,11 @@ class GroupedLedger:
 
     async def _record_group(self, group: list[QueuedEntry]) -> float:
         """Return how long it took."""
-        entries = [waiting.entry for waiting in group]
         began = time.monotonic()
+        group = [waiting for waiting in group if not _has_expired(waiting, began)]
+        if not group:
+            return 0.0
+        entries = [waiting.entry for waiting in group]
         try:
             outcomes = await asyncio.get_running_loop().run_in_executor(self._thread, self._writer.record, entries)
         except Exception as error:  # noqa: BLE001 - whatever it is, every caller must get an answer
@@ -88,6 +93,14 @@ class GroupedLedger:
             if not waiting.outcomes.done():
                 waiting.outcomes.set_result(of_entry)
         return took_s
+
+
+def _has_expired(waiting: QueuedEntry, now: float) -> bool:
+    """Fail an entry that has waited too long; return whether it has."""
+    if now - waiting.queued_at <= WAIT_S_MAX:
+        return False
+    _fail(waiting, StoreUnavailableError("the ledger did not answer in time"))
+    return True
 
 
 def _fail(waiting: QueuedEntry, error: Exception) -> None:

@@ -1,0 +1,217 @@
+"""The service on PostgreSQL: what it promises while the server fails, and what it refuses at start."""
+
+import base64
+import random
+import threading
+import time
+from urllib.parse import quote
+
+import httpx2 as httpx
+import pytest
+
+from support.postgres import PASSWORD, Postgres
+from support.service import (
+    PATIENCE_S,
+    SERVERS,
+    bearer,
+    eventually,
+    ledger_rows,
+    mauve,
+    mauve_json,
+    running,
+    start,
+    token_for,
+    until_loaded,
+)
+from support.traffic import Traffic
+
+ANSWER_S_MAX = 20.0  # of a request while an engine hangs; measured by the client, so with room for a busy machine
+A_PAYMENT = {"name": "payment", "id": "p1", "props": {"amount": 5, "currency": "eur"}}
+
+
+@pytest.fixture(scope="module")
+def own_server():
+    """A server that tests may kill."""
+    with Postgres() as server:
+        yield server
+
+
+def data_on(server, tmp_path, name="data"):
+    data = tmp_path / name
+    SERVERS[data] = {
+        "MAUVE_DATABASE_URL": server.create(f"own_{random.getrandbits(60)}"),
+        "MAUVE_MASTER_KEY": base64.b64encode(bytes(32)).decode(),
+        "MAUVE_CATALOG_TIMEOUT_SECONDS": "4",
+    }
+    return data
+
+
+def test_after_kills_of_the_server_under_load_each_acknowledged_item_is_counted_once(own_server, tmp_path):
+    chance = random.Random(20261116)
+    with running(data_on(own_server, tmp_path), "--workers", "2") as service:
+        # A server that dies while it commits answers neither yes nor no: such a batch may be stored or not.
+        with Traffic(service, is_disk_sound=False) as traffic:
+            for _ in range(5):
+                before = len(traffic.acked)
+                eventually(lambda before=before: len(traffic.acked) > before + 20)
+                time.sleep(chance.uniform(0, 0.5))
+                own_server.kill()
+                own_server.start()
+            before = len(traffic.acked)
+            eventually(lambda: len(traffic.acked) > before + 20)
+        figures = traffic.figures_when_loaded(service)
+        assert service.stop() == 0
+        traffic.check(service, figures)
+
+
+def test_while_the_server_is_away_events_are_accepted_and_everything_else_says_so(own_server, tmp_path):
+    with running(data_on(own_server, tmp_path), "--workers", "1") as service:
+        token = token_for(service.data)
+        app = httpx.post(f"{service.url}/v1/apps", json={"name": "App"}, headers=bearer(token)).json()
+        key = bearer(app["sk_key"])
+        own_server.kill()
+        try:
+            event = httpx.post(f"{service.ingest_url}/v1/events", json={"name": "seen", "id": "1"}, headers=key)
+            assert event.status_code == 202
+            payment = httpx.post(f"{service.ingest_url}/v1/events", json=A_PAYMENT, headers=key, timeout=PATIENCE_S)
+            assert (payment.status_code, "retry-after" in payment.headers) == (503, True)
+            control = httpx.get(f"{service.url}/v1/apps", headers=bearer(token), timeout=PATIENCE_S)
+            assert control.status_code == 502
+            assert httpx.get(f"{service.url}/healthz").status_code == 200
+            assert httpx.get(f"{service.url}/readyz", timeout=PATIENCE_S).status_code == 503
+        finally:
+            own_server.start()
+        eventually(lambda: httpx.get(f"{service.url}/readyz", timeout=PATIENCE_S).status_code == 200)
+        retried = httpx.post(f"{service.ingest_url}/v1/events", json=A_PAYMENT, headers=key, timeout=PATIENCE_S)
+        assert retried.status_code == 202
+        assert httpx.get(f"{service.url}/v1/apps", headers=bearer(token)).status_code == 200
+        until_loaded(service)
+        names = httpx.get(f"{service.url}/v1/metrics/event_count?name=seen", headers=key).json()["data"]
+        assert names == [{"name": "seen", "count": 1}]
+        assert ledger_rows(service.data, "SELECT id FROM payments") == [("p1",)]
+
+
+def test_a_server_that_hangs_delays_no_answer_for_long(own_server, tmp_path):
+    with running(data_on(own_server, tmp_path), "--workers", "1") as service:
+        token = token_for(service.data)
+        app = httpx.post(f"{service.url}/v1/apps", json={"name": "App"}, headers=bearer(token)).json()
+        key = bearer(app["sk_key"])
+        answers = {}
+
+        def ask(name, method, url, **more):
+            began = time.monotonic()
+            status = httpx.request(method, url, timeout=PATIENCE_S, **more).status_code
+            answers[name] = (status, time.monotonic() - began)
+
+        own_server.freeze()
+        try:
+            asking = [
+                threading.Thread(target=ask, args=arguments, kwargs=more)
+                for arguments, more in [
+                    (("payment", "POST", f"{service.ingest_url}/v1/events"), {"json": A_PAYMENT, "headers": key}),
+                    (("control", "GET", f"{service.url}/v1/apps"), {"headers": bearer(token)}),
+                    (("revenue", "GET", f"{service.url}/v1/metrics/revenue"), {"headers": key}),
+                    (("event", "POST", f"{service.ingest_url}/v1/events"), {"json": {"name": "seen"}, "headers": key}),
+                ]
+            ]
+            for thread in asking:
+                thread.start()
+            for thread in asking:
+                thread.join()
+        finally:
+            own_server.thaw()
+        statuses = {name: status for name, (status, _) in answers.items()}
+        assert statuses == {"payment": 503, "control": 502, "revenue": 503, "event": 202}
+        assert max(took for _, took in answers.values()) < ANSWER_S_MAX
+        eventually(lambda: httpx.get(f"{service.url}/readyz", timeout=PATIENCE_S).status_code == 200)
+        assert httpx.get(f"{service.url}/v1/apps", headers=bearer(token), timeout=PATIENCE_S).status_code == 200
+
+
+def test_three_services_that_start_at_once_on_an_empty_database_migrate_it_once(postgres, tmp_path):
+    settings = {
+        "MAUVE_DATABASE_URL": postgres.create("started_thrice"),
+        "MAUVE_MASTER_KEY": base64.b64encode(bytes(32)).decode(),
+    }
+    folders = [tmp_path / str(number) for number in range(3)]
+    SERVERS.update(dict.fromkeys(folders, settings))
+    started = []
+    threads = [
+        threading.Thread(target=lambda folder=folder: started.append(start(folder, "--workers", "1")))
+        for folder in folders
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(started) == 3
+    for service in started:
+        assert service.stop() == 0
+        service.process.stdout.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"password": "wrong"}, "password authentication failed"),
+        ({"host": "127.0.0.1:1"}, "refused"),
+        ({"database": "absent"}, "does not exist"),
+        ({"host": "host.invalid"}, "host.invalid"),
+    ],
+)
+def test_a_server_that_cannot_be_used_is_refused_with_a_sentence(postgres, tmp_path, change, says):
+    password = quote(change.get("password", PASSWORD), safe="")
+    host = change.get("host", f"127.0.0.1:{postgres.port}")
+    SERVERS[tmp_path / "data"] = {
+        "MAUVE_DATABASE_URL": f"postgresql://mauve:{password}@{host}/{change.get('database', 'template_of_mauve')}",
+        "MAUVE_MASTER_KEY": base64.b64encode(bytes(32)).decode(),
+    }
+    done = mauve(tmp_path / "data", "serve", "--port", "0", "--ingest-port", "0")
+    assert done.returncode == 1
+    (sentence,) = done.stderr.splitlines()
+    assert sentence.startswith("mauve: PostgreSQL at MAUVE_DATABASE_URL cannot be used: ")
+    assert says in sentence
+    assert password not in sentence
+    assert "wrong" not in sentence
+
+
+def test_a_server_that_may_lose_data_is_refused(tmp_path):
+    with Postgres("pginstall18", "fsync=off") as unsafe:
+        data = data_on(unsafe, tmp_path)
+        done = mauve(data, "serve", "--port", "0", "--ingest-port", "0")
+    assert (done.returncode, "set fsync" in done.stderr) == (1, True), done.stderr
+
+
+def test_the_database_of_another_installation_is_refused(on_postgres):
+    first, second = on_postgres(), on_postgres()
+    for data in (first, second):
+        mauve_json(data, "org", "create", "Acme")
+    SERVERS[first]["MAUVE_DATABASE_URL"] = SERVERS[second]["MAUVE_DATABASE_URL"]
+    assert "not the master key" in mauve(first, "org", "list").stderr
+    SERVERS[first]["MAUVE_MASTER_KEY"] = SERVERS[second]["MAUVE_MASTER_KEY"]
+    done = mauve(first, "org", "list")
+    assert (done.returncode, "another installation" in done.stderr) == (1, True), done.stderr
+
+
+def test_an_embedded_installation_is_not_left_behind_for_an_empty_database(on_postgres):
+    data = on_postgres()
+    settings = SERVERS.pop(data)
+    key = {"MAUVE_MASTER_KEY": settings["MAUVE_MASTER_KEY"]}
+    assert mauve(data, "org", "create", "Acme", **key).returncode == 0
+    done = mauve(data, "org", "list", **settings)
+    assert (done.returncode, "mauve move" in done.stderr) == (1, True), done.stderr
+    assert mauve(data, "org", "list", **key).returncode == 0
+
+
+def test_a_server_without_a_master_key_in_the_settings_is_refused(on_postgres):
+    data = on_postgres()
+    del SERVERS[data]["MAUVE_MASTER_KEY"]
+    done = mauve(data, "serve")
+    assert (done.returncode, "MAUVE_MASTER_KEY" in done.stderr) == (2, True), done.stderr
+
+
+def test_the_settings_may_come_from_files(on_postgres, tmp_path):
+    data = on_postgres()
+    for name, value in SERVERS.pop(data).items():
+        (tmp_path / name).write_text(f"{value}\n")
+        SERVERS.setdefault(data, {})[f"{name}_FILE"] = str(tmp_path / name)
+    assert mauve_json(data, "org", "create", "Acme")["org_id"]
