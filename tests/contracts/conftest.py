@@ -22,6 +22,7 @@ from mauve.stores.sql.ledger.loading import SqlLoadLedger
 from mauve.stores.sql.ledger.reader import SqlLedgerReader
 from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.migrate import CATALOG, LEDGER, Chain, migrate
+from mauve.stores.sql.read_meter import SqlReadMeter
 from mauve.stores.usage import AcceptedExchange
 from support.clocks import Ticks
 from support.service import PATIENCE_S
@@ -30,7 +31,7 @@ SQL_ENGINES = ("sqlite", pytest.param("postgresql", marks=pytest.mark.servers))
 READ_CACHE_ENGINES = {
     "sqlite": lambda folder, ticks, **bounds: SqliteReadCache(folder / "cache.db", CacheBounds(**bounds), ticks)
 }
-READ_METER_ENGINES = {"sqlite": lambda folder: SqliteReadMeter(folder / "meter.db")}
+READ_METER_ENGINES = ("own file", *SQL_ENGINES)
 ACCEPTED_EXCHANGE_ENGINES = {"files": lambda folder, stream: FileAcceptedCounts(folder / "accepted", stream)}
 EDGE_ENGINES = {"sqlite": lambda folder: SqliteEdge(folder / "edge.db", busy_timeout_s=PATIENCE_S)}
 
@@ -137,16 +138,25 @@ def open_cache(request: pytest.FixtureRequest, tmp_path: Path, ticks: Ticks) -> 
 
 
 @pytest.fixture(params=READ_METER_ENGINES)
-def open_meter(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable]:
+def open_meter(
+    request: pytest.FixtureRequest, new_sql_database: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable]:
     """Open the same meter repeatedly, as several processes do; each new name is a new meter."""
     monkeypatch.setattr(read_meter, "_BUSY_TIMEOUT_S", PATIENCE_S)  # Racing processes wait for each other.
     opened = []
 
-    def open_one(name="meter"):
+    @cache
+    def place(name):
         folder = tmp_path / name
-        folder.mkdir(exist_ok=True)
-        opened.append(READ_METER_ENGINES[request.param](folder))
-        return opened[-1]
+        folder.mkdir()
+        return folder if request.param == "own file" else new_sql_database(request.param, CATALOG, folder)
+
+    def open_one(name="meter"):
+        found = place(name)
+        own_file = request.param == "own file"
+        meter = SqliteReadMeter(found / "meter.db") if own_file else SqlReadMeter(Database(found, PATIENCE_S))
+        opened.append(meter)
+        return meter
 
     yield open_one
     for meter in opened:

@@ -1,7 +1,8 @@
 """Limit password attempts before the costly check: by account, by address, and by both together."""
 
 import threading
-from typing import Final
+from collections.abc import Callable
+from typing import Final, Protocol
 
 from mauve.overload.per_address import origin_of
 from mauve.overload.token_bucket import TokenBuckets
@@ -14,6 +15,19 @@ _ADDRESS_REFILL_S: Final = 10
 _ACCOUNT_REFILL_S: Final = 6
 
 
+class Buckets(Protocol):
+    def seconds_to_wait(self, key: str, now_ms: int, /) -> int:
+        """Take one token and return 0, or return the whole seconds to wait if the bucket is empty."""
+        ...
+
+
+NewBuckets = Callable[[str, float, float], Buckets]  # kind, tokens per second, burst
+
+
+def in_memory(_kind: str, per_second: float, burst: float) -> Buckets:
+    return TokenBuckets(per_second, burst)
+
+
 class PasswordAttempts:
     """An attempt takes a token from three buckets: the address, the account from this address, and the account.
 
@@ -22,10 +36,10 @@ class PasswordAttempts:
     An account that does not exist has buckets like any other.
     """
 
-    def __init__(self) -> None:
-        self._pairs = TokenBuckets(1 / _PAIR_REFILL_S, PAIR_BURST)
-        self._addresses = TokenBuckets(1 / _ADDRESS_REFILL_S, ADDRESS_BURST)
-        self._accounts = TokenBuckets(1 / _ACCOUNT_REFILL_S, ACCOUNT_BURST)
+    def __init__(self, new_buckets: NewBuckets = in_memory) -> None:
+        self._pairs = new_buckets("pair", 1 / _PAIR_REFILL_S, PAIR_BURST)
+        self._addresses = new_buckets("address", 1 / _ADDRESS_REFILL_S, ADDRESS_BURST)
+        self._accounts = new_buckets("account", 1 / _ACCOUNT_REFILL_S, ACCOUNT_BURST)
         self._taking = threading.Lock()
 
     def seconds_to_wait(self, email: str, address: str, now_ms: int) -> int:

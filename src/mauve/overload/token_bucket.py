@@ -20,10 +20,17 @@ class TokenBuckets:
     def seconds_to_wait(self, key_id: str, now_ms: int) -> int:
         """Take one token and return 0, or return the whole seconds to wait if the bucket is empty."""
         tokens, at = self._buckets.pop(key_id, (self._burst, now_ms))
-        # A clock set back neither fills nor empties a bucket.
-        tokens = min(self._burst, tokens + max(0, now_ms - at) / 1000 * self._per_second)
-        allowed = tokens >= 1
-        self._buckets[key_id] = (tokens - 1 if allowed else tokens, now_ms)
+        left, wait_s = taken_from(tokens, now_ms - at, self._per_second, self._burst)
+        self._buckets[key_id] = (left, now_ms)
         if len(self._buckets) > _KEYS_MAX:
             self._buckets.popitem(last=False)
-        return 0 if allowed else max(1, round((1 - tokens) / self._per_second))
+        return wait_s
+
+
+def taken_from(tokens: float, passed_ms: int, per_second: float, burst: float) -> tuple[float, int]:
+    """Refill a bucket and take one token; return the rest, and the whole seconds to wait if there was none."""
+    # A clock set back neither fills nor empties a bucket.
+    tokens = min(burst, tokens + max(0, passed_ms) / 1000 * per_second)
+    if tokens >= 1:
+        return tokens - 1, 0
+    return tokens, max(1, round((1 - tokens) / per_second))

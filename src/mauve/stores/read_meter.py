@@ -3,9 +3,10 @@
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
-from mauve.core.window import period_ends_at
+from mauve.core.window import period_ends_at, period_of
 
 WINDOW_MS: Final = 60_000
+_LONGER_THAN_A_MONTH_MS: Final = 32 * 24 * 3600 * 1000
 
 
 class ReadCost(NamedTuple):
@@ -53,6 +54,12 @@ def refusal_of(usage: Usage, cost: ReadCost, limits: ReadLimits, now_ms: int) ->
     if cost.raw_scans and usage.raw_scans + cost.raw_scans > limits.raw_scans:
         return Throttled(Throttle.RAW_SCANS, period_ends_at(now_ms))
     return None
+
+
+def periods_kept(now_ms: int) -> tuple[str, str]:
+    """Return the previous and the next period: a clock that is some days off loses no count."""
+    ends_at = period_ends_at(now_ms)
+    return period_of(ends_at - _LONGER_THAN_A_MONTH_MS), period_of(ends_at)
 
 
 class ReadMeter(Protocol):

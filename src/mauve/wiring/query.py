@@ -16,8 +16,9 @@ from mauve.stores.read_cache import ReadCache
 from mauve.stores.read_meter import ReadMeter
 from mauve.stores.sql.ledger.closed_days import SqlClosedDaysReader
 from mauve.stores.sql.ledger.reader import SqlLedgerReader
+from mauve.stores.sql.read_meter import SqlReadMeter
 from mauve.stores.warehouse import WarehouseReader
-from mauve.wiring.databases import open_ledger_database
+from mauve.wiring.databases import open_catalog_database, open_ledger_database
 from mauve.wiring.paths import read_cache_path, read_meter_path
 
 _READERS: Final = 4
@@ -58,5 +59,7 @@ def open_read_cache(settings: Settings) -> ReadCache:
 
 
 def open_read_meter(settings: Settings) -> ReadMeter:
-    """Open the meter that counts reads. Its file is created on first use."""
+    """Open the meter that counts reads: shared with other machines, or a file that is created on first use."""
+    if settings.database_url is not None:
+        return SqlReadMeter(open_catalog_database(settings))
     return SqliteReadMeter(read_meter_path(settings.data))

@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import Final
 
 from mauve.core.clock import CLOCK_SLACK_MS
-from mauve.core.window import period_ends_at, period_of
+from mauve.core.window import period_of
 from mauve.stores.localdisk.expendable import ExpendableFile
-from mauve.stores.read_meter import WINDOW_MS, ReadCost, ReadLimits, Throttled, Usage, refusal_of
+from mauve.stores.read_meter import WINDOW_MS, ReadCost, ReadLimits, Throttled, Usage, periods_kept, refusal_of
 
 _BUSY_TIMEOUT_S: Final = 0.25
-_LONGER_THAN_A_MONTH_MS: Final = 32 * 24 * 3600 * 1000
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS reads (
@@ -89,7 +88,7 @@ class SqliteReadMeter:
             return
         tx.execute(_DELETE_READS_OUTSIDE, _window_bounds(now_ms))
         tx.execute(_DELETE_MINUTES)
-        tx.execute(_DELETE_PERIODS, _periods_kept(now_ms))
+        tx.execute(_DELETE_PERIODS, periods_kept(now_ms))
         self._pruned_at = now_ms
 
 
@@ -115,9 +114,3 @@ def _spend(tx: sqlite3.Connection, org_id: str, cost: ReadCost, now_ms: int) -> 
 def _window_bounds(now_ms: int) -> tuple[int, int]:
     """Return the last time before the window, and the window's own last time: later ones are from another clock."""
     return now_ms - WINDOW_MS, now_ms + CLOCK_SLACK_MS
-
-
-def _periods_kept(now_ms: int) -> tuple[str, str]:
-    """Return the previous and the next period: a clock that is some days off loses no count."""
-    ends_at = period_ends_at(now_ms)
-    return period_of(ends_at - _LONGER_THAN_A_MONTH_MS), period_of(ends_at)

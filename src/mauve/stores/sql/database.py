@@ -42,12 +42,14 @@ class Database:
                 yield connection
 
     @contextmanager
-    def writing(self) -> Iterator[sa.Connection]:
+    def writing(self, *, is_expendable: bool = False) -> Iterator[sa.Connection]:
         """Open a write transaction; commit when the block ends, roll back if it raises.
 
-        Roll back as well if the caller has given up by then.
+        Roll back as well if the caller has given up by then. An expendable commit need not survive a power cut.
         """
         with self._as_unavailable(), self._dialect.writing() as connection, connection.begin() as transaction:
+            if is_expendable:
+                self._dialect.commit_quickly(connection)
             yield connection
             with current_cancellation().committing():
                 transaction.commit()

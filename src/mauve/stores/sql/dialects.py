@@ -38,6 +38,10 @@ class Dialect(Protocol):
         """End the statements of the block after this time."""
         ...
 
+    def commit_quickly(self, connection: sa.Connection) -> None:
+        """Let the commit of this transaction not wait for the disk."""
+        ...
+
     def check_server(self, connection: sa.Connection) -> None:
         """Raise unless this release supports the server."""
         ...
@@ -90,6 +94,9 @@ class Sqlite:
             yield
         finally:
             driver.set_progress_handler(None, 0)
+
+    def commit_quickly(self, connection: sa.Connection) -> None:
+        """Do nothing: SQLite decides that for a whole file."""
 
     def check_server(self, connection: sa.Connection) -> None:
         """Do nothing: SQLite comes with Python."""
@@ -208,6 +215,9 @@ class Postgresql:
         limit = sa.func.set_config("statement_timeout", str(max(1, int(seconds * 1000))), sa.true())
         connection.execute(sa.select(limit))
         yield
+
+    def commit_quickly(self, connection: sa.Connection) -> None:
+        connection.execute(sa.select(sa.func.set_config("synchronous_commit", "off", sa.true())))
 
     def check_server(self, connection: sa.Connection) -> None:
         shown: dict[str, str] = dict(connection.execute(_SERVER_SETTINGS).tuples().all())
