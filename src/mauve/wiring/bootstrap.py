@@ -27,7 +27,7 @@ def prepare(settings: Settings) -> None:
         vault = open_vault(settings)
         with closing(open_catalog_database(settings, statement_s=MAINTENANCE_STATEMENT_S)) as database:
             if settings.database_url is not None:
-                _check_server(database)
+                check_server(database)
                 _refuse_to_leave_data_behind(settings, current_revision(database, CATALOG))
             migrate(database, CATALOG)
             catalog = sql_catalog(database)
@@ -39,7 +39,8 @@ def prepare(settings: Settings) -> None:
             migrate(database, LEDGER)
 
 
-def _check_server(database: Database) -> None:
+def check_server(database: Database) -> None:
+    """Raise unless the PostgreSQL server can be reached and used."""
     try:
         database.check_server()
     except (StoreUnavailableError, UnsupportedServerError) as error:
@@ -59,6 +60,10 @@ def _refuse_to_leave_data_behind(settings: Settings, revision: str | None) -> No
             f"{settings.data} belongs to an installation and MAUVE_DATABASE_URL names an empty database: "
             "name the database of this installation, or choose another --data"
         )
+
+
+def identity_of(catalog: Catalog) -> str | None:
+    return catalog.installation.get(_IDENTITY)
 
 
 def _check_identity(settings: Settings, catalog: Catalog) -> None:

@@ -230,12 +230,14 @@ class Postgresql:
             raise UnsupportedServerError("the server may lose what it has stored: set fsync and full_page_writes to on")
 
     def prepare_to_migrate(self, connection: sa.Connection) -> None:
-        for name in ("statement_timeout", "lock_timeout"):  # A migration, and whoever waits for one, may take long.
+        for name in ("statement_timeout", "lock_timeout"):  # Migrating, and waiting for it, may take long.
             connection.execute(sa.select(sa.func.set_config(name, "0", sa.true())))
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_SCHEMA_LOCK)))
         connection.execute(sa.schema.CreateSchema(self._schema, if_not_exists=True))
 
     def empty_journal(self, patience_s: float) -> bool:  # noqa: ARG002 - the same signature for every engine
+        with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.exec_driver_sql("VACUUM")  # Until then, the server keeps the old versions of rows.
         return True
 
     def reason(self, error: BaseException) -> str:

@@ -1,0 +1,100 @@
+"""Copy all rows of a database into another, in small transactions that a later run continues."""
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from mauve.stores.sql.database import Database
+from mauve.stores.sql.dialects import upsert
+
+_ROWS_AT_ONCE: Final = 2_000
+
+# Where the copy of each table has come: the key of the last row. In the target, so that it moves with the rows.
+_progress: Final = sa.Table(
+    "copied",
+    sa.MetaData(),
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("after", sa.Text, nullable=False),
+)
+
+
+def count_rows(database: Database, tables: Sequence[sa.Table]) -> dict[str, int]:
+    with database.reading() as tx:
+        return {table.name: tx.execute(sa.select(sa.func.count()).select_from(table)).scalar_one() for table in tables}
+
+
+def copy_tables(
+    source: Database, target: Database, tables: Sequence[sa.Table], on_rows: Callable[[str, int], None]
+) -> None:
+    """Copy the tables, parents first. The source must not change; the target must hold nothing else."""
+    with target.writing() as tx:
+        _progress.create(tx, checkfirst=True)
+    for table in tables:
+        while copied := _copy_some(source, target, table):
+            on_rows(table.name, copied)
+        _continue_numbering(target, table)
+
+
+def forget_progress(target: Database) -> None:
+    with target.writing() as tx:
+        _progress.drop(tx, checkfirst=True)
+
+
+def has_progress(target: Database) -> bool:
+    """Return whether a copy into this database was interrupted."""
+    with target.reading() as tx:
+        return sa.inspect(tx).has_table(_progress.name)
+
+
+def _copy_some(source: Database, target: Database, table: sa.Table) -> int:
+    """Copy the next rows in the order of their keys, and return how many."""
+    key = list(table.primary_key.columns)
+    with target.writing() as tx:
+        after = tx.execute(sa.select(_progress.c.after).where(_progress.c.name == table.name)).scalar_one_or_none()
+        query = sa.select(table).order_by(*key).limit(_ROWS_AT_ONCE)
+        if after is not None:
+            values = [sa.literal(value, column.type) for value, column in zip(_decoded(after), key, strict=True)]
+            query = query.where(sa.tuple_(*key) > sa.tuple_(*values))
+        with source.reading() as reading:
+            rows = [_by_key(table, row) for row in reading.execute(query)]
+        if rows:
+            # A row may be there already: a migration inserts some, and an earlier run may have died after its commit.
+            insert = upsert(tx.dialect.name, table)
+            others = {column.key: insert.excluded[column.key] for column in table.columns if not column.primary_key}
+            tx.execute(
+                insert.on_conflict_do_update(index_elements=key, set_=others)
+                if others
+                else insert.on_conflict_do_nothing(index_elements=key),
+                rows,
+            )
+            last = _encoded([rows[-1][column.key] for column in key])
+            note = upsert(tx.dialect.name, _progress).values(name=table.name, after=last)
+            moved = {"after": note.excluded.after}
+            tx.execute(note.on_conflict_do_update(index_elements=[_progress.c.name], set_=moved))
+    return len(rows)
+
+
+def _by_key(table: sa.Table, row: sa.Row[Any]) -> dict[str, Any]:
+    return {column.key: value for column, value in zip(table.columns, row, strict=True)}
+
+
+def _continue_numbering(target: Database, table: sa.Table) -> None:
+    """Make the server number new rows after the copied ones."""
+    column = table.autoincrement_column
+    if column is None:
+        return
+    with target.writing() as tx:
+        if tx.dialect.name == "postgresql":
+            last = sa.select(sa.func.coalesce(sa.func.max(column), 1)).scalar_subquery()
+            tx.execute(sa.select(sa.func.setval(sa.func.pg_get_serial_sequence(table.name, column.name), last)))
+
+
+def _encoded(key: Sequence[object]) -> str:
+    return json.dumps([{"b": b64encode(value).decode()} if isinstance(value, bytes) else value for value in key])
+
+
+def _decoded(text: str) -> list[Any]:
+    return [b64decode(value["b"]) if isinstance(value, dict) else value for value in json.loads(text)]
