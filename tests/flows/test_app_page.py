@@ -308,6 +308,32 @@ class TestHealth:
         assert "id is missing, not a string, or too long items 1" in text
         assert "malformed whole requests 1" in text
 
+    def test_moved_times_and_misspelled_statuses_are_shown_with_what_to_do(
+        self, client, viewer, app, own, send, put, note, clock
+    ):
+        now = clock.now_ms()
+        send(*[{"name": "view", "at": now - 40 * DAY_MS}] * 3, payment("p", 5, "eur") | {"at": now - 20 * DAY_MS})
+        send({"name": "view", "at": now // 1000}, {"name": "view", "at": now + DAY_MS}, {"name": "view", "at": now})
+        put(subscription("one", 1000, "Active"), subscription("two", 1000, "cancelled"), subscription("three", 1))
+        note()
+        text = text_of(viewer.open(f"{own}/events"))
+        for expected in (
+            "Moved into the 7-day window; oldest claim: December 2026 They count seven days before they arrived",
+            "import a biller&#39;s payments with mauve webhooks replay; subscriptions keep any at. 4 just now",
+            "at looks like epoch seconds: send milliseconds",
+            "Moved back to five minutes after arrival Check the sender&#39;s clock",
+            "A status is almost “active”, but differs in case, spaces or spelling It does not count toward MRR.",
+            "Did you mean active? Send it exactly so. 1 just now",
+            "Did you mean canceled? 1 just now",
+        ):
+            assert expected in text, expected
+
+    def test_claims_of_more_than_a_year_ago_are_shown(self, viewer, own, send, note):
+        send({"name": "view", "at": 0})
+        note()
+        text = text_of(viewer.open(f"{own}/events"))
+        assert "oldest claim: more than 11 months ago" in text
+
     def test_every_reason_is_readable(self, client, core, app, viewer, own, note):
         bad = [5, {"name": "payment", "id": "p", "props": {"amount": 1, "currency": "eur", "earned": 1}}]
         bad += [{"name": "view", "props": {"a": {}}}, {"name": "view", "props": {"a": "x" * 130_000}}]
@@ -343,6 +369,7 @@ class TestHealth:
     def test_without_rejections_no_reasons_are_listed(self, viewer, own, send, note):
         send({"name": "view"})
         note()
+        assert "check these" not in viewer.open(f"{own}/events").text
         text = text_of(viewer.open(f"{own}/events"))
         assert "Accepted 1 items" in text
         assert "Rejections by reason" not in text

@@ -6,7 +6,6 @@ A whole request fails with a `Problem`; an item fails with a reason that names t
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import repeat
 from typing import Annotated, Any, Final, cast
@@ -22,6 +21,7 @@ from mauve.core.rejections import Fault, RejectionCode
 from mauve.core.subscriptions import stored_status
 from mauve.core.times import is_time, occurred_at, parse_time_ms, parse_time_us
 from mauve.ingest import wire
+from mauve.ingest.hints import NO_HINTS, Hints, dated, scan_times, status_hints, time_hints
 from mauve.stores.edge import PublishedKey
 from mauve.stores.ledger import Payment, SubscriptionVersion
 
@@ -79,12 +79,14 @@ class EventsVerdict(msgspec.Struct, frozen=True):
     payments: list[IndexedPayment]
     rejections: list[Rejection]
     item_count: int
+    hints: Hints = NO_HINTS
 
 
 class ObjectsVerdict(msgspec.Struct, frozen=True):
     subscriptions: list[IndexedSubscription]
     rejections: list[Rejection]
     item_count: int
+    hints: Hints = NO_HINTS
 
 
 class _Named(msgspec.Struct, frozen=True, gc=False):
@@ -127,30 +129,35 @@ _CANONICAL: Final = msgspec.json.Encoder(order="deterministic")
 def judge_events(body: bytes, key: PublishedKey, received_at: int) -> EventsVerdict:
     """Return the events, payments and rejections of a write to `/v1/events`, or raise the problem of the whole body."""
     wire.require_utf8(body)
-    events = _valid_events(body)
+    events, remarkable = _valid_events(body, received_at)
     if events is not None and _can_log_unchanged(body, events):
-        return EventsVerdict(body if events else None, len(events), [], [], len(events))
+        hints = time_hints(remarkable, received_at)
+        return EventsVerdict(body if events else None, len(events), [], [], len(events), hints)
     items = wire.split(body)
     if items.text is not body:
-        events = _valid_events(items.text)
+        events, remarkable = _valid_events(items.text, received_at)
     if key.kind is KeyKind.PUBLISHABLE and all(map(_is_named_payment, items.raws)):
         raise Problem(Code.FORBIDDEN, NEEDS_SERVER_KEY.text)
     kept: list[Raw] = []
     payments: list[IndexedPayment] = []
     rejections: list[Rejection] = []
     known = events or repeat(None)
-    judgements = [_judge_event(raw, event, key, received_at) for raw, event in zip(items.raws, known, strict=False)]
+    judgements = [_judge_event(raw, event, key) for raw, event in zip(items.raws, known, strict=False)]
     for index, fault in {**items.faults, **wire.size_faults(items.raws, len(body))}.items():
         judgements[index] = fault
     for index, judged in enumerate(judgements):
-        if judged.__class__ is Raw:
-            kept.append(judged)
-        elif judged.__class__ is Fault:
+        if judged.__class__ is Fault:
             rejections.append(Rejection(index, judged))
+        elif judged.__class__ is Event and judged.name == PAYMENT:
+            payments.append(IndexedPayment(index, _payment(items.raws[index], judged, key, received_at)))
         else:
-            payments.append(IndexedPayment(index, cast("Payment", judged)))
+            kept.append(items.raws[index])
+    if events is None or (remarkable and rejections):
+        accepted = [judged for judged in judgements if judged.__class__ is not Fault]
+        _, remarkable = scan_times(dated(cast("list[Event | DatedEvent]", accepted)), received_at)
     logged = body if len(kept) == len(items.raws) else b"[" + b",".join(kept) + b"]"
-    return EventsVerdict(logged if kept else None, len(kept), payments, rejections, len(items.raws))
+    hints = time_hints(remarkable, received_at)
+    return EventsVerdict(logged if kept else None, len(kept), payments, rejections, len(items.raws), hints)
 
 
 def judge_objects(body: bytes, key: PublishedKey, received_at: int) -> ObjectsVerdict:
@@ -165,7 +172,8 @@ def judge_objects(body: bytes, key: PublishedKey, received_at: int) -> ObjectsVe
             rejections.append(Rejection(index, judged))
         else:
             subscriptions.append(IndexedSubscription(index, judged))
-    return ObjectsVerdict(subscriptions, rejections, len(items.raws))
+    hints = status_hints(indexed.subscription.status for indexed in subscriptions)
+    return ObjectsVerdict(subscriptions, rejections, len(items.raws), hints)
 
 
 def payment_digest(payment: Event) -> bytes:
@@ -186,29 +194,16 @@ def _canonical(number: float) -> int | list[str]:
     return int(number) if number.is_integer() else [number.hex()]
 
 
-def _valid_events(body: bytes) -> list[DatedEvent] | None:
-    """Return the events if one fast pass shows that all of them are valid; else None."""
+def _valid_events(body: bytes, received_at: int) -> tuple[list[DatedEvent] | None, list[DatedEvent]]:
+    """Return the events if one fast pass shows that all of them are valid, and those whose times are remarkable."""
     try:
         events = dated_events_in(body)
     except (msgspec.DecodeError, RecursionError):
-        return None
-    return None if _may_lack_a_colon(body, events) else events
-
-
-def _may_lack_a_colon(body: bytes, events: Sequence[DatedEvent]) -> bool:
-    """Return whether an offset may be written as +0100, which msgspec accepts and the contract does not."""
-    return (b"+" in body or _has_offset(events)) and _BARE_OFFSET.search(body) is not None
-
-
-def _has_offset(events: Sequence[DatedEvent]) -> bool:
-    """Return whether a time has an offset other than UTC. One plain loop: it runs over every event."""
-    for event in events:
-        at, sent_at = event.at, event.sent_at
-        if at.__class__ is datetime and at.tzinfo is not UTC:
-            return True
-        if sent_at.__class__ is datetime and sent_at.tzinfo is not UTC:
-            return True
-    return False
+        return None, []
+    has_offset, remarkable = scan_times(events, received_at)
+    # msgspec accepts an offset that is written as +0100, and the contract does not.
+    may_lack_colon = (has_offset or b"+" in body) and _BARE_OFFSET.search(body) is not None
+    return (None, []) if may_lack_colon else (events, remarkable)
 
 
 def _can_log_unchanged(body: bytes, events: Sequence[DatedEvent]) -> bool:
@@ -225,10 +220,10 @@ def _is_named_payment(raw: Raw) -> bool:
         return False
 
 
-def _judge_event(raw: Raw, judged: DatedEvent | None, key: PublishedKey, received_at: int) -> Raw | Payment | Fault:
-    """Return the text to log, the payment to record, or the fault."""
+def _judge_event(raw: Raw, judged: DatedEvent | None, key: PublishedKey) -> Event | DatedEvent | Fault:
+    """Return the accepted event or payment, or the fault."""
     if judged is not None and judged.name != PAYMENT:
-        return raw
+        return judged
     try:
         event = EVENT.decode(raw)
     except msgspec.ValidationError as error:
@@ -237,7 +232,7 @@ def _judge_event(raw: Raw, judged: DatedEvent | None, key: PublishedKey, receive
         return wire.TOO_DEEP
     if (fault := _time_fault(event)) is not None:
         return fault
-    return raw if event.name != PAYMENT else _judge_payment(raw, event, key, received_at)
+    return event if event.name != PAYMENT else _fault_of_payment(raw, event, key) or event
 
 
 def _time_fault(event: Event) -> Fault | None:
@@ -248,15 +243,16 @@ def _time_fault(event: Event) -> Fault | None:
     return None
 
 
-def _judge_payment(raw: Raw, event: Event, key: PublishedKey, received_at: int) -> Payment | Fault:
+def _fault_of_payment(raw: Raw, event: Event, key: PublishedKey) -> Fault | None:
     if key.kind is not KeyKind.SERVER:
         return NEEDS_SERVER_KEY
+    fault = _payment_fault(event.id, event.props or {})
+    return wire.repeated_key_fault(raw) if fault is None and _may_repeat_key(raw, event) else fault
+
+
+def _payment(raw: Raw, event: Event, key: PublishedKey, received_at: int) -> Payment:
+    """Return the payment of an event without a fault."""
     props = event.props or {}
-    fault = _payment_fault(event.id, props)
-    if fault is None and _may_repeat_key(raw, event):
-        fault = wire.repeated_key_fault(raw)
-    if fault is not None:
-        return fault
     at = None if event.at is None else parse_time_ms(event.at)
     sent_at = None if event.sent_at is None else parse_time_ms(event.sent_at)
     return Payment(
