@@ -304,8 +304,8 @@ class TestHealth:
         assert "Rejected 4 items" in text
         assert "Duplicates 2 1 events, 1 payments" in text
         assert "at is not a valid time items 2" in text
-        assert "name is missing, empty or too long items 1" in text
-        assert "id is missing, not a string, or too long items 1" in text
+        assert "name is missing, empty, too long or not a string items 1" in text
+        assert "type is missing or not subscription items 1" in text
         assert "malformed whole requests 1" in text
 
     def test_moved_times_and_misspelled_statuses_are_shown_with_what_to_do(
@@ -364,7 +364,7 @@ class TestHealth:
         text = text_of(viewer.open(f"{own}/events"))
         assert "recorded by an earlier version as “an” items 1" in text
         assert "recorded by an earlier version as “props.amount” items 1" in text
-        assert "name is missing, empty or too long items 1" in text
+        assert "name is missing, empty, too long or not a string items 1" in text
 
     def test_without_rejections_no_reasons_are_listed(self, viewer, own, send, note):
         send({"name": "view"})

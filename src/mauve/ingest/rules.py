@@ -5,8 +5,7 @@ A whole request fails with a `Problem`; an item fails with a reason that names t
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from itertools import repeat
 from typing import Annotated, Any, Final, cast
 
@@ -14,48 +13,30 @@ import msgspec
 from msgspec import Meta, Raw
 
 from mauve.core.credential import KeyKind
-from mauve.core.events import EVENT, PAYMENT, DatedEvent, Event, PropValue, dated_events_in
+from mauve.core.events import EVENT, PAYMENT, DatedEvent, Event, dated_events_in
 from mauve.core.money import is_currency
 from mauve.core.problems import Code, Problem
-from mauve.core.rejections import Fault, RejectionCode
+from mauve.core.rejections import Fault
 from mauve.core.subscriptions import stored_status
 from mauve.core.times import is_time, occurred_at, parse_time_ms, parse_time_us
 from mauve.ingest import wire
+from mauve.ingest.faults import (
+    AT_INVALID,
+    MINOR_UNITS_MAX,
+    NEEDS_SERVER_KEY,
+    OBJECT_AT_INVALID,
+    SENT_AT_INVALID,
+    UNKNOWN_CURRENCY,
+    event_fault,
+    object_fault,
+    payment_fault,
+    type_fault,
+)
 from mauve.ingest.hints import NO_HINTS, Hints, dated, scan_times, status_hints, time_hints
 from mauve.stores.edge import PublishedKey
 from mauve.stores.ledger import Payment, SubscriptionVersion
 
-MINOR_UNITS_MAX: Final = 2**53 - 1
 _CLAIM_MAX: Final = 2**62  # beyond any calendar, and fits a 64-bit column
-
-NEEDS_SERVER_KEY: Final = Fault(RejectionCode.SERVER_KEY_REQUIRED, "a payment requires a server key")
-_NOT_AN_OBJECT: Final = Fault(RejectionCode.NOT_AN_OBJECT, "an item must be a JSON object")
-_MINOR_UNITS: Final = f"an integer of minor units from 0 to {MINOR_UNITS_MAX}"
-_TIME: Final = "an RFC 3339 date-time with an offset"
-_EVENT_FAULTS: Final = {
-    ".name": Fault(RejectionCode.NAME, "name is required: a string of 1 to 128 characters"),
-    ".user": Fault(RejectionCode.USER, "user must be a string of at most 256 characters"),
-    ".id": Fault(RejectionCode.ID, "id must be a string of at most 256 characters"),
-    ".at": Fault(RejectionCode.AT, f"at must be {_TIME}, or an integer of epoch milliseconds"),
-    ".sent_at": Fault(RejectionCode.SENT_AT, f"sent_at must be {_TIME}, or an integer of epoch milliseconds"),
-    ".props": Fault(RejectionCode.PROPS, "props must be an object of at most 100 keys"),
-    ".props[...]": Fault(
-        RejectionCode.PROPS_VALUE,
-        "each value in props must be a string of at most 1024 characters, a number, a boolean or null",
-    ),
-}
-_PAYMENT_ID: Final = Fault(RejectionCode.ID, "id is required for a payment: a string of 1 to 256 characters")
-_AMOUNT: Final = Fault(RejectionCode.AMOUNT, f"props.amount must be {_MINOR_UNITS}")
-_CURRENCY: Final = Fault(RejectionCode.CURRENCY, "props.currency must be an ISO 4217 code in lowercase letters")
-_EARNED: Final = Fault(RejectionCode.EARNED, "props.earned must be a boolean")
-_OBJECT_FAULTS: Final = {
-    ".type": Fault(RejectionCode.TYPE, 'type is required: only "subscription" is supported'),
-    ".id": Fault(RejectionCode.ID, "id is required: a string that is not empty"),
-    ".status": Fault(RejectionCode.STATUS, "status is required: a string"),
-    ".mrr": Fault(RejectionCode.MRR, f"mrr is required: {_MINOR_UNITS}"),
-    ".currency": Fault(RejectionCode.CURRENCY, "currency is required: an ISO 4217 code"),
-    ".at": Fault(RejectionCode.AT, f"at must be {_TIME}"),
-}
 
 
 class Rejection(msgspec.Struct, frozen=True, gc=False):
@@ -93,6 +74,10 @@ class _Named(msgspec.Struct, frozen=True, gc=False):
     name: Any = None
 
 
+class _Typed(msgspec.Struct, frozen=True, gc=False):
+    type: Any = None
+
+
 class Subscription(msgspec.Struct, frozen=True, gc=False):
     """The state of a subscription. The latest `at` wins; unknown fields are ignored."""
 
@@ -121,6 +106,7 @@ class Subscription(msgspec.Struct, frozen=True, gc=False):
 
 
 _NAMED: Final = msgspec.json.Decoder(_Named)
+_TYPED: Final = msgspec.json.Decoder(_Typed)
 _SUBSCRIPTION: Final = msgspec.json.Decoder(Subscription)
 _BARE_OFFSET: Final = re.compile(rb':\d\d(?:\.\d+)?[+-]\d{4}"')
 _CANONICAL: Final = msgspec.json.Encoder(order="deterministic")
@@ -227,7 +213,7 @@ def _judge_event(raw: Raw, judged: DatedEvent | None, key: PublishedKey) -> Even
     try:
         event = EVENT.decode(raw)
     except msgspec.ValidationError as error:
-        return _event_fault(str(error))
+        return event_fault(str(error))
     except RecursionError:
         return wire.TOO_DEEP
     if (fault := _time_fault(event)) is not None:
@@ -237,16 +223,16 @@ def _judge_event(raw: Raw, judged: DatedEvent | None, key: PublishedKey) -> Even
 
 def _time_fault(event: Event) -> Fault | None:
     if event.at is not None and not is_time(event.at):
-        return _EVENT_FAULTS[".at"]
+        return AT_INVALID
     if event.sent_at is not None and not is_time(event.sent_at):
-        return _EVENT_FAULTS[".sent_at"]
+        return SENT_AT_INVALID
     return None
 
 
 def _fault_of_payment(raw: Raw, event: Event, key: PublishedKey) -> Fault | None:
     if key.kind is not KeyKind.SERVER:
         return NEEDS_SERVER_KEY
-    fault = _payment_fault(event.id, event.props or {})
+    fault = payment_fault(event.id, event.props or {})
     return wire.repeated_key_fault(raw) if fault is None and _may_repeat_key(raw, event) else fault
 
 
@@ -290,33 +276,27 @@ def _string_count(event: Event) -> int:
     return count
 
 
-def _payment_fault(payment_id: str | None, props: Mapping[str, PropValue]) -> Fault | None:
-    amount, currency, earned = props.get("amount"), props.get("currency"), props.get("earned")
-    if not payment_id:
-        return _PAYMENT_ID
-    if type(amount) is not int or not 0 <= amount <= MINOR_UNITS_MAX:  # a bool is an int to isinstance
-        return _AMOUNT
-    if not isinstance(currency, str) or not is_currency(currency):
-        return _CURRENCY
-    if earned is not None and not isinstance(earned, bool):
-        return _EARNED
-    return None
+def _wrong_type(raw: Raw) -> Fault | None:
+    try:
+        return type_fault(_TYPED.decode(raw).type)
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 def _judge_object(raw: Raw, key: PublishedKey, received_at: int) -> SubscriptionVersion | Fault:
     try:
         read = _SUBSCRIPTION.decode(raw)
     except msgspec.ValidationError as error:
-        return _object_fault(str(error))
+        return _wrong_type(raw) or object_fault(str(error))
     except RecursionError:
         return wire.TOO_DEEP
-    if read.type != "subscription":
-        return _OBJECT_FAULTS[".type"]
+    if (fault := type_fault(read.type)) is not None:
+        return fault
     at = received_at * 1000 if read.at is None else parse_time_us(read.at)
     if at is None:
-        return _OBJECT_FAULTS[".at"]
+        return OBJECT_AT_INVALID
     if not (read.currency.isascii() and is_currency(read.currency.lower())):
-        return _OBJECT_FAULTS[".currency"]
+        return UNKNOWN_CURRENCY
     return wire.repeated_key_fault(raw) or SubscriptionVersion(
         project=key.public_id,
         id=read.id,
@@ -327,23 +307,3 @@ def _judge_object(raw: Raw, key: PublishedKey, received_at: int) -> Subscription
         currency=read.currency.lower(),
         payload=bytes(raw),
     )
-
-
-# The messages hold types and limits, never client data: there are few of them.
-@lru_cache(maxsize=256)
-def _event_fault(message: str) -> Fault:
-    return _fault(message, _EVENT_FAULTS)
-
-
-@lru_cache(maxsize=256)
-def _object_fault(message: str) -> Fault:
-    return _fault(message, _OBJECT_FAULTS)
-
-
-def _fault(message: str, faults: Mapping[str, Fault]) -> Fault:
-    """Return our own fault for msgspec's message."""
-    field = wire.refused_field(message)
-    if message.startswith(("Integer value out of range", "Number out of range")):
-        text = f"{field[1:].removesuffix('[...]')} holds a number that is out of range"
-        return Fault(RejectionCode.NUMBER_OUT_OF_RANGE, text)
-    return faults.get(field, _NOT_AN_OBJECT)

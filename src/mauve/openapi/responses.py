@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from mauve.core.problems import unauthorized
-from mauve.ingest.rules import NEEDS_SERVER_KEY
+from mauve.ingest.faults import NEEDS_SERVER_KEY
 from mauve.openapi.operation import Schema
 from mauve.query.ask import Freshness
 from mauve.stores.read_meter import Throttle
