@@ -121,6 +121,13 @@ def test_the_cap_engages_automatically_and_the_overshoot_is_bounded(service, org
     assert eventually(lambda: post(service.ingest_url, app["sk_key"], [{"name": "view"}]).status_code == 202)
 
 
+def test_moved_times_are_reported_on_both_ports(service, app):
+    for url in (service.url, service.ingest_url):
+        reply = post(url, app["sk_key"], [{"name": "view"}, {"name": "view", "at": 0}])
+        assert (reply.status_code, reply.headers["x-service-moved"]) == (202, "1")
+        assert "x-service-moved" not in post(url, app["sk_key"], [{"name": "view"}]).headers
+
+
 def test_a_suspension_and_its_end_take_effect_soon(service, org, app):
     def status():
         return post(service.ingest_url, app["sk_key"], [{"name": "view"}]).status_code

@@ -99,6 +99,22 @@ class TestReplay:
         assert done["revenue"] == {"usd": 3920}
         assert ledger_rows(data, "SELECT project FROM payments") == [(project,)]
 
+    def test_events_of_the_other_environment_are_counted_and_not_recorded(self, replay, data, app, tmp_path):
+        secret = ("webhooks", "secret", "--app", app.app_id, "--provider", "biller_a", "--test")
+        project = mauve_json(data, *secret, stdin=SECRET_A)["project"]
+        events = [*invoices(2), sample("stripe_invoice_paid_testmode"), sample("stripe_subscription_testmode")]
+        for options, revenue, subscriptions in (((), {"usd": 3}, 0), (("--test",), {"usd": 4900}, 1)):
+            done = replay(*events, options=options)
+            assert (done["misdirected"], done["ignored"], done["warnings"]) == (2, 2, {"plane_mismatch": 2})
+            assert (done["revenue"], done["subscriptions"]) == (revenue, subscriptions)
+        counted = ledger_rows(data, "SELECT project, count(*) FROM payments GROUP BY project ORDER BY count(*)")
+        assert counted == [(project, 1), (app.public_id, 2)]
+        command = ("webhooks", "replay", "--app", app.app_id, "--provider", "biller_a")
+        file = str(tmp_path / "events.jsonl")
+        assert "2 test-mode events were not recorded: replay them with --test\n" in mauve(data, *command, file).stdout
+        printed = mauve(data, *command, "--test", file).stdout
+        assert "2 live-mode events were not recorded: replay them without --test\n" in printed
+
     def test_without_json_a_summary_is_printed(self, data, app, tmp_path):
         file = exported(tmp_path / "events.jsonl", *invoices(2), b"x")
         done = mauve(data, "webhooks", "replay", "--app", app.app_id, "--provider", "biller_a", file)
@@ -164,8 +180,8 @@ class TestList:
         }
         counted = {(each["plane"], each["provider"], each["word"]): each["count"] for each in listed["counts"]}
         assert counted == {
+            ("live", "biller_a", "ignored"): 1,
             ("live", "biller_a", "plane_mismatch"): 1,
-            ("live", "biller_a", "stored"): 1,
             ("live", "biller_b", "signature_mismatch"): 7,
             ("test", "biller_a", "stored"): 1,
         }

@@ -15,6 +15,7 @@ from mauve.core.problems import not_found
 from mauve.dashboard.context import MemberContext
 from mauve.dashboard.rendering import page, see_other
 from mauve.dashboard.selection import project_of
+from mauve.ingest.webhooks.warnings import DeliveryWarning
 from mauve.stores.deliveries import Delivery, DeliveryResult, Tally
 
 DELIVERIES_SHOWN: Final = 50
@@ -47,6 +48,11 @@ class DeliveryReport:
     environment: Environment
     recent: Sequence[Delivery]
     tallies: Sequence[Tally]
+
+    @property
+    def misdirected(self) -> Sequence[Delivery]:
+        """Return the recent deliveries that were not booked because they belong to the other environment."""
+        return [each for each in self.recent if DeliveryWarning.PLANE_MISMATCH in each.warnings and not each.rows]
 
 
 def show_webhooks(context: MemberContext) -> Response:
