@@ -5,6 +5,7 @@ import re
 import pytest
 
 from mauve.core.user import Role
+from mauve.stores.warehouse import WarehouseUnavailableError
 from support.browser import shown
 from support.service import bearer
 
@@ -93,6 +94,19 @@ def test_an_organization_cannot_refresh_without_end(signed_in, own, send):
     people = [signed_in(Role.VIEWER, f"{number}@example.com")[0] for number in range(11)]
     statuses = [person.ask("POST", f"{own}/refresh").status_code for person in people]
     assert statuses == [303] * 10 + [429]
+
+
+def test_a_refresh_that_reads_nothing_says_so_and_keeps_the_old_numbers(viewer, own, send, read_warehouse, monkeypatch):
+    send({"name": "view", "user": "ann"})
+    viewer.open(own)
+
+    def fails(*_):
+        raise WarehouseUnavailableError("down")
+
+    monkeypatch.setattr(type(read_warehouse), "users", fails)
+    page = viewer.send(f"{own}/refresh")
+    assert "Some numbers could not be read in time and are unchanged." in page.text
+    assert "<b>1</b>" in figure(page, "MAU")
 
 
 def test_a_refresh_uses_up_no_allowance(core, viewer, own, send, organization, clock):
@@ -188,11 +202,11 @@ class TestNewApp:
 
         def numbers():
             fragment = developer.open(f"{own}/first-event").text
-            rows = re.findall(r'<th scope="row">(.*?)</th>(.*?)</tr>', fragment, re.DOTALL)
+            rows = re.findall(r"<dt>(.*?)</dt>\s*<dd>(.*?)</dd>", fragment, re.DOTALL)
             texts = ((label, re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", rest)).strip()) for label, rest in rows)
-            return {label: text.replace("\N{NO-BREAK SPACE}", " ").replace(" at ", " ") for label, text in texts}
+            return {label: text.replace("\N{NO-BREAK SPACE}", " ") for label, text in texts}
 
-        assert numbers()["MAU"] == "0 now /v1/metrics/mau"
+        assert numbers()["MAU"] == "0 API: now, /v1/metrics/mau"
         developer.open("/")
         developer.open(own)
         assert mau() == ([{"mau": 0}], "miss"), "no page has pinned an answer"
@@ -204,16 +218,16 @@ class TestNewApp:
         load()
         clock.advance(2_000)
         assert numbers() == {
-            "Events": "2 now /v1/metrics/event_names",
-            "MAU": "1 from 08:05:00 UTC /v1/metrics/mau",
-            "DAU, today": "1 now /v1/metrics/dau",
-            "Signups": "1 now /v1/metrics/signups",
-            "Revenue": "19.99 EUR now /v1/metrics/revenue",
-            "MRR": "9.00 EUR now /v1/metrics/mrr",
+            "Events": "2 API: now, /v1/metrics/event_names",
+            "MAU": "1 API: from 08:05:00 UTC on, /v1/metrics/mau",
+            "DAU, today": "1 API: now, /v1/metrics/dau",
+            "Signups": "1 API: now, /v1/metrics/signups",
+            "Revenue": "19.99 EUR API: now, /v1/metrics/revenue",
+            "MRR": "9.00 EUR API: now, /v1/metrics/mrr",
         }
         assert mau() == ([{"mau": 0}], "hit"), "looking has changed nothing"
         clock.advance(298_000)
-        assert numbers()["MAU"] == "1 now /v1/metrics/mau"
+        assert numbers()["MAU"] == "1 API: now, /v1/metrics/mau"
         assert mau() == ([{"mau": 1}], "miss")
 
     def test_the_numbers_are_read_only_in_the_first_hour_and_not_too_often(self, developer, created, clock):

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mauve.dashboard.ages import SAME_AGE_MS, Ages, ages_of
+from mauve.dashboard.ages import SAME_AGE_MS, Ages, ages_of, row_read_at
 
 NOW = 1_800_000_000_000
 
@@ -15,6 +15,13 @@ def test_figures_read_together_have_one_moment_the_earliest():
 def test_a_figure_that_is_older_is_named_with_its_own_moment():
     older = NOW - SAME_AGE_MS - 1
     assert ages_of({"mau": older, "dau": NOW}) == Ages(NOW, {"mau": older})
+
+
+def test_a_row_read_at_once_has_one_moment_and_else_each_figure_its_own():
+    older = NOW - SAME_AGE_MS - 1
+    assert row_read_at("app", {"mau": NOW, "dau": NOW - 1}) == {"app": NOW - 1}
+    assert row_read_at("app", {"mau": NOW, "dau": older}) == {"app/mau": NOW, "app/dau": older}
+    assert row_read_at("app", {}) == {}
 
 
 def test_a_page_without_figures_has_no_age():

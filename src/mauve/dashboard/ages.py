@@ -13,6 +13,13 @@ class Ages:
     older: Mapping[str, int]  # when the others were read
 
 
+def row_read_at(row: str, read_at: Mapping[str, int]) -> dict[str, int]:
+    """Return when the figures of a table's row were read: as one moment if it is the same for all of them."""
+    if read_at and max(read_at.values()) - min(read_at.values()) <= SAME_AGE_MS:
+        return {row: min(read_at.values())}
+    return {f"{row}/{name}": at for name, at in read_at.items()}
+
+
 def ages_of(read_at: Mapping[str, int]) -> Ages:
     """Return the moment that is true of the newest figures, and the figures that are older."""
     newest = max(read_at.values(), default=0)

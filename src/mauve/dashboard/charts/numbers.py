@@ -54,6 +54,11 @@ class Answers:
         return any(answer.freshness is Freshness.STALE for answer in self._answers.values() if answer is not None)
 
     @property
+    def is_current(self) -> bool:
+        """Return whether every question was answered by a store, or by the cache while it is fresh."""
+        return self.is_complete and not self.is_stale
+
+    @property
     def is_complete(self) -> bool:
         return None not in self._answers.values()
 

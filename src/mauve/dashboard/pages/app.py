@@ -55,7 +55,7 @@ def refresh_app(context: MemberContext) -> Response:
     app, questions = context.app(), questions_of(context)
     context.parts.refreshes.check(context.user.user_id, context.organization.org_id, context.now_ms)
     answers = context.parts.numbers.refresh(_all_questions(questions))
-    done = "refreshed" if answers.is_complete else "refreshing"
+    done = "refreshed" if answers.is_current else "partly-refreshed"
     return see_other(f"/apps/{app.app_id}", **questions.period.address, **environment_parameters(context), done=done)
 
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from mauve.core.app import App, Environment
 from mauve.core.window import today_at
-from mauve.dashboard.ages import ages_of
+from mauve.dashboard.ages import ages_of, row_read_at
 from mauve.dashboard.charts.figures import Figure, Figures, ProjectQuestions, figures_from, sum_figures
 from mauve.dashboard.charts.numbers import Answers
 from mauve.dashboard.charts.periods import Period, period_from
@@ -60,7 +60,7 @@ def refresh_overview(context: MemberContext) -> Response:
     numbers = context.parts.numbers
     known, new = _without_and_with_new_apps(context, questions)
     answers = numbers.refresh([*_all_questions(known), *filter(numbers.cached, _all_questions(new))])
-    done = "refreshed" if answers.is_complete else "refreshing"
+    done = "refreshed" if answers.is_current else "partly-refreshed"
     shown = {**period.address, **environment_parameters(context), "sort": _sort_of(context)}
     return see_other("/", **shown, done=done)
 
@@ -99,9 +99,11 @@ def _sort_of(context: MemberContext) -> str:
 
 
 def _read_at(rows: Sequence[AppRow], totals: Figures) -> dict[str, int]:
-    """Return when each figure was read: those of an app by its id and the name, the totals by the name alone."""
-    of_apps = {f"{row.app.app_id}/{name}": at for row in rows for name, at in row.figures.read_at.items()}
-    return {**of_apps, **totals.read_at}
+    """Return when the figures of each app were read, and when the totals were, by name."""
+    read_at = dict(totals.read_at)
+    for row in rows:
+        read_at |= row_read_at(row.app.app_id, row.figures.read_at)
+    return read_at
 
 
 def totals_of(rows: Sequence[AppRow]) -> Figures:
