@@ -52,6 +52,10 @@ def test_a_record_is_late_after_the_flush_interval_and_some_slack(clock):
     assert not fresh.is_behind()
 
 
+def test_a_record_from_before_the_clock_was_set_back_is_late(clock):
+    assert lag_of(clock, lambda: clock.now_us() + 2 * 3_600_000_000, caught_up_s_ago=60).is_behind()
+
+
 def test_what_cannot_be_known_counts_as_behind(clock):
     def fails():
         raise OSError("no such file")

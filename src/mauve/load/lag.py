@@ -8,7 +8,7 @@ from typing import Final, Protocol
 import structlog
 
 from mauve.core.batch import arrival_of
-from mauve.core.clock import Clock
+from mauve.core.clock import CLOCK_SLACK_MS, Clock
 from mauve.stores.ledger import LoadLedger
 from mauve.stores.log import MIXED_STREAM, RECORD_NUMBER_MAX, StreamReader
 
@@ -68,8 +68,10 @@ class LoadLag:
         except Exception as error:  # noqa: BLE001 - whatever the reason, it is unknown
             log.warning("load_lag_unknown", reason=str(error))
             return True
-        late_before = max(self._started_at, self._clock.now_us() - int(self._late_s * 1_000_000))
-        return oldest is not None and oldest < late_before
+        now = self._clock.now_us()
+        late_before = max(self._started_at, now - int(self._late_s * 1_000_000))
+        # A time far in the future comes from before the clock was set back.
+        return oldest is not None and (oldest < late_before or oldest > now + CLOCK_SLACK_MS * 1000)
 
 
 def oldest_waiting_at(ledger: LoadLedger, streams: Mapping[int, StreamReader]) -> int | None:

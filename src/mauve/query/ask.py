@@ -107,7 +107,7 @@ async def latest_events(parts: QueryParts, project: str, events_max: int) -> lis
 
 
 async def peek(parts: QueryParts, survey: Survey) -> dict[str, Answer]:
-    """Read the answers as `ask_survey` does, without caching them, so that nobody is later told an early answer.
+    """Read the answers as `ask_survey` does, without caching them, so that no client gets an early answer later.
 
     An answer is reused for a moment, which bounds how often the store is read. Return nothing if reading fails.
     """

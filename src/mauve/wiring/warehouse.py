@@ -5,12 +5,12 @@ from contextlib import ExitStack, closing, contextmanager
 
 from mauve.config import Settings
 from mauve.control.parts import ControlParts
-from mauve.core.clock import SystemClock
+from mauve.core.clock import Clock, SystemClock
 from mauve.demo.fill import FillParts
 from mauve.load.close_days import DayCloser
-from mauve.load.lag import LoadLag, oldest_waiting_at
+from mauve.load.lag import LoadLag, Progress, oldest_waiting_at
 from mauve.load.loader import Loader
-from mauve.load.runner import LoadParts, LoadRunner
+from mauve.load.runner import LoadParts
 from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.schema import TABLES
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
@@ -59,7 +59,7 @@ def open_load_parts(settings: Settings) -> LoadParts:
 
 
 @contextmanager
-def open_load_lag(settings: Settings, loading: LoadRunner) -> Iterator[LoadLag]:
+def open_load_lag(settings: Settings, loading: Progress, clock: Clock | None = None) -> Iterator[LoadLag]:
     """Open what tells whether the loader of this process is behind."""
     path = log_path(settings.data)
     with closing(open_ledger_database(settings)) as database:
@@ -69,7 +69,7 @@ def open_load_lag(settings: Settings, loading: LoadRunner) -> Iterator[LoadLag]:
             streams = open_log_reader(settings).streams()
             return oldest_waiting_at(ledger, {stream: SegmentStreamReader(path, stream) for stream in streams})
 
-        yield LoadLag(loading, oldest, SystemClock(), settings.flush_s)
+        yield LoadLag(loading, oldest, clock or SystemClock(), settings.flush_s)
 
 
 @contextmanager

@@ -41,8 +41,8 @@ class Answers:
 
     def read_at_of(self, *questions: Question) -> int | None:
         """Return when the oldest of these answers was read; None if one of them is missing."""
-        answers = [self._answers[question.key] for question in questions]
-        return min((answer.read_at if answer else 0 for answer in answers), default=0) or None
+        found = [answer for question in questions if (answer := self._answers[question.key]) is not None]
+        return min(answer.read_at for answer in found) if len(found) == len(questions) else None
 
     @property
     def read_at(self) -> int | None:
