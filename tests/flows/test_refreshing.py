@@ -141,6 +141,12 @@ def test_figures_of_one_age_are_dated_together_and_an_older_one_says_so(viewer, 
     assert "as of" not in figure(viewer.send(f"{own}/refresh"), "MAU")
 
 
+def test_an_average_below_one_is_not_shown_as_zero(viewer, own, send):
+    send({"name": "view", "user": "ann"})
+    for path in ("/", own):
+        assert "<b>&lt;1</b>" in figure(viewer.open(path), "DAU, average"), path
+
+
 def test_a_chart_that_is_older_is_named(viewer, own, send, read, clock):
     send({"name": "user_signup", "user": "ann"})
     read("signups_daily")

@@ -33,6 +33,11 @@ class Figure:
     currency: str | None = None  # for money, in minor units; None for a count
 
     @property
+    def is_below_one(self) -> bool:
+        """Return whether this is an average that only rounding makes 0, as that of an app's first day is."""
+        return self.currency is None and self.now == 0 and 0 < 2 * sum(self.days) < len(self.days)
+
+    @property
     def change(self) -> Change:
         return change(self.now, self.before)
 
