@@ -33,6 +33,29 @@ def test_recent_moments_are_relative_and_older_ones_are_dates(passed_ms, expecte
     assert text.ago(NOW - passed_ms, NOW) == expected
 
 
+def test_the_age_of_a_figure_is_exact_to_the_second_below_a_minute():
+    assert [text.age(NOW - passed_ms, NOW) for passed_ms in (-5, 0, 42_999, MINUTE)] == [
+        "0 s ago",
+        "0 s ago",
+        "42 s ago",
+        "1 minute ago",
+    ]
+
+
+def test_a_time_of_day_has_its_date_unless_that_is_today():
+    assert text.clock_time(NOW + 31_000, NOW) == "06:27:31 UTC"
+    assert text.clock_time(NOW - DAY, NOW) == "14 Nov 2026, 06:27:00 UTC"
+
+
+def test_a_duration_is_in_minutes_if_it_is_whole_minutes():
+    assert [text.duration(seconds) for seconds in (300, 60, 90, 1)] == [
+        "5 minutes",
+        "1 minute",
+        "90 seconds",
+        "1 second",
+    ]
+
+
 @pytest.mark.parametrize(
     ("number", "expected"), [(0, "0"), (999, "999"), (1000, "1\u202f000"), (10**7, "10\u202f000\u202f000")]
 )

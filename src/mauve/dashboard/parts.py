@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from mauve.access.sign_in_attempts import PasswordAttempts
 from mauve.control.parts import ControlParts
 from mauve.dashboard.charts.numbers import Numbers
+from mauve.dashboard.refreshing import RefreshLimits
 from mauve.stores.deliveries import DeliveryReader
 from mauve.stores.ingest_stats import IngestStatsReader
 from mauve.stores.read_meter import ReadMeter
@@ -19,6 +20,7 @@ class DashboardParts:
     usage: UsageReader  # the number of events of each organization
     meter: ReadMeter  # the number of its reads
     numbers: Numbers
+    refreshes: RefreshLimits
     subscriptions: SubscriptionReader
     deliveries: DeliveryReader
     ingest_stats: IngestStatsReader

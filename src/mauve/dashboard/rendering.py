@@ -50,17 +50,22 @@ NOTICES: Final[Mapping[str, str]] = MappingProxyType(
         "member-removed": "The member is removed and signed out everywhere.",
         "password-changed": "The password is changed. You are signed out everywhere else.",
         "session-ended": "That browser is signed out.",
+        "refreshed": "Refreshed. The API returns the same numbers.",
+        "partly-refreshed": "Some numbers could not be read in time and are unchanged. Try again in a moment.",
         "signed-out": "You are signed out.",
         "signed-out-everywhere": "You are signed out in every browser.",
     }
 )
 
 _FILTERS: Final = (
+    wording.age,
     wording.ago,
     wording.browser,
     wording.change,
+    wording.clock_time,
     wording.count,
     wording.day,
+    wording.duration,
     wording.instant,
     wording.moment,
     wording.money,

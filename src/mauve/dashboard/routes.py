@@ -72,10 +72,12 @@ PUBLIC: Final = (
 
 MEMBER: Final = (
     _show("/", Scope.METRICS_READ, overview.show_overview),
+    _do("/refresh", Scope.METRICS_READ, overview.refresh_overview, overview.show_overview),
     _show("/apps", Scope.APPS_READ, apps.show_apps),
     _do("/apps", Scope.APPS_WRITE, apps.create_app, apps.show_new_app),
     _show("/apps/new", Scope.APPS_WRITE, apps.show_new_app),
     _show("/apps/{app_id}", Scope.METRICS_READ, app_page.show_app),
+    _do("/apps/{app_id}/refresh", Scope.METRICS_READ, app_page.refresh_app, app_page.show_app),
     _show("/apps/{app_id}/sheets/{metric}.csv", Scope.METRICS_READ, app_page.show_sheet),
     _show("/apps/{app_id}/events", Scope.METRICS_READ, events.show_events),
     _show("/apps/{app_id}/events/latest", Scope.METRICS_READ, events.show_latest_events),

@@ -57,6 +57,25 @@ def ago(moment_ms: int, now_ms: int) -> str:
     return day(moment_ms)
 
 
+def age(moment_ms: int, now_ms: int) -> str:
+    """Return how long ago a moment was, in seconds below a minute."""
+    passed_ms = max(0, now_ms - moment_ms)
+    return f"{passed_ms // 1000} s ago" if passed_ms < _MINUTE_MS else ago(moment_ms, now_ms)
+
+
+def clock_time(moment_ms: int, now_ms: int) -> str:
+    """Return a moment as `14:02:31 UTC`, with its date unless that is today."""
+    then, now = (datetime.fromtimestamp(each / 1000, UTC) for each in (moment_ms, now_ms))
+    time_of_day = f"{then:%H:%M:%S} UTC"
+    return time_of_day if then.date() == now.date() else f"{day(moment_ms)}, {time_of_day}"
+
+
+def duration(seconds: int) -> str:
+    """Return a number of seconds as text: `5 minutes`, `90 seconds`."""
+    number, unit = (seconds // 60, "minute") if seconds % 60 == 0 else (seconds, "second")
+    return f"{number} {unit}{'' if number == 1 else 's'}"
+
+
 def count(number: int) -> str:
     """Return a number with a thousands separator."""
     return f"{number:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")

@@ -58,7 +58,9 @@ class LoadRunner:
         self._open_parts = open_parts
         self._metrics = metrics
         self._parts: LoadParts | None = None
-        self._caught_up_at = time.monotonic()
+        self._caught_up_at = self._range_began_at = time.monotonic()
+        self._has_caught_up = False  # since this process started
+        self._is_catching_up = False
         self._backlog_bytes = 0
         self._stopping = False
         self._has_warehouse = True
@@ -70,6 +72,16 @@ class LoadRunner:
     def has_warehouse(self) -> bool:
         """Return whether the warehouse answered when it was last needed."""
         return self._has_warehouse
+
+    @property
+    def is_catching_up(self) -> bool:
+        """Return whether the last range that was loaded left records in the log."""
+        return self._is_catching_up
+
+    @property
+    def caught_up_s_ago(self) -> float | None:
+        """Return how long ago everything that had arrived was loaded; None if never since the start."""
+        return time.monotonic() - self._caught_up_at if self._has_caught_up else None
 
     def step(self) -> None:
         """Load until the log is empty or a pause is requested, then report first events to the catalog."""
@@ -85,14 +97,26 @@ class LoadRunner:
             parts = self._opened()
             began = time.monotonic()
             try:
-                while not self._stopping and not self._pause_requested and (loaded := parts.loader.load_next_range()):
-                    self._metrics.records.inc(loaded)
+                self._load_all(parts.loader)
                 if not self._pause_requested:
-                    self._caught_up_at = began
                     parts.days.close_next_days(today_at(parts.clock.now_ms()))
                 note_first_events(parts.ledger, parts.note_first_event)
             finally:
                 self._measure(parts, time.monotonic() - began)
+
+    def _load_all(self, loader: Loader) -> None:
+        while not self._stopping and not self._pause_requested:
+            began = time.monotonic()
+            loaded = loader.load_next_range()
+            self._metrics.records.inc(loaded)
+            self._is_catching_up = bool(loaded) and not loader.has_reached_end
+            if not self._is_catching_up:
+                # A range is read while the one before it is loaded; an empty one has just been read.
+                self._caught_up_at = self._range_began_at if loaded else began
+                self._has_caught_up = True
+            self._range_began_at = began
+            if not loaded:
+                return
 
     @contextmanager
     def paused(self) -> Iterator[None]:

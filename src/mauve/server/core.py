@@ -43,7 +43,7 @@ from mauve.wiring.dashboard import dashboard_parts
 from mauve.wiring.ingest import ingest_parts
 from mauve.wiring.maintenance import drop_frozen, retention
 from mauve.wiring.query import query_parts
-from mauve.wiring.warehouse import open_load_parts, open_warehouse_reader
+from mauve.wiring.warehouse import open_load_lag, open_load_parts, open_warehouse_reader
 
 
 class CoreApp:
@@ -127,7 +127,10 @@ async def run(config: ChildConfig) -> None:
         async with ingest_parts(settings, stream=0, registry=registry) as ingest:
             with (
                 closing(open_warehouse_reader(settings)) as warehouse,
-                query_parts(settings, ingest.keyring, warehouse, parts.token_uses) as query,
+                open_load_lag(settings, loading) as lag,
+                query_parts(
+                    settings, ingest.keyring, warehouse, parts.token_uses, is_loading_behind=lag.is_behind
+                ) as query,
                 dashboard_parts(settings, parts, query) as dashboard,
             ):
                 retention_job = retention(settings, parts)

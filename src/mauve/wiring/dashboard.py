@@ -9,6 +9,7 @@ from mauve.config import Settings
 from mauve.control.parts import ControlParts
 from mauve.dashboard.charts.numbers import Numbers
 from mauve.dashboard.parts import DashboardParts
+from mauve.dashboard.refreshing import RefreshLimits
 from mauve.query.parts import QueryParts
 from mauve.stores.sql.ledger.deliveries import SqlDeliveryReader
 from mauve.stores.sql.ledger.ingest_stats import SqlIngestStatsReader
@@ -28,6 +29,7 @@ def dashboard_parts(settings: Settings, control: ControlParts, query: QueryParts
             meter=query.meter,
             # A page waits at most twice, and must not time out itself before it can show what was read in time.
             numbers=Numbers(query, asyncio.get_running_loop(), wait_s=settings.catalog_timeout_s / 3),
+            refreshes=RefreshLimits(),
             subscriptions=SqlSubscriptionReader(database),
             deliveries=SqlDeliveryReader(database),
             ingest_stats=SqlIngestStatsReader(database),

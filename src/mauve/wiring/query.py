@@ -1,6 +1,6 @@
 """Wires the query plane: warehouse, ledger, read cache, read meter."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Final
 
@@ -8,6 +8,7 @@ from mauve.access.keyring import Keyring
 from mauve.access.tokens import TokenUses
 from mauve.config import Settings
 from mauve.core.clock import Clock, SystemClock
+from mauve.query.brief_answers import BriefAnswers
 from mauve.query.parts import QueryParts, ReadStores
 from mauve.query.single_flight import SingleFlight
 from mauve.stores.localdisk.read_cache import SqliteReadCache
@@ -30,6 +31,8 @@ def query_parts(
     warehouse: WarehouseReader,
     token_uses: TokenUses,
     clock: Clock | None = None,
+    *,
+    is_loading_behind: Callable[[], bool] = lambda: False,
 ) -> Iterator[QueryParts]:
     """Open the parts of the query plane, on a prepared data directory."""
     with (
@@ -49,6 +52,8 @@ def query_parts(
             ledger_flights=ledger_flights,
             clock=clock or SystemClock(),
             token_uses=token_uses,
+            is_loading_behind=is_loading_behind,
+            brief=BriefAnswers(settings.flush_s),
         )
 
 
