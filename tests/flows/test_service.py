@@ -156,6 +156,8 @@ def test_an_occupied_port_is_refused_with_one_sentence(service, tmp_path, option
     done = mauve(tmp_path / "data", "serve", *[word for pair in ports.items() for word in pair])
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert f"port {taken}" in done.stderr
+    assert f"{option} or MAUVE_{option[2:].replace('-', '_').upper()}" in done.stderr
+    assert not (tmp_path / "data").exists(), "a failed start leaves nothing"
 
 
 def test_a_foreign_host_is_refused_with_one_sentence(tmp_path):

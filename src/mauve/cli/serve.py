@@ -13,8 +13,9 @@ from mauve.logs import configure_logs
 from mauve.server import supervisor
 
 _PORT: Final = click.IntRange(0, PORT_MAX)
+_NAME_WIDTH: Final = max(len(setting.name) for setting in SETTINGS)
 _SETTINGS_HELP: Final = "\b\nSettings (environment variables; an option overrides its variable):\n" + "\n".join(
-    f"  {setting.name.ljust(30)} {setting.meaning} [{setting.default}]" for setting in SETTINGS
+    f"  {setting.name.ljust(_NAME_WIDTH)} {setting.meaning} [{setting.default}]" for setting in SETTINGS
 )
 
 

@@ -15,7 +15,7 @@ from mauve.core.window import today_at
 from mauve.load.close_days import DayCloser
 from mauve.load.loader import Loader
 from mauve.stores.ledger import LoadLedger
-from mauve.stores.log import LogReader
+from mauve.stores.log import MIXED_STREAM, LogReader
 from mauve.stores.warehouse import WarehouseUnavailableError
 
 _RETRY_S: Final = 0.02
@@ -46,7 +46,7 @@ class LoadMetrics:
         )
         self.seconds = Gauge("mauve_load_seconds", "Duration of the last load", registry=registry)
         self.lag_seconds = Gauge("mauve_load_lag_seconds", "Time since the loader last caught up", registry=registry)
-        self.backlog_bytes = Gauge("mauve_log_bytes", "Bytes in segments not yet trimmed", registry=registry)
+        self.backlog_bytes = Gauge("mauve_log_bytes", "Bytes of records that wait to be loaded", registry=registry)
         self.dead_letters = Gauge("mauve_dead_letters", "Records that could not be loaded", registry=registry)
         self.quarantined = Gauge("mauve_log_damaged_records", "Damaged records quarantined", registry=registry)
 
@@ -87,6 +87,7 @@ class LoadRunner:
             try:
                 while not self._stopping and not self._pause_requested and (loaded := parts.loader.load_next_range()):
                     self._metrics.records.inc(loaded)
+                    self._measure_backlog(parts)
                 if not self._pause_requested:
                     self._caught_up_at = began
                     parts.days.close_next_days(today_at(parts.clock.now_ms()))
@@ -137,13 +138,18 @@ class LoadRunner:
             self._parts.close()
 
     def _measure(self, parts: LoadParts, took_s: float) -> None:
-        self._backlog_bytes = parts.source.backlog_bytes()
+        self._measure_backlog(parts)
         self._metrics.repeats.set(parts.loader.repeat_count)
         self._metrics.seconds.set(took_s)
         self._metrics.lag_seconds.set(time.monotonic() - self._caught_up_at)
-        self._metrics.backlog_bytes.set(self._backlog_bytes)
         self._metrics.dead_letters.set(parts.ledger.dead_letter_count())
         self._metrics.quarantined.set(parts.source.quarantined())
+
+    def _measure_backlog(self, parts: LoadParts) -> None:
+        positions = parts.ledger.positions()
+        waiting = parts.ledger.waiting_bytes(positions.get(MIXED_STREAM, 0))
+        self._backlog_bytes = parts.source.backlog_bytes(positions) + waiting
+        self._metrics.backlog_bytes.set(self._backlog_bytes)
 
 
 def note_first_events(ledger: LoadLedger, note: Callable[[str, int], None]) -> None:

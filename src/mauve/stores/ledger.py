@@ -150,6 +150,10 @@ class LoadLedger(Protocol):
 
     def trim_events(self, through: int) -> None: ...
 
+    def waiting_bytes(self, after: int) -> int:
+        """Return the size of the event records numbered above `after`; of very many, the first ones only."""
+        ...
+
     def usage(self, period: str) -> dict[str, int]:
         """Return the events counted for each organization in a billing period, such as `2026-11`."""
         ...
