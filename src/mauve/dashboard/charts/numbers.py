@@ -4,21 +4,24 @@ Pages are rendered in threads and questions are answered in the event loop; this
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from mauve.core.problems import Problem
 from mauve.metrics.questions import Question, Survey, surveys_of
 from mauve.metrics.sources import WarehouseSource
-from mauve.query.ask import Answer, Freshness, ask_survey, find_cached, latest_events
+from mauve.query.ask import Answer, Freshness, ask_survey, find_cached, latest_events, latest_payments
 from mauve.query.parts import QueryParts
+from mauve.stores.ledger import ReceivedPayment
 from mauve.stores.warehouse import StoredEvent
 
 # For all pages together: a store serves 64 reads at once, and most of them belong to the API.
 _CONCURRENT_READS_MAX: Final = 16
 _PROJECTS_PER_READ_MAX: Final = 100  # Each may need a 100 KB sketch for every day.
+
+_Arrival = TypeVar("_Arrival")
 
 _decoder: Final = msgspec.json.Decoder()
 
@@ -65,7 +68,13 @@ class Numbers:
 
     def latest_events(self, project: str, events_max: int) -> list[StoredEvent] | None:
         """Return the most recently received events; None if they cannot be read now."""
-        read = latest_events(self._parts, project, events_max)
+        return self._read_in_time(latest_events(self._parts, project, events_max))
+
+    def latest_payments(self, project: str, payments_max: int) -> list[ReceivedPayment] | None:
+        """Return the most recently received payments; None if they cannot be read now."""
+        return self._read_in_time(latest_payments(self._parts, project, payments_max))
+
+    def _read_in_time(self, read: Coroutine[Any, Any, list[_Arrival]]) -> list[_Arrival] | None:
         try:
             return asyncio.run_coroutine_threadsafe(asyncio.wait_for(read, self._wait_s), self._loop).result()
         except (Problem, TimeoutError):
