@@ -28,7 +28,7 @@ class Setting:
 SETTINGS: Final = (
     Setting("MAUVE_DATA", "./mauve-data", "the data directory"),
     Setting("MAUVE_HOST", "127.0.0.1", "the address to listen on"),
-    Setting("MAUVE_PORT", "8080", "the port of every plane; 0 takes a free one"),
+    Setting("MAUVE_PORT", "8080", "the port of dashboard and API; 0 takes a free one"),
     Setting("MAUVE_INGEST_PORT", "8081", "the ingest workers' own port; 0 takes a free one"),
     Setting("MAUVE_WORKERS", "half the cores, at least 1", "number of ingest workers"),
     Setting("MAUVE_PUBLIC_URL", "http://HOST:PORT", "the address at which users reach the service"),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import stat
@@ -302,7 +303,7 @@ def test_without_json_it_prints_its_addresses_and_stops_on_ctrl_c(tmp_path):
     assert len(children) > 1
     assert not any(map(is_alive, children))
     assert lines[0] == "Mauve is running.\n"
-    assert "http://127.0.0.1:" in lines[1]
+    assert re.fullmatch(r"  dashboard and API   (http://127\.0\.0\.1:\d+)  \(API reference: \1/docs\)\n", lines[1])
     assert "/setup/" in lines[4]
     assert rest == ""
 

@@ -16,7 +16,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 org_argument = click.argument("org", metavar="ORG")
-org_option = click.option("--org", required=True, metavar="ORG", help="The organization's id, org_….")
+org_option = click.option("--org", metavar="ORG", help="The organization's id, org_…; may be left out if there is one.")
 app_option = click.option("--app", required=True, metavar="APP", help="The app's id, app_….")
 test_option = click.option("--test", is_flag=True, help="Use the app's test environment.")
 
