@@ -8,7 +8,7 @@ from typing import ParamSpec, TypeVar
 
 import click
 
-from mauve.config import Settings, settings_from
+from mauve.config import Settings, http_url, settings_from
 from mauve.control.parts import ControlParts
 from mauve.stores.data_directory import holder_of
 
@@ -74,4 +74,4 @@ def base_url(data: Path | None) -> str:
     holder = holder_of(settings.data)
     if holder is not None:
         return holder.public_url.rstrip("/")
-    return (settings.public_url or f"http://{settings.host}:{settings.port}").rstrip("/")
+    return (settings.public_url or http_url(settings.host, settings.port)).rstrip("/")

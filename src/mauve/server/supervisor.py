@@ -17,7 +17,7 @@ from typing import IO, Final
 import msgspec
 import structlog
 
-from mauve.config import Settings
+from mauve.config import Settings, http_url
 from mauve.server.child_process import ChildProcess, ServeRefusedError
 from mauve.server.child_protocol import ChildConfig, Ready, Role
 from mauve.stores.data_directory import Holder, clear_holder, hold, make_private_directory, record_holder
@@ -39,11 +39,11 @@ class Addresses:
 
     @property
     def url(self) -> str:
-        return _url(self.host, self.port)
+        return http_url(self.host, self.port)
 
     @property
     def ingest_url(self) -> str:
-        return _url(self.host, self.ingest_port)
+        return http_url(self.host, self.ingest_port)
 
 
 class Running(msgspec.Struct, frozen=True):
@@ -200,5 +200,10 @@ def _reserved(host: str, port: int, option: str) -> Iterator[socket.socket]:
         yield reserved
 
 
-def _url(host: str, port: int) -> str:
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+def is_free(host: str, port: int) -> bool:
+    """Return whether no program listens on the port now."""
+    try:
+        with _reserved(host, port, ""):
+            return True
+    except ServeRefusedError:
+        return False
