@@ -170,6 +170,15 @@ class TestEvents:
         )
         assert "data-waiting" in fragment.text, "so that the page polls again"
 
+    @pytest.mark.parametrize("page", ["", "/events"])
+    def test_a_bad_period_is_shown_on_the_page_it_came_from(self, viewer, own, send, page):
+        send({"name": "view"})
+        refused = viewer.ask("GET", f"{own}{page}?from=2027-01-15&to=2027-01-14&name={'x' * 300}")
+        assert refused.status_code == 400
+        assert 'role="alert"' in refused.text
+        assert 'name="to" value="2027-01-15"' in refused.text, "the default period is shown"
+        assert viewer.ask("GET", f"{own}/sheets/mau.csv?days=8").status_code == 400, "a file cannot say what is wrong"
+
     def test_a_late_event_is_listed_by_its_arrival_with_both_times(self, viewer, own, send, clock):
         send({"name": "on_time"})
         clock.advance(1000)
