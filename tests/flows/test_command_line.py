@@ -370,6 +370,14 @@ class TestDoctor:
         assert "chmod 700" in bad["data directory"]
         assert all(bad.values())
 
+    def test_the_lock_of_a_killed_server_is_explained(self, data, org):
+        def server():
+            return next(check["detail"] for check in mauve_json(data, "doctor")["checks"] if check["name"] == "server")
+
+        assert server() == "not running"
+        (data / "serve.lock").write_text('{"pid":1,"url":"http://here","public_url":"http://here"}')
+        assert "process 1 was killed" in server()
+
     def test_a_wrong_master_key_is_found(self, data, org):
         done = mauve(data, "doctor", "--json", MAUVE_MASTER_KEY=new_master_key())
         bad = [check["name"] for check in json.loads(done.stdout)["checks"] if not check["ok"]]

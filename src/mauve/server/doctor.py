@@ -18,7 +18,7 @@ from mauve.core.clock import SystemClock
 from mauve.maintenance.disk_space import format_bytes
 from mauve.maintenance.retention import first_day_kept
 from mauve.stores import StoreUnavailableError
-from mauve.stores.data_directory import holder_of
+from mauve.stores.data_directory import gone_holder, holder_of
 from mauve.stores.log import MIXED_STREAM
 from mauve.wiring.bootstrap import check_vault, schema_revisions
 from mauve.wiring.control import control_parts
@@ -178,7 +178,9 @@ def _disk(settings: Settings) -> Finding:
 def _server(settings: Settings) -> Finding:
     holder = holder_of(settings.data)
     if holder is None:
-        return Finding("server", ok=True, detail="not running")
+        gone = gone_holder(settings.data)
+        left = "" if gone is None else f"; process {gone.pid} was killed, and serve.lock is left from it: no harm"
+        return Finding("server", ok=True, detail=f"not running{left}")
     try:
         with urllib.request.urlopen(f"{holder.url}/readyz", timeout=_HTTP_TIMEOUT_S) as reply:  # noqa: S310 - our own address
             detail = reply.read().decode()

@@ -123,6 +123,17 @@ def holder_of(data: Path) -> Holder | None:
     return None
 
 
+def gone_holder(data: Path) -> Holder | None:
+    """Return the server that the lock file names although it runs no more, because it was killed."""
+    if holder_of(data) is not None:
+        return None
+    try:
+        with (data / _LOCK_FILE).open("rb") as file:
+            return _holder_from(file)
+    except OSError:
+        return None
+
+
 @contextmanager
 def exclusive_lock(data: Path, name: str) -> Iterator[None]:
     """Run the block in one process at a time; others wait."""
