@@ -141,11 +141,11 @@ def test_the_list_of_arrivals_says_when_it_is_not_connected_and_recovers(demo, o
     arrivals = page.get_by_role("table", name="What arrived last")
     expect(arrivals).to_be_visible()
     # Failing here and not in the network, since the browser would log an error, which no page may cause.
-    page.evaluate("window.reached = window.fetch; window.fetch = () => Promise.reject(new Error('unreachable'))")
+    page.evaluate("() => { window.reached = fetch; window.fetch = () => Promise.reject(new Error('unreachable')); }")
     lost = page.get_by_text(re.compile(r"Not connected: showing the state of .*\d\d:\d\d.*; trying again…"))
     expect(lost).to_be_visible()
     expect(arrivals).to_be_visible()
-    page.evaluate("window.fetch = window.reached")
+    page.evaluate("() => { window.fetch = window.reached; }")
     expect(lost).to_have_count(0)
 
 

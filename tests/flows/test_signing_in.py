@@ -38,7 +38,7 @@ class TestSetup:
         assert "First time?" in page.text
         assert "mauve user link" in page.text
         assert 'href="/docs"' in page.text
-        assert 'name="password"' not in page.text, "nobody can sign in yet"
+        assert 'name="password"' not in page.text, "there is no account yet"
         browser.send(setup_path, {"organization": "Acme", "email": " Ann@Example.COM ", "password": PASSWORD})
         assert 'href="/docs"' in browser.open("/").text
         browser.send("/signout")

@@ -47,7 +47,7 @@ async function poll(target, status, shownAt) {
       shownAt = new Date();
       say(status, "");
     } catch {
-      const time = shownAt.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+      const time = shownAt.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
       say(status, `Not connected: showing the state of ${time}; trying again…`);
     }
   }
@@ -57,11 +57,11 @@ async function poll(target, status, shownAt) {
 }
 
 // A live region, which must exist before it changes: otherwise screen readers miss the first message.
-function statusAfter(target) {
+function statusBefore(target) {
   const status = document.createElement("p");
   status.className = "poll-status muted small";
   status.setAttribute("role", "status");
-  target.after(status);
+  target.before(status);
   return status;
 }
 
@@ -88,7 +88,7 @@ document.addEventListener("click", (event) => {
   if (button) copy(button);
 });
 
-for (const target of document.querySelectorAll("[data-poll]")) poll(target, statusAfter(target), new Date());
+for (const target of document.querySelectorAll("[data-poll]")) poll(target, statusBefore(target), new Date());
 
 for (const choice of document.querySelectorAll("[data-theme-choice]")) {
   choice.checked = choice.value === chosenTheme();
