@@ -5,6 +5,7 @@ Pages are rendered in threads and questions are answered in the event loop; this
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Mapping
+from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -66,19 +67,16 @@ class Numbers:
         by_key = {question.key: question for question in questions}
         return asyncio.run_coroutine_threadsafe(self._answers_to(by_key), self._loop).result()
 
-    def latest_events(self, project: str, events_max: int) -> list[StoredEvent] | None:
-        """Return the most recently received events; None if they cannot be read now."""
-        return self._read_in_time(latest_events(self._parts, project, events_max))
+    def latest_arrivals(
+        self, project: str, count_max: int
+    ) -> tuple[list[StoredEvent] | None, list[ReceivedPayment] | None]:
+        """Return the events and the payments received last; None for those that cannot be read now."""
+        events = self._begin(latest_events(self._parts, project, count_max))
+        payments = self._begin(latest_payments(self._parts, project, count_max))
+        return _result_of(events), _result_of(payments)
 
-    def latest_payments(self, project: str, payments_max: int) -> list[ReceivedPayment] | None:
-        """Return the most recently received payments; None if they cannot be read now."""
-        return self._read_in_time(latest_payments(self._parts, project, payments_max))
-
-    def _read_in_time(self, read: Coroutine[Any, Any, list[_Arrival]]) -> list[_Arrival] | None:
-        try:
-            return asyncio.run_coroutine_threadsafe(asyncio.wait_for(read, self._wait_s), self._loop).result()
-        except (Problem, TimeoutError):
-            return None
+    def _begin(self, read: Coroutine[Any, Any, list[_Arrival]]) -> Future[list[_Arrival]]:
+        return asyncio.run_coroutine_threadsafe(asyncio.wait_for(read, self._wait_s), self._loop)
 
     async def _answers_to(self, questions: Mapping[str, Question]) -> Answers:
         answers: dict[str, Answer | None] = dict.fromkeys(questions)
@@ -98,3 +96,10 @@ class Numbers:
         in_warehouse = isinstance(survey.metric.source, WarehouseSource)
         async with self._warehouse_reads if in_warehouse else self._ledger_reads:
             answers.update(await ask_survey(self._parts, survey))
+
+
+def _result_of(read: Future[list[_Arrival]]) -> list[_Arrival] | None:
+    try:
+        return read.result()
+    except (Problem, TimeoutError):
+        return None

@@ -80,8 +80,7 @@ def show_latest_events(context: MemberContext) -> Response:
 
 def latest_arrivals(numbers: Numbers, project: str) -> LatestArrivals:
     """Return the latest events and payments together, in order of arrival, latest first."""
-    events = numbers.latest_events(project, ARRIVALS_SHOWN)
-    payments = numbers.latest_payments(project, ARRIVALS_SHOWN)
+    events, payments = numbers.latest_arrivals(project, ARRIVALS_SHOWN)
     arrivals = [*map(_event_arrival, events or ()), *map(_payment_arrival, payments or ())]
     arrivals.sort(key=lambda arrival: arrival.received_at, reverse=True)
     return LatestArrivals(
