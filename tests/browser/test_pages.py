@@ -135,6 +135,20 @@ def test_the_period_carries_over_from_page_to_page(demo, open_page):
     expect(page.get_by_role("link", name="7 days")).to_have_attribute("aria-current", "true")
 
 
+def test_the_list_of_arrivals_says_when_it_is_not_connected_and_recovers(demo, open_page):
+    page = demo.sign_in(open_page(demo.service.url))
+    page.goto(demo.app_path("Aster Notes") + "/events")
+    arrivals = page.get_by_role("table", name="What arrived last")
+    expect(arrivals).to_be_visible()
+    # Failing here and not in the network, since the browser would log an error, which no page may cause.
+    page.evaluate("() => { window.reached = fetch; window.fetch = () => Promise.reject(new Error('unreachable')); }")
+    lost = page.get_by_text(re.compile(r"Not connected: showing the state of .*\d\d:\d\d.*; trying again…"))
+    expect(lost).to_be_visible()
+    expect(arrivals).to_be_visible()
+    page.evaluate("() => { window.fetch = window.reached; }")
+    expect(lost).to_have_count(0)
+
+
 def test_the_theme_follows_the_system_until_one_is_chosen(demo, open_page):
     page = demo.sign_in(open_page(demo.service.url, scheme="dark"))
 

@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from mauve.core.user import Role
 from mauve.core.window import today_at
+from mauve.dashboard.text import moment
 from mauve.ingest.stats import write_stats
 from mauve.metrics.registry import METRICS
 from mauve.stores.deliveries import Delivery, DeliveryResult, Tally
@@ -167,6 +168,35 @@ class TestEvents:
         assert "{&#34;a&#34;:&#34;&lt;i&gt;&#34;}" in fragment.text
         assert "<i>" not in fragment.text
         assert "data-waiting" in fragment.text, "so that the page polls again"
+
+    @pytest.mark.parametrize("page", ["", "/events"])
+    def test_a_bad_period_is_shown_on_the_page_it_came_from(self, viewer, own, send, page):
+        send({"name": "view"})
+        refused = viewer.ask("GET", f"{own}{page}?from=2027-01-15&to=2027-01-14&name={'x' * 300}")
+        assert refused.status_code == 400
+        assert 'role="alert"' in refused.text
+        assert 'name="to" value="2027-01-15"' in refused.text, "the default period is shown"
+        assert viewer.ask("GET", f"{own}/sheets/mau.csv?days=8").status_code == 400, "a file cannot say what is wrong"
+
+    def test_a_late_event_is_listed_by_its_arrival_with_both_times(self, viewer, own, send, clock):
+        send({"name": "on_time"})
+        clock.advance(1000)
+        send({"name": "late", "at": clock.now_ms() - 3 * DAY_MS})
+        text = text_of(viewer.open(f"{own}/events/latest"))
+        assert text.index("late") < text.index("on_time")
+        assert text.count("occurred") == 1
+        assert f"just now occurred {moment(clock.now_ms() - 3 * DAY_MS)}" in text
+
+    def test_payments_are_listed_among_the_events_with_their_amount(self, viewer, own, send, clock):
+        send({"name": "before"})
+        clock.advance(1000)
+        send(payment("a", 123450, "eur"), payment("b", 7, "jpy", earned=False))
+        clock.advance(1000)
+        send({"name": "after"})
+        text = text_of(viewer.open(f"{own}/events/latest"))
+        assert text.index("after") < text.index("payment") < text.index("before")
+        assert "payment revenue none 1 234.50 EUR" in text
+        assert "payment volume none 7 JPY" in text
 
     def test_only_the_latest_events_are_shown(self, viewer, own, send):
         send(*[{"name": f"event_{number}"} for number in range(30)])

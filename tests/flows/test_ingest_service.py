@@ -185,6 +185,8 @@ def test_an_occupied_metrics_port_is_reported_at_startup(tmp_path):
 
 def test_readiness_and_doctor_report_the_backlog(service, app):
     assert {"backlog_bytes", "load_lag_ms"} <= set(httpx.get(f"{service.url}/readyz").json())
+    eventually(lambda: httpx.get(f"{service.url}/readyz").json()["backlog_bytes"] == 0)
     names = {check["name"]: check for check in mauve_json(service.data, "doctor")["checks"]}
     assert names["queue"]["ok"] is True
-    assert "MB" in names["queue"]["detail"]
+    assert names["queue"]["detail"].startswith("0 bytes wait to be loaded")
+    assert names["queue"]["advice"] == ""

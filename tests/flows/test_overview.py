@@ -115,8 +115,13 @@ def test_the_test_environment_has_its_own_numbers(client, api, viewer, signed_in
 
 
 @pytest.mark.parametrize("query", ["days=1", "from=2027-01-01", "from=2027-01-15&to=2027-01-14", "from=x&to=y"])
-def test_an_invalid_period_is_refused(viewer, query):
-    assert viewer.ask("GET", f"/?{query}").status_code == 400
+def test_an_invalid_period_is_refused(viewer, api, query):
+    assert api.post("/v1/apps", json={"name": "An app"}).status_code == 201
+    reply = viewer.ask("GET", f"/?{query}")
+    assert reply.status_code == 400
+    assert 'role="alert"' in reply.text
+    assert "hoose" in reply.text or "swap" in reply.text or "correct" in reply.text, "it says what to change"
+    assert 'name="from" value="2026-12-17"' in reply.text, "the page is there, with the last 30 days"
 
 
 class TestHangingWarehouse:

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
@@ -32,6 +33,10 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[object]], if_empty: s
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
     )
+
+
+def utc_time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 class NoProgress:

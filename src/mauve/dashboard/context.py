@@ -1,6 +1,6 @@
 """One request, as the pages see it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from http import HTTPStatus
@@ -45,6 +45,7 @@ class Context:
     now_ms: int
     person: SignedIn | None
     form_error: FormError | None = None
+    ignored: frozenset[str] = frozenset()  # parameters of the address that were refused
 
     @property
     def control(self) -> ControlParts:
@@ -57,7 +58,7 @@ class Context:
 
     @property
     def query(self) -> Fields:
-        return query_from(self.request)
+        return {name: values for name, values in query_from(self.request).items() if name not in self.ignored}
 
     def field(self, name: str) -> str:
         """Return the value of a form field; empty if it was left out."""
@@ -80,8 +81,8 @@ class Context:
     def may(self, grant: Grant) -> bool:
         return self.person is not None and may(self.person.user.role, grant)
 
-    def refused(self, form_error: FormError) -> Self:
-        return replace(self, form_error=form_error)
+    def refused(self, form_error: FormError, ignored: Iterable[str] = ()) -> Self:
+        return replace(self, form_error=form_error, ignored=self.ignored.union(ignored))
 
     @property
     def url(self) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import closing
-from datetime import timedelta
+from datetime import UTC, datetime, time, timedelta
 from enum import StrEnum
 from functools import partial
 from typing import Final, NamedTuple
@@ -20,12 +20,13 @@ from mauve.query.parts import QueryParts
 from mauve.query.read import rows_by_project
 from mauve.query.single_flight import ReadersBusyError, SingleFlight
 from mauve.stores import StoreUnavailableError
+from mauve.stores.ledger import ReceivedPayment
 from mauve.stores.read_cache import CachedAnswer, is_fresh
 from mauve.stores.warehouse import StoredEvent, WarehouseUnavailableError
 
 _SURVEY_BYTES_MAX: Final = 16 * 1024 * 1024  # for all answers of one read; the last of them may exceed it
-_LATEST_BEFORE: Final = timedelta(days=7)  # No event that arrives is dated earlier.
-_LATEST_AFTER: Final = timedelta(days=1)  # Clients' clocks may be fast.
+_LATEST_BEFORE: Final = timedelta(days=7)  # How far back the list of arrivals reaches.
+_LATEST_AFTER: Final = timedelta(days=1)  # The clock may have been set back.
 _UNAVAILABLE: Final = (StoreUnavailableError, WarehouseUnavailableError, TimeoutError, ReadersBusyError)
 
 log = structlog.get_logger()
@@ -146,6 +147,18 @@ def _paying_organization(parts: QueryParts, project: str) -> str:
     """Return the organization that pays for reads of a project."""
     known = parts.keyring.project(project)
     return project if known is None else known.org_id
+
+
+async def latest_payments(parts: QueryParts, project: str, payments_max: int) -> list[ReceivedPayment]:
+    """Read the payments that arrived last, as `latest_events` reads events."""
+    first_day = today_at(parts.clock.now_ms()) - _LATEST_BEFORE
+    since_ms = int(datetime.combine(first_day, time(), UTC).timestamp()) * 1000
+    read = partial(parts.stores.ledger.latest_payments, project, since_ms, payments_max)
+    key = ("latest payments", project, payments_max)
+    try:
+        return await parts.ledger_flights.join(_paying_organization(parts, project), key, read)
+    except _UNAVAILABLE:
+        raise cannot_be_read() from None
 
 
 def cannot_be_read() -> Problem:

@@ -72,7 +72,7 @@ class CoreApp:
         self._dashboard = Dashboard(dashboard, timeout_s)
         self._plane = IngestPlane(ingest)
         self._ingest = IngestApp(self._plane)
-        service_routes = [Route("/readyz", self._readiness), *reference_routes()]
+        service_routes = [Route("/readyz", self._readiness), *reference_routes(dashboard.public_url)]
         self._service_paths = frozenset(route.path for route in service_routes)
         self._service = starlette_app(service_routes, _refuse_method)
 

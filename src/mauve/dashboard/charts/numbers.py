@@ -4,16 +4,18 @@ Pages are rendered in threads and questions are answered in the event loop; this
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from mauve.core.problems import Problem
 from mauve.metrics.questions import Question, Survey, surveys_of
 from mauve.metrics.sources import WarehouseSource
-from mauve.query.ask import Answer, Freshness, ask_survey, find_cached, latest_events, peek
+from mauve.query.ask import Answer, Freshness, ask_survey, find_cached, latest_events, latest_payments, peek
 from mauve.query.parts import QueryParts
+from mauve.stores.ledger import ReceivedPayment
 from mauve.stores.warehouse import StoredEvent
 
 # For all pages together: a store serves 64 reads at once, and most of them belong to the API.
@@ -21,6 +23,7 @@ _CONCURRENT_READS_MAX: Final = 16
 _PROJECTS_PER_READ_MAX: Final = 100  # Each may need a 100 KB sketch for every day.
 
 AskAbout = Callable[[QueryParts, Survey], Awaitable[Mapping[str, Answer]]]
+_Arrival = TypeVar("_Arrival")
 
 _decoder: Final = msgspec.json.Decoder()
 
@@ -108,13 +111,16 @@ class Numbers:
         asyncio.run_coroutine_threadsafe(read, self._loop).result()
         return Answers(answers)
 
-    def latest_events(self, project: str, events_max: int) -> list[StoredEvent] | None:
-        """Return the most recently received events; None if they cannot be read now."""
-        read = latest_events(self._parts, project, events_max)
-        try:
-            return asyncio.run_coroutine_threadsafe(asyncio.wait_for(read, self._wait_s), self._loop).result()
-        except (Problem, TimeoutError):
-            return None
+    def latest_arrivals(
+        self, project: str, count_max: int
+    ) -> tuple[list[StoredEvent] | None, list[ReceivedPayment] | None]:
+        """Return the events and the payments received last; None for those that cannot be read now."""
+        events = self._begin(latest_events(self._parts, project, count_max))
+        payments = self._begin(latest_payments(self._parts, project, count_max))
+        return _result_of(events), _result_of(payments)
+
+    def _begin(self, read: Coroutine[Any, Any, list[_Arrival]]) -> Future[list[_Arrival]]:
+        return asyncio.run_coroutine_threadsafe(asyncio.wait_for(read, self._wait_s), self._loop)
 
     async def _answers_to(self, questions: Mapping[str, Question], ask_about: AskAbout = ask_survey) -> Answers:
         answers: dict[str, Answer | None] = dict.fromkeys(questions)
@@ -139,3 +145,10 @@ class Numbers:
         in_warehouse = isinstance(survey.metric.source, WarehouseSource)
         async with self._warehouse_reads if in_warehouse else self._ledger_reads:
             answers.update(await ask_about(self._parts, survey))
+
+
+def _result_of(read: Future[list[_Arrival]]) -> list[_Arrival] | None:
+    try:
+        return read.result()
+    except (Problem, TimeoutError):
+        return None

@@ -19,6 +19,7 @@ from mauve.dashboard.charts.series import Rows
 from mauve.dashboard.context import MemberContext
 from mauve.dashboard.first_numbers import first_numbers, is_onboarding, may_read_first_numbers
 from mauve.dashboard.rendering import SECURITY_HEADERS, page, see_other
+from mauve.dashboard.request import ParameterProblem
 from mauve.dashboard.selection import environment_of, environment_parameters, shown_project
 from mauve.metrics.questions import NAME_CHARACTERS_MAX, Question
 from mauve.metrics.registry import Metric, metric_named
@@ -88,7 +89,7 @@ def event_name_of(context: MemberContext) -> str:
     """Return the event name in the URL's query; empty if there is none."""
     name = context.asked("name")
     if len(name) > NAME_CHARACTERS_MAX:
-        raise Problem(Code.MALFORMED, f"an event name has at most {NAME_CHARACTERS_MAX} characters")
+        raise ParameterProblem(f"an event name has at most {NAME_CHARACTERS_MAX} characters", "name")
     return name
 
 

@@ -31,6 +31,7 @@ payments: Final = sa.Table(
     sa.Column("received_at", sa.BigInteger, nullable=False),
     sa.Column("payload", sa.LargeBinary, nullable=False),
     sa.Column("source", sa.Text, nullable=False),
+    sa.Index("ix_payments_received", "project", "received_at"),
 )
 
 day_totals: Final = sa.Table(
