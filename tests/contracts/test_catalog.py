@@ -198,6 +198,15 @@ class TestWebhookSecrets:
         ]
         assert catalog.webhook_secrets.saved_for(other.app_id) == []
 
+    def test_a_placeholder_replaces_nothing_and_does_not_show_on_the_app(self, catalog, org, app):
+        catalog.webhook_secrets.put(a_secret(app, is_placeholder=True), an_id("proj"))
+        assert catalog.webhook_secrets.saved_for(app.app_id)[0].is_placeholder
+        assert not catalog.apps.find(org.org_id, app.app_id).has_biller_a_webhook
+        catalog.webhook_secrets.put(a_secret(app, saved_at=NOW + 1), an_id("proj"))
+        catalog.webhook_secrets.put(a_secret(app, is_placeholder=True, saved_at=NOW + 2), an_id("proj"))
+        saved = [SavedSecret(Environment.LIVE, Provider.BILLER_A, NOW + 1)]
+        assert catalog.webhook_secrets.saved_for(app.app_id) == saved
+
     def test_a_live_secret_belongs_to_the_live_project_and_shows_on_the_app(self, catalog, org, app):
         assert catalog.webhook_secrets.put(a_secret(app), an_id("proj")) == app.public_id
         read = catalog.apps.find(org.org_id, app.app_id)

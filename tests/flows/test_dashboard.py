@@ -10,6 +10,7 @@ from mauve.core.user import Role
 from mauve.stores.ledger import LoadStep
 from mauve.stores.read_meter import ReadCost, ReadLimits
 from mauve.wiring.databases import open_load_ledger
+from support.billing import SECRET_A, signed_a
 from support.browser import PASSWORD, Browser, shown
 from support.service import bearer
 
@@ -162,6 +163,46 @@ class TestWebhooks:
         assert f"/v1/webhooks/biller_a/{app.test_public_id}" in after
         (secret,) = parts.catalog.webhook_secrets.saved_for(app_id)
         assert (secret.environment, secret.provider) == (Environment.TEST, Provider.BILLER_A)
+
+    def test_the_test_environment_is_prepared_before_the_biller_gives_its_secret(
+        self, client, parts, organization, admin
+    ):
+        app_id, _ = create_app(admin)
+        assert "Prepare the test environment" in admin.open(f"/apps/{app_id}/webhooks").text
+        prepared = admin.send(f"/apps/{app_id}/webhooks/test/prepare")
+        app = parts.catalog.apps.find(organization.org_id, app_id)
+        path = f"/v1/webhooks/biller_a/{app.test_public_id}"
+        assert f"http://testserver{path}" in prepared.text
+        assert "Prepare the test environment" not in prepared.text
+        assert prepared.text.count("Needs the secret") == 2
+        assert "Secret saved" not in prepared.text
+        body = b'{"type":"customer.created","object":"event"}'
+        signed = {"content-type": "application/json", **signed_a(body, SECRET_A, at=parts.clock.now_ms() // 1000)}
+        assert client.post(path, content=body, headers=signed).status_code == 401
+
+        saved = admin.send(f"/apps/{app_id}/webhooks/test/biller_a", {"secret": SECRET_A})
+        assert (saved.text.count("Needs the secret"), saved.text.count("Secret saved")) == (1, 1)
+        assert client.post(path, content=body, headers=signed).status_code == 200
+        admin.send(f"/apps/{app_id}/webhooks/test/prepare")  # again: it replaces no secret
+        assert client.post(path, content=body, headers=signed).status_code == 200
+
+    def test_the_page_names_the_events_to_choose(self, admin):
+        app_id, _ = create_app(admin)
+        text = admin.open(f"/apps/{app_id}/webhooks").text
+        for type_ in ("invoice.paid", "customer.subscription.*", "order.paid", "subscription.*"):
+            assert f"<code>{type_}</code>" in text
+
+    @pytest.mark.parametrize(("provider", "name"), [("biller_a", "Stripe"), ("biller_b", "Polar")])
+    def test_a_secret_that_does_not_look_like_one_is_saved_only_on_request(self, parts, admin, provider, name):
+        app_id, _ = create_app(admin)
+        form = f"/apps/{app_id}/webhooks/live/{provider}"
+        refused = admin.send(form, {"secret": "sk_live_canary"})
+        assert refused.status_code == 400
+        assert f"This does not look like a signing secret of {name}" in refused.text
+        assert "canary" not in refused.text
+        assert refused.text.count('name="insist"') == 1
+        assert parts.catalog.webhook_secrets.saved_for(app_id) == []
+        assert "The signing secret is saved" in admin.send(form, {"secret": "sk_live_canary", "insist": "yes"}).text
 
     def test_an_empty_secret_is_refused_and_unknown_billers_are_not_found(self, admin):
         app_id, _ = create_app(admin)

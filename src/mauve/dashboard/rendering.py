@@ -46,6 +46,7 @@ NOTICES: Final[Mapping[str, str]] = MappingProxyType(
         "key-revoked": "The key is revoked. It stops working within seconds.",
         "token-revoked": "The token is revoked. It stops working within seconds.",
         "secret-saved": "The signing secret is saved, encrypted. It will not be shown again.",
+        "test-prepared": "The test environment is ready. Give its addresses to your billers, then save their secrets.",
         "role-changed": "The role is changed.",
         "member-removed": "The member is removed and signed out everywhere.",
         "password-changed": "The password is changed. You are signed out everywhere else.",

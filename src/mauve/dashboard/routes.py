@@ -88,6 +88,7 @@ MEMBER: Final = (
     _show("/apps/{app_id}/keys/{key_id}/revoke", Scope.KEYS_WRITE, keys.confirm_revoking),
     _do("/apps/{app_id}/keys/{key_id}/revoke", Scope.KEYS_WRITE, keys.revoke_key),
     _show("/apps/{app_id}/webhooks", Scope.APPS_READ, webhooks.show_webhooks),
+    _do("/apps/{app_id}/webhooks/test/prepare", Scope.WEBHOOKS_WRITE, webhooks.prepare_test, webhooks.show_webhooks),
     _do(
         "/apps/{app_id}/webhooks/{environment}/{provider}",
         Scope.WEBHOOKS_WRITE,

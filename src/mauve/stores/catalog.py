@@ -67,6 +67,7 @@ class SealedSecret:
     provider: Provider
     sealed: bytes
     saved_at: int
+    is_placeholder: bool = False  # random, until the biller's own secret is saved
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,7 @@ class SavedSecret:
     environment: Environment
     provider: Provider
     saved_at: int
+    is_placeholder: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +222,8 @@ class WebhookSecrets(Protocol):
     def put(self, secret: SealedSecret, public_id_if_new: str) -> str:
         """Store the secret in place of any earlier one, unpublished; return its project's public id.
 
-        The first secret in an app's test environment creates the test project with the given id.
+        The first secret in an app's test environment creates the test project with the given id. A placeholder
+        replaces nothing.
         """
         ...
 

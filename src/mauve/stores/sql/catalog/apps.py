@@ -18,8 +18,8 @@ _test = projects.alias("test")
 
 
 def _has_live_secret(provider: Provider) -> sa.ColumnElement[bool]:
-    matches = (webhook_secrets.c.public_id == _live.c.public_id) & (webhook_secrets.c.provider == provider)
-    return sa.exists().where(matches).label(f"has_{provider}_webhook")
+    of_provider = (webhook_secrets.c.public_id == _live.c.public_id) & (webhook_secrets.c.provider == provider)
+    return sa.exists().where(of_provider & webhook_secrets.c.is_placeholder.is_(False)).label(f"has_{provider}_webhook")
 
 
 _APP = (
