@@ -187,6 +187,19 @@ class TestTokens:
         assert catalog.publications.pending(10) == []
 
 
+class TestKeyUses:
+    def test_the_last_use_and_the_name_of_a_key_are_kept_without_publishing(self, catalog, app):
+        key = a_key(name="Web server")
+        catalog.keys.mint(app.app_id, key, let_pass)
+        publish_all(catalog)
+        catalog.keys.note_uses({key.key_id: NOW + 5, an_id("key"): NOW})
+        catalog.keys.note_uses({key.key_id: NOW + 4})
+        catalog.keys.note_uses({})
+        (stored,) = [each for each in catalog.keys.all_of(app.app_id) if each.key_id == key.key_id]
+        assert (stored.name, stored.last_used_at) == ("Web server", NOW + 5)
+        assert catalog.publications.pending(10) == []
+
+
 class TestWebhookSecrets:
     def test_the_saved_secrets_of_each_app_are_listed(self, catalog, org, app):
         other = catalog.apps.create(an_app(org.org_id), a_key(), let_pass)

@@ -2,11 +2,13 @@
 
 import pytest
 
+from mauve.access.uses import KeyUseCopy
 from mauve.control.operator import change_limits, mark_unpaid, suspend
 from mauve.core.app import Environment
 from mauve.core.biller import Provider
 from mauve.core.credential import Scope
 from mauve.core.user import Role
+from mauve.ingest.stats import write_key_uses
 from mauve.stores.ledger import LoadStep
 from mauve.stores.read_meter import ReadCost, ReadLimits
 from mauve.wiring.databases import open_load_ledger
@@ -124,6 +126,50 @@ class TestKeys:
         keyring.refresh()
         assert client.post("/v1/events", json=EVENT, headers=bearer(key)).status_code == 401
 
+    def test_a_key_has_a_name_if_it_is_given_one(self, parts, admin):
+        app_id, _ = create_app(admin)
+        admin.send(f"/apps/{app_id}/keys", {"choice": "pk_live", "name": "  Web <site> "})
+        named = parts.catalog.keys.all_of(app_id)[1]
+        assert named.name == "Web <site>"
+        assert "Web &lt;site&gt;" in admin.open(f"/apps/{app_id}/keys").text
+        assert "Web &lt;site&gt;" in admin.open(f"/apps/{app_id}/keys/{named.key_id}/revoke").text
+
+    def test_a_refused_form_keeps_what_was_typed(self, parts, admin):
+        app_id, _ = create_app(admin)
+        refused = admin.send(f"/apps/{app_id}/keys", {"choice": "pk_live", "name": "x" * 81})
+        assert refused.status_code == 400
+        assert "A key&#39;s name has at most 80 characters" in refused.text
+        assert 'value="pk_live" checked' in refused.text
+        assert f'value="{"x" * 81}"' in refused.text
+        assert len(parts.catalog.keys.all_of(app_id)) == 1
+
+    def test_the_last_use_of_a_key_is_shown(self, client, core, parts, clock, admin):
+        app_id, key = create_app(admin)
+        assert "never" in admin.open(f"/apps/{app_id}/keys").text
+        copy = KeyUseCopy(core.dashboard.ingest_stats, parts.catalog.keys).copy
+
+        assert client.post("/v1/events", json=EVENT, headers=bearer(key)).status_code == 202
+        client.portal.call(write_key_uses, core.ingest)
+        copy()  # as the core does every few seconds
+        (stored,) = parts.catalog.keys.all_of(app_id)
+        assert stored.last_used_at == clock.now_ms()
+        clock.advance(7 * 60_000)
+        assert "7 minutes ago" in admin.open(f"/apps/{app_id}/keys").text
+
+        assert client.get("/v1/metrics/mrr", headers=bearer(key)).status_code == 200
+        parts.uses.flush()
+        copy()
+        (stored,) = parts.catalog.keys.all_of(app_id)
+        assert stored.last_used_at == clock.now_ms(), "a read is a use, and an earlier use changes nothing"
+        assert "just now" in admin.open(f"/apps/{app_id}/keys").text
+
+    def test_a_test_key_is_not_called_live(self, parts, admin):
+        app_id, _ = create_app(admin)
+        admin.send(f"/apps/{app_id}/webhooks/test/prepare")
+        admin.send(f"/apps/{app_id}/keys", {"choice": "sk_test"})
+        listed = admin.open(f"/apps/{app_id}/keys").text
+        assert (listed.count(">Active<"), listed.count(">Live<")) == (2, 0)
+
     def test_a_key_of_another_app_is_not_found(self, parts, admin):
         (mine, _), (other, _) = create_app(admin), create_app(admin)
         (key,) = parts.catalog.keys.all_of(other)
@@ -240,20 +286,20 @@ class TestTokens:
         token = shown(self.mint(admin, "apps:read"), "token")
         assert "never" in admin.open("/tokens").text
         client.get("/v1/apps", headers=bearer(token))
-        parts.token_uses.flush()  # as the core does every few seconds
+        parts.uses.flush()  # as the core does every few seconds
         clock.advance(3 * 60_000)
         assert "3 minutes ago" in admin.open("/tokens").text
 
     def test_reading_metrics_counts_as_a_use(self, client, admin, parts, organization, clock):
         token = shown(self.mint(admin, "metrics:read"), "token")
         client.get("/v1/metrics/mrr", headers=bearer(token))
-        parts.token_uses.flush()
+        parts.uses.flush()
         assert parts.catalog.tokens.all_of(organization.org_id)[0].last_used_at == clock.now_ms()
 
     def test_a_wrong_token_is_not_recorded_as_a_use(self, client, admin, parts, organization):
         token = shown(self.mint(admin, "apps:read"), "token")
         client.get("/v1/apps", headers=bearer(token[:-1] + ("a" if token[-1] != "a" else "b")))
-        parts.token_uses.flush()
+        parts.uses.flush()
         assert parts.catalog.tokens.all_of(organization.org_id)[0].last_used_at is None
 
     def test_members_revoke_their_own_tokens_and_an_admin_those_of_others(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from mauve.access.keyring import Keyring
-from mauve.access.tokens import TokenUses
+from mauve.access.uses import CredentialUses
 from mauve.core.clock import Clock
 from mauve.query.single_flight import SingleFlight
 from mauve.stores.closed_days import ClosedDaysReader
@@ -33,4 +33,4 @@ class QueryParts:
     warehouse_flights: SingleFlight
     ledger_flights: SingleFlight
     clock: Clock
-    token_uses: TokenUses
+    uses: CredentialUses

@@ -45,6 +45,7 @@ class NewKey:
     masked: str
     created_at: int
     minted_by: str = OPERATOR
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +198,10 @@ class Keys(Protocol):
 
     def revoke(self, app_id: str, key_id: str) -> AppKey | None:
         """Revoke permanently and mark for publication; a revoked key stays unchanged."""
+        ...
+
+    def note_uses(self, used_at: Mapping[str, int]) -> None:
+        """Record when keys were last used, by id, without publishing anything. An earlier use changes nothing."""
         ...
 
 

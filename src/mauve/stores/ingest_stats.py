@@ -17,6 +17,8 @@ REPEAT: Final = "repeat"  # an event with a repeated id: stored, not counted
 REJECTED: Final = "rejected"  # an item; a colon and the rejection code follow
 REFUSED: Final = "refused"  # a whole request; a colon and the problem code follow
 
+KEY_USED: Final = "key"  # a colon and the key's id follow; counted by month, to take few rows
+
 ProjectAndWord = tuple[str, str]
 
 
@@ -37,5 +39,9 @@ class IngestCount:
 
 class IngestStatsReader(Protocol):
     def counts(self, project: str, window: Window) -> Sequence[IngestCount]:
-        """Return the count of each label in these days and when it was last counted, by label."""
+        """Return the count of each label in these days and when it was last counted, by label; no uses of keys."""
+        ...
+
+    def key_uses(self, since: int) -> Mapping[str, int]:
+        """Return the last use of each key used after a moment, by key id; both in epoch ms."""
         ...

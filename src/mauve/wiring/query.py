@@ -5,7 +5,7 @@ from contextlib import closing, contextmanager
 from typing import Final
 
 from mauve.access.keyring import Keyring
-from mauve.access.tokens import TokenUses
+from mauve.access.uses import CredentialUses
 from mauve.config import Settings
 from mauve.core.clock import Clock, SystemClock
 from mauve.query.parts import QueryParts, ReadStores
@@ -28,7 +28,7 @@ def query_parts(
     settings: Settings,
     keyring: Keyring,
     warehouse: WarehouseReader,
-    token_uses: TokenUses,
+    uses: CredentialUses,
     clock: Clock | None = None,
 ) -> Iterator[QueryParts]:
     """Open the parts of the query plane, on a prepared data directory."""
@@ -48,7 +48,7 @@ def query_parts(
             warehouse_flights=warehouse_flights,
             ledger_flights=ledger_flights,
             clock=clock or SystemClock(),
-            token_uses=token_uses,
+            uses=uses,
         )
 
 
