@@ -187,6 +187,49 @@ class TestTokens:
         assert catalog.publications.pending(10) == []
 
 
+class TestArchiving:
+    def test_an_archived_app_is_listed_apart_and_found_as_before(self, catalog, org, app):
+        archived = catalog.apps.archive(org.org_id, app.app_id, NOW + 5)
+        assert archived == replace(app, archived_at=NOW + 5)
+        assert catalog.apps.archive(org.org_id, app.app_id, NOW + 6) == archived, "the first time stands"
+        assert (catalog.apps.all_of(org.org_id), catalog.apps.archived_of(org.org_id)) == ([], [archived])
+        assert catalog.apps.find(org.org_id, app.app_id) == archived
+        assert catalog.apps.restore(org.org_id, app.app_id) == app
+        assert (catalog.apps.all_of(org.org_id), catalog.apps.archived_of(org.org_id)) == ([app], [])
+
+    def test_archiving_publishes_keys_as_revoked_and_the_rest_as_missing(self, catalog, org, app):
+        catalog.webhook_secrets.put(a_secret(app), an_id("proj"))
+        revoked = a_key()
+        catalog.keys.mint(app.app_id, revoked, let_pass)
+        catalog.keys.revoke(app.app_id, revoked.key_id)
+        publish_all(catalog)
+        catalog.apps.archive(org.org_id, app.app_id, NOW)
+        records = publish_all(catalog)
+        assert [each.revoked for each in records if isinstance(each, PublishedKey)] == [True, True]
+        assert [each.archived for each in records if isinstance(each, PublishedProject)] == [True]
+        assert [(each.archived, each.sealed) for each in records if isinstance(each, PublishedSecret)] == [(True, b"")]
+        catalog.apps.restore(org.org_id, app.app_id)
+        records = publish_all(catalog)
+        assert {each.key_id: each.revoked for each in records if isinstance(each, PublishedKey)}[revoked.key_id]
+        assert sorted(each.revoked for each in records if isinstance(each, PublishedKey)) == [False, True]
+        others = [each for each in records if isinstance(each, PublishedProject | PublishedSecret)]
+        assert [each.archived for each in others] == [False, False]
+
+    def test_only_an_app_whose_archiving_is_published_is_deleted(self, catalog, org, app):
+        catalog.webhook_secrets.put(a_secret(app, environment=Environment.TEST), an_id("proj"))
+        publish_all(catalog)
+        assert catalog.apps.delete(org.org_id, app.app_id) is False, "not archived"
+        catalog.apps.archive(org.org_id, app.app_id, NOW)
+        assert catalog.apps.delete(org.org_id, app.app_id) is False, "not published"
+        publish_all(catalog)
+        assert catalog.apps.delete(an_id("org"), app.app_id) is False, "of another organization"
+        assert catalog.apps.delete(org.org_id, app.app_id) is True
+        assert catalog.apps.find_anywhere(app.app_id) is None
+        assert catalog.keys.all_of(app.app_id) == []
+        assert catalog.webhook_secrets.saved_for(app.app_id) == []
+        assert catalog.publications.pending(10) == []
+
+
 class TestKeyUses:
     def test_the_last_use_and_the_name_of_a_key_are_kept_without_publishing(self, catalog, app):
         key = a_key(name="Web server")

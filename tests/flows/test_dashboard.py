@@ -189,6 +189,37 @@ class TestKeys:
         assert shown(admin.send(f"/apps/{app_id}/keys", {"choice": "sk_test"}), "key").startswith("sk_test_")
 
 
+class TestArchiving:
+    def test_an_app_is_archived_after_a_confirmation_and_restored(self, client, keyring, admin):
+        app_id, key = create_app(admin, "Old <app>")
+        own = f"/apps/{app_id}"
+        assert f'href="{own}/archive"' in admin.open(f"{own}/settings").text
+        assert "Archive Old &lt;app&gt;?" in admin.open(f"{own}/archive").text
+        keyring.refresh()
+        assert client.post("/v1/events", json=EVENT, headers=bearer(key)).status_code == 202
+        assert "The app is archived" in admin.send(f"{own}/archive").text
+        keyring.refresh()
+        assert client.post("/v1/events", json=EVENT, headers=bearer(key)).status_code == 401
+        listed = admin.open("/apps").text
+        assert ("1 archived app<" in listed, f'href="{own}"' in listed) == (True, False)
+        assert f'href="{own}"' not in admin.open("/").text
+        assert "This app is archived" in admin.open(own).text, "its data can still be read"
+        refused = admin.send(f"{own}/keys", {"choice": "sk_live"})
+        assert (refused.status_code, "restore it first" in refused.text) == (400, True)
+        refused = admin.send(f"{own}/webhooks/live/biller_a", {"secret": SECRET_A})
+        assert (refused.status_code, "restore it first" in refused.text) == (400, True)
+
+        assert "The app is restored" in admin.send(f"{own}/restore").text
+        keyring.refresh()
+        assert client.post("/v1/events", json=EVENT, headers=bearer(key)).status_code == 202
+        assert f'href="{own}"' in admin.open("/apps").text
+
+    def test_the_settings_show_the_command_that_deletes(self, admin):
+        app_id, _ = create_app(admin, "It's mine")
+        shown_command = f"mauve app delete {app_id} --name &#39;It&#39;&#34;&#39;&#34;&#39;s mine&#39;"
+        assert shown_command in admin.open(f"/apps/{app_id}/settings").text
+
+
 class TestWebhooks:
     def test_a_secret_is_saved_for_its_environment_and_never_shown(self, parts, organization, admin):
         app_id, _ = create_app(admin)

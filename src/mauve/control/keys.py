@@ -3,6 +3,7 @@
 from functools import partial
 
 from mauve.access import keys
+from mauve.control.apps import check_not_archived
 from mauve.control.bodies import invalid_body
 from mauve.control.parts import ControlParts
 from mauve.control.quotas import check_new_key
@@ -24,6 +25,7 @@ def mint_key(
     name: str = "",
 ) -> tuple[str, Secret]:
     """Mint and publish a key; return its id and its text, which is shown only now. An empty name means none."""
+    check_not_archived(app)
     minted = keys.mint(kind, environment, parts.randomness)
     new = NewKey(
         key_id=new_id("key", parts.randomness),

@@ -3,6 +3,7 @@
 from typing import Final
 
 from mauve.access.vault import Row
+from mauve.control.apps import check_not_archived
 from mauve.control.bodies import WebhookSecretBody, invalid_body
 from mauve.control.parts import ControlParts
 from mauve.core.app import App, Environment
@@ -51,6 +52,7 @@ def save_secret(parts: ControlParts, app: App, environment: Environment, provide
 
     The first test secret creates the app's test project.
     """
+    check_not_archived(app)
     sealed = _sealed(parts, Row(app.app_id, environment, provider), secret, is_placeholder=False)
     public_id = parts.catalog.webhook_secrets.put(sealed, new_id("proj", parts.randomness))
     parts.publisher.publish_now()
@@ -63,6 +65,7 @@ def prepare_environment(parts: ControlParts, app: App, environment: Environment)
     Until that secret is saved, a random placeholder stands in its place, so deliveries are refused. Secrets that are
     saved already stay.
     """
+    check_not_archived(app)
     for provider in Provider:
         random = Secret(_STRIPE_PREFIX + parts.randomness.base62(_PLACEHOLDER_CHARACTERS))
         sealed = _sealed(parts, Row(app.app_id, environment, provider), random, is_placeholder=True)

@@ -43,6 +43,8 @@ _HTML: Final = {"content-type": "text/html; charset=utf-8", **SECURITY_HEADERS}
 NOTICES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "saved": "Saved.",
+        "app-archived": "The app is archived. Its keys and webhooks stop working within seconds.",
+        "app-restored": "The app is restored. Its keys and webhooks work again within seconds.",
         "key-revoked": "The key is revoked. It stops working within seconds.",
         "token-revoked": "The token is revoked. It stops working within seconds.",
         "secret-saved": "The signing secret is saved, encrypted. It will not be shown again.",
@@ -66,6 +68,7 @@ _FILTERS: Final = (
     wording.moment,
     wording.money,
     wording.sentence,
+    wording.shell_quoted,
     wording.short_count,
     wording.short_day,
     wording.short_money,

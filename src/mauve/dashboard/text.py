@@ -1,5 +1,6 @@
 """Format numbers, amounts and times for pages."""
 
+import shlex
 from datetime import UTC, date, datetime
 from typing import Final
 
@@ -115,6 +116,11 @@ def browser(agent: str) -> str:
 def sentence(text: str) -> str:
     """Return a message as a sentence, with a capital letter and a full stop."""
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
+
+
+def shell_quoted(text: str) -> str:
+    """Return a text as one word of a shell command."""
+    return shlex.quote(text)
 
 
 def words(name: str) -> str:

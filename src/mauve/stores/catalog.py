@@ -169,11 +169,18 @@ class Apps(Protocol):
         ...
 
     def all_of(self, org_id: str) -> list[App]:
-        """Return the organization's apps, oldest first."""
+        """Return the organization's apps that are not archived, oldest first."""
+        ...
+
+    def archived_of(self, org_id: str) -> list[App]:
+        """Return the organization's archived apps, oldest first."""
         ...
 
     def find(self, org_id: str, app_id: str) -> App | None:
-        """Return the app if it belongs to this organization. A foreign id takes as long as a missing one."""
+        """Return the app, even an archived one, if it belongs to this organization.
+
+        A foreign id takes as long as a missing one.
+        """
         ...
 
     def find_anywhere(self, app_id: str) -> App | None:
@@ -181,6 +188,24 @@ class Apps(Protocol):
         ...
 
     def change(self, org_id: str, app_id: str, changes: AppChanges) -> App | None: ...
+
+    def archive(self, org_id: str, app_id: str, at: int) -> App | None:
+        """Archive the app and mark its keys, projects and secrets for publication, as revoked or missing.
+
+        An archived app stays unchanged.
+        """
+        ...
+
+    def restore(self, org_id: str, app_id: str) -> App | None:
+        """Undo `archive`. Keys that were revoked themselves stay revoked."""
+        ...
+
+    def delete(self, org_id: str, app_id: str) -> bool:
+        """Delete an archived app with its keys, projects and secrets.
+
+        Return False if it does not exist, is not archived, or if that is not yet published to the edge.
+        """
+        ...
 
     def note_first_event(self, public_id: str, at: int) -> None:
         """Set the time of an app's first event, given its live project, unless an earlier one is known."""
