@@ -285,7 +285,7 @@ class TestHealth:
         text = text_of(viewer.open(f"{own}/events"))
         assert "Accepted 6 items" in text
         assert "Rejected 4 items" in text
-        assert "Duplicates 2 1 events, 1 payments" in text
+        assert "Duplicates 2 1 event, 1 payment" in text
         assert "at is not a valid time items 2" in text
         assert "name is missing, empty or too long items 1" in text
         assert "id is missing, not a string, or too long items 1" in text

@@ -369,7 +369,7 @@ class TestUsage:
         for _ in range(7):
             meter.take(organization.org_id, ReadCost(queries=1), ReadLimits(10, 10, 10), clock.now_ms())
         page = owner.open("/usage").text.replace("\N{NARROW NO-BREAK SPACE}", " ")
-        for text in ("1 234", "2 000, your cap", "<b>7</b>", "4 321", "1 Feb 2027, 00:00 UTC", "Ingest is live"):
+        for text in ("1 234", "2 000, your cap", "<b>7</b>", "4 321", "1 Feb 2027, 00:00 UTC", "Events are accepted"):
             assert text in page, text
 
     @pytest.mark.parametrize(("typed", "cap"), [("2 000 000", 2_000_000), ("0", 0), ("1,000", 1000), ("", None)])
@@ -389,9 +389,10 @@ class TestUsage:
 
     def test_every_page_warns_of_a_suspension_and_of_an_unpaid_invoice(self, admin, parts, organization):
         mark_unpaid(parts, organization.org_id, 3)
-        assert "An invoice is unpaid" in admin.open("/apps").text
+        assert "Ingest will be suspended on" in admin.open("/apps").text
         suspend(parts, organization.org_id)
         assert "Ingest is suspended" in admin.open("/members").text
+        assert f"mauve org resume {organization.org_id}" in admin.open("/members").text
 
 
 class TestMembers:

@@ -2,12 +2,13 @@
 
 import sys
 import time
+from itertools import starmap
 from pathlib import Path
 
 import click
 
 from mauve.cli.options import UsageError, data_options, open_existing, org_option, settings_for
-from mauve.cli.output import print_result, table
+from mauve.cli.output import counted, print_result, table
 from mauve.control import operator
 from mauve.control.apps import archive_app, restore_app
 from mauve.control.bodies import app_body
@@ -64,7 +65,7 @@ def restore(*, app: str, data: Path | None, as_json: bool) -> None:
 @click.option("--name", required=True, metavar="NAME", help="The app's name, to be sure.")
 @data_options
 def delete(*, app: str, name: str, data: Path | None, as_json: bool) -> None:
-    """Delete an app and all its data, for good. If it is interrupted, run it again."""
+    """Delete an app and all its data. This cannot be undone. If it is interrupted, run it again."""
     from mauve.server.admin_client import delete_projects  # noqa: PLC0415 - slow to import
 
     settings = settings_for(data)
@@ -91,13 +92,13 @@ def _wait(seconds: float) -> None:
 
 def _summary(deleted: Deleted) -> str:
     counts = [
-        (deleted.events, "events"),
-        (deleted.payments, "payments"),
-        (deleted.subscription_versions, "subscription versions"),
-        (deleted.dead_letters, "dead letters"),
-        (deleted.damaged_records, "damaged records"),
+        (deleted.events, "event"),
+        (deleted.payments, "payment"),
+        (deleted.subscription_versions, "subscription version"),
+        (deleted.dead_letters, "dead letter"),
+        (deleted.damaged_records, "damaged record"),
     ]
-    lines = ["deleted the app, with " + ", ".join(f"{count} {what}" for count, what in counts)]
+    lines = ["deleted the app, with " + ", ".join(starmap(counted, counts))]
     if not deleted.queue_is_clean:
         lines.append("the queue's files still hold loaded events until new ones overwrite them")
     if not deleted.journal_is_clean:

@@ -63,6 +63,7 @@ _FILTERS: Final = (
     wording.browser,
     wording.change,
     wording.count,
+    wording.counted,
     wording.day,
     wording.instant,
     wording.moment,

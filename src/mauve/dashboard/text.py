@@ -53,14 +53,18 @@ def ago(moment_ms: int, now_ms: int) -> str:
         return "just now"
     for below_ms, unit_ms, unit in _STEPS:
         if passed_ms < below_ms:
-            number = passed_ms // unit_ms
-            return f"{number} {unit}{'' if number == 1 else 's'} ago"
+            return f"{counted(passed_ms // unit_ms, unit)} ago"
     return day(moment_ms)
 
 
 def count(number: int) -> str:
     """Return a number with a thousands separator."""
     return f"{number:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number of things: `1 event`, `2 events`."""
+    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def short_count(number: int) -> str:
