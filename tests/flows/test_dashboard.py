@@ -129,7 +129,7 @@ class TestKeys:
     def test_a_key_has_a_name_if_it_is_given_one(self, parts, admin):
         app_id, _ = create_app(admin)
         admin.send(f"/apps/{app_id}/keys", {"choice": "pk_live", "name": "  Web <site> "})
-        named = parts.catalog.keys.all_of(app_id)[1]
+        (named,) = [key for key in parts.catalog.keys.all_of(app_id) if key.name]
         assert named.name == "Web <site>"
         assert "Web &lt;site&gt;" in admin.open(f"/apps/{app_id}/keys").text
         assert "Web &lt;site&gt;" in admin.open(f"/apps/{app_id}/keys/{named.key_id}/revoke").text
@@ -473,3 +473,47 @@ def test_an_organization_is_renamed(admin, parts, organization):
     assert "Better name" in admin.send("/organization", {"name": " Better  name "}).text
     assert admin.send("/organization", {"name": ""}).status_code == 400
     assert parts.catalog.organizations.find(organization.org_id).name == "Better name"
+
+
+class TestRefusedForms:
+    """A refused form is shown where it came from, with what was typed."""
+
+    def test_an_invitation(self, admin):
+        refused = admin.send("/members", {"email": "nobody", "role": "viewer"})
+        assert refused.status_code == 400
+        assert 'value="nobody"' in refused.text
+        assert 'value="viewer" checked' in refused.text
+        assert 'value="developer" checked' not in refused.text
+
+    def test_a_change_of_role_and_a_removal(self, signed_in):
+        owner, user = signed_in(Role.OWNER)
+        refused = owner.send(f"/members/{user.user_id}/role", {"role": "viewer"})
+        assert (refused.status_code, "last owner" in refused.text) == (400, True)
+        assert '<option value="viewer" selected>' in refused.text
+        assert 'value="developer" checked' in refused.text, "the invitation below is another form"
+        refused = owner.send(f"/members/{user.user_id}/remove", {"revoke": "keys"})
+        assert (refused.status_code, "last owner" in refused.text) == (400, True)
+        assert f"Remove {user.email}?" in refused.text
+
+    def test_a_name_that_was_emptied(self, admin):
+        app_id, _ = create_app(admin, "An app")
+        for path in (f"/apps/{app_id}/settings", "/organization"):
+            refused = admin.send(path, {"name": " ", "type": "library", "ownership": "mine"})
+            assert refused.status_code == 400
+            assert 'name="name" type="text" value=" "' in refused.text
+        refused = admin.send(f"/apps/{app_id}/settings", {"name": " ", "type": "library", "ownership": "mine"})
+        assert '<option value="library" selected>' in refused.text
+
+    def test_a_token_without_scopes(self, admin):
+        refused = admin.send("/tokens", {"name": "My report"})
+        assert (refused.status_code, 'value="My report"' in refused.text) == (400, True)
+        assert "Choose at least one scope" in refused.text
+
+    def test_a_cap_that_is_not_a_number(self, owner):
+        refused = owner.send("/usage/cap", {"cap": "plenty"})
+        assert (refused.status_code, 'value="plenty"' in refused.text) == (400, True)
+
+    def test_a_wrong_password_is_not_shown(self, admin):
+        refused = admin.send("/account/password", {"current": "wrong-canary", "password": "new-canary-password"})
+        assert (refused.status_code, "The current password is wrong" in refused.text) == (400, True)
+        assert "canary" not in refused.text

@@ -108,7 +108,7 @@ MEMBER: Final = (
     _do("/members/{user_id}/link", Permission.MEMBERS_WRITE, members.renew_link, members.show_members),
     _do("/members/{user_id}/role", Permission.MEMBERS_WRITE, members.change_role, members.show_members),
     _show("/members/{user_id}/remove", Permission.MEMBERS_WRITE, members.confirm_removal),
-    _do("/members/{user_id}/remove", Permission.MEMBERS_WRITE, members.remove_member, members.show_members),
+    _do("/members/{user_id}/remove", Permission.MEMBERS_WRITE, members.remove_member, members.confirm_removal),
     _show("/usage", None, usage.show_usage),
     _do("/usage/cap", Permission.CAP_WRITE, usage.set_cap, usage.show_usage),
     _show("/organization", None, members.show_organization),
