@@ -181,7 +181,7 @@ class AppInLifespan:
         await receive()
         registry = CollectorRegistry()
         async with ingest_parts(self._settings, 0, registry, self._clock) as self.ingest:
-            keyring, uses = self.ingest.keyring, self._parts.token_uses
+            keyring, uses = self.ingest.keyring, self._parts.uses
             with (
                 query_parts(
                     self._settings,

@@ -332,7 +332,7 @@ class TestHealth:
         text = text_of(viewer.open(f"{own}/events"))
         assert "Accepted 6 items" in text
         assert "Rejected 4 items" in text
-        assert "Duplicates 2 1 events, 1 payments" in text
+        assert "Duplicates 2 1 event, 1 payment" in text
         assert "at is not a valid time items 2" in text
         assert "name is missing, empty, too long or not a string items 1" in text
         assert "type is missing or not subscription items 1" in text

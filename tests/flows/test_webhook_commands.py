@@ -115,6 +115,14 @@ class TestReplay:
         printed = mauve(data, *command, "--test", file).stdout
         assert "2 live-mode events were not recorded: replay them without --test\n" in printed
 
+    def test_a_secret_that_does_not_look_like_one_is_saved_with_a_warning(self, data, app):
+        secret = ("webhooks", "secret", "--app", app.app_id, "--provider", "biller_a")
+        doubted, good = mauve(data, *secret, stdin="sk_live_canary"), mauve(data, *secret, stdin="whsec_canary")
+        assert (doubted.returncode, good.returncode) == (0, 0)
+        assert doubted.stderr.startswith("warning: this does not look like a signing secret of Stripe")
+        assert "canary" not in doubted.stderr
+        assert good.stderr == ""
+
     def test_without_json_a_summary_is_printed(self, data, app, tmp_path):
         file = exported(tmp_path / "events.jsonl", *invoices(2), b"x")
         done = mauve(data, "webhooks", "replay", "--app", app.app_id, "--provider", "biller_a", file)

@@ -9,6 +9,11 @@ HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 
 
+def test_things_are_counted_in_the_singular_and_the_plural():
+    counts = [text.counted(number, "event") for number in (0, 1, 2, 1_000)]
+    assert counts == ["0 events", "1 event", "2 events", "1\N{NARROW NO-BREAK SPACE}000 events"]
+
+
 def test_moments_are_formatted_for_people_and_for_machines():
     assert text.day(NOW) == "15 Nov 2026"
     assert text.moment(NOW) == "15 Nov 2026, 06:27 UTC"

@@ -24,6 +24,11 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number of things: `1 event`, `2 events`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def table(headings: Sequence[str], rows: Sequence[Sequence[object]], if_empty: str) -> str:
     """Return aligned columns, or `if_empty` if there are no rows."""
     if not rows:

@@ -102,6 +102,20 @@ def find_app(parts: ControlParts, app_id: str) -> App:
     return app
 
 
+def refused_since(parts: ControlParts, app: App) -> int:
+    """Return since when the keys of an archived app are refused, in epoch ms."""
+    published_at = [key.mirrored_at for key in parts.catalog.keys.all_of(app.app_id)]
+    if app.archived_at is None or None in published_at:
+        raise RefusedError(f"the keys of {app.app_id} are not yet refused everywhere: try again in a few seconds")
+    return max([app.archived_at, *(at for at in published_at if at is not None)])
+
+
+def forget_app(parts: ControlParts, app: App) -> None:
+    """Delete an archived app from the catalog. Its data must have been deleted before."""
+    if not parts.catalog.apps.delete(app.org_id, app.app_id):
+        raise RefusedError(f"the app {app.app_id} was restored meanwhile: run the command again to delete the rest")
+
+
 def mint_token(
     parts: ControlParts, org_id: str, name: str, scopes: Iterable[Scope], minted_by: str = OPERATOR
 ) -> tuple[str, Secret]:

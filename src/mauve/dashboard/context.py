@@ -9,7 +9,7 @@ from typing import Self, TypeVar
 from starlette.requests import Request
 
 from mauve.access.sign_in_attempts import client_address
-from mauve.control.apps import find_app
+from mauve.control.apps import find_any_app
 from mauve.control.bodies import invalid_body
 from mauve.control.parts import ControlParts
 from mauve.core.app import App
@@ -122,5 +122,5 @@ class MemberContext(Context):
             raise Problem(Code.FORBIDDEN, f"your role, {self.user.role}, does not include this: ask an owner or admin")
 
     def app(self) -> App:
-        """Return the app named by the path, if the organization owns it."""
-        return find_app(self.control, self.organization.org_id, self.path["app_id"])
+        """Return the app named by the path, even an archived one, if the organization owns it."""
+        return find_any_app(self.control, self.organization.org_id, self.path["app_id"])

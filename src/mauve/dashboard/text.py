@@ -1,5 +1,6 @@
 """Format numbers, amounts and times for pages."""
 
+import shlex
 from datetime import UTC, date, datetime
 from typing import Final
 
@@ -52,8 +53,7 @@ def ago(moment_ms: int, now_ms: int) -> str:
         return "just now"
     for below_ms, unit_ms, unit in _STEPS:
         if passed_ms < below_ms:
-            number = passed_ms // unit_ms
-            return f"{number} {unit}{'' if number == 1 else 's'} ago"
+            return f"{counted(passed_ms // unit_ms, unit)} ago"
     return day(moment_ms)
 
 
@@ -79,6 +79,11 @@ def duration(seconds: int) -> str:
 def count(number: int) -> str:
     """Return a number with a thousands separator."""
     return f"{number:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number of things: `1 event`, `2 events`."""
+    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def short_count(number: int) -> str:
@@ -134,6 +139,11 @@ def browser(agent: str) -> str:
 def sentence(text: str) -> str:
     """Return a message as a sentence, with a capital letter and a full stop."""
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
+
+
+def shell_quoted(text: str) -> str:
+    """Return a text as one word of a shell command."""
+    return shlex.quote(text)
 
 
 def words(name: str) -> str:

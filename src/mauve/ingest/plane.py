@@ -142,6 +142,7 @@ class IngestPlane:
         key = self._parts.keyring.key_for(bearer_credential(request.header("authorization")))
         if key is None:
             raise unauthorized()
+        self._parts.counters.used_keys[key.key_id] = key.public_id
         return key
 
     def _inflate_and_check_account(

@@ -23,6 +23,8 @@ MOVED_FUTURE: Final = "moved_future"  # a time after the window
 AT_IN_SECONDS: Final = "at_in_seconds"  # `at` looks like epoch seconds
 STATUS_RESEMBLES: Final = "status_resembles"  # a misspelled status; a colon and the known one follow
 
+KEY_USED: Final = "key"  # a colon and the key's id follow; counted by month, to take few rows
+
 ProjectAndWord = tuple[str, str]
 
 
@@ -43,5 +45,9 @@ class IngestCount:
 
 class IngestStatsReader(Protocol):
     def counts(self, project: str, window: Window) -> Sequence[IngestCount]:
-        """Return the count of each label in these days and when it was last counted, by label."""
+        """Return the count of each label in these days and when it was last counted, by label; no uses of keys."""
+        ...
+
+    def key_uses(self, since: int) -> Mapping[str, int]:
+        """Return the last use of each key used after a moment, by key id; both in epoch ms."""
         ...

@@ -5,7 +5,7 @@ from contextlib import closing, contextmanager
 from typing import Final
 
 from mauve.access.keyring import Keyring
-from mauve.access.tokens import TokenUses
+from mauve.access.uses import CredentialUses
 from mauve.config import Settings
 from mauve.core.clock import Clock, SystemClock
 from mauve.query.brief_answers import BriefAnswers
@@ -29,7 +29,7 @@ def query_parts(
     settings: Settings,
     keyring: Keyring,
     warehouse: WarehouseReader,
-    token_uses: TokenUses,
+    uses: CredentialUses,
     clock: Clock | None = None,
     *,
     is_loading_behind: Callable[[], bool] = lambda: False,
@@ -51,7 +51,7 @@ def query_parts(
             warehouse_flights=warehouse_flights,
             ledger_flights=ledger_flights,
             clock=clock or SystemClock(),
-            token_uses=token_uses,
+            uses=uses,
             is_loading_behind=is_loading_behind,
             brief=BriefAnswers(settings.flush_s),
         )

@@ -11,7 +11,8 @@ from mauve.dashboard.rendering import page, see_other
 
 
 def show_apps(context: MemberContext) -> Response:
-    return page(context, "apps.html", apps=context.control.catalog.apps.all_of(context.organization.org_id))
+    catalog, org_id = context.control.catalog, context.organization.org_id
+    return page(context, "apps.html", apps=catalog.apps.all_of(org_id), archived=catalog.apps.archived_of(org_id))
 
 
 def show_new_app(context: MemberContext) -> Response:
@@ -43,3 +44,17 @@ def change_app(context: MemberContext) -> Response:
     )
     app = apps.change_app(context.control, context.app(), wanted)
     return see_other(f"/apps/{app.app_id}/settings", done="saved")
+
+
+def confirm_archiving(context: MemberContext) -> Response:
+    return page(context, "archive_app.html", app=context.app())
+
+
+def archive_app(context: MemberContext) -> Response:
+    app = apps.archive_app(context.control, context.app())
+    return see_other(f"/apps/{app.app_id}/settings", done="app-archived")
+
+
+def restore_app(context: MemberContext) -> Response:
+    app = apps.restore_app(context.control, context.app())
+    return see_other(f"/apps/{app.app_id}/settings", done="app-restored")

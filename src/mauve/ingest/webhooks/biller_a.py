@@ -38,7 +38,9 @@ from mauve.ingest.webhooks.parsed import (
 from mauve.ingest.webhooks.warnings import DeliveryWarning
 from mauve.stores.deliveries import DeliveryResult
 
+_PAYMENT_TYPE: Final = "invoice.paid"
 _SUBSCRIPTION_TYPES: Final = "customer.subscription."
+EVENT_TYPES: Final = (_PAYMENT_TYPE, f"{_SUBSCRIPTION_TYPES}*")
 # Several events of one operation share a second; this rank orders them.
 _TYPE_RANKS: Final[Mapping[str, int]] = {"created": 0, "trial_will_end": 1, "pending_update_expired": 1, "deleted": 3}
 _DEFAULT_TYPE_RANK: Final = 2
@@ -98,7 +100,7 @@ def parse_event(event: Json) -> ParsedEvent:
         # It names an invoice but does not hold it: the owner has to choose snapshot payloads.
         return SkippedEvent(DeliveryResult.IGNORED, (DeliveryWarning.THIN_EVENT,))
     type_, unread = event.get("type"), value_at(event, "data", "object")
-    if type_ == "invoice.paid":
+    if type_ == _PAYMENT_TYPE:
         return _parse_payment(event, _checked_object("invoice", read_part(unread, _INVOICE)))
     if isinstance(type_, str) and type_.startswith(_SUBSCRIPTION_TYPES):
         return _parse_subscription(event, _checked_object("subscription", read_part(unread, _SUBSCRIPTION)))

@@ -33,7 +33,9 @@ from mauve.ingest.webhooks.parsed import (
 )
 from mauve.ingest.webhooks.warnings import DeliveryWarning
 
+_PAYMENT_TYPE: Final = "order.paid"
 _SUBSCRIPTION_TYPES: Final = "subscription."
+EVENT_TYPES: Final = (_PAYMENT_TYPE, f"{_SUBSCRIPTION_TYPES}*")
 _ORDER_TEXTS: Final = ("billing_name", "billing_address", "custom_field_data", "description")
 _SUBSCRIPTION_TEXTS: Final = ("customer_cancellation_comment", "custom_field_data")
 _CUSTOMER_TEXTS: Final = ("name", "email", "billing_name")
@@ -60,7 +62,7 @@ _SUBSCRIPTION: Final = Fields(
 
 def parse_event(event: Json) -> ParsedEvent:
     type_, unread = event.get("type"), event.get("data")
-    if type_ == "order.paid":
+    if type_ == _PAYMENT_TYPE:
         return _parse_payment(event, _checked_object(read_part(unread, _ORDER)))
     if isinstance(type_, str) and type_.startswith(_SUBSCRIPTION_TYPES):
         return _parse_subscription(event, _checked_object(read_part(unread, _SUBSCRIPTION)))
