@@ -14,7 +14,7 @@ from support.service import bearer
 JSON = {"content-type": "application/json"}
 PHONE = (390, 844)
 PATHS = ("/", "/?days=90", "/apps", "/usage", "/tokens", "/members", "/organization", "/account")
-APP_PATHS = ("", "/events?name=listing_viewed", "/subscriptions", "/keys", "/webhooks", "/settings")
+APP_PATHS = ("", "/events?name=listing_viewed", "/payments", "/subscriptions", "/keys", "/webhooks", "/settings")
 
 
 def every_path(demo):

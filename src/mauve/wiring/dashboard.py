@@ -12,6 +12,7 @@ from mauve.dashboard.parts import DashboardParts
 from mauve.query.parts import QueryParts
 from mauve.stores.sql.ledger.deliveries import SqlDeliveryReader
 from mauve.stores.sql.ledger.ingest_stats import SqlIngestStatsReader
+from mauve.stores.sql.ledger.payment_list import SqlPaymentReader
 from mauve.stores.sql.ledger.subscriptions import SqlSubscriptionReader
 from mauve.stores.sql.ledger.usage import SqlUsageReader
 from mauve.wiring.databases import open_ledger_database
@@ -28,6 +29,7 @@ def dashboard_parts(settings: Settings, control: ControlParts, query: QueryParts
             meter=query.meter,
             # A page waits at most twice, and must not time out itself before it can show what was read in time.
             numbers=Numbers(query, asyncio.get_running_loop(), wait_s=settings.catalog_timeout_s / 3),
+            payments=SqlPaymentReader(database),
             subscriptions=SqlSubscriptionReader(database),
             deliveries=SqlDeliveryReader(database),
             ingest_stats=SqlIngestStatsReader(database),

@@ -1,9 +1,6 @@
-"""The overview page of one app: its figures, its charts, and the CSV export of any metric."""
+"""The overview page of one app: its figures and its charts."""
 
-import csv
-import io
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable
 
 from starlette.responses import Response
 
@@ -12,16 +9,10 @@ from mauve.core.window import today_at
 from mauve.dashboard.charts.chart import CHART_TYPES, charts_from
 from mauve.dashboard.charts.figures import ProjectQuestions, figures_from
 from mauve.dashboard.charts.periods import period_from
-from mauve.dashboard.charts.series import Rows
 from mauve.dashboard.context import MemberContext
-from mauve.dashboard.rendering import SECURITY_HEADERS, page
+from mauve.dashboard.rendering import page
 from mauve.dashboard.selection import environment_of, environment_parameters, shown_project
 from mauve.metrics.questions import NAME_CHARACTERS_MAX, Question
-from mauve.metrics.registry import Metric, metric_named
-from mauve.query.ask import cannot_be_read
-
-# A spreadsheet would run text that starts with one of these as a formula, and clients choose event names.
-_FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 def show_app(context: MemberContext) -> Response:
@@ -42,18 +33,6 @@ def show_app(context: MemberContext) -> Response:
     )
 
 
-def show_sheet(context: MemberContext) -> Response:
-    """Export the rows of a metric, as the API returns them, to CSV."""
-    metric = metric_named(context.path["metric"])
-    question = _question(context, questions_of(context), metric)
-    rows = context.parts.numbers.ask([question]).rows(question)
-    if rows is None:
-        raise cannot_be_read()
-    filename = f"{metric.name}-{question.window.first}-{question.window.last}.csv"
-    headers = {"content-type": "text/csv; charset=utf-8", "content-disposition": f'attachment; filename="{filename}"'}
-    return Response(csv_from(metric.columns, rows), headers={**SECURITY_HEADERS, **headers})
-
-
 def questions_of(context: MemberContext) -> ProjectQuestions:
     """Return the questions about the app's project in the selected environment and period."""
     today = today_at(context.now_ms)
@@ -68,32 +47,6 @@ def event_name_of(context: MemberContext) -> str:
     return name
 
 
-def csv_from(columns: Sequence[str], rows: Rows) -> bytes:
-    """Return a header line and the rows as CSV. Money stays in minor units."""
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(columns)
-    writer.writerows([_cell(row[column]) for column in columns] for row in rows)
-    return text.getvalue().encode()
-
-
-def _cell(value: str | int) -> str | int:
-    if isinstance(value, str) and value.startswith(_FORMULA_STARTS):
-        return f"'{value}"
-    return value
-
-
 def _for_charts(questions: ProjectQuestions) -> Iterable[Question]:
     metrics = [chart_type.metric for chart_type in CHART_TYPES]
     return [question for metric in metrics for question in (questions.now(metric), questions.before(metric))]
-
-
-def _question(context: MemberContext, questions: ProjectQuestions, metric: Metric) -> Question:
-    if metric.is_windowless:
-        return questions.mrr
-    if not metric.needs_name:
-        return questions.now(metric.name)
-    name = event_name_of(context)
-    if not name:
-        raise Problem(Code.MALFORMED, "add the name of the event to the address: ?name=…")
-    return Question(questions.project, metric, questions.period.window, name)
