@@ -13,6 +13,9 @@ from typing import Final, NamedTuple
 from mauve.core.times import DAY_MS
 
 STATUS_CHARACTERS_MAX: Final = 200
+KNOWN_STATUSES: Final = frozenset(
+    ["active", "trialing", "past_due", "canceled", "unpaid", "incomplete", "incomplete_expired", "paused"]
+)
 _DAY_US: Final = DAY_MS * 1000
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 
@@ -22,6 +25,12 @@ class MrrContribution(NamedTuple):
 
     currency: str
     mrr: int | None  # None unless it is active
+
+
+def likely_status(text: str) -> str | None:
+    """Return the known status that was probably meant; None for a known one, or if there is no likely one."""
+    meant = text.strip().casefold().replace("cancelled", "canceled")
+    return meant if meant in KNOWN_STATUSES and text not in KNOWN_STATUSES else None
 
 
 def stored_status(status: str) -> str:

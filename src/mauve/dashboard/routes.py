@@ -84,6 +84,7 @@ MEMBER: Final = (
     _show("/apps/{app_id}/payments", Scope.METRICS_READ, payments.show_payments),
     _show("/apps/{app_id}/payments.csv", Scope.METRICS_READ, payments.export_payments),
     _show("/apps/{app_id}/subscriptions", Scope.METRICS_READ, subscriptions.show_subscriptions),
+    _show("/apps/{app_id}/subscriptions.csv", Scope.METRICS_READ, subscriptions.export_subscriptions),
     _show("/apps/{app_id}/first-event", Scope.APPS_READ, apps.show_first_event),
     _show("/apps/{app_id}/settings", Scope.APPS_READ, apps.show_settings),
     _do("/apps/{app_id}/settings", Scope.APPS_WRITE, apps.change_app, apps.show_settings),

@@ -13,7 +13,7 @@ from mauve.query.parts import QueryParts
 from mauve.stores.sql.ledger.deliveries import SqlDeliveryReader
 from mauve.stores.sql.ledger.ingest_stats import SqlIngestStatsReader
 from mauve.stores.sql.ledger.payment_list import SqlPaymentReader
-from mauve.stores.sql.ledger.subscriptions import SqlSubscriptionReader
+from mauve.stores.sql.ledger.subscription_list import SqlSubscriptionReader
 from mauve.stores.sql.ledger.usage import SqlUsageReader
 from mauve.wiring.databases import open_ledger_database
 
