@@ -125,7 +125,7 @@ def test_a_selected_event_is_shown_day_by_day(demo, open_page):
     expect(page.get_by_role("heading", name="note_shared")).to_be_visible()
     with page.expect_download() as download:
         page.get_by_role("link", name="CSV of note_shared").click()
-    assert re.fullmatch(r"event_series-[0-9-]+\.csv", download.value.suggested_filename)
+    assert re.fullmatch(r"aster-notes-event_series-[0-9-]+\.csv", download.value.suggested_filename)
 
 
 def test_the_period_carries_over_from_page_to_page(demo, open_page):
