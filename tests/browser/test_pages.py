@@ -158,6 +158,14 @@ def test_no_page_is_wider_than_a_phone(demo, open_page):
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0], path
 
 
+def test_on_a_phone_the_current_tab_is_visible_without_scrolling(demo, open_page):
+    page = demo.sign_in(open_page(demo.service.url, size=PHONE, java_script_enabled=False))
+    for path in APP_PATHS:
+        page.goto(demo.app_path("Bramble Market") + path)
+        box = page.locator(".tabs [aria-current=page]").bounding_box()
+        assert 0 <= box["x"] <= PHONE[0] - box["width"], path
+
+
 def test_charts_work_without_javascript(demo, open_page):
     page = demo.sign_in(open_page(demo.service.url, java_script_enabled=False))
     page.goto(demo.app_path("Aster Notes"))

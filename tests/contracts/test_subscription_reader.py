@@ -105,12 +105,15 @@ def test_a_summary_adds_up(writer, subscriptions):
 
 @pytest.mark.parametrize("order", SubscriptionOrder)
 def test_sqlite_reads_a_page_in_the_order_of_an_index(writer, subscriptions, ledger_database, order):
-    writer.record([Entry(subscriptions=[a_version()])])
+    writer.record([Entry(subscriptions=[a_version(customer="a"), a_version(id="sub_2", customer="a")])])
     (first,) = subscriptions.page("proj_1", SubscriptionQuery(order), 1)
     query = SubscriptionQuery(order, after=position_of(first, order))
     (plan,) = sqlite_plans(ledger_database, partial(subscriptions.page, "proj_1", query, 10))
     assert f"ix_subscriptions_{order}" in plan
     assert "TEMP B-TREE" not in plan, "nothing is sorted"
+    lookup, named = sqlite_plans(ledger_database, partial(subscriptions.page, "proj_1", replace(query, named="a"), 10))
+    assert "ix_subscriptions_customer" in lookup
+    assert "(project=? AND key=?" in named
     *_, counts, _ = sqlite_plans(ledger_database, partial(subscriptions.summary, "proj_1", query, 10, 10))
     assert "COVERING INDEX ix_subscriptions_status" in counts
 

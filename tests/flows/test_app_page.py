@@ -103,6 +103,14 @@ class TestCharts:
         send(payment("1", 100, "eur") | {"at": clock.now_ms() - 7 * DAY_MS}, payment("2", 250, "eur"))
         assert "Fri 15 Jan 2027 2.50 EUR 1.00 EUR (8 Jan)" in text_of(viewer.open(f"{own}?days=7"))
 
+    def test_the_legend_names_the_previous_period_only_where_it_is_drawn(self, viewer, own, send, clock):
+        send(payment("1", 100, "eur"), payment("2", 250, "usd") | {"at": clock.now_ms() - 7 * DAY_MS})
+        page = viewer.open(f"{own}?days=7").text
+        of_eur, of_usd = page[page.index("chart-revenue-eur") :].split('aria-labelledby="chart-revenue-usd"', 1)
+        assert "the 7 days before" not in of_eur
+        assert "the 7 days before" in of_usd
+        assert page.count("the 7 days before") == page.count('polyline class="before"') == 1
+
     def test_before_the_first_event_the_page_explains_how_to_send_one(self, viewer, own):
         page = viewer.open(own)
         assert "Send the first event" in page.text
@@ -191,7 +199,9 @@ class TestEvents:
         assert "&lt;b&gt;view&lt;/b&gt; 3" in text_of(page)
         assert "<b>view</b>" not in page.text
         assert titles_in(page) == []
-        assert titles_in(viewer.open(f"{own}/events?name=click")) == ["click"]
+        selected = viewer.open(f"{own}/events?name=click")
+        assert titles_in(selected) == ["click"]
+        assert selected.text.index("chart-event_series") < selected.text.index("Accepted"), "before everything else"
 
     def test_the_latest_events_come_first_and_repeats_are_marked(self, viewer, own, send, clock):
         send({"name": "one", "user": "ann", "props": {"a": "<i>"}})

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
 ID_CHARACTERS_SHOWN: Final = 256
+CUSTOMER_SUBSCRIPTIONS_MAX: Final = 500  # found by the customer, the latest ones
 
 
 @dataclass(frozen=True, slots=True)

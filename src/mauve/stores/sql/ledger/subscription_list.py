@@ -1,6 +1,6 @@
 """List current subscriptions, in one of several orders, with the MRR that they add up to."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -11,6 +11,7 @@ from mauve.stores.sql.ledger.mrr_history import totals_of
 from mauve.stores.sql.ledger.schema import subscriptions
 from mauve.stores.sql.ledger.subscriptions import key_of
 from mauve.stores.subscriptions import (
+    CUSTOMER_SUBSCRIPTIONS_MAX,
     ID_CHARACTERS_SHOWN,
     CurrentSubscription,
     SubscriptionCount,
@@ -56,18 +57,28 @@ class SqlSubscriptionReader:
 
 
 def _page(tx: sa.Connection, project: str, query: SubscriptionQuery, limit: int) -> list[CurrentSubscription]:
-    columns, is_descending = _ORDERS[query.order], query.order in _DESCENDING
+    columns: Sequence[sa.ColumnElement[Any]] = _ORDERS[query.order]
+    is_descending = query.order in _DESCENDING
     select = sa.select(*_SHOWN).where(_columns.project == project)
     if query.status is not None:
         select = select.where(_columns.status == query.status)
     if query.named is not None:
-        select = select.where(sa.or_(_columns.key == key_of(query.named), _columns.customer == query.named))
+        select = select.where(_columns.key.in_([key_of(query.named), *_keys_of_customer(tx, project, query.named)]))
+        # These are few. Hide the order from SQLite, which would walk its index instead of looking the rows up.
+        columns = [sa.func.coalesce(column, column) for column in columns]
     if query.after is not None:
         values = zip(query.after, columns, strict=True)
         place, last = sa.tuple_(*columns), sa.tuple_(*(sa.literal(value, column.type) for value, column in values))
         select = select.where(place < last if is_descending else place > last)
     select = select.order_by(*(column.desc() if is_descending else column for column in columns)).limit(limit)
     return [CurrentSubscription(key, _shown(id_), *rest) for key, id_, *rest in tx.execute(select)]
+
+
+def _keys_of_customer(tx: sa.Connection, project: str, customer: str) -> list[bytes]:
+    """Return the customer's latest subscriptions, for a list of keys: SQLite would read all rows to answer an OR."""
+    of_customer = sa.select(_columns.key).where(_columns.project == project, _columns.customer == customer)
+    latest = of_customer.order_by(_columns.at.desc(), _columns.key.desc()).limit(CUSTOMER_SUBSCRIPTIONS_MAX)
+    return [key for (key,) in tx.execute(latest)]
 
 
 def _counts(tx: sa.Connection, project: str, limit: int) -> list[SubscriptionCount]:
