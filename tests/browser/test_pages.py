@@ -14,7 +14,7 @@ from support.service import bearer
 JSON = {"content-type": "application/json"}
 PHONE = (390, 844)
 PATHS = ("/", "/?days=90", "/apps", "/usage", "/tokens", "/members", "/organization", "/account")
-APP_PATHS = ("", "/events?name=listing_viewed", "/subscriptions", "/keys", "/webhooks", "/settings")
+APP_PATHS = ("", "/events?name=listing_viewed", "/payments", "/subscriptions", "/keys", "/webhooks", "/settings")
 
 
 def every_path(demo):
@@ -125,7 +125,7 @@ def test_a_selected_event_is_shown_day_by_day(demo, open_page):
     expect(page.get_by_role("heading", name="note_shared")).to_be_visible()
     with page.expect_download() as download:
         page.get_by_role("link", name="CSV of note_shared").click()
-    assert re.fullmatch(r"event_series-[0-9-]+\.csv", download.value.suggested_filename)
+    assert re.fullmatch(r"aster-notes-event_series-[0-9-]+\.csv", download.value.suggested_filename)
 
 
 def test_the_period_carries_over_from_page_to_page(demo, open_page):
@@ -170,6 +170,14 @@ def test_no_page_is_wider_than_a_phone(demo, open_page):
     for path in every_path(demo):
         page.goto(path)
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0], path
+
+
+def test_on_a_phone_the_current_tab_is_visible_without_scrolling(demo, open_page):
+    page = demo.sign_in(open_page(demo.service.url, size=PHONE, java_script_enabled=False))
+    for path in APP_PATHS:
+        page.goto(demo.app_path("Bramble Market") + path)
+        box = page.locator(".tabs [aria-current=page]").bounding_box()
+        assert 0 <= box["x"] <= PHONE[0] - box["width"], path
 
 
 def test_charts_work_without_javascript(demo, open_page):

@@ -173,7 +173,10 @@ class TestHeaders:
     def test_no_page_needs_what_the_policy_forbids(self, signed_in, place):
         owner, user = signed_in(Role.OWNER)
         own = place("/apps/{app_id}", user.user_id)
-        of_app = [own + path for path in ("", "/events?name=view", "/subscriptions", "/webhooks", "/keys", "/settings")]
+        of_app = [
+            own + path
+            for path in ("", "/events?name=view", "/payments", "/subscriptions", "/webhooks", "/keys", "/settings")
+        ]
         for path in (
             "/",
             *of_app,

@@ -72,6 +72,19 @@ class TestReplay:
         assert (done["payments"], done["payments_new"], done["revenue"]) == (6, 0, {})
         assert [ledger_rows(data, query) for query in queries] == before
 
+    def test_a_replay_stores_customer_and_plan_and_does_not_bring_an_erased_customer_back(self, replay, data, app):
+        event = sample("stripe_subscription_annual_qty3")
+        event["data"]["object"]["customer"] = "cus_ann"
+        event["data"]["object"]["items"]["data"][0]["price"]["nickname"] = "Pro"
+        replay(event)
+        tables = ("subscriptions", "subscription_versions")
+        for table in tables:
+            assert ledger_rows(data, f"SELECT customer, plan FROM {table}") == [("cus_ann", "Pro")]
+        assert mauve_json(data, "erase-user", "--app", app.app_id, "cus_ann", "--yes")["subscription_versions"] == 1
+        replay(event)
+        for table in tables:
+            assert ledger_rows(data, f"SELECT customer, plan FROM {table}") == [(None, "Pro")]
+
     def test_a_replay_maps_events_like_deliveries(self, replay, data, app):
         event = sample("stripe_invoice_paid_marketplace_destination_acacia")
         done = replay(event)

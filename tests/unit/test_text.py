@@ -109,7 +109,8 @@ def test_money_has_every_digit_of_its_currency(minor, currency, expected):
 
 
 @pytest.mark.parametrize(
-    ("number", "expected"), [(999, "999"), (1000, "1k"), (12_550, "12.5k"), (2_000_000, "2M"), (10**15, "1 000T")]
+    ("number", "expected"),
+    [(999, "999"), (1000, "1k"), (1_250, "1.25k"), (12_550, "12.5k"), (2_000_000, "2M"), (10**15, "1 000T")],
 )
 def test_an_axis_shows_short_numbers(number, expected):
     assert text.short_count(number).replace("\N{NARROW NO-BREAK SPACE}", " ") == expected

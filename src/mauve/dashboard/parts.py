@@ -8,6 +8,7 @@ from mauve.dashboard.charts.numbers import Numbers
 from mauve.dashboard.refreshing import RefreshLimits
 from mauve.stores.deliveries import DeliveryReader
 from mauve.stores.ingest_stats import IngestStatsReader
+from mauve.stores.payments import PaymentReader
 from mauve.stores.read_meter import ReadMeter
 from mauve.stores.subscriptions import SubscriptionReader
 from mauve.stores.usage import UsageReader
@@ -21,6 +22,7 @@ class DashboardParts:
     meter: ReadMeter  # the number of its reads
     numbers: Numbers
     refreshes: RefreshLimits
+    payments: PaymentReader
     subscriptions: SubscriptionReader
     deliveries: DeliveryReader
     ingest_stats: IngestStatsReader

@@ -7,6 +7,7 @@ from typing import Final
 from mauve.core.money import minor_digits
 from mauve.dashboard.charts.series import Change
 
+_TEN, _THOUSAND = 10, 1000
 _MINUTE_MS: Final = 60_000
 _STEPS: Final = (
     (60 * _MINUTE_MS, _MINUTE_MS, "minute"),
@@ -87,12 +88,12 @@ def counted(number: int, noun: str) -> str:
 
 
 def short_count(number: int) -> str:
-    """Return a short number for an axis: `12.5k`."""
+    """Return a short number for an axis: `12.5k`, `1.25M`."""
     for size, letter in ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "k")):
         if number >= size:
-            tenths = number * 10 // size
-            whole, rest = divmod(tenths, 10)
-            return f"{count(whole)}.{rest}{letter}" if rest else f"{count(whole)}{letter}"
+            digits = 2 if number < _TEN * size else 1
+            whole, rest = divmod(number * 10**digits // size, 10**digits)
+            return f"{count(whole)}{f'.{rest:0{digits}}'.rstrip('0') if rest else ''}{letter}"
     return str(number)
 
 
@@ -105,8 +106,10 @@ def money(minor: int, currency: str) -> str:
 
 
 def short_money(minor: int, currency: str) -> str:
-    """Return a short amount for an axis, without the currency."""
-    return short_count(minor // 10 ** minor_digits(currency))
+    """Return a short amount for an axis, without the currency: `12.5k`, `2.50`."""
+    digits = minor_digits(currency)
+    whole, rest = divmod(minor, 10**digits)
+    return f"{whole}.{rest:0{digits}}" if rest and whole < _THOUSAND else short_count(whole)
 
 
 def change(difference: Change) -> str:

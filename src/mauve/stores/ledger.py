@@ -48,6 +48,8 @@ class SubscriptionVersion(msgspec.Struct, frozen=True, gc=False):
     currency: str
     payload: bytes
     rank: bytes = b""  # for equal `at` the highest wins; without ranks, the last recorded
+    customer: str | None = None  # as the biller names the person
+    plan: str | None = None
 
 
 class Outcome(StrEnum):

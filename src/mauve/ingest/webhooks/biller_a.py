@@ -30,6 +30,7 @@ from mauve.ingest.webhooks.parsed import (
     epoch_seconds,
     first_present,
     optional_id,
+    plan_text,
     read_part,
     required_id,
     status_text,
@@ -70,11 +71,12 @@ _INVOICE: Final = Fields(
 _PACKING: Final = Fields(divide_by=LEAF, round=LEAF)
 _PLAN: Final = Fields(
     **dict.fromkeys(("amount", "amount_decimal", "currency", "billing_scheme"), LEAF),
-    **dict.fromkeys(("interval", "interval_count", "usage_type"), LEAF),
+    **dict.fromkeys(("id", "nickname", "interval", "interval_count", "usage_type"), LEAF),
     transform_usage=_PACKING,
 )
 _PRICE: Final = Fields(
     **dict.fromkeys(("unit_amount", "unit_amount_decimal", "currency", "billing_scheme", "tax_behavior"), LEAF),
+    **dict.fromkeys(("id", "nickname", "lookup_key"), LEAF),
     recurring=Fields(interval=LEAF, interval_count=LEAF, usage_type=LEAF),
     transform_quantity=_PACKING,
 )
@@ -182,6 +184,8 @@ def _parse_subscription(event: Json, subscription: dict[str, Any]) -> ParsedSubs
         mrr=rounded_money((charge.amount for charge in charges), currency),
         at=None if created is None else created * 1_000_000,
         rank=_rank_of(event, status),
+        customer=_customer_of(subscription),
+        plan=plan_text(_name_of(item) for item in items),
         details=_event_details(event)
         | {
             "mrr_exact": str(sum(charge.amount for charge in charges)),
@@ -206,6 +210,13 @@ def _items_of(subscription: Json) -> list[Any]:
 
 def _currency_of(item: object) -> object:
     return first_present(value_at(item, "price", "currency"), value_at(item, "plan", "currency"))
+
+
+def _name_of(item: object) -> object:
+    """Return what the owner calls the item's price, or else the price's id."""
+    price, plan = value_at(item, "price"), value_at(item, "plan")
+    names = (value_at(price, "nickname"), value_at(plan, "nickname"), value_at(price, "lookup_key"))
+    return first_present(*(name or None for name in names), value_at(price, "id"), value_at(plan, "id"))
 
 
 def _booked_status(subscription: Json, status: str) -> str:

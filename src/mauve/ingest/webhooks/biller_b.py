@@ -26,6 +26,7 @@ from mauve.ingest.webhooks.parsed import (
     UnusableEventError,
     first_present,
     optional_id,
+    plan_text,
     read_part,
     required_id,
     status_text,
@@ -55,8 +56,9 @@ _ORDER: Final = Fields(
 )
 _SUBSCRIPTION: Final = Fields(
     **_SHARED,
-    **dict.fromkeys(("status", "recurring_interval", "recurring_interval_count"), LEAF),
+    **dict.fromkeys(("status", "recurring_interval", "recurring_interval_count", "product_id"), LEAF),
     **dict.fromkeys(_SUBSCRIPTION_TEXTS, TEXT),
+    product=Fields(name=LEAF),
 )
 
 
@@ -119,6 +121,8 @@ def _parse_subscription(event: Json, subscription: dict[str, Any]) -> ParsedSubs
         mrr=rounded_money([monthly], currency),
         at=_time_of(event, subscription),
         rank=_rank_of(event, subscription, status),
+        customer=_customer_of(subscription),
+        plan=plan_text([first_present(value_at(subscription, "product", "name"), subscription.get("product_id"))]),
         details={"mrr_exact": str(monthly), "customer": _customer_of(subscription)},
         texts=_texts_of(subscription, _SUBSCRIPTION_TEXTS),
         warnings=(DeliveryWarning.UNKNOWN_INTERVAL,) if often is None else (),

@@ -165,4 +165,6 @@ def _version(
         currency=subscription.mrr.currency,
         payload=payload,
         rank=subscription.rank,
+        customer=subscription.customer,
+        plan=subscription.plan,
     )

@@ -59,11 +59,15 @@ class SqlLedgerMaintenance:
         return self._empty(project, user, subscription_versions, subscription_versions.c.sequence)
 
     def _empty(self, project: str, user: str, table: sa.Table, key: sa.Column[Any]) -> int:
-        """Empty the payload of each row that names the person."""
-        sent = sa.select(key, table.c.payload).where(table.c.project == project)
-        found = [{"of_key": of_key} for of_key, payload in self._rows(sent) if names_person(payload, user)]
+        """Empty the payload and the customer of each row that names the person."""
+        sent = sa.select(key, table.c.payload, table.c.customer).where(table.c.project == project)
+        found = [
+            {"of_key": of_key}
+            for of_key, payload, customer in self._rows(sent)
+            if customer == user or names_person(payload, user)
+        ]
         of_row = (table.c.project == project) & (key == sa.bindparam("of_key"))
-        self._change(sa.update(table).where(of_row).values(payload=_NOTHING), found)
+        self._change(sa.update(table).where(of_row).values(payload=_NOTHING, customer=None), found)
         return len(found)
 
     def _erase_dead_letters(self, project: str, user: str) -> int:
