@@ -171,6 +171,7 @@ class AppInLifespan:
         self, parts: ControlParts, settings: Settings, clock: ManualClock, warehouse: WarehouseReader | None = None
     ) -> None:
         self._parts, self._settings, self._clock = parts, settings, clock
+        self.is_loading_behind = False
         self._warehouse = warehouse or open_warehouse_reader(settings)  # opens nothing until the first read
 
     async def __call__(self, scope, receive, send) -> None:
@@ -180,9 +181,16 @@ class AppInLifespan:
         await receive()
         registry = CollectorRegistry()
         async with ingest_parts(self._settings, 0, registry, self._clock) as self.ingest:
-            keyring, uses = self.ingest.keyring, self._parts.token_uses
+            keyring, uses = self.ingest.keyring, self._parts.uses
             with (
-                query_parts(self._settings, keyring, self._warehouse, uses, self._clock) as self.query,
+                query_parts(
+                    self._settings,
+                    keyring,
+                    self._warehouse,
+                    uses,
+                    self._clock,
+                    is_loading_behind=lambda: self.is_loading_behind,
+                ) as self.query,
                 dashboard_parts(self._settings, self._parts, self.query) as self.dashboard,
             ):
                 loading = LoadRunner(lambda: open_load_parts(self._settings), LoadMetrics(registry))

@@ -28,7 +28,7 @@ class Setting:
 SETTINGS: Final = (
     Setting("MAUVE_DATA", "./mauve-data", "the data directory"),
     Setting("MAUVE_HOST", "127.0.0.1", "the address to listen on"),
-    Setting("MAUVE_PORT", "8080", "the port of every plane; 0 takes a free one"),
+    Setting("MAUVE_PORT", "8080", "the port of dashboard and API; 0 takes a free one"),
     Setting("MAUVE_INGEST_PORT", "8081", "the ingest workers' own port; 0 takes a free one"),
     Setting("MAUVE_WORKERS", "half the cores, at least 1", "number of ingest workers"),
     Setting("MAUVE_PUBLIC_URL", "http://HOST:PORT", "the address at which users reach the service"),
@@ -62,6 +62,7 @@ PORT_MAX: Final = 65_535
 WORKERS_MAX: Final = 64
 HANG_S_MIN: Final = 5  # A busy event loop can be silent for some seconds.
 _DIGITS_MAX: Final = 9
+_HOST_AND_PORT: Final = re.compile(r"[^\s/?#@\\]+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,10 @@ class Settings:
     log: str
 
 
+def http_url(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
 def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
     """Read every setting; raise an error about the first that is invalid."""
     master_key = _secret(environment, "MAUVE_MASTER_KEY")
@@ -114,7 +119,7 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
         port=_integer(environment, "MAUVE_PORT", 8080, 0, PORT_MAX),
         ingest_port=_integer(environment, "MAUVE_INGEST_PORT", 8081, 0, PORT_MAX),
         workers=_integer(environment, "MAUVE_WORKERS", max(1, (os.cpu_count() or 1) // 2), 1, WORKERS_MAX),
-        public_url=environment.get("MAUVE_PUBLIC_URL"),
+        public_url=_public_url(environment.get("MAUVE_PUBLIC_URL", "")),
         proxies=proxies,
         # Behind a proxy, all connections come from the proxy.
         connections_per_address=0 if proxies else per_address,
@@ -133,6 +138,23 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
         metrics_port=_integer(environment, "MAUVE_METRICS_PORT", 0, 0, PORT_MAX - WORKERS_MAX),
         log=log,
     )
+
+
+def _public_url(text: str) -> str | None:
+    """Return the address for links; None if it is empty. Pages are at the root of their host, so it has no path."""
+    if not text:
+        return None
+    try:
+        parts = urlsplit(text)
+        is_address = parts.scheme in {"http", "https"} and parts.hostname and (parts.port is None or parts.port > 0)
+    except ValueError:
+        is_address = False
+    rest = text.partition("://")[2].removesuffix("/")
+    if not is_address or _HOST_AND_PORT.fullmatch(rest) is None:
+        raise SettingError(
+            "MAUVE_PUBLIC_URL must be an address like https://metrics.example.com, with http:// or https:// and no path"
+        )
+    return text
 
 
 def _quotas(environment: Mapping[str, str]) -> Quotas:

@@ -14,7 +14,7 @@ from support.service import bearer
 JSON = {"content-type": "application/json"}
 PHONE = (390, 844)
 PATHS = ("/", "/?days=90", "/apps", "/usage", "/tokens", "/members", "/organization", "/account")
-APP_PATHS = ("", "/events?name=listing_viewed", "/subscriptions", "/keys", "/webhooks", "/settings")
+APP_PATHS = ("", "/events?name=listing_viewed", "/payments", "/subscriptions", "/keys", "/webhooks", "/settings")
 
 
 def every_path(demo):
@@ -125,7 +125,7 @@ def test_a_selected_event_is_shown_day_by_day(demo, open_page):
     expect(page.get_by_role("heading", name="note_shared")).to_be_visible()
     with page.expect_download() as download:
         page.get_by_role("link", name="CSV of note_shared").click()
-    assert re.fullmatch(r"event_series-[0-9-]+\.csv", download.value.suggested_filename)
+    assert re.fullmatch(r"aster-notes-event_series-[0-9-]+\.csv", download.value.suggested_filename)
 
 
 def test_the_period_carries_over_from_page_to_page(demo, open_page):
@@ -133,6 +133,20 @@ def test_the_period_carries_over_from_page_to_page(demo, open_page):
     page.get_by_role("link", name="7 days").click()
     page.get_by_role("link", name="Clover Kit").click()
     expect(page.get_by_role("link", name="7 days")).to_have_attribute("aria-current", "true")
+
+
+def test_the_list_of_arrivals_says_when_it_is_not_connected_and_recovers(demo, open_page):
+    page = demo.sign_in(open_page(demo.service.url))
+    page.goto(demo.app_path("Aster Notes") + "/events")
+    arrivals = page.get_by_role("table", name="What arrived last")
+    expect(arrivals).to_be_visible()
+    # Failing here and not in the network, since the browser would log an error, which no page may cause.
+    page.evaluate("() => { window.reached = fetch; window.fetch = () => Promise.reject(new Error('unreachable')); }")
+    lost = page.get_by_text(re.compile(r"Not connected: showing the state of .*\d\d:\d\d.*; trying again…"))
+    expect(lost).to_be_visible()
+    expect(arrivals).to_be_visible()
+    page.evaluate("() => { window.fetch = window.reached; }")
+    expect(lost).to_have_count(0)
 
 
 def test_the_theme_follows_the_system_until_one_is_chosen(demo, open_page):
@@ -156,6 +170,14 @@ def test_no_page_is_wider_than_a_phone(demo, open_page):
     for path in every_path(demo):
         page.goto(path)
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0], path
+
+
+def test_on_a_phone_the_current_tab_is_visible_without_scrolling(demo, open_page):
+    page = demo.sign_in(open_page(demo.service.url, size=PHONE, java_script_enabled=False))
+    for path in APP_PATHS:
+        page.goto(demo.app_path("Bramble Market") + path)
+        box = page.locator(".tabs [aria-current=page]").bounding_box()
+        assert 0 <= box["x"] <= PHONE[0] - box["width"], path
 
 
 def test_charts_work_without_javascript(demo, open_page):

@@ -187,6 +187,62 @@ class TestTokens:
         assert catalog.publications.pending(10) == []
 
 
+class TestArchiving:
+    def test_an_archived_app_is_listed_apart_and_found_as_before(self, catalog, org, app):
+        archived = catalog.apps.archive(org.org_id, app.app_id, NOW + 5)
+        assert archived == replace(app, archived_at=NOW + 5)
+        assert catalog.apps.archive(org.org_id, app.app_id, NOW + 6) == archived, "the first time stands"
+        assert (catalog.apps.all_of(org.org_id), catalog.apps.archived_of(org.org_id)) == ([], [archived])
+        assert catalog.apps.find(org.org_id, app.app_id) == archived
+        assert catalog.apps.restore(org.org_id, app.app_id) == app
+        assert (catalog.apps.all_of(org.org_id), catalog.apps.archived_of(org.org_id)) == ([app], [])
+
+    def test_archiving_publishes_keys_as_revoked_and_the_rest_as_missing(self, catalog, org, app):
+        catalog.webhook_secrets.put(a_secret(app), an_id("proj"))
+        revoked = a_key()
+        catalog.keys.mint(app.app_id, revoked, let_pass)
+        catalog.keys.revoke(app.app_id, revoked.key_id)
+        publish_all(catalog)
+        catalog.apps.archive(org.org_id, app.app_id, NOW)
+        records = publish_all(catalog)
+        assert [each.revoked for each in records if isinstance(each, PublishedKey)] == [True, True]
+        assert [each.archived for each in records if isinstance(each, PublishedProject)] == [True]
+        assert [(each.archived, each.sealed) for each in records if isinstance(each, PublishedSecret)] == [(True, b"")]
+        catalog.apps.restore(org.org_id, app.app_id)
+        records = publish_all(catalog)
+        assert {each.key_id: each.revoked for each in records if isinstance(each, PublishedKey)}[revoked.key_id]
+        assert sorted(each.revoked for each in records if isinstance(each, PublishedKey)) == [False, True]
+        others = [each for each in records if isinstance(each, PublishedProject | PublishedSecret)]
+        assert [each.archived for each in others] == [False, False]
+
+    def test_only_an_app_whose_archiving_is_published_is_deleted(self, catalog, org, app):
+        catalog.webhook_secrets.put(a_secret(app, environment=Environment.TEST), an_id("proj"))
+        publish_all(catalog)
+        assert catalog.apps.delete(org.org_id, app.app_id) is False, "not archived"
+        catalog.apps.archive(org.org_id, app.app_id, NOW)
+        assert catalog.apps.delete(org.org_id, app.app_id) is False, "not published"
+        publish_all(catalog)
+        assert catalog.apps.delete(an_id("org"), app.app_id) is False, "of another organization"
+        assert catalog.apps.delete(org.org_id, app.app_id) is True
+        assert catalog.apps.find_anywhere(app.app_id) is None
+        assert catalog.keys.all_of(app.app_id) == []
+        assert catalog.webhook_secrets.saved_for(app.app_id) == []
+        assert catalog.publications.pending(10) == []
+
+
+class TestKeyUses:
+    def test_the_last_use_and_the_name_of_a_key_are_kept_without_publishing(self, catalog, app):
+        key = a_key(name="Web server")
+        catalog.keys.mint(app.app_id, key, let_pass)
+        publish_all(catalog)
+        catalog.keys.note_uses({key.key_id: NOW + 5, an_id("key"): NOW})
+        catalog.keys.note_uses({key.key_id: NOW + 4})
+        catalog.keys.note_uses({})
+        (stored,) = [each for each in catalog.keys.all_of(app.app_id) if each.key_id == key.key_id]
+        assert (stored.name, stored.last_used_at) == ("Web server", NOW + 5)
+        assert catalog.publications.pending(10) == []
+
+
 class TestWebhookSecrets:
     def test_the_saved_secrets_of_each_app_are_listed(self, catalog, org, app):
         other = catalog.apps.create(an_app(org.org_id), a_key(), let_pass)
@@ -197,6 +253,15 @@ class TestWebhookSecrets:
             SavedSecret(Environment.TEST, Provider.BILLER_A, NOW + 1),
         ]
         assert catalog.webhook_secrets.saved_for(other.app_id) == []
+
+    def test_a_placeholder_replaces_nothing_and_does_not_show_on_the_app(self, catalog, org, app):
+        catalog.webhook_secrets.put(a_secret(app, is_placeholder=True), an_id("proj"))
+        assert catalog.webhook_secrets.saved_for(app.app_id)[0].is_placeholder
+        assert not catalog.apps.find(org.org_id, app.app_id).has_biller_a_webhook
+        catalog.webhook_secrets.put(a_secret(app, saved_at=NOW + 1), an_id("proj"))
+        catalog.webhook_secrets.put(a_secret(app, is_placeholder=True, saved_at=NOW + 2), an_id("proj"))
+        saved = [SavedSecret(Environment.LIVE, Provider.BILLER_A, NOW + 1)]
+        assert catalog.webhook_secrets.saved_for(app.app_id) == saved
 
     def test_a_live_secret_belongs_to_the_live_project_and_shows_on_the_app(self, catalog, org, app):
         assert catalog.webhook_secrets.put(a_secret(app), an_id("proj")) == app.public_id

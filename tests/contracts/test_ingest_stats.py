@@ -5,7 +5,7 @@ from datetime import date, timedelta
 import pytest
 
 from mauve.core.window import Window
-from mauve.stores.ingest_stats import ACCEPTED, DAYS_KEPT, REPEAT, IngestCount, IngestStats
+from mauve.stores.ingest_stats import ACCEPTED, DAYS_KEPT, KEY_USED, REPEAT, IngestCount, IngestStats
 from mauve.stores.ledger import Entry, LoadStep
 from mauve.stores.sql.ledger.ingest_stats import SqlIngestStatsReader
 
@@ -32,6 +32,14 @@ def test_counts_of_a_day_add_up_and_the_last_time_is_kept(note, reader):
     note(0, 5, {ACCEPTED: 2, "rejected:at": 1})
     note(0, 4, {ACCEPTED: 3})
     assert reader.counts("proj_1", ALWAYS) == [IngestCount(ACCEPTED, 5, 5), IngestCount("rejected:at", 1, 5)]
+
+
+def test_uses_of_keys_are_read_apart_from_the_counts(note, reader):
+    note(0, 5, {ACCEPTED: 2, f"{KEY_USED}:key_1": 1, f"{KEY_USED}:key_2": 1})
+    note(0, 9, {f"{KEY_USED}:key_2": 1}, project="proj_2")
+    assert reader.counts("proj_1", ALWAYS) == [IngestCount(ACCEPTED, 2, 5)]
+    assert reader.key_uses(0) == {"key_1": 5, "key_2": 9}
+    assert reader.key_uses(5) == {"key_2": 9}
 
 
 def test_days_of_a_window_are_summed(note, reader):

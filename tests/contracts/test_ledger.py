@@ -361,3 +361,18 @@ class TestAllOrNothing:
         writer.close()
         assert totals(SqlLedgerReader(open_ledger())) == [(TODAY, "eur", 1999)]
         assert SqlLedgerWriter(open_ledger()).record([self.WHOLE]) == [[DUPLICATE, DUPLICATE]]
+
+
+class TestLatestPayments:
+    def test_they_are_in_order_of_receipt_within_one_project(self, writer, reader):
+        received = {"first": NOW, "late": NOW + 2, "second": NOW + 1}
+        for id_, received_at in received.items():
+            occurred_at = NOW - DAY_MS if id_ == "late" else received_at
+            record_payments(writer, a_payment(id=id_, received_at=received_at, occurred_at=occurred_at))
+        record_payments(writer, a_payment(id="other", project="proj_other"))
+        project = a_payment().project
+        latest = reader.latest_payments(project, NOW, 10)
+        assert [each.id for each in latest] == ["late", "second", "first"]
+        assert (latest[0].received_at, latest[0].occurred_at) == (NOW + 2, NOW - DAY_MS)
+        assert [each.id for each in reader.latest_payments(project, NOW, 2)] == ["late", "second"]
+        assert [each.id for each in reader.latest_payments(project, NOW + 2, 10)] == ["late"]

@@ -48,6 +48,12 @@ class TestEventsOfMixedBatches:
         (record,) = loader.read_events(0, 100)
         assert record.number > last
 
+    def test_the_records_that_wait_are_measured(self, writer, loader):
+        assert loader.waiting_bytes(0) == 0
+        self.record(writer, b"1", b"22", b"333")
+        numbers = [number for number, _ in loader.read_events(0, 100)]
+        assert [loader.waiting_bytes(after) for after in (0, *numbers)] == [6, 5, 3, 0]
+
     def test_trimming_deletes_records_up_to_and_including_the_number(self, writer, loader):
         self.record(writer, b"1", b"2", b"3")
         numbers = [number for number, _ in loader.read_events(0, 100)]

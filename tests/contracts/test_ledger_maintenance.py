@@ -7,8 +7,9 @@ from datetime import date
 import pytest
 
 from mauve.core.batch import packed_header
+from mauve.stores.ingest_stats import IngestStats
 from mauve.stores.ledger import DeadLetter, Entry, LoadStep
-from mauve.stores.maintenance import ErasedEntries
+from mauve.stores.maintenance import DeletedEntries, ErasedEntries
 from mauve.stores.sql.ledger import schema as ledger_schema
 from mauve.stores.sql.ledger.maintenance import SqlLedgerMaintenance
 from support.ledger_entries import ACCEPTED, CONFLICT, DUPLICATE, ODD_IDS, a_payment, a_version, mrr_of, rows_of, totals
@@ -33,6 +34,29 @@ def test_payments_lose_the_person_and_keep_the_money(writer, reader, maintenance
     assert kept["proj_2", "p1"][0] == "ann", "another project is another matter"
     assert totals(reader) == before
     assert maintenance.erase_user("proj_1", "ann") == NOTHING
+
+
+def test_a_project_is_deleted_from_every_table_and_others_stay(writer, reader, maintenance, ledger_database):
+    for project in ("proj_1", "proj_2"):
+        many = [a_payment(f"p{number}", project=project) for number in range(1_201)]
+        stats = IngestStats("2026-11-15", 5, {(project, "accepted"): 1})
+        writer.record([Entry(many, subscriptions=[a_version(1, project=project)], ingest_stats=stats)])
+    before = totals(reader, "proj_2"), mrr_of(reader, "proj_2")
+    assert maintenance.delete_project("proj_1") == DeletedEntries(1_201, 1, 0)
+    tables = [table for table in ledger_schema.metadata.sorted_tables if "project" in table.c]
+    left = {row.project for table in tables for row in rows_of(ledger_database, table)}
+    assert left == {"proj_2"}
+    assert (totals(reader, "proj_2"), mrr_of(reader, "proj_2")) == before
+    assert maintenance.delete_project("proj_1") == DeletedEntries(0, 0, 0)
+
+
+def test_dead_letters_of_a_deleted_project_are_deleted(loader, maintenance, ledger_database):
+    def letter(number, project):
+        return DeadLetter(0, number, "unreadable", packed_header(project, "org_1", 1, 1, 1) + b"[]", 1)
+
+    loader.finish(LoadStep({}, dead_letters=[letter(1, "proj_1"), letter(2, "proj_2")]))
+    assert maintenance.delete_project("proj_1").dead_letters == 1
+    assert [row.number for row in rows_of(ledger_database, ledger_schema.dead_letters)] == [2]
 
 
 def test_a_repeated_payment_of_an_erased_person_changes_nothing(writer, reader, maintenance):

@@ -85,7 +85,7 @@ def test_an_empty_log_returns_nothing(open_log):
     assert reader.streams() == []
     assert reader.read(0, 0, BYTES_MAX) == []
     reader.trim(0, 10)
-    assert (reader.backlog_bytes(), reader.quarantined()) == (0, 0)
+    assert (reader.stored_bytes(), reader.backlog_bytes({}), reader.quarantined()) == (0, 0, 0)
 
 
 def test_a_log_that_was_only_opened_returns_nothing(open_log):
@@ -258,9 +258,9 @@ def test_trimming_keeps_later_records(open_log):
     append_all(open_log, payloads)
     reader = open_log.reader()
     records = drain(reader)
-    before = reader.backlog_bytes()
+    before = reader.stored_bytes()
     reader.trim(0, records[1499].number)
-    assert 0 < reader.backlog_bytes() < before
+    assert 0 < reader.stored_bytes() < before
     for opened in (reader, open_log.reader()):
         assert opened.read(0, records[1499].number, BYTES_MAX) == records[1500:]
 
@@ -283,7 +283,7 @@ def test_trimmed_space_is_reused(open_log):
             after = batch[-1].number
             read += payloads_of(batch)
             reader.trim(0, after)
-            backlog_max = max(backlog_max, reader.backlog_bytes())
+            backlog_max = max(backlog_max, reader.stored_bytes())
         await writer.close()
         assert read == [b"%d/%d " % (turn, part) * 200 for turn in range(400) for part in range(5)]
         assert backlog_max <= 2 * SEGMENT_BYTES
@@ -300,7 +300,7 @@ def test_after_a_restart_with_everything_trimmed_the_log_continues(open_log):
         (record,) = reader.read(0, after, BYTES_MAX)
         after = record.number
         reader.trim(0, after)
-    assert reader.backlog_bytes() == SEGMENT_BYTES
+    assert reader.stored_bytes() == SEGMENT_BYTES
 
 
 def test_a_closed_writer_refuses(open_log):
@@ -331,3 +331,56 @@ def test_a_caller_that_gives_up_does_not_affect_others(open_log):
     asyncio.run(main())
     read = payloads_of(drain(open_log.reader()))
     assert [payload for payload in read if payload != b"3"] == [b"%d" % n for n in range(10) if n != 3]
+
+
+class TestBacklog:
+    def test_it_shrinks_with_every_record_that_is_loaded_and_ends_at_zero(self, open_log):
+        append_all(open_log, [b"%05d" % number * 7 for number in range(300)])
+        reading = open_log.reader()
+        records = drain(reading)
+        for place in (0, 1, 150, 298):
+            position = {0: records[place].number}
+            left = sum(len(record.payload) for record in records[place + 1 :])
+            for reader in (reading, open_log.reader()):
+                assert left <= reader.backlog_bytes(position) <= 2 * left
+        for reader in (reading, open_log.reader()):
+            assert reader.backlog_bytes({0: records[-1].number}) == 0
+
+    def test_it_grows_with_what_arrives_after_everything_was_loaded(self, open_log):
+        async def main():
+            writer, reader = open_log.writer(), open_log.reader()
+            await writer.append([b"first"])
+            (record,) = reader.read(0, 0, BYTES_MAX)
+            assert reader.backlog_bytes({0: record.number}) == 0
+            await writer.append([b"a" * 1000])
+            for each in (reader, open_log.reader()):
+                assert 1000 <= each.backlog_bytes({0: record.number}) < 1100
+            await writer.close()
+
+        asyncio.run(main())
+
+    def test_it_covers_every_stream_and_every_segment(self, open_log):
+        payloads = [b"a" * 1000] * 400
+        append_all(open_log, payloads, stream=0)
+        append_all(open_log, payloads, stream=1)
+        waiting = open_log.reader().backlog_bytes({})
+        assert 800_000 <= waiting <= 900_000
+        reader = open_log.reader()
+        first = drain(reader)[-1].number
+        assert waiting // 2 - 1000 <= reader.backlog_bytes({0: first}) <= waiting // 2 + 1000
+
+    def test_large_records_are_measured_exactly(self, tmp_path):
+        sizes = [1, 2 * 2**20 - 100, 5, 700_000, 2 * 2**20 - 100, 2 * 2**20 - 100, 3]
+
+        async def main():
+            writer = SegmentLogWriter(tmp_path, 0, segment_bytes=32 * 2**20)
+            for size in sizes:
+                await writer.append([b"x" * size])
+            await writer.close()
+
+        asyncio.run(main())
+        records = drain(SegmentLogReader(tmp_path))
+        for place, record in enumerate(records):
+            left = sum(sizes[place + 1 :])
+            waiting = SegmentLogReader(tmp_path).backlog_bytes({0: record.number})
+            assert left <= waiting <= left + 32 * (len(sizes) - place - 1)

@@ -171,3 +171,20 @@ def test_frozen_files_do_not_change(maintenance, connection, project, load, home
     assert not any(path.exists() for path in files)
     assert not (home / "shadow").exists()
     maintenance.thaw()
+
+
+def test_a_project_is_deleted_with_its_user_counts_and_others_stay(maintenance, connection, load, project):
+    other = f"{project}_other"
+    for each in (project, other):
+        load([("view", "ann", DAY), ("view", "bob", DAY - timedelta(days=40))], each)
+
+    def rows_in(table, each):
+        query = f"SELECT count() FROM mauve.{table} WHERE project = {{project:String}}"
+        ((count,),) = connection.read(query, {"project": each})
+        return int(count)
+
+    before = rows_in("events", other), rows_in("actives", other)
+    assert maintenance.delete_project(project) == 2
+    assert (rows_in("events", project), rows_in("actives", project)) == (0, 0)
+    assert (rows_in("events", other), rows_in("actives", other)) == before
+    assert maintenance.delete_project(project) == 0

@@ -284,7 +284,14 @@ class TestLatestEvents:
         load([("other", "ann", DAY)], project="proj_other_latest")
         assert self.names(reader, project) == ["three", "two", "one"]
         assert self.names(reader, project, events_max=2) == ["three", "two"]
-        assert self.names(reader, project, Window(DAY, DAY)) == ["two", "one"]
+
+    def test_a_late_event_is_listed_by_its_arrival_and_one_that_arrived_before_the_window_is_not(
+        self, reader, load, project
+    ):
+        load([("late", "", DAY - timedelta(days=7)), ("early", "", DAY + timedelta(days=1))])
+        assert self.names(reader, project, Window(DAY, DAY)) == ["early", "late"]
+        assert self.names(reader, project, Window(DAY - timedelta(days=7), DAY - timedelta(days=1))) == []
+        assert self.names(reader, project, Window(DAY + timedelta(days=1), DAY + timedelta(days=2))) == []
 
     def test_a_repeat_is_listed_and_marked(self, reader, load, project):
         load([("view", "ann", DAY), ("view", "bob", DAY)], repeats=[1])

@@ -1,5 +1,6 @@
 """The pages of one app: charts, CSV exports, events, subscriptions and deliveries."""
 
+import base64
 import csv
 import io
 import json
@@ -11,6 +12,7 @@ from structlog.testing import capture_logs
 
 from mauve.core.user import Role
 from mauve.core.window import today_at
+from mauve.dashboard.text import moment
 from mauve.ingest.stats import write_stats
 from mauve.metrics.registry import METRICS
 from mauve.stores.deliveries import Delivery, DeliveryResult, Tally
@@ -102,6 +104,14 @@ class TestCharts:
         send(payment("1", 100, "eur") | {"at": clock.now_ms() - 7 * DAY_MS}, payment("2", 250, "eur"))
         assert "Fri 15 Jan 2027 2.50 EUR 1.00 EUR (8 Jan)" in text_of(viewer.open(f"{own}?days=7"))
 
+    def test_the_legend_names_the_previous_period_only_where_it_is_drawn(self, viewer, own, send, clock):
+        send(payment("1", 100, "eur"), payment("2", 250, "usd") | {"at": clock.now_ms() - 7 * DAY_MS})
+        page = viewer.open(f"{own}?days=7").text
+        of_eur, of_usd = page[page.index("chart-revenue-eur") :].split('aria-labelledby="chart-revenue-usd"', 1)
+        assert "previous" not in of_eur
+        assert "the previous 7 days" in of_usd
+        assert page.count('class="past"') == page.count('polyline class="before"') == 1
+
     def test_before_the_first_event_the_page_explains_how_to_send_one(self, viewer, own):
         page = viewer.open(own)
         assert "Send the first event" in page.text
@@ -128,11 +138,49 @@ class TestCsvExport:
         put(subscription("one", 1000))
         export = viewer.ask("GET", f"{own}/sheets/{metric}.csv?name=view")
         assert export.headers["content-type"] == "text/csv; charset=utf-8"
-        assert export.headers["content-disposition"].startswith(f'attachment; filename="{metric}-20')
+        assert export.headers["content-disposition"].startswith(f'attachment; filename="an-app-{metric}-20')
         read = client.get(f"/v1/metrics/{metric}", params={"name": "view"}, headers=bearer(app["sk_key"]))
         expected = [{name: str(value) for name, value in row.items()} for row in read.json()["data"]]
         assert expected
-        assert list(csv.DictReader(io.StringIO(export.text))) == expected
+        rows = [
+            {title.removesuffix("_minor_units"): value for title, value in row.items()}
+            for row in csv.DictReader(io.StringIO(export.text))
+        ]
+        assert [row for row in rows if row in expected] == expected
+        for row in rows:
+            assert row in expected or list(row.values())[-1] == "0", "a day that the API leaves out"
+
+    @pytest.mark.parametrize(
+        ("metric", "titles"),
+        [
+            ("dau", ["day", "dau"]),
+            ("event_series", ["day", "count"]),
+            ("revenue", ["day", "currency", "revenue_minor_units"]),
+            ("mrr_history", ["day", "currency", "mrr_minor_units"]),
+        ],
+    )
+    def test_every_day_is_there_in_every_currency_that_occurs(self, viewer, own, send, put, clock, metric, titles):
+        earlier = clock.now_ms() - 3 * DAY_MS
+        send({"name": "view", "user": "ann"}, payment("1", 500, "eur") | {"at": earlier}, payment("2", 7, "jpy"))
+        put(subscription("one", 1000), subscription("two", 7, currency="jpy"))
+        export = viewer.ask("GET", f"{own}/sheets/{metric}.csv?name=view&days=7")
+        rows = list(csv.reader(io.StringIO(export.text)))
+        days = [f"2027-01-{day:02}" for day in range(9, 16)]
+        assert rows[0] == titles
+        if "currency" not in titles:
+            assert [row[0] for row in rows[1:]] == days
+        else:
+            assert [tuple(row[:2]) for row in rows[1:]] == [
+                (day, currency) for day in days for currency in ("eur", "jpy")
+            ]
+        assert rows[-1][-1] != "0"
+        assert rows[1][-1] == "0"
+        if metric == "revenue":
+            assert ["2027-01-12", "eur", "500"] in rows
+            assert ["2027-01-12", "jpy", "0"] in rows
+
+    def test_without_any_money_there_is_only_the_header(self, viewer, own):
+        assert viewer.ask("GET", f"{own}/sheets/revenue.csv").text == "day,currency,revenue_minor_units\r\n"
 
     def test_a_name_is_never_exported_as_a_formula(self, viewer, own, send):
         send({"name": '=HYPERLINK("http://evil.example")'}, {"name": "a,b\nc"})
@@ -152,7 +200,9 @@ class TestEvents:
         assert "&lt;b&gt;view&lt;/b&gt; 3" in text_of(page)
         assert "<b>view</b>" not in page.text
         assert titles_in(page) == []
-        assert titles_in(viewer.open(f"{own}/events?name=click")) == ["click"]
+        selected = viewer.open(f"{own}/events?name=click")
+        assert titles_in(selected) == ["click"]
+        assert selected.text.index("chart-event_series") < selected.text.index("Accepted"), "before everything else"
 
     def test_the_latest_events_come_first_and_repeats_are_marked(self, viewer, own, send, clock):
         send({"name": "one", "user": "ann", "props": {"a": "<i>"}})
@@ -164,10 +214,38 @@ class TestEvents:
         text = text_of(fragment)
         assert text.index("two repeat, not counted") < text.index("one ann")
         assert text.count("repeat") == 1
-        assert (
-            "{&#34;a&#34;: &#34;&lt;i&gt;&#34;}" in fragment.text.replace('":"', '": "') or "&lt;i&gt;" in fragment.text
-        )
+        assert "{&#34;a&#34;:&#34;&lt;i&gt;&#34;}" in fragment.text
+        assert "<i>" not in fragment.text
         assert "data-waiting" in fragment.text, "so that the page polls again"
+
+    @pytest.mark.parametrize("page", ["", "/events"])
+    def test_a_bad_period_is_shown_on_the_page_it_came_from(self, viewer, own, send, page):
+        send({"name": "view"})
+        refused = viewer.ask("GET", f"{own}{page}?from=2027-01-15&to=2027-01-14&name={'x' * 300}")
+        assert refused.status_code == 400
+        assert 'role="alert"' in refused.text
+        assert 'name="to" value="2027-01-15"' in refused.text, "the default period is shown"
+        assert viewer.ask("GET", f"{own}/sheets/mau.csv?days=8").status_code == 400, "a file cannot say what is wrong"
+
+    def test_a_late_event_is_listed_by_its_arrival_with_both_times(self, viewer, own, send, clock):
+        send({"name": "on_time"})
+        clock.advance(1000)
+        send({"name": "late", "at": clock.now_ms() - 3 * DAY_MS})
+        text = text_of(viewer.open(f"{own}/events/latest"))
+        assert text.index("late") < text.index("on_time")
+        assert text.count("occurred") == 1
+        assert f"just now occurred {moment(clock.now_ms() - 3 * DAY_MS)}" in text
+
+    def test_payments_are_listed_among_the_events_with_their_amount(self, viewer, own, send, clock):
+        send({"name": "before"})
+        clock.advance(1000)
+        send(payment("a", 123450, "eur"), payment("b", 7, "jpy", earned=False))
+        clock.advance(1000)
+        send({"name": "after"})
+        text = text_of(viewer.open(f"{own}/events/latest"))
+        assert text.index("after") < text.index("payment") < text.index("before")
+        assert "payment revenue none 1 234.50 EUR" in text
+        assert "payment volume none 7 JPY" in text
 
     def test_only_the_latest_events_are_shown(self, viewer, own, send):
         send(*[{"name": f"event_{number}"} for number in range(30)])
@@ -189,7 +267,7 @@ class TestSubscriptions:
         seen, path = [], f"{own}/subscriptions"
         while path:
             page = viewer.open(path)
-            seen += re.findall(r'class="ident">([^<]*)<', page.text)
+            seen += re.findall(r'class="ident" title="([^"]*)"', page.text)
             found = re.search(r'href="([^"]*after=[^"]*)">Next page', page.text)
             path = found and found[1]
         assert sorted(seen) == sorted(f"sub_{number}" for number in range(120))
@@ -204,10 +282,69 @@ class TestSubscriptions:
         assert "s" * 200 + "#truncated#" in text
 
     def test_an_invalid_cursor_is_refused(self, viewer, own):
-        assert viewer.ask("GET", f"{own}/subscriptions?after=nonsense").status_code == 400
+        for query in ("after=nonsense", "after=W10=", "after=WzEsMV0=&sort=mrr", "sort=color"):
+            assert viewer.ask("GET", f"{own}/subscriptions?{query}").status_code == 400, query
+        huge = base64.urlsafe_b64encode(json.dumps([2**70, "AAAA"]).encode()).decode()
+        assert viewer.ask("GET", f"{own}/subscriptions?after={huge}").status_code == 400
+
+    def test_the_list_is_sorted_filtered_and_searched(self, viewer, own, put, clock):
+        put(subscription("cheap", 1), subscription("trial", 2, "trialing"))
+        clock.advance(1000)
+        put(subscription("dear", 9), subscription("=yen", 99, currency="jpy"))
+        for query, expected in {
+            "sort=mrr": ["=yen", "dear", "trial", "cheap"],
+            "sort=mrr&status=active": ["=yen", "dear", "cheap"],
+            "status=trialing": ["trial"],
+            "named=+dear+": ["dear"],
+            "named=dea": [],
+        }.items():
+            page = viewer.open(f"{own}/subscriptions?{query}")
+            assert re.findall(r'class="ident" title="([^"]*)"', page.text) == expected, query
+        assert "No subscription matches" in text_of(page)
+        statuses = [row[1] for row in self.csv_of(viewer, f"{own}/subscriptions.csv?sort=status")]
+        assert statuses == ["status", "active", "active", "active", "trialing"]
+        named = self.csv_of(viewer, f"{own}/subscriptions.csv?named=%3Dyen")
+        assert named == [
+            ["id", "status", "mrr_minor_units", "currency", "counted", "customer", "plan", "updated"],
+            ["'=yen", "active", "99", "jpy", "yes", "", "", "2027-01-15T08:00:01Z"],
+        ]
+
+    def csv_of(self, viewer, path):
+        reply = viewer.ask("GET", path)
+        assert reply.headers["content-type"] == "text/csv; charset=utf-8"
+        assert reply.headers["content-disposition"].startswith('attachment; filename="an-app-subscriptions-2027-01-15')
+        return list(csv.reader(io.StringIO(reply.text)))
+
+    def test_a_status_that_is_probably_a_typo_is_pointed_out(self, viewer, own, put):
+        put(subscription("one", 1, "Active"), subscription("two", 1, "cancelled"), subscription("three", 1, "gold"))
+        text = text_of(viewer.open(f"{own}/subscriptions"))
+        assert "one Active did you mean active?" in text
+        assert "two cancelled did you mean canceled?" in text
+        assert "three gold 0.01 EUR" in text
+
+    def test_mrr_is_read_together_with_the_list(self, viewer, own, put):
+        """A cached MRR would say that nothing is active above a row that counts."""
+        assert "MRR 0 No active subscriptions." in text_of(viewer.open(f"{own}/subscriptions"))
+        put(subscription("one", 1000))
+        text = text_of(viewer.open(f"{own}/subscriptions"))
+        assert "MRR, EUR 10.00 EUR" in text
+        assert "one active 10.00 EUR counted" in text
+        assert "1 active, EUR" in text
 
 
 class TestMoney:
+    def test_a_biller_names_customer_and_plan(self, viewer, own, deliver):
+        item = {"price": {"id": "price_1", "nickname": "Pro <yearly>", "recurring": {"interval": "month"}}}
+        held = {"id": "sub_1", "customer": "cus_1", "status": "active", "currency": "eur", "items": {"data": [item]}}
+        deliver("biller_a", {"type": "customer.subscription.updated", "data": {"object": held}})
+        sold = {"id": "2", "customer_id": "c-2", "status": "active", "currency": "eur", "product": {"name": "Basic"}}
+        deliver("biller_b", {"type": "subscription.updated", "data": sold | {"amount": 5}})
+        text = text_of(viewer.open(f"{own}/subscriptions"))
+        assert "stripe:sub_1 active 0.00 EUR counted cus_1 Pro &lt;yearly&gt;" in text
+        assert "polar:2 active 0.00 EUR counted c-2 Basic" in text
+        found = viewer.open(f"{own}/subscriptions?named=c-2")
+        assert re.findall(r'class="ident" title="([^"]*)"', found.text) == ["polar:2", "Basic"]
+
     @pytest.fixture
     def deliver(self, api, client, app, clock):
         """Send a signed delivery, as a biller does."""
@@ -262,7 +399,27 @@ def test_deliveries_are_shown_with_their_warnings(viewer, own, app, settings, cl
         assert expected in text, expected
 
 
-@pytest.mark.parametrize("path", ["", "/sheets/mau.csv", "/events", "/events/latest", "/subscriptions"])
+@pytest.mark.parametrize(("here", "there"), [("live", "test"), ("test", "live")])
+def test_deliveries_at_the_wrong_address_are_shown_with_what_to_change(
+    api, viewer, signed_in, own, settings, clock, here, there
+):
+    signed_in(Role.ADMIN)[0].send(f"{own}/webhooks/{here}/biller_a", {"secret": "whsec_any"})
+    read = api.get(f"/v1{own}").json()
+    project = read["test_public_id"] if here == "test" else read["public_id"]
+    stray = Delivery(
+        project, "biller_a", clock.now_ms(), "invoice.paid", DeliveryResult.IGNORED, 0, ("plane_mismatch",)
+    )
+    with open_ledger_writer(settings) as ledger:
+        ledger.record([Entry(delivery=stray)])
+    text = text_of(viewer.open(f"{own}/webhooks"))
+    assert f"Stripe (biller_a) sent {there}-mode deliveries to the {here} address" in text
+    assert f"give the {there}-mode endpoint the {there} address" in text
+    assert "invoice.paid Stripe (biller_a) ignored 0 plane mismatch just now" in text
+
+
+@pytest.mark.parametrize(
+    "path", ["", "/sheets/mau.csv", "/events", "/events/latest", "/subscriptions", "/subscriptions.csv"]
+)
 def test_an_app_of_another_organization_is_not_found(owner, own, path):
     assert owner.ask("GET", own + path).status_code == 404
 
@@ -285,11 +442,37 @@ class TestHealth:
         text = text_of(viewer.open(f"{own}/events"))
         assert "Accepted 6 items" in text
         assert "Rejected 4 items" in text
-        assert "Duplicates 2 1 events, 1 payments" in text
+        assert "Duplicates 2 1 event, 1 payment" in text
         assert "at is not a valid time items 2" in text
-        assert "name is missing, empty or too long items 1" in text
-        assert "id is missing, not a string, or too long items 1" in text
+        assert "name is missing, empty, too long or not a string items 1" in text
+        assert "type is missing or not subscription items 1" in text
         assert "malformed whole requests 1" in text
+
+    def test_moved_times_and_misspelled_statuses_are_shown_with_what_to_do(
+        self, client, viewer, app, own, send, put, note, clock
+    ):
+        now = clock.now_ms()
+        send(*[{"name": "view", "at": now - 40 * DAY_MS}] * 3, payment("p", 5, "eur") | {"at": now - 20 * DAY_MS})
+        send({"name": "view", "at": now // 1000}, {"name": "view", "at": now + DAY_MS}, {"name": "view", "at": now})
+        put(subscription("one", 1000, "Active"), subscription("two", 1000, "cancelled"), subscription("three", 1))
+        note()
+        text = text_of(viewer.open(f"{own}/events"))
+        for expected in (
+            "Moved into the 7-day window; oldest claim: December 2026 They count seven days before they arrived",
+            "import a biller&#39;s payments with mauve webhooks replay; subscriptions keep any at. 4 just now",
+            "at looks like epoch seconds: send milliseconds",
+            "Moved back to five minutes after arrival Check the sender&#39;s clock",
+            "A status is almost “active”, but differs in case, spaces or spelling It does not count toward MRR.",
+            "Did you mean active? Send it exactly so. 1 just now",
+            "Did you mean canceled? 1 just now",
+        ):
+            assert expected in text, expected
+
+    def test_claims_of_more_than_a_year_ago_are_shown(self, viewer, own, send, note):
+        send({"name": "view", "at": 0})
+        note()
+        text = text_of(viewer.open(f"{own}/events"))
+        assert "oldest claim: more than 11 months ago" in text
 
     def test_every_reason_is_readable(self, client, core, app, viewer, own, note):
         bad = [5, {"name": "payment", "id": "p", "props": {"amount": 1, "currency": "eur", "earned": 1}}]
@@ -321,11 +504,12 @@ class TestHealth:
         text = text_of(viewer.open(f"{own}/events"))
         assert "recorded by an earlier version as “an” items 1" in text
         assert "recorded by an earlier version as “props.amount” items 1" in text
-        assert "name is missing, empty or too long items 1" in text
+        assert "name is missing, empty, too long or not a string items 1" in text
 
     def test_without_rejections_no_reasons_are_listed(self, viewer, own, send, note):
         send({"name": "view"})
         note()
+        assert "check these" not in viewer.open(f"{own}/events").text
         text = text_of(viewer.open(f"{own}/events"))
         assert "Accepted 1 items" in text
         assert "Rejections by reason" not in text

@@ -146,6 +146,11 @@ def test_a_backup_under_load_holds_what_was_acknowledged_and_everything_works_af
     copy = tmp_path / "copy"
     restored = mauve_json(copy, "restore", str(file))
     assert restored["created_at"] == made["created_at"]
+    report = mauve_json(copy, "doctor")
+    assert report["ok"] is True
+    assert [check["detail"] for check in report["checks"] if check["name"] == "edge"] == [
+        "filled at the next start of 'mauve serve', as after a restore"
+    ]
     with running(copy, "--workers", "1", environment=NO_CACHE) as service:
         assert every_metric(service, key) == before
         assert every_metric(service, test_key) == rehearsal
@@ -178,6 +183,9 @@ def test_the_queue_of_a_stopped_service_is_backed_up_and_loaded_after_a_restore(
             send(service.ingest_url, app["sk_key"], [{"name": "view", "user": f"user {place}"}])
         service.process.kill()
         service.process.wait()
+    assert ("queue", "0 bytes wait") not in {
+        (check["name"], check["detail"][:12]) for check in mauve_json(data, "doctor")["checks"]
+    }
     made = mauve_json(data, "backup", str(file))
     assert made["unloaded_records"] > 0
     mauve_json(tmp_path / "copy", "restore", str(file))

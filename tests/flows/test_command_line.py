@@ -93,6 +93,72 @@ def test_a_user_gets_a_new_link_for_a_forgotten_password(data, org):
     assert reset["link"] != created["link"]
 
 
+def test_the_users_of_the_only_organization_are_listed(data, org):
+    created = mauve_json(data, "user", "create", "--email", "Ann@Example.com", "--role", "owner")
+    expected = {"user_id": created["user_id"], "org_id": org, "email": "ann@example.com", "role": "owner"}
+    (listed,) = mauve_json(data, "user", "list")
+    assert {name: listed[name] for name in expected} == expected
+    assert listed["state"] == "invited"
+    assert mauve_json(data, "user", "list", "--org", org) == [listed]
+    text = mauve(data, "user", "list").stdout
+    assert text.splitlines()[0].split() == ["USER", "E-MAIL", "ROLE", "STATE", "CREATED"]
+    assert "ann@example.com" in text
+
+
+def test_a_set_up_link_is_printed_again_until_there_is_an_account(data, org):
+    first, second = (mauve_json(data, "user", "link")["link"] for _ in range(2))
+    assert first != second
+    assert second.startswith("http://127.0.0.1:8080/setup/")
+    mauve_json(data, "user", "create", "--email", "ann@example.com", "--role", "owner")
+    refused = mauve(data, "user", "link")
+    assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
+    assert "mauve user reset" in refused.stderr
+
+
+def test_an_app_is_created_with_its_key_and_the_key_is_listed_without_its_secret(data, org):
+    created = mauve_json(data, "app", "create", "My app", "--type", "other")
+    assert created["sk_key"].startswith("sk_live_")
+    assert (created["name"], created["type"]) == ("My app", "other")
+    (app,) = mauve_json(data, "app", "list")
+    assert (app["app_id"], app["public_id"]) == (created["app_id"], created["public_id"])
+    (key,) = mauve_json(data, "key", "list", "--app", app["app_id"])
+    assert (key["project"], key["kind"], key["revoked"], key["minted_by"]) == (
+        *(app["public_id"], "sk", False),
+        "operator",
+    )
+    shown = json.dumps(key) + mauve(data, "key", "list", "--app", app["app_id"]).stdout
+    assert created["sk_key"] not in shown
+    assert created["sk_key"][20:36] not in shown
+    text = mauve(data, "app", "create", "Another").stdout
+    assert [line.split()[0] for line in text.splitlines()] == ["app", "project", "server"]
+    assert "sk_live_" in text
+
+
+NEED_ONE_ORGANIZATION = (
+    ("app", "list"),
+    ("app", "create", "An app"),
+    ("token", "list"),
+    ("token", "mint", "--scopes", "apps:read"),
+    ("user", "list"),
+    ("user", "create", "--email", "a@b.c", "--role", "owner"),
+)
+
+
+def test_the_organization_must_be_named_unless_there_is_exactly_one(parts, data, monkeypatch, capsys):
+    def run(arguments):
+        monkeypatch.setattr("sys.argv", ["mauve", *arguments, "--data", str(data)])
+        with pytest.raises(SystemExit) as exited:
+            main()
+        return exited.value.code, capsys.readouterr().err
+
+    for count, sentence in ((0, "mauve org create NAME"), (1, ""), (2, "mauve org list")):
+        for arguments in NEED_ONE_ORGANIZATION:
+            code, error = run(arguments)
+            assert (code, error.count("\n")) == ((2, 1) if sentence else (0, 0)), (count, arguments, error)
+            assert sentence in error, (count, arguments)
+        create_organization(parts, f"Organization {count}")
+
+
 def test_a_key_is_minted_for_an_app(data, app):
     minted = mauve_json(data, "key", "mint", "--app", app.app_id, "--kind", "pk")
     assert set(minted) == {"key_id", "key"}
@@ -303,6 +369,14 @@ class TestDoctor:
         assert set(bad) == {"data directory", "master key", "edge", "clock"}
         assert "chmod 700" in bad["data directory"]
         assert all(bad.values())
+
+    def test_the_lock_of_a_killed_server_is_explained(self, data, org):
+        def server():
+            return next(check["detail"] for check in mauve_json(data, "doctor")["checks"] if check["name"] == "server")
+
+        assert server() == "not running"
+        (data / "serve.lock").write_text('{"pid":1,"url":"http://here","public_url":"http://here"}')
+        assert "process 1 was killed" in server()
 
     def test_a_wrong_master_key_is_found(self, data, org):
         done = mauve(data, "doctor", "--json", MAUVE_MASTER_KEY=new_master_key())

@@ -2,14 +2,17 @@
 
 import pytest
 
+from mauve.access.uses import KeyUseCopy
 from mauve.control.operator import change_limits, mark_unpaid, suspend
 from mauve.core.app import Environment
 from mauve.core.biller import Provider
 from mauve.core.credential import Scope
 from mauve.core.user import Role
+from mauve.ingest.stats import write_key_uses
 from mauve.stores.ledger import LoadStep
 from mauve.stores.read_meter import ReadCost, ReadLimits
 from mauve.wiring.databases import open_load_ledger
+from support.billing import SECRET_A, signed_a
 from support.browser import PASSWORD, Browser, shown
 from support.service import bearer
 
@@ -49,7 +52,8 @@ def test_from_the_setup_link_to_the_first_event(client, parts, clock, browser, s
     parts.catalog.apps.note_first_event(app.public_id, clock.now_ms())  # as the loader does
     fragment = browser.open(f"/apps/{app_id}/first-event")
     assert "First event received" in fragment.text
-    assert "data-waiting" not in fragment.text
+    clock.advance(60 * 60_000)  # Until then it waits for more numbers.
+    assert "data-waiting" not in browser.open(f"/apps/{app_id}/first-event").text
     assert "First event received" in browser.open(f"/apps/{app_id}").text
     assert key not in browser.open(f"/apps/{app_id}/keys").text
 
@@ -123,6 +127,50 @@ class TestKeys:
         keyring.refresh()
         assert client.post("/v1/events", json=EVENT, headers=bearer(key)).status_code == 401
 
+    def test_a_key_has_a_name_if_it_is_given_one(self, parts, admin):
+        app_id, _ = create_app(admin)
+        admin.send(f"/apps/{app_id}/keys", {"choice": "pk_live", "name": "  Web <site> "})
+        (named,) = [key for key in parts.catalog.keys.all_of(app_id) if key.name]
+        assert named.name == "Web <site>"
+        assert "Web &lt;site&gt;" in admin.open(f"/apps/{app_id}/keys").text
+        assert "Web &lt;site&gt;" in admin.open(f"/apps/{app_id}/keys/{named.key_id}/revoke").text
+
+    def test_a_refused_form_keeps_what_was_typed(self, parts, admin):
+        app_id, _ = create_app(admin)
+        refused = admin.send(f"/apps/{app_id}/keys", {"choice": "pk_live", "name": "x" * 81})
+        assert refused.status_code == 400
+        assert "A key&#39;s name has at most 80 characters" in refused.text
+        assert 'value="pk_live" checked' in refused.text
+        assert f'value="{"x" * 81}"' in refused.text
+        assert len(parts.catalog.keys.all_of(app_id)) == 1
+
+    def test_the_last_use_of_a_key_is_shown(self, client, core, parts, clock, admin):
+        app_id, key = create_app(admin)
+        assert "never" in admin.open(f"/apps/{app_id}/keys").text
+        copy = KeyUseCopy(core.dashboard.ingest_stats, parts.catalog.keys).copy
+
+        assert client.post("/v1/events", json=EVENT, headers=bearer(key)).status_code == 202
+        client.portal.call(write_key_uses, core.ingest)
+        copy()  # as the core does every few seconds
+        (stored,) = parts.catalog.keys.all_of(app_id)
+        assert stored.last_used_at == clock.now_ms()
+        clock.advance(7 * 60_000)
+        assert "7 minutes ago" in admin.open(f"/apps/{app_id}/keys").text
+
+        assert client.get("/v1/metrics/mrr", headers=bearer(key)).status_code == 200
+        parts.uses.flush()
+        copy()
+        (stored,) = parts.catalog.keys.all_of(app_id)
+        assert stored.last_used_at == clock.now_ms(), "a read is a use, and an earlier use changes nothing"
+        assert "just now" in admin.open(f"/apps/{app_id}/keys").text
+
+    def test_a_test_key_is_not_called_live(self, parts, admin):
+        app_id, _ = create_app(admin)
+        admin.send(f"/apps/{app_id}/webhooks/test/prepare")
+        admin.send(f"/apps/{app_id}/keys", {"choice": "sk_test"})
+        listed = admin.open(f"/apps/{app_id}/keys").text
+        assert (listed.count(">Active<"), listed.count(">Live<")) == (2, 0)
+
     def test_a_key_of_another_app_is_not_found(self, parts, admin):
         (mine, _), (other, _) = create_app(admin), create_app(admin)
         (key,) = parts.catalog.keys.all_of(other)
@@ -140,6 +188,37 @@ class TestKeys:
         app_id, _ = create_app(admin)
         admin.send(f"/apps/{app_id}/webhooks/test/biller_a", {"secret": "whsec_test"})
         assert shown(admin.send(f"/apps/{app_id}/keys", {"choice": "sk_test"}), "key").startswith("sk_test_")
+
+
+class TestArchiving:
+    def test_an_app_is_archived_after_a_confirmation_and_restored(self, client, keyring, admin):
+        app_id, key = create_app(admin, "Old <app>")
+        own = f"/apps/{app_id}"
+        assert f'href="{own}/archive"' in admin.open(f"{own}/settings").text
+        assert "Archive Old &lt;app&gt;?" in admin.open(f"{own}/archive").text
+        keyring.refresh()
+        assert client.post("/v1/events", json=EVENT, headers=bearer(key)).status_code == 202
+        assert "The app is archived" in admin.send(f"{own}/archive").text
+        keyring.refresh()
+        assert client.post("/v1/events", json=EVENT, headers=bearer(key)).status_code == 401
+        listed = admin.open("/apps").text
+        assert ("1 archived app<" in listed, f'href="{own}"' in listed) == (True, False)
+        assert f'href="{own}"' not in admin.open("/").text
+        assert "This app is archived" in admin.open(own).text, "its data can still be read"
+        refused = admin.send(f"{own}/keys", {"choice": "sk_live"})
+        assert (refused.status_code, "restore it first" in refused.text) == (400, True)
+        refused = admin.send(f"{own}/webhooks/live/biller_a", {"secret": SECRET_A})
+        assert (refused.status_code, "restore it first" in refused.text) == (400, True)
+
+        assert "The app is restored" in admin.send(f"{own}/restore").text
+        keyring.refresh()
+        assert client.post("/v1/events", json=EVENT, headers=bearer(key)).status_code == 202
+        assert f'href="{own}"' in admin.open("/apps").text
+
+    def test_the_settings_show_the_command_that_deletes(self, admin):
+        app_id, _ = create_app(admin, "It's mine")
+        shown_command = f"mauve app delete {app_id} --name &#39;It&#39;&#34;&#39;&#34;&#39;s mine&#39;"
+        assert shown_command in admin.open(f"/apps/{app_id}/settings").text
 
 
 class TestWebhooks:
@@ -162,6 +241,46 @@ class TestWebhooks:
         assert f"/v1/webhooks/biller_a/{app.test_public_id}" in after
         (secret,) = parts.catalog.webhook_secrets.saved_for(app_id)
         assert (secret.environment, secret.provider) == (Environment.TEST, Provider.BILLER_A)
+
+    def test_the_test_environment_is_prepared_before_the_biller_gives_its_secret(
+        self, client, parts, organization, admin
+    ):
+        app_id, _ = create_app(admin)
+        assert "Prepare the test environment" in admin.open(f"/apps/{app_id}/webhooks").text
+        prepared = admin.send(f"/apps/{app_id}/webhooks/test/prepare")
+        app = parts.catalog.apps.find(organization.org_id, app_id)
+        path = f"/v1/webhooks/biller_a/{app.test_public_id}"
+        assert f"http://testserver{path}" in prepared.text
+        assert "Prepare the test environment" not in prepared.text
+        assert prepared.text.count("Needs the secret") == 2
+        assert "Secret saved" not in prepared.text
+        body = b'{"type":"customer.created","object":"event"}'
+        signed = {"content-type": "application/json", **signed_a(body, SECRET_A, at=parts.clock.now_ms() // 1000)}
+        assert client.post(path, content=body, headers=signed).status_code == 401
+
+        saved = admin.send(f"/apps/{app_id}/webhooks/test/biller_a", {"secret": SECRET_A})
+        assert (saved.text.count("Needs the secret"), saved.text.count("Secret saved")) == (1, 1)
+        assert client.post(path, content=body, headers=signed).status_code == 200
+        admin.send(f"/apps/{app_id}/webhooks/test/prepare")  # again: it replaces no secret
+        assert client.post(path, content=body, headers=signed).status_code == 200
+
+    def test_the_page_names_the_events_to_choose(self, admin):
+        app_id, _ = create_app(admin)
+        text = admin.open(f"/apps/{app_id}/webhooks").text
+        for type_ in ("invoice.paid", "customer.subscription.*", "order.paid", "subscription.*"):
+            assert f"<code>{type_}</code>" in text
+
+    @pytest.mark.parametrize(("provider", "name"), [("biller_a", "Stripe"), ("biller_b", "Polar")])
+    def test_a_secret_that_does_not_look_like_one_is_saved_only_on_request(self, parts, admin, provider, name):
+        app_id, _ = create_app(admin)
+        form = f"/apps/{app_id}/webhooks/live/{provider}"
+        refused = admin.send(form, {"secret": "sk_live_canary"})
+        assert refused.status_code == 400
+        assert f"This does not look like a signing secret of {name}" in refused.text
+        assert "canary" not in refused.text
+        assert refused.text.count('name="insist"') == 1
+        assert parts.catalog.webhook_secrets.saved_for(app_id) == []
+        assert "The signing secret is saved" in admin.send(form, {"secret": "sk_live_canary", "insist": "yes"}).text
 
     def test_an_empty_secret_is_refused_and_unknown_billers_are_not_found(self, admin):
         app_id, _ = create_app(admin)
@@ -199,20 +318,20 @@ class TestTokens:
         token = shown(self.mint(admin, "apps:read"), "token")
         assert "never" in admin.open("/tokens").text
         client.get("/v1/apps", headers=bearer(token))
-        parts.token_uses.flush()  # as the core does every few seconds
+        parts.uses.flush()  # as the core does every few seconds
         clock.advance(3 * 60_000)
         assert "3 minutes ago" in admin.open("/tokens").text
 
     def test_reading_metrics_counts_as_a_use(self, client, admin, parts, organization, clock):
         token = shown(self.mint(admin, "metrics:read"), "token")
         client.get("/v1/metrics/mrr", headers=bearer(token))
-        parts.token_uses.flush()
+        parts.uses.flush()
         assert parts.catalog.tokens.all_of(organization.org_id)[0].last_used_at == clock.now_ms()
 
     def test_a_wrong_token_is_not_recorded_as_a_use(self, client, admin, parts, organization):
         token = shown(self.mint(admin, "apps:read"), "token")
         client.get("/v1/apps", headers=bearer(token[:-1] + ("a" if token[-1] != "a" else "b")))
-        parts.token_uses.flush()
+        parts.uses.flush()
         assert parts.catalog.tokens.all_of(organization.org_id)[0].last_used_at is None
 
     def test_members_revoke_their_own_tokens_and_an_admin_those_of_others(
@@ -251,7 +370,7 @@ class TestUsage:
         for _ in range(7):
             meter.take(organization.org_id, ReadCost(queries=1), ReadLimits(10, 10, 10), clock.now_ms())
         page = owner.open("/usage").text.replace("\N{NARROW NO-BREAK SPACE}", " ")
-        for text in ("1 234", "2 000, your cap", "<b>7</b>", "4 321", "1 Feb 2027, 00:00 UTC", "Ingest is live"):
+        for text in ("1 234", "2 000, your cap", "<b>7</b>", "4 321", "1 Feb 2027, 00:00 UTC", "Events are accepted"):
             assert text in page, text
 
     @pytest.mark.parametrize(("typed", "cap"), [("2 000 000", 2_000_000), ("0", 0), ("1,000", 1000), ("", None)])
@@ -271,9 +390,10 @@ class TestUsage:
 
     def test_every_page_warns_of_a_suspension_and_of_an_unpaid_invoice(self, admin, parts, organization):
         mark_unpaid(parts, organization.org_id, 3)
-        assert "An invoice is unpaid" in admin.open("/apps").text
+        assert "Ingest will be suspended on" in admin.open("/apps").text
         suspend(parts, organization.org_id)
         assert "Ingest is suspended" in admin.open("/members").text
+        assert f"mauve org resume {organization.org_id}" in admin.open("/members").text
 
 
 class TestMembers:
@@ -354,3 +474,47 @@ def test_an_organization_is_renamed(admin, parts, organization):
     assert "Better name" in admin.send("/organization", {"name": " Better  name "}).text
     assert admin.send("/organization", {"name": ""}).status_code == 400
     assert parts.catalog.organizations.find(organization.org_id).name == "Better name"
+
+
+class TestRefusedForms:
+    """A refused form is shown where it came from, with what was typed."""
+
+    def test_an_invitation(self, admin):
+        refused = admin.send("/members", {"email": "no address", "role": "viewer"})
+        assert refused.status_code == 400
+        assert 'value="no address"' in refused.text
+        assert 'value="viewer" checked' in refused.text
+        assert 'value="developer" checked' not in refused.text
+
+    def test_a_change_of_role_and_a_removal(self, signed_in):
+        owner, user = signed_in(Role.OWNER)
+        refused = owner.send(f"/members/{user.user_id}/role", {"role": "viewer"})
+        assert (refused.status_code, "last owner" in refused.text) == (400, True)
+        assert '<option value="viewer" selected>' in refused.text
+        assert 'value="developer" checked' in refused.text, "the invitation below is another form"
+        refused = owner.send(f"/members/{user.user_id}/remove", {"revoke": "keys"})
+        assert (refused.status_code, "last owner" in refused.text) == (400, True)
+        assert f"Remove {user.email}?" in refused.text
+
+    def test_a_name_that_was_emptied(self, admin):
+        app_id, _ = create_app(admin, "An app")
+        for path in (f"/apps/{app_id}/settings", "/organization"):
+            refused = admin.send(path, {"name": " ", "type": "library", "ownership": "mine"})
+            assert refused.status_code == 400
+            assert 'name="name" type="text" value=" "' in refused.text
+        refused = admin.send(f"/apps/{app_id}/settings", {"name": " ", "type": "library", "ownership": "mine"})
+        assert '<option value="library" selected>' in refused.text
+
+    def test_a_token_without_scopes(self, admin):
+        refused = admin.send("/tokens", {"name": "My report"})
+        assert (refused.status_code, 'value="My report"' in refused.text) == (400, True)
+        assert "Choose at least one scope" in refused.text
+
+    def test_a_cap_that_is_not_a_number(self, owner):
+        refused = owner.send("/usage/cap", {"cap": "plenty"})
+        assert (refused.status_code, 'value="plenty"' in refused.text) == (400, True)
+
+    def test_a_wrong_password_is_not_shown(self, admin):
+        refused = admin.send("/account/password", {"current": "wrong-canary", "password": "new-canary-password"})
+        assert (refused.status_code, "The current password is wrong" in refused.text) == (400, True)
+        assert "canary" not in refused.text

@@ -1,12 +1,14 @@
 """`mauve demo`: from an empty directory to a service with sample data."""
 
 import json
+import re
+import socket
 
 import httpx2 as httpx
 import pytest
 
 from support.browser import Browser
-from support.service import mauve, mauve_json, running
+from support.service import mauve, mauve_json, running, two_free_ports
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +26,13 @@ def test_the_printed_credentials_open_pages_with_data(demo):
         for text in ("Aster Notes", "Bramble Market", "Clover Kit", "EUR", "USD"):
             assert text in home.text
         assert "not available" not in home.text
+        for app in printed["apps"]:
+            events = browser.open(f"/apps/{app['app_id']}/events?days=7").text
+            accepted, counted = (
+                int(re.sub(r"\D", "", re.search(rf"<h2>{title}</h2><b>([^<]*)</b>", events)[1]))
+                for title in ("Accepted", "Counted")
+            )
+            assert accepted >= counted > 0, "what is counted was accepted, and payments were, too"
         market = browser.open(f"/apps/{printed['apps'][1]['app_id']}/webhooks")
         assert "unusable" in market.text
         assert "Volume processed for others, EUR" in browser.open(f"/apps/{printed['apps'][1]['app_id']}").text
@@ -49,3 +58,22 @@ def test_existing_data_needs_the_add_option_and_takes_the_demo_once(tmp_path):
     assert (again.returncode, "has an account already" in again.stderr) == (2, True)
     assert len(mauve_json(data, "org", "list")) == 2, "nothing was created halfway"
     assert printed["password"] not in json.dumps(organizations)
+
+
+def test_the_address_is_one_on_which_it_can_be_served(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        busy = taken.getsockname()[1]
+        done = mauve(tmp_path / "one", "demo", "--days", "1", MAUVE_PORT=str(busy), MAUVE_INGEST_PORT="0")
+    (port,) = re.findall(r"--port (\d+)", done.stdout)
+    assert port != str(busy)
+    assert f"http://127.0.0.1:{port}\n" in done.stdout
+    port = two_free_ports()
+    done = mauve(tmp_path / "two", "demo", "--days", "1", "--port", str(port))
+    assert f"--port {port} --ingest-port {port + 1}" in done.stdout
+    assert f"http://127.0.0.1:{port}\n" in done.stdout
+    settings = {"MAUVE_PORT": str(port), "MAUVE_INGEST_PORT": str(port + 1)}
+    done = mauve(tmp_path / "three", "demo", "--days", "1", **settings)
+    assert "--port" not in done.stdout
+    assert f"http://127.0.0.1:{port}\n" in done.stdout

@@ -81,6 +81,33 @@ def test_a_batch_without_a_valid_item_is_422(post):
     assert [error["index"] for error in reply.json()["errors"]] == [0, 1]
 
 
+class TestHints:
+    def test_moved_times_are_counted_in_a_header_that_pages_may_read(self, post, publishable_key, clock):
+        old = {"name": "view", "at": clock.now_ms() - 30 * 86_400_000}
+        for items, moved in (([VIEW, old, old], "2"), (old, "1"), ([old, {"name": ""}], "1"), ([old, PAYMENT], "1")):
+            reply = post(items)
+            assert (reply.status_code, reply.headers["x-service-moved"]) == (202, moved)
+        reply = post(old, key=publishable_key)
+        assert reply.headers["access-control-allow-origin"] == "*"
+        assert reply.headers["access-control-expose-headers"] == "x-service-moved"
+        assert reply.json() == {"ok": True, "accepted": 1, "rejected": 0}, "the body is as ever"
+
+    def test_without_moved_times_there_is_no_such_header(self, post, clock):
+        reply = post([VIEW, {"name": "view", "at": clock.now_ms()}])
+        assert not {"x-service-moved", "x-service-hint", "access-control-expose-headers"} & set(reply.headers)
+
+    def test_epoch_seconds_get_a_hint(self, post, clock):
+        reply = post({"name": "view", "at": clock.now_ms() // 1000})
+        assert reply.headers["x-service-hint"] == "at looks like epoch seconds: send milliseconds"
+        assert reply.headers["access-control-expose-headers"] == "x-service-moved, x-service-hint"
+
+    def test_a_misspelled_status_gets_a_hint(self, post):
+        reply = post([{**SUBSCRIPTION, "status": "Active"}], "/v1/objects")
+        assert (reply.status_code, reply.json()) == (202, {"ok": True, "accepted": 1, "rejected": 0})
+        assert "only active counts toward MRR" in reply.headers["x-service-hint"]
+        assert "x-service-hint" not in post([SUBSCRIPTION], "/v1/objects").headers
+
+
 class TestPayments:
     def test_the_same_payload_again_is_accepted(self, post):
         assert post(PAYMENT).json()["accepted"] == 1
@@ -200,6 +227,12 @@ class TestRefusals:
         assert post([VIEW], key=server_key).status_code == 202
         clock.advance(1000)
         assert post([VIEW], key=publishable_key).status_code == 202
+
+    def test_422_gives_no_hints(self, post, core):
+        post([PAYMENT])
+        reply = post([{**PAYMENT, "user": "another", "at": 0}])
+        assert reply.status_code == 422
+        assert "x-service-moved" not in reply.headers
 
     @pytest.mark.parametrize("error", [LogFailedError("EIO"), LogFullError("full"), ZeroDivisionError()])
     def test_503_when_the_log_fails(self, post, core, monkeypatch, error):

@@ -121,6 +121,13 @@ def test_the_cap_engages_automatically_and_the_overshoot_is_bounded(service, org
     assert eventually(lambda: post(service.ingest_url, app["sk_key"], [{"name": "view"}]).status_code == 202)
 
 
+def test_moved_times_are_reported_on_both_ports(service, app):
+    for url in (service.url, service.ingest_url):
+        reply = post(url, app["sk_key"], [{"name": "view"}, {"name": "view", "at": 0}])
+        assert (reply.status_code, reply.headers["x-service-moved"]) == (202, "1")
+        assert "x-service-moved" not in post(url, app["sk_key"], [{"name": "view"}]).headers
+
+
 def test_a_suspension_and_its_end_take_effect_soon(service, org, app):
     def status():
         return post(service.ingest_url, app["sk_key"], [{"name": "view"}]).status_code
@@ -178,6 +185,8 @@ def test_an_occupied_metrics_port_is_reported_at_startup(tmp_path):
 
 def test_readiness_and_doctor_report_the_backlog(service, app):
     assert {"backlog_bytes", "load_lag_ms"} <= set(httpx.get(f"{service.url}/readyz").json())
+    eventually(lambda: httpx.get(f"{service.url}/readyz").json()["backlog_bytes"] == 0)
     names = {check["name"]: check for check in mauve_json(service.data, "doctor")["checks"]}
     assert names["queue"]["ok"] is True
-    assert "MB" in names["queue"]["detail"]
+    assert names["queue"]["detail"].startswith("0 bytes wait to be loaded")
+    assert names["queue"]["advice"] == ""

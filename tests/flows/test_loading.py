@@ -46,8 +46,12 @@ class LogInMemory:
     def trim(self, stream, through):
         self.records = [record for record in self.records if record.number > through]
 
-    def backlog_bytes(self):
-        return sum(len(record.payload) for record in self.records)
+    def backlog_bytes(self, positions):
+        after = positions.get(self.stream, 0)
+        return sum(len(record.payload) for record in self.records if record.number > after)
+
+    def stored_bytes(self):
+        return self.backlog_bytes({})
 
     def quarantined(self):
         return 0

@@ -433,3 +433,44 @@ def test_an_oversized_answer_is_refused_before_it_is_built(client, read, key):
     assert "fewer days" in refused.json()["error"]
     assert peak_bytes < 64 * 1024 * 1024
     assert len(read("mrr_history", key).json()["data"]) == 30 * len(currencies)
+
+
+class TestWhileLoadingIsBehind:
+    @pytest.fixture
+    def behind(self, core):
+        core.is_loading_behind = True
+        return core
+
+    def test_an_answer_is_not_kept_and_a_later_one_is_exact_and_cached(self, client, read, key, load, clock, behind):
+        send(client, key, {"name": "view", "user": "ann"})
+        early = read("mau", key)
+        assert (early.json()["data"], early.headers["x-cache"]) == ([{"mau": 0}], "uncached")
+        load()
+        behind.is_loading_behind = False
+        clock.advance(2_000)  # the flush interval
+        later = read("mau", key)
+        assert (later.json()["data"], later.headers["x-cache"]) == ([{"mau": 1}], "miss")
+        assert read("mau", key).headers["x-cache"] == "hit"
+
+    def test_a_question_is_read_once_in_a_flush_interval(self, client, read, key, load, clock, behind):
+        assert read("mau", key).json()["data"] == [{"mau": 0}]
+        send(client, key, {"name": "view", "user": "ann"})
+        load()
+        soon = read("mau", key)
+        assert (soon.json()["data"], soon.headers["x-cache"]) == ([{"mau": 0}], "uncached")
+        clock.advance(2_000)
+        assert read("mau", key).json()["data"] == [{"mau": 1}]
+
+    def test_reads_still_count_against_the_ceiling(self, parts, organization, keyring, read, key, behind):
+        operator.change_limits(parts, organization.org_id, {"reads_per_minute": 1})
+        keyring.refresh()
+        assert [read("mau", key).status_code for _ in range(2)] == [200, 429]
+
+    def test_money_needs_no_loading_and_is_cached(self, read, key, behind):
+        for metric in ("revenue", "volume", "mrr", "mrr_history"):
+            assert [read(metric, key).headers["x-cache"] for _ in range(2)] == ["miss", "hit"], metric
+
+    def test_an_answer_cached_before_stays_a_hit(self, read, key, core):
+        assert read("mau", key).headers["x-cache"] == "miss"
+        core.is_loading_behind = True
+        assert read("mau", key).headers["x-cache"] == "hit"

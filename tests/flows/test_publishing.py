@@ -72,9 +72,11 @@ def test_an_upgrade_publishes_what_the_previous_release_did_not(settings, parts,
         for index in ("ix_links_user_id", "ix_keys_minted_by", "ix_keys_app_id_revoked"):
             catalog.execute(f"DROP INDEX {index}")
         catalog.execute("CREATE INDEX ix_keys_app_id ON keys (app_id)")
-        catalog.execute("ALTER TABLE keys DROP COLUMN minted_by")
-        for column in ("minted_by", "last_used_at"):
-            catalog.execute(f"ALTER TABLE tokens DROP COLUMN {column}")
+        newer = [("apps", "archived_at"), ("webhook_secrets", "is_placeholder")]
+        newer += [("keys", column) for column in ("minted_by", "name", "last_used_at")]
+        newer += [("tokens", column) for column in ("minted_by", "last_used_at")]
+        for table, column in newer:
+            catalog.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
         for table in ("projects", "tokens"):
             catalog.execute(f"DROP INDEX ix_{table}_mirrored_at")
             catalog.execute(f"ALTER TABLE {table} DROP COLUMN mirrored_at")

@@ -51,3 +51,16 @@ def test_the_reference_accepts_only_get_and_head(client, path):
 @pytest.mark.parametrize("path", ["/docs/", "/openapi.json/", "/docs/x", "/openapi.yaml"])
 def test_near_misses_of_the_reference_are_404(client, path):
     assert client.get(path).status_code == 404
+
+
+def test_the_examples_use_the_address_that_the_client_used(client):
+    reply = client.get("/docs", headers={"host": "metrics.example:8123"})
+    assert "URL=http://metrics.example:8123  #" in reply.text
+    assert reply.headers["etag"] != client.get("/docs").headers["etag"]
+
+
+@pytest.mark.parametrize("host", ["<script>", "a$(id)", "a`id`", "q w", "x" * 300])
+def test_a_strange_address_is_not_repeated(client, host):
+    reply = client.get("/docs", headers={"host": host})
+    assert reply.status_code in {200, 400}
+    assert host not in reply.text

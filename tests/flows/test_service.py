@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import stat
@@ -156,6 +157,8 @@ def test_an_occupied_port_is_refused_with_one_sentence(service, tmp_path, option
     done = mauve(tmp_path / "data", "serve", *[word for pair in ports.items() for word in pair])
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert f"port {taken}" in done.stderr
+    assert f"{option} or MAUVE_{option[2:].replace('-', '_').upper()}" in done.stderr
+    assert not (tmp_path / "data").exists(), "a failed start leaves nothing"
 
 
 def test_a_foreign_host_is_refused_with_one_sentence(tmp_path):
@@ -300,7 +303,7 @@ def test_without_json_it_prints_its_addresses_and_stops_on_ctrl_c(tmp_path):
     assert len(children) > 1
     assert not any(map(is_alive, children))
     assert lines[0] == "Mauve is running.\n"
-    assert "http://127.0.0.1:" in lines[1]
+    assert re.fullmatch(r"  dashboard and API   (http://127\.0\.0\.1:\d+)  \(API reference: \1/docs\)\n", lines[1])
     assert "/setup/" in lines[4]
     assert rest == ""
 

@@ -33,6 +33,20 @@ class TestSetup:
         assert stranger.open(setup_path).status_code == 404
         assert not is_in(stranger)
 
+    def test_before_the_first_account_the_start_page_says_where_the_link_is(self, browser, setup_path):
+        page = browser.open("/")
+        assert "First time?" in page.text
+        assert "mauve user link" in page.text
+        assert 'href="/docs"' in page.text
+        assert 'name="password"' not in page.text, "there is no account yet"
+        browser.send(setup_path, {"organization": "Acme", "email": " Ann@Example.COM ", "password": PASSWORD})
+        assert 'href="/docs"' in browser.open("/").text
+        browser.send("/signout")
+        page = browser.open("/")
+        assert "First time?" not in page.text
+        assert browser.send("/signin", {"email": "ANN@example.com", "password": PASSWORD}).status_code == 200
+        assert is_in(browser)
+
     @pytest.mark.parametrize(
         "flaw",
         [

@@ -72,6 +72,19 @@ class TestReplay:
         assert (done["payments"], done["payments_new"], done["revenue"]) == (6, 0, {})
         assert [ledger_rows(data, query) for query in queries] == before
 
+    def test_a_replay_stores_customer_and_plan_and_does_not_bring_an_erased_customer_back(self, replay, data, app):
+        event = sample("stripe_subscription_annual_qty3")
+        event["data"]["object"]["customer"] = "cus_ann"
+        event["data"]["object"]["items"]["data"][0]["price"]["nickname"] = "Pro"
+        replay(event)
+        tables = ("subscriptions", "subscription_versions")
+        for table in tables:
+            assert ledger_rows(data, f"SELECT customer, plan FROM {table}") == [("cus_ann", "Pro")]
+        assert mauve_json(data, "erase-user", "--app", app.app_id, "cus_ann", "--yes")["subscription_versions"] == 1
+        replay(event)
+        for table in tables:
+            assert ledger_rows(data, f"SELECT customer, plan FROM {table}") == [(None, "Pro")]
+
     def test_a_replay_maps_events_like_deliveries(self, replay, data, app):
         event = sample("stripe_invoice_paid_marketplace_destination_acacia")
         done = replay(event)
@@ -98,6 +111,30 @@ class TestReplay:
         done = replay(sample("polar_order_paid_renewal"), provider="biller_b", options=("--test",))
         assert done["revenue"] == {"usd": 3920}
         assert ledger_rows(data, "SELECT project FROM payments") == [(project,)]
+
+    def test_events_of_the_other_environment_are_counted_and_not_recorded(self, replay, data, app, tmp_path):
+        secret = ("webhooks", "secret", "--app", app.app_id, "--provider", "biller_a", "--test")
+        project = mauve_json(data, *secret, stdin=SECRET_A)["project"]
+        events = [*invoices(2), sample("stripe_invoice_paid_testmode"), sample("stripe_subscription_testmode")]
+        for options, revenue, subscriptions in (((), {"usd": 3}, 0), (("--test",), {"usd": 4900}, 1)):
+            done = replay(*events, options=options)
+            assert (done["misdirected"], done["ignored"], done["warnings"]) == (2, 2, {"plane_mismatch": 2})
+            assert (done["revenue"], done["subscriptions"]) == (revenue, subscriptions)
+        counted = ledger_rows(data, "SELECT project, count(*) FROM payments GROUP BY project ORDER BY count(*)")
+        assert counted == [(project, 1), (app.public_id, 2)]
+        command = ("webhooks", "replay", "--app", app.app_id, "--provider", "biller_a")
+        file = str(tmp_path / "events.jsonl")
+        assert "2 test-mode events were not recorded: replay them with --test\n" in mauve(data, *command, file).stdout
+        printed = mauve(data, *command, "--test", file).stdout
+        assert "2 live-mode events were not recorded: replay them without --test\n" in printed
+
+    def test_a_secret_that_does_not_look_like_one_is_saved_with_a_warning(self, data, app):
+        secret = ("webhooks", "secret", "--app", app.app_id, "--provider", "biller_a")
+        doubted, good = mauve(data, *secret, stdin="sk_live_canary"), mauve(data, *secret, stdin="whsec_canary")
+        assert (doubted.returncode, good.returncode) == (0, 0)
+        assert doubted.stderr.startswith("warning: this does not look like a signing secret of Stripe")
+        assert "canary" not in doubted.stderr
+        assert good.stderr == ""
 
     def test_without_json_a_summary_is_printed(self, data, app, tmp_path):
         file = exported(tmp_path / "events.jsonl", *invoices(2), b"x")
@@ -164,8 +201,8 @@ class TestList:
         }
         counted = {(each["plane"], each["provider"], each["word"]): each["count"] for each in listed["counts"]}
         assert counted == {
+            ("live", "biller_a", "ignored"): 1,
             ("live", "biller_a", "plane_mismatch"): 1,
-            ("live", "biller_a", "stored"): 1,
             ("live", "biller_b", "signature_mismatch"): 7,
             ("test", "biller_a", "stored"): 1,
         }

@@ -294,8 +294,44 @@ class TestAcknowledged:
         rows = ledger_rows(settings.data, "SELECT project, type, result, rows, warnings FROM deliveries")
         assert rows == [
             (connected.public_id, "invoice.paid", "stored", 1, ""),
-            (connected.public_id, "invoice.paid", "stored", 1, "plane_mismatch"),
+            (connected.public_id, "invoice.paid", "ignored", 0, "plane_mismatch"),
         ]
+
+
+class TestOtherEnvironment:
+    """A delivery whose `livemode` disagrees with the address that verified it."""
+
+    @pytest.mark.parametrize("name", ["stripe_invoice_paid_testmode", "stripe_subscription_testmode"])
+    def test_test_money_at_the_live_address_is_acknowledged_and_not_booked(self, deliver, totals, settings, name):
+        deliver(INVOICE)
+        before = totals()
+        reply = deliver(sample_bytes(name))
+        assert (reply.status_code, reply.json()) == (200, {"ok": True, "rows": 0})
+        assert totals() == before
+        assert ledger_rows(settings.data, "SELECT count(*) FROM subscription_versions") == [(0,)]
+
+    @pytest.mark.parametrize("name", ["stripe_invoice_paid_basic", "stripe_subscription_annual_qty3"])
+    def test_live_money_at_the_test_address_is_acknowledged_and_not_booked(
+        self, deliver, connected, parts, payments, settings, name
+    ):
+        project = save_secret(parts, connected, Environment.TEST, Provider.BILLER_A, Secret(SECRET_A))
+        assert deliver(sample_bytes(name), project=project).json() == {"ok": True, "rows": 0}
+        assert payments() == []
+        assert ledger_rows(settings.data, "SELECT count(*) FROM subscription_versions") == [(0,)]
+        recorded = ledger_rows(settings.data, "SELECT project, result, rows, warnings FROM deliveries")
+        assert recorded == [(project, "ignored", 0, "plane_mismatch")]
+
+    def test_a_biller_without_the_flag_is_booked_where_it_arrived(self, deliver, connected, parts, payments):
+        project = save_secret(parts, connected, Environment.TEST, Provider.BILLER_B, Secret(SECRET_B))
+        assert deliver(ORDER, "biller_b", project=project).json() == {"ok": True, "rows": 1}
+        assert len(payments()) == 1
+
+    def test_an_invoice_sent_again_to_the_right_address_is_booked(self, deliver, connected, parts, totals):
+        project = save_secret(parts, connected, Environment.TEST, Provider.BILLER_A, Secret(SECRET_A))
+        body = sample_bytes("stripe_invoice_paid_testmode")
+        assert deliver(body).json() == {"ok": True, "rows": 0}
+        assert deliver(body, project=project).json() == {"ok": True, "rows": 1}
+        assert totals() == [(1, "usd", "4900")]
 
 
 class TestSuspended:

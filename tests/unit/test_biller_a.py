@@ -177,6 +177,26 @@ def subscribed(*items, **fields):
     return read
 
 
+class TestNames:
+    def test_the_customer_is_the_billers_id(self):
+        assert subscribed(customer="cus_1").customer == "cus_1"
+        assert subscribed(customer={"id": "cus_2", "email": "ann@example.com"}).customer == "cus_2"
+        assert subscribed(customer=None).customer is None
+
+    def test_the_plan_is_what_the_owner_calls_its_prices_each_once(self):
+        pro = an_item(id="price_1", nickname="Pro", lookup_key="pro_monthly")
+        seats = an_item(id="price_2", nickname=None, lookup_key="seats")
+        plain = {"price": {"id": "price_3", "nickname": ""}, "plan": {"nickname": None, "id": "plan_3"}}
+        assert subscribed(pro, pro, seats, plain).plan == "Pro, seats, price_3"
+        assert subscribed({"plan": {"id": "plan_1", "nickname": "Old"}}).plan == "Old"
+        assert subscribed(an_item(id=None)).plan is None
+
+    @pytest.mark.parametrize("name", ["n" * 129, "n" * 2000, "n" * 5000, {"a": 1}, 7])
+    def test_a_plan_of_any_length_or_type_costs_no_subscription(self, name):
+        plan = subscribed(an_item(nickname=name)).plan
+        assert plan is None or plan == "n" * 127 + "…"
+
+
 class TestMonthlyRevenue:
     @pytest.mark.parametrize(
         ("interval", "count", "unit", "mrr"),

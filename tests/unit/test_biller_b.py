@@ -107,6 +107,12 @@ class TestOrders:
 
 
 class TestSubscriptions:
+    def test_customer_and_plan_are_named(self):
+        assert subscribed(customer_id="c1", product={"name": "Pro"}).customer == "c1"
+        assert subscribed(product={"name": "Pro"}).plan == "Pro"
+        assert subscribed(product=None, product_id="p1").plan == "p1"
+        assert subscribed(product=None, product_id=None).plan is None
+
     @pytest.mark.parametrize(
         ("amount", "interval", "count", "mrr"),
         [

@@ -3,9 +3,12 @@
 import msgspec
 import pytest
 
+from mauve.core.app import Environment
+from mauve.core.biller import Provider
 from mauve.core.times import parse_time_us
 from mauve.ingest.webhooks.parsed import ParsedPayment, ParsedSubscription, SkippedEvent
 from mauve.stores.deliveries import DeliveryResult
+from mauve.stores.ledger import Entry
 from support.billing import EXPECTED, NOW, SAMPLES, mapped_for, parsed_event, provider_of, sample
 
 NAMES = {
@@ -37,7 +40,9 @@ def test_a_payment_is_parsed_as_expected(name):
 
 @pytest.mark.parametrize("name", NAMES["payment"])
 def test_a_payment_makes_the_expected_rows(name):
-    expected, mapped = EXPECTED[name], mapped_for(provider_of(name), sample(name))
+    expected = EXPECTED[name]
+    environment = Environment.LIVE if expected.get("livemode", True) else Environment.TEST
+    mapped = mapped_for(provider_of(name), sample(name), environment=environment)
     money = {payment.earned: payment.amount for payment in mapped.entry.payments}
     volume = {False: expected["volume_minor"]} if "volume_minor" in expected else {}
     assert money == {True: expected["revenue_minor"]} | volume
@@ -71,7 +76,34 @@ def test_an_event_that_is_only_acknowledged_makes_no_row(name):
     assert mapped_for(provider_of(name), sample(name)).rows == 0
 
 
-def test_a_delivery_for_the_other_environment_is_stored_with_a_warning():
-    for name in ("stripe_invoice_paid_testmode", "stripe_subscription_testmode"):
-        mapped = mapped_for(provider_of(name), sample(name))
-        assert (mapped.rows, mapped.entry.delivery.warnings) == (1, ("plane_mismatch",))
+@pytest.mark.parametrize(
+    ("name", "environment"),
+    [
+        ("stripe_invoice_paid_testmode", Environment.LIVE),
+        ("stripe_subscription_testmode", Environment.LIVE),
+        ("stripe_invoice_paid_basic", Environment.TEST),
+        ("stripe_invoice_paid_marketplace_destination_acacia", Environment.TEST),
+        ("stripe_subscription_annual_qty3", Environment.TEST),
+    ],
+)
+def test_a_delivery_for_the_other_environment_makes_no_row(name, environment):
+    mapped = mapped_for(provider_of(name), sample(name), environment=environment)
+    delivery = mapped.entry.delivery
+    assert (mapped.rows, mapped.entry) == (0, Entry(delivery=delivery))
+    assert (delivery.result, delivery.rows, delivery.warnings) == (DeliveryResult.IGNORED, 0, ("plane_mismatch",))
+
+
+def test_a_skipped_delivery_for_the_other_environment_keeps_its_own_warnings():
+    name = "stripe_invoice_paid_zero_trial"
+    delivery = mapped_for(provider_of(name), sample(name), environment=Environment.TEST).entry.delivery
+    assert (delivery.result, delivery.warnings) == (DeliveryResult.IGNORED, ("zero_amount", "plane_mismatch"))
+    unusable = sample("stripe_invoice_paid_testmode") | {"data": {}}
+    delivery = mapped_for(Provider.BILLER_A, unusable).entry.delivery
+    assert (delivery.result, delivery.warnings) == (DeliveryResult.UNUSABLE, ("object_unusable", "plane_mismatch"))
+
+
+@pytest.mark.parametrize("flag", [None, "false", 0, {}])
+def test_a_flag_that_says_nothing_is_no_mismatch(flag):
+    event = sample("stripe_invoice_paid_basic") | {"livemode": flag}
+    for environment in Environment:
+        assert mapped_for(Provider.BILLER_A, event, environment=environment).rows == 1

@@ -50,11 +50,27 @@ def test_connections_per_address_are_unlimited_behind_a_proxy(environment, limit
         ("MAUVE_READ_SECONDS", "0"),
         ("MAUVE_READ_SECONDS", "301"),
         ("MAUVE_LOG", "xml"),
+        ("MAUVE_PUBLIC_URL", "foo"),
+        ("MAUVE_PUBLIC_URL", "metrics.example.com"),
+        ("MAUVE_PUBLIC_URL", "ftp://metrics.example.com"),
+        ("MAUVE_PUBLIC_URL", "https://"),
+        ("MAUVE_PUBLIC_URL", "https://:8080"),
+        ("MAUVE_PUBLIC_URL", "https://metrics.example.com:http"),
+        ("MAUVE_PUBLIC_URL", "https://metrics.example.com/mauve"),
+        ("MAUVE_PUBLIC_URL", "https://metrics.example.com?a=b"),
+        ("MAUVE_PUBLIC_URL", "https://[::1"),
+        ("MAUVE_PUBLIC_URL", "https://a b.example"),
     ],
 )
 def test_an_invalid_setting_is_named_in_the_error(name, value):
     with pytest.raises(SettingError, match=name):
         settings_from({name: value})
+
+
+@pytest.mark.parametrize("url", ["https://metrics.example.com", "http://127.0.0.1:1/", "http://[::1]:8080"])
+def test_a_public_url_is_an_address_without_a_path(url):
+    assert settings_from({"MAUVE_PUBLIC_URL": url}).public_url == url
+    assert settings_from({"MAUVE_PUBLIC_URL": ""}).public_url is None
 
 
 def test_every_listed_setting_is_read():

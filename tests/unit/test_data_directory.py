@@ -8,6 +8,7 @@ from mauve.stores.data_directory import (
     DirectoryError,
     HeldError,
     Holder,
+    clear_holder,
     exclusive_lock,
     hold,
     holder_of,
@@ -63,6 +64,21 @@ def test_a_locked_directory_names_its_holder_until_it_is_released(tmp_path):
             hold(tmp_path)
     assert holder_of(tmp_path) is None
     hold(tmp_path).close()
+
+
+def test_a_server_that_ends_leaves_no_holder_and_one_that_stored_nothing_no_directory(tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "catalog.db").touch()
+    with hold(data) as lock:
+        record_holder(lock, Holder(os.getpid(), "http://here", "http://there"))
+        clear_holder(lock, data)
+        assert holder_of(data) is None
+    assert (data / "serve.lock").read_bytes() == b""
+    (data / "catalog.db").unlink()
+    with hold(data) as lock:
+        clear_holder(lock, data)
+    assert not data.exists()
 
 
 def _append(path, mark):

@@ -188,3 +188,12 @@ def test_amounts_of_the_billers_are_converted_to_iso_minor_units(database):
             rows = tx.execute(sa.select(table.c.id, table.c.mrr).order_by(table.c.id)).all()
             assert rows == [("own", 417), ("polar:2", 500), ("stripe:sub_1", 417)]
     assert writer.record([Entry(payments=[new])]) == [[Outcome.DUPLICATE]]
+
+
+def test_the_latest_payments_are_found_by_an_index(database):
+    migrate(database, LEDGER)
+    query = "SELECT id FROM payments WHERE project = 'p' AND received_at >= 0 ORDER BY received_at DESC LIMIT 5"
+    with database.reading() as tx:
+        steps = tx.exec_driver_sql(f"EXPLAIN QUERY PLAN {query}").all()
+    assert len(steps) == 1, "nothing is sorted"
+    assert "ix_payments_received" in str(steps)

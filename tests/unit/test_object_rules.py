@@ -17,6 +17,10 @@ SUBSCRIPTION = {"type": "subscription", "id": "s1", "status": "active", "mrr": 9
 ITEM_BYTES_MAX = 122_880
 
 
+WRONG_TYPE = 'type is not supported: only "subscription" is supported'
+NO_CURRENCY = "currency is not an ISO 4217 code"
+
+
 def judge(body):
     return judge_objects(body if isinstance(body, bytes) else json.dumps(body).encode(), KEY, NOW)
 
@@ -120,15 +124,20 @@ def test_mrr_is_a_whole_number_of_minor_units(mrr):
         ([SUBSCRIPTION], "an item must be a JSON object"),
         *[(without(field), f"{field} is required") for field in SUBSCRIPTION],
         *[(subscription(**{field: None}), f"{field} is required") for field in SUBSCRIPTION],
-        *[(subscription(**{field: ""}), f"{field} is required") for field in SUBSCRIPTION if field != "status"],
-        *[(subscription(**{field: {}}), f"{field} is required") for field in SUBSCRIPTION],
-        (subscription(type="invoice"), "type is required"),
-        (subscription(type="Subscription"), "type is required"),
-        (subscription(id=5), "id is required"),
-        (subscription(status=5), "status is required"),
-        *[(subscription(mrr=mrr), "mrr is required") for mrr in (-1, 1.0, 1.5, "1", True, 2**53, 10**30)],
-        (json.dumps(SUBSCRIPTION).replace("999", "1e2").encode(), "mrr is required"),
-        *[(subscription(currency=code), "currency is required") for code in ("zzz", "euro", 978, " eur", "\u212arw")],
+        *[(subscription(**{field: {}}), f"{field} must be") for field in SUBSCRIPTION if field != "type"],
+        *[(subscription(**{field: ""}), f"{field} must be") for field in ("id", "mrr")],
+        *[(subscription(type=type_), WRONG_TYPE) for type_ in ("invoice", "Subscription", "", {}, 5, False)],
+        ({"type": "customer"}, WRONG_TYPE),
+        ({"type": "customer", "id": 5, "status": None}, WRONG_TYPE),
+        ({"status": 5, "type": "customer"}, WRONG_TYPE),
+        ({"status": 5}, 'type is required: only "subscription" is supported'),
+        ({}, 'type is required: only "subscription" is supported'),
+        (subscription(id=5), "id must be"),
+        (subscription(status=5), "status must be"),
+        *[(subscription(mrr=mrr), "mrr must be") for mrr in (-1, 1.0, 1.5, "1", True, 2**53, 10**30)],
+        (json.dumps(SUBSCRIPTION).replace("999", "1e2").encode(), "mrr must be"),
+        (subscription(currency=978), "currency must be an ISO 4217 code"),
+        *[(subscription(currency=code), NO_CURRENCY) for code in ("zzz", "euro", "", " eur", "\u212arw")],
         *[(subscription(at=at), "at must be") for at in (5, 1.5, True, "", "2026-11-15", "2026-11-15T12:00:00", [])],
         (b'{"id":"a",' + json.dumps(SUBSCRIPTION).encode()[1:], "no key may appear twice"),
         (json.dumps(SUBSCRIPTION).encode()[:-1] + b', "x":1, "\\u0078":1}', "no key may appear twice"),

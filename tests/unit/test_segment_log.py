@@ -250,7 +250,7 @@ def test_few_files_are_pooled_and_the_newest_segment_is_always_kept(root):
     reader.trim(0, RECORD_NUMBER_MAX)
     assert len(segment_paths(root)) == 1
     assert len(list((root / "000/spare").iterdir())) == POOL_SEGMENTS_MAX
-    assert reader.backlog_bytes() == SEGMENT_BYTES
+    assert reader.stored_bytes() == SEGMENT_BYTES
 
 
 def test_numbers_are_never_reused_however_often_the_writer_crashes(root, tmp_path):

@@ -9,6 +9,11 @@ HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 
 
+def test_things_are_counted_in_the_singular_and_the_plural():
+    counts = [text.counted(number, "event") for number in (0, 1, 2, 1_000)]
+    assert counts == ["0 events", "1 event", "2 events", "1\N{NARROW NO-BREAK SPACE}000 events"]
+
+
 def test_moments_are_formatted_for_people_and_for_machines():
     assert text.day(NOW) == "15 Nov 2026"
     assert text.moment(NOW) == "15 Nov 2026, 06:27 UTC"
@@ -31,6 +36,29 @@ def test_moments_are_formatted_for_people_and_for_machines():
 )
 def test_recent_moments_are_relative_and_older_ones_are_dates(passed_ms, expected):
     assert text.ago(NOW - passed_ms, NOW) == expected
+
+
+def test_the_age_of_a_figure_is_exact_to_the_second_below_a_minute():
+    assert [text.age(NOW - passed_ms, NOW) for passed_ms in (-5, 0, 42_999, MINUTE)] == [
+        "0 s ago",
+        "0 s ago",
+        "42 s ago",
+        "1 minute ago",
+    ]
+
+
+def test_a_time_of_day_has_its_date_unless_that_is_today():
+    assert text.clock_time(NOW + 31_000, NOW) == "06:27:31 UTC"
+    assert text.clock_time(NOW - DAY, NOW) == "14 Nov 2026, 06:27:00 UTC"
+
+
+def test_a_duration_is_in_minutes_if_it_is_whole_minutes():
+    assert [text.duration(seconds) for seconds in (300, 60, 90, 1)] == [
+        "5 minutes",
+        "1 minute",
+        "90 seconds",
+        "1 second",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +109,8 @@ def test_money_has_every_digit_of_its_currency(minor, currency, expected):
 
 
 @pytest.mark.parametrize(
-    ("number", "expected"), [(999, "999"), (1000, "1k"), (12_550, "12.5k"), (2_000_000, "2M"), (10**15, "1 000T")]
+    ("number", "expected"),
+    [(999, "999"), (1000, "1k"), (1_250, "1.25k"), (12_550, "12.5k"), (2_000_000, "2M"), (10**15, "1 000T")],
 )
 def test_an_axis_shows_short_numbers(number, expected):
     assert text.short_count(number).replace("\N{NARROW NO-BREAK SPACE}", " ") == expected

@@ -103,8 +103,8 @@ class Keyring:
     def newer_secret(self, secret: PublishedSecret) -> PublishedSecret | None:
         """Return the newer version of a secret that did not match, if there is one."""
         self._refresh_early()
-        current = self.secrets[secret.record_id]
-        return current if current.version > secret.version else None
+        current = self.secrets.get(secret.record_id)
+        return current if current is not None and current.version > secret.version else None
 
     def refresh(self) -> None:
         """Apply everything that was published since the last refresh."""
@@ -163,9 +163,13 @@ class Keyring:
                 self._keys[record.digest] = None if record.revoked else record
             case PublishedToken():
                 self._tokens[record.lookup_id] = record
+            case PublishedProject(archived=True):
+                self._projects.pop(record.public_id, None)
             case PublishedProject():
                 self._projects[record.public_id] = record
             case PublishedOrganization():
                 self.organizations[record.org_id] = record
+            case PublishedSecret(archived=True):
+                self.secrets.pop(record.record_id, None)
             case PublishedSecret():
                 self.secrets[record.record_id] = record

@@ -1,4 +1,4 @@
-"""Control tokens: their format, authentication, and when they were last used.
+"""Control tokens: their format and authentication.
 
 A token is `ctl_live_`, a public lookup id of 16 characters and a secret of 40, without separators. `ctl_test_` has
 the same format and is reserved: no such token exists.
@@ -7,7 +7,6 @@ the same format and is reserved: no such token exists.
 import hashlib
 import hmac
 import re
-import threading
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,7 +17,6 @@ from mauve.core.problems import Code, Problem, unauthorized
 from mauve.core.secret import Secret
 from mauve.stores.catalog import Tokens
 
-USES_FLUSH_EVERY_S: Final = 20.0
 _PREFIX: Final = "ctl_live_"
 _LOOKUP_CHARACTERS: Final = 16
 _SECRET_CHARACTERS: Final = 40
@@ -65,28 +63,6 @@ class Caller:
 
 def insufficient_scope(scope: Scope) -> Problem:
     return Problem(Code.INSUFFICIENT_SCOPE, f"this token does not carry the scope {scope}: mint one that does")
-
-
-class TokenUses:
-    """Record when tokens were last used, in memory until `flush`.
-
-    It costs a request almost nothing and never fails one; a crash loses a few seconds of timestamps.
-    """
-
-    def __init__(self, tokens: Tokens) -> None:
-        self._tokens = tokens
-        self._used_at: dict[str, int] = {}  # bounded by the number of tokens that exist
-        self._lock = threading.Lock()
-
-    def note(self, lookup_id: str, now_ms: int) -> None:
-        """Note the use of a token that was authenticated."""
-        with self._lock:
-            self._used_at[lookup_id] = now_ms
-
-    def flush(self) -> None:
-        with self._lock:
-            used_at, self._used_at = self._used_at, {}
-        self._tokens.note_uses(used_at)
 
 
 def mint(randomness: Randomness) -> MintedToken:

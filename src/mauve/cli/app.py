@@ -1,13 +1,22 @@
 """`mauve app`."""
 
+import sys
+import time
+from itertools import starmap
 from pathlib import Path
 
 import click
 
-from mauve.cli.options import data_options, open_existing, org_option
-from mauve.cli.output import print_result, table
+from mauve.cli.options import UsageError, data_options, open_existing, org_option, settings_for
+from mauve.cli.output import counted, print_result, table
 from mauve.control import operator
-from mauve.control.bodies import app_body
+from mauve.control.apps import archive_app, create_app, restore_app
+from mauve.control.bodies import NewAppBody, app_body, created_app_body
+from mauve.core.app import AppType, Ownership
+from mauve.maintenance.delete_app import Deleted, seconds_to_settle
+from mauve.stores.data_directory import holder_of
+
+app_argument = click.argument("app", metavar="APP")
 
 
 @click.group(no_args_is_help=False)
@@ -15,14 +24,114 @@ def app() -> None:
     """Apps."""
 
 
+@app.command()
+@click.argument("name")
+@org_option
+@click.option(
+    "--ownership",
+    type=click.Choice([each.value for each in Ownership]),
+    default=Ownership.MINE.value,
+    show_default=True,
+    help="Whether you run it for yourself or for a client.",
+)
+@click.option(
+    "--type",
+    "type_",
+    type=click.Choice([each.value for each in AppType]),
+    default=AppType.SAAS.value,
+    show_default=True,
+    help="The kind of app.",
+)
+@data_options
+def create(*, name: str, org: str | None, ownership: str, type_: str, data: Path | None, as_json: bool) -> None:
+    """Create an app with its first server key. The key is shown only once."""
+    operator.checked_name(name)
+    with open_existing(data) as parts:
+        org_id = operator.choose_organization(parts, org).org_id
+        created, key = create_app(parts, org_id, NewAppBody(name, Ownership(ownership), AppType(type_)))
+    view = created_app_body(created, key.reveal())
+    text = f"app         {view.app_id}\nproject     {view.public_id}\nserver key  {view.sk_key}"
+    print_result(view, as_json=as_json, text=text)
+
+
 @app.command("list")
 @org_option
+@click.option("--archived", is_flag=True, help="List the archived apps instead.")
 @data_options
-def list_all(*, org: str, data: Path | None, as_json: bool) -> None:
+def list_all(*, org: str | None, archived: bool, data: Path | None, as_json: bool) -> None:
     """List an organization's apps."""
     with open_existing(data) as parts:
-        operator.find_organization(parts, org)
-        apps = [app_body(each) for each in parts.catalog.apps.all_of(org)]
+        org_id = operator.choose_organization(parts, org).org_id
+        found = parts.catalog.apps.archived_of(org_id) if archived else parts.catalog.apps.all_of(org_id)
+        apps = [app_body(each) for each in found]
     rows = [[each.app_id, each.public_id, each.test_public_id or "-", each.name] for each in apps]
-    text = table(["APP", "PROJECT", "TEST PROJECT", "NAME"], rows, "no apps yet: create one with POST /v1/apps")
+    empty = "no archived apps" if archived else "no apps yet: create one with 'mauve app create NAME'"
+    text = table(["APP", "PROJECT", "TEST PROJECT", "NAME"], rows, empty)
     print_result(apps, as_json=as_json, text=text)
+
+
+@app.command()
+@app_argument
+@data_options
+def archive(*, app: str, data: Path | None, as_json: bool) -> None:
+    """Archive an app: hide it and refuse its keys and webhooks. Its data is kept."""
+    with open_existing(data) as parts:
+        archived = archive_app(parts, operator.find_app(parts, app))
+    text = f"archived {archived.name!r}; 'mauve app restore {app}' undoes it"
+    print_result(app_body(archived), as_json=as_json, text=text)
+
+
+@app.command()
+@app_argument
+@data_options
+def restore(*, app: str, data: Path | None, as_json: bool) -> None:
+    """Restore an archived app, with the keys and webhook secrets it had."""
+    with open_existing(data) as parts:
+        restored = restore_app(parts, operator.find_app(parts, app))
+    print_result(app_body(restored), as_json=as_json, text=f"restored {restored.name!r}")
+
+
+@app.command()
+@app_argument
+@click.option("--name", required=True, metavar="NAME", help="The app's name, to be sure.")
+@data_options
+def delete(*, app: str, name: str, data: Path | None, as_json: bool) -> None:
+    """Delete an app and all its data. This cannot be undone. If it is interrupted, run it again."""
+    from mauve.server.admin_client import delete_projects  # noqa: PLC0415 - slow to import
+
+    settings = settings_for(data)
+    with open_existing(data) as parts:
+        found = operator.find_app(parts, app)
+        if name != found.name:
+            raise UsageError(f"the app {app} has another name: check the id and the name with 'mauve app list'")
+        if sys.stdin is not None and sys.stdin.isatty():
+            click.confirm(f"Delete {name!r} with all its data? This cannot be undone.", abort=True, err=True)
+        archived = archive_app(parts, found)
+        refused_since = operator.refused_since(parts, archived)
+        if holder_of(settings.data) is not None:
+            _wait(seconds_to_settle(refused_since, parts.clock.now_ms()))
+        deleted = delete_projects(settings, archived.projects)
+        operator.forget_app(parts, archived)
+    print_result(deleted, as_json=as_json, text=_summary(deleted))
+
+
+def _wait(seconds: float) -> None:
+    if seconds:
+        click.echo(f"waiting {seconds:.0f} s for requests that began before the app was archived", err=True)
+        time.sleep(seconds)
+
+
+def _summary(deleted: Deleted) -> str:
+    counts = [
+        (deleted.events, "event"),
+        (deleted.payments, "payment"),
+        (deleted.subscription_versions, "subscription version"),
+        (deleted.dead_letters, "dead letter"),
+        (deleted.damaged_records, "damaged record"),
+    ]
+    lines = ["deleted the app, with " + ", ".join(starmap(counted, counts))]
+    if not deleted.queue_is_clean:
+        lines.append("the queue's files still hold loaded events until new ones overwrite them")
+    if not deleted.journal_is_clean:
+        lines.append("ledger.db-wal still holds copies until a long read, such as a backup, has finished")
+    return "\n".join(lines)

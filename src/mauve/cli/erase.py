@@ -1,13 +1,14 @@
 """`mauve erase-user`."""
 
 import sys
+from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from mauve.cli.options import UsageError, app_option, data_options, open_existing, settings_for, test_option
-from mauve.cli.output import print_result
+from mauve.cli.output import counted, print_result
 from mauve.control import operator
 
 if TYPE_CHECKING:
@@ -48,13 +49,13 @@ def _confirm(user: str, app: str) -> None:
 
 def _summary(erased: "Erased") -> str:
     counts = [
-        (erased.events, "events"),
-        (erased.payments, "payments"),
-        (erased.subscription_versions, "subscription versions"),
-        (erased.dead_letters, "dead letters"),
-        (erased.damaged_records, "damaged records"),
+        (erased.events, "event"),
+        (erased.payments, "payment"),
+        (erased.subscription_versions, "subscription version"),
+        (erased.dead_letters, "dead letter"),
+        (erased.damaged_records, "damaged record"),
     ]
-    lines = ["made anonymous: " + ", ".join(f"{count} {what}" for count, what in counts)]
+    lines = ["made anonymous: " + ", ".join(starmap(counted, counts))]
     if not erased.queue_is_clean:
         lines.append(
             "the queue's files still hold the user until new events overwrite them; to overwrite them now, "

@@ -5,11 +5,12 @@ from pathlib import Path
 import click
 
 from mauve.cli.options import UsageError, app_option, data_options, open_existing, test_option
-from mauve.cli.output import print_result
+from mauve.cli.output import print_result, table, utc_time
 from mauve.control import operator
-from mauve.control.keys import mint_key
+from mauve.control.keys import list_keys, mint_key
+from mauve.control.people import emails_of
 from mauve.core.app import Environment
-from mauve.core.credential import KeyKind
+from mauve.core.credential import AppKey, KeyKind
 
 
 @click.group(no_args_is_help=False)
@@ -40,3 +41,42 @@ def mint(*, app: str, kind: str, test: bool, data: Path | None, as_json: bool) -
         key_id, secret = mint_key(parts, found, KeyKind(kind), Environment.TEST if test else Environment.LIVE)
     shown = secret.reveal()
     print_result({"key_id": key_id, "key": shown}, as_json=as_json, text=shown)
+
+
+@key.command("list")
+@app_option
+@data_options
+def list_all(*, app: str, data: Path | None, as_json: bool) -> None:
+    """List an app's keys, including revoked ones."""
+    with open_existing(data) as parts:
+        found = operator.find_app(parts, app)
+        keys = list_keys(parts, found)
+        emails = emails_of(parts, found.org_id)
+    rows = [
+        [
+            each.key_id,
+            each.masked,
+            each.environment,
+            "revoked" if each.revoked else "active",
+            utc_time(each.created_at),
+            emails.get(each.minted_by or "", each.minted_by or "unknown"),
+        ]
+        for each in keys
+    ]
+    headings = ["KEY", "MASKED", "ENVIRONMENT", "STATE", "CREATED", "MINTED BY"]
+    text = table(headings, rows, "no keys yet: create one with 'mauve key mint'")
+    print_result([_view(each) for each in keys], as_json=as_json, text=text)
+
+
+def _view(key: AppKey) -> dict[str, object]:
+    return {
+        "key_id": key.key_id,
+        "app_id": key.app_id,
+        "project": key.public_id,
+        "environment": key.environment,
+        "kind": key.kind,
+        "masked": key.masked,
+        "revoked": key.revoked,
+        "created_at": key.created_at,
+        "minted_by": key.minted_by,
+    }

@@ -8,7 +8,7 @@ from typing import ParamSpec, TypeVar
 
 import click
 
-from mauve.config import Settings, settings_from
+from mauve.config import Settings, http_url, settings_from
 from mauve.control.parts import ControlParts
 from mauve.stores.data_directory import holder_of
 
@@ -16,7 +16,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 org_argument = click.argument("org", metavar="ORG")
-org_option = click.option("--org", required=True, metavar="ORG", help="The organization's id, org_….")
+org_option = click.option("--org", metavar="ORG", help="The organization's id, org_…; may be left out if there is one.")
 app_option = click.option("--app", required=True, metavar="APP", help="The app's id, app_….")
 test_option = click.option("--test", is_flag=True, help="Use the app's test environment.")
 
@@ -74,4 +74,4 @@ def base_url(data: Path | None) -> str:
     holder = holder_of(settings.data)
     if holder is not None:
         return holder.public_url.rstrip("/")
-    return (settings.public_url or f"http://{settings.host}:{settings.port}").rstrip("/")
+    return (settings.public_url or http_url(settings.host, settings.port)).rstrip("/")

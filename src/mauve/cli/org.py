@@ -83,8 +83,18 @@ def unpaid(*, org: str, grace: int, data: Path | None, as_json: bool) -> None:
 @org_argument
 @click.option("--event-cap", metavar="N|none", help="Events per billing period; none removes the cap.")
 @click.option("--reads-per-minute", type=_COUNT, metavar="N", help="Metric reads per minute.")
-@click.option("--agent-queries", type=_COUNT, metavar="N", help="Control-token reads per billing period.")
-@click.option("--raw-scans", type=_COUNT, metavar="N", help="Reads of event_* metrics per billing period.")
+@click.option(
+    "--agent-queries",
+    type=_COUNT,
+    metavar="N",
+    help="Agent queries per billing period: metric reads with a control token that the cache does not answer.",
+)
+@click.option(
+    "--raw-scans",
+    type=_COUNT,
+    metavar="N",
+    help="Raw scans per billing period: the agent queries that read an event_* metric.",
+)
 @data_options
 def limits(*, org: str, event_cap: str | None, data: Path | None, as_json: bool, **given: int | None) -> None:
     """Show the limits, and change those given as options."""

@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
@@ -24,6 +25,11 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number of things: `1 event`, `2 events`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def table(headings: Sequence[str], rows: Sequence[Sequence[object]], if_empty: str) -> str:
     """Return aligned columns, or `if_empty` if there are no rows."""
     if not rows:
@@ -33,6 +39,10 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[object]], if_empty: s
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
     )
+
+
+def utc_time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 class NoProgress:

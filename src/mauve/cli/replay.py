@@ -54,9 +54,8 @@ def replay(
         with nullcontext(replaying.DryRun()) if dry_run else open_ledger_writer(settings_for(data)) as recorder:
             lines = _with_progress(replaying.lines_in(file), file, hidden=as_json or not sys.stderr.isatty())
             summary = replaying.replay(lines, endpoint, recorder, parts.clock.now_ms())
-    print_result(
-        msgspec.to_builtins(summary) | {"dry_run": dry_run}, as_json=as_json, text=_summary(summary, dry_run=dry_run)
-    )
+    text = _summary(summary, test=test, dry_run=dry_run)
+    print_result(msgspec.to_builtins(summary) | {"dry_run": dry_run}, as_json=as_json, text=text)
 
 
 def _endpoint(parts: ControlParts, app_id: str, provider: Provider, environment: Environment) -> "Endpoint":
@@ -82,7 +81,7 @@ def _with_progress(lines: Iterable[bytes], file: BinaryIO, *, hidden: bool) -> I
             bar.update(len(line))
 
 
-def _summary(summary: "Summary", *, dry_run: bool) -> str:
+def _summary(summary: "Summary", *, test: bool, dry_run: bool) -> str:
     made = f"{summary.payments} payments ({summary.payments_new} new), {summary.subscriptions} subscription versions"
     lines = [f"{summary.events} events: {made}, {summary.ignored} ignored, {summary.unusable} unusable"]
     for name, totals in (("revenue", summary.revenue), ("volume", summary.volume)):
@@ -90,6 +89,10 @@ def _summary(summary: "Summary", *, dry_run: bool) -> str:
     if summary.conflicts:
         lines.append(f"{summary.conflicts} payments conflict with one of the same id: the first stands")
     lines += [f"{word}: {count}" for word, count in sorted(summary.warnings.items())]
+    if summary.misdirected:
+        other = "without --test" if test else "with --test"
+        mode = "live" if test else "test"
+        lines.append(f"{summary.misdirected} {mode}-mode events were not recorded: replay them {other}")
     if summary.unusable_lines:
         lines.append(f"unusable lines begin with {', '.join(map(str, summary.unusable_lines))}")
     if dry_run:

@@ -13,14 +13,15 @@ from mauve.logs import configure_logs
 from mauve.server import supervisor
 
 _PORT: Final = click.IntRange(0, PORT_MAX)
+_NAME_WIDTH: Final = max(len(setting.name) for setting in SETTINGS)
 _SETTINGS_HELP: Final = "\b\nSettings (environment variables; an option overrides its variable):\n" + "\n".join(
-    f"  {setting.name.ljust(30)} {setting.meaning} [{setting.default}]" for setting in SETTINGS
+    f"  {setting.name.ljust(_NAME_WIDTH)} {setting.meaning} [{setting.default}]" for setting in SETTINGS
 )
 
 
 @click.command(epilog=_SETTINGS_HELP)
 @click.option("--host", metavar="H", help="The address to listen on.")
-@click.option("--port", type=_PORT, metavar="P", help="The port of every plane.")
+@click.option("--port", type=_PORT, metavar="P", help="The port of dashboard and API.")
 @click.option("--ingest-port", type=_PORT, metavar="P", help="The ingest workers' own port.")
 @click.option("--workers", type=click.IntRange(1, WORKERS_MAX), metavar="N", help="Number of ingest workers.")
 @click.option(
@@ -43,10 +44,10 @@ def serve(*, role: str, data: Path | None, as_json: bool, **given: Any) -> None:
 def _text(running: supervisor.Running) -> str:
     lines = [
         "Mauve is running.",
-        f"  every plane   {running.url}",
-        f"  ingest        {running.ingest_url}",
-        f"  data          {running.data}",
+        f"  dashboard and API   {running.url}  (API reference: {running.url}/docs)",
+        f"  ingest              {running.ingest_url}",
+        f"  data                {running.data}",
     ]
     if running.setup_link is not None:
-        lines.append(f"  set-up link   {running.setup_link}  (works once, creates the first owner)")
+        lines.append(f"  set-up link         {running.setup_link}  (works once, creates the first owner)")
     return "\n".join(lines)

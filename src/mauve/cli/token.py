@@ -7,6 +7,7 @@ import click
 from mauve.cli.options import UsageError, data_options, open_existing, org_option
 from mauve.cli.output import print_result, table
 from mauve.control import operator
+from mauve.control.people import emails_of
 from mauve.core.credential import ControlToken, Scope
 
 
@@ -20,11 +21,12 @@ def token() -> None:
 @click.option("--scopes", required=True, metavar="a,b,…", help=f"Any of {', '.join(Scope)}.")
 @click.option("--name", default="operator", metavar="TEXT", help="What it is for.")
 @data_options
-def mint(*, org: str, scopes: str, name: str, data: Path | None, as_json: bool) -> None:
+def mint(*, org: str | None, scopes: str, name: str, data: Path | None, as_json: bool) -> None:
     """Mint a token. It is shown only once."""
     chosen = _scopes_from(scopes)
     with open_existing(data) as parts:
-        token_id, secret = operator.mint_token(parts, org, name, chosen)
+        org_id = operator.choose_organization(parts, org).org_id
+        token_id, secret = operator.mint_token(parts, org_id, name, chosen)
     shown = secret.reveal()
     print_result({"token_id": token_id, "token": shown}, as_json=as_json, text=shown)
 
@@ -32,12 +34,12 @@ def mint(*, org: str, scopes: str, name: str, data: Path | None, as_json: bool) 
 @token.command("list")
 @org_option
 @data_options
-def list_all(*, org: str, data: Path | None, as_json: bool) -> None:
+def list_all(*, org: str | None, data: Path | None, as_json: bool) -> None:
     """List an organization's tokens, including revoked ones."""
     with open_existing(data) as parts:
-        operator.find_organization(parts, org)
-        tokens = parts.catalog.tokens.all_of(org)
-        emails = {member.user.user_id: member.user.email for member in parts.catalog.users.all_of(org)}
+        org_id = operator.choose_organization(parts, org).org_id
+        tokens = parts.catalog.tokens.all_of(org_id)
+        emails = emails_of(parts, org_id)
     rows = [
         [
             each.token_id,

@@ -12,7 +12,7 @@ from mauve.cli.options import UsageError, app_option, data_options, open_existin
 from mauve.cli.output import print_result, table
 from mauve.cli.replay import provider_option, replay
 from mauve.control import operator
-from mauve.control.webhook_secrets import save_secret, trimmed_secret
+from mauve.control.webhook_secrets import doubt_about, save_secret, trimmed_secret
 from mauve.core.app import App, Environment
 from mauve.core.biller import BILLER_NAMES, Provider
 
@@ -34,11 +34,14 @@ webhooks.add_command(replay)
 @data_options
 def secret(*, app: str, provider: str, test: bool, data: Path | None, as_json: bool) -> None:
     """Save a signing secret, read from standard input. The first test secret creates the app's test environment."""
-    text = _secret_from_standard_input()
+    signing_secret = trimmed_secret(_secret_from_standard_input())
     environment = Environment.TEST if test else Environment.LIVE
     with open_existing(data) as parts:
         found = operator.find_app(parts, app)
-        public_id = save_secret(parts, found, environment, Provider(provider), trimmed_secret(text))
+        public_id = save_secret(parts, found, environment, Provider(provider), signing_secret)
+    doubt = doubt_about(signing_secret, Provider(provider))
+    if doubt is not None:
+        click.echo(f"warning: {doubt}: compare it with what the biller shows for this endpoint", err=True)
     path = f"/v1/webhooks/{provider}/{public_id}"
     print_result({"project": public_id, "path": path}, as_json=as_json, text=f"saved; deliveries go to {path}")
 

@@ -44,10 +44,42 @@ def create_app(parts: ControlParts, org_id: str, wanted: NewAppBody, minted_by: 
 
 
 def find_app(parts: ControlParts, org_id: str, app_id: str) -> App:
+    """Return the app. An archived one is not found: the API does not know it until it is restored."""
+    app = find_any_app(parts, org_id, app_id)
+    if app.is_archived:
+        raise not_found()
+    return app
+
+
+def find_any_app(parts: ControlParts, org_id: str, app_id: str) -> App:
+    """Return the app, even an archived one."""
     app = parts.catalog.apps.find(org_id, app_id) if is_id(app_id, "app") else None
     if app is None:
         raise not_found()
     return app
+
+
+def check_not_archived(app: App) -> None:
+    if app.is_archived:
+        raise invalid_body("this app is archived: restore it first, in its settings or with 'mauve app restore'")
+
+
+def archive_app(parts: ControlParts, app: App) -> App:
+    """Refuse the app's keys and webhooks from now on, hide it, and keep its data. Again changes nothing."""
+    archived = parts.catalog.apps.archive(app.org_id, app.app_id, parts.clock.now_ms())
+    if archived is None:
+        raise not_found()
+    parts.publisher.publish_now()
+    return archived
+
+
+def restore_app(parts: ControlParts, app: App) -> App:
+    """Make an archived app work again, with the keys and webhook secrets it had."""
+    restored = parts.catalog.apps.restore(app.org_id, app.app_id)
+    if restored is None:
+        raise not_found()
+    parts.publisher.publish_now()
+    return restored
 
 
 def change_app(parts: ControlParts, app: App, wanted: AppChangesBody) -> App:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 from functools import partial
+from typing import Final
 
 from mauve.access import tokens
 from mauve.control.parts import ControlParts
@@ -15,6 +16,8 @@ from mauve.core.secret import Secret
 from mauve.core.times import DAY_MS
 from mauve.core.user import email_from
 from mauve.stores.catalog import NewToken
+
+_SHOWN_CHARACTERS_MAX: Final = 80
 
 
 class RefusedError(Exception):
@@ -42,6 +45,20 @@ def new_organization(parts: ControlParts, name: str) -> Organization:
 
 def find_organization(parts: ControlParts, org_id: str) -> Organization:
     return _existing(parts.catalog.organizations.find(org_id), org_id)
+
+
+def choose_organization(parts: ControlParts, org_id: str | None) -> Organization:
+    """Return the named organization, or the only one if none is named."""
+    if org_id is not None:
+        return find_organization(parts, org_id)
+    organizations = parts.catalog.organizations.list_all()
+    if not organizations:
+        raise RefusedError("there is no organization yet: open the set-up link, or run 'mauve org create NAME'")
+    if len(organizations) > 1:
+        raise RefusedError(
+            f"there are {len(organizations)} organizations: choose one of 'mauve org list' and add --org ORG"
+        )
+    return organizations[0]
 
 
 def rename(parts: ControlParts, org_id: str, name: str) -> Organization:
@@ -81,8 +98,22 @@ def change_limits(parts: ControlParts, org_id: str, changes: Mapping[str, int | 
 def find_app(parts: ControlParts, app_id: str) -> App:
     app = parts.catalog.apps.find_anywhere(app_id)
     if app is None:
-        raise RefusedError(f"there is no app {app_id!r}: see 'mauve app list --org ORG'")
+        raise RefusedError(f"there is no app {app_id!r}: see 'mauve app list'")
     return app
+
+
+def refused_since(parts: ControlParts, app: App) -> int:
+    """Return since when the keys of an archived app are refused, in epoch ms."""
+    published_at = [key.mirrored_at for key in parts.catalog.keys.all_of(app.app_id)]
+    if app.archived_at is None or None in published_at:
+        raise RefusedError(f"the keys of {app.app_id} are not yet refused everywhere: try again in a few seconds")
+    return max([app.archived_at, *(at for at in published_at if at is not None)])
+
+
+def forget_app(parts: ControlParts, app: App) -> None:
+    """Delete an archived app from the catalog. Its data must have been deleted before."""
+    if not parts.catalog.apps.delete(app.org_id, app.app_id):
+        raise RefusedError(f"the app {app.app_id} was restored meanwhile: run the command again to delete the rest")
 
 
 def mint_token(
@@ -109,7 +140,7 @@ def mint_token(
 def revoke_token(parts: ControlParts, token_id: str) -> ControlToken:
     revoked = parts.catalog.tokens.revoke(token_id)
     if revoked is None:
-        raise RefusedError(f"there is no token {token_id!r}: see 'mauve token list --org ORG'")
+        raise RefusedError(f"there is no token {token_id!r}: see 'mauve token list'")
     parts.publisher.publish_now()
     return revoked
 
@@ -136,5 +167,9 @@ def checked_name(text: str) -> str:
 def checked_email(text: str) -> str:
     address = email_from(text)
     if address is None:
-        raise RefusedError("an e-mail address looks like name@example.com")
+        raise RefusedError(f"{_shortened(text)!r} is not an e-mail address: write it like name@example.com")
     return address
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARACTERS_MAX else f"{text[:_SHOWN_CHARACTERS_MAX]}…"

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from mauve.access.tokens import TokenUses
+from mauve.access.uses import CredentialUses
 from mauve.access.vault import Vault
 from mauve.control.publish import Publisher
 from mauve.core.clock import Clock
@@ -18,5 +18,5 @@ class ControlParts:
     vault: Vault
     clock: Clock
     randomness: Randomness
-    token_uses: TokenUses
+    uses: CredentialUses
     quotas: Quotas = field(default_factory=Quotas)

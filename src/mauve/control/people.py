@@ -47,6 +47,11 @@ def find_account(parts: ControlParts, email: str) -> User:
     return account.user
 
 
+def emails_of(parts: ControlParts, org_id: str) -> dict[str, str]:
+    """Return the address of each member by user id, to name who minted a credential."""
+    return {member.user.user_id: member.user.email for member in parts.catalog.users.all_of(org_id)}
+
+
 def invite(parts: ControlParts, actor: User, email: str, role: Role) -> tuple[User, MintedLink]:
     _check_reach(actor, role)
     return create_user(parts, actor.org_id, email, role)

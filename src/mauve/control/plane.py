@@ -86,7 +86,7 @@ class ControlPlane:
         parts, authorization = self._parts, joined_header(request, "authorization")
         caller = authenticate(parts.catalog.tokens, bearer_credential(authorization))
         self._share.learn(authorization or "", caller.org_id)
-        parts.token_uses.note(caller.lookup_id, parts.clock.now_ms())
+        parts.uses.note_token(caller.lookup_id, parts.clock.now_ms())
         if operation is None or not operation.accepts(request):
             raise not_found()
         caller.require(operation.scope)

@@ -1,6 +1,9 @@
 """Webhook signing secrets: saved sealed, published, never read back."""
 
+from typing import Final
+
 from mauve.access.vault import Row
+from mauve.control.apps import check_not_archived
 from mauve.control.bodies import WebhookSecretBody, invalid_body
 from mauve.control.parts import ControlParts
 from mauve.core.app import App, Environment
@@ -8,6 +11,11 @@ from mauve.core.biller import Provider
 from mauve.core.ids import new_id
 from mauve.core.secret import Secret
 from mauve.stores.catalog import SealedSecret
+
+_STRIPE_PREFIX: Final = "whsec_"
+_POLAR_PREFIXES: Final = ("whsec_", "polar_whs_")
+_POLAR_CHARACTERS_MIN: Final = 32  # of a secret that the merchant has chosen, which has no prefix
+_PLACEHOLDER_CHARACTERS: Final = 40
 
 
 def secret_from(body: WebhookSecretBody, environment: Environment) -> Secret:
@@ -24,19 +32,53 @@ def trimmed_secret(text: str) -> Secret:
     return Secret(trimmed)
 
 
+def doubt_about(secret: Secret, provider: Provider) -> str | None:
+    """Return why the text is probably not a signing secret of this biller; None if it looks like one."""
+    text = secret.reveal()
+    match provider:
+        case Provider.BILLER_A if not text.startswith(_STRIPE_PREFIX):
+            return f"this does not look like a signing secret of Stripe, which begins with {_STRIPE_PREFIX}"
+        case Provider.BILLER_B if not text.startswith(_POLAR_PREFIXES) and len(text) < _POLAR_CHARACTERS_MIN:
+            return (
+                f"this does not look like a signing secret of Polar, which begins with {' or '.join(_POLAR_PREFIXES)} "
+                f"or has at least {_POLAR_CHARACTERS_MIN} characters"
+            )
+        case _:
+            return None
+
+
 def save_secret(parts: ControlParts, app: App, environment: Environment, provider: Provider, secret: Secret) -> str:
     """Replace any earlier secret and publish; return the public id of its project.
 
     The first test secret creates the app's test project.
     """
-    row = Row(app.app_id, environment, provider)
-    sealed = SealedSecret(
-        app_id=app.app_id,
-        environment=environment,
-        provider=provider,
-        sealed=parts.vault.seal(secret, row),
-        saved_at=parts.clock.now_ms(),
-    )
+    check_not_archived(app)
+    sealed = _sealed(parts, Row(app.app_id, environment, provider), secret, is_placeholder=False)
     public_id = parts.catalog.webhook_secrets.put(sealed, new_id("proj", parts.randomness))
     parts.publisher.publish_now()
     return public_id
+
+
+def prepare_environment(parts: ControlParts, app: App, environment: Environment) -> None:
+    """Create the environment's addresses: a biller shows its secret only after it was given the address.
+
+    Until that secret is saved, a random placeholder stands in its place, so deliveries are refused. Secrets that are
+    saved already stay.
+    """
+    check_not_archived(app)
+    for provider in Provider:
+        random = Secret(_STRIPE_PREFIX + parts.randomness.base62(_PLACEHOLDER_CHARACTERS))
+        sealed = _sealed(parts, Row(app.app_id, environment, provider), random, is_placeholder=True)
+        parts.catalog.webhook_secrets.put(sealed, new_id("proj", parts.randomness))
+    parts.publisher.publish_now()
+
+
+def _sealed(parts: ControlParts, row: Row, secret: Secret, *, is_placeholder: bool) -> SealedSecret:
+    return SealedSecret(
+        app_id=row.app_id,
+        environment=row.environment,
+        provider=row.provider,
+        sealed=parts.vault.seal(secret, row),
+        saved_at=parts.clock.now_ms(),
+        is_placeholder=is_placeholder,
+    )

@@ -41,6 +41,16 @@ class App:
     has_biller_a_webhook: bool
     has_biller_b_webhook: bool
     created_at: int
+    archived_at: int | None = None  # its keys and webhooks are refused since then; its data is kept
+
+    @property
+    def is_archived(self) -> bool:
+        return self.archived_at is not None
+
+    @property
+    def projects(self) -> tuple[str, ...]:
+        """Return the project of each environment that the app has."""
+        return (self.public_id,) if self.test_public_id is None else (self.public_id, self.test_public_id)
 
 
 APP_NAME_CHARACTERS_MAX: Final = 80

@@ -29,6 +29,8 @@ class AppKey:
     mirrored_at: int | None
     created_at: int
     minted_by: str | None = None  # a user, a control token or the operator; None: not recorded
+    name: str | None = None
+    last_used_at: int | None = None  # to the minute
 
 
 class Scope(StrEnum):

@@ -46,7 +46,10 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     ] = None
     at: Annotated[
         _DateTime | int | None,
-        Meta(description="When it happened, by the client's clock. Clamped to the last 7 days and the next 5 minutes."),
+        Meta(
+            description="When it happened, by the client's clock; an integer is epoch milliseconds. "
+            "Clamped to the last 7 days and the next 5 minutes."
+        ),
     ] = None
     sent_at: Annotated[
         _DateTime | int | None,

@@ -44,6 +44,14 @@ def without_person(record: bytes, project: str, user: str) -> bytes | None:
     return header + msgspec.json.encode(kept)
 
 
+def is_of_project(record: bytes, project: str) -> bool:
+    """Return whether a log record belongs to a project. An unreadable one belongs to it if it holds its id."""
+    try:
+        return unpacked(record).project == project
+    except MalformedBatchError:
+        return project.encode() in record
+
+
 def _may_hold(text: bytes, user: str) -> bool:
     """Check quickly, without false negatives: escaped text may hold anything."""
     return b"\\" in text or msgspec.json.encode(user) in text or json.dumps(user).encode() in text

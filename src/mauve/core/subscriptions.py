@@ -5,6 +5,7 @@ own, and that of the version after it, however far apart they are.
 """
 
 import hashlib
+import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import date
@@ -13,6 +14,15 @@ from typing import Final, NamedTuple
 from mauve.core.times import DAY_MS
 
 STATUS_CHARACTERS_MAX: Final = 200
+# What the billers and the contract call the states of a subscription.
+_KNOWN_STATUSES: Final = frozenset(
+    {"active", "trialing", "past_due", "canceled", "unpaid", "paused", "incomplete", "incomplete_expired"}
+)
+_BY_LETTERS: Final = {status.replace("_", ""): status for status in _KNOWN_STATUSES} | {
+    "cancelled": "canceled",
+    "trialling": "trialing",
+}
+_LIKELY_CHARACTERS_MAX: Final = 64
 _DAY_US: Final = DAY_MS * 1000
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 
@@ -33,6 +43,14 @@ def stored_status(status: str) -> str:
         return status
     fingerprint = hashlib.sha256(status.encode()).hexdigest()[:16]
     return f"{status[:STATUS_CHARACTERS_MAX]}#truncated#{fingerprint}"
+
+
+def likely_status(status: str) -> str | None:
+    """Return the known status that this one differs from only in case, spaces, punctuation or spelling, or None."""
+    if status in _KNOWN_STATUSES or len(status) > _LIKELY_CHARACTERS_MAX:
+        return None
+    letters = "".join(filter(str.isalpha, unicodedata.normalize("NFKC", status).casefold()))
+    return _BY_LETTERS.get(letters)
 
 
 class MrrChange(NamedTuple):

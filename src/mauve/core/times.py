@@ -60,12 +60,21 @@ def occurred_at(at_ms: int | None, sent_at_ms: int | None, received_at_ms: int) 
     """Return when an event occurred: the client's time, corrected for clock skew and clamped around its receipt."""
     if at_ms is None:
         return received_at_ms
-    claim = at_ms if sent_at_ms is None else at_ms + received_at_ms - sent_at_ms
-    if claim < received_at_ms - PAST_MAX_MS:
+    return clamped(claimed_at(at_ms, sent_at_ms, received_at_ms), received_at_ms)
+
+
+def claimed_at(at_ms: int, sent_at_ms: int | None, received_at_ms: int) -> int:
+    """Return the client's time, corrected for clock skew."""
+    return at_ms if sent_at_ms is None else at_ms + received_at_ms - sent_at_ms
+
+
+def clamped(claim_ms: int, received_at_ms: int) -> int:
+    """Return the nearest time in the window around the receipt."""
+    if claim_ms < received_at_ms - PAST_MAX_MS:
         return received_at_ms - PAST_MAX_MS
-    if claim > received_at_ms + FUTURE_MAX_MS:
+    if claim_ms > received_at_ms + FUTURE_MAX_MS:
         return received_at_ms + FUTURE_MAX_MS
-    return claim
+    return claim_ms
 
 
 def day_number(ms: int) -> int:

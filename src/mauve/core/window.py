@@ -32,6 +32,11 @@ def today_at(now_ms: int) -> date:
     return datetime.fromtimestamp(now_ms / 1000, UTC).date()
 
 
+def month_start_at(moment_ms: int) -> date:
+    """Return the first UTC day of the month of a time."""
+    return today_at(moment_ms).replace(day=1)
+
+
 def halves_of(window: Window) -> tuple[Window, Window]:
     """Return the earlier and the later half of a window of at least two days."""
     middle = date.fromordinal((window.first.toordinal() + window.last.toordinal() + 1) // 2)

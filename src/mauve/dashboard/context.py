@@ -1,6 +1,6 @@
 """One request, as the pages see it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from http import HTTPStatus
@@ -9,7 +9,7 @@ from typing import Self, TypeVar
 from starlette.requests import Request
 
 from mauve.access.sign_in_attempts import client_address
-from mauve.control.apps import find_app
+from mauve.control.apps import find_any_app
 from mauve.control.bodies import invalid_body
 from mauve.control.parts import ControlParts
 from mauve.core.app import App
@@ -45,6 +45,7 @@ class Context:
     now_ms: int
     person: SignedIn | None
     form_error: FormError | None = None
+    ignored: frozenset[str] = frozenset()  # parameters of the address that were refused
 
     @property
     def control(self) -> ControlParts:
@@ -57,7 +58,7 @@ class Context:
 
     @property
     def query(self) -> Fields:
-        return query_from(self.request)
+        return {name: values for name, values in query_from(self.request).items() if name not in self.ignored}
 
     def field(self, name: str) -> str:
         """Return the value of a form field; empty if it was left out."""
@@ -80,8 +81,8 @@ class Context:
     def may(self, grant: Grant) -> bool:
         return self.person is not None and may(self.person.user.role, grant)
 
-    def refused(self, form_error: FormError) -> Self:
-        return replace(self, form_error=form_error)
+    def refused(self, form_error: FormError, ignored: Iterable[str] = ()) -> Self:
+        return replace(self, form_error=form_error, ignored=self.ignored.union(ignored))
 
     @property
     def url(self) -> str:
@@ -121,5 +122,5 @@ class MemberContext(Context):
             raise Problem(Code.FORBIDDEN, f"your role, {self.user.role}, does not include this: ask an owner or admin")
 
     def app(self) -> App:
-        """Return the app named by the path, if the organization owns it."""
-        return find_app(self.control, self.organization.org_id, self.path["app_id"])
+        """Return the app named by the path, even an archived one, if the organization owns it."""
+        return find_any_app(self.control, self.organization.org_id, self.path["app_id"])

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from mauve.access.sign_in_attempts import PasswordAttempts
 from mauve.control.parts import ControlParts
 from mauve.dashboard.charts.numbers import Numbers
+from mauve.dashboard.refreshing import RefreshLimits
 from mauve.stores.deliveries import DeliveryReader
 from mauve.stores.ingest_stats import IngestStatsReader
+from mauve.stores.payments import PaymentReader
 from mauve.stores.read_meter import ReadMeter
 from mauve.stores.subscriptions import SubscriptionReader
 from mauve.stores.usage import UsageReader
@@ -19,6 +21,8 @@ class DashboardParts:
     usage: UsageReader  # the number of events of each organization
     meter: ReadMeter  # the number of its reads
     numbers: Numbers
+    refreshes: RefreshLimits
+    payments: PaymentReader
     subscriptions: SubscriptionReader
     deliveries: DeliveryReader
     ingest_stats: IngestStatsReader

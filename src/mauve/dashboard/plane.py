@@ -26,7 +26,7 @@ from mauve.dashboard.cookie import cookie_name
 from mauve.dashboard.origin import check_origin
 from mauve.dashboard.parts import DashboardParts
 from mauve.dashboard.rendering import page, see_other
-from mauve.dashboard.request import BODY_BYTES_MAX, form_from, is_safe
+from mauve.dashboard.request import BODY_BYTES_MAX, ParameterProblem, form_from, is_safe
 from mauve.dashboard.routes import MEMBER, PUBLIC, MemberPage, PublicPage
 from mauve.overload.fair_share import FairShare
 from mauve.stores import StoreUnavailableError
@@ -44,6 +44,8 @@ _DONE: Final = "Your change was made, but a later step failed. Check the current
 _WRONG_METHOD: Final = "This page does not take that. Open it in a browser."
 # Problems that the user can fix in the form.
 _SHOWN_AGAIN: Final = frozenset({Code.INVALID_BODY, Code.RATE_LIMITED})
+
+_FILE_SUFFIX: Final = ".csv"  # A file cannot say what is wrong.
 
 Handler = Callable[[Context], Response]
 AnyContext = TypeVar("AnyContext", Context, MemberContext)
@@ -172,13 +174,21 @@ def _refuse(problem: Problem, _: Context) -> Response:
 def _handled(
     context: AnyContext, handle: Callable[[AnyContext], Response], show_again: Callable[[AnyContext], Response] | None
 ) -> Response:
-    """Handle the request; if the form was refused for its content, show it again with the reason."""
+    """Handle the request; if the form was refused for its content, show it again with the reason.
+
+    A form in the address is refused alike: the page is shown without its values.
+    """
     try:
         return handle(context)
     except RefusedError as error:
         form_error = FormError(str(error), HTTPStatus.BAD_REQUEST)
         if show_again is None:
             raise Problem(Code.INVALID_BODY, form_error.message) from None
+    except ParameterProblem as problem:
+        if context.ignored.issuperset(problem.names) or context.request.scope["path"].endswith(_FILE_SUFFIX):
+            raise
+        without = context.refused(FormError(problem.message, STATUS_OF[problem.code]), problem.names)
+        return _handled(without, handle, show_again)
     except Problem as problem:
         if show_again is None or problem.code not in _SHOWN_AGAIN:
             raise

@@ -43,28 +43,38 @@ _HTML: Final = {"content-type": "text/html; charset=utf-8", **SECURITY_HEADERS}
 NOTICES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "saved": "Saved.",
+        "app-archived": "The app is archived. Its keys and webhooks stop working within seconds.",
+        "app-restored": "The app is restored. Its keys and webhooks work again within seconds.",
         "key-revoked": "The key is revoked. It stops working within seconds.",
         "token-revoked": "The token is revoked. It stops working within seconds.",
         "secret-saved": "The signing secret is saved, encrypted. It will not be shown again.",
+        "test-prepared": "The test environment is ready. Give its addresses to your billers, then save their secrets.",
         "role-changed": "The role is changed.",
         "member-removed": "The member is removed and signed out everywhere.",
         "password-changed": "The password is changed. You are signed out everywhere else.",
         "session-ended": "That browser is signed out.",
+        "refreshed": "Refreshed. The API returns the same numbers.",
+        "partly-refreshed": "Some numbers could not be read in time and are unchanged. Try again in a moment.",
         "signed-out": "You are signed out.",
         "signed-out-everywhere": "You are signed out in every browser.",
     }
 )
 
 _FILTERS: Final = (
+    wording.age,
     wording.ago,
     wording.browser,
     wording.change,
+    wording.clock_time,
     wording.count,
+    wording.counted,
     wording.day,
+    wording.duration,
     wording.instant,
     wording.moment,
     wording.money,
     wording.sentence,
+    wording.shell_quoted,
     wording.short_count,
     wording.short_day,
     wording.short_money,

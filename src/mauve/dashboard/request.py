@@ -21,6 +21,14 @@ _FORM: Final = "application/x-www-form-urlencoded"
 Fields = Mapping[str, Sequence[str]]
 
 
+class ParameterProblem(Problem):
+    """Parameters of the address are wrong. The page is shown without them, and says what to change."""
+
+    def __init__(self, message: str, *names: str) -> None:
+        super().__init__(Code.MALFORMED, message)
+        self.names = names
+
+
 def is_safe(request: Request) -> bool:
     """Return whether the request only reads."""
     return request.method in _SAFE_METHODS

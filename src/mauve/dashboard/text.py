@@ -1,11 +1,13 @@
 """Format numbers, amounts and times for pages."""
 
+import shlex
 from datetime import UTC, date, datetime
 from typing import Final
 
 from mauve.core.money import minor_digits
 from mauve.dashboard.charts.series import Change
 
+_TEN, _THOUSAND = 10, 1000
 _MINUTE_MS: Final = 60_000
 _STEPS: Final = (
     (60 * _MINUTE_MS, _MINUTE_MS, "minute"),
@@ -52,9 +54,27 @@ def ago(moment_ms: int, now_ms: int) -> str:
         return "just now"
     for below_ms, unit_ms, unit in _STEPS:
         if passed_ms < below_ms:
-            number = passed_ms // unit_ms
-            return f"{number} {unit}{'' if number == 1 else 's'} ago"
+            return f"{counted(passed_ms // unit_ms, unit)} ago"
     return day(moment_ms)
+
+
+def age(moment_ms: int, now_ms: int) -> str:
+    """Return how long ago a moment was, in seconds below a minute."""
+    passed_ms = max(0, now_ms - moment_ms)
+    return f"{passed_ms // 1000} s ago" if passed_ms < _MINUTE_MS else ago(moment_ms, now_ms)
+
+
+def clock_time(moment_ms: int, now_ms: int) -> str:
+    """Return a moment as `14:02:31 UTC`, with its date unless that is today."""
+    then, now = (datetime.fromtimestamp(each / 1000, UTC) for each in (moment_ms, now_ms))
+    time_of_day = f"{then:%H:%M:%S} UTC"
+    return time_of_day if then.date() == now.date() else f"{day(moment_ms)}, {time_of_day}"
+
+
+def duration(seconds: int) -> str:
+    """Return a number of seconds as text: `5 minutes`, `90 seconds`."""
+    number, unit = (seconds // 60, "minute") if seconds % 60 == 0 else (seconds, "second")
+    return f"{number} {unit}{'' if number == 1 else 's'}"
 
 
 def count(number: int) -> str:
@@ -62,13 +82,18 @@ def count(number: int) -> str:
     return f"{number:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number of things: `1 event`, `2 events`."""
+    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
+
+
 def short_count(number: int) -> str:
-    """Return a short number for an axis: `12.5k`."""
+    """Return a short number for an axis: `12.5k`, `1.25M`."""
     for size, letter in ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "k")):
         if number >= size:
-            tenths = number * 10 // size
-            whole, rest = divmod(tenths, 10)
-            return f"{count(whole)}.{rest}{letter}" if rest else f"{count(whole)}{letter}"
+            digits = 2 if number < _TEN * size else 1
+            whole, rest = divmod(number * 10**digits // size, 10**digits)
+            return f"{count(whole)}{f'.{rest:0{digits}}'.rstrip('0') if rest else ''}{letter}"
     return str(number)
 
 
@@ -81,8 +106,10 @@ def money(minor: int, currency: str) -> str:
 
 
 def short_money(minor: int, currency: str) -> str:
-    """Return a short amount for an axis, without the currency."""
-    return short_count(minor // 10 ** minor_digits(currency))
+    """Return a short amount for an axis, without the currency: `12.5k`, `2.50`."""
+    digits = minor_digits(currency)
+    whole, rest = divmod(minor, 10**digits)
+    return f"{whole}.{rest:0{digits}}" if rest and whole < _THOUSAND else short_count(whole)
 
 
 def change(difference: Change) -> str:
@@ -115,6 +142,11 @@ def browser(agent: str) -> str:
 def sentence(text: str) -> str:
     """Return a message as a sentence, with a capital letter and a full stop."""
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
+
+
+def shell_quoted(text: str) -> str:
+    """Return a text as one word of a shell command."""
+    return shlex.quote(text)
 
 
 def words(name: str) -> str:

@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import date
 from typing import Final
 
 from mauve.access.passwords import hash_of
@@ -14,15 +15,17 @@ from mauve.control.webhook_secrets import save_secret
 from mauve.core.app import App, Environment
 from mauve.core.biller import Provider
 from mauve.core.secret import Secret
+from mauve.core.times import DAY_MS
 from mauve.core.user import Role
 from mauve.core.window import period_of
 from mauve.demo.billing import recent_deliveries
-from mauve.demo.dates import DateRange
+from mauve.demo.dates import DateRange, midnight_ms
 from mauve.demo.history import Day, ProjectRef, history_of
 from mauve.demo.population import UserEvent
 from mauve.demo.profiles import PROFILES, AppProfile
 from mauve.load.close_days import DayCloser
 from mauve.load.runner import note_first_events
+from mauve.stores.ingest_stats import ACCEPTED, IngestStats
 from mauve.stores.ledger import LedgerWriter, LoadLedger, LoadStep
 from mauve.stores.log import STREAM_MAX
 from mauve.stores.warehouse import ITEMS_PER_RECORD_MAX, EventRows, WarehouseWriter, first_seq
@@ -106,8 +109,9 @@ def fill(parts: FillParts, organization: DemoOrganization, dates: DateRange, see
     buffer = RowBuffer(position, position)
     for profile, app in organization.apps:
         target = ProjectRef(organization.org_id, app.public_id)
-        for day in history_of(profile, target, dates, seed):
-            _store_day(parts, buffer, target.project, day)
+        for date_, day in zip(dates.days, history_of(profile, target, dates, seed), strict=True):
+            buffer.add(target.project, day.events)
+            parts.ledger.record([replace(day.entry, ingest_stats=_accepted(target.project, date_, day, dates.now_ms))])
             if len(buffer.rows) >= _ROWS_PER_STEP:
                 _store_events(parts, buffer, organization.org_id)
             yield
@@ -116,10 +120,11 @@ def fill(parts: FillParts, organization: DemoOrganization, dates: DateRange, see
     note_first_events(parts.loading, parts.control.catalog.apps.note_first_event)
 
 
-def _store_day(parts: FillParts, buffer: RowBuffer, project: str, day: Day) -> None:
-    buffer.add(project, day.events)
-    if day.entry.payments or day.entry.subscriptions:
-        parts.ledger.record([day.entry])
+def _accepted(project: str, date_: date, day: Day, now_ms: int) -> IngestStats:
+    """Count the day's items as accepted, as if they had been sent."""
+    count = len(day.events) + len(day.entry.payments) + len(day.entry.subscriptions)
+    last_at = min(midnight_ms(date_) + DAY_MS - 1, now_ms)
+    return IngestStats(date_.isoformat(), last_at, {(project, ACCEPTED): count} if count else {})
 
 
 def _store_events(parts: FillParts, buffer: RowBuffer, org_id: str) -> None:

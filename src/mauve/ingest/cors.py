@@ -5,7 +5,7 @@ from typing import Final
 from mauve.web.messages import JSON, Reply
 
 _ANY_ORIGIN: Final = {"access-control-allow-origin": "*"}
-_EXPOSED: Final = {"access-control-expose-headers": "retry-after, x-service-throttle"}
+_READABLE: Final = ("retry-after", "x-service-throttle", "x-service-moved", "x-service-hint")
 EVENT_HEADERS: Final = {**JSON, **_ANY_ORIGIN}
 PREFLIGHT: Final = Reply(
     204,
@@ -20,6 +20,7 @@ PREFLIGHT: Final = Reply(
 
 
 def with_cors(reply: Reply) -> Reply:
-    """Let a page read the reply and its Retry-After."""
-    exposed = _EXPOSED if "retry-after" in reply.headers else {}
+    """Let a page read the reply and the headers that concern its sender."""
+    readable = ", ".join(name for name in _READABLE if name in reply.headers)
+    exposed = {"access-control-expose-headers": readable} if readable else {}
     return reply._replace(headers={**reply.headers, **_ANY_ORIGIN, **exposed})

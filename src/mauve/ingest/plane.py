@@ -1,6 +1,7 @@
 """The ingest plane, independent of the server: the same on the workers' port and the main port."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from http import HTTPStatus
 from typing import Any, Final
 
 import structlog
@@ -13,6 +14,7 @@ from mauve.core.window import period_of
 from mauve.ingest import accept, rules
 from mauve.ingest.admit import BodyRules, admit, busy_reply
 from mauve.ingest.cors import EVENT_HEADERS, PREFLIGHT, with_cors
+from mauve.ingest.hints import NO_HINTS, Hints, with_hints
 from mauve.ingest.parts import IngestParts
 from mauve.ingest.webhooks.endpoint import WebhookEndpoint, is_webhook_path
 from mauve.stores import StoreUnavailableError
@@ -115,7 +117,8 @@ class IngestPlane:
         except REFUSALS as refusal:
             self._count_refusal(key, refusal)
             raise
-        return self._acknowledge(key, verdict.item_count, rejections, EVENT_HEADERS)
+        reply = self._acknowledge(key, verdict.item_count, rejections, EVENT_HEADERS)
+        return reply if verdict.hints is NO_HINTS else with_cors(self._hint(key, verdict.hints, reply))
 
     async def _objects(self, request: OpenRequest) -> Reply:
         parts = self._parts
@@ -132,12 +135,14 @@ class IngestPlane:
         except REFUSALS as refusal:
             self._count_refusal(key, refusal)
             raise
-        return self._acknowledge(key, verdict.item_count, verdict.rejections, JSON)
+        reply = self._acknowledge(key, verdict.item_count, verdict.rejections, JSON)
+        return reply if verdict.hints is NO_HINTS else self._hint(key, verdict.hints, reply)
 
     def _key_of(self, request: OpenRequest) -> PublishedKey:
         key = self._parts.keyring.key_for(bearer_credential(request.header("authorization")))
         if key is None:
             raise unauthorized()
+        self._parts.counters.used_keys[key.key_id] = key.public_id
         return key
 
     def _inflate_and_check_account(
@@ -185,6 +190,14 @@ class IngestPlane:
             counters.rejected[code] += 1
             counters.project_stats[key.public_id, f"{REJECTED}:{code}"] += 1
         return accept.reply(item_count, rejections, headers)
+
+    def _hint(self, key: PublishedKey, hints: Hints, reply: Reply) -> Reply:
+        """Count the hints for the owner and give them to the sender, unless everything was rejected after all."""
+        if reply.status != HTTPStatus.ACCEPTED:
+            return reply
+        for word, count in hints.words.items():
+            self._parts.counters.project_stats[key.public_id, word] += count
+        return with_hints(reply, hints)
 
 
 def _check_type(request: OpenRequest) -> None:

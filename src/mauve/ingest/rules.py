@@ -5,9 +5,7 @@ A whole request fails with a `Problem`; an item fails with a reason that names t
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from functools import lru_cache
+from collections.abc import Sequence
 from itertools import repeat
 from typing import Annotated, Any, Final, cast
 
@@ -15,47 +13,30 @@ import msgspec
 from msgspec import Meta, Raw
 
 from mauve.core.credential import KeyKind
-from mauve.core.events import EVENT, PAYMENT, DatedEvent, Event, PropValue, dated_events_in
+from mauve.core.events import EVENT, PAYMENT, DatedEvent, Event, dated_events_in
 from mauve.core.money import is_currency
 from mauve.core.problems import Code, Problem
-from mauve.core.rejections import Fault, RejectionCode
+from mauve.core.rejections import Fault
 from mauve.core.subscriptions import stored_status
 from mauve.core.times import is_time, occurred_at, parse_time_ms, parse_time_us
 from mauve.ingest import wire
+from mauve.ingest.faults import (
+    AT_INVALID,
+    MINOR_UNITS_MAX,
+    NEEDS_SERVER_KEY,
+    OBJECT_AT_INVALID,
+    SENT_AT_INVALID,
+    UNKNOWN_CURRENCY,
+    event_fault,
+    object_fault,
+    payment_fault,
+    type_fault,
+)
+from mauve.ingest.hints import NO_HINTS, Hints, dated, scan_times, status_hints, time_hints
 from mauve.stores.edge import PublishedKey
 from mauve.stores.ledger import Payment, SubscriptionVersion
 
-MINOR_UNITS_MAX: Final = 2**53 - 1
 _CLAIM_MAX: Final = 2**62  # beyond any calendar, and fits a 64-bit column
-
-NEEDS_SERVER_KEY: Final = Fault(RejectionCode.SERVER_KEY_REQUIRED, "a payment requires a server key")
-_NOT_AN_OBJECT: Final = Fault(RejectionCode.NOT_AN_OBJECT, "an item must be a JSON object")
-_MINOR_UNITS: Final = f"an integer of minor units from 0 to {MINOR_UNITS_MAX}"
-_TIME: Final = "an RFC 3339 date-time with an offset"
-_EVENT_FAULTS: Final = {
-    ".name": Fault(RejectionCode.NAME, "name is required: a string of 1 to 128 characters"),
-    ".user": Fault(RejectionCode.USER, "user must be a string of at most 256 characters"),
-    ".id": Fault(RejectionCode.ID, "id must be a string of at most 256 characters"),
-    ".at": Fault(RejectionCode.AT, f"at must be {_TIME}, or an integer of epoch milliseconds"),
-    ".sent_at": Fault(RejectionCode.SENT_AT, f"sent_at must be {_TIME}, or an integer of epoch milliseconds"),
-    ".props": Fault(RejectionCode.PROPS, "props must be an object of at most 100 keys"),
-    ".props[...]": Fault(
-        RejectionCode.PROPS_VALUE,
-        "each value in props must be a string of at most 1024 characters, a number, a boolean or null",
-    ),
-}
-_PAYMENT_ID: Final = Fault(RejectionCode.ID, "id is required for a payment: a string of 1 to 256 characters")
-_AMOUNT: Final = Fault(RejectionCode.AMOUNT, f"props.amount must be {_MINOR_UNITS}")
-_CURRENCY: Final = Fault(RejectionCode.CURRENCY, "props.currency must be an ISO 4217 code in lowercase letters")
-_EARNED: Final = Fault(RejectionCode.EARNED, "props.earned must be a boolean")
-_OBJECT_FAULTS: Final = {
-    ".type": Fault(RejectionCode.TYPE, 'type is required: only "subscription" is supported'),
-    ".id": Fault(RejectionCode.ID, "id is required: a string that is not empty"),
-    ".status": Fault(RejectionCode.STATUS, "status is required: a string"),
-    ".mrr": Fault(RejectionCode.MRR, f"mrr is required: {_MINOR_UNITS}"),
-    ".currency": Fault(RejectionCode.CURRENCY, "currency is required: an ISO 4217 code"),
-    ".at": Fault(RejectionCode.AT, f"at must be {_TIME}"),
-}
 
 
 class Rejection(msgspec.Struct, frozen=True, gc=False):
@@ -79,16 +60,22 @@ class EventsVerdict(msgspec.Struct, frozen=True):
     payments: list[IndexedPayment]
     rejections: list[Rejection]
     item_count: int
+    hints: Hints = NO_HINTS
 
 
 class ObjectsVerdict(msgspec.Struct, frozen=True):
     subscriptions: list[IndexedSubscription]
     rejections: list[Rejection]
     item_count: int
+    hints: Hints = NO_HINTS
 
 
 class _Named(msgspec.Struct, frozen=True, gc=False):
     name: Any = None
+
+
+class _Typed(msgspec.Struct, frozen=True, gc=False):
+    type: Any = None
 
 
 class Subscription(msgspec.Struct, frozen=True, gc=False):
@@ -119,6 +106,7 @@ class Subscription(msgspec.Struct, frozen=True, gc=False):
 
 
 _NAMED: Final = msgspec.json.Decoder(_Named)
+_TYPED: Final = msgspec.json.Decoder(_Typed)
 _SUBSCRIPTION: Final = msgspec.json.Decoder(Subscription)
 _BARE_OFFSET: Final = re.compile(rb':\d\d(?:\.\d+)?[+-]\d{4}"')
 _CANONICAL: Final = msgspec.json.Encoder(order="deterministic")
@@ -127,30 +115,35 @@ _CANONICAL: Final = msgspec.json.Encoder(order="deterministic")
 def judge_events(body: bytes, key: PublishedKey, received_at: int) -> EventsVerdict:
     """Return the events, payments and rejections of a write to `/v1/events`, or raise the problem of the whole body."""
     wire.require_utf8(body)
-    events = _valid_events(body)
+    events, remarkable = _valid_events(body, received_at)
     if events is not None and _can_log_unchanged(body, events):
-        return EventsVerdict(body if events else None, len(events), [], [], len(events))
+        hints = time_hints(remarkable, received_at)
+        return EventsVerdict(body if events else None, len(events), [], [], len(events), hints)
     items = wire.split(body)
     if items.text is not body:
-        events = _valid_events(items.text)
+        events, remarkable = _valid_events(items.text, received_at)
     if key.kind is KeyKind.PUBLISHABLE and all(map(_is_named_payment, items.raws)):
         raise Problem(Code.FORBIDDEN, NEEDS_SERVER_KEY.text)
     kept: list[Raw] = []
     payments: list[IndexedPayment] = []
     rejections: list[Rejection] = []
     known = events or repeat(None)
-    judgements = [_judge_event(raw, event, key, received_at) for raw, event in zip(items.raws, known, strict=False)]
+    judgements = [_judge_event(raw, event, key) for raw, event in zip(items.raws, known, strict=False)]
     for index, fault in {**items.faults, **wire.size_faults(items.raws, len(body))}.items():
         judgements[index] = fault
     for index, judged in enumerate(judgements):
-        if judged.__class__ is Raw:
-            kept.append(judged)
-        elif judged.__class__ is Fault:
+        if judged.__class__ is Fault:
             rejections.append(Rejection(index, judged))
+        elif judged.__class__ is Event and judged.name == PAYMENT:
+            payments.append(IndexedPayment(index, _payment(items.raws[index], judged, key, received_at)))
         else:
-            payments.append(IndexedPayment(index, cast("Payment", judged)))
+            kept.append(items.raws[index])
+    if events is None or (remarkable and rejections):
+        accepted = [judged for judged in judgements if judged.__class__ is not Fault]
+        _, remarkable = scan_times(dated(cast("list[Event | DatedEvent]", accepted)), received_at)
     logged = body if len(kept) == len(items.raws) else b"[" + b",".join(kept) + b"]"
-    return EventsVerdict(logged if kept else None, len(kept), payments, rejections, len(items.raws))
+    hints = time_hints(remarkable, received_at)
+    return EventsVerdict(logged if kept else None, len(kept), payments, rejections, len(items.raws), hints)
 
 
 def judge_objects(body: bytes, key: PublishedKey, received_at: int) -> ObjectsVerdict:
@@ -165,7 +158,8 @@ def judge_objects(body: bytes, key: PublishedKey, received_at: int) -> ObjectsVe
             rejections.append(Rejection(index, judged))
         else:
             subscriptions.append(IndexedSubscription(index, judged))
-    return ObjectsVerdict(subscriptions, rejections, len(items.raws))
+    hints = status_hints(indexed.subscription.status for indexed in subscriptions)
+    return ObjectsVerdict(subscriptions, rejections, len(items.raws), hints)
 
 
 def payment_digest(payment: Event) -> bytes:
@@ -186,29 +180,16 @@ def _canonical(number: float) -> int | list[str]:
     return int(number) if number.is_integer() else [number.hex()]
 
 
-def _valid_events(body: bytes) -> list[DatedEvent] | None:
-    """Return the events if one fast pass shows that all of them are valid; else None."""
+def _valid_events(body: bytes, received_at: int) -> tuple[list[DatedEvent] | None, list[DatedEvent]]:
+    """Return the events if one fast pass shows that all of them are valid, and those whose times are remarkable."""
     try:
         events = dated_events_in(body)
     except (msgspec.DecodeError, RecursionError):
-        return None
-    return None if _may_lack_a_colon(body, events) else events
-
-
-def _may_lack_a_colon(body: bytes, events: Sequence[DatedEvent]) -> bool:
-    """Return whether an offset may be written as +0100, which msgspec accepts and the contract does not."""
-    return (b"+" in body or _has_offset(events)) and _BARE_OFFSET.search(body) is not None
-
-
-def _has_offset(events: Sequence[DatedEvent]) -> bool:
-    """Return whether a time has an offset other than UTC. One plain loop: it runs over every event."""
-    for event in events:
-        at, sent_at = event.at, event.sent_at
-        if at.__class__ is datetime and at.tzinfo is not UTC:
-            return True
-        if sent_at.__class__ is datetime and sent_at.tzinfo is not UTC:
-            return True
-    return False
+        return None, []
+    has_offset, remarkable = scan_times(events, received_at)
+    # msgspec accepts an offset that is written as +0100, and the contract does not.
+    may_lack_colon = (has_offset or b"+" in body) and _BARE_OFFSET.search(body) is not None
+    return (None, []) if may_lack_colon else (events, remarkable)
 
 
 def _can_log_unchanged(body: bytes, events: Sequence[DatedEvent]) -> bool:
@@ -225,38 +206,39 @@ def _is_named_payment(raw: Raw) -> bool:
         return False
 
 
-def _judge_event(raw: Raw, judged: DatedEvent | None, key: PublishedKey, received_at: int) -> Raw | Payment | Fault:
-    """Return the text to log, the payment to record, or the fault."""
+def _judge_event(raw: Raw, judged: DatedEvent | None, key: PublishedKey) -> Event | DatedEvent | Fault:
+    """Return the accepted event or payment, or the fault."""
     if judged is not None and judged.name != PAYMENT:
-        return raw
+        return judged
     try:
         event = EVENT.decode(raw)
     except msgspec.ValidationError as error:
-        return _event_fault(str(error))
+        return event_fault(str(error))
     except RecursionError:
         return wire.TOO_DEEP
     if (fault := _time_fault(event)) is not None:
         return fault
-    return raw if event.name != PAYMENT else _judge_payment(raw, event, key, received_at)
+    return event if event.name != PAYMENT else _fault_of_payment(raw, event, key) or event
 
 
 def _time_fault(event: Event) -> Fault | None:
     if event.at is not None and not is_time(event.at):
-        return _EVENT_FAULTS[".at"]
+        return AT_INVALID
     if event.sent_at is not None and not is_time(event.sent_at):
-        return _EVENT_FAULTS[".sent_at"]
+        return SENT_AT_INVALID
     return None
 
 
-def _judge_payment(raw: Raw, event: Event, key: PublishedKey, received_at: int) -> Payment | Fault:
+def _fault_of_payment(raw: Raw, event: Event, key: PublishedKey) -> Fault | None:
     if key.kind is not KeyKind.SERVER:
         return NEEDS_SERVER_KEY
+    fault = payment_fault(event.id, event.props or {})
+    return wire.repeated_key_fault(raw) if fault is None and _may_repeat_key(raw, event) else fault
+
+
+def _payment(raw: Raw, event: Event, key: PublishedKey, received_at: int) -> Payment:
+    """Return the payment of an event without a fault."""
     props = event.props or {}
-    fault = _payment_fault(event.id, props)
-    if fault is None and _may_repeat_key(raw, event):
-        fault = wire.repeated_key_fault(raw)
-    if fault is not None:
-        return fault
     at = None if event.at is None else parse_time_ms(event.at)
     sent_at = None if event.sent_at is None else parse_time_ms(event.sent_at)
     return Payment(
@@ -294,33 +276,27 @@ def _string_count(event: Event) -> int:
     return count
 
 
-def _payment_fault(payment_id: str | None, props: Mapping[str, PropValue]) -> Fault | None:
-    amount, currency, earned = props.get("amount"), props.get("currency"), props.get("earned")
-    if not payment_id:
-        return _PAYMENT_ID
-    if type(amount) is not int or not 0 <= amount <= MINOR_UNITS_MAX:  # a bool is an int to isinstance
-        return _AMOUNT
-    if not isinstance(currency, str) or not is_currency(currency):
-        return _CURRENCY
-    if earned is not None and not isinstance(earned, bool):
-        return _EARNED
-    return None
+def _wrong_type(raw: Raw) -> Fault | None:
+    try:
+        return type_fault(_TYPED.decode(raw).type)
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 def _judge_object(raw: Raw, key: PublishedKey, received_at: int) -> SubscriptionVersion | Fault:
     try:
         read = _SUBSCRIPTION.decode(raw)
     except msgspec.ValidationError as error:
-        return _object_fault(str(error))
+        return _wrong_type(raw) or object_fault(str(error))
     except RecursionError:
         return wire.TOO_DEEP
-    if read.type != "subscription":
-        return _OBJECT_FAULTS[".type"]
+    if (fault := type_fault(read.type)) is not None:
+        return fault
     at = received_at * 1000 if read.at is None else parse_time_us(read.at)
     if at is None:
-        return _OBJECT_FAULTS[".at"]
+        return OBJECT_AT_INVALID
     if not (read.currency.isascii() and is_currency(read.currency.lower())):
-        return _OBJECT_FAULTS[".currency"]
+        return UNKNOWN_CURRENCY
     return wire.repeated_key_fault(raw) or SubscriptionVersion(
         project=key.public_id,
         id=read.id,
@@ -331,23 +307,3 @@ def _judge_object(raw: Raw, key: PublishedKey, received_at: int) -> Subscription
         currency=read.currency.lower(),
         payload=bytes(raw),
     )
-
-
-# The messages hold types and limits, never client data: there are few of them.
-@lru_cache(maxsize=256)
-def _event_fault(message: str) -> Fault:
-    return _fault(message, _EVENT_FAULTS)
-
-
-@lru_cache(maxsize=256)
-def _object_fault(message: str) -> Fault:
-    return _fault(message, _OBJECT_FAULTS)
-
-
-def _fault(message: str, faults: Mapping[str, Fault]) -> Fault:
-    """Return our own fault for msgspec's message."""
-    field = wire.refused_field(message)
-    if message.startswith(("Integer value out of range", "Number out of range")):
-        text = f"{field[1:].removesuffix('[...]')} holds a number that is out of range"
-        return Fault(RejectionCode.NUMBER_OUT_OF_RANGE, text)
-    return faults.get(field, _NOT_AN_OBJECT)

@@ -29,7 +29,8 @@ _RAW: Final = msgspec.json.Decoder(Raw)
 _RAWS: Final = msgspec.json.Decoder(list[Raw])
 _ANYTHING: Final = msgspec.json.Decoder()
 _ENCODER: Final = msgspec.json.Encoder()
-_MISSING_FIELD: Final = "Object missing required field `"  # how msgspec's message begins
+_AT_BYTE: Final = re.compile(r"JSON is malformed: (.*) \(byte (\d+)\)")  # msgspec's message
+_SCAN_ERRORS: Final = (msgspec.DecodeError, RecursionError)
 _INT_DIGITS_MAX: Final = 4300  # the most that Python converts to an int
 
 # An even run of backslashes is text; one more begins an escape. A high and a low surrogate together are one character.
@@ -51,20 +52,19 @@ def require_utf8(body: bytes) -> None:
     """Raise the 400 unless the body is UTF-8: msgspec does not validate the fields that it skips."""
     try:
         body.decode()
-    except UnicodeDecodeError:
-        raise Problem(Code.MALFORMED, "the body is not valid UTF-8") from None
+    except UnicodeDecodeError as error:
+        raise Problem(Code.MALFORMED, f"the body is not valid UTF-8 at byte {error.start}") from None
 
 
 def split(body: bytes) -> Items:
     """Return the items of a JSON object or array, or raise the 400 or 413 for the whole body."""
     marker, text = b"", body
-    raws = _scan(body)
-    if raws is None:
+    try:
+        raws = _scan(body)
+    except _SCAN_ERRORS:
         marker = _marker_for(body)
         text = _without_lone_surrogates(body, marker)
-        raws = _scan(text)
-    if raws is None:
-        raise Problem(Code.MALFORMED, "the body is not valid JSON, or not an object or array")
+        raws = _scan_or_refuse(text, body)
     if len(raws) > ITEMS_MAX:
         raise Problem(Code.TOO_LARGE, f"a request holds at most {ITEMS_MAX} items")
     return Items(text, raws, _surrogate_faults(raws, marker))
@@ -82,19 +82,31 @@ def repeated_key_fault(raw: Raw) -> Fault | None:
     return _REPEATED_KEY if is_repeated else None
 
 
-def refused_field(message: str) -> str:
-    """Return the field that msgspec's message names, such as `.name`; "" for the item itself."""
-    if message.startswith(_MISSING_FIELD):
-        return "." + message[len(_MISSING_FIELD) : -1]
-    _, at, field = message.rpartition(" - at `$")
-    return field[:-1] if at else ""
+def _scan(body: bytes) -> list[Raw]:
+    return [_RAW.decode(body)] if is_object(body) else _RAWS.decode(body)
 
 
-def _scan(body: bytes) -> list[Raw] | None:
+def _scan_or_refuse(text: bytes, body: bytes) -> list[Raw]:
     try:
-        return [_RAW.decode(body)] if is_object(body) else _RAWS.decode(body)
-    except (msgspec.DecodeError, RecursionError):
-        return None
+        return _scan(text)
+    except RecursionError:
+        raise Problem(Code.MALFORMED, "the body is nested too deeply") from None
+    except msgspec.ValidationError:
+        raise Problem(Code.MALFORMED, "the body must be a JSON object or an array of objects") from None
+    except msgspec.DecodeError as error:
+        raise Problem(Code.MALFORMED, f"the body is not valid JSON: {_complaint(str(error), text, body)}") from None
+
+
+def _complaint(message: str, text: bytes, body: bytes) -> str:
+    """Return msgspec's message, which never holds content, with the position as an editor shows it."""
+    found = _AT_BYTE.fullmatch(message)
+    if found is None:
+        return "it ends too early" if body.strip() else "it is empty"
+    if text != body:  # The position is that of another text.
+        return found[1]
+    before = body[: int(found[2])]
+    line, column = before.count(b"\n") + 1, len(before.rpartition(b"\n")[2].decode(errors="replace")) + 1
+    return f"{found[1]} at line {line}, column {column} (byte {len(before)})"
 
 
 def _marker_for(body: bytes) -> bytes:

@@ -15,10 +15,11 @@ from mauve.core.window import today_at
 from mauve.load.close_days import DayCloser
 from mauve.load.loader import Loader
 from mauve.stores.ledger import LoadLedger
-from mauve.stores.log import LogReader
+from mauve.stores.log import MIXED_STREAM, LogReader
 from mauve.stores.warehouse import WarehouseUnavailableError
 
 _RETRY_S: Final = 0.02
+_MEASURE_EVERY_S: Final = 1.0
 
 log = structlog.get_logger()
 
@@ -46,7 +47,7 @@ class LoadMetrics:
         )
         self.seconds = Gauge("mauve_load_seconds", "Duration of the last load", registry=registry)
         self.lag_seconds = Gauge("mauve_load_lag_seconds", "Time since the loader last caught up", registry=registry)
-        self.backlog_bytes = Gauge("mauve_log_bytes", "Bytes in segments not yet trimmed", registry=registry)
+        self.backlog_bytes = Gauge("mauve_log_bytes", "Bytes of records that wait to be loaded", registry=registry)
         self.dead_letters = Gauge("mauve_dead_letters", "Records that could not be loaded", registry=registry)
         self.quarantined = Gauge("mauve_log_damaged_records", "Damaged records quarantined", registry=registry)
 
@@ -58,8 +59,11 @@ class LoadRunner:
         self._open_parts = open_parts
         self._metrics = metrics
         self._parts: LoadParts | None = None
-        self._caught_up_at = time.monotonic()
+        self._caught_up_at = self._range_began_at = time.monotonic()
+        self._has_caught_up = False  # since this process started
+        self._is_catching_up = False
         self._backlog_bytes = 0
+        self._backlog_measured_at = 0.0
         self._stopping = False
         self._has_warehouse = True
         self._step_lock = threading.Lock()
@@ -70,6 +74,16 @@ class LoadRunner:
     def has_warehouse(self) -> bool:
         """Return whether the warehouse answered when it was last needed."""
         return self._has_warehouse
+
+    @property
+    def is_catching_up(self) -> bool:
+        """Return whether the last range that was loaded left records in the log."""
+        return self._is_catching_up
+
+    @property
+    def caught_up_s_ago(self) -> float | None:
+        """Return how long ago everything that had arrived was loaded; None if never since the start."""
+        return time.monotonic() - self._caught_up_at if self._has_caught_up else None
 
     def step(self) -> None:
         """Load until the log is empty or a pause is requested, then report first events to the catalog."""
@@ -85,14 +99,29 @@ class LoadRunner:
             parts = self._opened()
             began = time.monotonic()
             try:
-                while not self._stopping and not self._pause_requested and (loaded := parts.loader.load_next_range()):
-                    self._metrics.records.inc(loaded)
+                self._load_all(parts)
                 if not self._pause_requested:
-                    self._caught_up_at = began
                     parts.days.close_next_days(today_at(parts.clock.now_ms()))
                 note_first_events(parts.ledger, parts.note_first_event)
             finally:
                 self._measure(parts, time.monotonic() - began)
+
+    def _load_all(self, parts: LoadParts) -> None:
+        loader = parts.loader
+        while not self._stopping and not self._pause_requested:
+            began = time.monotonic()
+            loaded = loader.load_next_range()
+            self._metrics.records.inc(loaded)
+            self._is_catching_up = bool(loaded) and not loader.has_reached_end
+            if not self._is_catching_up:
+                # A range is read while the one before it is loaded; an empty one has just been read.
+                self._caught_up_at = self._range_began_at if loaded else began
+                self._has_caught_up = True
+            self._range_began_at = began
+            if not loaded:
+                return
+            if began - self._backlog_measured_at >= _MEASURE_EVERY_S:
+                self._measure_backlog(parts)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -137,13 +166,19 @@ class LoadRunner:
             self._parts.close()
 
     def _measure(self, parts: LoadParts, took_s: float) -> None:
-        self._backlog_bytes = parts.source.backlog_bytes()
+        self._measure_backlog(parts)
         self._metrics.repeats.set(parts.loader.repeat_count)
         self._metrics.seconds.set(took_s)
         self._metrics.lag_seconds.set(time.monotonic() - self._caught_up_at)
-        self._metrics.backlog_bytes.set(self._backlog_bytes)
         self._metrics.dead_letters.set(parts.ledger.dead_letter_count())
         self._metrics.quarantined.set(parts.source.quarantined())
+
+    def _measure_backlog(self, parts: LoadParts) -> None:
+        self._backlog_measured_at = time.monotonic()
+        positions = parts.ledger.positions()
+        waiting = parts.ledger.waiting_bytes(positions.get(MIXED_STREAM, 0))
+        self._backlog_bytes = parts.source.backlog_bytes(positions) + waiting
+        self._metrics.backlog_bytes.set(self._backlog_bytes)
 
 
 def note_first_events(ledger: LoadLedger, note: Callable[[str, int], None]) -> None:

@@ -1,32 +1,56 @@
-"""The routes of the reference: built once, kept as bytes."""
+"""The routes of the reference: built once, kept as bytes. Only the address on the page depends on the request."""
 
 import hashlib
+import re
 from functools import cache, partial
+from typing import Final
 
 import msgspec
+from markupsafe import escape
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from mauve.openapi.document import document
-from mauve.openapi.page import content_policy, page
+from mauve.openapi.page import URL_EXAMPLE, content_policy, page
 from mauve.openapi.service import HTML, REVALIDATED
 from mauve.web.app import joined_header, response_from
 from mauve.web.messages import JSON, Reply
 
+_HOST: Final = re.compile(r"[0-9A-Za-z.:\[\]-]{1,255}", re.ASCII)  # safe in HTML and in a shell
+
+
+def reference_routes(public_url: str | None) -> tuple[Route, ...]:
+    """Return the routes; examples use the public address, or else the one that the client used."""
+    _document(), _page()  # Built now: the first reader should not wait, and the event loop even less.
+    return (Route("/openapi.json", _show_document), Route("/docs", partial(_show_page, public_url)))
+
 
 @cache
-def reference_routes() -> tuple[Route, ...]:
-    described = document()
-    shown = page(described)
-    replies = {
-        "/openapi.json": _with_etag(msgspec.json.encode(described), JSON),
-        "/docs": _with_etag(shown.encode(), {**HTML, "content-security-policy": content_policy()}),
-    }
-    return tuple(Route(path, partial(_respond, reply)) for path, reply in replies.items())
+def _document() -> Reply:
+    return _with_etag(msgspec.json.encode(document()), JSON)
 
 
-async def _respond(reply: Reply, request: Request) -> Response:
+@cache
+def _page() -> bytes:
+    return page(document()).encode()
+
+
+async def _show_document(request: Request) -> Response:
+    return _respond(_document(), request)
+
+
+async def _show_page(public_url: str | None, request: Request) -> Response:
+    url = public_url or _url_from(request.headers.get("host", ""))
+    body = _page().replace(URL_EXAMPLE.encode(), str(escape(url.rstrip("/"))).encode())
+    return _respond(_with_etag(body, {**HTML, "content-security-policy": content_policy()}), request)
+
+
+def _url_from(host: str) -> str:
+    return f"http://{host}" if _HOST.fullmatch(host) else URL_EXAMPLE
+
+
+def _respond(reply: Reply, request: Request) -> Response:
     """Return the document, or 304 if the client already has it."""
     if not _names(joined_header(request, "if-none-match"), reply.headers["etag"]):
         return response_from(reply)

@@ -118,7 +118,7 @@ OPERATION_DOCS: Final[Mapping[tuple[str, str], OperationDoc]] = {
     ("GET", "/v1/apps"): OperationDoc(
         "listApps",
         "List the apps",
-        "Returns every app of the token's organization.",
+        "Returns every app of the token's organization, without archived ones, which are not found until restored.",
         _success(HTTPStatus.OK, "The apps; an empty array if there are none.", [AppBody(**_APP)], _array_of("App")),
     ),
     ("GET", "/v1/apps/{app_id}"): OperationDoc(

@@ -14,6 +14,7 @@ from mauve.core.organization import Standing
 from mauve.core.problems import unauthorized
 from mauve.ingest import accept, rules, wire
 from mauve.ingest.cors import PREFLIGHT, with_cors
+from mauve.ingest.hints import with_hints
 from mauve.ingest.plane import (
     BODY_BYTES_MAX,
     key_rate_limited,
@@ -92,7 +93,7 @@ def _judged_objects(*items: object) -> rules.ObjectsVerdict:
 
 def _result(name: str, when: str, verdict: rules.EventsVerdict | rules.ObjectsVerdict) -> Response:
     """Return the response to a batch that the rules have judged."""
-    reply = accept.reply(verdict.item_count, verdict.rejections, JSON)
+    reply = with_hints(accept.reply(verdict.item_count, verdict.rejections, JSON), verdict.hints)
     is_accepted = len(verdict.rejections) < verdict.item_count
     return Response(name, when, reply, ref("IngestResult" if is_accepted else "BatchRefused"))
 
@@ -135,6 +136,11 @@ _NOT_STORED: Final = data_error("The items could not be stored. Nothing was stor
 
 _EVENT_RESPONSES: Final = (
     _accepted(_judged_events(_SERVER, _SIGNUP, _EVENT)),
+    _result(
+        "accepted_and_moved",
+        "Every item is stored durably; some times were moved into the window.",
+        _judged_events(_SERVER, _SIGNUP, {**_EVENT, "at": _NOW_MS // 1000}),
+    ),
     _partly_accepted(_judged_events(_PUBLISHABLE, _EVENT, _PAYMENT)),
     _MALFORMED,
     _UNAUTHORIZED,
@@ -170,7 +176,9 @@ OPERATIONS: Final = (
             "Write one event, or an array of events. 202 means that they are stored durably; they can be read a few "
             "seconds later.\n\nItems are checked one by one: valid items are accepted, the others are listed under "
             f"`errors`. An item of more than {ITEM_BYTES_MAX // 1024} KB as compact JSON is rejected. Sending the same "
-            "`id` again does not count twice, so a batch can be retried when no response arrived."
+            "`id` again does not count twice, so a batch can be retried when no response arrived.\n\nA time outside "
+            "the last 7 days and the next 5 minutes is moved to the nearest moment inside; the header "
+            "`x-service-moved` says how many were. Events of the past can therefore not be imported here."
         ),
         security=(SERVER_KEY, PUBLISHABLE_KEY),
         parameters=(_ENCODING,),
@@ -213,6 +221,11 @@ OPERATIONS: Final = (
         ),
         responses=(
             _accepted(_judged_objects(_SUBSCRIPTION, {**_SUBSCRIPTION, "id": "sub-2"})),
+            _result(
+                "accepted_with_a_hint",
+                "Every item is stored durably; a status is probably misspelled.",
+                _judged_objects({**_SUBSCRIPTION, "status": "Active"}),
+            ),
             _partly_accepted(_judged_objects(_SUBSCRIPTION, _NO_CURRENCY)),
             _MALFORMED,
             _UNAUTHORIZED,

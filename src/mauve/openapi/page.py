@@ -17,13 +17,17 @@ from mauve.openapi.markup import fields_of, inline, names_in, prose, type_of
 _VARIABLES: Final = {"serverKey": "$KEY", "publishableKey": "$KEY", "controlToken": "$TOKEN"}
 
 
+URL_EXAMPLE: Final = "http://127.0.0.1:8080"
+
+
 def page(document: Mapping[str, Any]) -> str:
-    """Return the whole document as HTML."""
+    """Return the whole document as HTML, with an example of the service's address."""
     return (
         _environment()
         .get_template("page.html")
         .render(
             info=document["info"],
+            url=URL_EXAMPLE,
             sections=_sections(document),
             schemes=document["components"]["securitySchemes"],
             schemas=document["components"]["schemas"],

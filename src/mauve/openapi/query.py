@@ -34,8 +34,8 @@ _NOW_MS: Final = int(datetime(2026, 11, 14, 9, 30, tzinfo=UTC).timestamp()) * 10
 _RESET_AT: Final = period_ends_at(_NOW_MS)
 
 MEANINGS: Final[Mapping[str, str]] = {
-    "mau": "Distinct users in the window, by any event.",
-    "dau": "Distinct users per day, by behavioral events.",
+    "mau": "Distinct users in the window, by any event but payments; signups count.",
+    "dau": "Distinct users per day, by behavioral events: a `user_signup` alone does not make a user active.",
     "signups": "Distinct users who signed up in the window.",
     "signups_daily": "Distinct users who signed up, per day.",
     "revenue": "Earned money per day and currency, in minor units.",
@@ -140,7 +140,8 @@ OPERATIONS: Final = (
         description=(
             "The numbers equal those of the dashboard. Money is exact; distinct counts are within about 0.5 %. Days "
             "and currencies without data are left out.\n\nResults are cached for 5 minutes: a read right after a write "
-            "pins the number from before the write.\n\n"
+            "pins the number from before the write. While accepted events wait longer than usual to be counted, "
+            "results about events and users are not cached: `x-cache` is `uncached`.\n\n"
             f"{_METRIC_LIST}\n\nReads with a control token spend the organization's query allowance for the billing "
             f"period; {_RAW_SCANS} also spend a smaller allowance of raw scans. Cached results spend nothing."
         ),

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from mauve.core.problems import unauthorized
-from mauve.ingest.rules import NEEDS_SERVER_KEY
+from mauve.ingest.faults import NEEDS_SERVER_KEY
 from mauve.openapi.operation import Schema
 from mauve.query.ask import Freshness
 from mauve.stores.read_meter import Throttle
@@ -171,6 +171,11 @@ _HEADERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "x-service-reset": _header(
         "When the allowance is renewed. Do not retry earlier.", {"type": "string", "format": "date-time"}
     ),
+    "x-service-moved": _header(
+        "How many accepted items have a time that was moved into the last 7 days and the next 5 minutes.",
+        {"type": "integer", "minimum": 1},
+    ),
+    "x-service-hint": _header("What is probably wrong with an accepted item, for people to read.", _TEXT),
     "x-cache": _header(
         "Where the result comes from. `stale` is the last known result, served because a fresh read failed.",
         {"enum": [freshness.value for freshness in Freshness]},

@@ -8,7 +8,8 @@ import msgspec
 from mauve.control import bodies
 from mauve.core.events import PAYMENT, Event
 from mauve.core.money import currency_codes
-from mauve.ingest.rules import MINOR_UNITS_MAX, Subscription
+from mauve.ingest.faults import MINOR_UNITS_MAX
+from mauve.ingest.rules import Subscription
 from mauve.metrics.registry import METRICS, Metric
 from mauve.metrics.sources import EventCount, Users
 from mauve.openapi import responses

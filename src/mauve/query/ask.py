@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import closing
-from datetime import timedelta
+from datetime import UTC, datetime, time, timedelta
 from enum import StrEnum
 from functools import partial
 from typing import Final, NamedTuple
@@ -20,12 +20,13 @@ from mauve.query.parts import QueryParts
 from mauve.query.read import rows_by_project
 from mauve.query.single_flight import ReadersBusyError, SingleFlight
 from mauve.stores import StoreUnavailableError
+from mauve.stores.ledger import ReceivedPayment
 from mauve.stores.read_cache import CachedAnswer, is_fresh
 from mauve.stores.warehouse import StoredEvent, WarehouseUnavailableError
 
 _SURVEY_BYTES_MAX: Final = 16 * 1024 * 1024  # for all answers of one read; the last of them may exceed it
-_LATEST_BEFORE: Final = timedelta(days=7)  # No event that arrives is dated earlier.
-_LATEST_AFTER: Final = timedelta(days=1)  # Clients' clocks may be fast.
+_LATEST_BEFORE: Final = timedelta(days=7)  # How far back the list of arrivals reaches.
+_LATEST_AFTER: Final = timedelta(days=1)  # The clock may have been set back.
 _UNAVAILABLE: Final = (StoreUnavailableError, WarehouseUnavailableError, TimeoutError, ReadersBusyError)
 
 log = structlog.get_logger()
@@ -86,11 +87,12 @@ async def ask(parts: QueryParts, question: Question, admit: Callable[[], None] =
 
 
 def find_cached(parts: QueryParts, question: Question) -> Answer | None:
-    """Return the fresh answer in the cache, if there is one."""
+    """Return the fresh answer in the cache, or one that was read a moment ago while loading was behind."""
     now_ms, cached = parts.clock.now_ms(), _cached(parts, question)
-    if cached is None or not is_fresh(cached, now_ms, parts.max_age_s):
-        return None
-    return _answer_from(cached, Freshness.HIT)
+    if cached is not None and is_fresh(cached, now_ms, parts.max_age_s):
+        return _answer_from(cached, Freshness.HIT)
+    brief = parts.brief.find(question.key, now_ms)
+    return None if brief is None else _answer_from(brief, Freshness.UNCACHED)
 
 
 async def latest_events(parts: QueryParts, project: str, events_max: int) -> list[StoredEvent]:
@@ -103,6 +105,25 @@ async def latest_events(parts: QueryParts, project: str, events_max: int) -> lis
         return await parts.warehouse_flights.join(_paying_organization(parts, project), key, read)
     except _UNAVAILABLE:
         raise cannot_be_read() from None
+
+
+async def peek(parts: QueryParts, survey: Survey) -> dict[str, Answer]:
+    """Read the answers as `ask_survey` does, without caching them, so that no client gets an early answer later.
+
+    An answer is reused for a moment, which bounds how often the store is read. Return nothing if reading fails.
+    """
+    now_ms = parts.clock.now_ms()
+    recent = {each.key: parts.brief.find(_peeked_key(each), now_ms) for each in survey.questions}
+    found = {key: _answer_from(answer, Freshness.UNCACHED) for key, answer in recent.items() if answer is not None}
+    if len(found) == len(recent):
+        return found
+    read = partial(_read, parts, survey, now_ms, partial(_keep_peeked, parts))
+    organization = _paying_organization(parts, survey.projects[0])
+    try:
+        return await _flights_for(parts, survey).join(organization, ("peek", survey), read)
+    except Exception as error:  # noqa: BLE001 - the page says that the number is missing
+        _log_failure(error, survey.metric)
+    return found
 
 
 async def ask_survey(parts: QueryParts, survey: Survey) -> dict[str, Answer]:
@@ -126,6 +147,18 @@ def _paying_organization(parts: QueryParts, project: str) -> str:
     """Return the organization that pays for reads of a project."""
     known = parts.keyring.project(project)
     return project if known is None else known.org_id
+
+
+async def latest_payments(parts: QueryParts, project: str, payments_max: int) -> list[ReceivedPayment]:
+    """Read the payments that arrived last, as `latest_events` reads events."""
+    first_day = today_at(parts.clock.now_ms()) - _LATEST_BEFORE
+    since_ms = int(datetime.combine(first_day, time(), UTC).timestamp()) * 1000
+    read = partial(parts.stores.ledger.latest_payments, project, since_ms, payments_max)
+    key = ("latest payments", project, payments_max)
+    try:
+        return await parts.ledger_flights.join(_paying_organization(parts, project), key, read)
+    except _UNAVAILABLE:
+        raise cannot_be_read() from None
 
 
 def cannot_be_read() -> Problem:
@@ -157,6 +190,9 @@ async def _read_once(parts: QueryParts, question: Question, now_ms: int) -> Answ
     cached = _cached(parts, question)
     if cached is not None and is_fresh(cached, now_ms, parts.max_age_s):
         return _answer_from(cached, Freshness.MISS)  # Another request read it while we were being admitted.
+    brief = parts.brief.find(question.key, now_ms)
+    if brief is not None:
+        return _answer_from(brief, Freshness.UNCACHED)
     alone = Survey((question.project,), question.metric, question.window, question.name)
     key = object() if parts.cache is None else question.key
     answers = await _flights_for(parts, alone).join(
@@ -170,16 +206,20 @@ def _flights_for(parts: QueryParts, survey: Survey) -> SingleFlight:
     return parts.warehouse_flights if from_warehouse else parts.ledger_flights
 
 
-def _read(parts: QueryParts, survey: Survey, now_ms: int) -> dict[str, Answer]:
-    """Read and cache. The age of an answer counts from the moment at which reading began."""
+Keep = Callable[[Question, CachedAnswer], Freshness]
+
+
+def _read(parts: QueryParts, survey: Survey, now_ms: int, keep: Keep | None = None) -> dict[str, Answer]:
+    """Read and keep. The age of an answer counts from the moment at which reading began."""
     questions = {question.project: question for question in survey.questions}
+    keep = keep or _keeping(parts, survey)
     answers: dict[str, Answer] = {}
     bytes_left = _SURVEY_BYTES_MAX
     with closing(rows_by_project(survey, parts.stores, now_ms)) as found:
         for project, rows in found:
             question = questions[project]
             try:
-                answer = answers[question.key] = _answer(parts, question, rows, now_ms)
+                answer = answers[question.key] = _answer(question, rows, now_ms, keep)
             except Problem:
                 if len(questions) == 1:
                     raise
@@ -190,8 +230,40 @@ def _read(parts: QueryParts, survey: Survey, now_ms: int) -> dict[str, Answer]:
     return answers
 
 
-def _answer(parts: QueryParts, question: Question, rows: Iterable[Row], now_ms: int) -> Answer:
+def _answer(question: Question, rows: Iterable[Row], now_ms: int, keep: Keep) -> Answer:
     body = body_of(question, rows)
-    is_cached = parts.cache is not None and parts.cache.keep(question.key, CachedAnswer(packed(body), now_ms))
-    freshness = Freshness.MISS if is_cached else Freshness.UNCACHED
+    freshness = keep(question, CachedAnswer(packed(body), now_ms))
     return Answer(body.bytes, freshness, now_ms, cut_at=body.cut_at)
+
+
+def _keeping(parts: QueryParts, survey: Survey) -> Keep:
+    """Return how to keep answers that are about to be read. Money is never behind: the ledger needs no loading."""
+    from_warehouse = isinstance(survey.metric.source, WarehouseSource)
+    return partial(_keep_late if from_warehouse and parts.is_loading_behind() else _keep, parts)
+
+
+def _keep(parts: QueryParts, question: Question, answer: CachedAnswer) -> Freshness:
+    is_cached = parts.cache is not None and parts.cache.keep(question.key, answer)
+    return Freshness.MISS if is_cached else Freshness.UNCACHED
+
+
+def _keep_late(parts: QueryParts, question: Question, answer: CachedAnswer) -> Freshness:
+    """Keep an answer that misses events which should have been loaded: for a moment, unless it replaces an older one.
+
+    The moment limits reads while the loader is overloaded: one for each question in each flush interval.
+    """
+    earlier = _cached(parts, question)
+    if earlier is not None and is_fresh(earlier, answer.stored_at, parts.max_age_s):
+        return _keep(parts, question, answer)
+    if parts.cache is not None:
+        parts.brief.keep(question.key, answer)
+    return Freshness.UNCACHED
+
+
+def _keep_peeked(parts: QueryParts, question: Question, answer: CachedAnswer) -> Freshness:
+    parts.brief.keep(_peeked_key(question), answer)
+    return Freshness.UNCACHED
+
+
+def _peeked_key(question: Question) -> str:
+    return f"peek/{question.key}"

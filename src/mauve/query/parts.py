@@ -1,10 +1,12 @@
 """The dependencies of the query plane."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from mauve.access.keyring import Keyring
-from mauve.access.tokens import TokenUses
+from mauve.access.uses import CredentialUses
 from mauve.core.clock import Clock
+from mauve.query.brief_answers import BriefAnswers
 from mauve.query.single_flight import SingleFlight
 from mauve.stores.closed_days import ClosedDaysReader
 from mauve.stores.ledger import LedgerReader
@@ -33,4 +35,6 @@ class QueryParts:
     warehouse_flights: SingleFlight
     ledger_flights: SingleFlight
     clock: Clock
-    token_uses: TokenUses
+    uses: CredentialUses
+    is_loading_behind: Callable[[], bool]  # may read files: call it in a thread
+    brief: BriefAnswers

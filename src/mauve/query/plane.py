@@ -77,10 +77,12 @@ class QueryPlane:
         if reader is None:
             raise unauthorized()
         if isinstance(reader, PublishedToken):
-            self._parts.token_uses.note(reader.lookup_id, now_ms)
+            self._parts.uses.note_token(reader.lookup_id, now_ms)
             _check_scope(reader)
-        elif reader.kind is not KeyKind.SERVER:
+            return reader
+        if reader.kind is not KeyKind.SERVER:
             raise server_key_required()
+        self._parts.uses.note_key(reader.key_id, now_ms)
         return reader
 
     def _project_of(self, reader: Reader, query: bytes) -> str:

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
@@ -13,19 +13,23 @@ from prometheus_client import CollectorRegistry
 from mauve.config import Settings
 from mauve.load.runner import LoadMetrics, LoadRunner
 from mauve.maintenance.backup import LoaderPause
+from mauve.maintenance.delete_app import Deleted
 from mauve.maintenance.erase import Erased
 from mauve.maintenance.errors import MaintenanceFailedError, MaintenanceRefusedError
 from mauve.server.admin_socket import (
     AdminReply,
     AdminRequest,
+    Delete,
     Erase,
     Failed,
     Freeze,
     FrozenFiles,
+    ProjectsDeleted,
     Refused,
     Release,
     Resume,
     UserErased,
+    delete,
     erase,
     socket_address,
 )
@@ -56,7 +60,8 @@ def pause_loader(settings: Settings) -> Iterator[LoaderPause]:
 def erase_user(settings: Settings, project: str, user: str) -> Erased:
     """Erase a user through the core, or directly if no service runs."""
     if holder_of(settings.data) is None:
-        return _erase_offline(settings, project, user)
+        with _offline_loading(settings) as loading:
+            return erase(settings, loading, project, user)
     with closing(CoreConnection(settings.data)) as core:
         reply = core.ask(Erase(project, user))
     if not isinstance(reply, UserErased):
@@ -64,10 +69,23 @@ def erase_user(settings: Settings, project: str, user: str) -> Erased:
     return reply.erased
 
 
-def _erase_offline(settings: Settings, project: str, user: str) -> Erased:
+def delete_projects(settings: Settings, projects: Sequence[str]) -> Deleted:
+    """Delete the data of projects through the core, or directly if no service runs."""
+    if holder_of(settings.data) is None:
+        with _offline_loading(settings) as loading:
+            return delete(settings, loading, projects)
+    with closing(CoreConnection(settings.data)) as core:
+        reply = core.ask(Delete(tuple(projects)))
+    if not isinstance(reply, ProjectsDeleted):
+        raise MaintenanceFailedError(_UNEXPECTED_REPLY)
+    return reply.deleted
+
+
+@contextmanager
+def _offline_loading(settings: Settings) -> Iterator[LoadRunner]:
     loading = LoadRunner(lambda: open_load_parts(settings), LoadMetrics(CollectorRegistry()))
     with _exclusive(settings), closing(loading):
-        return erase(settings, loading, project, user)
+        yield loading
 
 
 @contextmanager

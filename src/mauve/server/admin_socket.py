@@ -9,7 +9,7 @@ import asyncio
 import os
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Final
@@ -19,6 +19,7 @@ import structlog
 
 from mauve.config import Settings
 from mauve.load.runner import LoadRunner
+from mauve.maintenance.delete_app import Deleted, delete_projects
 from mauve.maintenance.erase import Erased, erase_user
 from mauve.stores import StoreUnavailableError
 from mauve.stores.warehouse import WarehouseUnavailableError
@@ -49,6 +50,10 @@ class Erase(msgspec.Struct, frozen=True, tag="erase"):
     user: str
 
 
+class Delete(msgspec.Struct, frozen=True, tag="delete"):
+    projects: tuple[str, ...]
+
+
 class FrozenFiles(msgspec.Struct, frozen=True, tag="frozen"):
     folders: dict[str, str]
     events: int
@@ -60,6 +65,10 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
 
 class UserErased(msgspec.Struct, frozen=True, tag="erased"):
     erased: Erased
+
+
+class ProjectsDeleted(msgspec.Struct, frozen=True, tag="deleted"):
+    deleted: Deleted
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused"):
@@ -74,8 +83,8 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     reason: str
 
 
-AdminRequest = Freeze | Resume | Release | Erase
-AdminReply = FrozenFiles | Done | UserErased | Refused | Failed
+AdminRequest = Freeze | Resume | Release | Erase | Delete
+AdminReply = FrozenFiles | Done | UserErased | ProjectsDeleted | Refused | Failed
 _requests: Final = msgspec.json.Decoder(AdminRequest)
 
 
@@ -181,6 +190,9 @@ class AdminConnection:
             case Erase(project, user):
                 with self._erasing:
                     return UserErased(erase(self._settings, self._loading, project, user))
+            case Delete(projects):
+                with self._erasing:
+                    return ProjectsDeleted(delete(self._settings, self._loading, projects))
         return Done()
 
     def _resume(self) -> None:
@@ -212,6 +224,21 @@ def erase(settings: Settings, loading: LoadRunner, project: str, user: str) -> E
         return erase_user(
             project,
             user,
+            load_pending=loading.load_pending,
+            warehouse=warehouse,
+            ledger=ledger,
+            log=open_log_maintenance(settings),
+        )
+
+
+def delete(settings: Settings, loading: LoadRunner, projects: Sequence[str]) -> Deleted:
+    """Delete projects from every store, in the process that has the warehouse open."""
+    with (
+        closing(open_warehouse_maintenance(settings.data)) as warehouse,
+        closing(open_ledger_maintenance(settings)) as ledger,
+    ):
+        return delete_projects(
+            projects,
             load_pending=loading.load_pending,
             warehouse=warehouse,
             ledger=ledger,

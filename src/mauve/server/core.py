@@ -11,7 +11,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mauve.access.keyring import REFRESH_EVERY_S
-from mauve.access.tokens import USES_FLUSH_EVERY_S
+from mauve.access.uses import USES_FLUSH_EVERY_S, KeyUseCopy
 from mauve.control.links import renew_setup_link
 from mauve.control.parts import ControlParts
 from mauve.control.plane import ControlPlane, is_control_path
@@ -43,7 +43,7 @@ from mauve.wiring.dashboard import dashboard_parts
 from mauve.wiring.ingest import ingest_parts
 from mauve.wiring.maintenance import drop_frozen, retention
 from mauve.wiring.query import query_parts
-from mauve.wiring.warehouse import open_load_parts, open_warehouse_reader
+from mauve.wiring.warehouse import open_load_lag, open_load_parts, open_warehouse_reader
 
 
 class CoreApp:
@@ -72,7 +72,7 @@ class CoreApp:
         self._dashboard = Dashboard(dashboard, timeout_s)
         self._plane = IngestPlane(ingest)
         self._ingest = IngestApp(self._plane)
-        service_routes = [Route("/readyz", self._readiness), *reference_routes()]
+        service_routes = [Route("/readyz", self._readiness), *reference_routes(dashboard.public_url)]
         self._service_paths = frozenset(route.path for route in service_routes)
         self._service = starlette_app(service_routes, _refuse_method)
 
@@ -127,16 +127,19 @@ async def run(config: ChildConfig) -> None:
         async with ingest_parts(settings, stream=0, registry=registry) as ingest:
             with (
                 closing(open_warehouse_reader(settings)) as warehouse,
-                query_parts(settings, ingest.keyring, warehouse, parts.token_uses) as query,
+                open_load_lag(settings, loading) as lag,
+                query_parts(settings, ingest.keyring, warehouse, parts.uses, is_loading_behind=lag.is_behind) as query,
                 dashboard_parts(settings, parts, query) as dashboard,
             ):
                 retention_job = retention(settings, parts)
+                key_use_copy = KeyUseCopy(dashboard.ingest_stats, parts.catalog.keys)
                 background = [
                     asyncio.create_task(write_stats_forever(ingest)),
                     asyncio.create_task(ingest.caps.refresh_forever()),
                     asyncio.create_task(repeat(SWEEP_EVERY_S, parts.publisher.publish_pending, "publication_delayed")),
                     asyncio.create_task(repeat(REFRESH_EVERY_S, ingest.keyring.refresh, "keyring_not_refreshed")),
-                    asyncio.create_task(repeat(USES_FLUSH_EVERY_S, parts.token_uses.flush, "token_uses_not_noted")),
+                    asyncio.create_task(repeat(USES_FLUSH_EVERY_S, parts.uses.flush, "credential_uses_not_noted")),
+                    asyncio.create_task(repeat(USES_FLUSH_EVERY_S, key_use_copy.copy, "key_uses_not_copied")),
                     # Twice as often as promised: an event may just miss a step and wait for the next.
                     asyncio.create_task(repeat(settings.flush_s / 2, loading.step, "load_failed")),
                     asyncio.create_task(repeat(CHECK_EVERY_S, retention_job.forget_if_due, "raw_events_not_forgotten")),

@@ -7,7 +7,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Final
@@ -15,9 +15,11 @@ from typing import Final
 from mauve.access.vault import VaultError
 from mauve.config import Settings
 from mauve.core.clock import SystemClock
+from mauve.maintenance.disk_space import format_bytes
 from mauve.maintenance.retention import first_day_kept
 from mauve.stores import StoreUnavailableError
-from mauve.stores.data_directory import holder_of
+from mauve.stores.data_directory import gone_holder, holder_of
+from mauve.stores.log import MIXED_STREAM
 from mauve.wiring.bootstrap import check_vault, schema_revisions
 from mauve.wiring.control import control_parts
 from mauve.wiring.databases import open_load_ledger
@@ -36,7 +38,7 @@ class Finding:
     name: str
     ok: bool
     detail: str
-    advice: str = ""
+    advice: str = ""  # what to do; empty if all is well
 
 
 def run_checks(settings: Settings) -> list[Finding]:
@@ -47,7 +49,8 @@ def run_checks(settings: Settings) -> list[Finding]:
             _versions(settings),
             Finding("data directory", ok=False, detail=f"{settings.data} holds no data", advice=advice),
         ]
-    return [_run_safely(check, settings) for check in _CHECKS]
+    findings = [_run_safely(check, settings) for check in _CHECKS]
+    return [replace(finding, advice="") if finding.ok else finding for finding in findings]
 
 
 def _run_safely(check: Callable[[Settings], Finding], settings: Settings) -> Finding:
@@ -110,23 +113,24 @@ def _catalog(settings: Settings) -> Finding:
 def _edge(settings: Settings) -> Finding:
     with control_parts(settings) as parts:
         pending = parts.publisher.unpublished()
-    if pending is None:
-        return Finding(
-            "edge",
-            ok=False,
-            detail="is not the one that was filled",
-            advice="start 'mauve serve': it fills the edge again",
-        )
-    detail = "holds every key, token, secret and limit" if pending == 0 else f"{pending} changes are not published yet"
-    return Finding("edge", pending == 0, detail, "start 'mauve serve': it publishes them within a second")
+    if pending == 0:
+        return Finding("edge", ok=True, detail="holds every key, token, secret and limit")
+    if pending is not None:
+        advice = "start 'mauve serve': it publishes them within a second"
+        return Finding("edge", ok=False, detail=f"{pending} changes are not published yet", advice=advice)
+    if holder_of(settings.data) is None:  # A backup does not contain it.
+        return Finding("edge", ok=True, detail="filled at the next start of 'mauve serve', as after a restore")
+    advice = "restart 'mauve serve': it fills the edge again"
+    return Finding("edge", ok=False, detail="is not the one that was filled", advice=advice)
 
 
 def _queue(settings: Settings) -> Finding:
-    backlog_mb = open_log_reader(settings).backlog_bytes() / 1024**2
+    log = open_log_reader(settings)
     with open_load_ledger(settings) as ledger:
-        dead_letters = ledger.dead_letter_count()
-    detail = f"{backlog_mb:.0f} MB in segments, {dead_letters} records could not be loaded"
-    is_full = backlog_mb * 1024**2 >= settings.backlog_bytes_max
+        dead_letters, positions = ledger.dead_letter_count(), ledger.positions()
+        waiting_bytes = log.backlog_bytes(positions) + ledger.waiting_bytes(positions.get(MIXED_STREAM, 0))
+    detail = f"{format_bytes(waiting_bytes)} wait to be loaded, {dead_letters} records could not be loaded"
+    is_full = log.stored_bytes() >= settings.backlog_bytes_max
     advice = (
         "events are refused until the loader catches up: check the core's log"
         if is_full
@@ -174,7 +178,9 @@ def _disk(settings: Settings) -> Finding:
 def _server(settings: Settings) -> Finding:
     holder = holder_of(settings.data)
     if holder is None:
-        return Finding("server", ok=True, detail="not running")
+        gone = gone_holder(settings.data)
+        left = "" if gone is None else f"; process {gone.pid} was killed, and serve.lock is left from it: no harm"
+        return Finding("server", ok=True, detail=f"not running{left}")
     try:
         with urllib.request.urlopen(f"{holder.url}/readyz", timeout=_HTTP_TIMEOUT_S) as reply:  # noqa: S310 - our own address
             detail = reply.read().decode()

@@ -17,10 +17,10 @@ from typing import IO, Final
 import msgspec
 import structlog
 
-from mauve.config import Settings
+from mauve.config import Settings, http_url
 from mauve.server.child_process import ChildProcess, ServeRefusedError
 from mauve.server.child_protocol import ChildConfig, Ready, Role
-from mauve.stores.data_directory import Holder, hold, make_private_directory, record_holder
+from mauve.stores.data_directory import Holder, clear_holder, hold, make_private_directory, record_holder
 
 _STOP_GRACE_S: Final = 8.0
 _RESTART_DELAYS_S: Final = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -39,11 +39,11 @@ class Addresses:
 
     @property
     def url(self) -> str:
-        return _url(self.host, self.port)
+        return http_url(self.host, self.port)
 
     @property
     def ingest_url(self) -> str:
-        return _url(self.host, self.ingest_port)
+        return http_url(self.host, self.ingest_port)
 
 
 class Running(msgspec.Struct, frozen=True):
@@ -58,10 +58,17 @@ class Running(msgspec.Struct, frozen=True):
 def serve(settings: Settings, announce: Callable[[Running], None]) -> None:
     """Run the service until SIGTERM or SIGINT; call `announce` once it is ready."""
     make_private_directory(settings.data)
+    with hold(settings.data) as lock:
+        try:
+            _serve(settings, lock, announce)
+        finally:
+            clear_holder(lock, settings.data)
+
+
+def _serve(settings: Settings, lock: IO[bytes], announce: Callable[[Running], None]) -> None:
     with (
-        hold(settings.data) as lock,
-        _reserved(settings.host, settings.port) as main_port,
-        _reserved(settings.host, settings.ingest_port) as ingest_port,
+        _reserved(settings.host, settings.port, "--port or MAUVE_PORT") as main_port,
+        _reserved(settings.host, settings.ingest_port, "--ingest-port or MAUVE_INGEST_PORT") as ingest_port,
     ):
         host, port = main_port.getsockname()[:2]
         addresses = Addresses(host, port, ingest_port.getsockname()[1])
@@ -168,12 +175,14 @@ class Supervisor:
 
 
 @contextmanager
-def _reserved(host: str, port: int) -> Iterator[socket.socket]:
+def _reserved(host: str, port: int, option: str) -> Iterator[socket.socket]:
     """Reserve a port for the children, which share it; refuse a port that is already in use."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError:
-        raise ServeRefusedError(f"{host} is not an address of this machine: choose another --host") from None
+        raise ServeRefusedError(
+            f"{host} is not an address of this machine: choose another --host or MAUVE_HOST"
+        ) from None
     with socket.socket(family, kind, protocol) as reserved:
         try:
             with socket.socket(family, kind, protocol) as probe:
@@ -185,10 +194,16 @@ def _reserved(host: str, port: int) -> Iterator[socket.socket]:
         except OSError as error:
             reason = os.strerror(error.errno or 0).lower()
             raise ServeRefusedError(
-                f"cannot listen on {host} port {port}: {reason}; stop what listens there or choose another port"
+                f"cannot listen on {host} port {port}: {reason}; "
+                f"stop what listens there, or choose another port with {option}"
             ) from None
         yield reserved
 
 
-def _url(host: str, port: int) -> str:
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+def is_free(host: str, port: int) -> bool:
+    """Return whether no program listens on the port now."""
+    try:
+        with _reserved(host, port, ""):
+            return True
+    except ServeRefusedError:
+        return False

@@ -45,6 +45,7 @@ class NewKey:
     masked: str
     created_at: int
     minted_by: str = OPERATOR
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,7 @@ class SealedSecret:
     provider: Provider
     sealed: bytes
     saved_at: int
+    is_placeholder: bool = False  # random, until the biller's own secret is saved
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,7 @@ class SavedSecret:
     environment: Environment
     provider: Provider
     saved_at: int
+    is_placeholder: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,11 +169,18 @@ class Apps(Protocol):
         ...
 
     def all_of(self, org_id: str) -> list[App]:
-        """Return the organization's apps, oldest first."""
+        """Return the organization's apps that are not archived, oldest first."""
+        ...
+
+    def archived_of(self, org_id: str) -> list[App]:
+        """Return the organization's archived apps, oldest first."""
         ...
 
     def find(self, org_id: str, app_id: str) -> App | None:
-        """Return the app if it belongs to this organization. A foreign id takes as long as a missing one."""
+        """Return the app, even an archived one, if it belongs to this organization.
+
+        A foreign id takes as long as a missing one.
+        """
         ...
 
     def find_anywhere(self, app_id: str) -> App | None:
@@ -178,6 +188,24 @@ class Apps(Protocol):
         ...
 
     def change(self, org_id: str, app_id: str, changes: AppChanges) -> App | None: ...
+
+    def archive(self, org_id: str, app_id: str, at: int) -> App | None:
+        """Archive the app and mark its keys, projects and secrets for publication, as revoked or missing.
+
+        An archived app stays unchanged.
+        """
+        ...
+
+    def restore(self, org_id: str, app_id: str) -> App | None:
+        """Undo `archive`. Keys that were revoked themselves stay revoked."""
+        ...
+
+    def delete(self, org_id: str, app_id: str) -> bool:
+        """Delete an archived app with its keys, projects and secrets.
+
+        Return False if it does not exist, is not archived, or if that is not yet published to the edge.
+        """
+        ...
 
     def note_first_event(self, public_id: str, at: int) -> None:
         """Set the time of an app's first event, given its live project, unless an earlier one is known."""
@@ -195,6 +223,10 @@ class Keys(Protocol):
 
     def revoke(self, app_id: str, key_id: str) -> AppKey | None:
         """Revoke permanently and mark for publication; a revoked key stays unchanged."""
+        ...
+
+    def note_uses(self, used_at: Mapping[str, int]) -> None:
+        """Record when keys were last used, by id, without publishing anything. An earlier use changes nothing."""
         ...
 
 
@@ -220,7 +252,8 @@ class WebhookSecrets(Protocol):
     def put(self, secret: SealedSecret, public_id_if_new: str) -> str:
         """Store the secret in place of any earlier one, unpublished; return its project's public id.
 
-        The first secret in an app's test environment creates the test project with the given id.
+        The first secret in an app's test environment creates the test project with the given id. A placeholder
+        replaces nothing.
         """
         ...
 

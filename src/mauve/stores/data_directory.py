@@ -4,7 +4,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
 
@@ -77,7 +77,18 @@ def _take_lock(file: IO[bytes], data: Path) -> None:
                 raise HeldError(f"{data} is in use by {who}: stop it first, or choose another --data") from None
             time.sleep(0.1)
         else:
+            _check_still_there(file, data)
             return
+
+
+def _check_still_there(file: IO[bytes], data: Path) -> None:
+    """Refuse a lock file that was removed while we waited for it: others would lock a new one."""
+    try:
+        is_there = os.path.samestat(os.fstat(file.fileno()), (data / _LOCK_FILE).stat())
+    except FileNotFoundError:
+        is_there = False
+    if not is_there:
+        raise HeldError(f"another process has just left {data}: try again")
 
 
 def record_holder(file: IO[bytes], holder: Holder) -> None:
@@ -86,6 +97,16 @@ def record_holder(file: IO[bytes], holder: Holder) -> None:
     file.truncate()
     file.write(msgspec.json.encode(holder))
     file.flush()
+
+
+def clear_holder(file: IO[bytes], data: Path) -> None:
+    """Leave nothing that looks like a running server. If it never created any data, remove the directory, too."""
+    file.seek(0)
+    file.truncate()
+    if [entry.name for entry in data.iterdir()] == [_LOCK_FILE]:
+        (data / _LOCK_FILE).unlink()
+        with suppress(OSError):  # A mount point stays.
+            data.rmdir()
 
 
 def holder_of(data: Path) -> Holder | None:
@@ -100,6 +121,17 @@ def holder_of(data: Path) -> Holder | None:
         except BlockingIOError:
             return _holder_from(file)
     return None
+
+
+def gone_holder(data: Path) -> Holder | None:
+    """Return the server that the lock file names although it runs no more, because it was killed."""
+    if holder_of(data) is not None:
+        return None
+    try:
+        with (data / _LOCK_FILE).open("rb") as file:
+            return _holder_from(file)
+    except OSError:
+        return None
 
 
 @contextmanager

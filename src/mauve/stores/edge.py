@@ -53,6 +53,7 @@ class PublishedProject(msgspec.Struct, frozen=True, tag="project", rename=_ON_DI
     app_id: str
     org_id: str
     environment: Environment
+    archived: bool = False  # with its app: as if it did not exist
 
     @property
     def record_id(self) -> str:
@@ -67,6 +68,7 @@ class PublishedSecret(msgspec.Struct, frozen=True, tag="secret", rename=_ON_DISK
     app_id: str
     org_id: str
     sealed: bytes
+    archived: bool = False  # likewise; `sealed` is then empty
 
     @property
     def record_id(self) -> str:

@@ -16,6 +16,14 @@ DUPLICATE: Final = "duplicate"  # a payment that was already recorded
 REPEAT: Final = "repeat"  # an event with a repeated id: stored, not counted
 REJECTED: Final = "rejected"  # an item; a colon and the rejection code follow
 REFUSED: Final = "refused"  # a whole request; a colon and the problem code follow
+# Accepted items that deserve a look.
+MOVED_PAST: Final = "moved_past"  # a time before the window; a colon and the claimed month follow
+MOVED_PAST_EARLIER: Final = f"{MOVED_PAST}:earlier"  # before the months that are counted one by one
+MOVED_FUTURE: Final = "moved_future"  # a time after the window
+AT_IN_SECONDS: Final = "at_in_seconds"  # `at` looks like epoch seconds
+STATUS_RESEMBLES: Final = "status_resembles"  # a misspelled status; a colon and the known one follow
+
+KEY_USED: Final = "key"  # a colon and the key's id follow; counted by month, to take few rows
 
 ProjectAndWord = tuple[str, str]
 
@@ -37,5 +45,9 @@ class IngestCount:
 
 class IngestStatsReader(Protocol):
     def counts(self, project: str, window: Window) -> Sequence[IngestCount]:
-        """Return the count of each label in these days and when it was last counted, by label."""
+        """Return the count of each label in these days and when it was last counted, by label; no uses of keys."""
+        ...
+
+    def key_uses(self, since: int) -> Mapping[str, int]:
+        """Return the last use of each key used after a moment, by key id; both in epoch ms."""
         ...

@@ -6,7 +6,7 @@ Money is summed in integers of any size, so nothing is rounded or overflows.
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -48,6 +48,8 @@ class SubscriptionVersion(msgspec.Struct, frozen=True, gc=False):
     currency: str
     payload: bytes
     rank: bytes = b""  # for equal `at` the highest wins; without ranks, the last recorded
+    customer: str | None = None  # as the biller names the person
+    plan: str | None = None
 
 
 class Outcome(StrEnum):
@@ -150,6 +152,10 @@ class LoadLedger(Protocol):
 
     def trim_events(self, through: int) -> None: ...
 
+    def waiting_bytes(self, after: int) -> int:
+        """Return the size of the event records numbered above `after`; of very many, the first ones only."""
+        ...
+
     def usage(self, period: str) -> dict[str, int]:
         """Return the events counted for each organization in a billing period, such as `2026-11`."""
         ...
@@ -163,6 +169,19 @@ class LoadLedger(Protocol):
         ...
 
     def dead_letter_count(self) -> int: ...
+
+
+class ReceivedPayment(NamedTuple):
+    """A payment as shown to the owner when it arrives."""
+
+    id: str
+    received_at: int  # epoch ms
+    occurred_at: int
+    user: str | None
+    amount: int  # minor units
+    currency: str
+    earned: bool
+    source: str
 
 
 class LedgerReader(Protocol):
@@ -198,4 +217,8 @@ class LedgerReader(Protocol):
 
     def mrr_changes_until_now(self, projects: Collection[str], window: Window) -> Generator[MrrChange, None, None]:
         """Yield the same, with versions dated after the window on its last day."""
+        ...
+
+    def latest_payments(self, project: str, since_ms: int, payments_max: int) -> list[ReceivedPayment]:
+        """Return the payments received last, not before `since_ms`, latest first."""
         ...

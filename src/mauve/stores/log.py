@@ -4,7 +4,7 @@ Each writer process appends to its own stream, so writers never wait for one ano
 stream and number; numbers increase within a stream and may have gaps.
 """
 
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 STREAM_MAX: Final = 255
@@ -81,7 +81,11 @@ class LogReader(Protocol):
 
     def trim(self, stream: int, through: int) -> None: ...
 
-    def backlog_bytes(self) -> int:
+    def backlog_bytes(self, positions: Mapping[int, int]) -> int:
+        """Return about how many bytes the records after these positions take; 0 if there are none. Cheap."""
+        ...
+
+    def stored_bytes(self) -> int:
         """Return how many bytes are stored and not yet trimmed."""
         ...
 

@@ -1,6 +1,6 @@
-"""Maintenance of the stores: freeze for a backup, erase a person, anonymize old events.
+"""Maintenance of the stores: freeze for a backup, erase a person, anonymize old events, delete a project.
 
-None of this changes a metric: counts, sketches and money stay the same.
+Only the last of these changes a metric: with the others, counts, sketches and money stay the same.
 """
 
 from collections.abc import Mapping
@@ -44,12 +44,25 @@ class WarehouseMaintenance(Protocol):
         """Anonymize the events of days before this one, durably; return how many."""
         ...
 
+    def delete_project(self, project: str) -> int:
+        """Delete a project's events and user counts, durably; return how many events."""
+        ...
+
     def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class ErasedEntries:
     """How many entries of the ledger no longer mention a person."""
+
+    payments: int
+    subscription_versions: int
+    dead_letters: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedEntries:
+    """How many entries of a project were deleted from the ledger; its totals and notes are not counted."""
 
     payments: int
     subscription_versions: int
@@ -65,6 +78,10 @@ class LedgerMaintenance(Protocol):
 
     def erase_user(self, project: str, user: str) -> ErasedEntries: ...
 
+    def delete_project(self, project: str) -> DeletedEntries:
+        """Delete everything about a project, in steps. Calling it again after an interruption deletes the rest."""
+        ...
+
     def empty_journal(self) -> bool:
         """Remove copies of changed rows from the journal; return False if a reader prevents it for too long."""
         ...
@@ -75,8 +92,8 @@ class LedgerMaintenance(Protocol):
 class LogMaintenance(Protocol):
     """Works on trimmed data; records that are not loaded yet are never touched."""
 
-    def erase_damaged(self, user: str) -> int:
-        """Delete quarantined records that hold the name; return how many."""
+    def erase_damaged(self, text: str) -> int:
+        """Delete quarantined records that hold the text, a user or a project; return how many."""
         ...
 
     def blank_loaded(self) -> bool:

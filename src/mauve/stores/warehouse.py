@@ -203,7 +203,10 @@ class WarehouseReader(Protocol):
     def event_days(self, project: str, name: str, window: Window) -> list[tuple[str, int]]: ...
 
     def latest_events(self, project: str, window: Window, events_max: int) -> list[StoredEvent]:
-        """Return the most recently received of the events that occurred in the window, latest first."""
+        """Return the events that were received last, of those received in the window, latest first.
+
+        It does not matter when they occurred.
+        """
         ...
 
     def close(self) -> None: ...

@@ -49,8 +49,8 @@ def joined_header(request: Request, name: str) -> str | None:
 
 
 def compressed(response: Response, accept_encoding: str) -> Response:
-    """Return the response with gzip, if the client accepts that and it is worthwhile."""
-    if len(response.body) < GZIP_BYTES_MIN:
+    """Return the response with gzip, if the client accepts that and it is worthwhile. A second call changes nothing."""
+    if len(response.body) < GZIP_BYTES_MIN or "vary" in response.headers:
         return response
     headers = {**response.headers, "vary": "accept-encoding"}
     del headers["content-length"]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from mauve.access.tokens import TokenUses
+from mauve.access.uses import CredentialUses
 from mauve.config import Settings
 from mauve.control.parts import ControlParts
 from mauve.control.publish import Publisher
@@ -27,6 +27,6 @@ def control_parts(settings: Settings, clock: Clock | None = None) -> Iterator[Co
                 vault=open_vault(settings),
                 clock=clock,
                 randomness=SystemRandomness(),
-                token_uses=TokenUses(catalog.tokens),
+                uses=CredentialUses(catalog.tokens, catalog.keys),
                 quotas=settings.quotas,
             )

@@ -10,10 +10,12 @@ from mauve.config import Settings
 from mauve.control.parts import ControlParts
 from mauve.dashboard.charts.numbers import Numbers
 from mauve.dashboard.parts import DashboardParts
+from mauve.dashboard.refreshing import RefreshLimits
 from mauve.query.parts import QueryParts
 from mauve.stores.sql.ledger.deliveries import SqlDeliveryReader
 from mauve.stores.sql.ledger.ingest_stats import SqlIngestStatsReader
-from mauve.stores.sql.ledger.subscriptions import SqlSubscriptionReader
+from mauve.stores.sql.ledger.payment_list import SqlPaymentReader
+from mauve.stores.sql.ledger.subscription_list import SqlSubscriptionReader
 from mauve.stores.sql.ledger.usage import SqlUsageReader
 from mauve.stores.sql.token_buckets import SqlTokenBuckets
 from mauve.wiring.databases import open_catalog_database, open_ledger_database
@@ -30,6 +32,8 @@ def dashboard_parts(settings: Settings, control: ControlParts, query: QueryParts
             meter=query.meter,
             # A page waits at most twice, and must not time out itself before it can show what was read in time.
             numbers=Numbers(query, asyncio.get_running_loop(), wait_s=settings.catalog_timeout_s / 3),
+            refreshes=RefreshLimits(),
+            payments=SqlPaymentReader(database),
             subscriptions=SqlSubscriptionReader(database),
             deliveries=SqlDeliveryReader(database),
             ingest_stats=SqlIngestStatsReader(database),

@@ -88,7 +88,7 @@ def backup_sources(
         snapshot_catalog=lambda: SqliteSnapshot(catalog),
         copy_log=copy_log,
         master_key=key if settings.master_key is None and key.exists() else None,
-        copied_bytes=lambda: bytes_in(ledger, catalog) + open_log_reader(settings).backlog_bytes(),
+        copied_bytes=lambda: bytes_in(ledger, catalog) + open_log_reader(settings).stored_bytes(),
         frozen_bytes=lambda: bytes_in(warehouse_path(data)),
     )
 

@@ -1,13 +1,14 @@
 """Wires the query plane: warehouse, ledger, read cache, read meter."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Final
 
 from mauve.access.keyring import Keyring
-from mauve.access.tokens import TokenUses
+from mauve.access.uses import CredentialUses
 from mauve.config import Settings
 from mauve.core.clock import Clock, SystemClock
+from mauve.query.brief_answers import BriefAnswers
 from mauve.query.parts import QueryParts, ReadStores
 from mauve.query.single_flight import SingleFlight
 from mauve.stores.localdisk.read_cache import SqliteReadCache
@@ -29,8 +30,10 @@ def query_parts(
     settings: Settings,
     keyring: Keyring,
     warehouse: WarehouseReader,
-    token_uses: TokenUses,
+    uses: CredentialUses,
     clock: Clock | None = None,
+    *,
+    is_loading_behind: Callable[[], bool] = lambda: False,
 ) -> Iterator[QueryParts]:
     """Open the parts of the query plane, on a prepared data directory."""
     with (
@@ -49,7 +52,9 @@ def query_parts(
             warehouse_flights=warehouse_flights,
             ledger_flights=ledger_flights,
             clock=clock or SystemClock(),
-            token_uses=token_uses,
+            uses=uses,
+            is_loading_behind=is_loading_behind,
+            brief=BriefAnswers(settings.flush_s),
         )
 
 

@@ -5,16 +5,17 @@ from contextlib import ExitStack, closing, contextmanager
 
 from mauve.config import Settings
 from mauve.control.parts import ControlParts
-from mauve.core.clock import SystemClock
+from mauve.core.clock import Clock, SystemClock
 from mauve.demo.fill import FillParts
 from mauve.load.close_days import DayCloser
+from mauve.load.lag import LoadLag, Progress, oldest_waiting_at
 from mauve.load.loader import Loader
 from mauve.load.runner import LoadParts
 from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.schema import TABLES
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader, ReadConnection
-from mauve.stores.localdisk.log.reader import SegmentLogReader
+from mauve.stores.localdisk.log.reader import SegmentLogReader, SegmentStreamReader
 from mauve.stores.sql.catalog.catalog import sql_catalog
 from mauve.stores.sql.ledger.closed_days import SqlClosedDays
 from mauve.stores.sql.ledger.loading import SqlLoadLedger
@@ -55,6 +56,20 @@ def open_load_parts(settings: Settings) -> LoadParts:
             note_first_event=catalog.apps.note_first_event,
             close=opened.pop_all().close,
         )
+
+
+@contextmanager
+def open_load_lag(settings: Settings, loading: Progress, clock: Clock | None = None) -> Iterator[LoadLag]:
+    """Open what tells whether the loader of this process is behind."""
+    path = log_path(settings.data)
+    with closing(open_ledger_database(settings)) as database:
+        ledger = SqlLoadLedger(database)
+
+        def oldest() -> int | None:
+            streams = open_log_reader(settings).streams()
+            return oldest_waiting_at(ledger, {stream: SegmentStreamReader(path, stream) for stream in streams})
+
+        yield LoadLag(loading, oldest, clock or SystemClock(), settings.flush_s)
 
 
 @contextmanager

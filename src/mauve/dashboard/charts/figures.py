@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from typing import Final
 
 from mauve.core.window import Window
 from mauve.dashboard.charts.numbers import Answers
@@ -32,6 +33,11 @@ class Figure:
     currency: str | None = None  # for money, in minor units; None for a count
 
     @property
+    def is_below_one(self) -> bool:
+        """Return whether this is an average that only rounding makes 0, as that of an app's first day is."""
+        return self.currency is None and self.now == 0 and 0 < 2 * sum(self.days) < len(self.days)
+
+    @property
     def change(self) -> Change:
         return change(self.now, self.before)
 
@@ -45,6 +51,13 @@ class Figures:
     signups: Figure | None
     revenue: Sequence[Figure] | None
     mrr: Sequence[Figure] | None  # now, compared with the end of the previous period
+    read_at: Mapping[str, int]  # when the oldest number of each was read, by name
+
+    @property
+    def has_before(self) -> bool:
+        """Return whether any figure has a value in the previous period."""
+        counts = [figure for figure in (self.mau, self.dau, self.signups) if figure]
+        return any(figure.before for figure in (*counts, *(self.revenue or ()), *(self.mrr or ())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +92,26 @@ def figures_from(questions: ProjectQuestions, answers: Answers) -> Figures:
         signups=_count(questions, answers, "signups", "signups_daily", "signups"),
         revenue=_revenue(questions, answers),
         mrr=_mrr(questions, answers),
+        read_at=_read_at(questions, answers),
     )
+
+
+# The metrics whose answers each figure shows.
+_METRICS_OF: Final[Mapping[str, Sequence[str]]] = {
+    "mau": ("mau", "dau"),
+    "dau": ("dau",),
+    "signups": ("signups", "signups_daily"),
+    "revenue": ("revenue",),
+    "mrr": ("mrr_history",),
+}
+
+
+def _read_at(questions: ProjectQuestions, answers: Answers) -> dict[str, int]:
+    """Return when each figure's numbers of this period were read. Those of the previous period hardly change."""
+    asked = {name: [questions.now(metric) for metric in metrics] for name, metrics in _METRICS_OF.items()}
+    asked["mrr"].append(questions.mrr)
+    read_at = {name: answers.read_at_of(*those) for name, those in asked.items()}
+    return {name: at for name, at in read_at.items() if at is not None}
 
 
 def sum_figures(figures: Sequence[Figure]) -> Figure:

@@ -4,21 +4,26 @@ Pages are rendered in threads and questions are answered in the event loop; this
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from mauve.core.problems import Problem
 from mauve.metrics.questions import Question, Survey, surveys_of
 from mauve.metrics.sources import WarehouseSource
-from mauve.query.ask import Answer, Freshness, ask_survey, find_cached, latest_events
+from mauve.query.ask import Answer, Freshness, ask_survey, find_cached, latest_events, latest_payments, peek
 from mauve.query.parts import QueryParts
+from mauve.stores.ledger import ReceivedPayment
 from mauve.stores.warehouse import StoredEvent
 
 # For all pages together: a store serves 64 reads at once, and most of them belong to the API.
 _CONCURRENT_READS_MAX: Final = 16
 _PROJECTS_PER_READ_MAX: Final = 100  # Each may need a 100 KB sketch for every day.
+
+AskAbout = Callable[[QueryParts, Survey], Awaitable[Mapping[str, Answer]]]
+_Arrival = TypeVar("_Arrival")
 
 _decoder: Final = msgspec.json.Decoder()
 
@@ -29,9 +34,18 @@ class Answers:
     def __init__(self, answers: Mapping[str, Answer | None]) -> None:
         self._answers = answers
 
+    def __or__(self, other: "Answers") -> "Answers":
+        """Return the answers of both."""
+        return Answers({**self._answers, **other._answers})
+
     def rows(self, question: Question) -> list[dict[str, Any]] | None:
         answer = self._answers[question.key]
         return None if answer is None else _decoder.decode(answer.body)["data"]
+
+    def read_at_of(self, *questions: Question) -> int | None:
+        """Return when the oldest of these answers was read; None if one of them is missing."""
+        found = [answer for question in questions if (answer := self._answers[question.key]) is not None]
+        return min(answer.read_at for answer in found) if len(found) == len(questions) else None
 
     @property
     def read_at(self) -> int | None:
@@ -41,6 +55,11 @@ class Answers:
     @property
     def is_stale(self) -> bool:
         return any(answer.freshness is Freshness.STALE for answer in self._answers.values() if answer is not None)
+
+    @property
+    def is_current(self) -> bool:
+        """Return whether every question was answered by a store, or by the cache while it is fresh."""
+        return self.is_complete and not self.is_stale
 
     @property
     def is_complete(self) -> bool:
@@ -63,29 +82,73 @@ class Numbers:
         by_key = {question.key: question for question in questions}
         return asyncio.run_coroutine_threadsafe(self._answers_to(by_key), self._loop).result()
 
-    def latest_events(self, project: str, events_max: int) -> list[StoredEvent] | None:
-        """Return the most recently received events; None if they cannot be read now."""
-        read = latest_events(self._parts, project, events_max)
-        try:
-            return asyncio.run_coroutine_threadsafe(asyncio.wait_for(read, self._wait_s), self._loop).result()
-        except (Problem, TimeoutError):
-            return None
+    def refresh(self, questions: Iterable[Question]) -> Answers:
+        """Read all answers again, whatever is cached, and cache them for pages and the API."""
+        return self._read_all(questions, ask_survey)
 
-    async def _answers_to(self, questions: Mapping[str, Question]) -> Answers:
+    def peek(self, questions: Iterable[Question]) -> Answers:
+        """Read all answers again, and leave the cache as it is."""
+        return self._read_all(questions, peek)
+
+    def look(self, questions: Iterable[Question]) -> Answers:
+        """Answer from the cache, and read what is not there without caching it."""
+        by_key = {question.key: question for question in questions}
+        return asyncio.run_coroutine_threadsafe(self._answers_to(by_key, peek), self._loop).result()
+
+    def cached(self, question: Question) -> Answer | None:
+        """Return the answer that the API would give from the cache, if there is one."""
+        return find_cached(self._parts, question)
+
+    @property
+    def max_age_s(self) -> int:
+        """Return how long an answer is cached."""
+        return self._parts.max_age_s
+
+    def _read_all(self, questions: Iterable[Question], ask_about: AskAbout) -> Answers:
+        by_key = {question.key: question for question in questions}
+        answers: dict[str, Answer | None] = dict.fromkeys(by_key)
+        read = self._read_surveys(by_key.values(), answers, ask_about)
+        asyncio.run_coroutine_threadsafe(read, self._loop).result()
+        return Answers(answers)
+
+    def latest_arrivals(
+        self, project: str, count_max: int
+    ) -> tuple[list[StoredEvent] | None, list[ReceivedPayment] | None]:
+        """Return the events and the payments received last; None for those that cannot be read now."""
+        events = self._begin(latest_events(self._parts, project, count_max))
+        payments = self._begin(latest_payments(self._parts, project, count_max))
+        return _result_of(events), _result_of(payments)
+
+    def _begin(self, read: Coroutine[Any, Any, list[_Arrival]]) -> Future[list[_Arrival]]:
+        return asyncio.run_coroutine_threadsafe(asyncio.wait_for(read, self._wait_s), self._loop)
+
+    async def _answers_to(self, questions: Mapping[str, Question], ask_about: AskAbout = ask_survey) -> Answers:
         answers: dict[str, Answer | None] = dict.fromkeys(questions)
         for key, question in questions.items():
             answers[key] = find_cached(self._parts, question)
             await asyncio.sleep(0)  # Hundreds of questions must not block the event loop.
-        missing = (questions[key] for key, answer in answers.items() if answer is None)
-        surveys = surveys_of(missing, _PROJECTS_PER_READ_MAX)
+        missing = [questions[key] for key, answer in answers.items() if answer is None]
+        await self._read_surveys(missing, answers, ask_about)
+        return Answers(answers)
+
+    async def _read_surveys(
+        self, questions: Iterable[Question], answers: dict[str, Answer | None], ask_about: AskAbout
+    ) -> None:
+        surveys = surveys_of(questions, _PROJECTS_PER_READ_MAX)
         if surveys:
-            reads = [asyncio.create_task(self._read(survey, answers)) for survey in surveys]
+            reads = [asyncio.create_task(self._read(survey, answers, ask_about)) for survey in surveys]
             _, late = await asyncio.wait(reads, timeout=self._wait_s)
             for read in late:
                 read.cancel()
-        return Answers(answers)
 
-    async def _read(self, survey: Survey, answers: dict[str, Answer | None]) -> None:
+    async def _read(self, survey: Survey, answers: dict[str, Answer | None], ask_about: AskAbout) -> None:
         in_warehouse = isinstance(survey.metric.source, WarehouseSource)
         async with self._warehouse_reads if in_warehouse else self._ledger_reads:
-            answers.update(await ask_survey(self._parts, survey))
+            answers.update(await ask_about(self._parts, survey))
+
+
+def _result_of(read: Future[list[_Arrival]]) -> list[_Arrival] | None:
+    try:
+        return read.result()
+    except (Problem, TimeoutError):
+        return None

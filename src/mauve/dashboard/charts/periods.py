@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
-from mauve.core.problems import Code, Problem
+from mauve.core.problems import Problem
 from mauve.core.window import Window
-from mauve.dashboard.request import Fields
+from mauve.dashboard.request import Fields, ParameterProblem
 
 LENGTHS: Final = ("7", "30", "90")
 DAYS_MAX: Final = 731
@@ -38,12 +38,14 @@ def period_from(query: Fields, today: date) -> Period:
         return Period(_custom_window(first, last, today), None)
     length = _parameter(query, "days") or _DEFAULT
     if length not in LENGTHS:
-        raise _malformed(f"days must be one of {', '.join(LENGTHS)}")
+        raise _malformed(f"Choose {', '.join(LENGTHS[:-1])} or {LENGTHS[-1]} days, or a first and a last day.")
     return Period(_days_up_to(today, int(length)), length)
 
 
 def _custom_window(first: str, last: str, today: date) -> Window:
-    window = Window(_date_from(first, "from"), _date_from(last, "to"))
+    if not (first and last):
+        raise _malformed("Choose both a first and a last day.")
+    window = Window(_date_from(first), _date_from(last))
     if window.first > window.last:
         raise _malformed("The first day is after the last day: swap them.")
     if window.first < _EARLIEST or window.last > today:
@@ -57,11 +59,11 @@ def _days_up_to(today: date, length: int) -> Window:
     return Window(date.fromordinal(today.toordinal() - length + 1), today)
 
 
-def _date_from(text: str, name: str) -> date:
+def _date_from(text: str) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise _malformed(f"{name} must be a date in the form YYYY-MM-DD") from None
+        raise _malformed("A day is a date in the form YYYY-MM-DD: correct it.") from None
 
 
 def _parameter(query: Fields, name: str) -> str:
@@ -69,4 +71,4 @@ def _parameter(query: Fields, name: str) -> str:
 
 
 def _malformed(message: str) -> Problem:
-    return Problem(Code.MALFORMED, message)
+    return ParameterProblem(message, "days", "from", "to")

@@ -10,7 +10,7 @@ HEIGHT: Final = 200
 SPARK_WIDTH: Final = 120
 SPARK_HEIGHT: Final = 32
 _SPARK_MARGIN: Final = 2
-_TICKS: Final = 4  # steps between zero and the top
+_STEP_COUNTS: Final = (4, 5, 3)  # between zero and the top, in order of preference
 _NICE_STEPS: Final = (Fraction(1), Fraction(2), Fraction(5, 2), Fraction(5), Fraction(10))
 
 
@@ -22,16 +22,19 @@ class Plot:
     area: str
     before: str
     ticks: tuple[int, ...]  # values of the horizontal grid lines, from the top down
+    rules: tuple[str, ...]  # their heights
 
 
 def plot(numbers: Sequence[int], before: Sequence[int]) -> Plot:
-    top = axis_max(max((*numbers, *before), default=0))
+    ticks = axis_ticks(max((*numbers, *before), default=0))
+    top = ticks[0]
     line = _points(numbers, top, WIDTH, HEIGHT)
     return Plot(
         line=line,
         area=f"{line} {WIDTH},{HEIGHT} 0,{HEIGHT}" if line else "",
         before=_points(before, top, WIDTH, HEIGHT) if any(before) else "",  # A line of zeros says nothing.
-        ticks=tuple(top * step // _TICKS for step in range(_TICKS, -1, -1)),
+        ticks=ticks,
+        rules=tuple(_rounded((top - tick) * HEIGHT, top) for tick in ticks),
     )
 
 
@@ -41,14 +44,20 @@ def spark(numbers: Sequence[int]) -> str:
     return _points(numbers, top, SPARK_WIDTH, SPARK_HEIGHT - 2 * _SPARK_MARGIN, _SPARK_MARGIN)
 
 
-def axis_max(highest: int) -> int:
-    """Return a round number at or above the highest that divides into whole steps."""
-    if highest <= _TICKS:
-        return _TICKS
-    step = Fraction(highest, _TICKS)
-    power = Fraction(10) ** (len(str(int(step))) - 1)
-    nice = next(factor * power for factor in _NICE_STEPS if factor * power >= step)
-    return -(-nice.numerator // nice.denominator) * _TICKS
+def axis_ticks(highest: int) -> tuple[int, ...]:
+    """Return round values in three to five equal steps, from the lowest round top that fits the highest, to zero."""
+    step, count = min(
+        ((_nice_step(highest, count), count) for count in _STEP_COUNTS), key=lambda choice: choice[0] * choice[1]
+    )
+    return tuple(step * number for number in range(count, -1, -1))
+
+
+def _nice_step(highest: int, count: int) -> int:
+    """Return the smallest round number of which so many reach the highest."""
+    least = max(-(-highest // count), 1)
+    power = 10 ** (len(str(least)) - 1)
+    steps = (factor * power for factor in _NICE_STEPS)
+    return next(int(step) for step in steps if step >= least and step.denominator == 1)
 
 
 def _points(numbers: Sequence[int], top: int, width: int, height: int, margin: int = 0) -> str:

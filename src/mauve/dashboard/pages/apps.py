@@ -6,11 +6,13 @@ from mauve.control import apps
 from mauve.control.bodies import AppChangesBody, NewAppBody
 from mauve.core.app import AppType, Ownership
 from mauve.dashboard.context import MemberContext
+from mauve.dashboard.first_numbers import first_numbers, is_onboarding, may_read_first_numbers
 from mauve.dashboard.rendering import page, see_other
 
 
 def show_apps(context: MemberContext) -> Response:
-    return page(context, "apps.html", apps=context.control.catalog.apps.all_of(context.organization.org_id))
+    catalog, org_id = context.control.catalog, context.organization.org_id
+    return page(context, "apps.html", apps=catalog.apps.all_of(org_id), archived=catalog.apps.archived_of(org_id))
 
 
 def show_new_app(context: MemberContext) -> Response:
@@ -21,12 +23,15 @@ def create_app(context: MemberContext) -> Response:
     """Create the app and show its first key. Without a redirect, since the key is shown only once."""
     wanted = NewAppBody(context.field("name"), context.chosen("ownership", Ownership), context.chosen("type", AppType))
     app, key = apps.create_app(context.control, context.organization.org_id, wanted, context.user.user_id)
-    return page(context, "created_app.html", app=app, key=key.reveal(), url=context.url)
+    # The page polls for the first numbers at once.
+    return page(context, "created_app.html", app=app, key=key.reveal(), url=context.url, first=[], is_new=True)
 
 
 def show_first_event(context: MemberContext) -> Response:
-    """Return the fragment that waits for the first event; the page polls it."""
-    return page(context, "first_event.html", app=context.app())
+    """Return the fragment that shows the first event and the first numbers; the page polls it."""
+    app = context.app()
+    first = first_numbers(context, app) if may_read_first_numbers(context, app) else []
+    return page(context, "first_event.html", app=app, first=first, is_new=is_onboarding(app, context.now_ms))
 
 
 def show_settings(context: MemberContext) -> Response:
@@ -39,3 +44,17 @@ def change_app(context: MemberContext) -> Response:
     )
     app = apps.change_app(context.control, context.app(), wanted)
     return see_other(f"/apps/{app.app_id}/settings", done="saved")
+
+
+def confirm_archiving(context: MemberContext) -> Response:
+    return page(context, "archive_app.html", app=context.app())
+
+
+def archive_app(context: MemberContext) -> Response:
+    app = apps.archive_app(context.control, context.app())
+    return see_other(f"/apps/{app.app_id}/settings", done="app-archived")
+
+
+def restore_app(context: MemberContext) -> Response:
+    app = apps.restore_app(context.control, context.app())
+    return see_other(f"/apps/{app.app_id}/settings", done="app-restored")

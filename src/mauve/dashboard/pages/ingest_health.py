@@ -1,5 +1,6 @@
 """Ingest statistics of a project: how much was accepted, and how much was rejected and why."""
 
+from calendar import month_name
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -9,7 +10,19 @@ from mauve.core.window import Window
 from mauve.dashboard.context import MemberContext
 from mauve.dashboard.text import words
 from mauve.stores import StoreUnavailableError
-from mauve.stores.ingest_stats import ACCEPTED, DUPLICATE, REFUSED, REJECTED, REPEAT, IngestCount
+from mauve.stores.ingest_stats import (
+    ACCEPTED,
+    AT_IN_SECONDS,
+    DUPLICATE,
+    MOVED_FUTURE,
+    MOVED_PAST,
+    MOVED_PAST_EARLIER,
+    REFUSED,
+    REJECTED,
+    REPEAT,
+    STATUS_RESEMBLES,
+    IngestCount,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +36,22 @@ class RejectedCount:
 
 
 @dataclass(frozen=True, slots=True)
+class IngestWarning:
+    """Accepted items that probably do not count as the sender meant."""
+
+    title: str
+    advice: str
+    count: int
+    last_at: int  # epoch ms
+
+
+@dataclass(frozen=True, slots=True)
 class IngestHealth:
     accepted: int
     repeats: int
     duplicates: int
     rejections: Sequence[RejectedCount]  # most frequent first
+    warnings: Sequence[IngestWarning]
 
     @property
     def rejected(self) -> int:
@@ -37,19 +61,19 @@ class IngestHealth:
 
 _ITEM, _REQUEST = "item", "request"
 _REASONS: Final[Mapping[RejectionCode, str]] = {
-    RejectionCode.NAME: "name is missing, empty or too long",
+    RejectionCode.NAME: "name is missing, empty, too long or not a string",
     RejectionCode.USER: "user is not a string or is too long",
     RejectionCode.ID: "id is missing, not a string, or too long",
     RejectionCode.AT: "at is not a valid time",
     RejectionCode.SENT_AT: "sent_at is not a valid time",
     RejectionCode.PROPS: "props is not an object or has too many keys",
     RejectionCode.PROPS_VALUE: "a value in props is nested or too long",
-    RejectionCode.AMOUNT: "amount is not a whole number of minor units",
-    RejectionCode.CURRENCY: "currency is not an ISO 4217 code",
+    RejectionCode.AMOUNT: "amount is missing, negative or not a whole number of minor units",
+    RejectionCode.CURRENCY: "currency is missing or not an ISO 4217 code",
     RejectionCode.EARNED: "earned is neither true nor false",
-    RejectionCode.TYPE: "type is not subscription",
+    RejectionCode.TYPE: "type is missing or not subscription",
     RejectionCode.STATUS: "status is missing or not a string",
-    RejectionCode.MRR: "mrr is not a whole number of minor units",
+    RejectionCode.MRR: "mrr is missing, negative or not a whole number of minor units",
     RejectionCode.NOT_AN_OBJECT: "an item is not a JSON object",
     RejectionCode.NUMBER_OUT_OF_RANGE: "a number is out of range",
     RejectionCode.LONE_SURROGATE: "a string contains half a character (a lone surrogate)",
@@ -60,6 +84,20 @@ _REASONS: Final[Mapping[RejectionCode, str]] = {
     RejectionCode.CONFLICT: "a payment id was already used by a different payment",
 }
 _KINDS = {REJECTED: _ITEM, REFUSED: _REQUEST}
+_PAST_ADVICE: Final = (
+    "They count seven days before they arrived, not when they claim. Events and payments of the past cannot be sent to "
+    "/v1/events. The operator can import a biller's payments with mauve webhooks replay; subscriptions keep any at."
+)
+_WARNINGS: Final = {
+    MOVED_FUTURE: (
+        "Moved back to five minutes after arrival",
+        "Check the sender's clock, and that at is in milliseconds.",
+    ),
+    AT_IN_SECONDS: (
+        "at looks like epoch seconds: send milliseconds",
+        "Read as milliseconds, these times lie in 1970, so they were moved or are wrong.",
+    ),
+}
 
 
 def health_of(context: MemberContext, project: str, window: Window) -> IngestHealth | None:
@@ -78,13 +116,52 @@ def health_from(counts: Sequence[IngestCount]) -> IngestHealth:
         repeats=found.get(REPEAT, 0),
         duplicates=found.get(DUPLICATE, 0),
         rejections=sorted(rejections, key=lambda each: (-each.count, each.kind, each.reason)),
+        warnings=warnings_from(counts),
     )
+
+
+def warnings_from(counts: Sequence[IngestCount]) -> list[IngestWarning]:
+    """Return what the owner should check, with what to do about it."""
+    found = []
+    if past := [each for each in counts if each.word.startswith(f"{MOVED_PAST}:")]:
+        title = f"Moved into the 7-day window; oldest claim: {_oldest_month(past)}"
+        found.append(_warning(title, _PAST_ADVICE, past))
+    for each in counts:
+        kind, _, known = each.word.partition(":")
+        if kind in _WARNINGS:
+            found.append(_warning(*_WARNINGS[kind], [each]))
+        elif kind == STATUS_RESEMBLES:
+            found.append(_warning(*_status_warning(known), [each]))
+    return found
+
+
+def _warning(title: str, advice: str, counts: Sequence[IngestCount]) -> IngestWarning:
+    return IngestWarning(title, advice, sum(each.count for each in counts), max(each.last_at for each in counts))
+
+
+def _oldest_month(past: Sequence[IngestCount]) -> str:
+    words = {each.word for each in past}
+    if MOVED_PAST_EARLIER in words:
+        return "more than 11 months ago"
+    year, _, month = min(words).partition(":")[2].partition("-")
+    return f"{month_name[int(month)]} {year}"
+
+
+def _status_warning(known: str) -> tuple[str, str]:
+    title = f"A status is almost {_quoted(known)}, but differs in case, spaces or spelling"
+    if known == "active":
+        return title, "It does not count toward MRR. Did you mean active? Send it exactly so."
+    return title, f"It is stored as it came. Did you mean {known}?"
+
+
+def _quoted(text: str) -> str:
+    return f"\N{LEFT DOUBLE QUOTATION MARK}{text}\N{RIGHT DOUBLE QUOTATION MARK}"
 
 
 def reason_text(code: str) -> str:
     """Describe a rejection code. Counts of earlier versions may carry codes that are no longer in use."""
     if code not in set(RejectionCode):
-        return f"recorded by an earlier version as \N{LEFT DOUBLE QUOTATION MARK}{code}\N{RIGHT DOUBLE QUOTATION MARK}"
+        return f"recorded by an earlier version as {_quoted(code)}"
     return _REASONS[RejectionCode(code)]
 
 

@@ -38,8 +38,9 @@ def mint_key(context: MemberContext) -> Response:
         raise invalid_body("choose the kind of key to mint")
     kind, environment = choice
     if environment is Environment.TEST and app.test_public_id is None:
-        raise invalid_body("this app has no test environment yet: save a test secret under Webhooks first")
-    _, key = keys.mint_key(context.control, app, kind, environment, context.user.user_id)
+        raise invalid_body("this app has no test environment yet: prepare it under Webhooks first")
+    name = context.field("name")
+    _, key = keys.mint_key(context.control, app, kind, environment, context.user.user_id, name=name)
     return page(
         context, "minted_key.html", app=app, key=key.reveal(), kind=kind, environment=environment, url=context.url
     )

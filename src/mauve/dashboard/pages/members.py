@@ -88,7 +88,8 @@ def _chosen(context: MemberContext, minted: Minted) -> Minted:
 
 
 def _show_minted(context: MemberContext, template: str, minted: Minted, role: Role | None = None) -> Response:
-    apps = context.control.catalog.apps.all_of(context.organization.org_id)
+    catalog, org_id = context.control.catalog, context.organization.org_id
+    apps = [*catalog.apps.all_of(org_id), *catalog.apps.archived_of(org_id)]
     return page(
         context,
         template,

@@ -1,20 +1,24 @@
 """The start page: the figures of every app in a table, and their totals."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
 from starlette.responses import Response
 
-from mauve.core.app import App
+from mauve.core.app import App, Environment
 from mauve.core.window import today_at
+from mauve.dashboard.ages import ages_of, row_read_at
 from mauve.dashboard.charts.figures import Figure, Figures, ProjectQuestions, figures_from, sum_figures
-from mauve.dashboard.charts.periods import period_from
+from mauve.dashboard.charts.numbers import Answers
+from mauve.dashboard.charts.periods import Period, period_from
 from mauve.dashboard.context import MemberContext
-from mauve.dashboard.rendering import page
-from mauve.dashboard.selection import environment_of, project_of
+from mauve.dashboard.first_numbers import awaits_first_event
+from mauve.dashboard.rendering import page, see_other
+from mauve.dashboard.selection import environment_of, environment_parameters, project_of
+from mauve.metrics.questions import Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,27 +30,80 @@ class AppRow:
 
 
 def show_overview(context: MemberContext) -> Response:
-    environment, today = environment_of(context), today_at(context.now_ms)
-    period = period_from(context.query, today)
-    apps = context.control.catalog.apps.all_of(context.organization.org_id)
-    questions = {
-        app: ProjectQuestions(project, period, today) for app in apps if (project := project_of(app, environment))
-    }
-    answers = context.parts.numbers.ask(question for each in questions.values() for question in each.for_figures)
+    environment = environment_of(context)
+    period = period_from(context.query, today_at(context.now_ms))
+    apps = _apps(context)
+    questions = _questions(context, apps, period)
+    answers = _answers(context, questions)
     rows = [AppRow(app, figures_from(each, answers)) for app, each in questions.items()]
-    sort = context.asked("sort") if context.asked("sort") in SORTS else "name"
+    totals, sort = totals_of(rows), _sort_of(context)
     return page(
         context,
         "overview.html",
         apps=apps,
         rows=sorted(rows, key=SORTS[sort](rows)),
-        totals=totals_of(rows),
+        totals=totals,
+        ages=ages_of(_read_at(rows, totals)),
         period=period,
         environment=environment,
         sort=sort,
         answers=answers,
         has_test_environment=any(app.test_public_id for app in apps),
     )
+
+
+def refresh_overview(context: MemberContext) -> Response:
+    """Read the figures of every app again, and show them."""
+    period = period_from(context.query, today_at(context.now_ms))
+    questions = _questions(context, _apps(context), period)
+    context.parts.refreshes.check(context.user.user_id, context.organization.org_id, context.now_ms)
+    numbers = context.parts.numbers
+    known, new = _without_and_with_new_apps(context, questions)
+    answers = numbers.refresh([*_all_questions(known), *filter(numbers.cached, _all_questions(new))])
+    done = "refreshed" if answers.is_current else "partly-refreshed"
+    shown = {**period.address, **environment_parameters(context), "sort": _sort_of(context)}
+    return see_other("/", **shown, done=done)
+
+
+def _apps(context: MemberContext) -> list[App]:
+    return context.control.catalog.apps.all_of(context.organization.org_id)
+
+
+def _questions(context: MemberContext, apps: Iterable[App], period: Period) -> dict[App, ProjectQuestions]:
+    """Return the questions about each app that has a project in the selected environment."""
+    environment, today = environment_of(context), today_at(context.now_ms)
+    return {app: ProjectQuestions(project, period, today) for app in apps if (project := project_of(app, environment))}
+
+
+def _answers(context: MemberContext, questions: Mapping[App, ProjectQuestions]) -> Answers:
+    """Answer the questions. Leave no answer about a new app in the cache, where it would hide the first events."""
+    known, new = _without_and_with_new_apps(context, questions)
+    numbers = context.parts.numbers
+    return numbers.ask(_all_questions(known)) | numbers.look(_all_questions(new))
+
+
+def _without_and_with_new_apps(
+    context: MemberContext, questions: Mapping[App, ProjectQuestions]
+) -> tuple[dict[App, ProjectQuestions], dict[App, ProjectQuestions]]:
+    is_live = environment_of(context) is Environment.LIVE
+    new = {app: each for app, each in questions.items() if is_live and awaits_first_event(app, context.now_ms)}
+    return {app: each for app, each in questions.items() if app not in new}, new
+
+
+def _all_questions(questions: Mapping[App, ProjectQuestions]) -> Iterator[Question]:
+    return (question for each in questions.values() for question in each.for_figures)
+
+
+def _sort_of(context: MemberContext) -> str:
+    return context.asked("sort") if context.asked("sort") in SORTS else "name"
+
+
+def _read_at(rows: Sequence[AppRow], totals: Figures) -> dict[str, int]:
+    """Return when the figures of each app were read, and when the totals were, by name."""
+    read_at = dict(totals.read_at)
+    for row in rows:
+        read_at |= row_read_at(row.app.app_id, row.figures.read_at)
+    return read_at
 
 
 def totals_of(rows: Sequence[AppRow]) -> Figures:
@@ -58,7 +115,16 @@ def totals_of(rows: Sequence[AppRow]) -> Figures:
         signups=_total(each.signups for each in figures),
         revenue=_money_total(each.revenue for each in figures),
         mrr=_money_total(each.mrr for each in figures),
+        read_at=_oldest(each.read_at for each in figures),
     )
+
+
+def _oldest(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    oldest: dict[str, int] = {}
+    for read_at in several:
+        for name, at in read_at.items():
+            oldest[name] = min(at, oldest.get(name, at))
+    return oldest
 
 
 def _total(figures: Iterable[Figure | None]) -> Figure | None:

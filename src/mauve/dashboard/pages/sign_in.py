@@ -19,7 +19,9 @@ _HOME: Final = "/"
 def show_sign_in(context: Context) -> Response:
     if context.person is not None:
         return see_other(_HOME)
-    return page(context, "sign_in.html", next=context.field("next") or context.asked("next"))
+    is_first_time = not context.control.catalog.users.any_exist()
+    next_path = context.field("next") or context.asked("next")
+    return page(context, "sign_in.html", next=next_path, is_first_time=is_first_time)
 
 
 def sign_in(context: Context) -> Response:

@@ -1,43 +1,101 @@
 """The subscriptions page of an app: which subscriptions count toward the MRR, and why."""
 
-from typing import Final
+import base64
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any, Final
 
+import msgspec
 from starlette.responses import Response
 
 from mauve.core.problems import Code, Problem
-from mauve.core.window import today_at
-from mauve.dashboard.charts.figures import ProjectQuestions
-from mauve.dashboard.charts.periods import period_from
+from mauve.core.subscriptions import likely_status
+from mauve.core.window import Window, today_at
 from mauve.dashboard.context import MemberContext
+from mauve.dashboard.pages.sheets import ROWS_MAX, sheet, sheet_name
 from mauve.dashboard.rendering import page
-from mauve.dashboard.selection import environment_of, shown_project
+from mauve.dashboard.selection import environment_of, environment_parameters, shown_project
+from mauve.dashboard.text import instant
+from mauve.stores.subscriptions import (
+    CurrentSubscription,
+    SubscriptionOrder,
+    SubscriptionPosition,
+    SubscriptionQuery,
+    position_of,
+)
 
 PAGE_ROWS: Final = 50
 _COUNTS_MAX: Final = 50
+_TITLES: Final = ("id", "status", "mrr_minor_units", "currency", "counted", "customer", "plan", "updated")
+_Stored = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]  # as the store holds it
+_CURSORS: Final[Mapping[SubscriptionOrder, Any]] = {
+    SubscriptionOrder.UPDATED: tuple[_Stored, bytes],
+    SubscriptionOrder.MRR: tuple[str, _Stored, bytes],
+    SubscriptionOrder.STATUS: tuple[str, _Stored, bytes],
+}
 
 
 def show_subscriptions(context: MemberContext) -> Response:
-    app = context.app()
-    project, today = shown_project(context, app), today_at(context.now_ms)
-    mrr = ProjectQuestions(project, period_from({}, today), today).mrr
-    answers = context.parts.numbers.ask([mrr])
-    found = context.parts.subscriptions.page(project, _cursor(context.asked("after")), PAGE_ROWS + 1)
-    shown = found[:PAGE_ROWS]
+    app, query = context.app(), _query_from(context)
+    query = replace(query, after=_position(context.asked("after"), query.order))
+    found = context.parts.subscriptions.summary(shown_project(context, app), query, PAGE_ROWS + 1, _COUNTS_MAX)
+    shown = found.subscriptions[:PAGE_ROWS]
     return page(
         context,
         "subscriptions.html",
         app=app,
         environment=environment_of(context),
-        mrr=answers.rows(mrr),
-        answers=answers,
-        counts=context.parts.subscriptions.counts(project, _COUNTS_MAX),
+        environment_query=environment_parameters(context),
+        mrr=found.mrr,
+        counts=found.counts,
+        statuses=sorted({each.status for each in found.counts if each.status}),
         subscriptions=shown,
-        next_page=shown[-1].key.hex() if len(found) > PAGE_ROWS else None,
+        order=query.order,
+        chosen={name: value for name in ("status", "named") if (value := context.asked(name))},
+        likely_status=likely_status,
+        rows_max=ROWS_MAX,
+        next_page=_cursor_of(shown[-1], query.order) if len(found.subscriptions) > PAGE_ROWS else None,
     )
 
 
-def _cursor(text: str) -> bytes:
+def export_subscriptions(context: MemberContext) -> Response:
+    """Export the chosen subscriptions to CSV, up to a limit."""
+    app, today = context.app(), today_at(context.now_ms)
+    found = context.parts.subscriptions.page(shown_project(context, app), _query_from(context), ROWS_MAX + 1)
+    name = sheet_name(context, app, "subscriptions", Window(today, today))
+    return sheet(context, name, _TITLES, map(_cells, found[:ROWS_MAX]), is_cut=len(found) > ROWS_MAX)
+
+
+def _cells(each: CurrentSubscription) -> tuple[str | int | None, ...]:
+    return (
+        each.id,
+        each.status,
+        each.mrr,
+        each.currency,
+        "yes" if each.is_counted else "no",
+        each.customer,
+        each.plan,
+        instant(each.at // 1000),
+    )
+
+
+def _query_from(context: MemberContext) -> SubscriptionQuery:
+    order = context.asked("sort") or SubscriptionOrder.UPDATED
+    if order not in set(SubscriptionOrder):
+        raise Problem(Code.MALFORMED, f"sort must be one of {', '.join(SubscriptionOrder)}")
+    status, named = context.asked("status"), context.asked("named").strip()
+    return SubscriptionQuery(SubscriptionOrder(order), status=status or None, named=named or None)
+
+
+def _cursor_of(last: CurrentSubscription, order: SubscriptionOrder) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(position_of(last, order))).decode()
+
+
+def _position(text: str, order: SubscriptionOrder) -> SubscriptionPosition | None:
+    if not text:
+        return None
     try:
-        return bytes.fromhex(text)
-    except ValueError:
+        position: SubscriptionPosition = msgspec.json.decode(base64.urlsafe_b64decode(text), type=_CURSORS[order])
+    except ValueError:  # of both decoders
         raise Problem(Code.MALFORMED, "this page of the list does not exist: start at the first page") from None
+    return position

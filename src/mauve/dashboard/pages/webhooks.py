@@ -8,13 +8,16 @@ from typing import Final
 
 from starlette.responses import Response
 
-from mauve.control.webhook_secrets import save_secret, trimmed_secret
+from mauve.control.bodies import invalid_body
+from mauve.control.webhook_secrets import doubt_about, prepare_environment, save_secret, trimmed_secret
 from mauve.core.app import App, Environment
 from mauve.core.biller import Provider
 from mauve.core.problems import not_found
 from mauve.dashboard.context import MemberContext
 from mauve.dashboard.rendering import page, see_other
 from mauve.dashboard.selection import project_of
+from mauve.ingest.webhooks.billers import BILLERS
+from mauve.ingest.webhooks.warnings import DeliveryWarning
 from mauve.stores.deliveries import Delivery, DeliveryResult, Tally
 
 DELIVERIES_SHOWN: Final = 50
@@ -38,6 +41,13 @@ class Endpoint:
     url: str | None  # None until the test environment exists
     saved_at: int | None
     check: SecretCheck = SecretCheck.WAITING
+    has_placeholder: bool = False  # the biller's own secret is still to be saved
+    is_doubted: bool = False  # the secret just sent does not look like one of this biller
+
+    @property
+    def event_types(self) -> Sequence[str]:
+        """Return the types of events to choose at the biller."""
+        return BILLERS[self.provider].event_types
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +57,11 @@ class DeliveryReport:
     environment: Environment
     recent: Sequence[Delivery]
     tallies: Sequence[Tally]
+
+    @property
+    def misdirected(self) -> Sequence[Delivery]:
+        """Return the recent deliveries that were not booked because they belong to the other environment."""
+        return [each for each in self.recent if DeliveryWarning.PLANE_MISMATCH in each.warnings and not each.rows]
 
 
 def show_webhooks(context: MemberContext) -> Response:
@@ -73,15 +88,33 @@ def secret_check_from(tallies: Sequence[Tally], provider: Provider, saved_at: in
 
 
 def _endpoints(context: MemberContext, app: App, reports: Sequence[DeliveryReport]) -> list[Endpoint]:
-    saved = context.control.catalog.webhook_secrets.saved_for(app.app_id)
-    saved_at = {(secret.environment, secret.provider): secret.saved_at for secret in saved}
+    secrets = context.control.catalog.webhook_secrets.saved_for(app.app_id)
+    prepared = {(each.environment, each.provider) for each in secrets if each.is_placeholder}
+    saved_at = {(each.environment, each.provider): each.saved_at for each in secrets if not each.is_placeholder}
     tallies = {report.environment: report.tallies for report in reports}
     found = []
     for environment, provider in product(Environment, Provider):
         at = saved_at.get((environment, provider))
         check = SecretCheck.WAITING if at is None else secret_check_from(tallies.get(environment, ()), provider, at)
-        found.append(Endpoint(environment, provider, _url(context, app, environment, provider), at, check))
+        endpoint = Endpoint(
+            environment,
+            provider,
+            _url(context, app, environment, provider),
+            at,
+            check,
+            has_placeholder=(environment, provider) in prepared,
+            is_doubted=_is_doubted(context, environment, provider),
+        )
+        found.append(endpoint)
     return found
+
+
+def _is_doubted(context: MemberContext, environment: Environment, provider: Provider) -> bool:
+    """Return whether this endpoint's form was just refused for a secret that does not look like one."""
+    if context.path.get("environment") != environment or context.path.get("provider") != provider:
+        return False
+    text = context.field("secret").strip()
+    return context.form_error is not None and bool(text) and doubt_about(trimmed_secret(text), provider) is not None
 
 
 def _reports(context: MemberContext, app: App) -> list[DeliveryReport]:
@@ -96,10 +129,22 @@ def _reports(context: MemberContext, app: App) -> list[DeliveryReport]:
     ]
 
 
+def prepare_test(context: MemberContext) -> Response:
+    """Create the test environment and its addresses, before any biller has given its secret."""
+    app = context.app()
+    prepare_environment(context.control, app, Environment.TEST)
+    return see_other(f"/apps/{app.app_id}/webhooks", done="test-prepared")
+
+
 def save_webhook_secret(context: MemberContext) -> Response:
+    """Save a secret. One that does not look like the biller's is saved only if the form insists on it."""
     app = context.app()
     environment, provider = _endpoint_in_path(context)
-    save_secret(context.control, app, environment, provider, trimmed_secret(context.field("secret")))
+    secret = trimmed_secret(context.field("secret"))
+    doubt = doubt_about(secret, provider)
+    if doubt is not None and not context.field("insist"):
+        raise invalid_body(f"{doubt}. Nothing was saved: paste the secret again, or choose to save it anyway")
+    save_secret(context.control, app, environment, provider, secret)
     return see_other(f"/apps/{app.app_id}/webhooks", done="secret-saved")
 
 

@@ -1,6 +1,7 @@
 // Copy buttons, polled fragments, and the choice of the theme.
 
 const COPIED_MS = 1600;
+const ANSWER_MS = 15_000;
 
 function textOf(button) {
   return document.getElementById(button.dataset.copy).textContent;
@@ -30,24 +31,42 @@ async function copy(button) {
 }
 
 // Replace the content of an element with what its data-poll address returns, and repeat while it contains an element
-// with data-waiting. Hidden pages do not poll.
-async function poll(target) {
+// with data-waiting. Hidden pages do not poll. While the service does not answer, say how old the content is.
+async function poll(target, status, shownAt) {
   if (!document.hidden) {
     try {
-      const response = await fetch(target.dataset.poll, { headers: { accept: "text/html" } });
+      const response = await fetch(target.dataset.poll, {
+        headers: { accept: "text/html" },
+        signal: AbortSignal.timeout(ANSWER_MS),
+      });
       if (response.redirected) return location.reload();
-      if (response.ok) {
-        const text = await response.text();
-        if (text !== target.dataset.shown) target.innerHTML = text;
-        target.dataset.shown = text;
-      }
+      if (!response.ok) throw new Error(response.statusText);
+      const text = await response.text();
+      if (text !== target.dataset.shown) target.innerHTML = text;
+      target.dataset.shown = text;
+      shownAt = new Date();
+      say(status, "");
     } catch {
-      // The service may be restarting: try again in the next round.
+      const time = shownAt.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+      say(status, `Not connected: showing the state of ${time}; trying again…`);
     }
   }
   if (target.querySelector("[data-waiting]")) {
-    setTimeout(() => poll(target), Number(target.dataset.pollSeconds) * 1000);
+    setTimeout(() => poll(target, status, shownAt), Number(target.dataset.pollSeconds) * 1000);
   }
+}
+
+// A live region, which must exist before it changes: otherwise screen readers miss the first message.
+function statusBefore(target) {
+  const status = document.createElement("p");
+  status.className = "poll-status muted small";
+  status.setAttribute("role", "status");
+  target.before(status);
+  return status;
+}
+
+function say(status, text) {
+  if (status.textContent !== text) status.textContent = text;
 }
 
 function chosenTheme() {
@@ -69,7 +88,7 @@ document.addEventListener("click", (event) => {
   if (button) copy(button);
 });
 
-for (const target of document.querySelectorAll("[data-poll]")) poll(target);
+for (const target of document.querySelectorAll("[data-poll]")) poll(target, statusBefore(target), new Date());
 
 for (const choice of document.querySelectorAll("[data-theme-choice]")) {
   choice.checked = choice.value === chosenTheme();

@@ -30,6 +30,7 @@ from mauve.ingest.webhooks.parsed import (
     epoch_seconds,
     first_present,
     optional_id,
+    plan_text,
     read_part,
     required_id,
     status_text,
@@ -38,7 +39,9 @@ from mauve.ingest.webhooks.parsed import (
 from mauve.ingest.webhooks.warnings import DeliveryWarning
 from mauve.stores.deliveries import DeliveryResult
 
+_PAYMENT_TYPE: Final = "invoice.paid"
 _SUBSCRIPTION_TYPES: Final = "customer.subscription."
+EVENT_TYPES: Final = (_PAYMENT_TYPE, f"{_SUBSCRIPTION_TYPES}*")
 # Several events of one operation share a second; this rank orders them.
 _TYPE_RANKS: Final[Mapping[str, int]] = {"created": 0, "trial_will_end": 1, "pending_update_expired": 1, "deleted": 3}
 _DEFAULT_TYPE_RANK: Final = 2
@@ -68,11 +71,12 @@ _INVOICE: Final = Fields(
 _PACKING: Final = Fields(divide_by=LEAF, round=LEAF)
 _PLAN: Final = Fields(
     **dict.fromkeys(("amount", "amount_decimal", "currency", "billing_scheme"), LEAF),
-    **dict.fromkeys(("interval", "interval_count", "usage_type"), LEAF),
+    **dict.fromkeys(("id", "nickname", "interval", "interval_count", "usage_type"), LEAF),
     transform_usage=_PACKING,
 )
 _PRICE: Final = Fields(
     **dict.fromkeys(("unit_amount", "unit_amount_decimal", "currency", "billing_scheme", "tax_behavior"), LEAF),
+    **dict.fromkeys(("id", "nickname", "lookup_key"), LEAF),
     recurring=Fields(interval=LEAF, interval_count=LEAF, usage_type=LEAF),
     transform_quantity=_PACKING,
 )
@@ -98,7 +102,7 @@ def parse_event(event: Json) -> ParsedEvent:
         # It names an invoice but does not hold it: the owner has to choose snapshot payloads.
         return SkippedEvent(DeliveryResult.IGNORED, (DeliveryWarning.THIN_EVENT,))
     type_, unread = event.get("type"), value_at(event, "data", "object")
-    if type_ == "invoice.paid":
+    if type_ == _PAYMENT_TYPE:
         return _parse_payment(event, _checked_object("invoice", read_part(unread, _INVOICE)))
     if isinstance(type_, str) and type_.startswith(_SUBSCRIPTION_TYPES):
         return _parse_subscription(event, _checked_object("subscription", read_part(unread, _SUBSCRIPTION)))
@@ -180,6 +184,8 @@ def _parse_subscription(event: Json, subscription: dict[str, Any]) -> ParsedSubs
         mrr=rounded_money((charge.amount for charge in charges), currency),
         at=None if created is None else created * 1_000_000,
         rank=_rank_of(event, status),
+        customer=_customer_of(subscription),
+        plan=plan_text(_name_of(item) for item in items),
         details=_event_details(event)
         | {
             "mrr_exact": str(sum(charge.amount for charge in charges)),
@@ -204,6 +210,13 @@ def _items_of(subscription: Json) -> list[Any]:
 
 def _currency_of(item: object) -> object:
     return first_present(value_at(item, "price", "currency"), value_at(item, "plan", "currency"))
+
+
+def _name_of(item: object) -> object:
+    """Return what the owner calls the item's price, or else the price's id."""
+    price, plan = value_at(item, "price"), value_at(item, "plan")
+    names = (value_at(price, "nickname"), value_at(plan, "nickname"), value_at(price, "lookup_key"))
+    return first_present(*(name or None for name in names), value_at(price, "id"), value_at(plan, "id"))
 
 
 def _booked_status(subscription: Json, status: str) -> str:

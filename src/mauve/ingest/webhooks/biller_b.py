@@ -26,6 +26,7 @@ from mauve.ingest.webhooks.parsed import (
     UnusableEventError,
     first_present,
     optional_id,
+    plan_text,
     read_part,
     required_id,
     status_text,
@@ -33,7 +34,9 @@ from mauve.ingest.webhooks.parsed import (
 )
 from mauve.ingest.webhooks.warnings import DeliveryWarning
 
+_PAYMENT_TYPE: Final = "order.paid"
 _SUBSCRIPTION_TYPES: Final = "subscription."
+EVENT_TYPES: Final = (_PAYMENT_TYPE, f"{_SUBSCRIPTION_TYPES}*")
 _ORDER_TEXTS: Final = ("billing_name", "billing_address", "custom_field_data", "description")
 _SUBSCRIPTION_TEXTS: Final = ("customer_cancellation_comment", "custom_field_data")
 _CUSTOMER_TEXTS: Final = ("name", "email", "billing_name")
@@ -53,14 +56,15 @@ _ORDER: Final = Fields(
 )
 _SUBSCRIPTION: Final = Fields(
     **_SHARED,
-    **dict.fromkeys(("status", "recurring_interval", "recurring_interval_count"), LEAF),
+    **dict.fromkeys(("status", "recurring_interval", "recurring_interval_count", "product_id"), LEAF),
     **dict.fromkeys(_SUBSCRIPTION_TEXTS, TEXT),
+    product=Fields(name=LEAF),
 )
 
 
 def parse_event(event: Json) -> ParsedEvent:
     type_, unread = event.get("type"), event.get("data")
-    if type_ == "order.paid":
+    if type_ == _PAYMENT_TYPE:
         return _parse_payment(event, _checked_object(read_part(unread, _ORDER)))
     if isinstance(type_, str) and type_.startswith(_SUBSCRIPTION_TYPES):
         return _parse_subscription(event, _checked_object(read_part(unread, _SUBSCRIPTION)))
@@ -117,6 +121,8 @@ def _parse_subscription(event: Json, subscription: dict[str, Any]) -> ParsedSubs
         mrr=rounded_money([monthly], currency),
         at=_time_of(event, subscription),
         rank=_rank_of(event, subscription, status),
+        customer=_customer_of(subscription),
+        plan=plan_text([first_present(value_at(subscription, "product", "name"), subscription.get("product_id"))]),
         details={"mrr_exact": str(monthly), "customer": _customer_of(subscription)},
         texts=_texts_of(subscription, _SUBSCRIPTION_TEXTS),
         warnings=(DeliveryWarning.UNKNOWN_INTERVAL,) if often is None else (),

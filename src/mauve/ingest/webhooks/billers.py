@@ -39,12 +39,17 @@ class Biller:
     check_signature: Callable[[Headers, bytes, Secret, int], SignatureFailure | None]
     parse_event: Callable[[Json], ParsedEvent]
     is_live: Callable[[Json], bool | None]
+    event_types: tuple[str, ...]  # the types that are booked: choose these at the biller
 
 
 BILLERS: Final[Mapping[Provider, Biller]] = MappingProxyType(
     {
-        Provider.BILLER_A: Biller(biller_a.EVENT, check_biller_a_signature, biller_a.parse_event, biller_a.is_live),
-        Provider.BILLER_B: Biller(biller_b.EVENT, check_biller_b_signature, biller_b.parse_event, biller_b.is_live),
+        Provider.BILLER_A: Biller(
+            biller_a.EVENT, check_biller_a_signature, biller_a.parse_event, biller_a.is_live, biller_a.EVENT_TYPES
+        ),
+        Provider.BILLER_B: Biller(
+            biller_b.EVENT, check_biller_b_signature, biller_b.parse_event, biller_b.is_live, biller_b.EVENT_TYPES
+        ),
     }
 )
 

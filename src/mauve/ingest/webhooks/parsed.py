@@ -1,6 +1,6 @@
 """What a delivery says, as values that do not depend on the biller, and the checks that both billers share."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ from mauve.stores.deliveries import DeliveryResult
 
 _ID_BYTES_MAX: Final = 255
 _STATUS_CHARACTERS_MAX: Final = 128  # The billers' own are far shorter.
+_PLAN_CHARACTERS_MAX: Final = 128
 _SECONDS_MAX: Final = 253_402_300_799  # the last second of the year 9999
 
 Json = Mapping[str, Any]
@@ -39,6 +40,8 @@ class ParsedSubscription:
     mrr: Money
     at: int | None  # epoch microseconds, as the biller says
     rank: bytes  # Of two versions with the same moment, the one with the higher rank is later.
+    customer: str | None = None  # the biller's id of the person
+    plan: str | None = None  # what was sold, for people to read
     details: Json = field(default_factory=dict)
     texts: Json = field(default_factory=dict)
     warnings: tuple[DeliveryWarning, ...] = ()
@@ -101,6 +104,13 @@ def status_text(value: object) -> str:
     if not isinstance(value, str) or not value or len(value) > _STATUS_CHARACTERS_MAX:
         raise UnusableEventError(DeliveryWarning.STATUS_UNUSABLE)
     return value
+
+
+def plan_text(names: Iterable[object]) -> str | None:
+    """Return the names of what was sold, each once, truncated; None if there is none."""
+    texts = dict.fromkeys(name.strip() for name in names if isinstance(name, str))
+    joined = ", ".join(text for text in texts if text)
+    return (joined if len(joined) <= _PLAN_CHARACTERS_MAX else f"{joined[: _PLAN_CHARACTERS_MAX - 1]}…") or None
 
 
 def epoch_seconds(value: object) -> int | None:

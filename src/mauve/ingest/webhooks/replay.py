@@ -8,8 +8,9 @@ from typing import BinaryIO, Final, Protocol
 
 from mauve.ingest.webhooks.billers import BILLERS, parse_delivery
 from mauve.ingest.webhooks.endpoint import BODY_BYTES_MAX
-from mauve.ingest.webhooks.entries import Endpoint, as_claimed, map_delivery
+from mauve.ingest.webhooks.entries import Endpoint, as_claimed, map_delivery, skip_if_misdirected
 from mauve.ingest.webhooks.parsed import SkippedEvent
+from mauve.ingest.webhooks.warnings import DeliveryWarning
 from mauve.stores.deliveries import DeliveryResult
 from mauve.stores.ledger import Entry, Outcome, Payment
 
@@ -31,6 +32,7 @@ class Summary:
     conflicts: int = 0  # payments whose id belongs to a different payment: not recorded
     subscriptions: int = 0
     ignored: int = 0
+    misdirected: int = 0  # among the ignored and unusable: they belong to the other environment
     unusable: int = 0
     unusable_lines: list[int] = field(default_factory=list)  # only the first few
     warnings: Counter[str] = field(default_factory=Counter)
@@ -79,7 +81,8 @@ def _entries_in(lines: Iterable[bytes], endpoint: Endpoint, now_ms: int, summary
         if not line.strip():
             continue
         summary.events += 1
-        parsed = parse_delivery(BILLERS[endpoint.provider], line)
+        parsed = skip_if_misdirected(parse_delivery(BILLERS[endpoint.provider], line), endpoint.environment)
+        summary.misdirected += DeliveryWarning.PLANE_MISMATCH in parsed.event.warnings
         summary.warnings.update(parsed.event.warnings)
         if not isinstance(parsed.event, SkippedEvent):
             # The list of deliveries shows only what the biller itself delivered.

@@ -5,11 +5,11 @@ from enum import StrEnum
 
 class DeliveryWarning(StrEnum):
     # It makes no row.
+    PLANE_MISMATCH = "plane_mismatch"
     THIN_EVENT = "thin_event"
     ZERO_AMOUNT = "zero_amount"
     # It makes a row that the owner should check.
     FEE_UNKNOWN = "fee_unknown"
-    PLANE_MISMATCH = "plane_mismatch"
     # A price adds nothing, or more than it should.
     METERED = "metered"
     NO_AMOUNT = "no_amount"

@@ -1,4 +1,4 @@
-"""Freeze the warehouse, and anonymize its rows."""
+"""Freeze the warehouse, anonymize its rows, and delete projects."""
 
 import shutil
 from contextlib import suppress
@@ -24,6 +24,8 @@ occurred_at = intDiv(occurred_at, {DAY_MS}) * {DAY_MS}, received_at = intDiv(rec
 _IS_RAW: Final = "(user != '' OR id != '' OR props != '' OR claimed_at != '')"
 # The person is named in a table in memory: the text of a mutation stays on disk for a while.
 _OF_THE_PERSON: Final = "(project, user) IN (SELECT project, user FROM mauve.erasing)"
+
+_OF_THE_PROJECT: Final = "project = {project:String}"
 
 
 class ChdbMaintenance:
@@ -70,6 +72,16 @@ class ChdbMaintenance:
     def anonymize_raw_before(self, day: date) -> int:
         number = max(0, day.toordinal() - _EPOCH_ORDINAL)
         return self._blank(f"day < toDate(toUInt16({number})) AND {_IS_RAW}")
+
+    def delete_project(self, project: str) -> int:
+        named = {"project": project}
+        ((count,),) = self._connection.read(f"SELECT count() FROM mauve.events WHERE {_OF_THE_PROJECT}", named)
+        for table in ("events", "actives"):
+            # Returns when every part is rewritten. A rewrite interrupted by a crash continues at the next start.
+            self._connection.read(
+                f"ALTER TABLE mauve.{table} DELETE WHERE {_OF_THE_PROJECT} SETTINGS mutations_sync = 2", named
+            )
+        return int(count)
 
     def close(self) -> None:
         self._connection.close()

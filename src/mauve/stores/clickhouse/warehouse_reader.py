@@ -10,7 +10,7 @@ from datetime import date
 from typing import Any, Final, Protocol
 
 from mauve.core.events import Activity
-from mauve.core.times import DAY_MS, FUTURE_MAX_MS
+from mauve.core.times import DAY_MS, PAST_MAX_MS
 from mauve.core.window import Window, halves_of
 from mauve.stores.cancellation import seconds_left
 from mauve.stores.warehouse import StoredEvent, WarehouseUnavailableError
@@ -121,12 +121,13 @@ class ChdbWarehouseReader:
 
     def latest_events(self, project: str, window: Window, events_max: int) -> list[StoredEvent]:
         """Go back from now, in ranges of receipt that hold few enough rows, until there are enough events."""
-        since, until = (_day_number(window.first) * DAY_MS - FUTURE_MAX_MS, (_day_number(window.last) + 1) * DAY_MS)
+        since, until = _day_number(window.first) * DAY_MS, (_day_number(window.last) + 1) * DAY_MS
+        occurred = _days_of_occurrence(window)
         found: list[StoredEvent] = []
         while since < until and len(found) < events_max:
-            first = self._range_start(project, window, since, until)
+            first = self._range_start(project, occurred, since, until)
             bound = {"since": first, "until": until, "events_max": events_max - len(found)}
-            rows = self._rows(_LATEST_EVENTS, window, {"project": project, **bound})
+            rows = self._rows(_LATEST_EVENTS, occurred, {"project": project, **bound})
             found += [StoredEvent(*row) for row in rows]
             until = first
         return found
@@ -192,6 +193,13 @@ def _any_of(projects: Collection[str]) -> tuple[str, dict[str, str | int]]:
 def _is_outside(window: Window) -> bool:
     """Return whether no event can be in the window: the engine's days run from 1970 to 2149."""
     return window.last.toordinal() < _EPOCH_ORDINAL or window.first.toordinal() - _EPOCH_ORDINAL > _DAY_NUMBER_MAX
+
+
+def _days_of_occurrence(received: Window) -> Window:
+    """Return the days on which events received in the window may have occurred."""
+    first = max(date.min.toordinal(), received.first.toordinal() - PAST_MAX_MS // DAY_MS)
+    last = min(date.max.toordinal(), received.last.toordinal() + 1)  # Clients' clocks may be fast.
+    return Window(date.fromordinal(first), date.fromordinal(last))
 
 
 def _day_number(day: date) -> int:

@@ -33,8 +33,8 @@ class SegmentLogMaintenance:
         self._root = root
         self._positions = positions
 
-    def erase_damaged(self, user: str) -> int:
-        needles = (user.encode(), json.dumps(user).strip('"').encode())
+    def erase_damaged(self, text: str) -> int:
+        needles = (text.encode(), json.dumps(text).strip('"').encode())
         erased = 0
         for stream in list_streams(LOCAL_DISK, self._root):
             folder = stream_directory(self._root, stream) / QUARANTINE_FOLDER

@@ -1,7 +1,7 @@
 """The reader of the segment log. It follows live writers in other processes through the files alone."""
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from mauve.stores.localdisk.disk import LOCAL_DISK, Disk
+from mauve.stores.localdisk.log.backlog import waiting_bytes
 from mauve.stores.localdisk.log.frames import PAYLOAD_BYTES_MAX, frame_bytes
 from mauve.stores.localdisk.log.quarantine import DAMAGE_BYTES_MAX, Quarantine
 from mauve.stores.localdisk.log.segments import (
@@ -100,7 +101,19 @@ class SegmentLogReader:
         last_numbers = self._last_numbers.get(stream, {})
         self._last_numbers[stream] = {key: last for key, last in last_numbers.items() if key not in spent}
 
-    def backlog_bytes(self) -> int:
+    def backlog_bytes(self, positions: Mapping[int, int]) -> int:
+        waiting = 0
+        for stream in self.streams():
+            directory, after = stream_directory(self._root, stream), positions.get(stream, 0)
+            segments = list_segments(self._disk, directory)
+            if not segments:
+                continue
+            cursor = self._cursor(stream, after, segments)
+            rest = segments[segments.index(cursor.segment) :]
+            waiting += waiting_bytes(self._disk, directory, rest, after, cursor.offset)
+        return waiting
+
+    def stored_bytes(self) -> int:
         """Return the size of the segments on disk; a stream's newest one counts in full, as it does in the budget."""
         return sum(
             self._disk.size(directory / segment.name)

@@ -9,8 +9,8 @@ from mauve.core.biller import Provider
 from mauve.stores.catalog import AppChanges, NewApp, NewKey, TallyCheck
 from mauve.stores.sql.catalog.keys import insert_key
 from mauve.stores.sql.catalog.minting import tally
-from mauve.stores.sql.catalog.publications import UNPUBLISHED
-from mauve.stores.sql.catalog.schema import apps, projects, webhook_secrets
+from mauve.stores.sql.catalog.publications import UNPUBLISHED, changed
+from mauve.stores.sql.catalog.schema import apps, keys, projects, webhook_secrets
 from mauve.stores.sql.database import Database
 
 _live = projects.alias("live")
@@ -18,8 +18,8 @@ _test = projects.alias("test")
 
 
 def _has_live_secret(provider: Provider) -> sa.ColumnElement[bool]:
-    matches = (webhook_secrets.c.public_id == _live.c.public_id) & (webhook_secrets.c.provider == provider)
-    return sa.exists().where(matches).label(f"has_{provider}_webhook")
+    of_provider = (webhook_secrets.c.public_id == _live.c.public_id) & (webhook_secrets.c.provider == provider)
+    return sa.exists().where(of_provider & webhook_secrets.c.is_placeholder.is_(False)).label(f"has_{provider}_webhook")
 
 
 _APP = (
@@ -57,9 +57,10 @@ class SqlApps:
             return _app_from(tx.execute(_APP.where(apps.c.app_id == app.app_id)).one())
 
     def all_of(self, org_id: str) -> list[App]:
-        query = _APP.where(apps.c.org_id == org_id).order_by(apps.c.created_at, apps.c.app_id)
-        with self._database.reading() as tx:
-            return [_app_from(row) for row in tx.execute(query)]
+        return self._list(org_id, apps.c.archived_at.is_(None))
+
+    def archived_of(self, org_id: str) -> list[App]:
+        return self._list(org_id, apps.c.archived_at.is_not(None))
 
     def find(self, org_id: str, app_id: str) -> App | None:
         return self._one(_is(org_id, app_id))
@@ -75,6 +76,35 @@ class SqlApps:
             row = tx.execute(_APP.where(_is(org_id, app_id))).one_or_none()
         return None if row is None else _app_from(row)
 
+    def archive(self, org_id: str, app_id: str, at: int) -> App | None:
+        return self._set_archived(_is(org_id, app_id) & apps.c.archived_at.is_(None), org_id, app_id, at)
+
+    def restore(self, org_id: str, app_id: str) -> App | None:
+        return self._set_archived(_is(org_id, app_id) & apps.c.archived_at.is_not(None), org_id, app_id, None)
+
+    def _set_archived(
+        self, needs_change: sa.ColumnElement[bool], org_id: str, app_id: str, at: int | None
+    ) -> App | None:
+        with self._database.writing() as tx:
+            if tx.execute(sa.update(apps).where(needs_change).values(archived_at=at)).rowcount:
+                for table, of_app in _published_of(app_id):
+                    tx.execute(sa.update(table).where(of_app).values(changed(table)))
+            row = tx.execute(_APP.where(_is(org_id, app_id))).one_or_none()
+        return None if row is None else _app_from(row)
+
+    def delete(self, org_id: str, app_id: str) -> bool:
+        archived = _is(org_id, app_id) & apps.c.archived_at.is_not(None)
+        with self._database.writing() as tx:
+            if tx.execute(sa.select(apps.c.app_id).where(archived).with_for_update()).first() is None:
+                return False
+            for table, of_app in _published_of(app_id):
+                if tx.execute(sa.select(table.c.version).where(of_app, table.c.mirrored_at.is_(None))).first():
+                    return False
+            for table, of_app in _published_of(app_id):
+                tx.execute(sa.delete(table).where(of_app))
+            tx.execute(sa.delete(apps).where(archived))
+            return True
+
     def note_first_event(self, public_id: str, at: int) -> None:
         live = sa.select(projects.c.app_id).where(
             projects.c.public_id == public_id, projects.c.environment == Environment.LIVE
@@ -82,6 +112,11 @@ class SqlApps:
         is_later = apps.c.first_event_at.is_(None) | (apps.c.first_event_at > at)
         with self._database.writing() as tx:
             tx.execute(sa.update(apps).where(apps.c.app_id.in_(live), is_later).values(first_event_at=at))
+
+    def _list(self, org_id: str, condition: sa.ColumnElement[bool]) -> list[App]:
+        query = _APP.where((apps.c.org_id == org_id) & condition).order_by(apps.c.created_at, apps.c.app_id)
+        with self._database.reading() as tx:
+            return [_app_from(row) for row in tx.execute(query)]
 
     def _one(self, condition: sa.ColumnElement[bool]) -> App | None:
         with self._database.reading() as tx:
@@ -91,6 +126,16 @@ class SqlApps:
 
 def _is(org_id: str, app_id: str) -> sa.ColumnElement[bool]:
     return (apps.c.app_id == app_id) & (apps.c.org_id == org_id)
+
+
+def _published_of(app_id: str) -> list[tuple[sa.Table, sa.ColumnElement[bool]]]:
+    """Return the tables with published rows of an app and which rows those are, in the order to delete them."""
+    its_projects = sa.select(projects.c.public_id).where(projects.c.app_id == app_id)
+    return [
+        (webhook_secrets, webhook_secrets.c.public_id.in_(its_projects)),
+        (keys, keys.c.app_id == app_id),
+        (projects, projects.c.app_id == app_id),
+    ]
 
 
 def _app_from(row: sa.Row[Any]) -> App:
@@ -106,6 +151,7 @@ def _app_from(row: sa.Row[Any]) -> App:
         has_biller_a_webhook=bool(row.has_biller_a_webhook),
         has_biller_b_webhook=bool(row.has_biller_b_webhook),
         created_at=row.created_at,
+        archived_at=row.archived_at,
     )
 
 

@@ -1,5 +1,8 @@
 """Data-plane keys. Only the digest and the masked form are stored."""
 
+from collections.abc import Mapping
+from typing import Final
+
 import sqlalchemy as sa
 
 from mauve.core.credential import AppKey
@@ -8,6 +11,15 @@ from mauve.stores.sql.catalog.minting import key_from, tally
 from mauve.stores.sql.catalog.publications import UNPUBLISHED, changed
 from mauve.stores.sql.catalog.schema import apps, keys, projects
 from mauve.stores.sql.database import Database
+
+_NOTE_USE: Final = (
+    sa.update(keys)
+    .where(
+        keys.c.key_id == sa.bindparam("of_key_id"),
+        keys.c.last_used_at.is_(None) | (keys.c.last_used_at < sa.bindparam("at")),
+    )
+    .values(last_used_at=sa.bindparam("at"))
+)
 
 
 class SqlKeys:
@@ -38,6 +50,12 @@ class SqlKeys:
             row = tx.execute(sa.select(keys).where(is_it)).one_or_none()
         return None if row is None else key_from(row)
 
+    def note_uses(self, used_at: Mapping[str, int]) -> None:
+        rows = [{"of_key_id": key_id, "at": at} for key_id, at in sorted(used_at.items())]
+        if rows:
+            with self._database.writing() as tx:
+                tx.execute(_NOTE_USE, rows)
+
 
 def insert_key(tx: sa.Connection, app_id: str, public_id: str, key: NewKey) -> None:
     """Store a key within the caller's transaction: an app is created with its first key."""
@@ -52,5 +70,6 @@ def insert_key(tx: sa.Connection, app_id: str, public_id: str, key: NewKey) -> N
         "revoked": False,
         "created_at": key.created_at,
         "minted_by": key.minted_by,
+        "name": key.name,
     }
     tx.execute(sa.insert(keys).values(row | UNPUBLISHED))

@@ -99,6 +99,8 @@ def key_from(row: sa.Row[Any]) -> AppKey:
         mirrored_at=row.mirrored_at,
         created_at=row.created_at,
         minted_by=row.minted_by,
+        name=row.name,
+        last_used_at=row.last_used_at,
     )
 
 

@@ -102,7 +102,7 @@ def _key_from(row: sa.Row[Any]) -> PublishedRecord:
         public_id=row.public_id,
         app_id=row.app_id,
         org_id=row.org_id,
-        revoked=row.revoked,
+        revoked=row.revoked or row.archived_at is not None,
     )
 
 
@@ -125,6 +125,7 @@ def _project_from(row: sa.Row[Any]) -> PublishedRecord:
         app_id=row.app_id,
         org_id=row.org_id,
         environment=Environment(row.environment),
+        archived=row.archived_at is not None,
     )
 
 
@@ -136,22 +137,25 @@ def _secret_from(row: sa.Row[Any]) -> PublishedRecord:
         environment=Environment(row.environment),
         app_id=row.app_id,
         org_id=row.org_id,
-        sealed=row.sealed,
+        sealed=row.sealed if row.archived_at is None else b"",
+        archived=row.archived_at is not None,
     )
 
 
 _PENDING_ORGANIZATIONS: Final = sa.select(organizations).where(organizations.c.mirrored_at.is_(None))
 _PENDING_PROJECTS: Final = (
-    sa.select(projects, apps.c.org_id)
+    sa.select(projects, apps.c.org_id, apps.c.archived_at)
     .join(apps, apps.c.app_id == projects.c.app_id)
     .where(projects.c.mirrored_at.is_(None))
 )
 _PENDING_TOKENS: Final = sa.select(tokens).where(tokens.c.mirrored_at.is_(None))
 _PENDING_KEYS: Final = (
-    sa.select(keys, apps.c.org_id).join(apps, apps.c.app_id == keys.c.app_id).where(keys.c.mirrored_at.is_(None))
+    sa.select(keys, apps.c.org_id, apps.c.archived_at)
+    .join(apps, apps.c.app_id == keys.c.app_id)
+    .where(keys.c.mirrored_at.is_(None))
 )
 _PENDING_SECRETS: Final = (
-    sa.select(webhook_secrets, projects.c.environment, projects.c.app_id, apps.c.org_id)
+    sa.select(webhook_secrets, projects.c.environment, projects.c.app_id, apps.c.org_id, apps.c.archived_at)
     .join(projects, projects.c.public_id == webhook_secrets.c.public_id)
     .join(apps, apps.c.app_id == projects.c.app_id)
     .where(webhook_secrets.c.mirrored_at.is_(None))

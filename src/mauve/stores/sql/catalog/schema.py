@@ -80,6 +80,7 @@ apps: Final = sa.Table(
     sa.Column("type", sa.Text, nullable=False),
     sa.Column("first_event_at", sa.BigInteger),
     sa.Column("created_at", sa.BigInteger, nullable=False),
+    sa.Column("archived_at", sa.BigInteger),  # NULL: not archived
 )
 
 projects: Final = sa.Table(
@@ -106,6 +107,8 @@ keys: Final = sa.Table(
     sa.Column("revoked", sa.Boolean, nullable=False),
     sa.Column("created_at", sa.BigInteger, nullable=False),
     sa.Column("minted_by", sa.Text, index=True),  # a user, a token or the operator; NULL: not recorded
+    sa.Column("name", sa.Text),
+    sa.Column("last_used_at", sa.BigInteger),
     *_publication_columns(),
     sa.Index("ix_keys_app_id_revoked", "app_id", "revoked"),  # covers the counts
 )
@@ -133,6 +136,8 @@ webhook_secrets: Final = sa.Table(
     sa.Column("provider", sa.Text, primary_key=True),
     sa.Column("sealed", sa.LargeBinary, nullable=False),
     sa.Column("saved_at", sa.BigInteger, nullable=False),
+    # Random, so that the address exists before the biller has given its secret: no delivery is signed with it.
+    sa.Column("is_placeholder", sa.Boolean, nullable=False, server_default=sa.false()),
     *_publication_columns(),
 )
 

@@ -27,12 +27,12 @@ class SqlWebhookSecrets:
         return public_id
 
     def saved_for(self, app_id: str) -> list[SavedSecret]:
-        columns = sa.select(projects.c.environment, webhook_secrets.c.provider, webhook_secrets.c.saved_at)
+        columns = sa.select(projects.c.environment, webhook_secrets)
         query = columns.join(projects, projects.c.public_id == webhook_secrets.c.public_id)
         query = query.where(projects.c.app_id == app_id).order_by(projects.c.environment, webhook_secrets.c.provider)
         with self._database.reading() as tx:
             return [
-                SavedSecret(Environment(row.environment), Provider(row.provider), row.saved_at)
+                SavedSecret(Environment(row.environment), Provider(row.provider), row.saved_at, row.is_placeholder)
                 for row in tx.execute(query)
             ]
 
@@ -52,8 +52,10 @@ def _new_project(tx: sa.Connection, secret: SealedSecret, public_id: str) -> str
 
 
 def _replace(tx: sa.Connection, secret: SealedSecret, public_id: str) -> None:
-    columns = {"sealed": secret.sealed, "saved_at": secret.saved_at}
+    columns = {"sealed": secret.sealed, "saved_at": secret.saved_at, "is_placeholder": secret.is_placeholder}
     is_it = (webhook_secrets.c.public_id == public_id) & (webhook_secrets.c.provider == secret.provider)
+    if secret.is_placeholder and tx.execute(sa.select(webhook_secrets.c.provider).where(is_it)).first() is not None:
+        return
     update = sa.update(webhook_secrets).where(is_it).values(columns | changed(webhook_secrets))
     if tx.execute(update).rowcount == 0:
         row = {"public_id": public_id, "provider": secret.provider} | columns | UNPUBLISHED

@@ -2,14 +2,18 @@
 
 from collections.abc import Sequence
 from datetime import date, timedelta
+from typing import Final
 
 import sqlalchemy as sa
 
-from mauve.core.window import Window
-from mauve.stores.ingest_stats import DAYS_KEPT, IngestCount, IngestStats
+from mauve.core.window import Window, month_start_at
+from mauve.stores.ingest_stats import DAYS_KEPT, KEY_USED, IngestCount, IngestStats
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.dialects import upsert_counts
 from mauve.stores.sql.ledger.schema import arrivals
+
+_KEY: Final = f"{KEY_USED}:"
+_IS_KEY_USE: Final = arrivals.c.word.startswith(_KEY, autoescape=True)
 
 
 def add_ingest_stats(tx: sa.Connection, noted: Sequence[IngestStats]) -> None:
@@ -37,8 +41,18 @@ class SqlIngestStatsReader:
             .where(
                 arrivals.c.project == project,
                 arrivals.c.day.between(window.first.isoformat(), window.last.isoformat()),
+                ~_IS_KEY_USE,
             )
             .group_by(arrivals.c.word)
         )
         with self._database.reading() as tx:
             return sorted(IngestCount(word, int(count), last_at) for word, count, last_at in tx.execute(query))
+
+    def key_uses(self, since: int) -> dict[str, int]:
+        query = (
+            sa.select(arrivals.c.word, sa.func.max(arrivals.c.last_at))
+            .where(arrivals.c.day >= month_start_at(since).isoformat(), _IS_KEY_USE, arrivals.c.last_at > since)
+            .group_by(arrivals.c.word)
+        )
+        with self._database.reading() as tx:
+            return {word.removeprefix(_KEY): last_at for word, last_at in tx.execute(query)}

@@ -22,6 +22,8 @@ from mauve.stores.sql.ledger.schema import (
 )
 from mauve.stores.sql.ledger.usage import add_usage, record_first_seen
 
+_MEASURED_RECORDS_MAX: Final = 10_000
+
 
 class SqlLoadLedger:
     def __init__(self, database: Database) -> None:
@@ -49,6 +51,12 @@ class SqlLoadLedger:
     def trim_events(self, through: int) -> None:
         with self._database.writing() as tx:
             tx.execute(sa.delete(event_outbox).where(event_outbox.c.number <= through))
+
+    def waiting_bytes(self, after: int) -> int:
+        waiting = sa.select(event_outbox.c.record).where(event_outbox.c.number > after).limit(_MEASURED_RECORDS_MAX)
+        size = sa.func.coalesce(sa.func.sum(sa.func.length(waiting.subquery().c.record)), 0)
+        with self._database.reading() as tx:
+            return int(tx.execute(sa.select(size)).scalar_one())
 
     def usage(self, period: str) -> dict[str, int]:
         with self._database.reading() as tx:

@@ -7,9 +7,10 @@ import sqlalchemy as sa
 
 from mauve.core.subscriptions import MrrChange
 from mauve.core.window import Window
+from mauve.stores.ledger import ReceivedPayment
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.ledger.mrr_history import changes_in, changes_until_now, totals_of
-from mauve.stores.sql.ledger.schema import day_totals
+from mauve.stores.sql.ledger.schema import day_totals, payments
 
 _ROWS_AT_ONCE: Final = 1_000
 
@@ -61,3 +62,14 @@ class SqlLedgerReader:
     def mrr_changes_until_now(self, projects: Collection[str], window: Window) -> Generator[MrrChange, None, None]:
         with self._database.reading() as tx:
             yield from changes_until_now(tx, projects, window)
+
+    def latest_payments(self, project: str, since_ms: int, payments_max: int) -> list[ReceivedPayment]:
+        columns = [payments.c[name] for name in ReceivedPayment._fields]
+        query = (
+            sa.select(*columns)
+            .where(payments.c.project == project, payments.c.received_at >= since_ms)
+            .order_by(payments.c.received_at.desc())
+            .limit(payments_max)
+        )
+        with self._database.reading() as tx:
+            return [ReceivedPayment(*row) for row in tx.execute(query)]

@@ -31,6 +31,10 @@ payments: Final = sa.Table(
     sa.Column("received_at", sa.BigInteger, nullable=False),
     sa.Column("payload", sa.LargeBinary, nullable=False),
     sa.Column("source", sa.Text, nullable=False),
+    sa.Index("ix_payments_received", "project", "received_at"),
+    # The list of payments, in its order. Filters by currency and source read the index only.
+    sa.Index("ix_payments_list", "project", "occurred_at", "id", "currency", "source"),
+    sa.Index("ix_payments_user", "project", "user", "occurred_at", "id"),
 )
 
 day_totals: Final = sa.Table(
@@ -54,6 +58,8 @@ def _version_columns() -> list[sa.Column[Any]]:
         sa.Column("currency", sa.Text, nullable=False),
         sa.Column("payload", sa.LargeBinary, nullable=False),
         sa.Column("rank", sa.LargeBinary, nullable=False),  # empty if there is none
+        sa.Column("customer", AnyText),  # as the biller names the person; None: unknown, or erased
+        sa.Column("plan", AnyText),
     ]
 
 
@@ -86,6 +92,11 @@ subscriptions: Final = sa.Table(
     sa.Column("project", sa.Text, primary_key=True),
     sa.Column("key", sa.LargeBinary, primary_key=True),
     *_version_columns(),
+    # One for each order of the list. Filters by status, and counts by status and currency, read an index only.
+    sa.Index("ix_subscriptions_mrr", "project", "currency", "mrr", "key", "status"),
+    sa.Index("ix_subscriptions_updated", "project", "at", "key", "status"),
+    sa.Index("ix_subscriptions_status", "project", "status", "at", "key", "currency"),
+    sa.Index("ix_subscriptions_customer", "project", "customer", "at", "key"),
 )
 
 # The change of MRR in a block of days; a block of one is a single day. The sum is high * 2**32 + low.

@@ -1,4 +1,4 @@
-"""Subscription versions, the current row of each and their MRR; writes run within the caller's transaction."""
+"""Record subscription versions, the current row of each and their MRR, within the caller's transaction."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -9,17 +9,14 @@ import sqlalchemy as sa
 
 from mauve.core.subscriptions import MrrContribution, MrrSums, day_of
 from mauve.stores.ledger import SubscriptionVersion
-from mauve.stores.sql.column_types import AnyText
-from mauve.stores.sql.database import Database
 from mauve.stores.sql.dialects import upsert
 from mauve.stores.sql.ledger.mrr_changes import add_changes, inserted_versions
 from mauve.stores.sql.ledger.payments import key_batches
 from mauve.stores.sql.ledger.schema import subscription_versions, subscriptions
-from mauve.stores.subscriptions import ID_CHARACTERS_SHOWN, CurrentSubscription, SubscriptionCount
 
 _VERSIONS_AT_ONCE: Final = 500
 _LATE_AT_ONCE: Final = 100  # Equal ones among them block each other.
-_CHANGING: Final = ("id", "at", "received_at", "status", "mrr", "currency", "payload", "rank")
+_CHANGING: Final = ("id", "at", "received_at", "status", "mrr", "currency", "payload", "rank", "customer", "plan")
 
 _Key = tuple[str, bytes]  # project, and digest of the subscription's id
 _Row = dict[str, Any]
@@ -142,7 +139,7 @@ def _append_unless_there(dialect_name: str) -> sa.Insert:
 def _row_from(version: SubscriptionVersion) -> _Row:
     return {
         "project": version.project,
-        "key": sha256(version.id.encode()).digest(),
+        "key": key_of(version.id),
         "id": version.id,
         "at": version.at,
         "received_at": version.received_at,
@@ -151,35 +148,10 @@ def _row_from(version: SubscriptionVersion) -> _Row:
         "currency": version.currency,
         "payload": version.payload,
         "rank": version.rank,
+        "customer": version.customer,
+        "plan": version.plan,
     }
 
 
-# An id is limited only by the body size. Cut it in the database, where even a fully escaped one is long enough.
-_ID: Final = sa.type_coerce(sa.func.substr(_columns.id, 1, 2 * (ID_CHARACTERS_SHOWN + 1)), AnyText)
-_SHOWN: Final = (_columns.key, _ID, _columns.at, _columns.status, _columns.mrr, _columns.currency)
-_COUNT: Final = sa.func.count()
-
-
-class SqlSubscriptionReader:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def page(self, project: str, after: bytes, limit: int) -> list[CurrentSubscription]:
-        query = sa.select(*_SHOWN).where(_columns.project == project, _columns.key > after)
-        with self._database.reading() as tx:
-            found = tx.execute(query.order_by(_columns.key).limit(limit))
-            return [CurrentSubscription(key, _shown(id_), *rest) for key, id_, *rest in found]
-
-    def counts(self, project: str, limit: int) -> list[SubscriptionCount]:
-        query = (
-            sa.select(_columns.status, _columns.currency, _COUNT)
-            .where(_columns.project == project)
-            .group_by(_columns.status, _columns.currency)
-            .order_by(_COUNT.desc(), _columns.status, _columns.currency)
-        )
-        with self._database.reading() as tx:
-            return [SubscriptionCount(*row) for row in tx.execute(query.limit(limit))]
-
-
-def _shown(id_: str) -> str:
-    return id_ if len(id_) <= ID_CHARACTERS_SHOWN else f"{id_[:ID_CHARACTERS_SHOWN]}…"
+def key_of(id_: str) -> bytes:
+    return sha256(id_.encode()).digest()

@@ -1,0 +1,51 @@
+"""When credentials were last used. Approximate on purpose: it costs a request almost nothing and never fails one."""
+
+import threading
+from typing import Final
+
+from mauve.stores.catalog import Keys, Tokens
+from mauve.stores.ingest_stats import IngestStatsReader
+
+USES_FLUSH_EVERY_S: Final = 20.0
+_OVERLAP_MS: Final = 120_000  # Processes write their uses at different times: look back far enough to miss none.
+
+
+class CredentialUses:
+    """The uses of control tokens and keys in this process, in memory until `flush`; a crash loses a few seconds."""
+
+    def __init__(self, tokens: Tokens, keys: Keys) -> None:
+        self._tokens = tokens
+        self._keys = keys
+        # Bounded by the numbers of tokens and keys that exist: only authenticated ones are noted.
+        self._token_used_at: dict[str, int] = {}  # by lookup id
+        self._key_used_at: dict[str, int] = {}  # by key id
+        self._lock = threading.Lock()
+
+    def note_token(self, lookup_id: str, now_ms: int) -> None:
+        with self._lock:
+            self._token_used_at[lookup_id] = now_ms
+
+    def note_key(self, key_id: str, now_ms: int) -> None:
+        with self._lock:
+            self._key_used_at[key_id] = now_ms
+
+    def flush(self) -> None:
+        with self._lock:
+            token_used_at, self._token_used_at = self._token_used_at, {}
+            key_used_at, self._key_used_at = self._key_used_at, {}
+        self._tokens.note_uses(token_used_at)
+        self._keys.note_uses(key_used_at)
+
+
+class KeyUseCopy:
+    """Copies the uses that ingest processes have written to the ledger into the catalog, which they never touch."""
+
+    def __init__(self, stats: IngestStatsReader, keys: Keys) -> None:
+        self._stats = stats
+        self._keys = keys
+        self._since = 0  # At the start copy all of them: the core may have been down for long.
+
+    def copy(self) -> None:
+        used_at = self._stats.key_uses(self._since)
+        self._keys.note_uses(used_at)
+        self._since = max([self._since, *(at - _OVERLAP_MS for at in used_at.values())])

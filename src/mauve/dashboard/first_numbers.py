@@ -1,0 +1,91 @@
+"""The first numbers of a new app: read past the cache, beside the moment from which the API returns the same."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mauve.core.app import App
+from mauve.core.credential import Scope
+from mauve.core.window import today_at
+from mauve.dashboard.charts.figures import ProjectQuestions
+from mauve.dashboard.charts.numbers import Answers
+from mauve.dashboard.charts.periods import period_from
+from mauve.dashboard.charts.series import Rows, by_currency, totals_by_currency
+from mauve.dashboard.context import MemberContext
+from mauve.metrics.questions import Question
+from mauve.query.ask import Freshness
+
+ONBOARDING_MS: Final = 60 * 60_000
+
+Amounts = Sequence[tuple[int, str | None]]  # numbers, or money in minor units with its currency
+
+
+@dataclass(frozen=True, slots=True)
+class FirstNumber:
+    label: str
+    metric: str
+    amounts: Amounts | None  # None: not readable now; empty: no money yet
+    api_at: int | None  # when the API returns the same; None: now
+
+
+def is_onboarding(app: App, now_ms: int) -> bool:
+    """Return whether the app is so new that its owner watches the first numbers arrive."""
+    return now_ms - app.created_at < ONBOARDING_MS
+
+
+def awaits_first_event(app: App, now_ms: int) -> bool:
+    return app.first_event_at is None and is_onboarding(app, now_ms)
+
+
+def may_read_first_numbers(context: MemberContext, app: App) -> bool:
+    """Return whether to read the numbers now: for a new app, for a role that may see them, and not too often."""
+    if not context.may(Scope.METRICS_READ) or not is_onboarding(app, context.now_ms):
+        return False
+    return context.parts.refreshes.take_peek(context.organization.org_id, context.now_ms)
+
+
+def first_numbers(context: MemberContext, app: App) -> list[FirstNumber]:
+    """Return the live numbers of the default period."""
+    today = today_at(context.now_ms)
+    questions = ProjectQuestions(app.public_id, period_from({}, today), today)
+    asked = {
+        "Events": questions.now("event_names"),
+        "MAU": questions.now("mau"),
+        "DAU, today": questions.now("dau"),
+        "Signups": questions.now("signups"),
+        "Revenue": questions.now("revenue"),
+        "MRR": questions.mrr,
+    }
+    answers = context.parts.numbers.peek(asked.values())
+    return [_number(context, label, question, answers) for label, question in asked.items()]
+
+
+def _number(context: MemberContext, label: str, question: Question, answers: Answers) -> FirstNumber:
+    rows, name = answers.rows(question), question.metric.name
+    if rows is None:
+        return FirstNumber(label, name, None, None)
+    return FirstNumber(label, name, amounts_of(name, rows, str(question.window.last)), _api_at(context, question, rows))
+
+
+def amounts_of(metric: str, rows: Rows, today: str) -> Amounts:
+    """Return the number that these rows amount to, or one amount for each currency."""
+    match metric:
+        case "revenue" | "mrr":
+            totals = totals_by_currency(by_currency(rows), metric)
+            return [(amount, currency) for currency, amount in sorted(totals.items())]
+        case "event_names":
+            return [(sum(row["count"] for row in rows), None)]
+        case "dau":
+            return [(sum(row["dau"] for row in rows if row["day"] == today), None)]
+        case _:
+            return [(rows[0][metric], None)]
+
+
+def _api_at(context: MemberContext, question: Question, rows: list[dict[str, Any]]) -> int | None:
+    """Return when the API will no longer return an earlier answer from the cache."""
+    numbers = context.parts.numbers
+    cached = numbers.cached(question)
+    if cached is None or cached.freshness is not Freshness.HIT:
+        return None
+    is_same = Answers({question.key: cached}).rows(question) == rows
+    return None if is_same else cached.read_at + numbers.max_age_s * 1000

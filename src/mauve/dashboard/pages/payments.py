@@ -1,0 +1,92 @@
+"""The payments page of an app: what was paid, one by one, latest first."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from starlette.responses import Response
+
+from mauve.core.biller import BILLER_NAMES
+from mauve.core.money import is_currency
+from mauve.core.problems import Code, Problem
+from mauve.core.window import today_at
+from mauve.dashboard.charts.periods import Period, period_from
+from mauve.dashboard.context import MemberContext
+from mauve.dashboard.pages.sheets import ROWS_MAX, sheet, sheet_name
+from mauve.dashboard.rendering import page
+from mauve.dashboard.selection import environment_of, environment_parameters, shown_project
+from mauve.dashboard.text import instant
+from mauve.ingest.webhooks.warnings import DeliveryWarning
+from mauve.stores.ledger import CLIENT
+from mauve.stores.payments import ListedPayment, PaymentFilter, PaymentPosition
+
+PAGE_ROWS: Final = 50
+SOURCES: Final[Mapping[str, str]] = {CLIENT: "API", **BILLER_NAMES}
+_FILTERS: Final = ("currency", "source", "user", "id")
+_MS_DIGITS_MAX: Final = 18  # more would not fit into 64 bits
+_TITLES: Final = ("time", "amount_minor_units", "currency", "kind", "user", "id", "source", "fee_unknown")
+
+
+def show_payments(context: MemberContext) -> Response:
+    app, period = context.app(), period_from(context.query, today_at(context.now_ms))
+    project, chosen = shown_project(context, app), _filter_from(context, period)
+    found = context.parts.payments.page(project, chosen, _position(context.asked("after")), PAGE_ROWS + 1)
+    shown = found[:PAGE_ROWS]
+    return page(
+        context,
+        "payments.html",
+        app=app,
+        period=period,
+        environment=environment_of(context),
+        environment_query=environment_parameters(context),
+        chosen={name: value for name in _FILTERS if (value := context.asked(name).strip())},
+        payments=shown,
+        sources=SOURCES,
+        fee_unknown=DeliveryWarning.FEE_UNKNOWN,
+        rows_max=ROWS_MAX,
+        next_page=_cursor_of(shown[-1]) if len(found) > PAGE_ROWS else None,
+    )
+
+
+def export_payments(context: MemberContext) -> Response:
+    """Export the chosen payments to CSV, up to a limit."""
+    app, period = context.app(), period_from(context.query, today_at(context.now_ms))
+    chosen = _filter_from(context, period)
+    found = context.parts.payments.page(shown_project(context, app), chosen, None, ROWS_MAX + 1)
+    rows = (_cells(payment) for payment in found[:ROWS_MAX])
+    name = sheet_name(context, app, "payments", period.window)
+    return sheet(context, name, _TITLES, rows, is_cut=len(found) > ROWS_MAX)
+
+
+def _cells(payment: ListedPayment) -> tuple[str | int | None, ...]:
+    return (
+        instant(payment.occurred_at),
+        payment.amount,
+        payment.currency,
+        "revenue" if payment.earned else "volume",
+        payment.user,
+        payment.id,
+        payment.source,
+        "yes" if DeliveryWarning.FEE_UNKNOWN in payment.flags else "no",
+    )
+
+
+def _filter_from(context: MemberContext, period: Period) -> PaymentFilter:
+    currency, source, user, id_ = (context.asked(name).strip() or None for name in _FILTERS)
+    if currency is not None and not is_currency(currency.lower()):
+        raise Problem(Code.MALFORMED, "currency must be a code of three letters, such as EUR")
+    if source is not None and source not in SOURCES:
+        raise Problem(Code.MALFORMED, f"source must be one of {', '.join(SOURCES)}")
+    return PaymentFilter(period.window, currency and currency.lower(), source, user, id_)
+
+
+def _cursor_of(payment: ListedPayment) -> str:
+    return f"{payment.occurred_at}:{payment.id}"
+
+
+def _position(text: str) -> PaymentPosition | None:
+    if not text:
+        return None
+    moment, separator, id_ = text.partition(":")
+    if not separator or not moment.isdecimal() or len(moment) > _MS_DIGITS_MAX:
+        raise Problem(Code.MALFORMED, "this page of the list does not exist: start at the first page")
+    return PaymentPosition(int(moment), id_)

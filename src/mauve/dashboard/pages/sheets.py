@@ -1,0 +1,126 @@
+"""CSV files: any metric day by day, and the lists of payments and subscriptions.
+
+Money is in minor units, and the column's name says so. A file is named after the app, its content and the period.
+"""
+
+import csv
+import io
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from mauve.core.app import App, Environment
+from mauve.core.problems import Code, Problem
+from mauve.core.window import Window
+from mauve.dashboard.charts.figures import ProjectQuestions
+from mauve.dashboard.charts.series import Rows, by_currency, by_day
+from mauve.dashboard.context import MemberContext
+from mauve.dashboard.pages.app import event_name_of, questions_of
+from mauve.dashboard.rendering import SECURITY_HEADERS
+from mauve.dashboard.selection import environment_of
+from mauve.metrics.questions import Question
+from mauve.metrics.registry import Metric, metric_named
+from mauve.query.ask import cannot_be_read
+from mauve.web.app import compressed
+
+ROWS_MAX: Final = 50_000
+"""Of the lists of payments and subscriptions; the rest is cut, and the file's name says so."""
+
+# A spreadsheet would run text that starts with one of these as a formula, and clients choose names and ids.
+_FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
+_MONEY: Final = frozenset({"revenue", "volume", "mrr"})
+_NOT_IN_A_SLUG: Final = re.compile(r"[^a-z0-9]+")
+
+Cell = str | int | None
+
+
+def show_sheet(context: MemberContext) -> Response:
+    """Export a metric: the rows that the API returns, and a zero for each day without one."""
+    metric = metric_named(context.path["metric"])
+    question = _question(context, questions_of(context), metric)
+    rows = context.parts.numbers.ask([question]).rows(question)
+    if rows is None:
+        raise cannot_be_read()
+    filled = rows_of_every_day(metric, rows, question.window)
+    cells = ([row[column] for column in metric.columns] for row in filled)
+    name = sheet_name(context, context.app(), metric.name, question.window)
+    return sheet(context, name, [column_title(column) for column in metric.columns], cells)
+
+
+def sheet(
+    context: MemberContext, name: str, titles: Sequence[str], rows: Iterable[Sequence[Cell]], *, is_cut: bool = False
+) -> Response:
+    """Return a CSV file. Compress it here, in the page's own thread: it may be large."""
+    filename = f"{name}-first-{ROWS_MAX}.csv" if is_cut else f"{name}.csv"
+    headers = {
+        **SECURITY_HEADERS,
+        "content-type": "text/csv; charset=utf-8",
+        "content-disposition": f'attachment; filename="{filename}"',
+        **({"x-service-truncated": str(ROWS_MAX)} if is_cut else {}),
+    }
+    response = Response(csv_from(titles, rows), HTTPStatus.OK, headers)
+    return compressed(response, context.request.headers.get("accept-encoding", ""))
+
+
+def sheet_name(context: MemberContext, app: App, content: str, window: Window) -> str:
+    """Return a file name without its ending, such as `my-app-revenue-2026-11-01-2026-11-30`."""
+    environment = ("test",) if environment_of(context) is Environment.TEST else ()
+    return "-".join((slug_of(app), *environment, content, str(window.first), str(window.last)))
+
+
+def slug_of(app: App) -> str:
+    """Return the app's name in letters that every file system takes, or its id if there are none."""
+    ascii_name = unicodedata.normalize("NFKD", app.name).encode("ascii", "ignore").decode().lower()
+    return _NOT_IN_A_SLUG.sub("-", ascii_name).strip("-") or app.app_id
+
+
+def column_title(column: str) -> str:
+    return f"{column}_minor_units" if column in _MONEY else column
+
+
+def rows_of_every_day(metric: Metric, rows: Rows, window: Window) -> Rows:
+    """Return one row for each day, with zeros where the API leaves the day out; for money, in each currency found."""
+    if "day" not in metric.columns:
+        return rows
+    value = metric.columns[-1]
+    if "currency" not in metric.columns:
+        numbers = by_day(rows, value, window)
+        return [{"day": str(day), value: number} for day, number in zip(window.days, numbers, strict=True)]
+    return list(_by_day_and_currency(by_currency(rows), value, window))
+
+
+def _by_day_and_currency(rows: Mapping[str, Rows], value: str, window: Window) -> Iterator[Mapping[str, Any]]:
+    amounts = {currency: by_day(rows[currency], value, window) for currency in sorted(rows)}
+    for number, day in enumerate(window.days):
+        for currency, own in amounts.items():
+            yield {"day": str(day), "currency": currency, value: own[number]}
+
+
+def csv_from(titles: Sequence[str], rows: Iterable[Sequence[Cell]]) -> bytes:
+    """Return a header line and the rows as CSV."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(titles)
+    writer.writerows(map(_cell, row) for row in rows)
+    return text.getvalue().encode()
+
+
+def _cell(value: Cell) -> Cell:
+    if isinstance(value, str) and value.startswith(_FORMULA_STARTS):
+        return f"'{value}"
+    return value
+
+
+def _question(context: MemberContext, questions: ProjectQuestions, metric: Metric) -> Question:
+    if metric.is_windowless:
+        return questions.mrr
+    if not metric.needs_name:
+        return questions.now(metric.name)
+    name = event_name_of(context)
+    if not name:
+        raise Problem(Code.MALFORMED, "add the name of the event to the address: ?name=…")
+    return Question(questions.project, metric, questions.period.window, name)

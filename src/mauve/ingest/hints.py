@@ -1,0 +1,158 @@
+"""Hints about accepted items that probably mean something else: moved times, epoch seconds, misspelled statuses.
+
+Almost every time is near its arrival, so a cheap look over a batch picks the few that are worth an exact one.
+"""
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Final, NamedTuple, cast
+
+from mauve.core.events import DatedEvent, Event
+from mauve.core.subscriptions import likely_status
+from mauve.core.times import DAY_MS, FUTURE_MAX_MS, PAST_MAX_MS, claimed_at, clamped, known_time_ms
+from mauve.stores.ingest_stats import AT_IN_SECONDS, MOVED_FUTURE, MOVED_PAST, MOVED_PAST_EARLIER, STATUS_RESEMBLES
+from mauve.web.messages import Reply
+
+SECONDS_HINT: Final = "at looks like epoch seconds: send milliseconds"
+_MONTHS_COUNTED: Final = 12  # older claims are counted together, so that no client can make many counters
+_MINUTE_MS: Final = 60_000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+# As milliseconds, these are days in early 1970; as seconds, the years 2001 to 2286.
+_SECONDS_MIN, _SECONDS_MAX = 10**9, 10**10
+# One millisecond narrower than the window, because the exact check rounds down.
+_LAG_MAX_MS, _LEAD_MAX_MS = 1 - PAST_MAX_MS, FUTURE_MAX_MS - 1
+_LAG_MAX, _LEAD_MAX = timedelta(milliseconds=_LAG_MAX_MS), timedelta(milliseconds=_LEAD_MAX_MS)
+
+
+class Hints(NamedTuple):
+    """What is odd about accepted items: in words to count for the owner, and in headers for the sender."""
+
+    words: Mapping[str, int]
+    headers: Mapping[str, str]
+
+
+NO_HINTS: Final = Hints({}, {})
+
+
+def with_hints(reply: Reply, hints: Hints) -> Reply:
+    return reply._replace(headers={**reply.headers, **hints.headers})
+
+
+def status_hints(statuses: Iterable[str]) -> Hints:
+    """Return the hints about statuses that only resemble a known one."""
+    likely = Counter(known for status in statuses if (known := likely_status(status)) is not None)
+    if not likely:
+        return NO_HINTS
+    known = ", ".join(sorted(likely))
+    text = f"a status differs from {known} in case, spaces or spelling: only active counts toward MRR"
+    return Hints({f"{STATUS_RESEMBLES}:{each}": count for each, count in likely.items()}, {"x-service-hint": text})
+
+
+def scan_times(events: Iterable[DatedEvent], received_at: int) -> tuple[bool, list[DatedEvent]]:
+    """Return whether a time may have an offset other than UTC, and the events whose times need an exact look.
+
+    One plain loop: it runs over every event.
+    """
+    oldest, newest = _safe_range(received_at // _MINUTE_MS)
+    has_offset, remarkable = False, []
+    for event in events:
+        at, sent_at = event.at, event.sent_at
+        if at is None and sent_at is None:
+            continue
+        if at.__class__ is datetime and sent_at is None:
+            if at.tzinfo is not UTC:
+                has_offset = True
+            if oldest < at < newest:
+                continue
+        elif at.__class__ is datetime and sent_at.__class__ is datetime:
+            if at.tzinfo is not UTC or sent_at.tzinfo is not UTC:
+                has_offset = True
+            if _LAG_MAX < at - sent_at < _LEAD_MAX:
+                continue
+        elif _is_usual_number(at, received_at if sent_at is None else sent_at):
+            continue
+        else:  # a rare combination
+            has_offset = True
+        remarkable.append(event)
+    return has_offset, remarkable
+
+
+def _is_usual_number(at: object, sent_at: object) -> bool:
+    if at.__class__ is not int or sent_at.__class__ is not int:
+        return False
+    return at >= _SECONDS_MAX and _LAG_MAX_MS < at - sent_at < _LEAD_MAX_MS
+
+
+def dated(events: Iterable[Event | DatedEvent]) -> list[DatedEvent]:
+    """Return the events that have a time, with that time decoded."""
+    timed = (event for event in events if event.at is not None)
+    return [
+        DatedEvent(event.name, at=_moment(event.at), sent_at=_moment(event.sent_at))
+        if event.__class__ is Event
+        else cast("DatedEvent", event)
+        for event in timed
+    ]
+
+
+def time_hints(remarkable: Sequence[DatedEvent], received_at: int) -> Hints:
+    """Return the hints about accepted events whose times are remarkable."""
+    if not remarkable:
+        return NO_HINTS
+    months = _months_before(received_at // DAY_MS)
+    moved, words = 0, Counter[str]()
+    for event in remarkable:
+        if event.at is None:
+            continue
+        at = _epoch_ms(event.at)
+        claim = claimed_at(at, None if event.sent_at is None else _epoch_ms(event.sent_at), received_at)
+        is_moved = claim != clamped(claim, received_at)
+        moved += is_moved
+        if event.at.__class__ is int and _SECONDS_MIN <= at < _SECONDS_MAX:
+            words[AT_IN_SECONDS] += 1
+        elif is_moved:
+            words[MOVED_FUTURE if claim > received_at else _word_of(claim, months)] += 1
+    counted = {"x-service-moved": str(moved)} if moved else {}
+    return Hints(words, counted | ({"x-service-hint": SECONDS_HINT} if AT_IN_SECONDS in words else {}))
+
+
+@lru_cache(maxsize=4)
+def _safe_range(minute: int) -> tuple[datetime, datetime]:
+    """Return two moments between which nothing is moved that arrives in this minute."""
+    oldest, newest = (minute + 1) * _MINUTE_MS - PAST_MAX_MS, minute * _MINUTE_MS + FUTURE_MAX_MS
+    return _EPOCH + oldest * _MILLISECOND, _EPOCH + newest * _MILLISECOND
+
+
+@lru_cache(maxsize=4)
+def _months_before(day: int) -> tuple[Sequence[int], Sequence[str]]:
+    """Return the starts of the last months in epoch milliseconds, and their words."""
+    today = _EPOCH + timedelta(days=day)
+    last = today.year * 12 + today.month - 1
+    starts = [
+        datetime(each // 12, each % 12 + 1, 1, tzinfo=UTC) for each in range(last - _MONTHS_COUNTED + 1, last + 1)
+    ]
+    return (
+        [(start - _EPOCH) // _MILLISECOND for start in starts],
+        [MOVED_PAST_EARLIER, *(f"{MOVED_PAST}:{start:%Y-%m}" for start in starts)],
+    )
+
+
+def _word_of(claim: int, months: tuple[Sequence[int], Sequence[str]]) -> str:
+    starts, words = months
+    return words[bisect_right(starts, claim)]
+
+
+def _epoch_ms(moment: datetime | int) -> int:
+    return (moment - _EPOCH) // _MILLISECOND if isinstance(moment, datetime) else moment
+
+
+def _moment(value: str | int | None) -> datetime | int | None:
+    if value.__class__ is not str:
+        return cast("int | None", value)
+    try:
+        return datetime.fromisoformat(value)
+    except ValueError:  # a leap second
+        return known_time_ms(value)

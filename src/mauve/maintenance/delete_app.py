@@ -1,0 +1,51 @@
+"""Delete the data of an app's projects from every store. The app is archived before: nothing new arrives."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from mauve.stores.maintenance import LedgerMaintenance, LogMaintenance, WarehouseMaintenance
+
+SETTLE_S: Final = 180.0
+"""How long after archiving a request that began before may still be accepted: a slow body takes up to 150 seconds."""
+
+
+class Deleted(msgspec.Struct, frozen=True):
+    """How much was deleted."""
+
+    events: int
+    payments: int
+    subscription_versions: int
+    dead_letters: int
+    damaged_records: int
+    queue_is_clean: bool  # False: loaded records remain in the queue's files until those are reused
+    journal_is_clean: bool  # False: a reader keeps the ledger's journal from being emptied until it ends
+
+
+def delete_projects(
+    projects: Sequence[str],
+    *,
+    load_pending: Callable[[], None],
+    warehouse: WarehouseMaintenance,
+    ledger: LedgerMaintenance,
+    log: LogMaintenance,
+) -> Deleted:
+    """Delete the projects' data. Load the queue first, or its events would come back. Repeating it is harmless."""
+    load_pending()
+    events = sum(warehouse.delete_project(project) for project in projects)
+    entries = [ledger.delete_project(project) for project in projects]
+    return Deleted(
+        events=events,
+        payments=sum(each.payments for each in entries),
+        subscription_versions=sum(each.subscription_versions for each in entries),
+        dead_letters=sum(each.dead_letters for each in entries),
+        damaged_records=sum(log.erase_damaged(project) for project in projects),
+        queue_is_clean=log.blank_loaded(),
+        journal_is_clean=ledger.empty_journal(),
+    )
+
+
+def seconds_to_settle(refused_since: int, now_ms: int) -> float:
+    """Return how long to wait until no request that began before its key was refused is still in progress."""
+    return max(0.0, SETTLE_S - (now_ms - refused_since) / 1000)

@@ -1,0 +1,75 @@
+"""List payments, latest first."""
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from typing import Final
+
+import msgspec
+import sqlalchemy as sa
+
+from mauve.core.times import DAY_MS
+from mauve.core.window import Window
+from mauve.stores.ledger import CLIENT
+from mauve.stores.payments import ListedPayment, PaymentFilter, PaymentPosition
+from mauve.stores.sql.database import Database
+from mauve.stores.sql.ledger.schema import payments
+
+_columns: Final = payments.c
+_SHOWN: Final = (
+    *(_columns.id, _columns.occurred_at, _columns.amount, _columns.currency, _columns.earned),
+    *(_columns.user, _columns.source),
+    # Only the billers' payloads hold flags, and are short; a client's may be long.
+    sa.case((_columns.source != CLIENT, _columns.payload)),
+)
+_PLACE: Final = sa.tuple_(_columns.occurred_at, _columns.id)
+
+
+class _Delivered(msgspec.Struct):
+    """The part of a biller's payload that the list shows."""
+
+    flags: list[str] = []
+
+
+_DELIVERED: Final = msgspec.json.Decoder(_Delivered)
+
+
+class SqlPaymentReader:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def page(
+        self, project: str, chosen: PaymentFilter, after: PaymentPosition | None, limit: int
+    ) -> list[ListedPayment]:
+        query = sa.select(*_SHOWN).where(_columns.project == project, *_chosen(chosen), _starts(chosen.window, after))
+        query = query.order_by(_columns.occurred_at.desc(), _columns.id.desc()).limit(limit)
+        with self._database.reading() as tx:
+            return [ListedPayment(*row[:-1], flags=_flags_in(row[-1])) for row in tx.execute(query)]
+
+
+def _chosen(chosen: PaymentFilter) -> Iterator[sa.ColumnElement[bool]]:
+    yield _columns.occurred_at >= _starts_at(chosen.window.first)
+    for column in (_columns.currency, _columns.source, _columns.user, _columns.id):
+        value = getattr(chosen, column.name)
+        if value is not None:
+            yield column == value
+
+
+def _starts(window: Window, after: PaymentPosition | None) -> sa.ColumnElement[bool]:
+    """Return where the page starts, as one condition: SQLite looks up only one of two in the index."""
+    end_ms = _starts_at(window.last) + DAY_MS
+    if after is None or after.occurred_at >= end_ms:
+        return _columns.occurred_at < end_ms
+    return sa.tuple_(sa.literal(after.occurred_at), sa.literal(after.id, _columns.id.type)) > _PLACE
+
+
+def _starts_at(day: date) -> int:
+    return int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()) * 1000
+
+
+def _flags_in(payload: bytes | None) -> tuple[str, ...]:
+    if payload is None:
+        return ()
+    try:
+        return tuple(_DELIVERED.decode(payload).flags)
+    except msgspec.DecodeError:
+        return ()  # A payload of another release: nothing is known about it.

@@ -1,0 +1,256 @@
+"""Refreshing a page: new numbers for the page and the API alike, within limits, and the age of every figure."""
+
+import re
+
+import pytest
+
+from mauve.core.user import Role
+from mauve.stores.warehouse import WarehouseUnavailableError
+from support.browser import shown
+from support.service import bearer
+
+
+@pytest.fixture
+def viewer(signed_in):
+    return signed_in(Role.VIEWER)[0]
+
+
+@pytest.fixture
+def app(api, load):
+    return api.post("/v1/apps", json={"name": "An app"}).json()
+
+
+@pytest.fixture
+def own(app):
+    return f"/apps/{app['app_id']}"
+
+
+@pytest.fixture
+def send(client, app, load, parts, clock):
+    def accept(*events):
+        assert client.post("/v1/events", json=list(events), headers=bearer(app["sk_key"])).status_code == 202
+        load()
+        parts.catalog.apps.note_first_event(app["public_id"], clock.now_ms())  # as the loader's runner does
+
+    return accept
+
+
+@pytest.fixture
+def read(client, app):
+    def get(metric):
+        reply = client.get(f"/v1/metrics/{metric}", headers=bearer(app["sk_key"]))
+        return reply.json()["data"], reply.headers["x-cache"]
+
+    return get
+
+
+def text_of(reply):
+    text = re.sub(r"<[^>]+>", " ", reply.text.partition("<main")[2])
+    return re.sub(r"\s+", " ", text.replace("\N{NARROW NO-BREAK SPACE}", " ").replace("\N{NO-BREAK SPACE}", " "))
+
+
+def figure(reply, label):
+    """Return the text of the card with this label."""
+    return re.search(rf"<h2>{label}</h2>(.*?)</section>", reply.text, re.DOTALL)[1]
+
+
+@pytest.mark.parametrize("page", ["", "app"])
+def test_a_refresh_shows_new_numbers_on_the_page_and_in_the_api(page, viewer, own, send, read, clock):
+    path = own if page else "/"
+    send({"name": "view", "user": "ann"})
+    assert read("mau") == ([{"mau": 1}], "miss")
+    send({"name": "view", "user": "bob"})
+    clock.advance(60_000)
+    assert "<b>1</b>" in figure(viewer.open(path), "MAU")
+    refreshed = viewer.send(f"{path.rstrip('/')}/refresh?days=30")
+    assert "Refreshed." in refreshed.text
+    assert "<b>2</b>" in figure(refreshed, "MAU")
+    assert read("mau") == ([{"mau": 2}], "hit")
+
+
+def test_a_refresh_returns_to_the_same_period_and_order(viewer, own, send):
+    send({"name": "view"})
+    overview = viewer.ask("POST", "/refresh?days=7&sort=mau")
+    assert (overview.status_code, overview.headers["location"]) == (303, "/?days=7&sort=mau&done=refreshed")
+    page = viewer.ask("POST", f"{own}/refresh?from=2027-01-01&to=2027-01-15")
+    assert page.status_code == 429, "it is the same person"
+
+
+def test_a_second_refresh_is_refused_with_the_time_to_wait_and_the_page(viewer, signed_in, own, send, clock):
+    send({"name": "view", "user": "ann"})
+    assert viewer.ask("POST", f"{own}/refresh").status_code == 303
+    clock.advance(3_000)
+    refused = viewer.ask("POST", f"{own}/refresh?days=7")
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "2")
+    assert "Refreshed 3 s ago; try again in 2 s." in text_of(refused)
+    assert "<b>1</b>" in figure(refused, "MAU"), "the page is shown all the same"
+    assert signed_in(Role.OWNER)[0].ask("POST", f"{own}/refresh").status_code == 303, "another person may"
+    clock.advance(2_000)
+    assert viewer.ask("POST", f"{own}/refresh").status_code == 303
+
+
+def test_an_organization_cannot_refresh_without_end(signed_in, own, send):
+    send({"name": "view"})
+    people = [signed_in(Role.VIEWER, f"{number}@example.com")[0] for number in range(11)]
+    statuses = [person.ask("POST", f"{own}/refresh").status_code for person in people]
+    assert statuses == [303] * 10 + [429]
+
+
+def test_a_refresh_that_reads_nothing_says_so_and_keeps_the_old_numbers(viewer, own, send, read_warehouse, monkeypatch):
+    send({"name": "view", "user": "ann"})
+    viewer.open(own)
+
+    def fails(*_):
+        raise WarehouseUnavailableError("down")
+
+    monkeypatch.setattr(type(read_warehouse), "users", fails)
+    page = viewer.send(f"{own}/refresh")
+    assert "Some numbers could not be read in time and are unchanged." in page.text
+    assert "<b>1</b>" in figure(page, "MAU")
+
+
+def test_a_refresh_uses_up_no_allowance(core, viewer, own, send, organization, clock):
+    send({"name": "view"})
+    viewer.send(f"{own}/refresh")
+    usage = core.dashboard.meter.usage(organization.org_id, clock.now_ms())
+    assert (usage.reads, usage.queries, usage.raw_scans) == (0, 0, 0)
+
+
+def test_a_refresh_while_loading_is_behind_keeps_page_and_api_equal(core, viewer, own, send, read, clock):
+    send({"name": "view", "user": "ann"})
+    assert read("mau") == ([{"mau": 1}], "miss")
+    send({"name": "view", "user": "bob"})
+    core.is_loading_behind = True
+    assert "<b>2</b>" in figure(viewer.send(f"{own}/refresh"), "MAU")
+    assert read("mau") == ([{"mau": 2}], "hit")
+
+
+def test_figures_of_one_age_are_dated_together_and_an_older_one_says_so(viewer, own, send, read, clock):
+    send({"name": "view", "user": "ann"})
+    page = viewer.open(own)
+    assert "As of 08:00:00 UTC . Days are UTC." in text_of(page)
+    clock.advance(300_000)
+    read("mau")
+    clock.advance(60_000)
+    page = viewer.open(own)
+    assert "As of 08:06:00 UTC , except where a figure says otherwise." in text_of(page)
+    assert "as of" in figure(page, "MAU")
+    assert "1 minute ago" in figure(page, "MAU")
+    assert "as of" not in figure(page, "DAU, average")
+    clock.advance(10_000)
+    assert "as of" not in figure(viewer.send(f"{own}/refresh"), "MAU")
+
+
+def test_an_average_below_one_is_not_shown_as_zero(viewer, own, send):
+    send({"name": "view", "user": "ann"})
+    for path in ("/", own):
+        assert "<b>&lt;1</b>" in figure(viewer.open(path), "DAU, average"), path
+
+
+def test_a_chart_that_is_older_is_named(viewer, own, send, read, clock):
+    send({"name": "user_signup", "user": "ann"})
+    read("signups_daily")
+    clock.advance(42_000)
+    assert "Signups: as of 42 s ago" in text_of(viewer.open(own))
+
+
+def test_the_previous_period_is_mentioned_only_if_it_has_numbers(viewer, own, send, clock):
+    send({"name": "view", "user": "ann"})
+    assert "the previous" not in text_of(viewer.open(f"{own}?days=7"))
+    assert "Changes are relative" not in text_of(viewer.open("/?days=7"))
+    send({"name": "view", "user": "ann", "at": clock.now_ms() - 7 * 86_400_000})
+    clock.advance(300_000)
+    page = text_of(viewer.open(f"{own}?days=7"))
+    assert "the previous 7 days" in page
+    assert "Changes are relative to the previous 7 days" in text_of(viewer.open("/?days=7"))
+
+
+def test_pages_say_what_dau_leaves_out_and_that_apps_are_added_up(viewer, api, own, send):
+    send({"name": "user_signup", "user": "ann"})
+    page = text_of(viewer.open(own))
+    assert "user_signup alone does not make a user active" in page.replace("  ", " ")
+    assert "counts twice" not in text_of(viewer.open("/")), "there is only one app"
+    api.post("/v1/apps", json={"name": "Another"})
+    assert "Sum over apps: a person active in two apps counts twice." in text_of(viewer.open("/"))
+
+
+class TestNewApp:
+    @pytest.fixture
+    def developer(self, signed_in):
+        return signed_in(Role.ADMIN)[0]
+
+    @pytest.fixture
+    def created(self, developer, load):
+        page = developer.send("/apps", {"name": "New", "type": "saas", "ownership": "mine"})
+        own = re.search(r'data-poll="(/apps/[^"]*)/first-event"', page.text)[1]
+        return page, own
+
+    def test_its_snippets_send_two_events_a_payment_and_a_subscription(self, created):
+        page, _ = created
+        key = shown(page, "key")
+        events = shown(page, "send-event")
+        assert '"name": "user_signup", "user": "ann"' in events
+        assert '"name": "report_opened", "user": "ann"' in events
+        assert "/v1/objects" in shown(page, "send-subscription")
+        for snippet in ("send-event", "send-payment", "send-subscription", "read-metric"):
+            assert key in shown(page, snippet)
+            assert "http://testserver/v1/" in shown(page, snippet)
+
+    def test_the_page_shows_its_numbers_past_the_cache_and_when_the_api_will(
+        self, client, developer, created, load, clock
+    ):
+        page, own = created
+        key = shown(page, "key")
+
+        def mau():
+            reply = client.get("/v1/metrics/mau", headers=bearer(key))
+            return reply.json()["data"], reply.headers["x-cache"]
+
+        def numbers():
+            fragment = developer.open(f"{own}/first-event").text
+            rows = re.findall(r"<dt>(.*?)</dt>\s*<dd>(.*?)</dd>", fragment, re.DOTALL)
+            texts = ((label, re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", rest)).strip()) for label, rest in rows)
+            return {label: text.replace("\N{NO-BREAK SPACE}", " ") for label, text in texts}
+
+        assert numbers()["MAU"] == "0 API: now, /v1/metrics/mau"
+        developer.open("/")
+        developer.open(own)
+        assert mau() == ([{"mau": 0}], "miss"), "no page has pinned an answer"
+        events = [{"name": "user_signup", "user": "ann"}, {"name": "report_opened", "user": "ann"}]
+        payment = {"name": "payment", "id": "1", "props": {"amount": 1999, "currency": "eur"}}
+        client.post("/v1/events", json=[*events, payment], headers=bearer(key))
+        subscription = {"type": "subscription", "id": "1", "status": "active", "mrr": 900, "currency": "eur"}
+        client.post("/v1/objects", json=subscription, headers=bearer(key))
+        load()
+        clock.advance(2_000)
+        assert numbers() == {
+            "Events": "2 API: now, /v1/metrics/event_names",
+            "MAU": "1 API: from 08:05:00 UTC on, /v1/metrics/mau",
+            "DAU, today": "1 API: now, /v1/metrics/dau",
+            "Signups": "1 API: now, /v1/metrics/signups",
+            "Revenue": "19.99 EUR API: now, /v1/metrics/revenue",
+            "MRR": "9.00 EUR API: now, /v1/metrics/mrr",
+        }
+        assert mau() == ([{"mau": 0}], "hit"), "looking has changed nothing"
+        clock.advance(298_000)
+        assert numbers()["MAU"] == "1 API: now, /v1/metrics/mau"
+        assert mau() == ([{"mau": 1}], "miss")
+
+    def test_the_numbers_are_read_only_in_the_first_hour_and_not_too_often(self, developer, created, clock):
+        _, own = created
+        waiting = [developer.open(f"{own}/first-event").text for _ in range(21)]
+        assert ["/v1/metrics/mau" in text for text in waiting] == [True] * 20 + [False]
+        assert all("data-waiting" in text for text in waiting)
+        clock.advance(60 * 60_000)
+        assert "/v1/metrics/mau" not in developer.open(f"{own}/first-event").text
+        assert "/v1/metrics/mau" not in developer.open(own).text.partition("<pre")[0]
+
+    def test_the_app_page_shows_them_too_until_the_first_event(self, developer, created):
+        _, own = created
+        page = developer.open(own)
+        assert "Waiting for the first event" in page.text
+        assert "<code>/v1/metrics/event_names</code>" in page.text
+
+    def test_its_form_says_what_type_and_ownership_do(self, developer):
+        page = developer.open("/apps/new").text
+        assert page.count("no number") == 2

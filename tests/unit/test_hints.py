@@ -1,0 +1,132 @@
+"""Hints about accepted items: which times were moved, and which values probably mean something else."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mauve.core.app import Environment
+from mauve.core.credential import KeyKind
+from mauve.core.times import DAY_MS, occurred_at, parse_time_ms
+from mauve.ingest.hints import NO_HINTS, SECONDS_HINT
+from mauve.ingest.rules import judge_events, judge_objects
+from mauve.stores.edge import PublishedKey
+
+NOW = 1_794_744_000_000  # 2026-11-15T12:00:00Z
+MINUTE = 60_000
+SERVER = PublishedKey("key_1", 1, b"", KeyKind.SERVER, Environment.LIVE, "proj_1", "app_1", "org_1", revoked=False)
+PAYMENT = {"name": "payment", "id": "p1", "props": {"amount": 5, "currency": "eur"}}
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def written(ms):
+    return (EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds")
+
+
+def hints(*items, key=SERVER):
+    return judge_events(json.dumps(items).encode(), key, NOW).hints
+
+
+def timed(at, sent_at=None, **fields):
+    return {"name": "view", "at": at, **({} if sent_at is None else {"sent_at": sent_at}), **fields}
+
+
+def moved(*items):
+    return hints(*items).headers.get("x-service-moved")
+
+
+def test_usual_times_give_no_hints():
+    usual = [{"name": "view"}, {"name": "view", "sent_at": written(NOW)}]
+    usual += [timed(form(NOW + offset)) for form in (int, written) for offset in (-7 * DAY_MS, -5, 0, 5 * MINUTE)]
+    usual += [timed(form(NOW - 90 * DAY_MS), form(NOW - 90 * DAY_MS + 5)) for form in (int, written)]
+    assert hints(*usual).words == {}
+    assert hints(*usual).headers == {}
+    assert hints({"name": "view"}, timed(written(NOW))) is NO_HINTS
+
+
+@pytest.mark.parametrize("form", [int, written], ids=["integers", "texts"])
+@pytest.mark.parametrize("with_fault", [False, True], ids=["clean", "mixed"])
+def test_old_times_are_counted_by_the_month_they_claim(form, with_fault):
+    ages = {"2026-11": 8, "2026-10": 20, "2025-12": 340, "earlier": 360}
+    items = [timed(form(NOW - days * DAY_MS)) for days in ages.values()] + [timed(form(NOW))]
+    found = hints(*items, *([{"name": ""}] if with_fault else []))
+    assert found.words == {f"moved_past:{month}": 1 for month in ages}
+    assert found.headers == {"x-service-moved": "4"}
+
+
+def test_times_of_payments_are_counted_too():
+    found = hints(PAYMENT | {"at": written(NOW - 30 * DAY_MS)}, timed(NOW - 30 * DAY_MS))
+    assert (found.words, found.headers) == ({"moved_past:2026-10": 2}, {"x-service-moved": "2"})
+
+
+def test_rejected_items_are_not_counted():
+    old = NOW - 30 * DAY_MS
+    rejected = [{"name": "", "at": old}, PAYMENT | {"at": old, "id": ""}, timed(old, props={"a": {}})]
+    assert hints(*rejected, timed(NOW)) is NO_HINTS
+    assert moved(*rejected, timed(old)) == "1"
+
+
+def test_future_times_are_counted():
+    found = hints(timed(NOW + 6 * MINUTE), timed(10**40), timed("9999-12-31T23:59:59Z"))
+    assert (found.words, found.headers) == ({"moved_future": 3}, {"x-service-moved": "3"})
+
+
+def test_epoch_seconds_are_recognized():
+    found = hints(timed(NOW // 1000), timed(10**9), timed(10**10 - 1), timed(10**9 - 1), timed(10**10))
+    assert found.words == {"at_in_seconds": 3, "moved_past:earlier": 2}
+    assert found.headers == {"x-service-moved": "5", "x-service-hint": SECONDS_HINT}
+
+
+def test_epoch_seconds_are_recognized_even_if_they_are_not_moved():
+    found = hints(timed(NOW // 1000 - 60, NOW // 1000))
+    assert (found.words, found.headers) == ({"at_in_seconds": 1}, {"x-service-hint": SECONDS_HINT})
+
+
+def test_a_client_cannot_make_many_counters():
+    items = [timed(NOW - days * DAY_MS) for days in range(8, 40 * 365, 30)]
+    assert len(hints(*items[:500]).words) == 13
+
+
+def test_leap_seconds_and_offsets_are_read():
+    items = [timed("2026-06-30T23:59:60Z"), timed("2026-06-30T23:59:59.5-08:00"), timed("2026-07-01t00:00:00z")]
+    assert hints(*items).words == {"moved_past:2026-07": 3}
+
+
+MOMENTS = st.one_of(
+    st.integers(-(2**70), 2**70),
+    st.integers(NOW - 8 * DAY_MS, NOW + 6 * MINUTE),
+    st.integers(NOW - 8 * DAY_MS, NOW + DAY_MS).map(written),
+    st.sampled_from(
+        [written(NOW - 7 * DAY_MS + n) for n in (-1, 0, 1)] + [written(NOW + 5 * MINUTE + n) for n in (0, 1)]
+    ),
+    st.sampled_from(["2026-11-15T03:20:60.5+02:00", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"]),
+)
+
+
+@given(st.lists(st.tuples(MOMENTS, st.one_of(st.none(), MOMENTS)), min_size=1, max_size=5), st.booleans())
+def test_exactly_the_times_that_count_elsewhere_are_moved(times, with_fault):
+    items = [timed(*each) for each in times] + ([{"name": ""}] if with_fault else [])
+    expected = 0
+    for at, sent_at in times:
+        at_ms, sent_ms = parse_time_ms(at), None if sent_at is None else parse_time_ms(sent_at)
+        claim = at_ms if sent_ms is None else at_ms + NOW - sent_ms
+        expected += occurred_at(at_ms, sent_ms, NOW) != claim
+    assert moved(*items) == (str(expected) if expected else None)
+
+
+def subscriptions(*statuses):
+    items = [
+        {"type": "subscription", "id": str(n), "status": status, "mrr": 1, "currency": "eur"}
+        for n, status in enumerate(statuses)
+    ]
+    return judge_objects(msgspec.json.encode(items), SERVER, NOW).hints
+
+
+def test_a_misspelled_status_is_counted_by_the_one_it_resembles():
+    found = subscriptions("Active", "active ", "cancelled", "active", "vip")
+    assert found.words == {"status_resembles:active": 2, "status_resembles:canceled": 1}
+    assert found.headers["x-service-hint"].startswith("a status differs from active, canceled in case")
+    assert subscriptions("active", "canceled", "vip", "") is NO_HINTS
