@@ -10,7 +10,7 @@ from mauve.stores.ledger import Entry
 from mauve.stores.payments import PaymentFilter, PaymentPosition
 from mauve.stores.sql.ledger.maintenance import SqlLedgerMaintenance
 from mauve.stores.sql.ledger.payment_list import SqlPaymentReader
-from support.ledger_entries import NOW, ODD_IDS, a_payment
+from support.ledger_entries import NOW, ODD_IDS, a_payment, a_version
 from support.query_plans import sqlite_plans
 
 DAY_MS = 86_400_000
@@ -108,6 +108,7 @@ def test_an_erased_person_is_not_found(writer, payments, ledger_database):
     assert (kept.user, kept.flags, kept.amount) == (None, (), 1999)
 
 
+@pytest.mark.parametrize("ledger_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize(
     ("chosen", "index"),
     [({}, "ix_payments_list"), ({"source": "api"}, "ix_payments_list"), ({"user": "ann"}, "ix_payments_user")],
@@ -120,3 +121,10 @@ def test_sqlite_reads_a_page_in_the_order_of_an_index(payments, ledger_database,
         assert "TEMP B-TREE" not in plan, "nothing is sorted"
         if after is not None:
             assert "(occurred_at,id)<(?,?)" in plan, "earlier pages are skipped, not read"
+
+
+def test_the_longest_texts_that_are_accepted_fit_every_index(writer, payments):
+    longest = "".join(chr(0x1F300 + number) for number in range(256))  # four bytes each
+    version = a_version(id=longest, status=longest[:200], customer=longest[:255], plan=longest[:128])
+    writer.record([Entry([a_payment(longest, user=longest)], subscriptions=[version])])
+    assert ids_of(payments.page("proj_1", PaymentFilter(TODAY, user=longest), None, 10)) == [longest]

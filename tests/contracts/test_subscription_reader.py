@@ -103,6 +103,7 @@ def test_a_summary_adds_up(writer, subscriptions):
     assert subscriptions.summary("proj_2", ALL, 10, 10) == ([], [], [])
 
 
+@pytest.mark.parametrize("ledger_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("order", SubscriptionOrder)
 def test_sqlite_reads_a_page_in_the_order_of_an_index(writer, subscriptions, ledger_database, order):
     writer.record([Entry(subscriptions=[a_version(customer="a"), a_version(id="sub_2", customer="a")])])

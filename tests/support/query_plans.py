@@ -10,7 +10,7 @@ from mauve.stores.sql.database import Database
 
 def sqlite_plans(database: Database, read: Callable[[], object]) -> list[str]:
     """Return the query plan of each SELECT that the read executes."""
-    with _selects_of(database._engine) as selects:  # noqa: SLF001 - the driver's own statements are seen only there
+    with _selects_of(database._dialect.engine) as selects:  # noqa: SLF001 - the driver's own statements are seen only there
         read()
     with database.reading() as tx:
         return [
