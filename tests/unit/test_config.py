@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from mauve.config import SETTINGS, SettingError, settings_from
+from mauve.core.secret import Secret
 
 
 def test_an_empty_environment_gives_the_defaults():
@@ -85,7 +86,46 @@ def test_every_listed_setting_is_read():
 
     environment = Recording()
     settings_from(environment)
-    assert environment.asked == {setting.name for setting in SETTINGS}
+    files = {f"{name}_FILE" for name in ("MAUVE_MASTER_KEY", "MAUVE_DATABASE_URL")}
+    assert environment.asked == {setting.name for setting in SETTINGS} | files
+
+
+def test_a_secret_may_come_from_a_file(tmp_path):
+    (tmp_path / "key").write_text("c2VjcmV0\n")
+    (tmp_path / "binary").write_bytes(b"\xff")
+    assert settings_from({"MAUVE_MASTER_KEY_FILE": str(tmp_path / "key")}).master_key == Secret("c2VjcmV0")
+    for wrong, says in [
+        ({"MAUVE_MASTER_KEY_FILE": str(tmp_path / "absent")}, "No such file"),
+        ({"MAUVE_MASTER_KEY_FILE": str(tmp_path / "binary")}, "not a text"),
+        ({"MAUVE_MASTER_KEY_FILE": str(tmp_path / "key"), "MAUVE_MASTER_KEY": "x"}, "both set"),
+    ]:
+        with pytest.raises(SettingError, match=says):
+            settings_from(wrong)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "x",
+        "mysql://canary@host/db",
+        "postgresql://canary@/db",
+        "postgresql://canary@host",
+        "postgresql://h:x/canary",
+    ],
+)
+def test_a_database_url_is_checked_and_never_shown(url):
+    with pytest.raises(SettingError) as refused:
+        settings_from({"MAUVE_DATABASE_URL": url, "MAUVE_MASTER_KEY": "c2VjcmV0"})
+    assert "postgresql://USER:PASSWORD@HOST:PORT/DATABASE" in str(refused.value)
+    assert "canary" not in str(refused.value)
+
+
+def test_a_server_needs_the_master_key_in_the_settings():
+    with pytest.raises(SettingError, match="MAUVE_MASTER_KEY"):
+        settings_from({"MAUVE_DATABASE_URL": "postgresql://user:canary@host/db"})
+    known = {"MAUVE_DATABASE_URL": "postgresql://user:canary@host/db", "MAUVE_MASTER_KEY": "c2VjcmV0"}
+    assert "canary" not in repr(settings_from(known))
 
 
 def test_the_master_key_does_not_show_in_the_settings():

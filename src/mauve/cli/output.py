@@ -58,7 +58,7 @@ class NoProgress:
 class StageLines:
     """Prints one line per stage, for a log or a pipe."""
 
-    def __init__(self, format_total: Callable[[int], str]) -> None:
+    def __init__(self, format_total: Callable[[int], str] = format_bytes) -> None:
         self._format_total = format_total
 
     def begin(self, stage: str, total: int) -> None:
@@ -72,7 +72,7 @@ class StageLines:
 class StatusLine:
     """Redraws one line on a terminal; `end` clears it."""
 
-    def __init__(self, format_total: Callable[[int], str]) -> None:
+    def __init__(self, format_total: Callable[[int], str] = format_bytes) -> None:
         self._format_total = format_total
         self._stage = ""
         self._total = self._done = 0

@@ -14,9 +14,15 @@ from mauve.server import supervisor
 
 _PORT: Final = click.IntRange(0, PORT_MAX)
 _NAME_WIDTH: Final = max(len(setting.name) for setting in SETTINGS)
-_SETTINGS_HELP: Final = "\b\nSettings (environment variables; an option overrides its variable):\n" + "\n".join(
+_SETTINGS: Final = "\n".join(
     f"  {setting.name.ljust(_NAME_WIDTH)} {setting.meaning} [{setting.default}]" for setting in SETTINGS
 )
+_SETTINGS_HELP: Final = f"""\b
+Settings (environment variables; an option overrides its variable):
+{_SETTINGS}
+
+MAUVE_MASTER_KEY_FILE and MAUVE_DATABASE_URL_FILE name a file that holds the value instead.
+"""
 
 
 @click.command(epilog=_SETTINGS_HELP)
