@@ -1,3 +1,5 @@
+import base64
+import itertools
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -23,19 +25,18 @@ from mauve.load.runner import LoadMetrics, LoadRunner
 from mauve.server.core import CoreApp
 from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
-from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger.closed_days import SqlClosedDays
 from mauve.stores.sql.ledger.loading import SqlLoadLedger
 from mauve.stores.warehouse import WarehouseReader
 from mauve.wiring.bootstrap import prepare
 from mauve.wiring.control import control_parts
 from mauve.wiring.dashboard import dashboard_parts
+from mauve.wiring.databases import open_ledger_database
 from mauve.wiring.ingest import ingest_parts
-from mauve.wiring.paths import ledger_path
 from mauve.wiring.query import query_parts
 from mauve.wiring.warehouse import open_load_parts, open_log_reader, open_warehouse_reader
 from support.clocks import ManualClock
-from support.service import PATIENCE_S
+from support.service import PATIENCE_S, SERVERS
 
 # No test depends on the machine's speed: examples have no deadline, and clients wait for a busy service.
 hypothesis_settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -46,6 +47,7 @@ for _call in (*_CALLS, httpx.Client.__init__, httpx.AsyncClient.__init__):
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--on-servers", action="store_true", help="run flows on servers, as `make engines` does")
     parser.addoption("--prove", action="store_true", help="run the long form of every fault test, as `make prove` does")
 
 
@@ -83,11 +85,31 @@ def show_progress(pytestconfig: pytest.Config, capsys: pytest.CaptureFixture[str
 
 
 @pytest.fixture(scope="session")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory prepared once; copying it is faster than migrating again."""
+def new_server_settings(pytestconfig: pytest.Config) -> Iterator[Callable[[str], dict[str, str]]]:
+    """Return the settings of a new installation's servers: none, unless the tests run on servers."""
+    if not pytestconfig.getoption("--on-servers"):
+        yield lambda _template: {}
+        return
+    from support.postgres import Postgres  # noqa: PLC0415 - not needed for the embedded engines
+
+    key = base64.b64encode(bytes(32)).decode()
+    numbers = itertools.count()
+    with Postgres() as server:
+        yield lambda template: {
+            "MAUVE_DATABASE_URL": server.create(f"flow_{next(numbers)}", template),
+            "MAUVE_MASTER_KEY": key,
+        }
+
+
+@pytest.fixture(scope="session")
+def prepared(
+    tmp_path_factory: pytest.TempPathFactory, new_server_settings: Callable[[str], dict[str, str]]
+) -> tuple[Path, str]:
+    """A data directory, and the name of its database on a server, prepared once: copying is faster than migrating."""
     data = tmp_path_factory.mktemp("template") / "data"
-    prepare(settings_from({"MAUVE_DATA": str(data)}))
-    return data
+    servers = new_server_settings("template_of_mauve")
+    prepare(settings_from({"MAUVE_DATA": str(data), **servers}))
+    return data, servers.get("MAUVE_DATABASE_URL", "").rpartition("/")[2]
 
 
 class SharedConnection(ChdbConnection):
@@ -127,7 +149,7 @@ def load(settings: Settings, clock: ManualClock, connection: ChdbConnection) -> 
     """Load everything accepted into the shared warehouse, as the core's loader does into its own."""
     for table in ("events", "actives", "seen"):  # rows of other tests may have the same positions
         connection.run(f"TRUNCATE TABLE IF EXISTS mauve.{table}")
-    with closing(Database(sqlite_url(ledger_path(settings.data)), busy_timeout_s=5)) as database:
+    with closing(open_ledger_database(settings)) as database:
         warehouse = ChdbWarehouse(connection)
         days = DayCloser(SqlClosedDays(database), warehouse)
         loader = Loader(open_log_reader(settings), SqlLoadLedger(database), warehouse, clock, days)
@@ -141,11 +163,16 @@ def load(settings: Settings, clock: ManualClock, connection: ChdbConnection) -> 
 
 
 @pytest.fixture
-def settings(prepared: Path, tmp_path: Path) -> Settings:
-    data = tmp_path / "data"
-    shutil.copytree(prepared, data)
+def settings(
+    prepared: tuple[Path, str], new_server_settings: Callable[[str], dict[str, str]], tmp_path: Path
+) -> Iterator[Settings]:
+    data, (template, database) = tmp_path / "data", prepared
+    shutil.copytree(template, data)
     data.chmod(0o700)
-    return settings_from({"MAUVE_DATA": str(data), "MAUVE_CATALOG_TIMEOUT_SECONDS": "60", "MAUVE_SEGMENT_MB": "3"})
+    SERVERS[data] = new_server_settings(database)
+    plain = {"MAUVE_DATA": str(data), "MAUVE_CATALOG_TIMEOUT_SECONDS": "60", "MAUVE_SEGMENT_MB": "3"}
+    yield settings_from(plain | SERVERS[data])
+    del SERVERS[data]
 
 
 @pytest.fixture

@@ -216,7 +216,7 @@ def test_a_backup_of_a_restored_directory_is_complete(file, tmp_path):
 def made(prepared, tmp_path_factory):
     """Return a data directory that was never served, and its backup."""
     home = tmp_path_factory.mktemp("unserved")
-    shutil.copytree(prepared, home / "data")
+    shutil.copytree(prepared[0], home / "data")
     mauve_json(home / "data", "backup", str(home / "backup"))
     return home
 
