@@ -6,6 +6,9 @@ RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
 # Fault tests, which take minutes: killed processes, power cuts, failing disks.
 PROOFS := tests/faults tests/properties/test_simulation.py tests/properties/test_planted_bugs.py
+# Flows of every plane and of the dashboard, which `make engines` runs once more on servers.
+FLOWS := access apps archiving departures erasing events first_event keys publishing quotas signing_in webhook_commands webhook_secrets webhooks
+ON_SERVERS := $(foreach flow,$(FLOWS),tests/flows/test_$(flow).py)
 # The tests sync thousands of small files: keep them in memory if there is room, so that a busy disk does not slow them.
 ROOM_KB := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $$4 }')
 IN_MEMORY := $(shell [ "$(or $(ROOM_KB),0)" -gt 4000000 ] && echo PYTEST_DEBUG_TEMPROOT=/dev/shm)
@@ -29,6 +32,7 @@ proofs: $(DEV) ## run the fault tests: thousands of schedules, dozens of kills a
 
 engines: $(DEV) ## run the tests of stores and services on real servers (PostgreSQL)
 	$(IN_MEMORY) $(BIN)/python -m pytest -m servers -n 2 --dist loadfile tests/contracts tests/engines
+	$(IN_MEMORY) $(BIN)/python -m pytest --on-servers -m 'not embedded' -n 2 --dist loadfile $(ON_SERVERS)
 
 browser: $(DEV) ## test the pages in Chromium (Debian: apt-get install chromium)
 	$(BIN)/python -m pytest tests/browser

@@ -46,6 +46,7 @@ def test_the_first_test_secret_creates_the_test_project(parts, organization, app
     assert (test.app_id, test.org_id, test.environment) == (app.app_id, organization.org_id, Environment.TEST)
 
 
+@pytest.mark.embedded
 def test_tokens_and_projects_are_known_without_the_catalog(settings, parts, organization, app, token):
     catalog_path(settings.data).unlink()
     with closing(open_keyring(settings)) as ring:
@@ -64,6 +65,7 @@ def test_a_lost_edge_is_refilled_with_tokens_and_projects(settings, parts, app, 
         assert ring.project(app.public_id)
 
 
+@pytest.mark.embedded
 def test_an_upgrade_publishes_what_the_previous_release_did_not(settings, parts, app, token):
     """Start from a catalog of the release that did not publish tokens and projects, and the edge that it filled."""
     parts.publisher.refill_if_lost()

@@ -115,6 +115,7 @@ class TestTokensAndMembers:
         assert (page.status_code, "has 2 members with the invited ones" in page.text) == (400, True)
         assert len(parts.catalog.users.all_of(organization.org_id)) == 2
 
+    @pytest.mark.embedded
     def test_links_of_one_user_do_not_pile_up(self, parts, organization, settings):
         user, link = people.create_user(parts, organization.org_id, "a@example.com", Role.OWNER)
         for _ in range(3):

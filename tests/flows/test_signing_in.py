@@ -256,6 +256,7 @@ class TestSessions:
         assert (is_in(owner), is_in(stranger)) == (True, False)
         assert Browser(client).sign_in(ANN, "a new password").status_code == 200
 
+    @pytest.mark.embedded
     def test_no_credential_is_stored_in_plain_text(self, owner, settings, parts):
         link = shown(owner.send("/members", {"email": "bo@example.com", "role": "viewer"}), "link")
         hidden = [PASSWORD, owner.cookies["mauve_session"], link.rpartition("/")[2]]

@@ -124,7 +124,7 @@ class TestPayments:
     def test_a_long_name_is_truncated_and_reported(self, deliver, settings):
         reply = deliver(sample_bytes("stripe_invoice_paid_long_name"))
         assert reply.json() == {"ok": True, "rows": 1, "truncated": ["customer_name"]}
-        ((payload, user),) = ledger_rows(settings.data, "SELECT payload, user FROM payments")
+        ((payload, user),) = ledger_rows(settings.data, 'SELECT payload, "user" FROM payments')
         kept = json.loads(payload)
         assert kept["customer_name"].endswith("#truncated#")
         assert kept["truncated"]["customer_name"]["sha256_64"] == "319e66027441c499"
@@ -496,5 +496,5 @@ def test_a_delivery_stores_what_the_rules_map(deliver, settings, connected):
     name = "stripe_invoice_paid_basic"
     deliver(sample_bytes(name))
     (expected,) = mapped_for(Provider.BILLER_A, sample(name), project=connected.public_id).entry.payments
-    rows = ledger_rows(settings.data, "SELECT digest, user, occurred_at, received_at, payload FROM payments")
+    rows = ledger_rows(settings.data, 'SELECT digest, "user", occurred_at, received_at, payload FROM payments')
     assert rows == [(expected.digest, expected.user, expected.occurred_at, NOW, expected.payload)]
