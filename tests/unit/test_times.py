@@ -1,4 +1,4 @@
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -136,3 +136,20 @@ def test_the_time_of_occurrence_is_corrected_for_skew_and_clamped(at, sent_at, e
 def test_a_day_begins_at_midnight_utc(moment, day, number):
     assert utc_day(moment) == day
     assert day_number(moment) == number
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["9999-12-31T23:59:60Z", "9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59", "0001-01-01T00:00:59+00:01"],
+)
+def test_a_time_outside_the_calendar_is_not_a_time_of_a_subscription(text):
+    assert parse_time_us(text) is None
+
+
+def test_the_ends_of_the_calendar_are_times():
+    for text, expected in [
+        ("0001-01-01T00:00:00Z", datetime.min),
+        ("9999-12-31T23:59:59.999999Z", datetime.max),
+    ]:
+        since_epoch = expected.replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+        assert parse_time_us(text) == since_epoch // timedelta(microseconds=1)

@@ -5,6 +5,9 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+# An offset or a leap second can lead out of the years that a calendar has.
+_FIRST: Final = datetime.min.replace(tzinfo=UTC) - _EPOCH
+_LAST: Final = datetime.max.replace(tzinfo=UTC) - _EPOCH
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -34,9 +37,11 @@ def parse_time_ms(value: str | int) -> int | None:
 
 
 def parse_time_us(value: str) -> int | None:
-    """Return the epoch microseconds of an RFC 3339 time with offset, or None."""
+    """Return the epoch microseconds of an RFC 3339 time with offset, or None; also None outside the years 1 to 9999."""
     since_epoch = _since_epoch(value)
-    return None if since_epoch is None else since_epoch // _MICROSECOND
+    if since_epoch is None or not _FIRST <= since_epoch <= _LAST:
+        return None
+    return since_epoch // _MICROSECOND
 
 
 def known_time_ms(value: str | int) -> int:

@@ -19,7 +19,7 @@ from mauve.stores.log import MIXED_STREAM, LogReader
 from mauve.stores.warehouse import WarehouseUnavailableError
 
 _RETRY_S: Final = 0.02
-_MEASURE_EVERY_S: Final = 1.0
+_FOLLOW_UP_EVERY_S: Final = 1.0
 
 log = structlog.get_logger()
 
@@ -63,7 +63,7 @@ class LoadRunner:
         self._has_caught_up = False  # since this process started
         self._is_catching_up = False
         self._backlog_bytes = 0
-        self._backlog_measured_at = 0.0
+        self._followed_up_at = 0.0
         self._stopping = False
         self._has_warehouse = True
         self._step_lock = threading.Lock()
@@ -100,11 +100,16 @@ class LoadRunner:
             began = time.monotonic()
             try:
                 self._load_all(parts)
-                if not self._pause_requested:
-                    parts.days.close_next_days(today_at(parts.clock.now_ms()))
-                note_first_events(parts.ledger, parts.note_first_event)
+                self._follow_up(parts)
             finally:
                 self._measure(parts, time.monotonic() - began)
+
+    def _follow_up(self, parts: LoadParts) -> None:
+        """Do what depends on loaded events: close days, and report first events to the catalog."""
+        self._followed_up_at = time.monotonic()
+        if not self._pause_requested:
+            parts.days.close_next_days(today_at(parts.clock.now_ms()))
+        note_first_events(parts.ledger, parts.note_first_event)
 
     def _load_all(self, parts: LoadParts) -> None:
         loader = parts.loader
@@ -120,8 +125,10 @@ class LoadRunner:
             self._range_began_at = began
             if not loaded:
                 return
-            if began - self._backlog_measured_at >= _MEASURE_EVERY_S:
-                self._measure_backlog(parts)
+            # Under steady load there may never be an empty range.
+            if began - self._followed_up_at >= _FOLLOW_UP_EVERY_S:
+                self._follow_up(parts)
+                self._measure(parts, time.monotonic() - began)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -174,7 +181,6 @@ class LoadRunner:
         self._metrics.quarantined.set(parts.source.quarantined())
 
     def _measure_backlog(self, parts: LoadParts) -> None:
-        self._backlog_measured_at = time.monotonic()
         positions = parts.ledger.positions()
         waiting = parts.ledger.waiting_bytes(positions.get(MIXED_STREAM, 0))
         self._backlog_bytes = parts.source.backlog_bytes(positions) + waiting
