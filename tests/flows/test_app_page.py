@@ -180,7 +180,7 @@ class TestCsvExport:
             assert ["2027-01-12", "jpy", "0"] in rows
 
     def test_without_any_money_there_is_only_the_header(self, viewer, own):
-        assert viewer.ask("GET", f"{own}/sheets/revenue.csv").text == "day,currency,revenue_minor_units\r\n"
+        assert viewer.ask("GET", f"{own}/sheets/revenue.csv").text == '"day","currency","revenue_minor_units"\r\n'
 
     def test_a_name_is_never_exported_as_a_formula(self, viewer, own, send):
         send({"name": '=HYPERLINK("http://evil.example")'}, {"name": "a,b\nc"})

@@ -1,8 +1,10 @@
 """No owner can fill a queue that all share."""
 
 import asyncio
+from collections import Counter
 
 import httpx
+import pytest
 from starlette.responses import Response
 from structlog.testing import capture_logs
 
@@ -78,3 +80,32 @@ def test_a_token_that_floods_the_control_plane_leaves_room_for_others(monkeypatc
 
     monkeypatch.setattr(plane, "_answer_in_time", wait_for_a_thread)
     asyncio.run(scenario())
+
+
+def test_an_owner_runs_a_few_at_once_and_others_do_not_wait_for_it():
+    async def scenario():
+        turns, running, most = Turns(2), Counter(), Counter()
+        release = asyncio.Event()
+
+        async def request(owner):
+            async with turns.taken(owner, wait_s=PATIENCE_S):
+                running[owner] += 1
+                most[owner] = max(most[owner], running[owner])
+                await release.wait()
+                running[owner] -= 1
+
+        requests = [asyncio.create_task(request("busy")) for _ in range(10)]
+        await asyncio.sleep(0)
+        other = asyncio.create_task(request("other"))
+        while not running["other"]:
+            await asyncio.sleep(0)
+        with pytest.raises(TimeoutError):
+            async with turns.taken("busy", wait_s=0.001):
+                pass
+        release.set()
+        await asyncio.gather(*requests, other)
+        return most, turns._gates  # noqa: SLF001 - nothing is left behind
+
+    most, left = asyncio.run(scenario())
+    assert most == {"busy": 2, "other": 1}
+    assert left == {}

@@ -23,12 +23,13 @@ from mauve.core.problems import Code, Problem, not_found
 from mauve.dashboard import assets
 from mauve.dashboard.context import Context, FormError, MemberContext
 from mauve.dashboard.cookie import cookie_name
+from mauve.dashboard.files import FileResponse
 from mauve.dashboard.origin import check_origin
 from mauve.dashboard.parts import DashboardParts
 from mauve.dashboard.rendering import page, see_other
 from mauve.dashboard.request import BODY_BYTES_MAX, ParameterProblem, form_from, is_safe
 from mauve.dashboard.routes import MEMBER, PUBLIC, MemberPage, PublicPage
-from mauve.overload.fair_share import FairShare
+from mauve.overload.fair_share import FairShare, Turns
 from mauve.stores import StoreUnavailableError
 from mauve.stores.cancellation import Cancellation, deadline_at
 from mauve.web.app import bounded_body, compressed, starlette_app
@@ -36,9 +37,13 @@ from mauve.web.asgi import header
 from mauve.web.envelopes import STATUS_OF
 
 _THREADS: Final = 8
-_IN_FLIGHT_MAX: Final = 2 * _THREADS  # of one organization; a browser asks for fewer
+_AT_ONCE_MAX: Final = _THREADS // 2  # of one organization: the other threads are for others
+_IN_FLIGHT_MAX: Final = 2 * _THREADS  # of one organization, with those that wait; a browser asks for fewer
+_FILE_THREADS: Final = 2
+_FILES_MAX: Final = 2  # of one organization, sent at once
 _FOR_PROGRAMS: Final = frozenset({"/v1", "/healthz", "/readyz"})
 _BUSY: Final = "The service did not answer in time. Nothing was changed: try again in a moment."
+_FILES_EXCEEDED: Final = "Your organization is downloading other files. Try again when they are complete."
 _SHARE_EXCEEDED: Final = "Too many requests of your organization are in progress. Try again in a moment."
 _DONE: Final = "Your change was made, but a later step failed. Check the current state before you repeat it."
 _WRONG_METHOD: Final = "This page does not take that. Open it in a browser."
@@ -61,6 +66,9 @@ class Dashboard:
         self._timeout_s = timeout_s
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="dashboard")
         self._share = FairShare(_IN_FLIGHT_MAX, "dashboard")
+        self._turns = Turns(_AT_ONCE_MAX)
+        self._file_threads = ThreadPoolExecutor(_FILE_THREADS, thread_name_prefix="files")
+        self._file_share = FairShare(_FILES_MAX, "files")
         routes = [
             Route(f"{assets.PREFIX}{{name}}", self._show_asset),
             *(self._route(each.method, each.path, partial(_open_public, each)) for each in PUBLIC),
@@ -102,10 +110,26 @@ class Dashboard:
         if not self._share.enter(owner):
             return _problem_page(context, HTTPStatus.SERVICE_UNAVAILABLE, _SHARE_EXCEEDED)
         try:
-            response = await self._answer_in_time(partial(self._learn_owner, credential, handle), context)
+            response = await self._answer_in_turn(partial(self._learn_owner, credential, handle), context, owner)
         finally:
             self._share.leave(owner)
+        if isinstance(response, FileResponse):
+            return self._admitted_file(response, context, self._share.owner_of(credential))
         return _compressed_if_safe(response, request)
+
+    def _admitted_file(self, file: FileResponse, context: Context, owner: str) -> Response:
+        """Count the file until it is sent: a client may take it slowly."""
+        if not self._file_share.enter(owner):
+            return _problem_page(context, HTTPStatus.SERVICE_UNAVAILABLE, _FILES_EXCEEDED)
+        file.run_in(self._file_threads, partial(self._file_share.leave, owner))
+        return file
+
+    async def _answer_in_turn(self, handle: Handler, context: Context, owner: str) -> Response:
+        try:
+            async with self._turns.taken(owner, self._timeout_s):
+                return await self._answer_in_time(handle, context)
+        except TimeoutError:
+            return _problem_page(context, HTTPStatus.SERVICE_UNAVAILABLE, _SHARE_EXCEEDED)
 
     def _learn_owner(self, credential: str, handle: Handler, context: Context) -> Response:
         if context.person is not None:

@@ -1,8 +1,10 @@
-"""Limit how many requests of one organization wait for a pool of threads, so that none fills the queue for all."""
+"""Limit how many requests of one organization wait for a pool of threads, and how many run there at once."""
 
+import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Final
 
 import structlog
@@ -54,3 +56,28 @@ class FairShare:
         if self._ticks() >= self._quiet_until:
             self._quiet_until = self._ticks() + _LOG_EVERY_S
             log.warning("share_exceeded", plane=self._plane, owner=owner, limit=self._limit)
+
+
+class Turns:
+    """Let a few requests of each owner run at once; the others wait. Used from one event loop."""
+
+    def __init__(self, at_once: int) -> None:
+        self._at_once = at_once
+        self._gates: dict[str, asyncio.Semaphore] = {}
+        self._present: Counter[str] = Counter()
+
+    @asynccontextmanager
+    async def taken(self, owner: str, wait_s: float) -> AsyncIterator[None]:
+        """Run the block when it is the owner's turn; raise `TimeoutError` if that takes too long."""
+        gate = self._gates.setdefault(owner, asyncio.Semaphore(self._at_once))
+        self._present[owner] += 1
+        try:
+            await asyncio.wait_for(gate.acquire(), wait_s)
+            try:
+                yield
+            finally:
+                gate.release()
+        finally:
+            self._present[owner] -= 1
+            if not self._present[owner]:
+                del self._present[owner], self._gates[owner]

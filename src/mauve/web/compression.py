@@ -4,6 +4,8 @@ import gzip
 import io
 import re
 import zlib
+from collections.abc import Generator
+from contextlib import closing
 from typing import Final
 
 import zstandard
@@ -20,9 +22,20 @@ _ZSTD_WINDOW_BYTES_MAX: Final = 8 * 1024 * 1024
 
 def gzipped(body: bytes, accept_encoding: str) -> bytes | None:
     """Return the body with gzip; None if the client does not accept that."""
-    if _GZIP_ACCEPTED.search(accept_encoding) is None:
-        return None
-    return gzip.compress(body, _GZIP_LEVEL, mtime=0)
+    return gzip.compress(body, _GZIP_LEVEL, mtime=0) if accepts_gzip(accept_encoding) else None
+
+
+def accepts_gzip(accept_encoding: str) -> bool:
+    return _GZIP_ACCEPTED.search(accept_encoding) is not None
+
+
+def gzipped_pieces(pieces: Generator[bytes, None, None]) -> Generator[bytes, None, None]:
+    """Compress a content that comes in pieces; each yields one."""
+    compressor = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_WBITS)
+    with closing(pieces):
+        for piece in pieces:
+            yield compressor.compress(piece) + compressor.flush(zlib.Z_SYNC_FLUSH)
+    yield compressor.flush()
 
 
 def inflated(body: bytes, encoding: str | None, bytes_max: int) -> bytes:

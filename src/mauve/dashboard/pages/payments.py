@@ -1,6 +1,6 @@
 """The payments page of an app: what was paid, one by one, latest first."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from starlette.responses import Response
@@ -11,13 +11,13 @@ from mauve.core.problems import Code, Problem
 from mauve.core.window import today_at
 from mauve.dashboard.charts.periods import Period, period_from
 from mauve.dashboard.context import MemberContext
-from mauve.dashboard.pages.sheets import ROWS_MAX, sheet, sheet_name
+from mauve.dashboard.pages.sheets import PIECE_ROWS, ROWS_MAX, sheet, sheet_name
 from mauve.dashboard.rendering import page
 from mauve.dashboard.selection import environment_of, environment_parameters, shown_project
 from mauve.dashboard.text import instant
 from mauve.ingest.webhooks.warnings import DeliveryWarning
 from mauve.stores.ledger import CLIENT
-from mauve.stores.payments import ListedPayment, PaymentFilter, PaymentPosition
+from mauve.stores.payments import ListedPayment, PaymentFilter, PaymentPosition, PaymentReader
 
 PAGE_ROWS: Final = 50
 SOURCES: Final[Mapping[str, str]] = {CLIENT: "API", **BILLER_NAMES}
@@ -48,13 +48,18 @@ def show_payments(context: MemberContext) -> Response:
 
 
 def export_payments(context: MemberContext) -> Response:
-    """Export the chosen payments to CSV, up to a limit."""
+    """Export the chosen payments to CSV."""
     app, period = context.app(), period_from(context.query, today_at(context.now_ms))
     chosen = _filter_from(context, period)
-    found = context.parts.payments.page(shown_project(context, app), chosen, None, ROWS_MAX + 1)
-    rows = (_cells(payment) for payment in found[:ROWS_MAX])
-    name = sheet_name(context, app, "payments", period.window)
-    return sheet(context, name, _TITLES, rows, is_cut=len(found) > ROWS_MAX)
+    rows = map(_cells, _all_payments(context.parts.payments, shown_project(context, app), chosen))
+    return sheet(context, sheet_name(context, app, "payments", period.window), _TITLES, rows)
+
+
+def _all_payments(payments: PaymentReader, project: str, chosen: PaymentFilter) -> Iterator[ListedPayment]:
+    after = None
+    while found := payments.page(project, chosen, after, PIECE_ROWS):
+        yield from found
+        after = PaymentPosition(found[-1].occurred_at, found[-1].id)
 
 
 def _cells(payment: ListedPayment) -> tuple[str | int | None, ...]:

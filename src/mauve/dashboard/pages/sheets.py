@@ -8,7 +8,7 @@ import io
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from http import HTTPStatus
+from itertools import islice
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -19,19 +19,22 @@ from mauve.core.window import Window
 from mauve.dashboard.charts.figures import ProjectQuestions
 from mauve.dashboard.charts.series import Rows, by_currency, by_day
 from mauve.dashboard.context import MemberContext
+from mauve.dashboard.files import FileResponse, Pieces
 from mauve.dashboard.pages.app import event_name_of, questions_of
 from mauve.dashboard.rendering import SECURITY_HEADERS
 from mauve.dashboard.selection import environment_of
 from mauve.metrics.questions import Question
 from mauve.metrics.registry import Metric, metric_named
 from mauve.query.ask import cannot_be_read
-from mauve.web.app import compressed
+from mauve.web.compression import accepts_gzip, gzipped_pieces
 
-ROWS_MAX: Final = 50_000
-"""Of the lists of payments and subscriptions; the rest is cut, and the file's name says so."""
+ROWS_MAX: Final = 1_000_000
+"""Of a file; the rest is cut, and its last line says so."""
+PIECE_ROWS: Final = 500  # read and sent at once
+_CUT: Final = "cut here: choose a shorter period for the rest"
 
 # A spreadsheet would run text that starts with one of these as a formula, and clients choose names and ids.
-_FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA_STARTS: Final = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last four are full-width
 _MONEY: Final = frozenset({"revenue", "volume", "mrr"})
 _NOT_IN_A_SLUG: Final = re.compile(r"[^a-z0-9]+")
 
@@ -51,19 +54,18 @@ def show_sheet(context: MemberContext) -> Response:
     return sheet(context, name, [column_title(column) for column in metric.columns], cells)
 
 
-def sheet(
-    context: MemberContext, name: str, titles: Sequence[str], rows: Iterable[Sequence[Cell]], *, is_cut: bool = False
-) -> Response:
-    """Return a CSV file. Compress it here, in the page's own thread: it may be large."""
-    filename = f"{name}-first-{ROWS_MAX}.csv" if is_cut else f"{name}.csv"
+def sheet(context: MemberContext, name: str, titles: Sequence[str], rows: Iterable[Sequence[Cell]]) -> FileResponse:
+    """Return a CSV file. The rows are read while it is sent."""
     headers = {
         **SECURITY_HEADERS,
         "content-type": "text/csv; charset=utf-8",
-        "content-disposition": f'attachment; filename="{filename}"',
-        **({"x-service-truncated": str(ROWS_MAX)} if is_cut else {}),
+        "content-disposition": f'attachment; filename="{name}.csv"',
+        "vary": "accept-encoding",
     }
-    response = Response(csv_from(titles, rows), HTTPStatus.OK, headers)
-    return compressed(response, context.request.headers.get("accept-encoding", ""))
+    pieces = csv_pieces(titles, rows)
+    if accepts_gzip(context.request.headers.get("accept-encoding", "")):
+        return FileResponse(gzipped_pieces(pieces), {**headers, "content-encoding": "gzip"})
+    return FileResponse(pieces, headers)
 
 
 def sheet_name(context: MemberContext, app: App, content: str, window: Window) -> str:
@@ -100,17 +102,28 @@ def _by_day_and_currency(rows: Mapping[str, Rows], value: str, window: Window) -
             yield {"day": str(day), "currency": currency, value: own[number]}
 
 
-def csv_from(titles: Sequence[str], rows: Iterable[Sequence[Cell]]) -> bytes:
-    """Return a header line and the rows as CSV."""
+def csv_pieces(titles: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Pieces:
+    """Yield a header line and the rows as CSV, many at a time."""
+    left, lines = ROWS_MAX, iter(rows)
+    piece: list[Sequence[Cell]] = [titles]
+    while piece:
+        yield _encoded(piece)
+        piece = list(islice(lines, min(PIECE_ROWS, left)))
+        left -= len(piece)
+        if not left and next(lines, None) is not None:
+            yield _encoded([*piece, [_CUT]])
+            return
+
+
+def _encoded(rows: Iterable[Sequence[Cell]]) -> bytes:
     text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(titles)
-    writer.writerows(map(_cell, row) for row in rows)
+    # Every text is quoted: a program may expect another separator, and would begin a new cell within a text.
+    csv.writer(text, quoting=csv.QUOTE_NONNUMERIC).writerows(map(_cell, row) for row in rows)
     return text.getvalue().encode()
 
 
 def _cell(value: Cell) -> Cell:
-    if isinstance(value, str) and value.startswith(_FORMULA_STARTS):
+    if isinstance(value, str) and value.lstrip().startswith(_FORMULA_STARTS):
         return f"'{value}"
     return value
 

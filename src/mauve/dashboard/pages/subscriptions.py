@@ -1,7 +1,7 @@
 """The subscriptions page of an app: which subscriptions count toward the MRR, and why."""
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Final
 
@@ -12,7 +12,7 @@ from mauve.core.problems import Code, Problem
 from mauve.core.subscriptions import likely_status
 from mauve.core.window import Window, today_at
 from mauve.dashboard.context import MemberContext
-from mauve.dashboard.pages.sheets import ROWS_MAX, sheet, sheet_name
+from mauve.dashboard.pages.sheets import PIECE_ROWS, ROWS_MAX, sheet, sheet_name
 from mauve.dashboard.rendering import page
 from mauve.dashboard.selection import environment_of, environment_parameters, shown_project
 from mauve.dashboard.text import instant
@@ -21,6 +21,7 @@ from mauve.stores.subscriptions import (
     SubscriptionOrder,
     SubscriptionPosition,
     SubscriptionQuery,
+    SubscriptionReader,
     position_of,
 )
 
@@ -59,11 +60,18 @@ def show_subscriptions(context: MemberContext) -> Response:
 
 
 def export_subscriptions(context: MemberContext) -> Response:
-    """Export the chosen subscriptions to CSV, up to a limit."""
+    """Export the chosen subscriptions to CSV."""
     app, today = context.app(), today_at(context.now_ms)
-    found = context.parts.subscriptions.page(shown_project(context, app), _query_from(context), ROWS_MAX + 1)
-    name = sheet_name(context, app, "subscriptions", Window(today, today))
-    return sheet(context, name, _TITLES, map(_cells, found[:ROWS_MAX]), is_cut=len(found) > ROWS_MAX)
+    every = _all_subscriptions(context.parts.subscriptions, shown_project(context, app), _query_from(context))
+    return sheet(context, sheet_name(context, app, "subscriptions", Window(today, today)), _TITLES, map(_cells, every))
+
+
+def _all_subscriptions(
+    subscriptions: SubscriptionReader, project: str, query: SubscriptionQuery
+) -> Iterator[CurrentSubscription]:
+    while found := subscriptions.page(project, query, PIECE_ROWS):
+        yield from found
+        query = replace(query, after=position_of(found[-1], query.order))
 
 
 def _cells(each: CurrentSubscription) -> tuple[str | int | None, ...]:
