@@ -518,3 +518,19 @@ class TestRefusedForms:
         refused = admin.send("/account/password", {"current": "wrong-canary", "password": "new-canary-password"})
         assert (refused.status_code, "The current password is wrong" in refused.text) == (400, True)
         assert "canary" not in refused.text
+
+
+def test_an_address_that_a_shell_would_run_is_in_no_snippet(client, signed_in):
+    admin, _ = signed_in(Role.ADMIN)
+    created = client.post(
+        "/apps",
+        data={"name": "App", "type": "saas", "ownership": "mine"},
+        headers={
+            "host": "evil.example';id;'",
+            "origin": "http://evil.example';id;'",
+            "cookie": f"mauve_session={admin.cookies['mauve_session']}",
+        },
+    )
+    assert created.status_code == 200
+    assert "evil" not in created.text
+    assert "curl http://localhost/v1/events" in created.text

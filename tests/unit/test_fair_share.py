@@ -9,9 +9,9 @@ from starlette.responses import Response
 from structlog.testing import capture_logs
 
 from mauve.control.plane import _IN_FLIGHT_MAX, ControlPlane
-from mauve.overload.fair_share import _OWNERS_MAX, FairShare
+from mauve.overload.fair_share import _OWNERS_MAX, FairShare, Turns
 from support.clocks import Ticks
-from support.service import bearer
+from support.service import PATIENCE_S, bearer
 
 
 def test_an_owner_at_its_limit_is_refused_until_one_leaves_and_others_are_not():
@@ -85,11 +85,13 @@ def test_a_token_that_floods_the_control_plane_leaves_room_for_others(monkeypatc
 def test_an_owner_runs_a_few_at_once_and_others_do_not_wait_for_it():
     async def scenario():
         turns, running, most = Turns(2), Counter(), Counter()
-        release = asyncio.Event()
+        release, has_begun = asyncio.Event(), asyncio.Event()
 
         async def request(owner):
             async with turns.taken(owner, wait_s=PATIENCE_S):
                 running[owner] += 1
+                if owner == "other":
+                    has_begun.set()
                 most[owner] = max(most[owner], running[owner])
                 await release.wait()
                 running[owner] -= 1
@@ -97,8 +99,7 @@ def test_an_owner_runs_a_few_at_once_and_others_do_not_wait_for_it():
         requests = [asyncio.create_task(request("busy")) for _ in range(10)]
         await asyncio.sleep(0)
         other = asyncio.create_task(request("other"))
-        while not running["other"]:
-            await asyncio.sleep(0)
+        await has_begun.wait()
         with pytest.raises(TimeoutError):
             async with turns.taken("busy", wait_s=0.001):
                 pass

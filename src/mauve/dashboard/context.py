@@ -20,7 +20,7 @@ from mauve.core.user import User
 from mauve.dashboard.parts import DashboardParts
 from mauve.dashboard.request import Fields, query_from
 from mauve.stores.catalog import SignedIn
-from mauve.web.app import joined_header
+from mauve.web.app import joined_header, plain_url
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -87,7 +87,7 @@ class Context:
     @property
     def url(self) -> str:
         """Return the URL of the service: as configured, or else as the browser addresses it."""
-        return self.parts.public_url or f"http://{self.request.headers.get('host', 'localhost')}"
+        return self.parts.public_url or plain_url(self.request) or "http://localhost"
 
     @property
     def address(self) -> str:

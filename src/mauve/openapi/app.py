@@ -1,9 +1,7 @@
 """The routes of the reference: built once, kept as bytes. Only the address on the page depends on the request."""
 
 import hashlib
-import re
 from functools import cache, partial
-from typing import Final
 
 import msgspec
 from markupsafe import escape
@@ -14,10 +12,8 @@ from starlette.routing import Route
 from mauve.openapi.document import document
 from mauve.openapi.page import URL_EXAMPLE, content_policy, page
 from mauve.openapi.service import HTML, REVALIDATED
-from mauve.web.app import joined_header, response_from
+from mauve.web.app import joined_header, plain_url, response_from
 from mauve.web.messages import JSON, Reply
-
-_HOST: Final = re.compile(r"[0-9A-Za-z.:\[\]-]{1,255}", re.ASCII)  # safe in HTML and in a shell
 
 
 def reference_routes(public_url: str | None) -> tuple[Route, ...]:
@@ -41,13 +37,9 @@ async def _show_document(request: Request) -> Response:
 
 
 async def _show_page(public_url: str | None, request: Request) -> Response:
-    url = public_url or _url_from(request.headers.get("host", ""))
+    url = public_url or plain_url(request) or URL_EXAMPLE
     body = _page().replace(URL_EXAMPLE.encode(), str(escape(url.rstrip("/"))).encode())
     return _respond(_with_etag(body, {**HTML, "content-security-policy": content_policy()}), request)
-
-
-def _url_from(host: str) -> str:
-    return f"http://{host}" if _HOST.fullmatch(host) else URL_EXAMPLE
 
 
 def _respond(reply: Reply, request: Request) -> Response:

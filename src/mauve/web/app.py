@@ -1,7 +1,8 @@
 """What every Starlette application of the service shares: routing without redirects, bounded bodies, responses."""
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from starlette.applications import Starlette
@@ -13,6 +14,7 @@ from mauve.web.body import BodyTooLargeError, IncompleteBodyError, read_body
 from mauve.web.compression import GZIP_BYTES_MIN, gzipped
 from mauve.web.messages import Reply
 
+_PLAIN_HOST: Final = re.compile(r"[0-9A-Za-z.:\[\]-]{1,255}", re.ASCII)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -46,6 +48,12 @@ def joined_header(request: Request, name: str) -> str | None:
     """Return a header's value; one that was sent twice is joined, and so matches no credential and no media type."""
     values = request.headers.getlist(name)
     return ", ".join(values) if values else None
+
+
+def plain_url(request: Request) -> str | None:
+    """Return the address at which the client reaches the service; None if it would not be safe in HTML or a shell."""
+    host = request.headers.get("host", "")
+    return f"http://{host}" if _PLAIN_HOST.fullmatch(host) else None
 
 
 def compressed(response: Response, accept_encoding: str) -> Response:
