@@ -250,11 +250,12 @@ def _keep(parts: QueryParts, question: Question, answer: CachedAnswer) -> Freshn
 def _keep_late(parts: QueryParts, question: Question, answer: CachedAnswer) -> Freshness:
     """Keep an answer that misses events which should have been loaded: for a moment, unless it replaces an older one.
 
-    The moment limits reads while the loader is overloaded: one for each question in each flush interval.
+    The moment limits reads while the loader is overloaded: one for each question in each flush interval. An answer that
+    replaces another expires when that one would have: nothing incomplete is served for longer than without it.
     """
     earlier = _cached(parts, question)
     if earlier is not None and is_fresh(earlier, answer.stored_at, parts.max_age_s):
-        return _keep(parts, question, answer)
+        return _keep(parts, question, answer._replace(stored_at=earlier.stored_at))
     if parts.cache is not None:
         parts.brief.keep(question.key, answer)
     return Freshness.UNCACHED

@@ -99,6 +99,10 @@ class Numbers:
         """Return the answer that the API would give from the cache, if there is one."""
         return find_cached(self._parts, question)
 
+    def is_loading_behind(self) -> bool:
+        """Return whether events that have arrived are missing in the numbers."""
+        return self._parts.is_loading_behind()
+
     @property
     def max_age_s(self) -> int:
         """Return how long an answer is cached."""

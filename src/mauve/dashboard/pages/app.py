@@ -11,6 +11,7 @@ from mauve.dashboard.charts.numbers import Answers
 from mauve.dashboard.charts.periods import period_from
 from mauve.dashboard.context import MemberContext
 from mauve.dashboard.first_numbers import first_numbers, is_onboarding, may_read_first_numbers
+from mauve.dashboard.refreshing import refresh
 from mauve.dashboard.rendering import page, see_other
 from mauve.dashboard.request import ParameterProblem
 from mauve.dashboard.selection import environment_of, environment_parameters, shown_project
@@ -42,8 +43,7 @@ def refresh_app(context: MemberContext) -> Response:
     """Read the figures and charts again, and show them."""
     app, questions = context.app(), questions_of(context)
     context.parts.refreshes.check(context.user.user_id, context.organization.org_id, context.now_ms)
-    answers = context.parts.numbers.refresh(_all_questions(questions))
-    done = "refreshed" if answers.is_current else "partly-refreshed"
+    done = refresh(context.parts.numbers, _all_questions(questions))
     return see_other(f"/apps/{app.app_id}", **questions.period.address, **environment_parameters(context), done=done)
 
 
