@@ -152,12 +152,69 @@ def test_figures_of_one_age_are_dated_together_and_an_older_one_says_so(viewer, 
     read("mau")
     clock.advance(60_000)
     page = viewer.open(own)
-    assert "As of 08:06:00 UTC , except where a figure says otherwise." in text_of(page)
+    assert "As of 08:06:00 UTC , except where noted." in text_of(page)
     assert "as of" in figure(page, "MAU")
     assert "1 minute ago" in figure(page, "MAU")
     assert "as of" not in figure(page, "DAU, average")
     clock.advance(10_000)
     assert "as of" not in figure(viewer.send(f"{own}/refresh"), "MAU")
+
+
+def test_a_few_seconds_of_difference_are_not_mentioned(viewer, own, send, read, clock):
+    send({"name": "view", "user": "ann"})
+    read("mau")
+    read("dau")
+    clock.advance(10_000)
+    for path in ("/", own, f"{own}/events"):
+        page = text_of(viewer.open(path))
+        assert "except where" not in page, path
+        assert "ago" not in page.partition("Recent events")[0].replace("just now", ""), path
+
+
+def test_older_charts_are_named_in_one_sentence(viewer, own, send, read, clock):
+    send({"name": "view", "user": "ann"})
+    read("dau")
+    read("signups_daily")
+    clock.advance(240_000)
+    page = text_of(viewer.open(own))
+    assert page.count("Older: daily active users and signups, as of 4 minutes ago . Days are UTC.") == 1
+
+
+class TestEventsPage:
+    def test_it_says_how_old_its_counts_are_and_refreshes_them(self, viewer, own, send, read, clock):
+        send({"name": "view"})
+        assert read("event_names")[0] == [{"name": "view", "count": 1}]
+        clock.advance(60_000)
+        send({"name": "view"})
+        page = viewer.open(f"{own}/events")
+        assert "<b>1</b>" in figure(page, "Counted")
+        assert "1 minute ago" in figure(page, "Counted")
+        assert "As of 08:01:00 UTC , except where noted. Older: the list of names, as of 1 minute ago" in text_of(page)
+        page = viewer.send(f"{own}/events/refresh?days=7")
+        assert "Refreshed." in page.text
+        assert "<b>1</b>" in figure(viewer.open(f"{own}/events"), "Counted"), "another period"
+
+    def test_a_refresh_returns_to_the_same_event_and_the_api_agrees(self, viewer, own, send, read, clock):
+        send({"name": "a&b"})
+        read("event_names")
+        send({"name": "a&b"})
+        shown_event = f"{own}/events?days=30&name=a%26b&done=refreshed"
+        reply = viewer.ask("POST", f"{own}/events/refresh?days=30&name=a%26b")
+        assert (reply.status_code, reply.headers["location"]) == (303, shown_event)
+        assert "<b>2</b>" in figure(viewer.open(reply.headers["location"]), "Counted")
+        assert read("event_names") == ([{"name": "a&b", "count": 2}], "hit")
+        refused = viewer.ask("POST", f"{own}/refresh")
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "5"), "one limit for all pages"
+        assert viewer.ask("POST", f"{own}/events/refresh").status_code == 429
+
+    def test_it_mentions_the_previous_period_only_in_a_chart_that_shows_it(self, viewer, own, send, clock):
+        send({"name": "view"})
+        for query in ("", "&name=view"):
+            assert "previous 7 days" not in text_of(viewer.open(f"{own}/events?days=7{query}")), query
+        send({"name": "view", "at": clock.now_ms() - 7 * 86_400_000})
+        clock.advance(300_000)
+        assert "previous 7 days" not in text_of(viewer.open(f"{own}/events?days=7"))
+        assert text_of(viewer.open(f"{own}/events?days=7&name=view")).count("previous 7 days") == 1
 
 
 def test_an_average_below_one_is_not_shown_as_zero(viewer, own, send):
@@ -170,7 +227,8 @@ def test_a_chart_that_is_older_is_named(viewer, own, send, read, clock):
     send({"name": "user_signup", "user": "ann"})
     read("signups_daily")
     clock.advance(42_000)
-    assert "Signups: as of 42 s ago" in text_of(viewer.open(own))
+    page = text_of(viewer.open(own))
+    assert "As of 08:00:42 UTC , except where noted. Older: signups, as of 42 s ago . Days are UTC." in page
 
 
 def test_the_previous_period_is_mentioned_only_if_it_has_numbers(viewer, own, send, clock):
@@ -254,6 +312,22 @@ class TestNewApp:
         clock.advance(298_000)
         assert numbers()["MAU"] == "1 API: now, /v1/metrics/mau"
         assert mau() == ([{"mau": 1}], "miss")
+
+    def test_no_page_of_an_app_without_events_caches_its_zeros(self, client, developer, created, load, clock):
+        page, own = created
+        headers = bearer(shown(page, "key"))
+        pages = ("/", own, f"{own}/events", f"{own}/events?name=view", f"{own}/sheets/event_names.csv")
+        for path in (*pages, f"{own}/sheets/dau.csv"):
+            assert developer.open(path).status_code == 200, path
+        for path in (f"{own}/refresh", f"{own}/events/refresh"):
+            assert developer.ask("POST", path).status_code == 303, path
+            clock.advance(5_000)
+        client.post("/v1/events", json={"name": "view", "user": "ann"}, headers=headers)
+        load()
+        for metric in ("event_names", "event_series?name=view", "dau", "mau"):
+            reply = client.get(f"/v1/metrics/{metric}", headers=headers)
+            assert reply.headers["x-cache"] == "miss", metric
+            assert list(reply.json()["data"][0].values())[-1] == 1, metric
 
     def test_the_numbers_are_read_only_in_the_first_hour_and_not_too_often(self, developer, created, clock):
         _, own = created

@@ -72,6 +72,7 @@ _FILTERS: Final = (
     wording.day,
     wording.duration,
     wording.instant,
+    wording.listed,
     wording.moment,
     wording.money,
     wording.sentence,

@@ -1,6 +1,7 @@
 """Format numbers, amounts and times for pages."""
 
 import shlex
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from typing import Final
 
@@ -73,8 +74,7 @@ def clock_time(moment_ms: int, now_ms: int) -> str:
 
 def duration(seconds: int) -> str:
     """Return a number of seconds as text: `5 minutes`, `90 seconds`."""
-    number, unit = (seconds // 60, "minute") if seconds % 60 == 0 else (seconds, "second")
-    return f"{number} {unit}{'' if number == 1 else 's'}"
+    return counted(seconds // 60, "minute") if seconds % 60 == 0 else counted(seconds, "second")
 
 
 def count(number: int) -> str:
@@ -85,6 +85,11 @@ def count(number: int) -> str:
 def counted(number: int, noun: str) -> str:
     """Return a number of things: `1 event`, `2 events`."""
     return f"{count(number)} {noun}{'' if number == 1 else 's'}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as text: `a`, `a and b`, `a, b and c`."""
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
 
 
 def short_count(number: int) -> str:
