@@ -281,11 +281,18 @@ class TestSubscriptions:
         assert "empty no status 0.01 EUR no: no status" in text
         assert "s" * 200 + "#truncated#" in text
 
-    def test_an_invalid_cursor_is_refused(self, viewer, own):
-        for query in ("after=nonsense", "after=W10=", "after=WzEsMV0=&sort=mrr", "sort=color"):
-            assert viewer.ask("GET", f"{own}/subscriptions?{query}").status_code == 400, query
+    def test_an_invalid_cursor_or_order_is_explained_on_the_page(self, viewer, own, put):
+        put(subscription("one", 1), subscription("two", 1, "trialing"))
         huge = base64.urlsafe_b64encode(json.dumps([2**70, "AAAA"]).encode()).decode()
-        assert viewer.ask("GET", f"{own}/subscriptions?after={huge}").status_code == 400
+        cursors = ("after=nonsense", "after=W10=", "after=WzEsMV0=&sort=mrr", f"after={huge}")
+        for query in (*cursors, "sort=color", "sort=color&after=nonsense"):
+            page = viewer.ask("GET", f"{own}/subscriptions?status=trialing&{query}")
+            assert page.status_code == 400, query
+            reason = "This page of the list does not exist" if "after" in query else "can be sorted by updated, mrr and"
+            assert reason in page.text, query
+            assert 'title="two"' in page.text, query
+            assert 'title="one"' not in page.text, query
+        assert viewer.ask("GET", f"{own}/subscriptions.csv?sort=color").status_code == 400
 
     def test_the_list_is_sorted_filtered_and_searched(self, viewer, own, put, clock):
         put(subscription("cheap", 1), subscription("trial", 2, "trialing"))

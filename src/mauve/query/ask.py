@@ -126,6 +126,12 @@ async def peek(parts: QueryParts, survey: Survey) -> dict[str, Answer]:
     return found
 
 
+def find_peeked(parts: QueryParts, question: Question) -> Answer | None:
+    """Return the answer that was peeked at last, whatever its age."""
+    last = parts.brief.last(_peeked_key(question))
+    return None if last is None else _answer_from(last, Freshness.UNCACHED)
+
+
 async def ask_survey(parts: QueryParts, survey: Survey) -> dict[str, Answer]:
     """Read the answers for all projects at once, and cache them as if asked one by one. Return them by question key.
 

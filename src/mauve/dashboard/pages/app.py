@@ -12,7 +12,7 @@ from mauve.dashboard.charts.figures import ProjectQuestions, figures_from
 from mauve.dashboard.charts.numbers import Answers
 from mauve.dashboard.charts.periods import period_from
 from mauve.dashboard.context import MemberContext
-from mauve.dashboard.first_numbers import first_numbers, is_onboarding, may_read_first_numbers
+from mauve.dashboard.first_numbers import first_numbers, is_onboarding
 from mauve.dashboard.refreshing import refresh
 from mauve.dashboard.rendering import page, see_other
 from mauve.dashboard.request import ParameterProblem
@@ -54,7 +54,7 @@ def refresh_app(context: MemberContext) -> Response:
 
 def _show_waiting_app(context: MemberContext, app: App) -> Response:
     """Show how to send the first event. Ask for no metric: the cached answer would hide the first event later."""
-    first = first_numbers(context, app) if may_read_first_numbers(context, app) else []
+    first = first_numbers(context, app)
     is_new = is_onboarding(app, context.now_ms)
     return page(context, "waiting_app.html", app=app, url=context.url, first=first, is_new=is_new)
 

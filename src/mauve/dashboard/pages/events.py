@@ -1,7 +1,9 @@
 """The events page of an app: counts by name, one event day by day, and what arrived last."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final
 
 from starlette.responses import Response
@@ -96,11 +98,21 @@ def show_latest_events(context: MemberContext) -> Response:
 def latest_arrivals(numbers: Numbers, project: str) -> LatestArrivals:
     """Return the latest events and payments together, in order of arrival, latest first."""
     events, payments = numbers.latest_arrivals(project, ARRIVALS_SHOWN)
-    arrivals = [*map(_event_arrival, events or ()), *map(_payment_arrival, payments or ())]
-    arrivals.sort(key=lambda arrival: arrival.received_at, reverse=True)
+    arrivals = merged(map(_event_arrival, events or ()), map(_payment_arrival, payments or ()))
     return LatestArrivals(
         arrivals[:ARRIVALS_SHOWN], has_all_events=events is not None, has_all_payments=payments is not None
     )
+
+
+def merged(*kinds: Iterable[Arrival]) -> list[Arrival]:
+    """Merge by arrival, latest first. Kinds that arrived together alternate, so that none fills the list alone."""
+    ranked = []
+    for kind in kinds:
+        together: Counter[int] = Counter()
+        for arrival in kind:
+            ranked.append((-arrival.received_at, together[arrival.received_at], arrival))
+            together[arrival.received_at] += 1
+    return [arrival for _, _, arrival in sorted(ranked, key=itemgetter(0, 1))]
 
 
 def _event_arrival(event: StoredEvent) -> Arrival:
