@@ -247,6 +247,14 @@ class TestEvents:
         assert "payment revenue none 1 234.50 EUR" in text
         assert "payment volume none 7 JPY" in text
 
+    def test_a_batch_shows_its_events_and_its_payments(self, viewer, own, send):
+        send(*[{"name": "view"}] * 30, *[payment(str(number), 1, "eur") for number in range(30)])
+        text = text_of(viewer.open(f"{own}/events/latest"))
+        assert (text.count("view"), text.count("payment revenue")) == (10, 10)
+
+    def test_a_project_without_arrivals_says_so(self, viewer, own, app):
+        assert "No events or payments in the last seven days." in text_of(viewer.open(f"{own}/events/latest"))
+
     def test_only_the_latest_events_are_shown(self, viewer, own, send):
         send(*[{"name": f"event_{number}"} for number in range(30)])
         assert viewer.open(f"{own}/events/latest").text.count("<tr") == 21
