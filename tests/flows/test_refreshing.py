@@ -217,10 +217,11 @@ class TestEventsPage:
         assert text_of(viewer.open(f"{own}/events?days=7&name=view")).count("previous 7 days") == 1
 
 
-def test_an_average_below_one_is_not_shown_as_zero(viewer, own, send):
+def test_a_small_average_has_a_decimal_and_is_never_shown_as_zero(viewer, own, send):
     send({"name": "view", "user": "ann"})
     for path in ("/", own):
-        assert "<b>&lt;1</b>" in figure(viewer.open(path), "DAU, average"), path
+        assert "<b>&lt;0.1</b>" in figure(viewer.open(path), "DAU, average"), path
+        assert "<b>0.1</b>" in figure(viewer.open(f"{path}?days=7"), "DAU, average"), path
 
 
 def test_a_chart_that_is_older_is_named(viewer, own, send, read, clock):

@@ -80,6 +80,7 @@ _FILTERS: Final = (
     wording.short_count,
     wording.short_day,
     wording.short_money,
+    wording.tenths,
     wording.weekday,
     wording.words,
 )

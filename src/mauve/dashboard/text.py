@@ -8,7 +8,7 @@ from typing import Final
 from mauve.core.money import minor_digits
 from mauve.dashboard.charts.series import Change
 
-_TEN, _THOUSAND = 10, 1000
+_TEN, _HUNDRED, _THOUSAND = 10, 100, 1000
 _MINUTE_MS: Final = 60_000
 _STEPS: Final = (
     (60 * _MINUTE_MS, _MINUTE_MS, "minute"),
@@ -85,6 +85,11 @@ def count(number: int) -> str:
 def counted(number: int, noun: str) -> str:
     """Return a number of things: `1 event`, `2 events`."""
     return f"{count(number)} {noun}{'' if number == 1 else 's'}"
+
+
+def tenths(number: int) -> str:
+    """Return a number of tenths, with one decimal below ten: `3.4`, `12`."""
+    return f"{number // 10}.{number % 10}" if 0 < number < _HUNDRED else count((number + 5) // 10)
 
 
 def listed(names: Sequence[str]) -> str:
