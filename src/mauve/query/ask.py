@@ -1,4 +1,4 @@
-"""The one way to a number: the API and the pages both ask here, and so show the same."""
+"""The one way to a number: the API and the pages both ask here, and share one cache."""
 
 import asyncio
 from collections.abc import Callable, Iterable

@@ -76,17 +76,15 @@ def _filter_from(context: MemberContext, period: Period) -> PaymentFilter:
     if currency is not None and not is_currency(currency.lower()):
         raise ParameterProblem(_unknown_currency(currency), "currency")
     if source is not None and source not in SOURCES:
-        raise ParameterProblem("there is no such source, so all are shown: choose one from the list", "source")
+        raise ParameterProblem("there is no such source, so every source is shown: choose one from the list", "source")
     return PaymentFilter(period.window, currency and currency.lower(), source, user, id_)
 
 
 def _unknown_currency(text: str) -> str:
     """Say what is wrong with a currency, and repeat it only if it looks like one."""
     if len(text) == _CODE_LETTERS and text.isascii() and text.isalpha():
-        return (
-            f"{text.upper()} is not a currency that Mauve knows, so all are shown: use a code of ISO 4217, such as EUR"
-        )
-    return "a currency is a code of three letters, such as EUR; all are shown"
+        return f"{text.upper()} is not a currency that Mauve knows, so every currency is shown: use a code such as EUR"
+    return "a currency is a code of three letters, such as EUR; every currency is shown"
 
 
 def _cursor_of(payment: ListedPayment) -> str:
