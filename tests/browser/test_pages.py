@@ -142,11 +142,34 @@ def test_the_list_of_arrivals_says_when_it_is_not_connected_and_recovers(demo, o
     expect(arrivals).to_be_visible()
     # Failing here and not in the network, since the browser would log an error, which no page may cause.
     page.evaluate("() => { window.reached = fetch; window.fetch = () => Promise.reject(new Error('unreachable')); }")
-    lost = page.get_by_text(re.compile(r"Not connected: showing the state of .*\d\d:\d\d.*; trying again…"))
+    lost = page.get_by_text(re.compile(r"Not connected: showing the state of \d\d:\d\d UTC; trying again…"))
     expect(lost).to_be_visible()
     expect(arrivals).to_be_visible()
     page.evaluate("() => { window.fetch = window.reached; }")
     expect(lost).to_have_count(0)
+
+
+def test_the_list_of_arrivals_stops_when_it_is_refused_and_goes_on_when_the_service_is_busy(demo, open_page):
+    page = demo.sign_in(open_page(demo.service.url))
+    page.clock.install()
+    page.goto(demo.app_path("Aster Notes") + "/events")
+    answer = (
+        "status => { window.asked = 0; window.fetch = async () => { asked++; return new Response('', {status}); }; }"
+    )
+    page.evaluate(answer, 429)
+    expect(page.get_by_text(re.compile(r"Not connected: .* UTC; trying again…"))).to_be_visible()
+    page.evaluate(answer, 404)
+    stopped = re.compile(r"Updates have stopped: showing the state of \d\d:\d\d UTC; reload the page\.")
+    expect(page.get_by_text(stopped)).to_be_visible()
+    page.clock.fast_forward(60_000)
+    assert page.evaluate("asked") == 1
+
+
+def test_a_copy_button_does_not_cover_its_snippet_on_a_phone(demo, open_page):
+    page = demo.sign_in(open_page(demo.service.url, size=(390, 844)))
+    page.goto(demo.app_path("Aster Notes") + "/settings")
+    button, code = (page.locator(f".snippet {part}").bounding_box() for part in ("button", "pre"))
+    assert button["y"] + button["height"] <= code["y"]
 
 
 def test_the_theme_follows_the_system_until_one_is_chosen(demo, open_page):

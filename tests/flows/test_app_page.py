@@ -247,6 +247,14 @@ class TestEvents:
         assert "payment revenue none 1 234.50 EUR" in text
         assert "payment volume none 7 JPY" in text
 
+    def test_a_batch_shows_its_events_and_its_payments(self, viewer, own, send):
+        send(*[{"name": "view"}] * 30, *[payment(str(number), 1, "eur") for number in range(30)])
+        text = text_of(viewer.open(f"{own}/events/latest"))
+        assert (text.count("view"), text.count("payment revenue")) == (10, 10)
+
+    def test_a_project_without_arrivals_says_so(self, viewer, own, app):
+        assert "No events or payments in the last seven days." in text_of(viewer.open(f"{own}/events/latest"))
+
     def test_only_the_latest_events_are_shown(self, viewer, own, send):
         send(*[{"name": f"event_{number}"} for number in range(30)])
         assert viewer.open(f"{own}/events/latest").text.count("<tr") == 21
@@ -281,11 +289,18 @@ class TestSubscriptions:
         assert "empty no status 0.01 EUR no: no status" in text
         assert "s" * 200 + "#truncated#" in text
 
-    def test_an_invalid_cursor_is_refused(self, viewer, own):
-        for query in ("after=nonsense", "after=W10=", "after=WzEsMV0=&sort=mrr", "sort=color"):
-            assert viewer.ask("GET", f"{own}/subscriptions?{query}").status_code == 400, query
+    def test_an_invalid_cursor_or_order_is_explained_on_the_page(self, viewer, own, put):
+        put(subscription("one", 1), subscription("two", 1, "trialing"))
         huge = base64.urlsafe_b64encode(json.dumps([2**70, "AAAA"]).encode()).decode()
-        assert viewer.ask("GET", f"{own}/subscriptions?after={huge}").status_code == 400
+        cursors = ("after=nonsense", "after=W10=", "after=WzEsMV0=&sort=mrr", f"after={huge}")
+        for query in (*cursors, "sort=color", "sort=color&after=nonsense"):
+            page = viewer.ask("GET", f"{own}/subscriptions?status=trialing&{query}")
+            assert page.status_code == 400, query
+            reason = "This page of the list does not exist" if "after" in query else "can be sorted by updated, mrr and"
+            assert reason in page.text, query
+            assert 'title="two"' in page.text, query
+            assert 'title="one"' not in page.text, query
+        assert viewer.ask("GET", f"{own}/subscriptions.csv?sort=color").status_code == 400
 
     def test_the_list_is_sorted_filtered_and_searched(self, viewer, own, put, clock):
         put(subscription("cheap", 1), subscription("trial", 2, "trialing"))

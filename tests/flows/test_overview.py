@@ -71,7 +71,7 @@ def test_the_page_shows_the_answers_that_the_api_has_cached(client, viewer, new_
     cached = text_of(viewer.open("/"))
     assert "EUR" not in cached
     assert "none as of 3 minutes ago" in cached
-    assert "except where a figure says otherwise" in cached
+    assert "except where noted" in cached
     clock.advance(100_000)
     assert "0.05" in text_of(viewer.open("/"))
 

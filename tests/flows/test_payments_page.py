@@ -138,6 +138,21 @@ class TestList:
         if not query.startswith("after"):
             assert viewer.ask("GET", f"{path}.csv?{query}").status_code == 400
 
+    def test_an_unusable_filter_is_explained_on_the_page_and_the_others_are_kept(self, viewer, path, send):
+        send(payment("one", 1, user="ann"), payment("two", 1, user="bob"))
+        for query, reason in {
+            "currency=zzz": "ZZZ is not a currency that Mauve knows",
+            "currency=%3Cb%3E": "A currency is a code of three letters",
+            "source=foo": "There is no such source",
+            "after=x": "This page of the list does not exist; here is the first one",
+            "source=foo&currency=zzz&after=x": "list",
+        }.items():
+            page = viewer.ask("GET", f"{path}?user=ann&days=7&{query}")
+            assert page.status_code == 400, query
+            assert reason in page.text, query
+            assert 'value="ann"' in page.text, query
+            assert ids_on(page) == ["one"], query
+
     def test_the_test_environment_has_its_own_list(self, viewer, signed_in, app, path, send, record):
         send(payment("live", 1))
         assert viewer.ask("GET", f"{path}?environment=test").status_code == 404

@@ -68,12 +68,13 @@ def test_a_refresh_shows_new_numbers_on_the_page_and_in_the_api(page, viewer, ow
     assert read("mau") == ([{"mau": 2}], "hit")
 
 
-def test_a_refresh_returns_to_the_same_period_and_order(viewer, own, send):
+def test_a_refresh_returns_to_the_same_period_and_order(viewer, own, send, clock):
     send({"name": "view"})
     overview = viewer.ask("POST", "/refresh?days=7&sort=mau")
     assert (overview.status_code, overview.headers["location"]) == (303, "/?days=7&sort=mau&done=refreshed")
+    clock.advance(5_000)
     page = viewer.ask("POST", f"{own}/refresh?from=2027-01-01&to=2027-01-15")
-    assert page.status_code == 429, "it is the same person"
+    assert (page.status_code, page.headers["location"]) == (303, f"{own}?from=2027-01-01&to=2027-01-15&done=refreshed")
 
 
 def test_a_second_refresh_is_refused_with_the_time_to_wait_and_the_page(viewer, signed_in, own, send, clock):
@@ -125,6 +126,24 @@ def test_a_refresh_while_loading_is_behind_keeps_page_and_api_equal(core, viewer
     assert read("mau") == ([{"mau": 2}], "hit")
 
 
+def test_a_refresh_while_loading_is_behind_does_not_prolong_an_incomplete_answer(
+    core, client, app, viewer, own, send, read, load, clock
+):
+    send({"name": "view", "user": "ann"})
+    assert read("mau") == ([{"mau": 1}], "miss")
+    clock.advance(290_000)
+    client.post("/v1/events", json={"name": "view", "user": "bob"}, headers=bearer(app["sk_key"]))
+    core.is_loading_behind = True
+    page = viewer.send(f"{own}/refresh")
+    assert "<b>1</b>" in figure(page, "MAU"), "it is accepted, but not loaded"
+    assert "Mauve is still loading events" in page.text
+    load()
+    core.is_loading_behind = False
+    assert read("mau") == ([{"mau": 1}], "hit")
+    clock.advance(10_000)  # The first answer is now five minutes old.
+    assert read("mau") == ([{"mau": 2}], "miss")
+
+
 def test_figures_of_one_age_are_dated_together_and_an_older_one_says_so(viewer, own, send, read, clock):
     send({"name": "view", "user": "ann"})
     page = viewer.open(own)
@@ -133,7 +152,7 @@ def test_figures_of_one_age_are_dated_together_and_an_older_one_says_so(viewer, 
     read("mau")
     clock.advance(60_000)
     page = viewer.open(own)
-    assert "As of 08:06:00 UTC , except where a figure says otherwise." in text_of(page)
+    assert "As of 08:06:00 UTC , except where noted." in text_of(page)
     assert "as of" in figure(page, "MAU")
     assert "1 minute ago" in figure(page, "MAU")
     assert "as of" not in figure(page, "DAU, average")
@@ -141,17 +160,76 @@ def test_figures_of_one_age_are_dated_together_and_an_older_one_says_so(viewer, 
     assert "as of" not in figure(viewer.send(f"{own}/refresh"), "MAU")
 
 
-def test_an_average_below_one_is_not_shown_as_zero(viewer, own, send):
+def test_a_few_seconds_of_difference_are_not_mentioned(viewer, own, send, read, clock):
+    send({"name": "view", "user": "ann"})
+    read("mau")
+    read("dau")
+    clock.advance(10_000)
+    for path in ("/", own, f"{own}/events"):
+        page = text_of(viewer.open(path))
+        assert "except where" not in page, path
+        assert "ago" not in page.partition("Recent events")[0].replace("just now", ""), path
+
+
+def test_older_charts_are_named_in_one_sentence(viewer, own, send, read, clock):
+    send({"name": "view", "user": "ann"})
+    read("dau")
+    read("signups_daily")
+    clock.advance(240_000)
+    page = text_of(viewer.open(own))
+    assert page.count("Older: daily active users and signups, as of 4 minutes ago . Days are UTC.") == 1
+
+
+class TestEventsPage:
+    def test_it_says_how_old_its_counts_are_and_refreshes_them(self, viewer, own, send, read, clock):
+        send({"name": "view"})
+        assert read("event_names")[0] == [{"name": "view", "count": 1}]
+        clock.advance(60_000)
+        send({"name": "view"})
+        page = viewer.open(f"{own}/events")
+        assert "<b>1</b>" in figure(page, "Counted")
+        assert "1 minute ago" in figure(page, "Counted")
+        assert "As of 08:01:00 UTC , except where noted. Older: the list of names, as of 1 minute ago" in text_of(page)
+        page = viewer.send(f"{own}/events/refresh?days=7")
+        assert "Refreshed." in page.text
+        assert "<b>1</b>" in figure(viewer.open(f"{own}/events"), "Counted"), "another period"
+
+    def test_a_refresh_returns_to_the_same_event_and_the_api_agrees(self, viewer, own, send, read, clock):
+        send({"name": "a&b"})
+        read("event_names")
+        send({"name": "a&b"})
+        shown_event = f"{own}/events?days=30&name=a%26b&done=refreshed"
+        reply = viewer.ask("POST", f"{own}/events/refresh?days=30&name=a%26b")
+        assert (reply.status_code, reply.headers["location"]) == (303, shown_event)
+        assert "<b>2</b>" in figure(viewer.open(reply.headers["location"]), "Counted")
+        assert read("event_names") == ([{"name": "a&b", "count": 2}], "hit")
+        refused = viewer.ask("POST", f"{own}/refresh")
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "5"), "one limit for all pages"
+        assert viewer.ask("POST", f"{own}/events/refresh").status_code == 429
+
+    def test_it_mentions_the_previous_period_only_in_a_chart_that_shows_it(self, viewer, own, send, clock):
+        send({"name": "view"})
+        for query in ("", "&name=view"):
+            assert "previous 7 days" not in text_of(viewer.open(f"{own}/events?days=7{query}")), query
+        send({"name": "view", "at": clock.now_ms() - 7 * 86_400_000})
+        clock.advance(300_000)
+        assert "previous 7 days" not in text_of(viewer.open(f"{own}/events?days=7"))
+        assert text_of(viewer.open(f"{own}/events?days=7&name=view")).count("previous 7 days") == 1
+
+
+def test_a_small_average_has_a_decimal_and_is_never_shown_as_zero(viewer, own, send):
     send({"name": "view", "user": "ann"})
     for path in ("/", own):
-        assert "<b>&lt;1</b>" in figure(viewer.open(path), "DAU, average"), path
+        assert "<b>&lt;0.1</b>" in figure(viewer.open(path), "DAU, average"), path
+        assert "<b>0.1</b>" in figure(viewer.open(f"{path}?days=7"), "DAU, average"), path
 
 
 def test_a_chart_that_is_older_is_named(viewer, own, send, read, clock):
     send({"name": "user_signup", "user": "ann"})
     read("signups_daily")
     clock.advance(42_000)
-    assert "Signups: as of 42 s ago" in text_of(viewer.open(own))
+    page = text_of(viewer.open(own))
+    assert "As of 08:00:42 UTC , except where noted. Older: signups, as of 42 s ago . Days are UTC." in page
 
 
 def test_the_previous_period_is_mentioned_only_if_it_has_numbers(viewer, own, send, clock):
@@ -212,7 +290,7 @@ class TestNewApp:
             texts = ((label, re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", rest)).strip()) for label, rest in rows)
             return {label: text.replace("\N{NO-BREAK SPACE}", " ") for label, text in texts}
 
-        assert numbers()["MAU"] == "0 API: now, /v1/metrics/mau"
+        assert numbers()["MAU"] == "0 the API shows this now, at /v1/metrics/mau"
         developer.open("/")
         developer.open(own)
         assert mau() == ([{"mau": 0}], "miss"), "no page has pinned an answer"
@@ -224,26 +302,66 @@ class TestNewApp:
         load()
         clock.advance(2_000)
         assert numbers() == {
-            "Events": "2 API: now, /v1/metrics/event_names",
-            "MAU": "1 API: from 08:05:00 UTC on, /v1/metrics/mau",
-            "DAU, today": "1 API: now, /v1/metrics/dau",
-            "Signups": "1 API: now, /v1/metrics/signups",
-            "Revenue": "19.99 EUR API: now, /v1/metrics/revenue",
-            "MRR": "9.00 EUR API: now, /v1/metrics/mrr",
+            "Events, without payments": "2 the API shows this now, at /v1/metrics/event_names",
+            "MAU": "1 the API shows this from 08:05:00 UTC on, at /v1/metrics/mau",
+            "DAU, today": "1 the API shows this now, at /v1/metrics/dau",
+            "Signups": "1 the API shows this now, at /v1/metrics/signups",
+            "Revenue": "19.99 EUR the API shows this now, at /v1/metrics/revenue",
+            "MRR": "9.00 EUR the API shows this now, at /v1/metrics/mrr",
         }
         assert mau() == ([{"mau": 0}], "hit"), "looking has changed nothing"
         clock.advance(298_000)
-        assert numbers()["MAU"] == "1 API: now, /v1/metrics/mau"
+        assert numbers()["MAU"] == "1 the API shows this now, at /v1/metrics/mau"
         assert mau() == ([{"mau": 1}], "miss")
 
-    def test_the_numbers_are_read_only_in_the_first_hour_and_not_too_often(self, developer, created, clock):
+    def test_no_page_of_an_app_without_events_caches_its_zeros(self, client, developer, created, load, clock):
+        page, own = created
+        headers = bearer(shown(page, "key"))
+        pages = ("/", own, f"{own}/events", f"{own}/events?name=view", f"{own}/sheets/event_names.csv")
+        for path in (*pages, f"{own}/sheets/dau.csv"):
+            assert developer.open(path).status_code == 200, path
+        for path in (f"{own}/refresh", f"{own}/events/refresh"):
+            assert developer.ask("POST", path).status_code == 303, path
+            clock.advance(5_000)
+        client.post("/v1/events", json={"name": "view", "user": "ann"}, headers=headers)
+        load()
+        for metric in ("event_names", "event_series?name=view", "dau", "mau"):
+            reply = client.get(f"/v1/metrics/{metric}", headers=headers)
+            assert reply.headers["x-cache"] == "miss", metric
+            assert list(reply.json()["data"][0].values())[-1] == 1, metric
+
+    def test_the_numbers_are_read_only_in_the_first_hour(self, developer, created, clock):
         _, own = created
-        waiting = [developer.open(f"{own}/first-event").text for _ in range(21)]
-        assert ["/v1/metrics/mau" in text for text in waiting] == [True] * 20 + [False]
-        assert all("data-waiting" in text for text in waiting)
+        assert "/v1/metrics/mau" in developer.open(f"{own}/first-event").text
         clock.advance(60 * 60_000)
         assert "/v1/metrics/mau" not in developer.open(f"{own}/first-event").text
         assert "/v1/metrics/mau" not in developer.open(own).text.partition("<pre")[0]
+
+    def test_an_organization_that_reads_too_often_sees_the_last_numbers(self, client, developer, created, load, clock):
+        page, own = created
+
+        def mau():
+            fragment = developer.open(f"{own}/first-event").text
+            assert "data-waiting" in fragment
+            return re.search(r"<dt>MAU</dt>\s*<dd>(.*?)</dd>", fragment, re.DOTALL)[1], fragment
+
+        first, fragment = mau()
+        assert "<b>0</b>" in first
+        assert "As of" not in fragment
+        client.post("/v1/events", json={"name": "view", "user": "ann"}, headers=bearer(shown(page, "key")))
+        load()
+        for _ in range(20):  # more than the burst, all within the same instant
+            mau()
+        another = developer.send("/apps", {"name": "Other", "type": "saas", "ownership": "mine"})
+        other = re.search(r'data-poll="(/apps/[^"]*)/first-event"', another.text)[1]
+        clock.advance(11_000)
+        for _ in range(20):
+            developer.open(f"{other}/first-event")
+        late, fragment = mau()
+        assert "<b>0</b>" in late, "nothing was read"
+        assert "As of 08:00:00 UTC." in fragment
+        clock.advance(1_000)
+        assert "<b>1</b>" in mau()[0]
 
     def test_the_app_page_shows_them_too_until_the_first_event(self, developer, created):
         _, own = created

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mauve.dashboard.ages import SAME_AGE_MS, Ages, ages_of, row_read_at
+from mauve.dashboard.ages import SAME_AGE_MS, Ages, Older, ages_of, older_parts, row_read_at
 
 NOW = 1_800_000_000_000
 
@@ -35,3 +35,19 @@ def test_every_figure_is_dated_exactly_or_within_the_tolerance(read_at):
         assert ages.older.get(key, at) == at
         if key not in ages.older:
             assert 0 <= at - ages.as_of <= SAME_AGE_MS
+
+
+def test_older_parts_of_one_age_are_named_together():
+    ages = Ages(NOW, {"a": NOW - 60_000, "b": NOW - 240_000, "c": NOW - 60_000 - SAME_AGE_MS, "tile": NOW - 60_000})
+    names = {"a": "users", "b": "signups", "c": "revenue", "new": "MRR"}
+    together = Older(["users", "revenue"], NOW - 60_000 - SAME_AGE_MS)
+    assert older_parts(ages, names) == [together, Older(["signups"], NOW - 240_000)]
+
+
+@given(st.dictionaries(st.text(max_size=3), st.integers(NOW - 100_000, NOW), min_size=1))
+def test_every_older_part_is_named_once_with_an_age_that_is_true_of_it(read_at):
+    ages = ages_of(read_at)
+    groups = older_parts(ages, {key: key for key in read_at})
+    assert sorted(name for group in groups for name in group.names) == sorted(ages.older)
+    for group in groups:
+        assert all(0 <= read_at[name] - group.at <= SAME_AGE_MS for name in group.names)

@@ -12,6 +12,8 @@ def test_an_answer_is_found_until_its_time_is_up():
     assert brief.find("a", NOW + 1_999) == CachedAnswer(b"1", NOW)
     assert brief.find("a", NOW + 2_000) is None
     assert brief.find("b", NOW) is None
+    assert brief.last("a") == CachedAnswer(b"1", NOW), "it is kept until it is dropped"
+    assert brief.last("b") is None
 
 
 def test_it_is_bounded_in_entries():

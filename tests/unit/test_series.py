@@ -10,7 +10,7 @@ from mauve.dashboard.charts.figures import Figure, sum_figures
 from mauve.dashboard.charts.series import (
     DRAWN_CURRENCIES_MAX,
     Change,
-    average,
+    average_tenths,
     by_currency,
     by_day,
     change,
@@ -62,8 +62,8 @@ def test_a_change_is_in_whole_percent(now, before, expected):
 
 
 @given(st.lists(st.integers(0, 2**70), min_size=1))
-def test_an_average_is_off_by_half_at_most(numbers):
-    assert abs(average(numbers) - Fraction(sum(numbers), len(numbers))) <= Fraction(1, 2)
+def test_an_average_is_off_by_half_a_tenth_at_most(numbers):
+    assert abs(Fraction(average_tenths(numbers), 10) - Fraction(sum(numbers), len(numbers))) <= Fraction(1, 20)
 
 
 def test_figures_add_up_day_by_day_unless_the_days_of_one_are_unknown():
@@ -71,3 +71,12 @@ def test_figures_add_up_day_by_day_unless_the_days_of_one_are_unknown():
     assert sum_figures([whole, other]) == Figure(8, 3, [3, 5])
     assert sum_figures([whole, without]) == Figure(10, 5, [])
     assert sum_figures([]) == Figure(0, 0, [])
+    small = Figure(0, 0, [1, *[0] * 29], is_average=True)
+    assert sum_figures([small] * 3) == Figure(1, 0, [3, *[0] * 29], is_average=True)
+
+
+def test_only_an_average_that_is_not_zero_is_rounded_to_zero():
+    days = [1, *[0] * 29]
+    assert Figure(0, 0, days, is_average=True).is_rounded_to_zero
+    assert not Figure(0, 0, [0, 0], is_average=True).is_rounded_to_zero
+    assert not Figure(1, 0, days, is_average=True).is_rounded_to_zero

@@ -14,6 +14,15 @@ def test_things_are_counted_in_the_singular_and_the_plural():
     assert counts == ["0 events", "1 event", "2 events", "1\N{NARROW NO-BREAK SPACE}000 events"]
 
 
+def test_an_average_has_a_decimal_below_ten():
+    shown = [text.tenths(number) for number in (0, 1, 34, 99, 100, 104, 105, 12_345)]
+    assert shown == ["0", "0.1", "3.4", "9.9", "10", "10", "11", "1\N{NARROW NO-BREAK SPACE}235"]
+
+
+def test_names_are_listed_with_a_last_and():
+    assert [text.listed("abc"[:length]) for length in range(4)] == ["", "a", "a and b", "a, b and c"]
+
+
 def test_moments_are_formatted_for_people_and_for_machines():
     assert text.day(NOW) == "15 Nov 2026"
     assert text.moment(NOW) == "15 Nov 2026, 06:27 UTC"

@@ -1,12 +1,13 @@
 """The first numbers of a new app: read past the cache, beside the moment from which the API returns the same."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from mauve.core.app import App
 from mauve.core.credential import Scope
 from mauve.core.window import today_at
+from mauve.dashboard.ages import SAME_AGE_MS
 from mauve.dashboard.charts.figures import ProjectQuestions
 from mauve.dashboard.charts.numbers import Answers
 from mauve.dashboard.charts.periods import period_from
@@ -28,6 +29,12 @@ class FirstNumber:
     api_at: int | None  # when the API returns the same; None: now
 
 
+@dataclass(frozen=True, slots=True)
+class FirstNumbers:
+    numbers: Sequence[FirstNumber] = ()
+    older_at: int | None = None  # when they were read, unless that was just now
+
+
 def is_onboarding(app: App, now_ms: int) -> bool:
     """Return whether the app is so new that its owner watches the first numbers arrive."""
     return now_ms - app.created_at < ONBOARDING_MS
@@ -37,27 +44,32 @@ def awaits_first_event(app: App, now_ms: int) -> bool:
     return app.first_event_at is None and is_onboarding(app, now_ms)
 
 
-def may_read_first_numbers(context: MemberContext, app: App) -> bool:
-    """Return whether to read the numbers now: for a new app, for a role that may see them, and not too often."""
+def first_numbers(context: MemberContext, app: App) -> FirstNumbers:
+    """Return the live numbers of the default period: for a new app, and for a role that may see them."""
     if not context.may(Scope.METRICS_READ) or not is_onboarding(app, context.now_ms):
-        return False
-    return context.parts.refreshes.take_peek(context.organization.org_id, context.now_ms)
-
-
-def first_numbers(context: MemberContext, app: App) -> list[FirstNumber]:
-    """Return the live numbers of the default period."""
+        return FirstNumbers()
     today = today_at(context.now_ms)
     questions = ProjectQuestions(app.public_id, period_from({}, today), today)
     asked = {
-        "Events": questions.now("event_names"),
+        "Events, without payments": questions.now("event_names"),
         "MAU": questions.now("mau"),
         "DAU, today": questions.now("dau"),
         "Signups": questions.now("signups"),
         "Revenue": questions.now("revenue"),
         "MRR": questions.mrr,
     }
-    answers = context.parts.numbers.peek(asked.values())
-    return [_number(context, label, question, answers) for label, question in asked.items()]
+    answers = _answers(context, asked.values())
+    found = [_number(context, label, question, answers) for label, question in asked.items()]
+    read_at = answers.read_at
+    return FirstNumbers(found, read_at if read_at and context.now_ms - read_at > SAME_AGE_MS else None)
+
+
+def _answers(context: MemberContext, questions: Collection[Question]) -> Answers:
+    """Read the answers, or return those that were read last if the organization reads too often."""
+    numbers = context.parts.numbers
+    if context.parts.refreshes.take_peek(context.organization.org_id, context.now_ms):
+        return numbers.peek(questions)
+    return numbers.last_peeked(questions)
 
 
 def _number(context: MemberContext, label: str, question: Question, answers: Answers) -> FirstNumber:

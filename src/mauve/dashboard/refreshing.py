@@ -1,9 +1,12 @@
 """Refreshing the numbers of a page: how often, and what the page says about it."""
 
 import threading
+from collections.abc import Iterable
 from typing import Final
 
 from mauve.core.problems import Code, Problem
+from mauve.dashboard.charts.numbers import Numbers
+from mauve.metrics.questions import Question
 from mauve.overload.token_bucket import TokenBuckets
 
 REFRESH_EVERY_S: Final = 5  # for one person
@@ -38,3 +41,11 @@ class RefreshLimits:
         """Take a token for reading the numbers of a new app past the cache; return False if there is none."""
         with self._taking:
             return self._peeks.seconds_to_wait(org_id, now_ms) == 0
+
+
+def refresh(numbers: Numbers, questions: Iterable[Question]) -> str:
+    """Read the answers again; return the name of the notice to show."""
+    is_early = numbers.is_loading_behind()
+    if not numbers.refresh(questions).is_current:
+        return "partly-refreshed"
+    return "refreshed-early" if is_early else "refreshed"

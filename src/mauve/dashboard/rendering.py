@@ -54,6 +54,7 @@ NOTICES: Final[Mapping[str, str]] = MappingProxyType(
         "password-changed": "The password is changed. You are signed out everywhere else.",
         "session-ended": "That browser is signed out.",
         "refreshed": "Refreshed. The API returns the same numbers.",
+        "refreshed-early": "Refreshed, but Mauve is still loading events that have arrived: refresh again in a moment.",
         "partly-refreshed": "Some numbers could not be read in time and are unchanged. Try again in a moment.",
         "signed-out": "You are signed out.",
         "signed-out-everywhere": "You are signed out in every browser.",
@@ -71,6 +72,7 @@ _FILTERS: Final = (
     wording.day,
     wording.duration,
     wording.instant,
+    wording.listed,
     wording.moment,
     wording.money,
     wording.sentence,
@@ -78,6 +80,7 @@ _FILTERS: Final = (
     wording.short_count,
     wording.short_day,
     wording.short_money,
+    wording.tenths,
     wording.weekday,
     wording.words,
 )

@@ -82,6 +82,7 @@ MEMBER: Final = (
     _do("/apps/{app_id}/refresh", Scope.METRICS_READ, app_page.refresh_app, app_page.show_app),
     _show("/apps/{app_id}/sheets/{metric}.csv", Scope.METRICS_READ, sheets.show_sheet),
     _show("/apps/{app_id}/events", Scope.METRICS_READ, events.show_events),
+    _do("/apps/{app_id}/events/refresh", Scope.METRICS_READ, events.refresh_events, events.show_events),
     _show("/apps/{app_id}/events/latest", Scope.METRICS_READ, events.show_latest_events),
     _show("/apps/{app_id}/payments", Scope.METRICS_READ, payments.show_payments),
     _show("/apps/{app_id}/payments.csv", Scope.METRICS_READ, payments.export_payments),

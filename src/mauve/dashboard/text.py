@@ -1,13 +1,14 @@
 """Format numbers, amounts and times for pages."""
 
 import shlex
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from typing import Final
 
 from mauve.core.money import minor_digits
 from mauve.dashboard.charts.series import Change
 
-_TEN, _THOUSAND = 10, 1000
+_TEN, _HUNDRED, _THOUSAND = 10, 100, 1000
 _MINUTE_MS: Final = 60_000
 _STEPS: Final = (
     (60 * _MINUTE_MS, _MINUTE_MS, "minute"),
@@ -73,8 +74,7 @@ def clock_time(moment_ms: int, now_ms: int) -> str:
 
 def duration(seconds: int) -> str:
     """Return a number of seconds as text: `5 minutes`, `90 seconds`."""
-    number, unit = (seconds // 60, "minute") if seconds % 60 == 0 else (seconds, "second")
-    return f"{number} {unit}{'' if number == 1 else 's'}"
+    return counted(seconds // 60, "minute") if seconds % 60 == 0 else counted(seconds, "second")
 
 
 def count(number: int) -> str:
@@ -85,6 +85,16 @@ def count(number: int) -> str:
 def counted(number: int, noun: str) -> str:
     """Return a number of things: `1 event`, `2 events`."""
     return f"{count(number)} {noun}{'' if number == 1 else 's'}"
+
+
+def tenths(number: int) -> str:
+    """Return a number of tenths, with one decimal below ten: `3.4`, `12`."""
+    return f"{number // 10}.{number % 10}" if 0 < number < _HUNDRED else count((number + 5) // 10)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as text: `a`, `a and b`, `a, b and c`."""
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
 
 
 def short_count(number: int) -> str:

@@ -1,4 +1,4 @@
-"""The one way to a number: the API and the pages both ask here, and so show the same."""
+"""The one way to a number: the API and the pages both ask here, and share one cache."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -126,6 +126,12 @@ async def peek(parts: QueryParts, survey: Survey) -> dict[str, Answer]:
     return found
 
 
+def find_peeked(parts: QueryParts, question: Question) -> Answer | None:
+    """Return the answer that was peeked at last, whatever its age."""
+    last = parts.brief.last(_peeked_key(question))
+    return None if last is None else _answer_from(last, Freshness.UNCACHED)
+
+
 async def ask_survey(parts: QueryParts, survey: Survey) -> dict[str, Answer]:
     """Read the answers for all projects at once, and cache them as if asked one by one. Return them by question key.
 
@@ -250,11 +256,12 @@ def _keep(parts: QueryParts, question: Question, answer: CachedAnswer) -> Freshn
 def _keep_late(parts: QueryParts, question: Question, answer: CachedAnswer) -> Freshness:
     """Keep an answer that misses events which should have been loaded: for a moment, unless it replaces an older one.
 
-    The moment limits reads while the loader is overloaded: one for each question in each flush interval.
+    The moment limits reads while the loader is overloaded: one for each question in each flush interval. An answer that
+    replaces another expires when that one would have: nothing incomplete is served for longer than without it.
     """
     earlier = _cached(parts, question)
     if earlier is not None and is_fresh(earlier, answer.stored_at, parts.max_age_s):
-        return _keep(parts, question, answer)
+        return _keep(parts, question, answer._replace(stored_at=earlier.stored_at))
     if parts.cache is not None:
         parts.brief.keep(question.key, answer)
     return Freshness.UNCACHED

@@ -25,6 +25,10 @@ class BriefAnswers:
         found = self._answers.get(key)
         return found if found is not None and is_fresh(found, now_ms, self._max_age_s) else None
 
+    def last(self, key: str) -> CachedAnswer | None:
+        """Return the answer even after its time, unless it was dropped."""
+        return self._answers.get(key)
+
     def keep(self, key: str, answer: CachedAnswer) -> None:
         with self._lock:
             earlier = self._answers.pop(key, None)

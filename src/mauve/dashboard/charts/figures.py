@@ -11,7 +11,7 @@ from mauve.dashboard.charts.periods import Period
 from mauve.dashboard.charts.series import (
     Change,
     Rows,
-    average,
+    average_tenths,
     by_currency,
     by_day,
     change,
@@ -31,11 +31,12 @@ class Figure:
     before: int
     days: Sequence[int] = ()
     currency: str | None = None  # for money, in minor units; None for a count
+    is_average: bool = False  # Then both values are in tenths.
 
     @property
-    def is_below_one(self) -> bool:
-        """Return whether this is an average that only rounding makes 0, as that of an app's first day is."""
-        return self.currency is None and self.now == 0 and 0 < 2 * sum(self.days) < len(self.days)
+    def is_rounded_to_zero(self) -> bool:
+        """Return whether this is an average that only rounding makes 0, as that of one user in a month is."""
+        return self.is_average and self.now == 0 and any(self.days)
 
     @property
     def change(self) -> Change:
@@ -119,7 +120,10 @@ def sum_figures(figures: Sequence[Figure]) -> Figure:
     all_known = all(figure.days for figure in figures)
     days = [sum(values) for values in zip(*(each.days for each in figures), strict=True)] if all_known else []
     now, before = (sum(getattr(figure, name) for figure in figures) for name in ("now", "before"))
-    return Figure(now, before, days, figures[0].currency if figures else None)
+    first = figures[0] if figures else Figure(0, 0)
+    if first.is_average and days:
+        now = average_tenths(days)  # Many small averages would each be rounded to zero.
+    return Figure(now, before, days, first.currency, first.is_average)
 
 
 def _count(questions: ProjectQuestions, answers: Answers, metric: str, daily: str, column: str) -> Figure | None:
@@ -136,7 +140,8 @@ def _daily_average(questions: ProjectQuestions, answers: Answers) -> Figure | No
     if now is None or before is None:
         return None
     days = by_day(now, "dau", questions.period.window)
-    return Figure(average(days), average(by_day(before, "dau", questions.period.before)), days)
+    days_before = by_day(before, "dau", questions.period.before)
+    return Figure(average_tenths(days), average_tenths(days_before), days, is_average=True)
 
 
 def _revenue(questions: ProjectQuestions, answers: Answers) -> list[Figure] | None:

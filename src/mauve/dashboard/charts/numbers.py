@@ -13,7 +13,16 @@ import msgspec
 from mauve.core.problems import Problem
 from mauve.metrics.questions import Question, Survey, surveys_of
 from mauve.metrics.sources import WarehouseSource
-from mauve.query.ask import Answer, Freshness, ask_survey, find_cached, latest_events, latest_payments, peek
+from mauve.query.ask import (
+    Answer,
+    Freshness,
+    ask_survey,
+    find_cached,
+    find_peeked,
+    latest_events,
+    latest_payments,
+    peek,
+)
 from mauve.query.parts import QueryParts
 from mauve.stores.ledger import ReceivedPayment
 from mauve.stores.warehouse import StoredEvent
@@ -90,6 +99,10 @@ class Numbers:
         """Read all answers again, and leave the cache as it is."""
         return self._read_all(questions, peek)
 
+    def last_peeked(self, questions: Iterable[Question]) -> Answers:
+        """Return the answers that were peeked at last, and read nothing."""
+        return Answers({question.key: find_peeked(self._parts, question) for question in questions})
+
     def look(self, questions: Iterable[Question]) -> Answers:
         """Answer from the cache, and read what is not there without caching it."""
         by_key = {question.key: question for question in questions}
@@ -98,6 +111,10 @@ class Numbers:
     def cached(self, question: Question) -> Answer | None:
         """Return the answer that the API would give from the cache, if there is one."""
         return find_cached(self._parts, question)
+
+    def is_loading_behind(self) -> bool:
+        """Return whether events that have arrived are missing in the numbers."""
+        return self._parts.is_loading_behind()
 
     @property
     def max_age_s(self) -> int:

@@ -57,9 +57,9 @@ def last_day_amounts(rows: Rows, column: str, window: Window) -> dict[str, int]:
     return {row["currency"]: row[column] for row in rows if row["day"] == last}
 
 
-def average(numbers: Sequence[int]) -> int:
-    """Return the average, rounded half up."""
-    return (2 * sum(numbers) + len(numbers)) // (2 * len(numbers)) if numbers else 0
+def average_tenths(numbers: Sequence[int]) -> int:
+    """Return the average in tenths, rounded half up."""
+    return (20 * sum(numbers) + len(numbers)) // (2 * len(numbers)) if numbers else 0
 
 
 def change(now: int, before: int) -> Change:

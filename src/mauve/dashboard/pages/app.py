@@ -1,16 +1,19 @@
 """The overview page of one app: its figures and its charts."""
 
+from collections.abc import Iterable
+
 from starlette.responses import Response
 
 from mauve.core.app import App, Environment
 from mauve.core.window import today_at
-from mauve.dashboard.ages import ages_of
+from mauve.dashboard.ages import ages_of, older_parts
 from mauve.dashboard.charts.chart import CHART_TYPES, charts_from
 from mauve.dashboard.charts.figures import ProjectQuestions, figures_from
 from mauve.dashboard.charts.numbers import Answers
 from mauve.dashboard.charts.periods import period_from
 from mauve.dashboard.context import MemberContext
-from mauve.dashboard.first_numbers import first_numbers, is_onboarding, may_read_first_numbers
+from mauve.dashboard.first_numbers import first_numbers, is_onboarding
+from mauve.dashboard.refreshing import refresh
 from mauve.dashboard.rendering import page, see_other
 from mauve.dashboard.request import ParameterProblem
 from mauve.dashboard.selection import environment_of, environment_parameters, shown_project
@@ -22,15 +25,18 @@ def show_app(context: MemberContext) -> Response:
     if app.first_event_at is None and environment_of(context) is Environment.LIVE:
         return _show_waiting_app(context, app)
     questions = questions_of(context)
-    answers = context.parts.numbers.ask(_all_questions(questions))
+    answers = answers_about(context, app, _all_questions(questions))
     figures, charts = figures_from(questions, answers), charts_from(questions, answers)
+    ages = ages_of({**figures.read_at, **_charts_read_at(questions, answers)})
+    drawn = {chart.metric for chart in charts}
     return page(
         context,
         "app.html",
         app=app,
         figures=figures,
         charts=charts,
-        ages=ages_of({**figures.read_at, **_charts_read_at(questions, answers)}),
+        ages=ages,
+        older=older_parts(ages, {f"chart-{each.metric}": each.name for each in CHART_TYPES if each.metric in drawn}),
         answers=answers,
         period=questions.period,
         environment=environment_of(context),
@@ -42,14 +48,13 @@ def refresh_app(context: MemberContext) -> Response:
     """Read the figures and charts again, and show them."""
     app, questions = context.app(), questions_of(context)
     context.parts.refreshes.check(context.user.user_id, context.organization.org_id, context.now_ms)
-    answers = context.parts.numbers.refresh(_all_questions(questions))
-    done = "refreshed" if answers.is_current else "partly-refreshed"
+    done = refresh_about(context, app, _all_questions(questions))
     return see_other(f"/apps/{app.app_id}", **questions.period.address, **environment_parameters(context), done=done)
 
 
 def _show_waiting_app(context: MemberContext, app: App) -> Response:
     """Show how to send the first event. Ask for no metric: the cached answer would hide the first event later."""
-    first = first_numbers(context, app) if may_read_first_numbers(context, app) else []
+    first = first_numbers(context, app)
     is_new = is_onboarding(app, context.now_ms)
     return page(context, "waiting_app.html", app=app, url=context.url, first=first, is_new=is_new)
 
@@ -58,6 +63,18 @@ def questions_of(context: MemberContext) -> ProjectQuestions:
     """Return the questions about the app's project in the selected environment and period."""
     today = today_at(context.now_ms)
     return ProjectQuestions(shown_project(context, context.app()), period_from(context.query, today), today)
+
+
+def answers_about(context: MemberContext, app: App, questions: Iterable[Question]) -> Answers:
+    """Answer questions about one app. Leave no answer in the cache before its first event, which it would hide."""
+    numbers = context.parts.numbers
+    return numbers.look(questions) if app.first_event_at is None else numbers.ask(questions)
+
+
+def refresh_about(context: MemberContext, app: App, questions: Iterable[Question]) -> str:
+    """Read the answers again, of an app without events only those that are cached; return the notice to show."""
+    numbers = context.parts.numbers
+    return refresh(numbers, filter(numbers.cached, questions) if app.first_event_at is None else questions)
 
 
 def event_name_of(context: MemberContext) -> str:

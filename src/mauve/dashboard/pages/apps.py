@@ -6,7 +6,7 @@ from mauve.control import apps
 from mauve.control.bodies import AppChangesBody, NewAppBody
 from mauve.core.app import AppType, Ownership
 from mauve.dashboard.context import MemberContext
-from mauve.dashboard.first_numbers import first_numbers, is_onboarding, may_read_first_numbers
+from mauve.dashboard.first_numbers import FirstNumbers, first_numbers, is_onboarding
 from mauve.dashboard.rendering import page, see_other
 
 
@@ -16,7 +16,7 @@ def show_apps(context: MemberContext) -> Response:
 
 
 def show_new_app(context: MemberContext) -> Response:
-    return page(context, "new_app.html", ownerships=Ownership, types=AppType)
+    return page(context, "new_app.html")
 
 
 def create_app(context: MemberContext) -> Response:
@@ -24,18 +24,20 @@ def create_app(context: MemberContext) -> Response:
     wanted = NewAppBody(context.field("name"), context.chosen("ownership", Ownership), context.chosen("type", AppType))
     app, key = apps.create_app(context.control, context.organization.org_id, wanted, context.user.user_id)
     # The page polls for the first numbers at once.
-    return page(context, "created_app.html", app=app, key=key.reveal(), url=context.url, first=[], is_new=True)
+    return page(
+        context, "created_app.html", app=app, key=key.reveal(), url=context.url, first=FirstNumbers(), is_new=True
+    )
 
 
 def show_first_event(context: MemberContext) -> Response:
     """Return the fragment that shows the first event and the first numbers; the page polls it."""
     app = context.app()
-    first = first_numbers(context, app) if may_read_first_numbers(context, app) else []
+    first = first_numbers(context, app)
     return page(context, "first_event.html", app=app, first=first, is_new=is_onboarding(app, context.now_ms))
 
 
 def show_settings(context: MemberContext) -> Response:
-    return page(context, "app_settings.html", app=context.app(), ownerships=Ownership, types=AppType)
+    return page(context, "app_settings.html", app=context.app())
 
 
 def change_app(context: MemberContext) -> Response:

@@ -1,18 +1,21 @@
 """The events page of an app: counts by name, one event day by day, and what arrived last."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final
 
 from starlette.responses import Response
 
+from mauve.dashboard.ages import ages_of, older_parts
 from mauve.dashboard.charts.chart import Chart, event_chart
 from mauve.dashboard.charts.figures import ProjectQuestions
 from mauve.dashboard.charts.numbers import Answers, Numbers
 from mauve.dashboard.context import MemberContext
-from mauve.dashboard.pages.app import event_name_of, questions_of
+from mauve.dashboard.pages.app import answers_about, event_name_of, questions_of, refresh_about
 from mauve.dashboard.pages.ingest_health import health_of
-from mauve.dashboard.rendering import page
+from mauve.dashboard.rendering import page, see_other
 from mauve.dashboard.selection import environment_of, environment_parameters, shown_project
 from mauve.dashboard.text import money
 from mauve.metrics.questions import Question
@@ -23,6 +26,7 @@ from mauve.stores.warehouse import StoredEvent
 NAMES_SHOWN: Final = 100
 ARRIVALS_SHOWN: Final = 20
 PERIODS_COMPARED: Final = 2
+_PARTS: Final = {"names": "the list of names", "chart": "the chart"}  # that may be older than the rest
 _LATE_MS: Final = 60_000  # Below it, the two times would look the same.
 
 
@@ -52,24 +56,37 @@ class LatestArrivals:
 
 
 def show_events(context: MemberContext) -> Response:
-    questions, name = questions_of(context), event_name_of(context)
+    app, questions, name = context.app(), questions_of(context), event_name_of(context)
     names = questions.now("event_names")
-    answers = context.parts.numbers.ask([names, *_series_of(questions, name)])
+    answers = answers_about(context, app, [names, *_series_of(questions, name)])
+    health = health_of(context, questions.project, questions.period.window)
+    ages = ages_of({"ingest": context.now_ms, **_read_at(questions, name, answers)})
     return page(
         context,
         "events.html",
-        app=context.app(),
+        app=app,
         names=answers.rows(names),
         names_shown=NAMES_SHOWN,
         name=name,
         chart=_chart(questions, name, answers),
         latest=latest_arrivals(context.parts.numbers, questions.project),
-        health=health_of(context, questions.project, questions.period.window),
+        health=health,
+        ages=ages,
+        older=older_parts(ages, _PARTS),
         answers=answers,
         period=questions.period,
         environment=environment_of(context),
         environment_query=environment_parameters(context),
     )
+
+
+def refresh_events(context: MemberContext) -> Response:
+    """Read the counts and the chart again, and show them."""
+    app, questions, name = context.app(), questions_of(context), event_name_of(context)
+    context.parts.refreshes.check(context.user.user_id, context.organization.org_id, context.now_ms)
+    done = refresh_about(context, app, [questions.now("event_names"), *_series_of(questions, name)])
+    shown = {**questions.period.address, **environment_parameters(context), **({"name": name} if name else {})}
+    return see_other(f"/apps/{app.app_id}/events", **shown, done=done)
 
 
 def show_latest_events(context: MemberContext) -> Response:
@@ -81,11 +98,21 @@ def show_latest_events(context: MemberContext) -> Response:
 def latest_arrivals(numbers: Numbers, project: str) -> LatestArrivals:
     """Return the latest events and payments together, in order of arrival, latest first."""
     events, payments = numbers.latest_arrivals(project, ARRIVALS_SHOWN)
-    arrivals = [*map(_event_arrival, events or ()), *map(_payment_arrival, payments or ())]
-    arrivals.sort(key=lambda arrival: arrival.received_at, reverse=True)
+    arrivals = merged(map(_event_arrival, events or ()), map(_payment_arrival, payments or ()))
     return LatestArrivals(
         arrivals[:ARRIVALS_SHOWN], has_all_events=events is not None, has_all_payments=payments is not None
     )
+
+
+def merged(*kinds: Iterable[Arrival]) -> list[Arrival]:
+    """Merge by arrival, latest first. Kinds that arrived together alternate, so that none fills the list alone."""
+    ranked = []
+    for kind in kinds:
+        together: Counter[int] = Counter()
+        for arrival in kind:
+            ranked.append((-arrival.received_at, together[arrival.received_at], arrival))
+            together[arrival.received_at] += 1
+    return [arrival for _, _, arrival in sorted(ranked, key=itemgetter(0, 1))]
 
 
 def _event_arrival(event: StoredEvent) -> Arrival:
@@ -105,6 +132,13 @@ def _series_of(questions: ProjectQuestions, name: str) -> list[Question]:
         return []
     windows = (questions.period.window, questions.period.before)
     return [Question(questions.project, METRICS["event_series"], window, name) for window in windows]
+
+
+def _read_at(questions: ProjectQuestions, name: str, answers: Answers) -> dict[str, int]:
+    """Return when the names and the chart of this period were read."""
+    asked = {"names": [questions.now("event_names")], "chart": _series_of(questions, name)[:1]}
+    read_at = {part: answers.read_at_of(*those) for part, those in asked.items() if those}
+    return {part: at for part, at in read_at.items() if at is not None}
 
 
 def _chart(questions: ProjectQuestions, name: str, answers: Answers) -> Chart | None:

@@ -16,6 +16,7 @@ from mauve.dashboard.charts.numbers import Answers
 from mauve.dashboard.charts.periods import Period, period_from
 from mauve.dashboard.context import MemberContext
 from mauve.dashboard.first_numbers import awaits_first_event
+from mauve.dashboard.refreshing import refresh
 from mauve.dashboard.rendering import page, see_other
 from mauve.dashboard.selection import environment_of, environment_parameters, project_of
 from mauve.metrics.questions import Question
@@ -59,8 +60,7 @@ def refresh_overview(context: MemberContext) -> Response:
     context.parts.refreshes.check(context.user.user_id, context.organization.org_id, context.now_ms)
     numbers = context.parts.numbers
     known, new = _without_and_with_new_apps(context, questions)
-    answers = numbers.refresh([*_all_questions(known), *filter(numbers.cached, _all_questions(new))])
-    done = "refreshed" if answers.is_current else "partly-refreshed"
+    done = refresh(numbers, [*_all_questions(known), *filter(numbers.cached, _all_questions(new))])
     shown = {**period.address, **environment_parameters(context), "sort": _sort_of(context)}
     return see_other("/", **shown, done=done)
 

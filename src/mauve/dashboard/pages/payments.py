@@ -7,12 +7,12 @@ from starlette.responses import Response
 
 from mauve.core.biller import BILLER_NAMES
 from mauve.core.money import is_currency
-from mauve.core.problems import Code, Problem
 from mauve.core.window import today_at
 from mauve.dashboard.charts.periods import Period, period_from
 from mauve.dashboard.context import MemberContext
 from mauve.dashboard.pages.sheets import PIECE_ROWS, ROWS_MAX, sheet, sheet_name
 from mauve.dashboard.rendering import page
+from mauve.dashboard.request import ParameterProblem
 from mauve.dashboard.selection import environment_of, environment_parameters, shown_project
 from mauve.dashboard.text import instant
 from mauve.ingest.webhooks.warnings import DeliveryWarning
@@ -22,6 +22,7 @@ from mauve.stores.payments import ListedPayment, PaymentFilter, PaymentPosition,
 PAGE_ROWS: Final = 50
 SOURCES: Final[Mapping[str, str]] = {CLIENT: "API", **BILLER_NAMES}
 _FILTERS: Final = ("currency", "source", "user", "id")
+_CODE_LETTERS: Final = 3
 _MS_DIGITS_MAX: Final = 18  # more would not fit into 64 bits
 _TITLES: Final = ("time", "amount_minor_units", "currency", "kind", "user", "id", "source", "fee_unknown")
 
@@ -78,10 +79,17 @@ def _cells(payment: ListedPayment) -> tuple[str | int | None, ...]:
 def _filter_from(context: MemberContext, period: Period) -> PaymentFilter:
     currency, source, user, id_ = (context.asked(name).strip() or None for name in _FILTERS)
     if currency is not None and not is_currency(currency.lower()):
-        raise Problem(Code.MALFORMED, "currency must be a code of three letters, such as EUR")
+        raise ParameterProblem(_unknown_currency(currency), "currency")
     if source is not None and source not in SOURCES:
-        raise Problem(Code.MALFORMED, f"source must be one of {', '.join(SOURCES)}")
+        raise ParameterProblem("there is no such source, so every source is shown: choose one from the list", "source")
     return PaymentFilter(period.window, currency and currency.lower(), source, user, id_)
+
+
+def _unknown_currency(text: str) -> str:
+    """Say what is wrong with a currency, and repeat it only if it looks like one."""
+    if len(text) == _CODE_LETTERS and text.isascii() and text.isalpha():
+        return f"{text.upper()} is not a currency that Mauve knows, so every currency is shown: use a code such as EUR"
+    return "a currency is a code of three letters, such as EUR; every currency is shown"
 
 
 def _cursor_of(payment: ListedPayment) -> str:
@@ -93,5 +101,5 @@ def _position(text: str) -> PaymentPosition | None:
         return None
     moment, separator, id_ = text.partition(":")
     if not separator or not moment.isdecimal() or len(moment) > _MS_DIGITS_MAX:
-        raise Problem(Code.MALFORMED, "this page of the list does not exist: start at the first page")
+        raise ParameterProblem("this page of the list does not exist; here is the first one", "after")
     return PaymentPosition(int(moment), id_)

@@ -20,7 +20,7 @@ from mauve.dashboard.charts.figures import ProjectQuestions
 from mauve.dashboard.charts.series import Rows, by_currency, by_day
 from mauve.dashboard.context import MemberContext
 from mauve.dashboard.files import FileResponse, Pieces
-from mauve.dashboard.pages.app import event_name_of, questions_of
+from mauve.dashboard.pages.app import answers_about, event_name_of, questions_of
 from mauve.dashboard.rendering import SECURITY_HEADERS
 from mauve.dashboard.selection import environment_of
 from mauve.metrics.questions import Question
@@ -45,7 +45,7 @@ def show_sheet(context: MemberContext) -> Response:
     """Export a metric: the rows that the API returns, and a zero for each day without one."""
     metric = metric_named(context.path["metric"])
     question = _question(context, questions_of(context), metric)
-    rows = context.parts.numbers.ask([question]).rows(question)
+    rows = answers_about(context, context.app(), [question]).rows(question)
     if rows is None:
         raise cannot_be_read()
     filled = rows_of_every_day(metric, rows, question.window)

@@ -8,14 +8,14 @@ from typing import Annotated, Any, Final
 import msgspec
 from starlette.responses import Response
 
-from mauve.core.problems import Code, Problem
 from mauve.core.subscriptions import likely_status
 from mauve.core.window import Window, today_at
 from mauve.dashboard.context import MemberContext
 from mauve.dashboard.pages.sheets import PIECE_ROWS, ROWS_MAX, sheet, sheet_name
 from mauve.dashboard.rendering import page
+from mauve.dashboard.request import ParameterProblem
 from mauve.dashboard.selection import environment_of, environment_parameters, shown_project
-from mauve.dashboard.text import instant
+from mauve.dashboard.text import instant, listed
 from mauve.stores.subscriptions import (
     CurrentSubscription,
     SubscriptionOrder,
@@ -90,7 +90,7 @@ def _cells(each: CurrentSubscription) -> tuple[str | int | None, ...]:
 def _query_from(context: MemberContext) -> SubscriptionQuery:
     order = context.asked("sort") or SubscriptionOrder.UPDATED
     if order not in set(SubscriptionOrder):
-        raise Problem(Code.MALFORMED, f"sort must be one of {', '.join(SubscriptionOrder)}")
+        raise ParameterProblem(f"subscriptions can be sorted by {listed(list(SubscriptionOrder))}", "sort")
     status, named = context.asked("status"), context.asked("named").strip()
     return SubscriptionQuery(SubscriptionOrder(order), status=status or None, named=named or None)
 
@@ -105,5 +105,5 @@ def _position(text: str, order: SubscriptionOrder) -> SubscriptionPosition | Non
     try:
         position: SubscriptionPosition = msgspec.json.decode(base64.urlsafe_b64decode(text), type=_CURSORS[order])
     except ValueError:  # of both decoders
-        raise Problem(Code.MALFORMED, "this page of the list does not exist: start at the first page") from None
+        raise ParameterProblem("this page of the list does not exist; here is the first one", "after") from None
     return position

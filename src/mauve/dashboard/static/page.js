@@ -31,7 +31,8 @@ async function copy(button) {
 }
 
 // Replace the content of an element with what its data-poll address returns, and repeat while it contains an element
-// with data-waiting. Hidden pages do not poll. While the service does not answer, say how old the content is.
+// with data-waiting. Hidden pages do not poll. While the service does not answer, say how old the content is. Stop if it
+// refuses: the app may be gone, or the role changed.
 async function poll(target, status, shownAt) {
   if (!document.hidden) {
     try {
@@ -40,6 +41,9 @@ async function poll(target, status, shownAt) {
         signal: AbortSignal.timeout(ANSWER_MS),
       });
       if (response.redirected) return location.reload();
+      if (isFinal(response.status)) {
+        return say(status, `Updates have stopped: showing the state of ${timeOf(shownAt)}; reload the page.`);
+      }
       if (!response.ok) throw new Error(response.statusText);
       const text = await response.text();
       if (text !== target.dataset.shown) target.innerHTML = text;
@@ -47,13 +51,21 @@ async function poll(target, status, shownAt) {
       shownAt = new Date();
       say(status, "");
     } catch {
-      const time = shownAt.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
-      say(status, `Not connected: showing the state of ${time}; trying again…`);
+      say(status, `Not connected: showing the state of ${timeOf(shownAt)}; trying again…`);
     }
   }
   if (target.querySelector("[data-waiting]")) {
     setTimeout(() => poll(target, status, shownAt), Number(target.dataset.pollSeconds) * 1000);
   }
+}
+
+// Asking again helps if the service is busy (429, 5xx), and not if it refuses.
+function isFinal(status) {
+  return status >= 400 && status < 500 && status !== 429;
+}
+
+function timeOf(moment) {
+  return `${moment.toISOString().slice(11, 16)} UTC`;
 }
 
 // A live region, which must exist before it changes: otherwise screen readers miss the first message.
