@@ -131,3 +131,9 @@ def test_an_axis_shows_short_numbers(number, expected):
 )
 def test_a_change_shows_its_direction(now, before, expected):
     assert text.change(change(now, before)).replace("\N{NARROW NO-BREAK SPACE}", " ") == expected
+
+
+def test_a_moment_outside_the_calendar_is_shown_as_its_end():
+    assert text.instant(10**18) == "9999-12-31T23:59:59Z"
+    assert text.day(-(10**18)).startswith("1 Jan")
+    assert text.moment(253_402_300_800_000) == "31 Dec 9999, 23:59 UTC"

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
 from mauve.core.money import minor_digits
@@ -32,20 +32,30 @@ _SYSTEMS: Final = (
 )
 
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_MS: Final = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
+_LAST_MS: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
+
+
 def day(moment_ms: int) -> str:
     """Return a moment as `15 Nov 2026`."""
-    moment = datetime.fromtimestamp(moment_ms / 1000, UTC)
+    moment = _at(moment_ms)
     return f"{moment.day} {moment:%b %Y}"
 
 
 def moment(moment_ms: int) -> str:
     """Return a moment as `15 Nov 2026, 06:27 UTC`."""
-    return f"{day(moment_ms)}, {datetime.fromtimestamp(moment_ms / 1000, UTC):%H:%M} UTC"
+    return f"{day(moment_ms)}, {_at(moment_ms):%H:%M} UTC"
 
 
 def instant(moment_ms: int) -> str:
     """Return a moment in ISO 8601."""
-    return datetime.fromtimestamp(moment_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _at(moment_ms).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _at(moment_ms: int) -> datetime:
+    """Return a moment, or the nearest one that a calendar has: earlier releases stored others."""
+    return _EPOCH + timedelta(milliseconds=min(max(moment_ms, _FIRST_MS), _LAST_MS))
 
 
 def ago(moment_ms: int, now_ms: int) -> str:
