@@ -7,6 +7,8 @@ import socket
 import httpx2 as httpx
 import pytest
 
+from mauve.cli.demo import _place_to_serve
+from mauve.config import settings_from
 from support.browser import Browser
 from support.service import mauve, mauve_json, running, two_free_ports
 
@@ -70,10 +72,8 @@ def test_the_address_is_one_on_which_it_can_be_served(tmp_path):
     assert port != str(busy)
     assert f"http://127.0.0.1:{port}\n" in done.stdout
     port = two_free_ports()
-    done = mauve(tmp_path / "two", "demo", "--days", "1", "--port", str(port))
-    assert f"--port {port} --ingest-port {port + 1}" in done.stdout
-    assert f"http://127.0.0.1:{port}\n" in done.stdout
-    settings = {"MAUVE_PORT": str(port), "MAUVE_INGEST_PORT": str(port + 1)}
-    done = mauve(tmp_path / "three", "demo", "--days", "1", **settings)
-    assert "--port" not in done.stdout
-    assert f"http://127.0.0.1:{port}\n" in done.stdout
+    configured = {"MAUVE_PORT": str(port), "MAUVE_INGEST_PORT": str(port + 1)}
+    given = _place_to_serve(settings_from({}), port)
+    assert (given.options, given.url) == (f" --port {port} --ingest-port {port + 1}", f"http://127.0.0.1:{port}")
+    own = _place_to_serve(settings_from(configured), None)
+    assert (own.options, own.url) == ("", f"http://127.0.0.1:{port}")
