@@ -220,7 +220,7 @@ class Postgresql:
         connection.execute(sa.select(sa.func.set_config("synchronous_commit", "off", sa.true())))
 
     def check_server(self, connection: sa.Connection) -> None:
-        shown: dict[str, str] = {name: setting for name, setting in connection.execute(_SERVER_SETTINGS)}
+        shown: dict[str, str] = {row.name: row.setting for row in connection.execute(_SERVER_SETTINGS)}
         version = int(shown["server_version_num"]) // 10_000
         if version < _VERSION_MIN:
             raise UnsupportedServerError(f"PostgreSQL {version} is too old: use {_VERSION_MIN} or newer")
