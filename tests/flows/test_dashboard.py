@@ -147,7 +147,7 @@ class TestKeys:
     def test_the_last_use_of_a_key_is_shown(self, client, core, parts, clock, admin):
         app_id, key = create_app(admin)
         assert "never" in admin.open(f"/apps/{app_id}/keys").text
-        copy = KeyUseCopy(core.dashboard.ingest_stats, parts.catalog.keys).copy
+        copy = KeyUseCopy(core.dashboard.ingest_stats, parts.catalog.keys, clock).copy
 
         assert client.post("/v1/events", json=EVENT, headers=bearer(key)).status_code == 202
         client.portal.call(write_key_uses, core.ingest)
@@ -163,6 +163,18 @@ class TestKeys:
         (stored,) = parts.catalog.keys.all_of(app_id)
         assert stored.last_used_at == clock.now_ms(), "a read is a use, and an earlier use changes nothing"
         assert "just now" in admin.open(f"/apps/{app_id}/keys").text
+
+    def test_a_clock_that_ran_ahead_does_not_hide_later_uses(self, client, core, parts, clock, admin):
+        app_id, key = create_app(admin)
+        copy = KeyUseCopy(core.dashboard.ingest_stats, parts.catalog.keys, clock).copy
+        for turn in (5 * 60_000, 0, 60_000):  # ahead, corrected, and later
+            clock.advance(turn)
+            assert client.post("/v1/events", json=EVENT, headers=bearer(key)).status_code == 202
+            client.portal.call(write_key_uses, core.ingest)
+            clock.advance(-(turn if turn > 60_000 else 0))
+            copy()
+            (stored,) = parts.catalog.keys.all_of(app_id)
+            assert stored.last_used_at == clock.now_ms()
 
     def test_a_test_key_is_not_called_live(self, parts, admin):
         app_id, _ = create_app(admin)

@@ -37,6 +37,13 @@ def month_start_at(moment_ms: int) -> date:
     return today_at(moment_ms).replace(day=1)
 
 
+def month_starts_between(first_ms: int, last_ms: int) -> list[date]:
+    """Return the first UTC days of the months of two times and of all between them."""
+    first, last = month_start_at(first_ms), month_start_at(last_ms)
+    months = range(first.year * 12 + first.month - 1, last.year * 12 + last.month)
+    return [date(month // 12, month % 12 + 1, 1) for month in months]
+
+
 def halves_of(window: Window) -> tuple[Window, Window]:
     """Return the earlier and the later half of a window of at least two days."""
     middle = date.fromordinal((window.first.toordinal() + window.last.toordinal() + 1) // 2)

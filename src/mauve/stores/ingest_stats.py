@@ -49,6 +49,9 @@ class IngestStatsReader(Protocol):
         """Return the count of each label in these days and when it was last counted, by label; no uses of keys."""
         ...
 
-    def key_uses(self, since: int) -> Mapping[str, int]:
-        """Return the last use of each key used after a moment, by key id; both in epoch ms."""
+    def key_uses(self, since: int, now: int) -> Mapping[str, int]:
+        """Return the last use of each key used after a moment, by key id; all in epoch ms.
+
+        A use is later than now if a clock ran ahead.
+        """
         ...
