@@ -5,13 +5,15 @@ import time
 
 import pytest
 
+from mauve.cli.options import UsageError
+from mauve.cli.replay import RecorderOfActiveApp
 from mauve.control import operator
-from mauve.control.apps import create_app
+from mauve.control.apps import archive_app, create_app
 from mauve.control.bodies import NewAppBody
 from mauve.core.app import Environment
 from mauve.core.biller import Provider
 from mauve.ingest.webhooks.endpoint import BODY_BYTES_MAX
-from mauve.ingest.webhooks.replay import lines_in
+from mauve.ingest.webhooks.replay import DryRun, lines_in
 from mauve.stores.deliveries import Tally
 from mauve.stores.ledger import Entry
 from mauve.wiring.databases import open_ledger_writer
@@ -92,6 +94,19 @@ class TestReplay:
         expected = mapped_for(A, event, project=app.public_id).entry.payments
         rows = ledger_rows(data, "SELECT id, digest, amount, payload FROM payments ORDER BY id")
         assert rows == [(each.id, each.digest, each.amount, each.payload) for each in expected]
+
+    def test_an_archived_app_is_refused(self, replay, data, app):
+        mauve_json(data, "app", "archive", app.app_id)
+        with pytest.raises(AssertionError, match="is archived: restore it"):
+            replay(*invoices(1))
+        assert ledger_rows(data, "SELECT * FROM payments") == []
+
+    def test_a_replay_stops_as_soon_as_the_app_is_archived(self, parts, app):
+        recorder = RecorderOfActiveApp(DryRun(), parts, app.app_id)
+        assert recorder.record([Entry([])]) == [[]]
+        archive_app(parts, app)
+        with pytest.raises(UsageError, match="is archived"):
+            recorder.record([Entry([])])
 
     def test_a_dry_run_summarizes_and_records_nothing(self, replay, data):
         done = replay(*invoices(2), *invoices(2), options=("--dry-run",))

@@ -200,6 +200,13 @@ class Apps(Protocol):
         """Undo `archive`. Keys that were revoked themselves stay revoked."""
         ...
 
+    def published_at(self, app_id: str) -> int | None:
+        """Return since when all keys, projects and secrets of an app are published as they are now, in epoch ms.
+
+        None if one of them is not published yet.
+        """
+        ...
+
     def delete(self, org_id: str, app_id: str) -> bool:
         """Delete an archived app with its keys, projects and secrets.
 
