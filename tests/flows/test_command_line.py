@@ -165,6 +165,27 @@ def test_a_key_is_minted_for_an_app(data, app):
     assert minted["key"].startswith("pk_live_")
 
 
+def test_a_key_is_listed_with_its_name_and_last_use_and_can_be_revoked(data, app, parts, clock):
+    of_app = ("--app", app.app_id)
+    minted = mauve_json(data, "key", "mint", *of_app, "--kind", "sk", "--name", "Web server")
+    parts.catalog.keys.note_uses({minted["key_id"]: clock.now_ms()})
+    keys = {each["key_id"]: each for each in mauve_json(data, "key", "list", *of_app)}
+    named = keys.pop(minted["key_id"])
+    (first,) = keys.values()
+    assert (first["name"], first["last_used_at"]) == (None, None)
+    assert (named["name"], named["last_used_at"]) == ("Web server", clock.now_ms())
+    text = mauve(data, "key", "list", *of_app).stdout
+    assert {"LAST USED", "NAME", "never", "Web server"} == {
+        word for word in ("LAST USED", "NAME", "never", "Web server") if word in text
+    }
+    assert mauve_json(data, "key", "revoke", *of_app, minted["key_id"]) == {"key_id": minted["key_id"], "revoked": True}
+    revoked = [each["key_id"] for each in mauve_json(data, "key", "list", *of_app) if each["revoked"]]
+    assert revoked == [minted["key_id"]]
+    unknown = mauve(data, "key", "revoke", *of_app, "key_missing")
+    assert (unknown.returncode, "mauve key list" in unknown.stderr) == (2, True)
+    assert mauve(data, "key", "mint", *of_app, "--kind", "sk", "--name", "x" * 81).returncode == 2
+
+
 def test_test_keys_can_be_minted_after_the_first_test_secret(data, app, org):
     arguments = ("key", "mint", "--app", app.app_id, "--kind", "sk", "--test")
     refused = mauve(data, *arguments)
