@@ -145,7 +145,10 @@ class TestReplay:
 
     def test_a_secret_that_does_not_look_like_one_is_saved_with_a_warning(self, data, app):
         secret = ("webhooks", "secret", "--app", app.app_id, "--provider", "biller_a")
-        doubted, good = mauve(data, *secret, stdin="sk_live_canary"), mauve(data, *secret, stdin="whsec_canary")
+        doubted, good = (
+            mauve(data, *secret, stdin="sk_live_canary"),
+            mauve(data, *secret, stdin="whsec_canary_0123456789"),
+        )
         assert (doubted.returncode, good.returncode) == (0, 0)
         assert doubted.stderr.startswith("warning: this does not look like a signing secret of Stripe")
         assert "canary" not in doubted.stderr
@@ -195,7 +198,12 @@ class TestList:
             mapped_for(
                 A, sample("stripe_invoice_paid_testmode"), test_project, NOW + 1, environment=Environment.TEST
             ).entry,
-            Entry(tallies=[Tally(app.public_id, "biller_b", "signature_mismatch", 7, NOW)]),
+            Entry(
+                tallies=[
+                    Tally(app.public_id, "biller_b", "refused", 7, NOW),
+                    Tally(app.public_id, "biller_b", "signature_mismatch", 7, NOW),
+                ]
+            ),
         ]
         with open_ledger_writer(settings) as writer:
             writer.record(entries)
