@@ -4,8 +4,11 @@ from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from mauve.core.times import DAY_MS
+
 DAY: Final = timedelta(days=1)
 _SUNDAY: Final = 7
+_EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 
 
 class Window(NamedTuple):
@@ -30,6 +33,11 @@ class Window(NamedTuple):
 def today_at(now_ms: int) -> date:
     """Return the UTC day of a time."""
     return datetime.fromtimestamp(now_ms / 1000, UTC).date()
+
+
+def midnight_ms(day: date) -> int:
+    """Return when a UTC day begins, in epoch milliseconds."""
+    return (day.toordinal() - _EPOCH_ORDINAL) * DAY_MS
 
 
 def month_start_at(moment_ms: int) -> date:
