@@ -118,7 +118,7 @@ def test_a_prop_or_a_value_is_not_taken_for_a_misnamed_time():
     assert hints({"name": "view", "date": None}, {"name": "view"}) is NO_HINTS
 
 
-def test_a_misnamed_time_is_told_beside_other_hints():
+def test_a_misnamed_time_is_reported_beside_other_hints():
     found = hints({"name": "view", "ts": NOW}, timed(NOW // 1000))
     assert found.words == {"time_misnamed:ts": 1, "at_in_seconds": 1}
     assert found.headers["x-service-hint"] == f"{SECONDS_HINT}; ts is not a field: did you mean at?"

@@ -37,7 +37,7 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 _SECONDS_MIN, _SECONDS_MAX = 10**9, 10**10
 TIME_NAMES: Final = ("timestamp", "time", "ts", "created_at", "date")
 _TIME_NAME: Final = re.compile(rb'"(?:t(?:ime|imestamp|s)|date|created_at)"')
-_FIRST_ITEM_BYTES: Final = 1024  # Whoever misnames the time does so in the first item, too.
+_FIRST_ITEM_BYTES: Final = 1024  # A client that misnames the time does so in the first item, too.
 _JSON: Final = json.JSONDecoder()
 _FIELDS: Final = msgspec.json.Decoder(dict[str, Raw])
 _FIELDS_OF_ITEMS: Final = msgspec.json.Decoder(list[dict[str, Raw]])
