@@ -215,6 +215,19 @@ class TestArchiving:
         others = [each for each in records if isinstance(each, PublishedProject | PublishedSecret)]
         assert [each.archived for each in others] == [False, False]
 
+    def test_an_app_is_published_when_its_last_key_project_or_secret_is(self, catalog, org, app):
+        catalog.webhook_secrets.put(a_secret(app), an_id("proj"))
+        publish_all(catalog)
+        catalog.apps.archive(org.org_id, app.app_id, NOW)
+        pending = catalog.publications.pending(10)
+        assert {type(each) for each in pending} == {PublishedKey, PublishedProject, PublishedSecret}
+        for number, record in enumerate(pending):
+            assert catalog.apps.published_at(app.app_id) is None
+            assert catalog.apps.delete(org.org_id, app.app_id) is False
+            catalog.publications.mark_published([record], NOW + number)
+        assert catalog.apps.published_at(app.app_id) == NOW + len(pending) - 1
+        assert catalog.apps.published_at(an_id("app")) is None
+
     def test_only_an_app_whose_archiving_is_published_is_deleted(self, catalog, org, app):
         catalog.webhook_secrets.put(a_secret(app, environment=Environment.TEST), an_id("proj"))
         publish_all(catalog)

@@ -4,12 +4,14 @@ from datetime import date, timedelta
 
 import pytest
 
+from mauve.core.times import DAY_MS
 from mauve.core.window import Window
 from mauve.stores.ingest_stats import ACCEPTED, DAYS_KEPT, KEY_USED, REPEAT, IngestCount, IngestStats
 from mauve.stores.ledger import Entry, LoadStep
 from mauve.stores.sql.ledger.ingest_stats import SqlIngestStatsReader
 
 DAY = date(2026, 11, 15)
+NOW = 1_794_744_000_000  # on that day
 ALWAYS = Window(date.min, date.max)
 
 
@@ -35,11 +37,14 @@ def test_counts_of_a_day_add_up_and_the_last_time_is_kept(note, reader):
 
 
 def test_uses_of_keys_are_read_apart_from_the_counts(note, reader):
-    note(0, 5, {ACCEPTED: 2, f"{KEY_USED}:key_1": 1, f"{KEY_USED}:key_2": 1})
-    note(0, 9, {f"{KEY_USED}:key_2": 1}, project="proj_2")
-    assert reader.counts("proj_1", ALWAYS) == [IngestCount(ACCEPTED, 2, 5)]
-    assert reader.key_uses(0) == {"key_1": 5, "key_2": 9}
-    assert reader.key_uses(5) == {"key_2": 9}
+    first = 1 - DAY.day  # Uses are noted on the first day of their month.
+    note(first, NOW + 5, {ACCEPTED: 2, f"{KEY_USED}:key_1": 1, f"{KEY_USED}:key_2": 1})
+    note(first, NOW + 9, {f"{KEY_USED}:key_2": 1}, project="proj_2")
+    note(first - 1, NOW + 9, {f"{KEY_USED}:key_3": 1})
+    assert reader.counts("proj_1", ALWAYS) == [IngestCount(ACCEPTED, 2, NOW + 5)]
+    assert reader.key_uses(NOW - 92 * DAY_MS, NOW) == {"key_1": NOW + 5, "key_2": NOW + 9}
+    assert reader.key_uses(NOW + 5, NOW + 10) == {"key_2": NOW + 9}
+    assert reader.key_uses(NOW - 92 * DAY_MS, NOW - 30 * DAY_MS) == {}, "of another month"
 
 
 def test_days_of_a_window_are_summed(note, reader):

@@ -7,10 +7,14 @@ from datetime import date
 import pytest
 
 from mauve.core.batch import packed_header
+from mauve.core.events import Activity
+from mauve.maintenance.delete_app import delete_projects
+from mauve.stores.closed_days import DayUsers
 from mauve.stores.ingest_stats import IngestStats
 from mauve.stores.ledger import DeadLetter, Entry, LoadStep
 from mauve.stores.maintenance import DeletedEntries, ErasedEntries
 from mauve.stores.sql.ledger import schema as ledger_schema
+from mauve.stores.sql.ledger.closed_days import SqlClosedDays
 from mauve.stores.sql.ledger.maintenance import SqlLedgerMaintenance
 from support.ledger_entries import ACCEPTED, CONFLICT, DUPLICATE, ODD_IDS, a_payment, a_version, mrr_of, rows_of, totals
 from support.mrr_model import history_of
@@ -48,6 +52,30 @@ def test_a_project_is_deleted_from_every_table_and_others_stay(writer, reader, m
     assert left == {"proj_2"}
     assert (totals(reader, "proj_2"), mrr_of(reader, "proj_2")) == before
     assert maintenance.delete_project("proj_1") == DeletedEntries(0, 0, 0)
+
+
+def test_a_day_closed_by_a_step_that_began_before_the_deletion_leaves_no_users(maintenance, ledger_database):
+    closed, users_read = SqlClosedDays(ledger_database), []
+
+    class Warehouse:
+        def delete_project(self, project):
+            users_read.append(DayUsers(project, Activity.ACTIVE, "2026-11-02", 5))  # read just before
+            return 1
+
+    class Log:
+        def erase_damaged(self, _text):
+            return 0
+
+        def blank_loaded(self):
+            return True
+
+    def load_pending():  # waits for the step in progress
+        if users_read:
+            closed.close(date(2026, 11, 2), [users_read.pop()])
+
+    delete_projects(["proj_1"], load_pending=load_pending, warehouse=Warehouse(), ledger=maintenance, log=Log())
+    assert closed.through() == date(2026, 11, 2)
+    assert rows_of(ledger_database, ledger_schema.day_users) == []
 
 
 def test_dead_letters_of_a_deleted_project_are_deleted(loader, maintenance, ledger_database):

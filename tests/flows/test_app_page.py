@@ -120,7 +120,7 @@ class TestCharts:
     def test_the_test_environment_has_its_own_page_and_is_not_found_until_created(self, viewer, signed_in, own, send):
         send(payment("1", 500, "eur"))
         assert viewer.ask("GET", f"{own}?environment=test").status_code == 404
-        signed_in(Role.ADMIN)[0].send(f"{own}/webhooks/test/biller_a", {"secret": "whsec_test"})
+        signed_in(Role.ADMIN)[0].send(f"{own}/webhooks/test/biller_a", {"secret": "whsec_test_0123456789ab"})
         page = viewer.open(f"{own}?environment=test")
         assert "test environment" in page.text
         assert "EUR" not in text_of(page)
@@ -418,7 +418,7 @@ def test_deliveries_are_shown_with_their_warnings(viewer, own, app, settings, cl
 def test_deliveries_at_the_wrong_address_are_shown_with_what_to_change(
     api, viewer, signed_in, own, settings, clock, here, there
 ):
-    signed_in(Role.ADMIN)[0].send(f"{own}/webhooks/{here}/biller_a", {"secret": "whsec_any"})
+    signed_in(Role.ADMIN)[0].send(f"{own}/webhooks/{here}/biller_a", {"secret": "whsec_any_0123456789abc"})
     read = api.get(f"/v1{own}").json()
     project = read["test_public_id"] if here == "test" else read["public_id"]
     stray = Delivery(

@@ -2,22 +2,40 @@
 
 import subprocess
 import sys
-from contextlib import closing
+import time
+from contextlib import closing, contextmanager
 
 import httpx2 as httpx
 import pytest
 import sqlalchemy as sa
 
+from mauve.cli.app import wait_until_settled
 from mauve.config import settings_from
 from mauve.control import operator
-from mauve.control.apps import archive_app
-from mauve.maintenance.delete_app import SETTLE_S, seconds_to_settle
-from mauve.stores.sql.ledger.schema import metadata
+from mauve.control.apps import archive_app, create_app, restore_app
+from mauve.control.bodies import NewAppBody
+from mauve.control.webhook_secrets import save_secret
+from mauve.core.app import Environment
+from mauve.core.biller import Provider
+from mauve.core.secret import Secret
+from mauve.maintenance.delete_app import SETTLE_S
+from mauve.stores.edge import PublishedSecret
+from mauve.stores.sql.ledger.schema import arrivals, metadata
 from mauve.wiring.control import control_parts
 from mauve.wiring.databases import open_ledger_database
 from support.billing import SECRET_A, signed_a
 from support.clocks import ManualClock
-from support.service import bearer, eventually, mauve, mauve_json, running, stored_events, token_for
+from support.service import (
+    MAUVE,
+    bearer,
+    clean_environment,
+    eventually,
+    mauve,
+    mauve_json,
+    running,
+    stored_events,
+    token_for,
+)
 
 NO_CACHE = {"MAUVE_READ_CACHE_SECONDS": "0"}
 ITEMS = [
@@ -92,6 +110,9 @@ def test_an_archived_app_is_refused_on_every_port_and_restored_as_it_was(data):
         org = mauve_json(data, "org", "list")[0]["org_id"]
         assert [each["name"] for each in mauve_json(data, "app", "list", "--org", org)] == ["Stays"]
         assert [each["name"] for each in mauve_json(data, "app", "list", "--org", org, "--archived")] == ["Gone"]
+        (archived,) = mauve_json(data, "app", "list", "--org", org, "--archived")
+        assert time.time() * 1000 >= archived["archived_at"] > 1_700_000_000_000
+        assert "ARCHIVED" in mauve(data, "app", "list", "--org", org, "--archived").stdout
 
         mauve_json(data, "app", "restore", app["app_id"])
         eventually(lambda: caller.send(app) == 202)
@@ -110,13 +131,13 @@ def test_an_app_is_deleted_with_all_its_data_while_the_service_runs(data):
             assert caller.send(each, SUBSCRIPTION, "/v1/objects") == 202
             eventually(lambda each=each: caller.read(each).json().get("data") == [{"mau": 1}])
         archive_long_ago(data, app["app_id"])
-        eventually(lambda: caller.send(app) == 401)
+        eventually(lambda: caller.send(app, []) == 401)
 
         wrong = mauve(data, "app", "delete", app["app_id"], "--name", "Stays")
         assert (wrong.returncode, wrong.stdout) == (2, "")
         assert "has another name" in wrong.stderr
         deleted = mauve_json(data, "app", "delete", app["app_id"], "--name", "It's gone")
-        assert deleted["events"] >= 1
+        assert deleted["events"] == 1
         assert (deleted["payments"], deleted["subscription_versions"]) == (1, 1)
 
         again = mauve(data, "app", "delete", app["app_id"], "--name", "It's gone")
@@ -135,6 +156,8 @@ def test_an_interrupted_deletion_is_finished_by_running_it_again(data):
         caller = Caller(service)
         app = caller.create("Gone")
         assert caller.send(app) == 202
+    with ledger_transaction(data) as tx:
+        assert tx.execute(sa.select(arrivals.c.project)).scalars().all(), "the last uses of keys and counts go, too"
     # As if the command was killed after the data was deleted.
     mauve_json(data, "app", "archive", app["app_id"])
     # In a separate process: the embedded engine opens only one path per process.
@@ -148,11 +171,69 @@ def test_an_interrupted_deletion_is_finished_by_running_it_again(data):
         operator.find_app(parts, app["app_id"])
 
 
-def test_a_deletion_waits_for_requests_that_began_before():
-    now = 1_800_000_000_000
-    assert seconds_to_settle(now, now) == SETTLE_S
-    assert seconds_to_settle(now - 60_000, now) == SETTLE_S - 60
-    assert seconds_to_settle(now - 3_600_000, now) == 0
+def test_the_delete_command_waits_for_requests_that_began_before(data):
+    with running(data, "--workers", "1", environment=NO_CACHE) as service:
+        caller = Caller(service)
+        app = caller.create("Gone")
+        assert caller.send(app) == 202
+        eventually(lambda: caller.read(app).json().get("data") == [{"mau": 1}])
+        command = [str(MAUVE), "app", "delete", app["app_id"], "--name", "Gone", "--data", str(data)]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=clean_environment(data)) as deleting:
+            try:
+                assert "waiting" in deleting.stderr.readline()
+                assert deleting.poll() is None
+            finally:
+                deleting.kill()
+    assert projects_in_the_ledger(data) == {app["public_id"]}
+    assert len(stored_events(data)) == 1
+
+
+@pytest.fixture
+def app(parts, organization):
+    return create_app(parts, organization.org_id, NewAppBody("Gone"))[0]
+
+
+def test_the_wait_ends_once_no_request_from_before_can_be_in_progress(parts, clock, app):
+    waits = []
+
+    def sleep(seconds):
+        waits.append(seconds)
+        clock.advance(int(seconds * 1000))
+
+    archive_app(parts, app)
+    clock.advance(60_000)
+    wait_until_settled(parts, app.app_id, sleep)
+    assert waits == [SETTLE_S - 60]
+    wait_until_settled(parts, app.app_id, sleep)
+    assert waits == [SETTLE_S - 60]
+
+
+def test_a_secret_published_late_prolongs_the_wait(parts, clock, app):
+    """Deliveries need no key: they are accepted until the secret is published as archived."""
+    save_secret(parts, app, Environment.LIVE, Provider.BILLER_A, Secret(SECRET_A))
+    parts.catalog.apps.archive(app.org_id, app.app_id, clock.now_ms())
+    (*others, secret) = parts.catalog.publications.pending(10)
+    assert isinstance(secret, PublishedSecret)
+    parts.catalog.publications.mark_published(others, clock.now_ms())
+    with pytest.raises(operator.RefusedError, match="not yet refused"):
+        operator.refused_since(parts, operator.find_app(parts, app.app_id))
+    with pytest.raises(operator.RefusedError, match="not yet refused"):
+        operator.forget_app(parts, app)
+    clock.advance(30_000)
+    parts.catalog.publications.mark_published([secret], clock.now_ms())
+    assert operator.refused_since(parts, operator.find_app(parts, app.app_id)) == clock.now_ms()
+
+
+def test_an_app_restored_during_its_deletion_is_kept(parts, app):
+    archive_app(parts, app)
+    with pytest.raises(operator.RefusedError, match="restored meanwhile: nothing was deleted"):
+        wait_until_settled(parts, app.app_id, lambda _seconds: restore_app(parts, app))
+    with pytest.raises(operator.RefusedError, match="restored meanwhile: run"):
+        operator.forget_app(parts, app)
+    archive_app(parts, app)
+    operator.forget_app(parts, app)
+    with pytest.raises(operator.RefusedError, match="there is no app"):
+        operator.forget_app(parts, app)
 
 
 def archive_long_ago(data, app_id):
@@ -161,7 +242,13 @@ def archive_long_ago(data, app_id):
         archive_app(parts, operator.find_app(parts, app_id))
 
 
-def projects_in_the_ledger(data, without=frozenset()):
+@contextmanager
+def ledger_transaction(data):
     with closing(open_ledger_database(settings_from({"MAUVE_DATA": str(data)}))) as database, database.reading() as tx:
+        yield tx
+
+
+def projects_in_the_ledger(data, without=frozenset()):
+    with ledger_transaction(data) as tx:
         tables = [table for table in metadata.sorted_tables if "project" in table.c and table.name not in without]
         return {project for table in tables for (project,) in tx.execute(sa.select(table.c.project))}

@@ -1,10 +1,12 @@
 """The commands, called as other programs call them: real processes on separate data directories."""
 
+import asyncio
 import io
 import json
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +17,9 @@ from mauve.control.apps import create_app
 from mauve.control.bodies import NewAppBody
 from mauve.control.operator import create_organization
 from mauve.openapi.document import document
+from mauve.server.doctor import run_checks
+from mauve.stores.localdisk.log.writer import SegmentLogWriter
+from mauve.wiring.paths import log_path
 from support.service import EVERY_SCOPE, MAUVE, clean_environment, mauve, mauve_json
 
 
@@ -163,6 +168,27 @@ def test_a_key_is_minted_for_an_app(data, app):
     minted = mauve_json(data, "key", "mint", "--app", app.app_id, "--kind", "pk")
     assert set(minted) == {"key_id", "key"}
     assert minted["key"].startswith("pk_live_")
+
+
+def test_a_key_is_listed_with_its_name_and_last_use_and_can_be_revoked(data, app, parts, clock):
+    of_app = ("--app", app.app_id)
+    minted = mauve_json(data, "key", "mint", *of_app, "--kind", "sk", "--name", "Web server")
+    parts.catalog.keys.note_uses({minted["key_id"]: clock.now_ms()})
+    keys = {each["key_id"]: each for each in mauve_json(data, "key", "list", *of_app)}
+    named = keys.pop(minted["key_id"])
+    (first,) = keys.values()
+    assert (first["name"], first["last_used_at"]) == (None, None)
+    assert (named["name"], named["last_used_at"]) == ("Web server", clock.now_ms())
+    text = mauve(data, "key", "list", *of_app).stdout
+    assert {"LAST USED", "NAME", "never", "Web server"} == {
+        word for word in ("LAST USED", "NAME", "never", "Web server") if word in text
+    }
+    assert mauve_json(data, "key", "revoke", *of_app, minted["key_id"]) == {"key_id": minted["key_id"], "revoked": True}
+    revoked = [each["key_id"] for each in mauve_json(data, "key", "list", *of_app) if each["revoked"]]
+    assert revoked == [minted["key_id"]]
+    unknown = mauve(data, "key", "revoke", *of_app, "key_missing")
+    assert (unknown.returncode, "mauve key list" in unknown.stderr) == (2, True)
+    assert mauve(data, "key", "mint", *of_app, "--kind", "sk", "--name", "x" * 81).returncode == 2
 
 
 def test_test_keys_can_be_minted_after_the_first_test_secret(data, app, org):
@@ -377,6 +403,21 @@ class TestDoctor:
         assert server() == "not running"
         (data / "serve.lock").write_text('{"pid":1,"url":"http://here","public_url":"http://here"}')
         assert "process 1 was killed" in server()
+
+    def test_the_queue_is_full_only_when_one_worker_has_used_its_budget(self, settings):
+        async def append(stream):
+            log = SegmentLogWriter(
+                log_path(settings.data), stream, segment_bytes=settings.segment_bytes, budget_bytes=2**30
+            )
+            await log.append([b"record"])
+            await log.close()
+
+        for stream in range(3):
+            asyncio.run(append(stream))
+        segment = settings.segment_bytes  # Each stream has one, and needs room for the next.
+        for budget, is_full in ((2 * segment, False), (2 * segment - 1, True)):
+            findings = {each.name: each for each in run_checks(replace(settings, backlog_bytes_max=budget))}
+            assert ("events are refused" in findings["queue"].advice) is is_full
 
     def test_a_wrong_master_key_is_found(self, data, org):
         done = mauve(data, "doctor", "--json", MAUVE_MASTER_KEY=new_master_key())

@@ -147,7 +147,7 @@ class TestKeys:
     def test_the_last_use_of_a_key_is_shown(self, client, core, parts, clock, admin):
         app_id, key = create_app(admin)
         assert "never" in admin.open(f"/apps/{app_id}/keys").text
-        copy = KeyUseCopy(core.dashboard.ingest_stats, parts.catalog.keys).copy
+        copy = KeyUseCopy(core.dashboard.ingest_stats, parts.catalog.keys, clock).copy
 
         assert client.post("/v1/events", json=EVENT, headers=bearer(key)).status_code == 202
         client.portal.call(write_key_uses, core.ingest)
@@ -163,6 +163,18 @@ class TestKeys:
         (stored,) = parts.catalog.keys.all_of(app_id)
         assert stored.last_used_at == clock.now_ms(), "a read is a use, and an earlier use changes nothing"
         assert "just now" in admin.open(f"/apps/{app_id}/keys").text
+
+    def test_a_clock_that_ran_ahead_does_not_hide_later_uses(self, client, core, parts, clock, admin):
+        app_id, key = create_app(admin)
+        copy = KeyUseCopy(core.dashboard.ingest_stats, parts.catalog.keys, clock).copy
+        for turn in (5 * 60_000, 0, 60_000):  # ahead, corrected, and later
+            clock.advance(turn)
+            assert client.post("/v1/events", json=EVENT, headers=bearer(key)).status_code == 202
+            client.portal.call(write_key_uses, core.ingest)
+            clock.advance(-(turn if turn > 60_000 else 0))
+            copy()
+            (stored,) = parts.catalog.keys.all_of(app_id)
+            assert stored.last_used_at == clock.now_ms()
 
     def test_a_test_key_is_not_called_live(self, parts, admin):
         app_id, _ = create_app(admin)
@@ -186,7 +198,7 @@ class TestKeys:
 
     def test_a_test_key_can_be_minted_after_the_first_test_secret(self, admin):
         app_id, _ = create_app(admin)
-        admin.send(f"/apps/{app_id}/webhooks/test/biller_a", {"secret": "whsec_test"})
+        admin.send(f"/apps/{app_id}/webhooks/test/biller_a", {"secret": "whsec_test_0123456789ab"})
         assert shown(admin.send(f"/apps/{app_id}/keys", {"choice": "sk_test"}), "key").startswith("sk_test_")
 
 
@@ -225,7 +237,7 @@ class TestWebhooks:
     def test_a_secret_is_saved_for_its_environment_and_never_shown(self, parts, organization, admin):
         app_id, _ = create_app(admin)
         app = parts.catalog.apps.find(organization.org_id, app_id)
-        saved = admin.send(f"/apps/{app_id}/webhooks/live/biller_b", {"secret": "  whsec_canary "})
+        saved = admin.send(f"/apps/{app_id}/webhooks/live/biller_b", {"secret": "  whsec_canary_0123456789 "})
         assert "The signing secret is saved" in saved.text
         assert f"http://testserver/v1/webhooks/biller_b/{app.public_id}" in saved.text
         assert "canary" not in saved.text
@@ -236,7 +248,7 @@ class TestWebhooks:
         app_id, _ = create_app(admin)
         before = admin.open(f"/apps/{app_id}/webhooks").text
         assert before.count("/v1/webhooks/") == 2
-        after = admin.send(f"/apps/{app_id}/webhooks/test/biller_a", {"secret": "whsec_x"}).text
+        after = admin.send(f"/apps/{app_id}/webhooks/test/biller_a", {"secret": "whsec_test_0123456789ab"}).text
         app = parts.catalog.apps.find(organization.org_id, app_id)
         assert f"/v1/webhooks/biller_a/{app.test_public_id}" in after
         (secret,) = parts.catalog.webhook_secrets.saved_for(app_id)
@@ -274,6 +286,8 @@ class TestWebhooks:
     def test_a_secret_that_does_not_look_like_one_is_saved_only_on_request(self, parts, admin, provider, name):
         app_id, _ = create_app(admin)
         form = f"/apps/{app_id}/webhooks/live/{provider}"
+        for short in ("whsec_", "whsec_abc"):
+            assert admin.send(form, {"secret": short}).status_code == 400, short
         refused = admin.send(form, {"secret": "sk_live_canary"})
         assert refused.status_code == 400
         assert f"This does not look like a signing secret of {name}" in refused.text

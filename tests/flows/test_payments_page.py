@@ -156,7 +156,9 @@ class TestList:
     def test_the_test_environment_has_its_own_list(self, viewer, signed_in, app, path, send, record):
         send(payment("live", 1))
         assert viewer.ask("GET", f"{path}?environment=test").status_code == 404
-        signed_in(Role.ADMIN)[0].send(f"/apps/{app['app_id']}/webhooks/test/biller_a", {"secret": "whsec_test"})
+        signed_in(Role.ADMIN)[0].send(
+            f"/apps/{app['app_id']}/webhooks/test/biller_a", {"secret": "whsec_test_0123456789ab"}
+        )
         assert ids_on(viewer.open(f"{path}?environment=test")) == []
         assert re.search(rf'href="{path}\?[^"]*environment=test', viewer.open(path).text), "the switch"
 

@@ -159,6 +159,9 @@ def test_an_occupied_port_is_refused_with_one_sentence(service, tmp_path, option
     assert f"port {taken}" in done.stderr
     assert f"{option} or MAUVE_{option[2:].replace('-', '_').upper()}" in done.stderr
     assert not (tmp_path / "data").exists(), "a failed start leaves nothing"
+    (tmp_path / "data").mkdir()
+    mauve(tmp_path / "data", "serve", *[word for pair in ports.items() for word in pair])
+    assert list((tmp_path / "data").iterdir()) == [], "a directory of the user's own stays"
 
 
 def test_a_foreign_host_is_refused_with_one_sentence(tmp_path):

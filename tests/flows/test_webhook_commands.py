@@ -5,13 +5,15 @@ import time
 
 import pytest
 
+from mauve.cli.options import UsageError
+from mauve.cli.replay import RecorderOfActiveApp
 from mauve.control import operator
-from mauve.control.apps import create_app
+from mauve.control.apps import archive_app, create_app
 from mauve.control.bodies import NewAppBody
 from mauve.core.app import Environment
 from mauve.core.biller import Provider
 from mauve.ingest.webhooks.endpoint import BODY_BYTES_MAX
-from mauve.ingest.webhooks.replay import lines_in
+from mauve.ingest.webhooks.replay import DryRun, lines_in
 from mauve.stores.deliveries import Tally
 from mauve.stores.ledger import Entry
 from mauve.wiring.databases import open_ledger_writer
@@ -93,6 +95,19 @@ class TestReplay:
         rows = ledger_rows(data, "SELECT id, digest, amount, payload FROM payments ORDER BY id")
         assert rows == [(each.id, each.digest, each.amount, each.payload) for each in expected]
 
+    def test_an_archived_app_is_refused(self, replay, data, app):
+        mauve_json(data, "app", "archive", app.app_id)
+        with pytest.raises(AssertionError, match="is archived: restore it"):
+            replay(*invoices(1))
+        assert ledger_rows(data, "SELECT * FROM payments") == []
+
+    def test_a_replay_stops_as_soon_as_the_app_is_archived(self, parts, app):
+        recorder = RecorderOfActiveApp(DryRun(), parts, app.app_id)
+        assert recorder.record([Entry([])]) == [[]]
+        archive_app(parts, app)
+        with pytest.raises(UsageError, match="is archived"):
+            recorder.record([Entry([])])
+
     def test_a_dry_run_summarizes_and_records_nothing(self, replay, data):
         done = replay(*invoices(2), *invoices(2), options=("--dry-run",))
         assert (done["dry_run"], done["payments"], done["payments_new"], done["revenue"]) == (True, 4, 2, {"usd": 3})
@@ -130,7 +145,10 @@ class TestReplay:
 
     def test_a_secret_that_does_not_look_like_one_is_saved_with_a_warning(self, data, app):
         secret = ("webhooks", "secret", "--app", app.app_id, "--provider", "biller_a")
-        doubted, good = mauve(data, *secret, stdin="sk_live_canary"), mauve(data, *secret, stdin="whsec_canary")
+        doubted, good = (
+            mauve(data, *secret, stdin="sk_live_canary"),
+            mauve(data, *secret, stdin="whsec_canary_0123456789"),
+        )
         assert (doubted.returncode, good.returncode) == (0, 0)
         assert doubted.stderr.startswith("warning: this does not look like a signing secret of Stripe")
         assert "canary" not in doubted.stderr
@@ -180,7 +198,12 @@ class TestList:
             mapped_for(
                 A, sample("stripe_invoice_paid_testmode"), test_project, NOW + 1, environment=Environment.TEST
             ).entry,
-            Entry(tallies=[Tally(app.public_id, "biller_b", "signature_mismatch", 7, NOW)]),
+            Entry(
+                tallies=[
+                    Tally(app.public_id, "biller_b", "refused", 7, NOW),
+                    Tally(app.public_id, "biller_b", "signature_mismatch", 7, NOW),
+                ]
+            ),
         ]
         with open_ledger_writer(settings) as writer:
             writer.record(entries)

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from mauve.core.app import Environment
 from mauve.core.credential import KeyKind
-from mauve.core.events import Event, events_in
+from mauve.core.events import Event
 from mauve.core.problems import Code, Problem
 from mauve.core.times import is_time, occurred_at, parse_time_ms, parse_time_us
 from mauve.ingest.rules import judge_events, judge_objects, payment_digest
 from mauve.stores.edge import PublishedKey
+from support.logged_events import events_in
 
 NOW = 1_794_744_000_000
 SERVER = PublishedKey("key_1", 1, b"", KeyKind.SERVER, Environment.LIVE, "proj_1", "app_1", "org_1", revoked=False)

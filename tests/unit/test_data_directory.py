@@ -24,10 +24,10 @@ def mode_of(path):
 
 def test_a_directory_is_made_private_even_if_it_was_not(tmp_path):
     made = tmp_path / "a" / "b"
-    make_private_directory(made)
+    assert make_private_directory(made)
     assert mode_of(made) == 0o700
     made.chmod(0o755)
-    make_private_directory(made)
+    assert not make_private_directory(made)
     assert mode_of(made) == 0o700
 
 
@@ -72,13 +72,19 @@ def test_a_server_that_ends_leaves_no_holder_and_one_that_stored_nothing_no_dire
     (data / "catalog.db").touch()
     with hold(data) as lock:
         record_holder(lock, Holder(os.getpid(), "http://here", "http://there"))
-        clear_holder(lock, data)
+        clear_holder(lock, data, remove_unused=True)
         assert holder_of(data) is None
     assert (data / "serve.lock").read_bytes() == b""
     (data / "catalog.db").unlink()
     with hold(data) as lock:
-        clear_holder(lock, data)
+        clear_holder(lock, data, remove_unused=True)
     assert not data.exists()
+
+
+def test_a_directory_that_existed_before_stays_even_if_nothing_was_stored(tmp_path):
+    with hold(tmp_path) as lock:
+        clear_holder(lock, tmp_path, remove_unused=False)
+    assert list(tmp_path.iterdir()) == []
 
 
 def _append(path, mark):

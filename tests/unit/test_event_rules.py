@@ -9,10 +9,11 @@ import pytest
 
 from mauve.core.app import Environment
 from mauve.core.credential import KeyKind
-from mauve.core.events import Event, events_in
+from mauve.core.events import Event
 from mauve.core.problems import Code, Problem
 from mauve.ingest.rules import EventsVerdict, judge_events, payment_digest
 from mauve.stores.edge import PublishedKey
+from support.logged_events import events_in
 
 NOW = 1_794_744_000_000
 DAY = 86_400_000

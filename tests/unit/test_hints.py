@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mauve.core.app import Environment
 from mauve.core.credential import KeyKind
 from mauve.core.times import DAY_MS, occurred_at, parse_time_ms
-from mauve.ingest.hints import NO_HINTS, SECONDS_HINT
+from mauve.ingest.hints import NO_HINTS, SECONDS_HINT, TIME_NAMES
 from mauve.ingest.rules import judge_events, judge_objects
 from mauve.stores.edge import PublishedKey
 
@@ -93,6 +93,42 @@ def test_a_client_cannot_make_many_counters():
 def test_leap_seconds_and_offsets_are_read():
     items = [timed("2026-06-30T23:59:60Z"), timed("2026-06-30T23:59:59.5-08:00"), timed("2026-07-01t00:00:00z")]
     assert hints(*items).words == {"moved_past:2026-07": 3}
+
+
+@pytest.mark.parametrize("name", TIME_NAMES)
+@pytest.mark.parametrize("batch", [[], [{"name": ""}], [PAYMENT]], ids=["clean", "mixed", "with a payment"])
+def test_a_time_in_a_field_that_is_ignored_is_recognized(name, batch):
+    found = hints({"name": "view", name: written(NOW)}, {"name": "view", name: NOW, "at": None}, *batch)
+    assert found.words == {f"time_misnamed:{name}": 2}
+    assert found.headers == {"x-service-hint": f"{name} is not a field: did you mean at?"}
+
+
+def test_a_misnamed_time_of_a_payment_or_a_single_event_is_recognized():
+    assert hints(PAYMENT | {"created_at": NOW}).words == {"time_misnamed:created_at": 1}
+    assert judge_events(b'{"name": "view", "ts": 1}', SERVER, NOW).hints.words == {"time_misnamed:ts": 1}
+    long = {"name": "view", "ts": NOW, "props": {"text": "ä" * 1024}}
+    assert hints(long).words == {"time_misnamed:ts": 1}
+
+
+def test_a_prop_or_a_value_is_not_taken_for_a_misnamed_time():
+    props = dict.fromkeys(TIME_NAMES, NOW)
+    assert hints({"name": "view", "props": props}, {"name": "time", "user": "ts", "id": "date"}) is NO_HINTS
+    assert hints(timed(NOW, timestamp=NOW), timed(NOW, date="today")) is NO_HINTS
+    assert hints({"name": "view", "props": {"date": "x" * 1024}}) is NO_HINTS
+    assert hints({"name": "view", "date": None}, {"name": "view"}) is NO_HINTS
+
+
+def test_a_misnamed_time_is_reported_beside_other_hints():
+    found = hints({"name": "view", "ts": NOW}, timed(NOW // 1000))
+    assert found.words == {"time_misnamed:ts": 1, "at_in_seconds": 1}
+    assert found.headers["x-service-hint"] == f"{SECONDS_HINT}; ts is not a field: did you mean at?"
+
+
+def test_offsets_of_sent_at_need_a_colon_whatever_else_is_sent():
+    for at in ({}, {"at": NOW}, {"at": written(NOW)}):
+        items = [{"name": "view", "sent_at": "2026-11-15T04:00:00-0800", **at}]
+        verdict = judge_events(json.dumps(items).encode(), SERVER, NOW)
+        assert [each.fault.code for each in verdict.rejections] == ["sent_at"], at
 
 
 MOMENTS = st.one_of(

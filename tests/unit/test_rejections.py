@@ -3,7 +3,9 @@
 import pytest
 
 from mauve.core.rejections import RejectionCode
-from mauve.dashboard.pages.ingest_health import reason_text
+from mauve.dashboard.pages.ingest_health import reason_text, warnings_from
+from mauve.ingest.hints import TIME_NAMES
+from mauve.stores.ingest_stats import TIME_MISNAMED, IngestCount
 
 
 @pytest.mark.parametrize("code", RejectionCode)
@@ -15,3 +17,9 @@ def test_every_code_has_its_own_text(code):
 @pytest.mark.parametrize("word", ["a", "an", "the", "no", "each", "conflicting", "props.amount", ""])
 def test_a_word_of_an_earlier_version_is_shown_as_one(word):
     assert reason_text(word) == f"recorded by an earlier version as “{word}”"
+
+
+@pytest.mark.parametrize("name", TIME_NAMES)
+def test_a_time_under_a_wrong_name_is_shown_with_the_right_one(name):
+    (warning,) = warnings_from([IngestCount(f"{TIME_MISNAMED}:{name}", 3, 5)])
+    assert (warning.title, warning.count) == (f"{name} is not a field: did you mean at?", 3)

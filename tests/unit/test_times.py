@@ -1,8 +1,9 @@
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from mauve.core.times import DAY_MS, day_number, is_time, occurred_at, parse_time_ms, parse_time_us, utc_day
+from mauve.core.times import DAY_MS, day_number, is_time, occurred_at, parse_time_ms, parse_time_us
+from mauve.core.window import midnight_ms
 
 NOON = int(datetime(2026, 11, 15, 12, tzinfo=UTC).timestamp()) * 1000
 MINUTE = 60_000
@@ -134,8 +135,8 @@ def test_the_time_of_occurrence_is_corrected_for_skew_and_clamped(at, sent_at, e
     ],
 )
 def test_a_day_begins_at_midnight_utc(moment, day, number):
-    assert utc_day(moment) == day
     assert day_number(moment) == number
+    assert midnight_ms(date.fromisoformat(day)) == number * DAY_MS
 
 
 @pytest.mark.parametrize(

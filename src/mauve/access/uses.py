@@ -3,8 +3,10 @@
 import threading
 from typing import Final
 
+from mauve.core.clock import Clock
+from mauve.core.times import DAY_MS
 from mauve.stores.catalog import Keys, Tokens
-from mauve.stores.ingest_stats import IngestStatsReader
+from mauve.stores.ingest_stats import DAYS_KEPT, IngestStatsReader
 
 USES_FLUSH_EVERY_S: Final = 20.0
 _OVERLAP_MS: Final = 120_000  # Processes write their uses at different times: look back far enough to miss none.
@@ -40,12 +42,17 @@ class CredentialUses:
 class KeyUseCopy:
     """Copies the uses that ingest processes have written to the ledger into the catalog, which they never touch."""
 
-    def __init__(self, stats: IngestStatsReader, keys: Keys) -> None:
+    def __init__(self, stats: IngestStatsReader, keys: Keys, clock: Clock) -> None:
         self._stats = stats
         self._keys = keys
-        self._since = 0  # At the start copy all of them: the core may have been down for long.
+        self._clock = clock
+        # At the start copy all that are kept: the core may have been down for long.
+        self._since = clock.now_ms() - DAYS_KEPT * DAY_MS
 
     def copy(self) -> None:
-        used_at = self._stats.key_uses(self._since)
+        now_ms = self._clock.now_ms()
+        self._since = min(self._since, now_ms - _OVERLAP_MS)
+        found = self._stats.key_uses(self._since, now_ms)
+        used_at = {key_id: min(at, now_ms) for key_id, at in found.items()}  # A clock may have run ahead.
         self._keys.note_uses(used_at)
         self._since = max([self._since, *(at - _OVERLAP_MS for at in used_at.values())])

@@ -2,17 +2,20 @@
 
 import sys
 import time
+from collections.abc import Callable, Sequence
 from itertools import starmap
 from pathlib import Path
 
 import click
+import msgspec
 
 from mauve.cli.options import UsageError, data_options, open_existing, org_option, settings_for
-from mauve.cli.output import counted, print_result, table
+from mauve.cli.output import counted, print_result, table, utc_time
 from mauve.control import operator
 from mauve.control.apps import archive_app, create_app, restore_app
 from mauve.control.bodies import NewAppBody, app_body, created_app_body
-from mauve.core.app import AppType, Ownership
+from mauve.control.parts import ControlParts
+from mauve.core.app import App, AppType, Ownership
 from mauve.maintenance.delete_app import Deleted, seconds_to_settle
 from mauve.stores.data_directory import holder_of
 
@@ -63,11 +66,28 @@ def list_all(*, org: str | None, archived: bool, data: Path | None, as_json: boo
     with open_existing(data) as parts:
         org_id = operator.choose_organization(parts, org).org_id
         found = parts.catalog.apps.archived_of(org_id) if archived else parts.catalog.apps.all_of(org_id)
-        apps = [app_body(each) for each in found]
+    views = [_view(each) for each in found]
+    print_result(views, as_json=as_json, text=_archived_listing(found) if archived else _listing(found))
+
+
+def _view(app: App) -> dict[str, object]:
+    view: dict[str, object] = msgspec.to_builtins(app_body(app))
+    return view if app.archived_at is None else view | {"archived_at": app.archived_at}
+
+
+def _listing(apps: Sequence[App]) -> str:
     rows = [[each.app_id, each.public_id, each.test_public_id or "-", each.name] for each in apps]
-    empty = "no archived apps" if archived else "no apps yet: create one with 'mauve app create NAME'"
-    text = table(["APP", "PROJECT", "TEST PROJECT", "NAME"], rows, empty)
-    print_result(apps, as_json=as_json, text=text)
+    return table(
+        ["APP", "PROJECT", "TEST PROJECT", "NAME"], rows, "no apps yet: create one with 'mauve app create NAME'"
+    )
+
+
+def _archived_listing(apps: Sequence[App]) -> str:
+    rows = [
+        [each.app_id, each.public_id, each.test_public_id or "-", utc_time(each.archived_at or 0), each.name]
+        for each in apps
+    ]
+    return table(["APP", "PROJECT", "TEST PROJECT", "ARCHIVED", "NAME"], rows, "no archived apps")
 
 
 @app.command()
@@ -107,18 +127,24 @@ def delete(*, app: str, name: str, data: Path | None, as_json: bool) -> None:
         if sys.stdin is not None and sys.stdin.isatty():
             click.confirm(f"Delete {name!r} with all its data? This cannot be undone.", abort=True, err=True)
         archived = archive_app(parts, found)
-        refused_since = operator.refused_since(parts, archived)
+        operator.refused_since(parts, archived)
         if holder_of(settings.data) is not None:
-            _wait(seconds_to_settle(refused_since, parts.clock.now_ms()))
+            wait_until_settled(parts, app)
         deleted = delete_projects(settings, archived.projects)
         operator.forget_app(parts, archived)
     print_result(deleted, as_json=as_json, text=_summary(deleted))
 
 
-def _wait(seconds: float) -> None:
-    if seconds:
+def wait_until_settled(parts: ControlParts, app_id: str, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Wait for requests that began before the app was archived. Refuse an app that is restored meanwhile."""
+    while seconds := _seconds_to_settle(parts, app_id):
         click.echo(f"waiting {seconds:.0f} s for requests that began before the app was archived", err=True)
-        time.sleep(seconds)
+        sleep(seconds)
+
+
+def _seconds_to_settle(parts: ControlParts, app_id: str) -> float:
+    refused_since = operator.refused_since(parts, operator.find_app(parts, app_id))
+    return seconds_to_settle(refused_since, parts.clock.now_ms())
 
 
 def _summary(deleted: Deleted) -> str:

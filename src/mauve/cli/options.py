@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 import click
 
@@ -18,6 +18,10 @@ R = TypeVar("R")
 org_argument = click.argument("org", metavar="ORG")
 org_option = click.option("--org", metavar="ORG", help="The organization's id, org_…; may be left out if there is one.")
 app_option = click.option("--app", required=True, metavar="APP", help="The app's id, app_….")
+NO_TEST_ENVIRONMENT: Final = (
+    "the app has no test environment yet: save a test secret with 'mauve webhooks secret --test', or choose "
+    "'Prepare the test environment' on its Webhooks page"
+)
 test_option = click.option("--test", is_flag=True, help="Use the app's test environment.")
 
 

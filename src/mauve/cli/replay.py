@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
@@ -10,17 +10,26 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 import click
 import msgspec
 
-from mauve.cli.options import UsageError, app_option, data_options, open_existing, settings_for, test_option
+from mauve.cli.options import (
+    NO_TEST_ENVIRONMENT,
+    UsageError,
+    app_option,
+    data_options,
+    open_existing,
+    settings_for,
+    test_option,
+)
 from mauve.cli.output import print_result
 from mauve.control import operator
 from mauve.control.parts import ControlParts
-from mauve.core.app import Environment
+from mauve.core.app import App, Environment
 from mauve.core.biller import BILLER_NAMES, Provider
 from mauve.core.organization import Standing
 
 if TYPE_CHECKING:
     from mauve.ingest.webhooks.entries import Endpoint
-    from mauve.ingest.webhooks.replay import Summary
+    from mauve.ingest.webhooks.replay import Recorder, Summary
+    from mauve.stores.ledger import Entry, Outcome
 
 _BAR_BYTES_STEP: Final = 64 * 1024
 
@@ -53,7 +62,8 @@ def replay(
         endpoint = _endpoint(parts, app, Provider(provider), Environment.TEST if test else Environment.LIVE)
         with nullcontext(replaying.DryRun()) if dry_run else open_ledger_writer(settings_for(data)) as recorder:
             lines = _with_progress(replaying.lines_in(file), file, hidden=as_json or not sys.stderr.isatty())
-            summary = replaying.replay(lines, endpoint, recorder, parts.clock.now_ms())
+            checked = RecorderOfActiveApp(recorder, parts, app)
+            summary = replaying.replay(lines, endpoint, checked, parts.clock.now_ms())
     text = _summary(summary, test=test, dry_run=dry_run)
     print_result(msgspec.to_builtins(summary) | {"dry_run": dry_run}, as_json=as_json, text=text)
 
@@ -61,14 +71,34 @@ def replay(
 def _endpoint(parts: ControlParts, app_id: str, provider: Provider, environment: Environment) -> "Endpoint":
     from mauve.ingest.webhooks.entries import Endpoint  # noqa: PLC0415 - slow to import
 
-    app = operator.find_app(parts, app_id)
+    app = _active_app(parts, app_id)
     project = app.public_id if environment is Environment.LIVE else app.test_public_id
     if project is None:
-        raise UsageError("the app has no test environment yet: create it with 'mauve webhooks secret --test'")
+        raise UsageError(NO_TEST_ENVIRONMENT)
     organization = operator.find_organization(parts, app.org_id)
     if organization.standing_at(parts.clock.now_ms()) is Standing.SUSPENDED:
         raise UsageError(f"ingest of {app.org_id} is suspended: resume it with 'mauve org resume {app.org_id}'")
     return Endpoint(project, app.org_id, environment, provider)
+
+
+def _active_app(parts: ControlParts, app_id: str) -> App:
+    app = operator.find_app(parts, app_id)
+    if app.is_archived:
+        raise UsageError(f"the app {app_id} is archived: restore it with 'mauve app restore {app_id}'")
+    return app
+
+
+class RecorderOfActiveApp:
+    """Stops a replay as soon as the app is archived, because its data may be about to be deleted."""
+
+    def __init__(self, recorder: "Recorder", parts: ControlParts, app_id: str) -> None:
+        self._recorder = recorder
+        self._parts = parts
+        self._app_id = app_id
+
+    def record(self, entries: "Sequence[Entry]") -> "list[list[Outcome]]":
+        _active_app(self._parts, self._app_id)
+        return self._recorder.record(entries)
 
 
 def _with_progress(lines: Iterable[bytes], file: BinaryIO, *, hidden: bool) -> Iterator[bytes]:

@@ -103,17 +103,28 @@ def find_app(parts: ControlParts, app_id: str) -> App:
 
 
 def refused_since(parts: ControlParts, app: App) -> int:
-    """Return since when the keys of an archived app are refused, in epoch ms."""
-    published_at = [key.mirrored_at for key in parts.catalog.keys.all_of(app.app_id)]
-    if app.archived_at is None or None in published_at:
-        raise RefusedError(f"the keys of {app.app_id} are not yet refused everywhere: try again in a few seconds")
-    return max([app.archived_at, *(at for at in published_at if at is not None)])
+    """Return since when the keys and webhooks of an archived app are refused, in epoch ms."""
+    if app.archived_at is None:
+        raise RefusedError(f"the app {app.app_id} was restored meanwhile: nothing was deleted")
+    published_at = parts.catalog.apps.published_at(app.app_id)
+    if published_at is None:
+        raise _not_yet_refused(app)
+    return max(app.archived_at, published_at)
 
 
 def forget_app(parts: ControlParts, app: App) -> None:
     """Delete an archived app from the catalog. Its data must have been deleted before."""
-    if not parts.catalog.apps.delete(app.org_id, app.app_id):
-        raise RefusedError(f"the app {app.app_id} was restored meanwhile: run the command again to delete the rest")
+    if parts.catalog.apps.delete(app.org_id, app.app_id):
+        return
+    if find_app(parts, app.app_id).is_archived:
+        raise _not_yet_refused(app)
+    raise RefusedError(f"the app {app.app_id} was restored meanwhile: run the command again to delete the rest")
+
+
+def _not_yet_refused(app: App) -> RefusedError:
+    return RefusedError(
+        f"the keys and webhooks of {app.app_id} are not yet refused everywhere: try again in a few seconds"
+    )
 
 
 def mint_token(

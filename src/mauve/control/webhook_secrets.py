@@ -1,5 +1,6 @@
 """Webhook signing secrets: saved sealed, published, never read back."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from mauve.access.vault import Row
@@ -15,6 +16,7 @@ from mauve.stores.catalog import SealedSecret
 _STRIPE_PREFIX: Final = "whsec_"
 _POLAR_PREFIXES: Final = ("whsec_", "polar_whs_")
 _POLAR_CHARACTERS_MIN: Final = 32  # of a secret that the merchant has chosen, which has no prefix
+_REST_CHARACTERS_MIN: Final = 16  # after a prefix; the billers' secrets have at least 32
 _PLACEHOLDER_CHARACTERS: Final = 40
 
 
@@ -36,15 +38,22 @@ def doubt_about(secret: Secret, provider: Provider) -> str | None:
     """Return why the text is probably not a signing secret of this biller; None if it looks like one."""
     text = secret.reveal()
     match provider:
-        case Provider.BILLER_A if not text.startswith(_STRIPE_PREFIX):
-            return f"this does not look like a signing secret of Stripe, which begins with {_STRIPE_PREFIX}"
-        case Provider.BILLER_B if not text.startswith(_POLAR_PREFIXES) and len(text) < _POLAR_CHARACTERS_MIN:
+        case Provider.BILLER_A if not _has_prefix_and_rest(text, (_STRIPE_PREFIX,)):
+            return (
+                f"this does not look like a signing secret of Stripe, which begins with {_STRIPE_PREFIX} "
+                f"and has at least {_REST_CHARACTERS_MIN} more characters"
+            )
+        case Provider.BILLER_B if not _has_prefix_and_rest(text, _POLAR_PREFIXES) and len(text) < _POLAR_CHARACTERS_MIN:
             return (
                 f"this does not look like a signing secret of Polar, which begins with {' or '.join(_POLAR_PREFIXES)} "
-                f"or has at least {_POLAR_CHARACTERS_MIN} characters"
+                f"and has at least {_REST_CHARACTERS_MIN} more characters, or has at least {_POLAR_CHARACTERS_MIN}"
             )
         case _:
             return None
+
+
+def _has_prefix_and_rest(text: str, prefixes: Sequence[str]) -> bool:
+    return any(text.startswith(each) and len(text) - len(each) >= _REST_CHARACTERS_MIN for each in prefixes)
 
 
 def save_secret(parts: ControlParts, app: App, environment: Environment, provider: Provider, secret: Secret) -> str:

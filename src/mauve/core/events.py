@@ -79,17 +79,12 @@ class DatedEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 EVENT: Final = msgspec.json.Decoder(Event)
-EVENTS: Final = msgspec.json.Decoder(list[Event])
 _DATED_EVENT: Final = msgspec.json.Decoder(DatedEvent)
 _DATED_EVENTS: Final = msgspec.json.Decoder(list[DatedEvent])
 
 
-def events_in(items: bytes) -> list[Event]:
-    """Return the events of a JSON object or an array of them; raise `msgspec.DecodeError` if any is invalid."""
-    return [EVENT.decode(items)] if is_object(items) else EVENTS.decode(items)
-
-
 def dated_events_in(items: bytes) -> list[DatedEvent]:
+    """Return the events of a JSON object or an array of them; raise `msgspec.DecodeError` if any is invalid."""
     return [_DATED_EVENT.decode(items)] if is_object(items) else _DATED_EVENTS.decode(items)
 
 

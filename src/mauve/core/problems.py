@@ -61,6 +61,14 @@ def unknown_path() -> Problem:
     return Problem(Code.NOT_FOUND, "no such path: check the address against the API reference")
 
 
+def unknown_webhook() -> Problem:
+    """Return the one answer for an unknown biller or project, and for one without a signing secret."""
+    return Problem(
+        Code.NOT_FOUND,
+        "no such webhook address, or no signing secret is saved for it: see the app's Webhooks page for both",
+    )
+
+
 def unknown_project() -> Problem:
     """Return the one answer for foreign, missing and malformed projects and those of the other environment."""
     return Problem(Code.NOT_FOUND, "unknown project")

@@ -1,14 +1,13 @@
 """Times as clients write them, and the time at which an event counts as having occurred."""
 
 import re
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # An offset or a leap second can lead out of the years that a calendar has.
 _FIRST: Final = datetime.min.replace(tzinfo=UTC) - _EPOCH
 _LAST: Final = datetime.max.replace(tzinfo=UTC) - _EPOCH
-_EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _SECOND: Final = timedelta(seconds=1)
@@ -85,11 +84,6 @@ def clamped(claim_ms: int, received_at_ms: int) -> int:
 def day_number(ms: int) -> int:
     """Return the days since 1970-01-01, UTC."""
     return ms // DAY_MS
-
-
-def utc_day(ms: int) -> str:
-    """Return the UTC day of a time in the years 1 to 9999, such as `2026-11-15`."""
-    return date.fromordinal(_EPOCH_ORDINAL + day_number(ms)).isoformat()
 
 
 def utc_instant(ms: int) -> str:

@@ -4,8 +4,11 @@ from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from mauve.core.times import DAY_MS
+
 DAY: Final = timedelta(days=1)
 _SUNDAY: Final = 7
+_EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 
 
 class Window(NamedTuple):
@@ -32,9 +35,21 @@ def today_at(now_ms: int) -> date:
     return datetime.fromtimestamp(now_ms / 1000, UTC).date()
 
 
+def midnight_ms(day: date) -> int:
+    """Return when a UTC day begins, in epoch milliseconds."""
+    return (day.toordinal() - _EPOCH_ORDINAL) * DAY_MS
+
+
 def month_start_at(moment_ms: int) -> date:
     """Return the first UTC day of the month of a time."""
     return today_at(moment_ms).replace(day=1)
+
+
+def month_starts_between(first_ms: int, last_ms: int) -> list[date]:
+    """Return the first UTC days of the months of two times and of all between them."""
+    first, last = month_start_at(first_ms), month_start_at(last_ms)
+    months = range(first.year * 12 + first.month - 1, last.year * 12 + last.month)
+    return [date(month // 12, month % 12 + 1, 1) for month in months]
 
 
 def halves_of(window: Window) -> tuple[Window, Window]:

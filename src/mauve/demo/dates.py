@@ -1,9 +1,11 @@
 """Dates of the demo's history, and random times and counts on them."""
 
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, timedelta
 from random import Random
 from typing import Final
+
+from mauve.core.window import midnight_ms, today_at
 
 _SATURDAY: Final = 5
 _HOUR_MIN, _HOUR_PEAK, _HOUR_MAX = 5, 14, 24
@@ -18,16 +20,12 @@ class DateRange:
 
     @property
     def days(self) -> list[date]:
-        today = datetime.fromtimestamp(self.now_ms / 1000, UTC).date()
+        today = today_at(self.now_ms)
         return [today - timedelta(days=number) for number in range(self.length - 1, -1, -1)]
 
 
 def is_weekend(day: date) -> bool:
     return day.weekday() >= _SATURDAY
-
-
-def midnight_ms(day: date) -> int:
-    return int(datetime.combine(day, time(), UTC).timestamp()) * 1000
 
 
 def random_time_on(day: date, random: Random) -> int:

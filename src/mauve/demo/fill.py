@@ -17,9 +17,9 @@ from mauve.core.biller import Provider
 from mauve.core.secret import Secret
 from mauve.core.times import DAY_MS
 from mauve.core.user import Role
-from mauve.core.window import period_of
+from mauve.core.window import midnight_ms, period_of
 from mauve.demo.billing import recent_deliveries
-from mauve.demo.dates import DateRange, midnight_ms
+from mauve.demo.dates import DateRange
 from mauve.demo.history import Day, ProjectRef, history_of
 from mauve.demo.population import UserEvent
 from mauve.demo.profiles import PROFILES, AppProfile

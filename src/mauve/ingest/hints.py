@@ -1,8 +1,10 @@
-"""Hints about accepted items that probably mean something else: moved times, epoch seconds, misspelled statuses.
+"""Hints about accepted items that probably mean something else: moved, misnamed or misspelled.
 
 Almost every time is near its arrival, so a cheap look over a batch picks the few that are worth an exact one.
 """
 
+import json
+import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,10 +12,20 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final, NamedTuple, cast
 
-from mauve.core.events import DatedEvent, Event
+import msgspec
+from msgspec import Raw
+
+from mauve.core.events import DatedEvent, Event, is_object
 from mauve.core.subscriptions import likely_status
-from mauve.core.times import DAY_MS, FUTURE_MAX_MS, PAST_MAX_MS, claimed_at, clamped, known_time_ms
-from mauve.stores.ingest_stats import AT_IN_SECONDS, MOVED_FUTURE, MOVED_PAST, MOVED_PAST_EARLIER, STATUS_RESEMBLES
+from mauve.core.times import DAY_MS, FUTURE_MAX_MS, PAST_MAX_MS, known_time_ms
+from mauve.stores.ingest_stats import (
+    AT_IN_SECONDS,
+    MOVED_FUTURE,
+    MOVED_PAST,
+    MOVED_PAST_EARLIER,
+    STATUS_RESEMBLES,
+    TIME_MISNAMED,
+)
 from mauve.web.messages import Reply
 
 SECONDS_HINT: Final = "at looks like epoch seconds: send milliseconds"
@@ -23,6 +35,13 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 # As milliseconds, these are days in early 1970; as seconds, the years 2001 to 2286.
 _SECONDS_MIN, _SECONDS_MAX = 10**9, 10**10
+TIME_NAMES: Final = ("timestamp", "time", "ts", "created_at", "date")
+_TIME_NAME: Final = re.compile(rb'"(?:t(?:ime|imestamp|s)|date|created_at)"')
+_FIRST_ITEM_BYTES: Final = 1024  # A client that misnames the time does so in the first item, too.
+_JSON: Final = json.JSONDecoder()
+_FIELDS: Final = msgspec.json.Decoder(dict[str, Raw])
+_FIELDS_OF_ITEMS: Final = msgspec.json.Decoder(list[dict[str, Raw]])
+_NULL: Final = Raw(b"null")
 # One millisecond narrower than the window, because the exact check rounds down.
 _LAG_MAX_MS, _LEAD_MAX_MS = 1 - PAST_MAX_MS, FUTURE_MAX_MS - 1
 _LAG_MAX, _LEAD_MAX = timedelta(milliseconds=_LAG_MAX_MS), timedelta(milliseconds=_LEAD_MAX_MS)
@@ -61,30 +80,29 @@ def scan_times(events: Iterable[DatedEvent], received_at: int) -> tuple[bool, li
     has_offset, remarkable = False, []
     for event in events:
         at, sent_at = event.at, event.sent_at
-        if at is None and sent_at is None:
+        if sent_at is not None and sent_at.__class__ is datetime and sent_at.tzinfo is not UTC:
+            has_offset = True
+        if at is None:
             continue
-        if at.__class__ is datetime and sent_at is None:
+        if at.__class__ is datetime:
             if at.tzinfo is not UTC:
                 has_offset = True
-            if oldest < at < newest:
-                continue
-        elif at.__class__ is datetime and sent_at.__class__ is datetime:
-            if at.tzinfo is not UTC or sent_at.tzinfo is not UTC:
-                has_offset = True
-            if _LAG_MAX < at - sent_at < _LEAD_MAX:
+            if sent_at is None:
+                if oldest < at < newest:
+                    continue
+            elif sent_at.__class__ is datetime and _LAG_MAX < at - sent_at < _LEAD_MAX:
                 continue
         elif _is_usual_number(at, received_at if sent_at is None else sent_at):
             continue
-        else:  # a rare combination
-            has_offset = True
         remarkable.append(event)
     return has_offset, remarkable
 
 
-def _is_usual_number(at: object, sent_at: object) -> bool:
-    if at.__class__ is not int or sent_at.__class__ is not int:
+def _is_usual_number(at: datetime | int, sent_at: datetime | int) -> bool:
+    if at.__class__ is not int or at < _SECONDS_MAX:
         return False
-    return at >= _SECONDS_MAX and _LAG_MAX_MS < at - sent_at < _LEAD_MAX_MS
+    sent_ms = sent_at if sent_at.__class__ is int else _epoch_ms(sent_at)
+    return _LAG_MAX_MS < at - sent_ms < _LEAD_MAX_MS
 
 
 def dated(events: Iterable[Event | DatedEvent]) -> list[DatedEvent]:
@@ -102,21 +120,52 @@ def time_hints(remarkable: Sequence[DatedEvent], received_at: int) -> Hints:
     """Return the hints about accepted events whose times are remarkable."""
     if not remarkable:
         return NO_HINTS
-    months = _months_before(received_at // DAY_MS)
+    starts, month_words = _months_before(received_at // DAY_MS)
+    oldest, newest = received_at - PAST_MAX_MS, received_at + FUTURE_MAX_MS
     moved, words = 0, Counter[str]()
     for event in remarkable:
-        if event.at is None:
+        at, sent_at = event.at, event.sent_at
+        if at is None:
             continue
-        at = _epoch_ms(event.at)
-        claim = claimed_at(at, None if event.sent_at is None else _epoch_ms(event.sent_at), received_at)
-        is_moved = claim != clamped(claim, received_at)
+        claim = _epoch_ms(at)
+        if sent_at is not None:
+            claim += received_at - _epoch_ms(sent_at)
+        is_moved = not oldest <= claim <= newest
         moved += is_moved
-        if event.at.__class__ is int and _SECONDS_MIN <= at < _SECONDS_MAX:
+        if at.__class__ is int and _SECONDS_MIN <= at < _SECONDS_MAX:
             words[AT_IN_SECONDS] += 1
         elif is_moved:
-            words[MOVED_FUTURE if claim > received_at else _word_of(claim, months)] += 1
+            words[MOVED_FUTURE if claim > newest else month_words[bisect_right(starts, claim)]] += 1
     counted = {"x-service-moved": str(moved)} if moved else {}
     return Hints(words, counted | ({"x-service-hint": SECONDS_HINT} if AT_IN_SECONDS in words else {}))
+
+
+def may_misname_time(text: bytes) -> bool:
+    """Return quickly whether the first item probably has its time in a field that is ignored."""
+    if _TIME_NAME.search(text, 0, _FIRST_ITEM_BYTES) is None:
+        return False
+    try:  # It may be the name of a prop.
+        first, _ = _JSON.raw_decode(text[:_FIRST_ITEM_BYTES].decode(errors="ignore").lstrip(" \t\n\r["))
+    except (ValueError, RecursionError):  # The item is longer.
+        return True
+    return not first.keys().isdisjoint(TIME_NAMES)
+
+
+def with_misnamed_times(hints: Hints, items: bytes) -> Hints:
+    """Add the hints about items without `at` whose time is probably in a field of another name, which is ignored."""
+    words = Counter(
+        f"{TIME_MISNAMED}:{name}"
+        for item in ([_FIELDS.decode(items)] if is_object(items) else _FIELDS_OF_ITEMS.decode(items))
+        if item.get("at", _NULL) == _NULL
+        for name in TIME_NAMES
+        if item.get(name, _NULL) != _NULL
+    )
+    if not words:
+        return hints
+    name = words.most_common(1)[0][0].partition(":")[2]
+    texts = [hints.headers.get("x-service-hint"), f"{name} is not a field: did you mean at?"]
+    header = {"x-service-hint": "; ".join(filter(None, texts))}
+    return Hints({**hints.words, **words}, {**hints.headers, **header})
 
 
 @lru_cache(maxsize=4)
@@ -140,13 +189,11 @@ def _months_before(day: int) -> tuple[Sequence[int], Sequence[str]]:
     )
 
 
-def _word_of(claim: int, months: tuple[Sequence[int], Sequence[str]]) -> str:
-    starts, words = months
-    return words[bisect_right(starts, claim)]
-
-
 def _epoch_ms(moment: datetime | int) -> int:
-    return (moment - _EPOCH) // _MILLISECOND if isinstance(moment, datetime) else moment
+    if moment.__class__ is int:
+        return moment
+    since = cast("datetime", moment) - _EPOCH  # Dividing it by a millisecond would take twice as long.
+    return since.days * DAY_MS + since.seconds * 1000 + since.microseconds // 1000
 
 
 def _moment(value: str | int | None) -> datetime | int | None:

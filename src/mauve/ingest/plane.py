@@ -9,14 +9,14 @@ import structlog
 from mauve.access.standing import check_cap, check_standing
 from mauve.core.accepted import OrgPeriod
 from mauve.core.credential import KeyKind
-from mauve.core.problems import Busy, Code, Problem, unauthorized, unknown_path
+from mauve.core.problems import Busy, Code, Problem, unauthorized, unknown_path, unknown_webhook
 from mauve.core.window import period_of
 from mauve.ingest import accept, rules
 from mauve.ingest.admit import BodyRules, admit, busy_reply
 from mauve.ingest.cors import EVENT_HEADERS, PREFLIGHT, with_cors
 from mauve.ingest.hints import NO_HINTS, Hints, with_hints
 from mauve.ingest.parts import IngestParts
-from mauve.ingest.webhooks.endpoint import WebhookEndpoint, is_webhook_path
+from mauve.ingest.webhooks.endpoint import WEBHOOKS, WebhookEndpoint, is_webhook_path
 from mauve.stores import StoreUnavailableError
 from mauve.stores.edge import PublishedKey
 from mauve.stores.ingest_stats import ACCEPTED, REFUSED, REJECTED
@@ -76,8 +76,8 @@ class IngestPlane:
                 return readiness(request.method, self.engines())
             case path if is_webhook_path(path):
                 return wrong_method("POST")
-            case _:
-                return data_reply(unknown_path())
+            case path:
+                return data_reply(unknown_webhook() if path.startswith(WEBHOOKS) else unknown_path())
 
     async def _respond(self, handle: Handler, request: OpenRequest, decorate: Decoration = _undecorated) -> Reply:
         try:

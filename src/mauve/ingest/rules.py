@@ -32,7 +32,16 @@ from mauve.ingest.faults import (
     payment_fault,
     type_fault,
 )
-from mauve.ingest.hints import NO_HINTS, Hints, dated, scan_times, status_hints, time_hints
+from mauve.ingest.hints import (
+    NO_HINTS,
+    Hints,
+    dated,
+    may_misname_time,
+    scan_times,
+    status_hints,
+    time_hints,
+    with_misnamed_times,
+)
 from mauve.stores.edge import PublishedKey
 from mauve.stores.ledger import Payment, SubscriptionVersion
 
@@ -105,6 +114,8 @@ class Subscription(msgspec.Struct, frozen=True, gc=False):
     ] = None
 
 
+_Judged = Event | DatedEvent
+
 _NAMED: Final = msgspec.json.Decoder(_Named)
 _TYPED: Final = msgspec.json.Decoder(_Typed)
 _SUBSCRIPTION: Final = msgspec.json.Decoder(Subscription)
@@ -117,7 +128,7 @@ def judge_events(body: bytes, key: PublishedKey, received_at: int) -> EventsVerd
     wire.require_utf8(body)
     events, remarkable = _valid_events(body, received_at)
     if events is not None and _can_log_unchanged(body, events):
-        hints = time_hints(remarkable, received_at)
+        hints = _event_hints(remarkable, received_at, events, body)
         return EventsVerdict(body if events else None, len(events), [], [], len(events), hints)
     items = wire.split(body)
     if items.text is not body:
@@ -138,11 +149,12 @@ def judge_events(body: bytes, key: PublishedKey, received_at: int) -> EventsVerd
             payments.append(IndexedPayment(index, _payment(items.raws[index], judged, key, received_at)))
         else:
             kept.append(items.raws[index])
+    accepted = [cast("_Judged", judged) for judged in judgements if judged.__class__ is not Fault]
     if events is None or (remarkable and rejections):
-        accepted = [judged for judged in judgements if judged.__class__ is not Fault]
-        _, remarkable = scan_times(dated(cast("list[Event | DatedEvent]", accepted)), received_at)
+        _, remarkable = scan_times(dated(accepted), received_at)
     logged = body if len(kept) == len(items.raws) else b"[" + b",".join(kept) + b"]"
-    hints = time_hints(remarkable, received_at)
+    taken = [*kept, *(items.raws[each.index] for each in payments)] if rejections else []
+    hints = _event_hints(remarkable, received_at, accepted, b"[" + b",".join(taken) + b"]" if taken else body)
     return EventsVerdict(logged if kept else None, len(kept), payments, rejections, len(items.raws), hints)
 
 
@@ -199,6 +211,14 @@ def _can_log_unchanged(body: bytes, events: Sequence[DatedEvent]) -> bool:
     return PAYMENT not in [event.name for event in events]
 
 
+def _event_hints(remarkable: Sequence[DatedEvent], received_at: int, accepted: Sequence[_Judged], text: bytes) -> Hints:
+    """Return the hints about accepted events, given the text of all of them."""
+    hints = time_hints(remarkable, received_at)
+    if accepted and accepted[0].at is None and may_misname_time(text):
+        return with_misnamed_times(hints, text)
+    return hints
+
+
 def _is_named_payment(raw: Raw) -> bool:
     try:
         return bool(_NAMED.decode(raw).name == PAYMENT)
@@ -206,7 +226,7 @@ def _is_named_payment(raw: Raw) -> bool:
         return False
 
 
-def _judge_event(raw: Raw, judged: DatedEvent | None, key: PublishedKey) -> Event | DatedEvent | Fault:
+def _judge_event(raw: Raw, judged: DatedEvent | None, key: PublishedKey) -> _Judged | Fault:
     """Return the accepted event or payment, or the fault."""
     if judged is not None and judged.name != PAYMENT:
         return judged

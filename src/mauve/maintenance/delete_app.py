@@ -34,6 +34,7 @@ def delete_projects(
     """Delete the projects' data. Load the queue first, or its events would come back. Repeating it is harmless."""
     load_pending()
     events = sum(warehouse.delete_project(project) for project in projects)
+    load_pending()  # A step that read the warehouse before the deletion may still store the users of closed days.
     entries = [ledger.delete_project(project) for project in projects]
     return Deleted(
         events=events,

@@ -4,7 +4,7 @@ from typing import Final
 
 from mauve.control.bodies import PROJECT_ID_EXAMPLE
 from mauve.core.biller import Provider
-from mauve.core.problems import unauthorized, unknown_path
+from mauve.core.problems import unauthorized, unknown_webhook
 from mauve.ingest.plane import incomplete_body, not_stored
 from mauve.ingest.webhooks.endpoint import (
     BODY_BYTES_MAX,
@@ -87,7 +87,7 @@ OPERATIONS: Final = (
             ),
             data_error("The body was cut off.", incomplete_body()),
             data_error(f"The signature is missing, wrong or more than {_MINUTES} minutes old.", unauthorized()),
-            data_error("The provider or project does not exist, or no signing secret is saved.", unknown_path()),
+            data_error("The provider or project does not exist, or no signing secret is saved.", unknown_webhook()),
             method_not_allowed("POST"),
             data_error(f"The body is larger than {_MEGABYTES} MB.", delivery_too_large()),
             data_error("Content-Type is not application/json, or the body is compressed.", unsupported_delivery()),

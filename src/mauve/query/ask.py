@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import closing
-from datetime import UTC, datetime, time, timedelta
+from datetime import timedelta
 from enum import StrEnum
 from functools import partial
 from typing import Final, NamedTuple
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from mauve.core.problems import Code, Problem
-from mauve.core.window import Window, today_at
+from mauve.core.window import Window, midnight_ms, today_at
 from mauve.metrics.answers import Body, Row, body_of
 from mauve.metrics.questions import Question, Survey
 from mauve.metrics.registry import Metric
@@ -158,8 +158,7 @@ def _paying_organization(parts: QueryParts, project: str) -> str:
 async def latest_payments(parts: QueryParts, project: str, payments_max: int) -> list[ReceivedPayment]:
     """Read the payments that arrived last, as `latest_events` reads events."""
     first_day = today_at(parts.clock.now_ms()) - _LATEST_BEFORE
-    since_ms = int(datetime.combine(first_day, time(), UTC).timestamp()) * 1000
-    read = partial(parts.stores.ledger.latest_payments, project, since_ms, payments_max)
+    read = partial(parts.stores.ledger.latest_payments, project, midnight_ms(first_day), payments_max)
     key = ("latest payments", project, payments_max)
     try:
         return await parts.ledger_flights.join(_paying_organization(parts, project), key, read)

@@ -132,7 +132,7 @@ async def run(config: ChildConfig) -> None:
                 dashboard_parts(settings, parts, query) as dashboard,
             ):
                 retention_job = retention(settings, parts)
-                key_use_copy = KeyUseCopy(dashboard.ingest_stats, parts.catalog.keys)
+                key_use_copy = KeyUseCopy(dashboard.ingest_stats, parts.catalog.keys, parts.clock)
                 background = [
                     asyncio.create_task(write_stats_forever(ingest)),
                     asyncio.create_task(ingest.caps.refresh_forever()),

@@ -130,7 +130,8 @@ def _queue(settings: Settings) -> Finding:
         dead_letters, positions = ledger.dead_letter_count(), ledger.positions()
         waiting_bytes = log.backlog_bytes(positions) + ledger.waiting_bytes(positions.get(MIXED_STREAM, 0))
     detail = f"{format_bytes(waiting_bytes)} wait to be loaded, {dead_letters} records could not be loaded"
-    is_full = log.stored_bytes() >= settings.backlog_bytes_max
+    # As a writer does: it needs room for its next segment.
+    is_full = log.largest_stream_bytes() + settings.segment_bytes > settings.backlog_bytes_max
     advice = (
         "events are refused until the loader catches up: check the core's log"
         if is_full

@@ -57,12 +57,12 @@ class Running(msgspec.Struct, frozen=True):
 
 def serve(settings: Settings, announce: Callable[[Running], None]) -> None:
     """Run the service until SIGTERM or SIGINT; call `announce` once it is ready."""
-    make_private_directory(settings.data)
+    is_new = make_private_directory(settings.data)
     with hold(settings.data) as lock:
         try:
             _serve(settings, lock, announce)
         finally:
-            clear_holder(lock, settings.data)
+            clear_holder(lock, settings.data, remove_unused=is_new)
 
 
 def _serve(settings: Settings, lock: IO[bytes], announce: Callable[[Running], None]) -> None:

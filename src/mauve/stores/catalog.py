@@ -190,14 +190,15 @@ class Apps(Protocol):
     def change(self, org_id: str, app_id: str, changes: AppChanges) -> App | None: ...
 
     def archive(self, org_id: str, app_id: str, at: int) -> App | None:
-        """Archive the app and mark its keys, projects and secrets for publication, as revoked or missing.
-
-        An archived app stays unchanged.
-        """
+        """Archive the app once; mark its keys, projects and secrets for publication, as revoked or missing."""
         ...
 
     def restore(self, org_id: str, app_id: str) -> App | None:
         """Undo `archive`. Keys that were revoked themselves stay revoked."""
+        ...
+
+    def published_at(self, app_id: str) -> int | None:
+        """Return when the last of an app's keys, projects and secrets was published; None if one of them is not."""
         ...
 
     def delete(self, org_id: str, app_id: str) -> bool:

@@ -35,10 +35,13 @@ class Holder(msgspec.Struct, frozen=True):
     public_url: str  # the address for users
 
 
-def make_private_directory(path: Path) -> None:
-    """Create the directory for its owner only, if it is missing. Refuse a shared one that is not empty."""
+def make_private_directory(path: Path) -> bool:
+    """Create the directory for its owner only and return True, or make an existing one private and return False.
+
+    Refuse a shared one that is not empty.
+    """
     try:
-        path.mkdir(mode=_PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+        is_new = _create(path)
     except (FileExistsError, NotADirectoryError):
         raise DirectoryError(f"{path} is not a directory: choose another --data") from None
     found = path.stat()
@@ -48,6 +51,16 @@ def make_private_directory(path: Path) -> None:
     if is_shared and any(path.iterdir()):
         raise DirectoryError(f"{path} is shared with other users: choose a directory of your own for --data")
     path.chmod(_PRIVATE_DIRECTORY)
+    return is_new
+
+
+def _create(path: Path) -> bool:
+    try:
+        path.mkdir(mode=_PRIVATE_DIRECTORY, parents=True)
+    except FileExistsError:
+        path.mkdir(exist_ok=True)  # raises again if it is a file
+        return False
+    return True
 
 
 def hold(data: Path) -> IO[bytes]:
@@ -99,14 +112,18 @@ def record_holder(file: IO[bytes], holder: Holder) -> None:
     file.flush()
 
 
-def clear_holder(file: IO[bytes], data: Path) -> None:
-    """Leave nothing that looks like a running server. If it never created any data, remove the directory, too."""
+def clear_holder(file: IO[bytes], data: Path, *, remove_unused: bool) -> None:
+    """Leave nothing that looks like a running server, and no lock file without data.
+
+    With `remove_unused`, remove a directory without data, too: only the server that created it may do so.
+    """
     file.seek(0)
     file.truncate()
     if [entry.name for entry in data.iterdir()] == [_LOCK_FILE]:
         (data / _LOCK_FILE).unlink()
-        with suppress(OSError):  # A mount point stays.
-            data.rmdir()
+        if remove_unused:
+            with suppress(OSError):  # Another process has just begun to use it.
+                data.rmdir()
 
 
 def holder_of(data: Path) -> Holder | None:

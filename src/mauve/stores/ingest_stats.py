@@ -21,6 +21,7 @@ MOVED_PAST: Final = "moved_past"  # a time before the window; a colon and the cl
 MOVED_PAST_EARLIER: Final = f"{MOVED_PAST}:earlier"  # before the months that are counted one by one
 MOVED_FUTURE: Final = "moved_future"  # a time after the window
 AT_IN_SECONDS: Final = "at_in_seconds"  # `at` looks like epoch seconds
+TIME_MISNAMED: Final = "time_misnamed"  # no `at`, but a field that is ignored; a colon and its name follow
 STATUS_RESEMBLES: Final = "status_resembles"  # a misspelled status; a colon and the known one follow
 
 KEY_USED: Final = "key"  # a colon and the key's id follow; counted by month, to take few rows
@@ -48,6 +49,9 @@ class IngestStatsReader(Protocol):
         """Return the count of each label in these days and when it was last counted, by label; no uses of keys."""
         ...
 
-    def key_uses(self, since: int) -> Mapping[str, int]:
-        """Return the last use of each key used after a moment, by key id; both in epoch ms."""
+    def key_uses(self, since: int, now: int) -> Mapping[str, int]:
+        """Return the last use of each key used after a moment, by key id; all in epoch ms.
+
+        A use is later than now if a clock ran ahead.
+        """
         ...

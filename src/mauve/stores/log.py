@@ -89,6 +89,10 @@ class LogReader(Protocol):
         """Return how many bytes are stored and not yet trimmed."""
         ...
 
+    def largest_stream_bytes(self) -> int:
+        """Return how many of them the stream has that has most: each has a budget of its own."""
+        ...
+
     def quarantined(self) -> int:
         """Return how many damaged records were quarantined since this reader was opened."""
         ...

@@ -21,6 +21,7 @@ from mauve.stores.ingest_stats import (
     REJECTED,
     REPEAT,
     STATUS_RESEMBLES,
+    TIME_MISNAMED,
     IngestCount,
 )
 
@@ -88,6 +89,7 @@ _PAST_ADVICE: Final = (
     "They count seven days before they arrived, not when they claim. Events and payments of the past cannot be sent to "
     "/v1/events. The operator can import a biller's payments with mauve webhooks replay; subscriptions keep any at."
 )
+_MISNAMED_ADVICE: Final = "It was ignored, so these items count when they arrived. Send the time as at."
 _WARNINGS: Final = {
     MOVED_FUTURE: (
         "Moved back to five minutes after arrival",
@@ -132,6 +134,8 @@ def warnings_from(counts: Sequence[IngestCount]) -> list[IngestWarning]:
             found.append(_warning(*_WARNINGS[kind], [each]))
         elif kind == STATUS_RESEMBLES:
             found.append(_warning(*_status_warning(known), [each]))
+        elif kind == TIME_MISNAMED:
+            found.append(_warning(f"{known} is not a field: did you mean at?", _MISNAMED_ADVICE, [each]))
     return found
 
 

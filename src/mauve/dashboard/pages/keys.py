@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from mauve.control import keys
 from mauve.control.bodies import invalid_body
+from mauve.control.people import emails_of
 from mauve.core.app import Environment
 from mauve.core.credential import OPERATOR, AppKey, ControlToken, KeyKind
 from mauve.core.problems import not_found
@@ -61,7 +62,7 @@ def minter_names(context: MemberContext) -> Callable[[str | None], str]:
     catalog, org_id = context.control.catalog, context.organization.org_id
     names = {OPERATOR: "the command line"}
     names |= {token.token_id: f"the token {token.name}" for token in catalog.tokens.all_of(org_id)}
-    names |= {member.user.user_id: member.user.email for member in catalog.users.all_of(org_id)}
+    names |= emails_of(context.control, org_id)
 
     def name(minter: str | None) -> str:
         return "unknown" if minter is None else names.get(minter, "a former member")

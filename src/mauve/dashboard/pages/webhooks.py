@@ -17,6 +17,7 @@ from mauve.dashboard.context import MemberContext
 from mauve.dashboard.rendering import page, see_other
 from mauve.dashboard.selection import project_of
 from mauve.ingest.webhooks.billers import BILLERS
+from mauve.ingest.webhooks.signature_failures import counted_once
 from mauve.ingest.webhooks.warnings import DeliveryWarning
 from mauve.stores.deliveries import Delivery, DeliveryResult, Tally
 
@@ -57,6 +58,10 @@ class DeliveryReport:
     environment: Environment
     recent: Sequence[Delivery]
     tallies: Sequence[Tally]
+
+    @property
+    def shown_tallies(self) -> Sequence[Tally]:
+        return counted_once(self.tallies)
 
     @property
     def misdirected(self) -> Sequence[Delivery]:

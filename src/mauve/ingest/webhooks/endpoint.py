@@ -11,7 +11,7 @@ import structlog
 
 from mauve.access.vault import Row
 from mauve.core.organization import Standing, standing_at
-from mauve.core.problems import Code, Problem, unauthorized, unknown_path
+from mauve.core.problems import Code, Problem, unauthorized, unknown_webhook
 from mauve.ingest.admit import SMALL_BODY_BYTES, BodyRules, admit
 from mauve.ingest.parts import IngestParts
 from mauve.ingest.webhooks.billers import BILLERS, parse_delivery
@@ -34,6 +34,9 @@ _PROVIDERS: Final = {provider.value: provider for provider in BILLERS}
 Result = TypeVar("Result")
 
 log = structlog.get_logger()
+
+
+WEBHOOKS: Final = "/v1/webhooks/"
 
 
 def is_webhook_path(path: str) -> bool:
@@ -69,7 +72,7 @@ class WebhookEndpoint:
         """Return the secret for the path, or raise the same 404 for everything unknown."""
         secret = self._parts.keyring.secret(_secret_id_in(path) or "")
         if secret is None:
-            raise unknown_path()
+            raise unknown_webhook()
         return secret
 
     async def _verify(self, request: OpenRequest, body: bytes, secret: PublishedSecret, now_ms: int) -> PublishedSecret:

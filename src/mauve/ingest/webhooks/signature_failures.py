@@ -6,6 +6,7 @@ secret and under a few fixed words, and the counts are written at most once a se
 """
 
 import asyncio
+from collections.abc import Iterable
 from typing import Final
 
 import structlog
@@ -20,6 +21,15 @@ from mauve.stores.ledger import Entry
 _WRITE_EVERY_S: Final = 1.0
 
 log = structlog.get_logger()
+
+
+def counted_once(tallies: Iterable[Tally]) -> list[Tally]:
+    """Return the tallies to show: without `refused` where the reasons tell the same deliveries."""
+    found = list(tallies)
+    explained = {(each.project, each.provider) for each in found if each.word in frozenset(SignatureFailure)}
+    return [
+        each for each in found if each.word != DeliveryResult.REFUSED or (each.project, each.provider) not in explained
+    ]
 
 
 class SignatureFailureCounts:

@@ -115,11 +115,14 @@ class SegmentLogReader:
 
     def stored_bytes(self) -> int:
         """Return the size of the segments on disk; a stream's newest one counts in full, as it does in the budget."""
-        return sum(
-            self._disk.size(directory / segment.name)
-            for directory in (stream_directory(self._root, stream) for stream in self.streams())
-            for segment in list_segments(self._disk, directory)
-        )
+        return sum(map(self._stored_bytes_of, self.streams()))
+
+    def largest_stream_bytes(self) -> int:
+        return max(map(self._stored_bytes_of, self.streams()), default=0)
+
+    def _stored_bytes_of(self, stream: int) -> int:
+        directory = stream_directory(self._root, stream)
+        return sum(self._disk.size(directory / segment.name) for segment in list_segments(self._disk, directory))
 
     def quarantined(self) -> int:
         return self._quarantine.records

@@ -92,6 +92,15 @@ class SqlApps:
             row = tx.execute(_APP.where(_is(org_id, app_id))).one_or_none()
         return None if row is None else _app_from(row)
 
+    def published_at(self, app_id: str) -> int | None:
+        with self._database.reading() as tx:
+            moments = [
+                at
+                for table, of_app in _published_of(app_id)
+                for (at,) in tx.execute(sa.select(table.c.mirrored_at).where(of_app))
+            ]
+        return None if None in moments else max(moments, default=None)
+
     def delete(self, org_id: str, app_id: str) -> bool:
         archived = _is(org_id, app_id) & apps.c.archived_at.is_not(None)
         with self._database.writing() as tx:

@@ -6,7 +6,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from mauve.core.window import Window, month_start_at
+from mauve.core.window import Window, month_starts_between
 from mauve.stores.ingest_stats import DAYS_KEPT, KEY_USED, IngestCount, IngestStats
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.dialects import upsert_counts
@@ -48,10 +48,11 @@ class SqlIngestStatsReader:
         with self._database.reading() as tx:
             return sorted(IngestCount(word, int(count), last_at) for word, count, last_at in tx.execute(query))
 
-    def key_uses(self, since: int) -> dict[str, int]:
+    def key_uses(self, since: int, now: int) -> dict[str, int]:
+        months = [day.isoformat() for day in month_starts_between(since, now)]  # Few rows, unlike those of all days.
         query = (
             sa.select(arrivals.c.word, sa.func.max(arrivals.c.last_at))
-            .where(arrivals.c.day >= month_start_at(since).isoformat(), _IS_KEY_USE, arrivals.c.last_at > since)
+            .where(arrivals.c.day.in_(months), _IS_KEY_USE, arrivals.c.last_at > since)
             .group_by(arrivals.c.word)
         )
         with self._database.reading() as tx:

@@ -1,14 +1,13 @@
 """List payments, latest first."""
 
 from collections.abc import Iterator
-from datetime import UTC, date, datetime
 from typing import Final
 
 import msgspec
 import sqlalchemy as sa
 
 from mauve.core.times import DAY_MS
-from mauve.core.window import Window
+from mauve.core.window import Window, midnight_ms
 from mauve.stores.ledger import CLIENT
 from mauve.stores.payments import ListedPayment, PaymentFilter, PaymentPosition
 from mauve.stores.sql.database import Database
@@ -47,7 +46,7 @@ class SqlPaymentReader:
 
 
 def _chosen(chosen: PaymentFilter) -> Iterator[sa.ColumnElement[bool]]:
-    yield _columns.occurred_at >= _starts_at(chosen.window.first)
+    yield _columns.occurred_at >= midnight_ms(chosen.window.first)
     for column in (_columns.currency, _columns.source, _columns.user, _columns.id):
         value = getattr(chosen, column.name)
         if value is not None:
@@ -56,14 +55,10 @@ def _chosen(chosen: PaymentFilter) -> Iterator[sa.ColumnElement[bool]]:
 
 def _starts(window: Window, after: PaymentPosition | None) -> sa.ColumnElement[bool]:
     """Return where the page starts, as one condition: SQLite looks up only one of two in the index."""
-    end_ms = _starts_at(window.last) + DAY_MS
+    end_ms = midnight_ms(window.last) + DAY_MS
     if after is None or after.occurred_at >= end_ms:
         return _columns.occurred_at < end_ms
     return sa.tuple_(sa.literal(after.occurred_at), sa.literal(after.id, _columns.id.type)) > _PLACE
-
-
-def _starts_at(day: date) -> int:
-    return int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()) * 1000
 
 
 def _flags_in(payload: bytes | None) -> tuple[str, ...]:
