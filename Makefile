@@ -25,7 +25,7 @@ serve: $(RUNTIME) ## run the service on embedded engines (data in ./mauve-data)
 	@exec $(BIN)/mauve serve
 
 test: $(DEV) ## run the tests
-	$(IN_MEMORY) $(BIN)/python -m pytest -m 'not servers' -n 3 --dist loadfile --no-loadscope-reorder $(addprefix --ignore ,tests/browser tests/engines $(PROOFS))
+	$(IN_MEMORY) $(BIN)/python -m pytest -m 'not servers' -n 4 --dist loadfile --no-loadscope-reorder $(addprefix --ignore ,tests/browser tests/engines $(PROOFS))
 
 proofs: $(DEV) ## run the fault tests: thousands of schedules, dozens of kills and power cuts (the cuts need root)
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(PROOFS)

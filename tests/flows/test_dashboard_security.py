@@ -22,7 +22,7 @@ FORMS = {
     "/apps": {"name": "New", "type": "saas", "ownership": "mine"},
     "/apps/{app_id}/settings": {"name": "New", "type": "saas", "ownership": "mine"},
     "/apps/{app_id}/keys": {"choice": "pk_live"},
-    "/apps/{app_id}/webhooks/{environment}/{provider}": {"secret": "whsec_x"},
+    "/apps/{app_id}/webhooks/{environment}/{provider}": {"secret": "whsec_of_some_length_at_all"},
     "/tokens": {"name": "New", "scopes": ["apps:read"]},
     "/members": {"email": "new@example.com", "role": "viewer"},
     "/members/{user_id}/role": {"role": "developer"},
