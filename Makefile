@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
-# Fault tests, which take minutes: killed processes, power cuts, failing disks.
-PROOFS := tests/faults tests/properties/test_simulation.py tests/properties/test_planted_bugs.py
+# Tests that take minutes: killed processes, power cuts, failing disks, backups under load, erasing people.
+PROOFS := tests/faults tests/properties/test_simulation.py tests/properties/test_planted_bugs.py \
+  tests/flows/test_backup.py tests/flows/test_erasing.py
 # Flows of every plane and of the dashboard, which `make engines` runs once more on servers.
 FLOWS := access apps archiving departures erasing events first_event keys publishing quotas signing_in webhook_commands webhook_secrets webhooks
 ON_SERVERS := $(foreach flow,$(FLOWS),tests/flows/test_$(flow).py)
@@ -27,7 +28,7 @@ serve: $(RUNTIME) ## run the service on embedded engines (data in ./mauve-data)
 test: $(DEV) ## run the tests
 	$(IN_MEMORY) $(BIN)/python -m pytest -m 'not servers' -n 4 --dist loadfile --no-loadscope-reorder $(addprefix --ignore ,tests/browser tests/engines $(PROOFS))
 
-proofs: $(DEV) ## run the fault tests: thousands of schedules, dozens of kills and power cuts (the cuts need root)
+proofs: $(DEV) ## run the fault tests: thousands of schedules, dozens of kills, power cuts (as root), backups under load
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(PROOFS)
 
 engines: $(DEV) ## run the tests of stores and services on real servers (PostgreSQL)

@@ -24,7 +24,7 @@ NOTHING = ErasedEntries(0, 0, 0)
 
 @pytest.fixture
 def maintenance(ledger_database):
-    return SqlLedgerMaintenance(ledger_database)
+    return SqlLedgerMaintenance(ledger_database, longest_read_s=10)
 
 
 def test_payments_lose_the_person_and_keep_the_money(writer, reader, maintenance, ledger_database):

@@ -102,7 +102,7 @@ def test_a_position_after_the_window_starts_at_its_end(writer, payments):
 
 def test_an_erased_person_is_not_found(writer, payments, ledger_database):
     writer.record([Entry([a_payment("p", user="ann", source="biller_a", payload=b'{"flags":["fee_unknown"]}')])])
-    SqlLedgerMaintenance(ledger_database).erase_user("proj_1", "ann")
+    SqlLedgerMaintenance(ledger_database, longest_read_s=10).erase_user("proj_1", "ann")
     assert payments.page("proj_1", PaymentFilter(TODAY, user="ann"), None, 10) == []
     (kept,) = payments.page("proj_1", PaymentFilter(TODAY), None, 10)
     assert (kept.user, kept.flags, kept.amount) == (None, (), 1999)

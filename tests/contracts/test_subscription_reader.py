@@ -85,7 +85,7 @@ def test_a_later_version_replaces_customer_and_plan(writer, subscriptions):
 def test_an_erased_customer_is_not_found(writer, subscriptions, ledger_database):
     made = [a_version(at, customer="ann", plan="Pro", payload=b'{"customer":"ann"}') for at in (1, 2)]
     writer.record([Entry(subscriptions=[*made, a_version(id="x", customer="ann"), a_version(id="y", customer="bob")])])
-    erased = SqlLedgerMaintenance(ledger_database).erase_user("proj_1", "ann")
+    erased = SqlLedgerMaintenance(ledger_database, longest_read_s=10).erase_user("proj_1", "ann")
     assert erased.subscription_versions == 3
     found = {each.id: each.customer for each in subscriptions.page("proj_1", ALL, 10)}
     assert found == {"sub_1": None, "x": None, "y": "bob"}

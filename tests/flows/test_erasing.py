@@ -110,7 +110,7 @@ def test_after_the_command_only_the_queue_of_a_running_service_holds_the_user(da
 
 
 def test_a_long_read_keeps_the_journal_and_the_command_says_so(data):
-    with running(data, "--workers", "1", environment=NO_CACHE) as service:
+    with running(data, "--workers", "1", environment=NO_CACHE | {"MAUVE_READ_SECONDS": "1"}) as service:
         app = an_app(service)
         send(service, app["sk_key"], EVENTS)
         eventually(lambda: read(service, app["sk_key"], "mau") == [{"mau": 2}])

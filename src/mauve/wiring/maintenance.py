@@ -44,7 +44,8 @@ def drop_frozen(settings: Settings) -> None:
 
 
 def open_ledger_maintenance(settings: Settings) -> LedgerMaintenance:
-    return SqlLedgerMaintenance(open_ledger_database(settings, statement_s=MAINTENANCE_STATEMENT_S))
+    database = open_ledger_database(settings, statement_s=MAINTENANCE_STATEMENT_S)
+    return SqlLedgerMaintenance(database, settings.read_s_max)
 
 
 def open_log_maintenance(settings: Settings) -> LogMaintenance:

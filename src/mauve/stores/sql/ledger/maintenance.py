@@ -15,12 +15,12 @@ _CHANGES_AT_ONCE: Final = 200  # in one transaction, so that writers get their t
 _DELETIONS_AT_ONCE: Final = 500  # likewise
 _TABLES_BY_PROJECT: Final = tuple(table for table in metadata.sorted_tables if "project" in table.c)
 _NOTHING: Final = b"{}"
-_JOURNAL_PATIENCE_S: Final = 20.0  # twice the longest read of a metric
 
 
 class SqlLedgerMaintenance:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, longest_read_s: float) -> None:
         self._database = database
+        self._journal_patience_s = 2 * longest_read_s
 
     def erase_user(self, project: str, user: str) -> ErasedEntries:
         return ErasedEntries(
@@ -38,7 +38,7 @@ class SqlLedgerMaintenance:
         )
 
     def empty_journal(self) -> bool:
-        return self._database.empty_journal(_JOURNAL_PATIENCE_S)
+        return self._database.empty_journal(self._journal_patience_s)
 
     def close(self) -> None:
         self._database.close()
