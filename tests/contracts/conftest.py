@@ -31,7 +31,7 @@ SQL_ENGINES = ("sqlite", pytest.param("postgresql", marks=pytest.mark.servers))
 READ_CACHE_ENGINES = {
     "sqlite": lambda folder, ticks, **bounds: SqliteReadCache(folder / "cache.db", CacheBounds(**bounds), ticks)
 }
-READ_METER_ENGINES = ("own file", *SQL_ENGINES)
+READ_METER_ENGINES = ("own file", SQL_ENGINES[1])
 ACCEPTED_EXCHANGE_ENGINES = {"files": lambda folder, stream: FileAcceptedCounts(folder / "accepted", stream)}
 EDGE_ENGINES = {"sqlite": lambda folder: SqliteEdge(folder / "edge.db", busy_timeout_s=PATIENCE_S)}
 
