@@ -473,7 +473,7 @@ class TestHealth:
         note()
         text = text_of(viewer.open(f"{own}/events"))
         for expected in (
-            "Moved into the 7-day window; oldest claim: December 2026 They count seven days before they arrived",
+            "Moved into the 7-day window; oldest claim: 6 December 2026 They count seven days before they arrived",
             "import a biller&#39;s payments with mauve webhooks replay; subscriptions keep any at. 4 just now",
             "at looks like epoch seconds: send milliseconds",
             "Moved back to five minutes after arrival Check the sender&#39;s clock",

@@ -30,6 +30,7 @@ from mauve.web.messages import Reply
 
 SECONDS_HINT: Final = "at looks like epoch seconds: send milliseconds"
 _MONTHS_COUNTED: Final = 12  # older claims are counted together, so that no client can make many counters
+_DAYS_COUNTED: Final = 60
 _MINUTE_MS: Final = 60_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -120,7 +121,7 @@ def time_hints(remarkable: Sequence[DatedEvent], received_at: int) -> Hints:
     """Return the hints about accepted events whose times are remarkable."""
     if not remarkable:
         return NO_HINTS
-    starts, month_words = _months_before(received_at // DAY_MS)
+    starts, past_words = _periods_before(received_at // DAY_MS)
     oldest, newest = received_at - PAST_MAX_MS, received_at + FUTURE_MAX_MS
     moved, words = 0, Counter[str]()
     for event in remarkable:
@@ -135,7 +136,7 @@ def time_hints(remarkable: Sequence[DatedEvent], received_at: int) -> Hints:
         if at.__class__ is int and _SECONDS_MIN <= at < _SECONDS_MAX:
             words[AT_IN_SECONDS] += 1
         elif is_moved:
-            words[MOVED_FUTURE if claim > newest else month_words[bisect_right(starts, claim)]] += 1
+            words[MOVED_FUTURE if claim > newest else past_words[bisect_right(starts, claim)]] += 1
     counted = {"x-service-moved": str(moved)} if moved else {}
     return Hints(words, counted | ({"x-service-hint": SECONDS_HINT} if AT_IN_SECONDS in words else {}))
 
@@ -176,16 +177,22 @@ def _safe_range(minute: int) -> tuple[datetime, datetime]:
 
 
 @lru_cache(maxsize=4)
-def _months_before(day: int) -> tuple[Sequence[int], Sequence[str]]:
-    """Return the starts of the last months in epoch milliseconds, and their words."""
+def _periods_before(day: int) -> tuple[Sequence[int], Sequence[str]]:
+    """Return the starts of the last days, and of the months before them, in epoch milliseconds, and their words."""
     today = _EPOCH + timedelta(days=day)
+    days = [today - timedelta(days=age) for age in range(_DAYS_COUNTED, -1, -1)]
     last = today.year * 12 + today.month - 1
-    starts = [
+    months = [
         datetime(each // 12, each % 12 + 1, 1, tzinfo=UTC) for each in range(last - _MONTHS_COUNTED + 1, last + 1)
     ]
+    months = [month for month in months if month < days[0]]
     return (
-        [(start - _EPOCH) // _MILLISECOND for start in starts],
-        [MOVED_PAST_EARLIER, *(f"{MOVED_PAST}:{start:%Y-%m}" for start in starts)],
+        [(start - _EPOCH) // _MILLISECOND for start in (*months, *days)],
+        [
+            MOVED_PAST_EARLIER,
+            *(f"{MOVED_PAST}:{month:%Y-%m}" for month in months),
+            *(f"{MOVED_PAST}:{each:%Y-%m-%d}" for each in days),
+        ],
     )
 
 

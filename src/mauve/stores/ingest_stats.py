@@ -17,7 +17,7 @@ REPEAT: Final = "repeat"  # an event with a repeated id: stored, not counted
 REJECTED: Final = "rejected"  # an item; a colon and the rejection code follow
 REFUSED: Final = "refused"  # a whole request; a colon and the problem code follow
 # Accepted items that deserve a look.
-MOVED_PAST: Final = "moved_past"  # a time before the window; a colon and the claimed month follow
+MOVED_PAST: Final = "moved_past"  # before the window; a colon and the claimed day, or long ago the month, follow
 MOVED_PAST_EARLIER: Final = f"{MOVED_PAST}:earlier"  # before the months that are counted one by one
 MOVED_FUTURE: Final = "moved_future"  # a time after the window
 AT_IN_SECONDS: Final = "at_in_seconds"  # `at` looks like epoch seconds

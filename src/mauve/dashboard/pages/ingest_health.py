@@ -126,7 +126,7 @@ def warnings_from(counts: Sequence[IngestCount]) -> list[IngestWarning]:
     """Return what the owner should check, with what to do about it."""
     found = []
     if past := [each for each in counts if each.word.startswith(f"{MOVED_PAST}:")]:
-        title = f"Moved into the 7-day window; oldest claim: {_oldest_month(past)}"
+        title = f"Moved into the 7-day window; oldest claim: {_oldest_claim(past)}"
         found.append(_warning(title, _PAST_ADVICE, past))
     for each in counts:
         kind, _, known = each.word.partition(":")
@@ -143,12 +143,12 @@ def _warning(title: str, advice: str, counts: Sequence[IngestCount]) -> IngestWa
     return IngestWarning(title, advice, sum(each.count for each in counts), max(each.last_at for each in counts))
 
 
-def _oldest_month(past: Sequence[IngestCount]) -> str:
+def _oldest_claim(past: Sequence[IngestCount]) -> str:
     words = {each.word for each in past}
     if MOVED_PAST_EARLIER in words:
         return "more than 11 months ago"
-    year, _, month = min(words).partition(":")[2].partition("-")
-    return f"{month_name[int(month)]} {year}"
+    year, month, *day = map(int, min(words).partition(":")[2].split("-"))
+    return " ".join(map(str, (*day, month_name[month], year)))
 
 
 def _status_warning(known: str) -> tuple[str, str]:
