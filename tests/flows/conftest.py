@@ -72,3 +72,9 @@ def signed_in(
         return browser, user
 
     return sign_in
+
+
+@pytest.fixture
+def viewer(signed_in: Callable[[Role], tuple[Browser, User]]) -> Browser:
+    """A browser in which a member who may only read is signed in."""
+    return signed_in(Role.VIEWER)[0]

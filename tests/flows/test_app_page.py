@@ -30,11 +30,6 @@ SIGNED = {"biller_a": signed_a, "biller_b": signed_b}
 
 
 @pytest.fixture
-def viewer(signed_in):
-    return signed_in(Role.VIEWER)[0]
-
-
-@pytest.fixture
 def app(api, load):
     return api.post("/v1/apps", json={"name": "An app"}).json()
 

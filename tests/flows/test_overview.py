@@ -12,11 +12,6 @@ DAY_MS = 86_400_000
 
 
 @pytest.fixture
-def viewer(signed_in):
-    return signed_in(Role.VIEWER)[0]
-
-
-@pytest.fixture
 def new_app(api):
     def create(name):
         return api.post("/v1/apps", json={"name": name}).json()

@@ -18,11 +18,6 @@ DAY_MS = 86_400_000
 
 
 @pytest.fixture
-def viewer(signed_in):
-    return signed_in(Role.VIEWER)[0]
-
-
-@pytest.fixture
 def app(api):
     return api.post("/v1/apps", json={"name": "Söhne & Co."}).json()
 

@@ -11,11 +11,6 @@ from support.service import bearer
 
 
 @pytest.fixture
-def viewer(signed_in):
-    return signed_in(Role.VIEWER)[0]
-
-
-@pytest.fixture
 def app(api, load):
     return api.post("/v1/apps", json={"name": "An app"}).json()
 
