@@ -40,6 +40,9 @@ SETTINGS: Final = (
     ),
     Setting("MAUVE_MASTER_KEY", "the file master.key", "base64 of 32 bytes; encrypts webhook secrets"),
     Setting("MAUVE_DATABASE_URL", "SQLite files", "postgresql://USER:PASSWORD@HOST/DATABASE: catalog and ledger"),
+    Setting("MAUVE_WAREHOUSE_URL", "chDB files", "clickhouse://USER:PASSWORD@HOST:8123/DATABASE: events, user counts"),
+    Setting("MAUVE_STREAM_URL", "files", "nats://A:4222,nats://B:4222,nats://C:4222: queued events, published keys"),
+    Setting("MAUVE_STREAM_MONITOR_URL", "port 8222 of each host", "where each NATS server tells how it syncs"),
     Setting("MAUVE_CATALOG_TIMEOUT_SECONDS", "4", "how long a control request may take before it gets 502"),
     Setting("MAUVE_INGEST_FLUSH_SECONDS", "2", "seconds until an event is stored, at most, 0.2 to 30"),
     Setting("MAUVE_BACKLOG_MB", "10240", "how much a worker may queue on disk before it returns 503"),
@@ -54,7 +57,8 @@ SETTINGS: Final = (
     Setting("MAUVE_READ_SECONDS", "10", "time limit of one metric read, 1 to 300"),
     Setting("MAUVE_RAW_RETENTION_DAYS", "0", "days until raw events lose user, id and props; 0 is never"),
     Setting("MAUVE_HANG_SECONDS", "30", "seconds until a hung process is restarted; 0 is never"),
-    Setting("MAUVE_METRICS_PORT", "0", "Prometheus on loopback: the core's port, worker N at +N; 0 is off"),
+    Setting("MAUVE_METRICS_PORT", "0", "Prometheus: the core's port, worker N at +N; 0 is off"),
+    Setting("MAUVE_METRICS_HOST", "127.0.0.1", "the address that Prometheus reads from"),
     Setting("MAUVE_LOG", "auto", "console, json, or auto: console on a terminal, json otherwise"),
 )
 
@@ -77,6 +81,9 @@ class Settings:
     connections_per_address: int  # 0: no limit
     master_key: Secret | None
     database_url: Secret | None  # None: SQLite files in the data directory
+    warehouse_url: Secret | None  # None: chDB in the data directory
+    stream_url: Secret | None  # None: segment files and a SQLite edge in the data directory
+    stream_monitor_urls: tuple[str, ...]  # empty: port 8222 of each server
     catalog_timeout_s: float
     flush_s: float
     backlog_bytes_max: int
@@ -88,6 +95,7 @@ class Settings:
     raw_retention_days: int
     hang_s: int  # 0: never
     metrics_port: int
+    metrics_host: str
     log: str
 
 
@@ -98,10 +106,7 @@ def http_url(host: str, port: int) -> str:
 def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
     """Read every setting; raise an error about the first that is invalid."""
     master_key = _secret(environment, "MAUVE_MASTER_KEY")
-    database_url = _server_url(environment, "MAUVE_DATABASE_URL", ("postgresql", "postgres"))
-    if database_url is not None and master_key is None:
-        advice = "take it from the file master.key, or create one with 'openssl rand -base64 32'"
-        raise SettingError(f"MAUVE_DATABASE_URL needs MAUVE_MASTER_KEY, too: {advice}")
+    servers = _servers(environment, master_key)
     log = environment.get("MAUVE_LOG", "auto")
     if log not in {"auto", "console", "json"}:
         raise SettingError("MAUVE_LOG must be console, json or auto")
@@ -124,7 +129,10 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
         # Behind a proxy, all connections come from the proxy.
         connections_per_address=0 if proxies else per_address,
         master_key=master_key,
-        database_url=database_url,
+        database_url=servers["MAUVE_DATABASE_URL"],
+        warehouse_url=servers["MAUVE_WAREHOUSE_URL"],
+        stream_url=servers["MAUVE_STREAM_URL"],
+        stream_monitor_urls=_monitor_urls(environment, "MAUVE_STREAM_MONITOR_URL"),
         catalog_timeout_s=float(_integer(environment, "MAUVE_CATALOG_TIMEOUT_SECONDS", 4, 1, 60)),
         flush_s=_seconds(environment, "MAUVE_INGEST_FLUSH_SECONDS", 2.0, 0.2, 30.0),
         backlog_bytes_max=_integer(environment, "MAUVE_BACKLOG_MB", 10_240, 256, 10_000_000) * 1024 * 1024,
@@ -136,6 +144,7 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
         raw_retention_days=_integer(environment, "MAUVE_RAW_RETENTION_DAYS", 0, 0, 36_500),
         hang_s=hang_s,
         metrics_port=_integer(environment, "MAUVE_METRICS_PORT", 0, 0, PORT_MAX - WORKERS_MAX),
+        metrics_host=environment.get("MAUVE_METRICS_HOST", "127.0.0.1"),
         log=log,
     )
 
@@ -184,19 +193,50 @@ def _secret(environment: Mapping[str, str], name: str) -> Secret | None:
         raise SettingError(f"{name}_FILE cannot be read ({reason}): check the path and its permissions") from None
 
 
-def _server_url(environment: Mapping[str, str], name: str, schemes: Sequence[str]) -> Secret | None:
-    """Return the address of a server. Errors never contain it: it may hold a password."""
+def _servers(environment: Mapping[str, str], master_key: Secret | None) -> dict[str, Secret | None]:
+    """Return the addresses of the servers by the name of their setting; each may be absent."""
+    servers = {
+        "MAUVE_DATABASE_URL": _database_url(environment, "MAUVE_DATABASE_URL", ("postgresql", "postgres")),
+        "MAUVE_WAREHOUSE_URL": _database_url(environment, "MAUVE_WAREHOUSE_URL", ("clickhouse", "clickhouses")),
+        "MAUVE_STREAM_URL": _stream_url(environment, "MAUVE_STREAM_URL"),
+    }
+    for name, url in servers.items():
+        if url is not None and master_key is None:
+            advice = "take it from the file master.key, or create one with 'openssl rand -base64 32'"
+            raise SettingError(f"{name} needs MAUVE_MASTER_KEY, too: {advice}")
+    return servers
+
+
+def _database_url(environment: Mapping[str, str], name: str, schemes: Sequence[str]) -> Secret | None:
+    """Return the address of a database. Errors never contain it: it may hold a password."""
     url = _secret(environment, name)
-    if url is None:
-        return None
-    try:
-        parts = urlsplit(url.reveal())
-        is_whole = parts.scheme in schemes and parts.hostname and parts.path.strip("/") and parts.port != 0
-    except ValueError:
-        is_whole = False
-    if not is_whole:
+    if url is not None and not _is_server(url.reveal(), schemes, names_database=True):
         raise SettingError(f"{name} must be written as {schemes[0]}://USER:PASSWORD@HOST:PORT/DATABASE")
     return url
+
+
+def _stream_url(environment: Mapping[str, str], name: str) -> Secret | None:
+    """Return the addresses of NATS servers, separated by commas."""
+    url = _secret(environment, name)
+    if url is not None and not all(_is_server(each, ("nats", "tls")) for each in url.reveal().split(",")):
+        raise SettingError(f"{name} must be written as nats://HOST:4222, or several such addresses with commas")
+    return url
+
+
+def _monitor_urls(environment: Mapping[str, str], name: str) -> tuple[str, ...]:
+    urls = tuple(url.strip() for url in environment.get(name, "").split(",") if url.strip())
+    if not all(_is_server(url, ("http", "https")) for url in urls):
+        raise SettingError(f"{name} must be written as http://HOST:8222, or several such addresses with commas")
+    return urls
+
+
+def _is_server(url: str, schemes: Sequence[str], *, names_database: bool = False) -> bool:
+    try:
+        parts = urlsplit(url.strip())
+        path = parts.path.strip("/")
+        return bool(parts.scheme in schemes and parts.hostname and parts.port != 0 and bool(path) == names_database)
+    except ValueError:
+        return False
 
 
 def _integer(environment: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:

@@ -86,7 +86,8 @@ def test_every_listed_setting_is_read():
 
     environment = Recording()
     settings_from(environment)
-    files = {f"{name}_FILE" for name in ("MAUVE_MASTER_KEY", "MAUVE_DATABASE_URL")}
+    secrets = ("MAUVE_MASTER_KEY", "MAUVE_DATABASE_URL", "MAUVE_WAREHOUSE_URL", "MAUVE_STREAM_URL")
+    files = {f"{name}_FILE" for name in secrets}
     assert environment.asked == {setting.name for setting in SETTINGS} | files
 
 
@@ -121,11 +122,37 @@ def test_a_database_url_is_checked_and_never_shown(url):
     assert "canary" not in str(refused.value)
 
 
-def test_a_server_needs_the_master_key_in_the_settings():
+@pytest.mark.parametrize(
+    ("name", "url", "form"),
+    [
+        ("MAUVE_WAREHOUSE_URL", "http://canary@host:8123/mauve", "clickhouse://USER:PASSWORD@HOST:PORT/DATABASE"),
+        ("MAUVE_WAREHOUSE_URL", "clickhouse://canary@host:8123", "clickhouse://USER:PASSWORD@HOST:PORT/DATABASE"),
+        ("MAUVE_STREAM_URL", "nats://a:4222,canary", "nats://HOST:4222"),
+        ("MAUVE_STREAM_URL", "nats://canary:99999999", "nats://HOST:4222"),
+        ("MAUVE_STREAM_URL", "", "nats://HOST:4222"),
+        ("MAUVE_STREAM_MONITOR_URL", "canary:8222", "http://HOST:8222"),
+    ],
+)
+def test_addresses_of_servers_are_checked_and_never_shown(name, url, form):
+    with pytest.raises(SettingError) as refused:
+        settings_from({name: url, "MAUVE_MASTER_KEY": "c2VjcmV0"})
+    assert name in str(refused.value)
+    assert form in str(refused.value)
+    assert "canary" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "url"),
+    [
+        ("MAUVE_DATABASE_URL", "postgresql://user:canary@host/db"),
+        ("MAUVE_WAREHOUSE_URL", "clickhouses://user:canary@host:8443/mauve?cluster=main"),
+        ("MAUVE_STREAM_URL", "nats://user:canary@a:4222,nats://user:canary@b:4222"),
+    ],
+)
+def test_a_server_needs_the_master_key_in_the_settings(name, url):
     with pytest.raises(SettingError, match="MAUVE_MASTER_KEY"):
-        settings_from({"MAUVE_DATABASE_URL": "postgresql://user:canary@host/db"})
-    known = {"MAUVE_DATABASE_URL": "postgresql://user:canary@host/db", "MAUVE_MASTER_KEY": "c2VjcmV0"}
-    assert "canary" not in repr(settings_from(known))
+        settings_from({name: url})
+    assert "canary" not in repr(settings_from({name: url, "MAUVE_MASTER_KEY": "c2VjcmV0"}))
 
 
 def test_the_master_key_does_not_show_in_the_settings():

@@ -125,16 +125,17 @@ async def _stop_when_failed(server: Server, has_failed: Callable[[], bool]) -> N
 
 
 def expose_metrics(settings: Settings, number: int, registry: CollectorRegistry) -> None:
-    """Serve this process's metrics to Prometheus on loopback, if a port is configured."""
+    """Serve this process's metrics to Prometheus, if a port is configured."""
     if not settings.metrics_port:
         return
     port = settings.metrics_port + number
     try:
-        start_http_server(port, addr="127.0.0.1", registry=registry)
+        start_http_server(port, addr=settings.metrics_host, registry=registry)
     except OSError as error:
         reason = os.strerror(error.errno or 0).lower()
         raise SettingError(
-            f"cannot listen on 127.0.0.1 port {port} for metrics: {reason}; choose another MAUVE_METRICS_PORT"
+            f"cannot listen on {settings.metrics_host} port {port} for metrics: {reason}; "
+            "choose another MAUVE_METRICS_PORT or MAUVE_METRICS_HOST"
         ) from None
 
 

@@ -129,8 +129,11 @@ class WarehouseWriter(Protocol):
         """
         ...
 
-    def commit(self, repeats: Collection[int], stored: Collection[int]) -> None:
-        """Store the staged rows. `repeats` do not count; `stored` are already stored and only update the sketches."""
+    def commit(self, repeats: Collection[int], stored: Collection[int], range_name: str = "") -> None:
+        """Store the staged rows. `repeats` do not count; `stored` are already stored and only update the sketches.
+
+        A server stores the rows of one range name only once, even if two loaders commit it at the same time.
+        """
         ...
 
     def stored_after(self, positions: Mapping[int, int]) -> dict[int, bool]:

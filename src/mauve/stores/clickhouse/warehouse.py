@@ -95,7 +95,7 @@ class ChdbWarehouse:
         self._staged_ids = staged_ids(rows, self._connection.binary(_HASHED_IDS)) if any(rows.id.lengths) else NO_IDS
         return same_ids(self._staged_ids, self._seen)
 
-    def commit(self, repeats: Collection[int], stored: Collection[int]) -> None:
+    def commit(self, repeats: Collection[int], stored: Collection[int], range_name: str = "") -> None:  # noqa: ARG002
         if repeats:
             self._connection.insert_arrow("mauve.staged_repeats", seqs_as_arrow(repeats))
         if stored:
