@@ -13,8 +13,20 @@ ON_SERVERS := $(foreach flow,$(FLOWS),tests/flows/test_$(flow).py)
 ROOM_KB := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $$4 }')
 IN_MEMORY := $(shell [ "$(or $(ROOM_KB),0)" -gt 4000000 ] && echo PYTEST_DEBUG_TEMPROOT=/dev/shm)
 
+# `make bench engines` and the like: the words after `bench` name benchmarks, not targets.
+ifeq (bench,$(firstword $(MAKECMDGOALS)))
+BENCHMARKS := $(wordlist 2,$(words $(MAKECMDGOALS)),$(MAKECMDGOALS))
+.PHONY: $(BENCHMARKS)
+$(BENCHMARKS): bench ; @:
+else
+.PHONY: engines
+engines: $(DEV) ## run the tests of stores and services on real servers (PostgreSQL, NATS, chDB over HTTP)
+	$(IN_MEMORY) $(BIN)/python -m pytest -m servers -n 2 --dist loadfile tests/contracts tests/engines
+	$(IN_MEMORY) $(BIN)/python -m pytest --on-servers -m 'not embedded' -n 2 --dist loadfile $(ON_SERVERS)
+endif
+
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test proofs engines browser check prove bench screenshots lock clean
+.PHONY: help setup serve test proofs browser check prove bench screenshots lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -30,10 +42,6 @@ test: $(DEV) ## run the tests
 proofs: $(DEV) ## run the fault tests: thousands of schedules, dozens of kills, power cuts (as root), backups under load
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(PROOFS)
 
-engines: $(DEV) ## run the tests of stores and services on real servers (PostgreSQL)
-	$(IN_MEMORY) $(BIN)/python -m pytest -m servers -n 2 --dist loadfile tests/contracts tests/engines
-	$(IN_MEMORY) $(BIN)/python -m pytest --on-servers -m 'not embedded' -n 2 --dist loadfile $(ON_SERVERS)
-
 browser: $(DEV) ## test the pages in Chromium (Debian: apt-get install chromium)
 	$(BIN)/python -m pytest tests/browser
 
@@ -46,8 +54,8 @@ check: $(DEV) ## lint, types, import rules
 prove: $(DEV) ## run the long form of every fault test: a million schedules, a thousand kills and power cuts (about an hour; root)
 	$(BIN)/python -m pytest --prove -m prove -n 2 --dist worksteal --timeout 86400 -v
 
-bench: $(DEV) ## run the benchmarks
-	$(BIN)/python -m bench
+bench: $(DEV) ## run the benchmarks, or some: make bench reads; make bench engines compares servers with files
+	$(BIN)/python -m bench $(BENCHMARKS)
 
 screenshots: $(DEV) ## retake the pictures in docs/pictures (needs chromium)
 	$(BIN)/python docs/screenshots.py

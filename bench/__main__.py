@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bench import control, ingest, loading, overload, pages, reads, recovery, webhooks
+from bench import control, engines, ingest, loading, overload, pages, reads, recovery, webhooks
 from bench.report import Figure, render
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
@@ -19,8 +19,9 @@ MEASURES = {
     "pages": pages.measure,
     "reads": reads.measure,
     "overload": overload.measure,
+    "engines": engines.measure,
 }
-ONLY_ON_REQUEST = ("overload",)  # It takes minutes.
+ONLY_ON_REQUEST = ("overload", "engines")  # They take minutes.
 
 
 def main() -> None:

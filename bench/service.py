@@ -21,6 +21,7 @@ class Running:
     ingest_port: int
     started_in_s: float
     pids: dict[str, int]
+    environment: dict[str, str]
 
     def resident_mb(self, name: str) -> float:
         status = Path(f"/proc/{self.pids[name]}/status").read_text()
@@ -29,7 +30,7 @@ class Running:
 
     def operator(self, *arguments: str) -> dict[str, str]:
         command = [MAUVE, *arguments, "--data", str(self.data), "--json"]
-        return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+        return json.loads(subprocess.run(command, capture_output=True, check=True, env=self.environment).stdout)
 
 
 @contextmanager
@@ -53,7 +54,7 @@ def service(
         pids = {"supervisor": process.pid} | dict(zip(names, map(int, children), strict=True))
         ports = [int(announced[name].rpartition(":")[2]) for name in ("url", "ingest_url")]
         try:
-            yield Running(data, *ports, started_in_s, pids)
+            yield Running(data, *ports, started_in_s, pids, environment)
         finally:
             process.terminate()
             process.wait()

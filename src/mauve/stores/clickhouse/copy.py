@@ -1,0 +1,116 @@
+"""Copy a warehouse into another, day by day. A later run continues an interrupted one: it skips the days that are whole.
+
+Rows travel in the engine's own format, in blocks, so memory stays small and sketches arrive as they are.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple, Protocol
+
+_INSERT_BYTES: Final = 16 * 1024 * 1024
+_SEVEN_BITS: Final = 0x7F
+_CONTINUES: Final = 0x80
+
+
+class CopySource(Protocol):
+    def rows(self, sql: str) -> list[tuple[int, ...]]: ...
+
+    def native_blocks(self, sql: str) -> Iterator[bytes]:
+        """Yield the rows in blocks of the engine's own format."""
+        ...
+
+
+class CopyTarget(Protocol):
+    def rows(self, sql: str) -> list[tuple[int, ...]]: ...
+
+    def run(self, sql: str) -> None: ...
+
+    def insert_native(self, table: str, blocks: bytes) -> None: ...
+
+
+class _Table(NamedTuple):
+    name: str
+    counts: str  # day and number of rows, for the days that are copied
+    rows: str  # of one day
+    clear: str | None  # remove the rows of one day; None if inserting them twice does no harm
+
+
+_EVENT_COLUMNS: Final = "project, name, received_at, occurred_at, claimed_at, user, id, props, seq, day, counted"
+_DAY: Final = "toDate(toUInt16({day}))"
+_TABLES: Final = (
+    _Table(
+        "events",
+        "SELECT toUInt16(day) AS number, count() FROM events GROUP BY number ORDER BY number",
+        f"SELECT {_EVENT_COLUMNS} FROM events WHERE day = {_DAY}",
+        f"ALTER TABLE events DELETE WHERE day = {_DAY} SETTINGS mutations_sync = 2",
+    ),
+    # Merged first: how many rows hold a sketch depends on merges, and must not matter.
+    _Table(
+        "actives",
+        "SELECT toUInt16(day) AS number, uniqExact(project, kind) FROM actives GROUP BY number ORDER BY number",
+        "SELECT project, kind, day, uniqCombined64MergeState(17)(users) AS users FROM actives"
+        f" WHERE day = {_DAY} GROUP BY project, kind, day",
+        None,
+    ),
+    # Older days are about to be dropped, on either side at its own time.
+    _Table(
+        "seen",
+        "SELECT toUInt16(received_day) AS number, count() FROM seen WHERE received_day >= today() - 8"
+        " GROUP BY number ORDER BY number",
+        f"SELECT id_hash, received_at, received_day FROM seen WHERE received_day = {_DAY}",
+        f"ALTER TABLE seen DELETE WHERE received_day = {_DAY} SETTINGS mutations_sync = 2",
+    ),
+)
+
+
+def count_warehouse(engine: CopySource | CopyTarget) -> dict[str, int]:
+    """Return the number of rows by table; of sketches, how many different ones there are."""
+    return {table.name: sum(_counts(engine, table).values()) for table in _TABLES}
+
+
+def copy_warehouse(source: CopySource, target: CopyTarget, on_rows: Callable[[str, int], None]) -> None:
+    """Copy every day that is not whole. The source must not change; the target must hold nothing else."""
+    for table in _TABLES:
+        present = _counts(target, table)
+        for day, count in _counts(source, table).items():
+            if present.get(day) == count:
+                on_rows(table.name, count)
+                continue
+            if day in present and table.clear is not None:
+                target.run(table.clear.format(day=day))
+            _copy_day(source, target, table, day, on_rows)
+
+
+def _counts(engine: CopySource | CopyTarget, table: _Table) -> dict[int, int]:
+    return {day: count for day, count in engine.rows(table.counts)}
+
+
+def _copy_day(
+    source: CopySource, target: CopyTarget, table: _Table, day: int, on_rows: Callable[[str, int], None]
+) -> None:
+    waiting: list[bytes] = []
+    size = 0
+    for block in source.native_blocks(table.rows.format(day=day)):
+        waiting.append(block)
+        size += len(block)
+        if size >= _INSERT_BYTES:
+            _insert(target, table.name, waiting, on_rows)
+            waiting, size = [], 0
+    if waiting:
+        _insert(target, table.name, waiting, on_rows)
+
+
+def _insert(target: CopyTarget, table: str, blocks: list[bytes], on_rows: Callable[[str, int], None]) -> None:
+    target.insert_native(table, b"".join(blocks))
+    on_rows(table, sum(map(rows_in, blocks)))
+
+
+def rows_in(block: bytes) -> int:
+    """Return the number of rows of a block: it begins with the numbers of columns and rows, seven bits to a byte."""
+    numbers, value, shift = [], 0, 0
+    for byte in block[:20]:
+        value |= (byte & _SEVEN_BITS) << shift
+        shift += 7
+        if not byte & _CONTINUES:
+            numbers.append(value)
+            value, shift = 0, 0
+    return numbers[1] if len(numbers) > 1 else 0
