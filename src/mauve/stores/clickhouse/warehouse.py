@@ -100,7 +100,7 @@ class ClickHouseWarehouse:
             self._connection.insert_arrow("staged_stored", seqs_as_arrow(stored))
         counted = self._staged_ids.without(repeats).without(stored)  # Stored ones are known, see `recover_ids`.
         self._seen.add(counted.hashes, counted.received_days)
-        is_complete = _IS_COMPLETE.format(staged=self._staged_count, repeats=len(repeats), stored=len(stored))
+        is_complete = self._condition(len(repeats), len(stored))
         for table, statement in _COMMIT.items():
             self._store(table, statement.format(is_complete=is_complete), range_name)
         self._has_staging = True
@@ -153,6 +153,10 @@ class ClickHouseWarehouse:
         self._has_staging = False  # until the commit succeeds: a failure may mean that the session is lost
         for table in _STAGED_TABLES:
             self._connection.run(f"TRUNCATE TABLE {table}")
+
+    def _condition(self, repeats: int, stored: int) -> str:
+        """Return what every statement of a commit checks on the engine before it inserts anything."""
+        return _IS_COMPLETE.format(staged=self._staged_count, repeats=repeats, stored=stored)
 
     def _store(self, table: str, sql: str, range_name: str) -> None:  # noqa: ARG002 - for a server
         """Run a statement that inserts into a table."""
