@@ -2,7 +2,7 @@ import base64
 import itertools
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -120,14 +120,14 @@ class SharedConnection(ChdbConnection):
         self._created: set[str] = set()
         self._configured: dict[str, str] = {}  # the last settings statement of each table
 
-    def run(self, sql: str) -> None:
-        table, is_setting, _ = sql.partition(" MODIFY SETTING ")
+    def run(self, sql: str, parameters: Mapping[str, str | int] | None = None) -> None:
+        table, is_setting, _ = sql.replace("mauve.", "").partition(" MODIFY SETTING ")
         if sql in self._created or self._configured.get(table) == sql:
             return
-        super().run(sql)
+        super().run(sql, parameters)
         if is_setting:
             self._configured[table] = sql
-        elif sql.lstrip().startswith("CREATE"):
+        elif sql.lstrip().startswith("CREATE TABLE"):
             self._created.add(sql)
 
 

@@ -126,7 +126,7 @@ def test_lost_staged_rows_are_not_committed(warehouse, connection, project, stre
     load(warehouse, rows_of(project, stream, [("view", "ann", "", NOON)]))
     rows = rows_of(project, stream, [("view", "bob", "x", NOON), ("view", "bob", "x", NOON)], number=2)
     warehouse.stage(rows)
-    losing = LosingConnection(connection, f"TRUNCATE TABLE mauve.{table}")
+    losing = LosingConnection(connection, f"TRUNCATE TABLE {table}")
     warehouse._connection = losing
     with pytest.raises(WarehouseUnavailableError, match="staged"):
         warehouse.commit({rows.seq[1]}, {rows.seq[0]})
@@ -142,7 +142,7 @@ class LosingConnection:
     def insert_arrow(self, table, stream):
         self._connection.insert_arrow(table, stream)
 
-    def run(self, sql):
+    def run(self, sql, parameters=None):
         self._connection.run(self._loss)
         self._connection.run(sql)
 

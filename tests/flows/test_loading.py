@@ -246,8 +246,8 @@ def test_half_an_insert_is_completed(source, ledger, warehouse, clock, project, 
 
             def commit(repeats, stored):
                 self.armed = False
-                connection.insert_arrow("mauve.staged_stored", seqs_as_arrow(self.staged.seq[1:]))
-                connection.run(_COMMIT[0].format(is_complete="1"))
+                connection.insert_arrow("staged_stored", seqs_as_arrow(self.staged.seq[1:]))
+                connection.run(_COMMIT["events"].format(is_complete="1"))
                 raise WarehouseUnavailableError("the plug was pulled")
 
             return commit

@@ -35,6 +35,10 @@ def backup(*, file: Path, force: bool, data: Path | None, as_json: bool) -> None
         raise UsageError(
             "catalog and ledger are on PostgreSQL: stop the service, run pg_dump and copy the data directory"
         )
+    if settings.warehouse_url is not None:
+        raise UsageError(
+            "events are on ClickHouse: use its own BACKUP for them, and copy the rest of a stopped service"
+        )
     check_target(file, may_replace=force)
     sources = backup_sources(settings, lambda: pause_loader(settings))
     with shown_progress(as_json=as_json) as progress:

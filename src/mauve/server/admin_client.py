@@ -47,7 +47,7 @@ _replies: Final = msgspec.json.Decoder(AdminReply)
 def pause_loader(settings: Settings) -> Iterator[LoaderPause]:
     """Pause the loader, in the core or because no service runs, and freeze the warehouse."""
     if holder_of(settings.data) is None:
-        with _exclusive(settings), closing(open_warehouse_maintenance(settings.data)) as warehouse:
+        with _exclusive(settings), closing(open_warehouse_maintenance(settings)) as warehouse:
             try:
                 yield _OfflinePause(warehouse)
             finally:

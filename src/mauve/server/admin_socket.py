@@ -207,7 +207,7 @@ class AdminConnection:
         if not self._freezing.acquire(blocking=False):
             return Refused("another backup is in progress: wait for it to finish")
         self._frozen.callback(self._freezing.release)
-        warehouse = self._frozen.enter_context(closing(open_warehouse_maintenance(self._settings.data)))
+        warehouse = self._frozen.enter_context(closing(open_warehouse_maintenance(self._settings)))
         self._paused.enter_context(self._loading.paused())
         self.idle_s_max = PAUSE_S_MAX
         self._frozen.callback(warehouse.thaw)
@@ -218,7 +218,7 @@ class AdminConnection:
 def erase(settings: Settings, loading: LoadRunner, project: str, user: str) -> Erased:
     """Erase a user from every store, in the process that has the warehouse open."""
     with (
-        closing(open_warehouse_maintenance(settings.data)) as warehouse,
+        closing(open_warehouse_maintenance(settings)) as warehouse,
         closing(open_ledger_maintenance(settings)) as ledger,
     ):
         return erase_user(
@@ -234,7 +234,7 @@ def erase(settings: Settings, loading: LoadRunner, project: str, user: str) -> E
 def delete(settings: Settings, loading: LoadRunner, projects: Sequence[str]) -> Deleted:
     """Delete projects from every store, in the process that has the warehouse open."""
     with (
-        closing(open_warehouse_maintenance(settings.data)) as warehouse,
+        closing(open_warehouse_maintenance(settings)) as warehouse,
         closing(open_ledger_maintenance(settings)) as ledger,
     ):
         return delete_projects(

@@ -1,4 +1,4 @@
-"""Wires maintenance: backup, restore, erasure and retention on the embedded engines."""
+"""Wires maintenance: erasure and retention on every engine, backup and restore on the embedded ones."""
 
 import shutil
 from collections.abc import Callable
@@ -12,11 +12,13 @@ from mauve.config import Settings
 from mauve.control.parts import ControlParts
 from mauve.maintenance.backup import BackupSources, LoaderPause
 from mauve.maintenance.disk_space import bytes_in
+from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.maintenance.restore import RestoreSteps
 from mauve.maintenance.retention import Forgotten, Retention
 from mauve.stores.clickhouse.connection import ChdbConnection
-from mauve.stores.clickhouse.maintenance import ChdbMaintenance
+from mauve.stores.clickhouse.maintenance import ChdbMaintenance, RowMaintenance
 from mauve.stores.clickhouse.schema import FROZEN_FOLDER, KEPT_TABLES
+from mauve.stores.clickhouse.server import address_from, open_for_maintenance
 from mauve.stores.localdisk.log.copy import copy_unloaded
 from mauve.stores.localdisk.log.maintenance import SegmentLogMaintenance
 from mauve.stores.maintenance import Frozen, LedgerMaintenance, LogMaintenance, WarehouseMaintenance
@@ -30,10 +32,30 @@ from mauve.wiring.warehouse import open_log_reader
 
 _FORGOTTEN_FACT: Final = "raw_events_forgotten"
 _BUSY_TIMEOUT_S: Final = 5.0
+_OWN_BACKUPS: Final = "the warehouse is on ClickHouse: use ClickHouse's own BACKUP and RESTORE for it"
 
 
-def open_warehouse_maintenance(data: Path) -> WarehouseMaintenance:
-    """Open the warehouse for maintenance, in the core or while no service runs."""
+class ServerMaintenance(RowMaintenance):
+    """Maintenance of the warehouse on a server, whose files are out of reach."""
+
+    def freeze(self) -> Frozen:
+        raise MaintenanceRefusedError(_OWN_BACKUPS)
+
+    def thaw(self) -> None:
+        """Do nothing: nothing is ever frozen."""
+
+    def adopt(self, frozen: Frozen) -> None:  # noqa: ARG002 - the same signature for every engine
+        raise MaintenanceRefusedError(_OWN_BACKUPS)
+
+
+def open_warehouse_maintenance(settings: Settings) -> WarehouseMaintenance:
+    """Open the warehouse for maintenance: on a server, in the core, or while no service runs."""
+    if settings.warehouse_url is None:
+        return _open_embedded_maintenance(settings.data)
+    return ServerMaintenance(open_for_maintenance(address_from(settings.warehouse_url)))
+
+
+def _open_embedded_maintenance(data: Path) -> WarehouseMaintenance:
     path = warehouse_path(data)
     return ChdbMaintenance(ChdbConnection(path), path)
 
@@ -63,7 +85,7 @@ def retention(settings: Settings, parts: ControlParts) -> Retention:
         parts.catalog.installation.put(_FORGOTTEN_FACT, msgspec.json.encode(forgotten).decode())
 
     return Retention(
-        settings.raw_retention_days, lambda: closing(open_warehouse_maintenance(settings.data)), parts.clock, record
+        settings.raw_retention_days, lambda: closing(open_warehouse_maintenance(settings)), parts.clock, record
     )
 
 
@@ -106,5 +128,5 @@ def _check_tables(data: Path) -> None:
 
 
 def _build_warehouse(data: Path, frozen: Frozen) -> None:
-    with closing(open_warehouse_maintenance(data)) as warehouse:
+    with closing(_open_embedded_maintenance(data)) as warehouse:
         warehouse.adopt(frozen)

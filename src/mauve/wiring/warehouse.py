@@ -13,7 +13,9 @@ from mauve.load.loader import Loader
 from mauve.load.runner import LoadParts
 from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.schema import TABLES
-from mauve.stores.clickhouse.warehouse import ChdbWarehouse
+from mauve.stores.clickhouse.server import address_from, open_for_loading, open_for_reading
+from mauve.stores.clickhouse.server_warehouse import ServerWarehouse
+from mauve.stores.clickhouse.warehouse import ChdbWarehouse, ClickHouseWarehouse
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader, ReadConnection
 from mauve.stores.localdisk.log.reader import SegmentLogReader, SegmentStreamReader
 from mauve.stores.sql.catalog.catalog import sql_catalog
@@ -25,21 +27,36 @@ from mauve.wiring.paths import log_path, warehouse_path
 
 
 def open_warehouse_reader(settings: Settings) -> WarehouseReader:
-    """Return a reader of the warehouse, in the process that loads it. The engine is opened on first use."""
-    return ChdbWarehouseReader(lambda: _read_connection(settings))
+    """Return a reader of the warehouse: of a server, or in the process that loads it. It is opened on first use."""
+    if settings.warehouse_url is None:
+        return ChdbWarehouseReader(lambda: _embedded_read_connection(settings))
+    address = address_from(settings.warehouse_url)
+    return ChdbWarehouseReader(lambda: open_for_reading(address, settings.read_s_max))
 
 
-def _read_connection(settings: Settings) -> ReadConnection:
+def _embedded_read_connection(settings: Settings) -> ReadConnection:
     connection = ChdbConnection(warehouse_path(settings.data))
     for statement in TABLES:  # A reader may be opened before the loader.
         connection.run(statement)
     return connection
 
 
+@contextmanager
+def _open_warehouse(settings: Settings) -> Iterator[ClickHouseWarehouse]:
+    """Open the loader's side of the warehouse."""
+    if settings.warehouse_url is None:
+        with closing(ChdbConnection(warehouse_path(settings.data))) as embedded:
+            yield ChdbWarehouse(embedded)
+        return
+    address = address_from(settings.warehouse_url)
+    with closing(open_for_loading(address)) as connection:
+        yield ServerWarehouse(connection, is_replicated=address.cluster is not None)
+
+
 def open_load_parts(settings: Settings) -> LoadParts:
     """Open the parts of the loader."""
     with ExitStack() as opened:
-        warehouse = ChdbWarehouse(opened.enter_context(closing(ChdbConnection(warehouse_path(settings.data)))))
+        warehouse = opened.enter_context(_open_warehouse(settings))
         ledger_database = opened.enter_context(closing(open_ledger_database(settings)))
         ledger = SqlLoadLedger(ledger_database)
         days = DayCloser(SqlClosedDays(ledger_database), warehouse)
@@ -76,11 +93,10 @@ def open_load_lag(settings: Settings, loading: Progress, clock: Clock | None = N
 def fill_parts(settings: Settings, control: ControlParts) -> Iterator[FillParts]:
     """Open the stores for writing demo data, while no service runs on the data directory."""
     with (
-        closing(ChdbConnection(warehouse_path(settings.data))) as warehouse,
+        _open_warehouse(settings) as store,
         open_ledger_writer(settings) as ledger,
         closing(open_ledger_database(settings)) as database,
     ):
-        store = ChdbWarehouse(warehouse)
         days = DayCloser(SqlClosedDays(database), store)
         yield FillParts(control, store, ledger, SqlLoadLedger(database), days)
 

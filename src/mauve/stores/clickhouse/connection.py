@@ -1,10 +1,13 @@
-"""The embedded engine: one per process and path. A process must not fork after importing it."""
+"""Connections to ClickHouse, and the embedded engine: one per process and path.
+
+A process must not fork after importing it.
+"""
 
 import re
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -18,9 +21,10 @@ _SERVER_SETTINGS: Final = {
     "primary_index_cache_size": 64 * 1024 * 1024,
     "background_pool_size": 2,
 }
+_DATABASE: Final = ("CREATE DATABASE IF NOT EXISTS mauve", "USE mauve")
 _ERROR_CODE: Final = re.compile(r"Code: (\d+)")
 # Errors caused by the rows; any other means that the engine or its disk has a problem.
-_BAD_ROW_CODES: Final = frozenset(
+BAD_ROW_CODES: Final = frozenset(
     {
         6,  # cannot parse text
         27,  # cannot parse input
@@ -41,8 +45,30 @@ _ESCAPES: Final = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n"})
 _lines: Final = msgspec.json.Decoder()
 
 
+class Connection(Protocol):
+    """A session on an engine, used by one thread at a time. Its temporary tables are seen by no other session."""
+
+    def run(self, sql: str, parameters: Mapping[str, str | int] | None = None) -> None: ...
+
+    def rows(self, sql: str) -> list[tuple[int, ...]]:
+        """Return rows of integers."""
+        ...
+
+    def binary(self, sql: str) -> bytes:
+        """Return rows in the engine's binary format, concatenated."""
+        ...
+
+    def read(self, sql: str, parameters: Mapping[str, str | int]) -> list[list[Any]]:
+        """Return rows of texts and integers. Parameters are bound to `{name:Type}`, never inserted into the SQL."""
+        ...
+
+    def insert_arrow(self, table: str, stream: bytes) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class ChdbConnection:
-    """A connection, used by one thread at a time."""
+    """A session on the embedded engine."""
 
     def __init__(self, path: Path) -> None:
         import chdb  # noqa: PLC0415 - half a second and much memory: only a process that opens the engine pays
@@ -55,22 +81,20 @@ class ChdbConnection:
             self._connection: Any = chdb.connect(f"{path}?{settings}")
         except self._errors as error:
             raise _translated(error) from error
+        for statement in _DATABASE:
+            self._query(statement, "Null")
 
-    def run(self, sql: str) -> None:
-        self._query(sql, "Null")
+    def run(self, sql: str, parameters: Mapping[str, str | int] | None = None) -> None:
+        self._query(sql, "Null", _escaped(parameters or {}))
 
     def rows(self, sql: str) -> list[tuple[int, ...]]:
-        """Return rows of integers."""
-        return [tuple(map(int, line.split("\t"))) for line in self._query(sql, "TSV").splitlines()]
+        return integers_from(self._query(sql, "TSV"))
 
     def binary(self, sql: str) -> bytes:
-        """Return rows in the engine's binary format, concatenated."""
         return self._query_bytes(sql, "RowBinary")
 
     def read(self, sql: str, parameters: Mapping[str, str | int]) -> list[list[Any]]:
-        """Return rows of texts and integers. Parameters are bound to `{name:Type}`, never inserted into the SQL."""
-        bound = {name: str(value).translate(_ESCAPES) for name, value in parameters.items()}
-        return _lines.decode_lines(self._query(sql, "JSONCompactEachRow", bound))
+        return rows_from(self._query(sql, "JSONCompactEachRow", _escaped(parameters)))
 
     def insert_arrow(self, table: str, stream: bytes) -> None:
         with self._lock:
@@ -97,8 +121,20 @@ class ChdbConnection:
         return found
 
 
+def integers_from(lines: str) -> list[tuple[int, ...]]:
+    return [tuple(map(int, line.split("\t"))) for line in lines.splitlines()]
+
+
+def rows_from(lines: str | bytes) -> list[list[Any]]:
+    return _lines.decode_lines(lines)
+
+
+def _escaped(parameters: Mapping[str, str | int]) -> dict[str, str]:
+    return {name: str(value).translate(_ESCAPES) for name, value in parameters.items()}
+
+
 def _translated(error: BaseException) -> RowsRefusedError | WarehouseUnavailableError:
     reason = str(error).partition("\n")[0][:500]
     found = _ERROR_CODE.search(reason)
-    is_about_rows = found is not None and int(found.group(1)) in _BAD_ROW_CODES
+    is_about_rows = found is not None and int(found.group(1)) in BAD_ROW_CODES
     return RowsRefusedError(reason) if is_about_rows else WarehouseUnavailableError(reason)

@@ -9,23 +9,23 @@ from typing import Final
 
 import structlog
 
-from mauve.stores.clickhouse.connection import ChdbConnection
+from mauve.stores.clickhouse.connection import Connection
 from mauve.stores.clickhouse.schema import ADD_EVENT_DAYS
 from mauve.stores.warehouse import RowsRefusedError, WarehouseUnavailableError
 
-_DROP: Final = "ALTER TABLE mauve.events DROP PROJECTION event_days SETTINGS mutations_sync = 1"
-_REBUILD: Final = "ALTER TABLE mauve.events MATERIALIZE PROJECTION event_days"
+_DROP: Final = "ALTER TABLE events DROP PROJECTION event_days SETTINGS mutations_sync = 1"
+_REBUILD: Final = "ALTER TABLE events MATERIALIZE PROJECTION event_days"
 _BROKEN: Final = """
 SELECT count() FROM system.projection_parts
-WHERE database = 'mauve' AND table = 'events' AND is_broken AND active
+WHERE database = currentDatabase() AND table = 'events' AND is_broken AND active
 """
-_SUM: Final = "SELECT sum(counted) FROM mauve.events"
+_SUM: Final = "SELECT sum(counted) FROM events"
 _FROM_ROWS: Final = f"{_SUM} SETTINGS optimize_use_projections = 0"
 
 log = structlog.get_logger()
 
 
-def repair_event_days(connection: ChdbConnection) -> None:
+def repair_event_days(connection: Connection) -> None:
     """Rebuild missing sums in the background; drop damaged ones first."""
     if not _can_read(connection, _SUM):  # This reads all of them, and every block has a checksum.
         if not _can_read(connection, _FROM_ROWS):
@@ -40,7 +40,7 @@ def repair_event_days(connection: ChdbConnection) -> None:
         connection.run(_REBUILD)
 
 
-def _can_read(connection: ChdbConnection, sql: str) -> bool:
+def _can_read(connection: Connection, sql: str) -> bool:
     try:
         connection.rows(sql)
     except (RowsRefusedError, WarehouseUnavailableError):

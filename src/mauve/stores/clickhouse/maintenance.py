@@ -1,20 +1,25 @@
 """Freeze the warehouse, anonymize its rows, and delete projects."""
 
+import hashlib
+import secrets
 import shutil
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import date
 from pathlib import Path
 from typing import Final
 
 from mauve.core.times import DAY_MS
-from mauve.stores.clickhouse.connection import ChdbConnection
+from mauve.stores.clickhouse.connection import Connection
 from mauve.stores.clickhouse.schema import FROZEN_FOLDER, KEPT_TABLES, TABLES
 from mauve.stores.maintenance import Frozen
 from mauve.stores.warehouse import WarehouseUnavailableError
 
 _FROZEN_NAME: Final = "backup"
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
-_FOLDERS: Final = "SELECT name, data_paths[1] FROM system.tables WHERE database = 'mauve' AND notEmpty(data_paths)"
+_FOLDERS: Final = (
+    "SELECT name, data_paths[1] FROM system.tables WHERE database = currentDatabase() AND notEmpty(data_paths)"
+)
 # The row still counts on its day, under its name. Its times are reduced to days; its seq stays, because the loader
 # needs it after a crash.
 _BLANK: Final = f"""
@@ -22,17 +27,57 @@ user = '', id = '', props = '', claimed_at = '',
 occurred_at = intDiv(occurred_at, {DAY_MS}) * {DAY_MS}, received_at = intDiv(received_at, {DAY_MS}) * {DAY_MS}
 """
 _IS_RAW: Final = "(user != '' OR id != '' OR props != '' OR claimed_at != '')"
-# The person is named in a table in memory: the text of a mutation stays on disk for a while.
-_OF_THE_PERSON: Final = "(project, user) IN (SELECT project, user FROM mauve.erasing)"
-
+# The text of a mutation stays on disk for a while, and on a server in logs: it holds a salted digest, never the name.
+_OF_THE_PERSON: Final = (
+    "project = {project:String} AND user != '' AND SHA256(concat({salt:String}, user)) = unhex({digest:String})"
+)
 _OF_THE_PROJECT: Final = "project = {project:String}"
 
 
-class ChdbMaintenance:
+class RowMaintenance:
+    """Anonymizes and deletes rows, on every engine."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def erase_user(self, project: str, user: str) -> int:
+        salt = secrets.token_hex(16)
+        digest = hashlib.sha256(f"{salt}{user}".encode()).hexdigest()
+        return self._blank(_OF_THE_PERSON, {"project": project, "salt": salt, "digest": digest})
+
+    def anonymize_raw_before(self, day: date) -> int:
+        number = max(0, day.toordinal() - _EPOCH_ORDINAL)
+        return self._blank(f"day < toDate(toUInt16({number})) AND {_IS_RAW}", {})
+
+    def delete_project(self, project: str) -> int:
+        named = {"project": project}
+        ((count,),) = self._connection.read(f"SELECT count() FROM events WHERE {_OF_THE_PROJECT}", named)
+        for table in ("events", "actives"):
+            # Returns when every part is rewritten. A rewrite interrupted by a crash continues at the next start.
+            self._connection.run(
+                f"ALTER TABLE {table} DELETE WHERE {_OF_THE_PROJECT} SETTINGS mutations_sync = 2", named
+            )
+        return int(count)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _blank(self, condition: str, bound: Mapping[str, str | int]) -> int:
+        ((counted,),) = self._connection.read(f"SELECT count() FROM events WHERE {condition}", bound)
+        count = int(counted)
+        if count:
+            # Returns when every part is rewritten. A rewrite interrupted by a crash continues at the next start.
+            self._connection.run(
+                f"ALTER TABLE events UPDATE {_BLANK} WHERE {condition} SETTINGS mutations_sync = 2", bound
+            )
+        return count
+
+
+class ChdbMaintenance(RowMaintenance):
     """Uses its own connection, so that a long rewrite blocks no others."""
 
-    def __init__(self, connection: ChdbConnection, path: Path) -> None:
-        self._connection = connection
+    def __init__(self, connection: Connection, path: Path) -> None:
+        super().__init__(connection)
         self._shadow = path.absolute() / FROZEN_FOLDER  # absolute, for processes with another working directory
         for statement in TABLES:
             connection.run(statement)
@@ -41,7 +86,7 @@ class ChdbMaintenance:
         self.thaw()
         for table in KEPT_TABLES:
             # Hard links: it takes milliseconds, and space only for parts that are merged or rewritten meanwhile.
-            self._connection.run(f"ALTER TABLE mauve.{table} FREEZE WITH NAME '{_FROZEN_NAME}'")
+            self._connection.run(f"ALTER TABLE {table} FREEZE WITH NAME '{_FROZEN_NAME}'")
         folders = {table: self._frozen_folder(folder) for table, folder in self._table_folders().items()}
         return Frozen(folders, _rows_in(folders["events"]))
 
@@ -54,46 +99,10 @@ class ChdbMaintenance:
         for table in KEPT_TABLES:
             for part in _parts_in(frozen.folders[table]):
                 part.rename(folders_by_table[table] / "detached" / part.name)
-                self._connection.run(f"ALTER TABLE mauve.{table} ATTACH PART '{part.name}'")
-        ((found,),) = self._connection.rows("SELECT count() FROM mauve.events")
+                self._connection.run(f"ALTER TABLE {table} ATTACH PART '{part.name}'")
+        ((found,),) = self._connection.rows("SELECT count() FROM events")
         if found != frozen.events:
             raise WarehouseUnavailableError(f"{found} of {frozen.events} events were restored")
-
-    def erase_user(self, project: str, user: str) -> int:
-        self._connection.run("TRUNCATE TABLE mauve.erasing")
-        self._connection.read(
-            "INSERT INTO mauve.erasing SELECT {project:String}, {user:String}", {"project": project, "user": user}
-        )
-        try:
-            return self._blank(_OF_THE_PERSON)
-        finally:
-            self._connection.run("TRUNCATE TABLE mauve.erasing")
-
-    def anonymize_raw_before(self, day: date) -> int:
-        number = max(0, day.toordinal() - _EPOCH_ORDINAL)
-        return self._blank(f"day < toDate(toUInt16({number})) AND {_IS_RAW}")
-
-    def delete_project(self, project: str) -> int:
-        named = {"project": project}
-        ((count,),) = self._connection.read(f"SELECT count() FROM mauve.events WHERE {_OF_THE_PROJECT}", named)
-        for table in ("events", "actives"):
-            # Returns when every part is rewritten. A rewrite interrupted by a crash continues at the next start.
-            self._connection.read(
-                f"ALTER TABLE mauve.{table} DELETE WHERE {_OF_THE_PROJECT} SETTINGS mutations_sync = 2", named
-            )
-        return int(count)
-
-    def close(self) -> None:
-        self._connection.close()
-
-    def _blank(self, condition: str) -> int:
-        ((count,),) = self._connection.rows(f"SELECT count() FROM mauve.events WHERE {condition}")
-        if count:
-            # Returns when every part is rewritten. A rewrite interrupted by a crash continues at the next start.
-            self._connection.run(
-                f"ALTER TABLE mauve.events UPDATE {_BLANK} WHERE {condition} SETTINGS mutations_sync = 2"
-            )
-        return count
 
     def _table_folders(self) -> dict[str, Path]:
         return {name: Path(path) for name, path in self._connection.read(_FOLDERS, {}) if name in KEPT_TABLES}

@@ -15,8 +15,9 @@ import numpy.typing as npt
 import structlog
 
 from mauve.stores.clickhouse.columns import id_candidates_as_arrow
-from mauve.stores.clickhouse.connection import ChdbConnection
+from mauve.stores.clickhouse.connection import Connection
 from mauve.stores.clickhouse.id_filter import Hashes, IdFilter, capacity_of, masks_of
+from mauve.stores.clickhouse.schema import STAGED_CANDIDATES
 
 FILTER_BYTES_MAX: Final = 512 * 1024 * 1024
 """The limit for all filters. Beyond it they are overfilled and recognize fewer new ids: slower, never wrong."""
@@ -30,13 +31,13 @@ _WINDOW_DAYS: Final = 7  # how many days back repeats are looked up
 
 _DAYS: Final = """
 SELECT partition, sum(rows) FROM system.parts
-WHERE database = 'mauve' AND table = 'seen' AND active GROUP BY partition ORDER BY partition
+WHERE database = currentDatabase() AND table = 'seen' AND active GROUP BY partition ORDER BY partition
 SETTINGS output_format_json_quote_64bit_integers = 0
 """
 _COUNTED_ON: Final = """
-SELECT id_hash, received_at FROM mauve.seen WHERE received_day = toDate(toUInt16({day})) AND id_hash IN ({ids})
+SELECT id_hash, received_at FROM seen WHERE received_day = toDate(toUInt16({day})) AND id_hash IN ({ids})
 """
-_STAGED_CANDIDATES: Final = "SELECT id_hash FROM mauve.staged_candidates WHERE day = {day}"
+_STAGED_CANDIDATES: Final = "SELECT id_hash FROM staged_candidates WHERE day = {day}"
 _INLINE_IDS_MAX: Final = 1_000
 """Up to this many ids are written into the query, which is several times faster; more would make it too long."""
 
@@ -51,7 +52,7 @@ class SeenIds:
     A missing filter means that nothing is known about a day, not that it has no ids; it is built when first needed.
     """
 
-    def __init__(self, connection: ChdbConnection, *, filter_bytes_max: int) -> None:
+    def __init__(self, connection: Connection, *, filter_bytes_max: int) -> None:
         self._connection = connection
         self._bytes_max = filter_bytes_max
         stored = self._stored_days()
@@ -113,7 +114,7 @@ class SeenIds:
 
     def _make_filter(self, day: int, ids_expected: int) -> IdFilter:
         """Build a filter and fill it from the table. It is used only once it is complete."""
-        ((stored,),) = self._connection.rows(f"SELECT count() FROM mauve.seen WHERE {_is_of(day)}")
+        ((stored,),) = self._connection.rows(f"SELECT count() FROM seen WHERE {_is_of(day)}")
         taken = sum(each.size_bytes for other, each in self._filters.items() if other != day)
         room = capacity_of(max(self._bytes_max - taken, 0))
         made = IdFilter(max(min(max(stored, ids_expected), room), _CAPACITY_MIN))
@@ -129,13 +130,14 @@ class SeenIds:
         for low, high in itertools.pairwise(cuts):
             first, last = f"{low:02x}{'00' * 15}", f"{high - 1:02x}{'ff' * 15}"
             bounds = f"toFixedString(unhex('{first}'), 16) AND toFixedString(unhex('{last}'), 16)"
-            sql = f"SELECT id_hash FROM mauve.seen WHERE {_is_of(day)} AND id_hash BETWEEN {bounds}"
+            sql = f"SELECT id_hash FROM seen WHERE {_is_of(day)} AND id_hash BETWEEN {bounds}"
             yield hashes_from(self._connection.binary(sql))
 
     def _looked_up(self, found: Mapping[int, npt.NDArray[np.intp]], hashes: Hashes) -> dict[int, list[int]]:
         if sum(map(len, found.values())) > _INLINE_IDS_MAX:
-            self._connection.run("TRUNCATE TABLE mauve.staged_candidates")
-            self._connection.insert_arrow("mauve.staged_candidates", id_candidates_as_arrow(found, hashes))
+            self._connection.run(STAGED_CANDIDATES)
+            self._connection.run("TRUNCATE TABLE staged_candidates")
+            self._connection.insert_arrow("staged_candidates", id_candidates_as_arrow(found, hashes))
             ids_by_day = {day: _STAGED_CANDIDATES.format(day=day) for day in found}
         else:
             ids_by_day = {day: _as_texts(hashes[places]) for day, places in found.items()}

@@ -10,111 +10,117 @@ from mauve.core.events import Activity
 from mauve.core.times import DAY_MS
 from mauve.core.window import Window
 from mauve.stores.clickhouse.columns import events_as_arrow, seen_as_arrow, seqs_as_arrow
-from mauve.stores.clickhouse.connection import ChdbConnection
+from mauve.stores.clickhouse.connection import Connection
 from mauve.stores.clickhouse.event_days import repair_event_days
-from mauve.stores.clickhouse.schema import DURABILITY, TABLES
+from mauve.stores.clickhouse.schema import DROP_RETIRED, DURABILITY, STAGING, TABLES
 from mauve.stores.clickhouse.seen_ids import FILTER_BYTES_MAX, SeenIds
 from mauve.stores.clickhouse.staged_ids import NO_IDS, received_ids, same_ids, staged_ids
 from mauve.stores.closed_days import DayUsers
-from mauve.stores.warehouse import EventRows, SameId, first_seq
+from mauve.stores.warehouse import EventRows, SameId, WarehouseUnavailableError, first_seq
 
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
+_STORED_AFTER_MAX: Final = 5_000_000  # several times the largest range
 _ID_HASH: Final = "sipHash128(project, '/', id)"
-_STAGED_TABLES: Final = ("mauve.staged", "mauve.staged_repeats", "mauve.staged_stored")
-_HASHED_IDS: Final = f"SELECT seq, {_ID_HASH} FROM mauve.staged WHERE id != ''"
-# The staged tables are in memory: a restart of the engine empties them without notice.
+_STAGED_TABLES: Final = ("staged", "staged_repeats", "staged_stored")
+_HASHED_IDS: Final = f"SELECT seq, {_ID_HASH} FROM staged WHERE id != ''"
+# The staged tables are in memory: whatever empties them must not go unnoticed.
 _IS_COMPLETE: Final = " AND ".join(
     f"(SELECT throwIf(count() != {{{name}}}, 'the staged rows are lost') FROM {table}) = 0"
     for name, table in (
-        ("staged", "mauve.staged"),
-        ("repeats", "mauve.staged_repeats"),
-        ("stored", "mauve.staged_stored"),
+        ("staged", "staged"),
+        ("repeats", "staged_repeats"),
+        ("stored", "staged_stored"),
     )
 )
-_COUNTS: Final = "seq NOT IN (SELECT seq FROM mauve.staged_repeats)"
+_COUNTS: Final = "seq NOT IN (SELECT seq FROM staged_repeats)"
 # A day is the number of days since 1970, independent of the machine's time zone.
 _DAY: Final = f"toDate(toUInt16(intDiv(occurred_at, {DAY_MS})))"
-_IS_NEW: Final = "seq NOT IN (SELECT seq FROM mauve.staged_stored)"
+_IS_NEW: Final = "seq NOT IN (SELECT seq FROM staged_stored)"
 _RECEIVED_DAY: Final = f"toUInt16(intDiv(received_at, {DAY_MS}))"
-_COMMIT: Final = (
-    f"""
-    INSERT INTO mauve.events
+_COMMIT: Final = {
+    "events": f"""
+    INSERT INTO events
         (project, name, received_at, occurred_at, claimed_at, user, id, props, seq, day, counted)
     SELECT project, name, received_at, occurred_at, claimed_at, user, id, props, seq, {_DAY}, {_COUNTS}
-    FROM mauve.staged
+    FROM staged
     WHERE {{is_complete}} AND {_IS_NEW}
     """,
-    f"""
-    INSERT INTO mauve.seen (id_hash, received_at, received_day)
-    SELECT {_ID_HASH}, received_at, toDate({_RECEIVED_DAY}) FROM mauve.staged
+    "seen": f"""
+    INSERT INTO seen (id_hash, received_at, received_day)
+    SELECT {_ID_HASH}, received_at, toDate({_RECEIVED_DAY}) FROM staged
     WHERE {{is_complete}} AND id != '' AND {_COUNTS} AND {_IS_NEW}
     """,
-    f"""
-    INSERT INTO mauve.actives (project, kind, day, users)
+    "actives": f"""
+    INSERT INTO actives (project, kind, day, users)
     SELECT project, if(name = 'user_signup', 'signup', 'active') AS kind, {_DAY} AS day,
         uniqCombined64State(17)(user)
-    FROM mauve.staged
+    FROM staged
     WHERE {{is_complete}} AND user != '' AND {_COUNTS}
     GROUP BY project, kind, day
     """,
-)
+}
 
 _USERS_OF_DAYS: Final = """
-SELECT project, kind, toString(day), uniqCombined64Merge(17)(users) FROM mauve.actives
+SELECT project, kind, toString(day), uniqCombined64Merge(17)(users) FROM actives
 WHERE kind IN ('active', 'signup') AND day BETWEEN toDate({first:UInt16}) AND toDate({last:UInt16})
 GROUP BY project, kind, day SETTINGS output_format_json_quote_64bit_integers = 0
 """
 # May be merged with the result of an earlier attempt for the same week: that does not change a sketch.
 _SUM_UP_WEEK: Final = """
-INSERT INTO mauve.actives (project, kind, day, users)
+INSERT INTO actives (project, kind, day, users)
 SELECT project, concat(toString(kind), '_week') AS week_kind, toDate(toUInt16({first})),
     uniqCombined64MergeState(17)(users)
-FROM mauve.actives
+FROM actives
 WHERE kind IN ('active', 'signup') AND day BETWEEN toDate(toUInt16({first})) AND toDate(toUInt16({last}))
 GROUP BY project, week_kind
 """
 
 
-class ChdbWarehouse:
-    """The loader's side of the warehouse."""
+class ClickHouseWarehouse:
+    """The loader's side of a warehouse whose tables exist."""
 
-    def __init__(self, connection: ChdbConnection, *, filter_bytes_max: int = FILTER_BYTES_MAX) -> None:
+    def __init__(self, connection: Connection, *, filter_bytes_max: int = FILTER_BYTES_MAX) -> None:
         self._connection = connection
-        for statement in (*TABLES, *DURABILITY):
-            connection.run(statement)
-        repair_event_days(connection)
+        self._has_staging = False
         self._seen = SeenIds(connection, filter_bytes_max=filter_bytes_max)
         self._staged_count = 0
         self._staged_ids = NO_IDS
 
     def stage(self, rows: EventRows) -> list[SameId]:
-        for table in _STAGED_TABLES:
-            self._connection.run(f"TRUNCATE TABLE {table}")
-        self._connection.insert_arrow("mauve.staged", events_as_arrow(rows))
+        self._empty_staging()
+        self._connection.insert_arrow("staged", events_as_arrow(rows))
         self._staged_count = len(rows)
         self._staged_ids = staged_ids(rows, self._connection.binary(_HASHED_IDS)) if any(rows.id.lengths) else NO_IDS
         return same_ids(self._staged_ids, self._seen)
 
-    def commit(self, repeats: Collection[int], stored: Collection[int], range_name: str = "") -> None:  # noqa: ARG002
+    def commit(self, repeats: Collection[int], stored: Collection[int], range_name: str = "") -> None:
         if repeats:
-            self._connection.insert_arrow("mauve.staged_repeats", seqs_as_arrow(repeats))
+            self._connection.insert_arrow("staged_repeats", seqs_as_arrow(repeats))
         if stored:
-            self._connection.insert_arrow("mauve.staged_stored", seqs_as_arrow(stored))
+            self._connection.insert_arrow("staged_stored", seqs_as_arrow(stored))
         counted = self._staged_ids.without(repeats).without(stored)  # Stored ones are known, see `recover_ids`.
         self._seen.add(counted.hashes, counted.received_days)
-        is_complete = _IS_COMPLETE.format(staged=self._staged_count, repeats=len(repeats), stored=len(stored))
-        for statement in _COMMIT:
-            self._connection.run(statement.format(is_complete=is_complete))
+        is_complete = self._condition(len(repeats), len(stored))
+        for table, statement in _COMMIT.items():
+            self._store(table, statement.format(is_complete=is_complete), range_name)
+        self._has_staging = True
 
     def stored_after(self, positions: Mapping[int, int]) -> dict[int, bool]:
         if not positions:
             return {}
-        rows = self._connection.rows(f"SELECT seq, counted FROM mauve.events WHERE {_after(positions)}")
+        rows = self._connection.rows(
+            f"SELECT seq, counted FROM events WHERE {_after(positions)} LIMIT {_STORED_AFTER_MAX + 1}"
+        )
+        if len(rows) > _STORED_AFTER_MAX:
+            raise WarehouseUnavailableError(
+                f"the warehouse holds more than {_STORED_AFTER_MAX} events that the ledger does not know of: "
+                "restore both to the same moment"
+            )
         return {seq: counted == 1 for seq, counted in rows}
 
     def recover_ids(self, positions: Mapping[int, int]) -> None:
         counted = f"({_after(positions)}) AND counted AND id != ''"
-        rows = self._connection.binary(f"SELECT received_at, {_ID_HASH} FROM mauve.events WHERE {counted}")
+        rows = self._connection.binary(f"SELECT received_at, {_ID_HASH} FROM events WHERE {counted}")
         received_at, days, hashes = received_ids(rows)
         if not len(hashes):
             return
@@ -122,10 +128,10 @@ class ChdbWarehouse:
         # Otherwise every attempt would add all of them again.
         missing = np.array([at not in counted_at.get(place, ()) for place, at in enumerate(received_at.tolist())])
         self._seen.add(hashes[missing], days[missing])
-        self._connection.insert_arrow("mauve.seen", seen_as_arrow(hashes[missing], received_at[missing], days[missing]))
+        self._connection.insert_arrow("seen", seen_as_arrow(hashes[missing], received_at[missing], days[missing]))
 
     def first_day(self) -> date | None:
-        ((number, count),) = self._connection.rows("SELECT toUInt16(min(day)), count() FROM mauve.actives")
+        ((number, count),) = self._connection.rows("SELECT toUInt16(min(day)), count() FROM actives")
         return date.fromordinal(_EPOCH_ORDINAL + number) if count else None
 
     def users_of_days(self, window: Window) -> list[DayUsers]:
@@ -139,6 +145,32 @@ class ChdbWarehouse:
 
     def ping(self) -> None:
         self._connection.rows("SELECT 1")
+
+    def _empty_staging(self) -> None:
+        if not self._has_staging:
+            for statement in STAGING:
+                self._connection.run(statement)
+        self._has_staging = False  # until the commit succeeds: a failure may mean that the session is lost
+        for table in _STAGED_TABLES:
+            self._connection.run(f"TRUNCATE TABLE {table}")
+
+    def _condition(self, repeats: int, stored: int) -> str:
+        """Return what every statement of a commit checks on the engine before it inserts anything."""
+        return _IS_COMPLETE.format(staged=self._staged_count, repeats=repeats, stored=stored)
+
+    def _store(self, table: str, sql: str, range_name: str) -> None:  # noqa: ARG002 - for a server
+        """Run a statement that inserts into a table."""
+        self._connection.run(sql)
+
+
+class ChdbWarehouse(ClickHouseWarehouse):
+    """The embedded warehouse. Opening it brings the tables of an earlier release up to date."""
+
+    def __init__(self, connection: Connection, *, filter_bytes_max: int = FILTER_BYTES_MAX) -> None:
+        for statement in (*TABLES, *DURABILITY, *DROP_RETIRED):
+            connection.run(statement)
+        repair_event_days(connection)
+        super().__init__(connection, filter_bytes_max=filter_bytes_max)
 
 
 def _after(positions: Mapping[int, int]) -> str:

@@ -39,19 +39,19 @@ _MANY_NAMES: Final = """
     max_block_size = 8192, max_bytes_before_external_group_by = 33554432, max_bytes_before_remerge_sort = 16777216
 """
 _EVENT_NAMES: Final = f"""
-SELECT name, {_COUNT} AS count FROM mauve.events WHERE {_IN_WINDOW}
+SELECT name, {_COUNT} AS count FROM events WHERE {_IN_WINDOW}
 GROUP BY name HAVING count > 0 ORDER BY count DESC, name LIMIT {{names_max:UInt32}}
 {_LIMITS}, {_MANY_NAMES}
 """
-_EVENT_COUNT: Final = f"SELECT {_COUNT} FROM mauve.events WHERE {_IN_WINDOW} AND name = {{name:String}} {_LIMITS}"
+_EVENT_COUNT: Final = f"SELECT {_COUNT} FROM events WHERE {_IN_WINDOW} AND name = {{name:String}} {_LIMITS}"
 _EVENT_DAYS: Final = f"""
-SELECT toString(day), {_COUNT} AS count FROM mauve.events WHERE {_IN_WINDOW} AND name = {{name:String}}
+SELECT toString(day), {_COUNT} AS count FROM events WHERE {_IN_WINDOW} AND name = {{name:String}}
 GROUP BY day HAVING count > 0 ORDER BY day {_LIMITS}
 """
 _PROPS_CHARACTERS_MAX: Final = 200
 _LATEST_EVENTS: Final = f"""
 SELECT name, received_at, occurred_at, user, id, substringUTF8(props, 1, {_PROPS_CHARACTERS_MAX}), counted
-FROM mauve.events WHERE {_IN_WINDOW} AND received_at >= {{since:Int64}} AND received_at < {{until:Int64}}
+FROM events WHERE {_IN_WINDOW} AND received_at >= {{since:Int64}} AND received_at < {{until:Int64}}
 ORDER BY received_at DESC, seq DESC LIMIT {{events_max:UInt32}} {_LIMITS}
 """
 _SCANNED_ROWS_MAX: Final = 500_000  # for the latest events
@@ -86,15 +86,13 @@ class ChdbWarehouseReader:
             found = f"(({found} AND NOT {_IN_WEEKS}) OR (kind IN ({week_kinds}) AND {_IN_WEEKS}))"
             more = {"first_of_weeks": _day_number(weeks.first), "last_of_weeks": _day_number(weeks.last)}
         these, names = _any_of(projects)
-        sql = (
-            f"SELECT project, {_USERS} FROM mauve.actives WHERE {these} AND {found} GROUP BY project {_BY_PRIMARY_KEY}"
-        )
+        sql = f"SELECT project, {_USERS} FROM actives WHERE {these} AND {found} GROUP BY project {_BY_PRIMARY_KEY}"
         return dict(self._rows(sql, window, more | names))
 
     def users_by_day(self, projects: Collection[str], seen: Activity, window: Window) -> list[tuple[str, str, int]]:
         these, names = _any_of(projects)
         sql = f"""
-        SELECT project, toString(day), {_USERS} FROM mauve.actives WHERE {these} AND kind = '{seen}' AND {_IN_DAYS}
+        SELECT project, toString(day), {_USERS} FROM actives WHERE {these} AND kind = '{seen}' AND {_IN_DAYS}
         GROUP BY project, day {_BY_PRIMARY_KEY}
         """
         if window.length <= 1:

@@ -1,0 +1,241 @@
+"""Connections to a ClickHouse server, over HTTP."""
+
+import logging
+import re
+import secrets
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from mauve.core.secret import Secret
+from mauve.stores import UnsupportedServerError
+from mauve.stores.clickhouse.connection import BAD_ROW_CODES, integers_from, rows_from
+from mauve.stores.clickhouse.schema import SERVER, Layout, clustered
+from mauve.stores.warehouse import RowsRefusedError, WarehouseUnavailableError
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.httpclient import HttpClient
+
+Result = TypeVar("Result")
+SettingValues = Mapping[str, str | int]
+
+_CONNECT_S: Final = 5
+_MARGIN_S: Final = 3  # on top of the time limit of a statement, which a frozen server does not enforce
+_LOADING_S_MAX: Final = 15
+_MAINTENANCE_S_MAX: Final = 3600  # a mutation rewrites whole tables
+_SESSION_S: Final = 600  # Staged rows that are older are gone.
+_UNLIMITED: Final = 10**15
+
+LOST_ROWS: Final = "the staged rows are lost"
+LATE_ROWS: Final = "the rows were staged too long ago"
+
+_THROW_IF: Final = 395
+WRONG_USER_CODES: Final = (192, 193, 194, 516)
+_REASONS: Final = {
+    60: f"{LOST_ROWS}, or a table is missing",
+    81: "the database does not exist: create it, on every server of a cluster",
+    159: "the statement took too long",
+    164: "its user may not write, or not change settings: set 'readonly' of its profile to 0",
+    202: "it runs too many queries",
+    241: "the statement needs too much memory",
+    319: "it is unknown whether a quorum of replicas has the rows",
+    372: f"{LOST_ROWS}: the session has ended",
+    373: "the session still runs an earlier statement",
+    497: "its user lacks a privilege: grant it all privileges on the database, and SYSTEM SYNC REPLICA",
+    **dict.fromkeys(WRONG_USER_CODES, "user or password is wrong"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAddress:
+    """Where the warehouse is. `cluster` names the servers that hold copies of it."""
+
+    host: str
+    port: int
+    user: str
+    password: Secret
+    database: str
+    is_tls: bool
+    cluster: str | None
+
+    @property
+    def layout(self) -> Layout:
+        return SERVER if self.cluster is None else clustered(self.cluster)
+
+
+def address_from(url: Secret) -> ServerAddress:
+    """Return the address in a URL that the settings accept."""
+    parts = urlsplit(url.reveal().strip())
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    cluster = options.pop("cluster", None)
+    if options:
+        raise UnsupportedServerError(f"'{min(options)}' is not an option of MAUVE_WAREHOUSE_URL: use only 'cluster'")
+    if cluster is not None and re.fullmatch(r"[\w.-]{1,100}", cluster, re.ASCII) is None:
+        raise UnsupportedServerError("the cluster in MAUVE_WAREHOUSE_URL must be a name, as in ?cluster=NAME")
+    is_tls = parts.scheme == "clickhouses"
+    return ServerAddress(
+        host=parts.hostname or "",
+        port=parts.port or (8443 if is_tls else 8123),
+        user=unquote(parts.username or "default"),
+        password=Secret(unquote(parts.password or "")),
+        database=unquote(parts.path.strip("/")),
+        is_tls=is_tls,
+        cluster=cluster,
+    )
+
+
+class ServerConnection:
+    """A connection to one server. It has a session, which is replaced by a new one after any failed request.
+
+    A failed request may still run on the server: in a new session it can neither be disturbed nor continued.
+    """
+
+    def __init__(self, address: ServerAddress, settings: SettingValues, statement_s: float) -> None:
+        connect, self._errors = _driver()
+        self._lock = threading.Lock()
+        self._client = self._guarded(lambda: connect(address, settings, statement_s + _MARGIN_S))
+        self._settings_known = self._client.server_settings.keys()
+        self._session = _new_session()
+
+    def run(self, sql: str, parameters: Mapping[str, str | int] | None = None) -> None:
+        self._query(sql, None, parameters)
+
+    def run_with(self, sql: str, settings: SettingValues) -> None:
+        """Run a statement with more settings; those that this server does not know are left out."""
+        known = {name: value for name, value in settings.items() if name in self._settings_known}
+        self._query(sql, None, None, known)
+
+    def rows(self, sql: str) -> list[tuple[int, ...]]:
+        return integers_from(self._query(sql, "TSV").decode())
+
+    def binary(self, sql: str) -> bytes:
+        return self._query(sql, "RowBinary")
+
+    def read(self, sql: str, parameters: Mapping[str, str | int]) -> list[list[Any]]:
+        return rows_from(self._query(sql, "JSONCompactEachRow", parameters))
+
+    def insert_arrow(self, table: str, stream: bytes) -> None:
+        with self._lock:
+            session = self._session
+            self._guarded(
+                lambda: self._client.raw_insert(table, insert_block=stream, fmt="ArrowStream", settings=session)
+            )
+
+    def close(self) -> None:
+        with self._lock:
+            self._client.close_connections()
+
+    def _query(
+        self,
+        sql: str,
+        format_: str | None,
+        parameters: Mapping[str, str | int] | None = None,
+        settings: SettingValues | None = None,
+    ) -> bytes:
+        with self._lock:
+            used = {**self._session, **(settings or {})}
+            return self._guarded(lambda: self._client.raw_query(sql, dict(parameters or {}), used, format_))
+
+    def _guarded(self, request: Callable[[], Result]) -> Result:
+        try:
+            return request()
+        except self._errors as error:
+            self._session = _new_session()
+            raise _translated(error) from None  # Its text may hold rows, or the address with the password.
+
+
+def open_for_reading(address: ServerAddress, read_s_max: float) -> ServerConnection:
+    """Connect for reads that limit themselves."""
+    return ServerConnection(address, {}, read_s_max)
+
+
+def open_for_loading(address: ServerAddress) -> ServerConnection:
+    """Connect for inserts that are durable when they return, each as one block that can be recognized."""
+    quorum: SettingValues = {
+        "insert_quorum": "auto",  # a majority
+        "insert_quorum_parallel": 0,
+        "insert_quorum_timeout": _LOADING_S_MAX * 1000,
+        "select_sequential_consistency": 1,
+    }
+    settings: SettingValues = {
+        **_WRITING,
+        "max_insert_threads": 1,
+        "min_insert_block_size_rows": _UNLIMITED,
+        "min_insert_block_size_bytes": _UNLIMITED,
+        "max_insert_block_size": _UNLIMITED,
+        "max_execution_time": _LOADING_S_MAX,
+        **(quorum if address.cluster is not None else {}),
+    }
+    return ServerConnection(address, settings, _LOADING_S_MAX)
+
+
+def open_for_maintenance(address: ServerAddress) -> ServerConnection:
+    """Connect for statements that take long and end when every replica has run them."""
+    settings: SettingValues = {
+        **_WRITING,
+        "mutations_sync": 2,
+        "alter_sync": 2,
+        "max_execution_time": 0,
+        "distributed_ddl_task_timeout": _MAINTENANCE_S_MAX,
+        "log_queries": 0,
+    }
+    return ServerConnection(address, settings, _MAINTENANCE_S_MAX)
+
+
+# Inserts are neither deferred nor compared with earlier ones, unless a statement has a token.
+_WRITING: Final[SettingValues] = {"async_insert": 0, "insert_deduplicate": 0}
+
+
+def reason_for(error: BaseException) -> str:
+    """Say why a request failed, in our own words: those of the server may hold the values of a row."""
+    code = getattr(error, "code", None)
+    if code == _THROW_IF:
+        return next((text for text in (LOST_ROWS, LATE_ROWS) if text in str(error)), "a check has failed")
+    if code is not None:
+        return _REASONS.get(code, f"it reports {getattr(error, 'name', None) or 'an error'}, code {code}")
+    cause: BaseException | None = error.__cause__
+    return f"it does not answer ({type(getattr(cause, 'reason', None) or cause or error).__name__})"
+
+
+def _translated(error: BaseException) -> RowsRefusedError | WarehouseUnavailableError:
+    failure = RowsRefusedError if getattr(error, "code", None) in BAD_ROW_CODES else WarehouseUnavailableError
+    return failure(reason_for(error))
+
+
+def _new_session() -> dict[str, str | int]:
+    return {"session_id": f"mauve-{secrets.token_hex(16)}", "session_timeout": _SESSION_S}
+
+
+def _driver() -> tuple[Callable[[ServerAddress, SettingValues, float], "HttpClient"], tuple[type[Exception], ...]]:
+    """Return how to connect, and the errors of a request."""
+    try:
+        from clickhouse_connect.driver.exceptions import Error  # noqa: PLC0415 - installed only with an extra
+        from clickhouse_connect.driver.httpclient import HttpClient  # noqa: PLC0415
+        from clickhouse_connect.driver.httputil import get_pool_manager  # noqa: PLC0415
+        from urllib3.exceptions import HTTPError  # noqa: PLC0415
+    except ImportError as error:
+        raise UnsupportedServerError("MAUVE_WAREHOUSE_URL needs a package: install 'mauve[clickhouse]'") from error
+    logging.getLogger("clickhouse_connect").setLevel(logging.ERROR)  # Every failure is raised, and reported by us.
+
+    def connect(address: ServerAddress, settings: SettingValues, timeout_s: float) -> HttpClient:
+        client = HttpClient(
+            "https" if address.is_tls else "http",
+            address.host,
+            address.port,
+            address.user,
+            address.password.reveal(),
+            address.database,
+            compress=False,
+            query_retries=0,
+            connect_timeout=_CONNECT_S,
+            send_receive_timeout=int(timeout_s),
+            settings=dict(settings),
+            pool_mgr=get_pool_manager(maxsize=1),  # One connection stays with one server behind a balancer.
+            autogenerate_session_id=False,
+        )
+        client.http_retries = 0  # A failed request is repeated by the loader or the reader, never here.
+        return client
+
+    return connect, (Error, HTTPError, OSError)

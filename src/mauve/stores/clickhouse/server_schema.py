@@ -1,0 +1,112 @@
+"""Prepare the warehouse on a server: check the server, migrate the tables, check to whom they belong."""
+
+from contextlib import closing
+from typing import Final
+
+from mauve.stores import ForeignDataError, NewerSchemaError, UnsupportedServerError
+from mauve.stores.clickhouse.connection import Connection
+from mauve.stores.clickhouse.schema import KEPT_TABLES, kept_tables
+from mauve.stores.clickhouse.server import ServerAddress, open_for_loading, open_for_maintenance
+from mauve.stores.warehouse import RowsRefusedError, WarehouseUnavailableError
+
+SCHEMA_VERSION: Final = 1
+"""Raise it whenever the tables change."""
+
+_VERSION_MIN: Final = (24, 8)
+# The first to create the table decides to whom the database belongs: the identity is in the table's comment.
+_CREATE_INSTALLATION: Final = """
+CREATE TABLE IF NOT EXISTS mauve_installation{on_cluster} (schema_version UInt32, migrated_at DateTime)
+ENGINE = {replicated}MergeTree ORDER BY schema_version COMMENT '{identity}'
+"""
+_INSTALLATION: Final = "mauve_installation"
+_TABLES: Final = "SELECT name, comment, engine FROM system.tables WHERE database = currentDatabase() LIMIT 10000"
+_SHARDS: Final = "SELECT count(), max(shard_num) FROM system.clusters WHERE cluster = {cluster:String}"
+
+
+def check_server(address: ServerAddress) -> None:
+    """Raise unless the server can be reached and used."""
+    try:
+        with closing(open_for_loading(address)) as connection:
+            _check_version(connection)
+            if address.cluster is not None:
+                _check_cluster(connection, address.cluster)
+    except (WarehouseUnavailableError, RowsRefusedError, UnsupportedServerError) as error:
+        raise _unusable(error) from error
+
+
+def holds_installation(address: ServerAddress) -> bool:
+    with closing(open_for_loading(address)) as connection:
+        return _identity_in(connection.read(_TABLES, {})) is not None
+
+
+def migrate(address: ServerAddress, identity: str) -> None:
+    """Create the tables, or bring them up to date. Several processes may do so at once."""
+    try:
+        with closing(open_for_maintenance(address)) as connection:
+            _adopt(connection, address, identity)
+            if _current_version(connection) < SCHEMA_VERSION:
+                for statement in kept_tables(address.layout):
+                    connection.run(statement)
+                connection.run(f"INSERT INTO mauve_installation SELECT {SCHEMA_VERSION}, now()")
+            _check_engines(connection, address)
+    except (WarehouseUnavailableError, RowsRefusedError, UnsupportedServerError) as error:
+        raise _unusable(error) from error
+
+
+def _check_version(connection: Connection) -> None:
+    ((text,),) = connection.read("SELECT version()", {})
+    major, minor = map(int, text.split(".")[:2])
+    if (major, minor) < _VERSION_MIN:
+        least = ".".join(map(str, _VERSION_MIN))
+        raise UnsupportedServerError(f"version {major}.{minor} is too old: use {least} or newer")
+
+
+def _check_cluster(connection: Connection, cluster: str) -> None:
+    ((servers, shards),) = connection.read(_SHARDS, {"cluster": cluster})
+    if int(servers) == 0:
+        raise UnsupportedServerError(f"it knows no cluster '{cluster}': see system.clusters for their names")
+    if int(shards) > 1:
+        raise UnsupportedServerError(f"cluster '{cluster}' has several shards: name one whose servers are all replicas")
+
+
+def _adopt(connection: Connection, address: ServerAddress, identity: str) -> None:
+    """Take an empty database for this installation; refuse that of another one, or of a newer release."""
+    tables = connection.read(_TABLES, {})
+    known = _identity_in(tables)
+    if known is None and not tables:
+        layout = address.layout
+        connection.run(
+            _CREATE_INSTALLATION.format(on_cluster=layout.on_cluster, replicated=layout.replicated, identity=identity)
+        )
+        known = _identity_in(connection.read(_TABLES, {}))
+    if known != identity:
+        raise ForeignDataError(
+            "the database at MAUVE_WAREHOUSE_URL belongs to another installation or program: "
+            "name the database of this installation, or an empty one"
+        )
+    if _current_version(connection) > SCHEMA_VERSION:
+        raise NewerSchemaError(
+            "the tables at MAUVE_WAREHOUSE_URL were created by a newer release: start that release, or a newer one"
+        )
+
+
+def _identity_in(tables: list[list[str]]) -> str | None:
+    return next((comment for name, comment, _ in tables if name == _INSTALLATION), None)
+
+
+def _current_version(connection: Connection) -> int:
+    ((version,),) = connection.rows("SELECT max(schema_version) FROM mauve_installation")
+    return version
+
+
+def _check_engines(connection: Connection, address: ServerAddress) -> None:
+    """Refuse tables that were created with another cluster setting: they would not be durable as promised."""
+    engines = {name: engine for name, _, engine in connection.read(_TABLES, {})}
+    are_replicated = {engines[table].startswith("Replicated") for table in KEPT_TABLES}
+    if are_replicated != {address.cluster is not None}:
+        advice = "leave out ?cluster" if address.cluster is not None else "add ?cluster=NAME"
+        raise UnsupportedServerError(f"its tables were created otherwise: {advice}, or name another database")
+
+
+def _unusable(error: Exception) -> UnsupportedServerError:
+    return UnsupportedServerError(f"ClickHouse at MAUVE_WAREHOUSE_URL cannot be used: {error}")

@@ -1,0 +1,62 @@
+"""The loader's side of the warehouse on a server, where a commit may arrive twice or late.
+
+A loader that was paused for minutes, or a statement whose answer was lost, may still insert rows that another loader
+has stored meanwhile. Two measures prevent that together: the server recognizes the inserts of a range by a token, for
+hours; and it refuses them once the rows have been staged for more than some minutes, by its own clock.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Final
+
+from mauve.stores.clickhouse.schema import KEPT_TABLES
+from mauve.stores.clickhouse.seen_ids import FILTER_BYTES_MAX
+from mauve.stores.clickhouse.server import LATE_ROWS, ServerConnection, SettingValues
+from mauve.stores.clickhouse.warehouse import ClickHouseWarehouse
+from mauve.stores.warehouse import EventRows, SameId
+
+COMMIT_S_MAX: Final = 600
+"""How long after staging a commit is accepted."""
+
+# Newer servers have other names for the same settings; those that a server does not know are left out.
+_RECOGNIZED: Final[SettingValues] = {
+    "insert_deduplicate": 1,
+    "deduplicate_insert": "enable",
+    "deduplicate_insert_select": "enable_when_possible",
+}
+_NOT_RECOGNIZED: Final[SettingValues] = {"insert_deduplicate": 0, "deduplicate_insert": "disable"}
+
+
+class ServerWarehouse(ClickHouseWarehouse):
+    def __init__(
+        self, connection: ServerConnection, *, is_replicated: bool = False, filter_bytes_max: int = FILTER_BYTES_MAX
+    ) -> None:
+        super().__init__(connection, filter_bytes_max=filter_bytes_max)
+        self._server = connection
+        self._is_replicated = is_replicated
+        self._commit_until_s = 0
+        self._content = ""
+
+    def stage(self, rows: EventRows) -> list[SameId]:
+        self._has_staging = False  # An idle session ends.
+        found = super().stage(rows)
+        ((now_s,),) = self._connection.rows("SELECT toUnixTimestamp(now())")
+        self._commit_until_s = now_s + COMMIT_S_MAX
+        # A log that was created again repeats the names of ranges, but not the moments of receipt.
+        self._content = hashlib.blake2b(rows.received_at.tobytes() + rows.seq.tobytes(), digest_size=16).hexdigest()
+        return found
+
+    def stored_after(self, positions: Mapping[int, int]) -> dict[int, bool]:
+        if self._is_replicated:
+            for table in KEPT_TABLES:
+                self._connection.run(f"SYSTEM SYNC REPLICA {table}")
+        return super().stored_after(positions)
+
+    def _condition(self, repeats: int, stored: int) -> str:
+        is_in_time = f"throwIf(toUnixTimestamp(now()) > {self._commit_until_s}, '{LATE_ROWS}') = 0"
+        return f"{super()._condition(repeats, stored)} AND {is_in_time}"
+
+    def _store(self, table: str, sql: str, range_name: str) -> None:
+        token = f"{table}/{range_name}/{self._content}"
+        settings = {**_RECOGNIZED, "insert_deduplication_token": token} if range_name else _NOT_RECOGNIZED
+        self._server.run_with(sql, settings)
