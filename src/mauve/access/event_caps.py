@@ -19,7 +19,7 @@ from mauve.core.batch import HEADER_BYTES_MAX, MalformedBatchError, unpacked
 from mauve.core.clock import Clock
 from mauve.core.window import period_of
 from mauve.stores import StoreUnavailableError
-from mauve.stores.log import MIXED_STREAM, LogRecord, LogWriter, StreamReader
+from mauve.stores.log import MIXED_STREAM, LogRecord, OwnLogWriter, StreamReader, number_of
 from mauve.stores.usage import AcceptedExchange, CountedUsage, UsageReader
 
 REFRESH_EVERY_S: Final = 0.25
@@ -35,7 +35,7 @@ class OwnStream(NamedTuple):
     """The log stream that this process writes."""
 
     number: int
-    writer: LogWriter
+    writer: OwnLogWriter
     reader: StreamReader
 
 
@@ -174,9 +174,10 @@ class EventCaps:
         """Stop counting reserved events that did not reach the log."""
         self._pending[org_period] -= events
 
-    def commit(self, org_period: OrgPeriod, events: int, number: int) -> None:
+    def commit(self, org_period: OrgPeriod, events: int, place: int) -> None:
         """Count reserved events under the number of the record that holds them."""
         self._pending[org_period] -= events
+        number = number_of(place)
         if number > self._position and number > self._recounted.get(org_period.org_id, 0):
             self._accepted.add(org_period, number, events)
             self._own[org_period] += events
