@@ -19,7 +19,7 @@ from mauve.core.batch import HEADER_BYTES_MAX, MalformedBatchError, unpacked
 from mauve.core.clock import Clock
 from mauve.core.window import period_of
 from mauve.stores import StoreUnavailableError
-from mauve.stores.log import MIXED_STREAM, LogRecord, LogWriter, StreamReader, number_of, stream_of
+from mauve.stores.log import MIXED_STREAM, LogRecord, OwnLogWriter, StreamReader, number_of, stream_of
 from mauve.stores.usage import AcceptedExchange, CountedUsage, UsageReader
 
 REFRESH_EVERY_S: Final = 0.25
@@ -35,7 +35,7 @@ class OwnStream(NamedTuple):
     """The log stream that only this process writes."""
 
     number: int
-    writer: LogWriter
+    writer: OwnLogWriter
     reader: StreamReader
 
 
