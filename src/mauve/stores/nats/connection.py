@@ -46,23 +46,46 @@ class Connection:
         self._url = url
         self._name = name
         self._client: Client | None = None
-        self._connecting = asyncio.Lock()
+        self._connecting: asyncio.Task[None] | None = None
 
     async def client(self) -> "Client":
-        """Return the connected client, or raise `StoreUnavailableError`."""
-        client = self._client
-        if client is None or client.is_closed:  # NATS closes a connection for good if it refuses the password.
-            async with self._connecting:
-                client = self._client
-                if client is None or client.is_closed:
-                    client = self._client = await connect(self._url, self._name)
-        if not client.is_connected:
+        """Return the connected client; the first time, wait for it. Raise `StoreUnavailableError` if there is none."""
+        connecting = self._connect()
+        if connecting is not None:
+            await asyncio.shield(connecting)
+        return self.connected()
+
+    def connected(self) -> "Client":
+        """Return the client if it is connected now, else connect in the background and raise an error at once."""
+        self._connect()
+        if self._client is None or not self._client.is_connected:
             raise StoreUnavailableError("NATS cannot be reached")
-        return client
+        return self._client
 
     async def close(self) -> None:
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.wait({self._connecting})
         if self._client is not None:
             await close(self._client)
+
+    def _connect(self) -> asyncio.Task[None] | None:
+        """Connect unless there is a client that reconnects by itself. NATS ends one for good if it refuses it."""
+        if self._client is not None and not self._client.is_closed:
+            return None
+        if self._connecting is None or self._connecting.done():
+            self._connecting = asyncio.create_task(self._open())
+            self._connecting.add_done_callback(_forget_failure)
+        return self._connecting
+
+    async def _open(self) -> None:
+        self._client = await connect(self._url, self._name)
+
+
+def _forget_failure(task: asyncio.Task[None]) -> None:
+    """Mark a failure as seen: whoever needs the connection gets an error of its own."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def connect(url: Secret, name: str, within_s: float = CONNECT_S_MAX) -> "Client":
