@@ -10,7 +10,7 @@ import pytest
 
 from mauve.stores.localdisk.log.reader import SegmentLogReader, SegmentStreamReader
 from mauve.stores.localdisk.log.writer import SegmentLogWriter
-from mauve.stores.log import LogFailedError
+from mauve.stores.log import LogFailedError, number_of, stream_of
 
 SEGMENT_BYTES = 64 * 1024
 BYTES_MAX = 2**30
@@ -150,19 +150,29 @@ def test_a_record_is_readable_when_append_returns(open_log):
     asyncio.run(main())
 
 
-def test_append_returns_the_number_under_which_a_record_is_read(open_log):
+def test_append_returns_the_place_at_which_a_record_is_read(open_log):
+    async def main():
+        writer = open_log.writer(5)
+        places = [await writer.append([b"one"])]
+        places += await asyncio.gather(*(writer.append([bytes(20_000), b"%d" % part]) for part in range(20)))
+        await writer.close()
+        return places
+
+    places = asyncio.run(main())
+    assert {stream_of(place) for place in places} == {5}
+    assert [record.number for record in drain(open_log.reader(), 5)] == [number_of(place) for place in places]
+
+
+def test_a_writer_with_its_own_stream_tells_its_last_number(open_log):
     async def main():
         writer = open_log.writer()
         before = writer.last_number
-        numbers = [await writer.append([b"one"])]
-        numbers += await asyncio.gather(*(writer.append([bytes(20_000), b"%d" % part]) for part in range(20)))
-        assert before < numbers[0]
-        assert writer.last_number == numbers[-1]
+        first, last = [number_of(await writer.append([payload])) for payload in (b"one", b"two")]
+        assert before < first
+        assert writer.last_number == last
         await writer.close()
-        return numbers
 
-    numbers = asyncio.run(main())
-    assert [record.number for record in drain(open_log.reader())] == numbers
+    asyncio.run(main())
 
 
 def test_reading_a_stream_returns_the_records_between_two_numbers_and_changes_nothing(open_log):

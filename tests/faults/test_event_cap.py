@@ -79,7 +79,7 @@ def core_stopped(service: Service) -> Iterator[None]:
 def shared(data: Path) -> dict[int, int]:
     """Return the accepted count that each process shares."""
     exchange = FileAcceptedCounts(data / "accepted", 255).others()
-    return {stream: sum(accepted.sums(0).values()) for stream, accepted in exchange.items()}
+    return {stream: sum(accepted.sums(0).values()) for stream, accepted in exchange}
 
 
 def counted(data: Path) -> int:

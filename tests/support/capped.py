@@ -1,11 +1,12 @@
 """Processes that accept events of an organization with a cap, in one event loop, over real stores."""
 
 import asyncio
+from itertools import cycle
 from pathlib import Path
 
 from mauve.access.event_caps import EventCaps, OwnStream
 from mauve.access.keyring import Keyring
-from mauve.core.accepted import OrgPeriod
+from mauve.core.accepted import AcceptedCounts, OrgPeriod
 from mauve.core.batch import packed_header, unpacked
 from mauve.core.organization import Standing
 from mauve.core.window import period_of
@@ -75,20 +76,58 @@ class World:
         self._writer.record([entry])
 
 
-class Process:
-    """A process with its own stream. `events` counts all that it has accepted."""
+class SharedStreams:
+    """Streams that hold the records of all processes, in turn, and the counts that these processes share."""
 
-    def __init__(self, world: World, stream: int) -> None:
+    def __init__(self, world: World, streams: tuple[int, ...]) -> None:
+        self._writers = [SegmentLogWriter(world.folder / "log", each, segment_bytes=SEGMENT_BYTES) for each in streams]
+        self._next = cycle(self._writers)
+        self.shared: dict[int, dict[int, AcceptedCounts]] = {}
+
+    async def append(self, parts: tuple[bytes, ...]) -> int:
+        return await next(self._next).append(parts)
+
+    async def close(self) -> None:
+        """Nothing: it outlives the processes."""
+
+    async def end(self) -> None:
+        for writer in self._writers:
+            await writer.close()
+
+
+class MemoryExchange:
+    """An exchange among the processes of these streams."""
+
+    def __init__(self, streams: SharedStreams, process: int) -> None:
+        self._shared = streams.shared
+        self._process = process
+
+    def share(self, accepted):
+        self._shared[self._process] = {stream: counts.copy() for stream, counts in accepted.items()}
+
+    def own(self):
+        return {stream: counts.copy() for stream, counts in self._shared.get(self._process, {}).items()}
+
+    def others(self):
+        others = (counts for process, counts in self._shared.items() if process != self._process)
+        return [(stream, accepted) for counts in others for stream, accepted in counts.items()]
+
+
+class Process:
+    """A process with its own stream, or with streams that it shares. `events` counts all that it has accepted."""
+
+    def __init__(self, world: World, stream: int, streams: SharedStreams | None = None) -> None:
         self.world = world
         self.events = 0
-        self._stream = stream
+        self._stream, self._streams = stream, streams
         root = world.folder / "log"
-        self.log = SegmentLogWriter(root, stream, segment_bytes=SEGMENT_BYTES)
+        self.log = streams or SegmentLogWriter(root, stream, segment_bytes=SEGMENT_BYTES)
         self._edge = SqliteEdge(world.folder / "edge.db", busy_timeout_s=30)
         self.keyring = Keyring(self._edge)
         self.keyring.refresh()
-        own = OwnStream(stream, self.log, SegmentStreamReader(root, stream))
-        self.exchange = FileAcceptedCounts(world.folder / "accepted", stream)
+        own = None if streams else OwnStream(stream, self.log, SegmentStreamReader(root, stream))
+        files = FileAcceptedCounts(world.folder / "accepted", stream)
+        self.exchange = MemoryExchange(streams, stream) if streams else files
         self.caps = EventCaps(own, self.keyring, SqlUsageReader(world.database), self.exchange, world.clock)
         self.caps.refresh()
 
@@ -136,7 +175,7 @@ class Process:
 
     async def restarted(self) -> "Process":
         await self.die()
-        process = Process(self.world, self._stream)
+        process = Process(self.world, self._stream, self._streams)
         process.events = self.events
         return process
 

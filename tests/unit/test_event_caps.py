@@ -17,7 +17,7 @@ from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import Entry
 from mauve.stores.localdisk.log.reader import SegmentStreamReader
 from mauve.stores.log import MIXED_STREAM, LogFailedError
-from support.capped import ORG, Process, World
+from support.capped import ORG, Process, SharedStreams, World
 from support.ledger_entries import a_payment
 
 NEXT_PERIOD_MS = 31 * 86_400_000
@@ -358,7 +358,7 @@ def test_counts_stay_compact_during_an_outage_and_are_never_too_low(world):
             await process.offer(3)
         process.refresh()
         assert process.known == 15 * SUBTOTALS_MAX
-        ((_, lines),) = process.exchange.own()
+        ((_, lines),) = process.exchange.own()[1]
         assert len(lines) <= SUBTOTALS_MAX
         while world.load(1, 7):
             process.refresh()
@@ -499,6 +499,74 @@ def test_a_record_that_the_log_refuses_does_not_count(world):
             await append_counted(parts, (b"", bytes(10**6)), process.org_period(), 30)
         assert process.known == 0
         await process.stop()
+
+    asyncio.run(main())
+
+
+def test_processes_that_share_their_streams_count_each_event_once(world):
+    async def main():
+        streams = SharedStreams(world, (240, 241, 242))
+        one, two = Process(world, 1, streams), Process(world, 2, streams)
+        for number in range(8):
+            assert await (one, two)[number % 3 == 0].offer(5)
+        for process in (one, two, one):
+            process.refresh()
+        assert (one.known, two.known) == (40, 40)
+        for stream, records in ((240, 1), (241, 2), (242, 9), (240, 9), (241, 9)):
+            world.load(stream, records)
+            for process in (one, two, one):
+                process.refresh()
+            assert (one.known, two.known) == (40, 40)
+        assert not any(any(counts.values()) for counts in streams.shared.values())
+        for process in (one, two):
+            await process.stop()
+        await streams.end()
+
+    asyncio.run(main())
+
+
+def test_on_shared_streams_a_killed_process_loses_only_what_it_had_not_shared_until_it_is_loaded(world):
+    async def main():
+        streams = SharedStreams(world, (240, 241, 242))
+        one, two = Process(world, 1, streams), Process(world, 2, streams)
+        for _ in range(3):
+            assert await one.offer(10)
+        one.refresh()
+        assert await one.offer(7)  # not shared yet
+        one = await one.restarted()
+        two.refresh()
+        assert (one.known, two.known) == (30, 30)
+        for stream in (240, 241, 242):
+            world.load(stream)
+        for process in (one, two):
+            process.refresh()
+        assert (one.known, two.known) == (37, 37)
+        for process in (one, two):
+            await process.stop()
+        await streams.end()
+
+    asyncio.run(main())
+
+
+def test_a_record_confirmed_late_counts_until_its_own_number_is_loaded(world):
+    async def main():
+        world.set_cap(10**6)
+        streams = SharedStreams(world, (240,))
+        process = Process(world, 1, streams)
+        places = []
+        for _ in range(3 * SUBTOTALS_MAX):
+            process.caps.reserve(process.org_period(), 4)
+            header = packed_header("proj_1", ORG, world.clock.now_ms(), world.clock.now_us(), 4)
+            places.append(await streams.append((header, b"{}")))
+        for place in reversed(places):
+            process.caps.commit(process.org_period(), 4, place)
+        expected = 4 * len(places)
+        while world.load(240, 11):
+            process.refresh()
+            assert expected <= process.known <= expected + expected // MERGED_SHARE
+        assert process.known == expected
+        await process.stop()
+        await streams.end()
 
     asyncio.run(main())
 

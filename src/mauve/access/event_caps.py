@@ -6,7 +6,7 @@ positions of that count, and those in flight in this process. Organizations with
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final, NamedTuple
@@ -14,12 +14,12 @@ from typing import Final, NamedTuple
 import structlog
 
 from mauve.access.keyring import Keyring
-from mauve.core.accepted import AcceptedCounts, OrgPeriod
+from mauve.core.accepted import AcceptedCounts, OrgPeriod, events_after
 from mauve.core.batch import HEADER_BYTES_MAX, MalformedBatchError, unpacked
 from mauve.core.clock import Clock
 from mauve.core.window import period_of
 from mauve.stores import StoreUnavailableError
-from mauve.stores.log import MIXED_STREAM, LogRecord, LogWriter, StreamReader
+from mauve.stores.log import MIXED_STREAM, LogRecord, OwnLogWriter, StreamReader, number_of, stream_of
 from mauve.stores.usage import AcceptedExchange, CountedUsage, UsageReader
 
 REFRESH_EVERY_S: Final = 0.25
@@ -32,10 +32,10 @@ log = structlog.get_logger()
 
 
 class OwnStream(NamedTuple):
-    """The log stream that this process writes."""
+    """The log stream that only this process writes."""
 
     number: int
-    writer: LogWriter
+    writer: OwnLogWriter
     reader: StreamReader
 
 
@@ -43,7 +43,7 @@ class UsageSnapshot(NamedTuple):
     """Events counted outside this process, at one moment."""
 
     events: Counter[OrgPeriod]
-    position: int  # The events include our own stream up to here.
+    positions: Mapping[int, int]  # The events include each stream up to here.
     is_new: bool  # The ledger was read for it.
 
 
@@ -53,8 +53,7 @@ class OtherUsage:
     While the ledger cannot be read, its last count stands, and newly accepted events are still added to it.
     """
 
-    def __init__(self, stream: int, usage: UsageReader, exchange: AcceptedExchange) -> None:
-        self._stream = stream
+    def __init__(self, usage: UsageReader, exchange: AcceptedExchange) -> None:
         self._usage = usage
         self._exchange = exchange
         self._counted = _NOTHING_COUNTED
@@ -66,12 +65,10 @@ class OtherUsage:
         others = self._exchange.others()  # before the ledger, which then has what their owners have dropped
         is_new = self._read_ledger(capped, period)
         positions = self._counted.positions
-        events: Counter[OrgPeriod] = Counter()
+        events = events_after(positions, [*others, (MIXED_STREAM, self._mixed)])
         if self._counted.period == period:
             events.update({OrgPeriod(org_id, period): count for org_id, count in self._counted.events.items()})
-        for stream, accepted in {**others, MIXED_STREAM: self._mixed}.items():
-            events.update(accepted.sums(positions.get(stream, 0)))
-        return UsageSnapshot(events, positions.get(self._stream, 0), is_new)
+        return UsageSnapshot(events, positions, is_new)
 
     def _read_ledger(self, capped: frozenset[str], period: str) -> bool:
         knows_mixed = capped <= self._mixed_orgs
@@ -133,27 +130,32 @@ class _RefreshJob(NamedTuple):
 
     capped: frozenset[str]
     period: str
-    accepted: AcceptedCounts
+    accepted: dict[int, AcceptedCounts]
     recorded: Counter[OrgPeriod]
     recount: Recount | None
 
 
 class EventCaps:
-    """The counts belong to the event loop. A thread reads the usage elsewhere; its result is applied in one step."""
+    """The counts belong to the event loop. A thread reads the usage elsewhere; its result is applied in one step.
+
+    Without a stream of its own (`stream` is None), a process writes streams that hold the records of all processes, and
+    cannot recount them. Until the loader counts them, the events are missing that a process accepted within
+    `REFRESH_EVERY_S` of its death, or before a cap was set.
+    """
 
     def __init__(
-        self, stream: OwnStream, keyring: Keyring, usage: UsageReader, exchange: AcceptedExchange, clock: Clock
+        self, stream: OwnStream | None, keyring: Keyring, usage: UsageReader, exchange: AcceptedExchange, clock: Clock
     ) -> None:
         self._stream = stream
         self._keyring = keyring
         self._exchange = exchange
         self._clock = clock
-        self._other_usage = OtherUsage(stream.number, usage, exchange)
+        self._other_usage = OtherUsage(usage, exchange)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="event-caps")
         self._capped: frozenset[str] | None = None  # None before the first refresh
         self._elsewhere: Counter[OrgPeriod] = Counter()
-        self._accepted = exchange.own()  # of our stream: at first what the previous process shared, until recounted
-        self._position = 0  # Our stream is loaded up to here; `_accepted` starts after it.
+        self._accepted = exchange.own()  # by stream: at first what the previous process shared, until recounted
+        self._positions: Mapping[int, int] = {}  # Each stream is loaded up to here; `_accepted` starts after it.
         self._own: Counter[OrgPeriod] = Counter()  # the sums of `_accepted`
         self._pending: Counter[OrgPeriod] = Counter()  # in flight, or recorded since we last read the ledger
         self._recorded: Counter[OrgPeriod] = Counter()  # the recorded part of `_pending`
@@ -174,11 +176,12 @@ class EventCaps:
         """Stop counting reserved events that did not reach the log."""
         self._pending[org_period] -= events
 
-    def commit(self, org_period: OrgPeriod, events: int, number: int) -> None:
-        """Count reserved events under the number of the record that holds them."""
+    def commit(self, org_period: OrgPeriod, events: int, place: int) -> None:
+        """Count reserved events under the place of the record that holds them."""
         self._pending[org_period] -= events
-        if number > self._position and number > self._recounted.get(org_period.org_id, 0):
-            self._accepted.add(org_period, number, events)
+        stream, number = stream_of(place), number_of(place)
+        if number > self._positions.get(stream, 0) and number > self._recounted.get(org_period.org_id, 0):
+            self._accepted.setdefault(stream, AcceptedCounts()).add(org_period, number, events)
             self._own[org_period] += events
 
     @contextmanager
@@ -227,16 +230,23 @@ class EventCaps:
         """Return the next job, or None if no organization has a cap, or had one at the last refresh."""
         before, capped = self._capped, self._organizations_with_a_cap()
         self._capped = capped
-        if not capped and not before and not self._accepted:
+        if not capped and not before and not any(self._accepted.values()):
             return None
-        self._accepted.keep_only(capped)
+        for accepted in self._accepted.values():
+            accepted.keep_only(capped)
+        self._prepare_recount(capped, before)
+        recorded, self._recorded = self._recorded, Counter()
+        accepted_now = {stream: accepted.copy() for stream, accepted in self._accepted.items()}
+        return _RefreshJob(capped, period_of(self._clock.now_ms()), accepted_now, recorded, self._recount)
+
+    def _prepare_recount(self, capped: frozenset[str], before: frozenset[str] | None) -> None:
+        if self._stream is None:
+            return
         self._recounted = {org_id: number for org_id, number in self._recounted.items() if org_id in capped}
         if self._recount is None or not self._recount.org_ids <= capped:
             # An organization whose cap is new may have uncounted requests in flight: recount it at the next refresh.
             missing = (capped if before is None else capped & before) - self._recounted.keys()
             self._recount = Recount(missing, self._stream.writer.last_number) if missing else None
-        recorded, self._recorded = self._recorded, Counter()
-        return _RefreshJob(capped, period_of(self._clock.now_ms()), self._accepted.copy(), recorded, self._recount)
 
     def _organizations_with_a_cap(self) -> frozenset[str]:
         organizations = list(self._keyring.organizations.values())  # a copy: another thread may add to them
@@ -245,11 +255,11 @@ class EventCaps:
     def _read_usage(self, job: _RefreshJob) -> UsageSnapshot:
         self._share(job.accepted)
         snapshot = self._other_usage.read(job.capped, job.period)
-        if job.recount is not None:
-            job.recount.count_more(self._stream.reader, snapshot.position)
+        if self._stream is not None and job.recount is not None:
+            job.recount.count_more(self._stream.reader, snapshot.positions.get(self._stream.number, 0))
         return snapshot
 
-    def _share(self, accepted: AcceptedCounts) -> None:
+    def _share(self, accepted: Mapping[int, AcceptedCounts]) -> None:
         try:
             self._exchange.share(accepted)
         except StoreUnavailableError as error:
@@ -275,10 +285,12 @@ class EventCaps:
         else:
             self._recorded += job.recorded
         self._is_current = True
-        self._elsewhere, self._position = snapshot.events, snapshot.position
-        if self._recount is not None and self._recount.is_done:
+        self._elsewhere, self._positions = snapshot.events, snapshot.positions
+        if self._stream is not None and self._recount is not None and self._recount.is_done:
             recount, self._recount = self._recount, None
-            self._accepted.correct(recount.org_ids, recount.through, recount.found)
+            own = self._accepted.setdefault(self._stream.number, AcceptedCounts())
+            own.correct(recount.org_ids, recount.through, recount.found)
             self._recounted |= dict.fromkeys(recount.org_ids, recount.through)
-        self._accepted.drop_loaded(snapshot.position)
-        self._own = Counter(self._accepted.sums(snapshot.position))
+        for stream, accepted in self._accepted.items():
+            accepted.drop_loaded(snapshot.positions.get(stream, 0))
+        self._own = events_after(snapshot.positions, self._accepted.items())

@@ -1,6 +1,8 @@
 """Counts of events that are accepted and may not be loaded yet."""
 
-from collections.abc import Collection, Iterator
+from bisect import insort
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 SUBTOTALS_MAX: Final = 64
@@ -29,9 +31,9 @@ class AcceptedCounts:
         self._subtotals: dict[OrgPeriod, list[Subtotal]] = subtotals_by_org_period or {}
 
     def add(self, org_period: OrgPeriod, number: int, events: int) -> None:
-        """Add a record with a number above all earlier ones."""
+        """Add a record. Records of a stream on a server may be confirmed out of order."""
         subtotals = self._subtotals.setdefault(org_period, [])
-        subtotals.append((number, events))
+        insort(subtotals, (number, events))
         if len(subtotals) > SUBTOTALS_MAX:
             self._subtotals[org_period] = _merged(subtotals)
 
@@ -75,6 +77,16 @@ class AcceptedCounts:
 
     def __bool__(self) -> bool:
         return bool(self._subtotals)
+
+
+def events_after(
+    positions: Mapping[int, int], counts_by_stream: Iterable[tuple[int, AcceptedCounts]]
+) -> Counter[OrgPeriod]:
+    """Return how many events come after the position of their stream. A stream may be given several times."""
+    events: Counter[OrgPeriod] = Counter()
+    for stream, accepted in counts_by_stream:
+        events.update(accepted.sums(positions.get(stream, 0)))
+    return events
 
 
 def _merged(subtotals: list[Subtotal]) -> list[Subtotal]:

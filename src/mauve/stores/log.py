@@ -10,10 +10,28 @@ from typing import Final, NamedTuple, Protocol
 STREAM_MAX: Final = 255
 MIXED_STREAM: Final = STREAM_MAX  # the events sent in one batch with payments, stored in the ledger
 RECORD_NUMBER_MAX: Final = 2**46 - 1
+_NUMBER_BITS: Final = 46
+
+
+def place_of(stream: int, number: int) -> int:
+    """Return stream and number of a record as one integer: its place in the log."""
+    return stream << _NUMBER_BITS | number
+
+
+def stream_of(place: int) -> int:
+    return place >> _NUMBER_BITS
+
+
+def number_of(place: int) -> int:
+    return place & RECORD_NUMBER_MAX
 
 
 class LogFailedError(Exception):
     """The record is not durable, and the writer accepts no more until it is restarted."""
+
+
+class LogUnavailableError(Exception):
+    """The record is not durable as far as is known. It may be sent again; the writer recovers by itself."""
 
 
 class LogFullError(Exception):
@@ -30,16 +48,13 @@ class LogWriter(Protocol):
 
     - Once the result of `append` has been awaited, the record is durable: it survives a power cut.
     - After a failed write or sync every `append` raises `LogFailedError`; a sync is never retried.
+    - While a server cannot be reached `append` raises `LogUnavailableError`, in bounded time; the record may be stored
+      nevertheless.
     - Records of one writer keep the order in which `append` was called.
     """
 
     def append(self, parts: Sequence[bytes]) -> Awaitable[int]:
-        """Append one record, given in parts that are written in sequence; return its number."""
-        ...
-
-    @property
-    def last_number(self) -> int:
-        """Return a number that no durable record exceeds and every later record will."""
+        """Append one record, given in parts that are written in sequence; return its place (see `place_of`)."""
         ...
 
     @property
@@ -53,6 +68,15 @@ class LogWriter(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class OwnLogWriter(LogWriter, Protocol):
+    """A writer with a stream of its own, so its records can be counted again after a restart."""
+
+    @property
+    def last_number(self) -> int:
+        """Return a number that no durable record exceeds and every later record will."""
+        ...
 
 
 class StreamReader(Protocol):

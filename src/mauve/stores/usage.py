@@ -3,7 +3,7 @@
 Together they give the events of an organization in a billing period, even while the loader is down.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from mauve.core.accepted import AcceptedCounts, OrgPeriod
@@ -45,14 +45,15 @@ class AcceptedExchange(Protocol):
 
     - Others see what was shared completely, at their next read; it replaces what was shared before.
     - It survives the process that shared it. A power cut may lose it: the log holds the same information.
+    - Counts are kept by the stream of the log that holds the events; processes may share a stream.
     """
 
-    def share(self, accepted: AcceptedCounts) -> None: ...
+    def share(self, accepted: Mapping[int, AcceptedCounts]) -> None: ...
 
-    def own(self) -> AcceptedCounts:
-        """Return what was last shared for this process's stream, perhaps by its predecessor."""
+    def own(self) -> dict[int, AcceptedCounts]:
+        """Return what this process last shared, or its predecessor of the same name."""
         ...
 
-    def others(self) -> dict[int, AcceptedCounts]:
-        """Return what was last shared for each other stream."""
+    def others(self) -> list[tuple[int, AcceptedCounts]]:
+        """Return each stream of each other process, with what it last shared."""
         ...

@@ -11,14 +11,15 @@ from mauve.core.clock import Clock, SystemClock
 from mauve.core.ids import SystemRandomness
 from mauve.stores.sql.catalog.catalog import sql_catalog
 from mauve.wiring.bootstrap import open_vault
-from mauve.wiring.databases import open_catalog_database, open_edge
+from mauve.wiring.databases import open_catalog_database
+from mauve.wiring.edge import open_edge_publisher
 
 
 @contextmanager
 def control_parts(settings: Settings, clock: Clock | None = None) -> Iterator[ControlParts]:
     """Open the parts of the control plane, on a prepared data directory."""
     clock = clock or SystemClock()
-    with closing(open_catalog_database(settings)) as database, closing(open_edge(settings)) as edge:
+    with closing(open_catalog_database(settings)) as database, open_edge_publisher(settings) as edge:
         catalog = sql_catalog(database)
         with closing(Publisher(catalog, edge, clock)) as publisher:
             yield ControlParts(

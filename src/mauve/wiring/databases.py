@@ -1,4 +1,4 @@
-"""Wires the SQL databases (catalog, ledger) to SQLite files or a PostgreSQL server, and the edge to a SQLite file."""
+"""Wires the SQL databases (catalog, ledger) to SQLite files or a PostgreSQL server."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -10,16 +10,14 @@ import sqlalchemy as sa
 from mauve.config import Settings
 from mauve.stores.deliveries import DeliveryReader
 from mauve.stores.ledger import LedgerWriter, LoadLedger
-from mauve.stores.localdisk.edge import SqliteEdge
 from mauve.stores.sql.database import STATEMENT_S_MAX, Database, sqlite_url
 from mauve.stores.sql.ledger.deliveries import SqlDeliveryReader
 from mauve.stores.sql.ledger.loading import SqlLoadLedger
 from mauve.stores.sql.ledger.writer import SqlLedgerWriter
-from mauve.wiring.paths import catalog_path, edge_path, ledger_path
+from mauve.wiring.paths import catalog_path, ledger_path
 
 _LEDGER_BUSY_TIMEOUT_S: Final = 5.0
 MAINTENANCE_STATEMENT_S: Final = 3600.0  # for work that reads or changes whole tables
-_EDGE_BUSY_TIMEOUT_S: Final = 0.4  # shorter than the timeout of publishing
 
 
 def open_catalog_database(settings: Settings, *, statement_s: float = STATEMENT_S_MAX) -> Database:
@@ -34,10 +32,6 @@ def open_ledger_database(settings: Settings, *, statement_s: float = STATEMENT_S
 def _open(settings: Settings, path: Path, busy_timeout_s: float, schema: str, statement_s: float) -> Database:
     url = sqlite_url(path) if settings.database_url is None else sa.make_url(settings.database_url.reveal())
     return Database(url, busy_timeout_s, schema=schema, statement_s=statement_s)
-
-
-def open_edge(settings: Settings) -> SqliteEdge:
-    return SqliteEdge(edge_path(settings.data), busy_timeout_s=_EDGE_BUSY_TIMEOUT_S)
 
 
 @contextmanager

@@ -18,13 +18,13 @@ from mauve.overload.loop_fairness import LoopFairness
 from mauve.overload.token_bucket import TokenBuckets
 from mauve.stores.localdisk.log.reader import SegmentStreamReader
 from mauve.stores.localdisk.log.writer import SegmentLogWriter
-from mauve.stores.localdisk.usage import FileAcceptedCounts
 from mauve.stores.sql.ledger.group_commit import GroupedLedger
 from mauve.stores.sql.ledger.usage import SqlUsageReader
 from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.wiring.bootstrap import open_vault
-from mauve.wiring.databases import open_edge, open_ledger_database
-from mauve.wiring.paths import accepted_path, log_path
+from mauve.wiring.databases import open_ledger_database
+from mauve.wiring.edge import open_accepted_exchange, open_edge_reader
+from mauve.wiring.paths import log_path
 
 _BODIES_BYTES_MAX: Final = 12 * 1024 * 1024
 
@@ -35,7 +35,11 @@ async def ingest_parts(
 ) -> AsyncIterator[IngestParts]:
     """Open the parts of one process's ingest plane, on a prepared data directory."""
     vault = open_vault(settings)
-    with closing(open_keyring(settings)) as keyring, closing(open_ledger_database(settings)) as database:
+    with (
+        closing(open_keyring(settings)) as keyring,
+        closing(open_ledger_database(settings)) as database,
+        open_accepted_exchange(settings, stream) as exchange,
+    ):
         keyring.refresh()
         log = SegmentLogWriter(
             log_path(settings.data),
@@ -47,7 +51,6 @@ async def ingest_parts(
         fairness = LoopFairness()
         clock = clock or SystemClock()
         own = OwnStream(stream, log, SegmentStreamReader(log_path(settings.data), stream))
-        exchange = FileAcceptedCounts(accepted_path(settings.data), stream)
         caps = EventCaps(own, keyring, SqlUsageReader(database), exchange, clock)
         caps.refresh()
         try:
@@ -72,4 +75,4 @@ async def ingest_parts(
 
 def open_keyring(settings: Settings) -> Keyring:
     """Open the keyring on the edge, on a prepared data directory."""
-    return Keyring(open_edge(settings))
+    return Keyring(open_edge_reader(settings))

@@ -6,6 +6,7 @@ synced, because the log holds the same information.
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -27,12 +28,14 @@ class FileAcceptedCounts:
 
     def __init__(self, folder: Path, stream: int) -> None:
         self._folder = folder
+        self._stream = stream
         self._name = f"{stream:03d}"
         self._shared: bytes | None = None
         self._seen: dict[str, tuple[bytes, AcceptedCounts]] = {}  # by file: usually unchanged
 
-    def share(self, accepted: AcceptedCounts) -> None:
-        content = _encoder.encode([(*org_period, subtotals) for org_period, subtotals in accepted])
+    def share(self, accepted: Mapping[int, AcceptedCounts]) -> None:
+        own = accepted.get(self._stream, ())  # A process writes only its own stream.
+        content = _encoder.encode([(*org_period, subtotals) for org_period, subtotals in own])
         if content == self._shared:
             return
         try:
@@ -41,15 +44,16 @@ class FileAcceptedCounts:
             raise StoreUnavailableError(str(error)) from error
         self._shared = content
 
-    def own(self) -> AcceptedCounts:
-        return self._counts_in(self._name).copy()
+    def own(self) -> dict[int, AcceptedCounts]:
+        accepted = self._counts_in(self._name).copy()
+        return {self._stream: accepted} if accepted else {}
 
-    def others(self) -> dict[int, AcceptedCounts]:
+    def others(self) -> list[tuple[int, AcceptedCounts]]:
         try:
             names = [path.name for path in self._folder.iterdir() if _NAME.fullmatch(path.name)]
         except FileNotFoundError:
-            return {}
-        return {int(name): self._counts_in(name) for name in names if name != self._name}
+            return []
+        return [(int(name), self._counts_in(name)) for name in names if name != self._name]
 
     def _write(self, content: bytes) -> None:
         self._folder.mkdir(mode=_PRIVATE_DIRECTORY, exist_ok=True)

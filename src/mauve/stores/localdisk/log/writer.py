@@ -20,7 +20,7 @@ from mauve.stores.localdisk.disk import LOCAL_DISK, Disk
 from mauve.stores.localdisk.log import frames
 from mauve.stores.localdisk.log.segments import make_stream_directory
 from mauve.stores.localdisk.log.tail import Entry, Tail
-from mauve.stores.log import STREAM_MAX, LogFailedError, LogFullError
+from mauve.stores.log import STREAM_MAX, LogFailedError, LogFullError, place_of
 
 SEGMENT_BYTES: Final = 64 * 2**20
 BUDGET_BYTES: Final = 8 * 2**30
@@ -65,6 +65,7 @@ class SegmentLogWriter:
         self._disk = disk
         self._directory = make_stream_directory(disk, root, stream)
         self._lock = _lock_stream(disk, self._directory)
+        self._place_zero = place_of(stream, 0)
         self._flusher, self._preparer = new_thread(), new_thread()
         try:
             self._tail = Tail(
@@ -192,9 +193,9 @@ class SegmentLogWriter:
         stored: int,
         error: LogFailedError | LogFullError | None,
     ) -> None:
-        for number, done in enumerate(waiting[:stored], first):
+        for place, done in enumerate(waiting[:stored], self._place_zero + first):
             if not done.done():  # The caller may have given up.
-                done.set_result(number)
+                done.set_result(place)
         self._last_number = first + stored - 1
         if isinstance(error, LogFailedError):
             self._refuse_everything(str(error))

@@ -1,0 +1,111 @@
+"""The exchange of accepted counts on NATS: an entry for each process, replaced as a whole.
+
+The bucket is in memory, because the log holds the same information. Entries expire unless their process is alive.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+from nats.js.api import StorageType
+
+from mauve.core.accepted import AcceptedCounts, OrgPeriod, Subtotal
+from mauve.core.secret import Secret
+from mauve.stores import StoreUnavailableError
+from mauve.stores.nats.bucket import Bucket, Follower
+from mauve.stores.nats.connection import Connection, LoopThread
+
+BUCKET: Final = "MAUVE-ACCEPTED"
+STORAGE: Final = StorageType.MEMORY
+TTL_S: Final = 3 * 86_400.0
+_SHARE_AGAIN_S: Final = 86_400.0
+_LOAD_S_MAX: Final = 15.0
+_READ_S_MAX: Final = 1.0
+_SHARE_S_MAX: Final = 3.0
+
+_Counts = list[tuple[int, list[tuple[str, str, list[Subtotal]]]]]  # by stream
+_CountsByStream = dict[int, AcceptedCounts]
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(_Counts)
+_EMPTY: Final = _encoder.encode([])
+
+
+class NatsAcceptedCounts:
+    """Used from one thread at a time. Opening it raises `StoreUnavailableError` if the counts cannot be read."""
+
+    def __init__(self, url: Secret, process: str, ticks: Callable[[], float] = time.monotonic) -> None:
+        self._process = process
+        self._ticks = ticks
+        self._seen: dict[str, tuple[float, _CountsByStream]] = {}  # by process, with the time when it was read
+        self._shared, self._shared_at = _EMPTY, ticks()
+        self._connection = Connection(url, "mauve accepted counts")
+        self._bucket = Bucket(self._connection, BUCKET)
+        self._follower = Follower(self._bucket, ticks)
+        self._restarts = 0
+        self._thread = LoopThread("accepted-counts")
+        try:
+            self._thread.run(self._read(), _LOAD_S_MAX)
+        except BaseException:
+            self.close()
+            raise
+        self._shared = _content_of(self.own())
+
+    def share(self, accepted: Mapping[int, AcceptedCounts]) -> None:
+        content = _content_of(accepted)
+        may_expire = content != _EMPTY and self._ticks() - self._shared_at > _SHARE_AGAIN_S
+        if content == self._shared and not may_expire:
+            return
+        self._thread.run(self._bucket.put(self._process, content), _SHARE_S_MAX)
+        self._shared, self._shared_at = content, self._ticks()
+
+    def own(self) -> dict[int, AcceptedCounts]:
+        self._read_if_possible()
+        _, counts = self._seen.get(self._process, (0.0, {}))
+        return {stream: accepted.copy() for stream, accepted in counts.items() if accepted}
+
+    def others(self) -> list[tuple[int, AcceptedCounts]]:
+        """Return what the others have shared; while NATS is away, what they had shared before."""
+        self._read_if_possible()
+        expired_at = self._ticks() - TTL_S
+        self._seen = {process: seen for process, seen in self._seen.items() if seen[0] > expired_at}
+        others = (counts for process, (_, counts) in self._seen.items() if process != self._process)
+        return [pair for counts in others for pair in counts.items()]
+
+    def close(self) -> None:
+        with contextlib.suppress(StoreUnavailableError):
+            self._thread.run(self._connection.close())
+        self._thread.close()
+
+    def _read_if_possible(self) -> None:
+        with contextlib.suppress(StoreUnavailableError):
+            self._thread.run(self._read(), _READ_S_MAX)
+
+    async def _read(self) -> None:
+        while entries := await self._follower.next_changes():
+            self._seen |= {entry.key: (self._ticks(), _counts_from(entry.value)) for entry in entries}
+        if self._follower.restarts != self._restarts:
+            self._restarts = self._follower.restarts
+            self._shared = _EMPTY  # The bucket has lost it.
+
+
+def _content_of(accepted: Mapping[int, AcceptedCounts]) -> bytes:
+    counts = [
+        (stream, [(*org_period, subtotals) for org_period, subtotals in each])
+        for stream, each in sorted(accepted.items())
+        if each
+    ]
+    return _encoder.encode(counts)
+
+
+def _counts_from(content: bytes) -> _CountsByStream:
+    """Return the counts of an entry. A deleted or malformed one counts as empty."""
+    try:
+        return {
+            stream: AcceptedCounts({OrgPeriod(org_id, period): subtotals for org_id, period, subtotals in counts})
+            for stream, counts in _decoder.decode(content)
+        }
+    except msgspec.MsgspecError:
+        return {}

@@ -1,0 +1,219 @@
+"""A key-value bucket on NATS, read by sequence and changed with compare-and-set.
+
+Each change of a bucket has the next sequence of its stream. Readers ask for everything after a sequence: that needs no
+consumer on the servers, and after any interruption it continues without a gap.
+"""
+
+import asyncio
+import contextlib
+import json
+import secrets
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from nats.aio.subscription import Subscription
+from nats.errors import Error
+from nats.js.api import DiscardPolicy, StorageType, StreamConfig, StreamInfo
+from nats.js.errors import APIError, NotFoundError
+from nats.js.manager import JetStreamManager
+
+from mauve.stores import ForeignDataError, StoreUnavailableError, UnsupportedServerError
+from mauve.stores.nats.connection import Connection
+
+_IDENTITY: Final = "mauve-installation"
+_BUCKET_ID: Final = "mauve-bucket"
+CHECK_EVERY_S: Final = 2.0
+_READ_MAX: Final = 1_000  # entries of one read; a server allows 1,024 keys
+_READ_BYTES_MAX: Final = 4 * 2**20
+_ANSWER_S_MAX: Final = 2.0
+_READ_S_MAX: Final = 6.0
+_END: Final = "204"  # statuses of a reply
+_NOTHING: Final = "404"
+_WRONG_LAST_SEQUENCE: Final = frozenset({10071, 10164})
+_NAME_IN_USE: Final = 10058
+_NOT_CLUSTERED: Final = 10074
+_NO_PEERS: Final = 10005
+_REPLICAS: Final = 3
+
+
+class ConflictError(Exception):
+    """The entry has changed since it was read."""
+
+
+class Entry(NamedTuple):
+    key: str
+    sequence: int
+    value: bytes  # empty if the entry was deleted
+
+
+class BucketState(NamedTuple):
+    identity: str  # of the installation that owns it
+    bucket_id: str  # A bucket that replaces a lost one has another.
+    last_sequence: int
+
+
+class Bucket:
+    """Used from the event loop of its connection. Every call ends in bounded time."""
+
+    def __init__(self, connection: Connection, name: str) -> None:
+        self._connection = connection
+        self._stream = f"KV_{name}"
+        self._prefix = f"$KV.{name}."
+
+    async def state(self) -> BucketState:
+        with _as_unavailable(self._stream):
+            manager = (await self._connection.client()).jsm(timeout=_ANSWER_S_MAX)
+            return _state_from(await manager.stream_info(self._stream))
+
+    async def create(self, identity: str, *, storage: StorageType = StorageType.FILE, ttl_s: float = 0) -> None:
+        """Create the bucket unless it exists; raise `ForeignDataError` if it belongs to another installation."""
+        config = StreamConfig(
+            name=self._stream,
+            subjects=[f"{self._prefix}>"],
+            num_replicas=_REPLICAS,
+            storage=storage,
+            max_age=ttl_s,
+            max_msgs_per_subject=1,
+            discard=DiscardPolicy.NEW,
+            allow_direct=True,
+            allow_rollup_hdrs=True,
+            deny_delete=True,
+            metadata={_IDENTITY: identity, _BUCKET_ID: secrets.token_hex(16)},
+        )
+        with _as_unavailable(self._stream):
+            manager = (await self._connection.client()).jsm(timeout=_ANSWER_S_MAX)
+            info = await _found_or_created(manager, config)
+        if _state_from(info).identity != identity:
+            raise ForeignDataError(
+                f"the NATS bucket {self._prefix[4:-1]} belongs to another installation: "
+                "name the servers of this installation in MAUVE_STREAM_URL, or an account of its own"
+            )
+
+    async def changes_after(self, sequence: int) -> list[Entry]:
+        """Return the next changed entries in the order of their change; none if there are no more."""
+        return await self._read({"seq": sequence + 1, "next_by_subj": f"{self._prefix}>"})
+
+    async def entries(self, keys: Collection[str]) -> dict[str, Entry]:
+        """Return the entries that exist. The server that answers may not have the very last change yet."""
+        found: dict[str, Entry] = {}
+        subjects = [f"{self._prefix}{key}" for key in keys]
+        for start in range(0, len(subjects), _READ_MAX):
+            read = await self._read({"multi_last": subjects[start : start + _READ_MAX]})
+            found |= {entry.key: entry for entry in read}
+        return found
+
+    async def put(self, key: str, value: bytes, replaces: int | None = None) -> int:
+        """Store a value durably; return its sequence.
+
+        Raise `ConflictError` unless the entry has the sequence `replaces`; 0 stands for no entry, None for any.
+        """
+        headers = None if replaces is None else {"Nats-Expected-Last-Subject-Sequence": str(replaces)}
+        with _as_unavailable(self._stream):
+            context = (await self._connection.client()).jetstream(timeout=_ANSWER_S_MAX)
+            try:
+                stored = await context.publish(f"{self._prefix}{key}", value, headers=headers)
+            except APIError as error:
+                if error.err_code in _WRONG_LAST_SEQUENCE:
+                    raise ConflictError from error
+                raise
+        return int(stored.seq)
+
+    async def _read(self, asked: Mapping[str, Any]) -> list[Entry]:
+        """Return the entries of a batched direct get, which any server that has the bucket answers."""
+        request = json.dumps({**asked, "batch": _READ_MAX, "max_bytes": _READ_BYTES_MAX}).encode()
+        with _as_unavailable(self._stream):
+            async with asyncio.timeout(_READ_S_MAX):
+                client = await self._connection.client()
+                inbox = client.new_inbox()
+                replies = await client.subscribe(inbox)
+                try:
+                    await client.publish(f"$JS.API.DIRECT.GET.{self._stream}", request, inbox)
+                    return await _all_entries(replies, self._prefix)
+                finally:
+                    with contextlib.suppress(Error):
+                        await replies.unsubscribe()
+
+
+class Follower:
+    """Reads all entries of a bucket, and then those that have changed.
+
+    It starts again if the bucket was replaced or has lost entries, because its sequences have started again, too.
+    """
+
+    def __init__(self, bucket: Bucket, ticks: Callable[[], float] = time.monotonic) -> None:
+        self._bucket = bucket
+        self._ticks = ticks
+        self._state: BucketState | None = None
+        self._checked_at = ticks()
+        self.sequence = 0  # read up to here
+        self.restarts = 0
+
+    async def next_changes(self) -> list[Entry]:
+        """Return the next changed entries in the order of their change; none if there are no more."""
+        if self._state is None or self._ticks() - self._checked_at >= CHECK_EVERY_S:
+            self._check(await self._bucket.state())
+        entries = await self._bucket.changes_after(self.sequence)
+        if entries:
+            self.sequence = entries[-1].sequence
+        return entries
+
+    def _check(self, state: BucketState) -> None:
+        known = self._state or state
+        if state.identity != known.identity:
+            raise StoreUnavailableError("NATS holds the data of another installation now")
+        if state.bucket_id != known.bucket_id or state.last_sequence < self.sequence:
+            self.sequence = 0
+            self.restarts += 1
+        self._state, self._checked_at = state, self._ticks()
+
+
+async def _all_entries(replies: Subscription, prefix: str) -> list[Entry]:
+    """Return the entries of the replies. Each reply names the one before it, so a lost one is noticed."""
+    entries: list[Entry] = []
+    while True:
+        message = await replies.next_msg(timeout=_ANSWER_S_MAX)
+        headers = message.headers or {}
+        status = headers.get("Status")
+        if status == _NOTHING and not entries:
+            return entries
+        if status not in {None, _END}:
+            raise StoreUnavailableError(f"NATS refused a read with status {status}")
+        if int(headers["Nats-Last-Sequence"]) != (entries[-1].sequence if entries else 0):
+            raise StoreUnavailableError("NATS: a part of a read was lost")
+        if status == _END:
+            return entries
+        subject, sequence = headers["Nats-Subject"], int(headers["Nats-Sequence"])
+        entries.append(Entry(subject.removeprefix(prefix), sequence, message.data))
+
+
+@contextlib.contextmanager
+def _as_unavailable(stream: str) -> Iterator[None]:
+    try:
+        yield
+    except NotFoundError as error:
+        raise StoreUnavailableError(f"NATS has no stream {stream}: restart mauve, which creates it") from error
+    except (Error, OSError, TimeoutError) as error:
+        raise StoreUnavailableError(f"NATS: {error}") from error
+
+
+async def _found_or_created(manager: JetStreamManager, config: StreamConfig) -> StreamInfo:
+    name = str(config.name)
+    with contextlib.suppress(NotFoundError):
+        return await manager.stream_info(name)
+    try:
+        return await manager.add_stream(config)
+    except APIError as error:
+        if error.err_code == _NOT_CLUSTERED:
+            return await manager.add_stream(config.evolve(num_replicas=1))
+        if error.err_code == _NAME_IN_USE:  # Another process was faster.
+            return await manager.stream_info(name)
+        if error.err_code == _NO_PEERS:
+            message = f"the NATS cluster must have {_REPLICAS} servers with JetStream that run: start them"
+            raise UnsupportedServerError(message) from error
+        raise
+
+
+def _state_from(info: StreamInfo) -> BucketState:
+    metadata = info.config.metadata or {}
+    return BucketState(metadata.get(_IDENTITY, ""), metadata.get(_BUCKET_ID, ""), info.state.last_seq)

@@ -1,0 +1,246 @@
+"""The edge on NATS: a bucket that the control plane publishes to and each process follows.
+
+A follower keeps the records in memory, so reading them never waits for the network. It asks for changes every quarter
+of a second, and at once when a publisher announces some: a lost announcement delays a change, and loses none.
+"""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, get_args
+from urllib.parse import quote
+
+import msgspec
+import structlog
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import Error
+
+from mauve.core.secret import Secret
+from mauve.stores import StoreUnavailableError
+from mauve.stores.edge import Changes, PublishedRecord
+from mauve.stores.nats.bucket import Bucket, ConflictError, Entry, Follower
+from mauve.stores.nats.connection import Connection, LoopThread
+
+BUCKET: Final = "MAUVE-EDGE"
+READ_EVERY_S: Final = 0.25
+OUT_OF_TOUCH_S: Final = 5.0
+_ANNOUNCEMENTS: Final = "MAUVE.edge.changed"
+_HURRY_EVERY_S: Final = 0.01  # while an announced change is not readable yet
+_HURRY_S_MAX: Final = 1.0
+_LOAD_S_MAX: Final = 15.0
+_PUBLISH_S_MAX: Final = 10.0
+_PUTS_AT_ONCE: Final = 128
+_ROUNDS_MAX: Final = 6
+_ROUND_PAUSE_S: Final = 0.05
+# Other releases may have published kinds of records that this one does not know.
+_KINDS: Final = frozenset(kind.__struct_config__.tag for kind in get_args(PublishedRecord))
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(PublishedRecord)
+log = structlog.get_logger()
+
+
+class _Versioned(msgspec.Struct):
+    version: int
+
+
+_version_decoder = msgspec.json.Decoder(_Versioned)
+
+
+def key_of(record: PublishedRecord) -> str:
+    """Return the key of a record: its kind and its id, in characters that a key may have."""
+    record_id = quote(record.record_id, safe="/").replace("%", "=").replace(".", "=2E").replace("~", "=7E")
+    return f"{record.__struct_config__.tag}.{record_id}"
+
+
+class NatsEdgePublisher:
+    """Publishes from any thread. What was stored before a failure stays: publishing it again does no harm."""
+
+    def __init__(self, url: Secret) -> None:
+        self._connection = Connection(url, "mauve edge publisher")
+        self._bucket = Bucket(self._connection, BUCKET)
+        self._thread = LoopThread("edge-publisher")
+
+    def publish(self, records: Sequence[PublishedRecord]) -> None:
+        if records:
+            self._thread.run(self._publish(records), _PUBLISH_S_MAX)
+
+    def edge_id(self) -> str:
+        return self._thread.run(self._bucket.state()).bucket_id
+
+    def close(self) -> None:
+        with contextlib.suppress(StoreUnavailableError):
+            self._thread.run(self._connection.close())
+        self._thread.close()
+
+    async def _publish(self, records: Sequence[PublishedRecord]) -> None:
+        remaining = _newest(records)
+        for attempt in range(_ROUNDS_MAX):
+            await asyncio.sleep(attempt * _ROUND_PAUSE_S)
+            stored = await self._bucket.entries(remaining)
+            remaining = {key: record for key, record in remaining.items() if _replaces(record, stored.get(key))}
+            remaining = await self._put(remaining, stored)
+            if not remaining:
+                return
+        raise StoreUnavailableError("NATS: the same records are being changed by another publisher")
+
+    async def _put(
+        self, records: Mapping[str, PublishedRecord], stored: Mapping[str, Entry]
+    ) -> dict[str, PublishedRecord]:
+        """Store the records, and return those that another publisher has changed meanwhile."""
+        limit = asyncio.Semaphore(_PUTS_AT_ONCE)
+        conflicts: dict[str, PublishedRecord] = {}
+        last = 0
+
+        async def put(key: str, record: PublishedRecord) -> None:
+            nonlocal last
+            replaces = stored[key].sequence if key in stored else 0
+            async with limit:
+                try:
+                    last = max(last, await self._bucket.put(key, _encoder.encode(record), replaces))
+                except ConflictError:
+                    conflicts[key] = record
+
+        try:
+            async with asyncio.TaskGroup() as puts:
+                for key, record in records.items():
+                    puts.create_task(put(key, record))
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+        finally:
+            await self._announce(last)
+        return conflicts
+
+    async def _announce(self, sequence: int) -> None:
+        if sequence:
+            with contextlib.suppress(StoreUnavailableError, Error):
+                await (await self._connection.client()).publish(_ANNOUNCEMENTS, str(sequence).encode())
+
+
+class NatsEdgeReader:
+    """Follows the edge in a thread of its own. Safe to use from several threads.
+
+    Opening waits until every record is loaded, or raises `StoreUnavailableError`. Later, while NATS is away, the
+    records stay, and `changes_since` raises after `OUT_OF_TOUCH_S`.
+    """
+
+    def __init__(self, url: Secret, ticks: Callable[[], float] = time.monotonic) -> None:
+        self._ticks = ticks
+        self._lock = threading.Lock()
+        self._records: dict[str, tuple[int, PublishedRecord]] = {}  # by key, with our own revision, oldest first
+        self._revision = 0
+        self._announced = 0
+        self._called = asyncio.Event()
+        self._read_at = self._hurry_ends_at = ticks()
+        self._connection = Connection(url, "mauve edge reader")
+        self._follower = Follower(Bucket(self._connection, BUCKET), ticks)
+        self._listening: Client | None = None
+        self._thread = LoopThread("edge-reader")
+        try:
+            self._thread.run(self._read(), _LOAD_S_MAX)
+        except BaseException:
+            self.close()
+            raise
+        self._thread.start(self._follow())
+
+    def changes_since(self, revision: int) -> Changes:
+        with self._lock:
+            newest = self._revision
+            records = []
+            for changed, record in reversed(self._records.values()):
+                if changed <= revision:
+                    break
+                records.append(record)
+        if not records and self._ticks() - self._read_at > OUT_OF_TOUCH_S:
+            raise StoreUnavailableError("NATS does not answer")
+        return Changes(records[::-1], max(newest, revision))
+
+    @property
+    def sequence(self) -> int:
+        """Return the sequence of the bucket up to which it was read."""
+        return self._follower.sequence
+
+    def close(self) -> None:
+        with contextlib.suppress(StoreUnavailableError):
+            self._thread.run(self._connection.close())
+        self._thread.close()
+
+    async def _follow(self) -> None:
+        while True:
+            await self._pause()
+            try:
+                await self._listen()
+                await self._read()
+            except StoreUnavailableError:
+                continue  # `changes_since` reports it if it lasts.
+            except Exception:
+                log.exception("edge_not_followed", advice=f"trying again every {READ_EVERY_S} s")
+
+    async def _pause(self) -> None:
+        """Wait until the next read is due, or a change is announced."""
+        if self._announced > self.sequence and self._ticks() < self._hurry_ends_at:
+            await asyncio.sleep(_HURRY_EVERY_S)
+            return
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._called.wait(), READ_EVERY_S)
+        self._called.clear()
+
+    async def _listen(self) -> None:
+        client = await self._connection.client()
+        if client is not self._listening:
+            await client.subscribe(_ANNOUNCEMENTS, cb=self._note)
+            self._listening = client
+
+    async def _note(self, message: Msg) -> None:
+        with contextlib.suppress(ValueError):
+            self._announced = int(message.data)
+            self._hurry_ends_at = self._ticks() + _HURRY_S_MAX
+            self._called.set()
+
+    async def _read(self) -> None:
+        while entries := await self._follower.next_changes():
+            self._apply(entries)
+        self._read_at = self._ticks()
+
+    def _apply(self, entries: Sequence[Entry]) -> None:
+        records = [(entry.key, record) for entry in entries if (record := _record_from(entry)) is not None]
+        with self._lock:
+            for key, record in records:
+                self._revision += 1
+                self._records.pop(key, None)  # so that it moves to the end
+                self._records[key] = (self._revision, record)
+
+
+def _newest(records: Sequence[PublishedRecord]) -> dict[str, PublishedRecord]:
+    newest: dict[str, PublishedRecord] = {}
+    for record in records:
+        key = key_of(record)
+        if key not in newest or record.version >= newest[key].version:
+            newest[key] = record
+    return newest
+
+
+def _replaces(record: PublishedRecord, stored: Entry | None) -> bool:
+    """Return whether a record must be stored: not over a higher version, and not over itself."""
+    if stored is None:
+        return True
+    try:
+        version = _version_decoder.decode(stored.value).version
+    except msgspec.MsgspecError:
+        return True  # deleted or damaged
+    return record.version >= version and _encoder.encode(record) != stored.value
+
+
+def _record_from(entry: Entry) -> PublishedRecord | None:
+    kind, _, _ = entry.key.partition(".")
+    if kind not in _KINDS or not entry.value:
+        return None
+    try:
+        record: PublishedRecord = _decoder.decode(entry.value)
+    except msgspec.MsgspecError as error:
+        log.warning("edge_record_unreadable", key=entry.key, reason=str(error), advice="the record before it stays")
+        return None
+    return record

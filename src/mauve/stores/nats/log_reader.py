@@ -1,0 +1,301 @@
+"""The reader of the log on NATS: by sequence, without a consumer, so nothing about it is kept on the servers."""
+
+import time
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+import msgspec
+import structlog
+
+from mauve.core.secret import Secret
+from mauve.stores import ForeignDataError, StoreUnavailableError
+from mauve.stores.log import LogRecord
+from mauve.stores.nats.connection import CONNECT_S_MAX, Connection, LoopThread
+from mauve.stores.nats.groups import FORMAT_HEADER, DamagedGroupError, sequence_of, unpacked
+from mauve.stores.nats.streams import (
+    API,
+    NOT_FOUND,
+    STREAM_ID,
+    STREAMS,
+    ApiError,
+    StreamInfo,
+    ask,
+    purge,
+    stream_info,
+    stream_name,
+)
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+
+READ_S_MAX: Final = 15.0
+TRIM_EVERY_S: Final = 60.0  # Trimming takes a third of a second.
+TRIM_BYTES: Final = 256 * 2**20
+_BATCH_MESSAGES_MAX: Final = 1_000
+_BATCH_BYTES_MAX: Final = 4 * 2**20
+_BATCH_S_MAX: Final = 5.0
+_FROM_LEADER_MAX: Final = 100  # messages that one read asks the leader for, one by one
+_KNOWN_S: Final = 1.0
+
+log = structlog.get_logger()
+T = TypeVar("T")
+
+
+class _Message(NamedTuple):
+    sequence: int
+    content: bytes
+    format: str | None
+
+
+class _Stored(msgspec.Struct, frozen=True):
+    data: bytes = b""
+    hdrs: bytes = b""
+
+
+class _StoredReply(msgspec.Struct, frozen=True):
+    message: _Stored
+
+
+@dataclass
+class _Progress:
+    """What this reader knows about one stream."""
+
+    last_number: int = 0  # of the last message that was read
+    next_sequence: int = 1  # the message after it
+    trimmed_at: float = -TRIM_EVERY_S
+    read_bytes: int = 0  # since it was trimmed
+    damaged_sequence: int = 0  # the last that was reported
+
+
+class NatsLogReader:
+    """Reads and trims the streams, from a thread. It raises `StoreUnavailableError` while NATS is away.
+
+    Any replica may serve a batch, and it may lag: the leader says which messages there are, and is asked for those
+    that a replica does not have.
+    """
+
+    def __init__(
+        self, url: Secret, stream_ids: Mapping[int, str] | None = None, *, trim_every_s: float = TRIM_EVERY_S
+    ) -> None:
+        self._connection = Connection(url, "mauve log reader")
+        self._thread: LoopThread | None = None
+        self._stream_ids = stream_ids or {}
+        self._trim_every_s = trim_every_s
+        self._progress = {stream: _Progress() for stream in STREAMS}
+        self._known: dict[int, tuple[float, StreamInfo]] = {}
+        self._damaged = 0
+
+    def streams(self) -> list[int]:
+        return list(STREAMS)
+
+    def read(self, stream: int, after: int, bytes_max: int) -> list[LogRecord]:
+        return self._run(self._read(stream, after, bytes_max)) if stream in self._progress else []
+
+    def trim(self, stream: int, through: int) -> None:
+        progress = self._progress.get(stream)
+        if progress is None:
+            return
+        is_due = time.monotonic() - progress.trimmed_at >= self._trim_every_s or progress.read_bytes >= TRIM_BYTES
+        if is_due:
+            try:
+                self.trim_now(stream, through)
+            except (StoreUnavailableError, ApiError) as error:
+                log.warning("log_not_trimmed", stream=stream_name(stream), reason=str(error), advice="repeated later")
+
+    def trim_now(self, stream: int, through: int) -> None:
+        """Delete the messages whose records were all loaded."""
+        progress = self._progress[stream]
+        self._run(self._purge(stream, through))
+        self._known.pop(stream, None)
+        progress.trimmed_at, progress.read_bytes = time.monotonic(), 0
+
+    def backlog_bytes(self, positions: Mapping[int, int]) -> int:
+        return sum(self._run(self._waiting_bytes(stream, positions.get(stream, 0))) for stream in STREAMS)
+
+    def stored_bytes(self) -> int:
+        return sum(self._sizes())
+
+    def largest_stream_bytes(self) -> int:
+        return max(self._sizes())
+
+    def quarantined(self) -> int:
+        return self._damaged
+
+    def close(self) -> None:
+        if self._thread is not None:
+            with suppress(StoreUnavailableError):
+                self._thread.run(self._connection.close())
+            self._thread.close()
+            self._thread = None
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._thread is None:
+            self._thread = LoopThread("nats-log")
+        try:
+            return self._thread.run(work, CONNECT_S_MAX + READ_S_MAX)
+        except ApiError as error:
+            raise StoreUnavailableError(f"JetStream refused: {error}") from error
+
+    def _sizes(self) -> list[int]:
+        return [self._run(self._info(stream, _KNOWN_S)).state.bytes for stream in STREAMS]
+
+    async def _info(self, stream: int, age_s_max: float = 0.0) -> StreamInfo:
+        at, known = self._known.get(stream, (0.0, None))
+        if known is not None and time.monotonic() - at < age_s_max:
+            return known
+        info = await stream_info(await self._connection.client(), stream)
+        expected = self._stream_ids.get(stream)
+        if expected is not None and info.config.metadata.get(STREAM_ID) != expected:
+            raise ForeignDataError(
+                f"the stream {stream_name(stream)} was created again, so its records are numbered from 1 again: "
+                "restore it from a backup of NATS, or name the servers that hold it in MAUVE_STREAM_URL"
+            )
+        self._known[stream] = time.monotonic(), info
+        return info
+
+    async def _read(self, stream: int, after: int, bytes_max: int) -> list[LogRecord]:
+        progress = self._progress[stream]
+        state = (await self._info(stream)).state
+        sequence = max(self._sequence_after(progress, after), state.first_seq)
+        records: list[LogRecord] = []
+        room = bytes_max
+        while sequence <= state.last_seq and (room > 0 or not records):
+            messages, sequence = await self._messages(stream, sequence, state.last_seq, room)
+            for message in messages:
+                progress.read_bytes += len(message.content)
+                found = self._records_of(stream, message)
+                for record in found:
+                    if record.number <= after:
+                        continue
+                    room -= len(record.payload)
+                    if records and room < 0:
+                        return records
+                    records.append(record)
+                if found:
+                    progress.last_number, progress.next_sequence = found[-1].number, message.sequence + 1
+        return records
+
+    @staticmethod
+    def _sequence_after(progress: _Progress, after: int) -> int:
+        """Return the first message that may hold a record after this number."""
+        return progress.next_sequence if after == progress.last_number else sequence_of(after + 1)
+
+    def _records_of(self, stream: int, message: _Message) -> list[LogRecord]:
+        try:
+            return unpacked(message.sequence, message.content, message.format)
+        except DamagedGroupError as error:
+            self._report_damage(stream, message.sequence, str(error))
+            return []
+
+    def _report_damage(self, stream: int, sequence: int, reason: str) -> None:
+        """Report a message once, though it is read again until later ones are loaded."""
+        progress = self._progress[stream]
+        if sequence > progress.damaged_sequence:
+            progress.damaged_sequence = sequence
+            self._damaged += 1
+            log.error("log_message_damaged", stream=stream_name(stream), sequence=sequence, reason=reason)
+
+    async def _messages(self, stream: int, sequence: int, last: int, bytes_max: int) -> tuple[list[_Message], int]:
+        """Return messages from a sequence on, leaving out none that exists, and the sequence to go on from."""
+        client = await self._connection.client()
+        batch = await _batch(client, stream, sequence, max(min(bytes_max, _BATCH_BYTES_MAX), 1))
+        found = {message.sequence: message for message in batch if message.sequence <= last}
+        end = max(found, default=last) + 1
+        messages: list[_Message] = []
+        asked = 0
+        while sequence < end and asked < _FROM_LEADER_MAX:
+            message = found.get(sequence)
+            if message is None:
+                # Deleted, or not on that replica yet.
+                message = await _from_leader(client, stream, sequence)
+                asked += 1
+            if message is not None:
+                messages.append(message)
+            sequence += 1
+        return messages, sequence
+
+    async def _purge(self, stream: int, through: int) -> None:
+        keep_from = self._sequence_after(self._progress[stream], through)
+        if keep_from == sequence_of(through) and not await self._holds_more(stream, keep_from, through):
+            keep_from += 1
+        if keep_from > 1:
+            await purge(await self._connection.client(), stream, keep_from)
+
+    async def _waiting_bytes(self, stream: int, after: int) -> int:
+        """Return about how many bytes wait: messages are of about the same size."""
+        state = (await self._info(stream, _KNOWN_S)).state
+        sequence = max(self._sequence_after(self._progress[stream], after), state.first_seq)
+        if sequence > state.last_seq or not state.messages:
+            return 0
+        waiting = state.last_seq - sequence + 1
+        if sequence == sequence_of(after):
+            # The position's own message: usually all of it is loaded.
+            waiting -= not await self._holds_more(stream, sequence, after)
+        return -(-state.bytes * waiting // state.messages)
+
+    async def _holds_more(self, stream: int, sequence: int, after: int) -> bool:
+        found = await _from_leader(await self._connection.client(), stream, sequence)
+        records = [] if found is None else self._records_of(stream, found)
+        return bool(records) and records[-1].number > after
+
+
+class NatsStreamReader:
+    """Reads one stream for others than the loader."""
+
+    def __init__(self, reader: NatsLogReader, stream: int) -> None:
+        self._reader = reader
+        self._stream = stream
+
+    def records(self, after: int, through: int) -> Iterator[LogRecord]:
+        while batch := self._reader.read(self._stream, after, _BATCH_BYTES_MAX):
+            for record in batch:
+                if record.number > through:
+                    return
+                yield record
+            after = batch[-1].number
+
+
+async def _batch(client: "Client", stream: int, sequence: int, bytes_max: int) -> list[_Message]:
+    """Return the messages from a sequence on that some replica has."""
+    inbox = client.new_inbox()
+    subscription = await client.subscribe(inbox, pending_bytes_limit=-1)
+    request = {"seq": sequence, "batch": _BATCH_MESSAGES_MAX, "max_bytes": bytes_max}
+    found: list[_Message] = []
+    try:
+        await client.publish(f"{API}.DIRECT.GET.{stream_name(stream)}", msgspec.json.encode(request), reply=inbox)
+        while True:
+            message = await subscription.next_msg(_BATCH_S_MAX)
+            parsed = _message_of(message)
+            if parsed is None:
+                return found
+            found.append(parsed)
+    except (TimeoutError, OSError) as error:
+        if found:
+            return found
+        raise StoreUnavailableError("JetStream does not answer: it may be without a quorum") from error
+    finally:
+        await subscription.unsubscribe()
+
+
+def _message_of(message: "Msg") -> _Message | None:
+    """Return a message of a batch, or None at its end."""
+    headers = message.headers or {}
+    if "Nats-Sequence" not in headers:
+        return None
+    return _Message(int(headers["Nats-Sequence"]), message.data, headers.get(FORMAT_HEADER))
+
+
+async def _from_leader(client: "Client", stream: int, sequence: int) -> _Message | None:
+    """Return a message from the stream's leader, or None if it does not exist."""
+    try:
+        reply = await ask(client, f"STREAM.MSG.GET.{stream_name(stream)}", {"seq": sequence})
+    except ApiError as error:
+        if error.code == NOT_FOUND:
+            return None
+        raise
+    stored = msgspec.json.decode(reply, type=_StoredReply).message
+    headers = dict(line.split(": ", 1) for line in stored.hdrs.decode().splitlines() if ": " in line)
+    return _Message(sequence, stored.data, headers.get(FORMAT_HEADER))

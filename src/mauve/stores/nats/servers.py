@@ -1,0 +1,269 @@
+"""Check at the start that the NATS servers can be used safely, and create or check the streams of the log."""
+
+import asyncio
+import http.client
+import secrets
+import urllib.request
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+import msgspec
+import structlog
+
+from mauve.core.secret import Secret
+from mauve.stores import ForeignDataError, StoreUnavailableError, UnsupportedServerError
+from mauve.stores.nats.connection import LoopThread, close, connect
+from mauve.stores.nats.streams import (
+    INSTALLATION,
+    NOT_FOUND,
+    STREAM_ID,
+    STREAMS,
+    ApiError,
+    StreamInfo,
+    ask,
+    stream_config,
+    stream_info,
+    stream_name,
+)
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+
+VERSION_MIN: Final = (2, 11)
+PAYLOAD_BYTES_MIN: Final = 8_000_000
+REPLICAS: Final = 3
+_MONITOR_PORT: Final = 8222
+_MONITOR_S_MAX: Final = 2.5
+_MONITORS_MAX: Final = 5  # checked one after the other, all within the time that a start may take
+_MONITOR_BYTES_MAX: Final = 2**20
+_PREPARE_S_MAX: Final = 25.0
+_RETRY_S: Final = 0.5
+_STARTING_S_MAX: Final = 12.0  # A cluster that has just been started elects a leader first.
+
+log = structlog.get_logger()
+
+
+class _Sync(msgspec.Struct, frozen=True):
+    sync_always: bool = False
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    cluster_size: int = 1
+
+
+class _JetStream(msgspec.Struct, frozen=True):
+    config: _Sync | None = None  # None: JetStream is off
+    meta: _Meta = _Meta()
+
+
+class Server(msgspec.Struct, frozen=True):
+    """What a server's monitoring endpoint tells about it."""
+
+    server_id: str
+    server_name: str
+    version: str
+    max_payload: int
+    jetstream: _JetStream = _JetStream()
+
+
+class StreamPlan(msgspec.Struct, frozen=True):
+    """What the streams of an installation have to be."""
+
+    installation: str
+    bytes_max: int
+    known_ids: Mapping[int, str]  # of the streams that the installation has written to; empty the first time
+
+
+def check_servers(url: Secret, monitor_urls: Sequence[str], *, all_of_them: bool) -> int:
+    """Raise unless every server can be used safely; return how many the cluster has.
+
+    Only a server's own monitoring endpoint tells whether it syncs. Once the streams exist a minority of the servers may
+    be down: a failure of one must not keep the service from starting.
+    """
+    _check_connection(url)
+    urls = list(monitor_urls or _default_monitors(url))[:_MONITORS_MAX]
+    servers: dict[str, Server] = {}
+    silent: list[str] = []
+    for address in urls:
+        try:
+            server = _ask_monitor(address)
+        except (OSError, http.client.HTTPException, msgspec.MsgspecError):
+            silent.append(address)
+            continue
+        _check_server(server)
+        servers[server.server_id] = server
+    size = max((server.jetstream.meta.cluster_size for server in servers.values()), default=len(urls))
+    _check_coverage(silent, len(servers), size, all_of_them=all_of_them)
+    return size
+
+
+def _check_connection(url: Secret) -> None:
+    """Raise unless the servers accept our credentials."""
+
+    async def check() -> None:
+        await close(await connect(url, "mauve start"))
+
+    loop = LoopThread("nats-start")
+    try:
+        loop.run(check(), _STARTING_S_MAX)
+    except StoreUnavailableError as error:
+        raise UnsupportedServerError(f"{error}: check MAUVE_STREAM_URL and the servers") from error
+    finally:
+        loop.close()
+
+
+def _default_monitors(url: Secret) -> list[str]:
+    hosts = [urlsplit(each.strip()).hostname or "" for each in url.reveal().split(",")]
+    return [f"http://[{host}]:{_MONITOR_PORT}" if ":" in host else f"http://{host}:{_MONITOR_PORT}" for host in hosts]
+
+
+def _ask_monitor(address: str) -> Server:
+    with urllib.request.urlopen(f"{address.rstrip('/')}/varz", timeout=_MONITOR_S_MAX) as reply:  # noqa: S310 - a setting
+        return msgspec.json.decode(reply.read(_MONITOR_BYTES_MAX), type=Server)
+
+
+def _check_server(server: Server) -> None:
+    if _version_of(server.version) < VERSION_MIN:
+        raise UnsupportedServerError(
+            f"the NATS server {server.server_name} has version {server.version}: "
+            f"MAUVE_STREAM_URL needs {'.'.join(map(str, VERSION_MIN))} or later"
+        )
+    if server.jetstream.config is None:
+        raise UnsupportedServerError(
+            f"JetStream is off on the NATS server {server.server_name}: "
+            "MAUVE_STREAM_URL needs it, with 'jetstream { sync_interval: always }' in its configuration"
+        )
+    if not server.jetstream.config.sync_always:
+        raise UnsupportedServerError(
+            f"the NATS server {server.server_name} acknowledges before it has synced to disk: "
+            "MAUVE_STREAM_URL needs 'sync_interval: always' in the jetstream block of its configuration"
+        )
+    if server.max_payload < PAYLOAD_BYTES_MIN:
+        raise UnsupportedServerError(
+            f"the NATS server {server.server_name} takes messages of at most {server.max_payload} bytes: "
+            "MAUVE_STREAM_URL needs 'max_payload: 8MB' in its configuration"
+        )
+
+
+def _version_of(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("-", maxsplit=1)[0].split(".")[:2] if part.isdigit())
+
+
+def _check_coverage(silent: Sequence[str], checked: int, size: int, *, all_of_them: bool) -> None:
+    """Raise unless enough servers said how they sync: all at first, later a majority."""
+    advice = "name the monitoring address of every NATS server in MAUVE_STREAM_MONITOR_URL, like http://HOST:8222"
+    if checked == size and not silent:
+        return
+    if all_of_them or checked * 2 <= size:
+        if silent:
+            raise UnsupportedServerError(
+                f"the NATS monitoring endpoint {silent[0]} does not answer, so it is unknown whether that server syncs: "
+                f"start it, or {advice}"
+            )
+        raise UnsupportedServerError(f"{checked} of {size} NATS servers said whether they sync: {advice}")
+    log.warning("nats_servers_not_checked", checked=checked, servers=size, silent=list(silent))
+
+
+def prepare_streams(url: Secret, servers: int, plan: StreamPlan) -> dict[int, str]:
+    """Create the streams, or check that they are this installation's; return the id of each."""
+    loop = LoopThread("nats-start")
+    try:
+        return loop.run(_prepare(url, servers, plan), _PREPARE_S_MAX)
+    except StoreUnavailableError as error:
+        raise UnsupportedServerError(f"NATS at MAUVE_STREAM_URL cannot be used: {error}") from error
+    except ApiError as error:
+        raise UnsupportedServerError(
+            f"NATS at MAUVE_STREAM_URL refused a stream of {plan.bytes_max // 2**20} MB: {error}; "
+            "give its servers more storage, or lower MAUVE_BACKLOG_MB"
+        ) from error
+    finally:
+        loop.close()
+
+
+async def _prepare(url: Secret, servers: int, plan: StreamPlan) -> dict[int, str]:
+    client = await connect(url, "mauve start")
+    try:
+        replicas = REPLICAS if servers >= REPLICAS else 1
+        before = [await _found(client, stream) for stream in STREAMS]
+        infos = [
+            await _prepared(client, stream, info, replicas, plan) for stream, info in zip(STREAMS, before, strict=True)
+        ]
+        if None in before and replicas > 1:
+            await _spread_leaders(client, infos)
+        return {stream: info.config.metadata[STREAM_ID] for stream, info in zip(STREAMS, infos, strict=True)}
+    finally:
+        await close(client)
+
+
+async def _found(client: "Client", stream: int) -> StreamInfo | None:
+    """Return a stream, or None if it does not exist. Wait for a cluster that has just been started."""
+    gives_up_at = asyncio.get_running_loop().time() + _STARTING_S_MAX
+    while True:
+        try:
+            return await stream_info(client, stream)
+        except ApiError as error:
+            if error.code == NOT_FOUND:
+                return None
+            if asyncio.get_running_loop().time() > gives_up_at:
+                raise StoreUnavailableError(str(error)) from error
+        except StoreUnavailableError:
+            if asyncio.get_running_loop().time() > gives_up_at:
+                raise
+        await asyncio.sleep(_RETRY_S)
+
+
+async def _prepared(
+    client: "Client", stream: int, info: StreamInfo | None, replicas: int, plan: StreamPlan
+) -> StreamInfo:
+    if info is None:
+        _refuse_lost_stream(stream, plan)
+        info = await _created(client, stream, replicas, plan)
+    metadata = info.config.metadata
+    if metadata.get(INSTALLATION) != plan.installation or STREAM_ID not in metadata:
+        raise ForeignDataError(
+            f"the stream {stream_name(stream)} at MAUVE_STREAM_URL belongs to another installation: "
+            "name other NATS servers or another NATS account, or the servers of this installation"
+        )
+    if plan.known_ids.get(stream, metadata[STREAM_ID]) != metadata[STREAM_ID]:
+        _refuse_lost_stream(stream, plan)
+    own = {name: metadata[name] for name in (INSTALLATION, STREAM_ID)}
+    wanted = stream_config(stream, own, max(replicas, info.config.num_replicas), plan.bytes_max)
+    if not info.config.is_like(wanted):
+        await ask(client, f"STREAM.UPDATE.{stream_name(stream)}", wanted)
+    return info
+
+
+def _refuse_lost_stream(stream: int, plan: StreamPlan) -> None:
+    if stream in plan.known_ids:
+        raise ForeignDataError(
+            f"the stream {stream_name(stream)} at MAUVE_STREAM_URL is not the one that this installation wrote to: "
+            "name the servers that hold it, or restore it from a backup of NATS"
+        )
+
+
+async def _created(client: "Client", stream: int, replicas: int, plan: StreamPlan) -> StreamInfo:
+    metadata = {INSTALLATION: plan.installation, STREAM_ID: secrets.token_hex(8)}
+    config = stream_config(stream, metadata, replicas, plan.bytes_max)
+    try:
+        await ask(client, f"STREAM.CREATE.{stream_name(stream)}", config)
+    except (ApiError, StoreUnavailableError):
+        found = await _found(client, stream)  # Another machine may have created it at the same time.
+        if found is None:
+            raise
+        return found
+    return await stream_info(client, stream)
+
+
+async def _spread_leaders(client: "Client", infos: Sequence[StreamInfo]) -> None:
+    """Give each new stream a leader on another server, so that a failure stops one of them only."""
+    names = sorted({infos[0].cluster.leader, *(peer.name for peer in infos[0].cluster.replicas)} - {""})
+    for place, (stream, info) in enumerate(zip(STREAMS, infos, strict=True)):
+        wanted = names[place % len(names)]
+        if info.cluster.leader == wanted:
+            continue
+        try:
+            body = {"placement": {"preferred": wanted}}
+            await ask(client, f"STREAM.LEADER.STEPDOWN.{stream_name(stream)}", body)
+        except (ApiError, StoreUnavailableError) as error:
+            log.warning("stream_leader_not_moved", stream=stream_name(stream), reason=str(error))

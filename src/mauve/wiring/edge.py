@@ -1,0 +1,96 @@
+"""Wires the edge and the exchange of accepted counts: to files in the data directory, or to NATS servers."""
+
+import secrets
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Final
+
+from mauve.config import Settings
+from mauve.core.secret import Secret
+from mauve.stores import StoreUnavailableError, UnsupportedServerError
+from mauve.stores.data_directory import write_private_file
+from mauve.stores.edge import EdgePublisher, EdgeReader
+from mauve.stores.localdisk.edge import SqliteEdge
+from mauve.stores.localdisk.usage import FileAcceptedCounts
+from mauve.stores.usage import AcceptedExchange
+from mauve.wiring.paths import accepted_path, edge_path, machine_path
+
+_PREPARE_S_MAX: Final = 20.0
+_BUSY_TIMEOUT_S: Final = 0.4  # shorter than the timeout of publishing
+
+# NATS is imported where its URL is set: its package is an extra.
+
+
+def prepare_edge(settings: Settings, identity: str) -> None:
+    """Create what the edge needs on NATS servers; raise if they belong to another installation."""
+    if settings.stream_url is None:
+        return
+    _machine_of(settings)
+    try:
+        _create_buckets(settings.stream_url, identity)
+    except (StoreUnavailableError, UnsupportedServerError) as error:
+        raise UnsupportedServerError(f"NATS at MAUVE_STREAM_URL cannot be used: {error}") from error
+
+
+@contextmanager
+def open_edge_publisher(settings: Settings) -> Iterator[EdgePublisher]:
+    if settings.stream_url is None:
+        with closing(_open_file(settings)) as file:
+            yield file
+        return
+    from mauve.stores.nats.edge import NatsEdgePublisher  # noqa: PLC0415 - an extra
+
+    with closing(NatsEdgePublisher(settings.stream_url)) as publisher:
+        yield publisher
+
+
+def open_edge_reader(settings: Settings) -> EdgeReader:
+    if settings.stream_url is None:
+        return _open_file(settings)
+    from mauve.stores.nats.edge import NatsEdgeReader  # noqa: PLC0415 - an extra
+
+    return NatsEdgeReader(settings.stream_url)
+
+
+@contextmanager
+def open_accepted_exchange(settings: Settings, process: int) -> Iterator[AcceptedExchange]:
+    if settings.stream_url is None:
+        yield FileAcceptedCounts(accepted_path(settings.data), process)
+        return
+    from mauve.stores.nats.accepted import NatsAcceptedCounts  # noqa: PLC0415 - an extra
+
+    with closing(NatsAcceptedCounts(settings.stream_url, f"{_machine_of(settings)}.{process}")) as exchange:
+        yield exchange
+
+
+def _open_file(settings: Settings) -> SqliteEdge:
+    return SqliteEdge(edge_path(settings.data), busy_timeout_s=_BUSY_TIMEOUT_S)
+
+
+def _machine_of(settings: Settings) -> str:
+    """Return the name of this machine among those that share counts. A lost one is replaced: its counts expire."""
+    path = machine_path(settings.data)
+    if not path.exists():
+        write_private_file(path, secrets.token_hex(8).encode() + b"\n")
+    return path.read_text().strip()
+
+
+def _create_buckets(url: Secret, identity: str) -> None:
+    try:
+        from mauve.stores.nats import accepted, edge  # noqa: PLC0415 - an extra
+        from mauve.stores.nats.bucket import Bucket  # noqa: PLC0415 - an extra
+        from mauve.stores.nats.connection import Connection, LoopThread  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise UnsupportedServerError("the package nats-py is missing: install mauve[nats]") from error
+
+    async def create() -> None:
+        connection = Connection(url, "mauve")
+        try:
+            await Bucket(connection, edge.BUCKET).create(identity)
+            counts = Bucket(connection, accepted.BUCKET)
+            await counts.create(identity, storage=accepted.STORAGE, ttl_s=accepted.TTL_S)
+        finally:
+            await connection.close()
+
+    with closing(LoopThread("prepare-edge")) as thread:
+        thread.run(create(), _PREPARE_S_MAX)
