@@ -11,18 +11,19 @@ from mauve.cli.output import print_result, shown_progress
 @click.command("move")
 @data_options
 def move(*, data: Path | None, as_json: bool) -> None:
-    """Move catalog and ledger from SQLite to the PostgreSQL server at MAUVE_DATABASE_URL.
+    """Move an installation from files to the servers at MAUVE_DATABASE_URL and MAUVE_WAREHOUSE_URL.
 
-    Stop the service first. The command copies every row, compares the copy and every money metric, and then renames the
-    SQLite files to *.moved. An interrupted move continues when it is run again; before its last step, nothing in the
-    data directory changes.
+    Stop the service first. The command copies catalog and ledger to PostgreSQL and the events to ClickHouse, whichever
+    of them the settings name, compares the counts of every table and the metrics of every project, and then renames the
+    files to *.moved. An interrupted move continues when it is run again; before its last step, nothing in the data
+    directory changes. The log needs no move: set MAUVE_STREAM_URL, and what waits in files is loaded first.
     """
-    from mauve.wiring.move import move_to_database  # noqa: PLC0415 - slow to import
+    from mauve.wiring.move import move_to_servers  # noqa: PLC0415 - slow to import
 
     settings = settings_for(data)
-    if settings.database_url is None:
-        raise UsageError("MAUVE_DATABASE_URL is not set: set it to the server to move to")
+    if settings.database_url is None and settings.warehouse_url is None:
+        raise UsageError("set MAUVE_DATABASE_URL, MAUVE_WAREHOUSE_URL or both to the servers to move to")
     with shown_progress(as_json=as_json, format_total="{:,}".format) as progress:
-        moved = move_to_database(settings, progress)
+        moved = move_to_servers(settings, progress)
     text = f"moved {moved.rows} rows; {moved.metrics_compared} metrics are equal: start the service with these settings"
     print_result(moved, as_json=as_json, text=text)

@@ -1,4 +1,4 @@
-"""Move an installation's catalog and ledger from files to a server: copy, compare, and only then switch.
+"""Move an installation's stores from files to servers: copy, compare, and only then switch.
 
 The service is stopped, so the files do not change. An interrupted move continues where it was; until the last step
 the files are untouched and the service can start on them again.

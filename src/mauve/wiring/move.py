@@ -1,22 +1,35 @@
-"""Wires `mauve move`: the SQLite files of a stopped service, and the PostgreSQL server that takes over."""
+"""Wires `mauve move`: the files of a stopped service, and the PostgreSQL and ClickHouse servers that take over."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import replace
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from functools import partial
 from itertools import product
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 from mauve.config import Settings
 from mauve.core.clock import SystemClock
+from mauve.core.events import Activity
+from mauve.core.secret import Secret
 from mauve.core.window import Window, today_at
 from mauve.maintenance.backup import Progress
 from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.maintenance.move import Comparison, Moved, Store, move
 from mauve.stores import ForeignDataError
+from mauve.stores.cancellation import deadline_at
+from mauve.stores.clickhouse.connection import ChdbConnection
+from mauve.stores.clickhouse.copy import copy_warehouse, count_warehouse
+from mauve.stores.clickhouse.schema import TABLES
+from mauve.stores.clickhouse.server import address_from, open_for_maintenance, open_for_reading
+from mauve.stores.clickhouse.server_schema import begin_copy, end_copy
+from mauve.stores.clickhouse.server_schema import check_server as check_clickhouse
+from mauve.stores.clickhouse.server_schema import migrate as migrate_clickhouse
+from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
 from mauve.stores.data_directory import hold, write_private_file
 from mauve.stores.sql.catalog.catalog import sql_catalog
 from mauve.stores.sql.catalog.schema import metadata as catalog_metadata
@@ -27,45 +40,122 @@ from mauve.stores.sql.ledger.reader import SqlLedgerReader
 from mauve.stores.sql.ledger.schema import metadata as ledger_metadata
 from mauve.stores.sql.migrate import CATALOG, LEDGER, current_revision, migrate
 from mauve.wiring.bootstrap import check_server, identity_of, prepare
+from mauve.wiring.clickhouse import holds_rows
 from mauve.wiring.databases import MAINTENANCE_STATEMENT_S, open_catalog_database, open_ledger_database
-from mauve.wiring.paths import catalog_path, identity_path, ledger_path
+from mauve.wiring.paths import catalog_path, identity_path, ledger_path, warehouse_path
 
 _EARLIEST: Final = date(1970, 1, 1)
 _MOVED: Final = "moved"
 _JOURNAL_PATIENCE_S: Final = 5.0
+_COMPARISON_S_MAX: Final = 3600.0
+_NAMES_MAX: Final = 10_000
 
 
-def move_to_database(settings: Settings, progress: Progress) -> Moved:
-    """Copy catalog and ledger from the data directory to `settings.database_url`, compare, and retire the files."""
-    embedded = replace(settings, database_url=None)
-    if not catalog_path(settings.data).exists():
-        raise MaintenanceRefusedError(f"there is no installation on SQLite in {settings.data}: check --data")
-    with hold(settings.data):
-        prepare(embedded)  # both sides at the same revision
-        with _opened(embedded) as (catalog, ledger), _opened(settings) as (new_catalog, new_ledger):
-            check_server(new_catalog)
-            _check_target(catalog, new_catalog, new_ledger)
-            migrate(new_catalog, CATALOG)
-            migrate(new_ledger, LEDGER)
-            stores = [
-                _store("catalog", catalog, new_catalog, catalog_metadata.sorted_tables),
-                _store("ledger", ledger, new_ledger, ledger_metadata.sorted_tables),
-            ]
-            return move(
-                stores,
-                lambda: _comparisons(catalog, ledger, new_ledger),
-                lambda: _switch(settings, (catalog, ledger), (new_catalog, new_ledger)),
-                progress,
-            )
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What moves to one server."""
+
+    stores: Sequence[Store]
+    reads: dict[str, Callable[[Any, str, Window], object]]
+    before: Any  # the reader of the files
+    after: Any  # the reader of the server
+    switch: Callable[[], None]
+
+
+def move_to_servers(settings: Settings, progress: Progress) -> Moved:
+    """Copy what is still in files to the servers that the settings name, compare, and retire the files."""
+    moves_database = settings.database_url is not None and catalog_path(settings.data).exists()
+    moves_warehouse = settings.warehouse_url is not None and holds_rows(warehouse_path(settings.data))
+    if not moves_database and not moves_warehouse:
+        raise MaintenanceRefusedError(f"nothing in {settings.data} is left to move to these servers: check --data")
+    source = replace(
+        settings,
+        database_url=None if moves_database else settings.database_url,
+        warehouse_url=None if moves_warehouse else settings.warehouse_url,
+    )
+    with hold(settings.data), ExitStack() as opened:
+        prepare(source)  # both sides at the same revision
+        catalog = opened.enter_context(closing(_catalog(source)))
+        parts = []
+        if moves_database:
+            parts.append(opened.enter_context(_database_part(source, settings, catalog)))
+        if moves_warehouse and settings.warehouse_url is not None:
+            identity = identity_of(sql_catalog(catalog)) or ""
+            parts.append(opened.enter_context(_warehouse_part(settings.data, settings.warehouse_url, identity)))
+        every_project = _projects(catalog)
+
+        def switch() -> None:
+            for part in parts:
+                part.switch()
+
+        return move(
+            [store for part in parts for store in part.stores],
+            lambda: [each for part in parts for each in _comparisons(part, every_project)],
+            switch,
+            progress,
+        )
+
+
+def _projects(catalog: Database) -> list[str]:
+    with catalog.reading() as tx:
+        return list(tx.execute(sa.select(projects.c.public_id).order_by(projects.c.public_id)).scalars())
+
+
+def _comparisons(part: _Part, every_project: Sequence[str]) -> list[Comparison]:
+    """Compare the metrics of every project over all days."""
+    window = Window(_EARLIEST, today_at(SystemClock().now_ms()) + timedelta(days=1))
+    return [
+        Comparison(
+            f"{metric} of {project}",
+            partial(_read_patiently, read, part.before, project, window),
+            partial(_read_patiently, read, part.after, project, window),
+        )
+        for project, (metric, read) in product(every_project, part.reads.items())
+    ]
+
+
+def _read_patiently(read: Callable[[Any, str, Window], object], reader: object, project: str, window: Window) -> object:
+    with deadline_at(time.monotonic() + _COMPARISON_S_MAX):
+        return read(reader, project, window)
+
+
+def _catalog(settings: Settings) -> Database:
+    return open_catalog_database(settings, statement_s=MAINTENANCE_STATEMENT_S)
+
+
+def _ledger(settings: Settings) -> Database:
+    return open_ledger_database(settings, statement_s=MAINTENANCE_STATEMENT_S)
+
+
+_MONEY: Final = {
+    "revenue": lambda reader, project, window: list(reader.day_totals([project], window, True)),  # noqa: FBT003
+    "volume": lambda reader, project, window: list(reader.day_totals([project], window, False)),  # noqa: FBT003
+    "mrr": lambda reader, project, _window: reader.current_mrr([project]),
+    "mrr_history": lambda reader, project, window: list(reader.mrr_changes_until_now([project], window)),
+}
 
 
 @contextmanager
-def _opened(settings: Settings) -> Iterator[tuple[Database, Database]]:
+def _database_part(source: Settings, target: Settings, catalog: Database) -> Iterator[_Part]:
     with (
-        closing(open_catalog_database(settings, statement_s=MAINTENANCE_STATEMENT_S)) as catalog,
-        closing(open_ledger_database(settings, statement_s=MAINTENANCE_STATEMENT_S)) as ledger,
+        closing(_ledger(source)) as ledger,
+        closing(_catalog(target)) as new_catalog,
+        closing(_ledger(target)) as new_ledger,
     ):
-        yield catalog, ledger
+        check_server(new_catalog)
+        _check_target(catalog, new_catalog, new_ledger)
+        migrate(new_catalog, CATALOG)
+        migrate(new_ledger, LEDGER)
+        yield _Part(
+            [
+                _store("catalog", catalog, new_catalog, catalog_metadata.sorted_tables),
+                _store("ledger", ledger, new_ledger, ledger_metadata.sorted_tables),
+            ],
+            _MONEY,
+            SqlLedgerReader(ledger),
+            SqlLedgerReader(new_ledger),
+            lambda: _switch_databases(target.data, (catalog, ledger), (new_catalog, new_ledger)),
+        )
 
 
 def _check_target(catalog: Database, new_catalog: Database, new_ledger: Database) -> None:
@@ -87,35 +177,53 @@ def _store(name: str, source: Database, target: Database, tables: Sequence[sa.Ta
     )
 
 
-def _comparisons(catalog: Database, ledger: Database, new_ledger: Database) -> list[Comparison]:
-    """Compare the money metrics of every project over all days, and the numbers of days that are closed."""
-    window = Window(_EARLIEST, today_at(SystemClock().now_ms()) + timedelta(days=1))
-    with catalog.reading() as tx:
-        every_project = list(tx.execute(sa.select(projects.c.public_id).order_by(projects.c.public_id)).scalars())
-    before, after = SqlLedgerReader(ledger), SqlLedgerReader(new_ledger)
-    return [
-        Comparison(
-            f"{metric} of {project}", partial(read, before, project, window), partial(read, after, project, window)
-        )
-        for project, (metric, read) in product(every_project, _READS.items())
-    ]
+def _switch_databases(data: Path, old: tuple[Database, Database], new: tuple[Database, Database]) -> None:
+    """Retire the files: until then, the service starts on them. The catalog's decides, so it is the first."""
+    identity = identity_of(sql_catalog(new[0])) or ""
+    write_private_file(identity_path(data), identity.encode() + b"\n")
+    for path, database in zip((catalog_path(data), ledger_path(data)), old, strict=True):
+        database.empty_journal(_JOURNAL_PATIENCE_S)
+        database.close()
+        path.rename(_moved(path))
+    for database in new:
+        forget_progress(database)
 
 
-_READS: Final = {
-    "revenue": lambda reader, project, window: list(reader.day_totals([project], window, True)),  # noqa: FBT003
-    "volume": lambda reader, project, window: list(reader.day_totals([project], window, False)),  # noqa: FBT003
-    "mrr": lambda reader, project, _window: reader.current_mrr([project]),
-    "mrr_history": lambda reader, project, window: list(reader.mrr_changes_until_now([project], window)),
+_EVENTS: Final = {
+    "event_names": lambda reader, project, window: reader.event_names(project, window, _NAMES_MAX),
+    "users": lambda reader, project, window: reader.users([project], list(Activity), window, None),
+    "dau": lambda reader, project, window: reader.users_by_day([project], Activity.ACTIVE, window),
+    "signups": lambda reader, project, window: reader.users_by_day([project], Activity.SIGNUP, window),
 }
 
 
-def _switch(settings: Settings, old: tuple[Database, Database], new: tuple[Database, Database]) -> None:
-    """Retire the files: until then, the service starts on them. The catalog's decides, so it is the first."""
-    identity = identity_of(sql_catalog(new[0])) or ""
-    write_private_file(identity_path(settings.data), identity.encode() + b"\n")
-    for path, database in zip((catalog_path(settings.data), ledger_path(settings.data)), old, strict=True):
-        database.empty_journal(_JOURNAL_PATIENCE_S)
-        database.close()
-        path.rename(path.with_name(f"{path.name}.{_MOVED}"))
-    for database in new:
-        forget_progress(database)
+@contextmanager
+def _warehouse_part(data: Path, url: Secret, identity: str) -> Iterator[_Part]:
+    address, path = address_from(url), warehouse_path(data)
+    check_clickhouse(address)
+    migrate_clickhouse(address, identity)
+    begin_copy(address)
+    with (
+        closing(ChdbConnection(path)) as source,
+        closing(open_for_maintenance(address)) as target,
+        closing(ChdbWarehouseReader(lambda: ChdbConnection(path))) as before,
+        closing(ChdbWarehouseReader(lambda: open_for_reading(address, _COMPARISON_S_MAX))) as after,
+    ):
+        for statement in TABLES:  # An older release may have left fewer columns.
+            source.run(statement)
+
+        def switch() -> None:
+            path.rename(_moved(path))  # Its files stay open until the command ends.
+            end_copy(address)
+
+        store = Store(
+            "warehouse",
+            partial(count_warehouse, source),
+            partial(count_warehouse, target),
+            partial(copy_warehouse, source, target),
+        )
+        yield _Part([store], _EVENTS, before, after, switch)
+
+
+def _moved(path: Path) -> Path:
+    return path.with_name(f"{path.name}.{_MOVED}")

@@ -5,7 +5,7 @@ A process must not fork after importing it.
 
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -102,6 +102,16 @@ class ChdbConnection:
                 with self._connection.send_insert(f"INSERT INTO {table}", "ArrowStream") as inserter:
                     inserter.append(stream)
                     inserter.finish()
+            except self._errors as error:
+                raise _translated(error) from error
+
+    def native_blocks(self, sql: str) -> Iterator[bytes]:
+        """Yield the rows in blocks of the engine's own format."""
+        with self._lock:
+            try:
+                with self._connection.send_query(sql, "Native") as blocks:
+                    for block in blocks:
+                        yield block.bytes()
             except self._errors as error:
                 raise _translated(error) from error
 

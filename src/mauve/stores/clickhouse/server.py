@@ -117,11 +117,16 @@ class ServerConnection:
         return rows_from(self._query(sql, "JSONCompactEachRow", parameters))
 
     def insert_arrow(self, table: str, stream: bytes) -> None:
+        self._insert(table, stream, "ArrowStream")
+
+    def insert_native(self, table: str, blocks: bytes) -> None:
+        """Insert rows in blocks of the engine's own format."""
+        self._insert(table, blocks, "Native")
+
+    def _insert(self, table: str, rows: bytes, format_: str) -> None:
         with self._lock:
             session = self._session
-            self._guarded(
-                lambda: self._client.raw_insert(table, insert_block=stream, fmt="ArrowStream", settings=session)
-            )
+            self._guarded(lambda: self._client.raw_insert(table, insert_block=rows, fmt=format_, settings=session))
 
     def close(self) -> None:
         with self._lock:
@@ -153,12 +158,6 @@ def open_for_reading(address: ServerAddress, read_s_max: float) -> ServerConnect
 
 def open_for_loading(address: ServerAddress) -> ServerConnection:
     """Connect for inserts that are durable when they return, each as one block that can be recognized."""
-    quorum: SettingValues = {
-        "insert_quorum": "auto",  # a majority
-        "insert_quorum_parallel": 0,
-        "insert_quorum_timeout": _LOADING_S_MAX * 1000,
-        "select_sequential_consistency": 1,
-    }
     settings: SettingValues = {
         **_WRITING,
         "max_insert_threads": 1,
@@ -166,7 +165,7 @@ def open_for_loading(address: ServerAddress) -> ServerConnection:
         "min_insert_block_size_bytes": _UNLIMITED,
         "max_insert_block_size": _UNLIMITED,
         "max_execution_time": _LOADING_S_MAX,
-        **(quorum if address.cluster is not None else {}),
+        **_quorum(address),
     }
     return ServerConnection(address, settings, _LOADING_S_MAX)
 
@@ -180,8 +179,21 @@ def open_for_maintenance(address: ServerAddress) -> ServerConnection:
         "max_execution_time": 0,
         "distributed_ddl_task_timeout": _MAINTENANCE_S_MAX,
         "log_queries": 0,
+        **_quorum(address),
     }
     return ServerConnection(address, settings, _MAINTENANCE_S_MAX)
+
+
+def _quorum(address: ServerAddress) -> SettingValues:
+    """Make an insert wait for a majority of the replicas, and reads see all such inserts."""
+    if address.cluster is None:
+        return {}
+    return {
+        "insert_quorum": "auto",
+        "insert_quorum_parallel": 0,
+        "insert_quorum_timeout": _LOADING_S_MAX * 1000,
+        "select_sequential_consistency": 1,
+    }
 
 
 # Inserts are neither deferred nor compared with earlier ones, unless a statement has a token.

@@ -19,6 +19,7 @@ CREATE TABLE IF NOT EXISTS mauve_installation{on_cluster} (schema_version UInt32
 ENGINE = {replicated}MergeTree ORDER BY schema_version COMMENT '{identity}'
 """
 _INSTALLATION: Final = "mauve_installation"
+_COPYING: Final = "mauve_copying"
 _TABLES: Final = "SELECT name, comment, engine FROM system.tables WHERE database = currentDatabase() LIMIT 10000"
 _SHARDS: Final = "SELECT count(), max(shard_num) FROM system.clusters WHERE cluster = {cluster:String}"
 
@@ -34,11 +35,6 @@ def check_server(address: ServerAddress) -> None:
         raise _unusable(error) from error
 
 
-def holds_installation(address: ServerAddress) -> bool:
-    with closing(open_for_loading(address)) as connection:
-        return _identity_in(connection.read(_TABLES, {})) is not None
-
-
 def migrate(address: ServerAddress, identity: str) -> None:
     """Create the tables, or bring them up to date. Several processes may do so at once."""
     try:
@@ -51,6 +47,25 @@ def migrate(address: ServerAddress, identity: str) -> None:
             _check_engines(connection, address)
     except (WarehouseUnavailableError, RowsRefusedError, UnsupportedServerError) as error:
         raise _unusable(error) from error
+
+
+def begin_copy(address: ServerAddress) -> None:
+    """Note that rows are being copied into this database; refuse one that holds rows of its own."""
+    with closing(open_for_maintenance(address)) as connection:
+        names = {name for name, _, _ in connection.read(_TABLES, {})}
+        ((events,),) = connection.rows("SELECT count() FROM events")
+        if events and _COPYING not in names:
+            raise ForeignDataError("the database at MAUVE_WAREHOUSE_URL already holds events: name an empty one")
+        layout = address.layout
+        connection.run(
+            f"CREATE TABLE IF NOT EXISTS {_COPYING}{layout.on_cluster} (begun_at DateTime)"
+            f" ENGINE = {layout.replicated}MergeTree ORDER BY begun_at"
+        )
+
+
+def end_copy(address: ServerAddress) -> None:
+    with closing(open_for_maintenance(address)) as connection:
+        connection.run(f"DROP TABLE IF EXISTS {_COPYING}{address.layout.on_cluster} SYNC")
 
 
 def _check_version(connection: Connection) -> None:
