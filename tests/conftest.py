@@ -137,11 +137,17 @@ def warehouse_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def connection(warehouse_path: Path) -> Iterator[ChdbConnection]:
+def embedded_connection(warehouse_path: Path) -> Iterator[ChdbConnection]:
     """The embedded warehouse, which the tests share: a process can open only one path."""
     opened = SharedConnection(warehouse_path)
     yield opened
     opened.close()
+
+
+@pytest.fixture(scope="session")
+def connection(embedded_connection: ChdbConnection) -> ChdbConnection:
+    """The warehouse of a test: the embedded one, unless a test folder overrides it."""
+    return embedded_connection
 
 
 @pytest.fixture

@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from mauve.core.secret import Secret
 from mauve.stores.catalog import Catalog
+from mauve.stores.clickhouse.connection import Connection
+from mauve.stores.clickhouse.server import ServerConnection, address_from, open_for_loading
+from mauve.stores.clickhouse.server_schema import migrate as migrate_warehouse
+from mauve.stores.clickhouse.server_warehouse import ServerWarehouse
+from mauve.stores.clickhouse.warehouse import ChdbWarehouse, ClickHouseWarehouse
 from mauve.stores.localdisk import read_meter
 from mauve.stores.localdisk.edge import SqliteEdge
 from mauve.stores.localdisk.read_cache import CacheBounds, SqliteReadCache
@@ -33,6 +39,7 @@ READ_CACHE_ENGINES = {
 }
 READ_METER_ENGINES = ("own file", SQL_ENGINES[1])
 ACCEPTED_EXCHANGE_ENGINES = {"files": lambda folder, stream: FileAcceptedCounts(folder / "accepted", stream)}
+WAREHOUSE_ENGINES = ("chdb", pytest.param("clickhouse", marks=pytest.mark.servers))
 EDGE_ENGINES = {"sqlite": lambda folder: SqliteEdge(folder / "edge.db", busy_timeout_s=PATIENCE_S)}
 
 
@@ -161,6 +168,33 @@ def open_meter(
     yield open_one
     for meter in opened:
         meter.close()
+
+
+@pytest.fixture(scope="session", params=WAREHOUSE_ENGINES)
+def connection(request: pytest.FixtureRequest) -> Iterator[Connection]:
+    """A session on each engine of the warehouse. The name of its database is `mauve`."""
+    if request.param == "chdb":
+        yield request.getfixturevalue("embedded_connection")
+        return
+    from support.clickhouse import ClickHouse  # noqa: PLC0415 - not needed for the embedded engine
+
+    with ClickHouse() as server:
+        address = address_from(Secret(server.create("mauve")))
+        migrate_warehouse(address, "an installation")
+        with closing(open_for_loading(address)) as opened:
+            yield opened
+
+
+@pytest.fixture
+def open_warehouse(connection: Connection) -> Callable[..., ClickHouseWarehouse]:
+    """Open the loader's side of the warehouse repeatedly, as a process does at every start."""
+    engine = ServerWarehouse if isinstance(connection, ServerConnection) else ChdbWarehouse
+    return lambda **bounds: engine(connection, **bounds)
+
+
+@pytest.fixture
+def warehouse(open_warehouse: Callable[..., ClickHouseWarehouse]) -> ClickHouseWarehouse:
+    return open_warehouse()
 
 
 @pytest.fixture

@@ -43,11 +43,11 @@ class Noting:
 
 
 @pytest.fixture(scope="module")
-def engine(connection):
+def engine(embedded_connection):
     for statement in TABLES:
-        connection.run(statement)
-    yield Noting(connection)
-    connection.run("TRUNCATE TABLE mauve.events")
+        embedded_connection.run(statement)
+    yield Noting(embedded_connection)
+    embedded_connection.run("TRUNCATE TABLE mauve.events")
 
 
 @pytest.fixture
@@ -57,12 +57,12 @@ def reader(engine):
 
 
 @pytest.fixture
-def fill(connection):
+def fill(embedded_connection):
     def insert(project, total, since, for_ms, name="concat('event_', toString(number % 20))"):
         for start in range(0, total, AT_ONCE):
             count = min(AT_ONCE, total - start)
             facts = {"project": project, "since": since, "for_ms": for_ms, "total": total, "name": name}
-            connection.run(EVENTS.format(**facts, start=start, count=count, day_ms=DAY_MS))
+            embedded_connection.run(EVENTS.format(**facts, start=start, count=count, day_ms=DAY_MS))
 
     return insert
 

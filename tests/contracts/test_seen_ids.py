@@ -7,7 +7,6 @@ import pytest
 
 from mauve.core.times import DAY_MS
 from mauve.stores.clickhouse import seen_ids
-from mauve.stores.clickhouse.warehouse import ChdbWarehouse
 from mauve.stores.warehouse import EventRows, WarehouseUnavailableError, first_seq
 
 TODAY = time.time_ns() // 1_000_000 // DAY_MS
@@ -19,11 +18,6 @@ projects = itertools.count(1)
 @pytest.fixture
 def project():
     return f"ids_{next(projects)}"
-
-
-@pytest.fixture
-def warehouse(connection):
-    return ChdbWarehouse(connection)
 
 
 @pytest.fixture
@@ -74,15 +68,15 @@ def test_an_id_counted_on_several_days_is_found_with_all_of_them(warehouse, proj
     assert sorted(same.counted_at) == [(TODAY - days_ago) * DAY_MS + 1 for days_ago in (6, 5, 2)]
 
 
-def test_counted_ids_are_known_after_a_restart(warehouse, connection, project):
+def test_counted_ids_are_known_after_a_restart(warehouse, open_warehouse, project):
     known = [f"id {number}" for number in range(300)]
     load(warehouse, rows_of(project, known))
-    assert found_again(ChdbWarehouse(connection), project, known) == list(range(300))
+    assert found_again(open_warehouse(), project, known) == list(range(300))
 
 
-def test_a_full_filter_grows(connection, project, monkeypatch, empty):
+def test_a_full_filter_grows(open_warehouse, project, monkeypatch, empty):
     monkeypatch.setattr(seen_ids, "_CAPACITY_MIN", 16)
-    warehouse = ChdbWarehouse(connection)
+    warehouse = open_warehouse()
     known = [f"id {number}" for number in range(2_000)]
     for begin in range(0, 2_000, 100):
         assert load(warehouse, rows_of(project, known[begin : begin + 100])) == []
@@ -91,9 +85,9 @@ def test_a_full_filter_grows(connection, project, monkeypatch, empty):
     assert found_again(warehouse, project, known) == list(range(2_000))
 
 
-def test_filters_stay_within_their_memory_and_miss_nothing(connection, project, monkeypatch, empty):
+def test_filters_stay_within_their_memory_and_miss_nothing(open_warehouse, project, monkeypatch, empty):
     monkeypatch.setattr(seen_ids, "_CAPACITY_MIN", 16)
-    warehouse = ChdbWarehouse(connection, filter_bytes_max=1_024)
+    warehouse = open_warehouse(filter_bytes_max=1_024)
     known = [f"id {number}" for number in range(2_000)]
     for begin in range(0, 2_000, 100):
         load(warehouse, rows_of(project, known[begin : begin + 100]))
@@ -102,18 +96,18 @@ def test_filters_stay_within_their_memory_and_miss_nothing(connection, project, 
     assert found_again(warehouse, project, [f"new {number}" for number in range(500)]) == []
 
 
-def test_the_ids_of_a_failed_step_are_known_after_recovery(warehouse, connection, project):
+def test_the_ids_of_a_failed_step_are_known_after_recovery(warehouse, connection, project, open_warehouse):
     rows = rows_of(project, ["x", "y"])
     load(warehouse, rows)
     connection.run(f"ALTER TABLE mauve.seen DELETE WHERE received_day = toDate({TODAY}) SETTINGS mutations_sync = 1")
     assert found_again(warehouse, project, ["x", "y"]) == []
     position = (rows.seq[0] >> 10) & (2**46 - 1)
     warehouse.recover_ids({STREAM: position - 1})
-    assert found_again(ChdbWarehouse(connection), project, ["y", "z", "x"]) == [0, 2]
+    assert found_again(open_warehouse(), project, ["y", "z", "x"]) == [0, 2]
 
 
-def test_filters_for_old_days_are_dropped_and_rebuilt_when_needed(connection, project, empty):
-    warehouse = ChdbWarehouse(connection)
+def test_filters_for_old_days_are_dropped_and_rebuilt_when_needed(open_warehouse, project, empty):
+    warehouse = open_warehouse()
     load(warehouse, rows_of(project, ["old"], days_ago=8))
     load(warehouse, rows_of(project, ["new"]))
     found_again(warehouse, project, ["new"])
@@ -122,8 +116,8 @@ def test_filters_for_old_days_are_dropped_and_rebuilt_when_needed(connection, pr
     assert same.counted_at == [(TODAY - 8) * DAY_MS + 1]
 
 
-def test_the_ids_of_a_step_over_several_days_are_all_known(connection, project, empty):
-    warehouse = ChdbWarehouse(connection)
+def test_the_ids_of_a_step_over_several_days_are_all_known(open_warehouse, project, empty):
+    warehouse = open_warehouse()
     backlog = rows_of(project, ["monday"], days_ago=3)
     for id_, days_ago in (("tuesday", 2), ("today", 0)):
         later = rows_of(project, [id_], days_ago)
@@ -136,9 +130,9 @@ def test_the_ids_of_a_step_over_several_days_are_all_known(connection, project, 
     assert found_again(warehouse, project, ["today", "other", "monday", "tuesday"]) == [0, 2, 3]
 
 
-def test_a_filter_that_cannot_be_built_leaves_the_previous_one(connection, project, monkeypatch, empty):
+def test_a_filter_that_cannot_be_built_leaves_the_previous_one(connection, project, monkeypatch, empty, open_warehouse):
     monkeypatch.setattr(seen_ids, "_CAPACITY_MIN", 16)
-    warehouse = ChdbWarehouse(connection)
+    warehouse = open_warehouse()
     known = [f"id {number}" for number in range(20)]
     load(warehouse, rows_of(project, known))
     warehouse.stage(rows_of(project, [f"more {number}" for number in range(500)]))

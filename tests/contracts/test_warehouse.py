@@ -18,11 +18,6 @@ projects = itertools.count(1)
 
 
 @pytest.fixture
-def warehouse(connection):
-    return ChdbWarehouse(connection)
-
-
-@pytest.fixture
 def project():
     return f"proj_{next(projects)}"
 
@@ -146,6 +141,10 @@ class LosingConnection:
         self._connection.run(self._loss)
         self._connection.run(sql)
 
+    def run_with(self, sql, settings):
+        self._connection.run(self._loss)
+        self._connection.run_with(sql, settings)
+
 
 def test_staged_rows_lost_at_once_are_not_judged(warehouse, connection, project, stream):
     insert = connection.insert_arrow
@@ -210,12 +209,13 @@ def test_a_failing_engine_raises(connection):
 
 
 @pytest.mark.parametrize("table", ["events", "actives", "seen"])
-def test_tables_of_an_earlier_release_are_made_durable(warehouse, connection, table):
-    connection.run(
+def test_tables_of_an_earlier_release_are_made_durable(embedded_connection, table):
+    ChdbWarehouse(embedded_connection)
+    embedded_connection.run(
         f"ALTER TABLE mauve.{table} MODIFY SETTING min_rows_to_fsync_after_merge = 0, fsync_after_insert = 0"
     )
-    ChdbWarehouse(connection)
-    ((made_with,),) = connection.read(
+    ChdbWarehouse(embedded_connection)
+    ((made_with,),) = embedded_connection.read(
         f"SELECT engine_full FROM system.tables WHERE database = 'mauve' AND name = '{table}'", {}
     )
     for setting in ("fsync_after_insert", "fsync_part_directory", "min_rows_to_fsync_after_merge"):

@@ -9,10 +9,13 @@ import pytest
 from mauve.core.events import Activity
 from mauve.core.times import DAY_MS
 from mauve.core.window import Window
+from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.stores.clickhouse.maintenance import ChdbMaintenance
-from mauve.stores.clickhouse.warehouse import ChdbWarehouse
+from mauve.stores.clickhouse.server import ServerConnection
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
+from mauve.stores.maintenance import Frozen
 from mauve.stores.warehouse import EventRows, first_seq
+from mauve.wiring.maintenance import ServerMaintenance
 
 DAY = date(2026, 11, 15)
 EPOCH = date(1970, 1, 1)
@@ -25,9 +28,8 @@ NAME_BYTES = "it's\\ ann\t\n{user:String} 👩"
 
 
 @pytest.fixture
-def home(connection):
+def home(connection, warehouse):
     """The path that the engine under test has open."""
-    ChdbWarehouse(connection)
     of_events = "database = 'mauve' AND name = 'events'"
     ((events,),) = connection.read(f"SELECT data_paths[1] FROM system.tables WHERE {of_events}", {})
     return Path(events).parents[2]
@@ -35,7 +37,9 @@ def home(connection):
 
 @pytest.fixture
 def maintenance(connection, home):
-    return ChdbMaintenance(connection, home)
+    return (
+        ServerMaintenance(connection) if isinstance(connection, ServerConnection) else ChdbMaintenance(connection, home)
+    )
 
 
 @pytest.fixture
@@ -44,9 +48,8 @@ def project():
 
 
 @pytest.fixture
-def load(connection, project):
+def load(warehouse, project):
     """Load events given as (name, user, day); the last one repeats an id."""
-    warehouse = ChdbWarehouse(connection)
 
     def load_events(events, project=project):
         rows = EventRows()
@@ -135,10 +138,10 @@ def test_any_name_can_be_erased_and_is_written_nowhere(maintenance, connection, 
     assert [path for path in home.rglob("mutation_*") if b"ann" in path.read_bytes()] == []
 
 
-def test_a_counted_id_is_known_after_the_person_was_erased(maintenance, connection, project, load):
+def test_a_counted_id_is_known_after_the_person_was_erased(maintenance, open_warehouse, project, load):
     rows = load(EVENTS)
     maintenance.erase_user(project, "ann")
-    found = ChdbWarehouse(connection).stage(rows)
+    found = open_warehouse().stage(rows)
     assert sorted(place for same in found for place in same.places) == list(range(len(rows) - 1))
 
 
@@ -153,6 +156,7 @@ def test_old_events_count_and_are_anonymous(maintenance, connection, project, lo
     assert maintenance.anonymize_raw_before(date(1960, 1, 1)) == 0
 
 
+@pytest.mark.parametrize("connection", ["chdb"], indirect=True)
 def test_frozen_files_do_not_change(maintenance, connection, project, load, home):
     load(EVENTS)
     ((count,),) = connection.rows("SELECT count() FROM mauve.events")
@@ -170,6 +174,14 @@ def test_frozen_files_do_not_change(maintenance, connection, project, load, home
     maintenance.thaw()
     assert not any(path.exists() for path in files)
     assert not (home / "shadow").exists()
+    maintenance.thaw()
+
+
+@pytest.mark.parametrize("connection", [pytest.param("clickhouse", marks=pytest.mark.servers)], indirect=True)
+def test_a_server_is_backed_up_by_its_own_means(maintenance):
+    for attempt in (maintenance.freeze, lambda: maintenance.adopt(Frozen({}, 0))):
+        with pytest.raises(MaintenanceRefusedError, match="BACKUP"):
+            attempt()
     maintenance.thaw()
 
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from mauve.core.events import Activity
 from mauve.core.times import DAY_MS
 from mauve.core.window import Window
-from mauve.stores.clickhouse.schema import TABLES
-from mauve.stores.clickhouse.warehouse import ChdbWarehouse
+from mauve.stores.clickhouse.schema import ADD_EVENT_DAYS
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
 from mauve.stores.warehouse import EventRows, WarehouseUnavailableError, first_seq
 from support.service import PATIENCE_S
@@ -27,12 +26,10 @@ STREAM = 99
 record_numbers = itertools.count(1)
 projects = itertools.count(1)
 
-ENGINES = {"chdb": lambda connection: (ChdbWarehouse(connection), ChdbWarehouseReader(lambda: connection))}
 
-
-@pytest.fixture(params=ENGINES)
-def engine(request, connection):
-    return ENGINES[request.param](connection)
+@pytest.fixture
+def engine(warehouse, connection):
+    return warehouse, ChdbWarehouseReader(lambda: connection)
 
 
 @pytest.fixture
@@ -267,8 +264,7 @@ def test_counts_are_read_from_the_daily_sums(engine, load, connection, project):
 def test_events_from_before_the_daily_sums_are_counted_too(reader, load, connection, project):
     connection.run("ALTER TABLE mauve.events DROP PROJECTION event_days SETTINGS mutations_sync = 1")
     load([("view", "", day(0)), ("view", "", day(1))])
-    for statement in TABLES:
-        connection.run(statement)
+    connection.run(ADD_EVENT_DAYS)
     load([("view", "", day(1))])
     assert reader.event_days(project, "view", ALWAYS) == [("2026-11-15", 1), ("2026-11-16", 2)]
     assert reader.event_names(project, ALWAYS, 10) == [("view", 3)]

@@ -31,13 +31,14 @@ _UNLIMITED: Final = 10**15
 LOST_ROWS: Final = "the staged rows are lost"
 LATE_ROWS: Final = "the rows were staged too long ago"
 
+_READONLY: Final = 164
 _THROW_IF: Final = 395
 WRONG_USER_CODES: Final = (192, 193, 194, 516)
 _REASONS: Final = {
     60: f"{LOST_ROWS}, or a table is missing",
     81: "the database does not exist: create it, on every server of a cluster",
     159: "the statement took too long",
-    164: "its user may not write, or not change settings: set 'readonly' of its profile to 0",
+    _READONLY: "its user may not write, or not change settings: set 'readonly' of its profile to 0",
     202: "it runs too many queries",
     241: "the statement needs too much memory",
     319: "it is unknown whether a quorum of replicas has the rows",
@@ -208,7 +209,10 @@ def reason_for(error: BaseException) -> str:
     if code is not None:
         return _REASONS.get(code, f"it reports {getattr(error, 'name', None) or 'an error'}, code {code}")
     cause: BaseException | None = error.__cause__
-    return f"it does not answer ({type(getattr(cause, 'reason', None) or cause or error).__name__})"
+    if cause is not None:
+        return f"it does not answer ({type(getattr(cause, 'reason', None) or cause).__name__})"
+    # The driver itself refuses settings that the server reports as read-only.
+    return _REASONS[_READONLY] if type(error).__name__ == "ProgrammingError" else "another program answers there"
 
 
 def _translated(error: BaseException) -> RowsRefusedError | WarehouseUnavailableError:

@@ -28,11 +28,12 @@ _NOT_RECOGNIZED: Final[SettingValues] = {"insert_deduplicate": 0, "deduplicate_i
 
 
 class ServerWarehouse(ClickHouseWarehouse):
+    _connection: ServerConnection
+
     def __init__(
         self, connection: ServerConnection, *, is_replicated: bool = False, filter_bytes_max: int = FILTER_BYTES_MAX
     ) -> None:
         super().__init__(connection, filter_bytes_max=filter_bytes_max)
-        self._server = connection
         self._is_replicated = is_replicated
         self._commit_until_s = 0
         self._content = ""
@@ -59,4 +60,4 @@ class ServerWarehouse(ClickHouseWarehouse):
     def _store(self, table: str, sql: str, range_name: str) -> None:
         token = f"{table}/{range_name}/{self._content}"
         settings = {**_RECOGNIZED, "insert_deduplication_token": token} if range_name else _NOT_RECOGNIZED
-        self._server.run_with(sql, settings)
+        self._connection.run_with(sql, settings)
