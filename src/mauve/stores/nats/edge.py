@@ -1,7 +1,7 @@
 """The edge on NATS: a bucket that the control plane publishes to and each process follows.
 
-A follower keeps the records in memory, so reading them never waits for the network. It asks for changes every quarter
-of a second, and at once when a publisher announces some: a lost announcement delays a change, and loses none.
+A follower keeps the records in memory, so reading them never waits for the network. It asks for changes every half a
+second, and at once when a publisher announces some: a lost announcement delays a change, and loses none.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from mauve.stores.edge import Changes, PublishedRecord
 from mauve.stores.nats.bucket import BucketThread, ConflictError, Entry, Follower
 
 BUCKET: Final = "MAUVE-EDGE"
-READ_EVERY_S: Final = 0.25
+READ_EVERY_S: Final = 0.5
 OUT_OF_TOUCH_S: Final = 5.0
 _ANNOUNCEMENTS: Final = "MAUVE.edge.changed"
 _HURRY_EVERY_S: Final = 0.01  # while an announced change is not readable yet
