@@ -14,6 +14,7 @@ from mauve.stores.sql.catalog.catalog import sql_catalog
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.migrate import CATALOG, LEDGER, current_revision, migrate, newest_revision
 from mauve.wiring.databases import MAINTENANCE_STATEMENT_S, open_catalog_database, open_ledger_database
+from mauve.wiring.log import prepare_log
 from mauve.wiring.paths import catalog_path, identity_path, master_key_path
 
 _MASTER_KEY_ID: Final = "master_key_id"
@@ -34,7 +35,8 @@ def prepare(settings: Settings) -> None:
             check_master_key(vault, catalog)
             if catalog.installation.get(_MASTER_KEY_ID) != vault.current_key_id:
                 catalog.installation.put(_MASTER_KEY_ID, vault.current_key_id)
-            _check_identity(settings, catalog)
+            identity = _check_identity(settings, catalog)
+            prepare_log(settings, identity, catalog.installation)
         with closing(open_ledger_database(settings, statement_s=MAINTENANCE_STATEMENT_S)) as database:
             migrate(database, LEDGER)
 
@@ -66,7 +68,7 @@ def identity_of(catalog: Catalog) -> str | None:
     return catalog.installation.get(_IDENTITY)
 
 
-def _check_identity(settings: Settings, catalog: Catalog) -> None:
+def _check_identity(settings: Settings, catalog: Catalog) -> str:
     """Give a new installation an identity; refuse a data directory that holds the events of another one."""
     identity = catalog.installation.create(_IDENTITY, secrets.token_hex(16))
     path = identity_path(settings.data)
@@ -77,6 +79,7 @@ def _check_identity(settings: Settings, catalog: Catalog) -> None:
             f"{settings.data} belongs to another installation than its database: "
             "choose the data directory, or the MAUVE_DATABASE_URL, of this installation"
         )
+    return identity
 
 
 def check_vault(settings: Settings) -> None:
