@@ -38,9 +38,8 @@ READ_CACHE_ENGINES = {
     "sqlite": lambda folder, ticks, **bounds: SqliteReadCache(folder / "cache.db", CacheBounds(**bounds), ticks)
 }
 READ_METER_ENGINES = ("own file", SQL_ENGINES[1])
-ACCEPTED_EXCHANGE_ENGINES = {"files": lambda folder, stream: FileAcceptedCounts(folder / "accepted", stream)}
 WAREHOUSE_ENGINES = ("chdb", pytest.param("clickhouse", marks=pytest.mark.servers))
-EDGE_ENGINES = {"sqlite": lambda folder: SqliteEdge(folder / "edge.db", busy_timeout_s=PATIENCE_S)}
+NATS = pytest.param("nats", marks=pytest.mark.servers)
 
 
 @pytest.fixture(scope="session")
@@ -105,24 +104,56 @@ def ledger_database(open_ledger: Callable[[], Database]) -> Database:
     return open_ledger()
 
 
-@pytest.fixture(params=EDGE_ENGINES)
-def open_edge(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable]:
+@pytest.fixture(scope="session")
+def new_nats_buckets() -> Iterator[Callable[[], str]]:
+    """Create the buckets of the edge and of accepted counts again, and return the URL of their server."""
+    with ExitStack() as open_servers:
+        server = cache(lambda: open_servers.enter_context(_nats()))
+
+        def create() -> str:
+            from support.nats_edge import new_buckets  # noqa: PLC0415 - as below
+
+            new_buckets(server().url)
+            return server().url
+
+        yield create
+
+
+def _nats():
+    from support.nats import Nats  # noqa: PLC0415 - its server is not needed for the embedded engines
+
+    return Nats(1)
+
+
+@pytest.fixture(params=["sqlite", NATS])
+def open_edge(request: pytest.FixtureRequest, new_nats_buckets: Callable, tmp_path: Path) -> Iterator[Callable]:
     """Open the same edge repeatedly, as several processes do."""
-    opened = []
+    url = new_nats_buckets() if request.param == "nats" else None
 
-    def open_one():
-        opened.append(EDGE_ENGINES[request.param](tmp_path))
-        return opened[-1]
+    def open_engine():
+        if url is None:
+            return SqliteEdge(tmp_path / "edge.db", busy_timeout_s=PATIENCE_S)
+        from support.nats_edge import NatsEdge  # noqa: PLC0415 - as above
 
-    yield open_one
-    for edge in opened:
-        edge.close()
+        return NatsEdge(url)
+
+    with ExitStack() as opened:
+        yield lambda: opened.enter_context(closing(open_engine()))
 
 
-@pytest.fixture(params=ACCEPTED_EXCHANGE_ENGINES)
-def open_exchange(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[int], AcceptedExchange]:
+@pytest.fixture(params=["files", NATS])
+def open_exchange(
+    request: pytest.FixtureRequest, new_nats_buckets: Callable, tmp_path: Path
+) -> Iterator[Callable[[int], AcceptedExchange]]:
     """Open the exchange for the process of a stream."""
-    return lambda stream: ACCEPTED_EXCHANGE_ENGINES[request.param](tmp_path, stream)
+    if request.param == "files":
+        yield lambda stream: FileAcceptedCounts(tmp_path / "accepted", stream)
+        return
+    from mauve.stores.nats.accepted import NatsAcceptedCounts  # noqa: PLC0415 - as above
+
+    url = Secret(new_nats_buckets())
+    with ExitStack() as opened:
+        yield lambda stream: opened.enter_context(closing(NatsAcceptedCounts(url, f"machine.{stream}")))
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """What every exchange of accepted counts promises."""
 
 from mauve.core.accepted import AcceptedCounts, OrgPeriod
+from mauve.stores.localdisk.usage import FileAcceptedCounts
 
 ONE = OrgPeriod("org_1", "2026-11")
 TWO = OrgPeriod("org_2", "2026-11")
@@ -52,7 +53,10 @@ def test_changing_the_returned_counts_changes_nothing_for_others(open_exchange):
     assert content_of(exchange.own()) == {1: {ONE: [(7, 500)]}}
 
 
-def test_a_damaged_file_counts_as_empty(open_exchange, tmp_path):
+def test_a_damaged_file_counts_as_empty(tmp_path):
+    def open_exchange(stream):
+        return FileAcceptedCounts(tmp_path / "accepted", stream)
+
     open_exchange(1).share({1: some_counts((7, 500))})
     file = tmp_path / "accepted" / "001"
     whole = file.read_bytes()

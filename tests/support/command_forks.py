@@ -50,7 +50,9 @@ def _forking_process() -> socket.socket:
     """Start the forking process, once per test process."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
-        process = subprocess.Popen([sys.executable, __file__, str(theirs.fileno())], pass_fds=[theirs.fileno()])
+        # -P: the modules beside this file must not pass for libraries of the same name.
+        command = [sys.executable, "-P", __file__, str(theirs.fileno())]
+        process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
 
     def end() -> None:
         ours.close()

@@ -20,7 +20,7 @@ from mauve.ingest.webhooks.endpoint import WEBHOOKS, WebhookEndpoint, is_webhook
 from mauve.stores import StoreUnavailableError
 from mauve.stores.edge import PublishedKey
 from mauve.stores.ingest_stats import ACCEPTED, REFUSED, REJECTED
-from mauve.stores.log import LogFailedError, LogFullError
+from mauve.stores.log import LogFailedError, LogFullError, LogUnavailableError
 from mauve.web.body import BodyTooLargeError, IncompleteBodyError
 from mauve.web.compression import inflated, too_large
 from mauve.web.envelopes import data_reply, wrong_method
@@ -91,6 +91,8 @@ class IngestPlane:
             self._parts.counters.refused[problem.code] += 1
         except LogFullError:
             problem = Problem(Code.NOT_STORED, "the queue is full: nothing was stored, retry", retry_after_s=5)
+        except LogUnavailableError:  # The writer has logged why, once.
+            problem = not_confirmed()
         except (LogFailedError, StoreUnavailableError) as error:
             log.warning("not_durable", path=request.path, reason=str(error))
             problem = not_stored()
@@ -225,6 +227,11 @@ def key_rate_limited(wait_s: int) -> Problem:
 
 def not_stored() -> Problem:
     message = "could not be put into the durable queue: nothing was stored, retry"
+    return Problem(Code.NOT_STORED, message, retry_after_s=1)
+
+
+def not_confirmed() -> Problem:
+    message = "the durable queue has not confirmed it: retry, with the same ids"
     return Problem(Code.NOT_STORED, message, retry_after_s=1)
 
 

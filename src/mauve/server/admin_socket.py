@@ -23,7 +23,8 @@ from mauve.maintenance.delete_app import Deleted, delete_projects
 from mauve.maintenance.erase import Erased, erase_user
 from mauve.stores import StoreUnavailableError
 from mauve.stores.warehouse import WarehouseUnavailableError
-from mauve.wiring.maintenance import open_ledger_maintenance, open_log_maintenance, open_warehouse_maintenance
+from mauve.wiring.log import open_log_maintenance
+from mauve.wiring.maintenance import open_ledger_maintenance, open_warehouse_maintenance
 
 PAUSE_S_MAX: Final = 600.0
 _SOCKET: Final = "core.sock"

@@ -7,6 +7,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -23,9 +24,9 @@ from mauve.stores.log import MIXED_STREAM
 from mauve.wiring.bootstrap import check_vault, schema_revisions
 from mauve.wiring.control import control_parts
 from mauve.wiring.databases import open_load_ledger
+from mauve.wiring.log import open_log_reader
 from mauve.wiring.maintenance import last_forgotten
 from mauve.wiring.paths import has_data, master_key_path
-from mauve.wiring.warehouse import open_log_reader
 
 _DISK_FREE_BYTES_MIN: Final = 1024**3
 _EARLIEST_YEAR: Final = 2026
@@ -125,13 +126,12 @@ def _edge(settings: Settings) -> Finding:
 
 
 def _queue(settings: Settings) -> Finding:
-    log = open_log_reader(settings)
-    with open_load_ledger(settings) as ledger:
+    with open_load_ledger(settings) as ledger, closing(open_log_reader(settings)) as log:
         dead_letters, positions = ledger.dead_letter_count(), ledger.positions()
         waiting_bytes = log.backlog_bytes(positions) + ledger.waiting_bytes(positions.get(MIXED_STREAM, 0))
+        # As a writer does: it needs room for its next segment.
+        is_full = log.largest_stream_bytes() + settings.segment_bytes > settings.backlog_bytes_max
     detail = f"{format_bytes(waiting_bytes)} wait to be loaded, {dead_letters} records could not be loaded"
-    # As a writer does: it needs room for its next segment.
-    is_full = log.largest_stream_bytes() + settings.segment_bytes > settings.backlog_bytes_max
     advice = (
         "events are refused until the loader catches up: check the core's log"
         if is_full

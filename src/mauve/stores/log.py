@@ -94,6 +94,7 @@ class LogReader(Protocol):
 
     - `read` returns whole, undamaged records with a number above `after`, in order; it never waits.
     - A damaged record is quarantined and reported, and the ones after it are still returned.
+    - Without its server it raises `StoreUnavailableError`; a later call may succeed.
     - `trim` releases records up to and including `through`; they may no longer be returned.
     """
 
@@ -120,3 +121,5 @@ class LogReader(Protocol):
     def quarantined(self) -> int:
         """Return how many damaged records were quarantined since this reader was opened."""
         ...
+
+    def close(self) -> None: ...

@@ -16,6 +16,7 @@ from mauve.stores.sql.migrate import CATALOG, LEDGER, current_revision, migrate,
 from mauve.wiring.clickhouse import prepare_warehouse
 from mauve.wiring.databases import MAINTENANCE_STATEMENT_S, open_catalog_database, open_ledger_database
 from mauve.wiring.edge import prepare_edge
+from mauve.wiring.log import prepare_log
 from mauve.wiring.paths import catalog_path, identity_path, master_key_path
 
 _MASTER_KEY_ID: Final = "master_key_id"
@@ -37,6 +38,7 @@ def prepare(settings: Settings) -> None:
             if catalog.installation.get(_MASTER_KEY_ID) != vault.current_key_id:
                 catalog.installation.put(_MASTER_KEY_ID, vault.current_key_id)
             identity = _check_identity(settings, catalog)
+            prepare_log(settings, identity, catalog.installation)
         prepare_edge(settings, identity)
         with closing(open_ledger_database(settings, statement_s=MAINTENANCE_STATEMENT_S)) as database:
             migrate(database, LEDGER)

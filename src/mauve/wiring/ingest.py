@@ -6,7 +6,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
-from mauve.access.event_caps import EventCaps, OwnStream
+from mauve.access.event_caps import EventCaps
 from mauve.access.keyring import Keyring
 from mauve.config import Settings
 from mauve.core.clock import Clock, SystemClock
@@ -16,15 +16,13 @@ from mauve.overload.admission import Admission
 from mauve.overload.byte_budget import ByteBudget
 from mauve.overload.loop_fairness import LoopFairness
 from mauve.overload.token_bucket import TokenBuckets
-from mauve.stores.localdisk.log.reader import SegmentStreamReader
-from mauve.stores.localdisk.log.writer import SegmentLogWriter
 from mauve.stores.sql.ledger.group_commit import GroupedLedger
 from mauve.stores.sql.ledger.usage import SqlUsageReader
 from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.wiring.bootstrap import open_vault
 from mauve.wiring.databases import open_ledger_database
 from mauve.wiring.edge import open_accepted_exchange, open_edge_reader
-from mauve.wiring.paths import log_path
+from mauve.wiring.log import open_log_writer
 
 _BODIES_BYTES_MAX: Final = 12 * 1024 * 1024
 
@@ -41,16 +39,10 @@ async def ingest_parts(
         open_accepted_exchange(settings, stream) as exchange,
     ):
         keyring.refresh()
-        log = SegmentLogWriter(
-            log_path(settings.data),
-            stream,
-            segment_bytes=settings.segment_bytes,
-            budget_bytes=settings.backlog_bytes_max,
-        )
+        log, own = await open_log_writer(settings, stream)
         ledger = GroupedLedger(SqlLedgerWriter(database))
         fairness = LoopFairness()
         clock = clock or SystemClock()
-        own = OwnStream(stream, log, SegmentStreamReader(log_path(settings.data), stream))
         caps = EventCaps(own, keyring, SqlUsageReader(database), exchange, clock)
         caps.refresh()
         try:

@@ -20,15 +20,14 @@ from mauve.stores.clickhouse.maintenance import ChdbMaintenance, RowMaintenance
 from mauve.stores.clickhouse.schema import FROZEN_FOLDER, KEPT_TABLES
 from mauve.stores.clickhouse.server import address_from, open_for_maintenance
 from mauve.stores.localdisk.log.copy import copy_unloaded
-from mauve.stores.localdisk.log.maintenance import SegmentLogMaintenance
-from mauve.stores.maintenance import Frozen, LedgerMaintenance, LogMaintenance, WarehouseMaintenance
+from mauve.stores.maintenance import Frozen, LedgerMaintenance, WarehouseMaintenance
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger.maintenance import SqlLedgerMaintenance
 from mauve.stores.sql.migrate import CATALOG, LEDGER, check_not_newer
 from mauve.stores.sql.snapshot import SqliteSnapshot
 from mauve.wiring.databases import MAINTENANCE_STATEMENT_S, open_ledger_database, open_load_ledger
+from mauve.wiring.log import open_log_reader
 from mauve.wiring.paths import catalog_path, ledger_path, log_path, master_key_path, warehouse_path
-from mauve.wiring.warehouse import open_log_reader
 
 _FORGOTTEN_FACT: Final = "raw_events_forgotten"
 _BUSY_TIMEOUT_S: Final = 5.0
@@ -70,14 +69,6 @@ def open_ledger_maintenance(settings: Settings) -> LedgerMaintenance:
     return SqlLedgerMaintenance(database, settings.read_s_max)
 
 
-def open_log_maintenance(settings: Settings) -> LogMaintenance:
-    def positions() -> dict[int, int]:
-        with open_load_ledger(settings) as ledger:
-            return ledger.positions()
-
-    return SegmentLogMaintenance(log_path(settings.data), positions)
-
-
 def retention(settings: Settings, parts: ControlParts) -> Retention:
     """Return the retention job. It records its last run as a fact of the installation."""
 
@@ -105,13 +96,17 @@ def backup_sources(
         with open_load_ledger(settings) as ledger:
             return copy_unloaded(log, target, ledger.positions())
 
+    def log_bytes() -> int:
+        with closing(open_log_reader(settings)) as reader:
+            return reader.stored_bytes()
+
     return BackupSources(
         pause_loader=pause_loader,
         snapshot_ledger=lambda: SqliteSnapshot(ledger),
         snapshot_catalog=lambda: SqliteSnapshot(catalog),
         copy_log=copy_log,
         master_key=key if settings.master_key is None and key.exists() else None,
-        copied_bytes=lambda: bytes_in(ledger, catalog) + open_log_reader(settings).stored_bytes(),
+        copied_bytes=lambda: bytes_in(ledger, catalog) + log_bytes(),
         frozen_bytes=lambda: bytes_in(warehouse_path(data)),
     )
 

@@ -17,13 +17,13 @@ from mauve.stores.clickhouse.server import address_from, open_for_loading, open_
 from mauve.stores.clickhouse.server_warehouse import ServerWarehouse
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse, ClickHouseWarehouse
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader, ReadConnection
-from mauve.stores.localdisk.log.reader import SegmentLogReader, SegmentStreamReader
 from mauve.stores.sql.catalog.catalog import sql_catalog
 from mauve.stores.sql.ledger.closed_days import SqlClosedDays
 from mauve.stores.sql.ledger.loading import SqlLoadLedger
 from mauve.stores.warehouse import WarehouseReader
 from mauve.wiring.databases import open_catalog_database, open_ledger_database, open_ledger_writer
-from mauve.wiring.paths import log_path, warehouse_path
+from mauve.wiring.log import open_log_reader, stream_readers
+from mauve.wiring.paths import warehouse_path
 
 
 def open_warehouse_reader(settings: Settings) -> WarehouseReader:
@@ -62,7 +62,7 @@ def open_load_parts(settings: Settings) -> LoadParts:
         days = DayCloser(SqlClosedDays(ledger_database), warehouse)
         catalog = sql_catalog(opened.enter_context(closing(open_catalog_database(settings))))
         clock = SystemClock()
-        source = open_log_reader(settings)
+        source = opened.enter_context(closing(open_log_reader(settings)))
         loader = opened.enter_context(closing(Loader(source, ledger, warehouse, clock, days)))
         return LoadParts(
             loader=loader,
@@ -78,13 +78,11 @@ def open_load_parts(settings: Settings) -> LoadParts:
 @contextmanager
 def open_load_lag(settings: Settings, loading: Progress, clock: Clock | None = None) -> Iterator[LoadLag]:
     """Open what tells whether the loader of this process is behind."""
-    path = log_path(settings.data)
-    with closing(open_ledger_database(settings)) as database:
+    with closing(open_ledger_database(settings)) as database, closing(open_log_reader(settings)) as source:
         ledger = SqlLoadLedger(database)
 
         def oldest() -> int | None:
-            streams = open_log_reader(settings).streams()
-            return oldest_waiting_at(ledger, {stream: SegmentStreamReader(path, stream) for stream in streams})
+            return oldest_waiting_at(ledger, stream_readers(settings, source))
 
         yield LoadLag(loading, oldest, clock or SystemClock(), settings.flush_s)
 
@@ -99,7 +97,3 @@ def fill_parts(settings: Settings, control: ControlParts) -> Iterator[FillParts]
     ):
         days = DayCloser(SqlClosedDays(database), store)
         yield FillParts(control, store, ledger, SqlLoadLedger(database), days)
-
-
-def open_log_reader(settings: Settings) -> SegmentLogReader:
-    return SegmentLogReader(log_path(settings.data))

@@ -14,8 +14,7 @@ from nats.js.api import StorageType
 from mauve.core.accepted import AcceptedCounts, OrgPeriod, Subtotal
 from mauve.core.secret import Secret
 from mauve.stores import StoreUnavailableError
-from mauve.stores.nats.bucket import Bucket, Follower
-from mauve.stores.nats.connection import Connection, LoopThread
+from mauve.stores.nats.bucket import BucketThread, Follower
 
 BUCKET: Final = "MAUVE-ACCEPTED"
 STORAGE: Final = StorageType.MEMORY
@@ -41,11 +40,9 @@ class NatsAcceptedCounts:
         self._ticks = ticks
         self._seen: dict[str, tuple[float, _CountsByStream]] = {}  # by process, with the time when it was read
         self._shared, self._shared_at = _EMPTY, ticks()
-        self._connection = Connection(url, "mauve accepted counts")
-        self._bucket = Bucket(self._connection, BUCKET)
-        self._follower = Follower(self._bucket, ticks)
+        self._thread = BucketThread(url, BUCKET, "accepted counts")
+        self._follower = Follower(self._thread.bucket, ticks)
         self._restarts = 0
-        self._thread = LoopThread("accepted-counts")
         try:
             self._thread.run(self._read(), _LOAD_S_MAX)
         except BaseException:
@@ -58,7 +55,7 @@ class NatsAcceptedCounts:
         may_expire = content != _EMPTY and self._ticks() - self._shared_at > _SHARE_AGAIN_S
         if content == self._shared and not may_expire:
             return
-        self._thread.run(self._bucket.put(self._process, content), _SHARE_S_MAX)
+        self._thread.run(self._thread.bucket.put(self._process, content), _SHARE_S_MAX)
         self._shared, self._shared_at = content, self._ticks()
 
     def own(self) -> dict[int, AcceptedCounts]:
@@ -75,8 +72,6 @@ class NatsAcceptedCounts:
         return [pair for counts in others for pair in counts.items()]
 
     def close(self) -> None:
-        with contextlib.suppress(StoreUnavailableError):
-            self._thread.run(self._connection.close())
         self._thread.close()
 
     def _read_if_possible(self) -> None:

@@ -9,17 +9,19 @@ import contextlib
 import json
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
 
+from nats.aio.client import Client
 from nats.aio.subscription import Subscription
 from nats.errors import Error
 from nats.js.api import DiscardPolicy, StorageType, StreamConfig, StreamInfo
 from nats.js.errors import APIError, NotFoundError
 from nats.js.manager import JetStreamManager
 
+from mauve.core.secret import Secret
 from mauve.stores import ForeignDataError, StoreUnavailableError, UnsupportedServerError
-from mauve.stores.nats.connection import Connection
+from mauve.stores.nats.connection import Connection, LoopThread
 
 _IDENTITY: Final = "mauve-installation"
 _BUCKET_ID: Final = "mauve-bucket"
@@ -35,6 +37,9 @@ _NAME_IN_USE: Final = 10058
 _NOT_CLUSTERED: Final = 10074
 _NO_PEERS: Final = 10005
 _REPLICAS: Final = 3
+_CLOSE_S_MAX: Final = 5.0
+
+T = TypeVar("T")
 
 
 class ConflictError(Exception):
@@ -133,6 +138,46 @@ class Bucket:
                 finally:
                     with contextlib.suppress(Error):
                         await replies.unsubscribe()
+
+
+class BucketThread:
+    """A bucket and its connection in a thread of their own, for callers that are not coroutines."""
+
+    def __init__(self, url: Secret, bucket: str, purpose: str) -> None:
+        self._connection = Connection(url, f"mauve {purpose}")
+        self._thread = LoopThread(purpose.replace(" ", "-"))
+        self._background: asyncio.Task[None] | None = None
+        self._is_closed = False
+        self.bucket = Bucket(self._connection, bucket)
+
+    def run(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
+        """Return the result of a coroutine, or raise `StoreUnavailableError` if there is none in time."""
+        return self._thread.run(work, timeout_s)
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine in the background until this is closed."""
+
+        async def start() -> None:
+            self._background = asyncio.create_task(work)
+
+        self.run(start(), _ANSWER_S_MAX)
+
+    async def client(self) -> Client:
+        return await self._connection.client()
+
+    def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        with contextlib.suppress(StoreUnavailableError):
+            self.run(self._end(), _CLOSE_S_MAX)
+        self._thread.close()
+
+    async def _end(self) -> None:
+        if self._background is not None:
+            self._background.cancel()
+            await asyncio.wait({self._background})
+        await self._connection.close()
 
 
 class Follower:

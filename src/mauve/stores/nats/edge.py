@@ -1,7 +1,7 @@
 """The edge on NATS: a bucket that the control plane publishes to and each process follows.
 
-A follower keeps the records in memory, so reading them never waits for the network. It asks for changes every quarter
-of a second, and at once when a publisher announces some: a lost announcement delays a change, and loses none.
+A follower keeps the records in memory, so reading them never waits for the network. It asks for changes every half a
+second, and at once when a publisher announces some: a lost announcement delays a change, and loses none.
 """
 
 import asyncio
@@ -21,16 +21,16 @@ from nats.errors import Error
 from mauve.core.secret import Secret
 from mauve.stores import StoreUnavailableError
 from mauve.stores.edge import Changes, PublishedRecord
-from mauve.stores.nats.bucket import Bucket, ConflictError, Entry, Follower
-from mauve.stores.nats.connection import Connection, LoopThread
+from mauve.stores.nats.bucket import BucketThread, ConflictError, Entry, Follower
 
 BUCKET: Final = "MAUVE-EDGE"
-READ_EVERY_S: Final = 0.25
+READ_EVERY_S: Final = 0.5
 OUT_OF_TOUCH_S: Final = 5.0
 _ANNOUNCEMENTS: Final = "MAUVE.edge.changed"
 _HURRY_EVERY_S: Final = 0.01  # while an announced change is not readable yet
 _HURRY_S_MAX: Final = 1.0
 _LOAD_S_MAX: Final = 15.0
+_STATE_S_MAX: Final = 10.0  # with the time to connect
 _PUBLISH_S_MAX: Final = 10.0
 _PUTS_AT_ONCE: Final = 128
 _ROUNDS_MAX: Final = 6
@@ -60,20 +60,17 @@ class NatsEdgePublisher:
     """Publishes from any thread. What was stored before a failure stays: publishing it again does no harm."""
 
     def __init__(self, url: Secret) -> None:
-        self._connection = Connection(url, "mauve edge publisher")
-        self._bucket = Bucket(self._connection, BUCKET)
-        self._thread = LoopThread("edge-publisher")
+        self._thread = BucketThread(url, BUCKET, "edge publisher")
+        self._bucket = self._thread.bucket
 
     def publish(self, records: Sequence[PublishedRecord]) -> None:
         if records:
             self._thread.run(self._publish(records), _PUBLISH_S_MAX)
 
     def edge_id(self) -> str:
-        return self._thread.run(self._bucket.state()).bucket_id
+        return self._thread.run(self._bucket.state(), _STATE_S_MAX).bucket_id
 
     def close(self) -> None:
-        with contextlib.suppress(StoreUnavailableError):
-            self._thread.run(self._connection.close())
         self._thread.close()
 
     async def _publish(self, records: Sequence[PublishedRecord]) -> None:
@@ -117,7 +114,7 @@ class NatsEdgePublisher:
     async def _announce(self, sequence: int) -> None:
         if sequence:
             with contextlib.suppress(StoreUnavailableError, Error):
-                await (await self._connection.client()).publish(_ANNOUNCEMENTS, str(sequence).encode())
+                await (await self._thread.client()).publish(_ANNOUNCEMENTS, str(sequence).encode())
 
 
 class NatsEdgeReader:
@@ -135,10 +132,9 @@ class NatsEdgeReader:
         self._announced = 0
         self._called = asyncio.Event()
         self._read_at = self._hurry_ends_at = ticks()
-        self._connection = Connection(url, "mauve edge reader")
-        self._follower = Follower(Bucket(self._connection, BUCKET), ticks)
         self._listening: Client | None = None
-        self._thread = LoopThread("edge-reader")
+        self._thread = BucketThread(url, BUCKET, "edge reader")
+        self._follower = Follower(self._thread.bucket, ticks)
         try:
             self._thread.run(self._read(), _LOAD_S_MAX)
         except BaseException:
@@ -164,8 +160,6 @@ class NatsEdgeReader:
         return self._follower.sequence
 
     def close(self) -> None:
-        with contextlib.suppress(StoreUnavailableError):
-            self._thread.run(self._connection.close())
         self._thread.close()
 
     async def _follow(self) -> None:
@@ -189,7 +183,7 @@ class NatsEdgeReader:
         self._called.clear()
 
     async def _listen(self) -> None:
-        client = await self._connection.client()
+        client = await self._thread.client()
         if client is not self._listening:
             await client.subscribe(_ANNOUNCEMENTS, cb=self._note)
             self._listening = client

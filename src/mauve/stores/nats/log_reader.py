@@ -11,7 +11,7 @@ import structlog
 
 from mauve.core.secret import Secret
 from mauve.stores import ForeignDataError, StoreUnavailableError
-from mauve.stores.log import LogRecord
+from mauve.stores.log import LogReader, LogRecord
 from mauve.stores.nats.connection import CONNECT_S_MAX, Connection, LoopThread
 from mauve.stores.nats.groups import FORMAT_HEADER, DamagedGroupError, sequence_of, unpacked
 from mauve.stores.nats.streams import (
@@ -245,12 +245,14 @@ class NatsLogReader:
 class NatsStreamReader:
     """Reads one stream for others than the loader."""
 
-    def __init__(self, reader: NatsLogReader, stream: int) -> None:
+    def __init__(self, reader: LogReader, stream: int) -> None:
         self._reader = reader
         self._stream = stream
 
     def records(self, after: int, through: int) -> Iterator[LogRecord]:
-        while batch := self._reader.read(self._stream, after, _BATCH_BYTES_MAX):
+        bytes_max = 1  # Often only the first record is asked for.
+        while batch := self._reader.read(self._stream, after, bytes_max):
+            bytes_max = _BATCH_BYTES_MAX
             for record in batch:
                 if record.number > through:
                     return

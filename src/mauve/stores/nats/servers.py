@@ -37,7 +37,7 @@ _MONITOR_PORT: Final = 8222
 _MONITOR_S_MAX: Final = 2.5
 _MONITORS_MAX: Final = 5  # checked one after the other, all within the time that a start may take
 _MONITOR_BYTES_MAX: Final = 2**20
-_PREPARE_S_MAX: Final = 25.0
+_PREPARE_S_MAX: Final = 15.0
 _RETRY_S: Final = 0.5
 _STARTING_S_MAX: Final = 12.0  # A cluster that has just been started elects a leader first.
 
@@ -158,7 +158,7 @@ def _check_coverage(silent: Sequence[str], checked: int, size: int, *, all_of_th
     if all_of_them or checked * 2 <= size:
         if silent:
             raise UnsupportedServerError(
-                f"the NATS monitoring endpoint {silent[0]} does not answer, so it is unknown whether that server syncs: "
+                f"the NATS monitoring endpoint {silent[0]} does not answer, so nothing says whether it syncs: "
                 f"start it, or {advice}"
             )
         raise UnsupportedServerError(f"{checked} of {size} NATS servers said whether they sync: {advice}")

@@ -127,6 +127,9 @@ class SegmentLogReader:
     def quarantined(self) -> int:
         return self._quarantine.records
 
+    def close(self) -> None:
+        """Do nothing: no file stays open between two calls."""
+
     def _sync(self, stream: int, segments: list[Segment]) -> None:
         """Make the records durable that were just read: their writer may not have done so yet, or may be dead.
 

@@ -1,0 +1,127 @@
+"""Wires the log to files in the data directory or to NATS servers."""
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from mauve.access.event_caps import OwnStream
+from mauve.config import Settings
+from mauve.core.secret import Secret
+from mauve.stores import ForeignDataError
+from mauve.stores.catalog import Installation
+from mauve.stores.combined_log import CombinedLogReader
+from mauve.stores.localdisk.log.maintenance import SegmentLogMaintenance
+from mauve.stores.localdisk.log.reader import SegmentLogReader, SegmentStreamReader
+from mauve.stores.localdisk.log.writer import SegmentLogWriter
+from mauve.stores.log import LogReader, LogWriter, StreamReader
+from mauve.stores.maintenance import LogMaintenance
+from mauve.stores.sql.catalog.catalog import sql_catalog
+from mauve.wiring.databases import open_catalog_database, open_load_ledger
+from mauve.wiring.paths import log_path
+
+if TYPE_CHECKING:
+    from mauve.stores.nats.log_reader import NatsLogReader
+
+# The modules for NATS are imported where they are used: embedded installations do not load them.
+# ruff: noqa: PLC0415
+
+_STREAM_IDS: Final = "log_stream_ids"
+
+
+def prepare_log(settings: Settings, identity: str, installation: Installation) -> None:
+    """Create or check the streams on NATS. The catalog remembers them: a log must not be left behind."""
+    known = _decoded(installation.get(_STREAM_IDS))
+    if settings.stream_url is None:
+        if known:
+            raise ForeignDataError(
+                "the queued events of this installation are on NATS: "
+                "set MAUVE_STREAM_URL to its servers again, or choose another installation"
+            )
+        return
+    from mauve.stores.nats.servers import StreamPlan, check_servers, prepare_streams
+
+    servers = check_servers(settings.stream_url, settings.stream_monitor_urls, all_of_them=not known)
+    plan = StreamPlan(identity, settings.backlog_bytes_max, known)
+    ids = prepare_streams(settings.stream_url, servers, plan)
+    if ids != known:
+        installation.put(_STREAM_IDS, msgspec.json.encode(ids).decode())
+
+
+async def open_log_writer(settings: Settings, stream: int) -> tuple[LogWriter, OwnStream | None]:
+    """Open the log for a process; also return the stream that only it writes, if there is one."""
+    path = log_path(settings.data)
+    if settings.stream_url is None:
+        own = SegmentLogWriter(
+            path, stream, segment_bytes=settings.segment_bytes, budget_bytes=settings.backlog_bytes_max
+        )
+        return own, OwnStream(stream, own, SegmentStreamReader(path, stream))
+    from mauve.stores.nats.log_writer import NatsLogWriter
+
+    writer = NatsLogWriter(settings.stream_url, first=stream)
+    await writer.open()
+    return writer, None
+
+
+def open_log_reader(settings: Settings) -> LogReader:
+    """Open the log for the loader, with the records that were queued in files before the log moved to NATS."""
+    files = SegmentLogReader(log_path(settings.data))
+    if settings.stream_url is None:
+        return files
+    nats = _open_nats_reader(settings, settings.stream_url)
+    return CombinedLogReader(nats, files) if files.streams() else nats
+
+
+def stream_readers(settings: Settings, reader: LogReader) -> dict[int, StreamReader]:
+    """Return a reader of each stream that changes nothing."""
+    path = log_path(settings.data)
+    files: dict[int, StreamReader] = {
+        stream: SegmentStreamReader(path, stream) for stream in SegmentLogReader(path).streams()
+    }
+    if settings.stream_url is None:
+        return files
+    from mauve.stores.nats.log_reader import NatsStreamReader
+
+    return files | {stream: NatsStreamReader(reader, stream) for stream in set(reader.streams()) - files.keys()}
+
+
+def open_log_maintenance(settings: Settings) -> LogMaintenance:
+    def positions() -> dict[int, int]:
+        with open_load_ledger(settings) as ledger:
+            return ledger.positions()
+
+    files = SegmentLogMaintenance(log_path(settings.data), positions)
+    url = settings.stream_url
+    if url is None:
+        return files
+    from mauve.stores.nats.log_maintenance import NatsLogMaintenance
+
+    return _BothLogs(NatsLogMaintenance(lambda: _open_nats_reader(settings, url), positions), files)
+
+
+def _open_nats_reader(settings: Settings, url: Secret) -> "NatsLogReader":
+    from mauve.stores.nats.log_reader import NatsLogReader
+
+    database = open_catalog_database(settings)
+    try:
+        known = _decoded(sql_catalog(database).installation.get(_STREAM_IDS))
+    finally:
+        database.close()
+    return NatsLogReader(url, known)
+
+
+def _decoded(fact: str | None) -> dict[int, str]:
+    return {} if fact is None else msgspec.json.decode(fact, type=dict[int, str])
+
+
+class _BothLogs:
+    """Maintenance of the log on NATS, and of the files that were written before."""
+
+    def __init__(self, *logs: LogMaintenance) -> None:
+        self._logs = logs
+
+    def erase_damaged(self, text: str) -> int:
+        return sum(log.erase_damaged(text) for log in self._logs)
+
+    def blank_loaded(self) -> bool:
+        blanked = [log.blank_loaded() for log in self._logs]  # all of them, even after one that could not
+        return all(blanked)

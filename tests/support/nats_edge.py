@@ -1,0 +1,75 @@
+"""The buckets of the edge and of accepted counts on NATS, for tests."""
+
+from collections.abc import Callable
+from contextlib import closing, suppress
+
+from nats.js.errors import NotFoundError
+
+from mauve.core.secret import Secret
+from mauve.stores.nats import accepted, edge
+from mauve.stores.nats.bucket import Bucket, BucketState
+from mauve.stores.nats.connection import Connection, LoopThread
+from mauve.stores.nats.edge import NatsEdgePublisher, NatsEdgeReader
+from support.service import eventually
+
+IDENTITY = "this installation"
+
+
+def on_bucket(url: str, name: str, work: Callable):
+    """Return the result of a coroutine function that gets a bucket and its connection."""
+
+    async def run():
+        connection = Connection(Secret(url), "test")
+        try:
+            return await work(Bucket(connection, name), connection)
+        finally:
+            await connection.close()
+
+    with closing(LoopThread("test")) as thread:
+        return thread.run(run(), 60)
+
+
+def delete_bucket(url: str, name: str) -> None:
+    async def delete(_, connection):
+        with suppress(NotFoundError):
+            await (await connection.client()).jsm().delete_stream(f"KV_{name}")
+
+    on_bucket(url, name, delete)
+
+
+def create_buckets(url: str, identity: str = IDENTITY) -> None:
+    on_bucket(url, edge.BUCKET, lambda bucket, _: bucket.create(identity))
+    on_bucket(
+        url,
+        accepted.BUCKET,
+        lambda bucket, _: bucket.create(identity, storage=accepted.STORAGE, ttl_s=accepted.TTL_S),
+    )
+
+
+def new_buckets(url: str) -> None:
+    for name in (edge.BUCKET, accepted.BUCKET):
+        delete_bucket(url, name)
+    create_buckets(url)
+
+
+def state_of(url: str, name: str = edge.BUCKET) -> BucketState:
+    return on_bucket(url, name, lambda bucket, _: bucket.state())
+
+
+class NatsEdge:
+    """A publisher and a reader that waits for everything that was published by now, as a user would."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._publisher = NatsEdgePublisher(Secret(url))
+        self._reader = NatsEdgeReader(Secret(url))
+        self.publish, self.edge_id = self._publisher.publish, self._publisher.edge_id
+
+    def changes_since(self, revision):
+        last = state_of(self._url).last_sequence
+        eventually(lambda: self._reader.sequence >= last)
+        return self._reader.changes_since(revision)
+
+    def close(self):
+        self._publisher.close()
+        self._reader.close()
