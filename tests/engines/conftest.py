@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from support.clickhouse import ClickHouse
 from support.postgres import Postgres
 from support.service import SERVERS
 
@@ -21,6 +22,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
     with Postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def clickhouse() -> Iterator[ClickHouse]:
+    with ClickHouse() as server:
         yield server
 
 

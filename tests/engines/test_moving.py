@@ -1,4 +1,4 @@
-"""Move an installation from SQLite to PostgreSQL: every row and every number arrives, however often it is killed."""
+"""Move an installation from files to servers: every row and every number arrives, however often it is killed."""
 
 import base64
 import os
@@ -77,7 +77,73 @@ def test_a_moved_installation_gives_the_same_numbers(demo, postgres):
         app = httpx.get(f"{service.url}/v1/apps", headers=bearer(token))
         assert app.status_code == 200
     again = mauve(data, "move")
-    assert (again.returncode, "no installation on SQLite" in again.stderr) == (2, True), again.stderr
+    assert (again.returncode, "is left to move" in again.stderr) == (2, True), again.stderr
+
+
+def test_a_moved_warehouse_gives_the_same_numbers(demo, clickhouse):
+    data, token = demo
+    with running(data, "--workers", "1") as service:
+        before = every_number(service, token)
+    SERVERS[data]["MAUVE_WAREHOUSE_URL"] = clickhouse.create()
+    refused = mauve(data, "serve", "--port", "0", "--ingest-port", "0")
+    assert (refused.returncode, "mauve move" in refused.stderr) == (1, True), refused.stderr
+    done = mauve(data, "move")
+    assert done.returncode == 0, done.stderr
+    assert "copying the warehouse" in done.stderr
+    assert (data / "warehouse.moved").is_dir()
+    assert not (data / "warehouse").exists()
+    with running(data, "--workers", "1") as service:
+        assert every_number(service, token) == before
+        assert httpx.get(f"{service.url}/readyz").json()["engines"]["warehouse"] == "ok"
+
+
+def test_a_move_of_everything_that_is_killed_continues(demo, postgres, clickhouse):
+    data, token = demo
+    with running(data, "--workers", "1") as service:
+        before = every_number(service, token)
+    SERVERS[data] |= {
+        "MAUVE_DATABASE_URL": postgres.create("moved_with_events"),
+        "MAUVE_WAREHOUSE_URL": clickhouse.create(),
+    }
+    for delay_s in (1.5, 2.0, 2.5, 3.0):
+        moving = subprocess.Popen([str(MAUVE), "move", "--data", str(data)], env=clean_environment(data))
+        time.sleep(delay_s)
+        os.kill(moving.pid, signal.SIGKILL)
+        moving.wait()
+    if (data / "catalog.db").exists() or (data / "warehouse").exists():
+        done = mauve(data, "move")
+        assert done.returncode == 0, done.stderr
+    with running(data, "--workers", "1") as service:
+        assert every_number(service, token) == before
+
+
+def test_a_warehouse_with_events_of_its_own_is_not_overwritten(demo, clickhouse):
+    data, _ = demo
+    SERVERS[data]["MAUVE_WAREHOUSE_URL"] = clickhouse.create("moved_twice")
+    assert mauve(data, "move").returncode == 0
+    (data / "warehouse.moved").rename(data / "warehouse")
+    count = clickhouse.query("SELECT count() FROM events", "moved_twice")
+    done = mauve(data, "move")
+    assert (done.returncode, "already holds events" in done.stderr) == (1, True), done.stderr
+    assert clickhouse.query("SELECT count() FROM events", "moved_twice") == count
+
+
+def test_a_day_that_was_copied_in_part_is_copied_again(demo, clickhouse):
+    """As after a kill in the middle of a large day: the rest of the run must neither skip nor double it."""
+    data, _ = demo
+    SERVERS[data]["MAUVE_WAREHOUSE_URL"] = clickhouse.create("moved_in_part")
+    assert mauve(data, "move").returncode == 0
+    count = clickhouse.query("SELECT count() FROM events", "moved_in_part")
+    (data / "warehouse.moved").rename(data / "warehouse")
+    for statement in (
+        "CREATE TABLE mauve_copying (begun_at DateTime) ENGINE = MergeTree ORDER BY begun_at",
+        "ALTER TABLE events DELETE WHERE cityHash64(seq) % 2 SETTINGS mutations_sync = 2",
+        "ALTER TABLE seen DELETE WHERE 1 SETTINGS mutations_sync = 2",
+    ):
+        clickhouse.query(statement, "moved_in_part")
+    done = mauve(data, "move")
+    assert done.returncode == 0, done.stderr
+    assert clickhouse.query("SELECT count() FROM events", "moved_in_part") == count
 
 
 def test_a_move_that_is_killed_continues(demo, postgres):

@@ -28,6 +28,9 @@ _MAINTENANCE_S_MAX: Final = 3600  # a mutation rewrites whole tables
 _SESSION_S: Final = 600  # Staged rows that are older are gone.
 _UNLIMITED: Final = 10**15
 
+NOT_RECOGNIZED: Final[SettingValues] = {"insert_deduplicate": 0, "deduplicate_insert": "disable"}
+"""Store rows even if the same were stored before. Newer servers have another name for the setting."""
+
 LOST_ROWS: Final = "the staged rows are lost"
 LATE_ROWS: Final = "the rows were staged too long ago"
 
@@ -105,8 +108,7 @@ class ServerConnection:
 
     def run_with(self, sql: str, settings: SettingValues) -> None:
         """Run a statement with more settings; those that this server does not know are left out."""
-        known = {name: value for name, value in settings.items() if name in self._settings_known}
-        self._query(sql, None, None, known)
+        self._query(sql, None, None, self._known(settings))
 
     def rows(self, sql: str) -> list[tuple[int, ...]]:
         return integers_from(self._query(sql, "TSV").decode())
@@ -126,8 +128,11 @@ class ServerConnection:
 
     def _insert(self, table: str, rows: bytes, format_: str) -> None:
         with self._lock:
-            session = self._session
-            self._guarded(lambda: self._client.raw_insert(table, insert_block=rows, fmt=format_, settings=session))
+            settings = {**self._session, **self._known(NOT_RECOGNIZED)}
+            self._guarded(lambda: self._client.raw_insert(table, insert_block=rows, fmt=format_, settings=settings))
+
+    def _known(self, settings: SettingValues) -> SettingValues:
+        return {name: value for name, value in settings.items() if name in self._settings_known}
 
     def close(self) -> None:
         with self._lock:

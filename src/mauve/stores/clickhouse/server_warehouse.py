@@ -11,7 +11,7 @@ from typing import Final
 
 from mauve.stores.clickhouse.schema import KEPT_TABLES
 from mauve.stores.clickhouse.seen_ids import FILTER_BYTES_MAX
-from mauve.stores.clickhouse.server import LATE_ROWS, ServerConnection, SettingValues
+from mauve.stores.clickhouse.server import LATE_ROWS, NOT_RECOGNIZED, ServerConnection, SettingValues
 from mauve.stores.clickhouse.warehouse import ClickHouseWarehouse
 from mauve.stores.warehouse import EventRows, SameId
 
@@ -24,7 +24,6 @@ _RECOGNIZED: Final[SettingValues] = {
     "deduplicate_insert": "enable",
     "deduplicate_insert_select": "enable_when_possible",
 }
-_NOT_RECOGNIZED: Final[SettingValues] = {"insert_deduplicate": 0, "deduplicate_insert": "disable"}
 
 
 class ServerWarehouse(ClickHouseWarehouse):
@@ -59,5 +58,5 @@ class ServerWarehouse(ClickHouseWarehouse):
 
     def _store(self, table: str, sql: str, range_name: str) -> None:
         token = f"{table}/{range_name}/{self._content}"
-        settings = {**_RECOGNIZED, "insert_deduplication_token": token} if range_name else _NOT_RECOGNIZED
+        settings = {**_RECOGNIZED, "insert_deduplication_token": token} if range_name else NOT_RECOGNIZED
         self._connection.run_with(sql, settings)
