@@ -3,7 +3,7 @@ import itertools
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import httpx2 as httpx
@@ -34,7 +34,7 @@ from mauve.wiring.dashboard import dashboard_parts
 from mauve.wiring.databases import open_ledger_database
 from mauve.wiring.ingest import ingest_parts
 from mauve.wiring.query import query_parts
-from mauve.wiring.warehouse import open_load_parts, open_log_reader, open_warehouse_reader
+from mauve.wiring.warehouse import open_load_parts, open_log_reader, open_warehouse, open_warehouse_reader
 from support.clocks import ManualClock
 from support.service import PATIENCE_S, SERVERS
 
@@ -84,32 +84,57 @@ def show_progress(pytestconfig: pytest.Config, capsys: pytest.CaptureFixture[str
     return show
 
 
-@pytest.fixture(scope="session")
-def new_server_settings(pytestconfig: pytest.Config) -> Iterator[Callable[[str], dict[str, str]]]:
-    """Return the settings of a new installation's servers: none, unless the tests run on servers."""
-    if not pytestconfig.getoption("--on-servers"):
-        yield lambda _template: {}
-        return
-    from support.postgres import Postgres  # noqa: PLC0415 - not needed for the embedded engines
+class Servers:
+    """Every engine on a server, for tests that run on servers: each test has a database and an account of its own."""
 
-    key = base64.b64encode(bytes(32)).decode()
-    numbers = itertools.count()
-    with Postgres() as server:
-        yield lambda template: {
-            "MAUVE_DATABASE_URL": server.create(f"flow_{next(numbers)}", template),
-            "MAUVE_MASTER_KEY": key,
+    def __init__(self, opened: ExitStack) -> None:
+        from support.clickhouse import ClickHouse  # noqa: PLC0415 - not needed for the embedded engines
+        from support.nats import Nats  # noqa: PLC0415
+        from support.postgres import Postgres  # noqa: PLC0415
+
+        self._postgres = opened.enter_context(Postgres())
+        self._clickhouse = opened.enter_context(ClickHouse())
+        self._nats = opened.enter_context(Nats(servers=1, accounts=_ACCOUNTS))
+        self._numbers = itertools.count()
+        self._master_key = base64.b64encode(bytes(32)).decode()
+
+    def catalog_settings(self, template: str) -> dict[str, str]:
+        """Return the settings of a new catalog and ledger."""
+        name = f"flow_{next(self._numbers)}"
+        return {
+            "MAUVE_DATABASE_URL": self._postgres.create(name, template),
+            "MAUVE_MASTER_KEY": self._master_key,
+        }
+
+    def event_settings(self) -> dict[str, str]:
+        """Return the settings of a new warehouse, log and edge."""
+        return {
+            "MAUVE_WAREHOUSE_URL": self._clickhouse.create(),
+            "MAUVE_BACKLOG_MB": "256",
+            **self._nats.account_settings(next(self._numbers) % _ACCOUNTS),
         }
 
 
+_ACCOUNTS = 2_000
+
+
 @pytest.fixture(scope="session")
-def prepared(
-    tmp_path_factory: pytest.TempPathFactory, new_server_settings: Callable[[str], dict[str, str]]
-) -> tuple[Path, str]:
+def servers(pytestconfig: pytest.Config) -> Iterator[Servers | None]:
+    """Servers for every engine; None unless the tests run on servers."""
+    if not pytestconfig.getoption("--on-servers"):
+        yield None
+        return
+    with ExitStack() as opened:
+        yield Servers(opened)
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory, servers: Servers | None) -> tuple[Path, str]:
     """A data directory, and the name of its database on a server, prepared once: copying is faster than migrating."""
     data = tmp_path_factory.mktemp("template") / "data"
-    servers = new_server_settings("template_of_mauve")
-    prepare(settings_from({"MAUVE_DATA": str(data), **servers}))
-    return data, servers.get("MAUVE_DATABASE_URL", "").rpartition("/")[2]
+    chosen = {} if servers is None else servers.catalog_settings("template_of_mauve")
+    prepare(settings_from({"MAUVE_DATA": str(data), **chosen}))
+    return data, chosen.get("MAUVE_DATABASE_URL", "").rpartition("/")[2]
 
 
 class SharedConnection(ChdbConnection):
@@ -155,8 +180,9 @@ def load(settings: Settings, clock: ManualClock, connection: ChdbConnection) -> 
     """Load everything accepted into the shared warehouse, as the core's loader does into its own."""
     for table in ("events", "actives", "seen"):  # rows of other tests may have the same positions
         connection.run(f"TRUNCATE TABLE IF EXISTS mauve.{table}")
-    with closing(open_ledger_database(settings)) as database:
-        warehouse = ChdbWarehouse(connection)
+    with closing(open_ledger_database(settings)) as database, ExitStack() as opened:
+        on_server = settings.warehouse_url is not None
+        warehouse = opened.enter_context(open_warehouse(settings)) if on_server else ChdbWarehouse(connection)
         days = DayCloser(SqlClosedDays(database), warehouse)
         loader = Loader(open_log_reader(settings), SqlLoadLedger(database), warehouse, clock, days)
 
@@ -168,16 +194,26 @@ def load(settings: Settings, clock: ManualClock, connection: ChdbConnection) -> 
         loader.close()
 
 
+@pytest.fixture(autouse=True)
+def _followed_edge(servers: Servers | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use a key right after it was published: on servers, processes follow within milliseconds, not at once."""
+    if servers is not None:
+        from support.nats_edge import follow_at_once  # noqa: PLC0415 - not needed for the embedded engines
+
+        follow_at_once(monkeypatch)
+
+
 @pytest.fixture
-def settings(
-    prepared: tuple[Path, str], new_server_settings: Callable[[str], dict[str, str]], tmp_path: Path
-) -> Iterator[Settings]:
+def settings(prepared: tuple[Path, str], servers: Servers | None, tmp_path: Path) -> Iterator[Settings]:
     data, (template, database) = tmp_path / "data", prepared
     shutil.copytree(template, data)
     data.chmod(0o700)
-    SERVERS[data] = new_server_settings(database)
     plain = {"MAUVE_DATA": str(data), "MAUVE_CATALOG_TIMEOUT_SECONDS": "60", "MAUVE_SEGMENT_MB": "3"}
-    yield settings_from(plain | SERVERS[data])
+    SERVERS[data] = {} if servers is None else servers.catalog_settings(database) | servers.event_settings()
+    made = settings_from(plain | SERVERS[data])
+    if servers is not None:
+        prepare(made)
+    yield made
     del SERVERS[data]
 
 

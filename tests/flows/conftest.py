@@ -8,6 +8,7 @@ from starlette.testclient import TestClient
 
 from mauve.access import passwords
 from mauve.access.sessions import begin_session
+from mauve.config import Settings
 from mauve.control import links, people
 from mauve.control.parts import ControlParts
 from mauve.core.organization import Organization
@@ -29,8 +30,10 @@ def _quick_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def read_warehouse(connection: ChdbConnection) -> WarehouseReader:
-    """The shared warehouse. Its tables are created on the first read, as in the product."""
+def read_warehouse(settings: Settings, connection: ChdbConnection) -> WarehouseReader | None:
+    """The shared warehouse, unless the test's own is on a server. Its tables are created on the first read."""
+    if settings.warehouse_url is not None:
+        return None
 
     def opened() -> ChdbConnection:
         for statement in TABLES:

@@ -73,3 +73,26 @@ class NatsEdge:
     def close(self):
         self._publisher.close()
         self._reader.close()
+
+
+def follow_at_once(monkeypatch) -> None:
+    """Make every publication wait until the open readers of this process have it, as on one machine."""
+    readers = set()
+    opened, closed, published = NatsEdgeReader.__init__, NatsEdgeReader.close, NatsEdgePublisher.publish
+
+    def open_and_note(reader, *arguments):
+        opened(reader, *arguments)
+        readers.add(reader)
+
+    def close_and_forget(reader):
+        readers.discard(reader)
+        closed(reader)
+
+    def publish_and_wait(publisher, records):
+        published(publisher, records)
+        last = publisher.last_sequence()
+        eventually(lambda: all(reader.sequence >= last for reader in list(readers)))
+
+    monkeypatch.setattr(NatsEdgeReader, "__init__", open_and_note)
+    monkeypatch.setattr(NatsEdgeReader, "close", close_and_forget)
+    monkeypatch.setattr(NatsEdgePublisher, "publish", publish_and_wait)

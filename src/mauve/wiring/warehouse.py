@@ -42,7 +42,7 @@ def _embedded_read_connection(settings: Settings) -> ReadConnection:
 
 
 @contextmanager
-def _open_warehouse(settings: Settings) -> Iterator[ClickHouseWarehouse]:
+def open_warehouse(settings: Settings) -> Iterator[ClickHouseWarehouse]:
     """Open the loader's side of the warehouse."""
     if settings.warehouse_url is None:
         with closing(ChdbConnection(warehouse_path(settings.data))) as embedded:
@@ -56,7 +56,7 @@ def _open_warehouse(settings: Settings) -> Iterator[ClickHouseWarehouse]:
 def open_load_parts(settings: Settings) -> LoadParts:
     """Open the parts of the loader."""
     with ExitStack() as opened:
-        warehouse = opened.enter_context(_open_warehouse(settings))
+        warehouse = opened.enter_context(open_warehouse(settings))
         ledger_database = opened.enter_context(closing(open_ledger_database(settings)))
         ledger = SqlLoadLedger(ledger_database)
         days = DayCloser(SqlClosedDays(ledger_database), warehouse)
@@ -91,7 +91,7 @@ def open_load_lag(settings: Settings, loading: Progress, clock: Clock | None = N
 def fill_parts(settings: Settings, control: ControlParts) -> Iterator[FillParts]:
     """Open the stores for writing demo data, while no service runs on the data directory."""
     with (
-        _open_warehouse(settings) as store,
+        open_warehouse(settings) as store,
         open_ledger_writer(settings) as ledger,
         closing(open_ledger_database(settings)) as database,
     ):

@@ -70,6 +70,10 @@ class NatsEdgePublisher:
     def edge_id(self) -> str:
         return self._thread.run(self._bucket.state(), _STATE_S_MAX).bucket_id
 
+    def last_sequence(self) -> int:
+        """Return the sequence of the last change."""
+        return self._thread.run(self._bucket.state(), _STATE_S_MAX).last_sequence
+
     def close(self) -> None:
         self._thread.close()
 
