@@ -221,7 +221,8 @@ def _driver() -> tuple[Callable[[ServerAddress, SettingValues, float], "HttpClie
         from urllib3.exceptions import HTTPError  # noqa: PLC0415
     except ImportError as error:
         raise UnsupportedServerError("MAUVE_WAREHOUSE_URL needs a package: install 'mauve[clickhouse]'") from error
-    logging.getLogger("clickhouse_connect").setLevel(logging.ERROR)  # Every failure is raised, and reported by us.
+    for name in ("clickhouse_connect", "urllib3.connectionpool"):
+        logging.getLogger(name).setLevel(logging.ERROR)  # Failures are raised; their warnings would repeat parameters.
 
     def connect(address: ServerAddress, settings: SettingValues, timeout_s: float) -> HttpClient:
         client = HttpClient(
