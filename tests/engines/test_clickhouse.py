@@ -2,9 +2,13 @@
 
 import base64
 import itertools
+import os
 import random
+import subprocess
+import sys
 import time
 from contextlib import closing
+from pathlib import Path
 from urllib.parse import quote
 
 import httpx2 as httpx
@@ -14,6 +18,7 @@ from mauve.core.secret import Secret
 from mauve.core.times import DAY_MS
 from mauve.stores import ForeignDataError, NewerSchemaError, UnsupportedServerError
 from mauve.stores.clickhouse import server_warehouse
+from mauve.stores.clickhouse.schema import clustered, kept_tables
 from mauve.stores.clickhouse.server import address_from, open_for_loading, open_for_maintenance
 from mauve.stores.clickhouse.server_schema import SCHEMA_VERSION, check_server, migrate
 from mauve.stores.clickhouse.server_warehouse import ServerWarehouse
@@ -26,6 +31,7 @@ ANSWER_S_MAX = 20.0  # of a request while an engine hangs; measured by the clien
 REFUSAL_S_MAX = 45.0
 NOON = time.time_ns() // 1_000_000 // DAY_MS * DAY_MS + DAY_MS // 2
 KEY = base64.b64encode(bytes(32)).decode()
+VERIFY = Path(__file__).parents[2] / "deploy" / "verify-clickhouse"
 record_numbers = itertools.count(1)
 
 
@@ -172,10 +178,41 @@ def test_settings_of_the_server_cannot_weaken_an_insert(server, address):
     """Inserts that are deferred or unrecognized by default would be lost, or stored twice."""
     with closing(open_for_loading(address)) as connection:
         shown = dict(connection.read("SELECT name, value FROM system.settings WHERE changed", {}))
-    assert (shown["async_insert"], shown["insert_deduplicate"], shown["max_insert_threads"]) == ("0", "0", "1")
+    assert (shown["async_insert"], shown["insert_deduplicate"]) == ("0", "0")
     with closing(open_for_maintenance(address)) as connection:
         shown = dict(connection.read("SELECT name, value FROM system.settings WHERE changed", {}))
     assert (shown["mutations_sync"], shown["log_queries"]) == ("2", "0")
+
+
+def test_a_refused_statement_keeps_the_session_and_its_staged_rows(server, address, open_loader):
+    """A new session after every refusal would leave the rows of the old ones in the server's memory."""
+    loader = open_loader()
+    loader.stage(rows_of())
+    with pytest.raises(WarehouseUnavailableError):
+        loader._connection.run("SELECT * FROM no_such_table")  # noqa: SLF001 - on its own session
+    loader.commit((), (), "240:1-2")
+    assert stored(server, address) == (3, 3)
+
+
+def test_the_statements_for_a_cluster_are_valid(server):
+    """Only a real cluster can run them: see `deploy/verify-clickhouse`."""
+    for statement in kept_tables(clustered("name-of.cluster")):
+        quoted = statement.replace("\\", "\\\\").replace("'", "\\'")
+        written = server.query(f"SELECT formatQuerySingleLine('{quoted}')")
+        if written.startswith("CREATE"):
+            assert "ON CLUSTER `name-of.cluster`" in written
+            assert "ENGINE = Replicated" in written
+            assert "min_compressed_bytes_to_fsync_after_fetch = 1" in written
+
+
+@pytest.mark.parametrize(("change", "status"), [({}, 0), ({"password": "mistaken"}, 1)])
+def test_a_server_is_verified_by_the_script_for_operators(server, change, status):
+    before = server.query("SHOW DATABASES")
+    settings = {**os.environ, "MAUVE_WAREHOUSE_URL": server.url("default", **change)}
+    done = subprocess.run([sys.executable, VERIFY], env=settings, capture_output=True, text=True, check=False)
+    assert (done.returncode, "FAILED" in done.stdout, done.stderr) == (status, bool(status), "")
+    assert "everything is cleaned up" in done.stdout
+    assert server.query("SHOW DATABASES") == before
 
 
 class TestPreparing:

@@ -23,17 +23,19 @@ SettingValues = Mapping[str, str | int]
 
 _CONNECT_S: Final = 5
 _MARGIN_S: Final = 3  # on top of the time limit of a statement, which a frozen server does not enforce
-_LOADING_S_MAX: Final = 15
+_ANSWER_S: Final = 15  # A server that works on a statement for longer says so in between.
+_LOADING_S_MAX: Final = 120
 _MAINTENANCE_S_MAX: Final = 3600  # a mutation rewrites whole tables
-_SESSION_S: Final = 600  # Staged rows that are older are gone.
-_UNLIMITED: Final = 10**15
+_MIGRATION_S_MAX: Final = 30  # until every server of a cluster has a table
+_SESSION_S: Final = 120  # A session that is idle for longer ends, with its staged rows.
 
 LOST_ROWS: Final = "the staged rows are lost"
 LATE_ROWS: Final = "the rows were staged too long ago"
 
 _READONLY: Final = 164
 _THROW_IF: Final = 395
-WRONG_USER_CODES: Final = (192, 193, 194, 516)
+_LOST_SESSION_CODES: Final = (372, 373)
+_WRONG_USER_CODES: Final = (192, 193, 194, 516)
 _REASONS: Final = {
     60: f"{LOST_ROWS}, or a table is missing",
     81: "the database does not exist: create it, on every server of a cluster",
@@ -45,7 +47,7 @@ _REASONS: Final = {
     372: f"{LOST_ROWS}: the session has ended",
     373: "the session still runs an earlier statement",
     497: "its user lacks a privilege: grant it all privileges on the database, and SYSTEM SYNC REPLICA",
-    **dict.fromkeys(WRONG_USER_CODES, "user or password is wrong"),
+    **dict.fromkeys(_WRONG_USER_CODES, "user or password is wrong"),
 }
 
 
@@ -88,15 +90,15 @@ def address_from(url: Secret) -> ServerAddress:
 
 
 class ServerConnection:
-    """A connection to one server. It has a session, which is replaced by a new one after any failed request.
+    """A connection to one server. It has a session, which is replaced by a new one after a request without an answer.
 
-    A failed request may still run on the server: in a new session it can neither be disturbed nor continued.
+    Such a request may still run on the server: in a new session it can neither be disturbed nor continued.
     """
 
-    def __init__(self, address: ServerAddress, settings: SettingValues, statement_s: float) -> None:
+    def __init__(self, address: ServerAddress, settings: SettingValues, answer_s: float) -> None:
         connect, self._errors = _driver()
         self._lock = threading.Lock()
-        self._client = self._guarded(lambda: connect(address, settings, statement_s + _MARGIN_S))
+        self._client = self._guarded(lambda: connect(address, settings, answer_s + _MARGIN_S))
         self._settings_known = self._client.server_settings.keys()
         self._session = _new_session()
 
@@ -143,7 +145,8 @@ class ServerConnection:
         try:
             return request()
         except self._errors as error:
-            self._session = _new_session()
+            if getattr(error, "code", None) in (None, *_LOST_SESSION_CODES):
+                self._session = _new_session()
             raise _translated(error) from None  # Its text may hold rows, or the address with the password.
 
 
@@ -153,33 +156,28 @@ def open_for_reading(address: ServerAddress, read_s_max: float) -> ServerConnect
 
 
 def open_for_loading(address: ServerAddress) -> ServerConnection:
-    """Connect for inserts that are durable when they return, each as one block that can be recognized."""
+    """Connect for inserts that are durable when they return."""
     quorum: SettingValues = {
         "insert_quorum": "auto",  # a majority
         "insert_quorum_parallel": 0,
-        "insert_quorum_timeout": _LOADING_S_MAX * 1000,
+        "insert_quorum_timeout": _ANSWER_S * 1000,
         "select_sequential_consistency": 1,
     }
     settings: SettingValues = {
         **_WRITING,
-        "max_insert_threads": 1,
-        "min_insert_block_size_rows": _UNLIMITED,
-        "min_insert_block_size_bytes": _UNLIMITED,
-        "max_insert_block_size": _UNLIMITED,
         "max_execution_time": _LOADING_S_MAX,
         **(quorum if address.cluster is not None else {}),
     }
-    return ServerConnection(address, settings, _LOADING_S_MAX)
+    return ServerConnection(address, settings, _ANSWER_S)
 
 
 def open_for_maintenance(address: ServerAddress) -> ServerConnection:
-    """Connect for statements that take long and end when every replica has run them."""
+    """Connect for statements that take long. A mutation ends when every replica has run it."""
     settings: SettingValues = {
         **_WRITING,
         "mutations_sync": 2,
-        "alter_sync": 2,
         "max_execution_time": 0,
-        "distributed_ddl_task_timeout": _MAINTENANCE_S_MAX,
+        "distributed_ddl_task_timeout": _MIGRATION_S_MAX,
         "log_queries": 0,
     }
     return ServerConnection(address, settings, _MAINTENANCE_S_MAX)
