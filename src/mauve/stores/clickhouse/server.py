@@ -213,12 +213,15 @@ def _new_session() -> dict[str, str | int]:
 def _driver() -> tuple[Callable[[ServerAddress, SettingValues, float], "HttpClient"], tuple[type[Exception], ...]]:
     """Return how to connect, and the errors of a request."""
     try:
-        from clickhouse_connect.driver.exceptions import Error  # noqa: PLC0415 - installed only with an extra
+        from clickhouse_connect import common  # noqa: PLC0415 - installed only with an extra
+        from clickhouse_connect.driver.exceptions import Error  # noqa: PLC0415
         from clickhouse_connect.driver.httpclient import HttpClient  # noqa: PLC0415
-        from clickhouse_connect.driver.httputil import get_pool_manager  # noqa: PLC0415
+        from clickhouse_connect.driver.httputil import get_pool_manager_options  # noqa: PLC0415
+        from urllib3 import PoolManager  # noqa: PLC0415
         from urllib3.exceptions import HTTPError  # noqa: PLC0415
     except ImportError as error:
         raise UnsupportedServerError("MAUVE_WAREHOUSE_URL needs a package: install 'mauve[clickhouse]'") from error
+    common.set_setting("max_connection_age", 0)  # It would break off a session between staging and commit.
     for name in ("clickhouse_connect", "urllib3.connectionpool"):
         logging.getLogger(name).setLevel(logging.ERROR)  # Failures are raised; their warnings would repeat parameters.
 
@@ -235,7 +238,8 @@ def _driver() -> tuple[Callable[[ServerAddress, SettingValues, float], "HttpClie
             connect_timeout=_CONNECT_S,
             send_receive_timeout=int(timeout_s),
             settings=dict(settings),
-            pool_mgr=get_pool_manager(maxsize=1),  # One connection stays with one server behind a balancer.
+            # One connection stays with one server behind a balancer. No proxy: the address is meant as it is.
+            pool_mgr=PoolManager(**get_pool_manager_options(maxsize=1)),
             autogenerate_session_id=False,
         )
         client.http_retries = 0  # A failed request is repeated by the loader or the reader, never here.
