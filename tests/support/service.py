@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -204,10 +204,23 @@ def stored_events(data: Path) -> list[tuple]:
 
     In a separate process: the embedded engine opens only one path per process.
     """
+    url = SERVERS.get(data, {}).get("MAUVE_WAREHOUSE_URL")
+    if url is not None:
+        return _stored_on_server(url)
     done = subprocess.run(
         [sys.executable, "-c", STORED, str(data / "warehouse")], capture_output=True, text=True, check=True
     )
     return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
+
+
+def _stored_on_server(url: str) -> list[tuple]:
+    from mauve.core.secret import Secret  # noqa: PLC0415 - only with servers
+    from mauve.stores.clickhouse.server import address_from, open_for_reading  # noqa: PLC0415
+
+    sql = "SELECT project, name, user, id, counted, seq FROM events"
+    plain_numbers = "SETTINGS output_format_json_quote_64bit_integers = 0"
+    with closing(open_for_reading(address_from(Secret(url)), PATIENCE_S)) as connection:
+        return [tuple(row) for row in connection.read(f"{sql} {plain_numbers}", {})]
 
 
 def ledger_rows(data: Path, sql: str) -> list[tuple]:

@@ -3,6 +3,7 @@
 import hashlib
 import secrets
 import shutil
+import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import date
@@ -29,7 +30,8 @@ occurred_at = intDiv(occurred_at, {DAY_MS}) * {DAY_MS}, received_at = intDiv(rec
 _IS_RAW: Final = "(user != '' OR id != '' OR props != '' OR claimed_at != '')"
 # The text of a mutation stays on disk for a while, and on a server in logs: it holds a salted digest, never the name.
 _OF_THE_PERSON: Final = (
-    "project = {project:String} AND user != '' AND SHA256(concat({salt:String}, user)) = unhex({digest:String})"
+    "project = {project:String} AND CRC32(user) = {checksum:UInt32}"
+    " AND SHA256(concat({salt:String}, user)) = unhex({digest:String})"
 )
 _OF_THE_PROJECT: Final = "project = {project:String}"
 
@@ -43,7 +45,9 @@ class RowMaintenance:
     def erase_user(self, project: str, user: str) -> int:
         salt = secrets.token_hex(16)
         digest = hashlib.sha256(f"{salt}{user}".encode()).hexdigest()
-        return self._blank(_OF_THE_PERSON, {"project": project, "salt": salt, "digest": digest})
+        checksum = zlib.crc32(user.encode())  # Nearly every row can be told by it, much faster.
+        named: dict[str, str | int] = {"project": project, "checksum": checksum, "salt": salt, "digest": digest}
+        return self._blank(_OF_THE_PERSON, named)
 
     def anonymize_raw_before(self, day: date) -> int:
         number = max(0, day.toordinal() - _EPOCH_ORDINAL)

@@ -23,10 +23,11 @@ SettingValues = Mapping[str, str | int]
 
 _CONNECT_S: Final = 5
 _MARGIN_S: Final = 3  # on top of the time limit of a statement, which a frozen server does not enforce
-_LOADING_S_MAX: Final = 15
+_ANSWER_S: Final = 15  # A server that works on a statement for longer says so in between.
+_LOADING_S_MAX: Final = 120
 _MAINTENANCE_S_MAX: Final = 3600  # a mutation rewrites whole tables
-_SESSION_S: Final = 600  # Staged rows that are older are gone.
-_UNLIMITED: Final = 10**15
+_MIGRATION_S_MAX: Final = 30  # until every server of a cluster has a table
+_SESSION_S: Final = 120  # A session that is idle for longer ends, with its staged rows.
 
 NOT_RECOGNIZED: Final[SettingValues] = {"insert_deduplicate": 0, "deduplicate_insert": "disable"}
 """Store rows even if the same were stored before. Newer servers have another name for the setting."""
@@ -36,7 +37,8 @@ LATE_ROWS: Final = "the rows were staged too long ago"
 
 _READONLY: Final = 164
 _THROW_IF: Final = 395
-WRONG_USER_CODES: Final = (192, 193, 194, 516)
+_LOST_SESSION_CODES: Final = (372, 373)
+_WRONG_USER_CODES: Final = (192, 193, 194, 516)
 _REASONS: Final = {
     60: f"{LOST_ROWS}, or a table is missing",
     81: "the database does not exist: create it, on every server of a cluster",
@@ -48,7 +50,7 @@ _REASONS: Final = {
     372: f"{LOST_ROWS}: the session has ended",
     373: "the session still runs an earlier statement",
     497: "its user lacks a privilege: grant it all privileges on the database, and SYSTEM SYNC REPLICA",
-    **dict.fromkeys(WRONG_USER_CODES, "user or password is wrong"),
+    **dict.fromkeys(_WRONG_USER_CODES, "user or password is wrong"),
 }
 
 
@@ -91,15 +93,15 @@ def address_from(url: Secret) -> ServerAddress:
 
 
 class ServerConnection:
-    """A connection to one server. It has a session, which is replaced by a new one after any failed request.
+    """A connection to one server. It has a session, which is replaced by a new one after a request without an answer.
 
-    A failed request may still run on the server: in a new session it can neither be disturbed nor continued.
+    Such a request may still run on the server: in a new session it can neither be disturbed nor continued.
     """
 
-    def __init__(self, address: ServerAddress, settings: SettingValues, statement_s: float) -> None:
+    def __init__(self, address: ServerAddress, settings: SettingValues, answer_s: float) -> None:
         connect, self._errors = _driver()
         self._lock = threading.Lock()
-        self._client = self._guarded(lambda: connect(address, settings, statement_s + _MARGIN_S))
+        self._client = self._guarded(lambda: connect(address, settings, answer_s + _MARGIN_S))
         self._settings_known = self._client.server_settings.keys()
         self._session = _new_session()
 
@@ -153,7 +155,8 @@ class ServerConnection:
         try:
             return request()
         except self._errors as error:
-            self._session = _new_session()
+            if getattr(error, "code", None) in (None, *_LOST_SESSION_CODES):
+                self._session = _new_session()
             raise _translated(error) from None  # Its text may hold rows, or the address with the password.
 
 
@@ -163,27 +166,22 @@ def open_for_reading(address: ServerAddress, read_s_max: float) -> ServerConnect
 
 
 def open_for_loading(address: ServerAddress) -> ServerConnection:
-    """Connect for inserts that are durable when they return, each as one block that can be recognized."""
+    """Connect for inserts that are durable when they return."""
     settings: SettingValues = {
         **_WRITING,
-        "max_insert_threads": 1,
-        "min_insert_block_size_rows": _UNLIMITED,
-        "min_insert_block_size_bytes": _UNLIMITED,
-        "max_insert_block_size": _UNLIMITED,
         "max_execution_time": _LOADING_S_MAX,
         **_quorum(address),
     }
-    return ServerConnection(address, settings, _LOADING_S_MAX)
+    return ServerConnection(address, settings, _ANSWER_S)
 
 
 def open_for_maintenance(address: ServerAddress) -> ServerConnection:
-    """Connect for statements that take long and end when every replica has run them."""
+    """Connect for statements that take long. A mutation ends when every replica has run it."""
     settings: SettingValues = {
         **_WRITING,
         "mutations_sync": 2,
-        "alter_sync": 2,
         "max_execution_time": 0,
-        "distributed_ddl_task_timeout": _MAINTENANCE_S_MAX,
+        "distributed_ddl_task_timeout": _MIGRATION_S_MAX,
         "log_queries": 0,
         **_quorum(address),
     }
@@ -197,7 +195,7 @@ def _quorum(address: ServerAddress) -> SettingValues:
     return {
         "insert_quorum": "auto",
         "insert_quorum_parallel": 0,
-        "insert_quorum_timeout": _LOADING_S_MAX * 1000,
+        "insert_quorum_timeout": _ANSWER_S * 1000,
         "select_sequential_consistency": 1,
     }
 
@@ -232,13 +230,17 @@ def _new_session() -> dict[str, str | int]:
 def _driver() -> tuple[Callable[[ServerAddress, SettingValues, float], "HttpClient"], tuple[type[Exception], ...]]:
     """Return how to connect, and the errors of a request."""
     try:
-        from clickhouse_connect.driver.exceptions import Error  # noqa: PLC0415 - installed only with an extra
+        from clickhouse_connect import common  # noqa: PLC0415 - installed only with an extra
+        from clickhouse_connect.driver.exceptions import Error  # noqa: PLC0415
         from clickhouse_connect.driver.httpclient import HttpClient  # noqa: PLC0415
-        from clickhouse_connect.driver.httputil import get_pool_manager  # noqa: PLC0415
+        from clickhouse_connect.driver.httputil import get_pool_manager_options  # noqa: PLC0415
+        from urllib3 import PoolManager  # noqa: PLC0415
         from urllib3.exceptions import HTTPError  # noqa: PLC0415
     except ImportError as error:
         raise UnsupportedServerError("MAUVE_WAREHOUSE_URL needs a package: install 'mauve[clickhouse]'") from error
-    logging.getLogger("clickhouse_connect").setLevel(logging.ERROR)  # Every failure is raised, and reported by us.
+    common.set_setting("max_connection_age", 0)  # It would break off a session between staging and commit.
+    for name in ("clickhouse_connect", "urllib3.connectionpool"):
+        logging.getLogger(name).setLevel(logging.ERROR)  # Failures are raised; their warnings would repeat parameters.
 
     def connect(address: ServerAddress, settings: SettingValues, timeout_s: float) -> HttpClient:
         client = HttpClient(
@@ -253,7 +255,8 @@ def _driver() -> tuple[Callable[[ServerAddress, SettingValues, float], "HttpClie
             connect_timeout=_CONNECT_S,
             send_receive_timeout=int(timeout_s),
             settings=dict(settings),
-            pool_mgr=get_pool_manager(maxsize=1),  # One connection stays with one server behind a balancer.
+            # One connection stays with one server behind a balancer. No proxy: the address is meant as it is.
+            pool_mgr=PoolManager(**get_pool_manager_options(maxsize=1)),
             autogenerate_session_id=False,
         )
         client.http_retries = 0  # A failed request is repeated by the loader or the reader, never here.

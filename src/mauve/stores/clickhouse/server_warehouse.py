@@ -24,6 +24,15 @@ _RECOGNIZED: Final[SettingValues] = {
     "deduplicate_insert": "enable",
     "deduplicate_insert_select": "enable_when_possible",
 }
+_UNLIMITED: Final = 10**15
+# A token names one block of each partition: more of them would be taken for repeats. A range fits into memory.
+_ONE_BLOCK: Final[SettingValues] = {
+    "max_insert_threads": 1,
+    "min_insert_block_size_rows": _UNLIMITED,
+    "min_insert_block_size_bytes": _UNLIMITED,
+    "max_insert_block_size": _UNLIMITED,
+    "max_execution_time": 15,
+}
 
 
 class ServerWarehouse(ClickHouseWarehouse):
@@ -32,8 +41,10 @@ class ServerWarehouse(ClickHouseWarehouse):
     def __init__(
         self, connection: ServerConnection, *, is_replicated: bool = False, filter_bytes_max: int = FILTER_BYTES_MAX
     ) -> None:
-        super().__init__(connection, filter_bytes_max=filter_bytes_max)
         self._is_replicated = is_replicated
+        self._connection = connection
+        self._sync_replica()  # Ids that this replica does not have yet would never be found.
+        super().__init__(connection, filter_bytes_max=filter_bytes_max)
         self._commit_until_s = 0
         self._content = ""
 
@@ -47,10 +58,14 @@ class ServerWarehouse(ClickHouseWarehouse):
         return found
 
     def stored_after(self, positions: Mapping[int, int]) -> dict[int, bool]:
+        self._sync_replica()
+        return super().stored_after(positions)
+
+    def _sync_replica(self) -> None:
+        """Wait until the replica has everything that others have stored."""
         if self._is_replicated:
             for table in KEPT_TABLES:
                 self._connection.run(f"SYSTEM SYNC REPLICA {table}")
-        return super().stored_after(positions)
 
     def _condition(self, repeats: int, stored: int) -> str:
         is_in_time = f"throwIf(toUnixTimestamp(now()) > {self._commit_until_s}, '{LATE_ROWS}') = 0"
@@ -58,5 +73,10 @@ class ServerWarehouse(ClickHouseWarehouse):
 
     def _store(self, table: str, sql: str, range_name: str) -> None:
         token = f"{table}/{range_name}/{self._content}"
+<<<<<<< HEAD
         settings = {**_RECOGNIZED, "insert_deduplication_token": token} if range_name else NOT_RECOGNIZED
         self._connection.run_with(sql, settings)
+=======
+        recognized = {**_RECOGNIZED, "insert_deduplication_token": token} if range_name else NOT_RECOGNIZED
+        self._connection.run_with(sql, {**_ONE_BLOCK, **recognized})
+>>>>>>> clickhouse
