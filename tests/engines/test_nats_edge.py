@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 import time
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 
 import httpx2 as httpx
 import msgspec
@@ -21,6 +21,7 @@ from mauve.stores import ForeignDataError, StoreUnavailableError, UnsupportedSer
 from mauve.stores.edge import PublishedKey
 from mauve.stores.nats import accepted, edge
 from mauve.stores.nats.accepted import NatsAcceptedCounts
+from mauve.stores.nats.bucket import CHECK_EVERY_S
 from mauve.stores.nats.edge import NatsEdgePublisher, NatsEdgeReader, key_of
 from mauve.wiring.edge import prepare_edge
 from support.clocks import Ticks
@@ -40,6 +41,13 @@ def cluster():
 
 @pytest.fixture(scope="module")
 def server():
+    with Nats(1) as servers:
+        yield servers
+
+
+@pytest.fixture
+def own_server():
+    """A server without the data of another installation."""
     with Nats(1) as servers:
         yield servers
 
@@ -299,36 +307,47 @@ def test_processes_of_several_machines_share_streams(cluster, opened):
     eventually(lambda: sums(exchanges["one.0"]) == [(240, 20), (242, 2)])
 
 
-def test_counts_that_nats_has_lost_are_shared_again(server, opened):
+def counts_seen_by_another(url):
+    with closing(NatsAcceptedCounts(Secret(url), "another.0")) as exchange:
+        return [(stream, dict(counts)) for stream, counts in exchange.others()]
+
+
+def test_unchanged_counts_are_shared_again_only_before_they_expire(server, opened):
     new_buckets(server.url)
     ticks = Ticks()
     one = opened(NatsAcceptedCounts(Secret(server.url), "one.0", ticks))
-    one.share({240: some_counts((7, 500))})
-    last = state_of(server.url, accepted.BUCKET).last_sequence
-    one.share({240: some_counts((7, 500))})
-    assert state_of(server.url, accepted.BUCKET).last_sequence == last, "unchanged counts are not shared again"
+    for _ in range(3):
+        one.share({240: some_counts((7, 500))})
+    assert state_of(server.url, accepted.BUCKET).last_sequence == 1
     ticks.now_s += 2 * 86_400
     one.share({240: some_counts((7, 500))})
-    assert state_of(server.url, accepted.BUCKET).last_sequence == last + 1, "except before they expire"
+    assert state_of(server.url, accepted.BUCKET).last_sequence == 2
+
+
+def test_counts_outlast_a_restart_of_nats_and_are_shared_again_if_they_are_lost(server, opened):
+    new_buckets(server.url)
+    ticks = Ticks()
+    one = opened(NatsAcceptedCounts(Secret(server.url), "one.0", ticks))
+    counts = {240: some_counts((7, 500))}
+    one.share(counts)
     server.kill(0)
     assert one.others() == []
     with pytest.raises(StoreUnavailableError):
-        one.share({240: some_counts((8, 1))})
+        one.share({})
     server.start(0)
+    assert counts_seen_by_another(server.url) == [(240, dict(counts[240]))]
+    delete_bucket(server.url, accepted.BUCKET)
+    create_buckets(server.url)
+    assert counts_seen_by_another(server.url) == []
 
-    def is_shared():
-        ticks.now_s += 10
+    def share():
+        ticks.now_s += CHECK_EVERY_S
         one.others()
-        try:
-            one.share({240: some_counts((7, 500))})
-        except StoreUnavailableError:
-            return False
-        with closing(NatsAcceptedCounts(Secret(server.url), "two.0")) as two:
-            return [(stream, dict(counts)) for stream, counts in two.others()] == [
-                (240, dict(some_counts((7, 500)))),
-            ]
+        with suppress(StoreUnavailableError):
+            one.share(counts)
+        return counts_seen_by_another(server.url)
 
-    eventually(is_shared)
+    assert eventually(share) == [(240, dict(counts[240]))]
 
 
 def test_counts_of_a_process_that_is_gone_are_forgotten(server, opened):
@@ -358,9 +377,9 @@ def created_app(service, token):
     return reply.json() if reply.status_code == 201 else None
 
 
-def test_a_key_works_in_every_process_soon_after_it_is_minted_and_not_after_it_is_revoked(server, tmp_path):
-    with service_on(server, tmp_path) as (service, _, app):
-        minted = mauve_json(service.data, "key", "mint", "--app", app["app_id"])
+def test_a_key_works_in_every_process_soon_after_it_is_minted_and_not_after_it_is_revoked(own_server, tmp_path):
+    with service_on(own_server, tmp_path) as (service, _, app):
+        minted = mauve_json(service.data, "key", "mint", "--app", app["app_id"], "--kind", "sk")
         for url in (service.url, service.ingest_url):
             eventually(lambda url=url: post_events(url, minted["key"]) == 202)
         mauve_json(service.data, "key", "revoke", "--app", app["app_id"], minted["key_id"])
@@ -411,19 +430,19 @@ def reach_the_cap(sender):
         time.sleep(1)
 
 
-def test_a_cap_holds_over_all_processes_without_the_core(server, tmp_path, opened):
-    with service_on(server, tmp_path, MAUVE_HANG_SECONDS="0") as (service, org, app):
+def test_a_cap_holds_over_all_processes_without_the_core(own_server, tmp_path, opened):
+    with service_on(own_server, tmp_path, MAUVE_HANG_SECONDS="0") as (service, org, app):
         mauve_json(service.data, "org", "limits", org, "--event-cap", str(CAP))
         sender = opened(Sender(service, app["sk_key"]))
         core = service.child_pids()["core"]
         os.kill(core, signal.SIGSTOP)
         try:
             assert sender.statuses((CAP - 50) // BATCH) == {202}
-            eventually(lambda: shared(server) == sender.accepted)
+            eventually(lambda: shared(own_server) == sender.accepted)
             reach_the_cap(sender)
             assert sender.accepted >= CAP
             assert sender.statuses(50) == {403}
-            eventually(lambda: shared(server) == sender.accepted)
+            eventually(lambda: shared(own_server) == sender.accepted)
 
             workers = [pid for name, pid in service.child_pids().items() if name != "core"]
             for pid in workers:
@@ -433,5 +452,5 @@ def test_a_cap_holds_over_all_processes_without_the_core(server, tmp_path, opene
         finally:
             os.kill(core, signal.SIGCONT)
         eventually(lambda: ledger_rows(service.data, "SELECT sum(events) FROM usage") == [(sender.accepted,)])
-        eventually(lambda: shared(server) == 0)
+        eventually(lambda: shared(own_server) == 0)
         assert sender.statuses(20) == {403}

@@ -71,13 +71,13 @@ class Bucket:
             manager = (await self._connection.client()).jsm(timeout=_ANSWER_S_MAX)
             return _state_from(await manager.stream_info(self._stream))
 
-    async def create(self, identity: str, *, storage: StorageType = StorageType.FILE, ttl_s: float = 0) -> None:
+    async def create(self, identity: str, ttl_s: float = 0) -> None:
         """Create the bucket unless it exists; raise `ForeignDataError` if it belongs to another installation."""
         config = StreamConfig(
             name=self._stream,
             subjects=[f"{self._prefix}>"],
             num_replicas=_REPLICAS,
-            storage=storage,
+            storage=StorageType.FILE,
             max_age=ttl_s,
             max_msgs_per_subject=1,
             discard=DiscardPolicy.NEW,
