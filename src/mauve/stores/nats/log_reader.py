@@ -20,7 +20,7 @@ from mauve.stores.nats.streams import (
     STREAM_ID,
     STREAMS,
     ApiError,
-    StreamInfo,
+    StreamState,
     ask,
     purge,
     stream_info,
@@ -38,7 +38,6 @@ _BATCH_MESSAGES_MAX: Final = 1_000
 _BATCH_BYTES_MAX: Final = 4 * 2**20
 _BATCH_S_MAX: Final = 5.0
 _FROM_LEADER_MAX: Final = 100  # messages that one read asks the leader for, one by one
-_KNOWN_S: Final = 1.0
 
 log = structlog.get_logger()
 T = TypeVar("T")
@@ -85,7 +84,6 @@ class NatsLogReader:
         self._stream_ids = stream_ids or {}
         self._trim_every_s = trim_every_s
         self._progress = {stream: _Progress() for stream in STREAMS}
-        self._known: dict[int, tuple[float, StreamInfo]] = {}
         self._damaged = 0
 
     def streams(self) -> list[int]:
@@ -109,7 +107,6 @@ class NatsLogReader:
         """Delete the messages whose records were all loaded."""
         progress = self._progress[stream]
         self._run(self._purge(stream, through))
-        self._known.pop(stream, None)
         progress.trimmed_at, progress.read_bytes = time.monotonic(), 0
 
     def backlog_bytes(self, positions: Mapping[int, int]) -> int:
@@ -140,12 +137,10 @@ class NatsLogReader:
             raise StoreUnavailableError(f"JetStream refused: {error}") from error
 
     def _sizes(self) -> list[int]:
-        return [self._run(self._info(stream, _KNOWN_S)).state.bytes for stream in STREAMS]
+        return [self._run(self._state(stream)).bytes for stream in STREAMS]
 
-    async def _info(self, stream: int, age_s_max: float = 0.0) -> StreamInfo:
-        at, known = self._known.get(stream, (0.0, None))
-        if known is not None and time.monotonic() - at < age_s_max:
-            return known
+    async def _state(self, stream: int) -> StreamState:
+        """Return the state of a stream from its leader."""
         info = await stream_info(await self._connection.client(), stream)
         expected = self._stream_ids.get(stream)
         if expected is not None and info.config.metadata.get(STREAM_ID) != expected:
@@ -153,12 +148,11 @@ class NatsLogReader:
                 f"the stream {stream_name(stream)} was created again, so its records are numbered from 1 again: "
                 "restore it from a backup of NATS, or name the servers that hold it in MAUVE_STREAM_URL"
             )
-        self._known[stream] = time.monotonic(), info
-        return info
+        return info.state
 
     async def _read(self, stream: int, after: int, bytes_max: int) -> list[LogRecord]:
         progress = self._progress[stream]
-        state = (await self._info(stream)).state
+        state = await self._state(stream)
         sequence = max(self._sequence_after(progress, after), state.first_seq)
         records: list[LogRecord] = []
         room = bytes_max
@@ -226,7 +220,7 @@ class NatsLogReader:
 
     async def _waiting_bytes(self, stream: int, after: int) -> int:
         """Return about how many bytes wait: messages are of about the same size."""
-        state = (await self._info(stream, _KNOWN_S)).state
+        state = await self._state(stream)
         sequence = max(self._sequence_after(self._progress[stream], after), state.first_seq)
         if sequence > state.last_seq or not state.messages:
             return 0
