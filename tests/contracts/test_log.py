@@ -12,11 +12,13 @@ from mauve.core.secret import Secret
 from mauve.stores.localdisk.log.reader import SegmentLogReader, SegmentStreamReader
 from mauve.stores.localdisk.log.writer import SegmentLogWriter
 from mauve.stores.log import LogFailedError, number_of, stream_of
+from mauve.stores.nats import log_writer
 from mauve.stores.nats.log_reader import NatsLogReader, NatsStreamReader
 from mauve.stores.nats.log_writer import NatsLogWriter
 from mauve.stores.nats.servers import StreamPlan, prepare_streams
 from mauve.stores.nats.streams import STREAMS
 from support.nats_streams import delete_streams
+from support.service import PATIENCE_S
 
 SEGMENT_BYTES = 64 * 1024
 BYTES_MAX = 2**30
@@ -36,10 +38,12 @@ asyncio.run(main())
 KILLED_NATS_WRITER = """
 import asyncio, os, signal, sys
 from mauve.core.secret import Secret
-from mauve.stores.nats.log_writer import NatsLogWriter
+from mauve.stores.nats import log_writer
+
+log_writer._ATTEMPT_S = log_writer.WAIT_S_MAX = 240
 
 async def main():
-    writer = NatsLogWriter(Secret(sys.argv[1]))
+    writer = log_writer.NatsLogWriter(Secret(sys.argv[1]))
     for number in range(int(sys.argv[2])):
         await writer.append([b"%d" % number])
     os.kill(os.getpid(), signal.SIGKILL)
@@ -80,7 +84,7 @@ class SegmentLog:
 
 
 class NatsLog:
-    """New streams on real servers."""
+    """New streams on a real server. What several of them do is tested elsewhere."""
 
     first, second = STREAMS[0], STREAMS[1]
     empty_streams = STREAMS
@@ -118,12 +122,16 @@ class NatsLog:
 def log_servers():
     from support.nats import Nats  # noqa: PLC0415 - its servers are not needed for the embedded engine
 
-    with Nats() as servers:
+    with Nats(1) as servers:
         yield servers
 
 
 @pytest.fixture(params=["segments", pytest.param("nats", marks=pytest.mark.servers)])
-def open_log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SegmentLog | NatsLog]:
+def open_log(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[SegmentLog | NatsLog]:
+    for limit in ("_ATTEMPT_S", "WAIT_S_MAX"):  # On a slow machine, too, a writer stays with its stream.
+        monkeypatch.setattr(log_writer, limit, PATIENCE_S)
     embedded = request.param == "segments"
     log = SegmentLog(tmp_path) if embedded else NatsLog(request.getfixturevalue("log_servers"))
     yield log

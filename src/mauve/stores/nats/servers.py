@@ -265,5 +265,6 @@ async def _spread_leaders(client: "Client", infos: Sequence[StreamInfo]) -> None
         try:
             body = {"placement": {"preferred": wanted}}
             await ask(client, f"STREAM.LEADER.STEPDOWN.{stream_name(stream)}", body)
+            await _found(client, stream)  # It has a leader again.
         except (ApiError, StoreUnavailableError) as error:
             log.warning("stream_leader_not_moved", stream=stream_name(stream), reason=str(error))
