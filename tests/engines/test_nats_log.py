@@ -92,8 +92,9 @@ def leader_of(servers, stream):
 class Appender:
     """Appends numbered records from several coroutines, in a thread, and notes what was acknowledged."""
 
-    def __init__(self, servers, senders=8):
+    def __init__(self, servers, senders=8, filling=b""):
         self._url = Secret(servers.url)
+        self._filling = filling
         self._senders = senders
         self.acked = {}
         self.failed = Counter()
@@ -126,7 +127,7 @@ class Appender:
             payload, number = b"%d/%d" % (name, number), number + 1
             began = time.monotonic()
             try:
-                self.acked[payload] = await writer.append([payload])
+                self.acked[payload] = await writer.append([payload, b" ", self._filling])
             except LogUnavailableError:
                 self.failed[payload] += 1
                 await asyncio.sleep(0.02)
@@ -135,8 +136,8 @@ class Appender:
     def check(self, servers):
         """Every acknowledged record is read once, at its place; one that was not acknowledged at most once."""
         found = read_all(servers)
-        times = Counter(payload for _, _, payload in found)
-        places = {payload: (stream, number) for stream, number, payload in found}
+        places = {payload.partition(b" ")[0]: (stream, number) for stream, number, payload in found}
+        times = Counter(payload.partition(b" ")[0] for _, _, payload in found)
         assert set(times.values()) == {1}, "nothing is stored twice"
         assert self.acked.keys() <= times.keys() <= self.acked.keys() | self.failed.keys()
         assert {payload: (stream_of(place), number_of(place)) for payload, place in self.acked.items()} == {
@@ -179,16 +180,17 @@ class TestKills:
                 appender.wait_for_more()
         appender.check(streams)
 
-    def test_while_a_leader_is_frozen_the_other_streams_go_on(self, streams):
-        frozen = streams.index_of(leader_of(streams, STREAMS[0]))
-        with Appender(streams) as appender:
-            appender.wait_for_more()
-            streams.freeze(frozen)
-            try:
-                appender.wait_for_more()
-            finally:
-                streams.thaw(frozen)
-            appender.wait_for_more()
+    def test_while_any_one_server_is_frozen_the_others_go_on(self, streams):
+        # More than the socket of a frozen server takes: the client must not wait for it.
+        with Appender(streams, filling=secrets.token_bytes(600_000)) as appender:
+            for frozen in range(3):
+                appender.wait_for_more(20)
+                streams.freeze(frozen)
+                try:
+                    appender.wait_for_more(20)
+                finally:
+                    streams.thaw(frozen)
+            appender.wait_for_more(20)
         streams.wait_until_ready()
         appender.check(streams)
         assert appender.longest_s < ANSWER_S_MAX
@@ -223,7 +225,7 @@ class TestWriter:
 
     def test_a_full_log_refuses_and_accepts_again_once_there_is_room(self, one_server):
         delete_streams(one_server)
-        prepare_streams(Secret(one_server.url), 1, StreamPlan("an installation", 2**20, {}))
+        prepare_streams(Secret(one_server.url), 1, StreamPlan("an installation", 3 * 2**20, {}))
         block = secrets.token_bytes(200_000)
 
         async def main():
@@ -283,12 +285,12 @@ class TestReader:
         prepare_streams(Secret(one_server.url), 1, PLAN)
         self.append(one_server, [b"%d" % number for number in range(8)])
         request(one_server, f"STREAM.MSG.DELETE.{stream_name(STREAMS[0])}", {"seq": 4, "no_erase": True})
-        whole = log_reader._batch
+        whole = log_reader.batch_from
 
         async def lagging(*arguments):
             return [message for message in await whole(*arguments) if message.sequence in {1, 3, 6}]
 
-        monkeypatch.setattr(log_reader, "_batch", lagging)
+        monkeypatch.setattr(log_reader, "batch_from", lagging)
         with closing(NatsLogReader(Secret(one_server.url))) as reader:
             found = [record.payload for record in reader.read(STREAMS[0], 0, BYTES_MAX)]
         assert found == [b"0", b"1", b"2", b"4", b"5", b"6", b"7"]
@@ -324,11 +326,9 @@ class TestReader:
 
 class TestStreams:
     def test_each_has_three_copies_and_a_leader_of_its_own(self, streams):
-        infos = [info_of(streams, stream) for stream in STREAMS]
-        assert {info.config.num_replicas for info in infos} == {3}
-        assert all(
-            (info.config.storage, info.config.discard, info.config.max_age) == ("file", "new", 0) for info in infos
-        )
+        configs = [info_of(streams, stream).config for stream in STREAMS]
+        kept = {(each.num_replicas, each.storage, each.discard, each.max_age) for each in configs}
+        assert kept == {(3, "file", "new", 0)}
         eventually(lambda: len({leader_of(streams, stream) for stream in STREAMS}) == 3)
 
     def test_they_are_kept_and_follow_the_settings(self, one_server):
@@ -336,7 +336,7 @@ class TestStreams:
         ids = prepare_streams(Secret(one_server.url), 1, PLAN)
         again = prepare_streams(Secret(one_server.url), 1, StreamPlan("an installation", 2**29, ids))
         assert again == ids
-        assert {info_of(one_server, stream).config.max_bytes for stream in STREAMS} == {2**29}
+        assert {info_of(one_server, stream).config.max_bytes for stream in STREAMS} == {2**29 // 3}
         assert info_of(one_server, STREAMS[0]).config.metadata[STREAM_ID] == ids[STREAMS[0]]
 
     def test_several_machines_that_start_at_once_agree(self, cluster):
@@ -399,6 +399,16 @@ class TestRefusals:
             sentence = self.refusal(tmp_path, cluster.settings() | {"MAUVE_STREAM_MONITOR_URL": monitors})
             assert "MAUVE_STREAM_MONITOR_URL" in sentence
 
+    def test_a_server_that_fails_later_does_not_keep_the_service_from_starting(self, cluster, tmp_path):
+        data = data_on(cluster, tmp_path)
+        assert mauve(data, "org", "create", "Acme").returncode == 0
+        cluster.kill(2)
+        try:
+            done = mauve(data, "org", "list")
+        finally:
+            cluster.start(2)
+        assert done.returncode == 0, done.stderr
+
     def test_the_streams_of_another_installation(self, one_server, tmp_path):
         delete_streams(one_server)
         prepare_streams(Secret(one_server.url), 1, PLAN)
@@ -447,7 +457,7 @@ class TestService:
             assert self.counts(service, key) == [{"name": "seen", "count": 10}]
             assert "ok   queue" in mauve(data, "doctor").stdout
             assert service.stop() == 0
-        assert {row[5] >> 60 for row in stored_events(data)}
+        assert len({row[5] for row in stored_events(data)}) == 10
         assert set(dict(ledger_rows(data, "SELECT stream, number FROM load_positions"))) <= {*STREAMS, 255}
         assert not (data / "log").exists()
 

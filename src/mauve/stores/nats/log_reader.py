@@ -12,7 +12,7 @@ import structlog
 from mauve.core.secret import Secret
 from mauve.stores import ForeignDataError, StoreUnavailableError
 from mauve.stores.log import LogReader, LogRecord
-from mauve.stores.nats.connection import CONNECT_S_MAX, Connection, LoopThread
+from mauve.stores.nats.connection import Connection, LoopThread
 from mauve.stores.nats.groups import FORMAT_HEADER, DamagedGroupError, sequence_of, unpacked
 from mauve.stores.nats.streams import (
     API,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
-READ_S_MAX: Final = 15.0
+READ_S_MAX: Final = 20.0  # including the first connection
 TRIM_EVERY_S: Final = 60.0  # Trimming takes a third of a second.
 TRIM_BYTES: Final = 256 * 2**20
 _BATCH_MESSAGES_MAX: Final = 1_000
@@ -77,12 +77,18 @@ class NatsLogReader:
     """
 
     def __init__(
-        self, url: Secret, stream_ids: Mapping[int, str] | None = None, *, trim_every_s: float = TRIM_EVERY_S
+        self,
+        url: Secret,
+        stream_ids: Mapping[int, str] | None = None,
+        *,
+        trim_every_s: float = TRIM_EVERY_S,
+        call_s_max: float = READ_S_MAX,
     ) -> None:
         self._connection = Connection(url, "mauve log reader")
         self._thread: LoopThread | None = None
         self._stream_ids = stream_ids or {}
         self._trim_every_s = trim_every_s
+        self._call_s_max = call_s_max
         self._progress = {stream: _Progress() for stream in STREAMS}
         self._damaged = 0
 
@@ -116,7 +122,8 @@ class NatsLogReader:
         return sum(self._sizes())
 
     def largest_stream_bytes(self) -> int:
-        return max(self._sizes())
+        """Return what counts against the budget: the streams have an equal share of it each."""
+        return max(self._sizes()) * len(STREAMS)
 
     def quarantined(self) -> int:
         return self._damaged
@@ -132,7 +139,7 @@ class NatsLogReader:
         if self._thread is None:
             self._thread = LoopThread("nats-log")
         try:
-            return self._thread.run(work, CONNECT_S_MAX + READ_S_MAX)
+            return self._thread.run(work, self._call_s_max)
         except ApiError as error:
             raise StoreUnavailableError(f"JetStream refused: {error}") from error
 
@@ -195,7 +202,7 @@ class NatsLogReader:
     async def _messages(self, stream: int, sequence: int, last: int, bytes_max: int) -> tuple[list[_Message], int]:
         """Return messages from a sequence on, leaving out none that exists, and the sequence to go on from."""
         client = await self._connection.client()
-        batch = await _batch(client, stream, sequence, max(min(bytes_max, _BATCH_BYTES_MAX), 1))
+        batch = await batch_from(client, stream, sequence, max(min(bytes_max, _BATCH_BYTES_MAX), 1))
         found = {message.sequence: message for message in batch if message.sequence <= last}
         end = max(found, default=last) + 1
         messages: list[_Message] = []
@@ -254,7 +261,7 @@ class NatsStreamReader:
             after = batch[-1].number
 
 
-async def _batch(client: "Client", stream: int, sequence: int, bytes_max: int) -> list[_Message]:
+async def batch_from(client: "Client", stream: int, sequence: int, bytes_max: int) -> list[_Message]:
     """Return the messages from a sequence on that some replica has."""
     inbox = client.new_inbox()
     subscription = await client.subscribe(inbox, pending_bytes_limit=-1)
