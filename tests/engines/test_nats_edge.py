@@ -20,6 +20,7 @@ from mauve.stores.nats.edge import NatsEdgePublisher, NatsEdgeReader, key_of
 from mauve.wiring.edge import prepare_edge
 from support.nats import Nats
 from support.nats_edge import IDENTITY, create_buckets, delete_bucket, new_buckets, on_bucket, state_of
+from support.nats_service import service_on
 from support.service import eventually, mauve_json, post_events
 
 # The library leaves a socket to the garbage collector when a server accepts it and then does not answer.

@@ -19,8 +19,8 @@ BUCKET: Final = "MAUVE-ACCEPTED"
 TTL_S: Final = 3 * 86_400.0
 _SHARE_AGAIN_S: Final = 86_400.0
 _LOAD_S_MAX: Final = 15.0
-_READ_S_MAX: Final = 1.0
-_SHARE_S_MAX: Final = 3.0
+_READ_S_MAX: Final = 5.0
+_SHARE_S_MAX: Final = 5.0
 
 _Counts = list[tuple[int, list[tuple[str, str, list[Subtotal]]]]]  # by stream
 _CountsByStream = dict[int, AcceptedCounts]
