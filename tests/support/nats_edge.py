@@ -39,11 +39,7 @@ def delete_bucket(url: str, name: str) -> None:
 
 def create_buckets(url: str, identity: str = IDENTITY) -> None:
     on_bucket(url, edge.BUCKET, lambda bucket, _: bucket.create(identity))
-    on_bucket(
-        url,
-        accepted.BUCKET,
-        lambda bucket, _: bucket.create(identity, storage=accepted.STORAGE, ttl_s=accepted.TTL_S),
-    )
+    on_bucket(url, accepted.BUCKET, lambda bucket, _: bucket.create(identity, accepted.TTL_S))
 
 
 def new_buckets(url: str) -> None:

@@ -103,7 +103,8 @@ class Changes(NamedTuple):
 class EdgePublisher(Protocol):
     """Where the control plane publishes.
 
-    - When `publish` returns, every record given is durable and visible to readers.
+    - When `publish` returns, every record given is durable. Readers of a file see it at once, those of a server as soon
+      as it has reached them, usually within milliseconds.
     - A record never replaces one of a higher version: a slow publisher cannot undo a later change.
     """
 
@@ -119,6 +120,7 @@ class EdgeReader(Protocol):
 
     - Revisions only increase; `changes_since(0)` returns every current record.
     - Asking again from the returned revision misses nothing and repeats only what has changed.
+    - It is called on the event loop: it never waits for a network.
     """
 
     def changes_since(self, revision: int) -> Changes: ...

@@ -87,8 +87,7 @@ def _create_buckets(url: Secret, identity: str) -> None:
         connection = Connection(url, "mauve")
         try:
             await Bucket(connection, edge.BUCKET).create(identity)
-            counts = Bucket(connection, accepted.BUCKET)
-            await counts.create(identity, storage=accepted.STORAGE, ttl_s=accepted.TTL_S)
+            await Bucket(connection, accepted.BUCKET).create(identity, accepted.TTL_S)
         finally:
             await connection.close()
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 # ruff: noqa: PLC0415
 
 _STREAM_IDS: Final = "log_stream_ids"
+LOADER_S_MAX: Final = 20.0  # how long one call of the loader may take, including the first connection
+LOOK_S_MAX: Final = 2.0  # the same while a metric is read
 
 
 def prepare_log(settings: Settings, identity: str, installation: Installation) -> None:
@@ -62,12 +64,12 @@ async def open_log_writer(settings: Settings, stream: int) -> tuple[LogWriter, O
     return writer, None
 
 
-def open_log_reader(settings: Settings) -> LogReader:
-    """Open the log for the loader, with the records that were queued in files before the log moved to NATS."""
+def open_log_reader(settings: Settings, call_s_max: float = LOADER_S_MAX) -> LogReader:
+    """Open the log for reading, with the records that were queued in files before the log moved to NATS."""
     files = SegmentLogReader(log_path(settings.data))
     if settings.stream_url is None:
         return files
-    nats = _open_nats_reader(settings, settings.stream_url)
+    nats = _open_nats_reader(settings, settings.stream_url, call_s_max)
     return CombinedLogReader(nats, files) if files.streams() else nats
 
 
@@ -98,7 +100,7 @@ def open_log_maintenance(settings: Settings) -> LogMaintenance:
     return _BothLogs(NatsLogMaintenance(lambda: _open_nats_reader(settings, url), positions), files)
 
 
-def _open_nats_reader(settings: Settings, url: Secret) -> "NatsLogReader":
+def _open_nats_reader(settings: Settings, url: Secret, call_s_max: float = LOADER_S_MAX) -> "NatsLogReader":
     from mauve.stores.nats.log_reader import NatsLogReader
 
     database = open_catalog_database(settings)
@@ -106,7 +108,7 @@ def _open_nats_reader(settings: Settings, url: Secret) -> "NatsLogReader":
         known = _decoded(sql_catalog(database).installation.get(_STREAM_IDS))
     finally:
         database.close()
-    return NatsLogReader(url, known)
+    return NatsLogReader(url, known, call_s_max=call_s_max)
 
 
 def _decoded(fact: str | None) -> dict[int, str]:

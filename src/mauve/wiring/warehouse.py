@@ -22,7 +22,7 @@ from mauve.stores.sql.ledger.closed_days import SqlClosedDays
 from mauve.stores.sql.ledger.loading import SqlLoadLedger
 from mauve.stores.warehouse import WarehouseReader
 from mauve.wiring.databases import open_catalog_database, open_ledger_database, open_ledger_writer
-from mauve.wiring.log import open_log_reader, stream_readers
+from mauve.wiring.log import LOOK_S_MAX, open_log_reader, stream_readers
 from mauve.wiring.paths import warehouse_path
 
 
@@ -78,7 +78,7 @@ def open_load_parts(settings: Settings) -> LoadParts:
 @contextmanager
 def open_load_lag(settings: Settings, loading: Progress, clock: Clock | None = None) -> Iterator[LoadLag]:
     """Open what tells whether the loader of this process is behind."""
-    with closing(open_ledger_database(settings)) as database, closing(open_log_reader(settings)) as source:
+    with closing(open_ledger_database(settings)) as database, closing(open_log_reader(settings, LOOK_S_MAX)) as source:
         ledger = SqlLoadLedger(database)
 
         def oldest() -> int | None:

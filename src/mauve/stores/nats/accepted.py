@@ -1,6 +1,6 @@
 """The exchange of accepted counts on NATS: an entry for each process, replaced as a whole.
 
-The bucket is in memory, because the log holds the same information. Entries expire unless their process is alive.
+Entries expire unless their process is alive. The bucket is on disk: a single server forgets one that is in memory.
 """
 
 import contextlib
@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
-from nats.js.api import StorageType
 
 from mauve.core.accepted import AcceptedCounts, OrgPeriod, Subtotal
 from mauve.core.secret import Secret
@@ -17,12 +16,11 @@ from mauve.stores import StoreUnavailableError
 from mauve.stores.nats.bucket import BucketThread, Follower
 
 BUCKET: Final = "MAUVE-ACCEPTED"
-STORAGE: Final = StorageType.MEMORY
 TTL_S: Final = 3 * 86_400.0
 _SHARE_AGAIN_S: Final = 86_400.0
 _LOAD_S_MAX: Final = 15.0
-_READ_S_MAX: Final = 1.0
-_SHARE_S_MAX: Final = 3.0
+_READ_S_MAX: Final = 5.0
+_SHARE_S_MAX: Final = 5.0
 
 _Counts = list[tuple[int, list[tuple[str, str, list[Subtotal]]]]]  # by stream
 _CountsByStream = dict[int, AcceptedCounts]

@@ -71,13 +71,13 @@ class Bucket:
             manager = (await self._connection.client()).jsm(timeout=_ANSWER_S_MAX)
             return _state_from(await manager.stream_info(self._stream))
 
-    async def create(self, identity: str, *, storage: StorageType = StorageType.FILE, ttl_s: float = 0) -> None:
+    async def create(self, identity: str, ttl_s: float = 0) -> None:
         """Create the bucket unless it exists; raise `ForeignDataError` if it belongs to another installation."""
         config = StreamConfig(
             name=self._stream,
             subjects=[f"{self._prefix}>"],
             num_replicas=_REPLICAS,
-            storage=storage,
+            storage=StorageType.FILE,
             max_age=ttl_s,
             max_msgs_per_subject=1,
             discard=DiscardPolicy.NEW,
@@ -191,26 +191,39 @@ class Follower:
         self._ticks = ticks
         self._state: BucketState | None = None
         self._checked_at = ticks()
+        self._is_foreign = False
         self.sequence = 0  # read up to here
         self.restarts = 0
 
     async def next_changes(self) -> list[Entry]:
         """Return the next changed entries in the order of their change; none if there are no more."""
-        if self._state is None or self._ticks() - self._checked_at >= CHECK_EVERY_S:
-            self._check(await self._bucket.state())
+        if self._state is None or self._is_foreign or self._ticks() - self._checked_at >= CHECK_EVERY_S:
+            await self._check()
         entries = await self._bucket.changes_after(self.sequence)
         if entries:
             self.sequence = entries[-1].sequence
         return entries
 
-    def _check(self, state: BucketState) -> None:
+    async def _check(self) -> None:
+        try:
+            state = await self._bucket.state()
+        except StoreUnavailableError:
+            if self._state is None or self._is_foreign:
+                raise
+            # Only the leader knows the state. While one is elected, the other servers can be read.
+        else:
+            self._start_again_if_replaced(state)
+        self._checked_at = self._ticks()
+
+    def _start_again_if_replaced(self, state: BucketState) -> None:
         known = self._state or state
-        if state.identity != known.identity:
+        self._is_foreign = state.identity != known.identity
+        if self._is_foreign:
             raise StoreUnavailableError("NATS holds the data of another installation now")
         if state.bucket_id != known.bucket_id or state.last_sequence < self.sequence:
             self.sequence = 0
             self.restarts += 1
-        self._state, self._checked_at = state, self._ticks()
+        self._state = state
 
 
 async def _all_entries(replies: Subscription, prefix: str) -> list[Entry]:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import Coroutine
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from functools import partial
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 CONNECT_S_MAX: Final = 8.0  # for the first connection; longer than two servers that hang
 CALL_S_MAX: Final = 6.0
+_RECONNECT_S_MAX: Final = 12.0  # after which another client tries as well
 _LIMITS: Final[dict[str, Any]] = {
     "connect_timeout": 2,  # for each server
     "ping_interval": 2,  # A server that hangs is left after two unanswered pings.
@@ -47,11 +49,12 @@ class Connection:
         self._name = name
         self._client: Client | None = None
         self._connecting: asyncio.Task[None] | None = None
+        self._lost_at: float | None = None
 
     async def client(self) -> "Client":
         """Return the connected client; the first time, wait for it. Raise `StoreUnavailableError` if there is none."""
         connecting = self._connect()
-        if connecting is not None:
+        if connecting is not None and (self._client is None or self._client.is_closed):
             await asyncio.shield(connecting)
         return self.connected()
 
@@ -70,8 +73,16 @@ class Connection:
             await close(self._client)
 
     def _connect(self) -> asyncio.Task[None] | None:
-        """Connect unless there is a client that reconnects by itself. NATS ends one for good if it refuses it."""
-        if self._client is not None and not self._client.is_closed:
+        """Connect unless there is a client that is connected or reconnects by itself.
+
+        A client closes for good if a server refuses it, and its reconnecting may end with an unexpected error.
+        """
+        if self._client is not None and self._client.is_connected:
+            self._lost_at = None
+            return None
+        now = time.monotonic()
+        self._lost_at = now if self._lost_at is None else self._lost_at
+        if self._client is not None and not self._client.is_closed and now - self._lost_at < _RECONNECT_S_MAX:
             return None
         if self._connecting is None or self._connecting.done():
             self._connecting = asyncio.create_task(self._open())
@@ -79,7 +90,9 @@ class Connection:
         return self._connecting
 
     async def _open(self) -> None:
-        self._client = await connect(self._url, self._name)
+        former, self._client = self._client, await connect(self._url, self._name)
+        if former is not None:
+            await close(former)
 
 
 def _forget_failure(task: asyncio.Task[None]) -> None:
@@ -178,10 +191,14 @@ async def _cancel_others() -> None:
 def _new_client() -> "Client":
     try:
         from nats.aio.client import Client  # noqa: PLC0415 - an extra that only MAUVE_STREAM_URL needs
+
+        from mauve.stores.nats.transport import AbortingTransport  # noqa: PLC0415 - as above
     except ImportError:
         message = "MAUVE_STREAM_URL needs the package nats-py: install mauve[nats]"
         raise UnsupportedServerError(message) from None
-    return Client()
+    client = Client()
+    client._transport = AbortingTransport()  # type: ignore[no-untyped-call]  # noqa: SLF001 - it takes no other
+    return client
 
 
 def _servers(url: Secret) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import structlog
 from mauve.core.secret import Secret
 from mauve.stores import ForeignDataError, StoreUnavailableError
 from mauve.stores.log import LogReader, LogRecord
-from mauve.stores.nats.connection import CONNECT_S_MAX, Connection, LoopThread
+from mauve.stores.nats.connection import Connection, LoopThread
 from mauve.stores.nats.groups import FORMAT_HEADER, DamagedGroupError, sequence_of, unpacked
 from mauve.stores.nats.streams import (
     API,
@@ -20,7 +20,7 @@ from mauve.stores.nats.streams import (
     STREAM_ID,
     STREAMS,
     ApiError,
-    StreamInfo,
+    StreamState,
     ask,
     purge,
     stream_info,
@@ -31,14 +31,13 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
-READ_S_MAX: Final = 15.0
+READ_S_MAX: Final = 20.0  # including the first connection
 TRIM_EVERY_S: Final = 60.0  # Trimming takes a third of a second.
 TRIM_BYTES: Final = 256 * 2**20
 _BATCH_MESSAGES_MAX: Final = 1_000
 _BATCH_BYTES_MAX: Final = 4 * 2**20
 _BATCH_S_MAX: Final = 5.0
 _FROM_LEADER_MAX: Final = 100  # messages that one read asks the leader for, one by one
-_KNOWN_S: Final = 1.0
 
 log = structlog.get_logger()
 T = TypeVar("T")
@@ -78,14 +77,19 @@ class NatsLogReader:
     """
 
     def __init__(
-        self, url: Secret, stream_ids: Mapping[int, str] | None = None, *, trim_every_s: float = TRIM_EVERY_S
+        self,
+        url: Secret,
+        stream_ids: Mapping[int, str] | None = None,
+        *,
+        trim_every_s: float = TRIM_EVERY_S,
+        call_s_max: float = READ_S_MAX,
     ) -> None:
         self._connection = Connection(url, "mauve log reader")
         self._thread: LoopThread | None = None
         self._stream_ids = stream_ids or {}
         self._trim_every_s = trim_every_s
+        self._call_s_max = call_s_max
         self._progress = {stream: _Progress() for stream in STREAMS}
-        self._known: dict[int, tuple[float, StreamInfo]] = {}
         self._damaged = 0
 
     def streams(self) -> list[int]:
@@ -109,7 +113,6 @@ class NatsLogReader:
         """Delete the messages whose records were all loaded."""
         progress = self._progress[stream]
         self._run(self._purge(stream, through))
-        self._known.pop(stream, None)
         progress.trimmed_at, progress.read_bytes = time.monotonic(), 0
 
     def backlog_bytes(self, positions: Mapping[int, int]) -> int:
@@ -119,7 +122,8 @@ class NatsLogReader:
         return sum(self._sizes())
 
     def largest_stream_bytes(self) -> int:
-        return max(self._sizes())
+        """Return what counts against the budget: the streams have an equal share of it each."""
+        return max(self._sizes()) * len(STREAMS)
 
     def quarantined(self) -> int:
         return self._damaged
@@ -135,17 +139,15 @@ class NatsLogReader:
         if self._thread is None:
             self._thread = LoopThread("nats-log")
         try:
-            return self._thread.run(work, CONNECT_S_MAX + READ_S_MAX)
+            return self._thread.run(work, self._call_s_max)
         except ApiError as error:
             raise StoreUnavailableError(f"JetStream refused: {error}") from error
 
     def _sizes(self) -> list[int]:
-        return [self._run(self._info(stream, _KNOWN_S)).state.bytes for stream in STREAMS]
+        return [self._run(self._state(stream)).bytes for stream in STREAMS]
 
-    async def _info(self, stream: int, age_s_max: float = 0.0) -> StreamInfo:
-        at, known = self._known.get(stream, (0.0, None))
-        if known is not None and time.monotonic() - at < age_s_max:
-            return known
+    async def _state(self, stream: int) -> StreamState:
+        """Return the state of a stream from its leader."""
         info = await stream_info(await self._connection.client(), stream)
         expected = self._stream_ids.get(stream)
         if expected is not None and info.config.metadata.get(STREAM_ID) != expected:
@@ -153,12 +155,11 @@ class NatsLogReader:
                 f"the stream {stream_name(stream)} was created again, so its records are numbered from 1 again: "
                 "restore it from a backup of NATS, or name the servers that hold it in MAUVE_STREAM_URL"
             )
-        self._known[stream] = time.monotonic(), info
-        return info
+        return info.state
 
     async def _read(self, stream: int, after: int, bytes_max: int) -> list[LogRecord]:
         progress = self._progress[stream]
-        state = (await self._info(stream)).state
+        state = await self._state(stream)
         sequence = max(self._sequence_after(progress, after), state.first_seq)
         records: list[LogRecord] = []
         room = bytes_max
@@ -201,7 +202,7 @@ class NatsLogReader:
     async def _messages(self, stream: int, sequence: int, last: int, bytes_max: int) -> tuple[list[_Message], int]:
         """Return messages from a sequence on, leaving out none that exists, and the sequence to go on from."""
         client = await self._connection.client()
-        batch = await _batch(client, stream, sequence, max(min(bytes_max, _BATCH_BYTES_MAX), 1))
+        batch = await batch_from(client, stream, sequence, max(min(bytes_max, _BATCH_BYTES_MAX), 1))
         found = {message.sequence: message for message in batch if message.sequence <= last}
         end = max(found, default=last) + 1
         messages: list[_Message] = []
@@ -226,7 +227,7 @@ class NatsLogReader:
 
     async def _waiting_bytes(self, stream: int, after: int) -> int:
         """Return about how many bytes wait: messages are of about the same size."""
-        state = (await self._info(stream, _KNOWN_S)).state
+        state = await self._state(stream)
         sequence = max(self._sequence_after(self._progress[stream], after), state.first_seq)
         if sequence > state.last_seq or not state.messages:
             return 0
@@ -260,7 +261,7 @@ class NatsStreamReader:
             after = batch[-1].number
 
 
-async def _batch(client: "Client", stream: int, sequence: int, bytes_max: int) -> list[_Message]:
+async def batch_from(client: "Client", stream: int, sequence: int, bytes_max: int) -> list[_Message]:
     """Return the messages from a sequence on that some replica has."""
     inbox = client.new_inbox()
     subscription = await client.subscribe(inbox, pending_bytes_limit=-1)

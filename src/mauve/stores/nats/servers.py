@@ -71,7 +71,7 @@ class StreamPlan(msgspec.Struct, frozen=True):
     """What the streams of an installation have to be."""
 
     installation: str
-    bytes_max: int
+    bytes_max: int  # of all streams together
     known_ids: Mapping[int, str]  # of the streams that the installation has written to; empty the first time
 
 
@@ -91,7 +91,7 @@ def check_servers(url: Secret, monitor_urls: Sequence[str], *, all_of_them: bool
         except (OSError, http.client.HTTPException, msgspec.MsgspecError):
             silent.append(address)
             continue
-        _check_server(server)
+        check_server(server)
         servers[server.server_id] = server
     size = max((server.jetstream.meta.cluster_size for server in servers.values()), default=len(urls))
     _check_coverage(silent, len(servers), size, all_of_them=all_of_them)
@@ -123,7 +123,8 @@ def _ask_monitor(address: str) -> Server:
         return msgspec.json.decode(reply.read(_MONITOR_BYTES_MAX), type=Server)
 
 
-def _check_server(server: Server) -> None:
+def check_server(server: Server) -> None:
+    """Raise unless a server keeps what it acknowledges, and takes what we send."""
     if _version_of(server.version) < VERSION_MIN:
         raise UnsupportedServerError(
             f"the NATS server {server.server_name} has version {server.version}: "
@@ -174,7 +175,7 @@ def prepare_streams(url: Secret, servers: int, plan: StreamPlan) -> dict[int, st
         raise UnsupportedServerError(f"NATS at MAUVE_STREAM_URL cannot be used: {error}") from error
     except ApiError as error:
         raise UnsupportedServerError(
-            f"NATS at MAUVE_STREAM_URL refused a stream of {plan.bytes_max // 2**20} MB: {error}; "
+            f"NATS at MAUVE_STREAM_URL refused streams of {plan.bytes_max // 2**20} MB in total: {error}; "
             "give its servers more storage, or lower MAUVE_BACKLOG_MB"
         ) from error
     finally:
@@ -228,7 +229,7 @@ async def _prepared(
     if plan.known_ids.get(stream, metadata[STREAM_ID]) != metadata[STREAM_ID]:
         _refuse_lost_stream(stream, plan)
     own = {name: metadata[name] for name in (INSTALLATION, STREAM_ID)}
-    wanted = stream_config(stream, own, max(replicas, info.config.num_replicas), plan.bytes_max)
+    wanted = stream_config(stream, own, max(replicas, info.config.num_replicas), plan.bytes_max // len(STREAMS))
     if not info.config.is_like(wanted):
         await ask(client, f"STREAM.UPDATE.{stream_name(stream)}", wanted)
     return info
@@ -244,7 +245,7 @@ def _refuse_lost_stream(stream: int, plan: StreamPlan) -> None:
 
 async def _created(client: "Client", stream: int, replicas: int, plan: StreamPlan) -> StreamInfo:
     metadata = {INSTALLATION: plan.installation, STREAM_ID: secrets.token_hex(8)}
-    config = stream_config(stream, metadata, replicas, plan.bytes_max)
+    config = stream_config(stream, metadata, replicas, plan.bytes_max // len(STREAMS))
     try:
         await ask(client, f"STREAM.CREATE.{stream_name(stream)}", config)
     except (ApiError, StoreUnavailableError):
@@ -265,5 +266,6 @@ async def _spread_leaders(client: "Client", infos: Sequence[StreamInfo]) -> None
         try:
             body = {"placement": {"preferred": wanted}}
             await ask(client, f"STREAM.LEADER.STEPDOWN.{stream_name(stream)}", body)
+            await _found(client, stream)  # It has a leader again.
         except (ApiError, StoreUnavailableError) as error:
             log.warning("stream_leader_not_moved", stream=stream_name(stream), reason=str(error))

@@ -1,0 +1,286 @@
+"""The edge on NATS: what holds while its servers fail, and what is refused."""
+
+import base64
+import gc
+import threading
+from contextlib import ExitStack, closing
+
+import msgspec
+import pytest
+from nats.errors import Error
+
+from mauve.config import settings_from
+from mauve.core.app import Environment
+from mauve.core.credential import KeyKind
+from mauve.core.secret import Secret
+from mauve.stores import ForeignDataError, StoreUnavailableError, UnsupportedServerError
+from mauve.stores.edge import PublishedKey
+from mauve.stores.nats import accepted, edge
+from mauve.stores.nats.edge import NatsEdgePublisher, NatsEdgeReader, key_of
+from mauve.wiring.edge import prepare_edge
+from support.nats import Nats
+from support.nats_edge import IDENTITY, create_buckets, delete_bucket, new_buckets, on_bucket, state_of
+from support.nats_service import service_on
+from support.service import eventually, mauve_json, post_events
+
+# The library leaves a socket to the garbage collector when a server accepts it and then does not answer.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning", "ignore:loop is closed:ResourceWarning")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Nats(3) as servers:
+        yield servers
+
+
+@pytest.fixture(scope="module")
+def server():
+    with Nats(1) as servers:
+        yield servers
+
+
+@pytest.fixture
+def own_server():
+    """A server without the data of another installation."""
+    with Nats(1) as servers:
+        yield servers
+
+
+@pytest.fixture
+def opened():
+    with ExitStack() as stack:
+        yield lambda each: stack.enter_context(closing(each))
+    gc.collect()  # here, where its warnings are expected
+
+
+def a_key(version=1, key_id="key_1", *, revoked=False):
+    return PublishedKey(
+        key_id, version, bytes(32), KeyKind.SERVER, Environment.LIVE, "proj_1", "app_1", "org_1", revoked=revoked
+    )
+
+
+def publisher_of(servers):
+    return NatsEdgePublisher(Secret(servers.url))
+
+
+def reader_of(servers):
+    return NatsEdgeReader(Secret(servers.url))
+
+
+def versions_in(reader):
+    return {record.key_id: record.version for record in reader.changes_since(0).records}
+
+
+def is_out_of_touch(reader, revision):
+    try:
+        reader.changes_since(revision)
+    except StoreUnavailableError:
+        return True
+    return False
+
+
+def publish_when_possible(publisher, records):
+    """Publish as the sweep does: again and again until it succeeds."""
+
+    def publish():
+        try:
+            publisher.publish(records)
+        except StoreUnavailableError:
+            return False
+        return True
+
+    eventually(publish)
+
+
+@pytest.mark.parametrize(("leaves", "returns"), [(Nats.kill, Nats.start), (Nats.freeze, Nats.thaw)])
+def test_readers_keep_what_they_know_while_nats_is_away_and_catch_up_afterwards(server, opened, leaves, returns):
+    new_buckets(server.url)
+    publisher, reader = opened(publisher_of(server)), opened(reader_of(server))
+    publisher.publish([a_key(), a_key(key_id="key_2")])
+    eventually(lambda: len(versions_in(reader)) == 2)
+    revision = reader.changes_since(0).revision
+    leaves(server, 0)
+    with pytest.raises(StoreUnavailableError):
+        publisher.publish([a_key(2, revoked=True)])
+    eventually(lambda: is_out_of_touch(reader, revision))
+    assert versions_in(reader) == {"key_1": 1, "key_2": 1}
+    with pytest.raises(StoreUnavailableError):
+        reader_of(server)
+    returns(server, 0)
+    publish_when_possible(publisher, [a_key(2, revoked=True)])
+    eventually(lambda: versions_in(reader) == {"key_1": 2, "key_2": 1})
+    changes = eventually(lambda: reader.changes_since(revision))
+    assert changes.records == [a_key(2, revoked=True)]
+    assert reader.changes_since(changes.revision) == ([], changes.revision)
+
+
+def test_nothing_is_missed_while_leaders_are_killed(cluster, opened):
+    new_buckets(cluster.url)
+    publisher, reader = opened(publisher_of(cluster)), opened(reader_of(cluster))
+    followed, revision = {}, 0
+    for number in range(3):
+        leader = cluster.index_of(leader_when_complete(cluster.url))
+        publish_when_possible(publisher, [a_key(2 * number + 1, f"key_{each}") for each in range(20)])
+        cluster.kill(leader)
+        publish_when_possible(publisher, [a_key(2 * number + 2, f"key_{each}") for each in range(10)])
+        cluster.start(leader)
+        expected = {f"key_{each}": 2 * number + (2 if each < 10 else 1) for each in range(20)}
+        eventually(lambda expected=expected: versions_in(reader) == expected)
+        changes = reader.changes_since(revision)
+        revision = changes.revision
+        followed |= {record.key_id: record.version for record in changes.records}
+        assert followed == expected
+    assert versions_in(opened(reader_of(cluster))) == followed
+
+
+def stream_of_the_edge(url):
+    async def ask(_, connection):
+        return (await (await connection.client()).jsm().stream_info(f"KV_{edge.BUCKET}")).cluster
+
+    return on_bucket(url, edge.BUCKET, ask)
+
+
+def leader_when_complete(url):
+    """Return the leader once every server has all entries: a server that still copies them cannot replace it."""
+
+    def leader():
+        try:
+            found = stream_of_the_edge(url)
+        except Error:
+            return None
+        return found.leader if len(found.replicas) == 2 and all(each.current for each in found.replicas) else None
+
+    return eventually(leader)
+
+
+def test_a_change_whose_announcement_is_lost_is_seen(server, opened):
+    new_buckets(server.url)
+    reader = opened(reader_of(server))
+    content = msgspec.json.encode(a_key(3))
+    on_bucket(server.url, edge.BUCKET, lambda bucket, _: bucket.put(key_of(a_key()), content))
+    eventually(lambda: versions_in(reader) == {"key_1": 3})
+
+
+def test_entries_that_this_release_cannot_read_are_skipped(server, opened):
+    new_buckets(server.url)
+    publisher, reader = opened(publisher_of(server)), opened(reader_of(server))
+    for key, value in (("usage.org_1", b'{"type":"usage"}'), ("key.key_2", b"{}"), ("key.key_1", b"")):
+        on_bucket(server.url, edge.BUCKET, lambda bucket, _, key=key, value=value: bucket.put(key, value))
+    publisher.publish([a_key()])
+    eventually(lambda: versions_in(reader) == {"key_1": 1})
+    assert reader.changes_since(0).records == [a_key()]
+
+
+def test_a_bucket_that_was_replaced_is_read_from_its_start(server, opened):
+    new_buckets(server.url)
+    publisher, reader = opened(publisher_of(server)), opened(reader_of(server))
+    edge_id = publisher.edge_id()
+    for version in range(1, 6):
+        publisher.publish([a_key(version), a_key(version, "key_2")])
+    eventually(lambda: versions_in(reader) == {"key_1": 5, "key_2": 5})
+    revision = reader.changes_since(0).revision
+    delete_bucket(server.url, edge.BUCKET)
+    with pytest.raises(StoreUnavailableError):
+        publisher.publish([a_key(6)])
+    create_buckets(server.url)
+    assert publisher.edge_id() != edge_id, "so that the control plane publishes everything again"
+    publisher.publish([a_key(6)])
+    changes = eventually(lambda: reader.changes_since(revision).records and reader.changes_since(revision))
+    assert changes.records == [a_key(6)]
+    assert changes.revision > revision
+    assert versions_in(reader) == {"key_1": 6, "key_2": 5}, "what was not published again stays"
+
+
+def test_a_bucket_of_another_installation_is_not_followed(server, opened):
+    new_buckets(server.url)
+    publisher, reader = opened(publisher_of(server)), opened(reader_of(server))
+    publisher.publish([a_key()])
+    eventually(lambda: versions_in(reader) == {"key_1": 1})
+    delete_bucket(server.url, edge.BUCKET)
+    on_bucket(server.url, edge.BUCKET, lambda bucket, _: bucket.create("another installation"))
+    publisher.publish([a_key(2, revoked=True)])
+    revision = reader.changes_since(0).revision
+    eventually(lambda: is_out_of_touch(reader, revision))
+    assert versions_in(reader) == {"key_1": 1}
+
+
+def test_thousands_of_keys_are_published_and_loaded(cluster, opened):
+    new_buckets(cluster.url)
+    publisher = opened(publisher_of(cluster))
+    keys = [a_key(key_id=f"key_{number:05d}") for number in range(5_000)]
+    for start in range(0, len(keys), 1_000):
+        publish_when_possible(publisher, keys[start : start + 1_000])
+    last = state_of(cluster.url).last_sequence
+    publisher.publish(keys[:1_000])
+    assert state_of(cluster.url).last_sequence == last, "what is stored already is not stored again"
+    loaded = opened(reader_of(cluster)).changes_since(0).records
+    assert sorted(loaded, key=lambda key: key.key_id) == keys
+
+
+def test_of_publishers_that_race_the_highest_version_wins(cluster, opened):
+    new_buckets(cluster.url)
+    publishers = [opened(publisher_of(cluster)) for _ in range(3)]
+
+    def publish(place):
+        for version in range(place + 1, 31, len(publishers)):
+            publish_when_possible(publishers[place], [a_key(version), a_key(31 - version, "key_2")])
+
+    threads = [threading.Thread(target=publish, args=(place,)) for place in range(len(publishers))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert versions_in(opened(reader_of(cluster))) == {"key_1": 30, "key_2": 30}
+
+
+def test_odd_record_ids_have_distinct_keys_that_nats_accepts(server, opened):
+    new_buckets(server.url)
+    publisher = opened(publisher_of(server))
+    ids = ["a.b", "a=2Eb", "a/b", "a%b", "a b", "é", "*", ">", "a~b", ".", "=", "_-", "a\r\nb"]
+    publisher.publish([a_key(number, key_id) for number, key_id in enumerate(ids, 1)])
+    assert versions_in(opened(reader_of(server))) == {key_id: number for number, key_id in enumerate(ids, 1)}
+
+
+def settings_on(servers, tmp_path):
+    environment = servers.settings() | {"MAUVE_MASTER_KEY": base64.b64encode(bytes(32)).decode()}
+    return settings_from(environment | {"MAUVE_DATA": str(tmp_path)})
+
+
+def test_the_buckets_of_another_installation_are_refused(server, tmp_path):
+    new_buckets(server.url)
+    settings = settings_on(server, tmp_path)
+    prepare_edge(settings, IDENTITY)
+    with pytest.raises(ForeignDataError, match="belongs to another installation"):
+        prepare_edge(settings, "another")
+
+
+def test_the_buckets_of_a_cluster_have_three_replicas(cluster, tmp_path):
+    for name in (edge.BUCKET, accepted.BUCKET):
+        delete_bucket(cluster.url, name)
+    prepare_edge(settings_on(cluster, tmp_path), IDENTITY)
+
+    async def replicas(_, connection):
+        manager = (await connection.client()).jsm()
+        return [
+            (await manager.stream_info(f"KV_{name}")).config.num_replicas for name in (edge.BUCKET, accepted.BUCKET)
+        ]
+
+    assert on_bucket(cluster.url, edge.BUCKET, replicas) == [3, 3]
+
+
+def test_servers_that_do_not_answer_are_refused_in_one_sentence(tmp_path):
+    servers = Nats(1)  # not started
+    with pytest.raises(UnsupportedServerError, match="MAUVE_STREAM_URL") as refused:
+        prepare_edge(settings_on(servers, tmp_path), IDENTITY)
+    assert "password" not in str(refused.value)
+
+
+def test_a_key_works_in_every_process_soon_after_it_is_minted_and_not_after_it_is_revoked(own_server, tmp_path):
+    with service_on(own_server, tmp_path) as (service, _, app):
+        minted = mauve_json(service.data, "key", "mint", "--app", app["app_id"], "--kind", "sk")
+        for url in (service.url, service.ingest_url):
+            eventually(lambda url=url: post_events(url, minted["key"]) == 202)
+        mauve_json(service.data, "key", "revoke", "--app", app["app_id"], minted["key_id"])
+        for url in (service.url, *[service.ingest_url] * 4):  # each is a new connection, to any of the workers
+            eventually(lambda url=url: post_events(url, minted["key"]) == 401)
+        assert post_events(service.ingest_url, app["sk_key"]) == 202

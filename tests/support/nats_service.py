@@ -1,0 +1,27 @@
+"""A service whose log and edge are on NATS, for tests."""
+
+import base64
+from contextlib import contextmanager
+
+import httpx2 as httpx
+
+from support.service import SERVERS, bearer, eventually, mauve_json, running
+
+WORKERS = 2
+
+
+@contextmanager
+def service_on(servers, tmp_path, **settings):
+    data = tmp_path / "data"
+    SERVERS[data] = servers.settings() | {"MAUVE_MASTER_KEY": base64.b64encode(bytes(32)).decode()} | settings
+    with running(data, "--workers", str(WORKERS)) as service:
+        org = mauve_json(data, "org", "create", "Acme")["org_id"]
+        scopes = "apps:write,keys:write,keys:read"
+        token = mauve_json(data, "token", "mint", "--org", org, "--scopes", scopes)["token"]
+        app = eventually(lambda: created_app(service, token))
+        yield service, org, app
+
+
+def created_app(service, token):
+    reply = httpx.post(f"{service.url}/v1/apps", headers=bearer(token), json={"name": "An app"})
+    return reply.json() if reply.status_code == 201 else None

@@ -1,0 +1,56 @@
+"""What tests do to the streams of the log behind the service's back."""
+
+import json
+
+from nats.aio.client import Client
+
+from mauve.core.secret import Secret
+from mauve.stores.nats.connection import LoopThread, close, connect
+from mauve.stores.nats.streams import STREAMS, ApiError, StreamInfo, ask, stream_info, stream_name
+from support.nats import Nats
+
+
+def request(servers: Nats, subject: str, body: object = None) -> dict:
+    """Ask JetStream, and return its answer."""
+
+    async def work(client: Client) -> dict:
+        return json.loads(await ask(client, subject, body))
+
+    return _run(servers, work)
+
+
+def info_of(servers: Nats, stream: int) -> StreamInfo:
+    return _run(servers, lambda client: stream_info(client, stream))
+
+
+def publish(servers: Nats, subject: str, content: bytes) -> None:
+    async def work(client: Client) -> None:
+        await client.request(subject, content, timeout=5)
+
+    _run(servers, work)
+
+
+def delete_streams(servers: Nats) -> None:
+    async def work(client: Client) -> None:
+        for stream in STREAMS:
+            try:
+                await ask(client, f"STREAM.DELETE.{stream_name(stream)}")
+            except ApiError as error:
+                assert "not found" in str(error)  # noqa: PT017 - of a test's own tool
+
+    _run(servers, work)
+
+
+def _run(servers: Nats, work):
+    async def main():
+        client = await connect(Secret(servers.url), "test")
+        try:
+            return await work(client)
+        finally:
+            await close(client)
+
+    thread = LoopThread("test")
+    try:
+        return thread.run(main(), 60)
+    finally:
+        thread.close()

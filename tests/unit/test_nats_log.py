@@ -1,0 +1,60 @@
+"""The pure rules of the log on NATS: how records share a message, and which servers are refused."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mauve.stores import UnsupportedServerError
+from mauve.stores.nats.groups import RECORDS_MAX, DamagedGroupError, first_number, packed, sequence_of, unpacked
+from mauve.stores.nats.servers import Server, check_server
+
+RECORDS = st.lists(st.lists(st.binary(max_size=50), max_size=3), min_size=1, max_size=RECORDS_MAX)
+
+
+@given(RECORDS, st.integers(1, 2**39))
+def test_the_records_of_a_message_are_returned_whole_under_increasing_numbers(records, sequence):
+    found = unpacked(sequence, packed(records))
+    assert [record.payload for record in found] == [b"".join(parts) for parts in records]
+    assert [record.number for record in found] == [first_number(sequence) + place for place in range(len(records))]
+    assert {sequence_of(record.number) for record in found} == {sequence}
+
+
+@given(RECORDS, st.integers(0), st.integers(1, 255))
+def test_a_changed_byte_is_noticed(records, place, change):
+    message = bytearray(packed(records))
+    message[place % len(message)] ^= change
+    try:
+        found = unpacked(1, bytes(message))
+    except DamagedGroupError:
+        return
+    # Some bits of a compressed frame mean nothing.
+    assert [record.payload for record in found] == [b"".join(parts) for parts in records]
+
+
+@given(st.binary(max_size=200))
+def test_other_bytes_are_no_group(content):
+    with pytest.raises(DamagedGroupError):
+        unpacked(1, content)
+
+
+def test_the_format_of_a_later_release_is_not_read():
+    with pytest.raises(DamagedGroupError, match="format"):
+        unpacked(1, packed([[b"a"]]), "2")
+
+
+def a_server(version):
+    whole = {"server_id": "N1", "server_name": "n1", "version": version, "max_payload": 8 * 2**20}
+    return msgspec.convert(whole | {"jetstream": {"config": {"sync_always": True}}}, Server)
+
+
+@pytest.mark.parametrize("version", ["2.10.29", "1.4.1"])
+def test_an_old_version_is_refused(version):
+    with pytest.raises(UnsupportedServerError, match=r"2\.11 or later"):
+        check_server(a_server(version))
+
+
+@pytest.mark.parametrize("version", ["2.11.0", "2.15.1-beta", "3.0.0"])
+def test_a_new_version_is_accepted(version):
+    assert a_server(version).version == version
+    check_server(a_server(version))
