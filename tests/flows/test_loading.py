@@ -244,7 +244,7 @@ def test_half_an_insert_is_completed(source, ledger, warehouse, clock, project, 
             if name != "commit" or not self.armed:
                 return getattr(self._engine, name)
 
-            def commit(repeats, stored):
+            def commit(repeats, stored, range_name):
                 self.armed = False
                 connection.insert_arrow("mauve.staged_stored", seqs_as_arrow(self.staged.seq[1:]))
                 connection.run(_COMMIT[0].format(is_complete="1"))

@@ -45,6 +45,10 @@ def identity_path(data: Path) -> Path:
     return data / "installation"
 
 
+def loader_id_path(data: Path) -> Path:
+    return data / "loader.id"
+
+
 def has_data(settings: Settings) -> bool:
     """Return whether there may be an installation: in the data directory, or on a server."""
     return settings.database_url is not None or catalog_path(settings.data).exists()

@@ -1,5 +1,6 @@
 """Wires the warehouse, its reader and its loader, for the core and for commands that run without a service."""
 
+import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 
@@ -9,19 +10,23 @@ from mauve.core.clock import Clock, SystemClock
 from mauve.demo.fill import FillParts
 from mauve.load.close_days import DayCloser
 from mauve.load.lag import LoadLag, Progress, oldest_waiting_at
+from mauve.load.lease import LoaderLease
 from mauve.load.loader import Loader
 from mauve.load.runner import LoadParts
 from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.schema import TABLES
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader, ReadConnection
+from mauve.stores.data_directory import write_private_file
 from mauve.stores.localdisk.log.reader import SegmentLogReader, SegmentStreamReader
 from mauve.stores.sql.catalog.catalog import sql_catalog
+from mauve.stores.sql.database import Database
 from mauve.stores.sql.ledger.closed_days import SqlClosedDays
+from mauve.stores.sql.ledger.load_lease import SqlLeaseStore
 from mauve.stores.sql.ledger.loading import SqlLoadLedger
 from mauve.stores.warehouse import WarehouseReader
 from mauve.wiring.databases import open_catalog_database, open_ledger_database, open_ledger_writer
-from mauve.wiring.paths import log_path, warehouse_path
+from mauve.wiring.paths import loader_id_path, log_path, warehouse_path
 
 
 def open_warehouse_reader(settings: Settings) -> WarehouseReader:
@@ -47,8 +52,10 @@ def open_load_parts(settings: Settings) -> LoadParts:
         clock = SystemClock()
         source = open_log_reader(settings)
         loader = opened.enter_context(closing(Loader(source, ledger, warehouse, clock, days)))
+        lease = opened.enter_context(closing(_lease(settings, ledger_database)))
         return LoadParts(
             loader=loader,
+            lease=lease,
             days=days,
             clock=clock,
             source=source,
@@ -56,6 +63,17 @@ def open_load_parts(settings: Settings) -> LoadParts:
             note_first_event=catalog.apps.note_first_event,
             close=opened.pop_all().close,
         )
+
+
+def _lease(settings: Settings, ledger: Database) -> LoaderLease:
+    """Return the lease of this machine's loader. A ledger in the data directory is locked with it: no other can ask."""
+    store = SqlLeaseStore(ledger)
+    if settings.database_url is None:
+        return LoaderLease(store, "this directory", renew_every_s=None)
+    path = loader_id_path(settings.data)
+    if not path.exists():
+        write_private_file(path, secrets.token_hex(16).encode() + b"\n")
+    return LoaderLease(store, path.read_text().strip())
 
 
 @contextmanager
