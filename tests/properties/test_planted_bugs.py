@@ -150,7 +150,7 @@ class TestLoader:
         assert is_found()
 
     def test_a_loader_that_mixes_new_records_with_those_half_stored(self, monkeypatch):
-        monkeypatch.setattr(Loader, "_half_stored_range", lambda *_: LogRange())
+        monkeypatch.setattr(Loader, "_unfinished_range", lambda *_: LogRange())
         assert is_found()
 
     def test_a_loader_that_trims_before_the_position_is_committed(self, monkeypatch):
@@ -197,7 +197,7 @@ class TestLoader:
         monkeypatch.setattr(
             ArrivalOrder,
             "_take_until",
-            lambda self, stream, waiting, began, _: take_until(self, stream, waiting, began, None),
+            lambda self, stream, waiting, later, _: take_until(self, stream, waiting, later, None),
         )
         assert is_found()
 

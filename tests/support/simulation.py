@@ -81,6 +81,8 @@ class Sent:
 
 @dataclass
 class Schedule:
+    UNREADABLE = UNLOADABLE = 0.01  # how many records
+
     seed: int
     disk_class: type[SimulatedDisk] = SimulatedDisk
     mark: bytes | None = None
@@ -129,6 +131,7 @@ class Schedule:
         return writer
 
     async def run(self) -> None:
+        self.ledger.keeps_intents = self.rng.random() < 0.5
         for _ in range(self.rng.choice((1, 1, 2, 2, 2))):
             self.draw_faults()
             with suppress(MachineDownError):
@@ -137,6 +140,7 @@ class Schedule:
             self.writers.clear()
             self.begin_loader()
         self.faults.failure = 0
+        self.ledger.keeps_intents = True
         await self.finish()
         self.check()
 
@@ -195,7 +199,7 @@ class Schedule:
         """Make a record of one to three events, rarely one that cannot be loaded."""
         rng, now_ms = self.rng, self.clock.now_ms()
         luck, filling = rng.random(), "x" * rng.choice((0, 0, 20, 250, 700))
-        first = POISON if luck < 0.01 else rng.choice("ab")
+        first = POISON if luck < self.UNLOADABLE else rng.choice("ab")
         rows = []
         for place in range(rng.choice((1, 1, 2, 3))):
             id_ = rng.choice(("", "1", "2", "3"))
@@ -206,7 +210,7 @@ class Schedule:
             f'{{"name":"{name}","user":"{user}","id":"{id_}","props":{props}}}' for _, name, _, user, id_, props in rows
         )
         header = packed_header("proj", "org", now_ms, self.clock.now_us(), len(rows))
-        is_readable = luck < 0.99
+        is_readable = luck < 1 - self.UNREADABLE
         payload = header + f"[{items}]".encode() if is_readable else b"\xff" + header + items.encode()
         self.sent.append(Sent(stream, payload, rows, is_readable and first != POISON, issued=len(self.sent)))
         return self.sent[-1]
@@ -342,13 +346,18 @@ def check_one_id(rows: list, cut_short: set[int]) -> None:
             raise Violation(f"an event does not count, and none that it repeats does: {row.content}")
 
 
-def first_violation(seeds: range, disk_class: type[SimulatedDisk] = SimulatedDisk, mark: bytes | None = None):
+def first_violation(
+    seeds: range,
+    disk_class: type[SimulatedDisk] = SimulatedDisk,
+    mark: bytes | None = None,
+    schedule_class: type[Schedule] = Schedule,
+):
     """Run schedules until one fails; return its seed and the violation."""
 
     async def run():
         for seed in seeds:
             try:
-                await Schedule(seed, disk_class, mark).run()
+                await schedule_class(seed, disk_class, mark).run()
             except Exception as error:  # noqa: BLE001 - any exception of the log or the loader is a finding too
                 return seed, repr(error)
         return None

@@ -169,7 +169,8 @@ class LoadLedger(Protocol):
     def intend(self, intent: Intent, epoch: int | None) -> None:
         """Write the range that is about to be committed to the warehouse, in place of any other.
 
-        Raise `LeaseLostError` and change nothing if another turn has begun.
+        Raise `LeaseLostError` and change nothing if another turn has begun. Raise `StepOutdatedError` and change
+        nothing unless the positions are those before the range.
         """
         ...
 

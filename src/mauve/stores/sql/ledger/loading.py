@@ -38,6 +38,11 @@ class SqlLoadLedger:
     def intend(self, intent: Intent, epoch: int | None) -> None:
         with self._database.writing() as tx:
             _set_intent(tx, intent.name, epoch)
+            # The last step may have been committed after its answer was lost.
+            found = dict(tx.execute(sa.select(load_positions.c.stream, load_positions.c.number)).all())
+            for stream, before in intent.before.items():
+                if found.get(stream, 0) != before:
+                    raise _outdated(stream, before)
 
     def intent(self) -> Intent | None:
         with self._database.reading() as tx:
@@ -114,7 +119,11 @@ def _move_positions(tx: sa.Connection, step: LoadStep) -> None:
         else:
             moved = tx.execute(_first_position(tx.dialect.name), {"stream": stream, "number": number})
         if moved.rowcount != 1:
-            raise StepOutdatedError(f"stream {stream} is no longer at {before}: the step is not counted again")
+            raise _outdated(stream, before)
+
+
+def _outdated(stream: int, before: int) -> StepOutdatedError:
+    return StepOutdatedError(f"stream {stream} is no longer at {before}: the step is not counted again")
 
 
 _MOVE: Final = (
