@@ -1,6 +1,7 @@
 """A log, a ledger and a warehouse on servers, in memory. A statement may land after its client has given up."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from mauve.stores import StoreUnavailableError
@@ -133,10 +134,8 @@ class WarehouseServer(SimulatedWarehouse):
     def land(self) -> None:
         """Execute a statement whose client has given up."""
         if self._late:
-            try:
+            with suppress(WarehouseUnavailableError):  # There is nobody to tell.
                 self.execute(self._late.pop(0))
-            except WarehouseUnavailableError:
-                pass  # There is nobody to tell.
 
 
 class WarehouseSession:

@@ -48,7 +48,7 @@ class LoaderLease:
             return self._epoch
 
     def lose(self) -> None:
-        """Note that the ledger has refused the epoch."""
+        """Ask for the lease again: the ledger has refused the epoch, or the step has failed."""
         with self._lock:
             self._epoch = None
 

@@ -112,6 +112,9 @@ class LoadRunner:
             except LeaseLostError:
                 parts.lease.lose()
                 self._note_turn(is_active=False)
+            except Exception:
+                parts.lease.lose()  # Ask for it again: another loader may have taken over meanwhile.
+                raise
             finally:
                 self._measure(parts, time.monotonic() - began)
 
