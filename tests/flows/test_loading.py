@@ -15,7 +15,7 @@ from mauve.core.batch import packed_header
 from mauve.core.times import DAY_MS
 from mauve.load.close_days import DayCloser
 from mauve.load.lease import LoaderLease
-from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, MIXED_STREAM, Loader
+from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, MISSING_TRIES_MAX, MIXED_STREAM, Loader
 from mauve.load.runner import LoadMetrics, LoadParts, LoadRunner
 from mauve.stores import StoreUnavailableError
 from mauve.stores.clickhouse.columns import seqs_as_arrow
@@ -333,6 +333,39 @@ def test_the_intended_range_is_loaded_again_under_the_same_name(source, ledger, 
     assert named.names == (f"{stream}:0-1", f"{stream}:0-1", f"{stream}:1-2")
     assert count() == 2
     assert ledger.intent() is None
+
+
+class TestMissingRecords:
+    @pytest.fixture
+    def loader(self, source, ledger, warehouse, clock, project, days):
+        """A loader that has stored a range of two records and failed; the log shows only the first."""
+        source.append(batch(project, b'{"name":"view"}'))
+        source.append(batch(project, b'{"name":"view"}'))
+        loader = Loader(source, Failing(ledger, "finish", after=False), warehouse, clock, days)
+        with pytest.raises(WarehouseUnavailableError):
+            loader.load_next_range()
+        self.hidden = source.records.pop()
+        with pytest.raises(StoreUnavailableError, match="lacks records"):
+            loader.load_next_range()
+        return loader
+
+    def test_the_intended_range_waits_for_a_log_that_lags(self, loader, source, ledger, count):
+        assert ledger.positions() == {}
+        source.records.append(self.hidden)
+        assert loader.load_next_range() == 2
+        assert count() == 2
+        assert ledger.positions() == {source.stream: 2}
+
+    def test_records_that_never_return_block_no_others(self, loader, source, ledger, project, count):
+        source.numbers = itertools.count(3)
+        source.append(batch(project, b'{"name":"last"}'))
+        for _ in range(MISSING_TRIES_MAX - 1):
+            with pytest.raises(StoreUnavailableError):
+                loader.load_next_range()
+        while loader.load_next_range():
+            pass
+        assert ledger.positions() == {source.stream: 3}
+        assert count("name = 'last'") == 1
 
 
 class Paused:

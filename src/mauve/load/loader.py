@@ -19,7 +19,8 @@ from mauve.core.times import DAY_MS
 from mauve.core.window import today_at
 from mauve.load.arrival_order import ArrivalOrder, in_order
 from mauve.load.close_days import DayCloser
-from mauve.load.rows import LogRange, first_day_of, first_seen_of, range_from, repeats_among, usage_of
+from mauve.load.rows import LogRange, Records, first_day_of, first_seen_of, range_from, repeats_among, usage_of
+from mauve.stores import StoreUnavailableError
 from mauve.stores.ingest_stats import REPEAT, IngestStats
 from mauve.stores.ledger import DeadLetter, Intent, LoadLedger, LoadStep
 from mauve.stores.log import MIXED_STREAM, LogReader, LogRecord
@@ -27,6 +28,7 @@ from mauve.stores.warehouse import EventRows, RowsRefusedError, WarehouseWriter,
 
 IDEMPOTENCY_WINDOW_MS: Final = 7 * DAY_MS
 RANGE_BYTES_MAX: Final = 32 * 1024 * 1024
+MISSING_TRIES_MAX: Final = 20
 
 log = structlog.get_logger()
 
@@ -62,6 +64,7 @@ class Loader:
         self._epoch: int | None = None  # of this loader's turn; None: it is the only loader
         self._positions: dict[int, int] | None = None  # None: may differ from the warehouse
         self._committed: dict[int, int] = {}  # by the ledger so far, within a step
+        self._missing_tries = 0  # to read an intended range of which records are missing
         self._reader = new_thread()
         self._arrivals = ArrivalOrder(self._streams, self._read_stream, clock, range_bytes_max)
         self._ahead: Future[LogRange] | None = None
@@ -130,12 +133,26 @@ class Loader:
         earlier one after them.
         """
         intent, stored = unfinished
-        if intent is not None:
-            log_range = range_from(self._arrivals.take_range(intent.before, intent.positions))
+        if intent is not None and (records := self._intended_records(intent)):
+            log_range = range_from(records)
             log_range.intent = intent
-            if log_range.records:
-                return log_range
+            return log_range
         return range_from(self._arrivals.take_unfinished(positions, last_numbers(stored)) if stored else [])
+
+    def _intended_records(self, intent: Intent) -> Records:
+        """Return the records of an intended range. Fail a few times if some are missing: a replica of the log may lag.
+
+        Those that a disk has lost never return, and must not block the others.
+        """
+        records = self._arrivals.take_range(intent.before, intent.positions)
+        if intent.positions.items() <= _last_of(records).items():
+            self._missing_tries = 0
+            return records
+        self._missing_tries += 1
+        if self._missing_tries <= MISSING_TRIES_MAX:
+            raise StoreUnavailableError(f"the log lacks records of the range {intent.name}")
+        log.error("intended_records_lost", range=intent.name)
+        return records
 
     def _next_range(self, positions: dict[int, int]) -> LogRange:
         """Return the range that was read ahead, or read one if that was empty."""
@@ -230,8 +247,13 @@ def _intent_of(log_range: LogRange, positions: Mapping[int, int]) -> Intent:
     """Return the range from the positions to the last record of each stream, or the one that it repeats."""
     if log_range.intent is not None:
         return log_range.intent
-    last = {stream: record.number for stream, record in log_range.records}
+    last = _last_of(log_range.records)
     return Intent({stream: positions.get(stream, 0) for stream in last}, last)
+
+
+def _last_of(records: Records) -> dict[int, int]:
+    """Return the number of the last record of each stream."""
+    return {stream: record.number for stream, record in records}
 
 
 def _repeat_stats(rows: EventRows, repeats: set[int], now_ms: int) -> IngestStats:
