@@ -2,7 +2,7 @@
 
 Two machines run the real loader on a simulated log, ledger and warehouse. One has the lease. A machine may pause at any
 step, lose its turn meanwhile, and continue at any step of the other. At the end everything is loaded, whatever is still
-under way lands, and what is stored is compared with what was sent. To run one again:
+in flight lands, and what is stored is compared with what was sent. To run one again:
 `PYTHONPATH=tests python -m support.server_simulation SEED`.
 """
 
@@ -252,7 +252,7 @@ class ServerSchedule(Schedule):
         raise Violation("loading does not come to an end")
 
     def settle(self) -> None:
-        """Let everything land that is still under way."""
+        """Let everything land that is still in flight."""
         for machine in (self.active, self.other):
             self.end(machine)
         self.ledger.land()

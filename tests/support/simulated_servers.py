@@ -134,7 +134,7 @@ class WarehouseServer(SimulatedWarehouse):
     def land(self) -> None:
         """Execute a statement whose client has given up."""
         if self._late:
-            with suppress(WarehouseUnavailableError):  # There is nobody to tell.
+            with suppress(WarehouseUnavailableError):  # No client waits for it.
                 self.execute(self._late.pop(0))
 
 

@@ -159,7 +159,7 @@ def test_records_are_read_again_after_a_reset(streams, clock):
 
 
 def test_a_range_that_is_read_again_has_the_same_order(streams, clock):
-    """Its order follows from its own records: the clocks of those who write to one stream may differ."""
+    """Its order follows from its own records: the clocks of machines that write to one stream may differ."""
     for stream, at, size in [(0, 90, 1_000), (0, 50, 100), (1, 60, 100), (1, 10, 100), (0, 70, 100)]:
         streams.append(stream, at, size)
     order = order_of(streams, clock, bytes_max=1_000)

@@ -4,7 +4,7 @@ The order of the steps ensures that: the ledger holds the intended range before 
 durable in the warehouse before the ledger commits the position, and the position is committed before the log is
 trimmed. After a failure exactly the intended range is loaded again, before any other record; the warehouse is asked
 which of its rows it already has. The ledger refuses intents and positions of a loader whose turn is over, and a server
-stores a range only once, whoever commits it.
+stores a range only once, even if two loaders commit it.
 """
 
 from collections import Counter

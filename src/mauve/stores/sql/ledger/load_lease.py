@@ -1,4 +1,4 @@
-"""Whose turn it is to load: one row, changed by whoever sees that the lease is free."""
+"""Whose turn it is to load: one row, changed by the first loader that finds the lease free."""
 
 from functools import cache
 
