@@ -5,9 +5,11 @@ import threading
 import pytest
 import sqlalchemy as sa
 
-from mauve.stores.ledger import DeadLetter, Entry, LoadStep, StepOutdatedError
+from mauve.stores.ledger import DeadLetter, Entry, Intent, LeaseLostError, LoadStep, StepOutdatedError, intent_from
 from mauve.stores.log import LogRecord
+from mauve.stores.sql.ledger.load_lease import SqlLeaseStore
 from mauve.stores.sql.ledger.loading import SqlLoadLedger
+from mauve.stores.sql.ledger.schema import load_lease
 from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from support.ledger_entries import NOW, PERIOD, a_payment, everything_in, record_payments
 
@@ -130,6 +132,146 @@ class TestLoadSteps:
         loader.finish(LoadStep({3: 7}, dead_letters=letters))
         loader.finish(LoadStep({}, dead_letters=letters[:1]))
         assert loader.dead_letter_count() == 3
+
+
+TTL_S = 600.0  # longer than any test takes
+
+
+@pytest.fixture
+def lease(ledger_database):
+    return SqlLeaseStore(ledger_database)
+
+
+@pytest.fixture
+def shift_expiry(ledger_database):
+    """Move the end of the lease, as if time had passed or the database's clock had been set back."""
+
+    def shift(seconds):
+        with ledger_database.writing() as tx:
+            tx.execute(sa.update(load_lease).values(expires_at=load_lease.c.expires_at + int(seconds * 1000)))
+
+    return shift
+
+
+class TestLease:
+    def test_one_holder_has_it_until_it_expires_by_the_clock_of_the_database(self, lease, shift_expiry):
+        assert lease.acquire("a", TTL_S) == 1
+        assert lease.acquire("b", TTL_S) is None
+        shift_expiry(1 - TTL_S)
+        assert lease.renew(1, TTL_S)
+        assert lease.acquire("b", TTL_S) is None, "it was renewed"
+        shift_expiry(-TTL_S)
+        assert lease.acquire("b", TTL_S) == 2
+        assert lease.acquire("a", TTL_S) is None
+
+    def test_a_short_lease_expires_without_help(self, lease):
+        assert lease.acquire("a", 0) == 1
+        assert lease.acquire("b", 0) == 2
+
+    def test_a_holder_that_was_restarted_gets_it_at_once_with_a_new_epoch(self, lease):
+        assert [lease.acquire("a", TTL_S) for _ in range(3)] == [1, 2, 3]
+
+    def test_a_released_lease_is_free_at_once(self, lease):
+        lease.release(lease.acquire("a", TTL_S))
+        assert not lease.renew(1, TTL_S)
+        assert lease.acquire("b", TTL_S) == 2
+
+    def test_a_turn_that_is_over_neither_renews_nor_releases_the_next(self, lease, shift_expiry):
+        lease.acquire("a", TTL_S)
+        shift_expiry(-TTL_S)
+        lease.acquire("b", TTL_S)
+        assert not lease.renew(1, TTL_S)
+        lease.release(1)
+        assert lease.acquire("a", TTL_S) is None
+        assert lease.renew(2, TTL_S)
+
+    def test_an_expired_lease_is_renewed_if_no_other_holder_has_come(self, lease, shift_expiry):
+        lease.acquire("a", TTL_S)
+        shift_expiry(-2 * TTL_S)
+        assert lease.renew(1, TTL_S)
+        assert lease.acquire("b", TTL_S) is None
+
+    def test_a_clock_that_was_set_back_does_not_prolong_it(self, lease, shift_expiry):
+        lease.acquire("a", TTL_S)
+        shift_expiry(7200)
+        assert lease.acquire("b", TTL_S) == 2
+
+    def test_of_many_that_ask_at_once_exactly_one_gets_it(self, open_ledger):
+        stores = [SqlLeaseStore(open_ledger()) for _ in range(4)]
+        barrier, won = threading.Barrier(len(stores)), []
+
+        def ask(holder, store):
+            barrier.wait()
+            won.append(store.acquire(holder, TTL_S))
+
+        threads = [threading.Thread(target=ask, args=(str(holder), store)) for holder, store in enumerate(stores)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(won, key=str) == [1, None, None, None]
+
+
+class TestIntent:
+    RANGE = Intent({0: 5, 255: 0}, {0: 9, 255: 3})
+
+    @pytest.fixture(autouse=True)
+    def start(self, loader):
+        loader.finish(LoadStep({0: 5}))
+
+    def finished(self, **changes):
+        return LoadStep(
+            {0: 9, 255: 3}, {("org_1", PERIOD): 4}, positions_before={0: 5, 255: 0}, **{"epoch": 1, **changes}
+        )
+
+    def test_its_name_is_the_range(self):
+        assert self.RANGE.name == "0:5-9,255:0-3"
+        assert Intent({255: 0, 0: 5}, {255: 3, 0: 9}).name == self.RANGE.name, "in any order"
+        assert intent_from(self.RANGE.name) == self.RANGE
+
+    def test_it_lasts_until_the_step_is_finished(self, loader, lease, open_ledger):
+        assert loader.intent() is None
+        loader.intend(self.RANGE, lease.acquire("a", TTL_S))
+        assert SqlLoadLedger(open_ledger()).intent() == self.RANGE
+        lease.release(1)
+        assert lease.acquire("b", TTL_S) == 2
+        assert loader.intent() == self.RANGE, "the next loader finds it"
+        loader.finish(self.finished(epoch=2))
+        assert loader.intent() is None
+        assert loader.positions() == {0: 9, 255: 3}
+
+    def test_the_last_one_replaces_those_before(self, loader, lease):
+        epoch = lease.acquire("a", TTL_S)
+        loader.intend(self.RANGE, epoch)
+        half = Intent({0: 5}, {0: 7})
+        loader.intend(half, epoch)
+        assert loader.intent() == half
+
+    def test_a_turn_that_is_over_neither_intends_nor_finishes(self, loader, lease, ledger_database):
+        lease.acquire("a", TTL_S)
+        loader.intend(self.RANGE, 1)
+        lease.acquire("a", TTL_S)
+        before = everything_in(ledger_database)
+        with pytest.raises(LeaseLostError):
+            loader.intend(Intent({0: 5}, {0: 6}), 1)
+        with pytest.raises(LeaseLostError):
+            loader.finish(self.finished())
+        assert everything_in(ledger_database) == before
+        assert loader.usage(PERIOD) == {}
+        assert loader.intent() == self.RANGE
+
+    @pytest.mark.parametrize("before", [{0: 4}, {0: 0}, {0: 5, 1: 1}])
+    def test_it_begins_at_the_positions(self, loader, lease, before):
+        epoch = lease.acquire("a", TTL_S)
+        with pytest.raises(StepOutdatedError):
+            loader.intend(Intent(before, dict.fromkeys(before, 9)), epoch)
+        assert loader.intent() is None
+
+    def test_a_refused_step_leaves_it(self, loader, lease):
+        loader.intend(self.RANGE, lease.acquire("a", TTL_S))
+        with pytest.raises(StepOutdatedError):
+            loader.finish(LoadStep({0: 9}, positions_before={0: 4}, epoch=1))
+        assert loader.intent() == self.RANGE
 
 
 class TestFirstSeen:

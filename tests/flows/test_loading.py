@@ -1,25 +1,36 @@
 """From the log into the warehouse, exactly once, whatever happens. Real engines with injected faults."""
 
 import itertools
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from types import NoneType
 
 import pytest
+import sqlalchemy as sa
+from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
 
 from mauve.core.batch import packed_header
 from mauve.core.times import DAY_MS
 from mauve.load.close_days import DayCloser
-from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, MIXED_STREAM, Loader
+from mauve.load.lease import LoaderLease
+from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, MISSING_TRIES_MAX, MIXED_STREAM, Loader
+from mauve.load.runner import LoadMetrics, LoadParts, LoadRunner
 from mauve.stores import StoreUnavailableError
 from mauve.stores.clickhouse.columns import seqs_as_arrow
 from mauve.stores.clickhouse.warehouse import _COMMIT, ChdbWarehouse
-from mauve.stores.ledger import Entry
+from mauve.stores.ledger import Entry, Intent
 from mauve.stores.log import LogRecord
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger.closed_days import SqlClosedDays
+from mauve.stores.sql.ledger.load_lease import SqlLeaseStore
 from mauve.stores.sql.ledger.loading import SqlLoadLedger
+from mauve.stores.sql.ledger.schema import load_lease
 from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.migrate import LEDGER, migrate
 from mauve.stores.warehouse import RowsRefusedError, WarehouseUnavailableError
+from support.service import PATIENCE_S
 
 NOW = time.time_ns() // 1_000_000
 names = itertools.count(1)
@@ -244,7 +255,7 @@ def test_half_an_insert_is_completed(source, ledger, warehouse, clock, project, 
             if name != "commit" or not self.armed:
                 return getattr(self._engine, name)
 
-            def commit(repeats, stored):
+            def commit(repeats, stored, range_name):
                 self.armed = False
                 connection.insert_arrow("staged_stored", seqs_as_arrow(self.staged.seq[1:]))
                 connection.run(_COMMIT["events"].format(is_complete="1"))
@@ -263,6 +274,187 @@ def test_half_an_insert_is_completed(source, ledger, warehouse, clock, project, 
     assert count() == 1
     loader.load_next_range()
     assert (count(), count("counted"), count("name = 'c' AND counted")) == (3, 2, 0)
+
+
+def test_rows_that_a_refused_commit_has_stored_are_not_stored_again(
+    source, ledger, warehouse, clock, project, count, days
+):
+    """Its range is halved. If the first half is interrupted, the rows of the other are known nevertheless."""
+
+    class RefusesAfterStoring(Failing):
+        def __getattr__(self, name):
+            if name != "commit" or not self.armed:
+                return getattr(self._engine, name)
+
+            def commit(repeats, stored, range_name):
+                self.armed = False
+                self._engine.commit(repeats, stored, range_name)
+                raise RowsRefusedError("too late")
+
+            return commit
+
+    for place in range(4):
+        source.append(batch(project, b'{"name":"view","id":"%d"}' % place))
+    refusing = RefusesAfterStoring(warehouse, "commit", after=True)
+    loader = Loader(source, Failing(ledger, "finish", after=False), refusing, clock, days)
+    with pytest.raises(WarehouseUnavailableError):
+        loader.load_next_range()
+    assert ledger.intent() == Intent({source.stream: 0}, {source.stream: 2})
+    while loader.load_next_range():
+        pass
+    assert (count(), count("counted")) == (4, 4)
+    assert sum(ledger.usage(time.strftime("%Y-%m", time.gmtime(NOW / 1000))).values()) == 4
+
+
+def test_the_intended_range_is_loaded_again_under_the_same_name(source, ledger, warehouse, clock, project, count, days):
+    class Named(Failing):
+        names = ()
+
+        def __getattr__(self, name):
+            real = super().__getattr__(name)
+            if name != "commit":
+                return real
+
+            def commit(repeats, stored, range_name):
+                self.names += (range_name,)
+                real(repeats, stored, range_name)
+
+            return commit
+
+    source.append(batch(project, b'{"name":"view"}'))
+    named = Named(warehouse, "commit", after=True)
+    loader = Loader(source, ledger, named, clock, days)
+    with pytest.raises(WarehouseUnavailableError):
+        loader.load_next_range()
+    source.append(batch(project, b'{"name":"view"}'))
+    while loader.load_next_range():
+        pass
+    stream = source.stream
+    assert named.names == (f"{stream}:0-1", f"{stream}:0-1", f"{stream}:1-2")
+    assert count() == 2
+    assert ledger.intent() is None
+
+
+class TestMissingRecords:
+    @pytest.fixture
+    def loader(self, source, ledger, warehouse, clock, project, days):
+        """A loader that has stored a range of two records and failed; the log shows only the first."""
+        source.append(batch(project, b'{"name":"view"}'))
+        source.append(batch(project, b'{"name":"view"}'))
+        loader = Loader(source, Failing(ledger, "finish", after=False), warehouse, clock, days)
+        with pytest.raises(WarehouseUnavailableError):
+            loader.load_next_range()
+        self.hidden = source.records.pop()
+        with pytest.raises(StoreUnavailableError, match="lacks records"):
+            loader.load_next_range()
+        return loader
+
+    def test_the_intended_range_waits_for_a_log_that_lags(self, loader, source, ledger, count):
+        assert ledger.positions() == {}
+        source.records.append(self.hidden)
+        assert loader.load_next_range() == 2
+        assert count() == 2
+        assert ledger.positions() == {source.stream: 2}
+
+    def test_records_that_never_return_block_no_others(self, loader, source, ledger, project, count):
+        source.numbers = itertools.count(3)
+        source.append(batch(project, b'{"name":"last"}'))
+        for _ in range(MISSING_TRIES_MAX - 1):
+            with pytest.raises(StoreUnavailableError):
+                loader.load_next_range()
+        while loader.load_next_range():
+            pass
+        assert ledger.positions() == {source.stream: 3}
+        assert count("name = 'last'") == 1
+
+
+class Paused:
+    """A warehouse whose next commit pauses, before or after its work."""
+
+    def __init__(self, warehouse, *, after):
+        self._warehouse, self._after = warehouse, after
+        self.reached, self.resumed = threading.Event(), threading.Event()
+
+    def __getattr__(self, name):
+        return getattr(self._warehouse, name)
+
+    def commit(self, *arguments):
+        if self._after:
+            self._warehouse.commit(*arguments)
+        self.reached.set()
+        assert self.resumed.wait(PATIENCE_S)
+        if not self._after:
+            self._warehouse.commit(*arguments)
+
+
+class TestTwoLoaders:
+    @pytest.fixture
+    def new_runner(self, source, ledger, database, clock, days):
+        def create(holder, warehouse):
+            parts = LoadParts(
+                loader=Loader(source, ledger, warehouse, clock, days),
+                lease=LoaderLease(SqlLeaseStore(database), holder, ttl_s=PATIENCE_S, renew_every_s=None),
+                days=days,
+                clock=clock,
+                source=source,
+                ledger=ledger,
+                note_first_event=lambda _project, _at: None,
+                close=lambda: None,
+            )
+            runner = LoadRunner(lambda: parts, LoadMetrics(CollectorRegistry()))
+            return runner, parts.lease
+
+        return create
+
+    @pytest.fixture
+    def expire(self, database):
+        def expire():
+            with database.writing() as tx:
+                tx.execute(sa.update(load_lease).values(expires_at=0))
+
+        return expire
+
+    @pytest.mark.parametrize("after", [True, False], ids=["after its commit", "before its commit"])
+    def test_one_that_was_paused_while_another_took_over_changes_nothing(
+        self, new_runner, expire, source, ledger, warehouse, project, count, connection, after
+    ):
+        for place in range(5):
+            source.append(batch(project, b'[{"name":"view","id":"%d"},{"name":"view"}]' % (place % 3)))
+        paused = Paused(warehouse, after=after)
+        first, _ = new_runner("first", paused)
+        second, second_lease = new_runner("second", warehouse)
+        with ThreadPoolExecutor(1) as thread, capture_logs() as logs:
+            stepping = thread.submit(first.step)
+            assert paused.reached.wait(PATIENCE_S)
+            second.step()
+            assert count() == (10 if after else 0), "the lease is not free"
+            expire()
+            source.append(batch(project, b'{"name":"view","id":"0"}'))
+            second.step()
+            self.check(count, ledger)
+            connection.run("TRUNCATE TABLE mauve.staged")  # Its staged rows are lost.
+            paused.resumed.set()
+            assert isinstance(stepping.exception(PATIENCE_S), NoneType if after else WarehouseUnavailableError)
+            first.step()
+        self.check(count, ledger)
+        assert first.caught_up_s_ago is None, "it does not know"
+        turns = [line["event"] for line in logs if line["event"] in {"loader_active", "loader_waiting"}]
+        assert turns == ["loader_active", "loader_waiting", "loader_active", "loader_waiting"]
+        second_lease.close()
+        source.append(batch(project, b'{"name":"last"}'))
+        first.step()
+        assert count("name = 'last' AND counted") == 1
+
+    def check(self, count, ledger):
+        assert (count(), count("counted")) == (11, 8)
+        assert sum(ledger.usage(time.strftime("%Y-%m", time.gmtime(NOW / 1000))).values()) == 8
+
+    def test_work_that_needs_the_loader_is_refused_where_it_waits(self, new_runner, warehouse):
+        first, _ = new_runner("first", warehouse)
+        second, _ = new_runner("second", warehouse)
+        first.load_pending()
+        with pytest.raises(StoreUnavailableError, match="another machine"):
+            second.load_pending()
 
 
 def test_only_the_record_with_refused_rows_becomes_a_dead_letter(

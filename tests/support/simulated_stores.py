@@ -14,7 +14,7 @@ from mauve.core.events import Activity
 from mauve.core.window import DAY, Window, today_at
 from mauve.stores import StoreUnavailableError
 from mauve.stores.closed_days import DayUsers
-from mauve.stores.ledger import StepOutdatedError
+from mauve.stores.ledger import Intent, LeaseLostError, StepOutdatedError
 from mauve.stores.log import LogRecord
 from mauve.stores.warehouse import EventRows, RowsRefusedError, SameId, Texts, WarehouseUnavailableError, first_seq
 
@@ -32,8 +32,11 @@ class Faults:
 
     def pass_by(self, error: type[Exception]) -> None:
         self.call()
-        if self.failure and self.rng.random() < self.failure:
+        if self.draws_a_failure():
             raise error("this once")
+
+    def draws_a_failure(self) -> bool:
+        return bool(self.failure) and self.rng.random() < self.failure
 
 
 class StoredRow:
@@ -89,7 +92,7 @@ class SimulatedWarehouse:
             places.setdefault(row.id, []).append(place)
         return [SameId(of_id, sorted(self.seen.get(id_, ()))) for id_, of_id in places.items() if id_]
 
-    def commit(self, repeats, stored) -> None:
+    def commit(self, repeats, stored, range_name) -> None:
         for row in self._staged:
             row.counts = row.seq not in repeats
             row.stored = self._stages
@@ -98,9 +101,7 @@ class SimulatedWarehouse:
             self._faults.pass_by(WarehouseUnavailableError)
             self.events += [row for row in self._staged if row.content[1] == name and row.seq not in stored]
         self._faults.pass_by(WarehouseUnavailableError)
-        for row in self._staged:
-            if row.counts and row.id:
-                self.seen.setdefault(row.id, set()).add(row.received_at)
+        self.add_ids([row for row in self._staged if row.counts and row.id and row.seq not in stored])
         self._faults.pass_by(WarehouseUnavailableError)
         self.users |= {(row.day, row.content[3]) for row in self._staged if row.counts}
         self.cut_short.remove(self._stages)
@@ -113,10 +114,12 @@ class SimulatedWarehouse:
 
     def recover_ids(self, positions) -> None:
         known = self.stored_after(positions)
-        for row in self.events:
-            if row.counts and row.id and row.seq in known:
-                self.seen.setdefault(row.id, set()).add(row.received_at)
+        self.add_ids([row for row in self.events if row.counts and row.id and row.seq in known])
         self._faults.pass_by(WarehouseUnavailableError)
+
+    def add_ids(self, rows: list[StoredRow]) -> None:
+        for row in rows:
+            self.seen.setdefault(row.id, set()).add(row.received_at)
 
     def first_day(self) -> date | None:
         self._faults.pass_by(WarehouseUnavailableError)
@@ -162,6 +165,9 @@ class SimulatedLedger:
 
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
+        self.epoch = 0
+        self.keeps_intents = True  # An earlier release did not.
+        self._intent: Intent | None = None
         self._positions: dict[int, int] = {}
         self._outbox: list[LogRecord] = []
         self._last_number = 0
@@ -178,14 +184,37 @@ class SimulatedLedger:
         self._faults.pass_by(StoreUnavailableError)
         return dict(self._positions)
 
+    def intend(self, intent: Intent, epoch: int | None) -> None:
+        self._faults.pass_by(StoreUnavailableError)
+        self.check_turn(epoch)
+        self.check_positions(intent.before)
+        self._intent = intent if self.keeps_intents else None
+        self._faults.pass_by(StoreUnavailableError)
+
+    def intent(self) -> Intent | None:
+        self._faults.pass_by(StoreUnavailableError)
+        return self._intent
+
+    def check_turn(self, epoch: int | None) -> None:
+        if epoch is not None and epoch != self.epoch:
+            raise LeaseLostError("another turn has begun")
+
     def finish(self, step) -> None:
         self._faults.pass_by(StoreUnavailableError)
-        if any(self._positions.get(stream, 0) != step.positions_before[stream] for stream in step.positions):
+        self.check_turn(step.epoch)
+        self.check_positions(step.positions_before)
+        self.commit(step)
+        self._faults.pass_by(StoreUnavailableError)
+
+    def check_positions(self, before) -> None:
+        if any(self._positions.get(stream, 0) != number for stream, number in before.items()):
             raise StepOutdatedError("this once")
+
+    def commit(self, step) -> None:
+        self._intent = None
         self._positions |= step.positions
         self.events_counted += sum(step.events_by_org_and_period.values())
         self.dead_letters += [letter.payload for letter in step.dead_letters]
-        self._faults.pass_by(StoreUnavailableError)
 
     def read_events(self, after: int, bytes_max: int) -> list[LogRecord]:
         self._faults.pass_by(StoreUnavailableError)

@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 
 from mauve.core.batch import packed_header
 from mauve.load.close_days import DayCloser
-from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, Loader
+from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, MISSING_TRIES_MAX, Loader
 from mauve.stores import StoreUnavailableError
 from mauve.stores.localdisk.log.reader import SegmentLogReader
 from mauve.stores.localdisk.log.writer import SegmentLogWriter
@@ -81,6 +81,8 @@ class Sent:
 
 @dataclass
 class Schedule:
+    UNREADABLE = UNLOADABLE = 0.01  # how many records
+
     seed: int
     disk_class: type[SimulatedDisk] = SimulatedDisk
     mark: bytes | None = None
@@ -129,6 +131,7 @@ class Schedule:
         return writer
 
     async def run(self) -> None:
+        self.ledger.keeps_intents = self.rng.random() < 0.5
         for _ in range(self.rng.choice((1, 1, 2, 2, 2))):
             self.draw_faults()
             with suppress(MachineDownError):
@@ -137,6 +140,7 @@ class Schedule:
             self.writers.clear()
             self.begin_loader()
         self.faults.failure = 0
+        self.ledger.keeps_intents = True
         await self.finish()
         self.check()
 
@@ -195,7 +199,7 @@ class Schedule:
         """Make a record of one to three events, rarely one that cannot be loaded."""
         rng, now_ms = self.rng, self.clock.now_ms()
         luck, filling = rng.random(), "x" * rng.choice((0, 0, 20, 250, 700))
-        first = POISON if luck < 0.01 else rng.choice("ab")
+        first = POISON if luck < self.UNLOADABLE else rng.choice("ab")
         rows = []
         for place in range(rng.choice((1, 1, 2, 3))):
             id_ = rng.choice(("", "1", "2", "3"))
@@ -206,7 +210,7 @@ class Schedule:
             f'{{"name":"{name}","user":"{user}","id":"{id_}","props":{props}}}' for _, name, _, user, id_, props in rows
         )
         header = packed_header("proj", "org", now_ms, self.clock.now_us(), len(rows))
-        is_readable = luck < 0.99
+        is_readable = luck < 1 - self.UNREADABLE
         payload = header + f"[{items}]".encode() if is_readable else b"\xff" + header + items.encode()
         self.sent.append(Sent(stream, payload, rows, is_readable and first != POISON, issued=len(self.sent)))
         return self.sent[-1]
@@ -230,10 +234,11 @@ class Schedule:
     async def finish(self) -> None:
         """On a working machine: write one more group, then load everything."""
         await self.append_group(self.rng.randint(0, 1))
-        for _ in range(2 * len(self.sent) + 4):
+        for _ in range(2 * len(self.sent) + 4 + MISSING_TRIES_MAX):
             self.seconds += 2
-            if not self.loader.load_next_range():
-                break
+            with suppress(StoreUnavailableError):  # A disk that lied has lost intended records.
+                if not self.loader.load_next_range():
+                    break
         else:
             raise Violation("loading does not come to an end")
 
@@ -342,13 +347,18 @@ def check_one_id(rows: list, cut_short: set[int]) -> None:
             raise Violation(f"an event does not count, and none that it repeats does: {row.content}")
 
 
-def first_violation(seeds: range, disk_class: type[SimulatedDisk] = SimulatedDisk, mark: bytes | None = None):
+def first_violation(
+    seeds: range,
+    disk_class: type[SimulatedDisk] = SimulatedDisk,
+    mark: bytes | None = None,
+    schedule_class: type[Schedule] = Schedule,
+):
     """Run schedules until one fails; return its seed and the violation."""
 
     async def run():
         for seed in seeds:
             try:
-                await Schedule(seed, disk_class, mark).run()
+                await schedule_class(seed, disk_class, mark).run()
             except Exception as error:  # noqa: BLE001 - any exception of the log or the loader is a finding too
                 return seed, repr(error)
         return None

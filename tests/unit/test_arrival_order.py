@@ -3,7 +3,7 @@
 import pytest
 
 from mauve.core.batch import packed_header
-from mauve.load.arrival_order import ArrivalOrder
+from mauve.load.arrival_order import ArrivalOrder, in_order
 from mauve.stores.log import LogRecord
 from support.clocks import ManualClock
 
@@ -156,6 +156,48 @@ def test_records_are_read_again_after_a_reset(streams, clock):
     first = places(order.take({}).records)
     order.reset()
     assert places(order.take({}).records) == first
+
+
+def test_a_range_that_is_read_again_has_the_same_order(streams, clock):
+    """Its order follows from its own records: the clocks of machines that write to one stream may differ."""
+    for stream, at, size in [(0, 90, 1_000), (0, 50, 100), (1, 60, 100), (1, 10, 100), (0, 70, 100)]:
+        streams.append(stream, at, size)
+    order = order_of(streams, clock, bytes_max=1_000)
+    before, steps = {0: 0, 1: 0}, []
+    while records := order.take(before).records:
+        last = {**before, **{stream: record.number for stream, record in records}}
+        assert order_of(streams, clock).take_range(before, last) == records
+        assert in_order(records) == records
+        before = last
+        steps.append(places(records))
+    assert len(steps) > 1
+    assert sorted(place for step in steps for place in step) == [(0, 1), (0, 2), (0, 3), (1, 1), (1, 2)]
+
+
+def test_a_range_that_is_read_again_contains_nothing_else(streams, clock):
+    for at in range(200):
+        streams.append(0, at)
+        streams.append(1, at)
+    taken = order_of(streams, clock, bytes_max=300).take_range({0: 10, 1: 150}, {0: 12, 1: 151})
+    assert places(taken) == [(0, 11), (0, 12), (1, 151)]
+
+
+def test_nothing_is_taken_that_arrived_while_a_slow_stream_was_read(streams, clock):
+    """A record of the first stream could have arrived before it."""
+    streams.append(0, NOW_US)
+    streams.append(1, NOW_US)
+
+    def pause(stream):
+        if stream == 0 and len(streams.records[0]) == 1:
+            clock.advance(60_000)
+            streams.append(0, NOW_US + 30_000_000)
+            streams.append(1, NOW_US + 40_000_000)
+
+    streams.while_reading = pause
+    order = order_of(streams, clock)
+    order._turn = 1  # noqa: SLF001 - the first stream is the first to be read
+    assert places(order.take({}).records) == [(0, 1), (1, 1)]
+    assert places(order.take({0: 1, 1: 1}).records) == [(0, 2), (1, 2)]
 
 
 def test_an_unfinished_step_is_returned_with_all_earlier_arrivals(streams, clock):

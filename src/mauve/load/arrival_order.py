@@ -55,18 +55,27 @@ class ArrivalOrder:
         """Return the records after the positions, up to the time up to which every stream has been read."""
         began_at = self._clock.now_us()  # before streams are listed: a stream created later holds nothing older
         cut = self._read_on(positions)
+        # A time far in the future means the clock was set back since; waiting for it would take as long.
+        later = range(began_at + 1, self._clock.now_us() + _SLACK_US + 1)
         read_up_to = min((self._waiting[stream][-1].at for stream in cut), default=None)
         taken = [
             arrival
             for stream, waiting in self._waiting.items()
-            for arrival in self._take_until(stream, waiting, began_at, read_up_to)
+            for arrival in _timed_alone(self._take_until(stream, waiting, later, read_up_to))
         ]
         return OrderedRecords(_in_order(taken), is_last=not cut)
+
+    def take_range(self, before: Mapping[int, int], last_numbers: Mapping[int, int]) -> Records:
+        """Return exactly the records of a range, in the order in which any loader gets them."""
+        found = [self._through(stream, [], before[stream], number_max=last) for stream, last in last_numbers.items()]
+        return _in_order([each for arrivals in found for each in arrivals])
 
     def take_unfinished(self, positions: Mapping[int, int], last_numbers: Mapping[int, int]) -> Records:
         """Return the records up to the given numbers, and all records of any stream that arrived no later.
 
-        Return at most one step's worth of the latter, because they were part of one step.
+        Return at most one step's worth of the latter, because they were part of one step. This guesses the range of
+        rows that were stored without an intent: by an earlier release, or by a commit that stored some rows and refused
+        others, so that the range was halved.
         """
         unfinished = {
             stream: self._through(stream, [], positions.get(stream, 0), number_max=last)
@@ -123,13 +132,11 @@ class ArrivalOrder:
             size += sum(len(record.payload) for record in read)
         return size, False
 
-    def _take_until(self, stream: int, waiting: list[Arrival], began_at: int, read_up_to: int | None) -> list[Arrival]:
+    def _take_until(self, stream: int, waiting: list[Arrival], later: range, read_up_to: int | None) -> list[Arrival]:
         """Take the records from the front that arrived within the limits."""
         count = 0
         for arrival in waiting:
-            # A time far in the future means the clock was set back since; waiting for it would take as long.
-            is_later = began_at < arrival.at <= began_at + _SLACK_US
-            if is_later or (read_up_to is not None and arrival.at > read_up_to):
+            if arrival.at in later or (read_up_to is not None and arrival.at > read_up_to):
                 break
             count += 1
         self._waiting[stream], taken = waiting[count:], waiting[:count]
@@ -167,6 +174,21 @@ def _arrivals(stream: int, records: Iterable[LogRecord], at: int) -> list[Arriva
         at = max(at, arrival_of(record.payload))
         arrivals.append(Arrival(at, stream, record))
     return arrivals
+
+
+def _timed_alone(arrivals: list[Arrival]) -> list[Arrival]:
+    """Date a stream's records without those before them: the order in a range must follow from the range alone."""
+    if not arrivals or arrival_of(arrivals[0].record.payload) == arrivals[0].at:
+        return arrivals
+    return _arrivals(arrivals[0].stream, [each.record for each in arrivals], 0)
+
+
+def in_order(records: Records) -> Records:
+    """Return a part of a range in the order that it has as a range of its own."""
+    by_stream: dict[int, list[LogRecord]] = {}
+    for stream, record in records:
+        by_stream.setdefault(stream, []).append(record)
+    return _in_order([each for stream, found in by_stream.items() for each in _arrivals(stream, found, 0)])
 
 
 def _in_order(arrivals: list[Arrival]) -> Records:

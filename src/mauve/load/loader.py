@@ -1,36 +1,47 @@
 """The loader: moves the next range of the log into the warehouse, each event exactly once.
 
-The order of the steps ensures that: rows are durable in the warehouse before the ledger commits the position, and the
-position is committed before the log is trimmed. After a failure the warehouse is asked which rows after the position
-it already has; the records up to the last of them are finished before any others.
+The order of the steps ensures that: the ledger holds the intended range before the warehouse may store it, rows are
+durable in the warehouse before the ledger commits the position, and the position is committed before the log is
+trimmed. After a failure exactly the intended range is loaded again, before any other record; the warehouse is asked
+which of its rows it already has. The ledger refuses intents and positions of a loader whose turn is over, and a server
+stores a range only once, even if two loaders commit it.
 """
 
 from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
 from mauve.core.clock import Clock
 from mauve.core.times import DAY_MS
 from mauve.core.window import today_at
-from mauve.load.arrival_order import ArrivalOrder
+from mauve.load.arrival_order import ArrivalOrder, in_order
 from mauve.load.close_days import DayCloser
 from mauve.load.rows import LogRange, Records, first_day_of, first_seen_of, range_from, repeats_among, usage_of
+from mauve.stores import StoreUnavailableError
 from mauve.stores.ingest_stats import REPEAT, IngestStats
-from mauve.stores.ledger import DeadLetter, LoadLedger, LoadStep
+from mauve.stores.ledger import DeadLetter, Intent, LoadLedger, LoadStep
 from mauve.stores.log import MIXED_STREAM, LogReader, LogRecord
 from mauve.stores.warehouse import EventRows, RowsRefusedError, WarehouseWriter, last_numbers
 
 IDEMPOTENCY_WINDOW_MS: Final = 7 * DAY_MS
 RANGE_BYTES_MAX: Final = 32 * 1024 * 1024
+MISSING_TRIES_MAX: Final = 20
 
 log = structlog.get_logger()
 
 
 def one_thread() -> Executor:
     return ThreadPoolExecutor(1, thread_name_prefix="read-ahead")
+
+
+class Unfinished(NamedTuple):
+    """What may be left of an unfinished step."""
+
+    intent: Intent | None = None
+    stored: Mapping[int, bool] = {}  # rows after the positions: seq → whether the row counts
 
 
 class Loader:
@@ -50,31 +61,39 @@ class Loader:
         self._warehouse = warehouse
         self._clock = clock
         self._days = days
+        self._epoch: int | None = None  # of this loader's turn; None: it is the only loader
         self._positions: dict[int, int] | None = None  # None: may differ from the warehouse
         self._committed: dict[int, int] = {}  # by the ledger so far, within a step
+        self._missing_tries = 0  # to read an intended range of which records are missing
         self._reader = new_thread()
         self._arrivals = ArrivalOrder(self._streams, self._read_stream, clock, range_bytes_max)
         self._ahead: Future[LogRange] | None = None
         self.has_reached_end = False  # the last range was all that the log held when it was read
         self.repeat_count = 0  # events not counted by this loader because their id was a repeat
 
+    def begin_turn(self, epoch: int) -> None:
+        """Load under this epoch from now on. What was known under another may be outdated."""
+        if epoch != self._epoch:
+            self._epoch, self._positions = epoch, None
+
     def load_next_range(self) -> int:
         """Load the next records, up to a limit; return how many there were."""
         positions, self._positions = self._positions, None
-        known: dict[int, bool] = {}
+        unfinished = Unfinished()
         if positions is None:
-            positions, known = self._recover()
-        log_range = self._half_stored_range(positions, known)
+            positions, unfinished = self._recover()
+        log_range = self._unfinished_range(positions, unfinished)
         if not log_range.records:
             log_range = self._next_range(positions)
         self.has_reached_end = log_range.is_last
         if log_range.records:
-            after = positions | _last_of(log_range.records)
+            after = {**positions, **_intent_of(log_range, positions).positions}
             self._committed = positions
-            self._load_and_read_ahead(log_range, known, after)
+            self._load_and_read_ahead(log_range, unfinished.stored, after)
             self._trim(after)
             positions = after
-        self._positions = positions
+        if log_range.intent is None:  # Otherwise there may be stored rows after that range.
+            self._positions = positions
         return len(log_range.records)
 
     def held_back(self) -> dict[int, int]:
@@ -91,29 +110,49 @@ class Loader:
     def close(self) -> None:
         self._reader.shutdown()
 
-    def _recover(self) -> tuple[dict[int, int], dict[int, bool]]:
-        """Return the committed positions, and the rows after them that are stored nevertheless."""
+    def _recover(self) -> tuple[dict[int, int], Unfinished]:
+        """Return the committed positions, and what may be left of a step that began there."""
         self._ahead = None
         self._arrivals.reset()
-        positions = self._ledger.positions()
+        positions, intent = self._ledger.positions(), self._ledger.intent()
         self._trim(positions)  # The last step may have ended before it trimmed.
-        return positions, self._stored_after({stream: positions.get(stream, 0) for stream in self._streams()})
+        stored = self._stored_after({stream: positions.get(stream, 0) for stream in self._streams()})
+        return positions, Unfinished(intent, stored)
 
-    def _stored_after(self, positions: dict[int, int]) -> dict[int, bool]:
+    def _stored_after(self, positions: Mapping[int, int]) -> dict[int, bool]:
         """Return the rows left by an unfinished step. Their ids must be known before any other row is judged."""
         known = self._warehouse.stored_after(positions)
         if any(known.values()):
             self._warehouse.recover_ids(positions)
         return known
 
-    def _half_stored_range(self, positions: dict[int, int], known: dict[int, bool]) -> LogRange:
-        """Return the range that an unfinished step has stored in part, and nothing else.
+    def _unfinished_range(self, positions: dict[int, int], unfinished: Unfinished) -> LogRange:
+        """Return the range that an unfinished step may have stored in part, and nothing else.
 
         Its rows were judged against one another: a later row must not be judged before all of them are known, nor an
         earlier one after them.
         """
-        records = self._arrivals.take_unfinished(positions, last_numbers(known)) if known else []
-        return range_from(records)
+        intent, stored = unfinished
+        if intent is not None and (records := self._intended_records(intent)):
+            log_range = range_from(records)
+            log_range.intent = intent
+            return log_range
+        return range_from(self._arrivals.take_unfinished(positions, last_numbers(stored)) if stored else [])
+
+    def _intended_records(self, intent: Intent) -> Records:
+        """Return the records of an intended range. Fail a few times if some are missing: a replica of the log may lag.
+
+        Those that a disk has lost never return, and must not block the others.
+        """
+        records = self._arrivals.take_range(intent.before, intent.positions)
+        if intent.positions.items() <= _last_of(records).items():
+            self._missing_tries = 0
+            return records
+        self._missing_tries += 1
+        if self._missing_tries <= MISSING_TRIES_MAX:
+            raise StoreUnavailableError(f"the log lacks records of the range {intent.name}")
+        log.error("intended_records_lost", range=intent.name)
+        return records
 
     def _next_range(self, positions: dict[int, int]) -> LogRange:
         """Return the range that was read ahead, or read one if that was empty."""
@@ -126,7 +165,7 @@ class Loader:
         records, is_last = self._arrivals.take(positions)
         return range_from(records, is_last=is_last)
 
-    def _load_and_read_ahead(self, log_range: LogRange, known: dict[int, bool], positions: dict[int, int]) -> None:
+    def _load_and_read_ahead(self, log_range: LogRange, known: Mapping[int, bool], positions: dict[int, int]) -> None:
         """Load a range while a thread reads the next: the warehouse works without holding the interpreter."""
         self._ahead = self._reader.submit(self._read, positions)
         try:
@@ -142,30 +181,36 @@ class Loader:
             return self._ledger.read_events(after, bytes_max)
         return self._source.read(stream, after, bytes_max)
 
-    def _load(self, log_range: LogRange, known: dict[int, bool]) -> None:
+    def _load(self, log_range: LogRange, known: Mapping[int, bool]) -> None:
         """Load a range. If its rows are refused, halve it until the faulty record is alone."""
-        stored = {seq: known[seq] for seq in log_range.rows.seq if seq in known} if known else {}
         try:
-            repeats = self._store(log_range.rows, stored)
+            repeats = self._store(log_range, known)
         except RowsRefusedError as error:
             records = log_range.records
             if len(records) == 1:
-                self._finish(LogRange(records, unreadable=[(*records[0], str(error))]), set())
+                unreadable = [(*records[0], str(error))]
+                self._finish(LogRange(records, unreadable=unreadable, intent=log_range.intent), set())
                 return
             known = self._stored_after({stream: record.number - 1 for stream, record in reversed(records)})
             middle = len(records) // 2
             for half in (records[:middle], records[middle:]):
-                self._load(range_from(half), known)
+                self._load(range_from(in_order(half)), known)
         else:
             self._finish(log_range, repeats)
 
-    def _store(self, rows: EventRows, stored: dict[int, bool]) -> set[int]:
+    def _store(self, log_range: LogRange, known: Mapping[int, bool]) -> set[int]:
+        rows, intent = log_range.rows, _intent_of(log_range, self._committed)
         if not rows:
             return set()
         same_ids = self._warehouse.stage(rows)
+        if log_range.intent is not None:
+            # An earlier commit of this range may have landed since, and staging may have found the ids of its rows.
+            known = self._stored_after(intent.before)
+        stored = {seq: known[seq] for seq in rows.seq if seq in known} if known else {}
         repeats = repeats_among(rows, same_ids, stored, IDEMPOTENCY_WINDOW_MS)
         self._days.reopen_from(first_day_of(rows))
-        self._warehouse.commit(repeats, stored.keys())
+        self._ledger.intend(intent, self._epoch)
+        self._warehouse.commit(repeats, stored.keys(), intent.name)
         return repeats
 
     def _finish(self, log_range: LogRange, repeats: set[int]) -> None:
@@ -176,17 +221,18 @@ class Loader:
         ]
         for letter in letters:
             log.error("record_not_loaded", stream=letter.stream, number=letter.number, reason=letter.reason)
-        positions = _last_of(log_range.records)
+        intent = _intent_of(log_range, self._committed)
         step = LoadStep(
-            positions=positions,
-            positions_before={stream: self._committed.get(stream, 0) for stream in positions},
+            positions=intent.positions,
+            positions_before=intent.before,
             events_by_org_and_period=usage_of(log_range, repeats),
             first_seen_by_project=first_seen_of(log_range.batches),
             dead_letters=letters,
             ingest_stats=_repeat_stats(log_range.rows, repeats, now) if repeats else None,
+            epoch=self._epoch,
         )
         self._ledger.finish(step)
-        self._committed = self._committed | positions
+        self._committed = {**self._committed, **intent.positions}
         self.repeat_count += len(repeats)
 
     def _trim(self, positions: dict[int, int]) -> None:
@@ -195,6 +241,14 @@ class Loader:
                 self._ledger.trim_events(number)
             else:
                 self._source.trim(stream, number)
+
+
+def _intent_of(log_range: LogRange, positions: Mapping[int, int]) -> Intent:
+    """Return the range from the positions to the last record of each stream, or the one that it repeats."""
+    if log_range.intent is not None:
+        return log_range.intent
+    last = _last_of(log_range.records)
+    return Intent({stream: positions.get(stream, 0) for stream in last}, last)
 
 
 def _last_of(records: Records) -> dict[int, int]:

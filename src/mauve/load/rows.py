@@ -14,6 +14,7 @@ import numpy.typing as npt
 from mauve.core.batch import Batch, MalformedBatchError, unpacked
 from mauve.core.times import FUTURE_MAX_MS, PAST_MAX_MS, known_time_ms, occurred_at
 from mauve.core.window import period_of, today_at
+from mauve.stores.ledger import Intent
 from mauve.stores.log import LogRecord
 from mauve.stores.warehouse import EventRows, SameId, first_seq
 
@@ -55,6 +56,7 @@ class LogRange:
     batches: list[LoggedBatch] = field(default_factory=list)
     unreadable: list[tuple[int, LogRecord, str]] = field(default_factory=list)  # stream, record, reason
     is_last: bool = False  # the log held nothing more when it was read
+    intent: Intent | None = None  # the unfinished range that it repeats
 
 
 def range_from(records: Records, *, is_last: bool = False) -> LogRange:

@@ -13,8 +13,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from mauve.core.clock import Clock
 from mauve.core.window import today_at
 from mauve.load.close_days import DayCloser
+from mauve.load.lease import LoaderLease
 from mauve.load.loader import Loader
-from mauve.stores.ledger import LoadLedger
+from mauve.stores import StoreUnavailableError
+from mauve.stores.ledger import LeaseLostError, LoadLedger
 from mauve.stores.log import MIXED_STREAM, LogReader
 from mauve.stores.warehouse import WarehouseUnavailableError
 
@@ -29,6 +31,7 @@ class LoadParts:
     """What loading needs once the warehouse is open."""
 
     loader: Loader
+    lease: LoaderLease
     days: DayCloser
     clock: Clock
     source: LogReader
@@ -53,7 +56,10 @@ class LoadMetrics:
 
 
 class LoadRunner:
-    """Runs one step at a time, in one thread. A failed step is repeated."""
+    """Runs one step at a time, in one thread. A failed step is repeated.
+
+    A step of a loader that does not have the lease only tries to acquire it.
+    """
 
     def __init__(self, open_parts: Callable[[], LoadParts], metrics: LoadMetrics) -> None:
         self._open_parts = open_parts
@@ -66,6 +72,7 @@ class LoadRunner:
         self._followed_up_at = 0.0
         self._stopping = False
         self._has_warehouse = True
+        self._is_active: bool | None = None  # None: it has not asked for the lease yet
         self._step_lock = threading.Lock()
         self._pause_lock = threading.Lock()  # held by the one caller that is next to pause
         self._pause_requested = False
@@ -100,9 +107,32 @@ class LoadRunner:
             began = time.monotonic()
             try:
                 self._load_all(parts)
-                self._follow_up(parts)
+                if self._is_active:
+                    self._follow_up(parts)
+            except LeaseLostError:
+                parts.lease.lose()
+                self._note_turn(is_active=False)
+            except Exception:
+                parts.lease.lose()  # Ask for it again: another loader may have taken over meanwhile.
+                raise
             finally:
                 self._measure(parts, time.monotonic() - began)
+
+    def _has_turn(self, parts: LoadParts) -> bool:
+        """Return whether this loader has the lease, after trying to acquire it."""
+        epoch = parts.lease.epoch()
+        if epoch is not None:
+            parts.loader.begin_turn(epoch)
+        self._note_turn(is_active=epoch is not None)
+        return epoch is not None
+
+    def _note_turn(self, *, is_active: bool) -> None:
+        if is_active != self._is_active:
+            log.info("loader_active" if is_active else "loader_waiting")
+        self._is_active = is_active
+        if not is_active:  # What this loader last knew says nothing about the one that loads.
+            self._has_caught_up = self._is_catching_up = False
+            self._caught_up_at = time.monotonic()
 
     def _follow_up(self, parts: LoadParts) -> None:
         """Do what depends on loaded events: close days, and report first events to the catalog."""
@@ -113,7 +143,7 @@ class LoadRunner:
 
     def _load_all(self, parts: LoadParts) -> None:
         loader = parts.loader
-        while not self._stopping and not self._pause_requested:
+        while not self._stopping and not self._pause_requested and self._has_turn(parts):
             began = time.monotonic()
             loaded = loader.load_next_range()
             self._metrics.records.inc(loaded)
@@ -145,7 +175,10 @@ class LoadRunner:
     def load_pending(self) -> None:
         """Load everything that is in the log now. Records that arrive meanwhile may wait."""
         with self.paused():
-            loader = self._opened().loader
+            parts = self._opened()
+            if not self._has_turn(parts):
+                raise StoreUnavailableError("another machine loads at the moment: run this there")
+            loader = parts.loader
             loader.load_next_range()  # This range may have been read before now.
             while loader.load_next_range() and not loader.has_reached_end:
                 pass

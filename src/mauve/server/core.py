@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mauve.access.keyring import REFRESH_EVERY_S
 from mauve.access.uses import USES_FLUSH_EVERY_S, KeyUseCopy
+from mauve.config import Settings
 from mauve.control.links import renew_setup_link
 from mauve.control.parts import ControlParts
 from mauve.control.plane import ControlPlane, is_control_path
@@ -22,6 +23,7 @@ from mauve.ingest.asgi import IngestApp
 from mauve.ingest.parts import IngestParts
 from mauve.ingest.plane import IngestPlane
 from mauve.ingest.stats import write_stats_forever
+from mauve.load.lease import TRY_EVERY_S
 from mauve.load.runner import LoadMetrics, LoadRunner
 from mauve.maintenance.retention import CHECK_EVERY_S
 from mauve.openapi.app import reference_routes
@@ -114,6 +116,12 @@ def _is_reachable(ping: Callable[[], None]) -> bool:
     return True
 
 
+def _load_every_s(settings: Settings) -> float:
+    """Return the time between steps: half of what is promised, as an event may just miss one and wait for the next."""
+    every_s = settings.flush_s / 2
+    return every_s if settings.database_url is None else min(every_s, TRY_EVERY_S)
+
+
 async def run(config: ChildConfig) -> None:
     settings = config.settings()
     prepare(settings)
@@ -140,8 +148,7 @@ async def run(config: ChildConfig) -> None:
                     asyncio.create_task(repeat(REFRESH_EVERY_S, ingest.keyring.refresh, "keyring_not_refreshed")),
                     asyncio.create_task(repeat(USES_FLUSH_EVERY_S, parts.uses.flush, "credential_uses_not_noted")),
                     asyncio.create_task(repeat(USES_FLUSH_EVERY_S, key_use_copy.copy, "key_uses_not_copied")),
-                    # Twice as often as promised: an event may just miss a step and wait for the next.
-                    asyncio.create_task(repeat(settings.flush_s / 2, loading.step, "load_failed")),
+                    asyncio.create_task(repeat(_load_every_s(settings), loading.step, "load_failed")),
                     asyncio.create_task(repeat(CHECK_EVERY_S, retention_job.forget_if_due, "raw_events_not_forgotten")),
                 ]
                 admin_socket = AdminSocket(settings, loading)

@@ -95,6 +95,33 @@ class StepOutdatedError(StoreUnavailableError):
     """The positions have changed since the step began: it was finished before, or another loader is running."""
 
 
+class LeaseLostError(StepOutdatedError):
+    """Another loader's turn has begun: this one may commit nothing more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """A range of the log that a loader is about to commit: records after `before`, through `positions`."""
+
+    before: Mapping[int, int]  # of the same streams
+    positions: Mapping[int, int]  # stream → number of the last record
+
+    @property
+    def name(self) -> str:
+        """Return the range as text, such as `240:128-192,255:3-4`: the same for every loader."""
+        return ",".join(f"{stream}:{self.before[stream]}-{last}" for stream, last in sorted(self.positions.items()))
+
+
+def intent_from(name: str) -> Intent:
+    """Return the range with this name."""
+    before, positions = {}, {}
+    for part in name.split(","):
+        stream, _, numbers = part.partition(":")
+        first, _, last = numbers.partition("-")
+        before[int(stream)], positions[int(stream)] = int(first), int(last)
+    return Intent(before, positions)
+
+
 @dataclass(frozen=True, slots=True)
 class LoadStep:
     """The result of a load, committed completely or not at all."""
@@ -105,6 +132,7 @@ class LoadStep:
     dead_letters: Sequence[DeadLetter] = ()
     ingest_stats: IngestStats | None = None
     positions_before: Mapping[int, int] = field(default_factory=dict)  # of the same streams; missing: none so far
+    epoch: int | None = None  # of the loader's turn; None: the caller knows that no loader runs
 
 
 class LedgerWriter(Protocol):
@@ -138,11 +166,24 @@ class LoadLedger(Protocol):
 
     def positions(self) -> dict[int, int]: ...
 
+    def intend(self, intent: Intent, epoch: int | None) -> None:
+        """Write the range that is about to be committed to the warehouse, in place of any other.
+
+        Raise `LeaseLostError` and change nothing if another turn has begun. Raise `StepOutdatedError` and change
+        nothing unless the positions are those before the range.
+        """
+        ...
+
+    def intent(self) -> Intent | None:
+        """Return the range that may be stored in the warehouse, wholly or in part, and is not finished."""
+        ...
+
     def finish(self, step: LoadStep) -> None:
         """Commit the step in one transaction: advance positions, add counts, keep the earliest first events.
 
-        Raise `StepOutdatedError` and change nothing unless the positions are still those before the step, so that a
-        step finished twice is committed once.
+        Clear the intent. Raise `LeaseLostError` and change nothing if another turn has begun. Raise `StepOutdatedError`
+        and change nothing unless the positions are still those before the step, so that a step finished twice is
+        committed once.
         """
         ...
 
@@ -169,6 +210,29 @@ class LoadLedger(Protocol):
         ...
 
     def dead_letter_count(self) -> int: ...
+
+
+class LeaseStore(Protocol):
+    """Whose turn it is to load: one loader's at a time, until its lease expires by the ledger's own clock.
+
+    - Every turn has an epoch higher than all before. `intend` and `finish` refuse an earlier one.
+    - A lease that has expired is still its holder's until another one acquires it.
+    """
+
+    def acquire(self, holder: str, ttl_s: float) -> int | None:
+        """Begin a turn and return its epoch, or None if the lease is another holder's.
+
+        A holder gets its own lease at once: it was restarted.
+        """
+        ...
+
+    def renew(self, epoch: int, ttl_s: float) -> bool:
+        """Return whether the turn continues, for another `ttl_s`."""
+        ...
+
+    def release(self, epoch: int) -> None:
+        """End the turn, so that another loader need not wait; do nothing if another turn has begun."""
+        ...
 
 
 class ReceivedPayment(NamedTuple):

@@ -1,6 +1,5 @@
 """Wires the edge and the exchange of accepted counts: to files in the data directory, or to NATS servers."""
 
-import secrets
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Final
@@ -8,12 +7,12 @@ from typing import Final
 from mauve.config import Settings
 from mauve.core.secret import Secret
 from mauve.stores import StoreUnavailableError, UnsupportedServerError
-from mauve.stores.data_directory import write_private_file
 from mauve.stores.edge import EdgePublisher, EdgeReader
 from mauve.stores.localdisk.edge import SqliteEdge
 from mauve.stores.localdisk.usage import FileAcceptedCounts
 from mauve.stores.usage import AcceptedExchange
-from mauve.wiring.paths import accepted_path, edge_path, machine_path
+from mauve.wiring.machine import machine_of
+from mauve.wiring.paths import accepted_path, edge_path
 
 _PREPARE_S_MAX: Final = 20.0
 _BUSY_TIMEOUT_S: Final = 0.4  # shorter than the timeout of publishing
@@ -25,7 +24,7 @@ def prepare_edge(settings: Settings, identity: str) -> None:
     """Create what the edge needs on NATS servers; raise if they belong to another installation."""
     if settings.stream_url is None:
         return
-    _machine_of(settings)
+    machine_of(settings)
     try:
         _create_buckets(settings.stream_url, identity)
     except (StoreUnavailableError, UnsupportedServerError) as error:
@@ -59,20 +58,12 @@ def open_accepted_exchange(settings: Settings, process: int) -> Iterator[Accepte
         return
     from mauve.stores.nats.accepted import NatsAcceptedCounts  # noqa: PLC0415 - an extra
 
-    with closing(NatsAcceptedCounts(settings.stream_url, f"{_machine_of(settings)}.{process}")) as exchange:
+    with closing(NatsAcceptedCounts(settings.stream_url, f"{machine_of(settings)}.{process}")) as exchange:
         yield exchange
 
 
 def _open_file(settings: Settings) -> SqliteEdge:
     return SqliteEdge(edge_path(settings.data), busy_timeout_s=_BUSY_TIMEOUT_S)
-
-
-def _machine_of(settings: Settings) -> str:
-    """Return the name of this machine among those that share counts. A lost one is replaced: its counts expire."""
-    path = machine_path(settings.data)
-    if not path.exists():
-        write_private_file(path, secrets.token_hex(8).encode() + b"\n")
-    return path.read_text().strip()
 
 
 def _create_buckets(url: Secret, identity: str) -> None:

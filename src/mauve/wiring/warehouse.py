@@ -9,6 +9,7 @@ from mauve.core.clock import Clock, SystemClock
 from mauve.demo.fill import FillParts
 from mauve.load.close_days import DayCloser
 from mauve.load.lag import LoadLag, Progress, oldest_waiting_at
+from mauve.load.lease import LoaderLease
 from mauve.load.loader import Loader
 from mauve.load.runner import LoadParts
 from mauve.stores.clickhouse.connection import ChdbConnection
@@ -18,11 +19,14 @@ from mauve.stores.clickhouse.server_warehouse import ServerWarehouse
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse, ClickHouseWarehouse
 from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader, ReadConnection
 from mauve.stores.sql.catalog.catalog import sql_catalog
+from mauve.stores.sql.database import Database
 from mauve.stores.sql.ledger.closed_days import SqlClosedDays
+from mauve.stores.sql.ledger.load_lease import SqlLeaseStore
 from mauve.stores.sql.ledger.loading import SqlLoadLedger
 from mauve.stores.warehouse import WarehouseReader
 from mauve.wiring.databases import open_catalog_database, open_ledger_database, open_ledger_writer
 from mauve.wiring.log import LOOK_S_MAX, open_log_reader, stream_readers
+from mauve.wiring.machine import machine_of
 from mauve.wiring.paths import warehouse_path
 
 
@@ -64,8 +68,10 @@ def open_load_parts(settings: Settings) -> LoadParts:
         clock = SystemClock()
         source = opened.enter_context(closing(open_log_reader(settings)))
         loader = opened.enter_context(closing(Loader(source, ledger, warehouse, clock, days)))
+        lease = opened.enter_context(closing(_lease(settings, ledger_database)))
         return LoadParts(
             loader=loader,
+            lease=lease,
             days=days,
             clock=clock,
             source=source,
@@ -73,6 +79,14 @@ def open_load_parts(settings: Settings) -> LoadParts:
             note_first_event=catalog.apps.note_first_event,
             close=opened.pop_all().close,
         )
+
+
+def _lease(settings: Settings, ledger: Database) -> LoaderLease:
+    """Return the lease of this machine's loader. A ledger in the data directory is locked with it: no other can ask."""
+    store = SqlLeaseStore(ledger)
+    if settings.database_url is None:
+        return LoaderLease(store, "this directory", renew_every_s=None)
+    return LoaderLease(store, machine_of(settings))
 
 
 @contextmanager

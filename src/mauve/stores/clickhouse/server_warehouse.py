@@ -73,10 +73,5 @@ class ServerWarehouse(ClickHouseWarehouse):
 
     def _store(self, table: str, sql: str, range_name: str) -> None:
         token = f"{table}/{range_name}/{self._content}"
-<<<<<<< HEAD
-        settings = {**_RECOGNIZED, "insert_deduplication_token": token} if range_name else NOT_RECOGNIZED
-        self._connection.run_with(sql, settings)
-=======
         recognized = {**_RECOGNIZED, "insert_deduplication_token": token} if range_name else NOT_RECOGNIZED
         self._connection.run_with(sql, {**_ONE_BLOCK, **recognized})
->>>>>>> clickhouse

@@ -317,3 +317,12 @@ def upsert_counts(dialect_name: str, table: Table) -> sa.Insert:
         "last_at": sa.case((is_later, insert.excluded.last_at), else_=table.c.last_at),
     }
     return insert.on_conflict_do_update(index_elements=list(table.primary_key.columns), set_=changes)
+
+
+def now_ms(dialect_name: str) -> sa.ColumnElement[int]:
+    """Return the database's own clock, in epoch milliseconds: machines that share a database share this clock."""
+    if dialect_name == "sqlite":
+        since_1970 = (sa.func.julianday("now") - sa.literal(2440587.5)) * sa.literal(86_400_000.0)
+    else:
+        since_1970 = sa.func.date_part("epoch", sa.func.clock_timestamp()) * sa.literal(1000.0)
+    return sa.cast(since_1970, sa.BigInteger)

@@ -7,7 +7,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from mauve.stores.ledger import LoadStep, StepOutdatedError
+from mauve.stores.ledger import Intent, LeaseLostError, LoadStep, StepOutdatedError, intent_from
 from mauve.stores.log import LogRecord
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.dialects import upsert
@@ -17,6 +17,7 @@ from mauve.stores.sql.ledger.schema import (
     event_outbox,
     event_outbox_head,
     first_seen,
+    load_lease,
     load_positions,
     usage,
 )
@@ -34,8 +35,23 @@ class SqlLoadLedger:
             rows = tx.execute(sa.select(load_positions.c.stream, load_positions.c.number))
             return dict(rows.all())
 
+    def intend(self, intent: Intent, epoch: int | None) -> None:
+        with self._database.writing() as tx:
+            _set_intent(tx, intent.name, epoch)
+            # The last step may have been committed after its answer was lost.
+            found = dict(tx.execute(sa.select(load_positions.c.stream, load_positions.c.number)).all())
+            for stream, before in intent.before.items():
+                if found.get(stream, 0) != before:
+                    raise _outdated(stream, before)
+
+    def intent(self) -> Intent | None:
+        with self._database.reading() as tx:
+            name = tx.execute(sa.select(load_lease.c.intent)).scalar_one()
+        return None if name is None else intent_from(name)
+
     def finish(self, step: LoadStep) -> None:
         with self._database.writing() as tx:
+            _set_intent(tx, None, step.epoch)
             _move_positions(tx, step)
             add_usage(tx, step.events_by_org_and_period)
             record_first_seen(tx, step.first_seen_by_project)
@@ -81,6 +97,19 @@ class SqlLoadLedger:
             return tx.execute(sa.select(sa.func.count()).select_from(dead_letters)).scalar_one()
 
 
+def _set_intent(tx: sa.Connection, name: str | None, epoch: int | None) -> None:
+    """Change the intent if this turn continues. The row stays locked, so no other begins within the transaction."""
+    if tx.execute(_SET_INTENT, {"name": name, "of_epoch": epoch}).rowcount != 1:
+        raise LeaseLostError("another loader has taken over: the step is left to it")
+
+
+_SET_INTENT: Final = (
+    sa.update(load_lease)
+    .where(load_lease.c.epoch == sa.func.coalesce(sa.bindparam("of_epoch", type_=sa.BigInteger), load_lease.c.epoch))
+    .values(intent=sa.bindparam("name"))
+)
+
+
 def _move_positions(tx: sa.Connection, step: LoadStep) -> None:
     """Move each position from the start to the end of the step; the row counts show whether it was at the start."""
     for stream, number in sorted(step.positions.items()):  # In one order, so that two loaders cannot deadlock.
@@ -90,7 +119,11 @@ def _move_positions(tx: sa.Connection, step: LoadStep) -> None:
         else:
             moved = tx.execute(_first_position(tx.dialect.name), {"stream": stream, "number": number})
         if moved.rowcount != 1:
-            raise StepOutdatedError(f"stream {stream} is no longer at {before}: the step is not counted again")
+            raise _outdated(stream, before)
+
+
+def _outdated(stream: int, before: int) -> StepOutdatedError:
+    return StepOutdatedError(f"stream {stream} is no longer at {before}: the step is not counted again")
 
 
 _MOVE: Final = (

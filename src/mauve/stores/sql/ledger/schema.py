@@ -134,6 +134,16 @@ load_positions: Final = sa.Table(
     sa.Column("number", sa.BigInteger, nullable=False),
 )
 
+load_lease: Final = sa.Table(
+    "load_lease",
+    metadata,
+    sa.Column("only", sa.Integer, primary_key=True, autoincrement=False),  # there is one row
+    sa.Column("holder", sa.Text),  # None: free
+    sa.Column("epoch", sa.BigInteger, nullable=False),  # increases with every turn
+    sa.Column("expires_at", sa.BigInteger, nullable=False),  # epoch ms, by the database's clock
+    sa.Column("intent", sa.Text),  # the name of the range that may be stored and is not finished
+)
+
 usage: Final = sa.Table(
     "usage",
     metadata,

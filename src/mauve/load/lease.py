@@ -1,0 +1,81 @@
+"""This loader's lease: acquired when it is free, renewed by a thread while it lasts, released at a clean stop."""
+
+import threading
+from typing import Final
+
+import structlog
+
+from mauve.stores import StoreUnavailableError
+from mauve.stores.ledger import LeaseStore
+
+TTL_S: Final = 8.0
+RENEW_EVERY_S: Final = 2.0
+TRY_EVERY_S: Final = 2.0  # so that another loader takes over within 15 s
+
+log = structlog.get_logger()
+
+
+class LoaderLease:
+    """Used by one runner, and by its own thread.
+
+    Losing the lease unnoticed is safe: the ledger refuses the epoch before anything is committed. A thread renews it,
+    because a step may take longer than the lease lasts. Without an interval it is not renewed: no other loader can
+    reach the ledger.
+    """
+
+    def __init__(
+        self, store: LeaseStore, holder: str, *, ttl_s: float = TTL_S, renew_every_s: float | None = RENEW_EVERY_S
+    ) -> None:
+        self._store = store
+        self._holder = holder
+        self._ttl_s = ttl_s
+        self._renew_every_s = renew_every_s
+        self._epoch: int | None = None
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def epoch(self) -> int | None:
+        """Return the epoch of this loader's turn, which begins now if the lease is free; None if it is another's."""
+        with self._lock:
+            if self._epoch is None:
+                self._epoch = self._store.acquire(self._holder, self._ttl_s)
+            if self._epoch is not None and self._thread is None and self._renew_every_s is not None:
+                self._thread = threading.Thread(
+                    target=self._renew_until_closed, args=[self._renew_every_s], name="lease", daemon=True
+                )
+                self._thread.start()
+            return self._epoch
+
+    def lose(self) -> None:
+        """Ask for the lease again: the ledger has refused the epoch, or the step has failed."""
+        with self._lock:
+            self._epoch = None
+
+    def close(self) -> None:
+        """Release the lease, so that another loader takes over at once."""
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join()
+        if self._epoch is None:
+            return
+        try:
+            self._store.release(self._epoch)
+        except StoreUnavailableError as error:
+            log.warning("lease_not_released", reason=str(error), advice=f"it ends by itself within {self._ttl_s:g} s")
+        self._epoch = None
+
+    def _renew_until_closed(self, every_s: float) -> None:
+        while not self._closing.wait(every_s):
+            try:
+                self._renew()
+            except StoreUnavailableError as error:
+                log.warning("lease_not_renewed", reason=str(error), advice="another loader may take over")
+
+    def _renew(self) -> None:
+        epoch = self._epoch
+        if epoch is None or self._store.renew(epoch, self._ttl_s):
+            return
+        with self._lock:
+            if self._epoch == epoch:
+                self._epoch = None

@@ -1,0 +1,49 @@
+"""Whose turn it is to load: one row, changed by the first loader that finds the lease free."""
+
+from functools import cache
+
+import sqlalchemy as sa
+
+from mauve.stores.sql.database import Database
+from mauve.stores.sql.dialects import now_ms
+from mauve.stores.sql.ledger.schema import load_lease
+
+
+class SqlLeaseStore:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def acquire(self, holder: str, ttl_s: float) -> int | None:
+        with self._database.writing() as tx:
+            taken = tx.execute(_acquisition(tx.dialect.name), {"by": holder, "ttl_ms": int(ttl_s * 1000)})
+            return tx.execute(sa.select(load_lease.c.epoch)).scalar_one() if taken.rowcount else None
+
+    def renew(self, epoch: int, ttl_s: float) -> bool:
+        with self._database.writing() as tx:
+            renewed = tx.execute(_renewal(tx.dialect.name), {"of_epoch": epoch, "ttl_ms": int(ttl_s * 1000)})
+            return renewed.rowcount == 1
+
+    def release(self, epoch: int) -> None:
+        with self._database.writing() as tx:
+            tx.execute(sa.update(load_lease).where(load_lease.c.epoch == epoch).values(holder=None))
+
+
+def _ttl_ms() -> sa.BindParameter[int]:
+    return sa.bindparam("ttl_ms", type_=sa.BigInteger)
+
+
+@cache
+def _acquisition(dialect_name: str) -> sa.Update:
+    now = now_ms(dialect_name)
+    # A lease that ends later than one granted now was granted before the database's clock was set back.
+    has_expired = ~load_lease.c.expires_at.between(now + 1, now + _ttl_ms())
+    holder = sa.bindparam("by", type_=sa.Text)
+    is_free = sa.or_(load_lease.c.holder.is_(None), load_lease.c.holder == holder, has_expired)
+    turn = {"holder": holder, "epoch": load_lease.c.epoch + 1, "expires_at": now + _ttl_ms()}
+    return sa.update(load_lease).where(is_free).values(turn)
+
+
+@cache
+def _renewal(dialect_name: str) -> sa.Update:
+    is_ours = (load_lease.c.epoch == sa.bindparam("of_epoch")) & load_lease.c.holder.is_not(None)
+    return sa.update(load_lease).where(is_ours).values(expires_at=now_ms(dialect_name) + _ttl_ms())

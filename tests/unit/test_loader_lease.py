@@ -1,0 +1,101 @@
+"""The lease of one loader: acquired, renewed by its own thread, lost and released."""
+
+import threading
+from contextlib import closing
+
+from structlog.testing import capture_logs
+
+from mauve.load.lease import LoaderLease
+from mauve.stores import StoreUnavailableError
+from support.service import PATIENCE_S, eventually
+
+
+class Store:
+    """A lease in memory that never expires, and may be taken away."""
+
+    def __init__(self):
+        self.holder, self.last_epoch, self.renewals = None, 0, 0
+        self.failure = None
+        self.renewed = threading.Semaphore(0)
+
+    def acquire(self, holder, _ttl_s):
+        if self.holder not in {None, holder}:
+            return None
+        self.holder, self.last_epoch = holder, self.last_epoch + 1
+        return self.last_epoch
+
+    def renew(self, epoch, _ttl_s):
+        self.renewed.release()
+        if self.failure:
+            raise self.failure
+        return epoch == self.last_epoch
+
+    def release(self, epoch):
+        if self.failure:
+            raise self.failure
+        if epoch == self.last_epoch:
+            self.holder = None
+
+
+def lease_of(store, holder="a", renew_every_s=0.001):
+    return closing(LoaderLease(store, holder, renew_every_s=renew_every_s))
+
+
+def test_it_is_acquired_once_and_then_renewed():
+    store = Store()
+    with lease_of(store) as lease:
+        assert lease.epoch() == 1
+        for _ in range(3):
+            assert store.renewed.acquire(timeout=PATIENCE_S)
+        assert lease.epoch() == 1
+
+
+def test_a_lost_lease_is_noticed_while_it_is_renewed():
+    store = Store()
+    with lease_of(store) as lease:
+        lease.epoch()
+        store.acquire("a", 8)
+        store.holder = "b"
+        eventually(lambda: lease.epoch() is None)
+        store.holder = None
+        assert lease.epoch() == 3
+
+
+def test_it_is_released_when_it_is_closed():
+    store = Store()
+    with lease_of(store) as one, lease_of(store, "b") as other:
+        assert (one.epoch(), other.epoch()) == (1, None)
+        one.close()
+        assert other.epoch() == 2
+    assert store.holder is None
+
+
+def test_a_lease_that_was_not_acquired_is_not_released():
+    store = Store()
+    store.acquire("b", 8)
+    with lease_of(store) as lease:
+        assert lease.epoch() is None
+    assert store.holder == "b"
+
+
+def test_after_a_failure_it_is_asked_for_again():
+    store = Store()
+    with lease_of(store, renew_every_s=None) as lease:
+        assert lease.epoch() == 1
+        lease.lose()
+        assert lease.epoch() == 2
+        lease.lose()
+        store.holder = "b"
+        assert lease.epoch() is None
+
+
+def test_a_ledger_that_is_away_ends_neither_the_lease_nor_its_thread():
+    store = Store()
+    with capture_logs() as logs, lease_of(store) as lease:
+        lease.epoch()
+        store.failure = StoreUnavailableError("away")
+        for _ in range(3):
+            assert store.renewed.acquire(timeout=PATIENCE_S)
+        assert lease.epoch() == 1
+    assert logs[-1]["event"] == "lease_not_released"
+    assert "lease_not_renewed" in {line["event"] for line in logs}
