@@ -8,6 +8,7 @@ import time
 import pytest
 
 from mauve.core.times import DAY_MS
+from mauve.stores.clickhouse import warehouse as clickhouse_warehouse
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
 from mauve.stores.warehouse import EventRows, SameId, WarehouseUnavailableError, first_seq
 
@@ -220,3 +221,17 @@ def test_tables_of_an_earlier_release_are_made_durable(embedded_connection, tabl
     )
     for setting in ("fsync_after_insert", "fsync_part_directory", "min_rows_to_fsync_after_merge"):
         assert f"{setting} = 1" in made_with
+
+
+def test_tables_that_an_earlier_release_needed_are_dropped(embedded_connection):
+    embedded_connection.run("CREATE TABLE IF NOT EXISTS mauve.erasing (project String, user String) ENGINE = Memory")
+    ChdbWarehouse(embedded_connection)
+    names = embedded_connection.read("SELECT name FROM system.tables WHERE database = 'mauve' ORDER BY name", {})
+    assert names == [["actives"], ["events"], ["seen"]]
+
+
+def test_more_rows_than_any_range_holds_are_not_taken_for_an_unfinished_one(warehouse, project, stream, monkeypatch):
+    load(warehouse, rows_of(project, stream, [("view", "ann", "", NOON)] * 3))
+    monkeypatch.setattr(clickhouse_warehouse, "_STORED_AFTER_MAX", 2)
+    with pytest.raises(WarehouseUnavailableError, match="restore both to the same moment"):
+        warehouse.stored_after({stream: 0})

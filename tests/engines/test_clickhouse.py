@@ -147,6 +147,16 @@ class TestExactlyOnce:
         second.commit((), (), "another")
         assert stored(server, address)[0] == 5
 
+    def test_ids_that_another_loader_has_counted_are_found_after_recovery(self, open_loader):
+        first, second = open_loader(), open_loader()
+        for each in (first, second):
+            each.stage(rows_of(1))
+            each.commit((), (), "")
+        second.stage(rows_of(3))
+        second.commit((), (), "")
+        first.stored_after({7: 0})
+        assert sorted(place for same in first.stage(rows_of(3)) for place in same.places) == [0, 1, 2]
+
     def test_a_statement_that_outlives_its_client_stores_nothing_twice(self, server, address, open_loader):
         """A frozen server runs what it has received once it wakes up, when its client has long given up."""
         rows, zombie, loader = rows_of(), open_loader(), open_loader()

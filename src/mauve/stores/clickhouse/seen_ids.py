@@ -55,15 +55,23 @@ class SeenIds:
     def __init__(self, connection: Connection, *, filter_bytes_max: int) -> None:
         self._connection = connection
         self._bytes_max = filter_bytes_max
-        stored = self._stored_days()
-        self._days = set(stored)  # on which the table may hold ids
+        self._days = set(self._stored_days())  # on which the table may hold ids
         self._filters: dict[int, IdFilter] = {}
+
+    def build(self) -> None:
+        """Build the filters of recent days now, rather than when they are first needed."""
+        stored = self._stored_days()
         newest = max(stored, default=0)
-        for day in sorted(self._days, reverse=True):  # If space is short, the oldest days get less.
+        for day in sorted(stored, reverse=True):  # If space is short, the oldest days get less.
             if day >= newest - _WINDOW_DAYS:
                 self._make_filter(day, stored[day] * 2 if day == newest else stored[day])
         if self._filters:
             log.info("ids_known", ids=sum(each.count for each in self._filters.values()), bytes=self.filter_bytes)
+
+    def forget(self) -> None:
+        """Build every filter again when it is needed: another loader may have stored ids meanwhile."""
+        self._days |= set(self._stored_days())
+        self._filters = {}
 
     @property
     def filter_bytes(self) -> int:

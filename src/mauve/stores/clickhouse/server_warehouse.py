@@ -41,10 +41,8 @@ class ServerWarehouse(ClickHouseWarehouse):
     def __init__(
         self, connection: ServerConnection, *, is_replicated: bool = False, filter_bytes_max: int = FILTER_BYTES_MAX
     ) -> None:
-        self._is_replicated = is_replicated
-        self._connection = connection
-        self._sync_replica()  # Ids that this replica does not have yet would never be found.
         super().__init__(connection, filter_bytes_max=filter_bytes_max)
+        self._is_replicated = is_replicated
         self._commit_until_s = 0
         self._content = ""
 
@@ -58,7 +56,9 @@ class ServerWarehouse(ClickHouseWarehouse):
         return found
 
     def stored_after(self, positions: Mapping[int, int]) -> dict[int, bool]:
+        """See the protocol. Until this is called after a failure or a pause, others may have loaded unnoticed."""
         self._sync_replica()
+        self._seen.forget()
         return super().stored_after(positions)
 
     def _sync_replica(self) -> None:

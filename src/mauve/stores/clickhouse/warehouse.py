@@ -171,6 +171,7 @@ class ChdbWarehouse(ClickHouseWarehouse):
             connection.run(statement)
         repair_event_days(connection)
         super().__init__(connection, filter_bytes_max=filter_bytes_max)
+        self._seen.build()
 
 
 def _after(positions: Mapping[int, int]) -> str:
