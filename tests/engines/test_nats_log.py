@@ -58,6 +58,7 @@ def cluster():
 @pytest.fixture
 def streams(cluster):
     """New streams on three servers."""
+    cluster.wait_until_ready()
     delete_streams(cluster)
     prepare_streams(Secret(cluster.url), cluster.count, PLAN)
     return cluster

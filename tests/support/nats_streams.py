@@ -1,13 +1,16 @@
 """What tests do to the streams of the log behind the service's back."""
 
 import json
+from contextlib import suppress
 
 from nats.aio.client import Client
 
 from mauve.core.secret import Secret
+from mauve.stores import StoreUnavailableError
 from mauve.stores.nats.connection import LoopThread, close, connect
 from mauve.stores.nats.streams import STREAMS, ApiError, StreamInfo, ask, stream_info, stream_name
 from support.nats import Nats
+from support.service import PATIENCE_S, eventually
 
 
 def request(servers: Nats, subject: str, body: object = None) -> dict:
@@ -49,8 +52,13 @@ def _run(servers: Nats, work):
         finally:
             await close(client)
 
+    def answer():
+        with suppress(StoreUnavailableError):  # A cluster that has just lost servers elects leaders first.
+            return [thread.run(main(), PATIENCE_S)]
+        return None
+
     thread = LoopThread("test")
     try:
-        return thread.run(main(), 60)
+        return eventually(answer)[0]
     finally:
         thread.close()

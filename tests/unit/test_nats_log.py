@@ -1,11 +1,16 @@
 """The pure rules of the log on NATS: how records share a message, and which servers are refused."""
 
+import asyncio
+import sys
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mauve.core.secret import Secret
 from mauve.stores import UnsupportedServerError
+from mauve.stores.nats.connection import connect
 from mauve.stores.nats.groups import RECORDS_MAX, DamagedGroupError, first_number, packed, sequence_of, unpacked
 from mauve.stores.nats.servers import Server, check_server
 
@@ -58,3 +63,9 @@ def test_an_old_version_is_refused(version):
 def test_a_new_version_is_accepted(version):
     assert a_server(version).version == version
     check_server(a_server(version))
+
+
+def test_without_the_package_one_sentence_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "nats.aio.client", None)
+    with pytest.raises(UnsupportedServerError, match=r"MAUVE_STREAM_URL .* install mauve\[nats\]"):
+        asyncio.run(connect(Secret("nats://127.0.0.1:1"), "test"))

@@ -96,7 +96,7 @@ class Connection:
 
 
 def _forget_failure(task: asyncio.Task[None]) -> None:
-    """Mark a failure as seen: whoever needs the connection gets an error of its own."""
+    """Mark a failure as seen: each caller that needs the connection gets an error of its own."""
     if not task.cancelled():
         task.exception()
 

@@ -263,6 +263,8 @@ class NatsStreamReader:
 
 async def batch_from(client: "Client", stream: int, sequence: int, bytes_max: int) -> list[_Message]:
     """Return the messages from a sequence on that some replica has."""
+    from nats.errors import Error  # noqa: PLC0415 - an extra
+
     inbox = client.new_inbox()
     subscription = await client.subscribe(inbox, pending_bytes_limit=-1)
     request = {"seq": sequence, "batch": _BATCH_MESSAGES_MAX, "max_bytes": bytes_max}
@@ -275,12 +277,13 @@ async def batch_from(client: "Client", stream: int, sequence: int, bytes_max: in
             if parsed is None:
                 return found
             found.append(parsed)
-    except (TimeoutError, OSError) as error:
+    except (Error, OSError, TimeoutError) as error:
         if found:
             return found
         raise StoreUnavailableError("JetStream does not answer: it may be without a quorum") from error
     finally:
-        await subscription.unsubscribe()
+        with suppress(Error):  # The connection may be gone.
+            await subscription.unsubscribe()
 
 
 def _message_of(message: "Msg") -> _Message | None:

@@ -156,7 +156,7 @@ class NatsLogWriter:
             await asyncio.sleep(0)  # Requests that are ready in the same round share a group.
             while self._waiting:
                 if any(each.is_free for each in self._streams):
-                    await self._store(self._next_group())
+                    await self._store_or_fail(self._next_group())
                 else:
                     await self._wait_for_stream()
         finally:
@@ -178,6 +178,13 @@ class NatsLogWriter:
         self._waiting_bytes -= size
         gives_up_at = max(records[0].queued_at + WAIT_S_MAX, time.monotonic() + _LAST_ATTEMPT_S)
         return _Group(records, packed([each.parts for each in records]), next(self._ids), gives_up_at)
+
+    async def _store_or_fail(self, group: _Group) -> None:
+        try:
+            await self._store(group)
+        except BaseException as error:  # Whatever it is, every caller must get an answer.
+            self._fail(group.records, LogUnavailableError, f"unexpected {type(error).__name__}")
+            raise
 
     async def _store(self, group: _Group) -> None:
         """Send a group to one stream after the other until one stores it, or may have."""
@@ -214,10 +221,11 @@ class NatsLogWriter:
             self._give_up(group, "NATS did not acknowledge in time")
         finally:
             stream.resolving = None
+            self._fail(group.records, LogUnavailableError, "the log's task ended")
 
     async def _attempt(self, stream: _Stream, group: _Group) -> int | _Outcome:
         """Send a group; return the sequence under which it is stored, or what is known otherwise."""
-        from nats.errors import Error, NoRespondersError, OutboundBufferLimitError  # noqa: PLC0415 - an extra
+        from nats.errors import NoRespondersError, OutboundBufferLimitError  # noqa: PLC0415 - an extra
 
         began = time.monotonic()
         headers = {
@@ -230,7 +238,7 @@ class NatsLogWriter:
             reply = await client.request(subject_of(stream.number), group.message, timeout=_ATTEMPT_S, headers=headers)
         except (StoreUnavailableError, NoRespondersError, OutboundBufferLimitError):
             return _Outcome.REFUSED
-        except (Error, OSError, TimeoutError):
+        except Exception:  # noqa: BLE001 - whatever the library raises, the group may have been sent
             return _Outcome.UNKNOWN
         ack = _ack_of(reply.data)
         if ack.error is None and ack.seq:
