@@ -268,10 +268,10 @@ def test_the_buckets_of_a_cluster_have_three_replicas(cluster, tmp_path):
     assert on_bucket(cluster.url, edge.BUCKET, replicas) == [3, 3]
 
 
-def test_servers_that_do_not_answer_are_refused_in_one_sentence(tmp_path):
-    servers = Nats(1)  # not started
+def test_servers_that_do_not_answer_are_refused_in_one_sentence(own_server, tmp_path):
+    own_server.kill(0)
     with pytest.raises(UnsupportedServerError, match="MAUVE_STREAM_URL") as refused:
-        prepare_edge(settings_on(servers, tmp_path), IDENTITY)
+        prepare_edge(settings_on(own_server, tmp_path), IDENTITY)
     assert "password" not in str(refused.value)
 
 
