@@ -25,7 +25,7 @@ from mauve.metrics.questions import Question, Survey
 from mauve.metrics.registry import METRICS
 from mauve.query.parts import ReadStores
 from mauve.query.read import rows_by_project
-from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader, ReadConnection
+from mauve.stores.clickhouse.warehouse_reader import ClickHouseWarehouseReader, ReadConnection
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger.closed_days import SqlClosedDaysReader
 from mauve.stores.sql.ledger.reader import SqlLedgerReader
@@ -72,7 +72,7 @@ def main() -> None:
         began = time.perf_counter()
         migrate(database, LEDGER)
         built_s = time.perf_counter() - began
-        warehouse = ChdbWarehouseReader(_never)
+        warehouse = ClickHouseWarehouseReader(_never)
         stores = ReadStores(warehouse, SqlLedgerReader(database), SqlClosedDaysReader(database))
         _read(stores, WINDOWS["30 days"])
         rest_mb = _reset_peak()

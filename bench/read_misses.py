@@ -23,7 +23,7 @@ from mauve.query.parts import ReadStores
 from mauve.query.read import rows_by_project
 from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
-from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
+from mauve.stores.clickhouse.warehouse_reader import ClickHouseWarehouseReader
 from mauve.stores.ledger import Entry, Payment, SubscriptionVersion
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger.closed_days import SqlClosedDays, SqlClosedDaysReader
@@ -69,7 +69,7 @@ def main() -> None:
         warehouse = ChdbWarehouse(connection)
         database = _ledger(Path(folder))
         misses = {}
-        reader = ChdbWarehouseReader(lambda: ChdbConnection(Path(folder) / "warehouse"))
+        reader = ClickHouseWarehouseReader(lambda: ChdbConnection(Path(folder) / "warehouse"))
         for size in millions:
             began = time.perf_counter()
             _fill(connection, size * 1_000_000)

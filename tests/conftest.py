@@ -114,6 +114,10 @@ class Servers:
             **self._nats.account_settings(next(self._numbers) % _ACCOUNTS),
         }
 
+    def drop(self, settings: Mapping[str, str]) -> None:
+        self._postgres.drop(settings["MAUVE_DATABASE_URL"])
+        self._clickhouse.drop(settings["MAUVE_WAREHOUSE_URL"])
+
 
 _ACCOUNTS = 2_000
 
@@ -214,6 +218,8 @@ def settings(prepared: tuple[Path, str], servers: Servers | None, tmp_path: Path
     if servers is not None:
         prepare(made)
     yield made
+    if servers is not None:
+        servers.drop(SERVERS[data])
     del SERVERS[data]
 
 

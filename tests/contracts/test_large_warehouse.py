@@ -9,7 +9,7 @@ from mauve.core.times import DAY_MS
 from mauve.core.window import Window
 from mauve.stores.cancellation import deadline_at
 from mauve.stores.clickhouse.schema import TABLES
-from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
+from mauve.stores.clickhouse.warehouse_reader import ClickHouseWarehouseReader
 
 DAY = date(2026, 11, 15)
 DAY_BEGINS = (DAY - date(1970, 1, 1)).days * DAY_MS
@@ -53,7 +53,7 @@ def engine(embedded_connection):
 @pytest.fixture
 def reader(engine):
     engine.rows_scanned = 0
-    return ChdbWarehouseReader(lambda: engine)
+    return ClickHouseWarehouseReader(lambda: engine)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from mauve.core.window import Window
 from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.stores.clickhouse.maintenance import ChdbMaintenance
 from mauve.stores.clickhouse.server import ServerConnection
-from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
+from mauve.stores.clickhouse.warehouse_reader import ClickHouseWarehouseReader
 from mauve.stores.maintenance import Frozen
 from mauve.stores.warehouse import EventRows, first_seq
 from mauve.wiring.maintenance import ServerMaintenance
@@ -74,7 +74,7 @@ def load(warehouse, project):
 
 def metrics(connection, project):
     """Return everything readable about a project."""
-    reader = ChdbWarehouseReader(lambda: connection)
+    reader = ClickHouseWarehouseReader(lambda: connection)
     names = reader.event_names(project, ALWAYS, 100)
     return (
         names,

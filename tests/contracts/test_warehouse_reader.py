@@ -14,7 +14,7 @@ from mauve.core.events import Activity
 from mauve.core.times import DAY_MS
 from mauve.core.window import Window
 from mauve.stores.clickhouse.schema import ADD_EVENT_DAYS
-from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
+from mauve.stores.clickhouse.warehouse_reader import ClickHouseWarehouseReader
 from mauve.stores.warehouse import EventRows, WarehouseUnavailableError, first_seq
 from support.service import PATIENCE_S
 
@@ -29,7 +29,7 @@ projects = itertools.count(1)
 
 @pytest.fixture
 def engine(warehouse, connection):
-    return warehouse, ChdbWarehouseReader(lambda: connection)
+    return warehouse, ClickHouseWarehouseReader(lambda: connection)
 
 
 @pytest.fixture
@@ -212,7 +212,7 @@ def test_an_engine_that_cannot_be_opened_raises_and_is_retried(connection, proje
             raise attempt
         return attempt
 
-    reader = ChdbWarehouseReader(open_connection)
+    reader = ClickHouseWarehouseReader(open_connection)
     with pytest.raises(WarehouseUnavailableError):
         reader.event_count(project, "view", ALWAYS)
     assert reader.event_count(project, "view", ALWAYS) == 0
@@ -239,7 +239,7 @@ def test_slow_reads_of_one_project_do_not_delay_another():
     window = Window(DAY, DAY + timedelta(days=1))
     with (
         ThreadPoolExecutor(4) as readers,
-        closing(ChdbWarehouseReader(lambda: Stuck("proj_slow", begun, go))) as reader,
+        closing(ClickHouseWarehouseReader(lambda: Stuck("proj_slow", begun, go))) as reader,
     ):
         slow = [readers.submit(reader.users_by_day, ["proj_slow"], Activity.ACTIVE, window) for _ in range(3)]
         try:

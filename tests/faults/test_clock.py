@@ -4,7 +4,7 @@ import pytest
 
 from mauve.access.sign_in_attempts import PasswordAttempts
 from mauve.overload.token_bucket import TokenBuckets
-from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
+from mauve.stores.clickhouse.warehouse_reader import ClickHouseWarehouseReader
 from support.service import bearer
 
 HOUR_MS = 3_600_000
@@ -13,7 +13,7 @@ JUMPS = pytest.mark.parametrize("jump_ms", [-2 * HOUR_MS, 72 * HOUR_MS], ids=["b
 
 @pytest.fixture
 def read_warehouse(connection):
-    return ChdbWarehouseReader(lambda: connection)
+    return ClickHouseWarehouseReader(lambda: connection)
 
 
 @pytest.fixture

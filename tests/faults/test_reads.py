@@ -13,7 +13,7 @@ from mauve.core.window import Window
 from mauve.metrics.questions import Question
 from mauve.metrics.registry import METRICS
 from mauve.query.ask import Freshness, ask
-from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
+from mauve.stores.clickhouse.warehouse_reader import ClickHouseWarehouseReader
 from mauve.stores.localdisk.read_cache import CacheBounds, SqliteReadCache
 from mauve.stores.read_meter import ReadCost, ReadLimits
 from mauve.stores.warehouse import WarehouseUnavailableError
@@ -51,7 +51,7 @@ class Faulty:
 
 @pytest.fixture
 def read_warehouse(connection):
-    return Faulty(ChdbWarehouseReader(lambda: connection))
+    return Faulty(ClickHouseWarehouseReader(lambda: connection))
 
 
 @pytest.fixture

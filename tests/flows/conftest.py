@@ -15,7 +15,7 @@ from mauve.core.organization import Organization
 from mauve.core.user import Role, User
 from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.schema import TABLES
-from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
+from mauve.stores.clickhouse.warehouse_reader import ClickHouseWarehouseReader
 from mauve.stores.warehouse import WarehouseReader
 from support.browser import PASSWORD, Browser
 from support.clocks import ManualClock
@@ -40,7 +40,7 @@ def read_warehouse(settings: Settings, connection: ChdbConnection) -> WarehouseR
             connection.run(statement)
         return connection
 
-    return ChdbWarehouseReader(opened)
+    return ClickHouseWarehouseReader(opened)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from mauve.metrics.registry import METRICS
 from mauve.query.parts import ReadStores
 from mauve.query.read import rows_by_project
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
-from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
+from mauve.stores.clickhouse.warehouse_reader import ClickHouseWarehouseReader
 from mauve.stores.log import LogRecord
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger.closed_days import SqlClosedDays, SqlClosedDaysReader
@@ -107,7 +107,7 @@ def load(send, database, warehouse, days, clock):
 @pytest.fixture
 def answers(database, connection):
     stores = ReadStores(
-        ChdbWarehouseReader(lambda: connection), SqlLedgerReader(database), SqlClosedDaysReader(database)
+        ClickHouseWarehouseReader(lambda: connection), SqlLedgerReader(database), SqlClosedDaysReader(database)
     )
 
     def answer(first=-60, last=0):

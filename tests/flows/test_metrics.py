@@ -12,7 +12,7 @@ from mauve.core.biller import Provider
 from mauve.core.credential import KeyKind, Scope
 from mauve.core.secret import Secret
 from mauve.metrics.registry import METRICS, NAMES_MAX
-from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
+from mauve.stores.clickhouse.warehouse_reader import ClickHouseWarehouseReader
 from support.service import bearer
 
 TODAY, YESTERDAY, FIRST_DAY = "2027-01-15", "2027-01-14", "2026-12-17"
@@ -21,7 +21,7 @@ MINUTE_MS, DAY_MS = 60_000, 86_400_000
 
 @pytest.fixture
 def read_warehouse(connection):
-    return ChdbWarehouseReader(lambda: connection)
+    return ClickHouseWarehouseReader(lambda: connection)
 
 
 @pytest.fixture

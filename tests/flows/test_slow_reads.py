@@ -12,7 +12,7 @@ from mauve.control import operator
 from mauve.core.credential import Scope
 from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.schema import TABLES
-from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
+from mauve.stores.clickhouse.warehouse_reader import ClickHouseWarehouseReader
 from mauve.wiring.paths import ledger_path
 from support.service import bearer
 
@@ -57,7 +57,9 @@ def endless_projects():
 def read_warehouse(connection, warehouse_path, endless_projects):
     for statement in TABLES:
         connection.run(statement)
-    with closing(ChdbWarehouseReader(lambda: Endless(ChdbConnection(warehouse_path), endless_projects))) as reader:
+    with closing(
+        ClickHouseWarehouseReader(lambda: Endless(ChdbConnection(warehouse_path), endless_projects))
+    ) as reader:
         yield reader
 
 

@@ -82,6 +82,9 @@ class ClickHouse:
         self.query(f"CREATE DATABASE {database}")
         return self.url(database)
 
+    def drop(self, url: str) -> None:
+        self.query(f"DROP DATABASE {url.rpartition('/')[2]} SYNC")
+
     def query(self, sql: str, database: str = "default") -> str:
         answer = httpx.post(
             f"http://127.0.0.1:{self.port}/",

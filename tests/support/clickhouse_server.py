@@ -17,12 +17,13 @@ from urllib.parse import parse_qsl, urlsplit
 import chdb
 
 PORT, FOLDER = int(sys.argv[1]), sys.argv[2]
-PATH = f"{FOLDER}/data?max_server_memory_usage=700000000&background_pool_size=2"
+PATH = f"{FOLDER}/data?max_server_memory_usage=3000000000&background_pool_size=2"
 PASSWORDS = {os.environ["CLICKHOUSE_USER"]: os.environ["CLICKHOUSE_PASSWORD"]}
 NOT_SETTINGS = {
     *("query", "database", "session_id", "session_timeout", "session_check", "query_id", "user", "password"),
     *("wait_end_of_query", "buffer_size", "default_format", "client_protocol_version", "quota_key"),
 }
+SESSION_S_MAX = 30.0  # Each takes memory, and thousands of tests share a server.
 DATA_FORMAT = re.compile(rb"(\s*INSERT INTO .{1,200}?) FORMAT (\w+)\s*\n", re.DOTALL)
 CODE = re.compile(r"Code: (\d+)")
 
@@ -145,7 +146,7 @@ def run(parameters, body):
         for name, value in parameters.items()
         if name not in NOT_SETTINGS and not name.startswith(("param_", "send_progress", "http_"))
     }
-    timeout_s = float(parameters.get("session_timeout", "60"))
+    timeout_s = min(float(parameters.get("session_timeout", "60")), SESSION_S_MAX)
     with SESSIONS.session(parameters.get("session_id"), timeout_s) as session:
         session.prepare(parameters.get("database", "default"), settings)
         inserted = DATA_FORMAT.match(query)

@@ -96,6 +96,10 @@ class Postgres:
             connection.execute(f"CREATE DATABASE {database} OWNER {USER} TEMPLATE {template}")
         return self.url(database)
 
+    def drop(self, url: str) -> None:
+        with psycopg.connect(self.address("postgres", "postgres"), autocommit=True) as connection:
+            connection.execute(f"DROP DATABASE {url.rpartition('/')[2]} WITH (FORCE)")
+
     def execute(self, database: str, statement: str) -> None:
         with psycopg.connect(self.address(database, "postgres"), autocommit=True) as connection:
             connection.execute(statement)

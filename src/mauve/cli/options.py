@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
 
@@ -10,6 +10,7 @@ import click
 
 from mauve.config import Settings, http_url, settings_from
 from mauve.control.parts import ControlParts
+from mauve.stores import StoreUnavailableError
 from mauve.stores.data_directory import holder_of
 
 P = ParamSpec("P")
@@ -63,12 +64,13 @@ def open_existing(data: Path | None) -> Iterator[ControlParts]:
 @contextmanager
 def open_or_create(settings: Settings) -> Iterator[ControlParts]:
     """Open the control plane's parts, and create the data directory if it is missing."""
-    from mauve.wiring.bootstrap import prepare  # noqa: PLC0415 - slow to import
+    from mauve.wiring.bootstrap import prepare_for_command  # noqa: PLC0415 - slow to import
     from mauve.wiring.control import control_parts  # noqa: PLC0415 - slow to import
 
-    prepare(settings)
+    prepare_for_command(settings)
     with control_parts(settings) as parts:
-        parts.publisher.refill_if_lost()
+        with suppress(StoreUnavailableError):  # The service publishes what a command could not.
+            parts.publisher.refill_if_lost()
         yield parts
 
 

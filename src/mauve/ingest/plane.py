@@ -62,7 +62,7 @@ class IngestPlane:
 
     def engines(self) -> dict[str, bool]:
         """Return which engines this plane can use now."""
-        return {"edge": self._parts.keyring.is_current, "log": not self._parts.log.has_failed}
+        return {"edge": self._parts.keyring.is_current, "log": self._parts.log.is_available}
 
     def _answer_other(self, request: OpenRequest) -> Reply:
         match request.path:

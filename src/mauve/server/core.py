@@ -33,6 +33,8 @@ from mauve.server.admin_socket import AdminSocket
 from mauve.server.asgi_server import AsgiServer
 from mauve.server.child import expose_metrics, finished, main, repeat, serve_until_stopped
 from mauve.server.child_protocol import ChildConfig, Ready
+from mauve.server.engine_gauges import CHECK_EVERY_S as ENGINES_EVERY_S
+from mauve.server.engine_gauges import EngineGauges
 from mauve.server.request_guard import RequestGuard
 from mauve.stores import StoreUnavailableError
 from mauve.web.app import response_from, starlette_app
@@ -95,13 +97,16 @@ class CoreApp:
 
     def _readiness(self, request: Request) -> Response:
         """Report on the engines. Starlette runs this in a thread, since it is not a coroutine."""
-        engines = {
+        return response_from(readiness(request.method, self.engines(), **self._loading.status()))
+
+    def engines(self) -> dict[str, bool]:
+        """Return which engines answer now. It waits for them."""
+        return {
             "catalog": _is_reachable(self._parts.catalog.installation.ping),
             "ledger": _is_reachable(self._ledger.ping),
             "warehouse": self._loading.has_warehouse,
             **self._plane.engines(),
         }
-        return response_from(readiness(request.method, engines, **self._loading.status()))
 
 
 async def _refuse_method(_: Request, __: Exception) -> Response:
@@ -124,7 +129,8 @@ def _load_every_s(settings: Settings) -> float:
 
 async def run(config: ChildConfig) -> None:
     settings = config.settings()
-    prepare(settings)
+    if config.wants_setup_link:  # at the first start; one that dies starts again even if a server is away
+        prepare(settings)
     drop_frozen(settings)
     registry = CollectorRegistry()
     expose_metrics(settings, 0, registry)
@@ -151,9 +157,11 @@ async def run(config: ChildConfig) -> None:
                     asyncio.create_task(repeat(_load_every_s(settings), loading.step, "load_failed")),
                     asyncio.create_task(repeat(CHECK_EVERY_S, retention_job.forget_if_due, "raw_events_not_forgotten")),
                 ]
+                app = CoreApp(parts, ingest, query, dashboard, loading, timeout_s=settings.catalog_timeout_s)
+                gauges = EngineGauges(registry, app.engines)
+                background.append(asyncio.create_task(repeat(ENGINES_EVERY_S, gauges.refresh, "engines_not_checked")))
                 admin_socket = AdminSocket(settings, loading)
                 await admin_socket.open()
-                app = CoreApp(parts, ingest, query, dashboard, loading, timeout_s=settings.catalog_timeout_s)
                 await serve_until_stopped(
                     AsgiServer(RequestGuard(app, settings.connections_per_address), (config.host, config.port)),
                     Ready(setup.path.reveal() if setup else None),

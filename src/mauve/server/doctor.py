@@ -18,13 +18,14 @@ from mauve.config import Settings
 from mauve.core.clock import SystemClock
 from mauve.maintenance.disk_space import format_bytes
 from mauve.maintenance.retention import first_day_kept
-from mauve.stores import StoreUnavailableError
+from mauve.stores import ForeignDataError, StoreUnavailableError, UnsupportedServerError
 from mauve.stores.data_directory import gone_holder, holder_of
 from mauve.stores.log import MIXED_STREAM
 from mauve.wiring.bootstrap import check_vault, schema_revisions
+from mauve.wiring.clickhouse import check_warehouse
 from mauve.wiring.control import control_parts
 from mauve.wiring.databases import open_load_ledger
-from mauve.wiring.log import open_log_reader
+from mauve.wiring.log import check_log, open_log_reader, stream_bytes_max
 from mauve.wiring.maintenance import last_forgotten
 from mauve.wiring.paths import has_data, master_key_path
 
@@ -57,13 +58,10 @@ def run_checks(settings: Settings) -> list[Finding]:
 def _run_safely(check: Callable[[Settings], Finding], settings: Settings) -> Finding:
     try:
         return check(settings)
-    except (StoreUnavailableError, VaultError, OSError) as error:
+    except (StoreUnavailableError, UnsupportedServerError, ForeignDataError, VaultError, OSError) as error:
         name = check.__name__.strip("_").replace("_", " ")
-        advice = (
-            str(error)
-            if isinstance(error, VaultError)
-            else "fix the cause; restore from a backup if the file is damaged"
-        )
+        says_what_to_do = isinstance(error, UnsupportedServerError | ForeignDataError | VaultError)
+        advice = str(error) if says_what_to_do else "fix the cause; restore from a backup if the file is damaged"
         return Finding(name, ok=False, detail=str(error), advice=advice)
 
 
@@ -103,10 +101,11 @@ def _master_key(settings: Settings) -> Finding:
 
 def _catalog(settings: Settings) -> Finding:
     found, wanted = schema_revisions(settings)
+    place = "in a file" if settings.database_url is None else "on PostgreSQL"
     return Finding(
         "catalog",
         found == wanted,
-        f"answers, revision {found}",
+        f"{place}, answers, revision {found}",
         "run 'mauve serve' once: it migrates the tables",
     )
 
@@ -129,15 +128,19 @@ def _queue(settings: Settings) -> Finding:
     with open_load_ledger(settings) as ledger, closing(open_log_reader(settings)) as log:
         dead_letters, positions = ledger.dead_letter_count(), ledger.positions()
         waiting_bytes = log.backlog_bytes(positions) + ledger.waiting_bytes(positions.get(MIXED_STREAM, 0))
-        # As a writer does: it needs room for its next segment.
-        is_full = log.largest_stream_bytes() + settings.segment_bytes > settings.backlog_bytes_max
-    detail = f"{format_bytes(waiting_bytes)} wait to be loaded, {dead_letters} records could not be loaded"
+        is_full = log.largest_stream_bytes() > stream_bytes_max(settings)
+    waiting = f"{format_bytes(waiting_bytes)} wait to be loaded, {dead_letters} records could not be loaded"
+    detail = f"{waiting}; {check_log(settings)}"
     advice = (
         "events are refused until the loader catches up: check the core's log"
         if is_full
-        else "see the table dead_letters in ledger.db: it keeps each record with the reason"
+        else "see the ledger's table dead_letters: it keeps each record with the reason"
     )
     return Finding("queue", ok=not is_full and dead_letters == 0, detail=detail, advice=advice)
+
+
+def _warehouse(settings: Settings) -> Finding:
+    return Finding("warehouse", ok=True, detail=check_warehouse(settings))
 
 
 def _raw_events(settings: Settings) -> Finding:
@@ -195,4 +198,16 @@ def _server(settings: Settings) -> Finding:
         )
 
 
-_CHECKS: Final = (_versions, _data_directory, _master_key, _catalog, _edge, _queue, _raw_events, _clock, _disk, _server)
+_CHECKS: Final = (
+    _versions,
+    _data_directory,
+    _master_key,
+    _catalog,
+    _edge,
+    _queue,
+    _warehouse,
+    _raw_events,
+    _clock,
+    _disk,
+    _server,
+)

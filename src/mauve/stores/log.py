@@ -67,6 +67,11 @@ class LogWriter(Protocol):
         """Return whether this writer needs a restart."""
         ...
 
+    @property
+    def is_available(self) -> bool:
+        """Return whether an append would be expected to succeed now."""
+        ...
+
     async def close(self) -> None: ...
 
 

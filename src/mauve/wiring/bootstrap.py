@@ -1,7 +1,7 @@
 """Wires an installation: migrate its tables, create or check its master key and its identity."""
 
 import secrets
-from contextlib import closing
+from contextlib import closing, nullcontext, suppress
 from typing import Final
 
 from mauve.access.vault import Vault, VaultError, new_master_key
@@ -24,7 +24,19 @@ _IDENTITY: Final = "identity"
 
 
 def prepare(settings: Settings) -> None:
-    """Make the data directory private, give it a master key, and migrate its tables to this release."""
+    """Make the data directory private, give it a master key, and migrate its tables to this release.
+
+    Create or check what the installation has on servers; refuse servers that are unsafe or cannot be reached.
+    """
+    _prepare(settings, needs_every_server=True)
+
+
+def prepare_for_command(settings: Settings) -> None:
+    """Do the same for a command, which may run while servers for events are away: it changes the catalog alone."""
+    _prepare(settings, needs_every_server=False)
+
+
+def _prepare(settings: Settings, *, needs_every_server: bool) -> None:
     make_private_directory(settings.data)
     with exclusive_lock(settings.data, "prepare"):
         vault = open_vault(settings)
@@ -38,12 +50,13 @@ def prepare(settings: Settings) -> None:
             if catalog.installation.get(_MASTER_KEY_ID) != vault.current_key_id:
                 catalog.installation.put(_MASTER_KEY_ID, vault.current_key_id)
             identity = _check_identity(settings, catalog)
-            prepare_log(settings, identity, catalog.installation)
-        prepare_edge(settings, identity)
-        with closing(open_ledger_database(settings, statement_s=MAINTENANCE_STATEMENT_S)) as database:
-            migrate(database, LEDGER)
-        if settings.warehouse_url is not None:
-            prepare_warehouse(settings, settings.warehouse_url, identity)
+            with closing(open_ledger_database(settings, statement_s=MAINTENANCE_STATEMENT_S)) as ledger:
+                migrate(ledger, LEDGER)
+            with nullcontext() if needs_every_server else suppress(UnsupportedServerError):
+                prepare_log(settings, identity, catalog.installation)
+                prepare_edge(settings, identity)
+            with nullcontext() if needs_every_server else suppress(UnsupportedServerError):
+                prepare_warehouse(settings, identity)
 
 
 def check_server(database: Database) -> None:

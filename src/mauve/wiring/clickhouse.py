@@ -3,16 +3,17 @@
 from pathlib import Path
 
 from mauve.config import Settings
-from mauve.core.secret import Secret
 from mauve.stores import ForeignDataError
 from mauve.stores.clickhouse.server import address_from
 from mauve.stores.clickhouse.server_schema import check_server, migrate
 from mauve.wiring.paths import warehouse_path
 
 
-def prepare_warehouse(settings: Settings, url: Secret, identity: str) -> None:
+def prepare_warehouse(settings: Settings, identity: str) -> None:
     """Check the server, and give it the tables of this release; refuse the data of another installation."""
-    address = address_from(url)
+    if settings.warehouse_url is None:
+        return
+    address = address_from(settings.warehouse_url)
     check_server(address)
     if holds_rows(warehouse_path(settings.data)):
         raise ForeignDataError(
@@ -20,6 +21,16 @@ def prepare_warehouse(settings: Settings, url: Secret, identity: str) -> None:
             "move them with 'mauve move', or choose another --data"
         )
     migrate(address, identity)
+
+
+def check_warehouse(settings: Settings) -> str:
+    """Say where the warehouse is; raise unless its server can be used."""
+    if settings.warehouse_url is None:
+        return "in files"
+    address = address_from(settings.warehouse_url)
+    check_server(address)
+    copies = "" if address.cluster is None else f", on cluster {address.cluster}"
+    return f"on ClickHouse at {address.host}{copies}"
 
 
 def holds_rows(warehouse: Path) -> bool:

@@ -49,6 +49,25 @@ def prepare_log(settings: Settings, identity: str, installation: Installation) -
         installation.put(_STREAM_IDS, msgspec.json.encode(ids).decode())
 
 
+def check_log(settings: Settings) -> str:
+    """Say where the log is; raise unless its servers can be used."""
+    if settings.stream_url is None:
+        return "in files"
+    from mauve.stores.nats.servers import check_servers
+
+    servers = check_servers(settings.stream_url, settings.stream_monitor_urls, all_of_them=False)
+    return f"on {servers} NATS server{'s' if servers > 1 else ''}, which sync before they acknowledge"
+
+
+def stream_bytes_max(settings: Settings) -> int:
+    """Return the size at which a stream takes no more: each file has to fit in before, on NATS all streams share it."""
+    if settings.stream_url is None:
+        return settings.backlog_bytes_max - settings.segment_bytes
+    from mauve.stores.nats.streams import STREAMS
+
+    return settings.backlog_bytes_max // len(STREAMS)
+
+
 async def open_log_writer(settings: Settings, stream: int) -> tuple[LogWriter, OwnStream | None]:
     """Open the log for a process; also return the stream that only it writes, if there is one."""
     path = log_path(settings.data)

@@ -29,7 +29,7 @@ from mauve.stores.clickhouse.server import address_from, open_for_maintenance, o
 from mauve.stores.clickhouse.server_schema import begin_copy, end_copy
 from mauve.stores.clickhouse.server_schema import check_server as check_clickhouse
 from mauve.stores.clickhouse.server_schema import migrate as migrate_clickhouse
-from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader
+from mauve.stores.clickhouse.warehouse_reader import ClickHouseWarehouseReader
 from mauve.stores.data_directory import hold, write_private_file
 from mauve.stores.sql.catalog.catalog import sql_catalog
 from mauve.stores.sql.catalog.schema import metadata as catalog_metadata
@@ -206,8 +206,8 @@ def _warehouse_part(data: Path, url: Secret, identity: str) -> Iterator[_Part]:
     with (
         closing(ChdbConnection(path)) as source,
         closing(open_for_maintenance(address)) as target,
-        closing(ChdbWarehouseReader(lambda: ChdbConnection(path))) as before,
-        closing(ChdbWarehouseReader(lambda: open_for_reading(address, _COMPARISON_S_MAX))) as after,
+        closing(ClickHouseWarehouseReader(lambda: ChdbConnection(path))) as before,
+        closing(ClickHouseWarehouseReader(lambda: open_for_reading(address, _COMPARISON_S_MAX))) as after,
     ):
         for statement in TABLES:  # An older release may have left fewer columns.
             source.run(statement)

@@ -17,7 +17,7 @@ from mauve.stores.clickhouse.schema import TABLES
 from mauve.stores.clickhouse.server import address_from, open_for_loading, open_for_reading
 from mauve.stores.clickhouse.server_warehouse import ServerWarehouse
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse, ClickHouseWarehouse
-from mauve.stores.clickhouse.warehouse_reader import ChdbWarehouseReader, ReadConnection
+from mauve.stores.clickhouse.warehouse_reader import ClickHouseWarehouseReader, ReadConnection
 from mauve.stores.sql.catalog.catalog import sql_catalog
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.ledger.closed_days import SqlClosedDays
@@ -33,9 +33,9 @@ from mauve.wiring.paths import warehouse_path
 def open_warehouse_reader(settings: Settings) -> WarehouseReader:
     """Return a reader of the warehouse: of a server, or in the process that loads it. It is opened on first use."""
     if settings.warehouse_url is None:
-        return ChdbWarehouseReader(lambda: _embedded_read_connection(settings))
+        return ClickHouseWarehouseReader(lambda: _embedded_read_connection(settings))
     address = address_from(settings.warehouse_url)
-    return ChdbWarehouseReader(lambda: open_for_reading(address, settings.read_s_max))
+    return ClickHouseWarehouseReader(lambda: open_for_reading(address, settings.read_s_max))
 
 
 def _embedded_read_connection(settings: Settings) -> ReadConnection:

@@ -67,7 +67,7 @@ class ReadConnection(Protocol):
     def close(self) -> None: ...
 
 
-class ChdbWarehouseReader:
+class ClickHouseWarehouseReader:
     """Reads in parallel, on one connection for each concurrent reader, opened when first needed."""
 
     def __init__(self, open_connection: Callable[[], ReadConnection]) -> None:

@@ -65,6 +65,10 @@ class Connection:
             raise StoreUnavailableError("NATS cannot be reached")
         return self._client
 
+    @property
+    def is_connected(self) -> bool:
+        return self._client is not None and self._client.is_connected
+
     async def close(self) -> None:
         if self._connecting is not None:
             self._connecting.cancel()

@@ -40,6 +40,7 @@ _FLUSH_WEIGHT: Final = 0.25
 _ATTEMPT_S: Final = 1.0
 _LAST_ATTEMPT_S: Final = 1.5  # how long after its deadline a group may still be sent
 _PAUSE_S: Final = 0.1
+_FORGIVEN_AFTER_S: Final = 10.0  # Without events, only the connection tells whether it works again.
 
 log = structlog.get_logger()
 
@@ -101,6 +102,7 @@ class NatsLogWriter:
         self._work: asyncio.Task[None] | None = None
         self._ids = (f"{secrets.token_hex(8)}-{number}" for number in count())
         self._is_down = False
+        self._gave_up_at = 0.0
         self._is_closed = False
         self._flush_s = ASSUMED_FLUSH_S
 
@@ -111,6 +113,12 @@ class NatsLogWriter:
     @property
     def has_failed(self) -> bool:
         return False
+
+    @property
+    def is_available(self) -> bool:
+        """Return whether NATS is connected, and stored what it was last given; unknown again after a while."""
+        has_failed_lately = self._is_down and time.monotonic() - self._gave_up_at < _FORGIVEN_AFTER_S
+        return self._connection.is_connected and not has_failed_lately
 
     def append(self, parts: Sequence[bytes]) -> asyncio.Future[int]:
         length = sum(map(len, parts))
@@ -267,6 +275,7 @@ class NatsLogWriter:
         if not self._is_down:
             log.error("log_unavailable", reason=reason, advice="events get 503 until NATS has a quorum again")
         self._is_down = True
+        self._gave_up_at = time.monotonic()
         self._fail(group.records, LogUnavailableError, reason)
 
     @staticmethod

@@ -102,6 +102,10 @@ class SegmentLogWriter:
         return self._has_failed
 
     @property
+    def is_available(self) -> bool:
+        return not self._has_failed
+
+    @property
     def last_number(self) -> int:
         return self._last_number
 
