@@ -85,41 +85,43 @@ def show_progress(pytestconfig: pytest.Config, capsys: pytest.CaptureFixture[str
 
 
 class Servers:
-    """Every engine on a server, for tests that run on servers: each test has a database and an account of its own."""
+    """Every engine on a server, for tests that run on servers. Each test has a catalog and a ledger of its own.
+
+    The warehouse, the log and the edge are emptied for each: creating them again would take most of the time.
+    """
 
     def __init__(self, opened: ExitStack) -> None:
         from support.clickhouse import ClickHouse  # noqa: PLC0415 - not needed for the embedded engines
         from support.nats import Nats  # noqa: PLC0415
+        from support.nats_streams import purge_all  # noqa: PLC0415
         from support.postgres import Postgres  # noqa: PLC0415
 
         self._postgres = opened.enter_context(Postgres())
         self._clickhouse = opened.enter_context(ClickHouse())
-        self._nats = opened.enter_context(Nats(servers=1, accounts=_ACCOUNTS))
+        self._nats = opened.enter_context(Nats(servers=1))
+        self._purge_all = purge_all
+        self._warehouse_url = self._clickhouse.create(_WAREHOUSE)
         self._numbers = itertools.count()
-        self._master_key = base64.b64encode(bytes(32)).decode()
 
-    def catalog_settings(self, template: str) -> dict[str, str]:
-        """Return the settings of a new catalog and ledger."""
-        name = f"flow_{next(self._numbers)}"
+    def settings(self, template: str) -> dict[str, str]:
+        """Return the settings of an installation with a copy of a database."""
         return {
-            "MAUVE_DATABASE_URL": self._postgres.create(name, template),
-            "MAUVE_MASTER_KEY": self._master_key,
+            "MAUVE_DATABASE_URL": self._postgres.create(f"flow_{next(self._numbers)}", template),
+            "MAUVE_WAREHOUSE_URL": self._warehouse_url,
+            "MAUVE_MASTER_KEY": base64.b64encode(bytes(32)).decode(),
+            **self._nats.settings(),
         }
 
-    def event_settings(self) -> dict[str, str]:
-        """Return the settings of a new warehouse, log and edge."""
-        return {
-            "MAUVE_WAREHOUSE_URL": self._clickhouse.create(),
-            "MAUVE_BACKLOG_MB": "256",
-            **self._nats.account_settings(next(self._numbers) % _ACCOUNTS),
-        }
+    def clear(self) -> None:
+        for table in ("events", "actives", "seen"):
+            self._clickhouse.query(f"TRUNCATE TABLE {table}", _WAREHOUSE)
+        self._purge_all(self._nats)
 
     def drop(self, settings: Mapping[str, str]) -> None:
         self._postgres.drop(settings["MAUVE_DATABASE_URL"])
-        self._clickhouse.drop(settings["MAUVE_WAREHOUSE_URL"])
 
 
-_ACCOUNTS = 2_000
+_WAREHOUSE = "flows"
 
 
 @pytest.fixture(scope="session")
@@ -136,7 +138,7 @@ def servers(pytestconfig: pytest.Config) -> Iterator[Servers | None]:
 def prepared(tmp_path_factory: pytest.TempPathFactory, servers: Servers | None) -> tuple[Path, str]:
     """A data directory, and the name of its database on a server, prepared once: copying is faster than migrating."""
     data = tmp_path_factory.mktemp("template") / "data"
-    chosen = {} if servers is None else servers.catalog_settings("template_of_mauve")
+    chosen = {} if servers is None else servers.settings("template_of_mauve")
     prepare(settings_from({"MAUVE_DATA": str(data), **chosen}))
     return data, chosen.get("MAUVE_DATABASE_URL", "").rpartition("/")[2]
 
@@ -213,11 +215,10 @@ def settings(prepared: tuple[Path, str], servers: Servers | None, tmp_path: Path
     shutil.copytree(template, data)
     data.chmod(0o700)
     plain = {"MAUVE_DATA": str(data), "MAUVE_CATALOG_TIMEOUT_SECONDS": "60", "MAUVE_SEGMENT_MB": "3"}
-    SERVERS[data] = {} if servers is None else servers.catalog_settings(database) | servers.event_settings()
-    made = settings_from(plain | SERVERS[data])
+    SERVERS[data] = {} if servers is None else servers.settings(database)
     if servers is not None:
-        prepare(made)
-    yield made
+        servers.clear()
+    yield settings_from(plain | SERVERS[data])
     if servers is not None:
         servers.drop(SERVERS[data])
     del SERVERS[data]

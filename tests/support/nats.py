@@ -32,12 +32,10 @@ class Nats:
         max_payload: int = 8 * _MIB,
         file_store: int = 10_000_000 * _MIB,
         jetstream: bool = True,
-        accounts: int = 0,
     ) -> None:
         self._sync, self._max_payload, self._file_store, self._jetstream = sync, max_payload, file_store, jetstream
         self._folder = Path(tempfile.mkdtemp(prefix="mauve-nats-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")))
         self.count = servers
-        self._accounts = accounts
         ports = _free_ports(3 * servers)
         self.ports, self.monitor_ports, self._route_ports = (ports[place::3] for place in range(3))
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -69,13 +67,6 @@ class Nats:
     def settings(self) -> dict[str, str]:
         """Return the settings of a service on these servers."""
         return {"MAUVE_STREAM_URL": self.url, "MAUVE_STREAM_MONITOR_URL": self.monitor_url}
-
-    def account_settings(self, number: int) -> dict[str, str]:
-        """Return the settings of a service that has one of the accounts: as good as servers of its own."""
-        return {
-            "MAUVE_STREAM_URL": self.url_as(f"account-{number}", PASSWORD),
-            "MAUVE_STREAM_MONITOR_URL": self.monitor_url,
-        }
 
     def url_as(self, user: str, password: str) -> str:
         credential = f"{quote(user, safe='')}:{quote(password, safe='')}"
@@ -141,7 +132,7 @@ class Nats:
             f"http: 127.0.0.1:{self.monitor_ports[index]}",
             f"max_payload: {self._max_payload}",
             "max_pending: 67108864",
-            self._users(),
+            f"authorization {{ user: {json.dumps(USER)}, password: {json.dumps(PASSWORD)} }}",
         ]
         if self._jetstream:
             limits = f"max_memory_store: {256 * _MIB}, max_file_store: {self._file_store}"
@@ -152,16 +143,6 @@ class Nats:
             own = f"listen: 127.0.0.1:{self._route_ports[index]}, routes: [{routes}]"
             lines.append(f"cluster {{ name: mauve, {own} }}")
         return "\n".join(lines)
-
-    def _users(self) -> str:
-        password = json.dumps(PASSWORD)
-        if not self._accounts:
-            return f"authorization {{ user: {json.dumps(USER)}, password: {password} }}"
-        accounts = "\n".join(
-            f"A{number} {{ jetstream: enabled, users: [ {{ user: account-{number}, password: {password} }} ] }}"
-            for number in range(self._accounts)
-        )
-        return f"accounts {{ {accounts} }}"
 
 
 def _free_ports(count: int) -> list[int]:

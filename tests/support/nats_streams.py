@@ -44,6 +44,17 @@ def delete_streams(servers: Nats) -> None:
     _run(servers, work)
 
 
+def purge_all(servers: Nats) -> None:
+    """Empty every stream and bucket."""
+
+    async def work(client: Client) -> None:
+        names = json.loads(await ask(client, "STREAM.NAMES"))["streams"] or ()
+        for name in names:
+            await ask(client, f"STREAM.PURGE.{name}")
+
+    _run(servers, work)
+
+
 def _run(servers: Nats, work):
     async def main():
         client = await connect(Secret(servers.url), "test")
