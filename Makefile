@@ -7,7 +7,8 @@ DEV := $(VENV)/.dev
 # Tests that take minutes: killed processes, power cuts, failing disks, random schedules, backups and erasing under load.
 PROOFS := tests/faults tests/properties tests/flows/test_backup.py tests/flows/test_erasing.py
 # Flows of every plane and of the dashboard, which `make engines` runs once more on servers.
-FLOWS := access apps archiving departures erasing events first_event keys publishing quotas signing_in webhook_commands webhook_secrets webhooks
+FLOWS := access app_page apps archiving dashboard departures erasing events first_event keys metrics payments_page publishing quotas \
+  signing_in webhook_commands webhook_secrets webhooks
 ON_SERVERS := $(foreach flow,$(FLOWS),tests/flows/test_$(flow).py)
 # The tests sync thousands of small files: keep them in memory if there is room, so that a busy disk does not slow them.
 ROOM_KB := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $$4 }')

@@ -524,6 +524,7 @@ class TestHealth:
         assert "Accepted 1 items" in text
         assert "Rejections by reason" not in text
 
+    @pytest.mark.embedded  # It breaks the file's tables.
     def test_statistics_that_cannot_be_stored_are_kept_for_the_next_attempt(
         self, client, core, settings, send, note, viewer, own
     ):

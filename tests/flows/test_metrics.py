@@ -12,16 +12,10 @@ from mauve.core.biller import Provider
 from mauve.core.credential import KeyKind, Scope
 from mauve.core.secret import Secret
 from mauve.metrics.registry import METRICS, NAMES_MAX
-from mauve.stores.clickhouse.warehouse_reader import ClickHouseWarehouseReader
 from support.service import bearer
 
 TODAY, YESTERDAY, FIRST_DAY = "2027-01-15", "2027-01-14", "2026-12-17"
 MINUTE_MS, DAY_MS = 60_000, 86_400_000
-
-
-@pytest.fixture
-def read_warehouse(connection):
-    return ClickHouseWarehouseReader(lambda: connection)
 
 
 @pytest.fixture
@@ -389,6 +383,7 @@ class TestVeryManyNames:
 
         return names
 
+    @pytest.mark.embedded  # It breaks the file's tables.
     def test_a_truncated_answer_says_so_cached_or_not(self, read, key, name, clock, connection):
         name(0, NAMES_MAX)
         whole = read("event_names", key)
