@@ -117,8 +117,8 @@ class NatsLogWriter:
     @property
     def is_available(self) -> bool:
         """Return whether NATS is connected, and stored what it was last given; unknown again after a while."""
-        has_failed_lately = self._is_down and time.monotonic() - self._gave_up_at < _FORGIVEN_AFTER_S
-        return self._connection.is_connected and not has_failed_lately
+        has_just_failed = self._is_down and time.monotonic() - self._gave_up_at < _FORGIVEN_AFTER_S
+        return self._connection.is_connected and not has_just_failed
 
     def append(self, parts: Sequence[bytes]) -> asyncio.Future[int]:
         length = sum(map(len, parts))
