@@ -60,7 +60,6 @@ def _compared(name: str, embedded: float, servers: float, unit: str) -> Figure:
 
 def _start_servers(opened: ExitStack) -> dict[str, str]:
     from support.clickhouse import ClickHouse  # noqa: PLC0415 - needs the path above
-
     from support.nats import Nats  # noqa: PLC0415
     from support.postgres import Postgres  # noqa: PLC0415
 

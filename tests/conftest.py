@@ -19,10 +19,12 @@ from mauve.control import operator, publish
 from mauve.control.parts import ControlParts
 from mauve.core.credential import Scope
 from mauve.core.organization import Organization
+from mauve.ingest.plane import IngestPlane
 from mauve.load.close_days import DayCloser
 from mauve.load.loader import Loader
 from mauve.load.runner import LoadMetrics, LoadRunner
-from mauve.server.core import CoreApp
+from mauve.server.app import ServiceApp
+from mauve.server.core import ingest_and_loading
 from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
 from mauve.stores.sql.ledger.closed_days import SqlClosedDays
@@ -271,7 +273,8 @@ class AppInLifespan:
             ):
                 loading = LoadRunner(lambda: open_load_parts(self._settings), LoadMetrics(registry))
                 timeout_s = self._settings.catalog_timeout_s
-                self._app = CoreApp(self._parts, self.ingest, self.query, self.dashboard, loading, timeout_s=timeout_s)
+                others = ingest_and_loading(IngestPlane(self.ingest), loading)
+                self._app = ServiceApp(self._parts, self.query, self.dashboard, others, timeout_s=timeout_s)
                 await send({"type": "lifespan.startup.complete"})
                 await receive()
         await send({"type": "lifespan.shutdown.complete"})

@@ -94,6 +94,7 @@ class Settings:
     read_s_max: float
     raw_retention_days: int
     hang_s: int  # 0: never
+    role: str
     metrics_port: int
     metrics_host: str
     log: str
@@ -143,6 +144,7 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
         read_s_max=_seconds(environment, "MAUVE_READ_SECONDS", 10.0, 1.0, 300.0),
         raw_retention_days=_integer(environment, "MAUVE_RAW_RETENTION_DAYS", 0, 0, 36_500),
         hang_s=hang_s,
+        role="all",
         metrics_port=_integer(environment, "MAUVE_METRICS_PORT", 0, 0, PORT_MAX - WORKERS_MAX),
         metrics_host=environment.get("MAUVE_METRICS_HOST", "127.0.0.1"),
         log=log,

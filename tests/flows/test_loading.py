@@ -399,6 +399,7 @@ class TestTwoLoaders:
                 source=source,
                 ledger=ledger,
                 note_first_event=lambda _project, _at: None,
+                oldest_waiting_at=lambda: None,
                 close=lambda: None,
             )
             runner = LoadRunner(lambda: parts, LoadMetrics(CollectorRegistry()))

@@ -8,7 +8,7 @@ import click
 
 from mauve.cli.options import UsageError, data_options, settings_for
 from mauve.cli.output import print_result
-from mauve.config import PORT_MAX, SETTINGS, WORKERS_MAX
+from mauve.config import PORT_MAX, SETTINGS, WORKERS_MAX, Settings
 from mauve.logs import configure_logs
 from mauve.server import supervisor
 
@@ -21,7 +21,8 @@ _SETTINGS_HELP: Final = f"""\b
 Settings (environment variables; an option overrides its variable):
 {_SETTINGS}
 
-MAUVE_MASTER_KEY_FILE and MAUVE_DATABASE_URL_FILE name a file that holds the value instead.
+MAUVE_MASTER_KEY_FILE, MAUVE_DATABASE_URL_FILE, MAUVE_WAREHOUSE_URL_FILE and MAUVE_STREAM_URL_FILE name a file that
+holds the value instead.
 """
 
 
@@ -34,26 +35,40 @@ MAUVE_MASTER_KEY_FILE and MAUVE_DATABASE_URL_FILE name a file that holds the val
     "--role",
     type=click.Choice(["all", "ingest", "api", "loader"]),
     default="all",
-    help="Which part to run; the embedded engines support only all.",
+    help="Which part this machine runs; all but 'all' need every engine on a server.",
 )
 @data_options
-def serve(*, role: str, data: Path | None, as_json: bool, **given: Any) -> None:  # noqa: ANN401 - the options above
+def serve(*, data: Path | None, as_json: bool, **given: Any) -> None:  # noqa: ANN401 - the options above
     """Run the service until it receives SIGTERM or SIGINT."""
-    if role != "all":
-        raise UsageError("the embedded engines run in one service: use --role all")
     changes = {name: value for name, value in given.items() if value is not None}
     settings = dataclasses.replace(settings_for(data), **changes)
+    if settings.role != "all":
+        _require_servers(settings)
     configure_logs(settings.log, process="supervisor")
     supervisor.serve(settings, lambda running: print_result(running, as_json=as_json, text=_text(running)))
 
 
+def _require_servers(settings: Settings) -> None:
+    """Raise unless every engine is on a server: files of this machine are of no use to others."""
+    urls = {
+        "MAUVE_DATABASE_URL": settings.database_url,
+        "MAUVE_WAREHOUSE_URL": settings.warehouse_url,
+        "MAUVE_STREAM_URL": settings.stream_url,
+    }
+    missing = [name for name, url in urls.items() if url is None]
+    if missing:
+        raise UsageError(f"--role {settings.role} needs every engine on a server: set {', '.join(missing)}, too")
+
+
 def _text(running: supervisor.Running) -> str:
-    lines = [
-        "Mauve is running.",
-        f"  dashboard and API   {running.url}  (API reference: {running.url}/docs)",
-        f"  ingest              {running.ingest_url}",
-        f"  data                {running.data}",
-    ]
+    lines = ["Mauve is running." if running.role == "all" else f"Mauve is running, role {running.role}."]
+    if running.role in {"all", "api"}:
+        lines.append(f"  dashboard and API   {running.url}  (API reference: {running.url}/docs)")
+    if running.role == "loader":
+        lines.append(f"  health              {running.url}/readyz")
+    if running.ingest_url is not None:
+        lines.append(f"  ingest              {running.ingest_url}")
+    lines.append(f"  data                {running.data}")
     if running.setup_link is not None:
         lines.append(f"  set-up link         {running.setup_link}  (works once, creates the first owner)")
     return "\n".join(lines)

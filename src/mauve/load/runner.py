@@ -22,6 +22,8 @@ from mauve.stores.warehouse import WarehouseUnavailableError
 
 _RETRY_S: Final = 0.02
 _FOLLOW_UP_EVERY_S: Final = 1.0
+_OTHER_LOADER_S_MAX: Final = 120.0
+_OTHER_LOADER_EVERY_S: Final = 0.2
 
 log = structlog.get_logger()
 
@@ -37,6 +39,7 @@ class LoadParts:
     source: LogReader
     ledger: LoadLedger
     note_first_event: Callable[[str, int], None]
+    oldest_waiting_at: Callable[[], int | None]
     close: Callable[[], None]
 
 
@@ -177,7 +180,8 @@ class LoadRunner:
         with self.paused():
             parts = self._opened()
             if not self._has_turn(parts):
-                raise StoreUnavailableError("another machine loads at the moment: run this there")
+                _wait_for_other_loader(parts)
+                return
             loader = parts.loader
             loader.load_next_range()  # This range may have been read before now.
             while loader.load_next_range() and not loader.has_reached_end:
@@ -218,6 +222,15 @@ class LoadRunner:
         waiting = parts.ledger.waiting_bytes(positions.get(MIXED_STREAM, 0))
         self._backlog_bytes = parts.source.backlog_bytes(positions) + waiting
         self._metrics.backlog_bytes.set(self._backlog_bytes)
+
+
+def _wait_for_other_loader(parts: LoadParts) -> None:
+    """Return when another machine has loaded everything that has arrived by now."""
+    began_at, gives_up_at = parts.clock.now_us(), time.monotonic() + _OTHER_LOADER_S_MAX
+    while (oldest := parts.oldest_waiting_at()) is not None and oldest <= began_at:
+        if time.monotonic() > gives_up_at:
+            raise StoreUnavailableError("another machine loads, and has not caught up in time: try again later")
+        time.sleep(_OTHER_LOADER_EVERY_S)
 
 
 def note_first_events(ledger: LoadLedger, note: Callable[[str, int], None]) -> None:

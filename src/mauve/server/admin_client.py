@@ -3,7 +3,7 @@
 import os
 import socket
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +17,7 @@ from mauve.maintenance.delete_app import Deleted
 from mauve.maintenance.erase import Erased
 from mauve.maintenance.errors import MaintenanceFailedError, MaintenanceRefusedError
 from mauve.server.admin_socket import (
+    SOCKET,
     AdminReply,
     AdminRequest,
     Delete,
@@ -59,8 +60,8 @@ def pause_loader(settings: Settings) -> Iterator[LoaderPause]:
 
 def erase_user(settings: Settings, project: str, user: str) -> Erased:
     """Erase a user through the core, or directly if no service runs."""
-    if holder_of(settings.data) is None:
-        with _offline_loading(settings) as loading:
+    if not _has_core(settings):
+        with _own_loading(settings) as loading:
             return erase(settings, loading, project, user)
     with closing(CoreConnection(settings.data)) as core:
         reply = core.ask(Erase(project, user))
@@ -71,8 +72,8 @@ def erase_user(settings: Settings, project: str, user: str) -> Erased:
 
 def delete_projects(settings: Settings, projects: Sequence[str]) -> Deleted:
     """Delete the data of projects through the core, or directly if no service runs."""
-    if holder_of(settings.data) is None:
-        with _offline_loading(settings) as loading:
+    if not _has_core(settings):
+        with _own_loading(settings) as loading:
             return delete(settings, loading, projects)
     with closing(CoreConnection(settings.data)) as core:
         reply = core.ask(Delete(tuple(projects)))
@@ -81,10 +82,21 @@ def delete_projects(settings: Settings, projects: Sequence[str]) -> Deleted:
     return reply.deleted
 
 
+def _has_core(settings: Settings) -> bool:
+    """Return whether a process that takes requests of commands runs on the directory."""
+    return holder_of(settings.data) is not None and (_needs_directory(settings) or (settings.data / SOCKET).exists())
+
+
+def _needs_directory(settings: Settings) -> bool:
+    """Return whether a store is in the data directory, where only one process may change it."""
+    return settings.database_url is None or settings.warehouse_url is None or settings.stream_url is None
+
+
 @contextmanager
-def _offline_loading(settings: Settings) -> Iterator[LoadRunner]:
+def _own_loading(settings: Settings) -> Iterator[LoadRunner]:
+    """Load what is pending in this process, or wait for the machine that loads."""
     loading = LoadRunner(lambda: open_load_parts(settings), LoadMetrics(CollectorRegistry()))
-    with _exclusive(settings), closing(loading):
+    with _exclusive(settings) if _needs_directory(settings) else nullcontext(), closing(loading):
         yield loading
 
 

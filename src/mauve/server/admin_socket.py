@@ -27,7 +27,7 @@ from mauve.wiring.log import open_log_maintenance
 from mauve.wiring.maintenance import open_ledger_maintenance, open_warehouse_maintenance
 
 PAUSE_S_MAX: Final = 600.0
-_SOCKET: Final = "core.sock"
+SOCKET: Final = "core.sock"
 _SOCKET_PATH_BYTES_MAX: Final = 100
 _PRIVATE_FILE: Final = 0o600
 
@@ -91,8 +91,8 @@ _requests: Final = msgspec.json.Decoder(AdminRequest)
 
 def socket_address(data: Path, folder: int) -> str:
     """Return the socket's address; `folder` is the open data directory, for paths too long for an address."""
-    path = str(data.absolute() / _SOCKET)
-    return path if len(path.encode()) < _SOCKET_PATH_BYTES_MAX else f"/proc/self/fd/{folder}/{_SOCKET}"
+    path = str(data.absolute() / SOCKET)
+    return path if len(path.encode()) < _SOCKET_PATH_BYTES_MAX else f"/proc/self/fd/{folder}/{SOCKET}"
 
 
 class AdminSocket:
@@ -119,7 +119,7 @@ class AdminSocket:
         if self._server is None:
             return
         self._server.close()
-        (self._settings.data / _SOCKET).unlink(missing_ok=True)
+        (self._settings.data / SOCKET).unlink(missing_ok=True)
         for connection in self._connections:
             connection.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
@@ -248,12 +248,12 @@ def delete(settings: Settings, loading: LoadRunner, projects: Sequence[str]) -> 
 
 
 def _listen_in(data: Path) -> socket.socket:
-    (data / _SOCKET).unlink(missing_ok=True)  # Left over from a core that was killed: only one runs at a time.
+    (data / SOCKET).unlink(missing_ok=True)  # Left over from a core that was killed: only one runs at a time.
     folder = os.open(data, os.O_RDONLY | os.O_DIRECTORY)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listening.bind(socket_address(data, folder))
-        (data / _SOCKET).chmod(_PRIVATE_FILE)
+        (data / SOCKET).chmod(_PRIVATE_FILE)
     except OSError:
         listening.close()
         raise

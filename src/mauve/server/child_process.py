@@ -11,10 +11,15 @@ from typing import IO, Final
 import msgspec
 import structlog
 
-from mauve.server.child_protocol import HEARTBEAT, ChildConfig, Ready, Refused, Report, Role
+from mauve.server.child_protocol import HEARTBEAT, ChildConfig, ChildRole, Ready, Refused, Report
 from mauve.server.heartbeat import CHECK_EVERY_S, Heartbeat, open_stack_file, request_stacks
 
-_MODULES: Final[Mapping[Role, str]] = {"core": "mauve.server.core", "ingest": "mauve.server.worker"}
+_MODULES: Final[Mapping[ChildRole, str]] = {
+    "core": "mauve.server.core",
+    "ingest": "mauve.server.worker",
+    "api": "mauve.server.api",
+    "loader": "mauve.server.loader",
+}
 
 log = structlog.get_logger()
 

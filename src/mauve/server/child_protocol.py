@@ -12,22 +12,22 @@ import msgspec
 
 from mauve.config import Settings, settings_from
 
-Role = Literal["core", "ingest"]
+ChildRole = Literal["core", "ingest", "api", "loader"]
 
 
 class ChildConfig(msgspec.Struct, frozen=True):
-    role: Role
+    role: ChildRole
     number: int
     data: str
     host: str
     port: int
     ingest_port: int
-    wants_setup_link: bool = False
+    is_first: bool = False  # It prepares the installation, and no other process runs yet.
     stacks_fd: int | None = None  # where to write the threads' stacks on request
 
     @property
     def name(self) -> str:
-        return self.role if self.role == "core" else f"{self.role}-{self.number}"
+        return f"{self.role}-{self.number}" if self.role == "ingest" else self.role
 
     def settings(self) -> Settings:
         return dataclasses.replace(

@@ -9,8 +9,8 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import IO, Final
 
@@ -19,12 +19,14 @@ import structlog
 
 from mauve.config import Settings, http_url
 from mauve.server.child_process import ChildProcess, ServeRefusedError
-from mauve.server.child_protocol import ChildConfig, Ready, Role
+from mauve.server.child_protocol import ChildConfig, ChildRole, Ready
 from mauve.stores.data_directory import Holder, clear_holder, hold, make_private_directory, record_holder
 
 _STOP_GRACE_S: Final = 8.0
 _RESTART_DELAYS_S: Final = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
 _STEADY_AFTER_S: Final = 30.0
+_MAIN_PROCESSES: Final[Mapping[str, ChildRole]] = {"all": "core", "api": "api", "loader": "loader"}
+_ROLES_WITH_WORKERS: Final = ("all", "ingest")
 
 log = structlog.get_logger()
 
@@ -34,25 +36,26 @@ class Addresses:
     """Where the service listens, with real port numbers in place of 0."""
 
     host: str
-    port: int
-    ingest_port: int
+    port: int | None  # None: this role does not listen there
+    ingest_port: int | None
 
     @property
     def url(self) -> str:
-        return http_url(self.host, self.port)
+        return http_url(self.host, self.port or self.ingest_port or 0)
 
     @property
-    def ingest_url(self) -> str:
-        return http_url(self.host, self.ingest_port)
+    def ingest_url(self) -> str | None:
+        return None if self.ingest_port is None else http_url(self.host, self.ingest_port)
 
 
 class Running(msgspec.Struct, frozen=True):
     """What `mauve serve` prints once the service is ready."""
 
-    url: str
-    ingest_url: str
+    url: str  # of the main port, or of the ingest port if that is the only one
+    ingest_url: str | None
     data: str
     setup_link: str | None
+    role: str = "all"
 
 
 def serve(settings: Settings, announce: Callable[[Running], None]) -> None:
@@ -66,12 +69,16 @@ def serve(settings: Settings, announce: Callable[[Running], None]) -> None:
 
 
 def _serve(settings: Settings, lock: IO[bytes], announce: Callable[[Running], None]) -> None:
-    with (
-        _reserved(settings.host, settings.port, "--port or MAUVE_PORT") as main_port,
-        _reserved(settings.host, settings.ingest_port, "--ingest-port or MAUVE_INGEST_PORT") as ingest_port,
-    ):
-        host, port = main_port.getsockname()[:2]
-        addresses = Addresses(host, port, ingest_port.getsockname()[1])
+    with ExitStack() as reserved:
+        port = ingest_port = None
+        if settings.role != "ingest":
+            taken = reserved.enter_context(_reserved(settings.host, settings.port, "--port or MAUVE_PORT"))
+            host, port = taken.getsockname()[:2]
+        if settings.role in _ROLES_WITH_WORKERS:
+            option = "--ingest-port or MAUVE_INGEST_PORT"
+            taken = reserved.enter_context(_reserved(settings.host, settings.ingest_port, option))
+            host, ingest_port = taken.getsockname()[:2]
+        addresses = Addresses(host, port, ingest_port)
         record_holder(lock, Holder(os.getpid(), addresses.url, settings.public_url or addresses.url))
         asyncio.run(Supervisor(settings, addresses, lock, announce).run())
 
@@ -88,19 +95,27 @@ class Supervisor:
         self._running: dict[str, ChildProcess] = {}
 
     async def run(self) -> None:
-        """Start the core, which prepares the data directory, then the workers, which need it prepared."""
+        """Start the first process, which prepares the installation, then the workers, which need it prepared."""
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
-        core = self._config_for("core", 0)
-        workers = [self._config_for("ingest", number + 1) for number in range(self._settings.workers)]
+        first, *others = self._children()
         try:
-            ready = await self._until_ready(await self._start(core, wants_setup_link=True))
-            await asyncio.gather(*[self._until_ready(await self._start(config)) for config in workers])
+            ready = await self._until_ready(await self._start(first, is_first=True))
+            await asyncio.gather(*[self._until_ready(await self._start(config)) for config in others])
             if ready is not None and not self._stopping.is_set():
                 self._announce(self._running_at(ready))
-            await asyncio.gather(*[self._keep_running(config) for config in (core, *workers)])
+            await asyncio.gather(*[self._keep_running(config) for config in (first, *others)])
         finally:
             await self._stop_children()
+
+    def _children(self) -> list[ChildConfig]:
+        role = self._settings.role
+        main = _MAIN_PROCESSES.get(role)
+        workers = range(1, self._settings.workers + 1) if role in _ROLES_WITH_WORKERS else ()
+        return [
+            *([] if main is None else [self._config_for(main, 0)]),
+            *(self._config_for("ingest", number) for number in workers),
+        ]
 
     async def _keep_running(self, config: ChildConfig) -> None:
         """Restart a child whenever it dies, after a longer delay each time it dies early."""
@@ -124,8 +139,8 @@ class Supervisor:
             except ServeRefusedError as error:
                 log.warning("process_not_started", child=config.name, reason=str(error))
 
-    async def _start(self, config: ChildConfig, *, wants_setup_link: bool = False) -> ChildProcess:
-        passed = msgspec.structs.replace(config, wants_setup_link=wants_setup_link)
+    async def _start(self, config: ChildConfig, *, is_first: bool = False) -> ChildProcess:
+        passed = msgspec.structs.replace(config, is_first=is_first)
         child = await ChildProcess.start(passed, self._lock, self._settings.hang_s)
         self._running[child.name] = child
         return child
@@ -142,6 +157,7 @@ class Supervisor:
             ingest_url=self._addresses.ingest_url,
             data=str(self._settings.data),
             setup_link=None if ready.setup_path is None else base.rstrip("/") + ready.setup_path,
+            role=self._settings.role,
         )
 
     async def _stop_children(self) -> None:
@@ -157,14 +173,14 @@ class Supervisor:
             for child in children:
                 child.kill()
 
-    def _config_for(self, role: Role, number: int) -> ChildConfig:
+    def _config_for(self, role: ChildRole, number: int) -> ChildConfig:
         return ChildConfig(
             role=role,
             number=number,
             data=str(self._settings.data),
             host=self._addresses.host,
-            port=self._addresses.port,
-            ingest_port=self._addresses.ingest_port,
+            port=self._addresses.port or 0,
+            ingest_port=self._addresses.ingest_port or 0,
         )
 
     async def _first_of(self, *awaitables: Awaitable[object]) -> None:

@@ -11,11 +11,14 @@ from mauve.server.child import expose_metrics, finished, main, repeat, serve_unt
 from mauve.server.child_protocol import ChildConfig, Ready
 from mauve.server.engine_gauges import CHECK_EVERY_S, EngineGauges
 from mauve.web.http1.listener import Listener
+from mauve.wiring.bootstrap import prepare
 from mauve.wiring.ingest import ingest_parts
 
 
 async def run(config: ChildConfig) -> None:
     settings = config.settings()
+    if config.is_first:
+        prepare(settings)
     registry = CollectorRegistry()
     expose_metrics(settings, config.number, registry)
     async with ingest_parts(settings, config.number, registry) as parts:

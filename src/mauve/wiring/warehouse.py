@@ -38,6 +38,13 @@ def open_warehouse_reader(settings: Settings) -> WarehouseReader:
     return ClickHouseWarehouseReader(lambda: open_for_reading(address, settings.read_s_max))
 
 
+def ping_warehouse(settings: Settings) -> None:
+    """Raise unless the server of the warehouse answers."""
+    if settings.warehouse_url is not None:
+        with closing(open_for_reading(address_from(settings.warehouse_url), settings.read_s_max)) as connection:
+            connection.rows("SELECT 1")
+
+
 def _embedded_read_connection(settings: Settings) -> ReadConnection:
     connection = ChdbConnection(warehouse_path(settings.data))
     for statement in TABLES:  # A reader may be opened before the loader.
@@ -77,6 +84,7 @@ def open_load_parts(settings: Settings) -> LoadParts:
             source=source,
             ledger=ledger,
             note_first_event=catalog.apps.note_first_event,
+            oldest_waiting_at=lambda: oldest_waiting_at(ledger, stream_readers(settings, source)),
             close=opened.pop_all().close,
         )
 

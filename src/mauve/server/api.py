@@ -1,0 +1,89 @@
+"""Control plane, query plane and dashboard: a part of the core, or a process of their own."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry
+
+from mauve.access.keyring import REFRESH_EVERY_S, Keyring
+from mauve.access.uses import USES_FLUSH_EVERY_S, KeyUseCopy
+from mauve.config import Settings
+from mauve.control.links import renew_setup_link
+from mauve.control.parts import ControlParts
+from mauve.control.publish import SWEEP_EVERY_S
+from mauve.load.lag import Progress
+from mauve.server.app import HealthApp, OtherPaths, ServiceApp, is_reachable
+from mauve.server.asgi_server import AsgiServer
+from mauve.server.child import expose_metrics, finished, main, repeat, serve_until_stopped
+from mauve.server.child_protocol import ChildConfig, Ready
+from mauve.server.engine_gauges import CHECK_EVERY_S, EngineGauges
+from mauve.server.request_guard import RequestGuard
+from mauve.wiring.bootstrap import prepare
+from mauve.wiring.control import control_parts
+from mauve.wiring.dashboard import dashboard_parts
+from mauve.wiring.ingest import open_keyring
+from mauve.wiring.query import query_parts
+from mauve.wiring.warehouse import open_load_lag, open_warehouse_reader, ping_warehouse
+
+
+@dataclass(frozen=True, slots=True)
+class LoadsElsewhere:
+    """The progress of a process that does not load: others do, and it looks at what they left."""
+
+    is_catching_up: bool = False
+    caught_up_s_ago: float | None = None
+
+
+@contextmanager
+def open_api(
+    settings: Settings, parts: ControlParts, keyring: Keyring, progress: Progress, others: OtherPaths
+) -> Iterator[tuple[ServiceApp, list[asyncio.Task[None]]]]:
+    """Open the application, and start what it does in the background."""
+    with (
+        closing(open_warehouse_reader(settings)) as warehouse,
+        open_load_lag(settings, progress) as lag,
+        query_parts(settings, keyring, warehouse, parts.uses, is_loading_behind=lag.is_behind) as query,
+        dashboard_parts(settings, parts, query) as dashboard,
+    ):
+        key_use_copy = KeyUseCopy(dashboard.ingest_stats, parts.catalog.keys, parts.clock)
+        jobs = [
+            repeat(SWEEP_EVERY_S, parts.publisher.publish_pending, "publication_delayed"),
+            repeat(REFRESH_EVERY_S, keyring.refresh, "keyring_not_refreshed"),
+            repeat(USES_FLUSH_EVERY_S, parts.uses.flush, "credential_uses_not_noted"),
+            repeat(USES_FLUSH_EVERY_S, key_use_copy.copy, "key_uses_not_copied"),
+        ]
+        yield (
+            ServiceApp(parts, query, dashboard, others, timeout_s=settings.catalog_timeout_s),
+            [asyncio.create_task(job) for job in jobs],
+        )
+
+
+async def run(config: ChildConfig) -> None:
+    settings = config.settings()
+    if config.is_first:
+        prepare(settings)
+    registry = CollectorRegistry()
+    expose_metrics(settings, 0, registry)
+    with control_parts(settings) as parts, closing(open_keyring(settings)) as keyring:
+        keyring.refresh()
+        parts.publisher.refill_if_lost()
+        setup = renew_setup_link(parts) if config.is_first else None
+        others = OtherPaths(
+            HealthApp(),
+            lambda: {"warehouse": is_reachable(lambda: ping_warehouse(settings)), "edge": keyring.is_current},
+        )
+        with open_api(settings, parts, keyring, LoadsElsewhere(), others) as (app, background):
+            gauges = EngineGauges(registry, app.engines)
+            background.append(asyncio.create_task(repeat(CHECK_EVERY_S, gauges.refresh, "engines_not_checked")))
+            await serve_until_stopped(
+                AsgiServer(RequestGuard(app, settings.connections_per_address), (config.host, config.port)),
+                Ready(setup.path.reveal() if setup else None),
+                has_failed=lambda: False,
+            )
+            await finished(background)
+
+
+if __name__ == "__main__":
+    main(run)

@@ -1,0 +1,125 @@
+"""The application on the main port."""
+
+from asyncio import to_thread
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from mauve.control.parts import ControlParts
+from mauve.control.plane import ControlPlane, is_control_path
+from mauve.core.problems import unknown_path
+from mauve.dashboard.parts import DashboardParts
+from mauve.dashboard.plane import Dashboard
+from mauve.openapi.app import reference_routes
+from mauve.query.parts import QueryParts
+from mauve.query.plane import QueryPlane, is_query_path
+from mauve.stores import StoreUnavailableError
+from mauve.stores.warehouse import WarehouseUnavailableError
+from mauve.web.app import response_from, starlette_app
+from mauve.web.asgi import AsgiRequest, matchable_path, send_reply
+from mauve.web.envelopes import data_reply, wrong_method
+from mauve.web.health import health, readiness
+
+
+@dataclass(frozen=True, slots=True)
+class OtherPaths:
+    """What answers paths of neither the API nor the dashboard, with its engines and facts for `/readyz`."""
+
+    app: ASGIApp
+    engines: Callable[[], Mapping[str, bool]]
+    status: Callable[[], Mapping[str, int]] = dict
+
+
+class ServiceApp:
+    """The planes and the dashboard as one ASGI application: the path selects the one that answers.
+
+    Control plane, dashboard, reference and readiness are Starlette applications. Metrics and ingest are raw ASGI,
+    because Starlette would cost a cached metric a sixth more. For an unknown path, browsers get a page and programs
+    the envelope of the data planes.
+    """
+
+    def __init__(
+        self,
+        parts: ControlParts,
+        query: QueryParts,
+        dashboard: DashboardParts,
+        others: OtherPaths,
+        *,
+        timeout_s: float,
+    ) -> None:
+        self._parts = parts
+        self._query = QueryPlane(query)
+        self._ledger = query.stores.ledger
+        self._others = others
+        self._control = ControlPlane(parts, timeout_s)
+        self._dashboard = Dashboard(dashboard, timeout_s)
+        service_routes = [Route("/readyz", self._readiness), *reference_routes(dashboard.public_url)]
+        self._service_paths = frozenset(route.path for route in service_routes)
+        self._service = starlette_app(service_routes, _refuse_method)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._app_for(scope)
+        scope["path"] = matchable_path(scope)
+        await app(scope, receive, send)
+
+    def _app_for(self, scope: Scope) -> ASGIApp:
+        path: str = scope["path"]
+        if is_query_path(path):
+            return self._query
+        if is_control_path(path):
+            return self._control.app
+        if path in self._service_paths:
+            return self._service
+        return self._dashboard.app if self._dashboard.serves(scope) else self._others.app
+
+    def _readiness(self, request: Request) -> Response:
+        """Report on the engines. Starlette runs this in a thread, since it is not a coroutine."""
+        return response_from(readiness(request.method, self.engines(), **self._others.status()))
+
+    def engines(self) -> dict[str, bool]:
+        """Return which engines answer now. It waits for them."""
+        return {
+            "catalog": is_reachable(self._parts.catalog.installation.ping),
+            "ledger": is_reachable(self._ledger.ping),
+            **self._others.engines(),
+        }
+
+
+async def _refuse_method(_: Request, __: Exception) -> Response:
+    return response_from(wrong_method("GET"))
+
+
+def is_reachable(ping: Callable[[], None]) -> bool:
+    try:
+        ping()
+    except (StoreUnavailableError, WarehouseUnavailableError):
+        return False
+    return True
+
+
+class HealthApp:
+    """Answers `/healthz` and, if it has engines to report on, `/readyz`; no other path exists here."""
+
+    def __init__(
+        self,
+        engines: Callable[[], Mapping[str, bool]] | None = None,
+        status: Callable[[], Mapping[str, int]] = dict,
+    ) -> None:
+        self._engines = engines
+        self._status = status
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = AsgiRequest(scope, receive)
+        path = matchable_path(scope)
+        if path == "/healthz":
+            reply = health(request.method)
+        elif path == "/readyz" and self._engines is not None:
+            engines = await to_thread(self._engines)
+            reply = readiness(request.method, engines, **self._status())
+        else:
+            reply = data_reply(unknown_path())
+        await send_reply(send, reply)

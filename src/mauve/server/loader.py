@@ -1,0 +1,83 @@
+"""The loader and the jobs of the warehouse: a part of the core, or a process of their own."""
+
+import asyncio
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry
+
+from mauve.config import Settings
+from mauve.control.parts import ControlParts
+from mauve.load.lease import TRY_EVERY_S
+from mauve.load.runner import LoadMetrics, LoadRunner
+from mauve.maintenance.retention import CHECK_EVERY_S
+from mauve.server.admin_socket import AdminSocket
+from mauve.server.app import HealthApp, is_reachable
+from mauve.server.asgi_server import AsgiServer
+from mauve.server.child import expose_metrics, finished, main, repeat, serve_until_stopped
+from mauve.server.child_protocol import ChildConfig, Ready
+from mauve.server.engine_gauges import CHECK_EVERY_S as ENGINES_EVERY_S
+from mauve.server.engine_gauges import EngineGauges
+from mauve.server.request_guard import RequestGuard
+from mauve.wiring.bootstrap import prepare
+from mauve.wiring.control import control_parts
+from mauve.wiring.databases import open_load_ledger
+from mauve.wiring.maintenance import retention
+from mauve.wiring.warehouse import open_load_parts
+
+
+def start_loading(settings: Settings, parts: ControlParts, loading: LoadRunner) -> list[asyncio.Task[None]]:
+    """Start loading events, and anonymizing old ones."""
+    # Twice as often as promised: an event may just miss a step and wait for the next.
+    every_s = settings.flush_s / 2
+    if settings.database_url is not None:
+        every_s = min(every_s, TRY_EVERY_S)
+    forgetting = retention(settings, parts)
+    jobs = [
+        repeat(every_s, loading.step, "load_failed"),
+        repeat(CHECK_EVERY_S, forgetting.forget_if_due, "raw_events_not_forgotten"),
+    ]
+    return [asyncio.create_task(job) for job in jobs]
+
+
+async def run(config: ChildConfig) -> None:
+    settings = config.settings()
+    if config.is_first:
+        prepare(settings)
+    registry = CollectorRegistry()
+    expose_metrics(settings, 0, registry)
+    loading = LoadRunner(lambda: open_load_parts(settings), LoadMetrics(registry))
+    with control_parts(settings) as parts:
+        engines = _engines(settings, parts, loading)
+        gauges = EngineGauges(registry, engines)
+        background = [
+            *start_loading(settings, parts, loading),
+            asyncio.create_task(repeat(ENGINES_EVERY_S, gauges.refresh, "engines_not_checked")),
+        ]
+        admin_socket = AdminSocket(settings, loading)
+        await admin_socket.open()
+        app = HealthApp(engines, loading.status)
+        await serve_until_stopped(
+            AsgiServer(RequestGuard(app, settings.connections_per_address), (config.host, config.port)),
+            Ready(),
+            has_failed=lambda: False,
+        )
+        await admin_socket.close()
+        loading.stop()
+        await finished(background)
+    loading.close()
+
+
+def _engines(settings: Settings, parts: ControlParts, loading: LoadRunner) -> Callable[[], dict[str, bool]]:
+    def positions() -> None:
+        with open_load_ledger(settings) as ledger:
+            ledger.positions()
+
+    return lambda: {
+        "catalog": is_reachable(parts.catalog.installation.ping),
+        "ledger": is_reachable(positions),
+        "warehouse": loading.has_warehouse,
+    }
+
+
+if __name__ == "__main__":
+    main(run)
