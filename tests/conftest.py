@@ -89,19 +89,19 @@ def show_progress(pytestconfig: pytest.Config, capsys: pytest.CaptureFixture[str
 class Servers:
     """Every engine on a server, for tests that run on servers. Each test has a catalog and a ledger of its own.
 
-    The warehouse, the log and the edge are emptied for each: creating them again would take most of the time.
+    The warehouse and the log are emptied for each: creating them again would take most of the time.
     """
 
     def __init__(self, opened: ExitStack) -> None:
         from support.clickhouse import ClickHouse  # noqa: PLC0415 - not needed for the embedded engines
         from support.nats import Nats  # noqa: PLC0415
-        from support.nats_streams import purge_all  # noqa: PLC0415
+        from support.nats_streams import purge_streams  # noqa: PLC0415
         from support.postgres import Postgres  # noqa: PLC0415
 
         self._postgres = opened.enter_context(Postgres())
         self._clickhouse = opened.enter_context(ClickHouse())
         self._nats = opened.enter_context(Nats(servers=1))
-        self._purge_all = purge_all
+        self._purge_streams = purge_streams
         self._warehouse_url = self._clickhouse.create(_WAREHOUSE)
         self._numbers = itertools.count()
 
@@ -117,7 +117,7 @@ class Servers:
     def clear(self) -> None:
         for table in ("events", "actives", "seen"):
             self._clickhouse.query(f"TRUNCATE TABLE {table}", _WAREHOUSE)
-        self._purge_all(self._nats)
+        self._purge_streams(self._nats)
 
     def drop(self, settings: Mapping[str, str]) -> None:
         self._postgres.drop(settings["MAUVE_DATABASE_URL"])

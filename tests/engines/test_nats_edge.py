@@ -17,10 +17,12 @@ from mauve.stores import ForeignDataError, StoreUnavailableError, UnsupportedSer
 from mauve.stores.edge import PublishedKey
 from mauve.stores.nats import accepted, edge
 from mauve.stores.nats.edge import NatsEdgePublisher, NatsEdgeReader, key_of
+from mauve.stores.nats.streams import ApiError
 from mauve.wiring.edge import prepare_edge
 from support.nats import Nats
 from support.nats_edge import IDENTITY, create_buckets, delete_bucket, new_buckets, on_bucket, state_of
 from support.nats_service import service_on
+from support.nats_streams import request
 from support.service import eventually, mauve_json, post_events
 
 # The library leaves a socket to the garbage collector when a server accepts it and then does not answer.
@@ -60,7 +62,7 @@ def a_key(version=1, key_id="key_1", *, revoked=False):
 
 
 def publisher_of(servers):
-    return NatsEdgePublisher(Secret(servers.url))
+    return NatsEdgePublisher(Secret(servers.url), lambda: IDENTITY)
 
 
 def reader_of(servers):
@@ -189,6 +191,21 @@ def test_a_bucket_that_was_replaced_is_read_from_its_start(server, opened):
     assert changes.records == [a_key(6)]
     assert changes.revision > revision
     assert versions_in(reader) == {"key_1": 6, "key_2": 5}, "what was not published again stays"
+
+
+def test_a_bucket_that_was_deleted_is_created_again_with_another_id(server, opened):
+    new_buckets(server.url)
+    publisher = opened(publisher_of(server))
+    before = publisher.edge_id()
+    delete_bucket(server.url, edge.BUCKET)
+    assert publisher.edge_id() not in {"", before}
+    assert state_of(server.url).identity == IDENTITY
+
+
+def test_a_bucket_cannot_be_purged(server):
+    new_buckets(server.url)
+    with pytest.raises(ApiError, match="purge"):
+        request(server, f"STREAM.PURGE.KV_{edge.BUCKET}")
 
 
 def test_a_bucket_of_another_installation_is_not_followed(server, opened):

@@ -57,7 +57,7 @@ class NatsEdge:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._publisher = NatsEdgePublisher(Secret(url))
+        self._publisher = NatsEdgePublisher(Secret(url), lambda: IDENTITY)
         self._reader = NatsEdgeReader(Secret(url))
         self.publish, self.edge_id = self._publisher.publish, self._publisher.edge_id
 

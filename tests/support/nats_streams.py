@@ -44,13 +44,10 @@ def delete_streams(servers: Nats) -> None:
     _run(servers, work)
 
 
-def purge_all(servers: Nats) -> None:
-    """Empty every stream and bucket."""
-
+def purge_streams(servers: Nats) -> None:
     async def work(client: Client) -> None:
-        names = json.loads(await ask(client, "STREAM.NAMES"))["streams"] or ()
-        for name in names:
-            await ask(client, f"STREAM.PURGE.{name}")
+        for stream in STREAMS:
+            await ask(client, f"STREAM.PURGE.{stream_name(stream)}")
 
     _run(servers, work)
 

@@ -11,6 +11,7 @@ from mauve.stores.catalog import Catalog
 from mauve.stores.edge import EdgePublisher
 
 SWEEP_EVERY_S: Final = 1.0
+REFILL_EVERY_S: Final = 10.0  # An edge that is lost while processes run is filled again.
 _RECORDS_PER_ROUND: Final = 1_000
 _EDGE_ID: Final = "edge_id"
 _PATIENCE_S: Final = 0.5

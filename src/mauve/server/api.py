@@ -12,7 +12,7 @@ from mauve.access.uses import USES_FLUSH_EVERY_S, KeyUseCopy
 from mauve.config import Settings
 from mauve.control.links import renew_setup_link
 from mauve.control.parts import ControlParts
-from mauve.control.publish import SWEEP_EVERY_S
+from mauve.control.publish import REFILL_EVERY_S, SWEEP_EVERY_S
 from mauve.load.lag import Progress
 from mauve.server.app import HealthApp, OtherPaths, ServiceApp, is_reachable
 from mauve.server.asgi_server import AsgiServer
@@ -50,6 +50,7 @@ def open_api(
         key_use_copy = KeyUseCopy(dashboard.ingest_stats, parts.catalog.keys, parts.clock)
         jobs = [
             repeat(SWEEP_EVERY_S, parts.publisher.publish_pending, "publication_delayed"),
+            repeat(REFILL_EVERY_S, parts.publisher.refill_if_lost, "edge_not_filled"),
             repeat(REFRESH_EVERY_S, keyring.refresh, "keyring_not_refreshed"),
             repeat(USES_FLUSH_EVERY_S, parts.uses.flush, "credential_uses_not_noted"),
             repeat(USES_FLUSH_EVERY_S, key_use_copy.copy, "key_uses_not_copied"),

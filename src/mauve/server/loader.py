@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
+import structlog
 from prometheus_client import CollectorRegistry
 
 from mauve.config import Settings
@@ -18,11 +19,15 @@ from mauve.server.child_protocol import ChildConfig, Ready
 from mauve.server.engine_gauges import CHECK_EVERY_S as ENGINES_EVERY_S
 from mauve.server.engine_gauges import EngineGauges
 from mauve.server.request_guard import RequestGuard
+from mauve.stores import StoreUnavailableError
 from mauve.wiring.bootstrap import prepare
 from mauve.wiring.control import control_parts
 from mauve.wiring.databases import open_load_ledger
+from mauve.wiring.machine import RELEASE_EVERY_S, release_files
 from mauve.wiring.maintenance import retention
 from mauve.wiring.warehouse import open_load_parts
+
+log = structlog.get_logger()
 
 
 def start_loading(settings: Settings, parts: ControlParts, loading: LoadRunner) -> list[asyncio.Task[None]]:
@@ -36,7 +41,18 @@ def start_loading(settings: Settings, parts: ControlParts, loading: LoadRunner) 
         repeat(every_s, loading.step, "load_failed"),
         repeat(CHECK_EVERY_S, forgetting.forget_if_due, "raw_events_not_forgotten"),
     ]
-    return [asyncio.create_task(job) for job in jobs]
+    return [asyncio.create_task(job) for job in (*jobs, _release_files(settings))]
+
+
+async def _release_files(settings: Settings) -> None:
+    """Release this machine's files when they are loaded, so that other machines may start."""
+    while True:
+        try:
+            if await asyncio.to_thread(release_files, settings):
+                return
+        except StoreUnavailableError as error:
+            log.warning("files_not_released", reason=str(error))
+        await asyncio.sleep(RELEASE_EVERY_S)
 
 
 async def run(config: ChildConfig) -> None:

@@ -17,7 +17,8 @@ from mauve.wiring.clickhouse import prepare_warehouse
 from mauve.wiring.databases import MAINTENANCE_STATEMENT_S, open_catalog_database, open_ledger_database
 from mauve.wiring.edge import prepare_edge
 from mauve.wiring.log import prepare_log
-from mauve.wiring.paths import catalog_path, identity_path, master_key_path
+from mauve.wiring.machine import claim_files
+from mauve.wiring.paths import catalog_path, identity_path, ledger_path, master_key_path, moved_path
 
 _MASTER_KEY_ID: Final = "master_key_id"
 _IDENTITY: Final = "identity"
@@ -37,8 +38,29 @@ def prepare_for_command(settings: Settings) -> None:
 
 
 def _prepare(settings: Settings, *, needs_every_server: bool) -> None:
+    is_new = not catalog_path(settings.data).exists()
+    identity = prepare_databases(settings)
+    try:
+        with closing(open_catalog_database(settings)) as database:
+            installation = sql_catalog(database).installation
+            claim_files(settings, installation)
+            # The warehouse first: it may have to be moved, and nothing else must have changed until then.
+            with nullcontext() if needs_every_server else suppress(UnsupportedServerError):
+                prepare_warehouse(settings, identity, installation)
+            with nullcontext() if needs_every_server else suppress(UnsupportedServerError):
+                prepare_log(settings, identity, installation)
+                prepare_edge(settings, identity)
+    except (UnsupportedServerError, ForeignDataError):
+        if is_new and settings.database_url is None:
+            _remove_databases(settings)  # A start that was refused leaves nothing that would have to be moved.
+        raise
+
+
+def prepare_databases(settings: Settings) -> str:
+    """Migrate catalog and ledger, check the master key, and return the identity of the installation."""
     make_private_directory(settings.data)
     with exclusive_lock(settings.data, "prepare"):
+        _refuse_without_database(settings)
         vault = open_vault(settings)
         with closing(open_catalog_database(settings, statement_s=MAINTENANCE_STATEMENT_S)) as database:
             if settings.database_url is not None:
@@ -50,13 +72,27 @@ def _prepare(settings: Settings, *, needs_every_server: bool) -> None:
             if catalog.installation.get(_MASTER_KEY_ID) != vault.current_key_id:
                 catalog.installation.put(_MASTER_KEY_ID, vault.current_key_id)
             identity = _check_identity(settings, catalog)
-            with closing(open_ledger_database(settings, statement_s=MAINTENANCE_STATEMENT_S)) as ledger:
-                migrate(ledger, LEDGER)
-            with nullcontext() if needs_every_server else suppress(UnsupportedServerError):
-                prepare_log(settings, identity, catalog.installation)
-                prepare_edge(settings, identity)
-            with nullcontext() if needs_every_server else suppress(UnsupportedServerError):
-                prepare_warehouse(settings, identity)
+        with closing(open_ledger_database(settings, statement_s=MAINTENANCE_STATEMENT_S)) as database:
+            migrate(database, LEDGER)
+    return identity
+
+
+def _remove_databases(settings: Settings) -> None:
+    for path in (catalog_path(settings.data), ledger_path(settings.data)):
+        for suffix in ("", "-wal", "-shm"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
+    identity_path(settings.data).unlink(missing_ok=True)
+
+
+def _refuse_without_database(settings: Settings) -> None:
+    """Refuse a directory whose catalog is on a server, if no server is named."""
+    catalog = catalog_path(settings.data)
+    was_on_server = identity_path(settings.data).exists() or moved_path(catalog).exists()
+    if settings.database_url is None and not catalog.exists() and was_on_server:
+        raise ForeignDataError(
+            f"catalog and ledger of {settings.data} are on PostgreSQL: "
+            "set MAUVE_DATABASE_URL to their database again, or choose another --data"
+        )
 
 
 def check_server(database: Database) -> None:

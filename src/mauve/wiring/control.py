@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 
 from mauve.access.uses import CredentialUses
 from mauve.config import Settings
@@ -10,7 +11,7 @@ from mauve.control.publish import Publisher
 from mauve.core.clock import Clock, SystemClock
 from mauve.core.ids import SystemRandomness
 from mauve.stores.sql.catalog.catalog import sql_catalog
-from mauve.wiring.bootstrap import open_vault
+from mauve.wiring.bootstrap import identity_of, open_vault
 from mauve.wiring.databases import open_catalog_database
 from mauve.wiring.edge import open_edge_publisher
 
@@ -19,9 +20,12 @@ from mauve.wiring.edge import open_edge_publisher
 def control_parts(settings: Settings, clock: Clock | None = None) -> Iterator[ControlParts]:
     """Open the parts of the control plane, on a prepared data directory."""
     clock = clock or SystemClock()
-    with closing(open_catalog_database(settings)) as database, open_edge_publisher(settings) as edge:
+    with closing(open_catalog_database(settings)) as database:
         catalog = sql_catalog(database)
-        with closing(Publisher(catalog, edge, clock)) as publisher:
+        with (
+            open_edge_publisher(settings, partial(identity_of, catalog)) as edge,
+            closing(Publisher(catalog, edge, clock)) as publisher,
+        ):
             yield ControlParts(
                 catalog=catalog,
                 publisher=publisher,

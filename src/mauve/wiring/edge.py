@@ -1,6 +1,6 @@
 """Wires the edge and the exchange of accepted counts: to files in the data directory, or to NATS servers."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Final
 
@@ -32,14 +32,14 @@ def prepare_edge(settings: Settings, identity: str) -> None:
 
 
 @contextmanager
-def open_edge_publisher(settings: Settings) -> Iterator[EdgePublisher]:
+def open_edge_publisher(settings: Settings, identity: Callable[[], str | None]) -> Iterator[EdgePublisher]:
     if settings.stream_url is None:
         with closing(_open_file(settings)) as file:
             yield file
         return
     from mauve.stores.nats.edge import NatsEdgePublisher  # noqa: PLC0415 - an extra
 
-    with closing(NatsEdgePublisher(settings.stream_url)) as publisher:
+    with closing(NatsEdgePublisher(settings.stream_url, identity)) as publisher:
         yield publisher
 
 

@@ -1,15 +1,70 @@
-"""Wires the name of this machine, under which it shares counts and holds the loader's lease."""
+"""Wires what belongs to one machine: its name, and the stores that it keeps in files while others are on servers."""
 
 import secrets
+from contextlib import closing
+from typing import Final
 
 from mauve.config import Settings
+from mauve.stores import ForeignDataError
+from mauve.stores.catalog import Installation
 from mauve.stores.data_directory import write_private_file
-from mauve.wiring.paths import machine_path
+from mauve.stores.localdisk.log.reader import SegmentLogReader
+from mauve.stores.sql.catalog.catalog import sql_catalog
+from mauve.wiring.databases import open_catalog_database, open_load_ledger
+from mauve.wiring.paths import log_path, machine_path
+
+RELEASE_EVERY_S: Final = 10.0
+_FILES_OF: Final = "files_of"
 
 
 def machine_of(settings: Settings) -> str:
-    """Return this machine's name among all that use the same servers. A lost one is replaced: what it held expires."""
+    """Return this machine's name among all that use the same servers. A lost one is replaced: its claims expire."""
     path = machine_path(settings.data)
     if not path.exists():
         write_private_file(path, secrets.token_hex(8).encode() + b"\n")
     return path.read_text().strip()
+
+
+def claim_files(settings: Settings, installation: Installation) -> None:
+    """Let one machine alone keep stores in files: positions in a shared ledger are those of its log.
+
+    Raise if that is another one.
+    """
+    if settings.database_url is None:
+        return
+    owner = installation.get(_FILES_OF)
+    if owner is None and _uses_files(settings):
+        owner = installation.create(_FILES_OF, machine_of(settings))
+    if owner and owner != machine_of(settings):
+        raise ForeignDataError(
+            "another machine, or another --data directory, keeps events of this installation in files: use that one, "
+            "or start it with MAUVE_WAREHOUSE_URL and MAUVE_STREAM_URL set, which moves what waits in its files"
+        )
+
+
+def release_files(settings: Settings) -> bool:
+    """Let others in once nothing waits in this machine's files any more; return whether that is done."""
+    if settings.database_url is None or _keeps_stores(settings):
+        return True
+    if _uses_files(settings):
+        return False
+    with closing(open_catalog_database(settings)) as database:
+        installation = sql_catalog(database).installation
+        if installation.get(_FILES_OF) == machine_of(settings):
+            installation.put(_FILES_OF, "")
+    return True
+
+
+def _keeps_stores(settings: Settings) -> bool:
+    return settings.warehouse_url is None or settings.stream_url is None
+
+
+def _uses_files(settings: Settings) -> bool:
+    """Return whether a store is in files, or its last records still are."""
+    if _keeps_stores(settings):
+        return True
+    files = SegmentLogReader(log_path(settings.data))
+    if not files.streams():
+        return False
+    with open_load_ledger(settings) as ledger:
+        return files.backlog_bytes(ledger.positions()) > 0

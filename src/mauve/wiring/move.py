@@ -39,13 +39,12 @@ from mauve.stores.sql.database import Database
 from mauve.stores.sql.ledger.reader import SqlLedgerReader
 from mauve.stores.sql.ledger.schema import metadata as ledger_metadata
 from mauve.stores.sql.migrate import CATALOG, LEDGER, current_revision, migrate
-from mauve.wiring.bootstrap import check_server, identity_of, prepare
+from mauve.wiring.bootstrap import check_server, identity_of, prepare_databases
 from mauve.wiring.clickhouse import holds_rows
 from mauve.wiring.databases import MAINTENANCE_STATEMENT_S, open_catalog_database, open_ledger_database
-from mauve.wiring.paths import catalog_path, identity_path, ledger_path, warehouse_path
+from mauve.wiring.paths import catalog_path, identity_path, ledger_path, moved_path, warehouse_path
 
 _EARLIEST: Final = date(1970, 1, 1)
-_MOVED: Final = "moved"
 _JOURNAL_PATIENCE_S: Final = 5.0
 _COMPARISON_S_MAX: Final = 3600.0
 _NAMES_MAX: Final = 10_000
@@ -74,7 +73,7 @@ def move_to_servers(settings: Settings, progress: Progress) -> Moved:
         warehouse_url=None if moves_warehouse else settings.warehouse_url,
     )
     with hold(settings.data), ExitStack() as opened:
-        prepare(source)  # both sides at the same revision
+        prepare_databases(source)  # both sides at the same revision
         catalog = opened.enter_context(closing(_catalog(source)))
         parts = []
         if moves_database:
@@ -184,7 +183,7 @@ def _switch_databases(data: Path, old: tuple[Database, Database], new: tuple[Dat
     for path, database in zip((catalog_path(data), ledger_path(data)), old, strict=True):
         database.empty_journal(_JOURNAL_PATIENCE_S)
         database.close()
-        path.rename(_moved(path))
+        path.rename(moved_path(path))
     for database in new:
         forget_progress(database)
 
@@ -213,7 +212,7 @@ def _warehouse_part(data: Path, url: Secret, identity: str) -> Iterator[_Part]:
             source.run(statement)
 
         def switch() -> None:
-            path.rename(_moved(path))  # Its files stay open until the command ends.
+            path.rename(moved_path(path))  # Its files stay open until the command ends.
             end_copy(address)
 
         store = Store(
@@ -223,7 +222,3 @@ def _warehouse_part(data: Path, url: Secret, identity: str) -> Iterator[_Part]:
             partial(copy_warehouse, source, target),
         )
         yield _Part([store], _EVENTS, before, after, switch)
-
-
-def _moved(path: Path) -> Path:
-    return path.with_name(f"{path.name}.{_MOVED}")

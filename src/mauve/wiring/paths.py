@@ -49,6 +49,11 @@ def machine_path(data: Path) -> Path:
     return data / "machine"
 
 
+def moved_path(path: Path) -> Path:
+    """Return the name of a file or folder after its content was moved to a server."""
+    return path.with_name(f"{path.name}.moved")
+
+
 def has_data(settings: Settings) -> bool:
     """Return whether there may be an installation: in the data directory, or on a server."""
     return settings.database_url is not None or catalog_path(settings.data).exists()

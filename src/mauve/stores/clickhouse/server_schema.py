@@ -117,6 +117,9 @@ def _current_version(connection: Connection) -> int:
 def _check_engines(connection: Connection, address: ServerAddress) -> None:
     """Refuse tables that were created with another cluster setting: they would not be durable as promised."""
     engines = {name: engine for name, _, engine in connection.read(_TABLES, {})}
+    missing = [table for table in KEPT_TABLES if table not in engines]
+    if missing:
+        raise UnsupportedServerError(f"its table '{missing[0]}' is missing: restore the database from a back-up")
     are_replicated = {engines[table].startswith("Replicated") for table in KEPT_TABLES}
     if are_replicated != {address.cluster is not None}:
         advice = "leave out ?cluster" if address.cluster is not None else "add ?cluster=NAME"

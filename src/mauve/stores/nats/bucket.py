@@ -42,6 +42,10 @@ _CLOSE_S_MAX: Final = 5.0
 T = TypeVar("T")
 
 
+class BucketMissingError(StoreUnavailableError):
+    """The servers answer, and do not have the bucket."""
+
+
 class ConflictError(Exception):
     """The entry has changed since it was read."""
 
@@ -82,8 +86,8 @@ class Bucket:
             max_msgs_per_subject=1,
             discard=DiscardPolicy.NEW,
             allow_direct=True,
-            allow_rollup_hdrs=True,
             deny_delete=True,
+            deny_purge=True,  # Processes that start would know no key.
             metadata={_IDENTITY: identity, _BUCKET_ID: secrets.token_hex(16)},
         )
         with _as_unavailable(self._stream):
@@ -250,7 +254,7 @@ def _as_unavailable(stream: str) -> Iterator[None]:
     try:
         yield
     except NotFoundError as error:
-        raise StoreUnavailableError(f"NATS has no stream {stream}: restart mauve, which creates it") from error
+        raise BucketMissingError(f"NATS has no stream {stream}: mauve creates it again within seconds") from error
     except (Error, OSError, TimeoutError) as error:
         raise StoreUnavailableError(f"NATS: {error}") from error
 

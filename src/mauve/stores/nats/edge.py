@@ -21,7 +21,7 @@ from nats.errors import Error
 from mauve.core.secret import Secret
 from mauve.stores import StoreUnavailableError
 from mauve.stores.edge import Changes, PublishedRecord
-from mauve.stores.nats.bucket import BucketThread, ConflictError, Entry, Follower
+from mauve.stores.nats.bucket import BucketMissingError, BucketThread, ConflictError, Entry, Follower
 
 BUCKET: Final = "MAUVE-EDGE"
 READ_EVERY_S: Final = 0.5
@@ -59,7 +59,8 @@ def key_of(record: PublishedRecord) -> str:
 class NatsEdgePublisher:
     """Publishes from any thread. What was stored before a failure stays: publishing it again does no harm."""
 
-    def __init__(self, url: Secret) -> None:
+    def __init__(self, url: Secret, identity: Callable[[], str | None]) -> None:
+        self._identity = identity
         self._thread = BucketThread(url, BUCKET, "edge publisher")
         self._bucket = self._thread.bucket
 
@@ -68,7 +69,11 @@ class NatsEdgePublisher:
             self._thread.run(self._publish(records), _PUBLISH_S_MAX)
 
     def edge_id(self) -> str:
-        return self._thread.run(self._bucket.state(), _STATE_S_MAX).bucket_id
+        try:
+            return self._thread.run(self._bucket.state(), _STATE_S_MAX).bucket_id
+        except BucketMissingError:
+            self._thread.run(self._bucket.create(self._identity() or ""), _STATE_S_MAX)
+            return self._thread.run(self._bucket.state(), _STATE_S_MAX).bucket_id
 
     def last_sequence(self) -> int:
         """Return the sequence of the last change."""

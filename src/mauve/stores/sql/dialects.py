@@ -186,6 +186,7 @@ def _try_begin(connection: sa.Connection, *, is_last_try: bool) -> bool:
 
 
 _CONNECT_S: Final = 5
+_PING_S: Final = 2.0
 _HANG_S: Final = 3.0  # on top of the time limit of statements, which a frozen server does not enforce
 _VERSION_MIN: Final = 14
 _SERVER_SETTINGS: Final = sa.text(
@@ -271,7 +272,7 @@ def _postgresql_engine(url: sa.URL, patience_s: float, schema: str, statement_s:
         "options": " ".join(f"-c {name}={value}" for name, value in options.items()),
     }
     connect = _bounded_connect(statement_s + _HANG_S)
-    return sa.create_engine(
+    engine = sa.create_engine(
         "postgresql+psycopg://",
         creator=lambda: connect(arguments),
         hide_parameters=True,
@@ -280,19 +281,32 @@ def _postgresql_engine(url: sa.URL, patience_s: float, schema: str, statement_s:
         pool_timeout=patience_s,
         pool_pre_ping=True,
     )
+    ping = engine.dialect.do_ping
+
+    def ping_quickly(connection: Any) -> bool:  # noqa: ANN401 - the driver's own type
+        """Give a connection up soon: a request may have to find out for several of them that the server hangs."""
+        connection.wait_s = _PING_S
+        is_alive = ping(connection)
+        connection.wait_s = statement_s + _HANG_S
+        return is_alive
+
+    engine.dialect.do_ping = ping_quickly  # type: ignore[method-assign, assignment]
+    return engine
 
 
-def _bounded_connect(wait_s: float) -> Callable[[Mapping[str, Any]], "psycopg.Connection[Any]"]:
+def _bounded_connect(limit_s: float) -> Callable[[Mapping[str, Any]], "psycopg.Connection[Any]"]:
     """Return how to connect so that a server which does not answer is given up: psycopg itself would wait forever."""
     import psycopg  # noqa: PLC0415 - installed only with the extra for PostgreSQL
 
     class BoundedConnection(psycopg.Connection[Any]):
+        wait_s = limit_s
+
         def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:  # noqa: ANN401
             try:
-                return super().wait(gen, interval, timeout or wait_s)
+                return super().wait(gen, interval, timeout or self.wait_s)
             except psycopg.errors._WaitTimeout as error:  # noqa: SLF001 - it has no public name
                 self.pgconn.finish()
-                raise psycopg.OperationalError(f"the server has not answered for {wait_s:g} s") from error
+                raise psycopg.OperationalError(f"the server has not answered for {self.wait_s:g} s") from error
 
     return lambda arguments: BoundedConnection.connect(psycopg.conninfo.make_conninfo(**arguments))
 

@@ -1,0 +1,93 @@
+"""Settings that would leave data behind, or mix the data of two machines, are refused with a sentence."""
+
+import base64
+import secrets
+
+import pytest
+
+from support.nats import Nats
+from support.service import SERVERS, eventually, mauve, mauve_json, post_events, running
+
+SERVE = ("serve", "--port", "0", "--ingest-port", "0", "--workers", "1")
+
+
+@pytest.fixture(scope="module")
+def nats():
+    with Nats(servers=1) as server:
+        yield server
+
+
+@pytest.fixture
+def data(tmp_path):
+    SERVERS[tmp_path / "data"] = {
+        "MAUVE_MASTER_KEY": base64.b64encode(secrets.token_bytes(32)).decode(),
+        "MAUVE_BACKLOG_MB": "256",
+    }
+    return tmp_path / "data"
+
+
+def refused(data, *says):
+    done = mauve(data, *SERVE)
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    for text in says:
+        assert text in done.stderr, done.stderr
+
+
+def test_the_warehouse_is_not_left_behind_on_its_server(data, postgres, clickhouse):
+    on_servers = {"MAUVE_DATABASE_URL": postgres.create("left_w"), "MAUVE_WAREHOUSE_URL": clickhouse.create()}
+    SERVERS[data] |= on_servers
+    mauve_json(data, "org", "create", "Acme")
+    del SERVERS[data]["MAUVE_WAREHOUSE_URL"]
+    refused(data, "on ClickHouse", "set MAUVE_WAREHOUSE_URL")
+    assert not (data / "warehouse").exists()
+    SERVERS[data] |= on_servers
+    with running(data, "--workers", "1") as service:
+        assert service.stop() == 0
+
+
+def test_the_catalog_is_not_left_behind_on_its_server(data, postgres):
+    mauve_json(data, "org", "create", "Acme")
+    SERVERS[data]["MAUVE_DATABASE_URL"] = postgres.create("left_c")
+    assert mauve(data, "move").returncode == 0
+    url = SERVERS[data].pop("MAUVE_DATABASE_URL")
+    refused(data, "on PostgreSQL", "set MAUVE_DATABASE_URL")
+    assert not (data / "catalog.db").exists()
+    SERVERS[data]["MAUVE_DATABASE_URL"] = url
+    assert [org["name"] for org in mauve_json(data, "org", "list")] == ["Acme"]
+
+
+def test_a_start_that_is_refused_leaves_nothing_to_move(data, postgres, clickhouse):
+    SERVERS[data]["MAUVE_WAREHOUSE_URL"] = clickhouse.url("there_is_no_such_database")
+    refused(data, "MAUVE_WAREHOUSE_URL", "create it")
+    assert not list(data.glob("*.db"))
+    SERVERS[data] |= {"MAUVE_DATABASE_URL": postgres.create("left_n"), "MAUVE_WAREHOUSE_URL": clickhouse.create()}
+    mauve_json(data, "org", "create", "Acme")
+
+
+def test_a_move_that_is_given_up_leaves_the_installation_as_it_was(data, postgres, clickhouse, nats):
+    mauve_json(data, "demo", "--days", "3")
+    chosen = SERVERS[data]
+    SERVERS[data] = chosen | nats.settings() | {"MAUVE_WAREHOUSE_URL": clickhouse.create()}
+    refused(data, "mauve move")
+    SERVERS[data] |= {"MAUVE_WAREHOUSE_URL": clickhouse.url("there_is_no_such_database")}
+    assert mauve(data, "move", MAUVE_DATABASE_URL=postgres.create("left_m")).returncode == 1
+    SERVERS[data] = chosen
+    with running(data, "--workers", "1") as service:
+        assert service.stop() == 0
+
+
+def test_a_second_machine_is_refused_while_the_first_keeps_events_in_files(data, postgres, clickhouse, nats, tmp_path):
+    other = tmp_path / "other"
+    SERVERS[data] |= {"MAUVE_DATABASE_URL": postgres.create("left_t"), "MAUVE_WAREHOUSE_URL": clickhouse.create()}
+    SERVERS[other] = SERVERS[data]
+    with running(data, "--workers", "1"):
+        refused(other, "in files", "MAUVE_STREAM_URL")
+    SERVERS[data] = SERVERS[other] = SERVERS[data] | nats.settings()
+    refused(other, "in files")  # The first machine has not started on servers yet.
+    with running(data, "--workers", "1") as first:
+        eventually(lambda: mauve(other, "org", "list").returncode == 0)
+        with running(other, "--workers", "1") as second:
+            key = mauve_json(data, "app", "create", "App")["sk_key"]
+            for service in (first, second):
+                eventually(lambda service=service: post_events(service.ingest_url, key) == 202)
