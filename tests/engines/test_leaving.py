@@ -6,7 +6,7 @@ import secrets
 import pytest
 
 from support.nats import Nats
-from support.service import SERVERS, eventually, mauve, mauve_json, post_events, running
+from support.service import SERVERS, eventually, mauve, mauve_json, post_events, running, until_loaded
 
 SERVE = ("serve", "--port", "0", "--ingest-port", "0", "--workers", "1")
 
@@ -81,13 +81,16 @@ def test_a_second_machine_is_refused_while_the_first_keeps_events_in_files(data,
     other = tmp_path / "other"
     SERVERS[data] |= {"MAUVE_DATABASE_URL": postgres.create("left_t"), "MAUVE_WAREHOUSE_URL": clickhouse.create()}
     SERVERS[other] = SERVERS[data]
-    with running(data, "--workers", "1"):
+    with running(data, "--workers", "1") as first:
+        mauve_json(data, "org", "create", "Acme")
+        key = mauve_json(data, "app", "create", "App")["sk_key"]
+        assert post_events(first.ingest_url, key) == 202
+        until_loaded(first)
         refused(other, "in files", "MAUVE_STREAM_URL")
     SERVERS[data] = SERVERS[other] = SERVERS[data] | nats.settings()
     refused(other, "in files")  # The first machine has not started on servers yet.
     with running(data, "--workers", "1") as first:
         eventually(lambda: mauve(other, "org", "list").returncode == 0)
         with running(other, "--workers", "1") as second:
-            key = mauve_json(data, "app", "create", "App")["sk_key"]
             for service in (first, second):
                 eventually(lambda service=service: post_events(service.ingest_url, key) == 202)

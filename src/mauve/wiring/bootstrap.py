@@ -17,7 +17,7 @@ from mauve.wiring.clickhouse import prepare_warehouse
 from mauve.wiring.databases import MAINTENANCE_STATEMENT_S, open_catalog_database, open_ledger_database
 from mauve.wiring.edge import prepare_edge
 from mauve.wiring.log import prepare_log
-from mauve.wiring.machine import claim_files
+from mauve.wiring.machine import check_files
 from mauve.wiring.paths import catalog_path, identity_path, ledger_path, master_key_path, moved_path
 
 _MASTER_KEY_ID: Final = "master_key_id"
@@ -43,7 +43,7 @@ def _prepare(settings: Settings, *, needs_every_server: bool) -> None:
     try:
         with closing(open_catalog_database(settings)) as database:
             installation = sql_catalog(database).installation
-            claim_files(settings, installation)
+            check_files(settings, installation)
             # The warehouse first: it may have to be moved, and nothing else must have changed until then.
             with nullcontext() if needs_every_server else suppress(UnsupportedServerError):
                 prepare_warehouse(settings, identity, installation)

@@ -1,5 +1,6 @@
 """Wires the log to files in the data directory or to NATS servers."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -9,6 +10,7 @@ from mauve.config import Settings
 from mauve.core.secret import Secret
 from mauve.stores import ForeignDataError
 from mauve.stores.catalog import Installation
+from mauve.stores.claimed_log import ClaimedLogReader
 from mauve.stores.combined_log import CombinedLogReader
 from mauve.stores.localdisk.log.maintenance import SegmentLogMaintenance
 from mauve.stores.localdisk.log.reader import SegmentLogReader, SegmentStreamReader
@@ -17,6 +19,7 @@ from mauve.stores.log import LogReader, LogWriter, StreamReader
 from mauve.stores.maintenance import LogMaintenance
 from mauve.stores.sql.catalog.catalog import sql_catalog
 from mauve.wiring.databases import open_catalog_database, open_load_ledger
+from mauve.wiring.machine import check_claim, claim_files
 from mauve.wiring.paths import log_path
 
 if TYPE_CHECKING:
@@ -85,7 +88,9 @@ async def open_log_writer(settings: Settings, stream: int) -> tuple[LogWriter, O
 
 def open_log_reader(settings: Settings, call_s_max: float = LOADER_S_MAX) -> LogReader:
     """Open the log for reading, with the records that were queued in files before the log moved to NATS."""
-    files = SegmentLogReader(log_path(settings.data))
+    files: LogReader = SegmentLogReader(log_path(settings.data))
+    if settings.database_url is not None:
+        files = ClaimedLogReader(files, partial(claim_files, settings), partial(check_claim, settings))
     if settings.stream_url is None:
         return files
     nats = _open_nats_reader(settings, settings.stream_url, call_s_max)

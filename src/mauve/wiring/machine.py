@@ -15,6 +15,10 @@ from mauve.wiring.paths import log_path, machine_path
 
 RELEASE_EVERY_S: Final = 10.0
 _FILES_OF: Final = "files_of"
+_KEPT_ELSEWHERE: Final = (
+    "another machine, or another --data directory, keeps events of this installation in files: use that one, "
+    "or start it with MAUVE_WAREHOUSE_URL and MAUVE_STREAM_URL set, which moves what waits in its files"
+)
 
 
 def machine_of(settings: Settings) -> str:
@@ -25,21 +29,27 @@ def machine_of(settings: Settings) -> str:
     return path.read_text().strip()
 
 
-def claim_files(settings: Settings, installation: Installation) -> None:
-    """Let one machine alone keep stores in files: positions in a shared ledger are those of its log.
-
-    Raise if that is another one.
-    """
-    if settings.database_url is None:
-        return
+def check_files(settings: Settings, installation: Installation) -> None:
+    """Raise if another machine keeps stores in files: positions in a shared ledger are those of its log."""
     owner = installation.get(_FILES_OF)
-    if owner is None and _uses_files(settings):
+    if settings.database_url is not None and owner and owner != machine_of(settings):
+        raise ForeignDataError(_KEPT_ELSEWHERE)
+
+
+def check_claim(settings: Settings) -> None:
+    with closing(open_catalog_database(settings)) as database:
+        check_files(settings, sql_catalog(database).installation)
+
+
+def claim_files(settings: Settings) -> None:
+    """Let this machine alone keep stores in files, from its first record on; raise if another one does."""
+    with closing(open_catalog_database(settings)) as database:
+        installation = sql_catalog(database).installation
         owner = installation.create(_FILES_OF, machine_of(settings))
-    if owner and owner != machine_of(settings):
-        raise ForeignDataError(
-            "another machine, or another --data directory, keeps events of this installation in files: use that one, "
-            "or start it with MAUVE_WAREHOUSE_URL and MAUVE_STREAM_URL set, which moves what waits in its files"
-        )
+        if not owner:  # released
+            installation.put(_FILES_OF, owner := machine_of(settings))
+        if owner != machine_of(settings):
+            raise ForeignDataError(_KEPT_ELSEWHERE)
 
 
 def release_files(settings: Settings) -> bool:
