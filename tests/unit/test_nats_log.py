@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 from mauve.core.secret import Secret
 from mauve.stores import UnsupportedServerError
 from mauve.stores.nats.connection import connect
-from mauve.stores.nats.groups import RECORDS_MAX, DamagedGroupError, first_number, packed, sequence_of, unpacked
+from mauve.stores.nats.groups import (
+    RECORDS_MAX,
+    DamagedGroupError,
+    NewerFormatError,
+    first_number,
+    packed,
+    sequence_of,
+    unpacked,
+)
 from mauve.stores.nats.servers import Server, check_server
 
 RECORDS = st.lists(st.lists(st.binary(max_size=50), max_size=3), min_size=1, max_size=RECORDS_MAX)
@@ -44,8 +52,13 @@ def test_other_bytes_are_no_group(content):
 
 
 def test_the_format_of_a_later_release_is_not_read():
-    with pytest.raises(DamagedGroupError, match="format"):
+    with pytest.raises(NewerFormatError, match="written by a newer release: upgrade this machine"):
         unpacked(1, packed([[b"a"]]), "2")
+
+
+def test_a_message_without_a_format_is_no_group():
+    with pytest.raises(DamagedGroupError, match="no format"):
+        unpacked(1, packed([[b"a"]]), None)
 
 
 def a_server(version):
