@@ -41,6 +41,10 @@ _PREPARE_S_MAX: Final = 15.0
 _RETRY_S: Final = 0.5
 _STARTING_S_MAX: Final = 12.0  # A cluster that has just been started elects a leader first.
 
+_QUICK_CONNECT_S_MAX: Final = 2.0
+_QUICK_ANSWER_S_MAX: Final = 1.5
+_QUICK_S_MAX: Final = 4.0
+
 log = structlog.get_logger()
 
 
@@ -73,6 +77,25 @@ class StreamPlan(msgspec.Struct, frozen=True):
     installation: str
     bytes_max: int  # of all streams together
     known_ids: Mapping[int, str]  # of the streams that the installation has written to; empty the first time
+
+
+def check_answer(url: Secret) -> None:
+    """Raise `StoreUnavailableError` unless JetStream answers now."""
+
+    async def check() -> None:
+        client = await connect(url, "mauve command", _QUICK_CONNECT_S_MAX)
+        try:
+            await ask(client, "INFO", timeout_s=_QUICK_ANSWER_S_MAX)
+        finally:
+            await close(client)
+
+    loop = LoopThread("nats-check")
+    try:
+        loop.run(check(), _QUICK_S_MAX)
+    except ApiError as error:
+        raise StoreUnavailableError(f"JetStream refused: {error}") from error
+    finally:
+        loop.close()
 
 
 def check_servers(url: Secret, monitor_urls: Sequence[str], *, all_of_them: bool) -> int:
