@@ -17,7 +17,7 @@ from mauve.core.credential import KeyKind
 from mauve.core.secret import Secret
 from mauve.stores import ForeignDataError, StoreUnavailableError, UnsupportedServerError
 from mauve.stores.edge import PublishedKey
-from mauve.stores.nats import accepted, connection, edge
+from mauve.stores.nats import accepted, bucket, connection, edge
 from mauve.stores.nats.edge import NatsEdgePublisher, NatsEdgeReader, key_of
 from mauve.wiring.bootstrap import prepare
 from mauve.wiring.edge import prepare_edge
@@ -261,14 +261,28 @@ def test_the_buckets_of_a_cluster_have_three_replicas(cluster, tmp_path):
     for name in (edge.BUCKET, accepted.BUCKET):
         delete_bucket(cluster.url, name)
     prepare_edge(settings_on(cluster, tmp_path), IDENTITY)
+    assert replicas_on(cluster) == [3, 3]
 
+
+def replicas_on(servers):
     async def replicas(_, connection):
         manager = (await connection.client()).jsm()
         return [
             (await manager.stream_info(f"KV_{name}")).config.num_replicas for name in (edge.BUCKET, accepted.BUCKET)
         ]
 
-    assert on_bucket(cluster.url, edge.BUCKET, replicas) == [3, 3]
+    return on_bucket(servers.url, edge.BUCKET, replicas)
+
+
+def test_buckets_that_were_created_on_one_server_get_three_replicas(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(bucket, "_REPLICAS", 1)
+    new_buckets(cluster.url)
+    before = state_of(cluster.url)
+    assert replicas_on(cluster) == [1, 1]
+    monkeypatch.undo()
+    prepare_edge(settings_on(cluster, tmp_path), IDENTITY)
+    assert replicas_on(cluster) == [3, 3]
+    assert eventually(lambda: state_of(cluster.url)) == before
 
 
 def test_servers_that_do_not_answer_are_refused_in_one_sentence(own_server, tmp_path):

@@ -461,6 +461,14 @@ class TestRefusals:
             sentence = self.refusal(tmp_path, cluster.settings() | {"MAUVE_STREAM_MONITOR_URL": monitors})
             assert "MAUVE_STREAM_MONITOR_URL" in sentence
 
+    def test_a_server_with_the_monitoring_address_of_another(self, one_server, tmp_path):
+        delete_streams(one_server)
+        with Nats(1, sync='"2m"') as unsafe:
+            settings = unsafe.settings() | {"MAUVE_STREAM_MONITOR_URL": one_server.monitor_url}
+            sentence = self.refusal(tmp_path, settings)
+        assert "nothing says whether it syncs" in sentence
+        assert "MAUVE_STREAM_MONITOR_URL" in sentence
+
     def test_a_server_that_fails_later_does_not_keep_the_service_from_starting(self, cluster, tmp_path):
         data = data_on(cluster, tmp_path)
         assert mauve(data, "org", "create", "Acme").returncode == 0
