@@ -17,7 +17,7 @@ import pytest
 from mauve.core.secret import Secret
 from mauve.stores import ForeignDataError, StoreUnavailableError
 from mauve.stores.log import LogFullError, LogUnavailableError, number_of, stream_of
-from mauve.stores.nats import log_reader, log_writer
+from mauve.stores.nats import accepted, edge, log_reader, log_writer
 from mauve.stores.nats.groups import first_number
 from mauve.stores.nats.log_maintenance import NatsLogMaintenance
 from mauve.stores.nats.log_reader import NatsLogReader
@@ -25,6 +25,7 @@ from mauve.stores.nats.log_writer import NatsLogWriter
 from mauve.stores.nats.servers import StreamPlan, prepare_streams
 from mauve.stores.nats.streams import STREAM_ID, STREAMS, stream_name, subject_of
 from support.nats import PASSWORD, Nats
+from support.nats_edge import delete_bucket
 from support.nats_streams import delete_streams, info_of, publish, request
 from support.service import (
     PATIENCE_S,
@@ -72,6 +73,8 @@ def settings_of(servers):
 
 def data_on(servers, tmp_path, name="data"):
     delete_streams(servers)
+    for bucket in (accepted.BUCKET, edge.BUCKET):
+        delete_bucket(servers.url, bucket)
     SERVERS[tmp_path / name] = settings_of(servers)
     return tmp_path / name
 

@@ -7,11 +7,13 @@ from types import SimpleNamespace
 import pytest
 
 from mauve.core.secret import Secret
+from mauve.server import supervisor
 from mauve.stores import StoreUnavailableError
 from mauve.stores.log import LogFullError, LogUnavailableError
 from mauve.stores.nats import log_writer
 from mauve.stores.nats.log_writer import NatsLogWriter
 from mauve.stores.nats.streams import STREAMS, subject_of
+from mauve.web.http1 import listener
 
 RECORDS = 1_000
 FIRST, SECOND, THIRD = map(subject_of, STREAMS)
@@ -97,6 +99,12 @@ def test_closing_does_not_wait_for_servers_that_are_away(monkeypatch, is_silent)
         assert {type(each.exception()) for each in waiting} == {LogUnavailableError}
 
     asyncio.run(main())
+
+
+def test_closing_leaves_time_for_the_rest_of_a_stop():
+    after_requests_s = vars(supervisor)["_STOP_GRACE_S"] - vars(listener)["_SHUTDOWN_S_MAX"]
+    own = vars(log_writer)
+    assert after_requests_s / 2 >= own["_FINISH_S_MAX"] + own["_DISCONNECT_S_MAX"]
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,8 @@ _ATTEMPT_S: Final = 1.0
 _LAST_ATTEMPT_S: Final = 1.5  # how long after its deadline a group may still be sent
 _PAUSE_S: Final = 0.1
 _FORGIVEN_AFTER_S: Final = 10.0  # Without events, only the connection tells whether it works again.
-_FINISH_S_MAX: Final = 4.0  # of `close`: a process that is told to stop has 8 s for everything
-_DISCONNECT_S_MAX: Final = 1.0
+_FINISH_S_MAX: Final = 1.0  # of `close`: of the 8 s for a stop, requests in flight have had 5 s before
+_DISCONNECT_S_MAX: Final = 0.5
 
 # Answers that are given before anything is stored. All others leave it open, such as a store that failed, or a limit
 # of a server, which its leader may reach after the others have stored the message.
