@@ -43,6 +43,7 @@ SETTINGS: Final = (
     Setting("MAUVE_WAREHOUSE_URL", "chDB files", "clickhouse://USER:PASSWORD@HOST:8123/DATABASE: events, user counts"),
     Setting("MAUVE_STREAM_URL", "files", "nats://A:4222,nats://B:4222,nats://C:4222: queued events, published keys"),
     Setting("MAUVE_STREAM_MONITOR_URL", "port 8222 of each host", "where each NATS server tells how it syncs"),
+    Setting("MAUVE_STREAM_KEEP_HOURS", "48", "hours that NATS keeps loaded events, to load them again after a restore"),
     Setting("MAUVE_CATALOG_TIMEOUT_SECONDS", "4", "how long a control request may take before it gets 502"),
     Setting("MAUVE_INGEST_FLUSH_SECONDS", "2", "seconds until an event is stored, at most, 0.2 to 30"),
     Setting("MAUVE_BACKLOG_MB", "10240", "how much a worker may queue on disk before it returns 503"),
@@ -84,6 +85,7 @@ class Settings:
     warehouse_url: Secret | None  # None: chDB in the data directory
     stream_url: Secret | None  # None: segment files and a SQLite edge in the data directory
     stream_monitor_urls: tuple[str, ...]  # empty: port 8222 of each server
+    stream_keep_hours: int
     catalog_timeout_s: float
     flush_s: float
     backlog_bytes_max: int
@@ -134,6 +136,7 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
         warehouse_url=servers["MAUVE_WAREHOUSE_URL"],
         stream_url=servers["MAUVE_STREAM_URL"],
         stream_monitor_urls=_monitor_urls(environment, "MAUVE_STREAM_MONITOR_URL"),
+        stream_keep_hours=_integer(environment, "MAUVE_STREAM_KEEP_HOURS", 48, 0, 720),
         catalog_timeout_s=float(_integer(environment, "MAUVE_CATALOG_TIMEOUT_SECONDS", 4, 1, 60)),
         flush_s=_seconds(environment, "MAUVE_INGEST_FLUSH_SECONDS", 2.0, 0.2, 30.0),
         backlog_bytes_max=_integer(environment, "MAUVE_BACKLOG_MB", 10_240, 256, 10_000_000) * 1024 * 1024,

@@ -9,15 +9,18 @@ import msgspec
 import pytest
 from nats.errors import Error
 
+from mauve.cli.options import open_or_create
 from mauve.config import settings_from
+from mauve.control import operator
 from mauve.core.app import Environment
 from mauve.core.credential import KeyKind
 from mauve.core.secret import Secret
 from mauve.stores import ForeignDataError, StoreUnavailableError, UnsupportedServerError
 from mauve.stores.edge import PublishedKey
-from mauve.stores.nats import accepted, edge
+from mauve.stores.nats import accepted, bucket, connection, edge
 from mauve.stores.nats.edge import NatsEdgePublisher, NatsEdgeReader, key_of
 from mauve.stores.nats.streams import ApiError
+from mauve.wiring.bootstrap import prepare
 from mauve.wiring.edge import prepare_edge
 from support.nats import Nats
 from support.nats_edge import IDENTITY, create_buckets, delete_bucket, new_buckets, on_bucket, state_of
@@ -275,14 +278,28 @@ def test_the_buckets_of_a_cluster_have_three_replicas(cluster, tmp_path):
     for name in (edge.BUCKET, accepted.BUCKET):
         delete_bucket(cluster.url, name)
     prepare_edge(settings_on(cluster, tmp_path), IDENTITY)
+    assert replicas_on(cluster) == [3, 3]
 
+
+def replicas_on(servers):
     async def replicas(_, connection):
         manager = (await connection.client()).jsm()
         return [
             (await manager.stream_info(f"KV_{name}")).config.num_replicas for name in (edge.BUCKET, accepted.BUCKET)
         ]
 
-    assert on_bucket(cluster.url, edge.BUCKET, replicas) == [3, 3]
+    return on_bucket(servers.url, edge.BUCKET, replicas)
+
+
+def test_buckets_that_were_created_on_one_server_get_three_replicas(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(bucket, "_REPLICAS", 1)
+    new_buckets(cluster.url)
+    before = state_of(cluster.url)
+    assert replicas_on(cluster) == [1, 1]
+    monkeypatch.undo()
+    prepare_edge(settings_on(cluster, tmp_path), IDENTITY)
+    assert replicas_on(cluster) == [3, 3]
+    assert eventually(lambda: state_of(cluster.url)) == before
 
 
 def test_servers_that_do_not_answer_are_refused_in_one_sentence(own_server, tmp_path):
@@ -301,3 +318,29 @@ def test_a_key_works_in_every_process_soon_after_it_is_minted_and_not_after_it_i
         for url in (service.url, *[service.ingest_url] * 4):  # each is a new connection, to any of the workers
             eventually(lambda url=url: post_events(url, minted["key"]) == 401)
         assert post_events(service.ingest_url, app["sk_key"]) == 202
+
+
+@pytest.mark.parametrize(
+    ("leave", "return_"), [(Nats.kill, Nats.start), (Nats.freeze, Nats.thaw)], ids=["down", "hangs"]
+)
+def test_without_nats_a_command_tries_once_and_says_that_its_change_is_delayed(
+    own_server, tmp_path, monkeypatch, capsys, leave, return_
+):
+    settings = settings_on(own_server, tmp_path)
+    prepare(settings)
+    leave(own_server, 0)
+    attempts, new_client = [], connection._new_client  # noqa: SLF001 - to count them
+    monkeypatch.setattr(connection, "_new_client", lambda: attempts.append(1) or new_client())
+    with open_or_create(settings) as parts:
+        assert parts.catalog.organizations.list_all() == []
+    assert capsys.readouterr().err == "", "nothing was changed"
+    with open_or_create(settings) as parts:
+        operator.create_organization(parts, "Acme")
+    (sentence,) = capsys.readouterr().err.splitlines()
+    assert sentence.startswith("mauve: the change is saved, but not in force everywhere until NATS is back (")
+    assert len(attempts) == 2, "one for each command"
+    return_(own_server, 0)
+    own_server.wait_until_ready()
+    with open_or_create(settings) as parts:
+        assert parts.publisher.unpublished() == 0
+    assert capsys.readouterr().err == ""

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 
 import httpx2 as httpx
@@ -16,13 +17,15 @@ import pytest
 from mauve.core.secret import Secret
 from mauve.stores import ForeignDataError, StoreUnavailableError
 from mauve.stores.log import LogFullError, LogUnavailableError, number_of, stream_of
-from mauve.stores.nats import log_reader
+from mauve.stores.nats import accepted, edge, log_reader, log_writer
+from mauve.stores.nats.groups import first_number
 from mauve.stores.nats.log_maintenance import NatsLogMaintenance
 from mauve.stores.nats.log_reader import NatsLogReader
 from mauve.stores.nats.log_writer import NatsLogWriter
 from mauve.stores.nats.servers import StreamPlan, prepare_streams
 from mauve.stores.nats.streams import STREAM_ID, STREAMS, stream_name, subject_of
 from support.nats import PASSWORD, Nats
+from support.nats_edge import delete_bucket
 from support.nats_streams import delete_streams, info_of, publish, request
 from support.service import (
     PATIENCE_S,
@@ -70,6 +73,8 @@ def settings_of(servers):
 
 def data_on(servers, tmp_path, name="data"):
     delete_streams(servers)
+    for bucket in (accepted.BUCKET, edge.BUCKET):
+        delete_bucket(servers.url, bucket)
     SERVERS[tmp_path / name] = settings_of(servers)
     return tmp_path / name
 
@@ -312,6 +317,65 @@ class TestReader:
         assert maintenance.erase_damaged("anyone") == 0
         assert [payload for _, _, payload in read_all(one_server)] == [b"6", b"7"]
 
+    def test_a_message_of_a_newer_release_stops_loading_and_is_kept(self, one_server, monkeypatch):
+        delete_streams(one_server)
+        prepare_streams(Secret(one_server.url), 1, PLAN)
+        self.append(one_server, [b"before"])
+        monkeypatch.setattr(log_writer, "FORMAT", "2")
+        self.append(one_server, [b"newer"])
+        monkeypatch.undo()
+        self.append(one_server, [b"after"])
+        with closing(NatsLogReader(Secret(one_server.url))) as reader:
+            (before,) = reader.read(STREAMS[0], 0, BYTES_MAX)
+            assert before.payload == b"before"
+            with pytest.raises(StoreUnavailableError, match="written by a newer release: upgrade this machine"):
+                reader.read(STREAMS[0], before.number, BYTES_MAX)
+            assert reader.quarantined() == 0
+            reader.trim_now(STREAMS[0], before.number)
+            assert info_of(one_server, STREAMS[0]).state.messages == 2
+            with pytest.raises(StoreUnavailableError, match="newer release"):  # the position of a newer loader
+                reader.trim_now(STREAMS[0], first_number(2))
+            assert info_of(one_server, STREAMS[0]).state.messages == 2
+
+    def test_loaded_messages_are_kept_for_a_while_and_do_not_count_as_waiting(self, one_server):
+        delete_streams(one_server)
+        prepare_streams(Secret(one_server.url), 1, PLAN)
+        self.append(one_server, [b"old"] * 4)
+        boundary = datetime.now(UTC)
+        eventually(lambda: datetime.now(UTC) > boundary)
+        self.append(one_server, [b"new"] * 4)
+        clock = [boundary]
+        keep = timedelta(hours=48)
+        reader = NatsLogReader(Secret(one_server.url), keep=keep, trim_every_s=0, now=lambda: clock[0])
+        with closing(reader):
+            numbers = [record.number for record in reader.read(STREAMS[0], 0, BYTES_MAX)]
+
+            def messages_when_trimmed(now, through):
+                clock[0] = now
+                reader.trim(STREAMS[0], through)
+                return info_of(one_server, STREAMS[0]).state.messages
+
+            assert messages_when_trimmed(boundary, numbers[6]) == 8
+            assert reader.backlog_bytes({STREAMS[0]: numbers[7]}) == 0
+            assert 0 < reader.backlog_bytes({STREAMS[0]: numbers[6]}) < reader.stored_bytes() / 4
+            assert messages_when_trimmed(boundary + keep, numbers[1]) == 6, "only what is loaded"
+            assert messages_when_trimmed(boundary + keep, numbers[6]) == 4, "only what is old"
+            assert messages_when_trimmed(boundary + 2 * keep, numbers[6]) == 1
+            self.append(one_server, [b"newer"])
+            reader.trim_now(STREAMS[0], numbers[7])
+            assert info_of(one_server, STREAMS[0]).state.messages == 1, "maintenance keeps nothing that is loaded"
+
+    def test_loaded_messages_make_room_once_they_use_half_of_it(self, one_server):
+        delete_streams(one_server)
+        prepare_streams(Secret(one_server.url), 1, StreamPlan("an installation", 3 * 2**20, {}))
+        reader = NatsLogReader(Secret(one_server.url), keep=timedelta(hours=48), trim_every_s=0)
+        with closing(reader):
+            for messages in (1, 2, 1):  # The third makes more than half.
+                self.append(one_server, [secrets.token_bytes(200_000)])
+                *_, last = reader.read(STREAMS[0], 0, BYTES_MAX)
+                reader.trim(STREAMS[0], last.number - 64)  # The last message is not loaded yet.
+                assert info_of(one_server, STREAMS[0]).state.messages == messages
+
     def test_a_stream_that_was_created_again_is_noticed(self, one_server):
         delete_streams(one_server)
         ids = prepare_streams(Secret(one_server.url), 1, PLAN)
@@ -399,6 +463,14 @@ class TestRefusals:
         for monitors in (two, f"{two},http://127.0.0.1:1"):
             sentence = self.refusal(tmp_path, cluster.settings() | {"MAUVE_STREAM_MONITOR_URL": monitors})
             assert "MAUVE_STREAM_MONITOR_URL" in sentence
+
+    def test_a_server_with_the_monitoring_address_of_another(self, one_server, tmp_path):
+        delete_streams(one_server)
+        with Nats(1, sync='"2m"') as unsafe:
+            settings = unsafe.settings() | {"MAUVE_STREAM_MONITOR_URL": one_server.monitor_url}
+            sentence = self.refusal(tmp_path, settings)
+        assert "nothing says whether it syncs" in sentence
+        assert "MAUVE_STREAM_MONITOR_URL" in sentence
 
     def test_a_server_that_fails_later_does_not_keep_the_service_from_starting(self, cluster, tmp_path):
         data = data_on(cluster, tmp_path)

@@ -2,6 +2,8 @@
 
 import asyncio
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import msgspec
 import pytest
@@ -10,9 +12,19 @@ from hypothesis import strategies as st
 
 from mauve.core.secret import Secret
 from mauve.stores import UnsupportedServerError
+from mauve.stores.nats import servers
 from mauve.stores.nats.connection import connect
-from mauve.stores.nats.groups import RECORDS_MAX, DamagedGroupError, first_number, packed, sequence_of, unpacked
-from mauve.stores.nats.servers import Server, check_server
+from mauve.stores.nats.groups import (
+    RECORDS_MAX,
+    DamagedGroupError,
+    NewerFormatError,
+    first_number,
+    packed,
+    sequence_of,
+    unpacked,
+)
+from mauve.stores.nats.servers import Server, check_server, check_servers
+from support.service import PATIENCE_S
 
 RECORDS = st.lists(st.lists(st.binary(max_size=50), max_size=3), min_size=1, max_size=RECORDS_MAX)
 
@@ -44,8 +56,13 @@ def test_other_bytes_are_no_group(content):
 
 
 def test_the_format_of_a_later_release_is_not_read():
-    with pytest.raises(DamagedGroupError, match="format"):
+    with pytest.raises(NewerFormatError, match="written by a newer release: upgrade this machine"):
         unpacked(1, packed([[b"a"]]), "2")
+
+
+def test_a_message_without_a_format_is_no_group():
+    with pytest.raises(DamagedGroupError, match="no format"):
+        unpacked(1, packed([[b"a"]]), None)
 
 
 def a_server(version):
@@ -63,6 +80,33 @@ def test_an_old_version_is_refused(version):
 def test_a_new_version_is_accepted(version):
     assert a_server(version).version == version
     check_server(a_server(version))
+
+
+def test_every_server_of_a_large_cluster_is_asked_at_once(monkeypatch):
+    together = threading.Barrier(7)
+
+    class Monitor(BaseHTTPRequestHandler):
+        """Answers for the server in its path, once all are asked."""
+
+        def do_GET(self):
+            together.wait(PATIENCE_S)
+            name = self.path.split("/")[1]
+            jetstream = {"config": {"sync_always": True}, "meta": {"cluster_size": 7}}
+            whole = {"server_id": name, "server_name": name, "version": "2.11.0", "max_payload": 8 * 2**20}
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(msgspec.json.encode(whole | {"jetstream": jetstream}))
+
+        def log_message(self, *_arguments):
+            pass
+
+    monkeypatch.setattr(servers, "_check_connection", lambda _url: None)
+    monkeypatch.setattr(servers, "_MONITOR_S_MAX", PATIENCE_S)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Monitor) as monitor:
+        threading.Thread(target=monitor.serve_forever, daemon=True).start()
+        urls = [f"http://127.0.0.1:{monitor.server_port}/n{number}" for number in range(7)]
+        assert check_servers(Secret("nats://127.0.0.1:1"), urls, all_of_them=True) == 7
+        monitor.shutdown()
 
 
 def test_without_the_package_one_sentence_names_the_extra(monkeypatch):

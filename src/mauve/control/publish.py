@@ -1,5 +1,6 @@
 """Publish the catalog to the edge: right after each change, and in a periodic sweep for what that missed."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Final
 
@@ -20,13 +21,20 @@ _ADVICE: Final = "retried every second"
 log = structlog.get_logger()
 
 
+def log_delay(reason: str) -> None:
+    log.warning("publication_delayed", reason=reason, advice=_ADVICE)
+
+
 class Publisher:
     """Publishes in its own thread, so that an edge that hangs delays no request for long."""
 
-    def __init__(self, catalog: Catalog, edge: EdgePublisher, clock: Clock) -> None:
+    def __init__(
+        self, catalog: Catalog, edge: EdgePublisher, clock: Clock, report_delay: Callable[[str], None] = log_delay
+    ) -> None:
         self._catalog = catalog
         self._edge = edge
         self._clock = clock
+        self._report_delay = report_delay
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="publish")
 
     def publish_now(self) -> None:
@@ -35,11 +43,11 @@ class Publisher:
             publishing = self._thread.submit(self.publish_pending)
             if not wait({publishing}, _PATIENCE_S).done:
                 publishing.cancel()  # An earlier one hangs: do not queue more after it.
-                log.warning("publication_delayed", reason="the edge did not answer in time", advice=_ADVICE)
+                self._report_delay("the edge did not answer in time")
                 return
             publishing.result()
         except StoreUnavailableError as error:
-            log.warning("publication_delayed", reason=str(error), advice=_ADVICE)
+            self._report_delay(str(error))
         except Exception:
             log.exception("publication_failed", advice=_ADVICE)
 

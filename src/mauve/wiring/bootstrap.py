@@ -15,7 +15,7 @@ from mauve.stores.sql.database import Database
 from mauve.stores.sql.migrate import CATALOG, LEDGER, current_revision, migrate, newest_revision
 from mauve.wiring.clickhouse import prepare_warehouse
 from mauve.wiring.databases import MAINTENANCE_STATEMENT_S, open_catalog_database, open_ledger_database
-from mauve.wiring.edge import prepare_edge
+from mauve.wiring.edge import AbsentEdge, OpenEdge, open_edge_publisher, prepare_edge, why_nats_is_away
 from mauve.wiring.log import prepare_log
 from mauve.wiring.machine import check_files
 from mauve.wiring.paths import catalog_path, identity_path, ledger_path, master_key_path, moved_path
@@ -32,12 +32,17 @@ def prepare(settings: Settings) -> None:
     _prepare(settings, needs_every_server=True)
 
 
-def prepare_for_command(settings: Settings) -> None:
-    """Do the same for a command, which may run while servers for events are away: it changes the catalog alone."""
-    _prepare(settings, needs_every_server=False)
+def prepare_for_command(settings: Settings) -> OpenEdge:
+    """Do the same for a command, which may run while servers for events are away: it changes the catalog alone.
+
+    Return how to open the edge. Without NATS it fails at once: the command must not wait again at every step.
+    """
+    away = why_nats_is_away(settings)
+    _prepare(settings, needs_every_server=False, uses_nats=away is None)
+    return open_edge_publisher if away is None else lambda _settings, _identity: nullcontext(AbsentEdge(away))
 
 
-def _prepare(settings: Settings, *, needs_every_server: bool) -> None:
+def _prepare(settings: Settings, *, needs_every_server: bool, uses_nats: bool = True) -> None:
     is_new = not catalog_path(settings.data).exists()
     identity = prepare_databases(settings)
     try:
@@ -47,9 +52,10 @@ def _prepare(settings: Settings, *, needs_every_server: bool) -> None:
             # The warehouse first: it may have to be moved, and nothing else must have changed until then.
             with nullcontext() if needs_every_server else suppress(UnsupportedServerError):
                 prepare_warehouse(settings, identity, installation)
-            with nullcontext() if needs_every_server else suppress(UnsupportedServerError):
-                prepare_log(settings, identity, installation)
-                prepare_edge(settings, identity)
+            if uses_nats:
+                with nullcontext() if needs_every_server else suppress(UnsupportedServerError):
+                    prepare_log(settings, identity, installation)
+                    prepare_edge(settings, identity)
     except (UnsupportedServerError, ForeignDataError):
         if is_new and settings.database_url is None:
             _remove_databases(settings)  # A start that was refused leaves nothing that would have to be moved.

@@ -1,13 +1,13 @@
 """Wires the edge and the exchange of accepted counts: to files in the data directory, or to NATS servers."""
 
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+from typing import Final, NoReturn
 
 from mauve.config import Settings
 from mauve.core.secret import Secret
 from mauve.stores import StoreUnavailableError, UnsupportedServerError
-from mauve.stores.edge import EdgePublisher, EdgeReader
+from mauve.stores.edge import EdgePublisher, EdgeReader, PublishedRecord
 from mauve.stores.localdisk.edge import SqliteEdge
 from mauve.stores.localdisk.usage import FileAcceptedCounts
 from mauve.stores.usage import AcceptedExchange
@@ -16,6 +16,8 @@ from mauve.wiring.paths import accepted_path, edge_path
 
 _PREPARE_S_MAX: Final = 20.0
 _BUSY_TIMEOUT_S: Final = 0.4  # shorter than the timeout of publishing
+
+OpenEdge = Callable[[Settings, Callable[[], str | None]], AbstractContextManager[EdgePublisher]]
 
 # NATS is imported where its URL is set: its package is an extra.
 
@@ -41,6 +43,36 @@ def open_edge_publisher(settings: Settings, identity: Callable[[], str | None]) 
 
     with closing(NatsEdgePublisher(settings.stream_url, identity)) as publisher:
         yield publisher
+
+
+def why_nats_is_away(settings: Settings) -> str | None:
+    """Ask NATS once, and return why it does not answer in time; None if it does, or is not used."""
+    if settings.stream_url is None:
+        return None
+    from mauve.stores.nats.servers import check_answer  # noqa: PLC0415 - an extra
+
+    try:
+        check_answer(settings.stream_url)
+    except StoreUnavailableError as error:
+        return str(error)
+    return None
+
+
+class AbsentEdge:
+    """An edge that is known to be away: every call fails at once."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def publish(self, records: Sequence[PublishedRecord]) -> None:
+        del records
+        self._fail()
+
+    def edge_id(self) -> str:
+        self._fail()
+
+    def _fail(self) -> NoReturn:
+        raise StoreUnavailableError(self._reason)
 
 
 def open_edge_reader(settings: Settings) -> EdgeReader:

@@ -1,5 +1,6 @@
 """Wires the log to files in the data directory or to NATS servers."""
 
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -63,12 +64,16 @@ def check_log(settings: Settings) -> str:
 
 
 def stream_bytes_max(settings: Settings) -> int:
-    """Return the size at which a stream takes no more: each file has to fit in before, on NATS all streams share it."""
+    """Return the size above which a stream may take no more: a file or a message has to fit in before.
+
+    On NATS the streams share the room.
+    """
     if settings.stream_url is None:
         return settings.backlog_bytes_max - settings.segment_bytes
+    from mauve.stores.nats.groups import RECORD_BYTES_MAX
     from mauve.stores.nats.streams import STREAMS
 
-    return settings.backlog_bytes_max // len(STREAMS)
+    return settings.backlog_bytes_max // len(STREAMS) - RECORD_BYTES_MAX
 
 
 async def open_log_writer(settings: Settings, stream: int) -> tuple[LogWriter, OwnStream | None]:
@@ -132,7 +137,8 @@ def _open_nats_reader(settings: Settings, url: Secret, call_s_max: float = LOADE
         known = _decoded(sql_catalog(database).installation.get(_STREAM_IDS))
     finally:
         database.close()
-    return NatsLogReader(url, known, call_s_max=call_s_max)
+    keep = timedelta(hours=settings.stream_keep_hours)
+    return NatsLogReader(url, known, keep=keep, call_s_max=call_s_max)
 
 
 def _decoded(fact: str | None) -> dict[int, str]:

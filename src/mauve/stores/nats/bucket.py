@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
+import structlog
 from nats.aio.client import Client
 from nats.aio.subscription import Subscription
 from nats.errors import Error
@@ -22,6 +23,7 @@ from nats.js.manager import JetStreamManager
 from mauve.core.secret import Secret
 from mauve.stores import ForeignDataError, StoreUnavailableError, UnsupportedServerError
 from mauve.stores.nats.connection import Connection, LoopThread
+from mauve.stores.nats.streams import ApiError, ask
 
 _IDENTITY: Final = "mauve-installation"
 _BUCKET_ID: Final = "mauve-bucket"
@@ -39,6 +41,7 @@ _NO_PEERS: Final = 10005
 _REPLICAS: Final = 3
 _CLOSE_S_MAX: Final = 5.0
 
+log = structlog.get_logger()
 T = TypeVar("T")
 
 
@@ -98,6 +101,19 @@ class Bucket:
                 f"the NATS bucket {self._prefix[4:-1]} belongs to another installation: "
                 "name the servers of this installation in MAUVE_STREAM_URL, or an account of its own"
             )
+        if info.cluster is not None and (info.config.num_replicas or 1) < _REPLICAS:
+            await self._raise_replicas()
+
+    async def _raise_replicas(self) -> None:
+        """Give a bucket that was created on one server its copies on the others, now that there are more."""
+        client = await self._connection.client()
+        try:
+            # As the server wrote it: the library would leave out what it does not know.
+            config = json.loads(await ask(client, f"STREAM.INFO.{self._stream}"))["config"]
+            await ask(client, f"STREAM.UPDATE.{self._stream}", {**config, "num_replicas": _REPLICAS})
+        except (ApiError, StoreUnavailableError) as error:
+            advice = f"start {_REPLICAS} servers with JetStream, then mauve again"
+            log.warning("nats_replicas_not_raised", stream=self._stream, reason=str(error), advice=advice)
 
     async def changes_after(self, sequence: int) -> list[Entry]:
         """Return the next changed entries in the order of their change; none if there are no more."""

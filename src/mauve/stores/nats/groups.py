@@ -11,6 +11,7 @@ from typing import Final
 
 import zstandard
 
+from mauve.stores import StoreUnavailableError
 from mauve.stores.log import LogRecord
 
 RECORDS_MAX: Final = 64
@@ -26,6 +27,10 @@ _decompressor: Final = zstandard.ZstdDecompressor()
 
 class DamagedGroupError(Exception):
     """The message does not hold a group of records."""
+
+
+class NewerFormatError(StoreUnavailableError):
+    """The message was written by a newer release. It must stay until one reads it."""
 
 
 def sequence_of(number: int) -> int:
@@ -45,9 +50,11 @@ def packed(records: Sequence[Sequence[bytes]]) -> bytes:
 
 
 def unpacked(sequence: int, message: bytes, format_: str | None = FORMAT) -> list[LogRecord]:
-    """Return the records of a message."""
+    """Return the records of a message. Every release names its format, so one without is not ours."""
+    if format_ is None:
+        raise DamagedGroupError("it names no format")
     if format_ != FORMAT:
-        raise DamagedGroupError(f"its format is {format_}, not {FORMAT}")
+        raise NewerFormatError(f"its format is {format_}: written by a newer release: upgrade this machine")
     try:
         content = _content_of(message)
         (count,) = struct.unpack_from("<I", content)

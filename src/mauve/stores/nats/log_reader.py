@@ -1,9 +1,10 @@
 """The reader of the log on NATS: by sequence, without a consumer, so nothing about it is kept on the servers."""
 
 import time
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -13,13 +14,15 @@ from mauve.core.secret import Secret
 from mauve.stores import ForeignDataError, StoreUnavailableError
 from mauve.stores.log import LogReader, LogRecord
 from mauve.stores.nats.connection import Connection, LoopThread
-from mauve.stores.nats.groups import FORMAT_HEADER, DamagedGroupError, sequence_of, unpacked
+from mauve.stores.nats.groups import FORMAT_HEADER, DamagedGroupError, NewerFormatError, sequence_of, unpacked
 from mauve.stores.nats.streams import (
     API,
+    API_S_MAX,
     NOT_FOUND,
     STREAM_ID,
     STREAMS,
     ApiError,
+    StreamInfo,
     StreamState,
     ask,
     purge,
@@ -41,6 +44,10 @@ _FROM_LEADER_MAX: Final = 100  # messages that one read asks the leader for, one
 
 log = structlog.get_logger()
 T = TypeVar("T")
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
 
 
 class _Message(NamedTuple):
@@ -73,7 +80,8 @@ class NatsLogReader:
     """Reads and trims the streams, from a thread. It raises `StoreUnavailableError` while NATS is away.
 
     Any replica may serve a batch, and it may lag: the leader says which messages there are, and is asked for those
-    that a replica does not have.
+    that a replica does not have. `trim` leaves loaded messages for as long as `keep` says, so that they can be loaded
+    once more after a restore, unless they take half of the room.
     """
 
     def __init__(
@@ -81,12 +89,16 @@ class NatsLogReader:
         url: Secret,
         stream_ids: Mapping[int, str] | None = None,
         *,
+        keep: timedelta = timedelta(),
         trim_every_s: float = TRIM_EVERY_S,
         call_s_max: float = READ_S_MAX,
+        now: Callable[[], datetime] = _utc_now,
     ) -> None:
         self._connection = Connection(url, "mauve log reader")
         self._thread: LoopThread | None = None
         self._stream_ids = stream_ids or {}
+        self._keep = keep
+        self._now = now
         self._trim_every_s = trim_every_s
         self._call_s_max = call_s_max
         self._progress = {stream: _Progress() for stream in STREAMS}
@@ -105,14 +117,17 @@ class NatsLogReader:
         is_due = time.monotonic() - progress.trimmed_at >= self._trim_every_s or progress.read_bytes >= TRIM_BYTES
         if is_due:
             try:
-                self.trim_now(stream, through)
-            except (StoreUnavailableError, ApiError) as error:
+                self._trim(stream, through, self._keep)
+            except StoreUnavailableError as error:
                 log.warning("log_not_trimmed", stream=stream_name(stream), reason=str(error), advice="repeated later")
 
     def trim_now(self, stream: int, through: int) -> None:
-        """Delete the messages whose records were all loaded."""
+        """Delete the messages whose records were all loaded, even new ones."""
+        self._trim(stream, through, timedelta())
+
+    def _trim(self, stream: int, through: int, keep: timedelta) -> None:
         progress = self._progress[stream]
-        self._run(self._purge(stream, through))
+        self._run(self._purge(stream, through, keep))
         progress.trimmed_at, progress.read_bytes = time.monotonic(), 0
 
     def backlog_bytes(self, positions: Mapping[int, int]) -> int:
@@ -122,8 +137,7 @@ class NatsLogReader:
         return sum(self._sizes())
 
     def largest_stream_bytes(self) -> int:
-        """Return what counts against the budget: the streams have an equal share of it each."""
-        return max(self._sizes()) * len(STREAMS)
+        return max(self._sizes())
 
     def quarantined(self) -> int:
         return self._damaged
@@ -147,7 +161,10 @@ class NatsLogReader:
         return [self._run(self._state(stream)).bytes for stream in STREAMS]
 
     async def _state(self, stream: int) -> StreamState:
-        """Return the state of a stream from its leader."""
+        return (await self._info(stream)).state
+
+    async def _info(self, stream: int) -> StreamInfo:
+        """Return what the leader of a stream knows about it."""
         info = await stream_info(await self._connection.client(), stream)
         expected = self._stream_ids.get(stream)
         if expected is not None and info.config.metadata.get(STREAM_ID) != expected:
@@ -155,7 +172,7 @@ class NatsLogReader:
                 f"the stream {stream_name(stream)} was created again, so its records are numbered from 1 again: "
                 "restore it from a backup of NATS, or name the servers that hold it in MAUVE_STREAM_URL"
             )
-        return info.state
+        return info
 
     async def _read(self, stream: int, after: int, bytes_max: int) -> list[LogRecord]:
         progress = self._progress[stream]
@@ -167,7 +184,12 @@ class NatsLogReader:
             messages, sequence = await self._messages(stream, sequence, state.last_seq, room)
             for message in messages:
                 progress.read_bytes += len(message.content)
-                found = self._records_of(stream, message)
+                try:
+                    found = self._records_of(stream, message)
+                except NewerFormatError:
+                    if records:
+                        return records
+                    raise
                 for record in found:
                     if record.number <= after:
                         continue
@@ -187,6 +209,9 @@ class NatsLogReader:
     def _records_of(self, stream: int, message: _Message) -> list[LogRecord]:
         try:
             return unpacked(message.sequence, message.content, message.format)
+        except NewerFormatError as error:
+            place = f"{stream_name(stream)}, message {message.sequence}"
+            raise NewerFormatError(f"{place}: {error}") from error
         except DamagedGroupError as error:
             self._report_damage(stream, message.sequence, str(error))
             return []
@@ -218,12 +243,24 @@ class NatsLogReader:
             sequence += 1
         return messages, sequence
 
-    async def _purge(self, stream: int, through: int) -> None:
+    async def _purge(self, stream: int, through: int, keep: timedelta) -> None:
         keep_from = self._sequence_after(self._progress[stream], through)
         if keep_from == sequence_of(through) and not await self._holds_more(stream, keep_from, through):
             keep_from += 1
+        if keep:
+            keep_from = min(keep_from, await self._first_to_keep(stream, keep))
         if keep_from > 1:
             await purge(await self._connection.client(), stream, keep_from)
+
+    async def _first_to_keep(self, stream: int, keep: timedelta) -> int:
+        """Return the first message that is not old enough to be deleted; any may go if half of the room is used."""
+        info = await self._info(stream)
+        after_last = info.state.last_seq + 1
+        since = self._now() - keep
+        if info.state.bytes * 2 > info.config.max_bytes > 0 or info.state.last_ts < since:
+            return after_last
+        first = await _first_since(await self._connection.client(), stream, since)
+        return info.state.first_seq if first is None else first
 
     async def _waiting_bytes(self, stream: int, after: int) -> int:
         """Return about how many bytes wait: messages are of about the same size."""
@@ -292,6 +329,19 @@ def _message_of(message: "Msg") -> _Message | None:
     if "Nats-Sequence" not in headers:
         return None
     return _Message(int(headers["Nats-Sequence"]), message.data, headers.get(FORMAT_HEADER))
+
+
+async def _first_since(client: "Client", stream: int, since: datetime) -> int | None:
+    """Return the first message that was stored since then, or None if the replica that answers has none."""
+    from nats.errors import Error  # noqa: PLC0415 - an extra
+
+    request = msgspec.json.encode({"start_time": since, "seq": 0})
+    try:
+        reply = await client.request(f"{API}.DIRECT.GET.{stream_name(stream)}", request, timeout=API_S_MAX)
+    except (Error, OSError, TimeoutError) as error:
+        raise StoreUnavailableError("JetStream does not answer: it may be without a quorum") from error
+    found = _message_of(reply)
+    return None if found is None else found.sequence
 
 
 async def _from_leader(client: "Client", stream: int, sequence: int) -> _Message | None:

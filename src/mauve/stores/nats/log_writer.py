@@ -41,6 +41,24 @@ _ATTEMPT_S: Final = 1.0
 _LAST_ATTEMPT_S: Final = 1.5  # how long after its deadline a group may still be sent
 _PAUSE_S: Final = 0.1
 _FORGIVEN_AFTER_S: Final = 10.0  # Without events, only the connection tells whether it works again.
+_FINISH_S_MAX: Final = 1.0  # of `close`: of the 8 s for a stop, requests in flight have had 5 s before
+_DISCONNECT_S_MAX: Final = 0.5
+
+# Answers that are given before anything is stored. All others leave it open, such as a store that failed, or a limit
+# of a server, which its leader may reach after the others have stored the message.
+_REFUSALS: Final = frozenset(
+    {
+        10039,  # JetStream is not enabled for the account
+        10054,  # the message is too large
+        10059,  # there is no such stream
+        10060,  # the subject belongs to another stream
+        10076,  # JetStream is not enabled
+        10109,  # the stream is sealed
+    }
+)
+_LIMITS: Final = frozenset({10002, 10047})  # of the account, of the storage
+_STORE_FAILED: Final = 10077  # The description says why.
+_STREAM_LIMITS: Final = frozenset({"maximum bytes exceeded", "maximum messages exceeded"})
 
 log = structlog.get_logger()
 
@@ -65,11 +83,16 @@ class _Outcome(Enum):
     UNKNOWN = "it may be stored"
 
 
+class _Refusal(msgspec.Struct, frozen=True):
+    err_code: int = 0
+    description: str = ""
+
+
 class _Ack(msgspec.Struct, frozen=True):
     """What JetStream answers to a message."""
 
     seq: int = 0
-    error: dict[str, object] | None = None
+    error: _Refusal | None = None
 
 
 @dataclass
@@ -141,11 +164,17 @@ class NatsLogWriter:
             await self._connection.client()
 
     async def close(self) -> None:
-        """Finish what was appended, then disconnect."""
+        """Finish what was appended, unless NATS is away for too long, then disconnect."""
         self._is_closed = True
-        while tasks := self._tasks():
-            await asyncio.wait(tasks)
-        await self._connection.close()
+        ends_at = time.monotonic() + _FINISH_S_MAX
+        while (tasks := self._tasks()) and (remaining_s := ends_at - time.monotonic()) > 0:
+            await asyncio.wait(tasks, timeout=remaining_s)
+        tasks = self._tasks()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._connection.close(), _DISCONNECT_S_MAX)
 
     def _tasks(self) -> set[asyncio.Task[None]]:
         return {task for task in (self._work, *(each.resolving for each in self._streams)) if task is not None}
@@ -167,6 +196,7 @@ class NatsLogWriter:
                     await self._store_or_fail(self._next_group())
                 else:
                     await self._wait_for_stream()
+                self._fail_expired()
         finally:
             self._work = None
             self._fail(self._take_waiting(), LogUnavailableError, "the log's task ended")
@@ -213,7 +243,9 @@ class NatsLogWriter:
                 self._fail(group.records, LogFullError, "every stream has reached its size")
                 return
             if time.monotonic() > group.gives_up_at:
-                self._give_up(group, "NATS has no leader for any stream")
+                reason = "NATS has no leader for any stream"
+                self._give_up(group, reason)
+                self._fail(self._take_waiting(), LogUnavailableError, reason)
                 return
             await asyncio.sleep(_PAUSE_S)
 
@@ -257,6 +289,8 @@ class NatsLogWriter:
     async def _wait_for_stream(self) -> None:
         tasks = {each.resolving for each in self._streams if each.resolving is not None}
         await asyncio.wait(tasks, timeout=_PAUSE_S, return_when=asyncio.FIRST_COMPLETED)
+
+    def _fail_expired(self) -> None:
         expired = time.monotonic() - WAIT_S_MAX
         while self._waiting and self._waiting[0].queued_at < expired:
             record = self._waiting.popleft()
@@ -295,9 +329,7 @@ def _outcome_of(ack: _Ack) -> _Outcome:
     """Return what an answer without a sequence means."""
     if ack.error is None:
         return _Outcome.UNKNOWN
-    reason = str(ack.error.get("description", "")).lower()
-    if any(word in reason for word in ("maximum bytes", "insufficient", "no space")):
+    code, description = ack.error.err_code, ack.error.description.lower()
+    if code in _LIMITS or (code == _STORE_FAILED and description in _STREAM_LIMITS):
         return _Outcome.FULL
-    if "duplicate" in reason:  # The same id is being stored at this moment.
-        return _Outcome.UNKNOWN
-    return _Outcome.REFUSED
+    return _Outcome.REFUSED if code in _REFUSALS else _Outcome.UNKNOWN

@@ -3,8 +3,10 @@
 import asyncio
 import http.client
 import secrets
+import socket
 import urllib.request
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -35,11 +37,18 @@ PAYLOAD_BYTES_MIN: Final = 8_000_000
 REPLICAS: Final = 3
 _MONITOR_PORT: Final = 8222
 _MONITOR_S_MAX: Final = 2.5
-_MONITORS_MAX: Final = 5  # checked one after the other, all within the time that a start may take
+_MONITORS_MAX: Final = 15  # asked at once
+_CLIENT_PORT: Final = 4222
+_GREETING_BYTES_MAX: Final = 2**16
 _MONITOR_BYTES_MAX: Final = 2**20
 _PREPARE_S_MAX: Final = 15.0
 _RETRY_S: Final = 0.5
 _STARTING_S_MAX: Final = 12.0  # A cluster that has just been started elects a leader first.
+
+_QUICK_CONNECT_S_MAX: Final = 2.0
+_QUICK_ANSWER_S_MAX: Final = 1.5
+_QUICK_S_MAX: Final = 4.0
+_ADVICE: Final = "name the monitoring address of every NATS server in MAUVE_STREAM_MONITOR_URL, like http://HOST:8222"
 
 log = structlog.get_logger()
 
@@ -67,12 +76,37 @@ class Server(msgspec.Struct, frozen=True):
     jetstream: _JetStream = _JetStream()
 
 
+class _Greeting(msgspec.Struct, frozen=True):
+    """What a server tells each client first."""
+
+    server_id: str
+
+
 class StreamPlan(msgspec.Struct, frozen=True):
     """What the streams of an installation have to be."""
 
     installation: str
     bytes_max: int  # of all streams together
     known_ids: Mapping[int, str]  # of the streams that the installation has written to; empty the first time
+
+
+def check_answer(url: Secret) -> None:
+    """Raise `StoreUnavailableError` unless JetStream answers now."""
+
+    async def check() -> None:
+        client = await connect(url, "mauve command", _QUICK_CONNECT_S_MAX)
+        try:
+            await ask(client, "INFO", timeout_s=_QUICK_ANSWER_S_MAX)
+        finally:
+            await close(client)
+
+    loop = LoopThread("nats-check")
+    try:
+        loop.run(check(), _QUICK_S_MAX)
+    except ApiError as error:
+        raise StoreUnavailableError(f"JetStream refused: {error}") from error
+    finally:
+        loop.close()
 
 
 def check_servers(url: Secret, monitor_urls: Sequence[str], *, all_of_them: bool) -> int:
@@ -83,18 +117,20 @@ def check_servers(url: Secret, monitor_urls: Sequence[str], *, all_of_them: bool
     """
     _check_connection(url)
     urls = list(monitor_urls or _default_monitors(url))[:_MONITORS_MAX]
-    servers: dict[str, Server] = {}
-    silent: list[str] = []
-    for address in urls:
-        try:
-            server = _ask_monitor(address)
-        except (OSError, http.client.HTTPException, msgspec.MsgspecError):
-            silent.append(address)
-            continue
+    with ThreadPoolExecutor(_MONITORS_MAX, thread_name_prefix="nats-monitor") as threads:
+        answers = list(threads.map(_ask_monitor, urls))
+        met = set(threads.map(_server_id_at, _addresses(url)[:_MONITORS_MAX])) - {None}
+    silent = [address for address, server in zip(urls, answers, strict=True) if server is None]
+    servers = {server.server_id: server for server in answers if server is not None}
+    for server in servers.values():
         check_server(server)
-        servers[server.server_id] = server
     size = max((server.jetstream.meta.cluster_size for server in servers.values()), default=len(urls))
     _check_coverage(silent, len(servers), size, all_of_them=all_of_them)
+    if len(met - servers.keys()) > len(silent):
+        raise UnsupportedServerError(
+            "a server of MAUVE_STREAM_URL is none of those whose monitoring endpoints answered, "
+            f"so nothing says whether it syncs: {_ADVICE}"
+        )
     return size
 
 
@@ -114,13 +150,35 @@ def _check_connection(url: Secret) -> None:
 
 
 def _default_monitors(url: Secret) -> list[str]:
-    hosts = [urlsplit(each.strip()).hostname or "" for each in url.reveal().split(",")]
+    hosts = [host for host, _ in _addresses(url)]
     return [f"http://[{host}]:{_MONITOR_PORT}" if ":" in host else f"http://{host}:{_MONITOR_PORT}" for host in hosts]
 
 
-def _ask_monitor(address: str) -> Server:
-    with urllib.request.urlopen(f"{address.rstrip('/')}/varz", timeout=_MONITOR_S_MAX) as reply:  # noqa: S310 - a setting
-        return msgspec.json.decode(reply.read(_MONITOR_BYTES_MAX), type=Server)
+def _addresses(url: Secret) -> list[tuple[str, int]]:
+    parts = [urlsplit(each.strip()) for each in url.reveal().split(",")]
+    return [(each.hostname or "", each.port or _CLIENT_PORT) for each in parts]
+
+
+def _ask_monitor(address: str) -> Server | None:
+    """Return what a monitoring endpoint tells, or None if it does not answer."""
+    try:
+        with urllib.request.urlopen(f"{address.rstrip('/')}/varz", timeout=_MONITOR_S_MAX) as reply:  # noqa: S310 - a setting
+            return msgspec.json.decode(reply.read(_MONITOR_BYTES_MAX), type=Server)
+    except (OSError, http.client.HTTPException, msgspec.MsgspecError):
+        return None
+
+
+def _server_id_at(address: tuple[str, int]) -> str | None:
+    """Return the id of the server that clients reach at an address, or None if it does not greet.
+
+    A server name does not tell: those of two clusters may be the same.
+    """
+    try:
+        with socket.create_connection(address, timeout=_MONITOR_S_MAX) as reached, reached.makefile("rb") as lines:
+            greeting = lines.readline(_GREETING_BYTES_MAX)
+        return msgspec.json.decode(greeting.removeprefix(b"INFO "), type=_Greeting).server_id
+    except (OSError, msgspec.MsgspecError):
+        return None
 
 
 def check_server(server: Server) -> None:
@@ -153,16 +211,15 @@ def _version_of(text: str) -> tuple[int, ...]:
 
 def _check_coverage(silent: Sequence[str], checked: int, size: int, *, all_of_them: bool) -> None:
     """Raise unless enough servers said how they sync: all at first, later a majority."""
-    advice = "name the monitoring address of every NATS server in MAUVE_STREAM_MONITOR_URL, like http://HOST:8222"
     if checked == size and not silent:
         return
     if all_of_them or checked * 2 <= size:
         if silent:
             raise UnsupportedServerError(
                 f"the NATS monitoring endpoint {silent[0]} does not answer, so nothing says whether it syncs: "
-                f"start it, or {advice}"
+                f"start it, or {_ADVICE}"
             )
-        raise UnsupportedServerError(f"{checked} of {size} NATS servers said whether they sync: {advice}")
+        raise UnsupportedServerError(f"{checked} of {size} NATS servers said whether they sync: {_ADVICE}")
     log.warning("nats_servers_not_checked", checked=checked, servers=size, silent=list(silent))
 
 

@@ -1,6 +1,7 @@
 """The streams of the log, and the requests about them."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -32,6 +33,7 @@ class StreamState(msgspec.Struct, frozen=True):
     last_seq: int = 0
     messages: int = 0
     bytes: int = 0
+    last_ts: datetime = datetime.min.replace(tzinfo=UTC)
 
 
 class StreamConfig(msgspec.Struct, frozen=True):
