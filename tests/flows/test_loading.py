@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from mauve.core.batch import packed_header
 from mauve.core.times import DAY_MS
+from mauve.load import runner as runner_module
 from mauve.load.close_days import DayCloser
 from mauve.load.lease import LoaderLease
 from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, MISSING_TRIES_MAX, MIXED_STREAM, Loader
@@ -390,7 +391,7 @@ class Paused:
 class TestTwoLoaders:
     @pytest.fixture
     def new_runner(self, source, ledger, database, clock, days):
-        def create(holder, warehouse):
+        def create(holder, warehouse, oldest_waiting_at=lambda: None):
             parts = LoadParts(
                 loader=Loader(source, ledger, warehouse, clock, days),
                 lease=LoaderLease(SqlLeaseStore(database), holder, ttl_s=PATIENCE_S, renew_every_s=None),
@@ -399,7 +400,7 @@ class TestTwoLoaders:
                 source=source,
                 ledger=ledger,
                 note_first_event=lambda _project, _at: None,
-                oldest_waiting_at=lambda: None,
+                oldest_waiting_at=oldest_waiting_at,
                 close=lambda: None,
             )
             runner = LoadRunner(lambda: parts, LoadMetrics(CollectorRegistry()))
@@ -433,7 +434,7 @@ class TestTwoLoaders:
             source.append(batch(project, b'{"name":"view","id":"0"}'))
             second.step()
             self.check(count, ledger)
-            connection.run("TRUNCATE TABLE mauve.staged")  # Its staged rows are lost.
+            connection.run("TRUNCATE TABLE staged")  # Its staged rows are lost.
             paused.resumed.set()
             assert isinstance(stepping.exception(PATIENCE_S), NoneType if after else WarehouseUnavailableError)
             first.step()
@@ -450,11 +451,27 @@ class TestTwoLoaders:
         assert (count(), count("counted")) == (11, 8)
         assert sum(ledger.usage(time.strftime("%Y-%m", time.gmtime(NOW / 1000))).values()) == 8
 
-    def test_work_that_needs_the_loader_is_refused_where_it_waits(self, new_runner, warehouse):
+    def test_work_that_needs_the_loader_waits_until_the_other_has_loaded(
+        self, new_runner, source, warehouse, project, count, monkeypatch
+    ):
         first, _ = new_runner("first", warehouse)
-        second, _ = new_runner("second", warehouse)
         first.load_pending()
-        with pytest.raises(StoreUnavailableError, match="another machine"):
+        source.append(batch(project, b'{"name":"view"}'))
+        looks = []
+
+        def oldest_waiting_at():
+            looks.append(len(source.records))
+            if len(looks) > 1:
+                first.step()
+            return NOW * 1000 if source.records else None
+
+        second, _ = new_runner("second", warehouse, oldest_waiting_at)
+        second.load_pending()
+        assert (looks, count()) == ([1, 1], 1)
+        source.append(batch(project, b'{"name":"view"}'))
+        monkeypatch.setattr(runner_module, "_OTHER_LOADER_S_MAX", 0)
+        second, _ = new_runner("second", warehouse, lambda: NOW * 1000)
+        with pytest.raises(StoreUnavailableError, match="another machine loads"):
             second.load_pending()
 
 
