@@ -52,9 +52,9 @@ async def run(config: ChildConfig) -> None:
                     AsgiServer(RequestGuard(app, settings.connections_per_address), (config.host, config.port)),
                     Ready(setup.path.reveal() if setup else None),
                     has_failed=lambda: ingest.log.has_failed,
+                    on_stop=loading.stop,
                 )
                 await admin_socket.close()
-                loading.stop()
                 await finished(background)
     loading.close()
 

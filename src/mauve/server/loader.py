@@ -60,9 +60,9 @@ async def run(config: ChildConfig) -> None:
             AsgiServer(RequestGuard(app, settings.connections_per_address), (config.host, config.port)),
             Ready(),
             has_failed=lambda: False,
+            on_stop=loading.stop,
         )
         await admin_socket.close()
-        loading.stop()
         await finished(background)
     loading.close()
 
