@@ -368,6 +368,48 @@ class TestMissingRecords:
         assert ledger.positions() == {source.stream: 3}
         assert count("name = 'last'") == 1
 
+    def test_each_range_with_missing_records_gets_all_tries(self, loader, source, ledger, project):
+        for _ in range(MISSING_TRIES_MAX - 1):
+            with pytest.raises(StoreUnavailableError):
+                loader.load_next_range()
+        while loader.load_next_range():
+            pass
+        source.numbers = itertools.count(3)
+        source.append(batch(project, b'{"name":"view"}'))
+        ledger.intend(Intent({source.stream: 2}, {source.stream: 4}), None)
+        loader.begin_turn(1)
+        for _ in range(MISSING_TRIES_MAX):
+            with pytest.raises(StoreUnavailableError, match="lacks records"):
+                loader.load_next_range()
+
+
+class Forgetting(Failing):
+    """Counts how often ids are forgotten."""
+
+    count = 0
+
+    def __getattr__(self, name):
+        if name == "forget_ids":
+            self.count += 1
+        return super().__getattr__(name)
+
+
+def test_ids_are_forgotten_once_when_another_loader_may_have_counted_some(source, ledger, warehouse, clock, days):
+    forgetting = Forgetting(warehouse, "forget_ids", after=False)
+    loader = Loader(source, ledger, forgetting, clock, days)
+
+    def forgotten(epoch):
+        loader.begin_turn(epoch)
+        before = forgetting.count
+        loader.load_next_range()
+        loader.load_next_range()
+        return forgetting.count - before
+
+    loader.begin_turn(7)
+    with pytest.raises(WarehouseUnavailableError):
+        loader.load_next_range()
+    assert [forgotten(epoch) for epoch in (8, 9, 10, 12, 13)] == [1, 0, 0, 1, 0]
+
 
 class Paused:
     """A warehouse whose next commit pauses, before or after its work."""
@@ -391,10 +433,12 @@ class Paused:
 class TestTwoLoaders:
     @pytest.fixture
     def new_runner(self, source, ledger, database, clock, days):
-        def create(holder, warehouse, oldest_waiting_at=lambda: None):
+        leases = []
+
+        def create(holder, warehouse, oldest_waiting_at=lambda: None, renew_every_s=None):
             parts = LoadParts(
                 loader=Loader(source, ledger, warehouse, clock, days),
-                lease=LoaderLease(SqlLeaseStore(database), holder, ttl_s=PATIENCE_S, renew_every_s=None),
+                lease=LoaderLease(SqlLeaseStore(database), holder, ttl_s=PATIENCE_S, renew_every_s=renew_every_s),
                 days=days,
                 clock=clock,
                 source=source,
@@ -404,9 +448,12 @@ class TestTwoLoaders:
                 close=lambda: None,
             )
             runner = LoadRunner(lambda: parts, LoadMetrics(CollectorRegistry()))
+            leases.append(parts.lease)
             return runner, parts.lease
 
-        return create
+        yield create
+        for lease in leases:
+            lease.close()
 
     @pytest.fixture
     def expire(self, database):
@@ -446,6 +493,22 @@ class TestTwoLoaders:
         source.append(batch(project, b'{"name":"last"}'))
         first.step()
         assert count("name = 'last' AND counted") == 1
+
+    def test_one_that_does_not_reach_the_warehouse_lets_the_other_load(
+        self, new_runner, source, warehouse, project, count
+    ):
+        class Unreachable:
+            def __getattr__(self, name):
+                raise WarehouseUnavailableError("no route to host")
+
+        source.append(batch(project, b'{"name":"view"}'))
+        first, _ = new_runner("first", Unreachable(), renew_every_s=PATIENCE_S)
+        second, _ = new_runner("second", warehouse, renew_every_s=PATIENCE_S)
+        for expected in (0, 0, 1):
+            with pytest.raises(WarehouseUnavailableError):
+                first.step()
+            second.step()
+            assert count() == expected
 
     def check(self, count, ledger):
         assert (count(), count("counted")) == (11, 8)
