@@ -312,8 +312,11 @@ class TestService:
         with running(data_on(server, tmp_path), "--workers", "1") as service:
             app = new_app(service)
             read = f"{service.url}/v1/metrics/event_count?name=seen"
+            until_loaded(service)
             server.kill()
             try:
+                ready = httpx.get(f"{service.url}/readyz", timeout=PATIENCE_S)
+                assert ready.json()["engines"]["warehouse"] == "unreachable", "although nothing is loaded"
                 assert send(service, app, "ann") == 202
                 assert ask(read, app["sk_key"])[0] == 503
                 eventually(lambda: ask(f"{service.url}/readyz", "")[0] == 503)

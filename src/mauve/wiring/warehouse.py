@@ -39,9 +39,9 @@ def open_warehouse_reader(settings: Settings) -> WarehouseReader:
 
 
 def ping_warehouse(settings: Settings) -> None:
-    """Raise unless the server of the warehouse answers."""
+    """Raise unless the server of the warehouse answers soon. An embedded one is not asked."""
     if settings.warehouse_url is not None:
-        with closing(open_for_reading(address_from(settings.warehouse_url), settings.read_s_max)) as connection:
+        with closing(open_for_reading(address_from(settings.warehouse_url), LOOK_S_MAX)) as connection:
             connection.rows("SELECT 1")
 
 
