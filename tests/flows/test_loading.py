@@ -18,6 +18,7 @@ from mauve.load.close_days import DayCloser
 from mauve.load.lease import LoaderLease
 from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, MISSING_TRIES_MAX, MIXED_STREAM, Loader
 from mauve.load.runner import LoadMetrics, LoadParts, LoadRunner
+from mauve.load.turns import TurnRequests
 from mauve.stores import StoreUnavailableError
 from mauve.stores.clickhouse.columns import seqs_as_arrow
 from mauve.stores.clickhouse.warehouse import _COMMIT, ChdbWarehouse
@@ -430,12 +431,20 @@ class Paused:
             self._warehouse.commit(*arguments)
 
 
+class Facts:
+    """The facts of an installation, in memory."""
+
+    def __init__(self):
+        self._values = {}
+        self.get, self.put = self._values.get, self._values.__setitem__
+
+
 class TestTwoLoaders:
     @pytest.fixture
     def new_runner(self, source, ledger, database, clock, days):
         leases = []
 
-        def create(holder, warehouse, oldest_waiting_at=lambda: None, renew_every_s=None):
+        def create(holder, warehouse, oldest_waiting_at=lambda: None, renew_every_s=None, turns=None):
             parts = LoadParts(
                 loader=Loader(source, ledger, warehouse, clock, days),
                 lease=LoaderLease(SqlLeaseStore(database), holder, ttl_s=PATIENCE_S, renew_every_s=renew_every_s),
@@ -446,6 +455,7 @@ class TestTwoLoaders:
                 note_first_event=lambda _project, _at: None,
                 oldest_waiting_at=oldest_waiting_at,
                 close=lambda: None,
+                turns=turns,
             )
             runner = LoadRunner(lambda: parts, LoadMetrics(CollectorRegistry()))
             leases.append(parts.lease)
@@ -509,6 +519,27 @@ class TestTwoLoaders:
                 first.step()
             second.step()
             assert count() == expected
+
+    def test_one_whose_files_hold_records_gets_a_turn(self, new_runner, source, warehouse):
+        facts, needs = Facts(), set()
+        turns = {name: TurnRequests(facts, name, lambda name=name: name in needs) for name in ("first", "second")}
+        (first, _), (second, _) = (
+            new_runner(name, warehouse, renew_every_s=PATIENCE_S, turns=turns[name]) for name in turns
+        )
+
+        def have_caught_up():
+            return [each.caught_up_s_ago is not None for each in (first, second)]
+
+        for each in (first, second, first, second):
+            each.step()
+        assert have_caught_up() == [True, False]
+        needs.add("second")
+        for each in (second, first, second, first):
+            each.step()
+        assert have_caught_up() == [False, True]
+        for each in (second, first):
+            each.step()
+        assert have_caught_up() == [False, True], "a request is answered once"
 
     def check(self, count, ledger):
         assert (count(), count("counted")) == (11, 8)

@@ -15,6 +15,7 @@ from mauve.core.window import today_at
 from mauve.load.close_days import DayCloser
 from mauve.load.lease import LoaderLease
 from mauve.load.loader import Loader
+from mauve.load.turns import TurnRequests
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import LeaseLostError, LoadLedger
 from mauve.stores.log import MIXED_STREAM, LogReader
@@ -42,6 +43,7 @@ class LoadParts:
     note_first_event: Callable[[str, int], None]
     oldest_waiting_at: Callable[[], int | None]
     close: Callable[[], None]
+    turns: TurnRequests | None = None  # None: there is no other loader
 
 
 class LoadMetrics:
@@ -117,6 +119,8 @@ class LoadRunner:
                 self._load_all(parts)
                 if self._is_active:
                     self._follow_up(parts)
+                elif parts.turns is not None:
+                    parts.turns.ask_if_needed()
                 self._failures = 0
             except LeaseLostError:
                 parts.lease.lose()
@@ -163,11 +167,13 @@ class LoadRunner:
             self._caught_up_at = time.monotonic()
 
     def _follow_up(self, parts: LoadParts) -> None:
-        """Do what depends on loaded events: close days, and report first events to the catalog."""
+        """Close days, report first events to the catalog, and give way to a loader that has asked for a turn."""
         self._followed_up_at = time.monotonic()
         if not self._pause_requested:
             parts.days.close_next_days(today_at(parts.clock.now_ms()))
         note_first_events(parts.ledger, parts.note_first_event)
+        if parts.turns is not None and parts.turns.take():
+            parts.lease.give_way()
 
     def _load_all(self, parts: LoadParts) -> None:
         loader = parts.loader
@@ -223,6 +229,8 @@ class LoadRunner:
                 raise StoreUnavailableError("the service stops: try again later")
             if time.monotonic() > gives_up_at:
                 raise StoreUnavailableError("another machine loads, and has not caught up in time: try again later")
+            if parts.turns is not None:
+                parts.turns.ask_if_needed()
             time.sleep(_OTHER_LOADER_EVERY_S)
             if self._has_turn(parts):
                 return False
