@@ -273,7 +273,7 @@ class AppInLifespan:
             ):
                 loading = LoadRunner(lambda: open_load_parts(self._settings), LoadMetrics(registry))
                 timeout_s = self._settings.catalog_timeout_s
-                others = ingest_and_loading(IngestPlane(self.ingest), loading)
+                others = ingest_and_loading(self._settings, IngestPlane(self.ingest), loading)
                 self._app = ServiceApp(self._parts, self.query, self.dashboard, others, timeout_s=timeout_s)
                 await send({"type": "lifespan.startup.complete"})
                 await receive()

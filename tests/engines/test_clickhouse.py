@@ -154,8 +154,18 @@ class TestExactlyOnce:
             each.commit((), (), "")
         second.stage(rows_of(3))
         second.commit((), (), "")
-        first.stored_after({7: 0})
+        first.forget_ids()
         assert sorted(place for same in first.stage(rows_of(3)) for place in same.places) == [0, 1, 2]
+
+    def test_ids_are_not_read_again_for_each_look_at_the_stored_rows(self, open_loader):
+        loader = open_loader()
+        loader.stage(rows_of(3))
+        loader.commit((), (), "")
+        known_bytes = loader._seen.filter_bytes  # noqa: SLF001 - reading them takes seconds, which only the filters show
+        loader.stored_after({7: 0})
+        assert loader._seen.filter_bytes == known_bytes > 0  # noqa: SLF001
+        loader.forget_ids()
+        assert loader._seen.filter_bytes == 0  # noqa: SLF001
 
     def test_a_statement_that_outlives_its_client_stores_nothing_twice(self, server, address, open_loader):
         """A frozen server runs what it has received once it wakes up, when its client has long given up."""
@@ -302,8 +312,11 @@ class TestService:
         with running(data_on(server, tmp_path), "--workers", "1") as service:
             app = new_app(service)
             read = f"{service.url}/v1/metrics/event_count?name=seen"
+            until_loaded(service)
             server.kill()
             try:
+                ready = httpx.get(f"{service.url}/readyz", timeout=PATIENCE_S)
+                assert ready.json()["engines"]["warehouse"] == "unreachable", "although nothing is loaded"
                 assert send(service, app, "ann") == 202
                 assert ask(read, app["sk_key"])[0] == 503
                 eventually(lambda: ask(f"{service.url}/readyz", "")[0] == 503)

@@ -133,6 +133,28 @@ def test_another_machine_takes_over_and_a_thrown_away_directory_loses_nothing(ch
     assert len(ids) == 3
 
 
+def test_events_in_the_files_of_a_machine_are_loaded_although_another_one_loads(chosen, clickhouse, tmp_path):
+    moved, other = tmp_path / "moved", tmp_path / "other"
+    SERVERS[moved] = {name: value for name, value in chosen.items() if not name.startswith("MAUVE_STREAM")}
+    SERVERS[other] = chosen
+    with running(moved, "--workers", "1") as service:
+        token = token_for(moved)
+        key = httpx.post(f"{service.url}/v1/apps", json={"name": "App"}, headers=bearer(token)).json()["sk_key"]
+        until_loaded(service)
+        clickhouse.kill()
+        try:
+            eventually(lambda: post(service, key, "in a file") == 202)
+            assert service.stop() == 0
+        finally:
+            clickhouse.start()
+    with running(other, "--workers", "1") as loading:
+        eventually(lambda: post(loading, key, "on NATS") == 202)
+        until_counted(loading, key, 1)
+        SERVERS[moved] = chosen
+        with running(moved, "--workers", "1"):
+            until_counted(loading, key, 2)
+
+
 def post(service, key, id_):
     reply = httpx.post(
         f"{service.ingest_url}/v1/events", json={"name": "seen", "id": id_}, headers=bearer(key), timeout=PATIENCE_S

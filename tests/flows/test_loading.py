@@ -13,10 +13,12 @@ from structlog.testing import capture_logs
 
 from mauve.core.batch import packed_header
 from mauve.core.times import DAY_MS
+from mauve.load import runner as runner_module
 from mauve.load.close_days import DayCloser
 from mauve.load.lease import LoaderLease
 from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, MISSING_TRIES_MAX, MIXED_STREAM, Loader
 from mauve.load.runner import LoadMetrics, LoadParts, LoadRunner
+from mauve.load.turns import TurnRequests
 from mauve.stores import StoreUnavailableError
 from mauve.stores.clickhouse.columns import seqs_as_arrow
 from mauve.stores.clickhouse.warehouse import _COMMIT, ChdbWarehouse
@@ -367,6 +369,48 @@ class TestMissingRecords:
         assert ledger.positions() == {source.stream: 3}
         assert count("name = 'last'") == 1
 
+    def test_each_range_with_missing_records_gets_all_tries(self, loader, source, ledger, project):
+        for _ in range(MISSING_TRIES_MAX - 1):
+            with pytest.raises(StoreUnavailableError):
+                loader.load_next_range()
+        while loader.load_next_range():
+            pass
+        source.numbers = itertools.count(3)
+        source.append(batch(project, b'{"name":"view"}'))
+        ledger.intend(Intent({source.stream: 2}, {source.stream: 4}), None)
+        loader.begin_turn(1)
+        for _ in range(MISSING_TRIES_MAX):
+            with pytest.raises(StoreUnavailableError, match="lacks records"):
+                loader.load_next_range()
+
+
+class Forgetting(Failing):
+    """Counts how often ids are forgotten."""
+
+    count = 0
+
+    def __getattr__(self, name):
+        if name == "forget_ids":
+            self.count += 1
+        return super().__getattr__(name)
+
+
+def test_ids_are_forgotten_once_when_another_loader_may_have_counted_some(source, ledger, warehouse, clock, days):
+    forgetting = Forgetting(warehouse, "forget_ids", after=False)
+    loader = Loader(source, ledger, forgetting, clock, days)
+
+    def forgotten(epoch):
+        loader.begin_turn(epoch)
+        before = forgetting.count
+        loader.load_next_range()
+        loader.load_next_range()
+        return forgetting.count - before
+
+    loader.begin_turn(7)
+    with pytest.raises(WarehouseUnavailableError):
+        loader.load_next_range()
+    assert [forgotten(epoch) for epoch in (8, 9, 10, 12, 13)] == [1, 0, 0, 1, 0]
+
 
 class Paused:
     """A warehouse whose next commit pauses, before or after its work."""
@@ -387,25 +431,39 @@ class Paused:
             self._warehouse.commit(*arguments)
 
 
+class Facts:
+    """The facts of an installation, in memory."""
+
+    def __init__(self):
+        self._values = {}
+        self.get, self.put = self._values.get, self._values.__setitem__
+
+
 class TestTwoLoaders:
     @pytest.fixture
     def new_runner(self, source, ledger, database, clock, days):
-        def create(holder, warehouse):
+        leases = []
+
+        def create(holder, warehouse, oldest_waiting_at=lambda: None, renew_every_s=None, turns=None):
             parts = LoadParts(
                 loader=Loader(source, ledger, warehouse, clock, days),
-                lease=LoaderLease(SqlLeaseStore(database), holder, ttl_s=PATIENCE_S, renew_every_s=None),
+                lease=LoaderLease(SqlLeaseStore(database), holder, ttl_s=PATIENCE_S, renew_every_s=renew_every_s),
                 days=days,
                 clock=clock,
                 source=source,
                 ledger=ledger,
                 note_first_event=lambda _project, _at: None,
-                oldest_waiting_at=lambda: None,
+                oldest_waiting_at=oldest_waiting_at,
                 close=lambda: None,
+                turns=turns,
             )
             runner = LoadRunner(lambda: parts, LoadMetrics(CollectorRegistry()))
+            leases.append(parts.lease)
             return runner, parts.lease
 
-        return create
+        yield create
+        for lease in leases:
+            lease.close()
 
     @pytest.fixture
     def expire(self, database):
@@ -433,7 +491,7 @@ class TestTwoLoaders:
             source.append(batch(project, b'{"name":"view","id":"0"}'))
             second.step()
             self.check(count, ledger)
-            connection.run("TRUNCATE TABLE mauve.staged")  # Its staged rows are lost.
+            connection.run("TRUNCATE TABLE staged")  # Its staged rows are lost.
             paused.resumed.set()
             assert isinstance(stepping.exception(PATIENCE_S), NoneType if after else WarehouseUnavailableError)
             first.step()
@@ -446,15 +504,68 @@ class TestTwoLoaders:
         first.step()
         assert count("name = 'last' AND counted") == 1
 
+    def test_one_that_does_not_reach_the_warehouse_lets_the_other_load(
+        self, new_runner, source, warehouse, project, count
+    ):
+        class Unreachable:
+            def __getattr__(self, name):
+                raise WarehouseUnavailableError("no route to host")
+
+        source.append(batch(project, b'{"name":"view"}'))
+        first, _ = new_runner("first", Unreachable(), renew_every_s=PATIENCE_S)
+        second, _ = new_runner("second", warehouse, renew_every_s=PATIENCE_S)
+        for expected in (0, 0, 1):
+            with pytest.raises(WarehouseUnavailableError):
+                first.step()
+            second.step()
+            assert count() == expected
+
+    def test_one_whose_files_hold_records_gets_a_turn(self, new_runner, source, warehouse):
+        facts, needs = Facts(), set()
+        turns = {name: TurnRequests(facts, name, lambda name=name: name in needs) for name in ("first", "second")}
+        (first, _), (second, _) = (
+            new_runner(name, warehouse, renew_every_s=PATIENCE_S, turns=turns[name]) for name in turns
+        )
+
+        def have_caught_up():
+            return [each.caught_up_s_ago is not None for each in (first, second)]
+
+        for each in (first, second, first, second):
+            each.step()
+        assert have_caught_up() == [True, False]
+        needs.add("second")
+        for each in (second, first, second, first):
+            each.step()
+        assert have_caught_up() == [False, True]
+        for each in (second, first):
+            each.step()
+        assert have_caught_up() == [False, True], "a request is answered once"
+
     def check(self, count, ledger):
         assert (count(), count("counted")) == (11, 8)
         assert sum(ledger.usage(time.strftime("%Y-%m", time.gmtime(NOW / 1000))).values()) == 8
 
-    def test_work_that_needs_the_loader_is_refused_where_it_waits(self, new_runner, warehouse):
+    def test_work_that_needs_the_loader_waits_until_the_other_has_loaded(
+        self, new_runner, source, warehouse, project, count, monkeypatch
+    ):
         first, _ = new_runner("first", warehouse)
-        second, _ = new_runner("second", warehouse)
         first.load_pending()
-        with pytest.raises(StoreUnavailableError, match="another machine"):
+        source.append(batch(project, b'{"name":"view"}'))
+        looks = []
+
+        def oldest_waiting_at():
+            looks.append(len(source.records))
+            if len(looks) > 1:
+                first.step()
+            return NOW * 1000 if source.records else None
+
+        second, _ = new_runner("second", warehouse, oldest_waiting_at)
+        second.load_pending()
+        assert (looks, count()) == ([1, 1], 1)
+        source.append(batch(project, b'{"name":"view"}'))
+        monkeypatch.setattr(runner_module, "_OTHER_LOADER_S_MAX", 0)
+        second, _ = new_runner("second", warehouse, lambda: NOW * 1000)
+        with pytest.raises(StoreUnavailableError, match="another machine loads"):
             second.load_pending()
 
 

@@ -12,7 +12,7 @@ from mauve.load.rows import LogRange
 from mauve.stores.ledger import Intent
 from mauve.stores.warehouse import last_numbers
 from support.server_simulation import ServerSchedule
-from support.simulated_servers import ServerLedger, WarehouseServer
+from support.simulated_servers import ServerLedger, WarehouseServer, WarehouseSession
 from support.simulated_stores import SimulatedLedger
 from support.simulation import first_violation
 
@@ -74,6 +74,16 @@ class TestIntent:
                 self, LogRange(log_range.records, log_range.rows, log_range.batches), known
             ),
         )
+        assert is_found()
+
+
+class TestIds:
+    def test_a_loader_that_does_not_know_the_ids_that_another_has_counted(self, monkeypatch):
+        monkeypatch.setattr(WarehouseSession, "forget_ids", lambda _: None)
+        assert is_found()
+
+    def test_a_loader_that_does_not_know_the_ids_of_an_unfinished_step(self, monkeypatch):
+        monkeypatch.setattr(WarehouseSession, "recover_ids", lambda *_: None)
         assert is_found()
 
 

@@ -139,16 +139,34 @@ class WarehouseServer(SimulatedWarehouse):
 
 
 class WarehouseSession:
-    """One loader's connection to the warehouse, with its own staged rows."""
+    """One loader's connection to the warehouse, with its own staged rows and its own filter of ids."""
 
     def __init__(self, server: WarehouseServer, faults: Faults) -> None:
         self._server, self._faults = server, faults
-        self.stored_after, self.recover_ids, self.ping = server.stored_after, server.recover_ids, server.ping
+        self.stored_after, self.ping = server.stored_after, server.ping
         self._staging = Staging([], 0, 0.0, -1)
+        self._filter: set[str] | None = None  # None: it is filled from the table when it is needed
 
     def stage(self, rows: EventRows) -> list[SameId]:
         self._staging, same_ids = self._server.staged(rows)
-        return same_ids
+        ids = self._filled_filter()
+        found = [SameId(places, at if self._staging.rows[places[0]].id in ids else []) for places, at in same_ids]
+        return [each for each in found if each.counted_at or len(each.places) > 1]
+
+    def recover_ids(self, positions) -> None:
+        known = self._server.stored_after(positions)
+        ids = self._filled_filter()
+        self._server.recover_ids(positions)
+        ids.update(row.id for row in self._server.events if row.counts and row.seq in known)
+
+    def forget_ids(self) -> None:
+        self._faults.pass_by(WarehouseUnavailableError)
+        self._filter = None
+
+    def _filled_filter(self) -> set[str]:
+        if self._filter is None:
+            self._filter = set(self._server.seen)
+        return self._filter
 
     def commit(self, repeats, stored, range_name) -> None:
         staging, server = self._staging, self._server
@@ -156,6 +174,7 @@ class WarehouseSession:
             row.counts = row.seq not in repeats
             row.stored = staging.number
         server.cut_short.add(staging.number)
+        self._filled_filter().update(row.id for row in staging.rows if row.counts and row.seq not in stored)
         for statement in self._statements(staging, stored, range_name):
             self._faults.pass_by(WarehouseUnavailableError)
             if self._faults.draws_a_failure():

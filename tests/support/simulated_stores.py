@@ -117,6 +117,9 @@ class SimulatedWarehouse:
         self.add_ids([row for row in self.events if row.counts and row.id and row.seq in known])
         self._faults.pass_by(WarehouseUnavailableError)
 
+    def forget_ids(self) -> None:
+        """It keeps no copy of them."""
+
     def add_ids(self, rows: list[StoredRow]) -> None:
         for row in rows:
             self.seen.setdefault(row.id, set()).add(row.received_at)

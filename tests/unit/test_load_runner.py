@@ -1,5 +1,11 @@
 """What the loader's runner does besides loading, and what it reports."""
 
+import asyncio
+import os
+import signal
+import sys
+from contextlib import nullcontext
+from functools import partial
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
@@ -8,6 +14,9 @@ from prometheus_client import CollectorRegistry
 
 from mauve.load import runner as runner_module
 from mauve.load.runner import LoadMetrics, LoadRunner
+from mauve.server import child
+from mauve.server.child_protocol import Ready
+from mauve.stores import StoreUnavailableError
 from mauve.stores.warehouse import WarehouseUnavailableError
 from support.clocks import Ticks
 
@@ -54,3 +63,74 @@ def test_under_steady_load_first_events_are_reported_before_the_log_is_ever_empt
     runner.step()
     parts.note_first_event.assert_called_once_with("proj_1", 5)
     assert 3 <= parts.days.close_next_days.call_count <= 6, "about once a second, and at the end"
+
+
+class TestStopping:
+    @pytest.fixture
+    def parts(self):
+        parts = MagicMock()
+        parts.clock.now_ms.return_value = 0
+        parts.loader.load_next_range.return_value = 0
+        return parts
+
+    @pytest.fixture
+    def runner(self, parts):
+        return LoadRunner(lambda: parts, LoadMetrics(CollectorRegistry()))
+
+    def test_a_stopped_loader_releases_the_lease_with_its_next_step_and_does_nothing_else(self, runner, parts):
+        runner.step()
+        parts.lease.close.assert_not_called()
+        runner.stop()
+        parts.reset_mock()
+        runner.step()
+        assert [each[0] for each in parts.mock_calls] == ["lease.close"]
+
+    @pytest.mark.parametrize("failure", [None, WarehouseUnavailableError("down")])
+    def test_a_step_in_progress_releases_the_lease_at_its_end(self, runner, parts, failure):
+        def load():
+            runner.stop()
+            parts.lease.close.assert_not_called()
+            if failure:
+                raise failure
+            return 1
+
+        parts.loader.load_next_range.side_effect = load
+        with pytest.raises(WarehouseUnavailableError) if failure else nullcontext():
+            runner.step()
+        parts.lease.close.assert_called_once_with()
+
+    def test_work_that_needs_the_loader_is_refused(self, runner, parts):
+        parts.lease.epoch.return_value = None
+        parts.oldest_waiting_at.return_value = parts.clock.now_us.return_value = 5
+        runner.stop()
+        with pytest.raises(StoreUnavailableError, match="service stops"):
+            runner.load_pending()
+
+
+def test_a_stop_ends_loading_before_requests_are_waited_for(monkeypatch):
+    """A slow upload must not delay the loader of another machine."""
+    happened = []
+
+    class Server:
+        async def open(self):
+            self.has_stopped = asyncio.Event()
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        def stop(self):
+            happened.append("no more connections")
+            self.has_stopped.set()
+
+        async def closed(self):
+            await self.has_stopped.wait()
+            happened.append("requests answered")
+
+    monkeypatch.setattr(child, "_tune_garbage_collector", lambda: None)
+    (stdin, supervisor), (reports, stdout) = os.pipe(), os.pipe()
+    with os.fdopen(stdin) as stdin_file, os.fdopen(stdout, "w") as stdout_file:
+        monkeypatch.setattr(sys, "stdin", stdin_file)
+        monkeypatch.setattr(sys, "stdout", stdout_file)
+        stop_loading = partial(happened.append, "loading stopped")
+        asyncio.run(child.serve_until_stopped(Server(), Ready(), has_failed=lambda: False, on_stop=stop_loading))
+    for each in (supervisor, reports):
+        os.close(each)
+    assert happened == ["loading stopped", "no more connections", "requests answered"]

@@ -2,11 +2,14 @@
 
 import threading
 from contextlib import closing
+from types import SimpleNamespace
 
 from structlog.testing import capture_logs
 
-from mauve.load.lease import LoaderLease
+from mauve.load import lease as lease_module
+from mauve.load.lease import AWAY_S, LoaderLease
 from mauve.stores import StoreUnavailableError
+from support.clocks import Ticks
 from support.service import PATIENCE_S, eventually
 
 
@@ -68,6 +71,34 @@ def test_it_is_released_when_it_is_closed():
         one.close()
         assert other.epoch() == 2
     assert store.holder is None
+
+
+def test_after_it_was_closed_it_is_not_acquired_again():
+    store = Store()
+    with lease_of(store) as lease:
+        lease.epoch()
+        lease.close()
+        assert (lease.epoch(), store.holder) == (None, None)
+
+
+def test_one_that_gives_way_stays_away_for_some_seconds(monkeypatch):
+    ticks, store = Ticks(), Store()
+    monkeypatch.setattr(lease_module, "time", SimpleNamespace(monotonic=ticks))
+    with lease_of(store, renew_every_s=PATIENCE_S) as lease:
+        assert lease.epoch() == 1
+        lease.give_way()
+        ticks.now_s += AWAY_S - 0.1
+        assert (lease.epoch(), store.holder) == (None, None)
+        ticks.now_s += 0.1
+        assert lease.epoch() == 2
+
+
+def test_the_only_loader_never_stays_away():
+    store = Store()
+    with lease_of(store, renew_every_s=None) as lease:
+        lease.epoch()
+        lease.give_way()
+        assert lease.epoch() == 2
 
 
 def test_a_lease_that_was_not_acquired_is_not_released():

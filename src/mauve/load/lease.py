@@ -1,6 +1,7 @@
 """This loader's lease: acquired when it is free, renewed by a thread while it lasts, released at a clean stop."""
 
 import threading
+import time
 from typing import Final
 
 import structlog
@@ -11,6 +12,7 @@ from mauve.stores.ledger import LeaseStore
 TTL_S: Final = 8.0
 RENEW_EVERY_S: Final = 2.0
 TRY_EVERY_S: Final = 2.0  # so that another loader takes over within 15 s
+AWAY_S: Final = 3 * TRY_EVERY_S  # long enough for every other loader to try
 
 log = structlog.get_logger()
 
@@ -31,6 +33,7 @@ class LoaderLease:
         self._ttl_s = ttl_s
         self._renew_every_s = renew_every_s
         self._epoch: int | None = None
+        self._away_until_s = 0.0
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
@@ -38,6 +41,8 @@ class LoaderLease:
     def epoch(self) -> int | None:
         """Return the epoch of this loader's turn, which begins now if the lease is free; None if it is another's."""
         with self._lock:
+            if self._closing.is_set() or time.monotonic() < self._away_until_s:
+                return None
             if self._epoch is None:
                 self._epoch = self._store.acquire(self._holder, self._ttl_s)
             if self._epoch is not None and self._thread is None and self._renew_every_s is not None:
@@ -52,18 +57,31 @@ class LoaderLease:
         with self._lock:
             self._epoch = None
 
+    def give_way(self) -> None:
+        """Release the lease and stay away for some seconds, so that another loader gets its turn, if there are any."""
+        if self._renew_every_s is None:
+            self.lose()
+        elif self._release():
+            self._away_until_s = time.monotonic() + AWAY_S
+
     def close(self) -> None:
-        """Release the lease, so that another loader takes over at once."""
+        """Release the lease for good, so that another loader takes over at once."""
         self._closing.set()
         if self._thread is not None:
             self._thread.join()
-        if self._epoch is None:
-            return
+        self._release()
+
+    def _release(self) -> bool:
+        """Release the lease; return whether this loader had it."""
+        with self._lock:
+            epoch, self._epoch = self._epoch, None
+        if epoch is None:
+            return False
         try:
-            self._store.release(self._epoch)
+            self._store.release(epoch)
         except StoreUnavailableError as error:
             log.warning("lease_not_released", reason=str(error), advice=f"it ends by itself within {self._ttl_s:g} s")
-        self._epoch = None
+        return True
 
     def _renew_until_closed(self, every_s: float) -> None:
         while not self._closing.wait(every_s):

@@ -64,6 +64,7 @@ class Loader:
         self._epoch: int | None = None  # of this loader's turn; None: it is the only loader
         self._positions: dict[int, int] | None = None  # None: may differ from the warehouse
         self._committed: dict[int, int] = {}  # by the ledger so far, within a step
+        self._knows_all_ids = True  # False: another loader may have counted ids
         self._missing_tries = 0  # to read an intended range of which records are missing
         self._reader = new_thread()
         self._arrivals = ArrivalOrder(self._streams, self._read_stream, clock, range_bytes_max)
@@ -73,8 +74,11 @@ class Loader:
 
     def begin_turn(self, epoch: int) -> None:
         """Load under this epoch from now on. What was known under another may be outdated."""
-        if epoch != self._epoch:
-            self._epoch, self._positions = epoch, None
+        if epoch == self._epoch:
+            return
+        if self._epoch is None or epoch != self._epoch + 1:
+            self._knows_all_ids = False
+        self._epoch, self._positions = epoch, None
 
     def load_next_range(self) -> int:
         """Load the next records, up to a limit; return how many there were."""
@@ -116,6 +120,9 @@ class Loader:
         self._arrivals.reset()
         positions, intent = self._ledger.positions(), self._ledger.intent()
         self._trim(positions)  # The last step may have ended before it trimmed.
+        if not self._knows_all_ids:
+            self._warehouse.forget_ids()
+            self._knows_all_ids = True
         stored = self._stored_after({stream: positions.get(stream, 0) for stream in self._streams()})
         return positions, Unfinished(intent, stored)
 
@@ -152,6 +159,7 @@ class Loader:
         if self._missing_tries <= MISSING_TRIES_MAX:
             raise StoreUnavailableError(f"the log lacks records of the range {intent.name}")
         log.error("intended_records_lost", range=intent.name)
+        self._missing_tries = 0
         return records
 
     def _next_range(self, positions: dict[int, int]) -> LogRange:

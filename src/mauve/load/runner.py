@@ -15,6 +15,7 @@ from mauve.core.window import today_at
 from mauve.load.close_days import DayCloser
 from mauve.load.lease import LoaderLease
 from mauve.load.loader import Loader
+from mauve.load.turns import TurnRequests
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import LeaseLostError, LoadLedger
 from mauve.stores.log import MIXED_STREAM, LogReader
@@ -24,6 +25,7 @@ _RETRY_S: Final = 0.02
 _FOLLOW_UP_EVERY_S: Final = 1.0
 _OTHER_LOADER_S_MAX: Final = 120.0
 _OTHER_LOADER_EVERY_S: Final = 0.2
+_FAILURES_MAX: Final = 3  # in a row, before another loader gets its turn
 
 log = structlog.get_logger()
 
@@ -41,6 +43,7 @@ class LoadParts:
     note_first_event: Callable[[str, int], None]
     oldest_waiting_at: Callable[[], int | None]
     close: Callable[[], None]
+    turns: TurnRequests | None = None  # None: there is no other loader
 
 
 class LoadMetrics:
@@ -73,7 +76,8 @@ class LoadRunner:
         self._is_catching_up = False
         self._backlog_bytes = 0
         self._followed_up_at = 0.0
-        self._stopping = False
+        self._stopping = threading.Event()
+        self._failures = 0  # in a row
         self._has_warehouse = True
         self._is_active: bool | None = None  # None: it has not asked for the lease yet
         self._step_lock = threading.Lock()
@@ -106,20 +110,45 @@ class LoadRunner:
 
     def _step(self) -> None:
         with self._step_lock:
+            if self._stopping.is_set():
+                self._end_turn()
+                return
             parts = self._opened()
             began = time.monotonic()
             try:
                 self._load_all(parts)
                 if self._is_active:
                     self._follow_up(parts)
+                elif parts.turns is not None:
+                    parts.turns.ask_if_needed()
+                self._failures = 0
             except LeaseLostError:
                 parts.lease.lose()
                 self._note_turn(is_active=False)
             except Exception:
-                parts.lease.lose()  # Ask for it again: another loader may have taken over meanwhile.
+                self._note_failure(parts)
                 raise
             finally:
+                if self._stopping.is_set():
+                    self._end_turn()
                 self._measure(parts, time.monotonic() - began)
+
+    def _note_failure(self, parts: LoadParts) -> None:
+        """Ask for the lease again: another loader may have taken over meanwhile. After some failures, let another try.
+
+        It may reach servers that this one does not.
+        """
+        self._failures += 1
+        if self._failures < _FAILURES_MAX:
+            parts.lease.lose()
+            return
+        self._failures = 0
+        parts.lease.give_way()
+
+    def _end_turn(self) -> None:
+        """Release the lease for good: another machine takes over while this one finishes its requests."""
+        if self._parts is not None:
+            self._parts.lease.close()
 
     def _has_turn(self, parts: LoadParts) -> bool:
         """Return whether this loader has the lease, after trying to acquire it."""
@@ -138,15 +167,17 @@ class LoadRunner:
             self._caught_up_at = time.monotonic()
 
     def _follow_up(self, parts: LoadParts) -> None:
-        """Do what depends on loaded events: close days, and report first events to the catalog."""
+        """Close days, report first events to the catalog, and give way to a loader that has asked for a turn."""
         self._followed_up_at = time.monotonic()
         if not self._pause_requested:
             parts.days.close_next_days(today_at(parts.clock.now_ms()))
         note_first_events(parts.ledger, parts.note_first_event)
+        if parts.turns is not None and parts.turns.take():
+            parts.lease.give_way()
 
     def _load_all(self, parts: LoadParts) -> None:
         loader = parts.loader
-        while not self._stopping and not self._pause_requested and self._has_turn(parts):
+        while not self._stopping.is_set() and not self._pause_requested and self._has_turn(parts):
             began = time.monotonic()
             loaded = loader.load_next_range()
             self._metrics.records.inc(loaded)
@@ -179,8 +210,7 @@ class LoadRunner:
         """Load everything that is in the log now. Records that arrive meanwhile may wait."""
         with self.paused():
             parts = self._opened()
-            if not self._has_turn(parts):
-                _wait_for_other_loader(parts)
+            if not self._has_turn(parts) and self._others_have_loaded(parts):
                 return
             loader = parts.loader
             loader.load_next_range()  # This range may have been read before now.
@@ -191,14 +221,29 @@ class LoadRunner:
                 time.sleep(_RETRY_S)
                 loader.load_next_range()
 
+    def _others_have_loaded(self, parts: LoadParts) -> bool:
+        """Return True when another machine has loaded all that has arrived by now; False if it is this one's turn."""
+        began_at, gives_up_at = parts.clock.now_us(), time.monotonic() + _OTHER_LOADER_S_MAX
+        while (oldest := parts.oldest_waiting_at()) is not None and oldest <= began_at:
+            if self._stopping.is_set():
+                raise StoreUnavailableError("the service stops: try again later")
+            if time.monotonic() > gives_up_at:
+                raise StoreUnavailableError("another machine loads, and has not caught up in time: try again later")
+            if parts.turns is not None:
+                parts.turns.ask_if_needed()
+            time.sleep(_OTHER_LOADER_EVERY_S)
+            if self._has_turn(parts):
+                return False
+        return True
+
     def _opened(self) -> LoadParts:
         if self._parts is None:
             self._parts = self._open_parts()
         return self._parts
 
     def stop(self) -> None:
-        """End the current step early; the rest stays in the log."""
-        self._stopping = True
+        """End the current step early, and the turn with it or with the next one; the rest stays in the log."""
+        self._stopping.set()
 
     def status(self) -> dict[str, int]:
         """Return the fields of `/readyz` about the backlog."""
@@ -222,15 +267,6 @@ class LoadRunner:
         waiting = parts.ledger.waiting_bytes(positions.get(MIXED_STREAM, 0))
         self._backlog_bytes = parts.source.backlog_bytes(positions) + waiting
         self._metrics.backlog_bytes.set(self._backlog_bytes)
-
-
-def _wait_for_other_loader(parts: LoadParts) -> None:
-    """Return when another machine has loaded everything that has arrived by now."""
-    began_at, gives_up_at = parts.clock.now_us(), time.monotonic() + _OTHER_LOADER_S_MAX
-    while (oldest := parts.oldest_waiting_at()) is not None and oldest <= began_at:
-        if time.monotonic() > gives_up_at:
-            raise StoreUnavailableError("another machine loads, and has not caught up in time: try again later")
-        time.sleep(_OTHER_LOADER_EVERY_S)
 
 
 def note_first_events(ledger: LoadLedger, note: Callable[[str, int], None]) -> None:

@@ -17,7 +17,7 @@ from mauve.dashboard.plane import Dashboard
 from mauve.openapi.app import reference_routes
 from mauve.query.parts import QueryParts
 from mauve.query.plane import QueryPlane, is_query_path
-from mauve.stores import StoreUnavailableError
+from mauve.stores import ForeignDataError, StoreUnavailableError
 from mauve.stores.warehouse import WarehouseUnavailableError
 from mauve.web.app import response_from, starlette_app
 from mauve.web.asgi import AsgiRequest, matchable_path, send_reply
@@ -96,7 +96,7 @@ async def _refuse_method(_: Request, __: Exception) -> Response:
 def is_reachable(ping: Callable[[], None]) -> bool:
     try:
         ping()
-    except (StoreUnavailableError, WarehouseUnavailableError):
+    except (StoreUnavailableError, WarehouseUnavailableError, ForeignDataError):
         return False
     return True
 

@@ -87,16 +87,26 @@ class Server(Protocol):
         ...
 
 
-async def serve_until_stopped(server: Server, ready: Ready, has_failed: Callable[[], bool]) -> None:
-    """Serve until SIGTERM, until the supervisor is gone, or until a restart is needed; finish requests in flight."""
+async def serve_until_stopped(
+    server: Server, ready: Ready, has_failed: Callable[[], bool], on_stop: Callable[[], None] = lambda: None
+) -> None:
+    """Serve until SIGTERM, until the supervisor is gone, or until a restart is needed; finish requests in flight.
+
+    `on_stop` is called before those are waited for.
+    """
+
+    def stop() -> None:
+        on_stop()
+        server.stop()
+
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, server.stop)
+    loop.add_signal_handler(signal.SIGTERM, stop)
     loop.add_signal_handler(signal.SIGINT, lambda: None)  # On Ctrl-C, too, the supervisor decides.
-    loop.add_reader(sys.stdin.fileno(), _stop_when_orphaned, loop, server)
+    loop.add_reader(sys.stdin.fileno(), _stop_when_orphaned, loop, stop)
     await server.open()
     _tune_garbage_collector()
     report(ready)
-    watching = asyncio.create_task(_stop_when_failed(server, has_failed))
+    watching = asyncio.create_task(_stop_when_failed(stop, has_failed))
     os.set_blocking(sys.stdout.fileno(), False)  # Never block on a supervisor that does not read.
     _send_heartbeat(loop)
     await server.closed()
@@ -117,11 +127,11 @@ def _tune_garbage_collector() -> None:
     gc.set_threshold(_GARBAGE_THRESHOLD, 20, 20)
 
 
-async def _stop_when_failed(server: Server, has_failed: Callable[[], bool]) -> None:
+async def _stop_when_failed(stop: Callable[[], None], has_failed: Callable[[], bool]) -> None:
     while not has_failed():  # noqa: ASYNC110 - the log is not part of asyncio
         await asyncio.sleep(_CHECK_EVERY_S)
     log.error("restart_needed", reason="the log can no longer be written", advice="check the disk")
-    server.stop()
+    stop()
 
 
 def expose_metrics(settings: Settings, number: int, registry: CollectorRegistry) -> None:
@@ -162,8 +172,8 @@ async def finished(tasks: Iterable[asyncio.Task[None]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _stop_when_orphaned(loop: asyncio.AbstractEventLoop, server: Server) -> None:
+def _stop_when_orphaned(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> None:
     if os.read(sys.stdin.fileno(), 1):  # Nothing is ever sent; only the end of the file matters.
         return
     loop.remove_reader(sys.stdin.fileno())
-    server.stop()
+    stop()

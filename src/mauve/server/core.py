@@ -4,6 +4,7 @@ import asyncio
 
 from prometheus_client import CollectorRegistry
 
+from mauve.config import Settings
 from mauve.control.links import renew_setup_link
 from mauve.ingest.asgi import IngestApp
 from mauve.ingest.plane import IngestPlane
@@ -16,7 +17,7 @@ from mauve.server.asgi_server import AsgiServer
 from mauve.server.child import expose_metrics, finished, main, repeat, serve_until_stopped
 from mauve.server.child_protocol import ChildConfig, Ready
 from mauve.server.engine_gauges import CHECK_EVERY_S, EngineGauges
-from mauve.server.loader import start_loading
+from mauve.server.loader import has_warehouse, start_loading
 from mauve.server.request_guard import RequestGuard
 from mauve.wiring.bootstrap import prepare
 from mauve.wiring.control import control_parts
@@ -37,7 +38,7 @@ async def run(config: ChildConfig) -> None:
         parts.publisher.refill_if_lost()
         setup = renew_setup_link(parts) if config.is_first else None
         async with ingest_parts(settings, stream=0, registry=registry) as ingest:
-            others = ingest_and_loading(IngestPlane(ingest), loading)
+            others = ingest_and_loading(settings, IngestPlane(ingest), loading)
             with open_api(settings, parts, ingest.keyring, loading, others) as (app, background):
                 gauges = EngineGauges(registry, app.engines)
                 background += [
@@ -52,15 +53,18 @@ async def run(config: ChildConfig) -> None:
                     AsgiServer(RequestGuard(app, settings.connections_per_address), (config.host, config.port)),
                     Ready(setup.path.reveal() if setup else None),
                     has_failed=lambda: ingest.log.has_failed,
+                    on_stop=loading.stop,
                 )
                 await admin_socket.close()
-                loading.stop()
                 await finished(background)
     loading.close()
 
 
-def ingest_and_loading(plane: IngestPlane, loading: LoadRunner) -> OtherPaths:
-    return OtherPaths(IngestApp(plane), lambda: {"warehouse": loading.has_warehouse, **plane.engines()}, loading.status)
+def ingest_and_loading(settings: Settings, plane: IngestPlane, loading: LoadRunner) -> OtherPaths:
+    def engines() -> dict[str, bool]:
+        return {"warehouse": has_warehouse(settings, loading), **plane.engines()}
+
+    return OtherPaths(IngestApp(plane), engines, loading.status)
 
 
 if __name__ == "__main__":

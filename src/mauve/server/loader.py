@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import closing
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -23,9 +24,10 @@ from mauve.stores import StoreUnavailableError
 from mauve.wiring.bootstrap import prepare
 from mauve.wiring.control import control_parts
 from mauve.wiring.databases import open_load_ledger
+from mauve.wiring.log import LOOK_S_MAX, open_log_reader
 from mauve.wiring.machine import RELEASE_EVERY_S, release_files
 from mauve.wiring.maintenance import retention
-from mauve.wiring.warehouse import open_load_parts
+from mauve.wiring.warehouse import open_load_parts, ping_warehouse
 
 log = structlog.get_logger()
 
@@ -76,11 +78,16 @@ async def run(config: ChildConfig) -> None:
             AsgiServer(RequestGuard(app, settings.connections_per_address), (config.host, config.port)),
             Ready(),
             has_failed=lambda: False,
+            on_stop=loading.stop,
         )
         await admin_socket.close()
-        loading.stop()
         await finished(background)
     loading.close()
+
+
+def has_warehouse(settings: Settings, loading: LoadRunner) -> bool:
+    """Return whether the warehouse works. A server is asked: while nothing is loaded, its death goes unnoticed."""
+    return loading.has_warehouse and is_reachable(lambda: ping_warehouse(settings))
 
 
 def _engines(settings: Settings, parts: ControlParts, loading: LoadRunner) -> Callable[[], dict[str, bool]]:
@@ -88,10 +95,15 @@ def _engines(settings: Settings, parts: ControlParts, loading: LoadRunner) -> Ca
         with open_load_ledger(settings) as ledger:
             ledger.positions()
 
+    def size_of_log() -> None:
+        with closing(open_log_reader(settings, LOOK_S_MAX)) as log:
+            log.stored_bytes()
+
     return lambda: {
         "catalog": is_reachable(parts.catalog.installation.ping),
         "ledger": is_reachable(positions),
-        "warehouse": loading.has_warehouse,
+        "log": is_reachable(size_of_log),
+        "warehouse": has_warehouse(settings, loading),
     }
 
 

@@ -144,6 +144,10 @@ class WarehouseWriter(Protocol):
         """Make `stage` find the ids of those rows that count: the commit that stored them may have failed."""
         ...
 
+    def forget_ids(self) -> None:
+        """Make `stage` find the ids that another loader has counted: what is known about ids may be outdated."""
+        ...
+
     def ping(self) -> None: ...
 
 

@@ -1,5 +1,6 @@
 """Wires the log to files in the data directory or to NATS servers."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -16,7 +17,7 @@ from mauve.stores.combined_log import CombinedLogReader
 from mauve.stores.localdisk.log.maintenance import SegmentLogMaintenance
 from mauve.stores.localdisk.log.reader import SegmentLogReader, SegmentStreamReader
 from mauve.stores.localdisk.log.writer import SegmentLogWriter
-from mauve.stores.log import LogReader, LogWriter, StreamReader
+from mauve.stores.log import RECORD_NUMBER_MAX, LogReader, LogWriter, StreamReader
 from mauve.stores.maintenance import LogMaintenance
 from mauve.stores.sql.catalog.catalog import sql_catalog
 from mauve.wiring.databases import open_catalog_database, open_load_ledger
@@ -113,6 +114,16 @@ def stream_readers(settings: Settings, reader: LogReader) -> dict[int, StreamRea
     from mauve.stores.nats.log_reader import NatsStreamReader
 
     return files | {stream: NatsStreamReader(reader, stream) for stream in set(reader.streams()) - files.keys()}
+
+
+def holds_former_records(settings: Settings, positions: Mapping[int, int]) -> bool:
+    """Return whether files of this machine hold records that were not loaded before the log moved to NATS."""
+    if settings.stream_url is None:
+        return False
+    path = log_path(settings.data)
+    readers = {stream: SegmentStreamReader(path, stream) for stream in SegmentLogReader(path).streams()}
+    found = (reader.records(positions.get(stream, 0), RECORD_NUMBER_MAX) for stream, reader in readers.items())
+    return any(next(iter(records), None) is not None for records in found)
 
 
 def open_log_maintenance(settings: Settings) -> LogMaintenance:

@@ -12,12 +12,15 @@ from mauve.load.lag import LoadLag, Progress, oldest_waiting_at
 from mauve.load.lease import LoaderLease
 from mauve.load.loader import Loader
 from mauve.load.runner import LoadParts
+from mauve.load.turns import TurnRequests
+from mauve.stores.catalog import Installation
 from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.schema import TABLES
 from mauve.stores.clickhouse.server import address_from, open_for_loading, open_for_reading
 from mauve.stores.clickhouse.server_warehouse import ServerWarehouse
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse, ClickHouseWarehouse
 from mauve.stores.clickhouse.warehouse_reader import ClickHouseWarehouseReader, ReadConnection
+from mauve.stores.ledger import LoadLedger
 from mauve.stores.sql.catalog.catalog import sql_catalog
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.ledger.closed_days import SqlClosedDays
@@ -25,7 +28,7 @@ from mauve.stores.sql.ledger.load_lease import SqlLeaseStore
 from mauve.stores.sql.ledger.loading import SqlLoadLedger
 from mauve.stores.warehouse import WarehouseReader
 from mauve.wiring.databases import open_catalog_database, open_ledger_database, open_ledger_writer
-from mauve.wiring.log import LOOK_S_MAX, open_log_reader, stream_readers
+from mauve.wiring.log import LOOK_S_MAX, holds_former_records, open_log_reader, stream_readers
 from mauve.wiring.machine import machine_of
 from mauve.wiring.paths import warehouse_path
 
@@ -39,9 +42,9 @@ def open_warehouse_reader(settings: Settings) -> WarehouseReader:
 
 
 def ping_warehouse(settings: Settings) -> None:
-    """Raise unless the server of the warehouse answers."""
+    """Raise unless the server of the warehouse answers soon. An embedded one is not asked."""
     if settings.warehouse_url is not None:
-        with closing(open_for_reading(address_from(settings.warehouse_url), settings.read_s_max)) as connection:
+        with closing(open_for_reading(address_from(settings.warehouse_url), LOOK_S_MAX)) as connection:
             connection.rows("SELECT 1")
 
 
@@ -86,7 +89,14 @@ def open_load_parts(settings: Settings) -> LoadParts:
             note_first_event=catalog.apps.note_first_event,
             oldest_waiting_at=lambda: oldest_waiting_at(ledger, stream_readers(settings, source)),
             close=opened.pop_all().close,
+            turns=_turns(settings, catalog.installation, ledger),
         )
+
+
+def _turns(settings: Settings, facts: Installation, ledger: LoadLedger) -> TurnRequests | None:
+    if settings.database_url is None:
+        return None
+    return TurnRequests(facts, machine_of(settings), lambda: holds_former_records(settings, ledger.positions()))
 
 
 def _lease(settings: Settings, ledger: Database) -> LoaderLease:

@@ -56,10 +56,12 @@ class ServerWarehouse(ClickHouseWarehouse):
         return found
 
     def stored_after(self, positions: Mapping[int, int]) -> dict[int, bool]:
-        """See the protocol. Until this is called after a failure or a pause, others may have loaded unnoticed."""
+        self._sync_replica()
+        return super().stored_after(positions)
+
+    def forget_ids(self) -> None:
         self._sync_replica()
         self._seen.forget()
-        return super().stored_after(positions)
 
     def _sync_replica(self) -> None:
         """Wait until the replica has everything that others have stored."""

@@ -130,6 +130,9 @@ class ClickHouseWarehouse:
         self._seen.add(hashes[missing], days[missing])
         self._connection.insert_arrow("seen", seen_as_arrow(hashes[missing], received_at[missing], days[missing]))
 
+    def forget_ids(self) -> None:
+        """See the protocol. No other loader can open an embedded warehouse."""
+
     def first_day(self) -> date | None:
         ((number, count),) = self._connection.rows("SELECT toUInt16(min(day)), count() FROM actives")
         return date.fromordinal(_EPOCH_ORDINAL + number) if count else None
