@@ -5,7 +5,7 @@ from pathlib import Path
 from mauve.config import Settings
 from mauve.stores import ForeignDataError
 from mauve.stores.clickhouse.server import address_from
-from mauve.stores.clickhouse.server_schema import check_server, migrate
+from mauve.stores.clickhouse.server_schema import check_owner, check_server, migrate
 from mauve.wiring.paths import warehouse_path
 
 
@@ -23,12 +23,22 @@ def prepare_warehouse(settings: Settings, identity: str) -> None:
     migrate(address, identity)
 
 
-def check_warehouse(settings: Settings) -> str:
-    """Say where the warehouse is; raise unless its server can be used."""
+def check_warehouse_server(settings: Settings) -> None:
+    """Raise unless the server of the warehouse can be used."""
+    if settings.warehouse_url is not None:
+        check_server(address_from(settings.warehouse_url))
+
+
+def has_warehouse(settings: Settings, identity: str | None) -> bool:
+    """Return whether there are tables on the server; raise if they belong to another installation."""
+    return settings.warehouse_url is None or check_owner(address_from(settings.warehouse_url), identity)
+
+
+def warehouse_place(settings: Settings) -> str:
+    """Say where the warehouse is."""
     if settings.warehouse_url is None:
         return "in files"
     address = address_from(settings.warehouse_url)
-    check_server(address)
     copies = "" if address.cluster is None else f", on cluster {address.cluster}"
     return f"on ClickHouse at {address.host}{copies}"
 

@@ -60,12 +60,10 @@ def check_log(settings: Settings) -> str:
 
 
 def stream_bytes_max(settings: Settings) -> int:
-    """Return the size at which a stream takes no more: each file has to fit in before, on NATS all streams share it."""
+    """Return the `largest_stream_bytes` at which the log takes no more: in files, the next segment has to fit in."""
     if settings.stream_url is None:
         return settings.backlog_bytes_max - settings.segment_bytes
-    from mauve.stores.nats.streams import STREAMS
-
-    return settings.backlog_bytes_max // len(STREAMS)
+    return settings.backlog_bytes_max
 
 
 async def open_log_writer(settings: Settings, stream: int) -> tuple[LogWriter, OwnStream | None]:
