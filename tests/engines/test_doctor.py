@@ -107,6 +107,15 @@ def test_an_empty_warehouse_is_found(data, clickhouse):
     assert "MAUVE_WAREHOUSE_URL" in checks["warehouse"]["advice"]
 
 
+@pytest.mark.parametrize("setting", ADDRESSES)
+def test_an_address_that_was_used_must_stay_set(data, chosen, setting):
+    del SERVERS[data][setting]
+    done = mauve(data, "org", "create", "Again")
+    (sentence,) = done.stderr.splitlines()
+    assert (done.returncode, setting in sentence) == (1, True), sentence
+    assert mauve(data, "org", "list", **{setting: chosen[setting]}).returncode == 0
+
+
 def test_the_queue_on_nats_is_full_when_a_stream_has_used_its_share(data, monkeypatch):
     settings = replace(settings_from(clean_environment(data)), data=data)
     share = settings.backlog_bytes_max // len(STREAMS)

@@ -56,7 +56,7 @@ def _prepare(settings: Settings, *, needs_every_server: bool) -> None:
                 prepare_log(settings, identity, catalog.installation)
                 prepare_edge(settings, identity)
             with nullcontext() if needs_every_server else suppress(UnsupportedServerError):
-                prepare_warehouse(settings, identity)
+                prepare_warehouse(settings, identity, catalog.installation)
 
 
 def check_database_server(settings: Settings) -> None:

@@ -1,17 +1,30 @@
 """Wires the warehouse on ClickHouse servers. Light: processes that never read or load import it, too."""
 
 from pathlib import Path
+from typing import Final
 
 from mauve.config import Settings
 from mauve.stores import ForeignDataError
+from mauve.stores.catalog import Installation
 from mauve.stores.clickhouse.server import address_from
 from mauve.stores.clickhouse.server_schema import check_owner, check_server, migrate
 from mauve.wiring.paths import warehouse_path
 
+_ON_SERVER: Final = "warehouse_on_server"
 
-def prepare_warehouse(settings: Settings, identity: str) -> None:
-    """Check the server, and give it the tables of this release; refuse the data of another installation."""
+
+def prepare_warehouse(settings: Settings, identity: str, installation: Installation) -> None:
+    """Check the server, and give it the tables of this release; refuse the data of another installation.
+
+    The catalog remembers that there is a server: without its address, later events would go to an empty warehouse.
+    """
+    is_known = installation.get(_ON_SERVER) is not None
     if settings.warehouse_url is None:
+        if is_known:
+            raise ForeignDataError(
+                "the events of this installation are on ClickHouse: "
+                "set MAUVE_WAREHOUSE_URL to its server again, or choose another installation"
+            )
         return
     address = address_from(settings.warehouse_url)
     check_server(address)
@@ -21,6 +34,8 @@ def prepare_warehouse(settings: Settings, identity: str) -> None:
             "move them with 'mauve move', or choose another --data"
         )
     migrate(address, identity)
+    if not is_known:
+        installation.put(_ON_SERVER, "yes")
 
 
 def check_warehouse_server(settings: Settings) -> None:
