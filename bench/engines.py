@@ -66,7 +66,7 @@ def _start_servers(opened: ExitStack) -> dict[str, str]:
     nats = opened.enter_context(Nats(servers=3))
     return {
         "MAUVE_DATABASE_URL": opened.enter_context(Postgres()).create("bench"),
-        "MAUVE_WAREHOUSE_URL": opened.enter_context(ClickHouse()).url("bench"),
+        "MAUVE_WAREHOUSE_URL": opened.enter_context(ClickHouse()).create("bench"),
         "MAUVE_STREAM_URL": nats.url,
         "MAUVE_STREAM_MONITOR_URL": nats.monitor_url,
         "MAUVE_MASTER_KEY": base64.b64encode(bytes(32)).decode(),

@@ -202,7 +202,7 @@ def _servers(environment: Mapping[str, str], master_key: Secret | None) -> dict[
     """Return the addresses of the servers by the name of their setting; each may be absent."""
     servers = {
         "MAUVE_DATABASE_URL": _database_url(environment, "MAUVE_DATABASE_URL", ("postgresql", "postgres")),
-        "MAUVE_WAREHOUSE_URL": _database_url(environment, "MAUVE_WAREHOUSE_URL", ("clickhouse", "clickhouses")),
+        "MAUVE_WAREHOUSE_URL": warehouse_url_from(environment),
         "MAUVE_STREAM_URL": _stream_url(environment, "MAUVE_STREAM_URL"),
     }
     for name, url in servers.items():
@@ -210,6 +210,10 @@ def _servers(environment: Mapping[str, str], master_key: Secret | None) -> dict[
             advice = "take it from the file master.key, or create one with 'openssl rand -base64 32'"
             raise SettingError(f"{name} needs MAUVE_MASTER_KEY, too: {advice}")
     return servers
+
+
+def warehouse_url_from(environment: Mapping[str, str] = os.environ) -> Secret | None:
+    return _database_url(environment, "MAUVE_WAREHOUSE_URL", ("clickhouse", "clickhouses"))
 
 
 def _database_url(environment: Mapping[str, str], name: str, schemes: Sequence[str]) -> Secret | None:
@@ -238,8 +242,8 @@ def _monitor_urls(environment: Mapping[str, str], name: str) -> tuple[str, ...]:
 def _is_server(url: str, schemes: Sequence[str], *, names_database: bool = False) -> bool:
     try:
         parts = urlsplit(url.strip())
-        path = parts.path.strip("/")
-        return bool(parts.scheme in schemes and parts.hostname and parts.port != 0 and bool(path) == names_database)
+        names = [name for name in parts.path.split("/") if name]
+        return bool(parts.scheme in schemes and parts.hostname and parts.port != 0 and len(names) == names_database)
     except ValueError:
         return False
 

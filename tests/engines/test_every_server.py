@@ -26,8 +26,6 @@ from support.service import (
 )
 from support.traffic import Traffic
 
-TAKE_OVER_S_MAX = 15.0  # of a loader; measured by a client, with the time to load and to read
-
 
 @pytest.fixture(scope="module")
 def postgres():
@@ -118,10 +116,7 @@ def test_another_machine_takes_over_and_a_thrown_away_directory_loses_nothing(ch
         for pid in (one.process.pid, *one.child_pids().values()):
             os.kill(pid, signal.SIGKILL)
         assert post(two, key, "after") == 202
-        began = time.monotonic()
         until_counted(two, key, 3)
-        took_s = time.monotonic() - began
-        assert took_s < TAKE_OVER_S_MAX + PATIENCE_S / 2, "a slow machine alone does not explain this"
         until_loaded(two)
         ((holder,),) = ledger_rows(second, "SELECT holder FROM load_lease")
         assert holder == (second / "machine").read_text().strip()

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -20,7 +21,7 @@ from mauve.openapi.document import document
 from mauve.server.doctor import run_checks
 from mauve.stores.localdisk.log.writer import SegmentLogWriter
 from mauve.wiring.paths import log_path
-from support.service import EVERY_SCOPE, MAUVE, clean_environment, mauve, mauve_json
+from support.service import EVERY_SCOPE, MAUVE, PATIENCE_S, clean_environment, mauve, mauve_json
 
 
 @pytest.fixture
@@ -335,6 +336,7 @@ def test_every_command_refuses_a_wrong_master_key(data, org):
     done = mauve(data, "org", "list", MAUVE_MASTER_KEY=new_master_key())
     assert done.returncode == 2
     assert "not the master key" in done.stderr
+    assert "set MAUVE_MASTER_KEY to the right one" in done.stderr
 
 
 def test_a_master_key_that_is_still_needed_cannot_be_dropped(data, app):
@@ -377,6 +379,7 @@ class TestDoctor:
             "catalog",
             "edge",
             "queue",
+            "warehouse",
             "raw events",
             "clock",
             "disk",
@@ -400,7 +403,7 @@ class TestDoctor:
         def server():
             return next(check["detail"] for check in mauve_json(data, "doctor")["checks"] if check["name"] == "server")
 
-        assert server() == "not running"
+        assert server() == "no service runs on this directory"
         (data / "serve.lock").write_text('{"pid":1,"url":"http://here","public_url":"http://here"}')
         assert "process 1 was killed" in server()
 
@@ -436,8 +439,39 @@ class TestDoctor:
         done = mauve(data, "doctor", "--json")
         checks = json.loads(done.stdout)["checks"]
         assert done.returncode == 1
-        assert len(checks) == 10
+        assert len(checks) == 11
         assert "catalog" in {check["name"] for check in checks if not check["ok"]}
+
+
+VERIFY = Path(__file__).parents[2] / "deploy" / "verify-clickhouse"
+
+
+class TestVerifyClickhouse:
+    def verify(self, *arguments, **settings):
+        command = [sys.executable, VERIFY, *arguments]
+        return subprocess.run(
+            command, capture_output=True, text=True, env=clean_environment() | settings, timeout=PATIENCE_S, check=False
+        )
+
+    def test_its_help_names_the_privileges_and_checks_nothing(self):
+        done = self.verify("--help", MAUVE_WAREHOUSE_URL="clickhouse://u:canary@127.0.0.1:1/db")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "CREATE DATABASE" in done.stdout
+        assert "FAILED" not in done.stdout
+
+    def test_the_address_may_be_in_a_file_and_nothing_is_cleaned_up_without_a_server(self, tmp_path):
+        (tmp_path / "url").write_text("clickhouse://u:canary@127.0.0.1:1/db\n")
+        done = self.verify(MAUVE_WAREHOUSE_URL_FILE=str(tmp_path / "url"))
+        (line,) = done.stdout.splitlines()
+        assert (done.returncode, done.stderr) == (1, "")
+        assert "127.0.0.1:1 does not answer (no connection can be made): check that it runs" in line
+        assert "canary" not in line
+
+    @pytest.mark.parametrize("url", ["clickhouse:/u:canary@host/db", "clickhouse://u:canary@/db", "canary"])
+    def test_a_misspelled_address_is_explained(self, url):
+        done = self.verify(MAUVE_WAREHOUSE_URL=url)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr == "MAUVE_WAREHOUSE_URL must be written as clickhouse://USER:PASSWORD@HOST:PORT/DATABASE\n"
 
 
 def test_help_names_every_setting(data):

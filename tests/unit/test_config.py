@@ -114,6 +114,7 @@ def test_a_secret_may_come_from_a_file(tmp_path):
         "postgresql://canary@/db",
         "postgresql://canary@host",
         "postgresql://h:x/canary",
+        "postgresql://canary@host/a/b",
     ],
 )
 def test_a_database_url_is_checked_and_never_shown(url):
@@ -128,6 +129,7 @@ def test_a_database_url_is_checked_and_never_shown(url):
     [
         ("MAUVE_WAREHOUSE_URL", "http://canary@host:8123/mauve", "clickhouse://USER:PASSWORD@HOST:PORT/DATABASE"),
         ("MAUVE_WAREHOUSE_URL", "clickhouse://canary@host:8123", "clickhouse://USER:PASSWORD@HOST:PORT/DATABASE"),
+        ("MAUVE_WAREHOUSE_URL", "clickhouse://canary@host/a/b", "clickhouse://USER:PASSWORD@HOST:PORT/DATABASE"),
         ("MAUVE_STREAM_URL", "nats://a:4222,canary", "nats://HOST:4222"),
         ("MAUVE_STREAM_URL", "nats://canary:99999999", "nats://HOST:4222"),
         ("MAUVE_STREAM_URL", "", "nats://HOST:4222"),

@@ -46,7 +46,7 @@ class Vault:
     def __init__(self, master_keys: Secret) -> None:
         keys = [_master_key_from(text) for text in master_keys.reveal().replace(",", " ").split()]
         if not keys:
-            raise VaultError("the master key is empty: restore it from your backup")
+            raise VaultError("the master key is empty: set MAUVE_MASTER_KEY, or restore master.key from your backup")
         self._ciphers = {_id_of(key): AESGCM(key) for key in keys}
         self._current_id = _id_of(keys[0])
 
@@ -89,7 +89,10 @@ def _master_key_from(text: str) -> bytes:
     except binascii.Error:
         key = b""
     if len(key) != MASTER_KEY_BYTES:
-        raise VaultError(f"a master key is {MASTER_KEY_BYTES} bytes in base64: check it for missing characters")
+        raise VaultError(
+            f"a master key is {MASTER_KEY_BYTES} bytes in base64: "
+            "check MAUVE_MASTER_KEY, or the file master.key, for missing characters"
+        )
     return key
 
 

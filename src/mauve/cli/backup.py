@@ -8,6 +8,7 @@ import click
 
 from mauve.cli.options import UsageError, data_options, settings_for
 from mauve.cli.output import print_result, shown_progress
+from mauve.config import Settings
 from mauve.maintenance.disk_space import format_bytes
 
 _file_argument = click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
@@ -31,20 +32,26 @@ def backup(*, file: Path, force: bool, data: Path | None, as_json: bool) -> None
     settings = settings_for(data)
     if not has_data(settings):
         raise UsageError(f"there is no data in {settings.data}: check --data")
-    if settings.database_url is not None:
-        raise UsageError(
-            "catalog and ledger are on PostgreSQL: stop the service, run pg_dump and copy the data directory"
-        )
-    if settings.warehouse_url is not None:
-        raise UsageError(
-            "events are on ClickHouse: use its own BACKUP for them, and copy the rest of a stopped service"
-        )
+    _refuse_servers(settings)
     check_target(file, may_replace=force)
     sources = backup_sources(settings, lambda: pause_loader(settings))
     with shown_progress(as_json=as_json) as progress:
         made = write_backup(sources, file, SystemClock().now_ms(), version("mauve"), progress)
     text = f"{made.file}: {format_bytes(made.bytes)}, {made.events} events; {_key_notice(has_key=made.has_master_key)}"
     print_result(made, as_json=as_json, text=text)
+
+
+def _refuse_servers(settings: Settings) -> None:
+    """Raise if any engine is on a server, and say how to back up each of them, in this order."""
+    ways = {
+        "pg_dump for PostgreSQL": settings.database_url,
+        "BACKUP for ClickHouse": settings.warehouse_url,
+        "'nats stream backup' for NATS": settings.stream_url,
+    }
+    used = [way for way, url in ways.items() if url is not None]
+    if used:
+        files = "" if len(used) == len(ways) else ", and copy the data directory"
+        raise UsageError(f"engines are on servers: stop the service, use {', then '.join(used)}{files}")
 
 
 def _key_notice(*, has_key: bool) -> str:

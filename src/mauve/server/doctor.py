@@ -6,11 +6,12 @@ import stat
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
+from operator import attrgetter
 from typing import Final
 
 from mauve.access.vault import VaultError
@@ -21,8 +22,8 @@ from mauve.maintenance.retention import first_day_kept
 from mauve.stores import ForeignDataError, StoreUnavailableError, UnsupportedServerError
 from mauve.stores.data_directory import gone_holder, holder_of
 from mauve.stores.log import MIXED_STREAM
-from mauve.wiring.bootstrap import check_vault, schema_revisions
-from mauve.wiring.clickhouse import check_warehouse
+from mauve.wiring.bootstrap import check_database_server, check_vault, schema_revisions, stored_identity
+from mauve.wiring.clickhouse import check_warehouse_server, has_warehouse, warehouse_place
 from mauve.wiring.control import control_parts
 from mauve.wiring.databases import open_load_ledger
 from mauve.wiring.log import check_log, open_log_reader, stream_bytes_max
@@ -51,18 +52,56 @@ def run_checks(settings: Settings) -> list[Finding]:
             _versions(settings),
             Finding("data directory", ok=False, detail=f"{settings.data} holds no data", advice=advice),
         ]
-    findings = [_run_safely(check, settings) for check in _CHECKS]
+    reasons = {server: reason for server in _SERVERS if (reason := _reason_against(server, settings)) is not None}
+    findings = [_run_safely(check, settings) for check, needs in _CHECKS.items() if reasons.keys().isdisjoint(needs)]
+    findings += [_unusable(server, reason) for server, reason in reasons.items()]
     return [replace(finding, advice="") if finding.ok else finding for finding in findings]
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """A server that some engines may be on. Checks that need it are left out if it cannot be used."""
+
+    name: str
+    setting: str
+    url: Callable[[Settings], object]
+    check: Callable[[Settings], object]
+
+
+_POSTGRESQL: Final = _Server("PostgreSQL", "MAUVE_DATABASE_URL", attrgetter("database_url"), check_database_server)
+_CLICKHOUSE: Final = _Server("ClickHouse", "MAUVE_WAREHOUSE_URL", attrgetter("warehouse_url"), check_warehouse_server)
+_NATS: Final = _Server("NATS", "MAUVE_STREAM_URL", attrgetter("stream_url"), check_log)
+_SERVERS: Final = (_POSTGRESQL, _CLICKHOUSE, _NATS)
+
+
+def _reason_against(server: _Server, settings: Settings) -> str | None:
+    """Return why a server cannot be used, and what to do; None if it can, or if the engine is in files."""
+    try:
+        server.check(settings)
+    except (StoreUnavailableError, UnsupportedServerError) as error:
+        return str(error)
+    return None
+
+
+def _unusable(server: _Server, reason: str) -> Finding:
+    left_out = ", ".join(_name_of(check) for check, needs in _CHECKS.items() if server in needs)
+    return Finding(server.name, ok=False, detail=f"cannot be used; not checked: {left_out}", advice=reason)
+
+
+def _name_of(check: Callable[[Settings], Finding]) -> str:
+    return check.__name__.strip("_").replace("_", " ")
 
 
 def _run_safely(check: Callable[[Settings], Finding], settings: Settings) -> Finding:
     try:
         return check(settings)
-    except (StoreUnavailableError, UnsupportedServerError, ForeignDataError, VaultError, OSError) as error:
-        name = check.__name__.strip("_").replace("_", " ")
-        says_what_to_do = isinstance(error, UnsupportedServerError | ForeignDataError | VaultError)
-        advice = str(error) if says_what_to_do else "fix the cause; restore from a backup if the file is damaged"
-        return Finding(name, ok=False, detail=str(error), advice=advice)
+    except (UnsupportedServerError, ForeignDataError, VaultError) as error:
+        return Finding(_name_of(check), ok=False, detail=str(error), advice=str(error))
+    except (StoreUnavailableError, OSError) as error:
+        used = [server.setting for server in _CHECKS[check] if server.url(settings) is not None]
+        files = "fix the cause; restore from a backup if the file is damaged"
+        advice = f"check the log of the server at {' and '.join(used)}" if used else files
+        return Finding(_name_of(check), ok=False, detail=str(error), advice=advice)
 
 
 def _versions(_settings: Settings) -> Finding:
@@ -73,6 +112,10 @@ def _versions(_settings: Settings) -> Finding:
 
 
 def _data_directory(settings: Settings) -> Finding:
+    if not settings.data.exists():
+        is_needed = any(server.url(settings) is None for server in _SERVERS)
+        advice = "some engines are in files: check --data, or set the address of every server"
+        return Finding("data directory", not is_needed, f"{settings.data} does not exist", advice)
     mode = stat.S_IMODE(settings.data.stat().st_mode)
     private = mode & 0o077 == 0
     return Finding(
@@ -140,7 +183,13 @@ def _queue(settings: Settings) -> Finding:
 
 
 def _warehouse(settings: Settings) -> Finding:
-    return Finding("warehouse", ok=True, detail=check_warehouse(settings))
+    place = warehouse_place(settings)
+    if has_warehouse(settings, stored_identity(settings)):
+        return Finding("warehouse", ok=True, detail=place)
+    advice = (
+        "name the database of this installation in MAUVE_WAREHOUSE_URL, or run 'mauve serve': it creates the tables"
+    )
+    return Finding("warehouse", ok=False, detail=f"{place}, in an empty database", advice=advice)
 
 
 def _raw_events(settings: Settings) -> Finding:
@@ -170,7 +219,8 @@ def _clock(settings: Settings) -> Finding:
 
 
 def _disk(settings: Settings) -> Finding:
-    free = shutil.disk_usage(settings.data).free
+    existing = next(path for path in (settings.data.absolute(), *settings.data.absolute().parents) if path.exists())
+    free = shutil.disk_usage(existing).free
     return Finding(
         "disk",
         free >= _DISK_FREE_BYTES_MIN,
@@ -184,7 +234,7 @@ def _server(settings: Settings) -> Finding:
     if holder is None:
         gone = gone_holder(settings.data)
         left = "" if gone is None else f"; process {gone.pid} was killed, and serve.lock is left from it: no harm"
-        return Finding("server", ok=True, detail=f"not running{left}")
+        return Finding("server", ok=True, detail=f"no service runs on this directory{left}")
     try:
         with urllib.request.urlopen(f"{holder.url}/readyz", timeout=_HTTP_TIMEOUT_S) as reply:  # noqa: S310 - our own address
             detail = reply.read().decode()
@@ -198,16 +248,17 @@ def _server(settings: Settings) -> Finding:
         )
 
 
-_CHECKS: Final = (
-    _versions,
-    _data_directory,
-    _master_key,
-    _catalog,
-    _edge,
-    _queue,
-    _warehouse,
-    _raw_events,
-    _clock,
-    _disk,
-    _server,
-)
+_CHECKS: Final[Mapping[Callable[[Settings], Finding], tuple[_Server, ...]]] = {
+    _versions: (),
+    _data_directory: (),
+    _master_key: (_POSTGRESQL,),
+    _catalog: (_POSTGRESQL,),
+    _edge: (_POSTGRESQL, _NATS),
+    _queue: (_POSTGRESQL, _NATS),
+    _warehouse: (_POSTGRESQL, _CLICKHOUSE),
+    _raw_events: (_POSTGRESQL,),
+    _clock: (_POSTGRESQL,),
+    _disk: (),
+    _server: (),
+}
+"""Each check with the servers that it needs, if its engines are on servers."""

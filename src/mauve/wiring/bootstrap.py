@@ -101,11 +101,21 @@ def _refuse_without_database(settings: Settings) -> None:
         )
 
 
+def check_database_server(settings: Settings) -> None:
+    """Raise unless the PostgreSQL server, if there is one, can be reached and used."""
+    if settings.database_url is not None:
+        with closing(open_catalog_database(settings)) as database:
+            check_server(database)
+
+
 def check_server(database: Database) -> None:
     """Raise unless the PostgreSQL server can be reached and used."""
     try:
         database.check_server()
-    except (StoreUnavailableError, UnsupportedServerError) as error:
+    except StoreUnavailableError as error:
+        advice = "check that it runs, and host, port, user, password and database in MAUVE_DATABASE_URL"
+        raise UnsupportedServerError(f"PostgreSQL at MAUVE_DATABASE_URL cannot be used: {error}; {advice}") from error
+    except UnsupportedServerError as error:
         raise UnsupportedServerError(f"PostgreSQL at MAUVE_DATABASE_URL cannot be used: {error}") from error
 
 
@@ -126,6 +136,11 @@ def _refuse_to_leave_data_behind(settings: Settings, revision: str | None) -> No
 
 def identity_of(catalog: Catalog) -> str | None:
     return catalog.installation.get(_IDENTITY)
+
+
+def stored_identity(settings: Settings) -> str | None:
+    with closing(open_catalog_database(settings)) as database:
+        return identity_of(sql_catalog(database))
 
 
 def _check_identity(settings: Settings, catalog: Catalog) -> str:
@@ -169,6 +184,12 @@ def check_master_key(vault: Vault, catalog: Catalog) -> None:
     """Raise if the master keys cannot open every stored secret."""
     known = catalog.installation.get(_MASTER_KEY_ID)
     if known is not None and not vault.knows(known):
-        raise VaultError("this is not the master key of this data: restore the right one")
+        raise VaultError(
+            "this is not the master key of this data: "
+            "set MAUVE_MASTER_KEY to the right one, or unset it and restore the file master.key"
+        )
     if not all(vault.can_open(sealed) for sealed in catalog.webhook_secrets.all_sealed()):
-        raise VaultError("some webhook secrets were sealed with an older master key: add it again after the new one")
+        raise VaultError(
+            "some webhook secrets were sealed with an older master key: "
+            "add it again after the new one, in MAUVE_MASTER_KEY or the file master.key"
+        )

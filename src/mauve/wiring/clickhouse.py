@@ -7,19 +7,20 @@ from mauve.config import Settings
 from mauve.stores import ForeignDataError
 from mauve.stores.catalog import Installation
 from mauve.stores.clickhouse.server import address_from
-from mauve.stores.clickhouse.server_schema import check_server, migrate
+from mauve.stores.clickhouse.server_schema import check_owner, check_server, migrate
 from mauve.wiring.paths import warehouse_path
 
-_WAREHOUSE: Final = "warehouse"
+_ON_SERVER: Final = "warehouse_on_server"
 
 
 def prepare_warehouse(settings: Settings, identity: str, installation: Installation) -> None:
     """Check the server, and give it the tables of this release; refuse the data of another installation.
 
-    The catalog remembers the server: events that are loaded elsewhere later would be missing there.
+    The catalog remembers that there is a server: without its address, later events would go to an empty warehouse.
     """
+    is_known = installation.get(_ON_SERVER) is not None
     if settings.warehouse_url is None:
-        if installation.get(_WAREHOUSE):
+        if is_known:
             raise ForeignDataError(
                 "the events of this installation are on ClickHouse: "
                 "set MAUVE_WAREHOUSE_URL to its server again, or choose another installation"
@@ -33,16 +34,26 @@ def prepare_warehouse(settings: Settings, identity: str, installation: Installat
             "move them with 'mauve move', or choose another --data"
         )
     migrate(address, identity)
-    if not installation.get(_WAREHOUSE):
-        installation.put(_WAREHOUSE, "clickhouse")
+    if not is_known:
+        installation.put(_ON_SERVER, "yes")
 
 
-def check_warehouse(settings: Settings) -> str:
-    """Say where the warehouse is; raise unless its server can be used."""
+def check_warehouse_server(settings: Settings) -> None:
+    """Raise unless the server of the warehouse can be used."""
+    if settings.warehouse_url is not None:
+        check_server(address_from(settings.warehouse_url))
+
+
+def has_warehouse(settings: Settings, identity: str | None) -> bool:
+    """Return whether there are tables on the server; raise if they belong to another installation."""
+    return settings.warehouse_url is None or check_owner(address_from(settings.warehouse_url), identity)
+
+
+def warehouse_place(settings: Settings) -> str:
+    """Say where the warehouse is."""
     if settings.warehouse_url is None:
         return "in files"
     address = address_from(settings.warehouse_url)
-    check_server(address)
     copies = "" if address.cluster is None else f", on cluster {address.cluster}"
     return f"on ClickHouse at {address.host}{copies}"
 

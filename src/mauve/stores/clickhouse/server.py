@@ -50,7 +50,7 @@ _REASONS: Final = {
     372: f"{LOST_ROWS}: the session has ended",
     373: "the session still runs an earlier statement",
     497: "its user lacks a privilege: grant it all privileges on the database, and SYSTEM SYNC REPLICA",
-    **dict.fromkeys(_WRONG_USER_CODES, "user or password is wrong"),
+    **dict.fromkeys(_WRONG_USER_CODES, "user or password is wrong: check both in MAUVE_WAREHOUSE_URL"),
 }
 
 
@@ -101,6 +101,7 @@ class ServerConnection:
     def __init__(self, address: ServerAddress, settings: SettingValues, answer_s: float) -> None:
         connect, self._errors = _driver()
         self._lock = threading.Lock()
+        self._place = f"{address.host}:{address.port}"
         self._client = self._guarded(lambda: connect(address, settings, answer_s + _MARGIN_S))
         self._settings_known = self._client.server_settings.keys()
         self._session = _new_session()
@@ -157,7 +158,7 @@ class ServerConnection:
         except self._errors as error:
             if getattr(error, "code", None) in (None, *_LOST_SESSION_CODES):
                 self._session = _new_session()
-            raise _translated(error) from None  # Its text may hold rows, or the address with the password.
+            raise _translated(error, self._place) from None  # Its text may hold rows, or the address with the password.
 
 
 def open_for_reading(address: ServerAddress, read_s_max: float) -> ServerConnection:
@@ -204,7 +205,7 @@ def _quorum(address: ServerAddress) -> SettingValues:
 _WRITING: Final[SettingValues] = {"async_insert": 0, "insert_deduplicate": 0}
 
 
-def reason_for(error: BaseException) -> str:
+def reason_for(error: BaseException, place: str) -> str:
     """Say why a request failed, in our own words: those of the server may hold the values of a row."""
     code = getattr(error, "code", None)
     if code == _THROW_IF:
@@ -213,14 +214,29 @@ def reason_for(error: BaseException) -> str:
         return _REASONS.get(code, f"it reports {getattr(error, 'name', None) or 'an error'}, code {code}")
     cause: BaseException | None = error.__cause__
     if cause is not None:
-        return f"it does not answer ({type(getattr(cause, 'reason', None) or cause).__name__})"
+        silence = _silence(getattr(cause, "reason", None) or cause)
+        return f"{place} does not answer ({silence}): check that it runs, and host and port in MAUVE_WAREHOUSE_URL"
     # The driver itself refuses settings that the server reports as read-only.
     return _REASONS[_READONLY] if type(error).__name__ == "ProgrammingError" else "another program answers there"
 
 
-def _translated(error: BaseException) -> RowsRefusedError | WarehouseUnavailableError:
+_SILENCES: Final = {
+    "NameResolutionError": "its name is unknown",
+    "NewConnectionError": "no connection can be made",
+    "ConnectTimeoutError": "connecting takes too long",
+    "ReadTimeoutError": "it is silent",
+    "SSLError": "TLS failed",
+}
+
+
+def _silence(cause: BaseException) -> str:
+    names = (each.__name__ for each in type(cause).__mro__)
+    return next((_SILENCES[name] for name in names if name in _SILENCES), "the connection broke off")
+
+
+def _translated(error: BaseException, place: str) -> RowsRefusedError | WarehouseUnavailableError:
     failure = RowsRefusedError if getattr(error, "code", None) in BAD_ROW_CODES else WarehouseUnavailableError
-    return failure(reason_for(error))
+    return failure(reason_for(error, place))
 
 
 def _new_session() -> dict[str, str | int]:

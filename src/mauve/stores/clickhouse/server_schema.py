@@ -49,6 +49,18 @@ def migrate(address: ServerAddress, identity: str) -> None:
         raise _unusable(error) from error
 
 
+def check_owner(address: ServerAddress, identity: str | None) -> bool:
+    """Return whether there are tables; raise if they belong to another installation."""
+    try:
+        with closing(open_for_loading(address)) as connection:
+            tables = connection.read(_TABLES, {})
+    except (WarehouseUnavailableError, RowsRefusedError) as error:
+        raise _unusable(error) from error
+    if tables and _identity_in(tables) != identity:
+        raise _foreign()
+    return bool(tables)
+
+
 def begin_copy(address: ServerAddress) -> None:
     """Note that rows are being copied into this database; refuse one that holds rows of its own."""
     with closing(open_for_maintenance(address)) as connection:
@@ -95,10 +107,7 @@ def _adopt(connection: Connection, address: ServerAddress, identity: str) -> Non
         )
         known = _identity_in(connection.read(_TABLES, {}))
     if known != identity:
-        raise ForeignDataError(
-            "the database at MAUVE_WAREHOUSE_URL belongs to another installation or program: "
-            "name the database of this installation, or an empty one"
-        )
+        raise _foreign()
     if _current_version(connection) > SCHEMA_VERSION:
         raise NewerSchemaError(
             "the tables at MAUVE_WAREHOUSE_URL were created by a newer release: start that release, or a newer one"
@@ -124,6 +133,13 @@ def _check_engines(connection: Connection, address: ServerAddress) -> None:
     if are_replicated != {address.cluster is not None}:
         advice = "leave out ?cluster" if address.cluster is not None else "add ?cluster=NAME"
         raise UnsupportedServerError(f"its tables were created otherwise: {advice}, or name another database")
+
+
+def _foreign() -> ForeignDataError:
+    return ForeignDataError(
+        "the database at MAUVE_WAREHOUSE_URL belongs to another installation or program: "
+        "name the database of this installation, or an empty one"
+    )
 
 
 def _unusable(error: Exception) -> UnsupportedServerError:

@@ -296,7 +296,10 @@ def _postgresql_engine(url: sa.URL, patience_s: float, schema: str, statement_s:
 
 def _bounded_connect(limit_s: float) -> Callable[[Mapping[str, Any]], "psycopg.Connection[Any]"]:
     """Return how to connect so that a server which does not answer is given up: psycopg itself would wait forever."""
-    import psycopg  # noqa: PLC0415 - installed only with the extra for PostgreSQL
+    try:
+        import psycopg  # noqa: PLC0415 - installed only with an extra
+    except ImportError as error:
+        raise UnsupportedServerError("MAUVE_DATABASE_URL needs a package: install 'mauve[postgres]'") from error
 
     class BoundedConnection(psycopg.Connection[Any]):
         wait_s = limit_s

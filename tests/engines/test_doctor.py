@@ -1,0 +1,147 @@
+"""`mauve doctor` and `mauve backup` with engines on servers: each sentence fits the servers that are set."""
+
+import base64
+import json
+import random
+from dataclasses import replace
+
+import pytest
+
+from mauve.config import settings_from
+from mauve.server.doctor import run_checks
+from mauve.stores.nats.log_reader import NatsLogReader
+from mauve.stores.nats.streams import STREAMS
+from mauve.wiring.log import stream_bytes_max
+from support.clickhouse import ClickHouse
+from support.nats import Nats
+from support.postgres import Postgres
+from support.service import SERVERS, clean_environment, mauve
+
+ADDRESSES = {
+    "MAUVE_DATABASE_URL": "postgresql://mauve:canary@127.0.0.1:1/mauve",
+    "MAUVE_WAREHOUSE_URL": "clickhouse://mauve:canary@127.0.0.1:1/mauve",
+    "MAUVE_STREAM_URL": "nats://mauve:canary@127.0.0.1:1",
+}
+NEED_POSTGRESQL = ["master key", "catalog", "edge", "queue", "warehouse", "raw events", "clock"]
+NEED = {
+    "MAUVE_DATABASE_URL": ("PostgreSQL", NEED_POSTGRESQL),
+    "MAUVE_WAREHOUSE_URL": ("ClickHouse", ["warehouse"]),
+    "MAUVE_STREAM_URL": ("NATS", ["edge", "queue"]),
+}
+
+
+@pytest.fixture(scope="module")
+def clickhouse():
+    with ClickHouse() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def chosen(clickhouse):
+    with Postgres() as postgres, Nats(servers=1) as nats:
+        yield {
+            "MAUVE_DATABASE_URL": postgres.create(f"own_{random.getrandbits(60)}"),
+            "MAUVE_WAREHOUSE_URL": clickhouse.create(),
+            "MAUVE_MASTER_KEY": base64.b64encode(bytes(32)).decode(),
+            "MAUVE_BACKLOG_MB": "256",
+            **nats.settings(),
+        }
+
+
+@pytest.fixture
+def data(chosen, tmp_path):
+    """The directory of an installation on servers."""
+    data = tmp_path / "data"
+    SERVERS[data] = dict(chosen)
+    done = mauve(data, "org", "create", "Acme")
+    assert done.returncode == 0, done.stderr
+    return data
+
+
+def diagnose(data, **environment):
+    """Return the status, and each check by its name."""
+    done = mauve(data, "doctor", "--json", **environment)
+    assert "canary" not in done.stdout + done.stderr
+    return done.returncode, {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+
+
+def bad_of(checks):
+    return [name for name, check in checks.items() if not check["ok"]]
+
+
+def test_all_is_well_even_from_a_machine_without_a_data_directory(data, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    SERVERS[elsewhere] = SERVERS[data]
+    for directory in (data, elsewhere):
+        status, checks = diagnose(directory)
+        assert (status, bad_of(checks)) == (0, []), checks
+        assert checks["server"]["detail"] == "no service runs on this directory"
+        assert checks["warehouse"]["detail"].startswith("on ClickHouse at 127.0.0.1")
+    assert not elsewhere.exists()
+
+
+@pytest.mark.parametrize("setting", ADDRESSES)
+def test_a_server_that_is_away_is_named_once_with_its_setting(data, setting):
+    status, checks = diagnose(data, **{setting: ADDRESSES[setting]})
+    server, left_out = NEED[setting]
+    assert (status, bad_of(checks)) == (1, [server]), checks
+    assert checks[server]["detail"] == f"cannot be used; not checked: {', '.join(left_out)}"
+    assert setting in checks[server]["advice"]
+    assert "check " in checks[server]["advice"]
+    assert checks.keys().isdisjoint(left_out)
+    assert "backup" not in json.dumps(checks)
+
+
+def test_the_warehouse_of_another_installation_is_found(data, clickhouse):
+    url = clickhouse.create()
+    clickhouse.query("CREATE TABLE mauve_installation (a UInt8) ENGINE = Memory COMMENT 'b'", url.rpartition("/")[2])
+    status, checks = diagnose(data, MAUVE_WAREHOUSE_URL=url)
+    assert (status, bad_of(checks)) == (1, ["warehouse"])
+    assert "belongs to another installation" in checks["warehouse"]["advice"]
+    assert "name the database of this installation" in checks["warehouse"]["advice"]
+
+
+def test_an_empty_warehouse_is_found(data, clickhouse):
+    status, checks = diagnose(data, MAUVE_WAREHOUSE_URL=clickhouse.create())
+    assert (status, bad_of(checks)) == (1, ["warehouse"])
+    assert "MAUVE_WAREHOUSE_URL" in checks["warehouse"]["advice"]
+
+
+@pytest.mark.parametrize("setting", ADDRESSES)
+def test_an_address_that_was_used_must_stay_set(data, chosen, setting):
+    del SERVERS[data][setting]
+    done = mauve(data, "org", "create", "Again")
+    (sentence,) = done.stderr.splitlines()
+    assert (done.returncode, setting in sentence) == (1, True), sentence
+    assert mauve(data, "org", "list", **{setting: chosen[setting]}).returncode == 0
+
+
+def test_the_queue_on_nats_is_full_when_a_stream_has_used_its_share(data, monkeypatch):
+    settings = replace(settings_from(clean_environment(data)), data=data)
+    share = settings.backlog_bytes_max // len(STREAMS)
+    for used, is_full in ((share // 2, False), (share + 1, True)):
+        monkeypatch.setattr(NatsLogReader, "_sizes", lambda _self, used=used: [0, used, 0])
+        (queue,) = (each for each in run_checks(settings) if each.name == "queue")
+        assert (queue.ok, "events are refused" in queue.advice) == (not is_full, is_full), used
+    assert stream_bytes_max(settings) == settings.backlog_bytes_max
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (("MAUVE_DATABASE_URL",), "pg_dump for PostgreSQL, and copy the data directory"),
+        (("MAUVE_WAREHOUSE_URL",), "BACKUP for ClickHouse, and copy the data directory"),
+        (("MAUVE_STREAM_URL",), "'nats stream backup' for NATS, and copy the data directory"),
+        (
+            tuple(ADDRESSES),
+            "pg_dump for PostgreSQL, then BACKUP for ClickHouse, then 'nats stream backup' for NATS",
+        ),
+    ],
+)
+def test_a_backup_names_the_means_of_each_server_that_is_set(tmp_path, settings, says):
+    data = tmp_path / "data"
+    assert mauve(data, "org", "create", "Acme").returncode == 0
+    key = {"MAUVE_MASTER_KEY": (data / "master.key").read_text().strip()}
+    done = mauve(data, "backup", str(tmp_path / "file"), **key, **{name: ADDRESSES[name] for name in settings})
+    assert done.returncode == 2
+    assert done.stderr == f"mauve: engines are on servers: stop the service, use {says}\n"
