@@ -141,6 +141,8 @@ class Appender:
 
     def check(self, servers):
         """Every acknowledged record is read once, at its place; one that was not acknowledged at most once."""
+        for stream in STREAMS:
+            leader_of(servers, stream)  # After a kill one may still be elected.
         found = read_all(servers)
         places = {payload.partition(b" ")[0]: (stream, number) for stream, number, payload in found}
         times = Counter(payload.partition(b" ")[0] for _, _, payload in found)
@@ -519,7 +521,15 @@ class TestService:
     def key_for(self, service):
         token = token_for(service.data)
         app = httpx.post(f"{service.url}/v1/apps", json={"name": "App"}, headers=bearer(token)).json()
-        return bearer(app["sk_key"])
+        key = bearer(app["sk_key"])
+
+        def is_known():
+            # A malformed body is refused after the key is checked. Each is a new connection, to any of the workers.
+            replies = [httpx.post(f"{service.ingest_url}/v1/events", json=[], headers=key) for _ in range(8)]
+            return all(reply.status_code != 401 for reply in replies)
+
+        eventually(is_known)
+        return key
 
     def test_events_are_accepted_queued_on_nats_and_counted(self, one_server, tmp_path):
         data = data_on(one_server, tmp_path)
