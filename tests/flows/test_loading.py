@@ -505,7 +505,7 @@ class TestTwoLoaders:
         assert count("name = 'last' AND counted") == 1
 
     def test_one_that_does_not_reach_the_warehouse_lets_the_other_load(
-        self, new_runner, source, warehouse, project, count
+        self, new_runner, source, warehouse, project, count, monkeypatch
     ):
         class Unreachable:
             def __getattr__(self, name):
@@ -519,6 +519,13 @@ class TestTwoLoaders:
                 first.step()
             second.step()
             assert count() == expected
+        monkeypatch.setattr(LoaderLease, "is_away", True)
+        monkeypatch.setattr(first, "_caught_up_at", time.monotonic() - 60)
+        first.step()
+        assert first.status()["load_lag_ms"] >= 60_000, "no other loader may have loaded"
+        monkeypatch.setattr(LoaderLease, "is_away", False)
+        first.step()
+        assert first.status()["load_lag_ms"] < 60_000
 
     def test_one_whose_files_hold_records_gets_a_turn(self, new_runner, source, warehouse):
         facts, needs = Facts(), set()

@@ -38,10 +38,15 @@ class LoaderLease:
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
+    @property
+    def is_away(self) -> bool:
+        """Return whether this loader stays away from the lease, which may be free."""
+        return time.monotonic() < self._away_until_s
+
     def epoch(self) -> int | None:
         """Return the epoch of this loader's turn, which begins now if the lease is free; None if it is another's."""
         with self._lock:
-            if self._closing.is_set() or time.monotonic() < self._away_until_s:
+            if self._closing.is_set() or self.is_away:
                 return None
             if self._epoch is None:
                 self._epoch = self._store.acquire(self._holder, self._ttl_s)

@@ -155,7 +155,10 @@ class LoadRunner:
         epoch = parts.lease.epoch()
         if epoch is not None:
             parts.loader.begin_turn(epoch)
+        caught_up_at = self._caught_up_at
         self._note_turn(is_active=epoch is not None)
+        if epoch is None and parts.lease.is_away:
+            self._caught_up_at = caught_up_at  # It is not known whether there is another loader.
         return epoch is not None
 
     def _note_turn(self, *, is_active: bool) -> None:
