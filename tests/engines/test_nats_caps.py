@@ -150,6 +150,10 @@ class Sender:
         self.accepted += BATCH if status == 202 else 0
         return status
 
+    def wait_until_known(self):
+        """Wait until every worker knows the key. An empty batch is refused, and counts nothing."""
+        eventually(lambda: all(client.post(self._url, json=[]).status_code != 401 for client in self._clients))
+
     def statuses(self, batches):
         return {eventually(self.send) for _ in range(batches)}
 
@@ -176,7 +180,10 @@ def reach_the_cap(sender):
 def test_a_cap_holds_over_all_processes_without_the_core(own_server, tmp_path, opened):
     with service_on(own_server, tmp_path, MAUVE_HANG_SECONDS="0") as (service, org, app):
         mauve_json(service.data, "org", "limits", org, "--event-cap", str(CAP))
-        sender = opened(Sender(service, app["sk_key"]))
+        # A worker that knows this key knows the cap, which was published before it.
+        key = mauve_json(service.data, "key", "mint", "--app", app["app_id"], "--kind", "sk")["key"]
+        sender = opened(Sender(service, key))
+        sender.wait_until_known()
         core = service.child_pids()["core"]
         os.kill(core, signal.SIGSTOP)
         try:

@@ -55,7 +55,7 @@ class Postgres:
 
     def start(self) -> None:
         command = [self._programs / "postgres", "-D", self._data, "-p", str(self.port), "-k", "", "-h", "127.0.0.1"]
-        for setting in self._settings:
+        for setting in ("max_connections=400", *self._settings):  # Property tests open a pool for each example.
             command += ["-c", setting]
         log = (self._folder / "log").open("ab")
         self._process = subprocess.Popen(
