@@ -101,7 +101,8 @@ class Bucket:
                 f"the NATS bucket {self._prefix[4:-1]} belongs to another installation: "
                 "name the servers of this installation in MAUVE_STREAM_URL, or an account of its own"
             )
-        if info.cluster is not None and (info.config.num_replicas or 1) < _REPLICAS:
+        is_clustered = info.cluster is not None and bool(info.cluster.name)  # A single server has no cluster name.
+        if is_clustered and (info.config.num_replicas or 1) < _REPLICAS:
             await self._raise_replicas()
 
     async def _raise_replicas(self) -> None:
