@@ -13,7 +13,7 @@ from mauve.core.user import Role
 from mauve.stores import StoreUnavailableError
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.wiring import bootstrap, control
-from mauve.wiring.databases import _EDGE_BUSY_TIMEOUT_S
+from mauve.wiring.edge import _BUSY_TIMEOUT_S as _EDGE_BUSY_TIMEOUT_S
 from mauve.wiring.paths import catalog_path
 from support.browser import PASSWORD, Browser
 from support.service import PATIENCE_S, bearer
