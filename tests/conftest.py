@@ -115,8 +115,11 @@ class Servers:
         }
 
     def clear(self) -> None:
-        for table in ("events", "actives", "seen"):
-            self._clickhouse.query(f"TRUNCATE TABLE {table}", _WAREHOUSE)
+        tables = ("events", "actives", "seen")
+        rows = " + ".join(f"(SELECT count() FROM {table})" for table in tables)
+        if self._clickhouse.query(f"SELECT {rows}", _WAREHOUSE).strip() != "0":  # Truncating takes far longer.
+            for table in tables:
+                self._clickhouse.query(f"TRUNCATE TABLE {table}", _WAREHOUSE)
         self._purge_streams(self._nats)
 
     def drop(self, settings: Mapping[str, str]) -> None:
