@@ -24,6 +24,8 @@ class SqlReadMeter:
         self._prune(now_ms)
         with self._database.writing(is_expendable=True) as tx:
             queries, raw_scans = _locked_spending(tx, org_id, now_ms)
+            # Reads that have expired must not count again if the clock is set back.
+            tx.execute(sa.delete(reads).where(reads.c.org_id == org_id, sa.not_(_is_in_window(now_ms))))
             usage = _usage(tx, org_id, now_ms, queries, raw_scans)
             refusal = refusal_of(usage, cost, limits, now_ms)
             if refusal is None:
