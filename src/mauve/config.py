@@ -46,7 +46,7 @@ SETTINGS: Final = (
     Setting("MAUVE_STREAM_KEEP_HOURS", "48", "hours that NATS keeps loaded events, to load them again after a restore"),
     Setting("MAUVE_CATALOG_TIMEOUT_SECONDS", "4", "how long a control request may take before it gets 502"),
     Setting("MAUVE_INGEST_FLUSH_SECONDS", "2", "seconds until an event is stored, at most, 0.2 to 30"),
-    Setting("MAUVE_BACKLOG_MB", "10240", "how much a worker may queue on disk before it returns 503"),
+    Setting("MAUVE_BACKLOG_MB", "10240", "how much a worker, or NATS in all, may queue before events get 503"),
     Setting("MAUVE_SEGMENT_MB", "32", "the size of a queue file; each process keeps two or three"),
     Setting("MAUVE_PUBLISHABLE_REQUESTS_PER_SECOND", "100", "requests per second and publishable key"),
     Setting("MAUVE_APPS_PER_ORGANIZATION", "1000", "apps per organization"),
@@ -59,7 +59,7 @@ SETTINGS: Final = (
     Setting("MAUVE_RAW_RETENTION_DAYS", "0", "days until raw events lose user, id and props; 0 is never"),
     Setting("MAUVE_HANG_SECONDS", "30", "seconds until a hung process is restarted; 0 is never"),
     Setting("MAUVE_METRICS_PORT", "0", "Prometheus: the core's port, worker N at +N; 0 is off"),
-    Setting("MAUVE_METRICS_HOST", "127.0.0.1", "the address that Prometheus reads from"),
+    Setting("MAUVE_METRICS_HOST", "127.0.0.1", "the address of that port; Prometheus must be able to reach it"),
     Setting("MAUVE_LOG", "auto", "console, json, or auto: console on a terminal, json otherwise"),
 )
 
