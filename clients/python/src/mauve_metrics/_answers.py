@@ -1,0 +1,151 @@
+"""Decide what an answer to a batch means: the whole table, as one pure function."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from typing import Any, Callable, NamedTuple, Union
+
+BACKOFF_S = 60.0
+UNAUTHORIZED_S = 300.0
+SUSPENDED_S = 60.0
+CAPPED_S = 600.0
+RETRY_AFTER_S = 3600.0  # However long the server asks for, try again within the hour.
+
+_END_OF_TIME_MS = 2**53  # Larger numbers of milliseconds are nonsense.
+
+NO_ANSWER = 0  # in place of a status
+_ACCEPTED, _BAD_REQUEST, _UNAUTHORIZED, _PAYMENT_REQUIRED, _FORBIDDEN = 202, 400, 401, 402, 403
+_TOO_LARGE, _UNSUPPORTED_MEDIA_TYPE, _UNPROCESSABLE = 413, 415, 422
+
+
+class Answer(NamedTuple):
+    """What a request came to. Without an answer, the body says why."""
+
+    status: int
+    headers: Mapping[str, str]  # the names in lowercase
+    body: bytes
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Return whether the body begins like a JSON object but is none: its list of rejected items may be missing."""
+        return self.body.lstrip().startswith(b"{") and self._content() is None
+
+    @property
+    def is_page(self) -> bool:
+        """Return whether this is a web page, which the service's endpoints never send."""
+        return self.headers.get("content-type", "").startswith("text/html")
+
+    def json(self) -> dict[str, Any]:
+        """Return the body if it is a JSON object, else an empty one."""
+        content = self._content()
+        return content if isinstance(content, dict) else {}
+
+    def _content(self) -> object:
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):  # It may be nested too deeply.
+            return None
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """The service stored the batch, apart from the rejected items."""
+
+    reasons: Mapping[int, str] = field(default_factory=dict)  # of rejected items, by index
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The batch can never be accepted."""
+
+    reason: str
+    reasons: Mapping[int, str] = field(default_factory=dict)  # of items, by index, if the service named them
+
+
+@dataclass(frozen=True)
+class TooLarge:
+    """Send less at once."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Held:
+    """Try the same items again after this time."""
+
+    seconds: float
+    reason: str
+
+
+Verdict = Union[Accepted, Refused, TooLarge, Held]
+Uniform = Callable[[float, float], float]
+
+
+def judge(answer: Answer, attempts: int, now_s: float, uniform: Uniform) -> Verdict:  # noqa: PLR0911 - a table
+    """Return the verdict on a batch that was sent for the `attempts`-th time in a row, counted from 1."""
+    status = answer.status
+    if status == _ACCEPTED and not answer.is_cut_off:
+        return Accepted(_reasons(answer))
+    if status in {_BAD_REQUEST, _UNSUPPORTED_MEDIA_TYPE, _UNPROCESSABLE}:
+        return Refused(_reason(answer), _reasons(answer))
+    if status == _TOO_LARGE:
+        return TooLarge(_reason(answer))
+    if status == _UNAUTHORIZED:
+        return Held(backoff_s(attempts, UNAUTHORIZED_S, uniform), _reason(answer))
+    if status == _PAYMENT_REQUIRED:
+        return Held(SUSPENDED_S, _reason(answer))
+    if status == _FORBIDDEN:
+        return _forbidden(answer, attempts, now_s, uniform)
+    asked_s = retry_after_s(answer, now_s)
+    return Held(backoff_s(attempts, BACKOFF_S, uniform) if asked_s is None else asked_s, _reason(answer))
+
+
+def backoff_s(attempts: int, ceiling_s: float, uniform: Uniform) -> float:
+    """Return a random wait that doubles with every attempt: from 1 to 2 s at first, up to the ceiling."""
+    highest = min(ceiling_s, 2.0 ** min(attempts, 32))
+    return uniform(highest / 2, highest)
+
+
+def retry_after_s(answer: Answer, now_s: float) -> float | None:
+    """Return the seconds that the server asks to wait: at least one, at most an hour; None if it does not say."""
+    text = answer.headers.get("retry-after", "").strip()
+    if not text:
+        return None
+    try:
+        seconds = float(text) if text.isascii() and text.isdigit() else parsedate_to_datetime(text).timestamp() - now_s
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return min(max(seconds, 1.0), RETRY_AFTER_S)
+
+
+def _forbidden(answer: Answer, attempts: int, now_s: float, uniform: Uniform) -> Verdict:
+    content = answer.json()
+    if content.get("code") != "event_cap_reached":
+        return Refused(_reason(answer))
+    resets_at = content.get("resets_at")
+    if not isinstance(resets_at, (int, float)) or not 0 <= resets_at < _END_OF_TIME_MS:
+        return Held(CAPPED_S, _reason(answer))
+    left_s = resets_at / 1000 - now_s
+    # A reset that has passed without effect: the clocks differ.
+    return Held(min(left_s, CAPPED_S) if left_s > 0 else backoff_s(attempts, BACKOFF_S, uniform), _reason(answer))
+
+
+def _reason(answer: Answer) -> str:
+    if answer.status == NO_ANSWER:
+        return f"gave no answer: {answer.body.decode(errors='replace')}"
+    if answer.is_page:
+        return f"{answer.status} with a web page: check that url is the address of the service"
+    content = answer.json()
+    error = content.get("code") or content.get("error")
+    return f"{answer.status} {error}" if isinstance(error, str) else f"{answer.status}"
+
+
+def _reasons(answer: Answer) -> dict[int, str]:
+    errors = answer.json().get("errors")
+    if not isinstance(errors, list):
+        return {}
+    named = [each for each in errors if isinstance(each, dict) and isinstance(each.get("index"), int)]
+    return {each["index"]: str(each.get("reason", "rejected")) for each in named}

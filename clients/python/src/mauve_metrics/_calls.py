@@ -1,0 +1,101 @@
+"""One request and its answer, for reads and changes: a connection each, and a few retries where they are safe."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Coroutine, Mapping
+from functools import wraps
+from time import sleep, time
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar
+
+from mauve_metrics._advice import about_call
+from mauve_metrics._answers import Answer, backoff_s
+from mauve_metrics._http import Connection, checked_credential, origin_from
+from mauve_metrics._version import USER_AGENT
+from mauve_metrics.errors import RATE_LIMIT, MauveError, RateLimited, Unavailable, error_from
+
+if TYPE_CHECKING:
+    from typing import Concatenate, ParamSpec  # since Python 3.10
+
+    P = ParamSpec("P")
+
+Value = TypeVar("Value")
+
+RETRIES = 2
+_WAIT_S_MAX = 60.0  # Longer waits are the caller's decision.
+_SUCCESS = range(200, 300)
+
+
+class Reply(NamedTuple):
+    content: Any  # decoded JSON; None without a body
+    headers: Mapping[str, str]
+
+
+class Caller:
+    """Makes requests with one credential. Safe to use from several threads."""
+
+    def __init__(self, credential: str, url: str, timeout: float, expected: str) -> None:
+        self._credential = checked_credential("the credential", credential)
+        self._expected = expected  # the kinds of credentials, for messages
+        self._headers = {
+            "authorization": f"Bearer {self._credential}",
+            "user-agent": USER_AGENT,
+            "connection": "close",
+        }
+        self._origin = origin_from(url)
+        self._timeout = timeout
+
+    def call(self, method: str, path: str, body: object = None) -> Reply:
+        """Return the reply of a success, or raise the error. A POST is never repeated: it may have had its effect."""
+        retries = 0 if method == "POST" else RETRIES
+        for attempt in range(1, retries + 2):
+            try:
+                return self._call_once(method, path, body)
+            except (RateLimited, Unavailable) as error:
+                wait_s = _wait_s(error, attempt)
+                if attempt > retries or wait_s is None:
+                    raise
+            sleep(wait_s)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _call_once(self, method: str, path: str, body: object) -> Reply:
+        connection = Connection(self._origin, self._headers)
+        content = None if body is None else json.dumps(body).encode()
+        headers = {} if body is None else {"content-type": "application/json"}
+        answer = connection.request(method, path, content, headers, self._timeout)
+        connection.close()
+        if answer.status not in _SUCCESS:
+            raise error_from(answer, time(), about_call(answer, self._origin.url, self._expected, self._credential))
+        return Reply(_decoded(answer, self._origin.url), answer.headers)
+
+
+def _wait_s(error: RateLimited | Unavailable, attempt: int) -> float | None:
+    """Return how long to wait before the next attempt; None if there should be none."""
+    if error.retry_after is not None:
+        return error.retry_after if error.retry_after <= _WAIT_S_MAX else None
+    if isinstance(error, RateLimited) and error.code != RATE_LIMIT:
+        return None
+    return backoff_s(attempt, _WAIT_S_MAX, random.uniform) / 2
+
+
+def _decoded(answer: Answer, url: str) -> Any:  # noqa: ANN401 - JSON
+    if not answer.body:
+        return None
+    message = f"the answer is not JSON: check that {url} is the main address of the service"
+    try:
+        return json.loads(answer.body)
+    except ValueError:
+        raise MauveError(message, status=answer.status) from None
+    except RecursionError:
+        raise Unavailable(message, status=answer.status, code=None, retry_after=None) from None
+
+
+def awaited(call: Callable[Concatenate[Any, P], Value]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, Value]]:
+    """Return a method for asyncio that makes the same call of `_blocking` in a thread of the loop's executor."""
+
+    async def run(self: Any, /, *arguments: P.args, **options: P.kwargs) -> Value:  # noqa: ANN401 - either client
+        return await asyncio.to_thread(call, self._blocking, *arguments, **options)
+
+    return wraps(call)(run)

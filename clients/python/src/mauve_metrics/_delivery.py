@@ -1,0 +1,398 @@
+"""Deliver what is queued from one background thread: wait, send a batch, act on the answer.
+
+The lock is held only for work in memory and on disk, never for the network, a callback or a log line. It and the queue
+that wakes the thread are written in C, so that a signal handler that raises cannot leave them in between. The items
+of a signal handler that interrupts a call under the lock are deferred until that call has ended.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import random
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from mauve_metrics import _lifetime
+from mauve_metrics._advice import hold_line
+from mauve_metrics._answers import BACKOFF_S, Accepted, Answer, Held, Refused, TooLarge, Verdict, backoff_s, judge
+from mauve_metrics._folders import folders_of_other_keys
+from mauve_metrics._http import Connection, Origin
+from mauve_metrics._items import batch_body
+from mauve_metrics._outbox import NEVER, Outbox
+from mauve_metrics._reports import Fate, Reports, Stats
+from mauve_metrics._segment import Entry
+from mauve_metrics._spool import Spool
+from mauve_metrics._waiting import Clock, Signal, Steps, Waiters, is_owned
+
+EVENTS = "/v1/events"
+OBJECTS = "/v1/objects"
+_ADOPT_EVERY_S = 60.0
+_FULL = "the queue is full"
+_SPOOL_EIGHTHS = {EVENTS: 7, OBJECTS: 1}  # Events that fill the spool leave room for subscriptions.
+
+log = logging.getLogger("mauve_metrics")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to queue and deliver."""
+
+    key_name: str  # for log lines: not the key
+    max_queue: int
+    flush_interval: float
+    batch_size: int
+    spool: Path | None
+    spool_name: str  # of this key's part of the spool
+    spool_max_bytes: int
+    timeout: float
+    compress: bool
+
+
+class Delivery:
+    """The queues of a client and the thread that empties them."""
+
+    def __init__(
+        self, origin: Origin, headers: Mapping[str, str], options: Options, reports: Reports, clock: Clock
+    ) -> None:
+        self._origin = origin
+        self._headers = headers
+        self._options = options
+        self._reports = reports
+        self._clock = clock
+        self._is_closing = self._is_closed = False
+        self.waiters = Waiters(clock)
+        self._deferred: deque[tuple[str, Entry]] = deque()
+        self._start_empty()
+        _lifetime.register(self)
+        if options.spool is not None:
+            with self._lock:
+                self._ensure_thread()  # It sends what earlier processes left.
+
+    @property
+    def _lock(self) -> threading.RLock:
+        """Made at its first use in a process: gevent may replace all locks between a fork and that."""
+        lock: threading.RLock | None = self.__dict__.get("lock")
+        return lock or self.__dict__.setdefault("lock", threading.RLock())
+
+    @property
+    def _wake(self) -> Signal[None]:
+        """Wakes the thread; made at its first use likewise."""
+        signal: Signal[None] | None = self.__dict__.get("signal")
+        return signal or self.__dict__.setdefault("signal", queue.SimpleQueue())
+
+    def _start_empty(self) -> None:
+        self.__dict__.pop("lock", None)
+        self.__dict__.pop("signal", None)
+        self.waiters.clear()
+        self._deferred.clear()
+        self._thread: threading.Thread | None = None
+        self._generation = object()  # of the thread: an earlier one settles nothing
+        self._has_given_up = False
+        self._close_deadline = -NEVER if self._is_closing else NEVER
+        self._accepted = self._rejected = self._dropped = self._expired = self._retries = 0
+        self._left_spooled = self._left_files = 0
+        self._overflowed = 0  # deferred entries that were dropped: counted without the lock
+        options = self._options
+        self._outboxes = {
+            path: Outbox(path, options.max_queue, options.batch_size, self._spool(path)) for path in (EVENTS, OBJECTS)
+        }
+
+    def add(self, path: str, entry: Entry) -> None:
+        """Queue an entry. Never wait for the network, never raise."""
+        if is_owned(self._lock):  # A signal handler has interrupted a call of this thread.
+            self._defer(path, entry)
+        else:
+            self._add(path, entry)
+            self._add_deferred()
+
+    def _add(self, path: str, entry: Entry) -> None:
+        lock = self._lock
+        dropped, reason, is_news = [entry], "the client is closed", False
+        try:
+            with lock:
+                if self._is_closing:
+                    self._dropped += 1
+                else:
+                    outbox = self._outboxes[path]
+                    dropped, reason = outbox.add(entry), _FULL
+                    is_news = outbox.is_news(self._clock.monotonic() + self._options.flush_interval)
+                    self._ensure_thread()
+        except BaseException:  # of a signal handler
+            if is_owned(lock):  # Python 3.9 may leave `with` without its end.
+                lock.release()
+            self._wake.put(None)
+            raise
+        if is_news:
+            self._wake.put(None)
+        if dropped:
+            self.waiters.tell()
+            self._reports.drop_for_call([(each, reason) for each in dropped])
+        self._report_trouble()
+
+    def _defer(self, path: str, entry: Entry) -> None:
+        """Leave an entry to the interrupted call, or to the thread: the queues are half changed."""
+        self._deferred.append((path, entry))
+        if len(self._deferred) > self._options.max_queue:
+            _, oldest = self._deferred.popleft()
+            self._overflowed += 1
+            self._reports.drop_for_call([(oldest, _FULL)])
+        self._wake.put(None)
+
+    def _add_deferred(self) -> None:
+        while self._deferred and not is_owned(self._lock):
+            try:
+                path, entry = self._deferred.popleft()
+            except IndexError:  # Another thread was faster.
+                return
+            self._add(path, entry)
+
+    def flush(self, timeout_s: float) -> Steps:
+        """Send without delay, and return whether everything queued so far was answered in time."""
+        if is_owned(self._lock):  # by a call that a signal handler has interrupted: nothing is sent until it ends
+            return False
+        self._add_deferred()
+        deadline = self._clock.monotonic() + timeout_s
+        with self._lock:
+            marks = [(outbox, outbox.mark()) for outbox in self._outboxes.values()]
+            if any(map(len, self._outboxes.values())) and not self._is_closing:
+                self._ensure_thread()
+        self._wake.put(None)
+        try:
+            while True:
+                with self._lock:
+                    if all(outbox.is_answered(mark) for outbox, mark in marks):
+                        return not self._has_given_up and all(mark.is_complete for _, mark in marks)
+                left_s = deadline - self._clock.monotonic()
+                if left_s <= 0:
+                    return False
+                yield left_s
+        finally:
+            with self._lock:
+                for outbox, mark in marks:
+                    outbox.remove_mark(mark)
+
+    def begin_close(self, timeout_s: float | None = None) -> None:
+        """Accept nothing more, and deliver until the deadline."""
+        if is_owned(self._lock):  # as in `flush`
+            return
+        self._add_deferred()
+        with self._lock:
+            if not self._is_closing:
+                self._is_closing = True
+                timeout_s = self._options.timeout if timeout_s is None else timeout_s
+                self._close_deadline = self._clock.monotonic() + timeout_s
+                for outbox in self._outboxes.values():
+                    outbox.search_again()
+        self._wake.put(None)
+
+    def close(self) -> Steps:
+        """Wait for the deadline if need be, then drop what is left, or leave it in the spool; True if nothing was."""
+        if is_owned(self._lock):  # as in `flush`: the client goes on, and is closed at exit
+            return False
+        with self._lock:
+            if not self._is_closed and self._ready_in(self._clock.monotonic()) is not None:
+                self._ensure_thread()
+            thread = None if self._thread is threading.current_thread() else self._thread
+        if thread is None:
+            self._deliver(self._generation)  # No thread can be started while the interpreter exits.
+        while True:
+            with self._lock:
+                left_s = self._close_deadline - self._clock.monotonic()
+                if self._is_closed or self._thread is None or thread is None or left_s <= 0:
+                    left = self._end()
+                    break
+            yield left_s
+        self.waiters.tell()
+        self._wake.put(None)
+        self._reports.leave(self._left_spooled, self._left_files, self._options.spool)
+        self._reports.drop([(entry, "the client was closed before the service answered") for entry in left])
+        return not self._has_given_up
+
+    def finish_close(self) -> bool:
+        return self.waiters.wait_for(self.close())
+
+    @property
+    def stats(self) -> Stats:
+        with self._lock:
+            outboxes = self._outboxes.values()
+            lost = sum(outbox.spool.lost for outbox in outboxes if outbox.spool)
+            queued = sum(map(len, outboxes)) + len(self._deferred) + self._left_spooled
+            dropped = self._dropped + self._overflowed + lost + sum(outbox.dropped for outbox in outboxes)
+            return Stats(queued, self._accepted, self._rejected, dropped, self._expired, self._retries)
+
+    def start_again_in_child(self) -> None:
+        """Begin with empty queues after a fork: what is queued belongs to the parent, and so do its files."""
+        spools = [outbox.spool for outbox in self._outboxes.values() if outbox.spool is not None]
+        self._start_empty()
+        for spool in spools:
+            spool.forget()
+
+    def _spool(self, path: str) -> Spool | None:
+        options = self._options
+        prefix = f"{options.spool_name}-{path.rpartition('/')[2]}"
+        bytes_max = options.spool_max_bytes * _SPOOL_EIGHTHS[path] // 8
+        return None if options.spool is None else Spool(options.spool, prefix, bytes_max)
+
+    def _ensure_thread(self) -> None:
+        """Start the thread if there is none. Not by `is_alive`: a signal handler that raises there breaks a thread."""
+        if self._thread is not None:
+            return
+        _lifetime.close_at_exit_of_child()
+        self._generation = object()
+        thread = threading.Thread(target=self._run, args=(self._generation,), name="mauve-delivery", daemon=True)
+        with suppress(RuntimeError):  # The interpreter is exiting: `close` delivers.
+            thread.start()
+            self._thread = thread
+
+    def _run(self, generation: object) -> None:
+        try:
+            self._deliver(generation)
+        finally:  # also if something ends the thread: the next call starts another
+            with self._lock:
+                if self._generation is generation:
+                    self._thread = None
+            self.waiters.tell()
+
+    def _deliver(self, generation: object) -> None:
+        """Deliver until the client is closed."""
+        with closing(Connection(self._origin, self._headers)) as connection:
+            while True:
+                outbox = self._next_outbox(generation)
+                if outbox is None:
+                    return
+                try:
+                    self._work_on(generation, outbox, connection)
+                except Exception:
+                    log.exception("mauve: delivery of %s failed, and is tried again", outbox.path)
+                    self._hold_after_failure(outbox)
+                self.waiters.tell()
+                self._report_trouble()
+
+    def _hold_after_failure(self, outbox: Outbox) -> None:
+        with self._lock:
+            outbox.attempts += 1
+            now = self._clock.monotonic()
+            outbox.hold(now + backoff_s(outbox.attempts, BACKOFF_S, random.uniform))
+            outbox.adopt_at = max(outbox.adopt_at, now + _ADOPT_EVERY_S)
+
+    def _next_outbox(self, generation: object) -> Outbox | None:
+        """Wait until something is due. None: there is nothing left to do before the client's end."""
+        while True:
+            self._add_deferred()
+            with self._lock:
+                if self._generation is not generation or self._is_closed:
+                    return None
+                now = self._clock.monotonic()
+                wait_s = self._ready_in(now)
+                if wait_s is None:
+                    self._thread = None
+                    return None
+                if wait_s <= 0:
+                    return min(self._outboxes.values(), key=lambda each: each.due_at(now, is_closing=self._is_closing))
+            self._clock.wait(self._wake, wait_s)
+
+    def _ready_in(self, now: float) -> float | None:
+        """Return the seconds to the next thing to do; None if the client closes before there is any."""
+        due_at = min(outbox.due_at(now, is_closing=self._is_closing) for outbox in self._outboxes.values())
+        return None if self._is_closing and max(due_at, now) >= self._close_deadline else due_at - now
+
+    def _work_on(self, generation: object, outbox: Outbox, connection: Connection) -> None:
+        """Take over what others left if it is time for that, else send a batch."""
+        now = self._clock.monotonic()
+        if outbox.spool is not None and outbox.wants_more and outbox.adopt_at <= now:
+            self._adopt(generation, outbox, outbox.spool)
+            return
+        with self._lock:
+            batch, expired = outbox.take_batch(int(self._clock.now_s() * 1000), now)
+            self._expired += len(expired)
+            self._retries += bool(batch) and outbox.attempts > 0
+        if expired:
+            self.waiters.tell()
+            self._reports.warn("expired", "gave up items that were held for almost seven days")
+        if batch:
+            self._act(generation, outbox, batch, self._send(outbox, batch, connection))
+
+    def _send(self, outbox: Outbox, batch: Sequence[Entry], connection: Connection) -> Answer:
+        sent_at_ms = int(self._clock.now_s() * 1000) if outbox.path == EVENTS else None
+        body = batch_body([entry.body for entry in batch], sent_at_ms)
+        left_s = self._close_deadline - self._clock.monotonic()
+        timeout_s = max(min(self._options.timeout, left_s), 0.1)
+        return connection.post(outbox.path, body, timeout_s, does_compress=self._options.compress)
+
+    def _act(self, generation: object, outbox: Outbox, batch: list[Entry], answer: Answer) -> None:
+        verdict = judge(answer, outbox.attempts + 1, self._clock.now_s(), random.uniform)
+        with self._lock:
+            if self._generation is not generation or self._is_closed:
+                return
+            outbox.attempts += 1
+            rejected, dropped = self._settle(outbox, batch, verdict)
+            count = len(outbox)
+        if isinstance(verdict, Held):
+            line = hold_line(outbox.path, count, self._origin.url, answer, verdict.reason, self._options.key_name)
+            self._reports.warn_once(f"{outbox.path} {answer.status}", line)
+        else:
+            self._reports.end_episode(outbox.path)
+        self._reports.reject(rejected)
+        self._reports.drop(dropped)
+
+    def _settle(self, outbox: Outbox, batch: list[Entry], verdict: Verdict) -> tuple[list[Fate], list[Fate]]:
+        """Act on the verdict, and return the rejected and the dropped entries."""
+        if isinstance(verdict, Held):
+            outbox.hold(self._clock.monotonic() + verdict.seconds)
+            return [], []
+        if isinstance(verdict, TooLarge) and len(batch) > 1:
+            outbox.halve(batch)
+            return [], []
+        outbox.settle(batch)
+        if isinstance(verdict, Accepted):
+            outbox.grow_batches()
+            rejected = [(entry, verdict.reasons[n]) for n, entry in enumerate(batch) if n in verdict.reasons]
+            self._rejected += len(rejected)
+            self._accepted += len(batch) - len(rejected)
+            return rejected, []
+        reasons = verdict.reasons if isinstance(verdict, Refused) else {}
+        self._dropped += len(batch)
+        return [], [(entry, reasons.get(n, verdict.reason)) for n, entry in enumerate(batch)]
+
+    def _adopt(self, generation: object, outbox: Outbox, spool: Spool) -> None:
+        """Take over a file that a process that is gone left in the spool."""
+        has_found = spool.find_abandoned()
+        segment = spool.load_abandoned()
+        with self._lock:
+            if self._generation is not generation:
+                return
+            if self._is_closed:
+                spool.close()  # unlocks what was found
+                return
+            spool.attach(segment)
+            outbox.adopt_at = self._clock.monotonic() + (0.0 if has_found else _ADOPT_EVERY_S)
+        name, root = self._options.spool_name, self._options.spool
+        for folder in folders_of_other_keys(root, name) if root and not has_found else ():
+            advice = f"if this key replaces that one, rename the folder so that it begins with {name}"
+            self._reports.warn_once(f"folder {folder}", f"{folder} holds items queued with another key: {advice}")
+
+    def _end(self) -> list[Entry]:
+        """Stop for good; return the entries that are lost."""
+        if self._is_closed:
+            return []
+        self._is_closed = True
+        left: list[Entry] = []
+        for outbox in self._outboxes.values():
+            self._left_files += outbox.spool.files_waiting if outbox.spool else 0
+            lost, spooled = outbox.end()
+            self._left_spooled += spooled
+            left += lost
+        self._dropped += len(left)
+        self._has_given_up = bool(left or self._left_spooled or self._left_files)
+        return left
+
+    def _report_trouble(self) -> None:
+        for outbox in self._outboxes.values():
+            if outbox.spool is not None and outbox.spool.trouble is not None:
+                message, outbox.spool.trouble = outbox.spool.trouble, None
+                self._reports.warn(message.partition(":")[0], message)

@@ -1,0 +1,115 @@
+"""Tell the application what became of its items: counts, callbacks that may fail, and a log line a minute at most."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable
+
+from mauve_metrics._segment import Entry
+
+Callback = Callable[[dict[str, Any], str], object]
+Fate = tuple[Entry, str]  # an entry and why it was rejected or dropped
+
+_LOG_EVERY_S = 60.0
+
+log = logging.getLogger("mauve_metrics")
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Where every item is: in exactly one of the first five. `retries` counts requests that were repeated."""
+
+    queued: int = 0
+    accepted: int = 0
+    rejected: int = 0
+    dropped: int = 0
+    expired: int = 0
+    retries: int = 0
+
+
+class Reports:
+    """Called without the client's lock: an application's code may take any time, and call the client.
+
+    What is found out while a thread is inside a callback is reported by that thread once the callback has returned.
+    """
+
+    def __init__(self, on_drop: Callback | None, on_reject: Callback | None, monotonic: Callable[[], float]) -> None:
+        self._on_drop = on_drop
+        self._on_reject = on_reject
+        self._monotonic = monotonic
+        self._logged_at: dict[str, float] = {}
+        self._calling = threading.local()
+
+    def drop(self, dropped: Sequence[Fate]) -> None:
+        if dropped:
+            noun = "item" if len(dropped) == 1 else "items"
+            self.warn("dropped", f"dropped {len(dropped)} {noun}, and stats counts further ones: {dropped[0][1]}")
+            self._call(self._on_drop, dropped)
+
+    def drop_for_call(self, dropped: Sequence[Fate]) -> None:
+        """Report what a call dropped, but only count it if `on_drop` made the call: that might never end."""
+        if not getattr(self._calling, "is_dropping", False):
+            self.drop(dropped)
+
+    def leave(self, items: int, files: int, folder: Path | None) -> None:
+        """Say once what a closed client left in its spool: the items that it had read, and files that it had not."""
+        counts = ((items, "item"), (files, "older file"))
+        left = [f"{count} {noun}{'s' * (count > 1)}" for count, noun in counts if count]
+        if left:
+            stay = "stays" if items + files == 1 else "stay"
+            next_step = "the next client with this folder and this key sends what is there"
+            self.warn_once("left", f"{' and '.join(left)} {stay} in the spool {folder}: {next_step}")
+
+    def reject(self, rejected: Sequence[Fate]) -> None:
+        self._call(self._on_reject, rejected)
+
+    def warn(self, subject: str, message: str) -> None:
+        """Log a message, unless one about the same subject was logged within a minute."""
+        now = self._monotonic()
+        if now >= self._logged_at.get(subject, -_LOG_EVERY_S) + _LOG_EVERY_S:
+            self._logged_at[subject] = now
+            log.warning("mauve: %s", message)
+
+    def warn_once(self, subject: str, message: str) -> None:
+        """Log a message once, until its episode ends."""
+        if subject not in self._logged_at:
+            self._logged_at[subject] = self._monotonic()
+            log.warning("mauve: %s", message)
+
+    def end_episode(self, prefix: str) -> None:
+        """Log again about subjects that begin so, but not within a minute."""
+        now = self._monotonic()
+        over = [name for name, at in self._logged_at.items() if name.startswith(prefix) and now >= at + _LOG_EVERY_S]
+        for name in over:
+            self._logged_at.pop(name, None)
+
+    def _call(self, callback: Callback | None, fates: Sequence[Fate]) -> None:
+        if callback is None:
+            return
+        waiting: deque[tuple[Callback, Fate]] | None = getattr(self._calling, "waiting", None)
+        if waiting is not None:
+            waiting.extend((callback, fate) for fate in fates)
+            return
+        self._calling.waiting = waiting = deque((callback, fate) for fate in fates)
+        try:
+            while waiting:
+                callback, (entry, reason) = waiting.popleft()
+                self._calling.is_dropping = callback is self._on_drop
+                _call_guarded(callback, entry, reason)
+        finally:
+            self._calling.waiting, self._calling.is_dropping = None, False
+
+
+def _call_guarded(callback: Callback, entry: Entry, reason: str) -> None:
+    try:
+        callback(json.loads(entry.body), reason)
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+            raise  # It is not the callback's.
+        log.exception("mauve: on_drop or on_reject failed")

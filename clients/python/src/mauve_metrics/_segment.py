@@ -1,0 +1,96 @@
+"""A file of items, one per line with its checksum, and beside it a file with the numbers of the lines that are done."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mauve_metrics._folders import Folder
+
+ITEMS, DONE = ".items", ".done"
+
+_LINE_BYTES_MAX = 256 * 1024
+_TORN_LINE = re.compile(rb"[0-9a-f]{0,8}|[0-9a-f]{8} .{0,%d}" % _LINE_BYTES_MAX, re.DOTALL)
+
+
+class Entry:
+    """A queued item."""
+
+    __slots__ = ("body", "does_expire", "line", "line_bytes", "number", "queued_at_ms", "segment")
+
+    def __init__(self, body: bytes, queued_at_ms: int, *, does_expire: bool) -> None:
+        self.body = body  # JSON, without `sent_at`
+        self.queued_at_ms = queued_at_ms
+        self.does_expire = does_expire
+        self.number = 0  # in the order of the queue
+        self.segment: Segment | None = None  # None: only in memory
+        self.line = 0
+        self.line_bytes = 0
+
+    def has_expired(self, oldest_ms: int) -> bool:
+        return self.does_expire and self.queued_at_ms < oldest_ms
+
+
+class Segment:
+    """The lines of a file. Those from `lines_read` on have not been read; open ones are not done."""
+
+    def __init__(self, folder: Folder, path: Path) -> None:
+        self.folder = folder
+        self.path = path
+        self.bytes = 0
+        self.lines = 0
+        self.open_lines = 0
+        self.open_bytes = 0
+        self.unread = 0
+        self.lines_read = 0
+        self.bytes_read = 0
+        self.done: set[int] = set()  # as an earlier owner left them
+        self.unnoted: list[int] = []  # lines that are done, but not in the file yet
+        self.is_attached = True
+
+    def note_done(self) -> None:
+        """Write which lines are done. What could not be written is tried again with the next ones."""
+        lines = b"".join(b"%d\n" % line for line in self.unnoted)
+        with self.path.with_suffix(DONE).open("ab", buffering=0) as file:
+            file.write(lines)
+        self.unnoted.clear()
+
+    def delete(self) -> None:
+        self.path.unlink(missing_ok=True)
+        self.path.with_suffix(DONE).unlink(missing_ok=True)
+
+
+def loaded_segment(folder: Folder, path: Path) -> Segment:
+    """Count the lines of a file, and which are done. A last line without an end was torn when its writer died."""
+    segment = Segment(folder, path)
+    done = path.with_suffix(DONE)
+    try:
+        content = path.read_bytes()
+        numbers = done.read_bytes().split(b"\n")[:-1] if done.exists() else []
+    except FileNotFoundError:
+        return segment
+    *lines, last = content.split(b"\n")
+    if not _TORN_LINE.fullmatch(last):
+        lines.append(last)  # not the beginning of a line: reading it finds that out
+    segment.bytes, segment.lines = len(content), len(lines)
+    segment.done = {int(number) for number in numbers if number.isdigit() and int(number) < segment.lines}
+    segment.open_bytes = sum(len(line) + 1 for number, line in enumerate(lines) if number not in segment.done)
+    segment.open_lines = segment.unread = segment.lines - len(segment.done)
+    return segment
+
+
+def as_line(entry: Entry) -> bytes:
+    content = b"%d %d %b" % (entry.queued_at_ms, entry.does_expire, entry.body)
+    return b"%08x %b\n" % (zlib.crc32(content), content)
+
+
+def entry_from(line: bytes) -> Entry:
+    """Return the entry of a line, or raise a ValueError."""
+    checksum, _, content = line.rstrip(b"\n").partition(b" ")
+    if int(checksum, 16) != zlib.crc32(content):
+        raise ValueError("a line was changed")
+    queued_at_ms, does_expire, body = content.split(b" ", 2)
+    return Entry(body, int(queued_at_ms), does_expire=does_expire == b"1")

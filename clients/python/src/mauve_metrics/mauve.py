@@ -1,0 +1,230 @@
+"""The clients that send: `Mauve`, and `AsyncMauve` for asyncio."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from types import TracebackType
+from uuid import uuid4
+
+from mauve_metrics import _items as items
+from mauve_metrics._advice import credential_name
+from mauve_metrics._delivery import EVENTS, OBJECTS, Delivery, Options
+from mauve_metrics._folders import require_locks
+from mauve_metrics._http import checked_credential, origin_from
+from mauve_metrics._items import PropValue
+from mauve_metrics._reports import Callback, Reports, Stats
+from mauve_metrics._segment import Entry
+from mauve_metrics._version import USER_AGENT
+from mauve_metrics._waiting import Clock
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_BATCH_MAX = 500
+Props = Mapping[str, PropValue]
+
+
+class _Sender:
+    """What both clients share: queueing. No method waits for the network or raises because of it."""
+
+    def __init__(
+        self,
+        key: str | None = None,
+        *,
+        url: str | None = None,
+        max_queue: int = 1000,
+        flush_interval: float = 1.0,
+        batch_size: int = 500,
+        spool: str | os.PathLike[str] | None = None,
+        spool_max_bytes: int = 64 * 1024 * 1024,
+        on_drop: Callback | None = None,
+        on_reject: Callback | None = None,
+        timeout: float = 10.0,
+        compress: bool = True,
+        _clock: Clock | None = None,
+    ) -> None:
+        source = "MAUVE_KEY" if key is None else "key"
+        key = checked_credential(source, _or_environment("key", key, "MAUVE_KEY"))
+        url = _or_environment("url", url, "MAUVE_INGEST_URL")
+        if key.startswith("ctl_"):
+            raise ValueError("key must be a server or publishable key: a control token sends nothing")
+        for name, count in (("max_queue", max_queue), ("batch_size", batch_size), ("spool_max_bytes", spool_max_bytes)):
+            _check_number(name, count, int)
+        for name, seconds in (("flush_interval", flush_interval), ("timeout", timeout)):
+            _check_number(name, seconds, float)
+        for name, callback in (("on_drop", on_drop), ("on_reject", on_reject)):
+            _check_callback(name, callback)
+        if batch_size > _BATCH_MAX:
+            raise ValueError(f"batch_size must be at most {_BATCH_MAX}")
+        if spool is not None:
+            require_locks()
+        self._is_publishable = key.startswith("pk_")
+        self._timeout = timeout
+        self._clock = _clock or Clock()
+        options = Options(
+            key_name=f"{credential_name(key)} from {source}",
+            max_queue=max_queue,
+            flush_interval=flush_interval,
+            batch_size=batch_size,
+            spool=None if spool is None else Path(spool).absolute(),
+            spool_name=hashlib.sha256(key.encode()).hexdigest()[:16],  # No other app may send these items.
+            spool_max_bytes=spool_max_bytes,
+            timeout=timeout,
+            compress=compress,
+        )
+        headers = {"authorization": f"Bearer {key}", "user-agent": USER_AGENT}
+        self._reports = Reports(on_drop, on_reject, self._clock.monotonic)
+        self._delivery = Delivery(origin_from(url), headers, options, self._reports, self._clock)
+
+    def track(
+        self,
+        name: str,
+        *,
+        user: str | None = None,
+        props: Props | None = None,
+        id: str | None = None,  # noqa: A002 - the name on the wire
+        at: datetime | None = None,
+    ) -> None:
+        """Queue an event. Raise a `ValueError` or `TypeError` if it can never be accepted."""
+        self._queue_event(name, user, props, id, at)
+
+    def signup(
+        self,
+        *,
+        user: str,
+        props: Props | None = None,
+        id: str | None = None,  # noqa: A002 - the name on the wire
+        at: datetime | None = None,
+    ) -> None:
+        """Queue a signup, which also counts the user as active."""
+        if user is None or user == "":
+            raise ValueError("user must not be empty: signups count distinct users, so pass the id of the new one")
+        self._queue_event(items.SIGNUP, user, props, id, at)
+
+    def payment(
+        self,
+        *,
+        id: str,  # noqa: A002 - the name on the wire
+        amount: int,
+        currency: str,
+        user: str | None = None,
+        earned: bool = True,
+        props: Props | None = None,
+        at: datetime | None = None,
+    ) -> None:
+        """Queue a payment of minor units. The id identifies it forever; `earned=False` marks marketplace volume."""
+        if not isinstance(id, str):
+            raise TypeError(f"id must be a string, not {type(id).__name__}")
+        self._queue_event(
+            items.PAYMENT, user, items.payment_props(amount, currency, earned=earned, props=props), id, at
+        )
+
+    def subscription(
+        self,
+        *,
+        id: str,  # noqa: A002 - the name on the wire
+        status: str,
+        mrr: int,
+        currency: str,
+        at: datetime | None = None,
+    ) -> None:
+        """Queue the state of a subscription: MRR in minor units per month. The state with the latest `at` stands."""
+        self._require_server_key("a subscription")
+        now_s = self._clock.now_s()
+        version_at = _EPOCH + timedelta(seconds=now_s) if at is None else at
+        item = items.subscription_item(id, status, mrr, currency, items.rfc_3339(version_at))
+        self._delivery.add(OBJECTS, Entry(items.encoded(item), int(now_s * 1000), does_expire=False))
+
+    @property
+    def stats(self) -> Stats:
+        """Where every item is now."""
+        return self._delivery.stats
+
+    def _queue_event(
+        self, name: str, user: str | None, props: Props | None, id_: str | None, at: datetime | None
+    ) -> None:
+        is_payment = name == items.PAYMENT
+        if is_payment:
+            self._require_server_key("a payment")
+        now_ms = int(self._clock.now_s() * 1000)
+        if not is_payment and (id_ is None or id_ == ""):
+            id_ = str(uuid4())
+        at_ms = now_ms if at is None else items.epoch_ms(at)
+        item = items.event_item(name, user, props, id_ or "", at_ms)
+        self._delivery.add(EVENTS, Entry(items.encoded(item), now_ms, does_expire=not is_payment))
+        if name == items.SIGNUP and not user:
+            self._reports.warn_once("signup", "a user_signup without a user is sent, but counts nobody: pass user")
+
+    def _require_server_key(self, what: str) -> None:
+        if self._is_publishable:
+            raise ValueError(f"{what} needs a server key (sk_live_…): a publishable key sends behavioral events only")
+
+
+# What Python says about wrong arguments names the call as it was written.
+_Sender.__init__.__qualname__ = "Mauve"
+for _call in (_Sender.track, _Sender.signup, _Sender.payment, _Sender.subscription):
+    _call.__qualname__ = _call.__name__
+
+
+class Mauve(_Sender):
+    """Send events, payments and subscriptions in the background."""
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Send without delay; return True when everything queued so far was answered. Does not shorten a hold."""
+        return self._delivery.waiters.wait_for(self._delivery.flush(self._timeout if timeout is None else timeout))
+
+    def close(self, timeout: float | None = None) -> bool:
+        """Flush, then stop. Return whether everything was answered; the rest is dropped, or stays in the spool."""
+        self._delivery.begin_close(timeout)
+        return self._delivery.finish_close()
+
+    def __enter__(self) -> Mauve:  # noqa: PYI034 - Python 3.9 has no Self
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class AsyncMauve(_Sender):
+    """The same for asyncio: only `flush` and `close` are awaited, and a blocked loop delays no delivery."""
+
+    async def flush(self, timeout: float | None = None) -> bool:
+        """Send without delay; return True when everything queued so far was answered. Does not shorten a hold."""
+        steps = self._delivery.flush(self._timeout if timeout is None else timeout)
+        return await self._delivery.waiters.wait_for_async(steps)
+
+    async def close(self, timeout: float | None = None) -> bool:
+        """Flush, then stop. Return whether everything was answered; the rest is dropped, or stays in the spool."""
+        self._delivery.begin_close(timeout)
+        return await self._delivery.waiters.wait_for_async(self._delivery.close())
+
+    async def __aenter__(self) -> AsyncMauve:  # noqa: PYI034
+        return self
+
+    async def __aexit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def _or_environment(name: str, value: str | None, variable: str) -> str:
+    value = os.environ.get(variable) if value is None else value
+    if value is None:
+        raise ValueError(f"{name} is missing: pass it, or set {variable}")
+    return value
+
+
+def _check_callback(name: str, callback: Callback | None) -> None:
+    if callback is not None and not callable(callback):
+        raise TypeError(f"{name} must be a function of an item and a reason, not {type(callback).__name__}")
+
+
+def _check_number(name: str, value: float, kind: type) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, kind)):
+        raise TypeError(f"{name} must be a number, not {type(value).__name__}")
+    if not 0 <= value < float("inf") or (kind is int and value == 0):
+        raise ValueError(f"{name} must be a positive number")

@@ -1,0 +1,142 @@
+/** What to do after an answer of the service: the whole table, as a pure function. */
+
+export interface Answer {
+  readonly status: number;
+  readonly retryAfter: string | null;
+  readonly body: string;
+}
+
+/** Returned instead of an answer if there was none. */
+export interface NoAnswer {
+  readonly error: string;
+}
+
+export type Verdict =
+  /** Each item was accepted, or rejected with the reason at its place. */
+  | { readonly action: "accept"; readonly rejected: ReadonlyMap<number, string> }
+  /** No item can ever be accepted; a reason at an item's place goes before the common one. */
+  | { readonly action: "drop"; readonly reason: string; readonly reasons: ReadonlyMap<number, string>; readonly advice?: string }
+  /** The body was too large. */
+  | { readonly action: "halve"; readonly reason: string }
+  /** Keep the items, and try again after the delay. */
+  | { readonly action: "wait"; readonly delay: number; readonly reason: string; readonly advice?: string };
+
+/** What to do about answers that do not end by themselves: a sentence for the log. */
+const ADVICE = {
+  reach: "Check url, and that the service runs there.",
+  url: "Mauve does not answer so: check that url is its address.",
+  key: "Check key: it may be mistyped, revoked or of another service. The dashboard lists and mints the keys of an app.",
+  suspended: "The organization is suspended: its owner can settle that.",
+  capped: "The organization has reached its cap of events: its operator can raise it.",
+  failing: "The service or a proxy before it keeps failing: look at its log.",
+};
+
+/** What the delay may depend on. */
+export interface Attempt {
+  /** How many attempts in a row failed, with this one. */
+  readonly failures: number;
+  readonly now: number;
+  /** From 0 to 1, to spread clients that failed at the same moment. */
+  readonly random: number;
+}
+
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
+const BACKOFF_MAX = 60 * SECOND;
+const UNAUTHORIZED_MAX = 5 * MINUTE;
+const SUSPENDED = 60 * SECOND;
+const CAPPED_MAX = 10 * MINUTE;
+const RETRY_AFTER_MAX = 60 * MINUTE;
+/** A service that restarts or is busy fails a few times in a row. */
+const ORDINARY_FAILURES = 4;
+const REASON_CHARACTERS_MAX = 300;
+
+export function verdictOf(answer: Answer | NoAnswer, attempt: Attempt): Verdict {
+  if ("error" in answer) return waitFor(backoff(attempt, BACKOFF_MAX), answer.error, ADVICE.reach);
+  const { status } = answer;
+  const body = parsed(answer.body);
+  const reason = reasonOf(status, body);
+  switch (status) {
+    case 202:
+      return { action: "accept", rejected: reasonsIn(body) };
+    case 400:
+    case 415:
+    case 422:
+      return dropFor(reason, body);
+    case 413:
+      return { action: "halve", reason };
+    case 401:
+      return waitFor(backoff(attempt, UNAUTHORIZED_MAX), reason, ADVICE.key);
+    case 402:
+      return waitFor(SUSPENDED, reason, ADVICE.suspended);
+    case 403:
+      if (body["code"] !== "event_cap_reached") return dropFor(reason, body);
+      return waitFor(untilReset(body["resets_at"], attempt), reason, ADVICE.capped);
+    default:
+      return waitFor(retryAfter(answer.retryAfter, attempt) ?? backoff(attempt, BACKOFF_MAX), reason, adviceOn(status, attempt));
+  }
+}
+
+/** Return a random delay from 1 s to a bound that doubles with every failure. */
+export function backoff({ failures, random }: Attempt, max: number): number {
+  const bound = Math.min(max, SECOND * 2 ** Math.min(failures, 20));
+  return SECOND + random * (bound - SECOND);
+}
+
+function waitFor(delay: number, reason: string, advice: string | undefined): Verdict {
+  return { action: "wait", delay, reason, ...(advice === undefined ? {} : { advice }) };
+}
+
+function dropFor(reason: string, body: Record<string, unknown>): Verdict {
+  return { action: "drop", reason, reasons: reasonsIn(body), ...("ok" in body ? {} : { advice: ADVICE.url }) };
+}
+
+/** Return what to do about an answer that only delays; undefined while it is likely to pass. */
+function adviceOn(status: number, { failures }: Attempt): string | undefined {
+  if (status !== 429 && status < 500) return ADVICE.url;
+  return failures > ORDINARY_FAILURES ? ADVICE.failing : undefined;
+}
+
+/** Return the reason of a whole answer, as a part of one log line. */
+function reasonOf(status: number, { error }: Record<string, unknown>): string {
+  const text = typeof error === "string" ? error : "no reason was given";
+  return `${status}: ${text.replace(/\s+/g, " ").slice(0, REASON_CHARACTERS_MAX)}`;
+}
+
+/** Return how long a cap lasts, within reason. A reset that has passed tells nothing: the clocks may differ. */
+function untilReset(resetsAt: unknown, attempt: Attempt): number {
+  if (typeof resetsAt !== "number" || !Number.isFinite(resetsAt)) return CAPPED_MAX;
+  const delay = resetsAt - attempt.now;
+  return delay > 0 ? clamped(delay, CAPPED_MAX) : backoff(attempt, BACKOFF_MAX);
+}
+
+/** Return the delay of a Retry-After header, in seconds or until a date to come; undefined if it has none. */
+function retryAfter(header: string | null, { now }: Attempt): number | undefined {
+  const text = header?.trim() ?? "";
+  if (/^\d+$/.test(text)) return clamped(Number(text) * SECOND, RETRY_AFTER_MAX);
+  const delay = /^[a-z]{3}/i.test(text) ? Date.parse(text) - now : NaN;
+  return delay > 0 ? clamped(delay, RETRY_AFTER_MAX) : undefined;
+}
+
+function clamped(delay: number, max: number): number {
+  return Math.min(max, Math.max(SECOND, delay));
+}
+
+function parsed(body: string): Record<string, unknown> {
+  try {
+    const value: unknown = JSON.parse(body);
+    return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
+  } catch {
+    return {};
+  }
+}
+
+function reasonsIn(body: Record<string, unknown>): Map<number, string> {
+  const errors = Array.isArray(body["errors"]) ? (body["errors"] as unknown[]) : [];
+  const reasons = new Map<number, string>();
+  for (const each of errors) {
+    const { index, reason } = (each ?? {}) as { index?: unknown; reason?: unknown };
+    if (typeof index === "number") reasons.set(index, typeof reason === "string" ? reason : "no reason was given");
+  }
+  return reasons;
+}

@@ -1,0 +1,112 @@
+/**
+ * Which process a folder of the spool belongs to, and whether that process is gone.
+ *
+ * A process that is asleep or busy is not gone, however long that takes. Where its processes can be seen, a folder is
+ * abandoned once its own has ended. Elsewhere (another host, another container) only time can tell: then a process may
+ * be taken for dead that lives, so the one who writes must notice that its files were taken.
+ */
+
+import * as fs from "node:fs";
+import { randomBytes } from "node:crypto";
+import { hostname } from "node:os";
+
+const RELEASED = "released.";
+const NAME = /^([^.]+)\.([0-9a-f-]*)\.(\d*)\.(\d+)\.(\d*)\.[0-9a-f]{12}$/;
+/** Longer than any pause of a process that touches its folder every few seconds. */
+export const SILENT_AFTER = 60_000;
+/** Longer than a process may sleep and still be expected back. */
+export const STALE_AFTER = 10 * 60_000;
+
+export interface Owner {
+  readonly host: string;
+  /** The boot of the machine, and the namespace of its process ids; empty where there are none. */
+  readonly boot: string;
+  readonly namespace: string;
+  readonly pid: number;
+  /** When the process started, in ticks since the boot: ids are used again. Empty if unknown. */
+  readonly start: string;
+}
+
+/** What is known of a process that can be seen from here: its start (empty if unknown), or that it is gone. */
+export type StartOf = (pid: number) => string | undefined;
+
+/** True if the owner can no longer be running, or nothing was heard of it for so long that it must be assumed. */
+export function isAbandoned(owner: Owner, quietFor: number, self: Owner, startOf: StartOf): boolean {
+  if (isInSight(owner, self)) {
+    const start = startOf(owner.pid);
+    if (start === undefined) return true;
+    if (start && owner.start) return start !== owner.start;
+  } else if (owner.host === self.host && owner.boot !== self.boot) {
+    return quietFor > SILENT_AFTER; // The host was started again. Or another host has the same name, and will touch.
+  }
+  return quietFor > STALE_AFTER;
+}
+
+/** True if this process sees the processes of the owner, under the same ids. */
+function isInSight(owner: Owner, self: Owner): boolean {
+  const isSameMachine = owner.boot === self.boot && (self.boot !== "" || owner.host === self.host);
+  return isSameMachine && owner.namespace === self.namespace;
+}
+
+/** Return a name for a folder of a process. */
+export function ownName({ host, boot, namespace, pid, start }: Owner): string {
+  return [host, boot, namespace, pid, start, randomBytes(6).toString("hex")].join(".");
+}
+
+/** Return a name for a folder that any process may adopt. */
+export function releasedName(): string {
+  return RELEASED + randomBytes(6).toString("hex");
+}
+
+/** Return whether this process may adopt a folder. */
+export function mayAdopt(path: string, name: string, self: Owner): boolean {
+  if (name.startsWith(RELEASED)) return true;
+  const owner = ownerOf(name);
+  const stats = fs.statSync(path, { throwIfNoEntry: false });
+  return owner !== undefined && stats !== undefined && isAbandoned(owner, Date.now() - stats.mtimeMs, self, startOf);
+}
+
+export function ownerOf(name: string): Owner | undefined {
+  const parts = NAME.exec(name);
+  if (parts === null) return undefined;
+  return { host: parts[1]!, boot: parts[2]!, namespace: parts[3]!, pid: Number(parts[4]), start: parts[5]! };
+}
+
+export function thisProcess(): Owner {
+  return {
+    host: encodeURIComponent(hostname()).replaceAll(".", "%2E") || "-",
+    boot: valueOf(() => fs.readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim()),
+    namespace: valueOf(() => /\d+/.exec(fs.readlinkSync("/proc/self/ns/pid"))![0]),
+    pid: process.pid,
+    start: valueOf(() => fieldsIn("/proc/self/stat").start),
+  };
+}
+
+export function startOf(pid: number): string | undefined {
+  try {
+    process.kill(pid, 0);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ESRCH") return undefined;
+  }
+  try {
+    const { state, start } = fieldsIn(`/proc/${pid}/stat`);
+    return state === "Z" || state === "X" ? undefined : start;
+  } catch {
+    return "";
+  }
+}
+
+/** The name of the program, in parentheses, may itself have spaces and parentheses. */
+function fieldsIn(path: string): { state: string; start: string } {
+  const stat = fs.readFileSync(path, "utf8");
+  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+  return { state: fields[0]!, start: fields[19]! };
+}
+
+function valueOf(read: () => string): string {
+  try {
+    return read();
+  } catch {
+    return "";
+  }
+}

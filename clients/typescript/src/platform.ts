@@ -1,0 +1,57 @@
+/** What the library needs of its surroundings. Tests replace it: time, chance and network are theirs. */
+
+import type { Answer, NoAnswer } from "./answers.js";
+import type { Item, Kind } from "./items.js";
+
+export interface Post {
+  readonly url: string;
+  readonly key: string;
+  readonly body: string;
+  readonly compress: boolean;
+  readonly timeout: number;
+  readonly signal: AbortSignal;
+}
+
+export interface Platform {
+  /** Return the wall-clock time in epoch milliseconds. */
+  now(): number;
+  /** Return a random number from 0 to 1. */
+  random(): number;
+  /** Return a new UUID. */
+  newId(): string;
+  /** Run once after a delay, and return how to cancel it. It keeps a process alive only if `keepsAlive`. */
+  setTimer(run: () => void, delay: number, keepsAlive: boolean): () => void;
+  /** Send a body, and return the answer in time. Never reject. */
+  post(request: Post): Promise<Answer | NoAnswer>;
+  /** Write one line to the log. */
+  warn(message: string): void;
+  /** Open what keeps the items of a kind on disk, if there is such a thing here. */
+  openSpool?(kind: Kind, warn: (message: string) => void): Spool;
+}
+
+export interface Spooled {
+  readonly item: Item;
+  readonly ref: unknown;
+}
+
+/** Items on disk, in order. A ref names one. Nothing here raises. */
+export interface Spool {
+  /** How many items are on disk only: `read` has not returned them. */
+  readonly unread: number;
+  /** True if other processes left more than there is room for: `adopt` takes it later. */
+  readonly isBehind: boolean;
+  /** True if an item of this size does not fit. */
+  isFull(bytes: number): boolean;
+  /** Write an item, and return its ref; undefined if the disk refused it. If not `isRead`, `read` returns it later. */
+  append(item: Item, isRead: boolean): unknown;
+  /** Return the next items that are on disk only. */
+  read(count: number): Spooled[];
+  /** Forget items: they were answered or dropped. */
+  remove(refs: readonly unknown[]): void;
+  /** Make room: forget the oldest file without an item in flight, and return the items that it held. */
+  evict(inFlight: readonly unknown[]): Spooled[];
+  /** Look for items that other processes left, from time to time. Return how many were found. */
+  adopt(): number;
+  /** Leave what is on disk to the next process. */
+  close(): void;
+}
