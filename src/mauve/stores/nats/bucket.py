@@ -23,11 +23,13 @@ from nats.js.manager import JetStreamManager
 from mauve.core.secret import Secret
 from mauve.stores import ForeignDataError, StoreUnavailableError, UnsupportedServerError
 from mauve.stores.nats.connection import Connection, LoopThread
-from mauve.stores.nats.streams import ApiError, ask
+from mauve.stores.nats.streams import ApiError, ask, once_placed
 
 _IDENTITY: Final = "mauve-installation"
 _BUCKET_ID: Final = "mauve-bucket"
 CHECK_EVERY_S: Final = 2.0
+ELECTION_S_MAX: Final = 10.0
+_SOON_S: Final = 0.1  # A leader that can be reached answers in milliseconds.
 _READ_MAX: Final = 1_000  # entries of one read; a server allows 1,024 keys
 _READ_BYTES_MAX: Final = 4 * 2**20
 _ANSWER_S_MAX: Final = 2.0
@@ -76,7 +78,11 @@ class Bucket:
     async def state(self) -> BucketState:
         with _as_unavailable(self._stream):
             manager = (await self._connection.client()).jsm(timeout=_ANSWER_S_MAX)
-            return _state_from(await manager.stream_info(self._stream))
+            info = await manager.stream_info(self._stream)
+        if info.cluster is not None and info.cluster.name and not info.cluster.leader:
+            # A server that is cut off from the others answers after some seconds, too.
+            raise StoreUnavailableError(f"NATS: the stream {self._stream} has no leader")
+        return _state_from(info)
 
     async def create(self, identity: str, ttl_s: float = 0) -> None:
         """Create the bucket unless it exists; raise `ForeignDataError` if it belongs to another installation."""
@@ -104,6 +110,14 @@ class Bucket:
         is_clustered = info.cluster is not None and bool(info.cluster.name)  # A single server has no cluster name.
         if is_clustered and (info.config.num_replicas or 1) < _REPLICAS:
             await self._raise_replicas()
+
+    async def drop(self, identity: str) -> None:
+        """Delete the bucket with its entries, if there is one; raise if it belongs to another installation."""
+        with contextlib.suppress(BucketMissingError):
+            if (await self.state()).identity != identity:
+                raise ForeignDataError(f"the NATS bucket {self._prefix[4:-1]} belongs to another installation")
+            with _as_unavailable(self._stream):
+                await (await self._connection.client()).jsm(timeout=_ANSWER_S_MAX).delete_stream(self._stream)
 
     async def _raise_replicas(self) -> None:
         """Give a bucket that was created on one server its copies on the others, now that there are more."""
@@ -211,37 +225,60 @@ class Follower:
         self._bucket = bucket
         self._ticks = ticks
         self._state: BucketState | None = None
-        self._checked_at = ticks()
+        self._checked_at = self._confirmed_at = ticks()
         self._is_foreign = False
+        self._asked: asyncio.Future[BucketState] | None = None  # the state, while there is no answer yet
+        self._asked_after = 0  # how far was read by then
         self.sequence = 0  # read up to here
         self.restarts = 0
 
     async def next_changes(self) -> list[Entry]:
         """Return the next changed entries in the order of their change; none if there are no more."""
-        if self._state is None or self._is_foreign or self._ticks() - self._checked_at >= CHECK_EVERY_S:
-            await self._check()
+        await self._check()
         entries = await self._bucket.changes_after(self.sequence)
         if entries:
             self.sequence = entries[-1].sequence
         return entries
 
     async def _check(self) -> None:
+        """Ask now and then whether it is still the same bucket. Reading goes on while the answer takes long.
+
+        Only the leader knows. If it is cut off, the question is lost, and the other servers have the changes.
+        """
+        has_to_know = self._state is None or self._is_foreign or self._is_cut_off()
+        if self._asked is None:
+            if not has_to_know and self._ticks() - self._checked_at < CHECK_EVERY_S:
+                return
+            self._asked, self._asked_after = asyncio.ensure_future(self._bucket.state()), self.sequence
+        await asyncio.wait({self._asked}, timeout=None if has_to_know else _SOON_S)
+        if self._asked.done():
+            asked, self._asked = self._asked, None
+            self._note_state(asked)
+
+    def _note_state(self, asked: "asyncio.Future[BucketState]") -> None:
         try:
-            state = await self._bucket.state()
+            state = asked.result()
         except StoreUnavailableError:
-            if self._state is None or self._is_foreign:
+            if self._state is None or self._is_foreign or self._is_cut_off():
                 raise
-            # Only the leader knows the state. While one is elected, the other servers can be read.
         else:
             self._start_again_if_replaced(state)
+            self._confirmed_at = self._ticks()
         self._checked_at = self._ticks()
+
+    def _is_cut_off(self) -> bool:
+        """Return whether the servers that can be read may miss changes.
+
+        While a leader is elected they have all of them; those that stay without one are cut off from the others.
+        """
+        return self._ticks() - self._confirmed_at > ELECTION_S_MAX
 
     def _start_again_if_replaced(self, state: BucketState) -> None:
         known = self._state or state
         self._is_foreign = state.identity != known.identity
         if self._is_foreign:
             raise StoreUnavailableError("NATS holds the data of another installation now")
-        if state.bucket_id != known.bucket_id or state.last_sequence < self.sequence:
+        if state.bucket_id != known.bucket_id or state.last_sequence < self._asked_after:
             self.sequence = 0
             self.restarts += 1
         self._state = state
@@ -281,7 +318,7 @@ async def _found_or_created(manager: JetStreamManager, config: StreamConfig) -> 
     with contextlib.suppress(NotFoundError):
         return await manager.stream_info(name)
     try:
-        return await manager.add_stream(config)
+        return await once_placed(lambda: manager.add_stream(config), APIError)
     except APIError as error:
         if error.err_code == _NOT_CLUSTERED:
             return await manager.add_stream(config.evolve(num_replicas=1))

@@ -64,9 +64,8 @@ class NatsEdgePublisher:
         self._thread = BucketThread(url, BUCKET, "edge publisher")
         self._bucket = self._thread.bucket
 
-    def publish(self, records: Sequence[PublishedRecord]) -> None:
-        if records:
-            self._thread.run(self._publish(records), _PUBLISH_S_MAX)
+    def publish(self, records: Sequence[PublishedRecord]) -> str:
+        return self._thread.run(self._publish(records), _PUBLISH_S_MAX)
 
     def edge_id(self) -> str:
         try:
@@ -82,7 +81,15 @@ class NatsEdgePublisher:
     def close(self) -> None:
         self._thread.close()
 
-    async def _publish(self, records: Sequence[PublishedRecord]) -> None:
+    async def _publish(self, records: Sequence[PublishedRecord]) -> str:
+        # An acknowledgement does not tell which bucket it comes from: the same one before and after is the one between.
+        edge_id = (await self._bucket.state()).bucket_id
+        await self._store(records)
+        if (await self._bucket.state()).bucket_id != edge_id:
+            raise StoreUnavailableError("NATS: the bucket was replaced meanwhile")
+        return edge_id
+
+    async def _store(self, records: Sequence[PublishedRecord]) -> None:
         remaining = _newest(records)
         for attempt in range(_ROUNDS_MAX):
             await asyncio.sleep(attempt * _ROUND_PAUSE_S)
@@ -163,6 +170,9 @@ class NatsEdgeReader:
             raise StoreUnavailableError("NATS does not answer")
         return Changes(records[::-1], max(newest, revision))
 
+    def staleness_s(self) -> float:
+        return self._ticks() - self._read_at
+
     @property
     def sequence(self) -> int:
         """Return the sequence of the bucket up to which it was read."""
@@ -204,9 +214,11 @@ class NatsEdgeReader:
             self._called.set()
 
     async def _read(self) -> None:
+        asked_at = self._ticks()
         while entries := await self._follower.next_changes():
             self._apply(entries)
-        self._read_at = self._ticks()
+            asked_at = self._ticks()
+        self._read_at = asked_at
 
     def _apply(self, entries: Sequence[Entry]) -> None:
         records = [(entry.key, record) for entry in entries if (record := _record_from(entry)) is not None]

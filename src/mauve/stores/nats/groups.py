@@ -17,7 +17,8 @@ from mauve.stores.log import LogRecord
 RECORDS_MAX: Final = 64
 RECORD_BYTES_MAX: Final = 2 * 2**20
 GROUP_BYTES_MAX: Final = 2**20  # One larger record is a group of its own. Compressing must not block the event loop.
-FORMAT: Final = "1"
+FORMAT: Final = "1"  # of messages that are written: one that the release before reads, too
+FORMATS_READ: Final = frozenset({"1"})
 FORMAT_HEADER: Final = "Mauve-Format"
 
 _CONTENT_BYTES_MAX: Final = RECORD_BYTES_MAX + GROUP_BYTES_MAX + 4 * (RECORDS_MAX + 1)
@@ -53,7 +54,7 @@ def unpacked(sequence: int, message: bytes, format_: str | None = FORMAT) -> lis
     """Return the records of a message. Every release names its format, so one without is not ours."""
     if format_ is None:
         raise DamagedGroupError("it names no format")
-    if format_ != FORMAT:
+    if format_ not in FORMATS_READ:
         raise NewerFormatError(f"its format is {format_}: written by a newer release: upgrade this machine")
     try:
         content = _content_of(message)

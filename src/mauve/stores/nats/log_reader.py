@@ -5,41 +5,39 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
-import msgspec
 import structlog
 
 from mauve.core.secret import Secret
 from mauve.stores import ForeignDataError, StoreUnavailableError
-from mauve.stores.log import LogReader, LogRecord
+from mauve.stores.log import LogReader, LogRecord, Lost, Reach
 from mauve.stores.nats.connection import Connection, LoopThread
-from mauve.stores.nats.groups import FORMAT_HEADER, DamagedGroupError, NewerFormatError, sequence_of, unpacked
+from mauve.stores.nats.groups import (
+    DamagedGroupError,
+    NewerFormatError,
+    first_number,
+    sequence_of,
+    unpacked,
+)
+from mauve.stores.nats.messages import Message, batch_from, first_since, from_leader
 from mauve.stores.nats.streams import (
-    API,
-    API_S_MAX,
-    NOT_FOUND,
     STREAM_ID,
     STREAMS,
     ApiError,
     StreamInfo,
     StreamState,
-    ask,
+    fills_its_part,
+    first_that_fits,
     purge,
     stream_info,
     stream_name,
 )
 
-if TYPE_CHECKING:
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-
 READ_S_MAX: Final = 20.0  # including the first connection
 TRIM_EVERY_S: Final = 60.0  # Trimming takes a third of a second.
 TRIM_BYTES: Final = 256 * 2**20
-_BATCH_MESSAGES_MAX: Final = 1_000
 _BATCH_BYTES_MAX: Final = 4 * 2**20
-_BATCH_S_MAX: Final = 5.0
 _FROM_LEADER_MAX: Final = 100  # messages that one read asks the leader for, one by one
 
 log = structlog.get_logger()
@@ -48,21 +46,6 @@ T = TypeVar("T")
 
 def _utc_now() -> datetime:
     return datetime.now(UTC)
-
-
-class _Message(NamedTuple):
-    sequence: int
-    content: bytes
-    format: str | None
-
-
-class _Stored(msgspec.Struct, frozen=True):
-    data: bytes = b""
-    hdrs: bytes = b""
-
-
-class _StoredReply(msgspec.Struct, frozen=True):
-    message: _Stored
 
 
 @dataclass
@@ -74,6 +57,7 @@ class _Progress:
     trimmed_at: float = -TRIM_EVERY_S
     read_bytes: int = 0  # since it was trimmed
     damaged_sequence: int = 0  # the last that was reported
+    first_sequence: int | None = None  # of the stream, as its leader last said
 
 
 class NatsLogReader:
@@ -81,7 +65,7 @@ class NatsLogReader:
 
     Any replica may serve a batch, and it may lag: the leader says which messages there are, and is asked for those
     that a replica does not have. `trim` leaves loaded messages for as long as `keep` says, so that they can be loaded
-    once more after a restore, unless they take half of the room.
+    once more after a restore, but only the newest that fit in half of the room.
     """
 
     def __init__(
@@ -109,6 +93,9 @@ class NatsLogReader:
 
     def read(self, stream: int, after: int, bytes_max: int) -> list[LogRecord]:
         return self._run(self._read(stream, after, bytes_max)) if stream in self._progress else []
+
+    def last_number(self, stream: int) -> int:
+        return first_number(self._run(self._state(stream)).last_seq + 1) - 1
 
     def trim(self, stream: int, through: int) -> None:
         progress = self._progress.get(stream)
@@ -142,6 +129,22 @@ class NatsLogReader:
     def quarantined(self) -> int:
         return self._damaged
 
+    def lost_after(self, positions: Mapping[int, int]) -> dict[int, Lost]:
+        found = {stream: self._lost(stream, positions.get(stream, 0)) for stream in STREAMS}
+        return {stream: lost for stream, lost in found.items() if lost.messages > 0}
+
+    def _lost(self, stream: int, after: int) -> Lost:
+        """Compare a position with the first message. A message is never trimmed before all of it is loaded."""
+        first = self._progress[stream].first_sequence
+        if first is None:
+            first = self._run(self._state(stream)).first_seq
+        return Lost(first - sequence_of(after) - 1, first_number(first) - 1)
+
+    def reach(self) -> Reach:
+        reaches = [self._run(self._reach(stream)) for stream in STREAMS]
+        shortest = min((each.seconds for each in reaches if each.seconds is not None), default=None)
+        return Reach(shortest, any(each.is_short for each in reaches))
+
     def close(self) -> None:
         if self._thread is not None:
             with suppress(StoreUnavailableError):
@@ -172,7 +175,17 @@ class NatsLogReader:
                 f"the stream {stream_name(stream)} was created again, so its records are numbered from 1 again: "
                 "restore it from a backup of NATS, or name the servers that hold it in MAUVE_STREAM_URL"
             )
+        self._progress[stream].first_sequence = info.state.first_seq
         return info
+
+    async def _reach(self, stream: int) -> Reach:
+        """Return how far back a stream reaches. Its own messages may be old only because none came since."""
+        info = await self._info(stream)
+        if info.state.first_seq <= 1 or not info.state.messages:
+            return Reach()
+        seconds = max(0.0, (self._now() - info.state.first_ts).total_seconds())
+        is_short = fills_its_part(info) and seconds < self._keep.total_seconds()
+        return Reach(seconds, is_short)
 
     async def _read(self, stream: int, after: int, bytes_max: int) -> list[LogRecord]:
         progress = self._progress[stream]
@@ -206,7 +219,7 @@ class NatsLogReader:
         """Return the first message that may hold a record after this number."""
         return progress.next_sequence if after == progress.last_number else sequence_of(after + 1)
 
-    def _records_of(self, stream: int, message: _Message) -> list[LogRecord]:
+    def _records_of(self, stream: int, message: Message) -> list[LogRecord]:
         try:
             return unpacked(message.sequence, message.content, message.format)
         except NewerFormatError as error:
@@ -224,19 +237,19 @@ class NatsLogReader:
             self._damaged += 1
             log.error("log_message_damaged", stream=stream_name(stream), sequence=sequence, reason=reason)
 
-    async def _messages(self, stream: int, sequence: int, last: int, bytes_max: int) -> tuple[list[_Message], int]:
+    async def _messages(self, stream: int, sequence: int, last: int, bytes_max: int) -> tuple[list[Message], int]:
         """Return messages from a sequence on, leaving out none that exists, and the sequence to go on from."""
         client = await self._connection.client()
         batch = await batch_from(client, stream, sequence, max(min(bytes_max, _BATCH_BYTES_MAX), 1))
         found = {message.sequence: message for message in batch if message.sequence <= last}
         end = max(found, default=last) + 1
-        messages: list[_Message] = []
+        messages: list[Message] = []
         asked = 0
         while sequence < end and asked < _FROM_LEADER_MAX:
             message = found.get(sequence)
             if message is None:
                 # Deleted, or not on that replica yet.
-                message = await _from_leader(client, stream, sequence)
+                message = await from_leader(client, stream, sequence)
                 asked += 1
             if message is not None:
                 messages.append(message)
@@ -253,14 +266,13 @@ class NatsLogReader:
             await purge(await self._connection.client(), stream, keep_from)
 
     async def _first_to_keep(self, stream: int, keep: timedelta) -> int:
-        """Return the first message that is not old enough to be deleted; any may go if half of the room is used."""
+        """Return the first message that is not old enough to be deleted, among the newest that fit in half the room."""
         info = await self._info(stream)
-        after_last = info.state.last_seq + 1
         since = self._now() - keep
-        if info.state.bytes * 2 > info.config.max_bytes > 0 or info.state.last_ts < since:
-            return after_last
-        first = await _first_since(await self._connection.client(), stream, since)
-        return info.state.first_seq if first is None else first
+        if info.state.last_ts < since:
+            return info.state.last_seq + 1
+        first = await first_since(await self._connection.client(), stream, since)
+        return max(info.state.first_seq if first is None else first, first_that_fits(info))
 
     async def _waiting_bytes(self, stream: int, after: int) -> int:
         """Return about how many bytes wait: messages are of about the same size."""
@@ -275,7 +287,7 @@ class NatsLogReader:
         return -(-state.bytes * waiting // state.messages)
 
     async def _holds_more(self, stream: int, sequence: int, after: int) -> bool:
-        found = await _from_leader(await self._connection.client(), stream, sequence)
+        found = await from_leader(await self._connection.client(), stream, sequence)
         records = [] if found is None else self._records_of(stream, found)
         return bool(records) and records[-1].number > after
 
@@ -296,62 +308,3 @@ class NatsStreamReader:
                     return
                 yield record
             after = batch[-1].number
-
-
-async def batch_from(client: "Client", stream: int, sequence: int, bytes_max: int) -> list[_Message]:
-    """Return the messages from a sequence on that some replica has."""
-    from nats.errors import Error  # noqa: PLC0415 - an extra
-
-    inbox = client.new_inbox()
-    subscription = await client.subscribe(inbox, pending_bytes_limit=-1)
-    request = {"seq": sequence, "batch": _BATCH_MESSAGES_MAX, "max_bytes": bytes_max}
-    found: list[_Message] = []
-    try:
-        await client.publish(f"{API}.DIRECT.GET.{stream_name(stream)}", msgspec.json.encode(request), reply=inbox)
-        while True:
-            message = await subscription.next_msg(_BATCH_S_MAX)
-            parsed = _message_of(message)
-            if parsed is None:
-                return found
-            found.append(parsed)
-    except (Error, OSError, TimeoutError) as error:
-        if found:
-            return found
-        raise StoreUnavailableError("JetStream does not answer: it may be without a quorum") from error
-    finally:
-        with suppress(Error):  # The connection may be gone.
-            await subscription.unsubscribe()
-
-
-def _message_of(message: "Msg") -> _Message | None:
-    """Return a message of a batch, or None at its end."""
-    headers = message.headers or {}
-    if "Nats-Sequence" not in headers:
-        return None
-    return _Message(int(headers["Nats-Sequence"]), message.data, headers.get(FORMAT_HEADER))
-
-
-async def _first_since(client: "Client", stream: int, since: datetime) -> int | None:
-    """Return the first message that was stored since then, or None if the replica that answers has none."""
-    from nats.errors import Error  # noqa: PLC0415 - an extra
-
-    request = msgspec.json.encode({"start_time": since, "seq": 0})
-    try:
-        reply = await client.request(f"{API}.DIRECT.GET.{stream_name(stream)}", request, timeout=API_S_MAX)
-    except (Error, OSError, TimeoutError) as error:
-        raise StoreUnavailableError("JetStream does not answer: it may be without a quorum") from error
-    found = _message_of(reply)
-    return None if found is None else found.sequence
-
-
-async def _from_leader(client: "Client", stream: int, sequence: int) -> _Message | None:
-    """Return a message from the stream's leader, or None if it does not exist."""
-    try:
-        reply = await ask(client, f"STREAM.MSG.GET.{stream_name(stream)}", {"seq": sequence})
-    except ApiError as error:
-        if error.code == NOT_FOUND:
-            return None
-        raise
-    stored = msgspec.json.decode(reply, type=_StoredReply).message
-    headers = dict(line.split(": ", 1) for line in stored.hdrs.decode().splitlines() if ": " in line)
-    return _Message(sequence, stored.data, headers.get(FORMAT_HEADER))

@@ -33,6 +33,7 @@ from mauve.stores.nats.groups import (
 )
 from mauve.stores.nats.streams import STREAMS, stream_name, subject_of
 
+CLIENT_NAME: Final = "mauve log writer"  # as NATS shows it to operators
 WAIT_S_MAX: Final = 8.0
 WAITING_BYTES_MAX: Final = 32 * 2**20
 ASSUMED_FLUSH_S: Final = 0.004  # assumed until the servers have been measured
@@ -118,7 +119,7 @@ class NatsLogWriter:
     """
 
     def __init__(self, url: Secret, first: int = 0, connection: Connection | None = None) -> None:
-        self._connection = connection or Connection(url, "mauve log writer")
+        self._connection = connection or Connection(url, CLIENT_NAME)
         self._streams = deque(_Stream(STREAMS[(first + place) % len(STREAMS)]) for place in range(len(STREAMS)))
         self._waiting: deque[_Waiting] = deque()
         self._waiting_bytes = 0

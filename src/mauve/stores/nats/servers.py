@@ -1,10 +1,8 @@
 """Check at the start that the NATS servers can be used safely, and create or check the streams of the log."""
 
 import asyncio
-import http.client
 import secrets
 import socket
-import urllib.request
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
@@ -16,6 +14,8 @@ import structlog
 from mauve.core.secret import Secret
 from mauve.stores import ForeignDataError, StoreUnavailableError, UnsupportedServerError
 from mauve.stores.nats.connection import LoopThread, close, connect
+from mauve.stores.nats.groups import sequence_of
+from mauve.stores.nats.monitors import MONITOR_S_MAX, ask_when_met, check_server, cluster_size
 from mauve.stores.nats.streams import (
     INSTALLATION,
     NOT_FOUND,
@@ -24,6 +24,8 @@ from mauve.stores.nats.streams import (
     ApiError,
     StreamInfo,
     ask,
+    is_peer_offline,
+    once_placed,
     stream_config,
     stream_info,
     stream_name,
@@ -32,48 +34,22 @@ from mauve.stores.nats.streams import (
 if TYPE_CHECKING:
     from nats.aio.client import Client
 
-VERSION_MIN: Final = (2, 11)
-PAYLOAD_BYTES_MIN: Final = 8_000_000
 REPLICAS: Final = 3
 _MONITOR_PORT: Final = 8222
-_MONITOR_S_MAX: Final = 2.5
 _MONITORS_MAX: Final = 15  # asked at once
 _CLIENT_PORT: Final = 4222
 _GREETING_BYTES_MAX: Final = 2**16
-_MONITOR_BYTES_MAX: Final = 2**20
-_PREPARE_S_MAX: Final = 15.0
+_PREPARE_S_MAX: Final = 30.0
 _RETRY_S: Final = 0.5
 _STARTING_S_MAX: Final = 12.0  # A cluster that has just been started elects a leader first.
 
 _QUICK_CONNECT_S_MAX: Final = 2.0
 _QUICK_ANSWER_S_MAX: Final = 1.5
 _QUICK_S_MAX: Final = 4.0
+_IF_LOST: Final = "if there is none, give up its records with 'mauve restore --servers --new-streams'"
 _ADVICE: Final = "name the monitoring address of every NATS server in MAUVE_STREAM_MONITOR_URL, like http://HOST:8222"
 
 log = structlog.get_logger()
-
-
-class _Sync(msgspec.Struct, frozen=True):
-    sync_always: bool = False
-
-
-class _Meta(msgspec.Struct, frozen=True):
-    cluster_size: int = 1
-
-
-class _JetStream(msgspec.Struct, frozen=True):
-    config: _Sync | None = None  # None: JetStream is off
-    meta: _Meta = _Meta()
-
-
-class Server(msgspec.Struct, frozen=True):
-    """What a server's monitoring endpoint tells about it."""
-
-    server_id: str
-    server_name: str
-    version: str
-    max_payload: int
-    jetstream: _JetStream = _JetStream()
 
 
 class _Greeting(msgspec.Struct, frozen=True):
@@ -82,12 +58,16 @@ class _Greeting(msgspec.Struct, frozen=True):
     server_id: str
 
 
+_greeting: Final = msgspec.json.Decoder(_Greeting)
+
+
 class StreamPlan(msgspec.Struct, frozen=True):
     """What the streams of an installation have to be."""
 
     installation: str
     bytes_max: int  # of all streams together
     known_ids: Mapping[int, str]  # of the streams that the installation has written to; empty the first time
+    loaded: Mapping[int, int] = {}  # the last record of each stream that was loaded
 
 
 def check_answer(url: Secret) -> None:
@@ -116,15 +96,15 @@ def check_servers(url: Secret, monitor_urls: Sequence[str], *, all_of_them: bool
     be down: a failure of one must not keep the service from starting.
     """
     _check_connection(url)
-    urls = list(monitor_urls or _default_monitors(url))[:_MONITORS_MAX]
+    urls = monitor_urls_of(url, monitor_urls)
     with ThreadPoolExecutor(_MONITORS_MAX, thread_name_prefix="nats-monitor") as threads:
-        answers = list(threads.map(_ask_monitor, urls))
+        answers = ask_when_met(urls, threads)
         met = set(threads.map(_server_id_at, _addresses(url)[:_MONITORS_MAX])) - {None}
     silent = [address for address, server in zip(urls, answers, strict=True) if server is None]
     servers = {server.server_id: server for server in answers if server is not None}
     for server in servers.values():
         check_server(server)
-    size = max((server.jetstream.meta.cluster_size for server in servers.values()), default=len(urls))
+    size = cluster_size(servers.values()) if servers else len(urls)
     _check_coverage(silent, len(servers), size, all_of_them=all_of_them)
     if len(met - servers.keys()) > len(silent):
         raise UnsupportedServerError(
@@ -149,6 +129,11 @@ def _check_connection(url: Secret) -> None:
         loop.close()
 
 
+def monitor_urls_of(url: Secret, monitor_urls: Sequence[str]) -> list[str]:
+    """Return the monitoring address of each server."""
+    return list(monitor_urls or _default_monitors(url))[:_MONITORS_MAX]
+
+
 def _default_monitors(url: Secret) -> list[str]:
     hosts = [host for host, _ in _addresses(url)]
     return [f"http://[{host}]:{_MONITOR_PORT}" if ":" in host else f"http://{host}:{_MONITOR_PORT}" for host in hosts]
@@ -159,54 +144,17 @@ def _addresses(url: Secret) -> list[tuple[str, int]]:
     return [(each.hostname or "", each.port or _CLIENT_PORT) for each in parts]
 
 
-def _ask_monitor(address: str) -> Server | None:
-    """Return what a monitoring endpoint tells, or None if it does not answer."""
-    try:
-        with urllib.request.urlopen(f"{address.rstrip('/')}/varz", timeout=_MONITOR_S_MAX) as reply:  # noqa: S310 - a setting
-            return msgspec.json.decode(reply.read(_MONITOR_BYTES_MAX), type=Server)
-    except (OSError, http.client.HTTPException, msgspec.MsgspecError):
-        return None
-
-
 def _server_id_at(address: tuple[str, int]) -> str | None:
     """Return the id of the server that clients reach at an address, or None if it does not greet.
 
     A server name does not tell: those of two clusters may be the same.
     """
     try:
-        with socket.create_connection(address, timeout=_MONITOR_S_MAX) as reached, reached.makefile("rb") as lines:
+        with socket.create_connection(address, timeout=MONITOR_S_MAX) as reached, reached.makefile("rb") as lines:
             greeting = lines.readline(_GREETING_BYTES_MAX)
-        return msgspec.json.decode(greeting.removeprefix(b"INFO "), type=_Greeting).server_id
+        return _greeting.decode(greeting.removeprefix(b"INFO ")).server_id
     except (OSError, msgspec.MsgspecError):
         return None
-
-
-def check_server(server: Server) -> None:
-    """Raise unless a server keeps what it acknowledges, and takes what we send."""
-    if _version_of(server.version) < VERSION_MIN:
-        raise UnsupportedServerError(
-            f"the NATS server {server.server_name} has version {server.version}: "
-            f"MAUVE_STREAM_URL needs {'.'.join(map(str, VERSION_MIN))} or later"
-        )
-    if server.jetstream.config is None:
-        raise UnsupportedServerError(
-            f"JetStream is off on the NATS server {server.server_name}: "
-            "MAUVE_STREAM_URL needs it, with 'jetstream { sync_interval: always }' in its configuration"
-        )
-    if not server.jetstream.config.sync_always:
-        raise UnsupportedServerError(
-            f"the NATS server {server.server_name} acknowledges before it has synced to disk: "
-            "MAUVE_STREAM_URL needs 'sync_interval: always' in the jetstream block of its configuration"
-        )
-    if server.max_payload < PAYLOAD_BYTES_MIN:
-        raise UnsupportedServerError(
-            f"the NATS server {server.server_name} takes messages of at most {server.max_payload} bytes: "
-            "MAUVE_STREAM_URL needs 'max_payload: 8MB' in its configuration"
-        )
-
-
-def _version_of(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split("-", maxsplit=1)[0].split(".")[:2] if part.isdigit())
 
 
 def _check_coverage(silent: Sequence[str], checked: int, size: int, *, all_of_them: bool) -> None:
@@ -231,6 +179,10 @@ def prepare_streams(url: Secret, servers: int, plan: StreamPlan) -> dict[int, st
     except StoreUnavailableError as error:
         raise UnsupportedServerError(f"NATS at MAUVE_STREAM_URL cannot be used: {error}") from error
     except ApiError as error:
+        if is_peer_offline(error):
+            raise UnsupportedServerError(
+                f"NATS at MAUVE_STREAM_URL refused new streams: {error}; start every server of the cluster"
+            ) from error
         raise UnsupportedServerError(
             f"NATS at MAUVE_STREAM_URL refused streams of {plan.bytes_max // 2**20} MB in total: {error}; "
             "give its servers more storage, or lower MAUVE_BACKLOG_MB"
@@ -243,7 +195,7 @@ async def _prepare(url: Secret, servers: int, plan: StreamPlan) -> dict[int, str
     client = await connect(url, "mauve start")
     try:
         replicas = REPLICAS if servers >= REPLICAS else 1
-        before = [await _found(client, stream) for stream in STREAMS]
+        before = [await find_stream(client, stream) for stream in STREAMS]
         infos = [
             await _prepared(client, stream, info, replicas, plan) for stream, info in zip(STREAMS, before, strict=True)
         ]
@@ -254,7 +206,7 @@ async def _prepare(url: Secret, servers: int, plan: StreamPlan) -> dict[int, str
         await close(client)
 
 
-async def _found(client: "Client", stream: int) -> StreamInfo | None:
+async def find_stream(client: "Client", stream: int) -> StreamInfo | None:
     """Return a stream, or None if it does not exist. Wait for a cluster that has just been started."""
     gives_up_at = asyncio.get_running_loop().time() + _STARTING_S_MAX
     while True:
@@ -285,6 +237,7 @@ async def _prepared(
         )
     if plan.known_ids.get(stream, metadata[STREAM_ID]) != metadata[STREAM_ID]:
         _refuse_lost_stream(stream, plan)
+    _refuse_older_copy(stream, info, plan)
     own = {name: metadata[name] for name in (INSTALLATION, STREAM_ID)}
     wanted = stream_config(stream, own, max(replicas, info.config.num_replicas), plan.bytes_max // len(STREAMS))
     if not info.config.is_like(wanted):
@@ -296,17 +249,28 @@ def _refuse_lost_stream(stream: int, plan: StreamPlan) -> None:
     if stream in plan.known_ids:
         raise ForeignDataError(
             f"the stream {stream_name(stream)} at MAUVE_STREAM_URL is not the one that this installation wrote to: "
-            "name the servers that hold it, or restore it from a backup of NATS"
+            f"name the servers that hold it, or restore it from a backup of NATS; {_IF_LOST}"
+        )
+
+
+def _refuse_older_copy(stream: int, info: StreamInfo, plan: StreamPlan) -> None:
+    """Refuse a stream that would give new records the numbers of loaded ones: they would never be loaded."""
+    if info.state.last_seq < sequence_of(plan.loaded.get(stream, 0)):
+        raise ForeignDataError(
+            f"the stream {stream_name(stream)} at MAUVE_STREAM_URL holds less than was loaded from it, "
+            f"so it is an older copy: restore a newer one; {_IF_LOST}"
         )
 
 
 async def _created(client: "Client", stream: int, replicas: int, plan: StreamPlan) -> StreamInfo:
     metadata = {INSTALLATION: plan.installation, STREAM_ID: secrets.token_hex(8)}
     config = stream_config(stream, metadata, replicas, plan.bytes_max // len(STREAMS))
+    if stream in plan.loaded:  # It replaces a lost one: its records are numbered after those.
+        config["first_seq"] = sequence_of(plan.loaded[stream]) + 1
     try:
-        await ask(client, f"STREAM.CREATE.{stream_name(stream)}", config)
+        await once_placed(lambda: ask(client, f"STREAM.CREATE.{stream_name(stream)}", config), ApiError)
     except (ApiError, StoreUnavailableError):
-        found = await _found(client, stream)  # Another machine may have created it at the same time.
+        found = await find_stream(client, stream)  # Another machine may have created it at the same time.
         if found is None:
             raise
         return found
@@ -323,6 +287,6 @@ async def _spread_leaders(client: "Client", infos: Sequence[StreamInfo]) -> None
         try:
             body = {"placement": {"preferred": wanted}}
             await ask(client, f"STREAM.LEADER.STEPDOWN.{stream_name(stream)}", body)
-            await _found(client, stream)  # It has a leader again.
+            await find_stream(client, stream)  # It has a leader again.
         except (ApiError, StoreUnavailableError) as error:
             log.warning("stream_leader_not_moved", stream=stream_name(stream), reason=str(error))

@@ -1,8 +1,10 @@
 """The streams of the log, and the requests about them."""
 
-from collections.abc import Mapping
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -16,8 +18,14 @@ INSTALLATION: Final = "mauve-installation"
 STREAM_ID: Final = "mauve-stream-id"
 API: Final = "$JS.API"
 API_S_MAX: Final = 5.0
+_AGAIN_S: Final = 0.5  # A leader answers in milliseconds, and one is elected within 9 s.
+_PLACED_S_MAX: Final = 12.0  # A leader hears of servers that have just started within a few seconds.
+_PEER_OFFLINE: Final = "peer offline"
+NO_ANSWER: Final = "JetStream does not answer: it may be without a quorum"
 DUPLICATE_WINDOW_S: Final = 300  # far longer than a writer sends a group again
 NOT_FOUND: Final = 404
+_UNAVAILABLE: Final = 503
+_PART_FILLED: Final = 2.5  # from two fifths of the room on: a trim leaves a little less than half
 
 
 class ApiError(Exception):
@@ -33,6 +41,7 @@ class StreamState(msgspec.Struct, frozen=True):
     last_seq: int = 0
     messages: int = 0
     bytes: int = 0
+    first_ts: datetime = datetime.min.replace(tzinfo=UTC)
     last_ts: datetime = datetime.min.replace(tzinfo=UTC)
 
 
@@ -78,6 +87,7 @@ class _Reply(msgspec.Struct, frozen=True):
     error: _Refusal | None = None
 
 
+T = TypeVar("T")
 _info_decoder: Final = msgspec.json.Decoder(StreamInfo)
 _reply_decoder: Final = msgspec.json.Decoder(_Reply)
 
@@ -118,18 +128,84 @@ async def ask(client: "Client", subject: str, body: object = None, timeout_s: fl
     try:
         message = await client.request(f"{API}.{subject}", content, timeout=timeout_s)
     except (Error, OSError, TimeoutError) as error:
-        raise StoreUnavailableError("JetStream does not answer: it may be without a quorum") from error
+        raise StoreUnavailableError(NO_ANSWER) from error
     refusal = _reply_decoder.decode(message.data).error
     if refusal is not None:
         raise ApiError(refusal.code, refusal.description)
     return message.data
 
 
+def is_peer_offline(refusal: Exception) -> bool:
+    """Return whether a stream was refused because a server of the cluster is away, or has just started."""
+    return _PEER_OFFLINE in str(refusal)
+
+
+async def once_placed(create: Callable[[], Coroutine[Any, Any, T]], refusal: type[Exception]) -> T:
+    """Return what creates a stream. A cluster refuses while its leader has not heard of a server that has started."""
+    gives_up_at = time.monotonic() + _PLACED_S_MAX
+    while True:
+        try:
+            return await create()
+        except refusal as error:
+            if not is_peer_offline(error) or time.monotonic() > gives_up_at:
+                raise
+        await asyncio.sleep(_AGAIN_S)
+
+
+async def ask_leader(client: "Client", subject: str, body: object = None) -> bytes:
+    """Return the reply of a stream's leader to a request that may be sent twice; raise the errors of `ask`."""
+
+    async def attempt(seconds: float) -> bytes:
+        try:
+            return await ask(client, subject, body, seconds)
+        except ApiError as error:
+            if error.code == _UNAVAILABLE:  # The other servers know that there is no leader.
+                raise StoreUnavailableError(f"JetStream refused: {error}") from error
+            raise
+
+    return await again_until_answered(attempt)
+
+
+async def again_until_answered(attempt: Callable[[float], Coroutine[Any, Any, T]]) -> T:
+    """Return the first result of attempts that begin one after another: while a stream has no leader, they are lost."""
+    ends_at, reason = time.monotonic() + API_S_MAX, NO_ANSWER
+    waiting: set[asyncio.Task[T]] = set()
+    try:
+        while (left_s := ends_at - time.monotonic()) > 0:
+            waiting.add(asyncio.create_task(attempt(left_s)))
+            done, waiting = await asyncio.wait(waiting, timeout=_AGAIN_S, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                try:
+                    return task.result()
+                except StoreUnavailableError as error:
+                    reason = str(error)
+            if done:
+                await asyncio.sleep(_AGAIN_S)  # It may have failed at once.
+    finally:
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+    raise StoreUnavailableError(reason)
+
+
 async def stream_info(client: "Client", stream: int) -> StreamInfo:
     """Return what the stream's leader knows about it."""
-    return _info_decoder.decode(await ask(client, f"STREAM.INFO.{stream_name(stream)}"))
+    return _info_decoder.decode(await ask_leader(client, f"STREAM.INFO.{stream_name(stream)}"))
 
 
 async def purge(client: "Client", stream: int, keep_from: int) -> None:
     """Delete the messages before a sequence."""
-    await ask(client, f"STREAM.PURGE.{stream_name(stream)}", {"seq": keep_from})
+    await ask_leader(client, f"STREAM.PURGE.{stream_name(stream)}", {"seq": keep_from})
+
+
+def first_that_fits(info: StreamInfo) -> int:
+    """Return the first of the newest messages that take half of the room: messages are of about the same size."""
+    state, half = info.state, info.config.max_bytes // 2
+    if info.config.max_bytes <= 0 or state.bytes <= half:
+        return state.first_seq
+    return state.last_seq + 1 - state.messages * half // state.bytes
+
+
+def fills_its_part(info: StreamInfo) -> bool:
+    """Return whether a stream takes about the half of its room that loaded messages may take."""
+    return info.state.bytes * _PART_FILLED > info.config.max_bytes > 0
