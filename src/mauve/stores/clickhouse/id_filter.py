@@ -12,7 +12,7 @@ import numpy.typing as npt
 Numbers: TypeAlias = npt.NDArray[np.uint64]
 Hashes: TypeAlias = Numbers  # two columns: the halves of a 128-bit hash
 
-BITS_PER_ID: Final = 28  # when full: a false-positive rate of about 1 in 20,000
+BITS_PER_ID: Final = 36  # when full: a false-positive rate of about 1 in 85,000
 _WORD_BITS: Final = 64
 _LINE_BITS: Final = 512  # a cache line
 _BITS_IN_WORD: Final = 5

@@ -12,7 +12,7 @@ from typing import Final
 
 from mauve.core.times import DAY_MS
 from mauve.stores.clickhouse.connection import Connection
-from mauve.stores.clickhouse.schema import FROZEN_FOLDER, KEPT_TABLES, TABLES
+from mauve.stores.clickhouse.schema import FROZEN_FOLDER, IS_IMPORTED, KEPT_TABLES, TABLES
 from mauve.stores.maintenance import Frozen
 from mauve.stores.warehouse import WarehouseUnavailableError
 
@@ -28,12 +28,25 @@ user = '', id = '', props = '', claimed_at = '',
 occurred_at = intDiv(occurred_at, {DAY_MS}) * {DAY_MS}, received_at = intDiv(received_at, {DAY_MS}) * {DAY_MS}
 """
 _IS_RAW: Final = "(user != '' OR id != '' OR props != '' OR claimed_at != '')"
+# Undoing an import counts the users of its days again, who are not in the events any more. Those of imports are stored
+# on their own, see `stores.clickhouse.imports`.
+_KEEP_USERS: Final = f"""
+INSERT INTO actives (project, kind, day, users)
+SELECT concat(project, '/0') AS source, if(name = 'user_signup', 'signup', 'active') AS kind, day,
+    uniqCombined64State(17)(user)
+FROM events
+WHERE {{condition}} AND user != '' AND counted AND NOT {IS_IMPORTED} AND (toString(project), day) IN (
+    SELECT splitByChar('/', toString(project))[1], day FROM actives WHERE position(project, '/') > 0
+)
+GROUP BY source, kind, day
+"""
 # The text of a mutation stays on disk for a while, and on a server in logs: it holds a salted digest, never the name.
 _OF_THE_PERSON: Final = (
     "project = {project:String} AND CRC32(user) = {checksum:UInt32}"
     " AND SHA256(concat({salt:String}, user)) = unhex({digest:String})"
 )
-_OF_THE_PROJECT: Final = "project = {project:String}"
+# The users of one source of a project, such as an import, are stored under `project/number`.
+_OF_THE_PROJECT: Final = "(project = {project:String} OR startsWith(project, concat({project:String}, '/')))"
 
 
 class RowMaintenance:
@@ -70,6 +83,7 @@ class RowMaintenance:
         ((counted,),) = self._connection.read(f"SELECT count() FROM events WHERE {condition}", bound)
         count = int(counted)
         if count:
+            self._connection.run(_KEEP_USERS.format(condition=condition), bound)
             # Returns when every part is rewritten. A rewrite interrupted by a crash continues at the next start.
             self._connection.run(
                 f"ALTER TABLE events UPDATE {_BLANK} WHERE {condition} SETTINGS mutations_sync = 2", bound

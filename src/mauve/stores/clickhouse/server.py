@@ -122,6 +122,9 @@ class ServerConnection:
     def read(self, sql: str, parameters: Mapping[str, str | int]) -> list[list[Any]]:
         return rows_from(self._query(sql, "JSONCompactEachRow", parameters))
 
+    def arrow(self, sql: str, parameters: Mapping[str, str | int]) -> bytes:
+        return self._query(sql, "ArrowStream", parameters)
+
     def insert_arrow(self, table: str, stream: bytes) -> None:
         self._insert(table, stream, "ArrowStream")
 

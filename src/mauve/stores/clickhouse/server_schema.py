@@ -3,6 +3,8 @@
 from contextlib import closing
 from typing import Final
 
+import structlog
+
 from mauve.stores import ForeignDataError, NewerSchemaError, UnsupportedServerError
 from mauve.stores.clickhouse.connection import Connection
 from mauve.stores.clickhouse.schema import KEPT_TABLES, kept_tables
@@ -10,18 +12,27 @@ from mauve.stores.clickhouse.server import ServerAddress, open_for_loading, open
 from mauve.stores.warehouse import RowsRefusedError, WarehouseUnavailableError
 
 SCHEMA_VERSION: Final = 1
-"""Raise it whenever the tables change."""
+"""Raise it whenever the tables change. Machines may migrate at the same time: every statement can be run again."""
+COMPATIBLE_FROM: Final = 1
+"""The oldest version whose release works with the tables of this one."""
 
 _VERSION_MIN: Final = (24, 8)
 # The first to create the table decides to whom the database belongs: the identity is in the table's comment.
 _CREATE_INSTALLATION: Final = """
-CREATE TABLE IF NOT EXISTS mauve_installation{on_cluster} (schema_version UInt32, migrated_at DateTime)
+CREATE TABLE IF NOT EXISTS mauve_installation{on_cluster}
+(schema_version UInt32, migrated_at DateTime, compatible_from UInt32 DEFAULT schema_version)
 ENGINE = {replicated}MergeTree ORDER BY schema_version COMMENT '{identity}'
 """
+_ADD_COMPATIBLE_FROM: Final = """
+ALTER TABLE mauve_installation{on_cluster} ADD COLUMN IF NOT EXISTS compatible_from UInt32 DEFAULT schema_version
+"""
+_COMPATIBLE_FROM: Final = "SELECT max(compatible_from) FROM mauve_installation"
 _INSTALLATION: Final = "mauve_installation"
 _COPYING: Final = "mauve_copying"
 _TABLES: Final = "SELECT name, comment, engine FROM system.tables WHERE database = currentDatabase() LIMIT 10000"
 _SHARDS: Final = "SELECT count(), max(shard_num) FROM system.clusters WHERE cluster = {cluster:String}"
+
+log = structlog.get_logger()
 
 
 def check_server(address: ServerAddress) -> None:
@@ -40,10 +51,13 @@ def migrate(address: ServerAddress, identity: str) -> None:
     try:
         with closing(open_for_maintenance(address)) as connection:
             _adopt(connection, address, identity)
-            if _current_version(connection) < SCHEMA_VERSION:
+            if (version := _current_version(connection)) < SCHEMA_VERSION:
+                if version:
+                    log.info("migrating", store="warehouse", from_revision=version, to_revision=SCHEMA_VERSION)
                 for statement in kept_tables(address.layout):
                     connection.run(statement)
-                connection.run(f"INSERT INTO mauve_installation SELECT {SCHEMA_VERSION}, now()")
+                connection.run(_ADD_COMPATIBLE_FROM.format(on_cluster=address.layout.on_cluster))
+                connection.run(f"INSERT INTO mauve_installation SELECT {SCHEMA_VERSION}, now(), {COMPATIBLE_FROM}")
             _check_engines(connection, address)
     except (WarehouseUnavailableError, RowsRefusedError, UnsupportedServerError) as error:
         raise _unusable(error) from error
@@ -108,9 +122,11 @@ def _adopt(connection: Connection, address: ServerAddress, identity: str) -> Non
         known = _identity_in(connection.read(_TABLES, {}))
     if known != identity:
         raise _foreign()
-    if _current_version(connection) > SCHEMA_VERSION:
+    version = _current_version(connection)
+    if version > SCHEMA_VERSION and _compatible_from(connection) > SCHEMA_VERSION:
         raise NewerSchemaError(
-            "the tables at MAUVE_WAREHOUSE_URL were created by a newer release: start that release, or a newer one"
+            f"the tables at MAUVE_WAREHOUSE_URL were migrated to version {version} by a newer release, "
+            f"and this one knows {SCHEMA_VERSION}: start that release, or a newer one"
         )
 
 
@@ -120,6 +136,11 @@ def _identity_in(tables: list[list[str]]) -> str | None:
 
 def _current_version(connection: Connection) -> int:
     ((version,),) = connection.rows("SELECT max(schema_version) FROM mauve_installation")
+    return version
+
+
+def _compatible_from(connection: Connection) -> int:
+    ((version,),) = connection.rows(_COMPATIBLE_FROM)
     return version
 
 

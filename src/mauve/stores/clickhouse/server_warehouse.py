@@ -13,7 +13,7 @@ from mauve.stores.clickhouse.schema import KEPT_TABLES
 from mauve.stores.clickhouse.seen_ids import FILTER_BYTES_MAX
 from mauve.stores.clickhouse.server import LATE_ROWS, NOT_RECOGNIZED, ServerConnection, SettingValues
 from mauve.stores.clickhouse.warehouse import ClickHouseWarehouse
-from mauve.stores.warehouse import EventRows, SameId
+from mauve.stores.warehouse import EventRows
 
 COMMIT_S_MAX: Final = 600
 """How long after staging a commit is accepted."""
@@ -46,14 +46,13 @@ class ServerWarehouse(ClickHouseWarehouse):
         self._commit_until_s = 0
         self._content = ""
 
-    def stage(self, rows: EventRows) -> list[SameId]:
+    def _stage_rows(self, rows: EventRows) -> None:
         self._has_staging = False  # An idle session ends.
-        found = super().stage(rows)
+        super()._stage_rows(rows)
         ((now_s,),) = self._connection.rows("SELECT toUnixTimestamp(now())")
         self._commit_until_s = now_s + COMMIT_S_MAX
         # A log that was created again repeats the names of ranges, but not the moments of receipt.
         self._content = hashlib.blake2b(rows.received_at.tobytes() + rows.seq.tobytes(), digest_size=16).hexdigest()
-        return found
 
     def stored_after(self, positions: Mapping[int, int]) -> dict[int, bool]:
         self._sync_replica()

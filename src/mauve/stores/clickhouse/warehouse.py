@@ -12,7 +12,7 @@ from mauve.core.window import Window
 from mauve.stores.clickhouse.columns import events_as_arrow, seen_as_arrow, seqs_as_arrow
 from mauve.stores.clickhouse.connection import Connection
 from mauve.stores.clickhouse.event_days import repair_event_days
-from mauve.stores.clickhouse.schema import DROP_RETIRED, DURABILITY, STAGING, TABLES
+from mauve.stores.clickhouse.schema import DROP_RETIRED, EMBEDDED_SETTINGS, STAGING, TABLES
 from mauve.stores.clickhouse.seen_ids import FILTER_BYTES_MAX, SeenIds
 from mauve.stores.clickhouse.staged_ids import NO_IDS, received_ids, same_ids, staged_ids
 from mauve.stores.closed_days import DayUsers
@@ -32,46 +32,51 @@ _IS_COMPLETE: Final = " AND ".join(
         ("stored", "staged_stored"),
     )
 )
-_COUNTS: Final = "seq NOT IN (SELECT seq FROM staged_repeats)"
+COUNTS: Final = "seq NOT IN (SELECT seq FROM staged_repeats)"
 # A day is the number of days since 1970, independent of the machine's time zone.
-_DAY: Final = f"toDate(toUInt16(intDiv(occurred_at, {DAY_MS})))"
+DAY: Final = f"toDate(toUInt16(intDiv(occurred_at, {DAY_MS})))"
 _IS_NEW: Final = "seq NOT IN (SELECT seq FROM staged_stored)"
 _RECEIVED_DAY: Final = f"toUInt16(intDiv(received_at, {DAY_MS}))"
-_COMMIT: Final = {
+COMMIT: Final = {
     "events": f"""
     INSERT INTO events
         (project, name, received_at, occurred_at, claimed_at, user, id, props, seq, day, counted)
-    SELECT project, name, received_at, occurred_at, claimed_at, user, id, props, seq, {_DAY}, {_COUNTS}
+    SELECT project, name, received_at, occurred_at, claimed_at, user, id, props, seq, {DAY}, {COUNTS}
     FROM staged
     WHERE {{is_complete}} AND {_IS_NEW}
     """,
     "seen": f"""
     INSERT INTO seen (id_hash, received_at, received_day)
     SELECT {_ID_HASH}, received_at, toDate({_RECEIVED_DAY}) FROM staged
-    WHERE {{is_complete}} AND id != '' AND {_COUNTS} AND {_IS_NEW}
+    WHERE {{is_complete}} AND id != '' AND {COUNTS} AND {_IS_NEW}
     """,
     "actives": f"""
     INSERT INTO actives (project, kind, day, users)
-    SELECT project, if(name = 'user_signup', 'signup', 'active') AS kind, {_DAY} AS day,
+    SELECT project, if(name = 'user_signup', 'signup', 'active') AS kind, {DAY} AS day,
         uniqCombined64State(17)(user)
     FROM staged
-    WHERE {{is_complete}} AND user != '' AND {_COUNTS}
+    WHERE {{is_complete}} AND user != '' AND {COUNTS}
     GROUP BY project, kind, day
     """,
 }
 
+# A project with a slash is one source of another project's users, see `stores.clickhouse.imports`.
 _USERS_OF_DAYS: Final = """
 SELECT project, kind, toString(day), uniqCombined64Merge(17)(users) FROM actives
 WHERE kind IN ('active', 'signup') AND day BETWEEN toDate({first:UInt16}) AND toDate({last:UInt16})
+    AND position(project, '/') = 0
 GROUP BY project, kind, day SETTINGS output_format_json_quote_64bit_integers = 0
 """
-# May be merged with the result of an earlier attempt for the same week: that does not change a sketch.
+_HAS_WEEK: Final = "SELECT count() FROM actives WHERE {of_week}"
+_DROP_WEEK: Final = "ALTER TABLE actives DELETE WHERE {of_week} SETTINGS mutations_sync = 2"
+_OF_WEEK: Final = "kind IN ('active_week', 'signup_week') AND day = toDate(toUInt16({first}))"
 _SUM_UP_WEEK: Final = """
 INSERT INTO actives (project, kind, day, users)
 SELECT project, concat(toString(kind), '_week') AS week_kind, toDate(toUInt16({first})),
     uniqCombined64MergeState(17)(users)
 FROM actives
 WHERE kind IN ('active', 'signup') AND day BETWEEN toDate(toUInt16({first})) AND toDate(toUInt16({last}))
+    AND position(project, '/') = 0
 GROUP BY project, week_kind
 """
 
@@ -87,21 +92,15 @@ class ClickHouseWarehouse:
         self._staged_ids = NO_IDS
 
     def stage(self, rows: EventRows) -> list[SameId]:
-        self._empty_staging()
-        self._connection.insert_arrow("staged", events_as_arrow(rows))
-        self._staged_count = len(rows)
+        self._stage_rows(rows)
         self._staged_ids = staged_ids(rows, self._connection.binary(_HASHED_IDS)) if any(rows.id.lengths) else NO_IDS
         return same_ids(self._staged_ids, self._seen)
 
     def commit(self, repeats: Collection[int], stored: Collection[int], range_name: str = "") -> None:
-        if repeats:
-            self._connection.insert_arrow("staged_repeats", seqs_as_arrow(repeats))
-        if stored:
-            self._connection.insert_arrow("staged_stored", seqs_as_arrow(stored))
+        is_complete = self._judge_rows(repeats, stored)
         counted = self._staged_ids.without(repeats).without(stored)  # Stored ones are known, see `recover_ids`.
         self._seen.add(counted.hashes, counted.received_days)
-        is_complete = self._condition(len(repeats), len(stored))
-        for table, statement in _COMMIT.items():
+        for table, statement in COMMIT.items():
             self._store(table, statement.format(is_complete=is_complete), range_name)
         self._has_staging = True
 
@@ -144,10 +143,27 @@ class ClickHouseWarehouse:
 
     def merge_week(self, week: Window) -> None:
         first, last = _day_numbers(week)
+        of_week = _OF_WEEK.format(first=first)
+        # Of an earlier attempt, or from before the week was reopened: users of an import that was undone must go.
+        if self._connection.rows(_HAS_WEEK.format(of_week=of_week)) != [(0,)]:
+            self._connection.run(_DROP_WEEK.format(of_week=of_week))
         self._connection.run(_SUM_UP_WEEK.format(first=first, last=last))
 
     def ping(self) -> None:
         self._connection.rows("SELECT 1")
+
+    def _stage_rows(self, rows: EventRows) -> None:
+        self._empty_staging()
+        self._connection.insert_arrow("staged", events_as_arrow(rows))
+        self._staged_count = len(rows)
+
+    def _judge_rows(self, repeats: Collection[int], stored: Collection[int]) -> str:
+        """Stage which rows do not count and which are stored; return the condition for statements of the commit."""
+        if repeats:
+            self._connection.insert_arrow("staged_repeats", seqs_as_arrow(repeats))
+        if stored:
+            self._connection.insert_arrow("staged_stored", seqs_as_arrow(stored))
+        return self._condition(len(repeats), len(stored))
 
     def _empty_staging(self) -> None:
         if not self._has_staging:
@@ -166,12 +182,17 @@ class ClickHouseWarehouse:
         self._connection.run(sql)
 
 
+def migrate_embedded(connection: Connection) -> None:
+    """Create the tables, or bring those of an earlier release up to date. Every statement can be run again."""
+    for statement in (*TABLES, *EMBEDDED_SETTINGS, *DROP_RETIRED):
+        connection.run(statement)
+
+
 class ChdbWarehouse(ClickHouseWarehouse):
     """The embedded warehouse. Opening it brings the tables of an earlier release up to date."""
 
     def __init__(self, connection: Connection, *, filter_bytes_max: int = FILTER_BYTES_MAX) -> None:
-        for statement in (*TABLES, *DURABILITY, *DROP_RETIRED):
-            connection.run(statement)
+        migrate_embedded(connection)
         repair_event_days(connection)
         super().__init__(connection, filter_bytes_max=filter_bytes_max)
         self._seen.build()
