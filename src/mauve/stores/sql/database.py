@@ -2,7 +2,7 @@
 
 import math
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Final
@@ -12,13 +12,26 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from mauve.stores import StoreUnavailableError
 from mauve.stores.cancellation import current_cancellation, seconds_left
-from mauve.stores.sql.dialects import open_dialect
+from mauve.stores.sql.dialects import Session, now_ms, open_dialect
 
 STATEMENT_S_MAX: Final = 8.0  # on a server; a request may need several, and has to be answered within 20 s
 
 
 def sqlite_url(path: Path) -> sa.URL:
     return sa.URL.create("sqlite+pysqlite", database=str(path))
+
+
+TimeOf = Callable[[sa.Connection, int], int]
+"""Returns the time in epoch milliseconds at which a transaction happens, given the time of the machine."""
+
+
+def server_time(connection: sa.Connection, _machine_ms: int) -> int:
+    """Return the server's time: machines that share a database share windows and expiry, whatever their clocks say."""
+    return connection.execute(sa.select(now_ms(connection.dialect.name))).scalar_one()
+
+
+def machine_time(_connection: sa.Connection, machine_ms: int) -> int:
+    return machine_ms
 
 
 class Database:
@@ -28,9 +41,22 @@ class Database:
     """
 
     def __init__(
-        self, url: sa.URL, busy_timeout_s: float, *, schema: str = "public", statement_s: float = STATEMENT_S_MAX
+        self,
+        url: sa.URL,
+        busy_timeout_s: float,
+        *,
+        schema: str = "public",
+        statement_s: float = STATEMENT_S_MAX,
+        program: str = "mauve",
+        time_of: TimeOf | None = None,
     ) -> None:
-        self._dialect = open_dialect(url, busy_timeout_s, schema, statement_s)
+        self._dialect = open_dialect(url, busy_timeout_s, Session(schema, statement_s, program))
+        self.time_of = time_of or (server_time if self.is_server else machine_time)
+
+    @property
+    def is_server(self) -> bool:
+        """Return whether other machines may use the database, too."""
+        return self._dialect.is_server
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
@@ -60,6 +86,10 @@ class Database:
         with self.writing() as connection:
             self._dialect.prepare_to_migrate(connection)
             yield connection
+
+    def programs(self, connection: sa.Connection) -> list[str]:
+        """Return the names of the programs that are connected now, once for each connection."""
+        return self._dialect.programs(connection)
 
     def check_server(self) -> None:
         """Raise unless the server can be reached and is one that this release supports."""

@@ -5,9 +5,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import sqlalchemy as sa
+import structlog
 from sqlalchemy import Table, event
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine.interfaces import DBAPICursor
@@ -20,11 +21,22 @@ if TYPE_CHECKING:
 
 _CONNECTIONS_MAX: Final = 8
 
+log = structlog.get_logger()
+
+
+class Session(NamedTuple):
+    """What a connection to a server sets."""
+
+    schema: str
+    statement_s: float
+    program: str  # shown to others
+
 
 class Dialect(Protocol):
     """One engine of SQL, opened on one database."""
 
     engine: sa.Engine
+    is_server: bool
 
     def reading(self) -> AbstractContextManager[sa.Connection]:
         """Open a transaction in which every statement sees the same moment."""
@@ -50,6 +62,10 @@ class Dialect(Protocol):
         """Let no other process migrate until this transaction ends, and create the schema."""
         ...
 
+    def programs(self, connection: sa.Connection) -> list[str]:
+        """Return the names of the programs that are connected now, once for each connection."""
+        ...
+
     def empty_journal(self, patience_s: float) -> bool:
         """Remove deleted content from the journal; return False if readers have prevented it all the time."""
         ...
@@ -59,10 +75,10 @@ class Dialect(Protocol):
         ...
 
 
-def open_dialect(url: sa.URL, patience_s: float, schema: str, statement_s: float) -> Dialect:
+def open_dialect(url: sa.URL, patience_s: float, session: Session) -> Dialect:
     if url.get_backend_name() == "sqlite":
         return Sqlite(url, patience_s)
-    return Postgresql(url, patience_s, schema, statement_s)
+    return Postgresql(url, patience_s, session)
 
 
 _WRITING: Final = "mauve_writing"
@@ -74,6 +90,8 @@ _STEPS_BETWEEN_CHECKS: Final = 10_000  # of SQLite's virtual machine: a fraction
 
 class Sqlite:
     """A file. One transaction writes at a time; readers see the moment at which they began."""
+
+    is_server = False
 
     def __init__(self, url: sa.URL, patience_s: float) -> None:
         self.engine = _sqlite_engine(url, patience_s)
@@ -103,6 +121,9 @@ class Sqlite:
 
     def prepare_to_migrate(self, connection: sa.Connection) -> None:
         """Do nothing: a write transaction is the only one."""
+
+    def programs(self, connection: sa.Connection) -> list[str]:  # noqa: ARG002 - the same signature for every engine
+        return []
 
     def empty_journal(self, patience_s: float) -> bool:
         with closing(self.engine.raw_connection()) as connection:
@@ -193,15 +214,25 @@ _SERVER_SETTINGS: Final = sa.text(
     "SELECT name, setting FROM pg_settings"
     " WHERE name IN ('server_version_num', 'server_encoding', 'fsync', 'full_page_writes')"
 )
+_PROGRAMS: Final = sa.text(
+    "SELECT application_name FROM pg_stat_activity"
+    " WHERE datname = current_database() AND application_name IS NOT NULL LIMIT 10000"
+)
 _SCHEMA_LOCK: Final = 0x6D61757665  # any number that other programs in the same database do not use
+_TABLE_LOCK_S_MAX: Final = 4
+_TURN_EVERY_S: Final = 0.5
+_TURN_S_MAX: Final = 3600.0
+_TURN_LOGGED_EVERY_S: Final = 5.0
 
 
 class Postgresql:
     """A server. Transactions write at the same time; readers see the moment of their first statement."""
 
-    def __init__(self, url: sa.URL, patience_s: float, schema: str, statement_s: float) -> None:
-        self._schema = schema
-        self.engine = _postgresql_engine(url, patience_s, schema, statement_s)
+    is_server = True
+
+    def __init__(self, url: sa.URL, patience_s: float, session: Session) -> None:
+        self._schema = session.schema
+        self.engine = _postgresql_engine(url, patience_s, session)
         self._readers = self.engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         self._writers = self.engine.execution_options(isolation_level="READ COMMITTED", postgresql_readonly=False)
 
@@ -231,10 +262,14 @@ class Postgresql:
             raise UnsupportedServerError("the server may lose what it has stored: set fsync and full_page_writes to on")
 
     def prepare_to_migrate(self, connection: sa.Connection) -> None:
-        for name in ("statement_timeout", "lock_timeout"):  # Migrating, and waiting for it, may take long.
-            connection.execute(sa.select(sa.func.set_config(name, "0", sa.true())))
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_SCHEMA_LOCK)))
+        # A table that another program uses for long is not waited for: every other statement would wait as well.
+        for name, limit in (("statement_timeout", "0"), ("lock_timeout", f"{_TABLE_LOCK_S_MAX}s")):
+            connection.execute(sa.select(sa.func.set_config(name, limit, sa.true())))
+        _await_turn_to_migrate(connection)
         connection.execute(sa.schema.CreateSchema(self._schema, if_not_exists=True))
+
+    def programs(self, connection: sa.Connection) -> list[str]:
+        return list(connection.execute(_PROGRAMS).scalars())
 
     def empty_journal(self, patience_s: float) -> bool:  # noqa: ARG002 - the same signature for every engine
         with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
@@ -247,7 +282,22 @@ class Postgresql:
         return getattr(diagnostics, "message_primary", None) or str(error).partition("\n")[0]
 
 
-def _postgresql_engine(url: sa.URL, patience_s: float, schema: str, statement_s: float) -> sa.Engine:
+def _await_turn_to_migrate(connection: sa.Connection) -> None:
+    """Wait while another machine migrates, and say so from time to time."""
+    lock = sa.select(sa.func.pg_try_advisory_xact_lock(_SCHEMA_LOCK))
+    began_at = logged_at = time.monotonic()
+    while not connection.execute(lock).scalar_one():
+        now = time.monotonic()
+        if now - began_at > _TURN_S_MAX:
+            raise UnsupportedServerError("another machine has been migrating the database for an hour: see its log")
+        if now - logged_at >= _TURN_LOGGED_EVERY_S:
+            log.info("waiting_for_migration", waited_s=round(now - began_at), advice="another machine migrates")
+            logged_at = now
+        time.sleep(_TURN_EVERY_S)
+
+
+def _postgresql_engine(url: sa.URL, patience_s: float, session: Session) -> sa.Engine:
+    schema, statement_s, program = session
     options = {
         "search_path": schema,
         "statement_timeout": int(statement_s * 1000),
@@ -265,7 +315,7 @@ def _postgresql_engine(url: sa.URL, patience_s: float, schema: str, statement_s:
         "dbname": url.database,
         **url.query,
         "connect_timeout": _CONNECT_S,
-        "application_name": "mauve",
+        "application_name": program,
         "keepalives_idle": 10,
         "keepalives_interval": 5,
         "keepalives_count": 3,

@@ -1,47 +1,65 @@
-"""Migrate the tables to the current schema."""
+"""Migrate the tables to the current schema, beside processes of the release before.
 
+On a server the table of the version also says from which revision on a release works with the tables. A process of an
+older release goes on, and starts, as long as that is not newer than what it knows.
+"""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 import sqlalchemy as sa
+import structlog
 
-from mauve.stores import NewerSchemaError
+from mauve.stores import NewerSchemaError, StoreUnavailableError, UnsupportedServerError
 from mauve.stores.sql.database import Database
+
+_COMPATIBLE_FROM: Final = "compatible_from"
+_LOCK_NOT_AVAILABLE: Final = "55P03"  # PostgreSQL's code of a lock timeout
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
     """A chain of migrations. Two may share a database: each stores its revision in its own table."""
 
+    name: str
     folder: Path
     version_table: str
 
 
-CATALOG: Final = Chain(Path(__file__).parent / "catalog" / "migrations", "alembic_version")
-LEDGER: Final = Chain(Path(__file__).parent / "ledger" / "migrations", "ledger_alembic_version")
+CATALOG: Final = Chain("catalog", Path(__file__).parent / "catalog" / "migrations", "alembic_version")
+LEDGER: Final = Chain("ledger", Path(__file__).parent / "ledger" / "migrations", "ledger_alembic_version")
 
 
+@cache
 def newest_revision(chain: Chain) -> str:
     """Return the revision that this release needs."""
     return max(path.stem.partition("_")[0] for path in (chain.folder / "versions").glob("[0-9]*.py"))
 
 
+def program_name(chain: Chain) -> str:
+    """Return how a process tells a server which tables it knows."""
+    return f"mauve {chain.name} {newest_revision(chain)}"
+
+
 def current_revision(database: Database, chain: Chain) -> str | None:
     """Return the revision of the tables; None if there are none."""
-    revision = sa.select(sa.column("version_num", sa.Text)).select_from(sa.table(chain.version_table))
     with database.reading() as connection:
-        if not sa.inspect(connection).has_table(chain.version_table):
-            return None
-        return connection.execute(revision).scalar_one_or_none()
+        return _revision_in(connection, chain)
 
 
 def check_not_newer(database: Database, chain: Chain) -> str | None:
-    """Return the revision of the tables; raise if this release does not know it."""
-    revision, newest = current_revision(database, chain), newest_revision(chain)
-    if revision is not None and revision > newest:
-        raise NewerSchemaError(f"the data is at revision {revision} and this release knows {newest}: run a newer mauve")
-    return revision
+    """Return the revision of the tables; raise if this release does not work with them."""
+    with database.reading() as connection:
+        revision = _revision_in(connection, chain)
+        if revision is not None and revision > newest_revision(chain):
+            _check_compatible(database, connection, chain, revision)
+        return revision
 
 
 def migrate(database: Database, chain: Chain) -> None:
@@ -49,15 +67,109 @@ def migrate(database: Database, chain: Chain) -> None:
 
     Several processes may start at once: the first migrates, the others wait for it and find nothing to do.
     """
-    if check_not_newer(database, chain) == newest_revision(chain):
+    if _is_done(check_not_newer(database, chain), chain):
         return
+    try:
+        with database.migrating() as connection:
+            revision = _revision_in(connection, chain)  # Another machine may have migrated meanwhile.
+            if not _is_done(revision, chain):
+                _upgrade(database, connection, chain)
+                return
+    except StoreUnavailableError as error:
+        if not database.is_server:
+            raise
+        raise UnsupportedServerError(
+            f"the tables at MAUVE_DATABASE_URL could not be migrated ({error}): {_advice_after(error)}"
+        ) from error
+    check_not_newer(database, chain)
+
+
+def migrate_files(files: Sequence[tuple[Database, Chain]]) -> None:
+    """Run the missing migrations of several files: all of them, or none if one fails.
+
+    Each file commits on its own, one right after the other. Only a process that dies between the two leaves one file
+    migrated; the next start migrates the other.
+    """
+    for database, chain in files:
+        check_not_newer(database, chain)
+    with ExitStack() as transactions:
+        for database, chain in files:
+            connection = transactions.enter_context(database.migrating())
+            if not _is_done(_revision_in(connection, chain), chain):
+                _upgrade(database, connection, chain)
+
+
+def _advice_after(error: StoreUnavailableError) -> str:
+    if getattr(getattr(error.__cause__, "orig", None), "sqlstate", None) == _LOCK_NOT_AVAILABLE:
+        return "a long query or a backup may be using them: try again when it is over"
+    return "they are as they were: check the server, then try again"
+
+
+def _is_done(revision: str | None, chain: Chain) -> bool:
+    return revision is not None and revision >= newest_revision(chain)
+
+
+def _revision_in(connection: sa.Connection, chain: Chain) -> str | None:
+    if not sa.inspect(connection).has_table(chain.version_table):
+        return None
+    revision = sa.select(sa.column("version_num", sa.Text)).select_from(sa.table(chain.version_table))
+    return connection.execute(revision).scalar_one_or_none()
+
+
+def _check_compatible(database: Database, connection: sa.Connection, chain: Chain, revision: str) -> None:
+    """Raise unless the newer release that migrated the tables left them usable for this one."""
+    newest = newest_revision(chain)
+    if not database.is_server:
+        raise NewerSchemaError(
+            f"the {chain.name} is at revision {revision} and this release knows {newest}: "
+            "run the newer mauve that migrated it, or restore the copy or backup made before"
+        )
+    oldest = sa.select(sa.column(_COMPATIBLE_FROM, sa.Text)).select_from(sa.table(chain.version_table))
+    is_stated = _has_compatible_from(connection, chain)
+    if not is_stated or (connection.execute(oldest).scalar_one() or revision) > newest:
+        raise UnsupportedServerError(
+            f"the {chain.name} at MAUVE_DATABASE_URL was migrated to revision {revision} by a newer release, "
+            f"and this one knows {newest}: install that release on this machine"
+        )
+
+
+def _upgrade(database: Database, connection: sa.Connection, chain: Chain) -> None:
     # Imported late: it is slow and rarely needed.
     from alembic import command  # noqa: PLC0415
     from alembic.config import Config  # noqa: PLC0415
+    from alembic.script import ScriptDirectory  # noqa: PLC0415
 
     config = Config()
     config.set_main_option("script_location", str(chain.folder).replace("%", "%%"))
     config.attributes["version_table"] = chain.version_table
-    with database.migrating() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+    config.attributes["connection"] = connection
+    newest = ScriptDirectory.from_config(config).get_revision("head")
+    compatible_from = getattr(newest.module, _COMPATIBLE_FROM, newest.revision)
+    _refuse_while_older_run(database, connection, chain, compatible_from)
+    if (revision := _revision_in(connection, chain)) is not None:
+        log.info("migrating", store=chain.name, from_revision=revision, to_revision=newest.revision)
+    command.upgrade(config, "head")
+    if database.is_server:
+        _store_compatible_from(connection, chain, compatible_from)
+
+
+def _refuse_while_older_run(database: Database, connection: sa.Connection, chain: Chain, compatible_from: str) -> None:
+    """Raise if processes are connected that would not work with the migrated tables."""
+    for program in database.programs(connection):
+        _, _, known = program.partition(f"mauve {chain.name} ")
+        if known and known < compatible_from:
+            raise UnsupportedServerError(
+                f"a machine that uses MAUVE_DATABASE_URL runs a release too old for the tables of this one "
+                f"({chain.name} {known}, and {compatible_from} is needed): stop or upgrade it first"
+            )
+
+
+def _has_compatible_from(connection: sa.Connection, chain: Chain) -> bool:
+    return _COMPATIBLE_FROM in {column["name"] for column in sa.inspect(connection).get_columns(chain.version_table)}
+
+
+def _store_compatible_from(connection: sa.Connection, chain: Chain, revision: str) -> None:
+    if not _has_compatible_from(connection, chain):
+        connection.exec_driver_sql(f"ALTER TABLE {chain.version_table} ADD COLUMN {_COMPATIBLE_FROM} VARCHAR(32)")
+    table = sa.table(chain.version_table, sa.column(_COMPATIBLE_FROM))
+    connection.execute(sa.update(table).values({_COMPATIBLE_FROM: revision}))

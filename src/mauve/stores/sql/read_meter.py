@@ -23,6 +23,7 @@ class SqlReadMeter:
     def take(self, org_id: str, cost: ReadCost, limits: ReadLimits, now_ms: int) -> Throttled | None:
         self._prune(now_ms)
         with self._database.writing(is_expendable=True) as tx:
+            now_ms = self._database.time_of(tx, now_ms)
             queries, raw_scans = _locked_spending(tx, org_id, now_ms)
             # Reads that have expired must not count again if the clock is set back.
             tx.execute(sa.delete(reads).where(reads.c.org_id == org_id, sa.not_(_is_in_window(now_ms))))
@@ -33,8 +34,9 @@ class SqlReadMeter:
             return refusal
 
     def usage(self, org_id: str, now_ms: int) -> Usage:
-        of_period = (spent.c.org_id == org_id) & (spent.c.period == period_of(now_ms))
         with self._database.reading() as tx:
+            now_ms = self._database.time_of(tx, now_ms)
+            of_period = (spent.c.org_id == org_id) & (spent.c.period == period_of(now_ms))
             found = tx.execute(sa.select(spent.c.queries, spent.c.raw_scans).where(of_period)).one_or_none()
             return _usage(tx, org_id, now_ms, *(found or (0, 0)))
 
@@ -47,6 +49,7 @@ class SqlReadMeter:
             return
         self._pruned_at = now_ms
         with self._database.writing(is_expendable=True) as tx:
+            now_ms = self._database.time_of(tx, now_ms)
             tx.execute(sa.delete(reads).where(sa.not_(_is_in_window(now_ms))))
             tx.execute(sa.delete(spent).where(sa.not_(spent.c.period.between(*periods_kept(now_ms)))))
 

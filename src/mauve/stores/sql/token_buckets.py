@@ -14,7 +14,7 @@ _PRUNE_EVERY_MS: Final = 60_000
 
 
 class SqlTokenBuckets:
-    """One bucket per key, as `TokenBuckets`. A bucket that is full again is deleted."""
+    """One bucket per key, as `TokenBuckets`, on the clock of the database. A bucket that is full again is deleted."""
 
     def __init__(self, database: Database, kind: str, per_second: float, burst: float) -> None:
         self._database = database
@@ -28,6 +28,7 @@ class SqlTokenBuckets:
         name = f"{self._kind} {escaped(key)}"
         self._prune(now_ms)
         with self._database.writing(is_expendable=True) as tx:
+            now_ms = self._database.time_of(tx, now_ms)
             insert = upsert(tx.dialect.name, buckets).values(name=name, tokens=self._burst, at=now_ms)
             lock = insert.on_conflict_do_update(index_elements=[buckets.c.name], set_={"name": insert.excluded.name})
             tokens, at = tx.execute(lock.returning(buckets.c.tokens, buckets.c.at)).one()
@@ -40,6 +41,7 @@ class SqlTokenBuckets:
             return
         self._pruned_at = now_ms
         full_after_ms = int(self._burst / self._per_second * 1000)
-        is_full = buckets.c.name.startswith(f"{self._kind} ", autoescape=True) & (buckets.c.at < now_ms - full_after_ms)
+        is_ours = buckets.c.name.startswith(f"{self._kind} ", autoescape=True)
         with self._database.writing(is_expendable=True) as tx:
-            tx.execute(sa.delete(buckets).where(is_full))
+            is_full = buckets.c.at < self._database.time_of(tx, now_ms) - full_after_ms
+            tx.execute(sa.delete(buckets).where(is_ours & is_full))

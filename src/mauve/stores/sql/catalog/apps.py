@@ -10,6 +10,7 @@ from mauve.stores.catalog import AppChanges, NewApp, NewKey, TallyCheck
 from mauve.stores.sql.catalog.keys import insert_key
 from mauve.stores.sql.catalog.minting import tally
 from mauve.stores.sql.catalog.publications import UNPUBLISHED, changed
+from mauve.stores.sql.catalog.row_locks import lock_rows
 from mauve.stores.sql.catalog.schema import apps, keys, projects, webhook_secrets
 from mauve.stores.sql.database import Database
 
@@ -87,6 +88,7 @@ class SqlApps:
     ) -> App | None:
         with self._database.writing() as tx:
             if tx.execute(sa.update(apps).where(needs_change).values(archived_at=at)).rowcount:
+                lock_rows(tx, dict(_published_of(app_id)))
                 for table, of_app in _published_of(app_id):
                     tx.execute(sa.update(table).where(of_app).values(changed(table)))
             row = tx.execute(_APP.where(_is(org_id, app_id))).one_or_none()
@@ -106,6 +108,7 @@ class SqlApps:
         with self._database.writing() as tx:
             if tx.execute(sa.select(apps.c.app_id).where(archived).with_for_update()).first() is None:
                 return False
+            lock_rows(tx, dict(_published_of(app_id)))
             for table, of_app in _published_of(app_id):
                 if tx.execute(sa.select(table.c.version).where(of_app, table.c.mirrored_at.is_(None))).first():
                     return False

@@ -11,6 +11,7 @@ from mauve.core.roles import scopes_of
 from mauve.core.user import Role
 from mauve.stores.catalog import Minted, Tally
 from mauve.stores.sql.catalog.publications import changed, scopes_from
+from mauve.stores.sql.catalog.row_locks import lock_rows
 from mauve.stores.sql.catalog.schema import apps, keys, memberships, organizations, tokens
 
 _IDS_AT_ONCE: Final = 500  # SQLite limits the number of parameters
@@ -57,8 +58,11 @@ def minted_by(tx: sa.Connection, org_id: str, user_id: str) -> Minted:
 
 def revoke(tx: sa.Connection, minted: Minted) -> None:
     """Revoke permanently and mark for publication."""
-    _revoke(tx, tokens, tokens.c.token_id, [token.token_id for token in minted.tokens])
-    _revoke(tx, keys, keys.c.key_id, [key.key_id for key in minted.keys])
+    key_ids = [key.key_id for key in minted.keys]
+    token_ids = [token.token_id for token in minted.tokens]
+    lock_rows(tx, {keys: keys.c.key_id.in_(key_ids), tokens: tokens.c.token_id.in_(token_ids)})
+    _revoke(tx, keys, keys.c.key_id, key_ids)
+    _revoke(tx, tokens, tokens.c.token_id, token_ids)
 
 
 def _revoke(tx: sa.Connection, table: sa.Table, column: sa.Column[str], ids: Sequence[str]) -> None:

@@ -2,7 +2,7 @@
 
 Each published row has `version`, the count of its changes, and `mirrored_at`, NULL while the current version is
 unpublished. A change increments the one and clears the other in its own transaction, so none is lost and no separate
-outbox is needed.
+outbox is needed. The marks refer to one edge, whose id is kept beside them: one that replaces it starts without any.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,9 +22,21 @@ from mauve.stores.edge import (
     PublishedSecret,
     PublishedToken,
 )
-from mauve.stores.sql.catalog.schema import apps, keys, organizations, projects, tokens, webhook_secrets
+from mauve.stores.sql.catalog.row_locks import LOCK_ORDER, lock_rows
+from mauve.stores.sql.catalog.schema import (
+    apps,
+    installation,
+    keys,
+    organizations,
+    projects,
+    tokens,
+    webhook_secrets,
+)
 from mauve.stores.sql.database import Database
+from mauve.stores.sql.dialects import upsert
 
+_EDGE_ID: Final = "edge_id"
+_EDGE: Final = sa.select(installation.c.value).where(installation.c.name == _EDGE_ID)
 UNPUBLISHED: Final[dict[str, object]] = {"version": 1, "mirrored_at": None}
 """The publication columns of a new row."""
 
@@ -51,15 +63,33 @@ class SqlPublications:
                 records += [record_from(row) for row in rows]
         return records
 
-    def mark_published(self, records: Sequence[PublishedRecord], at: int) -> None:
+    def mark_published(self, records: Sequence[PublishedRecord], at: int, edge_id: str) -> bool:
         with self._database.writing() as tx:
-            for record in records:
+            # Locked until the end: another machine that finds a new edge clears these marks, too, or has been faster.
+            if tx.execute(_EDGE.with_for_update(read=True)).scalar_one_or_none() != edge_id:
+                return False
+            for record in sorted(records, key=_place_of):
                 tx.execute(_row_of(record).values(mirrored_at=at))
+            return True
 
-    def mark_all_pending(self) -> None:
+    def edge_id(self) -> str | None:
+        with self._database.reading() as tx:
+            found: str | None = tx.execute(_EDGE).scalar_one_or_none()
+            return found
+
+    def use_edge(self, edge_id: str) -> None:
         with self._database.writing() as tx:
-            for table in (organizations, projects, keys, tokens, webhook_secrets):
+            insert = upsert(tx.dialect.name, installation).values(name=_EDGE_ID, value=edge_id)
+            changes = {"value": insert.excluded.value}
+            tx.execute(insert.on_conflict_do_update(index_elements=[installation.c.name], set_=changes))
+            lock_rows(tx, dict.fromkeys(LOCK_ORDER, sa.true()))
+            for table in LOCK_ORDER:
                 tx.execute(sa.update(table).values(mirrored_at=None))
+
+
+def _place_of(record: PublishedRecord) -> tuple[int, str]:
+    """Return the record's place in the order in which rows are locked."""
+    return LOCK_ORDER.index(_row_of(record).table), record.record_id
 
 
 def _row_of(record: PublishedRecord) -> sa.Update:

@@ -167,6 +167,78 @@ buckets: Final = sa.Table(
     sa.Column("at", sa.BigInteger, nullable=False, index=True),
 )
 
+# Alerts and digests. Rows go with the app or the member they belong to.
+alert_settings: Final = sa.Table(
+    "alert_settings",
+    metadata,
+    sa.Column("org_id", sa.ForeignKey("organizations.org_id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("time_zone", sa.Text, nullable=False),
+    sa.Column("quiet_from", sa.Integer),  # the hour; NULL: no quiet hours
+    sa.Column("quiet_until", sa.Integer),
+    sa.Column("digest_hour", sa.Integer, nullable=False),
+)
+
+alert_rules: Final = sa.Table(
+    "alert_rules",
+    metadata,
+    sa.Column("rule_id", sa.Text, primary_key=True),
+    sa.Column("org_id", sa.ForeignKey("organizations.org_id", ondelete="CASCADE"), nullable=False, index=True),
+    sa.Column("app_id", sa.ForeignKey("apps.app_id", ondelete="CASCADE"), nullable=False, index=True),
+    sa.Column("terms", sa.Text, nullable=False),  # JSON
+    sa.Column("state", sa.Text, nullable=False),  # JSON
+    sa.Column("version", sa.BigInteger, nullable=False),  # the count of its judgments
+    sa.Column("next_at", sa.BigInteger, nullable=False, index=True),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+    sa.Column("created_by", sa.Text, nullable=False),
+)
+
+alert_channels: Final = sa.Table(
+    "alert_channels",
+    metadata,
+    sa.Column("channel_id", sa.Text, primary_key=True),
+    sa.Column("org_id", sa.ForeignKey("organizations.org_id", ondelete="CASCADE"), nullable=False, index=True),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("masked", sa.Text, nullable=False),  # the address without what is secret in it
+    sa.Column("sealed", sa.LargeBinary, nullable=False),  # address and signing secret, as JSON
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+    sa.Column("created_by", sa.Text, nullable=False),
+)
+
+alert_subscribers: Final = sa.Table(
+    "alert_subscribers",
+    metadata,
+    sa.Column("user_id", sa.ForeignKey("users.user_id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("org_id", sa.ForeignKey("organizations.org_id", ondelete="CASCADE"), nullable=False, index=True),
+    sa.Column("digest", sa.Text, nullable=False),
+    sa.Column("alerts", sa.Boolean, nullable=False),
+    # Stored as it is, since every e-mail contains it. All it can do is to end these e-mails.
+    sa.Column("token", sa.Text, nullable=False, unique=True),
+    sa.Column("next_at", sa.BigInteger, index=True),  # of the digest; NULL: none is wanted
+)
+
+# The outbox, and the history of what it sent.
+alert_messages: Final = sa.Table(
+    "alert_messages",
+    metadata,
+    sa.Column("message_id", sa.Text, primary_key=True),
+    sa.Column("org_id", sa.ForeignKey("organizations.org_id", ondelete="CASCADE"), nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("channel_id", sa.Text),
+    sa.Column("user_id", sa.Text),
+    sa.Column("receiver", sa.Text, nullable=False),  # as the history shows it
+    sa.Column("notice", sa.Text, nullable=False),  # JSON
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("due_at", sa.BigInteger, nullable=False),
+    sa.Column("claimed_until", sa.BigInteger, nullable=False),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+    sa.Column("done_at", sa.BigInteger),
+    sa.Column("failure", sa.Text),  # of the last attempt
+    sa.Index("ix_alert_messages_state_due_at", "state", "due_at"),
+    sa.Index("ix_alert_messages_org_id_created_at", "org_id", "created_at"),
+)
+
 installation: Final = sa.Table(
     "installation",
     metadata,

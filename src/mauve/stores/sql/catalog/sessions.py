@@ -1,5 +1,6 @@
 """Sessions of users. Only the digest of the browser's secret is stored."""
 
+from dataclasses import replace
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -23,10 +24,11 @@ class SqlSessions:
         kept = kept.order_by(*_LAST_SEEN_FIRST).limit(_SESSIONS_MAX - 1)
         is_too_many = (sessions.c.user_id == session.user_id) & sessions.c.session_id.not_in(kept)
         with self._database.writing() as tx:
-            tx.execute(sa.delete(sessions).where((sessions.c.expires_at <= session.created_at) | is_too_many))
-            tx.execute(sa.insert(sessions).values(_row_from(session) | {"digest": digest}))
+            begun = _moved(session, self._database.time_of(tx, session.created_at))
+            tx.execute(sa.delete(sessions).where((sessions.c.expires_at <= begun.created_at) | is_too_many))
+            tx.execute(sa.insert(sessions).values(_row_from(begun) | {"digest": digest}))
 
-    def find(self, digest: bytes) -> SignedIn | None:
+    def find(self, digest: bytes, now_ms: int) -> SignedIn | None:
         query = (
             sa.select(sessions, users.c.email, users.c.created_at.label("joined_at"), memberships)
             .join(users, users.c.user_id == sessions.c.user_id)
@@ -39,12 +41,14 @@ class SqlSessions:
                 return None
             its = organizations.c.org_id == row.org_id
             organization = organization_from(tx.execute(sa.select(organizations).where(its)).one())
+            at = self._database.time_of(tx, now_ms)
         user = User(row.user_id, row.org_id, row.email, Role(row.role), row.joined_at)
-        return SignedIn(_session_from(row), user, organization)
+        return SignedIn(_session_from(row), user, organization, at)
 
     def note_seen(self, session_id: str, at: int) -> None:
         with self._database.writing() as tx:
-            tx.execute(sa.update(sessions).where(sessions.c.session_id == session_id).values(seen_at=at))
+            seen_at = self._database.time_of(tx, at)
+            tx.execute(sa.update(sessions).where(sessions.c.session_id == session_id).values(seen_at=seen_at))
 
     def all_of(self, user_id: str) -> list[Session]:
         query = sa.select(sessions).where(sessions.c.user_id == user_id).order_by(*_LAST_SEEN_FIRST)
@@ -59,6 +63,17 @@ class SqlSessions:
     def end_all(self, user_id: str) -> None:
         with self._database.writing() as tx:
             tx.execute(sa.delete(sessions).where(sessions.c.user_id == user_id))
+
+
+def _moved(session: Session, created_at: int) -> Session:
+    """Return the session as one that begins at this time."""
+    later_ms = created_at - session.created_at
+    return replace(
+        session,
+        created_at=created_at,
+        seen_at=session.seen_at + later_ms,
+        expires_at=session.expires_at + later_ms,
+    )
 
 
 def _row_from(session: Session) -> dict[str, object]:

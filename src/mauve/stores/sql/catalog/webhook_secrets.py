@@ -9,7 +9,7 @@ from mauve.core.biller import Provider
 from mauve.stores.catalog import SavedSecret, SealedSecret
 from mauve.stores.sql.catalog.apps import insert_project
 from mauve.stores.sql.catalog.publications import UNPUBLISHED, changed
-from mauve.stores.sql.catalog.schema import apps, projects, webhook_secrets
+from mauve.stores.sql.catalog.schema import alert_channels, apps, projects, webhook_secrets
 from mauve.stores.sql.database import Database
 
 
@@ -39,6 +39,7 @@ class SqlWebhookSecrets:
     def all_sealed(self) -> Iterator[bytes]:
         with self._database.reading() as tx:
             yield from tx.execute(sa.select(webhook_secrets.c.sealed)).scalars()
+            yield from tx.execute(sa.select(alert_channels.c.sealed)).scalars()
 
 
 def _project_of(tx: sa.Connection, secret: SealedSecret) -> str | None:

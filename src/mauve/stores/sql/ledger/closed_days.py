@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable
 from datetime import date, timedelta
+from typing import Final
 
 import sqlalchemy as sa
 
@@ -12,28 +13,34 @@ from mauve.stores.sql.database import Database
 from mauve.stores.sql.dialects import upsert
 from mauve.stores.sql.ledger.schema import closed_days, day_users
 
+_BEFORE_ALL: Final = date(1969, 12, 31)  # no event is that old: no day is closed
+
 
 class SqlClosedDays:
+    """Used by one thread."""
+
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._asked: int | None = None  # the generation when `through` was last asked
 
     def through(self) -> date | None:
         with self._database.reading() as tx:
+            self._asked = _generation(tx)
             return _through(tx)
 
     def close(self, through: date, users: Iterable[DayUsers]) -> None:
         rows = [each._asdict() for each in users]
         with self._database.writing() as tx:
+            if self._asked is not None and not _is_current(tx, self._asked):
+                return
             _move(tx, through)
             if rows:
                 tx.execute(sa.insert(day_users), rows)
+        self._asked = None
 
     def reopen(self, first: date) -> None:
         with self._database.writing() as tx:
-            through = _through(tx)
-            if through is not None and first <= through:
-                tx.execute(sa.delete(day_users).where(day_users.c.day >= first.isoformat()))
-                _move(tx, first - timedelta(days=1))
+            reopen_days(tx, first)
 
 
 class SqlClosedDaysReader:
@@ -56,9 +63,37 @@ class SqlClosedDaysReader:
             return _through(tx), sorted((project, day, users) for project, day, users in tx.execute(query))
 
 
+def reopen_days(tx: sa.Connection, first: date) -> None:
+    """Reopen days within the caller's transaction. Counts that are being computed meanwhile are not stored."""
+    _create_row(tx)  # A count may be computed before any day was closed.
+    tx.execute(sa.update(closed_days).values(generation=closed_days.c.generation + 1))  # locks the row
+    through = _through(tx)
+    if through is not None and first <= through:
+        tx.execute(sa.delete(day_users).where(day_users.c.day >= first.isoformat()))
+        _move(tx, first - timedelta(days=1))
+
+
+def _create_row(tx: sa.Connection) -> None:
+    """Create the row unless it is there: only a row that exists can be locked."""
+    insert = upsert(tx.dialect.name, closed_days).values(only=1, through=_BEFORE_ALL.isoformat(), generation=0)
+    tx.execute(insert.on_conflict_do_nothing(index_elements=[closed_days.c.only]))
+
+
+def _generation(tx: sa.Connection) -> int:
+    """Return how often days were reopened."""
+    return tx.execute(sa.select(closed_days.c.generation)).scalar_one_or_none() or 0
+
+
+def _is_current(tx: sa.Connection, asked: int) -> bool:
+    """Return whether no days were reopened since. The row stays locked until the transaction ends."""
+    _create_row(tx)
+    found: int = tx.execute(sa.select(closed_days.c.generation).with_for_update()).scalar_one()
+    return found == asked
+
+
 def _through(tx: sa.Connection) -> date | None:
     day = tx.execute(sa.select(closed_days.c.through)).scalar_one_or_none()
-    return None if day is None else date.fromisoformat(day)
+    return None if day is None or day <= _BEFORE_ALL.isoformat() else date.fromisoformat(day)
 
 
 def _move(tx: sa.Connection, through: date) -> None:

@@ -1,12 +1,19 @@
 """Whose turn it is to load: one row, changed by the first loader that finds the lease free."""
 
 from functools import cache
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.dialects import now_ms
 from mauve.stores.sql.ledger.schema import load_lease
+
+
+class Turn(NamedTuple):
+    holder: str
+    epoch: int
+    left_s: float  # until the lease ends, unless it is renewed
 
 
 class SqlLeaseStore:
@@ -26,6 +33,19 @@ class SqlLeaseStore:
     def release(self, epoch: int) -> None:
         with self._database.writing() as tx:
             tx.execute(sa.update(load_lease).where(load_lease.c.epoch == epoch).values(holder=None))
+
+    def current(self) -> Turn | None:
+        """Return whose turn it is, for operators; None if the lease is free or has expired."""
+        with self._database.reading() as tx:
+            left_ms = load_lease.c.expires_at - now_ms(tx.dialect.name)
+            holder, epoch, left = tx.execute(sa.select(load_lease.c.holder, load_lease.c.epoch, left_ms)).one()
+        return Turn(holder, epoch, left / 1000) if holder is not None and left > 0 else None
+
+    def renewed_s_ago(self, ttl_s: float) -> float:
+        """Return how long ago a turn began or was renewed, even if it has ended since, for operators."""
+        with self._database.reading() as tx:
+            left_ms: int = tx.execute(sa.select(load_lease.c.expires_at - now_ms(tx.dialect.name))).scalar_one()
+        return ttl_s - left_ms / 1000
 
 
 def _ttl_ms() -> sa.BindParameter[int]:

@@ -64,6 +64,10 @@ class SqlLoadLedger:
         with self._database.reading() as tx:
             return _read_events(tx, after, bytes_max)
 
+    def last_event_number(self) -> int:
+        with self._database.reading() as tx:
+            return int(tx.execute(sa.select(event_outbox_head.c.number)).scalar_one())
+
     def trim_events(self, through: int) -> None:
         with self._database.writing() as tx:
             tx.execute(sa.delete(event_outbox).where(event_outbox.c.number <= through))

@@ -12,6 +12,8 @@ from typing import Final, NamedTuple, TypeVar
 import sqlalchemy as sa
 
 from mauve.core.times import DAY_MS
+from mauve.stores import StoreUnavailableError
+from mauve.stores.imports import SOURCE_PREFIX
 from mauve.stores.ledger import CLIENT, Outcome, Payment
 from mauve.stores.sql.dialects import upsert
 from mauve.stores.sql.ledger.schema import day_totals, payments
@@ -25,11 +27,23 @@ PaymentKey = tuple[str, str]  # project, id
 _TotalKey = tuple[str, str, str, bool]  # project, day, currency, earned
 
 # `(project, id) IN …` scans the whole table on SQLite. Two lists are looked up in the index, pair by pair.
-_RECORDED: Final = sa.select(payments.c.project, payments.c.id, payments.c.digest, payments.c.claimed_at).where(
+_RECORDED: Final = sa.select(
+    *(payments.c.project, payments.c.id, payments.c.digest),
+    *(payments.c.claimed_at, payments.c.source, payments.c.occurred_at),
+).where(
     payments.c.project.in_(sa.bindparam("projects", expanding=True)),
     payments.c.id.in_(sa.bindparam("ids", expanding=True)),
 )
 _INSERT: Final = sa.insert(payments)
+_CHANGE_OWNER: Final = (
+    sa.update(payments)
+    .where(
+        payments.c.project == sa.bindparam("of_project"),
+        payments.c.id == sa.bindparam("of_id"),
+        payments.c.source == sa.bindparam("of_source"),
+    )
+    .values(source=sa.bindparam("new_source"))
+)
 _TOTAL_KEY: Final = (day_totals.c.project, day_totals.c.day, day_totals.c.currency, day_totals.c.earned)
 _TOTALS: Final = (
     sa.select(*_TOTAL_KEY, day_totals.c.total)
@@ -57,6 +71,16 @@ class Claim(NamedTuple):
 
     digest: bytes
     claimed_at: int | None
+    source: str = CLIENT
+    occurred_at: int = 0
+
+    @property
+    def is_imported(self) -> bool:
+        return self.source.startswith(SOURCE_PREFIX)
+
+
+class PaymentChangedError(StoreUnavailableError):
+    """Another transaction has changed or deleted a payment since it was read: judge it again."""
 
 
 def recorded_payments(tx: sa.Connection, keys: Collection[PaymentKey]) -> dict[PaymentKey, Claim]:
@@ -64,7 +88,7 @@ def recorded_payments(tx: sa.Connection, keys: Collection[PaymentKey]) -> dict[P
     found: dict[PaymentKey, Claim] = {}
     for projects, ids in key_batches(sorted(keys)):
         rows = tx.execute(_RECORDED, {"projects": projects, "ids": ids})
-        found |= {(project, id_): Claim(digest, claimed_at) for project, id_, digest, claimed_at in rows}
+        found |= {(project, id_): Claim(*claim) for project, id_, *claim in rows}
     return found
 
 
@@ -75,6 +99,16 @@ def outcome_of(payment: Payment, recorded: Claim | None) -> Outcome:
         return Outcome.CONFLICT
     is_same_time = None in {payment.claimed_at, recorded.claimed_at} or payment.claimed_at == recorded.claimed_at
     return Outcome.DUPLICATE if is_same_time or payment.source != CLIENT else Outcome.CONFLICT
+
+
+def take_over(tx: sa.Connection, sources: Mapping[PaymentKey, str], recorded: Mapping[PaymentKey, Claim]) -> None:
+    """Make imported payments those of the sources that sent them, too: undoing the import must not delete them."""
+    # In the order in which undoing locks them.
+    for key in sorted(sources, key=lambda key: (key[0], recorded[key].occurred_at, key[1])):
+        project, id_ = key
+        names = {"of_project": project, "of_id": id_, "of_source": recorded[key].source, "new_source": sources[key]}
+        if tx.execute(_CHANGE_OWNER, names).rowcount == 0:
+            raise PaymentChangedError("a payment was changed or deleted by another transaction")
 
 
 def insert_payments(tx: sa.Connection, new: Mapping[PaymentKey, Payment]) -> None:

@@ -176,7 +176,9 @@ closed_days: Final = sa.Table(
     "closed_days",
     metadata,
     sa.Column("only", sa.Integer, primary_key=True, autoincrement=False),  # there is one row, or none
-    sa.Column("through", sa.Text, nullable=False),  # YYYY-MM-DD
+    sa.Column("through", sa.Text, nullable=False),  # YYYY-MM-DD; before 1970 if no day is closed
+    # Increases whenever days are reopened: a count that was begun before is not stored.
+    sa.Column("generation", sa.BigInteger, nullable=False, server_default="0"),
 )
 
 day_users: Final = sa.Table(
@@ -221,4 +223,43 @@ delivery_tallies: Final = sa.Table(
     sa.Column("word", sa.Text, primary_key=True),
     sa.Column("count", sa.BigInteger, nullable=False),
     sa.Column("last_at", sa.BigInteger, nullable=False),
+)
+
+imports: Final = sa.Table(
+    "imports",
+    metadata,
+    sa.Column("number", _ROW_NUMBER, primary_key=True, autoincrement=True),
+    sa.Column("project", sa.Text, nullable=False),
+    sa.Column("format", sa.Text, nullable=False),
+    sa.Column("file", AnyText, nullable=False),
+    sa.Column("digest", sa.Text, nullable=False),  # SHA-256, in hexadecimal
+    sa.Column("options", AnyText, nullable=False),
+    sa.Column("first_day", sa.Text, nullable=False),  # YYYY-MM-DD
+    sa.Column("last_day", sa.Text, nullable=False),
+    sa.Column("is_approximate", sa.Boolean, nullable=False),
+    sa.Column("who", AnyText, nullable=False),
+    sa.Column("began_at", sa.BigInteger, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("rows", sa.BigInteger, nullable=False),  # read and stored so far
+    sa.Column("counts", sa.Text, nullable=False),  # JSON
+    sa.Column("ended_at", sa.BigInteger),
+    sa.Index("ix_imports_project", "project", "number"),
+    sa.Index(
+        "ix_imports_file",
+        *("project", "digest"),
+        unique=True,
+        sqlite_where=sa.text("state <> 'undone'"),
+        postgresql_where=sa.text("state <> 'undone'"),
+    ),
+    sqlite_autoincrement=True,
+)
+
+imported_figures: Final = sa.Table(
+    "imported_figures",
+    metadata,
+    sa.Column("project", sa.Text, primary_key=True),
+    sa.Column("day", sa.Text, primary_key=True),  # YYYY-MM-DD
+    sa.Column("name", AnyText, primary_key=True),
+    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),  # of the import
+    sa.Column("value", sa.BigInteger, nullable=False),
 )

@@ -17,12 +17,14 @@ from mauve.stores.sql.ledger.ingest_stats import add_ingest_stats
 from mauve.stores.sql.ledger.loading import append_events
 from mauve.stores.sql.ledger.payments import (
     Claim,
+    PaymentChangedError,
     PaymentKey,
     insert_one_by_one,
     insert_payments,
     move_day_totals,
     outcome_of,
     recorded_payments,
+    take_over,
 )
 from mauve.stores.sql.ledger.subscriptions import record_versions
 from mauve.stores.sql.ledger.usage import add_usage, record_first_seen
@@ -58,13 +60,15 @@ class SqlLedgerWriter:
         with self._database.writing() as tx:
             recorded = recorded_payments(tx, keys)
             accepted = store(tx, _new_payments(entries, recorded), recorded)
+            outcomes = _judge(entries, recorded)
+            # Before the totals: undoing an import locks its payments first.
+            take_over(tx, _imported_before(entries, outcomes, recorded), recorded)
             if accepted:
                 move_day_totals(tx, accepted.values())
                 add_usage(tx, _usage_of(accepted.values()))
                 record_first_seen(tx, _first_moments(accepted.values()))
             record_versions(tx, [version for entry in entries for version in entry.subscriptions])
             append_events(tx, [entry.events for entry in entries if entry.events is not None])
-            outcomes = _judge(entries, recorded)
             record_deliveries(tx, _deliveries(entries, outcomes))
             add_tallies(tx, [tally for entry in entries for tally in entry.tallies])
             add_ingest_stats(tx, [entry.ingest_stats for entry in entries if entry.ingest_stats is not None])
@@ -77,7 +81,9 @@ def _deliveries(entries: Sequence[Entry], outcomes: Sequence[Sequence[Outcome]])
 
 
 def _lost_a_race(error: StoreUnavailableError) -> bool:
-    """Return whether another PostgreSQL transaction has recorded one of our payments first."""
+    """Return whether another PostgreSQL transaction has recorded or changed one of our payments first."""
+    if isinstance(error, PaymentChangedError):
+        return True
     cause = error.__cause__
     sql_state = getattr(getattr(cause, "orig", None), "sqlstate", None)
     return isinstance(cause, IntegrityError) or sql_state in _RACE_STATES
@@ -131,6 +137,19 @@ def _judge_entry(payments: Sequence[Payment], recorded: _Claims) -> list[Outcome
             accepted_here.add(key)
         outcomes.append(outcome)
     return outcomes
+
+
+def _imported_before(
+    entries: Sequence[Entry], outcomes: Sequence[Sequence[Outcome]], recorded: _Claims
+) -> dict[PaymentKey, str]:
+    """Return the sources of payments that only an import has recorded so far."""
+    sources: dict[PaymentKey, str] = {}
+    for entry, of_entry in zip(entries, outcomes, strict=True):
+        for payment, outcome in zip(entry.payments, of_entry, strict=True):
+            key = (payment.project, payment.id)
+            if outcome is Outcome.DUPLICATE and recorded[key].is_imported:
+                sources.setdefault(key, payment.source)
+    return sources
 
 
 def _usage_of(accepted: Iterable[Payment]) -> Counter[tuple[str, str]]:

@@ -1,0 +1,1 @@
+"""Alerts and digests in a SQL database, beside the catalog."""

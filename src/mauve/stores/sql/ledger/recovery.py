@@ -1,0 +1,43 @@
+"""Bring a restored ledger in line with a warehouse that is newer."""
+
+from collections.abc import Collection, Mapping
+
+import sqlalchemy as sa
+
+from mauve.stores.sql.database import Database
+from mauve.stores.sql.dialects import upsert
+from mauve.stores.sql.ledger.schema import event_outbox_head, imports, load_lease, load_positions
+
+
+def raise_outbox_head(database: Database, number: int) -> None:
+    """Let new records of the ledger's own stream follow this number: the warehouse has rows of those up to it."""
+    with database.writing() as tx:
+        tx.execute(sa.update(event_outbox_head).where(event_outbox_head.c.number < number).values(number=number))
+
+
+def unknown_imports(database: Database, stored: Collection[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Return those of these imports, by project and number, that the ledger does not know."""
+    with database.reading() as tx:
+        known = {(project, number) for project, number in tx.execute(sa.select(imports.c.project, imports.c.number))}
+    return sorted(set(stored) - known)
+
+
+def raise_import_number(database: Database, number: int) -> None:
+    """Let new imports follow this number: the warehouse has rows of those up to it. On PostgreSQL."""
+    sequence = sa.func.pg_get_serial_sequence(imports.name, imports.c.number.name)
+    with database.writing() as tx:
+        tx.execute(sa.select(sa.func.setval(sequence, sa.func.greatest(sa.func.nextval(sequence), number))))
+
+
+def skip_lost_records(database: Database, last_numbers: Mapping[int, int]) -> None:
+    """Call every record up to these loaded, and no range unfinished: their streams are lost.
+
+    The ledger may be older than a stream, and not know it.
+    """
+    with database.writing() as tx:
+        tx.execute(sa.update(load_lease).values(intent=None))
+        for stream, number in sorted(last_numbers.items()):
+            first = upsert(tx.dialect.name, load_positions).values(stream=stream, number=number)
+            tx.execute(first.on_conflict_do_nothing(index_elements=[load_positions.c.stream]))
+            is_before = (load_positions.c.stream == stream) & (load_positions.c.number < number)
+            tx.execute(sa.update(load_positions).where(is_before).values(number=number))
