@@ -17,13 +17,14 @@ from mauve.stores.localdisk.log.segments import (
     Frame,
     Segment,
     SegmentFile,
+    highest_number,
     list_segments,
     list_streams,
     open_segment,
     recycle_segments,
     stream_directory,
 )
-from mauve.stores.log import LogRecord
+from mauve.stores.log import LogRecord, Lost, Reach
 
 _PATIENCE_S: Final = 1.0
 # The frame after a damaged one begins within this distance.
@@ -88,6 +89,9 @@ class SegmentLogReader:
             self._sync(stream, segments[segments.index(begins_in) : segments.index(cursor.segment) + 1])
         return records
 
+    def last_number(self, stream: int) -> int:
+        return highest_number(self._disk, stream_directory(self._root, stream))
+
     def trim(self, stream: int, through: int) -> None:
         directory = stream_directory(self._root, stream)
         segments = list_segments(self._disk, directory)
@@ -126,6 +130,12 @@ class SegmentLogReader:
 
     def quarantined(self) -> int:
         return self._quarantine.records
+
+    def lost_after(self, positions: Mapping[int, int]) -> dict[int, Lost]:  # noqa: ARG002 - only servers tell
+        return {}
+
+    def reach(self) -> Reach:
+        return Reach()
 
     def close(self) -> None:
         """Do nothing: no file stays open between two calls."""

@@ -1,0 +1,1 @@
+"""Backups in a bucket of Amazon S3, or of any store with the same interface."""
