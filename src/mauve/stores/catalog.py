@@ -101,11 +101,10 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """The user of a session and their organization."""
-
-    session: Session
+    session: Session  # of this user
     user: User
     organization: Organization
+    at: int  # now, on the clock of the sessions
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +262,7 @@ class WebhookSecrets(Protocol):
         ...
 
     def all_sealed(self) -> Iterator[bytes]:
-        """Yield every sealed secret, to find which master keys are still needed."""
+        """Yield all that is sealed, channels of alerts included, to find which master keys are still needed."""
         ...
 
 
@@ -336,13 +335,13 @@ class Links(Protocol):
 
 
 class Sessions(Protocol):
-    """Signed-in browsers. Only the digest of a browser's secret is stored."""
+    """Signed-in browsers, on one clock for all machines. Only the digest of a browser's secret is stored."""
 
     def begin(self, session: Session, digest: bytes) -> None:
         """Store the session; delete expired ones and the user's oldest ones above a limit."""
         ...
 
-    def find(self, digest: bytes) -> SignedIn | None: ...
+    def find(self, digest: bytes, now_ms: int) -> SignedIn | None: ...
 
     def note_seen(self, session_id: str, at: int) -> None: ...
 
@@ -360,13 +359,13 @@ class Publications(Protocol):
 
     def pending(self, count_max: int) -> list[PublishedRecord]: ...
 
-    def mark_published(self, records: Sequence[PublishedRecord], at: int) -> None:
-        """Record the time of publication, unless the row has changed since it was read."""
+    def mark_published(self, records: Sequence[PublishedRecord], at: int, edge_id: str) -> bool:
+        """Mark each row unless it has changed since it was read. Return False if `edge_id` is not the edge in use."""
         ...
 
-    def mark_all_pending(self) -> None:
-        """Mark everything for publication because the edge was lost."""
-        ...
+    def edge_id(self) -> str | None: ...
+
+    def use_edge(self, edge_id: str) -> None: ...  # Everything is pending again: it replaces a lost one.
 
 
 class Installation(Protocol):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from mauve.stores.log import LogReader, LogRecord
+from mauve.stores.log import LogReader, LogRecord, Lost, Reach
 
 
 class ClaimedLogReader:
@@ -32,6 +32,9 @@ class ClaimedLogReader:
             self._is_checked = True
         return records
 
+    def last_number(self, stream: int) -> int:
+        return self._log.last_number(stream)
+
     def trim(self, stream: int, through: int) -> None:
         if self._is_checked:
             self._log.trim(stream, through)
@@ -47,6 +50,12 @@ class ClaimedLogReader:
 
     def quarantined(self) -> int:
         return self._log.quarantined()
+
+    def lost_after(self, positions: Mapping[int, int]) -> dict[int, Lost]:
+        return self._log.lost_after(positions)
+
+    def reach(self) -> Reach:
+        return self._log.reach()
 
     def close(self) -> None:
         self._log.close()

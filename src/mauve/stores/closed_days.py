@@ -26,6 +26,8 @@ class ClosedDays(Protocol):
 
     - `close` and `reopen` are atomic, and durable when they return.
     - A day is reopened before anything is loaded into it, so that no outdated count is read.
+    - `close` changes nothing if another process has reopened days since `through` was last asked here: the counts were
+      computed before, and may lack what that process has loaded.
     """
 
     def through(self) -> date | None:

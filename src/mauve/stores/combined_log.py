@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from mauve.stores.log import LogReader, LogRecord
+from mauve.stores.log import LogReader, LogRecord, Lost, Reach
 
 
 class CombinedLogReader:
@@ -19,6 +19,9 @@ class CombinedLogReader:
     def read(self, stream: int, after: int, bytes_max: int) -> list[LogRecord]:
         return self._log_of(stream).read(stream, after, bytes_max)
 
+    def last_number(self, stream: int) -> int:
+        return self._log_of(stream).last_number(stream)
+
     def trim(self, stream: int, through: int) -> None:
         self._log_of(stream).trim(stream, through)
 
@@ -33,6 +36,12 @@ class CombinedLogReader:
 
     def quarantined(self) -> int:
         return self._current.quarantined() + self._former.quarantined()
+
+    def lost_after(self, positions: Mapping[int, int]) -> dict[int, Lost]:
+        return self._current.lost_after(positions) | self._former.lost_after(positions)
+
+    def reach(self) -> Reach:
+        return self._current.reach()
 
     def close(self) -> None:
         self._current.close()

@@ -35,6 +35,9 @@ class Holder(msgspec.Struct, frozen=True):
     public_url: str  # the address for users
 
 
+_holder: Final = msgspec.json.Decoder(Holder)
+
+
 def make_private_directory(path: Path) -> bool:
     """Create the directory for its owner only and return True, or make an existing one private and return False.
 
@@ -44,14 +47,29 @@ def make_private_directory(path: Path) -> bool:
         is_new = _create(path)
     except (FileExistsError, NotADirectoryError):
         raise DirectoryError(f"{path} is not a directory: choose another --data") from None
+    try:
+        _make_private(path)
+    except PermissionError:
+        raise _of_another_user(path, path.stat().st_uid) from None
+    return is_new
+
+
+def _of_another_user(path: Path, owner: int) -> DirectoryError:
+    user = os.geteuid()
+    advice = f"run 'chown {user} {path}' as root" if user else "run this as that user, not as root"
+    return DirectoryError(f"{path} belongs to user {owner}: {advice}, or choose another --data")
+
+
+def _make_private(path: Path) -> None:
     found = path.stat()
     if (path / RESTORING).exists():
         raise DirectoryError(f"a restore into {path} did not end: empty the directory and restore again")
-    is_shared = found.st_uid != os.geteuid() or found.st_mode & _WRITABLE_BY_OTHERS
-    if is_shared and any(path.iterdir()):
+    is_empty = not any(path.iterdir())
+    if found.st_mode & _WRITABLE_BY_OTHERS and not is_empty:
         raise DirectoryError(f"{path} is shared with other users: choose a directory of your own for --data")
+    if found.st_uid != os.geteuid() and not is_empty:
+        raise _of_another_user(path, found.st_uid)
     path.chmod(_PRIVATE_DIRECTORY)
-    return is_new
 
 
 def _create(path: Path) -> bool:
@@ -140,6 +158,13 @@ def holder_of(data: Path) -> Holder | None:
     return None
 
 
+def other_server(data: Path) -> Holder | None:
+    """Return the server that uses the directory now, unless it started this process."""
+    holder = holder_of(data)
+    is_other = holder is not None and holder.pid != os.getppid() and _is_running(holder.pid)
+    return holder if is_other else None
+
+
 def gone_holder(data: Path) -> Holder | None:
     """Return the server that the lock file names although it runs no more, because it was killed."""
     if holder_of(data) is not None:
@@ -178,7 +203,7 @@ def write_private_file(path: Path, content: bytes) -> None:
 def _holder_from(file: IO[bytes]) -> Holder | None:
     file.seek(0)
     try:
-        return msgspec.json.decode(file.read(), type=Holder)
+        return _holder.decode(file.read())
     except msgspec.DecodeError:
         return None
 

@@ -1,7 +1,8 @@
 """The edge: the published copy of keys, tokens, projects, webhook secrets, standing and limits.
 
-Data planes authenticate against this copy and never ask the catalog, so they keep working while it is down. A record
-is identified by its kind and id; its `version` counts its changes in the catalog.
+Data planes authenticate against this copy, so they keep working while the catalog is down. Only where a copy may be old
+although the ledger can be reached do they ask the catalog as well (`mauve.access.confirmation`). A record is identified
+by its kind and id; its `version` counts its changes in the catalog.
 """
 
 from collections.abc import Sequence
@@ -108,7 +109,9 @@ class EdgePublisher(Protocol):
     - A record never replaces one of a higher version: a slow publisher cannot undo a later change.
     """
 
-    def publish(self, records: Sequence[PublishedRecord]) -> None: ...
+    def publish(self, records: Sequence[PublishedRecord]) -> str:
+        """Return the id of the edge that holds the records now."""
+        ...
 
     def edge_id(self) -> str:
         """Return the id of this edge. A new edge that replaces a lost one has a new id."""
@@ -124,5 +127,9 @@ class EdgeReader(Protocol):
     """
 
     def changes_since(self, revision: int) -> Changes: ...
+
+    def staleness_s(self) -> float:
+        """Return how old the records may be: every change that was published longer ago is among them."""
+        ...
 
     def close(self) -> None: ...

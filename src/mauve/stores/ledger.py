@@ -191,6 +191,10 @@ class LoadLedger(Protocol):
         """Return the event records of mixed batches numbered above `after`, in order."""
         ...
 
+    def last_event_number(self) -> int:
+        """Return the number of the last such record, even if it was trimmed."""
+        ...
+
     def trim_events(self, through: int) -> None: ...
 
     def waiting_bytes(self, after: int) -> int:

@@ -4,7 +4,8 @@ Each writer process appends to its own stream, so writers never wait for one ano
 stream and number; numbers increase within a stream and may have gaps.
 """
 
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 STREAM_MAX: Final = 255
@@ -43,6 +44,20 @@ class LogRecord(NamedTuple):
     payload: bytes
 
 
+class Lost(NamedTuple):
+    """Records of a stream that were deleted before they were loaded."""
+
+    messages: int  # each holds one record or more
+    through: int  # the number up to which nothing is left
+
+
+class Reach(NamedTuple):
+    """How far back a log reaches."""
+
+    seconds: float | None = None  # None: it still holds everything, or nothing
+    is_short: bool = False  # loaded records were deleted earlier than intended, for lack of room
+
+
 class LogWriter(Protocol):
     """Where a process appends.
 
@@ -53,7 +68,7 @@ class LogWriter(Protocol):
     - Records of one writer keep the order in which `append` was called.
     """
 
-    def append(self, parts: Sequence[bytes]) -> Awaitable[int]:
+    def append(self, parts: Sequence[bytes]) -> asyncio.Future[int]:
         """Append one record, given in parts that are written in sequence; return its place (see `place_of`)."""
         ...
 
@@ -109,6 +124,10 @@ class LogReader(Protocol):
         """Return at least one record if there is one, else stop before `bytes_max`."""
         ...
 
+    def last_number(self, stream: int) -> int:
+        """Return a number that no record of a stream exceeds which was durable before the call. Cheap."""
+        ...
+
     def trim(self, stream: int, through: int) -> None: ...
 
     def backlog_bytes(self, positions: Mapping[int, int]) -> int:
@@ -126,5 +145,14 @@ class LogReader(Protocol):
     def quarantined(self) -> int:
         """Return how many damaged records were quarantined since this reader was opened."""
         ...
+
+    def lost_after(self, positions: Mapping[int, int]) -> dict[int, Lost]:
+        """Return what was deleted after these positions, by stream, as of the last answer about each stream.
+
+        Positions that are read after that answer, or belong to the only loader, cause no false alarm.
+        """
+        ...
+
+    def reach(self) -> Reach: ...
 
     def close(self) -> None: ...

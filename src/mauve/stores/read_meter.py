@@ -42,17 +42,18 @@ class Throttle(StrEnum):
 class Throttled(NamedTuple):
     throttle: Throttle
     lifts_at: int  # epoch milliseconds
+    at: int  # now, on the clock of the meter
 
 
 def refusal_of(usage: Usage, cost: ReadCost, limits: ReadLimits, now_ms: int) -> Throttled | None:
     """Return the limit that the read would exceed, if any: first the rate limit, then queries, then raw scans."""
     if usage.reads >= limits.reads_per_minute:
         oldest_read_at = now_ms if usage.oldest_read_at is None else usage.oldest_read_at
-        return Throttled(Throttle.RATE_LIMIT, oldest_read_at + WINDOW_MS)
+        return Throttled(Throttle.RATE_LIMIT, oldest_read_at + WINDOW_MS, now_ms)
     if cost.queries and usage.queries + cost.queries > limits.queries:
-        return Throttled(Throttle.QUERIES, period_ends_at(now_ms))
+        return Throttled(Throttle.QUERIES, period_ends_at(now_ms), now_ms)
     if cost.raw_scans and usage.raw_scans + cost.raw_scans > limits.raw_scans:
-        return Throttled(Throttle.RAW_SCANS, period_ends_at(now_ms))
+        return Throttled(Throttle.RAW_SCANS, period_ends_at(now_ms), now_ms)
     return None
 
 
@@ -70,6 +71,7 @@ class ReadMeter(Protocol):
     - Counts survive the process.
     - Setting the clock back or forward locks no organization out: reads counted more than a few seconds in the future
       no longer count, and a billing period that returns continues where it was.
+    - Machines that share a meter share its clock, whatever they give as `now_ms`.
     - Expired minutes and periods are deleted.
     - Raises `StoreUnavailableError` if nothing can be counted.
     """

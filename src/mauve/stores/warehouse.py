@@ -20,6 +20,8 @@ from mauve.stores.log import RECORD_NUMBER_MAX
 ITEMS_PER_RECORD_MAX: Final = 1024
 _ITEM_BITS: Final = 10
 _NUMBER_BITS: Final = 46
+STREAM_SHIFT: Final = _NUMBER_BITS + _ITEM_BITS
+"""The stream of a row is its `seq`, shifted right by so many bits."""
 
 
 class WarehouseUnavailableError(Exception):
@@ -32,14 +34,14 @@ class RowsRefusedError(Exception):
 
 def first_seq(stream: int, number: int) -> int:
     """Return the seq of a record's first item."""
-    return (stream << (_NUMBER_BITS + _ITEM_BITS)) | ((number & RECORD_NUMBER_MAX) << _ITEM_BITS)
+    return (stream << STREAM_SHIFT) | ((number & RECORD_NUMBER_MAX) << _ITEM_BITS)
 
 
 def last_numbers(seqs: Iterable[int]) -> dict[int, int]:
     """Return the number of the last record among these rows, by stream."""
     last: dict[int, int] = {}
     for seq in seqs:
-        stream, number = seq >> (_NUMBER_BITS + _ITEM_BITS), (seq >> _ITEM_BITS) & RECORD_NUMBER_MAX
+        stream, number = seq >> STREAM_SHIFT, (seq >> _ITEM_BITS) & RECORD_NUMBER_MAX
         last[stream] = max(number, last.get(stream, 0))
     return dict(sorted(last.items()))
 
