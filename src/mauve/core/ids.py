@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 ALPHABET: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _RANDOM_CHARACTERS: Final = 20  # about 119 bits: unique and unguessable
-_ID = re.compile(rf"(app|key|org|proj|tok|usr|lnk|ses)_[0-9A-Za-z]{{{_RANDOM_CHARACTERS}}}", re.ASCII)
+_ID = re.compile(rf"(app|key|org|proj|tok|usr|lnk|ses|rule|chan|msg)_[0-9A-Za-z]{{{_RANDOM_CHARACTERS}}}", re.ASCII)
 
 
 class Randomness(Protocol):

@@ -16,6 +16,7 @@ class Permission(StrEnum):
     TOKENS_REVOKE = "tokens:revoke"  # anyone's; their own are always allowed
     MEMBERS_WRITE = "members:write"
     ORGANIZATION_WRITE = "organization:write"
+    ALERTS_WRITE = "alerts:write"  # rules, channels and quiet hours; e-mail is everyone's own choice
     CAP_WRITE = "cap:write"
 
 
