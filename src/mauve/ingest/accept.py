@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import ExitStack
 from functools import partial
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 from mauve.access.event_caps import EventCaps
 from mauve.core.accepted import OrgPeriod
@@ -29,22 +29,26 @@ def log_record(key: PublishedKey, verdict: EventsVerdict, received_at: int, arri
     return (packed_header(key.public_id, key.org_id, received_at, arrived_at, verdict.event_count), events)
 
 
-async def make_events_durable(
+def store_events(
     parts: IngestParts, key: PublishedKey, verdict: EventsVerdict, received_at: int, org_period: OrgPeriod | None
-) -> list[Rejection]:
-    """Store the accepted items and return the rejections. They are durable before we return 202."""
+) -> asyncio.Future[Any] | None:
+    """Begin to store the accepted items, and count them toward the cap. They are durable once the future is done.
+
+    Of payments the result is a list of those that the ledger refused. Return None if nothing was accepted.
+    """
     if verdict.payments:
-        return verdict.rejections + await record_payments(parts, key, verdict, received_at, org_period)
-    if verdict.events is not None:
-        record = log_record(key, verdict, received_at, parts.clock.now_us())
-        if org_period is None:
-            await parts.log.append(record)
-        else:
-            await append_counted(parts, record, org_period, verdict.event_count)
-    return verdict.rejections
+        return record_payments(parts, key, verdict, received_at, org_period)
+    if verdict.events is None:
+        return None
+    record = log_record(key, verdict, received_at, parts.clock.now_us())
+    if org_period is None:
+        return parts.log.append(record)
+    return append_counted(parts, record, org_period, verdict.event_count)
 
 
-async def append_counted(parts: IngestParts, record: tuple[bytes, bytes], org_period: OrgPeriod, events: int) -> None:
+def append_counted(
+    parts: IngestParts, record: tuple[bytes, bytes], org_period: OrgPeriod, events: int
+) -> asyncio.Future[int]:
     """Append a record whose events count toward a cap from now on, not only once they are durable."""
     parts.caps.reserve(org_period, events)
     try:
@@ -53,7 +57,7 @@ async def append_counted(parts: IngestParts, record: tuple[bytes, bytes], org_pe
         parts.caps.cancel(org_period, events)
         raise
     appended.add_done_callback(partial(_commit_count, parts.caps, org_period, events))
-    await asyncio.shield(appended)  # Cancelling the request does not cancel the append.
+    return appended
 
 
 def _commit_count(caps: EventCaps, org_period: OrgPeriod, events: int, appended: asyncio.Future[int]) -> None:
@@ -63,26 +67,38 @@ def _commit_count(caps: EventCaps, org_period: OrgPeriod, events: int, appended:
         caps.commit(org_period, events, appended.result())
 
 
-async def record_payments(
+def record_payments(
     parts: IngestParts, key: PublishedKey, verdict: EventsVerdict, received_at: int, org_period: OrgPeriod | None
-) -> list[Rejection]:
-    """Record the payments and the other events of the batch; return the payments that the ledger refused."""
+) -> asyncio.Task[list[Rejection]]:
+    """Record the payments and the other events of the batch; the result is the payments that the ledger refused."""
     record = None if verdict.events is None else b"".join(log_record(key, verdict, received_at, parts.clock.now_us()))
     # One transaction for both: never one without the other.
     entry = Entry(
         payments=[indexed.payment for indexed in verdict.payments],
         events=record,
     )
-    count = verdict.event_count + len(verdict.payments)
-    with nullcontext() if org_period is None else parts.caps.recording(org_period, count):
-        outcomes = await parts.ledger.record(entry, key.org_id)
-    return _conflicts(parts, key, verdict, outcomes)
+    counted = ExitStack()
+    if org_period is not None:
+        counted.enter_context(parts.caps.recording(org_period, verdict.event_count + len(verdict.payments)))
+
+    async def recorded() -> list[Rejection]:
+        with counted:
+            outcomes = await _record(parts, key, entry)
+        return _conflicts(parts, key, verdict, outcomes)
+
+    return asyncio.get_running_loop().create_task(recorded())
 
 
 async def make_objects_durable(parts: IngestParts, key: PublishedKey, verdict: ObjectsVerdict) -> None:
     if verdict.subscriptions:
         entry = Entry(subscriptions=[indexed.subscription for indexed in verdict.subscriptions])
-        await parts.ledger.record(entry, key.org_id)
+        await _record(parts, key, entry)
+
+
+async def _record(parts: IngestParts, key: PublishedKey, entry: Entry) -> list[Outcome]:
+    # A process that is cut off from the edge may still reach the ledger: it must not accept a revoked key there.
+    await parts.confirm_key(key)
+    return await parts.ledger.record(entry, key.org_id)
 
 
 def reply(item_count: int, rejections: list[Rejection], headers: Mapping[str, str]) -> Reply:

@@ -26,7 +26,7 @@ class BodyRules(NamedTuple):
 
 
 class Admitted(Slot):
-    """An admitted request with its body. It leaves at the end of the `with` block."""
+    """An admitted request with its body. It leaves at the end of the `with` block, or when told to."""
 
     __slots__ = ("_admission", "_budget", "_budgeted", "body")
 
@@ -42,6 +42,9 @@ class Admitted(Slot):
         return self
 
     def __exit__(self, *_error: object) -> None:
+        self.leave()
+
+    def leave(self) -> None:
         self._admission.leave(self)
         if self._budgeted:
             self._budget.release(self._budgeted, self.org_id)
@@ -68,6 +71,15 @@ async def admit(parts: IngestParts, request: OpenRequest, org_id: str, rules: Bo
             admitted.__exit__()
             raise
         admitted.started_at = admission.ticks()
+    return admitted
+
+
+def admit_at_once(parts: IngestParts, request: OpenRequest, org_id: str, rules: BodyRules) -> Admitted:
+    """Admit a request whose body is buffered and whose turn it is; raise `Busy` if it would wait too long."""
+    _check_queue(parts.admission, org_id)
+    rules.check_type(request)
+    admitted = Admitted(parts.admission, org_id, request.buffered_body or b"", rules.budget, 0)
+    parts.admission.enter(admitted)
     return admitted
 
 

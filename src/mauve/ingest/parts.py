@@ -4,6 +4,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Protocol
 
+from mauve.access.confirmation import ConfirmKey
 from mauve.access.event_caps import EventCaps
 from mauve.access.keyring import Keyring
 from mauve.access.vault import Vault
@@ -12,7 +13,7 @@ from mauve.ingest.counters import IngestCounters
 from mauve.overload.admission import Admission
 from mauve.overload.byte_budget import ByteBudget
 from mauve.overload.loop_fairness import LoopFairness
-from mauve.overload.token_bucket import TokenBuckets
+from mauve.overload.token_bucket import DividedTokenBuckets
 from mauve.stores.ledger import Entry, Outcome
 from mauve.stores.log import LogWriter
 
@@ -36,7 +37,8 @@ class IngestParts:
     caps: EventCaps
     log: LogWriter
     ledger: MoneyRecorder
-    rate: TokenBuckets
+    confirm_key: ConfirmKey  # before the ledger records what came with it, and while the keyring may be old
+    rate: DividedTokenBuckets  # of publishable keys
     vault: Vault
     clock: Clock
     admission: Admission

@@ -174,6 +174,11 @@ def judge_objects(body: bytes, key: PublishedKey, received_at: int) -> ObjectsVe
     return ObjectsVerdict(subscriptions, rejections, len(items.raws), hints)
 
 
+def claimed_time(at_ms: int | None) -> int | None:
+    """Return the time of a payment by its sender's clock, as it is stored."""
+    return None if at_ms is None else min(max(at_ms, -_CLAIM_MAX), _CLAIM_MAX)
+
+
 def payment_digest(payment: Event) -> bytes:
     """Return the same digest for equal payments, however their keys are ordered and their numbers written.
 
@@ -208,6 +213,8 @@ def _can_log_unchanged(body: bytes, events: Sequence[DatedEvent]) -> bool:
     """Return whether this is the common case: only valid events, none of which can be too large."""
     if len(body) > wire.ITEM_BYTES_MAX or len(events) > wire.ITEMS_MAX:
         return False
+    if len(events) == 1:
+        return events[0].name != PAYMENT
     return PAYMENT not in [event.name for event in events]
 
 
@@ -266,7 +273,7 @@ def _payment(raw: Raw, event: Event, key: PublishedKey, received_at: int) -> Pay
         project=key.public_id,
         id=cast("str", event.id),
         digest=payment_digest(event),
-        claimed_at=None if at is None else min(max(at, -_CLAIM_MAX), _CLAIM_MAX),
+        claimed_at=claimed_time(at),
         amount=cast("int", props["amount"]),
         currency=cast("str", props["currency"]),
         earned=props.get("earned") is not False,

@@ -4,8 +4,6 @@ Nothing here raises, whatever the headers hold: a signature is valid, or it fail
 the owner; the sender learns only that the delivery was refused.
 """
 
-import base64
-import binascii
 import hmac
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -13,6 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from mauve.core.secret import Secret
+from mauve.core.standard_webhooks import decoded_key, signed_content, strict_base64
 
 WINDOW_S: Final = 300
 _HEADER_CHARACTERS_MAX: Final = 8 * 1024
@@ -61,8 +60,8 @@ def check_biller_b_signature(headers: Headers, body: bytes, secret: Secret, now_
     if not _MESSAGE_ID.fullmatch(message_id) or not _TIMESTAMP.fullmatch(timestamp):
         return SignatureFailure.MALFORMED
     candidates = [token[3:] for token in header.split(" ") if token.startswith("v1,")][:_SIGNATURES_MAX]
-    signatures = [decoded for decoded in map(_strict_base64, candidates) if len(decoded) == _DIGEST_BYTES]
-    message = f"{message_id}.{timestamp}.".encode() + body
+    signatures = [decoded for decoded in map(strict_base64, candidates) if len(decoded) == _DIGEST_BYTES]
+    message = signed_content(message_id, timestamp, body)
     return _verify(_standard_keys(secret), timestamp, message, signatures, now_s)
 
 
@@ -89,22 +88,10 @@ def _standard_keys(secret: Secret) -> list[bytes]:
     look alike. A forger must know the secret either way.
     """
     text = secret.reveal()
-    decoded = _strict_base64(_padded(text.removeprefix("whsec_")))
+    decoded = decoded_key(text)
     return [text.encode(), decoded] if len(decoded) in _DECODED_KEY_BYTES else [text.encode()]
 
 
 def _only(values: Sequence[str]) -> str:
     """Return the header's value, or an invalid one if the header was sent twice or is huge."""
     return values[0] if len(values) == 1 and len(values[0]) <= _HEADER_CHARACTERS_MAX else ""
-
-
-def _padded(text: str) -> str:
-    return text + "=" * (-len(text) % 4)
-
-
-def _strict_base64(text: str) -> bytes:
-    """Return the decoded text, or b"" if it is not base64."""
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        return b""
