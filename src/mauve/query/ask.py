@@ -1,6 +1,5 @@
 """The one way to a number: the API and the pages both ask here, and share one cache."""
 
-import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from datetime import timedelta
@@ -68,29 +67,42 @@ def _admit_all() -> None:
 async def ask(parts: QueryParts, question: Question, admit: Callable[[], None] = _admit_all) -> Answer:
     """Answer from the cache, or read, or return the last cached answer if reading fails.
 
-    Call `admit`, which may raise, in a thread unless the cache answers.
+    Call `admit`, which may raise, in a thread unless the cache answers. If it cannot tell in time, nothing is read.
     """
+    hit = find_hit(parts, question, parts.clock.now_ms())
+    return await ask_stores(parts, question, admit) if hit is None else hit
+
+
+async def ask_stores(parts: QueryParts, question: Question, admit: Callable[[], None]) -> Answer:
+    """Do the same for a question that the cache has just not answered."""
     now_ms = parts.clock.now_ms()
-    cached = _cached(parts, question)
-    if cached is not None and is_fresh(cached, now_ms, parts.max_age_s):
-        return _answer_from(cached, Freshness.HIT)
-    await asyncio.to_thread(admit)
     try:
+        await parts.admissions.run(_paying_organization(parts, question.project), admit)
         return await _read_once(parts, question, now_ms)
     except Problem:
         raise
     except Exception as error:  # noqa: BLE001 - an old answer is better than none
         _log_failure(error, question.metric)
+    cached = _cached(parts, question)
     if cached is None:
         raise cannot_be_read()
     return _stale(cached, now_ms)
 
 
+def find_hit(parts: QueryParts, question: Question, now_ms: int) -> Answer | None:
+    """Return the fresh answer in the cache."""
+    cached = _cached(parts, question)
+    if cached is None or not is_fresh(cached, now_ms, parts.max_age_s):
+        return None
+    return _answer_from(cached, Freshness.HIT)
+
+
 def find_cached(parts: QueryParts, question: Question) -> Answer | None:
     """Return the fresh answer in the cache, or one that was read a moment ago while loading was behind."""
-    now_ms, cached = parts.clock.now_ms(), _cached(parts, question)
-    if cached is not None and is_fresh(cached, now_ms, parts.max_age_s):
-        return _answer_from(cached, Freshness.HIT)
+    now_ms = parts.clock.now_ms()
+    hit = find_hit(parts, question, now_ms)
+    if hit is not None:
+        return hit
     brief = parts.brief.find(question.key, now_ms)
     return None if brief is None else _answer_from(brief, Freshness.UNCACHED)
 

@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from mauve.access.confirmation import ConfirmReader
 from mauve.access.keyring import Keyring
 from mauve.access.uses import CredentialUses
 from mauve.core.clock import Clock
+from mauve.query.admissions import Admissions
 from mauve.query.brief_answers import BriefAnswers
 from mauve.query.single_flight import SingleFlight
 from mauve.stores.closed_days import ClosedDaysReader
@@ -27,6 +29,8 @@ class ReadStores:
 @dataclass(frozen=True, slots=True)
 class QueryParts:
     keyring: Keyring
+    confirm_reader: ConfirmReader  # of a read that no cache answers, and of any while the keyring may be old
+    admissions: Admissions  # where that is done, and reads are counted
     cache: ReadCache | None  # None: switched off
     max_age_s: int
     meter: ReadMeter

@@ -4,9 +4,9 @@ A raw ASGI application, because a cached metric costs little more than the serve
 a large part of it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from datetime import date
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 import structlog
@@ -20,8 +20,9 @@ from mauve.core.problems import Code, Problem, unauthorized, unknown_path, unkno
 from mauve.core.times import day_number
 from mauve.metrics.questions import Question, only, question_from
 from mauve.metrics.registry import metric_named
-from mauve.query.ask import Answer, Freshness, ask, cannot_be_read
+from mauve.query.ask import Answer, Freshness, ask, ask_stores, cannot_be_read, find_hit
 from mauve.query.parts import QueryParts
+from mauve.stores import StoreUnavailableError
 from mauve.stores.edge import PublishedKey, PublishedToken
 from mauve.web.asgi import AsgiRequest, send_reply
 from mauve.web.envelopes import data_reply, wrong_method
@@ -49,16 +50,20 @@ class QueryPlane:
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         request = AsgiRequest(scope, receive)
         try:
-            reply = await self._answer(request, scope["query_string"])
+            answer = self._answer(request, scope["query_string"])
+            reply = answer if isinstance(answer, Reply) else await answer
         except Problem as problem:
             reply = data_reply(problem)
+        except StoreUnavailableError as error:
+            log.warning("reader_not_confirmed", reason=str(error))
+            reply = data_reply(cannot_be_read())
         except Exception:
             log.exception("query_failed", method=request.method)
             reply = data_reply(cannot_be_read())
         await send_reply(send, reply)
 
-    async def _answer(self, request: AsgiRequest, query: bytes) -> Reply:
-        """Answer one request. The order of these lines is the order in which it can be refused."""
+    def _answer(self, request: AsgiRequest, query: bytes) -> Reply | Awaitable[Reply]:
+        """Answer one request, at once if the cache can. The order of these lines is the order of refusals."""
         name = request.path.removeprefix(_PREFIX)
         if not name or "/" in name:
             raise unknown_path()
@@ -70,7 +75,17 @@ class QueryPlane:
         metric_named(name)
         project = self._project_of(reader, query)
         question = _question_from(name, project, query, day_number(now_ms))
-        return reply_from(await ask(parts, question, lambda: self._admit(reader, question, now_ms)))
+        if not parts.keyring.is_fresh:
+            return self._confirm_and_ask(reader, question, now_ms)
+        hit = find_hit(parts, question, now_ms)
+        return self._read(reader, question, now_ms) if hit is None else reply_from(hit)
+
+    async def _confirm_and_ask(self, reader: Reader, question: Question, now_ms: int) -> Reply:
+        await self._parts.admissions.run(reader.org_id, partial(self._parts.confirm_reader, reader))
+        return reply_from(await ask(self._parts, question, lambda: self._admit(reader, question, now_ms)))
+
+    async def _read(self, reader: Reader, question: Question, now_ms: int) -> Reply:
+        return reply_from(await ask_stores(self._parts, question, lambda: self._admit(reader, question, now_ms)))
 
     def _reader_of(self, credential: str | None, now_ms: int) -> Reader:
         reader = self._parts.keyring.key_for(credential) or self._parts.keyring.token_for(credential)
@@ -98,6 +113,7 @@ class QueryPlane:
         return project.public_id
 
     def _admit(self, reader: Reader, question: Question, now_ms: int) -> None:
+        self._parts.confirm_reader(reader)
         organization = self._parts.keyring.organizations.get(reader.org_id)
         kind = ReadKind.RAW_SCAN if question.metric.is_raw_scan else ReadKind.TOTALS
         check_reads(self._parts.meter, organization, reader, kind, now_ms)
