@@ -9,10 +9,10 @@ import structlog
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import LeaseStore
 
-TTL_S: Final = 8.0
-RENEW_EVERY_S: Final = 2.0
-TRY_EVERY_S: Final = 2.0  # so that another loader takes over within 15 s
-AWAY_S: Final = 3 * TRY_EVERY_S  # long enough for every other loader to try
+TTL_S: Final = 4.0
+RENEW_EVERY_S: Final = 1.0
+TRY_EVERY_S: Final = 1.0  # so that another loader has taken over within 10 s
+AWAY_S: Final = 6.0  # long enough for every other loader to try
 
 log = structlog.get_logger()
 

@@ -19,16 +19,26 @@ from mauve.core.times import DAY_MS
 from mauve.core.window import today_at
 from mauve.load.arrival_order import ArrivalOrder, in_order
 from mauve.load.close_days import DayCloser
-from mauve.load.rows import LogRange, Records, first_day_of, first_seen_of, range_from, repeats_among, usage_of
+from mauve.load.rows import (
+    LogRange,
+    Records,
+    Unreadable,
+    first_day_of,
+    first_seen_of,
+    range_from,
+    repeats_among,
+    usage_of,
+)
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ingest_stats import REPEAT, IngestStats
 from mauve.stores.ledger import DeadLetter, Intent, LoadLedger, LoadStep
-from mauve.stores.log import MIXED_STREAM, LogReader, LogRecord
+from mauve.stores.log import MIXED_STREAM, LogReader, LogRecord, Lost
 from mauve.stores.warehouse import EventRows, RowsRefusedError, WarehouseWriter, last_numbers
 
 IDEMPOTENCY_WINDOW_MS: Final = 7 * DAY_MS
 RANGE_BYTES_MAX: Final = 32 * 1024 * 1024
 MISSING_TRIES_MAX: Final = 20
+_LOST: Final = "the stream was purged, or a restore is older than what it keeps: loading goes on after them"
 
 log = structlog.get_logger()
 
@@ -70,6 +80,7 @@ class Loader:
         self._arrivals = ArrivalOrder(self._streams, self._read_stream, clock, range_bytes_max)
         self._ahead: Future[LogRange] | None = None
         self.has_reached_end = False  # the last range was all that the log held when it was read
+        self.lost_messages = 0  # of the log, deleted before they were loaded
         self.repeat_count = 0  # events not counted by this loader because their id was a repeat
 
     def begin_turn(self, epoch: int) -> None:
@@ -89,6 +100,8 @@ class Loader:
         log_range = self._unfinished_range(positions, unfinished)
         if not log_range.records:
             log_range = self._next_range(positions)
+            if self._pass_over_lost(positions):
+                return self.load_next_range()
         self.has_reached_end = log_range.is_last
         if log_range.records:
             after = {**positions, **_intent_of(log_range, positions).positions}
@@ -143,24 +156,47 @@ class Loader:
         if intent is not None and (records := self._intended_records(intent)):
             log_range = range_from(records)
             log_range.intent = intent
+            log_range.unreadable += _reasons(self._lost_of(intent))
             return log_range
         return range_from(self._arrivals.take_unfinished(positions, last_numbers(stored)) if stored else [])
 
     def _intended_records(self, intent: Intent) -> Records:
         """Return the records of an intended range. Fail a few times if some are missing: a replica of the log may lag.
 
-        Those that a disk has lost never return, and must not block the others.
+        Those that were deleted or that a disk has lost never return, and must not block the others.
         """
         records = self._arrivals.take_range(intent.before, intent.positions)
         if intent.positions.items() <= _last_of(records).items():
             self._missing_tries = 0
             return records
         self._missing_tries += 1
-        if self._missing_tries <= MISSING_TRIES_MAX:
+        if self._missing_tries <= MISSING_TRIES_MAX and not self._lost_of(intent):
             raise StoreUnavailableError(f"the log lacks records of the range {intent.name}")
         log.error("intended_records_lost", range=intent.name)
         self._missing_tries = 0
         return records
+
+    def _lost_of(self, intent: Intent) -> dict[int, Lost]:
+        """Return which of its streams have lost records of an intended range, and how many at least."""
+        lost = self._source.lost_after(intent.before)
+        return {stream: each for stream, each in lost.items() if stream in intent.before}
+
+    def _pass_over_lost(self, positions: Mapping[int, int]) -> bool:
+        """Go on after records that were deleted before they were loaded, if there are any: new ones must not wait.
+
+        The ledger keeps what was lost, and refuses if the positions are no longer true.
+        """
+        lost = self._source.lost_after(positions)
+        if not lost:
+            return False
+        before = {stream: positions.get(stream, 0) for stream in lost}
+        after = {stream: each.through for stream, each in lost.items()}
+        letters = [_letter(*each, self._clock.now_ms()) for each in _reasons(lost)]
+        self._ledger.finish(LoadStep(after, dead_letters=letters, positions_before=before, epoch=self._epoch))
+        for stream, each in lost.items():
+            self.lost_messages += each.messages
+            log.error("log_records_lost", stream=stream, messages=each.messages, through=each.through, advice=_LOST)
+        return True
 
     def _next_range(self, positions: dict[int, int]) -> LogRange:
         """Return the range that was read ahead, or read one if that was empty."""
@@ -223,10 +259,7 @@ class Loader:
 
     def _finish(self, log_range: LogRange, repeats: set[int]) -> None:
         now = self._clock.now_ms()
-        letters = [
-            DeadLetter(stream, record.number, reason, record.payload, now)
-            for stream, record, reason in log_range.unreadable
-        ]
+        letters = [_letter(*each, now) for each in log_range.unreadable]
         for letter in letters:
             log.error("record_not_loaded", stream=letter.stream, number=letter.number, reason=letter.reason)
         intent = _intent_of(log_range, self._committed)
@@ -257,6 +290,22 @@ def _intent_of(log_range: LogRange, positions: Mapping[int, int]) -> Intent:
         return log_range.intent
     last = _last_of(log_range.records)
     return Intent({stream: positions.get(stream, 0) for stream in last}, last)
+
+
+def _reasons(lost: Mapping[int, Lost]) -> list[Unreadable]:
+    """Return an entry for each stream that has lost records."""
+    return [
+        (
+            stream,
+            LogRecord(each.through, b""),
+            f"messages deleted before loading, up to this one: {each.messages}",
+        )
+        for stream, each in lost.items()
+    ]
+
+
+def _letter(stream: int, record: LogRecord, reason: str, at: int) -> DeadLetter:
+    return DeadLetter(stream, record.number, reason, record.payload, at)
 
 
 def _last_of(records: Records) -> dict[int, int]:

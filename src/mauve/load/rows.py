@@ -47,6 +47,9 @@ class LoggedBatch(NamedTuple):
 Records = list[tuple[int, LogRecord]]  # each with its stream, in order of arrival
 
 
+Unreadable = tuple[int, LogRecord, str]  # stream, record, reason
+
+
 @dataclass(slots=True)
 class LogRange:
     """A range of the log on its way into the warehouse."""
@@ -54,7 +57,7 @@ class LogRange:
     records: Records = field(default_factory=list)
     rows: EventRows = field(default_factory=EventRows)
     batches: list[LoggedBatch] = field(default_factory=list)
-    unreadable: list[tuple[int, LogRecord, str]] = field(default_factory=list)  # stream, record, reason
+    unreadable: list[Unreadable] = field(default_factory=list)
     is_last: bool = False  # the log held nothing more when it was read
     intent: Intent | None = None  # the unfinished range that it repeats
 

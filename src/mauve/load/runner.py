@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -15,10 +15,11 @@ from mauve.core.window import today_at
 from mauve.load.close_days import DayCloser
 from mauve.load.lease import LoaderLease
 from mauve.load.loader import Loader
+from mauve.load.pending import are_loaded, ends_of
 from mauve.load.turns import TurnRequests
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import LeaseLostError, LoadLedger
-from mauve.stores.log import MIXED_STREAM, LogReader
+from mauve.stores.log import MIXED_STREAM, LogReader, StreamReader
 from mauve.stores.warehouse import WarehouseUnavailableError
 
 _RETRY_S: Final = 0.02
@@ -41,7 +42,7 @@ class LoadParts:
     source: LogReader
     ledger: LoadLedger
     note_first_event: Callable[[str, int], None]
-    oldest_waiting_at: Callable[[], int | None]
+    streams: Callable[[], Mapping[int, StreamReader]]  # of the log, read without changing them
     close: Callable[[], None]
     turns: TurnRequests | None = None  # None: there is no other loader
 
@@ -59,6 +60,8 @@ class LoadMetrics:
         self.backlog_bytes = Gauge("mauve_log_bytes", "Bytes of records that wait to be loaded", registry=registry)
         self.dead_letters = Gauge("mauve_dead_letters", "Records that could not be loaded", registry=registry)
         self.quarantined = Gauge("mauve_log_damaged_records", "Damaged records quarantined", registry=registry)
+        self.lost = Gauge("mauve_log_lost_messages", "Log messages deleted before they were loaded", registry=registry)
+        self.reach_s = Gauge("mauve_log_reach_seconds", "How far back the log reaches, on NATS", registry=registry)
 
 
 class LoadRunner:
@@ -131,7 +134,8 @@ class LoadRunner:
             finally:
                 if self._stopping.is_set():
                     self._end_turn()
-                self._measure(parts, time.monotonic() - began)
+                if self._is_active:  # One that waits must not miss its turn by asking a log that does not answer.
+                    self._measure(parts, time.monotonic() - began)
 
     def _note_failure(self, parts: LoadParts) -> None:
         """Ask for the lease again: another loader may have taken over meanwhile. After some failures, let another try.
@@ -168,6 +172,8 @@ class LoadRunner:
         if not is_active:  # What this loader last knew says nothing about the one that loads.
             self._has_caught_up = self._is_catching_up = False
             self._caught_up_at = time.monotonic()
+            self._backlog_bytes = 0
+            self._metrics.backlog_bytes.set(0)
 
     def _follow_up(self, parts: LoadParts) -> None:
         """Close days, report first events to the catalog, and give way to a loader that has asked for a turn."""
@@ -213,23 +219,28 @@ class LoadRunner:
         """Load everything that is in the log now. Records that arrive meanwhile may wait."""
         with self.paused():
             parts = self._opened()
-            if not self._has_turn(parts) and self._others_have_loaded(parts):
+            ends = ends_of(parts.ledger, parts.source)
+            if not self._has_turn(parts) and self._others_have_loaded(parts, ends):
                 return
             loader = parts.loader
             loader.load_next_range()  # This range may have been read before now.
             while loader.load_next_range() and not loader.has_reached_end:
                 pass
             held_back = loader.held_back()
-            while not loader.has_loaded(held_back):
+            while not loader.has_loaded(held_back) or not are_loaded(ends, parts.ledger, parts.streams()):
+                self._refuse_if_stopping()
                 time.sleep(_RETRY_S)
                 loader.load_next_range()
 
-    def _others_have_loaded(self, parts: LoadParts) -> bool:
-        """Return True when another machine has loaded all that has arrived by now; False if it is this one's turn."""
-        began_at, gives_up_at = parts.clock.now_us(), time.monotonic() + _OTHER_LOADER_S_MAX
-        while (oldest := parts.oldest_waiting_at()) is not None and oldest <= began_at:
-            if self._stopping.is_set():
-                raise StoreUnavailableError("the service stops: try again later")
+    def _refuse_if_stopping(self) -> None:
+        if self._stopping.is_set():
+            raise StoreUnavailableError("the service stops: try again later")
+
+    def _others_have_loaded(self, parts: LoadParts, ends: Mapping[int, int]) -> bool:
+        """Return True when another machine has loaded all up to these ends; False if it is this one's turn."""
+        gives_up_at = time.monotonic() + _OTHER_LOADER_S_MAX
+        while not are_loaded(ends, parts.ledger, parts.streams()):
+            self._refuse_if_stopping()
             if time.monotonic() > gives_up_at:
                 raise StoreUnavailableError("another machine loads, and has not caught up in time: try again later")
             if parts.turns is not None:
@@ -264,6 +275,8 @@ class LoadRunner:
         self._metrics.lag_seconds.set(time.monotonic() - self._caught_up_at)
         self._metrics.dead_letters.set(parts.ledger.dead_letter_count())
         self._metrics.quarantined.set(parts.source.quarantined())
+        self._metrics.lost.set(parts.loader.lost_messages)
+        self._metrics.reach_s.set(parts.source.reach().seconds or 0)
 
     def _measure_backlog(self, parts: LoadParts) -> None:
         positions = parts.ledger.positions()
