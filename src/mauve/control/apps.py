@@ -69,7 +69,7 @@ def archive_app(parts: ControlParts, app: App) -> App:
     archived = parts.catalog.apps.archive(app.org_id, app.app_id, parts.clock.now_ms())
     if archived is None:
         raise not_found()
-    parts.publisher.publish_now()
+    parts.publisher.publish_revocation()
     return archived
 
 

@@ -4,7 +4,8 @@ Docstrings and `Meta` are the schemas' texts in the API reference. Keywords unde
 that is checked elsewhere; they never change what is decoded.
 """
 
-from typing import Annotated, Final, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -153,19 +154,25 @@ class MintedKeyBody(msgspec.Struct, frozen=True):
     key: _WholeKey
 
 
+_DECODERS: Final[Mapping[type, msgspec.json.Decoder[Any]]] = {
+    type_: msgspec.json.Decoder(type_) for type_ in (NewAppBody, AppChangesBody, NewKeyBody, WebhookSecretBody)
+}
+
+
 def decode(body: bytes | None, type_: type[T]) -> T:
     """Decode the body as the given type, or raise a 400. The message names the field, never its value."""
     if body is None:
         raise invalid_body("the body is larger than 64 KiB, was cut off, or did not arrive in time")
     try:
         body.decode()  # msgspec does not check the UTF-8 of fields it skips
-        return msgspec.json.decode(body, type=type_)
+        decoded: T = _DECODERS[type_].decode(body)
     except UnicodeDecodeError:
         raise invalid_body("the body is not valid UTF-8") from None
     except msgspec.ValidationError as error:
         raise invalid_body(_without_values(str(error))) from None
     except (msgspec.DecodeError, RecursionError):
         raise invalid_body("the body is not valid JSON") from None
+    return decoded
 
 
 def invalid_body(message: str) -> Problem:
@@ -173,16 +180,19 @@ def invalid_body(message: str) -> Problem:
 
 
 def app_body(app: App) -> AppBody:
-    return msgspec.convert(app, AppBody, from_attributes=True)
+    return AppBody(**_named(AppBody, app))
 
 
 def created_app_body(app: App, sk_key: str) -> CreatedAppBody:
-    fields = msgspec.structs.asdict(app_body(app))
-    return CreatedAppBody(**fields, sk_key=sk_key)
+    return CreatedAppBody(**_named(AppBody, app), sk_key=sk_key)
 
 
 def key_body(key: AppKey) -> AppKeyBody:
-    return msgspec.convert(key, AppKeyBody, from_attributes=True)
+    return AppKeyBody(**_named(AppKeyBody, key))
+
+
+def _named(body: type[msgspec.Struct], source: App | AppKey) -> dict[str, Any]:
+    return {name: getattr(source, name) for name in body.__struct_fields__}
 
 
 def _without_values(message: str) -> str:

@@ -51,7 +51,7 @@ def revoke_key(parts: ControlParts, app: App, key_id: str) -> None:
     """Revoke permanently. Revoking again changes nothing and succeeds."""
     if not is_id(key_id, "key") or parts.catalog.keys.revoke(app.app_id, key_id) is None:
         raise not_found()
-    parts.publisher.publish_now()
+    parts.publisher.publish_revocation()
 
 
 def _name_from(text: str) -> str | None:

@@ -67,7 +67,10 @@ def rename(parts: ControlParts, org_id: str, name: str) -> Organization:
 
 
 def suspend(parts: ControlParts, org_id: str) -> Organization:
-    return _update(parts, org_id, lambda found: replace(found, standing=Standing.SUSPENDED, grace_ends_at=None))
+    """Refuse events from now on, on every machine."""
+    suspended = _change(parts, org_id, lambda found: replace(found, standing=Standing.SUSPENDED, grace_ends_at=None))
+    parts.publisher.publish_revocation()
+    return suspended
 
 
 def resume(parts: ControlParts, org_id: str) -> Organization:
@@ -152,14 +155,18 @@ def revoke_token(parts: ControlParts, token_id: str) -> ControlToken:
     revoked = parts.catalog.tokens.revoke(token_id)
     if revoked is None:
         raise RefusedError(f"there is no token {token_id!r}: see 'mauve token list'")
-    parts.publisher.publish_now()
+    parts.publisher.publish_revocation()
     return revoked
 
 
 def _update(parts: ControlParts, org_id: str, change: Callable[[Organization], Organization]) -> Organization:
-    changed = _existing(parts.catalog.organizations.update(org_id, change), org_id)
+    changed = _change(parts, org_id, change)
     parts.publisher.publish_now()
     return changed
+
+
+def _change(parts: ControlParts, org_id: str, change: Callable[[Organization], Organization]) -> Organization:
+    return _existing(parts.catalog.organizations.update(org_id, change), org_id)
 
 
 def _existing(organization: Organization | None, org_id: str) -> Organization:

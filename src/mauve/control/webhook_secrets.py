@@ -57,14 +57,14 @@ def _has_prefix_and_rest(text: str, prefixes: Sequence[str]) -> bool:
 
 
 def save_secret(parts: ControlParts, app: App, environment: Environment, provider: Provider, secret: Secret) -> str:
-    """Replace any earlier secret and publish; return the public id of its project.
+    """Replace any earlier secret, which is refused from then on, and publish; return the public id of its project.
 
     The first test secret creates the app's test project.
     """
     check_not_archived(app)
     sealed = _sealed(parts, Row(app.app_id, environment, provider), secret, is_placeholder=False)
     public_id = parts.catalog.webhook_secrets.put(sealed, new_id("proj", parts.randomness))
-    parts.publisher.publish_now()
+    parts.publisher.publish_revocation()
     return public_id
 
 
