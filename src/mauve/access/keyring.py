@@ -26,6 +26,7 @@ from mauve.stores.edge import (
 )
 
 REFRESH_EVERY_S: Final = 0.25
+FRESH_S: Final = 0.75  # A revoked key is refused within a second: this, and the time of a request to the edge.
 EXTRA_REFRESHES_PER_S: Final = 50
 _CACHE_MAX: Final = 10_000
 
@@ -131,6 +132,11 @@ class Keyring:
     def is_current(self) -> bool:
         """Return whether the last refresh succeeded."""
         return self._is_current
+
+    @property
+    def is_fresh(self) -> bool:
+        """Return whether everything that was published until a moment ago is known."""
+        return self._is_current and self._edge.staleness_s() <= FRESH_S
 
     def _refresh_early(self) -> None:
         if self._extra_refreshes.seconds_to_wait("edge", int(self._ticks() * 1000)) == 0:

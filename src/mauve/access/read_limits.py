@@ -33,16 +33,25 @@ class ReadKind(StrEnum):
 def check_reads(
     meter: ReadMeter, organization: PublishedOrganization | None, reader: Reader, kind: ReadKind, now_ms: int
 ) -> None:
-    """Count a read that no cache answers, or raise if the organization has reached a limit.
-
-    If the meter fails, allow the read: a broken meter must not make metrics unavailable.
-    """
-    try:
-        refusal = meter.take(reader.org_id, uses_of(reader, kind), _limits_of(organization), now_ms)
-    except StoreUnavailableError:
-        return
+    """Count a read that no cache answers, or raise if the organization has reached a limit."""
+    refusal = meter.take(reader.org_id, uses_of(reader, kind), limits_of(organization), now_ms)
     if refusal is not None:
-        raise problem_from(refusal, now_ms)
+        raise problem_from(refusal)
+
+
+class FailOpenMeter:
+    """Allows a read that the meter cannot count."""
+
+    def __init__(self, meter: ReadMeter) -> None:
+        self._meter = meter
+        self.usage = meter.usage
+        self.close = meter.close
+
+    def take(self, org_id: str, cost: ReadCost, limits: ReadLimits, now_ms: int) -> Throttled | None:
+        try:
+            return self._meter.take(org_id, cost, limits, now_ms)
+        except StoreUnavailableError:
+            return None
 
 
 def uses_of(reader: Reader, kind: ReadKind) -> ReadCost:
@@ -52,15 +61,15 @@ def uses_of(reader: Reader, kind: ReadKind) -> ReadCost:
     return ReadCost(queries=1, raw_scans=1 if kind is ReadKind.RAW_SCAN else 0)
 
 
-def _limits_of(organization: PublishedOrganization | None) -> ReadLimits:
+def limits_of(organization: PublishedOrganization | None) -> ReadLimits:
     found = organization or Limits()  # A key may be published a moment before its organization is.
     return ReadLimits(found.reads_per_minute, found.agent_queries, found.raw_scans)
 
 
-def problem_from(refusal: Throttled, now_ms: int) -> Problem:
+def problem_from(refusal: Throttled) -> Problem:
     match refusal.throttle:
         case Throttle.RATE_LIMIT:
-            wait_s = seconds_until(refusal.lifts_at, now_ms)
+            wait_s = seconds_until(refusal.lifts_at, refusal.at)
             return Problem(Code.RATE_LIMITED, f"{_RATE_LIMITED} {wait_s} s", retry_after_s=wait_s)
         case Throttle.QUERIES:
             return Problem(Code.QUERIES_SPENT, _QUERIES_SPENT, reset_at=refusal.lifts_at)

@@ -39,10 +39,10 @@ def find_session(sessions: Sessions, credential: str | None, now_ms: int) -> Sig
     """Return the signed-in user, or None if the session is unknown, idle or expired."""
     if credential is None or _SECRET.fullmatch(credential) is None:
         return None
-    found = sessions.find(_digest(credential))
-    if found is None or is_expired(found.session, now_ms):
+    found = sessions.find(_digest(credential), now_ms)
+    if found is None or is_expired(found.session, found.at):
         return None
-    if now_ms - found.session.seen_at >= SEEN_EVERY_MS:
+    if found.at - found.session.seen_at >= SEEN_EVERY_MS:
         with suppress(StoreUnavailableError):  # A catalog that cannot be written to can still be read.
             sessions.note_seen(found.session.session_id, now_ms)
     return found

@@ -1,4 +1,4 @@
-"""Encrypt webhook secrets with AES-256-GCM, bound to the row that holds them.
+"""Encrypt webhook secrets and addresses of channels with AES-256-GCM, bound to the row that holds them.
 
 A sealed secret is one format byte, the id of the master key, a nonce and the ciphertext. The id allows the master
 key to be rotated: the new one seals, the old ones still open.
@@ -13,6 +13,8 @@ from typing import Final
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from mauve.core.app import Environment
 from mauve.core.biller import Provider
@@ -40,6 +42,17 @@ class Row:
         return f"webhook-secret/{self.app_id}/{self.environment}/{self.provider}".encode()
 
 
+@dataclass(frozen=True, slots=True)
+class ChannelRow:
+    """The same for a channel of alerts."""
+
+    org_id: str
+    channel_id: str
+
+    def as_bytes(self) -> bytes:
+        return f"alert-channel/{self.org_id}/{self.channel_id}".encode()
+
+
 class Vault:
     """Seal with the first master key; open with the key that sealed a secret."""
 
@@ -61,12 +74,12 @@ class Vault:
         """Return whether the master key that sealed it is available."""
         return sealed[1 : 1 + _KEY_ID_BYTES] in self._ciphers
 
-    def seal(self, secret: Secret, row: Row) -> bytes:
+    def seal(self, secret: Secret, row: Row | ChannelRow) -> bytes:
         nonce = os.urandom(_NONCE_BYTES)
         ciphertext = self._ciphers[self._current_id].encrypt(nonce, secret.reveal().encode(), row.as_bytes())
         return _FORMAT + self._current_id + nonce + ciphertext
 
-    def open(self, sealed: bytes, row: Row) -> Secret:
+    def open(self, sealed: bytes, row: Row | ChannelRow) -> Secret:
         key_id = sealed[1 : 1 + _KEY_ID_BYTES]
         nonce = sealed[1 + _KEY_ID_BYTES : 1 + _KEY_ID_BYTES + _NONCE_BYTES]
         cipher = self._ciphers.get(key_id)
@@ -77,6 +90,12 @@ class Vault:
         except InvalidTag:
             raise VaultError("a sealed secret was altered or moved: save the secret again") from None
         return Secret(plain.decode())
+
+
+def derived_keys(master_keys: Secret, purpose: bytes) -> list[bytes]:
+    """Return a key of 32 bytes for another purpose from each master key, the current one first."""
+    keys = [_master_key_from(text) for text in master_keys.reveal().replace(",", " ").split()]
+    return [HKDF(algorithm=SHA256(), length=32, salt=None, info=purpose).derive(key) for key in keys]
 
 
 def new_master_key() -> str:
