@@ -1,7 +1,6 @@
 """Limit connections or requests per client address, so that one machine cannot take them all."""
 
 import time
-from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
@@ -22,7 +21,7 @@ class PerAddress:
         self._limit = limit  # 0: unlimited
         self._kind = kind
         self._ticks = ticks
-        self._held: Counter[str] = Counter()
+        self._held: dict[str, int] = {}
         self._refused = 0
         self._quiet_until = ticks()
 
@@ -31,19 +30,20 @@ class PerAddress:
         if not self._limit:
             return True
         origin = origin_of(address)
-        if self._held[origin] >= self._limit:
+        held = self._held.get(origin, 0)
+        if held >= self._limit:
             self._log_refusal(origin)
             return False
-        self._held[origin] += 1
+        self._held[origin] = held + 1
         return True
 
     def leave(self, address: str) -> None:
         if not self._limit:
             return
         origin = origin_of(address)
-        self._held[origin] -= 1
-        if not self._held[origin]:
-            del self._held[origin]
+        held = self._held.pop(origin) - 1
+        if held:
+            self._held[origin] = held
 
     def _log_refusal(self, origin: str) -> None:
         """Log the refused origin at most once a minute: a flood may be deliberate."""
