@@ -10,8 +10,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from mauve.openapi.document import document
+from mauve.openapi.documentation import documentation_routes, overview_for_programs
 from mauve.openapi.page import URL_EXAMPLE, content_policy, page
-from mauve.openapi.service import HTML, REVALIDATED
+from mauve.openapi.service import HTML, PLAIN, REVALIDATED
 from mauve.web.app import joined_header, plain_url, response_from
 from mauve.web.messages import JSON, Reply
 
@@ -19,7 +20,12 @@ from mauve.web.messages import JSON, Reply
 def reference_routes(public_url: str | None) -> tuple[Route, ...]:
     """Return the routes; examples use the public address, or else the one that the client used."""
     _document(), _page()  # Built now: the first reader should not wait, and the event loop even less.
-    return (Route("/openapi.json", _show_document), Route("/docs", partial(_show_page, public_url)))
+    return (
+        Route("/openapi.json", _show_document),
+        Route("/docs", partial(_show_page, public_url)),
+        Route("/llms.txt", _show_overview),
+        *documentation_routes(),
+    )
 
 
 @cache
@@ -30,6 +36,15 @@ def _document() -> Reply:
 @cache
 def _page() -> bytes:
     return page(document()).encode()
+
+
+@cache
+def _overview() -> Reply:
+    return _with_etag(overview_for_programs(), PLAIN)
+
+
+async def _show_overview(request: Request) -> Response:
+    return _respond(_overview(), request)
 
 
 async def _show_document(request: Request) -> Response:

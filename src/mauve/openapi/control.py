@@ -74,6 +74,7 @@ class OperationDoc:
     description: str
     success: Response
     body: Body | None = None
+    ends_credential: bool = False
 
 
 def _uncached(response: Response) -> Response:
@@ -153,8 +154,9 @@ OPERATION_DOCS: Final[Mapping[tuple[str, str], OperationDoc]] = {
     ("DELETE", "/v1/apps/{app_id}/keys/{key_id}"): OperationDoc(
         "revokeKey",
         "Revoke a key",
-        "Permanent. The key is refused everywhere within seconds. Revoking a revoked key succeeds and changes nothing.",
-        _success(HTTPStatus.NO_CONTENT, "The key is revoked."),
+        "Permanent. Revoking a revoked key succeeds and changes nothing.",
+        _success(HTTPStatus.NO_CONTENT, "The key is revoked, and refused everywhere within a second."),
+        ends_credential=True,
     ),
     ("PUT", "/v1/apps/{app_id}/webhooks/{provider}"): OperationDoc(
         "saveWebhookSecret",
@@ -162,6 +164,7 @@ OPERATION_DOCS: Final[Mapping[tuple[str, str], OperationDoc]] = {
         "Replaces any earlier secret. The secret is stored encrypted and cannot be read: `GET` on this path is 404.",
         _success(HTTPStatus.NO_CONTENT, "The secret is saved."),
         _body("WebhookSecret", "The secret.", secret={"secret": WEBHOOK_SECRET_EXAMPLE}),
+        ends_credential=True,
     ),
 }
 _PARAMETERS: Final[Mapping[str, Parameter]] = {
@@ -176,6 +179,13 @@ _PARAMETERS: Final[Mapping[str, Parameter]] = {
         required=True,
     ),
 }
+
+
+_UNAVAILABLE: Final = "The catalog failed or did not answer in time. Nothing was changed: retry with backoff."
+_UNPUBLISHED: Final = (
+    " Or, with `Retry-After`: the change is stored, but some machines may not know it yet and still accept what it "
+    "ends. It reaches them by itself; a retry is safe, and its success means that it has."
+)
 
 
 def operations() -> tuple[Operation, ...]:
@@ -207,6 +217,4 @@ def _errors(route: ControlOperation, doc: OperationDoc) -> Iterator[Response]:
     yield control_error(f"The token does not carry the scope `{route.scope}`.", insufficient_scope(route.scope))
     if route.parameters:
         yield control_error("Not found in the token's organization.", not_found())
-    yield control_error(
-        "The catalog failed or did not answer in time. Nothing was changed: retry with backoff.", backend_unavailable()
-    )
+    yield control_error(_UNAVAILABLE + (_UNPUBLISHED if doc.ends_credential else ""), backend_unavailable())

@@ -117,15 +117,15 @@ _ERRORS: Final = (
     method_not_allowed("GET"),
     data_error(
         "The organization has reached its limit of reads per minute.",
-        problem_from(Throttled(Throttle.RATE_LIMIT, _NOW_MS + 7000), _NOW_MS),
+        problem_from(Throttled(Throttle.RATE_LIMIT, _NOW_MS + 7000, _NOW_MS)),
     ),
     data_error(
         "The query allowance of control tokens for this billing period is spent.",
-        problem_from(Throttled(Throttle.QUERIES, _RESET_AT), _NOW_MS),
+        problem_from(Throttled(Throttle.QUERIES, _RESET_AT, _NOW_MS)),
     ),
     data_error(
         f"The raw-scan allowance for this billing period is spent: stop requesting {_RAW_SCANS}.",
-        problem_from(Throttled(Throttle.RAW_SCANS, _RESET_AT), _NOW_MS),
+        problem_from(Throttled(Throttle.RAW_SCANS, _RESET_AT, _NOW_MS)),
     ),
     data_error("The metric cannot be read now, and no earlier result is known.", cannot_be_read()),
 )

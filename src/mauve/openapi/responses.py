@@ -118,6 +118,13 @@ class ControlProblem(msgspec.Struct):
     error: ControlFault
 
 
+class Drain(msgspec.Struct):
+    """Whether the process takes requests."""
+
+    ok: bool
+    reason: Annotated[str, Meta(description="Present if the process is about to stop.")] | UnsetType = UNSET
+
+
 class Health(msgspec.Struct):
     """The process is up."""
 
@@ -127,12 +134,13 @@ class Health(msgspec.Struct):
 class Readiness(msgspec.Struct):
     """Whether every engine can be reached."""
 
-    ok: Annotated[bool, Meta(description="True if all engines can be reached.")]
+    ok: Annotated[bool, Meta(description="True if all engines can be reached and the process is not about to stop.")]
     engines: Annotated[dict[str, Literal["ok", "unreachable"]], Meta(description="The state of each engine, by name.")]
     backlog_bytes: Annotated[_Count, Meta(description="Bytes waiting to be loaded. Main port only.")] | UnsetType = (
         UNSET
     )
     load_lag_ms: Annotated[_Count, Meta(description="How far loading lags. Main port only.")] | UnsetType = UNSET
+    reason: Annotated[str, Meta(description="Present if the process is about to stop.")] | UnsetType = UNSET
 
 
 BODIES: Final = (
@@ -142,6 +150,7 @@ BODIES: Final = (
     ControlProblem,
     DataProblem,
     EventCapReached,
+    Drain,
     Health,
     IngestResult,
     IngestSuspended,

@@ -3,7 +3,7 @@
 from typing import Final
 
 from mauve.openapi.operation import Operation, Parameter, Response, Schema, method_not_allowed, ref
-from mauve.web.health import health, readiness
+from mauve.web.health import drain_state, health, readiness
 from mauve.web.messages import JSON, Reply
 
 TAG: Final = "The service"
@@ -14,6 +14,7 @@ HTML: Final = {
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
+PLAIN: Final = {"content-type": "text/plain; charset=utf-8", "x-content-type-options": "nosniff"}
 _IF_NONE_MATCH: Final = Parameter("If-None-Match", "header", "The `ETag` of the version you have.", {"type": "string"})
 _ENGINES: Final = {"catalog": True, "ledger": True, "warehouse": True, "edge": True, "log": True}
 
@@ -48,11 +49,24 @@ OPERATIONS: Final = (
     ),
     Operation(
         method="GET",
+        path="/drainz",
+        id="checkDrain",
+        tag=TAG,
+        summary="Check that the process takes requests",
+        description="For load balancers. Does not check the engines: a process without one still answers what it can.",
+        responses=(
+            Response("up", "The process takes requests.", drain_state("GET", is_draining=False), ref("Health")),
+            method_not_allowed("GET"),
+            Response("draining", "The process is about to stop.", drain_state("GET", is_draining=True), ref("Drain")),
+        ),
+    ),
+    Operation(
+        method="GET",
         path="/readyz",
         id="checkReadiness",
         tag=TAG,
         summary="Check that the engines can be reached",
-        description="For load balancers and monitors.",
+        description="For load balancers and monitors. Before a process stops it returns 503 here for some seconds.",
         responses=(
             Response(
                 "ready",
@@ -63,7 +77,7 @@ OPERATIONS: Final = (
             method_not_allowed("GET"),
             Response(
                 "not_ready",
-                "At least one engine cannot be reached.",
+                "At least one engine cannot be reached, or the process is about to stop: `reason` then says so.",
                 readiness("GET", {**_ENGINES, "catalog": False}, backlog_bytes=4096, load_lag_ms=2200),
                 ref("Readiness"),
             ),
@@ -83,6 +97,14 @@ OPERATIONS: Final = (
         summary="Read this reference as a page",
         description="For people.",
         found=Reply(200, b"<!doctype html>", HTML),
+        schema={"type": "string"},
+    ),
+    _static(
+        "/llms.txt",
+        "readOverview",
+        summary="Read what this service is, for language models",
+        description="A short text in Markdown with links to this reference and, if they are installed, the guides.",
+        found=Reply(200, b"# Mauve", PLAIN),
         schema={"type": "string"},
     ),
 )
