@@ -1,0 +1,1 @@
+"""Alerts and digests: decide what is worth a message, keep it until it is sent, and send it."""

@@ -1,0 +1,119 @@
+"""The numbers that alerts and digests report, from the answers that the pages show.
+
+They are read through the same cache as the pages' numbers, and use up no allowance.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, timedelta
+from typing import Any, NamedTuple, Protocol, Self
+
+from mauve.alerts.terms import COUNTS
+from mauve.core.app import App
+from mauve.core.text import count, money, tenths
+from mauve.core.window import DAY, Window
+from mauve.metrics.questions import Question
+from mauve.metrics.registry import METRICS
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+class Answers(Protocol):
+    def rows(self, question: Question) -> Rows | None:
+        """Return the rows of an answer; None if it could not be read now."""
+        ...
+
+    def __or__(self, other: Self, /) -> Self:
+        """Return the answers of both."""
+        ...
+
+
+class Numbers(Protocol):
+    def ask(self, questions: Iterable[Question]) -> Answers:
+        """Answer from the cache, or read and cache."""
+        ...
+
+    def look(self, questions: Iterable[Question]) -> Answers:
+        """Answer from the cache, or read without caching."""
+        ...
+
+    def is_loading_behind(self) -> bool:
+        """Return whether events that have arrived are missing in the numbers. Money never misses any."""
+        ...
+
+
+def answers_about(numbers: Numbers, asked: Mapping[App, Iterable[Question]]) -> Answers:
+    """Answer questions about apps. Leave no answer in the cache before an app's first event, which it would hide."""
+    known = [question for app, own in asked.items() for question in own if app.first_event_at is not None]
+    new = [question for app, own in asked.items() for question in own if app.first_event_at is None]
+    return numbers.ask(known) | numbers.look(new)
+
+
+class Measure(NamedTuple):
+    """A metric of a project in a period."""
+
+    project: str
+    metric: str
+    window: Window
+
+    @property
+    def question(self) -> Question:
+        metric = "mrr_history" if self.metric == "mrr" else self.metric
+        return Question(self.project, METRICS[metric], self.window)
+
+    def amounts(self, answers: Answers) -> dict[str | None, int] | None:
+        """Return the amount of each currency, or one number, in tenths for DAU. None: it cannot be read now."""
+        rows = answers.rows(self.question)
+        return None if rows is None else _amounts(self.metric, rows, self.window)
+
+
+class CurrentMrr(NamedTuple):
+    """The MRR of a project now."""
+
+    project: str
+    today: date
+
+    @property
+    def question(self) -> Question:
+        return Question(self.project, METRICS["mrr"], Window(self.today, self.today))
+
+    def amounts(self, answers: Answers) -> dict[str | None, int] | None:
+        rows = answers.rows(self.question)
+        return None if rows is None else {row["currency"]: row["mrr"] for row in rows}
+
+
+def days_up_to(today: date, days: int) -> Window:
+    """Return the period that a page shows by default: it ends today."""
+    return Window(today - timedelta(days=days - 1), today)
+
+
+def whole_days_before(today: date, days: int) -> Window:
+    """Return the days up to yesterday: a day that has hardly begun would look like a fall."""
+    return Window(today - timedelta(days=days), today - DAY)
+
+
+def _amounts(metric: str, rows: Rows, window: Window) -> dict[str | None, int]:
+    match metric:
+        case "dau":
+            total = sum(row["dau"] for row in rows)
+            return {None: (20 * total + window.length) // (2 * window.length)}
+        case "revenue":
+            sums: dict[str | None, int] = {}
+            for row in rows:
+                sums[row["currency"]] = sums.get(row["currency"], 0) + row["revenue"]
+            return sums
+        case "mrr":
+            last = window.last.isoformat()
+            return {row["currency"]: row["mrr"] for row in rows if row["day"] == last}
+        case _:
+            return {None: rows[0][metric]}
+
+
+def amount_of(amounts: Mapping[str | None, int], metric: str, currency: str | None) -> int:
+    """Return the number of a metric, or its amount in one currency, which is 0 if there is none."""
+    return amounts[None] if metric in COUNTS else amounts.get(currency, 0)
+
+
+def amount_text(metric: str, amount: int, currency: str | None) -> str:
+    if currency is not None:
+        return money(amount, currency)
+    return tenths(amount) if metric == "dau" else count(amount)

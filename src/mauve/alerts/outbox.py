@@ -1,0 +1,140 @@
+"""Send what is in the outbox: claim, send, note the result.
+
+A process that dies after sending and before noting it leaves the claim. It ends after `CLAIM_MS`, and the message is
+sent again, with the same id: at least once, never lost.
+"""
+
+import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import msgspec
+import structlog
+
+from mauve.access.vault import VaultError
+from mauve.alerts.channels import SendFailed, Target
+from mauve.alerts.compose import Wish
+from mauve.alerts.edit import opened_target
+from mauve.alerts.metrics import AlertMetrics
+from mauve.alerts.notice import NOTICE, Notice
+from mauve.alerts.parts import AlertParts
+from mauve.alerts.schedule import HOUR_MS, MINUTE_MS, Cadence, retry_at
+from mauve.stores.alerts import Message, MessageState, Subscriber
+
+SEND_EVERY_S: Final = 5.0
+CLAIM_MS: Final = 3 * MINUTE_MS  # far longer than a batch may take
+_BATCH_MAX: Final = 16  # Each has a thread, so that a batch takes no longer than its slowest message.
+_OF_ORGANIZATION_MAX: Final = 4  # in a batch: slow receivers of one organization hardly delay those of others
+_BATCHES_MAX: Final = 20  # in a round
+_MAIL_WAIT_MS: Final = 24 * HOUR_MS  # for a machine that can mail
+_FAILURE_CHARACTERS_MAX: Final = 300
+_UNEXPECTED: Final = "an unexpected error, which the log of the service explains"
+
+log = structlog.get_logger()
+
+
+class Outbox:
+    def __init__(self, parts: AlertParts, metrics: AlertMetrics) -> None:
+        self._parts = parts
+        self._metrics = metrics
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """Begin no further batch."""
+        self._stopped.set()
+
+    def send_due(self) -> None:
+        """Send what is due, until nothing is or a round has been long enough."""
+        for _ in range(_BATCHES_MAX):
+            if self._stopped.is_set() or not self._send_batch():
+                break
+        self._metrics.waiting.set(self._parts.store.messages.count_waiting())
+
+    def _send_batch(self) -> int:
+        now_ms = self._parts.clock.now_ms()
+        # Leave e-mail to a machine that can send it. What none has taken for so long fails here, and is given up.
+        mail_until = None if self._parts.can_mail else now_ms - _MAIL_WAIT_MS
+        claimed = self._parts.store.messages.claim(now_ms, CLAIM_MS, _BATCH_MAX, _OF_ORGANIZATION_MAX, mail_until)
+        if claimed:
+            self._send_all(claimed)
+        return len(claimed)
+
+    def _send_all(self, messages: Iterable[Message]) -> None:
+        with ThreadPoolExecutor(_BATCH_MAX, thread_name_prefix="alerts") as threads:
+            list(threads.map(self._send, messages))
+
+    def _send(self, message: Message) -> None:
+        """Send one message, and note what became of it. If that fails, the claim ends and it is sent again."""
+        try:
+            notice = NOTICE.decode(message.notice)
+            self._deliver(message, notice)
+        except SendFailed as failed:
+            self._note_failure(message, failed.reason, retry=failed.retry)
+        except Exception:
+            log.exception("alert_failed", message_id=message.message_id)
+            self._note_failure(message, _UNEXPECTED, retry=True)
+        else:
+            log.info("alert_sent", message_id=message.message_id, kind=message.kind, attempts=message.attempts)
+            self._metrics.sent.labels(_channel(message)).inc()
+            self._finish(message, MessageState.SENT, None)
+
+    def _deliver(self, message: Message, notice: Notice) -> None:
+        target = self._target(message)
+        sender = self._parts.senders.get(target.kind)
+        if sender is None:
+            raise SendFailed("e-mail is not set up on this machine: set MAUVE_SMTP_URL", retry=True)
+        sender.send(target, notice)
+
+    def _target(self, message: Message) -> Target:
+        """Return where a message goes now: the receiver may have left, or no longer want it."""
+        if message.user_id is not None:
+            return Target("email", self._address_of(message, message.user_id), None)
+        channel = self._parts.store.channels.find(message.org_id, message.channel_id or "")
+        if channel is None:
+            raise SendFailed("the channel was deleted", retry=False)
+        try:
+            return opened_target(self._parts.vault, channel)
+        except VaultError as error:
+            raise SendFailed(str(error), retry=True) from None
+
+    def _address_of(self, message: Message, user_id: str) -> str:
+        member = self._parts.catalog.users.find(user_id)
+        if member is None or member.user.org_id != message.org_id:
+            raise SendFailed("no longer a member", retry=False)
+        if not _is_wanted(message, self._parts.store.subscribers.find(user_id)):
+            raise SendFailed("the member does not want these e-mails any more", retry=False)
+        return member.user.email
+
+    def _note_failure(self, message: Message, reason: str, *, retry: bool) -> None:
+        failure = "".join(filter(str.isprintable, reason))[:_FAILURE_CHARACTERS_MAX]
+        due_at = retry_at(message.attempts, self._parts.clock.now_ms()) if retry else None
+        self._metrics.failed.labels(_channel(message)).inc()
+        log.warning("alert_not_sent", message_id=message.message_id, reason=failure, is_retried=due_at is not None)
+        if due_at is None:
+            self._finish(message, MessageState.FAILED, failure)
+        else:
+            self._parts.store.messages.retry(message, due_at, failure)
+
+    def _finish(self, message: Message, state: MessageState, failure: str | None) -> None:
+        self._parts.store.messages.finish(message, state, self._parts.clock.now_ms(), failure, _kept_of(message))
+
+
+def _channel(message: Message) -> str:
+    return "webhook" if message.user_id is None else "email"
+
+
+def _kept_of(message: Message) -> str:
+    """Return what the history keeps of a notice: not a digest's many numbers."""
+    if message.kind != Wish.DIGEST:
+        return message.notice
+    notice = NOTICE.decode(message.notice)
+    return msgspec.json.encode(msgspec.structs.replace(notice, facts=[])).decode()
+
+
+def _is_wanted(message: Message, subscriber: Subscriber | None) -> bool:
+    if message.kind == "test":
+        return True
+    if subscriber is None:
+        return False
+    return subscriber.digest != Cadence.NEVER if message.kind == Wish.DIGEST else subscriber.alerts
