@@ -90,6 +90,11 @@ class Context:
         return self.parts.public_url or plain_url(self.request) or "http://localhost"
 
     @property
+    def ingest_url(self) -> str:
+        """Return the URL that accepts events and webhooks."""
+        return self.parts.public_ingest_url or self.url
+
+    @property
     def address(self) -> str:
         """Return the client's address, by which attempts are counted."""
         peer = self.request.client.host if self.request.client else ""

@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 
 from mauve.access.sign_in_attempts import PasswordAttempts
+from mauve.alerts.parts import AlertParts
 from mauve.control.parts import ControlParts
 from mauve.dashboard.charts.numbers import Numbers
 from mauve.dashboard.refreshing import RefreshLimits
 from mauve.stores.deliveries import DeliveryReader
+from mauve.stores.imports import ImportReader
 from mauve.stores.ingest_stats import IngestStatsReader
 from mauve.stores.payments import PaymentReader
 from mauve.stores.read_meter import ReadMeter
@@ -26,5 +28,8 @@ class DashboardParts:
     subscriptions: SubscriptionReader
     deliveries: DeliveryReader
     ingest_stats: IngestStatsReader
-    public_url: str | None  # where browsers and billers reach the service, without a trailing slash
+    alerts: AlertParts
+    imports: ImportReader
+    public_url: str | None  # where browsers reach the service, without a trailing slash
+    public_ingest_url: str | None  # where events and webhooks are sent, if that is elsewhere
     proxies: int  # the number of our own proxies in front

@@ -41,7 +41,7 @@ _AT_ONCE_MAX: Final = _THREADS // 2  # of one organization: the other threads ar
 _IN_FLIGHT_MAX: Final = 2 * _THREADS  # of one organization, with those that wait; a browser asks for fewer
 _FILE_THREADS: Final = 2
 _FILES_MAX: Final = 2  # of one organization, sent at once
-_FOR_PROGRAMS: Final = frozenset({"/v1", "/healthz", "/readyz"})
+_FOR_PROGRAMS: Final = frozenset({"/v1", "/healthz", "/readyz", "/drainz"})
 _BUSY: Final = "The service did not answer in time. Nothing was changed: try again in a moment."
 _FILES_EXCEEDED: Final = "Your organization is downloading other files. Try again when they are complete."
 _SHARE_EXCEEDED: Final = "Too many requests of your organization are in progress. Try again in a moment."
@@ -160,15 +160,14 @@ def _answer_until(ends_at_s: float, handle: Handler, context: Context, cancellat
         try:
             context = _with_session(context)
             with cancellation.guarding():
-                return _answer(handle, context)
+                return handle(context)
         except Problem as problem:
             return _problem_page(context, STATUS_OF[problem.code], problem.message)
 
 
-def _answer(handle: Handler, context: Context) -> Response:
+def _check_origin(context: Context) -> None:
     if not is_safe(context.request):
         check_origin(context.request, context.parts.public_url)
-    return handle(context)
 
 
 def _with_session(context: Context) -> Context:
@@ -178,11 +177,15 @@ def _with_session(context: Context) -> Context:
 
 
 def _open_public(route: PublicPage, context: Context) -> Response:
+    if route.is_one_click:
+        return _handled(context, route.handle, None)
+    _check_origin(context)
     return _handled(_with_form(context, Context), route.handle, route.show_again)
 
 
 def _open_member(route: MemberPage, context: Context) -> Response:
     """Open a member's page. The order of these lines is the order in which a request can be refused."""
+    _check_origin(context)
     path = context.request.scope["path"]
     if context.person is None:
         return see_other(f"/signin?{urlencode({'next': path})}" if is_safe(context.request) else "/signin")
@@ -191,7 +194,8 @@ def _open_member(route: MemberPage, context: Context) -> Response:
     return _handled(member, route.handle, route.show_again)
 
 
-def _refuse(problem: Problem, _: Context) -> Response:
+def _refuse(problem: Problem, context: Context) -> Response:
+    _check_origin(context)
     raise problem
 
 

@@ -53,6 +53,11 @@ NOTICES: Final[Mapping[str, str]] = MappingProxyType(
         "member-removed": "The member is removed and signed out everywhere.",
         "password-changed": "The password is changed. You are signed out everywhere else.",
         "session-ended": "That browser is signed out.",
+        "rule-created": "The rule is added. It is judged within a minute.",
+        "rule-deleted": "The rule is deleted.",
+        "channel-created": "The channel is added. Send a test to see whether it works.",
+        "channel-deleted": "The channel is deleted.",
+        "test-queued": "The test is sent within seconds: the history below shows the result.",
         "refreshed": "Refreshed. The API returns the same numbers.",
         "refreshed-early": "Refreshed, but Mauve is still loading events that have arrived: refresh again in a moment.",
         "partly-refreshed": "Some numbers could not be read in time and are unchanged. Try again in a moment.",
@@ -137,7 +142,9 @@ def _templates() -> jinja2.Environment:
         "Role": Role,
         "Scope": Scope,
         "Standing": Standing,
+        "clock_hours": [f"{hour:02}:00" for hour in range(24)],
     }
+    templates.filters["zip"] = zip
     for each in _FILTERS:
         templates.filters[each.__name__] = each
     return templates

@@ -14,8 +14,10 @@ from mauve.core.roles import Grant, Permission
 from mauve.dashboard.context import Context, MemberContext
 from mauve.dashboard.pages import (
     account,
+    alerts,
     apps,
     events,
+    imports,
     keys,
     links,
     members,
@@ -42,6 +44,7 @@ class PublicPage:
     path: str
     handle: PublicHandler
     show_again: PublicHandler | None = None  # the form, after a refusal
+    is_one_click: bool = False  # a mail program may post it, from anywhere and with any body
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,8 @@ PUBLIC: Final = (
     PublicPage("POST", "/setup/{secret}", links.set_up, links.show_setup),
     PublicPage("GET", "/password/{secret}", links.show_password),
     PublicPage("POST", "/password/{secret}", links.set_password, links.show_password),
+    PublicPage("GET", "/unsubscribe/{token}/{wish}", alerts.show_unsubscribe),
+    PublicPage("POST", "/unsubscribe/{token}/{wish}", alerts.unsubscribe, is_one_click=True),
 )
 
 MEMBER: Final = (
@@ -86,6 +91,7 @@ MEMBER: Final = (
     _show("/apps/{app_id}/events/latest", Scope.METRICS_READ, events.show_latest_events),
     _show("/apps/{app_id}/payments", Scope.METRICS_READ, payments.show_payments),
     _show("/apps/{app_id}/payments.csv", Scope.METRICS_READ, payments.export_payments),
+    _show("/apps/{app_id}/imports", Scope.METRICS_READ, imports.show_imports),
     _show("/apps/{app_id}/subscriptions", Scope.METRICS_READ, subscriptions.show_subscriptions),
     _show("/apps/{app_id}/subscriptions.csv", Scope.METRICS_READ, subscriptions.export_subscriptions),
     _show("/apps/{app_id}/first-event", Scope.APPS_READ, apps.show_first_event),
@@ -117,6 +123,16 @@ MEMBER: Final = (
     _do("/members/{user_id}/role", Permission.MEMBERS_WRITE, members.change_role, members.show_members),
     _show("/members/{user_id}/remove", Permission.MEMBERS_WRITE, members.confirm_removal),
     _do("/members/{user_id}/remove", Permission.MEMBERS_WRITE, members.remove_member, members.confirm_removal),
+    _show("/alerts", Scope.METRICS_READ, alerts.show_alerts),
+    _show("/alerts/history", Scope.METRICS_READ, alerts.show_history),
+    _do("/alerts/wishes", Scope.METRICS_READ, alerts.save_wishes, alerts.show_alerts),
+    _do("/alerts/wishes/test", Scope.METRICS_READ, alerts.send_test_mail, alerts.show_alerts),
+    _do("/alerts/times", Permission.ALERTS_WRITE, alerts.save_times, alerts.show_alerts),
+    _do("/alerts/channels", Permission.ALERTS_WRITE, alerts.create_channel, alerts.show_alerts),
+    _do("/alerts/channels/{channel_id}/test", Permission.ALERTS_WRITE, alerts.send_test_to_channel, alerts.show_alerts),
+    _do("/alerts/channels/{channel_id}/delete", Permission.ALERTS_WRITE, alerts.delete_channel),
+    _do("/alerts/rules/{rule_id}/delete", Permission.ALERTS_WRITE, alerts.delete_rule),
+    _do("/alerts/rules/{kind}", Permission.ALERTS_WRITE, alerts.create_rule, alerts.show_alerts),
     _show("/usage", None, usage.show_usage),
     _do("/usage/cap", Permission.CAP_WRITE, usage.set_cap, usage.show_usage),
     _show("/organization", None, members.show_organization),

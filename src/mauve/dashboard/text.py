@@ -2,11 +2,36 @@
 
 import shlex
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from typing import Final
 
 from mauve.core.money import minor_digits
+from mauve.core.text import count, counted, day, moment, moment_at, money, tenths
 from mauve.dashboard.charts.series import Change
+
+__all__ = [
+    "age",
+    "ago",
+    "browser",
+    "change",
+    "clock_time",
+    "count",
+    "counted",
+    "day",
+    "duration",
+    "instant",
+    "listed",
+    "moment",
+    "money",
+    "sentence",
+    "shell_quoted",
+    "short_count",
+    "short_day",
+    "short_money",
+    "tenths",
+    "weekday",
+    "words",
+]
 
 _TEN, _HUNDRED, _THOUSAND = 10, 100, 1000
 _MINUTE_MS: Final = 60_000
@@ -32,30 +57,9 @@ _SYSTEMS: Final = (
 )
 
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST_MS: Final = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
-_LAST_MS: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
-
-
-def day(moment_ms: int) -> str:
-    """Return a moment as `15 Nov 2026`."""
-    moment = _at(moment_ms)
-    return f"{moment.day} {moment:%b %Y}"
-
-
-def moment(moment_ms: int) -> str:
-    """Return a moment as `15 Nov 2026, 06:27 UTC`."""
-    return f"{day(moment_ms)}, {_at(moment_ms):%H:%M} UTC"
-
-
 def instant(moment_ms: int) -> str:
     """Return a moment in ISO 8601."""
-    return _at(moment_ms).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _at(moment_ms: int) -> datetime:
-    """Return a moment, or the nearest one that a calendar has: earlier releases stored others."""
-    return _EPOCH + timedelta(milliseconds=min(max(moment_ms, _FIRST_MS), _LAST_MS))
+    return moment_at(moment_ms).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def ago(moment_ms: int, now_ms: int) -> str:
@@ -87,21 +91,6 @@ def duration(seconds: int) -> str:
     return counted(seconds // 60, "minute") if seconds % 60 == 0 else counted(seconds, "second")
 
 
-def count(number: int) -> str:
-    """Return a number with a thousands separator."""
-    return f"{number:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number of things: `1 event`, `2 events`."""
-    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
-
-
-def tenths(number: int) -> str:
-    """Return a number of tenths, with one decimal below ten: `3.4`, `12`."""
-    return f"{number // 10}.{number % 10}" if 0 < number < _HUNDRED else count((number + 5) // 10)
-
-
 def listed(names: Sequence[str]) -> str:
     """Return names as text: `a`, `a and b`, `a, b and c`."""
     return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
@@ -115,14 +104,6 @@ def short_count(number: int) -> str:
             whole, rest = divmod(number * 10**digits // size, 10**digits)
             return f"{count(whole)}{f'.{rest:0{digits}}'.rstrip('0') if rest else ''}{letter}"
     return str(number)
-
-
-def money(minor: int, currency: str) -> str:
-    """Return an exact amount: `1 234.50 EUR`, `1 234 JPY`."""
-    digits = minor_digits(currency)
-    sign, text = ("-" if minor < 0 else ""), str(abs(minor)).rjust(digits + 1, "0")
-    whole, rest = (text[:-digits], "." + text[-digits:]) if digits else (text, "")
-    return f"{sign}{count(int(whole))}{rest}\N{NO-BREAK SPACE}{currency.upper()}"
 
 
 def short_money(minor: int, currency: str) -> str:

@@ -14,7 +14,7 @@ from mauve.dashboard.rendering import page, see_other
 
 def show_account(context: MemberContext) -> Response:
     sessions = context.control.catalog.sessions.all_of(context.user.user_id)
-    current = [session for session in sessions if not is_expired(session, context.now_ms)]
+    current = [session for session in sessions if not is_expired(session, context.member.at)]
     return page(context, "account.html", sessions=current, characters_min=CHARACTERS_MIN)
 
 

@@ -13,6 +13,7 @@ from mauve.dashboard.charts.numbers import Answers
 from mauve.dashboard.charts.periods import period_from
 from mauve.dashboard.context import MemberContext
 from mauve.dashboard.first_numbers import first_numbers, is_onboarding
+from mauve.dashboard.reconstructed import reconstructed_in
 from mauve.dashboard.refreshing import refresh
 from mauve.dashboard.rendering import page, see_other
 from mauve.dashboard.request import ParameterProblem
@@ -38,6 +39,7 @@ def show_app(context: MemberContext) -> Response:
         ages=ages,
         older=older_parts(ages, {f"chart-{each.metric}": each.name for each in CHART_TYPES if each.metric in drawn}),
         answers=answers,
+        reconstructed=reconstructed_in(context, [questions.project], questions.period).get(questions.project),
         period=questions.period,
         environment=environment_of(context),
         environment_query=environment_parameters(context),
@@ -56,7 +58,7 @@ def _show_waiting_app(context: MemberContext, app: App) -> Response:
     """Show how to send the first event. Ask for no metric: the cached answer would hide the first event later."""
     first = first_numbers(context, app)
     is_new = is_onboarding(app, context.now_ms)
-    return page(context, "waiting_app.html", app=app, url=context.url, first=first, is_new=is_new)
+    return page(context, "waiting_app.html", app=app, first=first, is_new=is_new)
 
 
 def questions_of(context: MemberContext) -> ProjectQuestions:

@@ -24,9 +24,7 @@ def create_app(context: MemberContext) -> Response:
     wanted = NewAppBody(context.field("name"), context.chosen("ownership", Ownership), context.chosen("type", AppType))
     app, key = apps.create_app(context.control, context.organization.org_id, wanted, context.user.user_id)
     # The page polls for the first numbers at once.
-    return page(
-        context, "created_app.html", app=app, key=key.reveal(), url=context.url, first=FirstNumbers(), is_new=True
-    )
+    return page(context, "created_app.html", app=app, key=key.reveal(), first=FirstNumbers(), is_new=True)
 
 
 def show_first_event(context: MemberContext) -> Response:

@@ -42,9 +42,7 @@ def mint_key(context: MemberContext) -> Response:
         raise invalid_body("this app has no test environment yet: prepare it under Webhooks first")
     name = context.field("name")
     _, key = keys.mint_key(context.control, app, kind, environment, context.user.user_id, name=name)
-    return page(
-        context, "minted_key.html", app=app, key=key.reveal(), kind=kind, environment=environment, url=context.url
-    )
+    return page(context, "minted_key.html", app=app, key=key.reveal(), kind=kind, environment=environment)
 
 
 def confirm_revoking(context: MemberContext) -> Response:

@@ -16,6 +16,7 @@ from mauve.dashboard.charts.numbers import Answers
 from mauve.dashboard.charts.periods import Period, period_from
 from mauve.dashboard.context import MemberContext
 from mauve.dashboard.first_numbers import awaits_first_event
+from mauve.dashboard.reconstructed import Reconstructed, reconstructed_in
 from mauve.dashboard.refreshing import refresh
 from mauve.dashboard.rendering import page, see_other
 from mauve.dashboard.selection import environment_of, environment_parameters, project_of
@@ -45,6 +46,7 @@ def show_overview(context: MemberContext) -> Response:
         rows=sorted(rows, key=SORTS[sort](rows)),
         totals=totals,
         ages=ages_of(_read_at(rows, totals)),
+        reconstructed=_reconstructed(context, questions, period),
         period=period,
         environment=environment,
         sort=sort,
@@ -92,6 +94,14 @@ def _without_and_with_new_apps(
 
 def _all_questions(questions: Mapping[App, ProjectQuestions]) -> Iterator[Question]:
     return (question for each in questions.values() for question in each.for_figures)
+
+
+def _reconstructed(
+    context: MemberContext, questions: Mapping[App, ProjectQuestions], period: Period
+) -> dict[str, Reconstructed]:
+    """Return the days whose MRR is approximate, by app."""
+    found = reconstructed_in(context, [each.project for each in questions.values()], period)
+    return {app.app_id: found[each.project] for app, each in questions.items() if each.project in found}
 
 
 def _sort_of(context: MemberContext) -> str:

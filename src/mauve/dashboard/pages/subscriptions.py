@@ -3,7 +3,7 @@
 import base64
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 from starlette.responses import Response
@@ -29,10 +29,10 @@ PAGE_ROWS: Final = 50
 _COUNTS_MAX: Final = 50
 _TITLES: Final = ("id", "status", "mrr_minor_units", "currency", "counted", "customer", "plan", "updated")
 _Stored = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]  # as the store holds it
-_CURSORS: Final[Mapping[SubscriptionOrder, Any]] = {
-    SubscriptionOrder.UPDATED: tuple[_Stored, bytes],
-    SubscriptionOrder.MRR: tuple[str, _Stored, bytes],
-    SubscriptionOrder.STATUS: tuple[str, _Stored, bytes],
+_CURSORS: Final[Mapping[SubscriptionOrder, msgspec.json.Decoder[SubscriptionPosition]]] = {
+    SubscriptionOrder.UPDATED: msgspec.json.Decoder(tuple[_Stored, bytes]),
+    SubscriptionOrder.MRR: msgspec.json.Decoder(tuple[str, _Stored, bytes]),
+    SubscriptionOrder.STATUS: msgspec.json.Decoder(tuple[str, _Stored, bytes]),
 }
 
 
@@ -103,7 +103,6 @@ def _position(text: str, order: SubscriptionOrder) -> SubscriptionPosition | Non
     if not text:
         return None
     try:
-        position: SubscriptionPosition = msgspec.json.decode(base64.urlsafe_b64decode(text), type=_CURSORS[order])
+        return _CURSORS[order].decode(base64.urlsafe_b64decode(text))
     except ValueError:  # of both decoders
         raise ParameterProblem("this page of the list does not exist; here is the first one", "after") from None
-    return position

@@ -162,4 +162,4 @@ def _endpoint_in_path(context: MemberContext) -> tuple[Environment, Provider]:
 
 def _url(context: MemberContext, app: App, environment: Environment, provider: Provider) -> str | None:
     public_id = project_of(app, environment)
-    return None if public_id is None else f"{context.url}/v1/webhooks/{provider}/{public_id}"
+    return None if public_id is None else f"{context.ingest_url}/v1/webhooks/{provider}/{public_id}"

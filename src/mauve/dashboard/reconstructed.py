@@ -1,0 +1,47 @@
+"""Which days of MRR were reconstructed by an import, so that what shows them can say that they are approximate."""
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Final, NamedTuple
+
+from mauve.core.window import today_at
+from mauve.dashboard.charts.periods import Period
+from mauve.dashboard.context import MemberContext
+from mauve.stores import StoreUnavailableError
+from mauve.stores.imports import Import
+
+_IMPORTS_MAX: Final = 1_000  # of all shown apps
+
+
+class Reconstructed(NamedTuple):
+    """The days of one app whose MRR is approximate."""
+
+    first: date
+    last: date  # the day of the latest import: webhooks report what changes afterwards
+    name: str  # of the latest import
+
+
+def reconstructed_in(context: MemberContext, projects: Sequence[str], period: Period) -> dict[str, Reconstructed]:
+    """Return what was reconstructed, by project, if a part of it is in the period or in the one it is compared with.
+
+    Nothing is marked while the ledger is unavailable: the page shows the last known numbers, and says so.
+    """
+    try:
+        found = context.parts.imports.approximate(projects, _IMPORTS_MAX)
+    except StoreUnavailableError:
+        return {}
+    return {
+        project: days
+        for project, days in _by_project(found).items()
+        if days.first <= period.window.last and days.last >= period.before.first
+    }
+
+
+def _by_project(imports: Sequence[Import]) -> Mapping[str, Reconstructed]:
+    """Unite the days of each project's imports, of which the latest comes first."""
+    united: dict[str, Reconstructed] = {}
+    for each in imports:
+        own = Reconstructed(date.fromisoformat(each.first_day), today_at(each.began_at), each.name)
+        latest = united.get(each.project, own)
+        united[each.project] = latest._replace(first=min(own.first, latest.first), last=max(own.last, latest.last))
+    return united
