@@ -10,14 +10,15 @@ import os
 import struct
 import tarfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO, Final, NamedTuple
+from typing import IO, Final, Literal, NamedTuple, Protocol, cast
 
 import msgspec
 import zstandard
 
 from mauve.maintenance.errors import MaintenanceRefusedError
+from mauve.stores.backup_store import Writable
 
 FORMAT: Final = 1
 _HEADER: Final = "mauve-backup.json"
@@ -43,16 +44,25 @@ class Header(msgspec.Struct, frozen=True):
     has_master_key: bool
 
 
+_header: Final = msgspec.json.Decoder(Header)
+
+
+class Source(Protocol):
+    """A backup to read: a path, or something that opens like one. Its text is its name for messages."""
+
+    def open(self, mode: Literal["rb"]) -> AbstractContextManager[IO[bytes]]: ...
+
+
 class Member(NamedTuple):
     name: str  # with slashes, on every platform
     path: Path
 
 
-def write_archive(file: IO[bytes], header: Header, members: Iterable[Member], on_bytes: OnBytes) -> None:
+def write_archive(file: Writable, header: Header, members: Iterable[Member], on_bytes: OnBytes) -> None:
     digests: dict[str, str] = {}
     compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)
     with (
-        compressor.stream_writer(file, closefd=False) as compressed,
+        compressor.stream_writer(cast("IO[bytes]", file), closefd=False) as compressed,
         tarfile.open(fileobj=compressed, mode="w|", bufsize=_PIECE_BYTES) as tar,
     ):
         _add(tar, _HEADER, io.BytesIO(content := msgspec.json.encode(header)), len(content))
@@ -65,19 +75,21 @@ def write_archive(file: IO[bytes], header: Header, members: Iterable[Member], on
     file.write(_END)
 
 
-def read_header(path: Path) -> Header:
+def read_header(source: Source) -> Header:
     """Return the header; refuse a file that is not a backup, or one of a newer format."""
-    with _open_tar(path) as tar:
-        return _read_header_from(tar, path)
+    with _open_tar(source) as (tar, _):
+        return _read_header_from(tar, source)
 
 
-def unpack_archive(path: Path, target: Path, on_bytes: OnBytes) -> None:
+def unpack_archive(source: Source, target: Path, on_bytes: OnBytes) -> None:
     """Extract every member into the target, and check each digest against the list."""
-    with _open_tar(path) as tar:
-        _read_header_from(tar, path)
+    with _open_tar(source) as (tar, file):
+        _read_header_from(tar, source)
         digests, listed = _unpack_members(tar, target, on_bytes)
         if digests != listed:
             raise tarfile.ReadError("the members do not match their list")
+        while file.read(_PIECE_BYTES):  # An encrypted file reveals at its end whether it is whole.
+            pass
 
 
 def _unpack_members(tar: tarfile.TarFile, target: Path, on_bytes: OnBytes) -> tuple[dict[str, str], dict[str, str]]:
@@ -86,7 +98,7 @@ def _unpack_members(tar: tarfile.TarFile, target: Path, on_bytes: OnBytes) -> tu
     while entry := tar.next():
         source = _content_of(tar, entry)
         if entry.name == _LIST:
-            return digests, msgspec.json.decode(source.read(_LIST_BYTES_MAX), type=dict[str, str])
+            return digests, _list.decode(source.read(_LIST_BYTES_MAX))
         digests[entry.name] = _write_new(target / _checked_path(entry.name), source, on_bytes)
     raise tarfile.ReadError("it has no list of its members")
 
@@ -118,17 +130,17 @@ def _check_end(file: IO[bytes]) -> None:
     file.seek(0)
 
 
-def _read_header_from(tar: tarfile.TarFile, path: Path) -> Header:
+def _read_header_from(tar: tarfile.TarFile, source: Source) -> Header:
     entry = tar.next()
     if entry is None or entry.name != _HEADER:
         raise tarfile.ReadError("it has no header")
     content = _content_of(tar, entry).read(_PIECE_BYTES)
-    version = msgspec.json.decode(content, type=_FormatVersion)
+    version = _format_version.decode(content)
     if version.format > FORMAT:
         raise MaintenanceRefusedError(
-            f"{path} was made by mauve {version.mauve}, which is newer: restore it with that release"
+            f"{source} was made by mauve {version.mauve}, which is newer: restore it with that release"
         )
-    return msgspec.json.decode(content, type=Header)
+    return _header.decode(content)
 
 
 class _FormatVersion(msgspec.Struct, frozen=True):
@@ -136,6 +148,10 @@ class _FormatVersion(msgspec.Struct, frozen=True):
 
     format: int
     mauve: str
+
+
+_list: Final = msgspec.json.Decoder(dict[str, str])
+_format_version: Final = msgspec.json.Decoder(_FormatVersion)
 
 
 def _content_of(tar: tarfile.TarFile, entry: tarfile.TarInfo) -> IO[bytes]:
@@ -168,16 +184,17 @@ class _HashingReader:
 
 
 @contextmanager
-def _open_tar(path: Path) -> Iterator[tarfile.TarFile]:
-    """Open the tar in the file; report any format error as a damaged backup."""
+def _open_tar(source: Source) -> Iterator[tuple[tarfile.TarFile, IO[bytes]]]:
+    """Open the tar in a file, and return both; report any format error as a damaged backup."""
     try:
-        with path.open("rb") as file:
-            _check_end(file)
+        with source.open("rb") as file:
+            if file.seekable():
+                _check_end(file)
             inflated = zstandard.ZstdDecompressor().stream_reader(file, closefd=False)
             with tarfile.open(fileobj=inflated, mode="r|", bufsize=_PIECE_BYTES) as tar:
-                yield tar
+                yield tar, file
     except (tarfile.TarError, zstandard.ZstdError, msgspec.MsgspecError, EOFError, UnicodeError) as error:
         reason = " ".join(str(error).split())
-        raise MaintenanceRefusedError(f"{path} is not a whole backup ({reason}): use another copy") from error
+        raise MaintenanceRefusedError(f"{source} is not a whole backup ({reason}): use another copy") from error
     except FileNotFoundError:
-        raise MaintenanceRefusedError(f"there is no file {path}: check the name") from None
+        raise MaintenanceRefusedError(f"there is no file {source}: check the name") from None

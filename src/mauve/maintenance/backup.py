@@ -6,19 +6,23 @@ are copied. The catalog comes last, so that it knows every key that was used and
 resumes, and copying the snapshots may take its time. Ingest and reads go on throughout.
 """
 
+import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from mauve.maintenance.archive import FORMAT, Header, Member, OnBytes, write_archive
-from mauve.maintenance.disk_space import check_free_space, files_in, sync_folder
+from mauve.maintenance.backup_target import BackupTarget
+from mauve.maintenance.disk_space import check_free_space, files_in
 from mauve.maintenance.errors import MaintenanceRefusedError
+from mauve.stores.backup_store import Writable
+from mauve.stores.formats import FORMATS
 from mauve.stores.maintenance import Frozen
 
 CATALOG: Final = "catalog.db"
@@ -26,8 +30,6 @@ LEDGER: Final = "ledger.db"
 LOG: Final = "log"
 MASTER_KEY: Final = "master.key"
 FROZEN: Final = "frozen"
-_ARCHIVE: Final = "archive"
-_PRIVATE_FILE: Final = 0o600
 _PRIVATE_DIRECTORY: Final = 0o700
 
 
@@ -75,6 +77,7 @@ class BackupSources:
     snapshot_catalog: Callable[[], Snapshot]
     copy_log: Callable[[Path], int]  # returns the number of records
     master_key: Path | None  # None: not in the data directory
+    formats: Path | None  # None: not noted yet
     copied_bytes: Callable[[], int]  # databases and log
     frozen_bytes: Callable[[], int]  # warehouse
 
@@ -88,26 +91,26 @@ class BackupResult(msgspec.Struct, frozen=True):
     has_master_key: bool
 
 
-def write_backup(sources: BackupSources, file: Path, now_ms: int, version: str, progress: Progress) -> BackupResult:
-    """Create the backup file. It appears under its name only once it is complete."""
-    copied_bytes = sources.copied_bytes()
-    check_free_space(file.parent, 2 * copied_bytes + sources.frozen_bytes())
-    drafts = file.with_name(f".{file.name}.draft")
+def write_backup(
+    sources: BackupSources, target: BackupTarget, now_ms: int, version: str, progress: Progress
+) -> BackupResult:
+    """Create the backup. It appears under its name only once it is complete."""
+    copied_bytes, frozen_bytes = sources.copied_bytes(), sources.frozen_bytes()
+    _check_space(target, copied_bytes, copied_bytes + frozen_bytes)
+    drafts = target.drafts
     progress.begin("freezing", 0)
-    with sources.pause_loader() as pause:
+    with _only_one(drafts.parent), sources.pause_loader() as pause:
         try:
-            _make_empty(drafts)  # Anything in it is left over from a backup that was killed: only one runs at a time.
+            _make_empty(drafts)  # Anything in it is left over from a backup that was killed.
             records = _copy(sources, drafts, pause, copied_bytes, progress)
             has_key = sources.master_key is not None
-            size = _pack(
-                drafts, pause.frozen, Header(FORMAT, version, now_ms, 0, pause.frozen.events, has_key), progress
-            )
-            pause.release()
-            (drafts / _ARCHIVE).rename(file)
-            sync_folder(file.parent)
+            header = Header(FORMAT, version, now_ms, 0, pause.frozen.events, has_key)
+            with target.writing(copied_bytes + frozen_bytes) as file:
+                _pack(file, drafts, pause.frozen, header, progress)
+                pause.release()
         finally:
             shutil.rmtree(drafts, ignore_errors=True)
-    return BackupResult(str(file), size, now_ms, pause.frozen.events, records, has_key)
+    return BackupResult(target.place, target.bytes, now_ms, pause.frozen.events, records, has_key)
 
 
 def check_target(file: Path, *, may_replace: bool) -> None:
@@ -118,6 +121,30 @@ def check_target(file: Path, *, may_replace: bool) -> None:
         raise MaintenanceRefusedError(f"{file} is a directory: name a file in it")
     if file.exists() and not may_replace:
         raise MaintenanceRefusedError(f"{file} already exists: choose another name, or replace it with --force")
+
+
+def _check_space(target: BackupTarget, copied_bytes: int, archive_bytes: int) -> None:
+    data, folder = target.drafts.parent, target.folder
+    if folder is not None and folder.stat().st_dev == data.stat().st_dev:
+        check_free_space(folder, copied_bytes + archive_bytes)
+        return
+    check_free_space(data, copied_bytes)
+    if folder is not None:
+        check_free_space(folder, archive_bytes)
+
+
+@contextmanager
+def _only_one(data: Path) -> Iterator[None]:
+    """Lock the data directory against a second backup, such as one that a killed service has left running."""
+    descriptor = os.open(data, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise MaintenanceRefusedError("another backup is in progress: wait for it to finish") from None
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _copy(sources: BackupSources, drafts: Path, pause: LoaderPause, copied_bytes: int, progress: Progress) -> int:
@@ -132,6 +159,8 @@ def _copy(sources: BackupSources, drafts: Path, pause: LoaderPause, copied_bytes
             catalog.copy_to(drafts / CATALOG, progress.add)
     if sources.master_key is not None:
         shutil.copyfile(sources.master_key, drafts / MASTER_KEY)
+    if sources.formats is not None:
+        shutil.copyfile(sources.formats, drafts / FORMATS)
     return records
 
 
@@ -143,20 +172,11 @@ def _members(drafts: Path, frozen: Frozen) -> Iterator[Member]:
             yield Member(f"{FROZEN}/{table}/{path.relative_to(folder).as_posix()}", path)
 
 
-def _pack(drafts: Path, frozen: Frozen, header: Header, progress: Progress) -> int:
-    """Write the archive durably; return its size."""
+def _pack(file: Writable, drafts: Path, frozen: Frozen, header: Header, progress: Progress) -> None:
     members = [*_members(drafts, frozen)]
     byte_count = sum(member.path.stat().st_size for member in members)
     progress.begin("packing", byte_count)
-    with _new_private_file(drafts / _ARCHIVE) as file:
-        write_archive(file, msgspec.structs.replace(header, bytes=byte_count), members, progress.add)
-        file.flush()
-        os.fsync(file.fileno())
-        return file.tell()
-
-
-def _new_private_file(path: Path) -> IO[bytes]:
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE_FILE), "wb")
+    write_archive(file, msgspec.structs.replace(header, bytes=byte_count), members, progress.add)
 
 
 def _make_empty(folder: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from mauve.maintenance.archive import Header, read_header, unpack_archive
+from mauve.maintenance.archive import Header, Source, read_header, unpack_archive
 from mauve.maintenance.backup import CATALOG, FROZEN, Progress
 from mauve.maintenance.disk_space import check_free_space, sync_folder, sync_tree
 from mauve.maintenance.errors import MaintenanceRefusedError
@@ -19,7 +19,8 @@ from mauve.stores.data_directory import RESTORING, holder_of
 from mauve.stores.maintenance import Frozen
 
 _PRIVATE_DIRECTORY: Final = 0o700
-_SYSTEM_NAMES: Final = frozenset({"lost+found"})
+SYSTEM_NAMES: Final = frozenset({"lost+found"})
+"""What a file system creates in its top folder, for its own use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +40,29 @@ class RestoreResult(msgspec.Struct, frozen=True):
     has_master_key: bool
 
 
-def restore(file: Path, data: Path, steps: RestoreSteps, progress: Progress) -> RestoreResult:
-    """Create a data directory with everything that was acknowledged when the backup began."""
+def restore(
+    source: Source, data: Path, steps: RestoreSteps, progress: Progress, named_at: int | None = None
+) -> RestoreResult:
+    """Create a data directory with everything that was acknowledged when the backup began.
+
+    `named_at` is when the backup was created according to its name, if that tells.
+    """
     progress.begin("checking", 0)
-    header = read_header(file)
+    header = read_header(source)
+    if named_at not in {None, header.created_at}:
+        raise MaintenanceRefusedError(
+            f"{source} holds another backup than its name says, it was renamed or exchanged: use another copy"
+        )
     data = data.resolve()  # Follow a symbolic link, so that it remains one.
-    _check_empty(data)
+    refuse_used_directory(data)
     data.parent.mkdir(mode=_PRIVATE_DIRECTORY, parents=True, exist_ok=True)
     check_free_space(data.parent if not data.exists() else data, header.bytes)
-    with _drafts_for(data) as drafts:
+    with drafts_for(data) as drafts:
         progress.begin("unpacking", header.bytes)
-        unpack_archive(file, drafts, progress.add)
+        unpack_archive(source, drafts, progress.add)
         _build(drafts, header, steps, progress)
         sync_tree(drafts)
-        _move(drafts, data)
+        move_into_place(drafts, data)
     return RestoreResult(str(data), header.created_at, header.mauve, header.events, header.has_master_key)
 
 
@@ -64,7 +74,8 @@ def _build(drafts: Path, header: Header, steps: RestoreSteps, progress: Progress
     shutil.rmtree(drafts / FROZEN, ignore_errors=True)
 
 
-def _check_empty(data: Path) -> None:
+def refuse_used_directory(data: Path) -> None:
+    """Refuse a directory that a service uses or that is not empty."""
     holder = holder_of(data)
     if holder is not None:
         raise MaintenanceRefusedError(f"{data} is in use by process {holder.pid}: restore into another directory")
@@ -75,11 +86,11 @@ def _check_empty(data: Path) -> None:
 
 
 def _names_in(data: Path) -> list[str]:
-    return sorted({path.name for path in data.iterdir()} - _SYSTEM_NAMES - {RESTORING})
+    return sorted({path.name for path in data.iterdir()} - SYSTEM_NAMES - {RESTORING})
 
 
 @contextmanager
-def _drafts_for(data: Path) -> Iterator[Path]:
+def drafts_for(data: Path) -> Iterator[Path]:
     """Create a directory for unfinished work, and remove it at the end in any case."""
     drafts = data / RESTORING if _is_irreplaceable(data) else data.with_name(f".{data.name}.{RESTORING}")
     drafts.mkdir(mode=_PRIVATE_DIRECTORY, exist_ok=True)
@@ -103,7 +114,8 @@ def _is_irreplaceable(data: Path) -> bool:
     return data.exists() and (data.is_mount() or any(data.iterdir()) or not os.access(data.parent, os.W_OK))
 
 
-def _move(drafts: Path, data: Path) -> None:
+def move_into_place(drafts: Path, data: Path) -> None:
+    """Make the drafts the data directory."""
     if drafts.parent != data:
         drafts.rename(data)  # atomic, and also replaces an empty directory
         sync_folder(data.parent)

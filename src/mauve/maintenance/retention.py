@@ -32,7 +32,7 @@ def first_day_kept(now_ms: int, days: int) -> date:
 
 
 class Retention:
-    """Makes raw events that are too old anonymous, once per UTC day."""
+    """Makes raw events that are too old anonymous, once per UTC day, on one of the machines that share a warehouse."""
 
     def __init__(
         self,
@@ -40,17 +40,23 @@ class Retention:
         open_warehouse: Callable[[], AbstractContextManager[WarehouseMaintenance]],
         clock: Clock,
         record: Callable[[Forgotten], None],
+        last_elsewhere: Callable[[], Forgotten | None] = lambda: None,
     ) -> None:
         self._days = days
         self._open_warehouse = open_warehouse
         self._clock = clock
         self._record = record
+        self._last_elsewhere = last_elsewhere
         self._done: date | None = None
 
     def forget_if_due(self) -> None:
         now = self._clock.now_ms()
         before = first_day_kept(now, self._days)
         if not self._days or before == self._done:
+            return
+        last = self._last_elsewhere()
+        if last is not None and last.before == before.isoformat():
+            self._done = before
             return
         with self._open_warehouse() as warehouse:
             events = warehouse.anonymize_raw_before(before)
