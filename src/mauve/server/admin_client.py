@@ -2,8 +2,10 @@
 
 import os
 import socket
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
+from datetime import date
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +13,7 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from mauve.config import Settings
+from mauve.history.chunks import packed
 from mauve.load.runner import LoadMetrics, LoadRunner
 from mauve.maintenance.backup import LoaderPause
 from mauve.maintenance.delete_app import Deleted
@@ -20,25 +23,42 @@ from mauve.server.admin_socket import (
     SOCKET,
     AdminReply,
     AdminRequest,
+    BeginExport,
+    CountImported,
     Delete,
     Erase,
+    ExportBegun,
+    ExportRead,
     Failed,
     Freeze,
     FrozenFiles,
+    ImportedCounted,
+    ImportedStored,
     ProjectsDeleted,
+    ReadExport,
     Refused,
     Release,
     Resume,
+    StoreImported,
+    UndoImported,
     UserErased,
     delete,
     erase,
     socket_address,
 )
 from mauve.stores.data_directory import hold, holder_of
+from mauve.stores.export import Chosen, EventExport, EventExtent, EventPage
+from mauve.stores.imports import ImportWarehouse, StoredRows
 from mauve.stores.maintenance import Frozen, WarehouseMaintenance
+from mauve.stores.warehouse import EventRows
+from mauve.wiring.cluster import is_shared
+from mauve.wiring.export import open_event_export
+from mauve.wiring.history import open_import_warehouse
 from mauve.wiring.maintenance import drop_frozen, open_warehouse_maintenance
+from mauve.wiring.paths import imported_rows_path
 from mauve.wiring.warehouse import open_load_parts
 
+_ROWS_WAIT_S_MAX: Final = 3600
 _UNEXPECTED_REPLY: Final = "the core gave an unexpected reply: use the command of the release that is running"
 
 _replies: Final = msgspec.json.Decoder(AdminReply)
@@ -82,6 +102,77 @@ def delete_projects(settings: Settings, projects: Sequence[str]) -> Deleted:
     return reply.deleted
 
 
+@contextmanager
+def export_events(settings: Settings) -> Iterator[EventExport]:
+    """Read events through the core, or directly if no service runs."""
+    if _has_core(settings):
+        with closing(CoreConnection(settings.data)) as core:
+            yield _CoreExport(core)
+    else:
+        with _own_loading(settings) as loading, closing(open_event_export(settings)) as events:
+            loading.load_pending()
+            yield events
+
+
+@contextmanager
+def import_warehouse(settings: Settings) -> Iterator[ImportWarehouse]:
+    """Open the warehouse for imports through the core, or directly if no service runs."""
+    if _has_core(settings):
+        with closing(CoreConnection(settings.data)) as core:
+            yield _CoreImports(core, settings)
+        return
+    with (
+        _exclusive(settings) if _needs_directory(settings) else nullcontext(),
+        open_import_warehouse(settings) as warehouse,
+    ):
+        yield warehouse
+
+
+class _CoreImports:
+    """The warehouse for imports, in the core. Rows reach it in a file: they are many, and a request is one line."""
+
+    def __init__(self, core: "CoreConnection", settings: Settings) -> None:
+        self._core = core
+        self._settings = settings
+        for left in imported_rows_path(settings.data).glob("*.rows"):  # by a command that was killed
+            if left.stat().st_mtime < time.time() - _ROWS_WAIT_S_MAX:
+                left.unlink(missing_ok=True)
+
+    def store(self, number: int, rows: EventRows) -> StoredRows:
+        # Another command may store rows of the same import.
+        path = imported_rows_path(self._settings.data) / f"{number}-{os.getpid()}.rows"
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        try:
+            _write(path, packed(rows))
+            reply = self._core.ask(StoreImported(number, path.name))
+        finally:
+            path.unlink(missing_ok=True)
+        if not isinstance(reply, ImportedStored):
+            raise MaintenanceFailedError(_UNEXPECTED_REPLY)
+        return reply.stored
+
+    def row_count(self, project: str, number: int) -> int:
+        return self._counted(CountImported(project, number))
+
+    def undo(self, project: str, number: int) -> int:
+        return self._counted(UndoImported(project, number))
+
+    def _counted(self, request: AdminRequest) -> int:
+        reply = self._core.ask(request)
+        if not isinstance(reply, ImportedCounted):
+            raise MaintenanceFailedError(_UNEXPECTED_REPLY)
+        return reply.rows
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise MaintenanceFailedError(
+            f"{error.strerror} ({path}): free some space, then run the same command again, which continues"
+        ) from None
+
+
 def _has_core(settings: Settings) -> bool:
     """Return whether a process that takes requests of commands runs on the directory."""
     return holder_of(settings.data) is not None and (_needs_directory(settings) or (settings.data / SOCKET).exists())
@@ -89,7 +180,7 @@ def _has_core(settings: Settings) -> bool:
 
 def _needs_directory(settings: Settings) -> bool:
     """Return whether a store is in the data directory, where only one process may change it."""
-    return settings.database_url is None or settings.warehouse_url is None or settings.stream_url is None
+    return not is_shared(settings)
 
 
 @contextmanager
@@ -138,6 +229,28 @@ class _CorePause:
 
     def release(self) -> None:
         self._core.ask(Release())
+
+
+class _CoreExport:
+    """An export that the core reads."""
+
+    def __init__(self, core: "CoreConnection") -> None:
+        self._core = core
+
+    def extent(self, chosen: Chosen) -> EventExtent:
+        reply = self._core.ask(BeginExport(chosen))
+        if not isinstance(reply, ExportBegun):
+            raise MaintenanceFailedError(_UNEXPECTED_REPLY)
+        return reply.extent
+
+    def page(self, chosen: Chosen, ends: dict[int, int], day: date, after: int) -> EventPage:
+        reply = self._core.ask(ReadExport(chosen, ends, day, after))
+        if not isinstance(reply, ExportRead):
+            raise MaintenanceFailedError(_UNEXPECTED_REPLY)
+        return reply.page
+
+    def close(self) -> None:
+        self._core.close()
 
 
 class CoreConnection:

@@ -2,7 +2,8 @@
 
 The socket is in the data directory, and only its owner can open it. Each request and each reply is one line of JSON.
 Whatever a command holds (the paused loader, the frozen warehouse) is released when its connection closes, for whatever
-reason. A command and the core must come from the same release.
+reason. An export asks for one page after the other, so that a slow one costs nothing; all exports share one thread.
+A command and the core must come from the same release.
 """
 
 import asyncio
@@ -10,7 +11,9 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from datetime import date
 from pathlib import Path
 from typing import Final
 
@@ -18,13 +21,19 @@ import msgspec
 import structlog
 
 from mauve.config import Settings
+from mauve.history.chunks import unpacked
 from mauve.load.runner import LoadRunner
 from mauve.maintenance.delete_app import Deleted, delete_projects
 from mauve.maintenance.erase import Erased, erase_user
 from mauve.stores import StoreUnavailableError
-from mauve.stores.warehouse import WarehouseUnavailableError
+from mauve.stores.export import Chosen, EventExport, EventExtent, EventPage
+from mauve.stores.imports import ImportWarehouse, StoredRows
+from mauve.stores.warehouse import RowsRefusedError, WarehouseUnavailableError
+from mauve.wiring.export import open_event_export
+from mauve.wiring.history import open_import_warehouse
 from mauve.wiring.log import open_log_maintenance
 from mauve.wiring.maintenance import open_ledger_maintenance, open_warehouse_maintenance
+from mauve.wiring.paths import imported_rows_path
 
 PAUSE_S_MAX: Final = 600.0
 SOCKET: Final = "core.sock"
@@ -55,6 +64,38 @@ class Delete(msgspec.Struct, frozen=True, tag="delete"):
     projects: tuple[str, ...]
 
 
+class BeginExport(msgspec.Struct, frozen=True, tag="export"):
+    """Load what waits, and return the events to export."""
+
+    chosen: Chosen
+
+
+class ReadExport(msgspec.Struct, frozen=True, tag="export page"):
+    """Return the next events of a day."""
+
+    chosen: Chosen
+    ends: dict[int, int]
+    day: date
+    after: int
+
+
+class StoreImported(msgspec.Struct, frozen=True, tag="store_imported"):
+    """Store the rows of an import that are in a file of the data directory."""
+
+    number: int
+    file: str
+
+
+class CountImported(msgspec.Struct, frozen=True, tag="count_imported"):
+    project: str
+    number: int
+
+
+class UndoImported(msgspec.Struct, frozen=True, tag="undo_imported"):
+    project: str
+    number: int
+
+
 class FrozenFiles(msgspec.Struct, frozen=True, tag="frozen"):
     folders: dict[str, str]
     events: int
@@ -72,6 +113,22 @@ class ProjectsDeleted(msgspec.Struct, frozen=True, tag="deleted"):
     deleted: Deleted
 
 
+class ExportBegun(msgspec.Struct, frozen=True, tag="extent"):
+    extent: EventExtent
+
+
+class ExportRead(msgspec.Struct, frozen=True, tag="page"):
+    page: EventPage
+
+
+class ImportedStored(msgspec.Struct, frozen=True, tag="imported_stored"):
+    stored: StoredRows
+
+
+class ImportedCounted(msgspec.Struct, frozen=True, tag="imported_counted"):
+    rows: int
+
+
 class Refused(msgspec.Struct, frozen=True, tag="refused"):
     """The command cannot run now. The reason says what to do."""
 
@@ -84,8 +141,21 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     reason: str
 
 
-AdminRequest = Freeze | Resume | Release | Erase | Delete
-AdminReply = FrozenFiles | Done | UserErased | ProjectsDeleted | Refused | Failed
+AdminRequest = (
+    Freeze | Resume | Release | Erase | Delete | BeginExport | ReadExport | StoreImported | CountImported | UndoImported
+)
+AdminReply = (
+    FrozenFiles
+    | Done
+    | UserErased
+    | ProjectsDeleted
+    | ExportBegun
+    | ExportRead
+    | ImportedStored
+    | ImportedCounted
+    | Refused
+    | Failed
+)
 _requests: Final = msgspec.json.Decoder(AdminRequest)
 
 
@@ -103,6 +173,7 @@ class AdminSocket:
         self._loading = loading
         self._freezing = threading.Lock()  # one backup at a time
         self._erasing = threading.Lock()  # one erasure at a time
+        self._exporting = ThreadPoolExecutor(1, thread_name_prefix="export")  # one page at a time
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
@@ -123,6 +194,7 @@ class AdminSocket:
         for connection in self._connections:
             connection.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
+        self._exporting.shutdown(wait=False, cancel_futures=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = asyncio.get_running_loop().create_task(self._serve(reader, writer))
@@ -133,8 +205,10 @@ class AdminSocket:
         connection = AdminConnection(self._settings, self._loading, self._freezing, self._erasing)
         try:
             while line := await asyncio.wait_for(reader.readline(), connection.idle_s_max):
-                reply = await asyncio.to_thread(_reply_to, connection.run, _requests.decode(line))
-                writer.write(msgspec.json.encode(reply) + b"\n")
+                request = _requests.decode(line)
+                thread = self._exporting if isinstance(request, BeginExport | ReadExport) else None
+                loop = asyncio.get_running_loop()
+                writer.write(await loop.run_in_executor(thread, _reply_to, connection.run, request))
                 await writer.drain()
         except TimeoutError:
             log.warning("loader_pause_expired", advice="a command paused the loader for too long: check if it hangs")
@@ -148,10 +222,15 @@ class AdminSocket:
             await asyncio.to_thread(connection.close)
 
 
-def _reply_to(run: Callable[[AdminRequest], AdminReply], request: AdminRequest) -> AdminReply:
+def _reply_to(run: Callable[[AdminRequest], AdminReply], request: AdminRequest) -> bytes:
+    """Return the reply as a line. A page is long: encode it in this thread."""
+    return msgspec.json.encode(_run(run, request)) + b"\n"
+
+
+def _run(run: Callable[[AdminRequest], AdminReply], request: AdminRequest) -> AdminReply:
     try:
         return run(request)
-    except (WarehouseUnavailableError, StoreUnavailableError, OSError) as error:
+    except (RowsRefusedError, WarehouseUnavailableError, StoreUnavailableError, OSError) as error:
         log.warning("admin_request_failed", request=type(request).__name__.lower(), reason=str(error))
         return Failed(str(error))
 
@@ -168,6 +247,9 @@ class AdminConnection:
         self._erasing = erasing
         self._frozen = ExitStack()
         self._paused = ExitStack()
+        self._events: EventExport | None = None
+        self._imports = ExitStack()
+        self._import_warehouse: ImportWarehouse | None = None  # opened with the first request about an import
         self._running = threading.Lock()
         self.idle_s_max: float | None = None  # how long to wait for the next request
 
@@ -179,6 +261,9 @@ class AdminConnection:
         """Wait for the request in progress, then release everything."""
         with self._running:
             self._release()
+            if self._events is not None:
+                self._events.close()
+            self._imports.close()
 
     def _run(self, request: AdminRequest) -> AdminReply:
         match request:
@@ -194,7 +279,39 @@ class AdminConnection:
             case Delete(projects):
                 with self._erasing:
                     return ProjectsDeleted(delete(self._settings, self._loading, projects))
+            case BeginExport() | ReadExport():
+                return self._export(request)
+            case StoreImported() | CountImported() | UndoImported():
+                return self._import(request)
         return Done()
+
+    def _export(self, request: BeginExport | ReadExport) -> AdminReply:
+        if self._events is None:
+            self._events = open_event_export(self._settings)
+        match request:
+            case BeginExport(chosen):
+                self._loading.load_pending()
+                return ExportBegun(self._events.extent(chosen))
+            case ReadExport(chosen, ends, day, after):
+                return ExportRead(self._events.page(chosen, ends, day, after))
+
+    def _import(self, request: StoreImported | CountImported | UndoImported) -> AdminReply:
+        if self._import_warehouse is None:
+            self._import_warehouse = self._imports.enter_context(open_import_warehouse(self._settings))
+        # A backup takes warehouse and ledger while the loader is paused: no rows may be stored in between.
+        with self._loading.paused():
+            match request:
+                case StoreImported(number, file):
+                    path = imported_rows_path(self._settings.data) / Path(file).name
+                    try:
+                        rows = unpacked(path.read_bytes())
+                        return ImportedStored(self._import_warehouse.store(number, rows))
+                    finally:
+                        path.unlink(missing_ok=True)  # The command may be gone, and the rows name people.
+                case CountImported(project, number):
+                    return ImportedCounted(self._import_warehouse.row_count(project, number))
+                case UndoImported(project, number):
+                    return ImportedCounted(self._import_warehouse.undo(project, number))
 
     def _resume(self) -> None:
         self._paused.close()

@@ -10,20 +10,23 @@ from prometheus_client import CollectorRegistry
 from mauve.access.keyring import REFRESH_EVERY_S, Keyring
 from mauve.access.uses import USES_FLUSH_EVERY_S, KeyUseCopy
 from mauve.config import Settings
-from mauve.control.links import renew_setup_link
+from mauve.control.links import LINK_LIFETIME_MS, renew_setup_link
 from mauve.control.parts import ControlParts
 from mauve.control.publish import REFILL_EVERY_S, SWEEP_EVERY_S
 from mauve.load.lag import Progress
+from mauve.server.alerts import start_alerts
 from mauve.server.app import HealthApp, OtherPaths, ServiceApp, is_reachable
 from mauve.server.asgi_server import AsgiServer
-from mauve.server.child import expose_metrics, finished, main, repeat, serve_until_stopped
+from mauve.server.child import expose_metrics, finished, repeat, serve_until_stopped
 from mauve.server.child_protocol import ChildConfig, Ready
 from mauve.server.engine_gauges import CHECK_EVERY_S, EngineGauges
 from mauve.server.request_guard import RequestGuard
+from mauve.web.drain import Drain
 from mauve.wiring.bootstrap import prepare
 from mauve.wiring.control import control_parts
 from mauve.wiring.dashboard import dashboard_parts
 from mauve.wiring.ingest import open_keyring
+from mauve.wiring.machine import claim_setup_link
 from mauve.wiring.query import query_parts
 from mauve.wiring.warehouse import open_load_lag, open_warehouse_reader, ping_warehouse
 
@@ -38,7 +41,13 @@ class LoadsElsewhere:
 
 @contextmanager
 def open_api(
-    settings: Settings, parts: ControlParts, keyring: Keyring, progress: Progress, others: OtherPaths
+    settings: Settings,
+    parts: ControlParts,
+    keyring: Keyring,
+    progress: Progress,
+    others: OtherPaths,
+    *,
+    registry: CollectorRegistry,
 ) -> Iterator[tuple[ServiceApp, list[asyncio.Task[None]]]]:
     """Open the application, and start what it does in the background."""
     with (
@@ -57,8 +66,19 @@ def open_api(
         ]
         yield (
             ServiceApp(parts, query, dashboard, others, timeout_s=settings.catalog_timeout_s),
-            [asyncio.create_task(job) for job in jobs],
+            [*(asyncio.create_task(job) for job in jobs), *start_alerts(dashboard.alerts, registry)],
         )
+
+
+def ready_to_set_up(settings: Settings, parts: ControlParts) -> Ready:
+    """Report a new set-up link, unless another machine has printed one: a new one would replace it."""
+    if parts.catalog.users.any_exist():
+        return Ready()
+    host = claim_setup_link(settings, parts.catalog.installation, parts.clock.now_ms(), LINK_LIFETIME_MS)
+    if host is not None:
+        return Ready(setup_link_printed_by=host)
+    link = renew_setup_link(parts)
+    return Ready(link.path.reveal() if link else None)
 
 
 async def run(config: ChildConfig) -> None:
@@ -70,21 +90,19 @@ async def run(config: ChildConfig) -> None:
     with control_parts(settings) as parts, closing(open_keyring(settings)) as keyring:
         keyring.refresh()
         parts.publisher.refill_if_lost()
-        setup = renew_setup_link(parts) if config.is_first else None
+        ready = ready_to_set_up(settings, parts) if config.is_first else Ready()
         others = OtherPaths(
             HealthApp(),
             lambda: {"warehouse": is_reachable(lambda: ping_warehouse(settings)), "edge": keyring.is_current},
+            drain=(drain := Drain(settings.drain_s)),
         )
-        with open_api(settings, parts, keyring, LoadsElsewhere(), others) as (app, background):
+        with open_api(settings, parts, keyring, LoadsElsewhere(), others, registry=registry) as (app, background):
             gauges = EngineGauges(registry, app.engines)
             background.append(asyncio.create_task(repeat(CHECK_EVERY_S, gauges.refresh, "engines_not_checked")))
             await serve_until_stopped(
-                AsgiServer(RequestGuard(app, settings.connections_per_address), (config.host, config.port)),
-                Ready(setup.path.reveal() if setup else None),
+                AsgiServer(RequestGuard(app, settings.connections_per_address, drain), (config.host, config.port)),
+                ready,
                 has_failed=lambda: False,
+                drain=drain,
             )
             await finished(background)
-
-
-if __name__ == "__main__":
-    main(run)

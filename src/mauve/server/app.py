@@ -1,14 +1,15 @@
 """The application on the main port."""
 
 from asyncio import to_thread
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from mauve.agents.plane import AgentsPlane, is_agents_path
 from mauve.control.parts import ControlParts
 from mauve.control.plane import ControlPlane, is_control_path
 from mauve.core.problems import unknown_path
@@ -21,8 +22,10 @@ from mauve.stores import ForeignDataError, StoreUnavailableError
 from mauve.stores.warehouse import WarehouseUnavailableError
 from mauve.web.app import response_from, starlette_app
 from mauve.web.asgi import AsgiRequest, matchable_path, send_reply
+from mauve.web.browser_client import is_browser_client_path
+from mauve.web.drain import Drain
 from mauve.web.envelopes import data_reply, wrong_method
-from mauve.web.health import health, readiness
+from mauve.web.health import drain_state, health, readiness
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,7 @@ class OtherPaths:
     app: ASGIApp
     engines: Callable[[], Mapping[str, bool]]
     status: Callable[[], Mapping[str, int]] = dict
+    drain: Drain = field(default_factory=Drain)
 
 
 class ServiceApp:
@@ -57,14 +61,16 @@ class ServiceApp:
         self._others = others
         self._control = ControlPlane(parts, timeout_s)
         self._dashboard = Dashboard(dashboard, timeout_s)
-        service_routes = [Route("/readyz", self._readiness), *reference_routes(dashboard.public_url)]
+        self._agents = AgentsPlane(query, dashboard.public_url, self)
+        probes = [Route("/readyz", self._readiness), Route("/drainz", self._drain_state)]
+        service_routes = [*probes, *reference_routes(dashboard.public_url)]
         self._service_paths = frozenset(route.path for route in service_routes)
         self._service = starlette_app(service_routes, _refuse_method)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         app = self._app_for(scope)
         scope["path"] = matchable_path(scope)
-        await app(scope, receive, send)
+        return app(scope, receive, send)  # Waiting for it here would cost every request a coroutine.
 
     def _app_for(self, scope: Scope) -> ASGIApp:
         path: str = scope["path"]
@@ -74,11 +80,20 @@ class ServiceApp:
             return self._control.app
         if path in self._service_paths:
             return self._service
+        if is_agents_path(path):
+            return self._agents
+        if is_browser_client_path(path):
+            return self._others.app
         return self._dashboard.app if self._dashboard.serves(scope) else self._others.app
 
     def _readiness(self, request: Request) -> Response:
         """Report on the engines. Starlette runs this in a thread, since it is not a coroutine."""
-        return response_from(readiness(request.method, self.engines(), **self._others.status()))
+        is_draining = self._others.drain.is_on
+        facts = self._others.status()
+        return response_from(readiness(request.method, self.engines(), is_draining=is_draining, **facts))
+
+    async def _drain_state(self, request: Request) -> Response:
+        return response_from(drain_state(request.method, is_draining=self._others.drain.is_on))
 
     def engines(self) -> dict[str, bool]:
         """Return which engines answer now. It waits for them."""
@@ -102,24 +117,28 @@ def is_reachable(ping: Callable[[], None]) -> bool:
 
 
 class HealthApp:
-    """Answers `/healthz` and, if it has engines to report on, `/readyz`; no other path exists here."""
+    """Answers `/healthz`, `/drainz` and, if it has engines to report on, `/readyz`; no other path exists here."""
 
     def __init__(
         self,
         engines: Callable[[], Mapping[str, bool]] | None = None,
         status: Callable[[], Mapping[str, int]] = dict,
+        drain: Drain | None = None,
     ) -> None:
         self._engines = engines
         self._status = status
+        self._drain = drain or Drain()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = AsgiRequest(scope, receive)
         path = matchable_path(scope)
         if path == "/healthz":
             reply = health(request.method)
+        elif path == "/drainz":
+            reply = drain_state(request.method, is_draining=self._drain.is_on)
         elif path == "/readyz" and self._engines is not None:
             engines = await to_thread(self._engines)
-            reply = readiness(request.method, engines, **self._status())
+            reply = readiness(request.method, engines, is_draining=self._drain.is_on, **self._status())
         else:
             reply = data_reply(unknown_path())
         await send_reply(send, reply)

@@ -19,10 +19,12 @@ from prometheus_client import CollectorRegistry, start_http_server
 from mauve.access.vault import VaultError
 from mauve.config import SettingError, Settings
 from mauve.logs import configure_logs
+from mauve.maintenance.errors import MaintenanceFailedError, MaintenanceRefusedError
 from mauve.server.child_protocol import HEARTBEAT, ChildConfig, Ready, Refused, Report
 from mauve.server.heartbeat import HEARTBEAT_EVERY_S, dump_stacks_on_signal
 from mauve.stores import ForeignDataError, NewerSchemaError, StoreUnavailableError, UnsupportedServerError
 from mauve.stores.data_directory import HeldError
+from mauve.web.drain import Drain
 from mauve.web.http1.listener import CONNECTIONS_MAX
 
 _OPEN_FILES: Final = 2 * CONNECTIONS_MAX  # connections, plus the stores' files
@@ -30,13 +32,14 @@ _CHECK_EVERY_S: Final = 0.2
 _GARBAGE_THRESHOLD: Final = 50_000
 # After an fsync its thread must not wait the default 5 ms for a busy event loop to yield the interpreter.
 _SWITCH_INTERVAL_S: Final = 0.0002
+_configs: Final = msgspec.json.Decoder(ChildConfig)
 
 log = structlog.get_logger()
 
 
 def main(run: Callable[[ChildConfig], Coroutine[Any, Any, None]]) -> None:
     """Run a child with the config in the first argument."""
-    config = msgspec.json.decode(sys.argv[1], type=ChildConfig)
+    config = _configs.decode(sys.argv[1])
     try:
         settings = config.settings()
         configure_logs(settings.log, process=config.name)
@@ -45,10 +48,10 @@ def main(run: Callable[[ChildConfig], Coroutine[Any, Any, None]]) -> None:
         allow_open_files()
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
         uvloop.run(run(config))
-    except (HeldError, VaultError, NewerSchemaError, SettingError, StoreUnavailableError) as error:
+    except (HeldError, MaintenanceRefusedError, VaultError, SettingError, StoreUnavailableError) as error:
         report(Refused(str(error)))
         sys.exit(1)
-    except (ForeignDataError, UnsupportedServerError) as error:
+    except (ForeignDataError, MaintenanceFailedError, NewerSchemaError, UnsupportedServerError) as error:
         report(Refused(str(error), exit_code=1))
         sys.exit(1)
     except Exception:
@@ -88,19 +91,31 @@ class Server(Protocol):
 
 
 async def serve_until_stopped(
-    server: Server, ready: Ready, has_failed: Callable[[], bool], on_stop: Callable[[], None] = lambda: None
+    server: Server,
+    ready: Ready,
+    has_failed: Callable[[], bool],
+    on_stop: Callable[[], None] = lambda: None,
+    drain: Drain | None = None,
 ) -> None:
     """Serve until SIGTERM, until the supervisor is gone, or until a restart is needed; finish requests in flight.
 
-    `on_stop` is called before those are waited for.
+    On SIGTERM everything is answered while clients move to other machines; the supervisor ends that early by closing
+    standard input, and does not by a second SIGTERM: service managers signal every process, as the supervisor does.
+    `on_stop` is called as soon as a stop is requested.
     """
+    loop, draining = asyncio.get_running_loop(), drain or Drain()
+
+    def begin_to_stop() -> None:
+        if not draining.is_on:
+            draining.begin()
+            on_stop()
+            loop.call_later(draining.seconds, server.stop)
 
     def stop() -> None:
-        on_stop()
+        begin_to_stop()
         server.stop()
 
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, stop)
+    loop.add_signal_handler(signal.SIGTERM, begin_to_stop)
     loop.add_signal_handler(signal.SIGINT, lambda: None)  # On Ctrl-C, too, the supervisor decides.
     loop.add_reader(sys.stdin.fileno(), _stop_when_orphaned, loop, stop)
     await server.open()

@@ -1,6 +1,7 @@
 """The supervisor's view of one child process: start it, wait until it is ready, watch it until it ends or hangs."""
 
 import asyncio
+import signal
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
@@ -20,6 +21,7 @@ _MODULES: Final[Mapping[ChildRole, str]] = {
     "api": "mauve.server.api",
     "loader": "mauve.server.loader",
 }
+_reports: Final[msgspec.json.Decoder[Report]] = msgspec.json.Decoder(Report)
 
 log = structlog.get_logger()
 
@@ -46,6 +48,7 @@ class ChildProcess:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
+            "mauve.server",
             _MODULES[config.role],
             msgspec.json.encode(passed).decode(),
             stdin=PIPE,
@@ -62,8 +65,8 @@ class ChildProcess:
         assert self.process.stdout is not None  # noqa: S101 - requested above
         line = await self.process.stdout.readline()
         if not line:
-            raise ServeRefusedError("a process ended before it was ready: see the log above")
-        report: Report = msgspec.json.decode(line, type=Report)
+            raise ServeRefusedError(_early_end(self.name, await self.process.wait()))
+        report = _reports.decode(line)
         if isinstance(report, Refused):
             raise ServeRefusedError(report.reason, report.exit_code)
         return report
@@ -77,6 +80,11 @@ class ChildProcess:
             for task in watching:
                 task.cancel()
         self._stacks.close()
+
+    def stop_at_once(self) -> None:
+        """Let a child that is about to stop wait no longer for clients to move. Requests in flight are answered."""
+        assert self.process.stdin is not None  # noqa: S101 - requested above
+        self.process.stdin.close()
 
     def terminate(self) -> None:
         with suppress(ProcessLookupError):
@@ -118,3 +126,13 @@ class ChildProcess:
             advice="the process is killed and restarted; no acknowledged event is lost",
         )
         self.kill()
+
+
+def _early_end(name: str, exit_code: int) -> str:
+    """Return why a process ended that did not report anything, and what to do."""
+    if exit_code >= 0:
+        return f"the process {name} ended before it was ready (exit code {exit_code}): see the log above"
+    return (
+        f"the process {name} was ended by {signal.Signals(-exit_code).name} before it was ready: "
+        "see whether the machine is out of memory, and start the service again"
+    )

@@ -1,7 +1,8 @@
 """What the supervisor passes to a child process, and what the child reports back.
 
 The config is a command-line argument, so it holds no secret. The child's standard input stays open for as long as the
-supervisor lives; its standard output carries one report, then a heartbeat every second.
+supervisor lives and does not ask it to stop at once; its standard output carries one report, then a heartbeat every
+second.
 """
 
 import dataclasses
@@ -41,6 +42,7 @@ class ChildConfig(msgspec.Struct, frozen=True):
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
     setup_path: str | None = None
+    setup_link_printed_by: str | None = None  # another machine
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused"):

@@ -5,20 +5,21 @@ import asyncio
 from prometheus_client import CollectorRegistry
 
 from mauve.config import Settings
-from mauve.control.links import renew_setup_link
 from mauve.ingest.asgi import IngestApp
 from mauve.ingest.plane import IngestPlane
 from mauve.ingest.stats import write_stats_forever
 from mauve.load.runner import LoadMetrics, LoadRunner
 from mauve.server.admin_socket import AdminSocket
-from mauve.server.api import open_api
+from mauve.server.api import open_api, ready_to_set_up
 from mauve.server.app import OtherPaths
 from mauve.server.asgi_server import AsgiServer
-from mauve.server.child import expose_metrics, finished, main, repeat, serve_until_stopped
+from mauve.server.child import expose_metrics, finished, repeat, serve_until_stopped
 from mauve.server.child_protocol import ChildConfig, Ready
 from mauve.server.engine_gauges import CHECK_EVERY_S, EngineGauges
-from mauve.server.loader import has_warehouse, start_loading
+from mauve.server.loader import end_turn, has_warehouse, start_loading
 from mauve.server.request_guard import RequestGuard
+from mauve.server.scheduled_backups import BackupProcess, start_backups
+from mauve.web.drain import Drain
 from mauve.wiring.bootstrap import prepare
 from mauve.wiring.control import control_parts
 from mauve.wiring.ingest import ingest_parts
@@ -36,36 +37,40 @@ async def run(config: ChildConfig) -> None:
     loading = LoadRunner(lambda: open_load_parts(settings), LoadMetrics(registry))
     with control_parts(settings) as parts:
         parts.publisher.refill_if_lost()
-        setup = renew_setup_link(parts) if config.is_first else None
+        ready = ready_to_set_up(settings, parts) if config.is_first else Ready()
         async with ingest_parts(settings, stream=0, registry=registry) as ingest:
-            others = ingest_and_loading(settings, IngestPlane(ingest), loading)
-            with open_api(settings, parts, ingest.keyring, loading, others) as (app, background):
+            drain = Drain(settings.drain_s)
+            others = ingest_and_loading(settings, IngestPlane(ingest), loading, drain)
+            with open_api(settings, parts, ingest.keyring, loading, others, registry=registry) as (app, background):
                 gauges = EngineGauges(registry, app.engines)
                 background += [
                     asyncio.create_task(write_stats_forever(ingest)),
                     asyncio.create_task(ingest.caps.refresh_forever()),
                     asyncio.create_task(repeat(CHECK_EVERY_S, gauges.refresh, "engines_not_checked")),
                     *start_loading(settings, parts, loading),
+                    *start_backups(settings, parts, backup := BackupProcess(settings), registry),
                 ]
                 admin_socket = AdminSocket(settings, loading)
                 await admin_socket.open()
                 await serve_until_stopped(
-                    AsgiServer(RequestGuard(app, settings.connections_per_address), (config.host, config.port)),
-                    Ready(setup.path.reveal() if setup else None),
+                    AsgiServer(RequestGuard(app, settings.connections_per_address, drain), (config.host, config.port)),
+                    ready,
                     has_failed=lambda: ingest.log.has_failed,
-                    on_stop=loading.stop,
+                    on_stop=lambda: _end_work(loading, backup),
+                    drain=drain,
                 )
                 await admin_socket.close()
                 await finished(background)
     loading.close()
 
 
-def ingest_and_loading(settings: Settings, plane: IngestPlane, loading: LoadRunner) -> OtherPaths:
+def _end_work(loading: LoadRunner, backup: BackupProcess) -> None:
+    backup.stop()
+    end_turn(loading)
+
+
+def ingest_and_loading(settings: Settings, plane: IngestPlane, loading: LoadRunner, drain: Drain) -> OtherPaths:
     def engines() -> dict[str, bool]:
         return {"warehouse": has_warehouse(settings, loading), **plane.engines()}
 
-    return OtherPaths(IngestApp(plane), engines, loading.status)
-
-
-if __name__ == "__main__":
-    main(run)
+    return OtherPaths(IngestApp(plane), engines, loading.status, drain)

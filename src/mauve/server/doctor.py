@@ -6,6 +6,7 @@ import stat
 import sys
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -17,23 +18,37 @@ from typing import Final
 from mauve.access.vault import VaultError
 from mauve.config import Settings
 from mauve.core.clock import SystemClock
+from mauve.maintenance.backup_schedule import is_late
 from mauve.maintenance.disk_space import format_bytes
 from mauve.maintenance.retention import first_day_kept
 from mauve.stores import ForeignDataError, StoreUnavailableError, UnsupportedServerError
 from mauve.stores.data_directory import gone_holder, holder_of
 from mauve.stores.log import MIXED_STREAM
-from mauve.wiring.bootstrap import check_database_server, check_vault, schema_revisions, stored_identity
+from mauve.wiring.backups import backup_state
+from mauve.wiring.bootstrap import (
+    RESTORED_COPY,
+    check_database_server,
+    check_vault,
+    is_copy,
+    schema_revisions,
+    stored_identity,
+)
 from mauve.wiring.clickhouse import check_warehouse_server, has_warehouse, warehouse_place
+from mauve.wiring.cluster import accepting_addresses, is_shared, loading_now
 from mauve.wiring.control import control_parts
 from mauve.wiring.databases import open_load_ledger
 from mauve.wiring.log import check_log, open_log_reader, stream_bytes_max
 from mauve.wiring.maintenance import last_forgotten
-from mauve.wiring.paths import has_data, master_key_path
+from mauve.wiring.paths import catalog_path, has_data, master_key_path
 
 _DISK_FREE_BYTES_MIN: Final = 1024**3
 _EARLIEST_YEAR: Final = 2026
 _CLOCK_DRIFT_MS_MAX: Final = 60_000
 _HTTP_TIMEOUT_S: Final = 5.0
+_NOT_LOADED_S_MAX: Final = 15.0  # Another loader takes over sooner.
+_BEHIND_S_MAX: Final = 60.0
+_GAVE_UP_S_MAX: Final = 30.0  # A loader that fails tries again sooner.
+_ADDRESSES_SHOWN_MAX: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +65,30 @@ def run_checks(settings: Settings) -> list[Finding]:
         advice = "check --data, or run 'mauve serve' to create it"
         return [
             _versions(settings),
-            Finding("data directory", ok=False, detail=f"{settings.data} holds no data", advice=advice),
+            Finding("data directory", ok=False, detail=f"{settings.data.absolute()} holds no data", advice=advice),
         ]
     reasons = {server: reason for server in _SERVERS if (reason := _reason_against(server, settings)) is not None}
-    findings = [_run_safely(check, settings) for check, needs in _CHECKS.items() if reasons.keys().isdisjoint(needs)]
-    findings += [_unusable(server, reason) for server, reason in reasons.items()]
+    if _POSTGRESQL not in reasons and settings.database_url is not None and schema_revisions(settings)[0] is None:
+        return [_versions(settings), _not_set_up(settings), *(_unusable(each, reasons[each], {}) for each in reasons)]
+    checks = {check: needs for check, needs in _CHECKS.items() if check not in _checks_left_out(settings)}
+    findings = [_run_safely(check, settings) for check, needs in checks.items() if reasons.keys().isdisjoint(needs)]
+    findings += [_unusable(server, reason, checks) for server, reason in reasons.items()]
     return [replace(finding, advice="") if finding.ok else finding for finding in findings]
+
+
+def _checks_left_out(settings: Settings) -> frozenset[Callable[[Settings], Finding]]:
+    has_server = any(server.url(settings) is not None for server in _SERVERS)
+    return (frozenset() if is_shared(settings) else _SHARED_CHECKS) | (_FILE_CHECKS if has_server else frozenset())
+
+
+def _not_set_up(settings: Settings) -> Finding:
+    """Report an empty database: nothing else can be checked."""
+    advice = (
+        f"move the installation in {settings.data} to the servers with 'mauve move', while no service runs"
+        if catalog_path(settings.data).exists()
+        else "start 'mauve serve': it creates the tables"
+    )
+    return Finding("installation", ok=False, detail="the database at MAUVE_DATABASE_URL is empty", advice=advice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +116,10 @@ def _reason_against(server: _Server, settings: Settings) -> str | None:
     return None
 
 
-def _unusable(server: _Server, reason: str) -> Finding:
-    left_out = ", ".join(_name_of(check) for check, needs in _CHECKS.items() if server in needs)
-    return Finding(server.name, ok=False, detail=f"cannot be used; not checked: {left_out}", advice=reason)
+def _unusable(server: _Server, reason: str, checks: "_Checks") -> Finding:
+    left_out = ", ".join(_name_of(check) for check, needs in checks.items() if server in needs)
+    detail = f"cannot be used; not checked: {left_out}" if left_out else "cannot be used"
+    return Finding(server.name, ok=False, detail=detail, advice=reason)
 
 
 def _name_of(check: Callable[[Settings], Finding]) -> str:
@@ -121,7 +155,7 @@ def _data_directory(settings: Settings) -> Finding:
     return Finding(
         "data directory",
         private,
-        f"{settings.data}, mode {mode:04o}",
+        f"{settings.data.absolute()}, mode {mode:04o}",
         f"others can read it: chmod 700 {settings.data}",
     )
 
@@ -143,11 +177,13 @@ def _master_key(settings: Settings) -> Finding:
 
 
 def _catalog(settings: Settings) -> Finding:
+    if is_shared(settings) and is_copy(settings):
+        return Finding("catalog", ok=False, detail="restored or copied from another database", advice=RESTORED_COPY)
     found, wanted = schema_revisions(settings)
     place = "in a file" if settings.database_url is None else "on PostgreSQL"
     return Finding(
         "catalog",
-        found == wanted,
+        found == wanted or (found is not None and found > wanted and settings.database_url is not None),
         f"{place}, answers, revision {found}",
         "run 'mauve serve' once: it migrates the tables",
     )
@@ -169,17 +205,61 @@ def _edge(settings: Settings) -> Finding:
 
 def _queue(settings: Settings) -> Finding:
     with open_load_ledger(settings) as ledger, closing(open_log_reader(settings)) as log:
+        is_full = log.largest_stream_bytes() > stream_bytes_max(settings)  # before the positions: it is trimmed later
         dead_letters, positions = ledger.dead_letter_count(), ledger.positions()
+        lost = sum(each.messages for each in log.lost_after(positions).values())
         waiting_bytes = log.backlog_bytes(positions) + ledger.waiting_bytes(positions.get(MIXED_STREAM, 0))
-        is_full = log.largest_stream_bytes() > stream_bytes_max(settings)
     waiting = f"{format_bytes(waiting_bytes)} wait to be loaded, {dead_letters} records could not be loaded"
-    detail = f"{waiting}; {check_log(settings)}"
+    gone = f", {lost} message{'s were' if lost > 1 else ' was'} deleted before loading" if lost else ""
+    detail = f"{waiting}{gone}; {check_log(settings)}"
     advice = (
         "events are refused until the loader catches up: check the core's log"
         if is_full
-        else "see the ledger's table dead_letters: it keeps each record with the reason"
+        else "after a restore run 'mauve restore --servers'; else a stream was purged, and loading goes on after them"
+        if lost
+        else "see the ledger's table dead_letters: it keeps each record with the reason; delete what is dealt with"
     )
-    return Finding("queue", ok=not is_full and dead_letters == 0, detail=detail, advice=advice)
+    return Finding("queue", ok=not is_full and dead_letters == 0 and not lost, detail=detail, advice=advice)
+
+
+def _window(settings: Settings) -> Finding:
+    """Report how far back the log reaches: a backup that is older cannot be completed from it."""
+    with closing(open_log_reader(settings)) as log:
+        found = log.reach()
+    hours = settings.stream_keep_hours
+    reach = "holds every event so far" if found.seconds is None else f"reaches back {found.seconds / 3600:.1f} hours"
+    advice = f"its room is used before {hours} hours are over: raise MAUVE_BACKLOG_MB, or back up more often"
+    return Finding("window", not found.is_short, f"the log {reach}; loaded events are kept for {hours} hours", advice)
+
+
+def _loader(settings: Settings) -> Finding:
+    found = loading_now(settings, SystemClock())
+    waits = f"the oldest event waits for {found.waiting_s:.0f} s" if found.waiting_s else "no event waits"
+    if found.machine is None:
+        advice = "start 'mauve serve', or 'mauve serve --role loader', on a machine that reaches every server"
+        detail = "no machine loads now"
+        if found.renewed_s_ago < _GAVE_UP_S_MAX:
+            detail = f"no machine loads now; one had its turn {found.renewed_s_ago:.0f} s ago, and may be failing"
+            advice = "look for 'load_failed' in the logs of the loaders: it says why; if none runs, start one"
+        return Finding("loader", found.waiting_s <= _NOT_LOADED_S_MAX, f"{detail}; {waits}", advice)
+    name = f"this machine, {found.machine}," if found.is_this else f"the machine {found.machine}"
+    detail = f"{name} loads, and renewed its lease {found.renewed_s_ago:.0f} s ago; {waits}"
+    advice = (
+        f"loading is behind or fails: look for 'load_failed' in the log of the machine {found.machine}, "
+        "and check the load of ClickHouse"
+    )
+    return Finding("loader", found.waiting_s <= _BEHIND_S_MAX, detail, advice)
+
+
+def _workers(settings: Settings) -> Finding:
+    found = Counter(accepting_addresses(settings))
+    if not found:
+        is_served = loading_now(settings, SystemClock()).machine is not None
+        advice = "no machine accepts events: start 'mauve serve', or 'mauve serve --role ingest'"
+        return Finding("workers", not is_served, "no process that accepts events is connected to NATS", advice)
+    places = ", ".join(f"{count} at {address}" for address, count in sorted(found.items())[:_ADDRESSES_SHOWN_MAX])
+    more = "" if len(found) <= _ADDRESSES_SHOWN_MAX else f" and at {len(found) - _ADDRESSES_SHOWN_MAX} other addresses"
+    return Finding("workers", ok=True, detail=f"{found.total()} processes accept events: {places}{more}")
 
 
 def _warehouse(settings: Settings) -> Finding:
@@ -202,6 +282,20 @@ def _raw_events(settings: Settings) -> Finding:
     is_running = holder_of(settings.data) is not None
     advice = "the service anonymizes them at its start and daily: set MAUVE_RAW_RETENTION_DAYS for it, too"
     return Finding("raw events", ok=not (is_overdue and is_running), detail=detail, advice=advice)
+
+
+def _backups(settings: Settings) -> Finding:
+    every_s = settings.backup.every_s
+    if every_s is None:
+        return Finding("backups", ok=True, detail="not made by the service; MAUVE_BACKUP_EVERY is not set")
+    with control_parts(settings) as parts:
+        state = backup_state(parts)
+    now_ms = SystemClock().now_ms()
+    age_s = None if state.made_at is None else (now_ms - state.made_at) / 1000
+    last = "none so far" if age_s is None else f"the last is {age_s / 3600:.1f} hours old: {state.place}"
+    failed = f"; failed {state.failures} times since: {state.reason}" if state.failures else ""
+    advice = "fix the reason, then run 'mauve backup'" if failed else "start 'mauve serve': it makes one at once"
+    return Finding("backups", not failed and not is_late(state, every_s * 1000, now_ms), f"{last}{failed}", advice)
 
 
 def _clock(settings: Settings) -> Finding:
@@ -248,17 +342,26 @@ def _server(settings: Settings) -> Finding:
         )
 
 
-_CHECKS: Final[Mapping[Callable[[Settings], Finding], tuple[_Server, ...]]] = {
+_Checks = Mapping[Callable[[Settings], Finding], tuple[_Server, ...]]
+_CHECKS: Final[_Checks] = {
     _versions: (),
     _data_directory: (),
     _master_key: (_POSTGRESQL,),
     _catalog: (_POSTGRESQL,),
     _edge: (_POSTGRESQL, _NATS),
     _queue: (_POSTGRESQL, _NATS),
+    _window: (_POSTGRESQL, _NATS),
+    _loader: (_POSTGRESQL, _NATS),
+    _workers: (_POSTGRESQL, _NATS),
     _warehouse: (_POSTGRESQL, _CLICKHOUSE),
     _raw_events: (_POSTGRESQL,),
+    _backups: (),
     _clock: (_POSTGRESQL,),
     _disk: (),
     _server: (),
 }
 """Each check with the servers that it needs, if its engines are on servers."""
+_SHARED_CHECKS: Final = frozenset({_window, _loader, _workers})
+"""Checks of all machines that share the servers."""
+_FILE_CHECKS: Final = frozenset({_backups})
+"""Checks of an installation whose engines are all in files."""

@@ -9,18 +9,20 @@ from prometheus_client import CollectorRegistry
 
 from mauve.config import Settings
 from mauve.control.parts import ControlParts
+from mauve.control.publish import REFILL_EVERY_S, SWEEP_EVERY_S
 from mauve.load.lease import TRY_EVERY_S
 from mauve.load.runner import LoadMetrics, LoadRunner
 from mauve.maintenance.retention import CHECK_EVERY_S
 from mauve.server.admin_socket import AdminSocket
 from mauve.server.app import HealthApp, is_reachable
 from mauve.server.asgi_server import AsgiServer
-from mauve.server.child import expose_metrics, finished, main, repeat, serve_until_stopped
+from mauve.server.child import expose_metrics, finished, repeat, serve_until_stopped
 from mauve.server.child_protocol import ChildConfig, Ready
 from mauve.server.engine_gauges import CHECK_EVERY_S as ENGINES_EVERY_S
 from mauve.server.engine_gauges import EngineGauges
 from mauve.server.request_guard import RequestGuard
 from mauve.stores import StoreUnavailableError
+from mauve.web.drain import Drain
 from mauve.wiring.bootstrap import prepare
 from mauve.wiring.control import control_parts
 from mauve.wiring.databases import open_load_ledger
@@ -44,6 +46,19 @@ def start_loading(settings: Settings, parts: ControlParts, loading: LoadRunner) 
         repeat(CHECK_EVERY_S, forgetting.forget_if_due, "raw_events_not_forgotten"),
     ]
     return [asyncio.create_task(job) for job in (*jobs, _release_files(settings))]
+
+
+def end_turn(loading: LoadRunner) -> None:
+    """Stop loading, and release the lease at once: another machine takes over while this one still answers."""
+    loading.stop()
+    ending = asyncio.get_running_loop().run_in_executor(None, loading.step)
+    ending.add_done_callback(_log_failure)
+
+
+def _log_failure(ending: asyncio.Future[None]) -> None:
+    error = None if ending.cancelled() else ending.exception()
+    if error is not None:
+        log.error("lease_not_released", advice="another loader takes over when it expires", exc_info=error)
 
 
 async def _release_files(settings: Settings) -> None:
@@ -70,15 +85,20 @@ async def run(config: ChildConfig) -> None:
         background = [
             *start_loading(settings, parts, loading),
             asyncio.create_task(repeat(ENGINES_EVERY_S, gauges.refresh, "engines_not_checked")),
+            # What a machine of role `api` has changed must be published even if it dies, and was the only one.
+            asyncio.create_task(repeat(SWEEP_EVERY_S, parts.publisher.publish_pending, "publication_delayed")),
+            asyncio.create_task(repeat(REFILL_EVERY_S, parts.publisher.refill_if_lost, "edge_not_filled")),
         ]
         admin_socket = AdminSocket(settings, loading)
         await admin_socket.open()
-        app = HealthApp(engines, loading.status)
+        drain = Drain(settings.drain_s)
+        app = HealthApp(engines, loading.status, drain)
         await serve_until_stopped(
-            AsgiServer(RequestGuard(app, settings.connections_per_address), (config.host, config.port)),
+            AsgiServer(RequestGuard(app, settings.connections_per_address, drain), (config.host, config.port)),
             Ready(),
             has_failed=lambda: False,
-            on_stop=loading.stop,
+            on_stop=lambda: end_turn(loading),
+            drain=drain,
         )
         await admin_socket.close()
         await finished(background)
@@ -105,7 +125,3 @@ def _engines(settings: Settings, parts: ControlParts, loading: LoadRunner) -> Ca
         "log": is_reachable(size_of_log),
         "warehouse": has_warehouse(settings, loading),
     }
-
-
-if __name__ == "__main__":
-    main(run)

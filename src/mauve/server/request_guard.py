@@ -6,12 +6,13 @@ refuses. granian does not report connections, only requests, so requests are wha
 
 from typing import Final
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mauve.control.plane import is_control_path
 from mauve.core.problems import Code, Problem
 from mauve.overload.per_address import PerAddress
 from mauve.web.asgi import flaw_of, send_reply
+from mauve.web.drain import Drain
 from mauve.web.envelopes import control_reply, data_reply
 from mauve.web.head_rules import Flaw
 from mauve.web.messages import Reply, json_reply
@@ -23,11 +24,14 @@ _TOO_MANY_TEXT: Final = "too many requests from this address are in progress: wa
 class RequestGuard:
     """ASGI middleware."""
 
-    def __init__(self, app: ASGIApp, per_address: int) -> None:
+    def __init__(self, app: ASGIApp, per_address: int, drain: Drain) -> None:
         self._app = app
+        self._drain = drain
         self._addresses = PerAddress(per_address, "requests")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._drain.is_on:
+            send = _closing_send(send)
         flaw = flaw_of(scope)
         if flaw is not None:
             await send_reply(send, _refused(scope["path"], flaw))
@@ -53,6 +57,18 @@ def _too_many_reply(path: str) -> Reply:
     if is_control_path(path):
         return _closing(control_reply(Problem(Code.UPSTREAM_UNAVAILABLE, _TOO_MANY_TEXT)))
     return _closing(data_reply(Problem(Code.NOT_STORED, _TOO_MANY_TEXT, retry_after_s=1)))
+
+
+def _closing_send(send: Send) -> Send:
+    """Close the connection after the reply: the client's next request then goes to another machine."""
+
+    async def send_closing(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = [(name, value) for name, value in message.get("headers", ()) if name != b"connection"]
+            message = {**message, "headers": [*headers, (b"connection", b"close")]}
+        await send(message)
+
+    return send_closing
 
 
 def _closing(reply: Reply) -> Reply:

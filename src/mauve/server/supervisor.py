@@ -20,6 +20,7 @@ import structlog
 from mauve.config import Settings, http_url
 from mauve.server.child_process import ChildProcess, ServeRefusedError
 from mauve.server.child_protocol import ChildConfig, ChildRole, Ready
+from mauve.server.orphans import keep_reaping
 from mauve.stores.data_directory import Holder, clear_holder, hold, make_private_directory, record_holder
 
 _STOP_GRACE_S: Final = 8.0
@@ -56,6 +57,7 @@ class Running(msgspec.Struct, frozen=True):
     data: str
     setup_link: str | None
     role: str = "all"
+    setup_link_printed_by: str | None = None  # the host name of another machine
 
 
 def serve(settings: Settings, announce: Callable[[Running], None]) -> None:
@@ -76,6 +78,8 @@ def _serve(settings: Settings, lock: IO[bytes], announce: Callable[[Running], No
             host, port = taken.getsockname()[:2]
         if settings.role in _ROLES_WITH_WORKERS:
             option = "--ingest-port or MAUVE_INGEST_PORT"
+            if port is not None and port == settings.ingest_port:
+                raise ServeRefusedError(f"port {port} cannot be both the main port and that of ingest: change {option}")
             taken = reserved.enter_context(_reserved(settings.host, settings.ingest_port, option))
             host, ingest_port = taken.getsockname()[:2]
         addresses = Addresses(host, port, ingest_port)
@@ -97,8 +101,9 @@ class Supervisor:
     async def run(self) -> None:
         """Start the first process, which prepares the installation, then the workers, which need it prepared."""
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
+            asyncio.get_running_loop().add_signal_handler(number, self._request_stop)
         first, *others = self._children()
+        reaping = asyncio.ensure_future(keep_reaping(self._pids))
         try:
             ready = await self._until_ready(await self._start(first, is_first=True))
             await asyncio.gather(*[self._until_ready(await self._start(config)) for config in others])
@@ -106,7 +111,23 @@ class Supervisor:
                 self._announce(self._running_at(ready))
             await asyncio.gather(*[self._keep_running(config) for config in (first, *others)])
         finally:
+            if not self._stopping.is_set():  # A process was refused, and the service is not in use yet.
+                self._stop_at_once()
             await self._stop_children()
+            reaping.cancel()
+
+    def _request_stop(self) -> None:
+        """Stop; if that was requested before, do not wait for clients to move to other machines."""
+        if self._stopping.is_set():
+            self._stop_at_once()
+        self._stopping.set()
+
+    def _stop_at_once(self) -> None:
+        for child in self._running.values():
+            child.stop_at_once()
+
+    def _pids(self) -> set[int]:
+        return {child.process.pid for child in self._running.values()}
 
     def _children(self) -> list[ChildConfig]:
         role = self._settings.role
@@ -155,9 +176,10 @@ class Supervisor:
         return Running(
             url=self._addresses.url,
             ingest_url=self._addresses.ingest_url,
-            data=str(self._settings.data),
+            data=str(self._settings.data.absolute()),
             setup_link=None if ready.setup_path is None else base.rstrip("/") + ready.setup_path,
             role=self._settings.role,
+            setup_link_printed_by=ready.setup_link_printed_by,
         )
 
     async def _stop_children(self) -> None:
@@ -167,7 +189,7 @@ class Supervisor:
             child.terminate()
         gone = asyncio.gather(*(child.process.wait() for child in children))
         try:
-            await asyncio.wait_for(gone, _STOP_GRACE_S)
+            await asyncio.wait_for(gone, self._settings.drain_s + _STOP_GRACE_S)
         except TimeoutError:
             log.warning("stop_forced", advice="a process did not finish in time and was killed")
             for child in children:
@@ -177,7 +199,7 @@ class Supervisor:
         return ChildConfig(
             role=role,
             number=number,
-            data=str(self._settings.data),
+            data=str(self._settings.data.absolute()),
             host=self._addresses.host,
             port=self._addresses.port or 0,
             ingest_port=self._addresses.ingest_port or 0,

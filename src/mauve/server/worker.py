@@ -7,9 +7,10 @@ from prometheus_client import CollectorRegistry
 from mauve.access.keyring import REFRESH_EVERY_S
 from mauve.ingest.plane import IngestPlane
 from mauve.ingest.stats import write_stats_forever
-from mauve.server.child import expose_metrics, finished, main, repeat, serve_until_stopped
+from mauve.server.child import expose_metrics, finished, repeat, serve_until_stopped
 from mauve.server.child_protocol import ChildConfig, Ready
 from mauve.server.engine_gauges import CHECK_EVERY_S, EngineGauges
+from mauve.web.drain import Drain
 from mauve.web.http1.listener import Listener
 from mauve.wiring.bootstrap import prepare
 from mauve.wiring.ingest import ingest_parts
@@ -25,16 +26,20 @@ async def run(config: ChildConfig) -> None:
         refreshing = asyncio.create_task(repeat(REFRESH_EVERY_S, parts.keyring.refresh, "keyring_not_refreshed"))
         counting = asyncio.create_task(parts.caps.refresh_forever())
         noting = asyncio.create_task(write_stats_forever(parts))
-        plane = IngestPlane(parts)
+        drain = Drain(settings.drain_s)
+        plane = IngestPlane(parts, drain)
         gauges = EngineGauges(registry, plane.engines)
         checking = asyncio.create_task(repeat(CHECK_EVERY_S, gauges.refresh, "engines_not_checked"))
         await serve_until_stopped(
-            Listener(plane.answer, (config.host, config.ingest_port), settings.connections_per_address),
+            Listener(
+                plane.answer,
+                (config.host, config.ingest_port),
+                settings.connections_per_address,
+                drain,
+                plane.begin,
+            ),
             Ready(),
             has_failed=lambda: parts.log.has_failed,
+            drain=drain,
         )
         await finished([refreshing, counting, noting, checking])
-
-
-if __name__ == "__main__":
-    main(run)

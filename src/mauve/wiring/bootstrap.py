@@ -10,18 +10,26 @@ from mauve.core.secret import Secret
 from mauve.stores import ForeignDataError, StoreUnavailableError, UnsupportedServerError
 from mauve.stores.catalog import Catalog
 from mauve.stores.data_directory import exclusive_lock, make_private_directory, write_private_file
+from mauve.stores.formats import FORMATS
 from mauve.stores.sql.catalog.catalog import sql_catalog
 from mauve.stores.sql.database import Database
-from mauve.stores.sql.migrate import CATALOG, LEDGER, current_revision, migrate, newest_revision
+from mauve.stores.sql.migrate import CATALOG, check_not_newer, current_revision, newest_revision
+from mauve.stores.sql.restored_mark import is_restored_copy, mark_original
 from mauve.wiring.clickhouse import prepare_warehouse
+from mauve.wiring.cluster import is_shared
 from mauve.wiring.databases import MAINTENANCE_STATEMENT_S, open_catalog_database, open_ledger_database
 from mauve.wiring.edge import AbsentEdge, OpenEdge, open_edge_publisher, prepare_edge, why_nats_is_away
 from mauve.wiring.log import prepare_log
 from mauve.wiring.machine import check_files
 from mauve.wiring.paths import catalog_path, identity_path, ledger_path, master_key_path, moved_path
+from mauve.wiring.upgrade import upgrade
 
 _MASTER_KEY_ID: Final = "master_key_id"
 _IDENTITY: Final = "identity"
+RESTORED_COPY: Final = (
+    "the database at MAUVE_DATABASE_URL was restored or copied and is not in line with ClickHouse and NATS yet: "
+    "stop every service and run 'mauve restore --servers', which is safe to repeat"
+)
 
 
 def prepare(settings: Settings) -> None:
@@ -30,6 +38,11 @@ def prepare(settings: Settings) -> None:
     Create or check what the installation has on servers; refuse servers that are unsafe or cannot be reached.
     """
     _prepare(settings, needs_every_server=True)
+
+
+def prepare_restored(settings: Settings) -> None:
+    """Do the same for a database that was restored from a dump and is not in line with the other servers yet."""
+    _prepare(settings, needs_every_server=True, may_be_copy=True)
 
 
 def prepare_for_command(settings: Settings) -> OpenEdge:
@@ -42,11 +55,15 @@ def prepare_for_command(settings: Settings) -> OpenEdge:
     return open_edge_publisher if away is None else lambda _settings, _identity: nullcontext(AbsentEdge(away))
 
 
-def _prepare(settings: Settings, *, needs_every_server: bool, uses_nats: bool = True) -> None:
+def _prepare(
+    settings: Settings, *, needs_every_server: bool, uses_nats: bool = True, may_be_copy: bool = False
+) -> None:
     is_new = not catalog_path(settings.data).exists()
     identity = prepare_databases(settings)
     try:
         with closing(open_catalog_database(settings)) as database:
+            if not may_be_copy:
+                _refuse_restored_copy(settings, database)
             installation = sql_catalog(database).installation
             check_files(settings, installation)
             # The warehouse first: it may have to be moved, and nothing else must have changed until then.
@@ -62,25 +79,38 @@ def _prepare(settings: Settings, *, needs_every_server: bool, uses_nats: bool = 
         raise
 
 
+def _refuse_restored_copy(settings: Settings, catalog: Database) -> None:
+    """Refuse a restored database until it is in line with the events and keys on the other servers."""
+    if is_shared(settings) and is_restored_copy(catalog):
+        raise ForeignDataError(RESTORED_COPY)
+    mark_original(catalog, is_renewed=False)
+
+
+def is_copy(settings: Settings) -> bool:
+    """Return whether the database was restored from a dump and is not in line yet."""
+    with closing(open_catalog_database(settings)) as database:
+        return is_restored_copy(database)
+
+
 def prepare_databases(settings: Settings) -> str:
     """Migrate catalog and ledger, check the master key, and return the identity of the installation."""
     make_private_directory(settings.data)
     with exclusive_lock(settings.data, "prepare"):
         _refuse_without_database(settings)
         vault = open_vault(settings)
-        with closing(open_catalog_database(settings, statement_s=MAINTENANCE_STATEMENT_S)) as database:
+        with (
+            closing(open_catalog_database(settings, statement_s=MAINTENANCE_STATEMENT_S)) as database,
+            closing(open_ledger_database(settings, statement_s=MAINTENANCE_STATEMENT_S)) as ledger,
+        ):
             if settings.database_url is not None:
                 check_server(database)
                 _refuse_to_leave_data_behind(settings, current_revision(database, CATALOG))
-            migrate(database, CATALOG)
+            upgrade(settings, database, ledger)
             catalog = sql_catalog(database)
             check_master_key(vault, catalog)
             if catalog.installation.get(_MASTER_KEY_ID) != vault.current_key_id:
                 catalog.installation.put(_MASTER_KEY_ID, vault.current_key_id)
-            identity = _check_identity(settings, catalog)
-        with closing(open_ledger_database(settings, statement_s=MAINTENANCE_STATEMENT_S)) as database:
-            migrate(database, LEDGER)
-    return identity
+            return _check_identity(settings, catalog)
 
 
 def _remove_databases(settings: Settings) -> None:
@@ -88,6 +118,7 @@ def _remove_databases(settings: Settings) -> None:
         for suffix in ("", "-wal", "-shm"):
             path.with_name(path.name + suffix).unlink(missing_ok=True)
     identity_path(settings.data).unlink(missing_ok=True)
+    (settings.data / FORMATS).unlink(missing_ok=True)
 
 
 def _refuse_without_database(settings: Settings) -> None:
@@ -164,9 +195,13 @@ def check_vault(settings: Settings) -> None:
 
 
 def schema_revisions(settings: Settings) -> tuple[str | None, str]:
-    """Return the revision of the catalog's tables, and the one that this release needs."""
+    """Return the revision of the catalog's tables, and the one that this release needs.
+
+    Raise if a server has tables of a newer release that this one does not work with.
+    """
     with closing(open_catalog_database(settings)) as database:
-        return current_revision(database, CATALOG), newest_revision(CATALOG)
+        find = check_not_newer if database.is_server else current_revision
+        return find(database, CATALOG), newest_revision(CATALOG)
 
 
 def open_vault(settings: Settings) -> Vault:

@@ -14,6 +14,7 @@ from mauve.stores.sql.database import STATEMENT_S_MAX, Database, sqlite_url
 from mauve.stores.sql.ledger.deliveries import SqlDeliveryReader
 from mauve.stores.sql.ledger.loading import SqlLoadLedger
 from mauve.stores.sql.ledger.writer import SqlLedgerWriter
+from mauve.stores.sql.migrate import CATALOG, LEDGER, Chain, program_name
 from mauve.wiring.paths import catalog_path, ledger_path
 
 _LEDGER_BUSY_TIMEOUT_S: Final = 5.0
@@ -22,16 +23,16 @@ MAINTENANCE_STATEMENT_S: Final = 3600.0  # for work that reads or changes whole 
 
 def open_catalog_database(settings: Settings, *, statement_s: float = STATEMENT_S_MAX) -> Database:
     # The database gives up before the request does, so that its own reason reaches the log.
-    return _open(settings, catalog_path(settings.data), settings.catalog_timeout_s / 2, "catalog", statement_s)
+    return _open(settings, catalog_path(settings.data), settings.catalog_timeout_s / 2, CATALOG, statement_s)
 
 
 def open_ledger_database(settings: Settings, *, statement_s: float = STATEMENT_S_MAX) -> Database:
-    return _open(settings, ledger_path(settings.data), _LEDGER_BUSY_TIMEOUT_S, "ledger", statement_s)
+    return _open(settings, ledger_path(settings.data), _LEDGER_BUSY_TIMEOUT_S, LEDGER, statement_s)
 
 
-def _open(settings: Settings, path: Path, busy_timeout_s: float, schema: str, statement_s: float) -> Database:
+def _open(settings: Settings, path: Path, busy_timeout_s: float, chain: Chain, statement_s: float) -> Database:
     url = sqlite_url(path) if settings.database_url is None else sa.make_url(settings.database_url.reveal())
-    return Database(url, busy_timeout_s, schema=schema, statement_s=statement_s)
+    return Database(url, busy_timeout_s, schema=chain.name, statement_s=statement_s, program=program_name(chain))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Wires the edge and the exchange of accepted counts: to files in the data directory, or to NATS servers."""
+"""Wires what processes share to accept events: edge, accepted counts, presence. In files, or on NATS servers."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -9,6 +9,7 @@ from mauve.core.secret import Secret
 from mauve.stores import StoreUnavailableError, UnsupportedServerError
 from mauve.stores.edge import EdgePublisher, EdgeReader, PublishedRecord
 from mauve.stores.localdisk.edge import SqliteEdge
+from mauve.stores.localdisk.presence import FilePresence
 from mauve.stores.localdisk.usage import FileAcceptedCounts
 from mauve.stores.usage import AcceptedExchange
 from mauve.wiring.machine import machine_of
@@ -31,6 +32,15 @@ def prepare_edge(settings: Settings, identity: str) -> None:
         _create_buckets(settings.stream_url, identity)
     except (StoreUnavailableError, UnsupportedServerError) as error:
         raise UnsupportedServerError(f"NATS at MAUVE_STREAM_URL cannot be used: {error}") from error
+
+
+def drop_edge(url: Secret, identity: str) -> None:
+    """Delete what was published, after a restore of the catalog: the catalog has to be published again."""
+    from mauve.stores.nats.bucket import BucketThread  # noqa: PLC0415 - an extra
+    from mauve.stores.nats.edge import BUCKET  # noqa: PLC0415 - an extra
+
+    with closing(BucketThread(url, BUCKET, "restore")) as thread:
+        thread.run(thread.bucket.drop(identity), _PREPARE_S_MAX)
 
 
 @contextmanager
@@ -64,7 +74,7 @@ class AbsentEdge:
     def __init__(self, reason: str) -> None:
         self._reason = reason
 
-    def publish(self, records: Sequence[PublishedRecord]) -> None:
+    def publish(self, records: Sequence[PublishedRecord]) -> str:
         del records
         self._fail()
 
@@ -83,6 +93,11 @@ def open_edge_reader(settings: Settings) -> EdgeReader:
     return NatsEdgeReader(settings.stream_url)
 
 
+def may_outlive_edge(settings: Settings) -> bool:
+    """Return whether a process that is cut off from the edge may still reach the catalog and the ledger."""
+    return settings.stream_url is not None and settings.database_url is not None
+
+
 @contextmanager
 def open_accepted_exchange(settings: Settings, process: int) -> Iterator[AcceptedExchange]:
     if settings.stream_url is None:
@@ -92,6 +107,19 @@ def open_accepted_exchange(settings: Settings, process: int) -> Iterator[Accepte
 
     with closing(NatsAcceptedCounts(settings.stream_url, f"{machine_of(settings)}.{process}")) as exchange:
         yield exchange
+
+
+@contextmanager
+def open_presence(settings: Settings, process: int) -> Iterator[Callable[[], int]]:
+    """Yield a function that notes a use of a shared limit, and counts the processes of all machines that use it."""
+    if settings.stream_url is None:
+        with closing(FilePresence(accepted_path(settings.data), process)) as file:
+            yield file.use
+        return
+    from mauve.stores.nats.presence import NatsPresence  # noqa: PLC0415 - an extra
+
+    with closing(NatsPresence(settings.stream_url, f"{machine_of(settings)}.{process}")) as presence:
+        yield presence.use
 
 
 def _open_file(settings: Settings) -> SqliteEdge:

@@ -1,11 +1,13 @@
 """Wires the ingest plane of one process: keyring, log, ledger, limits. Imports nothing that only the core needs."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
-from typing import Final
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, closing, contextmanager
+from typing import Final, TypeVar
 
 from prometheus_client import CollectorRegistry
 
+from mauve.access.confirmation import ConfirmKey, KeyConfirmation, trust_keyring
 from mauve.access.event_caps import EventCaps
 from mauve.access.keyring import Keyring
 from mauve.config import Settings
@@ -15,16 +17,19 @@ from mauve.ingest.parts import IngestParts
 from mauve.overload.admission import Admission
 from mauve.overload.byte_budget import ByteBudget
 from mauve.overload.loop_fairness import LoopFairness
-from mauve.overload.token_bucket import TokenBuckets
+from mauve.overload.token_bucket import DividedTokenBuckets
+from mauve.stores.sql.catalog.live_credentials import SqlLiveCredentials
 from mauve.stores.sql.ledger.group_commit import GroupedLedger
 from mauve.stores.sql.ledger.usage import SqlUsageReader
 from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.wiring.bootstrap import open_vault
-from mauve.wiring.databases import open_ledger_database
-from mauve.wiring.edge import open_accepted_exchange, open_edge_reader
+from mauve.wiring.databases import open_catalog_database, open_ledger_database
+from mauve.wiring.edge import may_outlive_edge, open_accepted_exchange, open_edge_reader, open_presence
 from mauve.wiring.log import open_log_writer
 
 _BODIES_BYTES_MAX: Final = 12 * 1024 * 1024
+
+T = TypeVar("T")
 
 
 @asynccontextmanager
@@ -33,38 +38,64 @@ async def ingest_parts(
 ) -> AsyncIterator[IngestParts]:
     """Open the parts of one process's ingest plane, on a prepared data directory."""
     vault = open_vault(settings)
-    with (
-        closing(open_keyring(settings)) as keyring,
-        closing(open_ledger_database(settings)) as database,
-        open_accepted_exchange(settings, stream) as exchange,
-    ):
-        keyring.refresh()
-        log, own = await open_log_writer(settings, stream)
-        ledger = GroupedLedger(SqlLedgerWriter(database))
-        fairness = LoopFairness()
-        clock = clock or SystemClock()
-        caps = EventCaps(own, keyring, SqlUsageReader(database), exchange, clock)
-        caps.refresh()
-        try:
-            yield IngestParts(
-                keyring=keyring,
-                caps=caps,
-                log=log,
-                ledger=ledger,
-                rate=TokenBuckets(settings.publishable_requests_per_s),
-                vault=vault,
-                clock=clock,
-                admission=Admission(lambda: log.flush_s, lambda: fairness.round_s),
-                fairness=fairness,
-                budget=ByteBudget(_BODIES_BYTES_MAX),
-                counters=IngestCounters(registry, lambda: log.flush_s),
-            )
-        finally:
-            await log.close()
-            caps.close()
-            await ledger.close()
+    async with off_loop(open_presence(settings, stream)) as share_use:
+        with (
+            closing(open_keyring(settings)) as keyring,
+            closing(open_ledger_database(settings)) as database,
+            open_accepted_exchange(settings, stream) as exchange,
+            open_key_confirmation(settings) as confirm_key,
+        ):
+            keyring.refresh()
+            log, own = await open_log_writer(settings, stream)
+            ledger = GroupedLedger(SqlLedgerWriter(database))
+            fairness = LoopFairness()
+            clock = clock or SystemClock()
+            caps = EventCaps(own, keyring, SqlUsageReader(database), exchange, clock)
+            caps.refresh()
+            try:
+                yield IngestParts(
+                    keyring=keyring,
+                    caps=caps,
+                    log=log,
+                    ledger=ledger,
+                    confirm_key=confirm_key,
+                    rate=DividedTokenBuckets(settings.publishable_requests_per_s, share_use),
+                    vault=vault,
+                    clock=clock,
+                    admission=Admission(lambda: log.flush_s, lambda: fairness.round_s),
+                    fairness=fairness,
+                    budget=ByteBudget(_BODIES_BYTES_MAX),
+                    counters=IngestCounters(registry, lambda: log.flush_s),
+                )
+            finally:
+                await log.close()
+                caps.close()
+                await ledger.close()
+
+
+@asynccontextmanager
+async def off_loop(opening: AbstractContextManager[T]) -> AsyncIterator[T]:
+    """Open and close in a thread what waits for a network: the event loop goes on."""
+    opened = await asyncio.to_thread(opening.__enter__)
+    try:
+        yield opened
+    finally:
+        await asyncio.to_thread(opening.__exit__, None, None, None)
 
 
 def open_keyring(settings: Settings) -> Keyring:
     """Open the keyring on the edge, on a prepared data directory."""
     return Keyring(open_edge_reader(settings))
+
+
+@contextmanager
+def open_key_confirmation(settings: Settings) -> Iterator[ConfirmKey]:
+    """Yield how to confirm a key before a write to the ledger. Call it in the event loop of the ingest plane."""
+    if not may_outlive_edge(settings):
+        yield trust_keyring
+        return
+    with (
+        closing(SqlLiveCredentials(open_catalog_database(settings))) as live,
+        closing(KeyConfirmation(live)) as confirmation,
+    ):
+        yield confirmation.confirm

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 # ruff: noqa: PLC0415
 
 _STREAM_IDS: Final = "log_stream_ids"
+_stream_ids: Final = msgspec.json.Decoder(dict[int, str])
 LOADER_S_MAX: Final = 20.0  # how long one call of the loader may take, including the first connection
 LOOK_S_MAX: Final = 2.0  # the same while a metric is read
 
@@ -46,12 +47,23 @@ def prepare_log(settings: Settings, identity: str, installation: Installation) -
             )
         return
     from mauve.stores.nats.servers import StreamPlan, check_servers, prepare_streams
+    from mauve.stores.nats.streams import STREAMS
 
     servers = check_servers(settings.stream_url, settings.stream_monitor_urls, all_of_them=not known)
-    plan = StreamPlan(identity, settings.backlog_bytes_max, known)
+    with open_load_ledger(settings) as ledger:
+        loaded = {stream: number for stream, number in ledger.positions().items() if stream in STREAMS}
+    plan = StreamPlan(identity, settings.backlog_bytes_max, known, loaded)
     ids = prepare_streams(settings.stream_url, servers, plan)
     if ids != known:
         installation.put(_STREAM_IDS, msgspec.json.encode(ids).decode())
+
+
+def forget_streams(url: Secret, identity: str, installation: Installation) -> None:
+    """Delete the streams on NATS, or what is left of them: the next preparation creates new ones."""
+    from mauve.stores.nats.lost_streams import drop_streams
+
+    drop_streams(url, identity)
+    installation.put(_STREAM_IDS, msgspec.json.encode({}).decode())
 
 
 def check_log(settings: Settings) -> str:
@@ -153,7 +165,7 @@ def _open_nats_reader(settings: Settings, url: Secret, call_s_max: float = LOADE
 
 
 def _decoded(fact: str | None) -> dict[int, str]:
-    return {} if fact is None else msgspec.json.decode(fact, type=dict[int, str])
+    return {} if fact is None else _stream_ids.decode(fact)
 
 
 class _BothLogs:

@@ -1,6 +1,9 @@
 """Wires what belongs to one machine: its name, and the stores that it keeps in files while others are on servers."""
 
+import platform
+import re
 import secrets
+import socket
 from contextlib import closing
 from typing import Final
 
@@ -15,6 +18,7 @@ from mauve.wiring.paths import log_path, machine_path
 
 RELEASE_EVERY_S: Final = 10.0
 _FILES_OF: Final = "files_of"
+_SETUP_LINK_OF: Final = "setup_link_of"  # when it expires, the machine, and what people call the machine
 _KEPT_ELSEWHERE: Final = (
     "another machine, or another --data directory, keeps events of this installation in files: use that one, "
     "or start it with MAUVE_WAREHOUSE_URL and MAUVE_STREAM_URL set, which moves what waits in its files"
@@ -25,8 +29,22 @@ def machine_of(settings: Settings) -> str:
     """Return this machine's name among all that use the same servers. A lost one is replaced: its claims expire."""
     path = machine_path(settings.data)
     if not path.exists():
-        write_private_file(path, secrets.token_hex(8).encode() + b"\n")
+        host = re.sub("[^A-Za-z0-9]", "-", socket.gethostname().partition(".")[0])  # for operators
+        name = f"{secrets.token_hex(8)}-{host}"
+        write_private_file(path, name.encode() + b"\n")
     return path.read_text().strip()
+
+
+def claim_setup_link(settings: Settings, installation: Installation, now_ms: int, lifetime_ms: int) -> str | None:
+    """Let this machine print a set-up link; return the host name of another that has printed one which still works."""
+    if settings.database_url is None:
+        return None
+    claim = f"{now_ms + lifetime_ms} {machine_of(settings)} {platform.node()}"
+    expires_at, machine, host = installation.create(_SETUP_LINK_OF, claim).split(" ", 2)
+    if machine != machine_of(settings) and now_ms < int(expires_at):
+        return host
+    installation.put(_SETUP_LINK_OF, claim)
+    return None
 
 
 def check_files(settings: Settings, installation: Installation) -> None:

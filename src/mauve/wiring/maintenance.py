@@ -19,17 +19,29 @@ from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.maintenance import ChdbMaintenance, RowMaintenance
 from mauve.stores.clickhouse.schema import FROZEN_FOLDER, KEPT_TABLES
 from mauve.stores.clickhouse.server import address_from, open_for_maintenance
+from mauve.stores.formats import FORMATS
 from mauve.stores.localdisk.log.copy import copy_unloaded
 from mauve.stores.maintenance import Frozen, LedgerMaintenance, WarehouseMaintenance
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger.maintenance import SqlLedgerMaintenance
 from mauve.stores.sql.migrate import CATALOG, LEDGER, check_not_newer
 from mauve.stores.sql.snapshot import SqliteSnapshot
+from mauve.wiring.cluster import is_shared
 from mauve.wiring.databases import MAINTENANCE_STATEMENT_S, open_ledger_database, open_load_ledger
 from mauve.wiring.log import open_log_reader
-from mauve.wiring.paths import catalog_path, ledger_path, log_path, master_key_path, warehouse_path
+from mauve.wiring.paths import (
+    backup_drafts_path,
+    catalog_path,
+    imported_rows_path,
+    ledger_path,
+    log_path,
+    master_key_path,
+    warehouse_path,
+)
+from mauve.wiring.upgrade import FILE_FORMATS, check_formats
 
 _FORGOTTEN_FACT: Final = "raw_events_forgotten"
+_forgotten: Final = msgspec.json.Decoder(Forgotten)
 _BUSY_TIMEOUT_S: Final = 5.0
 _OWN_BACKUPS: Final = "the warehouse is on ClickHouse: use ClickHouse's own BACKUP and RESTORE for it"
 
@@ -60,7 +72,9 @@ def _open_embedded_maintenance(data: Path) -> WarehouseMaintenance:
 
 
 def drop_frozen(settings: Settings) -> None:
-    """Remove the frozen files of a backup that was interrupted."""
+    """Remove the frozen files and the copies of a backup that was interrupted, and the rows of an import."""
+    shutil.rmtree(imported_rows_path(settings.data), ignore_errors=True)
+    shutil.rmtree(backup_drafts_path(settings.data), ignore_errors=True)
     shutil.rmtree(warehouse_path(settings.data) / FROZEN_FOLDER, ignore_errors=True)
 
 
@@ -76,13 +90,17 @@ def retention(settings: Settings, parts: ControlParts) -> Retention:
         parts.catalog.installation.put(_FORGOTTEN_FACT, msgspec.json.encode(forgotten).decode())
 
     return Retention(
-        settings.raw_retention_days, lambda: closing(open_warehouse_maintenance(settings)), parts.clock, record
+        settings.raw_retention_days,
+        lambda: closing(open_warehouse_maintenance(settings)),
+        parts.clock,
+        record,
+        last_elsewhere=lambda: last_forgotten(parts) if is_shared(settings) else None,
     )
 
 
 def last_forgotten(parts: ControlParts) -> Forgotten | None:
     text = parts.catalog.installation.get(_FORGOTTEN_FACT)
-    return None if text is None else msgspec.json.decode(text, type=Forgotten)
+    return None if text is None else _forgotten.decode(text)
 
 
 def backup_sources(
@@ -105,6 +123,7 @@ def backup_sources(
         snapshot_ledger=lambda: SqliteSnapshot(ledger),
         snapshot_catalog=lambda: SqliteSnapshot(catalog),
         copy_log=copy_log,
+        formats=formats if (formats := data / FORMATS).exists() else None,
         master_key=key if settings.master_key is None and key.exists() else None,
         copied_bytes=lambda: bytes_in(ledger, catalog) + log_bytes(),
         frozen_bytes=lambda: bytes_in(warehouse_path(data)),
@@ -113,10 +132,12 @@ def backup_sources(
 
 def restore_steps() -> RestoreSteps:
     """Return the steps that turn an extracted backup into a data directory."""
-    return RestoreSteps(KEPT_TABLES, _check_tables, _build_warehouse)
+    return RestoreSteps(KEPT_TABLES, check_restored, _build_warehouse)
 
 
-def _check_tables(data: Path) -> None:
+def check_restored(data: Path) -> None:
+    """Raise if a newer release wrote the files of a restored data directory."""
+    check_formats(data, FILE_FORMATS)
     for path, chain in ((catalog_path(data), CATALOG), (ledger_path(data), LEDGER)):
         with closing(Database(sqlite_url(path), busy_timeout_s=_BUSY_TIMEOUT_S)) as database:
             check_not_newer(database, chain)

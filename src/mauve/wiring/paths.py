@@ -49,6 +49,10 @@ def machine_path(data: Path) -> Path:
     return data / "machine"
 
 
+def backup_drafts_path(data: Path) -> Path:
+    return data / "backing-up"
+
+
 def moved_path(path: Path) -> Path:
     """Return the name of a file or folder after its content was moved to a server."""
     return path.with_name(f"{path.name}.moved")
@@ -57,3 +61,8 @@ def moved_path(path: Path) -> Path:
 def has_data(settings: Settings) -> bool:
     """Return whether there may be an installation: in the data directory, or on a server."""
     return settings.database_url is not None or catalog_path(settings.data).exists()
+
+
+def imported_rows_path(data: Path) -> Path:
+    """Return where `mauve import` leaves rows for the core, a file at a time."""
+    return data / "imports"

@@ -2,12 +2,16 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import Final
 
+from mauve.access.confirmation import confirm_reader, trust_reader
 from mauve.access.keyring import Keyring
+from mauve.access.read_limits import FailOpenMeter
 from mauve.access.uses import CredentialUses
 from mauve.config import Settings
 from mauve.core.clock import Clock, SystemClock
+from mauve.query.admissions import Admissions
 from mauve.query.brief_answers import BriefAnswers
 from mauve.query.parts import QueryParts, ReadStores
 from mauve.query.single_flight import SingleFlight
@@ -15,14 +19,18 @@ from mauve.stores.localdisk.read_cache import SqliteReadCache
 from mauve.stores.localdisk.read_meter import SqliteReadMeter
 from mauve.stores.read_cache import ReadCache
 from mauve.stores.read_meter import ReadMeter
+from mauve.stores.sql.catalog.live_credentials import SqlLiveCredentials
+from mauve.stores.sql.database import Database
 from mauve.stores.sql.ledger.closed_days import SqlClosedDaysReader
 from mauve.stores.sql.ledger.reader import SqlLedgerReader
 from mauve.stores.sql.read_meter import SqlReadMeter
 from mauve.stores.warehouse import WarehouseReader
 from mauve.wiring.databases import open_catalog_database, open_ledger_database
+from mauve.wiring.edge import may_outlive_edge
 from mauve.wiring.paths import read_cache_path, read_meter_path
 
 _READERS: Final = 4
+_ADMITTERS: Final = 8
 
 
 @contextmanager
@@ -39,12 +47,17 @@ def query_parts(
     with (
         closing(open_ledger_database(settings)) as database,
         closing(open_read_cache(settings)) as cache,
-        closing(open_read_meter(settings)) as meter,
+        closing(open_catalog_database(settings)) as catalog,
+        closing(open_read_meter(settings, catalog)) as meter,
+        closing(Admissions(_ADMITTERS, settings.catalog_timeout_s)) as admissions,
         closing(SingleFlight("read-warehouse", _READERS, settings.read_s_max)) as warehouse_flights,
         closing(SingleFlight("read-ledger", _READERS, settings.read_s_max)) as ledger_flights,
     ):
+        live = SqlLiveCredentials(catalog)
         yield QueryParts(
             keyring=keyring,
+            confirm_reader=partial(confirm_reader, live) if may_outlive_edge(settings) else trust_reader,
+            admissions=admissions,
             cache=cache if settings.read_cache_s else None,
             max_age_s=settings.read_cache_s,
             meter=meter,
@@ -63,8 +76,11 @@ def open_read_cache(settings: Settings) -> ReadCache:
     return SqliteReadCache(read_cache_path(settings.data))
 
 
-def open_read_meter(settings: Settings) -> ReadMeter:
-    """Open the meter that counts reads: shared with other machines, or a file that is created on first use."""
+def open_read_meter(settings: Settings, catalog: Database) -> ReadMeter:
+    """Open the meter that counts reads: shared with other machines, or a file that is created on first use.
+
+    One machine's broken file must not make metrics unavailable. On a server, an uncounted read could be one of many.
+    """
     if settings.database_url is not None:
-        return SqlReadMeter(open_catalog_database(settings))
-    return SqliteReadMeter(read_meter_path(settings.data))
+        return SqlReadMeter(catalog)
+    return FailOpenMeter(SqliteReadMeter(read_meter_path(settings.data)))

@@ -87,7 +87,7 @@ def open_load_parts(settings: Settings) -> LoadParts:
             source=source,
             ledger=ledger,
             note_first_event=catalog.apps.note_first_event,
-            oldest_waiting_at=lambda: oldest_waiting_at(ledger, stream_readers(settings, source)),
+            streams=lambda: stream_readers(settings, source),
             close=opened.pop_all().close,
             turns=_turns(settings, catalog.installation, ledger),
         )

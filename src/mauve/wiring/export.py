@@ -1,0 +1,25 @@
+"""Wires exports: events from the warehouse, and the ledger directly, in any process."""
+
+from mauve.config import Settings
+from mauve.stores.clickhouse.connection import ChdbConnection
+from mauve.stores.clickhouse.export import ClickHouseEventExport
+from mauve.stores.clickhouse.schema import TABLES
+from mauve.stores.clickhouse.server import address_from, open_for_maintenance
+from mauve.stores.export import EventExport, LedgerExport
+from mauve.stores.sql.ledger.export import SqlLedgerExport
+from mauve.wiring.databases import MAINTENANCE_STATEMENT_S, open_ledger_database
+from mauve.wiring.paths import warehouse_path
+
+
+def open_event_export(settings: Settings) -> EventExport:
+    """Open the warehouse for an export: on a server, in the core, or while no service runs."""
+    if settings.warehouse_url is not None:
+        return ClickHouseEventExport(open_for_maintenance(address_from(settings.warehouse_url)))
+    connection = ChdbConnection(warehouse_path(settings.data))
+    for statement in TABLES:  # It may be opened before the loader.
+        connection.run(statement)
+    return ClickHouseEventExport(connection)
+
+
+def open_ledger_export(settings: Settings) -> LedgerExport:
+    return SqlLedgerExport(open_ledger_database(settings, statement_s=MAINTENANCE_STATEMENT_S))

@@ -1,0 +1,40 @@
+"""Wires what to do after a restore about records that the log no longer holds and the ledger calls not loaded."""
+
+import structlog
+
+from mauve.core.clock import SystemClock
+from mauve.core.times import DAY_MS
+from mauve.maintenance.errors import MaintenanceRefusedError
+from mauve.stores.clickhouse.server import ServerAddress
+from mauve.stores.clickhouse.server_backup import recount_ids
+from mauve.stores.ledger import LoadLedger, LoadStep
+from mauve.stores.log import LogReader
+
+ID_DAYS = 9  # for which ids are kept
+
+log = structlog.get_logger()
+
+
+def settle_lost_records(ledger: LoadLedger, reader: LogReader, address: ServerAddress, *, gives_up: bool) -> int:
+    """Refuse if the log begins after the positions; return how many messages were given up instead.
+
+    Giving up moves the positions to the log's first record and drops an unfinished range. Rows of it that are stored
+    stay, and ids are those of stored rows again: an event that is lost and sent once more must count.
+    """
+    positions = ledger.positions()
+    lost = reader.lost_after(positions)
+    messages = sum(each.messages for each in lost.values())
+    if not lost:
+        return 0
+    if not gives_up:
+        raise MaintenanceRefusedError(
+            f"the log no longer holds {messages} message{'s' if messages > 1 else ''} of events that the backup lacks: "
+            "restore a newer backup, or older streams with 'nats stream restore', "
+            "or go on without them with 'mauve restore --servers --without-lost'"
+        )
+    recount_ids(address, SystemClock().now_ms() - ID_DAYS * DAY_MS)
+    before = {stream: positions.get(stream, 0) for stream in lost}
+    after = {stream: each.through for stream, each in lost.items()}
+    ledger.finish(LoadStep(after, positions_before=before))
+    log.error("log_records_given_up", messages=messages, streams=sorted(lost))
+    return messages

@@ -1,0 +1,250 @@
+"""Wires backup and restore of an installation whose engines are all on servers."""
+
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+from urllib.parse import urlsplit, urlunsplit
+
+import msgspec
+
+from mauve.config import Settings
+from mauve.core.secret import Secret
+from mauve.load.lag import oldest_waiting_at
+from mauve.load.lease import TTL_S
+from mauve.maintenance.errors import MaintenanceRefusedError
+from mauve.maintenance.server_backup import ServerBackupSteps, ServerPlaces
+from mauve.stores.clickhouse.server import ServerAddress, address_from
+from mauve.stores.clickhouse.server_backup import copy_database, last_stored_numbers, recount_ids
+from mauve.stores.imports import source_of
+from mauve.stores.log import MIXED_STREAM
+from mauve.stores.sql.catalog.catalog import sql_catalog
+from mauve.stores.sql.dump import dump_database
+from mauve.stores.sql.ledger.load_lease import SqlLeaseStore
+from mauve.stores.sql.ledger.loading import SqlLoadLedger
+from mauve.stores.sql.ledger.recovery import (
+    raise_import_number,
+    raise_outbox_head,
+    skip_lost_records,
+    unknown_imports,
+)
+from mauve.stores.sql.restored_mark import mark_original
+from mauve.wiring.bootstrap import prepare_databases, prepare_restored, stored_identity
+from mauve.wiring.clickhouse import prepare_warehouse
+from mauve.wiring.cluster import processes_connected
+from mauve.wiring.control import control_parts
+from mauve.wiring.databases import (
+    MAINTENANCE_STATEMENT_S,
+    open_catalog_database,
+    open_ledger_database,
+    open_load_ledger,
+)
+from mauve.wiring.edge import drop_edge, prepare_edge
+from mauve.wiring.history import open_server_imports
+from mauve.wiring.log import forget_streams, open_log_reader, stream_readers
+from mauve.wiring.lost_records import settle_lost_records
+from mauve.wiring.machine import check_files
+
+_CLOCK_DIFFERENCE_MS_MAX: Final = 3_600_000  # between the machines that took the events
+_CLOSING_S_MAX: Final = 2.0  # until servers have noticed that a process has ended
+_TURN_S_MAX: Final = TTL_S + 1.0
+_LOOK_EVERY_S: Final = 0.2
+_COUNTED_MAX: Final = 100_000  # records of a stream
+
+
+class Reconciled(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What was done after a restore."""
+
+    loads_again_since: int | None  # epoch ms; None: the log holds no event that is not loaded
+    lost_messages: int = 0  # of the log, given up
+    imports_undone: tuple[str, ...] = ()  # that the restored ledger does not know
+
+
+def server_backup_steps(settings: Settings) -> ServerBackupSteps:
+    url, address = _addresses(settings)
+    return ServerBackupSteps(
+        dump=lambda file: dump_database(url, file),
+        copy_warehouse=lambda destination, check: copy_database(address, destination, check),
+    )
+
+
+def server_places(settings: Settings) -> ServerPlaces:
+    """Return what the commands name, without passwords."""
+    from mauve.stores.nats.streams import STREAMS, stream_name  # noqa: PLC0415 - an extra
+
+    url, address = _addresses(settings)
+    nats = "" if settings.stream_url is None else settings.stream_url.reveal()
+    return ServerPlaces(
+        database=_without_password(url.reveal()),
+        warehouse=address.database,
+        on_cluster=address.layout.on_cluster,
+        streams=tuple(stream_name(stream) for stream in STREAMS),
+        nats=",".join(_without_password(each.strip()) for each in nats.split(",")),
+        keep_hours=settings.stream_keep_hours,
+    )
+
+
+def reconcile(
+    settings: Settings, *, new_streams: bool, gives_up_waiting: bool = False, without_lost: bool = False
+) -> Reconciled:
+    """Bring the warehouse, the numbers of the ledger and the published keys in line after a restore.
+
+    With `new_streams`, replace the streams on NATS: they are lost, or older than the rest. Repeating it is harmless.
+    Refuse while machines serve: the ids and keys that they rely on are replaced. Everything is checked before the
+    first deletion.
+    """
+    _, address = _addresses(settings)
+    identity = prepare_databases(settings)
+    _refuse_while_served(settings)
+    _check_servers(settings, identity)
+    last_numbers = last_stored_numbers(address)
+    streams = _Streams.found(settings, identity, last_numbers)
+    if not new_streams:
+        streams.refuse_older()
+    else:
+        if not gives_up_waiting:
+            streams.refuse_waiting()
+        _give_up_streams(settings, identity, streams.stored)
+    prepare_restored(settings)
+    undone = _undo_unknown_imports(settings, address)
+    with closing(open_ledger_database(settings)) as database, closing(open_log_reader(settings)) as log:
+        given_up = settle_lost_records(SqlLoadLedger(database), log, address, gives_up=without_lost)
+        oldest_us = oldest_waiting_at(SqlLoadLedger(database), stream_readers(settings, log))
+        since_ms = None if oldest_us is None else oldest_us // 1000
+        if since_ms is not None:
+            recount_ids(address, since_ms - _CLOCK_DIFFERENCE_MS_MAX)
+        raise_outbox_head(database, last_numbers.get(MIXED_STREAM, 0))
+    _publish_again(settings)
+    with closing(open_catalog_database(settings)) as database:
+        mark_original(database, is_renewed=True)
+    return Reconciled(since_ms, given_up, undone)
+
+
+def _refuse_while_served(settings: Settings) -> None:
+    """Refuse while a process is connected. A turn that the dump holds ends by itself, unless its loader runs."""
+    gives_up_at = time.monotonic() + _TURN_S_MAX
+    with closing(open_ledger_database(settings)) as database:
+        while (turn := SqlLeaseStore(database).current()) is not None:
+            if time.monotonic() > gives_up_at:
+                raise MaintenanceRefusedError(
+                    f"the machine {turn.holder} loads: stop every service, and run this again"
+                )
+            time.sleep(_LOOK_EVERY_S)
+    gives_up_at = time.monotonic() + _CLOSING_S_MAX
+    while found := processes_connected(settings):
+        if time.monotonic() > gives_up_at:
+            raise MaintenanceRefusedError(f"{found[0]}: stop every service first")
+        time.sleep(_LOOK_EVERY_S)
+
+
+def _check_servers(settings: Settings, identity: str) -> None:
+    """Raise if a server could not be used afterwards, or belongs to another installation."""
+    from mauve.stores.nats.servers import check_servers  # noqa: PLC0415 - an extra
+
+    with closing(open_catalog_database(settings)) as database:
+        installation = sql_catalog(database).installation
+        check_files(settings, installation)
+        prepare_warehouse(settings, identity, installation)
+    if settings.stream_url is not None:
+        check_servers(settings.stream_url, settings.stream_monitor_urls, all_of_them=True)
+    prepare_edge(settings, identity)
+
+
+@dataclass(frozen=True, slots=True)
+class _Streams:
+    """The streams on NATS, as they are found."""
+
+    url: Secret
+    ends: Mapping[int, int]  # of those that exist
+    stored: Mapping[int, int]  # the last number of each that the warehouse has rows of
+    loaded: Mapping[int, int]
+
+    @staticmethod
+    def found(settings: Settings, identity: str, last_numbers: Mapping[int, int]) -> "_Streams":
+        from mauve.stores.nats.lost_streams import stream_ends  # noqa: PLC0415 - an extra
+        from mauve.stores.nats.streams import STREAMS  # noqa: PLC0415 - an extra
+
+        url = settings.stream_url or Secret("")
+        with open_load_ledger(settings) as ledger:
+            loaded = ledger.positions()
+        stored = {stream: number for stream, number in last_numbers.items() if stream in STREAMS}
+        return _Streams(url, stream_ends(url, identity), stored, loaded)
+
+    def refuse_older(self) -> None:
+        """Refuse streams that would give new records the numbers of stored ones: they would never be stored."""
+        from mauve.stores.nats.streams import stream_name  # noqa: PLC0415 - an extra
+
+        for stream, number in self.stored.items():
+            if self.ends.get(stream, 0) < number:
+                raise MaintenanceRefusedError(
+                    f"the stream {stream_name(stream)} at MAUVE_STREAM_URL holds less than the warehouse has events "
+                    "of, so it is lost or an older copy: restore a newer one, or give it up with --new-streams"
+                )
+
+    def refuse_waiting(self) -> None:
+        """Refuse to lose records that were acknowledged and are not stored."""
+        from mauve.stores.nats.log_reader import NatsLogReader, NatsStreamReader  # noqa: PLC0415 - an extra
+
+        waiting = 0
+        with closing(NatsLogReader(self.url)) as log:
+            for stream, end in self.ends.items():
+                after = max(self.stored.get(stream, 0), self.loaded.get(stream, 0))
+                records = NatsStreamReader(log, stream).records(after, end)
+                waiting += sum(1 for _ in islice(records, _COUNTED_MAX))
+        if waiting:
+            raise MaintenanceRefusedError(
+                f"the streams hold {waiting}{' or more' if waiting >= _COUNTED_MAX else ''} batches of acknowledged "
+                "events that are not stored: run this without --new-streams and start the service to load them, "
+                "or add --yes to lose them"
+            )
+
+
+def _give_up_streams(settings: Settings, identity: str, stored: Mapping[int, int]) -> None:
+    """Delete the streams. New ones number their records after those that were loaded or stored."""
+    with closing(open_ledger_database(settings)) as database:
+        skip_lost_records(database, stored)
+    with closing(open_catalog_database(settings)) as database:
+        if settings.stream_url is not None:
+            forget_streams(settings.stream_url, identity, sql_catalog(database).installation)
+
+
+def _undo_unknown_imports(settings: Settings, address: ServerAddress) -> tuple[str, ...]:
+    """Remove the rows of imports that began after the dump: a new one with the same number would take them for its own.
+
+    Their money is not in the dump, so the files have to be imported again.
+    """
+    with (
+        closing(open_ledger_database(settings, statement_s=MAINTENANCE_STATEMENT_S)) as database,
+        open_server_imports(address) as warehouse,
+    ):
+        unknown = unknown_imports(database, warehouse.stored_imports())
+        if unknown:
+            # First, in case that this is interrupted.
+            raise_import_number(database, max(number for _, number in unknown))
+        for project, number in unknown:
+            warehouse.undo(project, number)
+    return tuple(source_of(number) for _, number in unknown)
+
+
+def _publish_again(settings: Settings) -> None:
+    """Replace what was published: it may hold keys and versions that the restored catalog does not know."""
+    identity = stored_identity(settings)
+    if settings.stream_url is not None and identity is not None:
+        drop_edge(settings.stream_url, identity)
+    with control_parts(settings) as parts:
+        parts.publisher.refill_if_lost()
+
+
+def _addresses(settings: Settings) -> tuple[Secret, ServerAddress]:
+    if settings.database_url is None or settings.warehouse_url is None or settings.stream_url is None:
+        raise MaintenanceRefusedError("some engines are in files: set the address of every server")
+    return settings.database_url, address_from(settings.warehouse_url)
+
+
+def _without_password(url: str) -> str:
+    parts = urlsplit(url)
+    user = "" if parts.username is None else f"{parts.username}@"
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, f"{user}{host}", parts.path, parts.query, ""))
