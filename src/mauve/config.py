@@ -1,5 +1,6 @@
 """The settings, read from environment variables. No other module reads the environment."""
 
+import difflib
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from urllib.parse import urlsplit
 
 from mauve.core.organization import Quotas
 from mauve.core.secret import Secret
+from mauve.secret_file import read_secret_file
 
 
 class SettingError(Exception):
@@ -29,15 +31,13 @@ SETTINGS: Final = (
     Setting("MAUVE_DATA", "./mauve-data", "the data directory"),
     Setting("MAUVE_HOST", "127.0.0.1", "the address to listen on"),
     Setting("MAUVE_PORT", "8080", "the port of dashboard and API; 0 takes a free one"),
+    Setting("PORT", "8080", "the same, where MAUVE_PORT is not set: hosting platforms set it"),
     Setting("MAUVE_INGEST_PORT", "8081", "the ingest workers' own port; 0 takes a free one"),
     Setting("MAUVE_WORKERS", "half the cores, at least 1", "number of ingest workers"),
     Setting("MAUVE_PUBLIC_URL", "http://HOST:PORT", "the address at which users reach the service"),
+    Setting("MAUVE_PUBLIC_INGEST_URL", "MAUVE_PUBLIC_URL", "the address that pages show for events and webhooks"),
     Setting("MAUVE_PROXIES", "0", "how many of your proxies are in front; they pass on the client's address"),
-    Setting(
-        "MAUVE_CONNECTIONS_PER_ADDRESS",
-        "1536",
-        "connections per address and process; 0 or a proxy: no limit",
-    ),
+    Setting("MAUVE_CONNECTIONS_PER_ADDRESS", "1536", "connections per address and process; 0 or a proxy: no limit"),
     Setting("MAUVE_MASTER_KEY", "the file master.key", "base64 of 32 bytes; encrypts webhook secrets"),
     Setting("MAUVE_DATABASE_URL", "SQLite files", "postgresql://USER:PASSWORD@HOST/DATABASE: catalog and ledger"),
     Setting("MAUVE_WAREHOUSE_URL", "chDB files", "clickhouse://USER:PASSWORD@HOST:8123/DATABASE: events, user counts"),
@@ -48,7 +48,7 @@ SETTINGS: Final = (
     Setting("MAUVE_INGEST_FLUSH_SECONDS", "2", "seconds until an event is stored, at most, 0.2 to 30"),
     Setting("MAUVE_BACKLOG_MB", "10240", "how much a worker, or NATS in all, may queue before events get 503"),
     Setting("MAUVE_SEGMENT_MB", "32", "the size of a queue file; each process keeps two or three"),
-    Setting("MAUVE_PUBLISHABLE_REQUESTS_PER_SECOND", "100", "requests per second and publishable key"),
+    Setting("MAUVE_PUBLISHABLE_REQUESTS_PER_SECOND", "100", "requests per second and publishable key, in all"),
     Setting("MAUVE_APPS_PER_ORGANIZATION", "1000", "apps per organization"),
     Setting("MAUVE_KEYS_PER_APP", "100", "active keys per app; with revoked ones, 10 times as many"),
     Setting("MAUVE_KEYS_PER_ORGANIZATION", "5000", "the same for all apps of an organization together"),
@@ -57,17 +57,61 @@ SETTINGS: Final = (
     Setting("MAUVE_READ_CACHE_SECONDS", "300", "how long metric answers are cached; 0 is off"),
     Setting("MAUVE_READ_SECONDS", "10", "time limit of one metric read, 1 to 300"),
     Setting("MAUVE_RAW_RETENTION_DAYS", "0", "days until raw events lose user, id and props; 0 is never"),
+    Setting("MAUVE_BACKUP_URL", "none", "where backups go: s3://BUCKET/PREFIX, or a directory"),
+    Setting("MAUVE_BACKUP_EVERY", "never", "how often the service makes one, such as 24h, 30m or 7d"),
+    Setting("MAUVE_BACKUP_KEEP", "7", "how many of them to keep"),
+    Setting("MAUVE_BACKUP_ENCRYPT", "0", "1 encrypts them; needs MAUVE_MASTER_KEY, without which they are lost"),
+    Setting("MAUVE_BACKUP_ENDPOINT", "AWS_ENDPOINT_URL", "the address of the store, if it is not Amazon's"),
+    Setting("MAUVE_BACKUP_REGION", "AWS_REGION", "the region of the bucket"),
+    Setting("MAUVE_BACKUP_ACCESS_KEY_ID", "AWS_ACCESS_KEY_ID", "the id of the credentials"),
+    Setting("MAUVE_BACKUP_SECRET_ACCESS_KEY", "AWS_SECRET_ACCESS_KEY", "their secret"),
+    Setting("MAUVE_SMTP_URL", "none", "smtp://USER:PASSWORD@HOST:587 or smtps://…: sends alerts and digests by e-mail"),
+    Setting("MAUVE_MAIL_FROM", "the user of MAUVE_SMTP_URL", "the sender's address of those e-mails"),
+    Setting("MAUVE_ALERTS", "1", "0 judges no rules and sends nothing, as for a restored copy beside the original"),
+    Setting("MAUVE_ALERTS_ALLOW_PRIVATE", "0", "1 lets alerts' webhooks reach private addresses, and plain http"),
+    Setting("MAUVE_UPGRADE_COPIES", "2", "how many copies of the data from before upgrades are kept; 0 makes none"),
+    Setting("MAUVE_DRAIN_SECONDS", "5 on servers, else 0", "seconds from /readyz turning 503 to the stop, up to 120"),
     Setting("MAUVE_HANG_SECONDS", "30", "seconds until a hung process is restarted; 0 is never"),
     Setting("MAUVE_METRICS_PORT", "0", "Prometheus: the core's port, worker N at +N; 0 is off"),
     Setting("MAUVE_METRICS_HOST", "127.0.0.1", "the address of that port; Prometheus must be able to reach it"),
     Setting("MAUVE_LOG", "auto", "console, json, or auto: console on a terminal, json otherwise"),
 )
 
+SECRETS: Final = (
+    "MAUVE_MASTER_KEY",
+    "MAUVE_DATABASE_URL",
+    "MAUVE_WAREHOUSE_URL",
+    "MAUVE_STREAM_URL",
+    "MAUVE_BACKUP_SECRET_ACCESS_KEY",
+    "MAUVE_SMTP_URL",
+)
+"""Settings that may come from a file: the variable with `_FILE` added names it."""
+
+_RESEMBLANCE_MIN: Final = 0.85  # Other programs, and Kubernetes, have names of their own that begin like ours.
 PORT_MAX: Final = 65_535
 WORKERS_MAX: Final = 64
+DRAIN_S_MAX: Final = 120.0
 HANG_S_MIN: Final = 5  # A busy event loop can be silent for some seconds.
+KEY_ELSEWHERE: Final = (
+    "keep a copy of master.key away from this machine, as nothing else opens the backups once it is lost, "
+    "then set MAUVE_MASTER_KEY to it, or MAUVE_MASTER_KEY_FILE to its path"
+)
+_INTERVAL_S_MIN: Final = 600
+_INTERVAL_S_MAX: Final = 90 * 86_400
 _DIGITS_MAX: Final = 9
 _HOST_AND_PORT: Final = re.compile(r"[^\s/?#@\\]+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class BackupSettings:
+    url: str | None  # s3://BUCKET/PREFIX, or a directory
+    every_s: int | None  # None: only by command
+    keep: int
+    encrypts: bool
+    endpoint: str | None
+    region: str | None
+    access_key_id: str | None  # None: as the AWS tools find it
+    secret_access_key: Secret | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +122,7 @@ class Settings:
     ingest_port: int
     workers: int
     public_url: str | None
+    public_ingest_url: str | None  # None: the public URL
     proxies: int
     connections_per_address: int  # 0: no limit
     master_key: Secret | None
@@ -95,6 +140,13 @@ class Settings:
     read_cache_s: int
     read_s_max: float
     raw_retention_days: int
+    backup: BackupSettings
+    smtp_url: Secret | None  # None: no e-mail is sent
+    mail_from: str | None
+    alerts: bool  # False: this machine judges no rules and sends nothing
+    alerts_allow_private: bool
+    upgrade_copies: int  # 0: none is made
+    drain_s: float
     hang_s: int  # 0: never
     role: str
     metrics_port: int
@@ -108,26 +160,21 @@ def http_url(host: str, port: int) -> str:
 
 def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
     """Read every setting; raise an error about the first that is invalid."""
-    master_key = _secret(environment, "MAUVE_MASTER_KEY")
+    master_key, smtp_url = _secret(environment, "MAUVE_MASTER_KEY"), _secret(environment, "MAUVE_SMTP_URL")
     servers = _servers(environment, master_key)
-    log = environment.get("MAUVE_LOG", "auto")
-    if log not in {"auto", "console", "json"}:
-        raise SettingError("MAUVE_LOG must be console, json or auto")
     data = environment.get("MAUVE_DATA", "mauve-data")
     if not data:
         raise SettingError("MAUVE_DATA is empty: name a directory")
     proxies = _integer(environment, "MAUVE_PROXIES", 0, 0, 10)
     per_address = _integer(environment, "MAUVE_CONNECTIONS_PER_ADDRESS", 1536, 0, 1_000_000)
-    hang_s = _integer(environment, "MAUVE_HANG_SECONDS", 30, 0, 3600)
-    if 0 < hang_s < HANG_S_MIN:
-        raise SettingError(f"MAUVE_HANG_SECONDS must be at least {HANG_S_MIN}, or 0")
     return Settings(
         data=Path(data),
         host=environment.get("MAUVE_HOST", "127.0.0.1"),
-        port=_integer(environment, "MAUVE_PORT", 8080, 0, PORT_MAX),
+        port=_port(environment),
         ingest_port=_integer(environment, "MAUVE_INGEST_PORT", 8081, 0, PORT_MAX),
         workers=_integer(environment, "MAUVE_WORKERS", max(1, (os.cpu_count() or 1) // 2), 1, WORKERS_MAX),
-        public_url=_public_url(environment.get("MAUVE_PUBLIC_URL", "")),
+        public_url=_public_url(environment, "MAUVE_PUBLIC_URL"),
+        public_ingest_url=_public_url(environment, "MAUVE_PUBLIC_INGEST_URL"),
         proxies=proxies,
         # Behind a proxy, all connections come from the proxy.
         connections_per_address=0 if proxies else per_address,
@@ -146,16 +193,51 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
         read_cache_s=_integer(environment, "MAUVE_READ_CACHE_SECONDS", 300, 0, 86_400),
         read_s_max=_seconds(environment, "MAUVE_READ_SECONDS", 10.0, 1.0, 300.0),
         raw_retention_days=_integer(environment, "MAUVE_RAW_RETENTION_DAYS", 0, 0, 36_500),
-        hang_s=hang_s,
+        backup=_backup(environment, master_key, is_on_servers=any(servers.values())),
+        smtp_url=smtp_url,
+        mail_from=environment.get("MAUVE_MAIL_FROM") or None,
+        alerts=bool(_integer(environment, "MAUVE_ALERTS", 1, 0, 1)),
+        alerts_allow_private=bool(_integer(environment, "MAUVE_ALERTS_ALLOW_PRIVATE", 0, 0, 1)),
+        upgrade_copies=_integer(environment, "MAUVE_UPGRADE_COPIES", 2, 0, 100),
+        # Only machines that share every engine have another one to which clients can move.
+        drain_s=_seconds(environment, "MAUVE_DRAIN_SECONDS", 5.0 if all(servers.values()) else 0.0, 0.0, DRAIN_S_MAX),
+        hang_s=_hang_s(environment),
         role="all",
         metrics_port=_integer(environment, "MAUVE_METRICS_PORT", 0, 0, PORT_MAX - WORKERS_MAX),
         metrics_host=environment.get("MAUVE_METRICS_HOST", "127.0.0.1"),
-        log=log,
+        log=_log(environment),
     )
 
 
-def _public_url(text: str) -> str | None:
-    """Return the address for links; None if it is empty. Pages are at the root of their host, so it has no path."""
+def misspelled(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the variables that are no settings, each with the setting that its name resembles."""
+    known = {setting.name for setting in SETTINGS} | {f"{name}_FILE" for name in SECRETS} | {"MAUVE_URL", "MAUVE_TOKEN"}
+    others = sorted(name for name in environment if name.startswith("MAUVE_") and name not in known)
+    return {name: near[0] for name in others if (near := difflib.get_close_matches(name, known, 1, _RESEMBLANCE_MIN))}
+
+
+def _hang_s(environment: Mapping[str, str]) -> int:
+    hang_s = _integer(environment, "MAUVE_HANG_SECONDS", 30, 0, 3600)
+    if 0 < hang_s < HANG_S_MIN:
+        raise SettingError(f"MAUVE_HANG_SECONDS must be at least {HANG_S_MIN}, or 0")
+    return hang_s
+
+
+def service_from(environment: Mapping[str, str] = os.environ) -> tuple[str | None, Secret | None]:
+    """Return the address of a service elsewhere, and the control token for it."""
+    return _public_url(environment, "MAUVE_URL"), _secret(environment, "MAUVE_TOKEN")
+
+
+def _log(environment: Mapping[str, str]) -> str:
+    log = environment.get("MAUVE_LOG", "auto")
+    if log not in {"auto", "console", "json"}:
+        raise SettingError("MAUVE_LOG must be console, json or auto")
+    return log
+
+
+def _public_url(environment: Mapping[str, str], name: str) -> str | None:
+    """Return an address for links; None if it is empty. Pages are at the root of their host, so it has no path."""
+    text = environment.get(name, "")
     if not text:
         return None
     try:
@@ -166,7 +248,7 @@ def _public_url(text: str) -> str | None:
     rest = text.partition("://")[2].removesuffix("/")
     if not is_address or _HOST_AND_PORT.fullmatch(rest) is None:
         raise SettingError(
-            "MAUVE_PUBLIC_URL must be an address like https://metrics.example.com, with http:// or https:// and no path"
+            f"{name} must be an address like https://metrics.example.com, with http:// or https:// and no path"
         )
     return text
 
@@ -183,6 +265,57 @@ def _quotas(environment: Mapping[str, str]) -> Quotas:
     )
 
 
+def _backup(environment: Mapping[str, str], master_key: Secret | None, *, is_on_servers: bool) -> BackupSettings:
+    url = environment.get("MAUVE_BACKUP_URL") or None
+    every_s = _interval(environment, "MAUVE_BACKUP_EVERY")
+    if url is not None and is_on_servers:
+        raise SettingError("MAUVE_BACKUP_URL is for engines in files: on servers, run 'mauve backup FOLDER' regularly")
+    if every_s is not None and url is None:
+        raise SettingError("MAUVE_BACKUP_EVERY needs MAUVE_BACKUP_URL, too: s3://BUCKET/PREFIX, or a directory")
+    encrypts = bool(_integer(environment, "MAUVE_BACKUP_ENCRYPT", 0, 0, 1))
+    if encrypts and master_key is None:
+        raise SettingError(f"MAUVE_BACKUP_ENCRYPT needs MAUVE_MASTER_KEY, too: {KEY_ELSEWHERE}")
+    access_key_id = environment.get("MAUVE_BACKUP_ACCESS_KEY_ID") or None
+    secret_access_key = _secret(environment, "MAUVE_BACKUP_SECRET_ACCESS_KEY")
+    if (access_key_id is None) != (secret_access_key is None):
+        raise SettingError("set both MAUVE_BACKUP_ACCESS_KEY_ID and MAUVE_BACKUP_SECRET_ACCESS_KEY, or neither")
+    endpoint = environment.get("MAUVE_BACKUP_ENDPOINT") or None
+    if endpoint is not None and not _is_server(endpoint, ("http", "https")):
+        raise SettingError("MAUVE_BACKUP_ENDPOINT must be written as https://HOST, or https://HOST:PORT")
+    return BackupSettings(
+        url=url,
+        every_s=every_s,
+        keep=_integer(environment, "MAUVE_BACKUP_KEEP", 7, 1, 1000),
+        encrypts=encrypts,
+        endpoint=endpoint,
+        region=environment.get("MAUVE_BACKUP_REGION") or environment.get("AWS_REGION") or None,
+        access_key_id=access_key_id,
+        secret_access_key=secret_access_key,
+    )
+
+
+def _interval(environment: Mapping[str, str], name: str) -> int | None:
+    """Return a number of seconds from a text such as 24h; None if it is absent."""
+    text = environment.get(name)
+    if not text:
+        return None
+    match = re.fullmatch(r"([1-9][0-9]{0,3})([mhd])", text, re.ASCII)
+    seconds = 0 if match is None else int(match[1]) * {"m": 60, "h": 3600, "d": 86_400}[match[2]]
+    if not _INTERVAL_S_MIN <= seconds <= _INTERVAL_S_MAX:
+        raise SettingError(f"{name} must be a time from 10m to 90d, such as 30m, 24h or 7d")
+    return seconds
+
+
+def _port(environment: Mapping[str, str]) -> int:
+    own, platforms = environment.get("MAUVE_PORT"), environment.get("PORT")
+    if own is not None and own.startswith("tcp://"):
+        advice = "set enableServiceLinks: false for the pod, or MAUVE_PORT to a number"
+        raise SettingError(f"MAUVE_PORT is an address, which Kubernetes sets for a Service named mauve: {advice}")
+    if own is None and not platforms:  # Some platforms set it to nothing.
+        return 8080
+    return _integer(environment, "PORT" if own is None else "MAUVE_PORT", 8080, 0, PORT_MAX)
+
+
 def _secret(environment: Mapping[str, str], name: str) -> Secret | None:
     """Return a secret from its variable, or from the file that the same variable with `_FILE` names."""
     path = environment.get(f"{name}_FILE")
@@ -191,11 +324,12 @@ def _secret(environment: Mapping[str, str], name: str) -> Secret | None:
         return None if value is None else Secret(value)
     if name in environment:
         raise SettingError(f"{name} and {name}_FILE are both set: keep one of them")
+    if not path:
+        raise SettingError(f"{name}_FILE is empty: name a file, or do not set it")
     try:
-        return Secret(Path(path).read_text(encoding="utf-8").strip())
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not a text"
-        raise SettingError(f"{name}_FILE cannot be read ({reason}): check the path and its permissions") from None
+        return Secret(read_secret_file(f"{name}_FILE", path))
+    except ValueError as error:
+        raise SettingError(str(error)) from None
 
 
 def _servers(environment: Mapping[str, str], master_key: Secret | None) -> dict[str, Secret | None]:

@@ -118,6 +118,7 @@ def restore(*, app: str, data: Path | None, as_json: bool) -> None:
 def delete(*, app: str, name: str, data: Path | None, as_json: bool) -> None:
     """Delete an app and all its data. This cannot be undone. If it is interrupted, run it again."""
     from mauve.server.admin_client import delete_projects  # noqa: PLC0415 - slow to import
+    from mauve.wiring.cluster import is_shared  # noqa: PLC0415 - slow to import
 
     settings = settings_for(data)
     with open_existing(data) as parts:
@@ -128,7 +129,7 @@ def delete(*, app: str, name: str, data: Path | None, as_json: bool) -> None:
             click.confirm(f"Delete {name!r} with all its data? This cannot be undone.", abort=True, err=True)
         archived = archive_app(parts, found)
         operator.refused_since(parts, archived)
-        if holder_of(settings.data) is not None:
+        if holder_of(settings.data) is not None or is_shared(settings):  # Other machines may serve it.
             wait_until_settled(parts, app)
         deleted = delete_projects(settings, archived.projects)
         operator.forget_app(parts, archived)

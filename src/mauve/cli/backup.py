@@ -1,57 +1,226 @@
 """`mauve backup` and `mauve restore`."""
 
+import signal
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
+import msgspec
 
 from mauve.cli.options import UsageError, data_options, settings_for
-from mauve.cli.output import print_result, shown_progress
-from mauve.config import Settings
+from mauve.cli.output import print_result, shown_progress, table, utc_time
+from mauve.config import KEY_ELSEWHERE, Settings
 from mauve.maintenance.disk_space import format_bytes
 
-_file_argument = click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+if TYPE_CHECKING:
+    from mauve.maintenance.encryption import BackupKeys
+
+_DESTINATION: Final = "Disk('backups', '{}')"
 
 
-@click.command()
-@_file_argument
-@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+class _BackupGroup(click.Group):
+    """`mauve backup list …`; anything else is a backup to make."""
+
+    def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
+        place = _place_of_word(arguments)
+        if place is None or arguments[place] != "list":
+            return super().parse_args(context, ["make", *arguments])
+        return super().parse_args(context, ["list", *arguments[:place], *arguments[place + 1 :]])
+
+
+def _place_of_word(arguments: list[str]) -> int | None:
+    """Return where the first argument is that is neither an option nor its value; None after `--`."""
+    options = [each for each in make_backup.params if isinstance(each, click.Option) and not each.is_flag]
+    with_value = {name for option in options for name in option.opts}
+    is_value = False
+    for place, argument in enumerate(arguments):
+        if argument == "--":
+            return None
+        if not is_value and not argument.startswith("-"):
+            return place
+        is_value = argument in with_value
+    return None
+
+
+@click.group(cls=_BackupGroup)
+def backup() -> None:
+    """Back up all data into a file or a bucket, or list the backups there."""
+
+
+@backup.command("make")
+@click.argument("target", metavar="[TARGET]", required=False)
+@click.option("--force", is_flag=True, help="Replace the file if it exists.")
+@click.option("--encrypt", is_flag=True, help="Encrypt it with MAUVE_MASTER_KEY, without which nothing opens it.")
+@click.option(
+    "--keep",
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    help="In a bucket: once this one is whole, remove all but the newest N. Without TARGET: MAUVE_BACKUP_KEEP.",
+)
+@click.option("--plan", is_flag=True, help="On servers: print every command instead, for this installation.")
+@click.option(
+    "--warehouse-to",
+    default=_DESTINATION,
+    metavar="DESTINATION",
+    help=f"On servers: where ClickHouse puts its part; {{}} is TARGET's name. Default: {_DESTINATION}.",
+)
 @data_options
-def backup(*, file: Path, force: bool, data: Path | None, as_json: bool) -> None:
-    """Back up all data into one file, whether or not the service is running.
+def make_backup(
+    *,
+    target: str | None,
+    force: bool,
+    encrypt: bool,
+    keep: int | None,
+    plan: bool,
+    warehouse_to: str,
+    data: Path | None,
+    as_json: bool,
+) -> None:
+    """Back up all data into one file or object, whether or not the service is running.
 
-    The file contains everything acknowledged when the command began, and the master key if it is in the data directory.
+    TARGET is a file, or s3://BUCKET/PREFIX, where each backup gets a name of its own. Without it, the backup goes to
+    MAUVE_BACKUP_URL, as the service's own do. 'mauve backup list PLACE' lists those in a bucket or a directory.
+
+    It contains everything acknowledged when the command began, and the master key if it is in the data directory.
+
+    If every engine is on a server, TARGET becomes a folder with PostgreSQL's dump (by pg_dump) and the steps to restore
+    it, and ClickHouse writes the events to DESTINATION.
     """
-    from mauve.core.clock import SystemClock  # noqa: PLC0415
-    from mauve.maintenance.backup import check_target, write_backup  # noqa: PLC0415
-    from mauve.server.admin_client import pause_loader  # noqa: PLC0415
-    from mauve.wiring.maintenance import backup_sources  # noqa: PLC0415 - slow to import
     from mauve.wiring.paths import has_data  # noqa: PLC0415 - slow to import
 
     settings = settings_for(data)
     if not has_data(settings):
-        raise UsageError(f"there is no data in {settings.data}: check --data")
-    _refuse_servers(settings)
-    check_target(file, may_replace=force)
+        raise UsageError(f"there is no data in {settings.data.absolute()}: check --data")
+    servers = [url is not None for url in (settings.database_url, settings.warehouse_url, settings.stream_url)]
+    if all(servers):
+        if target is None or target.startswith("s3:") or encrypt or keep:
+            raise UsageError("every engine is on a server: run 'mauve backup FOLDER', then copy the folder elsewhere")
+        _back_up_servers(settings, Path(target), warehouse_to, plan=plan, as_json=as_json)
+    elif any(servers):
+        raise UsageError(_advice_for_mixed_engines(settings))
+    elif plan:
+        raise UsageError("--plan is for engines on servers: all of these are in files, run 'mauve backup FILE'")
+    else:
+        _back_up_files(settings, target, force=force, encrypt=encrypt, keep=keep, as_json=as_json)
+
+
+def _back_up_files(
+    settings: Settings, given: str | None, *, force: bool, encrypt: bool, keep: int | None, as_json: bool
+) -> None:
+    from mauve.core.clock import SystemClock  # noqa: PLC0415
+    from mauve.maintenance.backup import check_target, write_backup  # noqa: PLC0415
+    from mauve.maintenance.stored_backups import tidy_up  # noqa: PLC0415
+    from mauve.server.admin_client import pause_loader  # noqa: PLC0415
+    from mauve.wiring.backups import file_target, is_bucket, open_backup_store, target_in  # noqa: PLC0415
+    from mauve.wiring.maintenance import backup_sources  # noqa: PLC0415 - slow to import
+
+    place = given or settings.backup.url
+    if not place:
+        raise UsageError("name a FILE or s3://BUCKET/PREFIX, or set MAUVE_BACKUP_URL")
+    if given and keep and not is_bucket(place):
+        raise UsageError("--keep is for a bucket: name s3://BUCKET/PREFIX, or set MAUVE_BACKUP_URL to a directory")
+    keys = _keys_for_encryption(settings) if encrypt or settings.backup.encrypts else None
+    now_ms, store, name = SystemClock().now_ms(), None, ""
+    if given and not is_bucket(place):
+        check_target(Path(place), may_replace=force)
+        target = file_target(settings, Path(place), keys)
+    else:
+        store = open_backup_store(settings.backup, place)
+        name, target = target_in(settings, place, store, now_ms, keys)
     sources = backup_sources(settings, lambda: pause_loader(settings))
+    signal.signal(signal.SIGTERM, _stop)
     with shown_progress(as_json=as_json) as progress:
-        made = write_backup(sources, file, SystemClock().now_ms(), version("mauve"), progress)
-    text = f"{made.file}: {format_bytes(made.bytes)}, {made.events} events; {_key_notice(has_key=made.has_master_key)}"
+        made = write_backup(sources, target, now_ms, version("mauve"), progress)
+    if store is not None:
+        tidy_up(store, name, keep if given else keep or settings.backup.keep, now_ms)
+    notice = _encryption_notice() if keys else _key_notice(has_key=made.has_master_key)
+    text = f"{made.file}: {format_bytes(made.bytes)}, {made.events} events; {notice}"
     print_result(made, as_json=as_json, text=text)
 
 
-def _refuse_servers(settings: Settings) -> None:
-    """Raise if any engine is on a server, and say how to back up each of them, in this order."""
+def _stop(_signal: int, _frame: FrameType | None) -> NoReturn:
+    """End as Ctrl-C does: copies are removed, and an upload is given up."""
+    raise KeyboardInterrupt
+
+
+def _keys_for_encryption(settings: Settings) -> "BackupKeys":
+    """Return the keys from the master key. One that is only a file beside the data would be lost with the data."""
+    from mauve.maintenance.encryption import backup_keys  # noqa: PLC0415
+    from mauve.wiring.bootstrap import check_vault  # noqa: PLC0415 - slow to import
+
+    if settings.master_key is None:
+        raise UsageError(f"--encrypt needs MAUVE_MASTER_KEY: {KEY_ELSEWHERE}")
+    check_vault(settings)  # A backup must not depend on a mistyped key.
+    return backup_keys(settings.master_key)
+
+
+class ListedBackup(msgspec.Struct, frozen=True):
+    name: str
+    created_at: int  # epoch ms
+    bytes: int
+    is_encrypted: bool
+
+
+@backup.command("list")
+@click.argument("place", metavar="[PLACE]", required=False)
+@data_options
+def list_backups(*, place: str | None, data: Path | None, as_json: bool) -> None:
+    """List the backups in a bucket (s3://BUCKET/PREFIX) or a directory, newest first."""
+    from mauve.maintenance.backup_names import backups_in, created_at_of, says_encrypted  # noqa: PLC0415
+    from mauve.wiring.backups import open_backup_store  # noqa: PLC0415
+
+    settings = settings_for(data).backup
+    where = place or settings.url
+    if not where:
+        raise UsageError("name s3://BUCKET/PREFIX or a directory, or set MAUVE_BACKUP_URL")
+    found = [
+        ListedBackup(each.name, created_at_of(each.name) or 0, each.bytes, says_encrypted(each.name))
+        for each in backups_in(open_backup_store(settings, where).list())
+    ]
+    rows = [(each.name, utc_time(each.created_at), format_bytes(each.bytes)) for each in found]
+    text = table(("NAME", "CREATED", "SIZE"), rows, f"there are no backups in {where}")
+    print_result(found, as_json=as_json, text=text)
+
+
+def _back_up_servers(settings: Settings, folder: Path, warehouse_to: str, *, plan: bool, as_json: bool) -> None:
+    from mauve.maintenance.server_backup import backup_steps, check_folder, write_server_backup  # noqa: PLC0415
+    from mauve.wiring.server_backup import server_backup_steps, server_places  # noqa: PLC0415 - slow to import
+
+    if "{}" not in warehouse_to:
+        raise UsageError("--warehouse-to must contain {}, which becomes the name of this backup")
+    folder = folder.absolute()
+    destination = warehouse_to.replace("{}", folder.name)
+    places = server_places(settings)
+    if plan:
+        steps = backup_steps(places, folder, destination)
+        print_result({"steps": steps.splitlines()}, as_json=as_json, text=steps)
+        return
+    check_folder(folder)
+    with shown_progress(as_json=as_json) as progress:
+        made = write_server_backup(server_backup_steps(settings), places, folder, destination, progress)
+    text = (
+        f"{made.folder}: PostgreSQL, {format_bytes(made.bytes)}; events in {made.warehouse} of ClickHouse; "
+        f"how to restore both is in RESTORE.txt; {_key_notice(has_key=False)}"
+    )
+    print_result(made, as_json=as_json, text=text)
+
+
+def _advice_for_mixed_engines(settings: Settings) -> str:
+    """Say how to back up engines of which some are on servers and some in files."""
     ways = {
         "pg_dump for PostgreSQL": settings.database_url,
         "BACKUP for ClickHouse": settings.warehouse_url,
         "'nats stream backup' for NATS": settings.stream_url,
     }
-    used = [way for way, url in ways.items() if url is not None]
-    if used:
-        files = "" if len(used) == len(ways) else ", and copy the data directory"
-        raise UsageError(f"engines are on servers: stop the service, use {', then '.join(used)}{files}")
+    used = ", then ".join(way for way, url in ways.items() if url is not None)
+    return f"some engines are on servers and some in files: stop the service, use {used}, and copy the data directory"
+
+
+def _encryption_notice() -> str:
+    return "encrypted: only MAUVE_MASTER_KEY opens it, so keep that away from this machine and from the backup"
 
 
 def _key_notice(*, has_key: bool) -> str:
@@ -61,16 +230,102 @@ def _key_notice(*, has_key: bool) -> str:
 
 
 @click.command()
-@_file_argument
+@click.argument("source", metavar="[SOURCE]", required=False)
+@click.option("--servers", is_flag=True, help="Finish a restore of servers, instead of restoring a SOURCE.")
+@click.option(
+    "--new-streams",
+    is_flag=True,
+    help="With --servers: the streams on NATS are lost or too old; give up what they held and create new ones.",
+)
+@click.option(
+    "--without-lost",
+    is_flag=True,
+    help="With --servers: go on without events that the log no longer holds and the backup does not call loaded.",
+)
+@click.option("--yes", is_flag=True, help="With --new-streams: lose acknowledged events that are not stored.")
 @data_options
-def restore(*, file: Path, data: Path | None, as_json: bool) -> None:
-    """Restore a backup into a new or empty data directory."""
+def restore(
+    *,
+    source: str | None,
+    servers: bool,
+    new_streams: bool,
+    without_lost: bool,
+    yes: bool,
+    data: Path | None,
+    as_json: bool,
+) -> None:
+    """Restore a backup, or a copy made before an upgrade, into a new or empty data directory.
+
+    SOURCE is a file, s3://BUCKET/PREFIX/NAME, or a bucket's prefix or a directory, of which the newest is restored; or
+    the folder of such a copy. An encrypted backup needs the MAUVE_MASTER_KEY that the service had.
+
+    With engines on servers, follow RESTORE.txt of the backup, which ends with 'mauve restore --servers': it brings the
+    events and the published keys in line with the restored PostgreSQL. Run it while no service runs.
+    """
+    settings = settings_for(data)
+    if servers == (source is not None):
+        raise UsageError("name the file or s3:// address to restore, or add --servers to finish a restore of servers")
+    if new_streams and not servers:
+        raise UsageError("--new-streams replaces streams on NATS: add --servers")
+    if without_lost and not servers:
+        raise UsageError("--without-lost is about events on NATS: add --servers")
+    if yes and not new_streams:
+        raise UsageError("--yes confirms what --new-streams loses: add it")
+    if source is None:
+        _finish_servers(
+            settings, new_streams=new_streams, gives_up_waiting=yes, without_lost=without_lost, as_json=as_json
+        )
+    elif _is_copy(source):
+        _restore_copy(settings, Path(source), as_json=as_json)
+    else:
+        _restore_files(settings, source, as_json=as_json)
+
+
+def _is_copy(source: str) -> bool:
+    from mauve.maintenance.directory_copy import is_copy  # noqa: PLC0415 - slow to import
+
+    return is_copy(Path(source))
+
+
+def _restore_copy(settings: Settings, folder: Path, *, as_json: bool) -> None:
+    from mauve.maintenance.directory_copy import restore_copy  # noqa: PLC0415
+    from mauve.wiring.maintenance import check_restored  # noqa: PLC0415 - slow to import
+    from mauve.wiring.upgrade import copy_rules  # noqa: PLC0415
+
+    with shown_progress(as_json=as_json) as progress:
+        note = restore_copy(folder, settings.data, copy_rules(), check_restored, progress)
+    restored = {"data": str(settings.data), "created_at": note.created_at, "mauve": note.mauve}
+    text = f"{settings.data}: as of {utc_time(note.created_at)}, written by {note.mauve}; the copy stays"
+    print_result(restored, as_json=as_json, text=text)
+
+
+def _restore_files(settings: Settings, place: str, *, as_json: bool) -> None:
     from mauve.maintenance.restore import restore as restore_backup  # noqa: PLC0415
+    from mauve.maintenance.stored_backups import readable  # noqa: PLC0415
+    from mauve.wiring.backups import is_bucket, stored_source  # noqa: PLC0415
     from mauve.wiring.maintenance import restore_steps  # noqa: PLC0415 - slow to import
 
-    settings = settings_for(data)
+    is_store = is_bucket(place) or Path(place).is_dir()
+    stored = stored_source(settings.backup, place) if is_store else None
+    named_at = None if stored is None else stored.named_at
     with shown_progress(as_json=as_json) as progress:
-        restored = restore_backup(file, settings.data, restore_steps(), progress)
+        source = readable(stored or Path(place), settings.master_key, must_be_encrypted=settings.backup.encrypts)
+        restored = restore_backup(source, settings.data, restore_steps(), progress, named_at)
     made_at = datetime.fromtimestamp(restored.created_at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     key = "" if restored.has_master_key else "; the master key is not in the backup: set MAUVE_MASTER_KEY"
     print_result(restored, as_json=as_json, text=f"{restored.data}: as of {made_at}, {restored.events} events{key}")
+
+
+def _finish_servers(
+    settings: Settings, *, new_streams: bool, gives_up_waiting: bool, without_lost: bool, as_json: bool
+) -> None:
+    from mauve.wiring.server_backup import reconcile  # noqa: PLC0415 - slow to import
+
+    done = reconcile(settings, new_streams=new_streams, gives_up_waiting=gives_up_waiting, without_lost=without_lost)
+    since = "no events wait in the log"
+    if done.loads_again_since is not None:
+        since = f"events since {utc_time(done.loads_again_since)} are loaded again, each once"
+    lost = f"{done.lost_messages} messages with events are lost and were given up; " if done.lost_messages else ""
+    if done.imports_undone:
+        lost += f"{', '.join(done.imports_undone)} began after the dump and was undone: import the file again; "
+    print_result(done, as_json=as_json, text=f"{lost}keys are published again; {since}: start the service")

@@ -9,39 +9,55 @@ import click
 from mauve.access.vault import VaultError
 from mauve.cli.app import app
 from mauve.cli.backup import backup, restore
+from mauve.cli.completion import completion
 from mauve.cli.demo import demo
 from mauve.cli.doctor import doctor
 from mauve.cli.erase import erase_user
+from mauve.cli.export import export
+from mauve.cli.import_ import import_
 from mauve.cli.key import key
+from mauve.cli.mcp import mcp
 from mauve.cli.move import move
 from mauve.cli.openapi import openapi
 from mauve.cli.options import UsageError
 from mauve.cli.org import org
+from mauve.cli.ready import ready
 from mauve.cli.serve import serve
 from mauve.cli.token import token
 from mauve.cli.user import user
 from mauve.cli.webhooks import webhooks
 from mauve.config import SettingError
 from mauve.control.operator import RefusedError
+from mauve.control.publish import UnpublishedRevocation
 from mauve.core.problems import Problem
 from mauve.logs import configure_logs, masked_text
 from mauve.maintenance.errors import MaintenanceFailedError, MaintenanceRefusedError
 from mauve.server.child_process import ServeRefusedError
 from mauve.stores import ForeignDataError, NewerSchemaError, StoreUnavailableError, UnsupportedServerError
+from mauve.stores.backup_store import BackupStoreError
 from mauve.stores.data_directory import DirectoryError, HeldError
-from mauve.stores.warehouse import WarehouseUnavailableError
+from mauve.stores.imports import ImportOutdatedError
+from mauve.stores.warehouse import RowsRefusedError, WarehouseUnavailableError
 
 _PRIVATE_UMASK: Final = 0o077
 _USAGE_ERRORS: Final = (
     DirectoryError,
     HeldError,
+    ImportOutdatedError,
     MaintenanceRefusedError,
     UsageError,
-    NewerSchemaError,
     Problem,
     RefusedError,
     SettingError,
     VaultError,
+)
+_FAILURES: Final = (
+    BackupStoreError,
+    ForeignDataError,
+    MaintenanceFailedError,
+    NewerSchemaError,
+    RowsRefusedError,
+    UnsupportedServerError,
 )
 
 
@@ -51,8 +67,28 @@ def command() -> None:
     """Metrics for developers who run several apps."""
 
 
-for part in (serve, org, token, user, app, key, webhooks, demo, backup, restore, move, erase_user, doctor, openapi):
+for part in (
+    serve,
+    ready,
+    doctor,
+    org,
+    token,
+    user,
+    app,
+    key,
+    webhooks,
+    demo,
+    backup,
+    restore,
+    move,
+    export,
+    erase_user,
+    import_,
+    openapi,
+    mcp,
+):
     command.add_command(part)
+command.add_command(completion)
 
 
 def main() -> None:
@@ -66,9 +102,11 @@ def main() -> None:
         _fail(2, f"{error.format_message().rstrip('.')}: see '{_command_path(error)} --help'")
     except ServeRefusedError as error:
         _fail(error.exit_code, str(error))
+    except UnpublishedRevocation as error:
+        _fail(1, str(error))
     except _USAGE_ERRORS as error:
         _fail(2, str(error))
-    except (ForeignDataError, MaintenanceFailedError, UnsupportedServerError) as error:
+    except _FAILURES as error:
         _fail(1, str(error))
     except (StoreUnavailableError, WarehouseUnavailableError) as error:
         _fail(1, f"the data could not be read or written ({error}): run 'mauve doctor'")

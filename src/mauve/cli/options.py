@@ -57,7 +57,7 @@ def open_existing(data: Path | None) -> Iterator[ControlParts]:
 
     settings = settings_for(data)
     if not has_data(settings):
-        raise UsageError(f"there is no data in {settings.data}: check --data, or start with 'mauve serve'")
+        raise UsageError(f"there is no data in {settings.data.absolute()}: check --data, or start with 'mauve serve'")
     with open_or_create(settings) as parts:
         yield parts
 

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+import structlog
 
 from mauve.cli.options import UsageError, data_options, settings_for
 from mauve.cli.output import print_result
-from mauve.config import PORT_MAX, SETTINGS, WORKERS_MAX, Settings
+from mauve.config import PORT_MAX, SECRETS, SETTINGS, WORKERS_MAX, Settings, misspelled
 from mauve.logs import configure_logs
 from mauve.server import supervisor
 
@@ -21,9 +22,11 @@ _SETTINGS_HELP: Final = f"""\b
 Settings (environment variables; an option overrides its variable):
 {_SETTINGS}
 
-MAUVE_MASTER_KEY_FILE, MAUVE_DATABASE_URL_FILE, MAUVE_WAREHOUSE_URL_FILE and MAUVE_STREAM_URL_FILE name a file that
-holds the value instead.
+{", ".join(f"{name}_FILE" for name in SECRETS[:-1])} and {SECRETS[-1]}_FILE name a file that
+holds the value instead, without the line break at its end.
 """
+
+log = structlog.get_logger()
 
 
 @click.command(epilog=_SETTINGS_HELP)
@@ -45,6 +48,8 @@ def serve(*, data: Path | None, as_json: bool, **given: Any) -> None:  # noqa: A
     if settings.role != "all":
         _require_servers(settings)
     configure_logs(settings.log, process="supervisor")
+    for name, setting in misspelled().items():
+        log.warning("setting_unknown", name=name, advice=f"nothing reads it: did you mean {setting}?")
     supervisor.serve(settings, lambda running: print_result(running, as_json=as_json, text=_text(running)))
 
 
@@ -71,4 +76,7 @@ def _text(running: supervisor.Running) -> str:
     lines.append(f"  data                {running.data}")
     if running.setup_link is not None:
         lines.append(f"  set-up link         {running.setup_link}  (works once, creates the first owner)")
+    if running.setup_link_printed_by is not None:
+        where = f"printed on {running.setup_link_printed_by}"
+        lines.append(f"  set-up link         {where}  ('mauve user link' prints a new one, which replaces it)")
     return "\n".join(lines)

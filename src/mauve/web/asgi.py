@@ -1,6 +1,7 @@
 """Raw ASGI, for the ingest plane on the main port and for cached metrics: our own small request and reply."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
+from itertools import chain
 from typing import Final
 
 from starlette.types import Receive, Scope, Send
@@ -68,9 +69,9 @@ def matchable_path(scope: Scope) -> str:
     That is an escaped slash, and an escaped line feed: the `$` at the end of Starlette's patterns ignores one.
     """
     raw: bytes = scope.get("raw_path") or b""
-    path: str = scope["path"]
     if b"%" in raw and any(escape in raw.lower() for escape in _LEFT_ESCAPED):
         return raw.decode("latin-1")
+    path: str = scope["path"]
     return path
 
 
@@ -85,11 +86,11 @@ def flaw_of(scope: Scope) -> head_rules.Flaw | None:
     sent: list[tuple[bytes, bytes]] = scope["headers"]
     target = len(scope.get("raw_path") or b"") + len(scope["query_string"])
     size = _HEAD_BYTES + len(scope["method"]) + target + _HEADER_BYTES * len(sent)
+    size += len(b"".join(chain.from_iterable(sent)))
     hosts: list[bytes] = []
     lengths: list[bytes] = []
     codings: list[bytes] = []
     for key, value in sent:
-        size += len(key) + len(value)
         if key == b"host":
             hosts.append(value)
         elif key == b"content-length":

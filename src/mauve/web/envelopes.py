@@ -35,10 +35,8 @@ _CHALLENGE: Final = {"www-authenticate": 'Bearer realm="service"'}
 
 def control_reply(problem: Problem) -> Reply:
     """Return `{error: {code, message}}`."""
-    return _with_challenge(
-        problem,
-        json_reply(STATUS_OF[problem.code], {"error": {"code": problem.code, "message": problem.message}}),
-    )
+    body = {"error": {"code": problem.code, "message": problem.message}}
+    return _with_retry_after(problem, _with_challenge(problem, json_reply(STATUS_OF[problem.code], body)))
 
 
 _CODES_SHOWN_TO_DATA_CLIENTS: Final = frozenset(
@@ -54,12 +52,10 @@ def data_reply(problem: Problem) -> Reply:
     body: dict[str, object] = {"ok": False, "error": problem.message}
     if problem.code in _CODES_SHOWN_TO_DATA_CLIENTS:
         body |= {"code": problem.code, **problem.facts}
-    reply = _with_challenge(problem, json_reply(STATUS_OF[problem.code], body))
-    retry_after_s = problem.facts.get("retry_after_s")
-    if retry_after_s is None:
+    reply = _with_retry_after(problem, _with_challenge(problem, json_reply(STATUS_OF[problem.code], body)))
+    if problem.code is not Code.RATE_LIMITED:
         return reply
-    throttle = {"x-service-throttle": "rate_limit"} if problem.code is Code.RATE_LIMITED else {}
-    return Reply(reply.status, reply.body, {**reply.headers, **throttle, "retry-after": str(retry_after_s)})
+    return Reply(reply.status, reply.body, {**reply.headers, "x-service-throttle": "rate_limit"})
 
 
 def _allowance_reply(problem: Problem, scope: str) -> Reply:
@@ -75,6 +71,13 @@ def wrong_method(allowed: str) -> Reply:
     """Return the data planes' reply to a method that the path does not accept."""
     reply = data_reply(Problem(Code.METHOD_NOT_ALLOWED, f"this path takes {allowed}: send that"))
     return Reply(reply.status, reply.body, {**reply.headers, "allow": allowed})
+
+
+def _with_retry_after(problem: Problem, reply: Reply) -> Reply:
+    retry_after_s = problem.facts.get("retry_after_s")
+    if retry_after_s is None:
+        return reply
+    return Reply(reply.status, reply.body, {**reply.headers, "retry-after": str(retry_after_s)})
 
 
 def _with_challenge(problem: Problem, reply: Reply) -> Reply:

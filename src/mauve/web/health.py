@@ -1,4 +1,8 @@
-"""`/healthz` reports whether the process is up, `/readyz` whether it can reach its engines."""
+"""What monitors and balancers ask.
+
+`/healthz` reports whether the process is up, `/readyz` whether it can reach its engines and is not about to stop,
+`/drainz` only the latter: a machine whose engines are away for all machines still answers what it can.
+"""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -8,17 +12,28 @@ from mauve.web.envelopes import wrong_method
 from mauve.web.messages import Reply, json_reply
 
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD"})
+_DRAINING: Final = "this process is about to stop: use another one"
 
 
 def health(method: str) -> Reply:
     return json_reply(HTTPStatus.OK, {"ok": True}) if method in _SAFE_METHODS else wrong_method("GET")
 
 
-def readiness(method: str, engines: Mapping[str, bool], **facts: int) -> Reply:
-    """Report which engines can be reached; ready means all of them."""
+def drain_state(method: str, *, is_draining: bool) -> Reply:
+    """Report whether the process takes requests, whatever its engines do: for balancers."""
     if method not in _SAFE_METHODS:
         return wrong_method("GET")
-    ready = all(engines.values())
+    if is_draining:
+        return json_reply(HTTPStatus.SERVICE_UNAVAILABLE, {"ok": False, "reason": _DRAINING})
+    return json_reply(HTTPStatus.OK, {"ok": True})
+
+
+def readiness(method: str, engines: Mapping[str, bool], *, is_draining: bool = False, **facts: int) -> Reply:
+    """Report which engines can be reached; ready means all of them, in a process that is not about to stop."""
+    if method not in _SAFE_METHODS:
+        return wrong_method("GET")
+    ready = all(engines.values()) and not is_draining
     status = HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE
     states = {name: "ok" if usable else "unreachable" for name, usable in engines.items()}
-    return json_reply(status, {"ok": ready, "engines": states, **facts})
+    reason = {"reason": _DRAINING} if is_draining else {}
+    return json_reply(status, {"ok": ready, "engines": states, **facts, **reason})

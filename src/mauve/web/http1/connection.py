@@ -10,6 +10,7 @@ import structlog
 
 from mauve.overload.per_address import PerAddress
 from mauve.web.body import Pace
+from mauve.web.drain import Drain
 from mauve.web.head_rules import Flaw
 from mauve.web.http1 import replies
 from mauve.web.http1.head import Head, HeadCache
@@ -18,6 +19,8 @@ from mauve.web.http1.request import IncomingRequest
 from mauve.web.messages import JSON, OpenRequest, Reply, json_reply
 
 Answer = Callable[[OpenRequest], Awaitable[Reply]]
+Send = Callable[[Reply], None]
+Begin = Callable[[OpenRequest, Send], bool]  # False: use `Answer`
 
 READ_BYTES: Final = 128 * 1024
 HEAD_S_MAX: Final = 15  # also the keep-alive timeout of an idle connection
@@ -35,11 +38,19 @@ _TOO_MANY_CONNECTIONS: Final = Reply(
 log = structlog.get_logger()
 
 
+def begin_nothing(_request: OpenRequest, _send: Send) -> bool:
+    return False
+
+
 class SharedState:
     """State shared by all connections of a listener."""
 
-    def __init__(self, answer: Answer, per_address: int = 0) -> None:
+    def __init__(
+        self, answer: Answer, per_address: int = 0, drain: Drain | None = None, begin: Begin = begin_nothing
+    ) -> None:
         self.answer = answer
+        self.begin = begin
+        self.drain = drain or Drain()
         self.addresses = PerAddress(per_address, "connections")
         # One read buffer for all connections: each read is copied out of it before the next one starts.
         self.bytes = bytearray(READ_BYTES)
@@ -66,11 +77,13 @@ class Connection(asyncio.BufferedProtocol):
         self._answering: asyncio.Task[None] | None = None  # One task, created at the first request, serves them all.
         self._wake: asyncio.Future[None] | None = None  # set while that task waits for a request
         self._deadline_s = _NEVER
+        self._linger_ends_s = _NEVER  # set once the last reply is written
         self._read_paused = False
         self._read_scheduled = False  # for the unread bytes, in the next round of the event loop
         self._write_paused = False  # The client does not read our replies.
         self._is_lost = False
         self._input_ended = False  # No request follows those in the pipeline.
+        self._client_ended = False  # The client has closed its side.
         self._bad_request_reply: Reply | None = None  # for the last request in the pipeline
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -100,7 +113,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         """Keep the connection open for writing while replies are due."""
-        self._input_ended = True
+        self._input_ended = self._client_ended = True
         if self._reader.receiving is not None:
             self._reader.receiving.abort_body()
         return bool(self._pipeline)
@@ -130,13 +143,16 @@ class Connection(asyncio.BufferedProtocol):
         reader = self._reader
         if reader.receiving is not None and not reader.discarding:
             reader.receiving.check_deadline(self._shared.now_s)
-        elif self._shared.now_s >= self._deadline_s:
-            self._deadline_s = _NEVER
+        elif self._shared.now_s >= self._deadline_s or self._has_lingered():
+            self._deadline_s = self._linger_ends_s = _NEVER
             self._transport.abort()
 
+    def _has_lingered(self) -> bool:
+        return self._shared.now_s >= self._linger_ends_s and not self._transport.get_write_buffer_size()
+
     def close_if_idle(self) -> None:
-        """Close unless a request is in flight; its reply will close the connection."""
-        if not self._pipeline:
+        """Close, unless requests in flight or the last reply will close the connection."""
+        if not self._pipeline and self._linger_ends_s == _NEVER:
             self._transport.close()
 
     def abort(self) -> None:
@@ -158,7 +174,7 @@ class Connection(asyncio.BufferedProtocol):
     def on_request(self, request: IncomingRequest) -> None:
         self._deadline_s = _NEVER
         self._pipeline.append(request)
-        if len(self._pipeline) == 1:
+        if len(self._pipeline) == 1 and not self._shared.begin(request, self._send_first):
             self._start_answering()
 
     def on_bad_request(self, flaw: Flaw) -> None:
@@ -229,6 +245,15 @@ class Connection(asyncio.BufferedProtocol):
                     reply = _FAILED
             self._send(request, reply)
 
+    def _send_first(self, reply: Reply) -> None:
+        """Send the reply to a request that was begun without the task, which answers those that came meanwhile."""
+        try:
+            self._send(self._pipeline[0], reply)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._fail(error)
+        if self._pipeline:
+            self._start_answering()
+
     def _send(self, request: IncomingRequest, reply: Reply) -> None:
         self._pipeline.popleft()
         if self._transport.is_closing():
@@ -236,6 +261,7 @@ class Connection(asyncio.BufferedProtocol):
         closes = (
             not request.head.keeps_alive
             or not request.is_complete
+            or self._shared.drain.is_on
             or self._shared.is_stopping
             or (self._input_ended and not self._pipeline)
             or "connection" in reply.headers
@@ -250,16 +276,17 @@ class Connection(asyncio.BufferedProtocol):
             self._update_flow()
 
     def _close_after(self, request: IncomingRequest) -> None:
-        """Close after the last reply. Linger if the client is still sending: a reset could destroy the reply."""
+        """Close after the last reply. Linger if the client may be sending more: a reset could destroy the reply."""
+        is_last_request = request.is_complete and (self._client_ended or not request.head.keeps_alive)
         self._input_ended = True
         self._reader.stop()
         self._pipeline.clear()
-        if request.is_complete:
+        self._set_deadline(HEAD_S_MAX)  # for a client that does not read the reply
+        if is_last_request:
             self._transport.close()
-            self._set_deadline(HEAD_S_MAX)  # for a client that does not read the reply
         else:
             self._transport.write_eof()
-            self._set_deadline(_LINGER_S_MAX)
+            self._linger_ends_s = self._shared.now_s + _LINGER_S_MAX + 1
 
     def _set_deadline(self, seconds: int) -> None:
         self._deadline_s = self._shared.now_s + seconds + 1

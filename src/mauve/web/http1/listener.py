@@ -8,7 +8,8 @@ from typing import Final
 
 import structlog
 
-from mauve.web.http1.connection import Answer, Connection, SharedState
+from mauve.web.drain import Drain
+from mauve.web.http1.connection import Answer, Begin, Connection, SharedState, begin_nothing
 from mauve.web.http1.replies import date_line
 
 BACKLOG: Final = 2048
@@ -24,9 +25,16 @@ log = structlog.get_logger()
 class Listener:
     """Serve HTTP/1.1 on one port, which several processes may share."""
 
-    def __init__(self, answer: Answer, address: tuple[str, int], per_address: int = 0) -> None:
+    def __init__(
+        self,
+        answer: Answer,
+        address: tuple[str, int],
+        per_address: int = 0,
+        drain: Drain | None = None,
+        begin: Begin = begin_nothing,
+    ) -> None:
         self._address = address
-        self._shared = SharedState(answer, per_address)
+        self._shared = SharedState(answer, per_address, drain, begin)
         self._shared.on_connect, self._shared.on_disconnect = self._on_connect, self._on_disconnect
         self._accepting: asyncio.Server | None = None
         self._reopening: asyncio.Task[None] | None = None

@@ -8,7 +8,7 @@ from typing import Final
 from mauve.web.messages import Reply
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
-_NO_CONTENT: Final = int(HTTPStatus.NO_CONTENT)
+_WITHOUT_BODY: Final = frozenset({int(HTTPStatus.NO_CONTENT), int(HTTPStatus.NOT_MODIFIED)})
 _CLOSING: Final = b"connection: close\r\n"
 
 
@@ -24,7 +24,7 @@ def encode(reply: Reply, date: bytes, *, closes: bool, is_to_head: bool) -> byte
         cached = _cached_head(reply.status, reply.headers)
     head = cached[2]
     closing = _CLOSING if closes and "connection" not in reply.headers else b""
-    if reply.status == _NO_CONTENT:
+    if reply.status in _WITHOUT_BODY:
         return b"%b%b%b\r\n" % (head, date, closing)
     body = b"" if is_to_head else reply.body
     return b"%b%b%bcontent-length: %d\r\n\r\n%b" % (head, date, closing, len(reply.body), body)

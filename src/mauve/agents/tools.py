@@ -1,0 +1,276 @@
+"""The tools, each a function of a reader and its arguments. Names of apps and events are data: only JSON holds them."""
+
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Any, Final
+
+from mauve.agents.allowance import Allowance, Share
+from mauve.agents.arguments import (
+    APPS_MAX,
+    AppsArguments,
+    Arguments,
+    CompareArguments,
+    ExplainArguments,
+    OverviewArguments,
+    ReadArguments,
+)
+from mauve.agents.figures import Money, amount, money_in, mrr_changes, mrr_on, now_and_before, window_of
+from mauve.agents.reader import ListedApp, Query, Reader, Reading, RefusedError
+from mauve.agents.selection import choose_apps, page_of
+from mauve.agents.spending import READS_UNASKED_MAX, Readings, check_cost, read_all, receipt
+from mauve.core.credential import Scope
+from mauve.core.times import utc_instant
+from mauve.core.window import Window
+from mauve.metrics.registry import METRICS
+
+_LISTED_MAX: Final = 100
+_CHANGES_MAX: Final = 8
+
+Answer = dict[str, Any]
+
+
+async def list_apps(reader: Reader, _: Allowance, arguments: AppsArguments) -> Answer:
+    shown, rest = page_of(await reader.apps(), arguments.after, _LISTED_MAX)
+    return {"apps": [_listed(app) for app in shown], **rest}
+
+
+def _listed(app: ListedApp) -> Answer:
+    first_event = None if app.first_event_at is None else utc_instant(app.first_event_at)
+    return {"project": app.public_id, "name": app.name, "type": app.type, "first_event": first_event}
+
+
+async def show_allowance(_: Reader, allowance: Allowance, __: Arguments) -> Answer:
+    def said(share: Share | None) -> Answer:
+        return {} if share is None else {"left": share.left, "limit": share.limit}
+
+    return {
+        "queries": said(allowance.queries),
+        "raw_scans": said(allowance.raw_scans),
+        "reads_this_minute": said(allowance.reads),
+        "resets_at": allowance.resets_at,
+        "scopes": allowance.scopes,
+    }
+
+
+async def read_metric(reader: Reader, allowance: Allowance, arguments: ReadArguments) -> Answer:
+    """Answer as the API does, in columns. A spent allowance is the API's own refusal: cached answers are still free."""
+    query = Query(arguments.project, arguments.metric, arguments.date_from, arguments.date_to, arguments.name)
+    readings = await read_all(reader, [query])
+    reading = readings.found[query]
+    columns = METRICS[arguments.metric].columns
+    # Of days, the latest matter; other rows are sorted by what matters.
+    shown = reading.rows[-arguments.rows :] if columns[0] == "day" else reading.rows[: arguments.rows]
+    left_out = len(reading.rows) - len(shown)
+    return {
+        "project": arguments.project,
+        "metric": arguments.metric,
+        "date_from": reading.date_from,
+        "date_to": reading.date_to,
+        "columns": columns,
+        "rows": [[row[column] for column in columns] for row in shown],
+        **({"rows_left_out": left_out} if left_out else {}),
+        **({"service_left_out_rows_after": reading.cut_at} if reading.cut_at is not None else {}),
+        **receipt(readings, allowance),
+    }
+
+
+async def overview(reader: Reader, allowance: Allowance, arguments: OverviewArguments) -> Answer:
+    today = allowance.today
+    window = Window(today - timedelta(days=arguments.days - 1), today)
+    chosen = await choose_apps(reader, allowance, arguments.apps, arguments.after)
+    asked = {project: _OverviewQueries(project, window) for project in chosen.names}
+    queries = [query for each in asked.values() for query in each.all]
+    check_cost(queries, arguments.spend, allowance)
+    readings = await read_all(reader, queries)
+    apps = [
+        {"project": each.project, "name": chosen.names[each.project], **each.figures(readings)}
+        for each in asked.values()
+    ]
+    return {**_periods(window, window.before), "apps": apps, **chosen.rest, **receipt(readings, allowance)}
+
+
+@dataclass(frozen=True, slots=True)
+class _OverviewQueries:
+    """The reads about one app. Money of both periods is one read: it adds up, unlike numbers of users."""
+
+    project: str
+    window: Window
+
+    @property
+    def all(self) -> list[Query]:
+        users = [self._of(metric, window) for metric in ("mau", "signups") for window in self._both]
+        return [*users, self._revenue, self._mrr]
+
+    def figures(self, readings: Readings) -> Answer:
+        return {
+            "mau": self._users("mau", readings),
+            "signups": self._users("signups", readings),
+            "revenue": self._money(readings.found.get(self._revenue)),
+            "mrr": self._level(readings.found.get(self._mrr)),
+        }
+
+    @property
+    def _both(self) -> tuple[Window, Window]:
+        return self.window, self.window.before
+
+    @property
+    def _revenue(self) -> Query:
+        return Query(self.project, "revenue", self.window.before.first, self.window.last)
+
+    @property
+    def _mrr(self) -> Query:
+        return Query(self.project, "mrr_history", self.window.before.last, self.window.last)
+
+    def _of(self, metric: str, window: Window) -> Query:
+        return Query(self.project, metric, *window)
+
+    def _users(self, metric: str, readings: Readings) -> object:
+        now, before = (_amount(readings, self._of(metric, window), window) for window in self._both)
+        return now_and_before(now, before)
+
+    def _money(self, reading: Reading | None) -> object:
+        if reading is None:
+            return None
+        now, before = (money_in(reading.rows, "revenue", window) for window in self._both)
+        return now_and_before(now, before)
+
+    def _level(self, reading: Reading | None) -> object:
+        if reading is None:
+            return None
+        return now_and_before(*(mrr_on(reading.rows, window.last) for window in self._both))
+
+
+async def compare(reader: Reader, allowance: Allowance, arguments: CompareArguments) -> Answer:
+    now = window_of(arguments.date_from, arguments.date_to, allowance.today)
+    before = _before(arguments, now)
+    chosen = await choose_apps(reader, allowance, arguments.apps, arguments.after)
+    name = arguments.name if METRICS[arguments.metric].needs_name else None
+    if METRICS[arguments.metric].needs_name and not name:
+        raise RefusedError(f"{arguments.metric} needs name: give the event to count")
+
+    def asked(project: str, window: Window) -> Query:
+        return Query(project, arguments.metric, *window, name)
+
+    queries = [asked(project, window) for project in chosen.names for window in (now, before)]
+    check_cost(queries, arguments.spend, allowance)
+    readings = await read_all(reader, queries)
+
+    def pair(project: str) -> object:
+        return now_and_before(*(_amount(readings, asked(project, window), window) for window in (now, before)))
+
+    apps = [{"project": project, "name": called, "value": pair(project)} for project, called in chosen.names.items()]
+    return {
+        "metric": arguments.metric,
+        **({"event": name} if name else {}),
+        **_periods(now, before),
+        "apps": apps,
+        **chosen.rest,
+        **receipt(readings, allowance),
+    }
+
+
+def _before(arguments: CompareArguments, now: Window) -> Window:
+    if arguments.before_from is None and arguments.before_to is None:
+        return now.before
+    if arguments.before_from is None or arguments.before_to is None:
+        raise RefusedError("give both before_from and before_to, or neither for the period before")
+    return window_of(arguments.before_from, arguments.before_to, now.last)
+
+
+async def explain_mrr(reader: Reader, allowance: Allowance, arguments: ExplainArguments) -> Answer:
+    window = window_of(arguments.date_from, arguments.date_to, allowance.today)
+    known = Window(window.first, max(window.first, min(window.last, allowance.today)))
+    chosen = await choose_apps(reader, allowance, arguments.apps, arguments.after)
+    asked = {
+        project: Query(project, "mrr_history", known.first - timedelta(days=1), known.last) for project in chosen.names
+    }
+    check_cost(list(asked.values()), arguments.spend, allowance)
+    readings = await read_all(reader, asked.values())
+    apps: list[Answer] = []
+    changes: list[tuple[date, str, int, str]] = []
+    for project, query in asked.items():
+        reading = readings.found.get(query)
+        rows = [] if reading is None else reading.rows
+        mrr = None if reading is None else now_and_before(*_levels(rows, known))
+        apps.append({"project": project, "name": chosen.names[project], "mrr": mrr})
+        changes += [(*change, project) for change in mrr_changes(rows, known)]
+    changes.sort(key=lambda change: (-abs(change[2]), change))
+    largest = [
+        {"day": day, "project": project, "currency": currency, "change": change}
+        for day, currency, change, project in changes[:_CHANGES_MAX]
+    ]
+    left_out = {"smaller_changes": len(changes) - len(largest)} if len(changes) > len(largest) else {}
+    period = {"period": [known.first, known.last], "before": known.first - timedelta(days=1)}
+    said = {"apps": apps, "largest_changes": largest, **left_out}
+    return {**period, **said, **chosen.rest, **receipt(readings, allowance)}
+
+
+def _levels(rows: list[dict[str, str | int]], window: Window) -> tuple[Money, Money]:
+    return mrr_on(rows, window.last), mrr_on(rows, window.first - timedelta(days=1))
+
+
+def _amount(readings: Readings, query: Query, window: Window) -> object:
+    reading = readings.found.get(query)
+    return None if reading is None else amount(reading.rows, query.metric, window)
+
+
+def _periods(now: Window, before: Window) -> Answer:
+    return {"period": list(now), "before": list(before)}
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    name: str
+    scopes: frozenset[Scope]  # that a token needs to see it
+    arguments: type[Arguments]
+    call: Callable[[Reader, Allowance, Any], Awaitable[Answer]]
+    description: str
+
+
+_APPS: Final = frozenset({Scope.APPS_READ})
+_METRICS: Final = frozenset({Scope.METRICS_READ})
+
+_FAN_OUT: Final = (
+    f"apps: project ids, default all, {APPS_MAX} per call, then after=next_after. "
+    f"Above {READS_UNASKED_MAX} reads it answers only the cost: call again with spend."
+)
+
+TOOLS: Final = (
+    Tool("list_apps", _APPS, AppsArguments, list_apps, "The apps and their project ids. Free."),
+    Tool(
+        "overview",
+        _APPS | _METRICS,
+        OverviewArguments,
+        overview,
+        "MAU, signups, revenue, MRR of each app: the last days against the days before. 6 reads per app. " + _FAN_OUT,
+    ),
+    Tool(
+        "read_metric",
+        _METRICS,
+        ReadArguments,
+        read_metric,
+        "One metric of one project, as rows; default the last 30 days. 1 read. event_count and event_series need name, "
+        "an event; with event_names they also spend raw scans.",
+    ),
+    Tool(
+        "compare",
+        _METRICS,
+        CompareArguments,
+        compare,
+        "One metric of each app in a period against the one before, or before_from to before_to; dau is the average "
+        "per day. 2 reads per app. " + _FAN_OUT,
+    ),
+    Tool(
+        "explain_mrr",
+        _METRICS,
+        ExplainArguments,
+        explain_mrr,
+        "Which apps and days moved MRR in a period. 1 read per app. " + _FAN_OUT,
+    ),
+    Tool("allowance", _METRICS, Arguments, show_allowance, "Reads that are left, and until when. Free."),
+)
+
+
+def visible_tools(scopes: Collection[str]) -> list[Tool]:
+    return [tool for tool in TOOLS if tool.scopes <= set(scopes)]

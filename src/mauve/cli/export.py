@@ -1,0 +1,140 @@
+"""`mauve export`."""
+
+import os
+import signal
+import sys
+from contextlib import AbstractContextManager, closing, nullcontext
+from datetime import date, datetime
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Final, Literal, NoReturn
+
+import click
+
+from mauve.cli.options import UsageError, app_option, data_options, open_existing, settings_for, test_option
+from mauve.cli.output import counted, print_result, shown_progress
+from mauve.control import operator
+
+if TYPE_CHECKING:
+    from mauve.maintenance.export import Exported
+    from mauve.maintenance.export_output import ExportOutput
+
+_DAY: Final = click.DateTime(formats=["%Y-%m-%d"])
+
+
+@click.command()
+@app_option
+@test_option
+@click.option("--format", "format_", type=click.Choice(["jsonl", "parquet"]), default="jsonl", show_default=True)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="A file, compressed if it ends in .gz; for Parquet, a new folder. Default: standard output.",
+)
+@click.option("--force", is_flag=True, help="Replace the output if it exists.")
+@click.option("--from", "first", type=_DAY, metavar="DAY", help="The first UTC day, YYYY-MM-DD.")
+@click.option("--to", "last", type=_DAY, metavar="DAY", help="The last UTC day, included.")
+@click.option("--user", metavar="USER", help="Only what is stored about this user.")
+@data_options
+def export(
+    *,
+    app: str,
+    test: bool,
+    format_: Literal["jsonl", "parquet"],
+    output: Path | None,
+    force: bool,
+    first: datetime | None,
+    last: datetime | None,
+    user: str | None,
+    data: Path | None,
+    as_json: bool,
+) -> None:
+    """Export an app's events, payments and subscription versions, as lines of JSON or as Parquet files.
+
+    Everything that was accepted before the command began is in it, each row once. A file or folder gets its name when
+    it is whole. It works while the service runs, and is as fast as its output is read.
+    """
+    from mauve.maintenance.export import export as write_export  # noqa: PLC0415 - slow to import
+    from mauve.server.admin_client import export_events  # noqa: PLC0415
+    from mauve.stores.export import Chosen  # noqa: PLC0415
+    from mauve.wiring.export import open_ledger_export  # noqa: PLC0415
+
+    _check_options(format_, output, user, as_json=as_json)
+    days = _day(first, date.min), _day(last, date.max)
+    if days[0] > days[1]:
+        raise UsageError("--from is after --to: swap them")
+    chosen = Chosen(_project(data, app, test=test), *days, user)
+    settings = settings_for(data)
+    signal.signal(signal.SIGTERM, _stop)
+    with (
+        _output(format_, output, may_replace=force) as target,
+        export_events(settings) as events,
+        closing(open_ledger_export(settings)) as ledger,
+        shown_progress(as_json=as_json, format_total="{:,}".format) as progress,
+    ):
+        exported = write_export(chosen, events, ledger, target, progress)
+    if as_json:
+        print_result(exported, as_json=True, text="")
+    else:
+        click.echo(_summary(exported), err=True)
+
+
+def _check_options(format_: str, output: Path | None, user: str | None, *, as_json: bool) -> None:
+    if user == "":
+        raise UsageError("--user is empty: give the value that your code sends as user")
+    if output is None and format_ == "parquet":
+        raise UsageError("Parquet files go into a folder: name it with --output")
+    if output is None and as_json:
+        raise UsageError("--json prints the counts on standard output: name a file with --output")
+
+
+def _day(given: datetime | None, default: date) -> date:
+    return default if given is None else given.date()
+
+
+def _project(data: Path | None, app: str, *, test: bool) -> str:
+    with open_existing(data) as parts:
+        found = operator.find_app(parts, app)
+    project = found.test_public_id if test else found.public_id
+    if project is None:
+        raise UsageError("the app has no test environment: there is nothing to export")
+    return project
+
+
+def _output(
+    format_: Literal["jsonl", "parquet"], path: Path | None, *, may_replace: bool
+) -> "AbstractContextManager[ExportOutput]":
+    from mauve.maintenance.export_output import JsonLines, open_output  # noqa: PLC0415 - slow to import
+
+    if path is None:
+        return nullcontext(JsonLines(_print))
+    return open_output(path, as_parquet=format_ == "parquet", may_replace=may_replace)
+
+
+def _print(lines: bytes) -> None:
+    try:
+        sys.stdout.buffer.write(lines)
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python would try again when it ends.
+        if isinstance(error, BrokenPipeError):  # as with `mauve export … | head`
+            raise SystemExit(1) from None
+        from mauve.maintenance.export_output import not_written  # noqa: PLC0415 - slow to import
+
+        raise not_written("standard output", error) from None
+
+
+def _stop(_signal: int, _frame: FrameType | None) -> NoReturn:
+    """End as Ctrl-C does: what is not whole is removed."""
+    raise KeyboardInterrupt
+
+
+def _summary(exported: "Exported") -> str:
+    return "exported " + ", ".join(
+        (
+            counted(exported.events, "event"),
+            counted(exported.payments, "payment"),
+            counted(exported.subscription_versions, "subscription version"),
+        )
+    )

@@ -1,0 +1,303 @@
+"""`mauve import`: history from files, the list of imports, and undoing one."""
+
+import os
+import pwd
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+
+from mauve.cli.options import (
+    NO_TEST_ENVIRONMENT,
+    UsageError,
+    app_option,
+    data_options,
+    open_existing,
+    settings_for,
+    test_option,
+)
+from mauve.cli.output import counted, print_result, printable, shown_progress, table, utc_time
+from mauve.control import operator
+from mauve.core.app import App, Environment
+from mauve.core.organization import Standing
+
+if TYPE_CHECKING:
+    from mauve.cli.output import NoProgress, StageLines, StatusLine
+    from mauve.control.parts import ControlParts
+    from mauve.history.run import ImportParts, Source
+    from mauve.history.survey import Survey
+    from mauve.maintenance.retention import Forgotten
+    from mauve.stores.imports import Import
+
+_FORMATS: Final = ("events", "csv", "stripe", "umami", "posthog", "plausible")
+_TIMES: Final = ("iso", "utc", "s", "ms")
+_LISTED_MAX: Final = 1_000
+_NAMES_SHOWN_MAX: Final = 20
+
+
+class _Commands(click.Group):
+    """A group whose first argument need not be a command: `mauve import --app …` imports files."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in {*self.commands, "--help"}:
+            args = ["file", *args]
+        return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Show the options of an import, which is a command without a name."""
+        self.commands["file"].format_options(ctx, formatter)
+        self.format_commands(ctx, formatter)
+
+
+@click.group(
+    "import",
+    cls=_Commands,
+    no_args_is_help=False,
+    options_metavar="",
+    subcommand_metavar="--app APP --format FORMAT [OPTIONS] FILE…",
+)
+def import_() -> None:
+    """Import history from files, list imports, or undo one."""
+
+
+@import_.command("file", hidden=True)
+@app_option
+@test_option
+@click.option("--format", "format_", type=click.Choice(_FORMATS), required=True, help="What wrote the files.")
+@click.option("--map", "columns", metavar="FIELD=COLUMN,…", help="For csv: name, user, id, at and props.NAME.")
+@click.option(
+    "--times", type=click.Choice(_TIMES), default="iso", show_default=True, help="For csv: how it writes times."
+)
+@click.option(
+    "--rename", "renames", multiple=True, metavar="OLD=NEW", help="Give events another name; may be repeated."
+)
+@click.option("--dry-run", is_flag=True, help="Read and summarize the files; store nothing.")
+@click.option(
+    "--max-bad", type=click.IntRange(0), default=0, show_default=True, help="Leave out up to so many bad rows."
+)
+@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@data_options
+def import_files(
+    *,
+    app: str,
+    test: bool,
+    format_: str,
+    columns: str | None,
+    times: str,
+    renames: Sequence[str],
+    dry_run: bool,
+    max_bad: int,
+    files: Sequence[Path],
+    data: Path | None,
+    as_json: bool,
+) -> None:
+    """Import files. The same command continues an import that was interrupted; a file is imported once."""
+    from mauve.history.items import Target  # noqa: PLC0415 - slow to import
+    from mauve.history.run import Source, check_bad_rows, survey  # noqa: PLC0415
+    from mauve.wiring.maintenance import last_forgotten  # noqa: PLC0415
+
+    with open_existing(data) as control, shown_progress(as_json=as_json) as progress:
+        found = _active_app(control, app)
+        environment = Environment.TEST if test else Environment.LIVE
+        target = Target(
+            project=_project_of(found, environment),
+            org_id=found.org_id,
+            environment=environment,
+            now_ms=control.clock.now_ms(),
+            columns=_pairs(columns.split(",") if columns else (), "--map"),
+            times=times,
+            renames=_pairs(renames, "--rename"),
+        )
+        forgotten = last_forgotten(control)
+        sources = [Source(path, format_, target, _login()) for path in files]
+        if dry_run:
+            surveys = [survey(source, progress) for source in sources]
+            results: list[dict[str, Any]] = [_survey_view(each) for each in surveys]
+            texts = [_survey_text(path, each) for path, each in zip(files, surveys, strict=True)]
+            print_result(results, as_json=as_json, text="\n".join([*texts, "dry run: nothing was stored"]))
+            _warn_of_forgotten_ids(forgotten, [each.days[0] for each in surveys if each.days and each.events])
+            check_bad_rows(zip(files, surveys, strict=True), max_bad)
+            return
+        with _parts(data, control, app, progress) as parts:
+            _import_all(sources, parts, max_bad, forgotten, as_json=as_json)
+
+
+def _import_all(
+    sources: "Sequence[Source]", parts: "ImportParts", max_bad: int, forgotten: "Forgotten | None", *, as_json: bool
+) -> None:
+    """Import the files in turn. If one cannot be imported, those before it are reported all the same."""
+    from mauve.history.run import BadRowsError, import_file  # noqa: PLC0415 - slow to import
+
+    done: list[Import] = []
+    try:
+        for source in sources:
+            done.append(import_file(source, parts, max_bad))  # noqa: PERF401 - kept if the next one fails
+    except BadRowsError as error:
+        _show_bad(error.survey)
+        raise
+    finally:
+        if done:
+            print_result([_view(each) for each in done], as_json=as_json, text="\n".join(map(_done_text, done)))
+            _warn_of_forgotten_ids(forgotten, [each.first_day for each in done if each.counts.events])
+
+
+@import_.command("list")
+@app_option
+@data_options
+def list_imports(*, app: str, data: Path | None, as_json: bool) -> None:
+    """List the imports of an app, latest first."""
+    from mauve.wiring.history import open_import_ledger  # noqa: PLC0415 - slow to import
+
+    with open_existing(data) as control:
+        found = operator.find_app(control, app)
+        projects = [each for each in (found.public_id, found.test_public_id) if each is not None]
+        with open_import_ledger(settings_for(data)) as ledger:
+            imports = ledger.latest(projects, _LISTED_MAX)
+    headings = ("import", "state", "format", "file", "rows", "events", "payments", "versions", "days", "began", "by")
+    rows = [_list_row(each) for each in imports]
+    text = table(headings, rows, if_empty="there are no imports of this app")
+    print_result([_view(each) for each in imports], as_json=as_json, text=text)
+
+
+@import_.command("undo")
+@click.argument("name", metavar="IMPORT")
+@data_options
+def undo_import(*, name: str, data: Path | None, as_json: bool) -> None:
+    """Remove everything that one import stored, such as import-3. Metrics are then as if it had never run."""
+    from mauve.history.run import undo  # noqa: PLC0415 - slow to import
+    from mauve.stores.imports import number_in  # noqa: PLC0415
+
+    number = number_in(name)
+    with (
+        open_existing(data) as control,
+        shown_progress(as_json=as_json, format_total=str) as progress,
+        _parts(data, control, None, progress) as parts,
+    ):
+        if number is None:
+            raise UsageError(f"{printable(name)!r} is not an import: take one of 'mauve import list --app APP'")
+        done = undo(number, parts)
+    print_result(_view(done), as_json=as_json, text=f"{done.name} of {printable(done.file)} was undone")
+
+
+@contextmanager
+def _parts(
+    data: Path | None,
+    control: "ControlParts",
+    app_id: str | None,
+    progress: "NoProgress | StageLines | StatusLine",
+) -> "Iterator[ImportParts]":
+    from mauve.history.run import ImportParts  # noqa: PLC0415 - slow to import
+    from mauve.server.admin_client import import_warehouse  # noqa: PLC0415
+    from mauve.wiring.history import open_import_ledger  # noqa: PLC0415
+
+    def check() -> None:
+        if app_id is not None:
+            _active_app(control, app_id)
+
+    settings = settings_for(data)
+    with open_import_ledger(settings) as ledger, import_warehouse(settings) as warehouse:
+        yield ImportParts(ledger, warehouse, control.clock, check, progress)
+
+
+def _active_app(control: "ControlParts", app_id: str) -> App:
+    found = operator.find_app(control, app_id)
+    if found.is_archived:
+        raise UsageError(f"the app {app_id} is archived: restore it with 'mauve app restore {app_id}'")
+    organization = operator.find_organization(control, found.org_id)
+    if organization.standing_at(control.clock.now_ms()) is Standing.SUSPENDED:
+        raise UsageError(f"ingest of {found.org_id} is suspended: resume it with 'mauve org resume {found.org_id}'")
+    return found
+
+
+def _project_of(app: App, environment: Environment) -> str:
+    project = app.public_id if environment is Environment.LIVE else app.test_public_id
+    if project is None:
+        raise UsageError(NO_TEST_ENVIRONMENT)
+    return project
+
+
+def _pairs(texts: Sequence[str], option: str) -> Mapping[str, str]:
+    split = [text.partition("=") for text in texts]
+    if any(not left or not right for left, _, right in split):
+        raise UsageError(f"{option} takes pairs such as name=event_name: check for a missing name")
+    return {left.strip(): right.strip() for left, _, right in split}
+
+
+def _login() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # as in a container
+        return str(os.getuid())
+
+
+def _view(done: "Import") -> dict[str, Any]:
+    kept = msgspec.to_builtins(done)
+    return {"import": done.name, **{name: kept[name] for name in kept if name not in {"number", "options"}}}
+
+
+def _survey_view(found: "Survey") -> dict[str, Any]:
+    first, last = found.days or (None, None)
+    kept: dict[str, Any] = msgspec.to_builtins(found)
+    return {**{name: kept[name] for name in kept if not name.endswith("_ms")}, "first_day": first, "last_day": last}
+
+
+def _survey_text(path: Path, found: "Survey") -> str:
+    first, last = found.days or ("nothing", "nothing")
+    made = [
+        counted(found.events.total(), "event"),
+        counted(found.payments, "payment"),
+        counted(found.subscriptions, "subscription version"),
+    ]
+    made += [counted(found.figures, "figure")] if found.figures else []
+    lines = [f"{printable(path.name)}: {counted(found.rows, 'row')}, {', '.join(made)}, from {first} to {last}"]
+    lines += [f"  {printable(name)}: {count}" for name, count in found.events.most_common(_NAMES_SHOWN_MAX)]
+    for name, totals in (("revenue", found.revenue), ("volume", found.volume)):
+        lines += [f"  {name}: {total} minor units of {currency}" for currency, total in sorted(totals.items())]
+    lines += [f"  {counted(found.skipped, 'row')} with nothing to import"] if found.skipped else []
+    return "\n".join([*lines, *_bad_lines(found)])
+
+
+def _bad_lines(found: "Survey") -> list[str]:
+    if not found.bad:
+        return []
+    return [f"  {counted(found.bad, 'bad row')}", *(f"  row {row}: {reason}" for row, reason in found.first_bad)]
+
+
+def _show_bad(found: "Survey") -> None:
+    for line in _bad_lines(found):
+        click.echo(line, err=True)
+
+
+def _warn_of_forgotten_ids(forgotten: "Forgotten | None", first_days: Sequence[str]) -> None:
+    """Warn if events are of days whose ids are not known any more."""
+    if forgotten is not None and any(day < forgotten.before for day in first_days):
+        click.echo(
+            f"raw event retention has removed the ids of events before {forgotten.before}: an event of such a day that "
+            "was sent or imported before counts again",
+            err=True,
+        )
+
+
+def _done_text(done: "Import") -> str:
+    counts = done.counts
+    parts = [
+        f"{counted(counts.events, 'event')} ({counts.repeats} known before)",
+        f"{counted(counts.payments, 'payment')} ({counts.payments_known} known before)",
+        counted(counts.subscriptions, "subscription version"),
+    ]
+    parts += [counted(counts.figures, "figure")] if counts.figures else []
+    text = f"{done.name}: {counted(done.rows, 'row')} of {printable(done.file)}: {', '.join(parts)}"
+    lines = [text] if not counts.bad else [text, f"{counted(counts.bad, 'bad row')} left out"]
+    if done.is_approximate:
+        lines.append("the MRR of the past is approximate: it is reconstructed from today's prices")
+    return "\n".join(lines)
+
+
+def _list_row(each: "Import") -> tuple[object, ...]:
+    counts, days = each.counts, f"{each.first_day} to {each.last_day}"
+    format_ = f"{each.format} (approximate)" if each.is_approximate else each.format
+    numbers = (each.rows, counts.events, counts.payments, counts.subscriptions)
+    return (each.name, each.state, format_, each.file, *numbers, days, utc_time(each.began_at), each.who)

@@ -1,0 +1,1 @@
+"""Import history from files: read each format, store it exactly once, and undo it."""
