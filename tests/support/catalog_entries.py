@@ -9,6 +9,7 @@ from mauve.core.organization import Limits, Organization, Standing
 from mauve.stores.catalog import NewApp, NewKey
 
 NOW = 1_800_000_000_000
+EDGE = "the edge that is in use"
 RANDOM = SystemRandomness()
 
 
@@ -67,6 +68,8 @@ def let_pass(_tally):
 
 
 def publish_all(catalog, at=NOW):
+    if catalog.publications.edge_id() is None:
+        catalog.publications.use_edge(EDGE)
     records = catalog.publications.pending(1000)
-    catalog.publications.mark_published(records, at)
+    assert catalog.publications.mark_published(records, at, EDGE)
     return records

@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 import httpx2 as httpx
 
+from support.network import Machine
 from support.service import PATIENCE_S
 
 USER, PASSWORD = "mauve", "a password: with/odd@characters"
@@ -27,9 +28,11 @@ _PROGRAM = Path(__file__).with_name("clickhouse_server.py")
 
 
 class ClickHouse:
-    """One server on a free port of the loopback, with its own data. Use as a context manager."""
+    """One server on a free port of the loopback, or of a machine, with its own data. Use as a context manager."""
 
-    def __init__(self) -> None:
+    def __init__(self, machine: Machine | None = None) -> None:
+        self._host = "127.0.0.1" if machine is None else machine.address
+        self._enter = () if machine is None else machine.enter
         self._folder = Path(tempfile.mkdtemp(prefix="mauve-clickhouse-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")))
         self._process: subprocess.Popen[bytes] | None = None
         with socket.socket() as free:
@@ -48,7 +51,7 @@ class ClickHouse:
         environment = {**os.environ, "CLICKHOUSE_USER": USER, "CLICKHOUSE_PASSWORD": PASSWORD}
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", str(_PROGRAM), str(self.port), str(self._folder)],
+                [*self._enter, sys.executable, "-P", str(_PROGRAM), self._host, str(self.port), str(self._folder)],
                 env=environment,
                 stdout=log,
                 stderr=log,
@@ -73,8 +76,13 @@ class ClickHouse:
     def thaw(self) -> None:
         self._process.send_signal(signal.SIGCONT)
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def url(self, database: str, user: str = USER, password: str = PASSWORD) -> str:
-        return f"clickhouse://{user}:{quote(password, safe='')}@127.0.0.1:{self.port}/{database}"
+        return f"clickhouse://{user}:{quote(password, safe='')}@{self._host}:{self.port}/{database}"
 
     def create(self, database: str = "") -> str:
         """Create an empty database and return its URL."""
@@ -87,7 +95,7 @@ class ClickHouse:
 
     def query(self, sql: str, database: str = "default") -> str:
         answer = httpx.post(
-            f"http://127.0.0.1:{self.port}/",
+            f"http://{self._host}:{self.port}/",
             params={"database": database},
             content=sql.encode(),
             auth=(USER, PASSWORD),
@@ -98,6 +106,6 @@ class ClickHouse:
 
     def _answers(self) -> bool:
         try:
-            return httpx.get(f"http://127.0.0.1:{self.port}/ping", timeout=2).status_code == 200
+            return httpx.get(f"http://{self._host}:{self.port}/ping", timeout=2).status_code == 200
         except httpx.TransportError:
             return False

@@ -1,6 +1,6 @@
 """The program that `support.clickhouse` runs: ClickHouse's HTTP interface over the embedded engine.
 
-Usage: clickhouse_server.py PORT FOLDER. Names and passwords come from the environment.
+Usage: clickhouse_server.py HOST PORT FOLDER. Names and passwords come from the environment.
 """
 
 import base64
@@ -16,8 +16,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 import chdb
 
-PORT, FOLDER = int(sys.argv[1]), sys.argv[2]
-PATH = f"{FOLDER}/data?max_server_memory_usage=3000000000&background_pool_size=2"
+HOST, PORT, FOLDER = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+LIMITS = "max_server_memory_usage=3000000000&background_pool_size=2"
+PATH = f"{FOLDER}/data?{LIMITS}&backups.allowed_path={FOLDER}/backups"  # for BACKUP … TO File('name')
 PASSWORDS = {os.environ["CLICKHOUSE_USER"]: os.environ["CLICKHOUSE_PASSWORD"]}
 NOT_SETTINGS = {
     *("query", "database", "session_id", "session_timeout", "session_check", "query_id", "user", "password"),
@@ -160,4 +161,4 @@ def run(parameters, body):
 
 if __name__ == "__main__":
     FIRST = chdb.connect(PATH)  # Keeps the engine open.
-    ThreadingHTTPServer(("127.0.0.1", PORT), Handler).serve_forever()
+    ThreadingHTTPServer((HOST, PORT), Handler).serve_forever()

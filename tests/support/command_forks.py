@@ -14,10 +14,17 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 REQUEST_BYTES_MAX = 1 << 20
 _FDS = 4  # standard input, output and error, and a socket for the exit code
+# What most commands import once they know their settings. Not the embedded warehouse: it starts threads, which a fork
+# does not have.
+_IMPORTED_LATER = (
+    *("alembic.command", "alembic.config", "psycopg", "nats.aio.client", "clickhouse_connect"),
+    *("mauve.wiring.bootstrap", "mauve.wiring.control", "mauve.server.doctor"),
+)
 
 
 def run(
@@ -65,6 +72,9 @@ def _forking_process() -> socket.socket:
 def _serve(requests: socket.socket) -> None:
     from mauve.cli.main import main  # noqa: PLC0415 - only the forking process needs it
 
+    for name in _IMPORTED_LATER:
+        import_module(name)
+    assert len([*Path("/proc/self/task").iterdir()]) == 1, "a fork has no threads: import less in advance"
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from urllib.parse import quote
@@ -91,6 +92,10 @@ class Nats:
         self._processes[index].send_signal(signal.SIGCONT)
 
     @property
+    def pids(self) -> list[int]:
+        return [process.pid for process in self._processes.values()]
+
+    @property
     def running(self) -> int:
         return len(self._processes)
 
@@ -110,8 +115,10 @@ class Nats:
         if self._processes[index].poll() is not None:
             raise AssertionError((self._folder / f"{index}.log").read_text())
         with suppress(OSError):
-            if not self._jetstream or self.count == 1:
+            if not self._jetstream:
                 return bool(self.monitor(index, "/varz"))
+            if self.count == 1:
+                return not self.monitor(index, "/jsz").get("disabled")
             meta = self.monitor(index, "/jsz").get("meta_cluster", {})
             if meta.get("leader") != f"n{index}":
                 return bool(meta.get("leader"))
@@ -126,23 +133,45 @@ class Nats:
             )
 
     def _config(self, index: int) -> str:
-        lines = [
-            f"server_name: n{index}",
-            f"listen: 127.0.0.1:{self.ports[index]}",
-            f"http: 127.0.0.1:{self.monitor_ports[index]}",
-            f"max_payload: {self._max_payload}",
-            "max_pending: 67108864",
-            f"authorization {{ user: {json.dumps(USER)}, password: {json.dumps(PASSWORD)} }}",
-        ]
-        if self._jetstream:
-            limits = f"max_memory_store: {256 * _MIB}, max_file_store: {self._file_store}"
-            store = json.dumps(str(self._folder / f"store-{index}"))
-            lines.append(f"jetstream {{ store_dir: {store}, sync_interval: {self._sync}, {limits} }}")
-        if self.count > 1:
-            routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in self._route_ports)
-            own = f"listen: 127.0.0.1:{self._route_ports[index]}, routes: [{routes}]"
-            lines.append(f"cluster {{ name: mauve, {own} }}")
-        return "\n".join(lines)
+        return server_config(
+            f"n{index}",
+            f"127.0.0.1:{self.ports[index]}",
+            f"127.0.0.1:{self.monitor_ports[index]}",
+            max_payload=self._max_payload,
+            store=self._folder / f"store-{index}" if self._jetstream else None,
+            limits=f"sync_interval: {self._sync}, max_file_store: {self._file_store}",
+            routes=[f"127.0.0.1:{port}" for port in self._route_ports] if self.count > 1 else [],
+            own_route=f"127.0.0.1:{self._route_ports[index]}",
+        )
+
+
+def server_config(
+    name: str,
+    listen: str,
+    monitor: str,
+    *,
+    store: Path | None,
+    routes: Sequence[str],
+    own_route: str,
+    limits: str,
+    max_payload: int = 8 * _MIB,
+) -> str:
+    """Return the configuration of a server, alone or in a cluster."""
+    lines = [
+        f"server_name: {name}",
+        f"listen: {listen}",
+        f"http: {monitor}",
+        f"max_payload: {max_payload}",
+        "max_pending: 67108864",
+        f"authorization {{ user: {json.dumps(USER)}, password: {json.dumps(PASSWORD)} }}",
+    ]
+    if store is not None:
+        memory = f"max_memory_store: {256 * _MIB}"
+        lines.append(f"jetstream {{ store_dir: {json.dumps(str(store))}, {memory}, {limits} }}")
+    if routes:
+        urls = ", ".join(f'"nats://{route}"' for route in routes)
+        lines.append(f"cluster {{ name: mauve, listen: {own_route}, routes: [{urls}] }}")
+    return "\n".join(lines)
 
 
 def _free_ports(count: int) -> list[int]:

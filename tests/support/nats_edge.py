@@ -85,9 +85,10 @@ def follow_at_once(monkeypatch) -> None:
         closed(reader)
 
     def publish_and_wait(publisher, records):
-        published(publisher, records)
+        edge_id = published(publisher, records)
         last = publisher.last_sequence()
         eventually(lambda: all(reader.sequence >= last for reader in list(readers)))
+        return edge_id
 
     monkeypatch.setattr(NatsEdgeReader, "__init__", open_and_note)
     monkeypatch.setattr(NatsEdgeReader, "close", close_and_forget)

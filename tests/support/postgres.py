@@ -7,12 +7,14 @@ import socket
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
 import psycopg
 
+from support.network import Machine
 from support.service import PATIENCE_S
 
 # Found, not imported: the package would look for a place to run servers of its own.
@@ -22,10 +24,12 @@ USER, PASSWORD = "mauve", "a password: with/odd@characters"
 
 
 class Postgres:
-    """One server on a free port of the loopback, with its own data. Use as a context manager."""
+    """One server on a free port of the loopback, or of a machine, with its own data. Use as a context manager."""
 
-    def __init__(self, version: str = "pginstall18", *settings: str) -> None:
+    def __init__(self, version: str = "pginstall18", *settings: str, machine: Machine | None = None) -> None:
         self._settings = settings
+        self._host = "127.0.0.1" if machine is None else machine.address
+        self._machine = machine
         self._folder = Path(tempfile.mkdtemp(prefix="mauve-postgres-", dir=_quick_folder()))
         self._folder.chmod(0o755)
         self._programs = _reachable(_INSTALLED / version, self._folder) / "bin"
@@ -43,6 +47,8 @@ class Postgres:
             os.chown(self._data, _UNPRIVILEGED, _UNPRIVILEGED)
             os.chown(secret, _UNPRIVILEGED, _UNPRIVILEGED)
         self._run("initdb", "-D", self._data, "-U", "postgres", "--auth=scram-sha-256", f"--pwfile={secret}", "-N")
+        with (self._data / "pg_hba.conf").open("a") as rules:
+            rules.write("host all all 0.0.0.0/0 scram-sha-256\n")
         self.start()
         with psycopg.connect(self.address("postgres", "postgres"), autocommit=True) as connection:
             connection.execute(f"CREATE ROLE {USER} LOGIN PASSWORD '{PASSWORD}'")
@@ -50,17 +56,19 @@ class Postgres:
         return self
 
     def __exit__(self, *_error):
-        self.kill()
+        self._stop()
         shutil.rmtree(self._folder)
 
     def start(self) -> None:
-        command = [self._programs / "postgres", "-D", self._data, "-p", str(self.port), "-k", "", "-h", "127.0.0.1"]
+        command = [self._programs / "postgres", "-D", self._data, "-p", str(self.port), "-k", "", "-h", self._host]
         for setting in ("max_connections=400", *self._settings):  # Property tests open a pool for each example.
             command += ["-c", setting]
         log = (self._folder / "log").open("ab")
-        self._process = subprocess.Popen(
-            command, stdout=log, stderr=log, start_new_session=True, **_as_another_user(self._folder)
-        )
+        account = {"cwd": self._folder} if self._machine else _as_another_user(self._folder)
+        if self._machine is not None:  # Only root may enter it.
+            ids = ("--reuid", str(_UNPRIVILEGED), "--regid", str(_UNPRIVILEGED), "--clear-groups")
+            command = [*self._machine.enter, "setpriv", *ids, *command]
+        self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, **account)
         log.close()
         gives_up_at = time.monotonic() + PATIENCE_S
         while not self._answers():
@@ -76,6 +84,16 @@ class Postgres:
             self._process = None
             (self._data / "postmaster.pid").unlink(missing_ok=True)
 
+    def _stop(self) -> None:
+        """End the server without saving anything. Unlike a killed one it leaves no shared memory behind."""
+        if self._process is not None:
+            for number in (signal.SIGQUIT, signal.SIGCONT):
+                self._process.send_signal(number)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(PATIENCE_S)
+            if self._process.poll() is None:
+                self.kill()
+
     def freeze(self) -> None:
         self._signal_all(signal.SIGSTOP)
 
@@ -84,11 +102,11 @@ class Postgres:
 
     def address(self, database: str, user: str = USER) -> str:
         return psycopg.conninfo.make_conninfo(
-            host="127.0.0.1", port=self.port, user=user, password=PASSWORD, dbname=database
+            host=self._host, port=self.port, user=user, password=PASSWORD, dbname=database
         )
 
     def url(self, database: str, user: str = USER, password: str = PASSWORD) -> str:
-        return f"postgresql://{user}:{quote(password, safe='')}@127.0.0.1:{self.port}/{database}"
+        return f"postgresql://{user}:{quote(password, safe='')}@{self._host}:{self.port}/{database}"
 
     def create(self, database: str, template: str = "template_of_mauve") -> str:
         """Create a database, empty or a copy of another, and return its URL."""
@@ -99,6 +117,23 @@ class Postgres:
     def drop(self, url: str) -> None:
         with psycopg.connect(self.address("postgres", "postgres"), autocommit=True) as connection:
             connection.execute(f"DROP DATABASE {url.rpartition('/')[2]} WITH (FORCE)")
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def programs(self) -> Path:
+        """The folder of PostgreSQL's client programs, of the same version."""
+        return self._programs
+
+    def restore(self, url: str, dump: Path) -> None:
+        """Restore a dump of pg_dump into an empty database."""
+        arguments = ["--no-owner", "--exit-on-error", f"--dbname={self.address(url.rpartition('/')[2])}", str(dump)]
+        done = subprocess.run([self._programs / "pg_restore", *arguments], capture_output=True, check=False)
+        if done.returncode:
+            raise AssertionError(done.stderr.decode())
 
     def execute(self, database: str, statement: str) -> None:
         with psycopg.connect(self.address(database, "postgres"), autocommit=True) as connection:

@@ -27,6 +27,7 @@ TEST_SETTINGS = {
     "MAUVE_SEGMENT_MB": "3",
     "MAUVE_INGEST_FLUSH_SECONDS": "0.4",
     "MAUVE_CATALOG_TIMEOUT_SECONDS": "60",
+    "MAUVE_DRAIN_SECONDS": "0",
 }
 
 
@@ -35,7 +36,7 @@ SERVERS: dict[Path, dict[str, str]] = {}
 
 
 def clean_environment(data: Path | None = None, **extra: str) -> dict[str, str]:
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("MAUVE_")}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("MAUVE_") and name != "PORT"}
     return inherited | TEST_SETTINGS | SERVERS.get(data, {}) | extra
 
 
@@ -81,9 +82,11 @@ def child_pids(supervisor: int) -> dict[str, int]:
     for pid in map(int, listing.split()):
         try:
             arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            config = json.loads(arguments[3])
+            config = json.loads(arguments[-2])  # The last is empty.
         except (OSError, IndexError, ValueError):
-            continue  # It has just ended, or is just starting.
+            continue  # It has just ended, or is just starting,
+        if not isinstance(config, dict):
+            continue  # and may still have the arguments of the supervisor, whose last is a number.
         name = config["role"] if config["role"] == "core" else f"ingest-{config['number']}"
         names[name] = pid
     return names
@@ -100,6 +103,7 @@ def start(data: Path, *arguments: str, environment: Mapping[str, str] | None = N
         )
     line = process.stdout.readline()
     if not line:
+        process.stdout.close()
         process.wait(timeout=PATIENCE_S)
         text = (data.parent / f"{data.name}.log").read_text()
         raise AssertionError(f"the service did not start: {text}")

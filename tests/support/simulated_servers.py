@@ -1,11 +1,11 @@
 """A log, a ledger and a warehouse on servers, in memory. A statement may land after its client has given up."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
 from mauve.stores import StoreUnavailableError
-from mauve.stores.log import LogRecord
+from mauve.stores.log import LogRecord, Lost
 from mauve.stores.warehouse import EventRows, SameId, WarehouseUnavailableError
 from support.simulated_stores import Faults, SimulatedLedger, SimulatedWarehouse, StoredRow
 
@@ -48,6 +48,9 @@ class ServerLog:
 
     def quarantined(self) -> int:
         return 0
+
+    def lost_after(self, positions: Mapping[int, int]) -> dict[int, Lost]:
+        return {}
 
 
 class ServerLedger(SimulatedLedger):

@@ -44,15 +44,15 @@ class Sender(threading.Thread):
         self.unknown: list[Batch] = []
 
     def run(self) -> None:
-        for number in itertools.count():
-            if self.traffic.is_over.wait(PAUSE_S):
-                self.client.close()
-                return
-            ids = [f"{self.label}-{number}-{place}" for place in range(20)]
-            batch = Batch(ids, number + 1 if number % 2 == 0 else 0)
-            outcome = self._send(self._items(batch, number))
-            if outcome is not None:
-                (self.acked if outcome else self.unknown).append(batch)
+        with self.client:
+            for number in itertools.count():
+                if self.traffic.is_over.wait(PAUSE_S):
+                    return
+                ids = [f"{self.label}-{number}-{place}" for place in range(20)]
+                batch = Batch(ids, number + 1 if number % 2 == 0 else 0)
+                outcome = self._send(self._items(batch, number))
+                if outcome is not None:
+                    (self.acked if outcome else self.unknown).append(batch)
 
     def _items(self, batch: Batch, number: int) -> list[dict]:
         user = f"{self.label}-{number % USERS_OF_A_SENDER}"
@@ -81,8 +81,11 @@ class Traffic:
     """Several senders to both ports of a service that listens at fixed ports."""
 
     def __init__(self, service: Service, *, is_disk_sound: bool = True) -> None:
-        reply = httpx.post(f"{service.url}/v1/apps", json={"name": "App"}, headers=bearer(token_for(service.data)))
-        self.key = reply.json()["sk_key"]
+        token = bearer(token_for(service.data))
+        created = httpx.post(f"{service.url}/v1/apps", json={"name": "App"}, headers=token, timeout=PATIENCE_S).json()
+        keys = f"{service.url}/v1/apps/{created['app_id']}/keys"
+        eventually(lambda: httpx.get(keys, headers=token, timeout=PATIENCE_S).json()[0]["mirrored_at"])
+        self.key = created["sk_key"]
         self.is_disk_sound = is_disk_sound
         self.is_over = threading.Event()
         self.is_doubtful = threading.Event()  # from now on answers may come from a machine without power
@@ -121,7 +124,7 @@ class Traffic:
     def _read(self, service: Service, metric: str) -> int:
         def answer() -> httpx.Response | None:
             try:
-                reply = httpx.get(f"{service.url}/v1/metrics/{metric}", headers=bearer(self.key))
+                reply = httpx.get(f"{service.url}/v1/metrics/{metric}", headers=bearer(self.key), timeout=PATIENCE_S)
             except httpx.TransportError:
                 return None
             return reply if reply.status_code == 200 else None

@@ -1,0 +1,72 @@
+"""Call the tools as agents do: with the SDK's own client, over either transport."""
+
+import json
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+
+import httpx2 as httpx
+from anyio.from_thread import start_blocking_portal
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+
+from support.service import MAUVE, bearer
+
+TRANSPORTS = ("http", "stdio")
+MODES = ("auto", "legacy")  # the stateless protocol of today, and the handshake of earlier clients
+
+
+@asynccontextmanager
+async def _connected(url, token, transport, mode):
+    if transport == "stdio":
+        command = StdioServerParameters(command=str(MAUVE), args=["mcp"], env={"MAUVE_URL": url, "MAUVE_TOKEN": token})
+        async with Client(command, mode=mode) as client:
+            yield client
+        return
+    async with (
+        httpx.AsyncClient(headers=bearer(token)) as http,
+        Client(streamable_http_client(f"{url}/mcp", http_client=http), mode=mode) as client,
+    ):
+        yield client
+
+
+class Agent:
+    """A connected client, for code that does not run in an event loop."""
+
+    def __init__(self, portal, client):
+        self._portal, self._client = portal, client
+
+    def tools(self):
+        return self._portal.call(self._client.list_tools).tools
+
+    def call(self, tool, **arguments):
+        """Return the answer of a tool, and whether it is an error."""
+        return _content(self._portal.call(self._client.call_tool, tool, arguments))
+
+    def answer(self, tool, **arguments):
+        answer, is_error = self.call(tool, **arguments)
+        assert not is_error, answer
+        return answer
+
+    def refusal(self, tool, **arguments):
+        answer, is_error = self.call(tool, **arguments)
+        assert is_error, answer
+        return answer
+
+    def answers(self, tool, several):
+        """Call a tool several times at once."""
+        calls = [self._portal.start_task_soon(partial(self._client.call_tool, tool, each)) for each in several]
+        return [_content(each.result())[0] for each in calls]
+
+
+def _content(result):
+    (part,) = result.content
+    return json.loads(part.text), bool(result.is_error)
+
+
+@contextmanager
+def agent(url, token, transport, mode="auto"):
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(_connected(url, token, transport, mode)) as client,
+    ):
+        yield Agent(portal, client)

@@ -1,0 +1,50 @@
+"""A relay between one machine and a server, which a test can cut."""
+
+import socket
+import threading
+from contextlib import suppress
+
+
+class TcpRelay:
+    """Passes bytes on until it is cut; then nothing passes, and no connection ends. Use as a context manager."""
+
+    def __init__(self, port: int) -> None:
+        self._target = ("127.0.0.1", port)
+        self._passes = threading.Event()
+        self._passes.set()
+        self._open: list[socket.socket] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+
+    def __enter__(self):
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_error):
+        for each in (self._listener, *self._open):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+        self._passes.set()
+
+    def cut(self) -> None:
+        self._passes.clear()
+
+    def mend(self) -> None:
+        self._passes.set()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(self._target)
+                self._open += [client, server]
+                for source, target in ((client, server), (server, client)):
+                    threading.Thread(target=self._pass_on, args=(source, target), daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while content := source.recv(65536):
+                self._passes.wait()
+                target.sendall(content)
+            target.shutdown(socket.SHUT_WR)
