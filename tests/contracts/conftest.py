@@ -13,7 +13,13 @@ import sqlalchemy as sa
 from mauve.core.secret import Secret
 from mauve.stores.catalog import Catalog
 from mauve.stores.clickhouse.connection import Connection
-from mauve.stores.clickhouse.server import ServerConnection, address_from, open_for_loading
+from mauve.stores.clickhouse.server import (
+    ServerAddress,
+    ServerConnection,
+    address_from,
+    open_for_loading,
+    open_for_maintenance,
+)
 from mauve.stores.clickhouse.server_schema import migrate as migrate_warehouse
 from mauve.stores.clickhouse.server_warehouse import ServerWarehouse
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse, ClickHouseWarehouse
@@ -23,7 +29,7 @@ from mauve.stores.localdisk.read_cache import CacheBounds, SqliteReadCache
 from mauve.stores.localdisk.read_meter import SqliteReadMeter
 from mauve.stores.localdisk.usage import FileAcceptedCounts
 from mauve.stores.sql.catalog.catalog import sql_catalog
-from mauve.stores.sql.database import Database, sqlite_url
+from mauve.stores.sql.database import Database, machine_time, sqlite_url
 from mauve.stores.sql.ledger.loading import SqlLoadLedger
 from mauve.stores.sql.ledger.reader import SqlLedgerReader
 from mauve.stores.sql.ledger.writer import SqlLedgerWriter
@@ -76,7 +82,8 @@ def _postgresql():
 
 @pytest.fixture(params=SQL_ENGINES)
 def catalog(request: pytest.FixtureRequest, new_sql_database: Callable, tmp_path: Path) -> Iterator[Catalog]:
-    with closing(Database(new_sql_database(request.param, CATALOG, tmp_path), busy_timeout_s=PATIENCE_S)) as database:
+    url = new_sql_database(request.param, CATALOG, tmp_path)
+    with closing(Database(url, busy_timeout_s=PATIENCE_S, time_of=machine_time)) as database:
         yield sql_catalog(database)
 
 
@@ -192,13 +199,27 @@ def open_meter(
     def open_one(name="meter"):
         found = place(name)
         own_file = request.param == "own file"
-        meter = SqliteReadMeter(found / "meter.db") if own_file else SqlReadMeter(Database(found, PATIENCE_S))
-        opened.append(meter)
-        return meter
+        opened.append(
+            SqliteReadMeter(found / "meter.db")
+            if own_file
+            else SqlReadMeter(Database(found, PATIENCE_S, time_of=machine_time))
+        )
+        return opened[-1]
 
     yield open_one
     for meter in opened:
         meter.close()
+
+
+@pytest.fixture(scope="session")
+def warehouse_address() -> Iterator[ServerAddress]:
+    """A server with the warehouse's tables. The name of its database is `mauve`."""
+    from support.clickhouse import ClickHouse  # noqa: PLC0415 - not needed for the embedded engine
+
+    with ClickHouse() as server:
+        address = address_from(Secret(server.create("mauve")))
+        migrate_warehouse(address, "an installation")
+        yield address
 
 
 @pytest.fixture(scope="session", params=WAREHOUSE_ENGINES)
@@ -207,13 +228,18 @@ def connection(request: pytest.FixtureRequest) -> Iterator[Connection]:
     if request.param == "chdb":
         yield request.getfixturevalue("embedded_connection")
         return
-    from support.clickhouse import ClickHouse  # noqa: PLC0415 - not needed for the embedded engine
+    with closing(open_for_loading(request.getfixturevalue("warehouse_address"))) as opened:
+        yield opened
 
-    with ClickHouse() as server:
-        address = address_from(Secret(server.create("mauve")))
-        migrate_warehouse(address, "an installation")
-        with closing(open_for_loading(address)) as opened:
-            yield opened
+
+@pytest.fixture
+def maintenance_connection(connection: Connection, request: pytest.FixtureRequest) -> Iterator[Connection]:
+    """A session whose statements may take minutes, as commands have it."""
+    if not isinstance(connection, ServerConnection):
+        yield connection
+        return
+    with closing(open_for_maintenance(request.getfixturevalue("warehouse_address"))) as opened:
+        yield opened
 
 
 @pytest.fixture

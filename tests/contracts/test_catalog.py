@@ -19,7 +19,8 @@ from mauve.stores.edge import (
     PublishedSecret,
     PublishedToken,
 )
-from support.catalog_entries import NOW, a_key, an_app, an_id, an_organization, in_parallel, let_pass, publish_all
+from mauve.stores.sql.catalog.live_credentials import SqlLiveCredentials
+from support.catalog_entries import EDGE, NOW, a_key, an_app, an_id, an_organization, in_parallel, let_pass, publish_all
 
 
 @pytest.fixture
@@ -224,7 +225,7 @@ class TestArchiving:
         for number, record in enumerate(pending):
             assert catalog.apps.published_at(app.app_id) is None
             assert catalog.apps.delete(org.org_id, app.app_id) is False
-            catalog.publications.mark_published([record], NOW + number)
+            assert catalog.publications.mark_published([record], NOW + number, EDGE)
         assert catalog.apps.published_at(app.app_id) == NOW + len(pending) - 1
         assert catalog.apps.published_at(an_id("app")) is None
 
@@ -254,6 +255,35 @@ class TestKeyUses:
         (stored,) = [each for each in catalog.keys.all_of(app.app_id) if each.key_id == key.key_id]
         assert (stored.name, stored.last_used_at) == ("Web server", NOW + 5)
         assert catalog.publications.pending(10) == []
+
+
+class TestLiveCredentials:
+    @pytest.fixture
+    def live(self, catalog):
+        return SqlLiveCredentials(catalog.keys._database)  # noqa: SLF001 - of the same engine
+
+    def test_only_keys_that_are_neither_revoked_nor_unknown_are_live(self, catalog, app, live):
+        (revoked,) = (key.key_id for key in catalog.keys.all_of(app.app_id))
+        kept = catalog.keys.mint(app.app_id, a_key(), let_pass).key_id
+        asked = {revoked, kept, "key_unknown"}
+        assert live.live_keys(asked) == {revoked, kept}
+        catalog.keys.revoke(app.app_id, revoked)
+        assert live.live_keys(asked) == {kept}
+        assert live.live_keys([revoked]) == live.live_keys([]) == frozenset()
+
+    def test_the_keys_of_an_archived_app_are_not_live_until_it_is_restored(self, catalog, org, app, live):
+        (key_id,) = (key.key_id for key in catalog.keys.all_of(app.app_id))
+        catalog.apps.archive(org.org_id, app.app_id, 1)
+        assert live.live_keys([key_id]) == frozenset()
+        catalog.apps.restore(org.org_id, app.app_id)
+        assert live.live_keys([key_id]) == {key_id}
+
+    def test_a_token_is_live_until_it_is_revoked(self, catalog, org, live):
+        token = mint_token(catalog, org)
+        assert live.is_live_token("L" * 16)
+        assert not live.is_live_token("M" * 16)
+        catalog.tokens.revoke(token.token_id)
+        assert not live.is_live_token("L" * 16)
 
 
 class TestWebhookSecrets:
@@ -369,10 +399,11 @@ class TestPublications:
         assert catalog.keys.all_of(app.app_id)[0].mirrored_at == NOW
 
     def test_a_change_during_publication_stays_pending(self, catalog, app):
+        catalog.publications.use_edge(EDGE)
         stale = catalog.publications.pending(10)
         (key,) = catalog.keys.all_of(app.app_id)
         catalog.keys.revoke(app.app_id, key.key_id)
-        catalog.publications.mark_published(stale, NOW)
+        assert catalog.publications.mark_published(stale, NOW, EDGE)
         (record,) = catalog.publications.pending(10)
         assert (record.key_id, record.revoked, record.version) == (key.key_id, True, 2)
 
@@ -392,8 +423,17 @@ class TestPublications:
         mint_token(catalog, org)
         before = publish_all(catalog)
         assert {type(record) for record in before} == set(get_args(PublishedRecord))
-        catalog.publications.mark_all_pending()
+        catalog.publications.use_edge("another edge")
         assert catalog.publications.pending(10) == before
+        assert catalog.publications.edge_id() == "another edge"
+
+    def test_a_publication_to_a_lost_edge_marks_nothing(self, catalog, app):
+        catalog.publications.use_edge(EDGE)
+        records = catalog.publications.pending(10)
+        catalog.publications.use_edge("another edge")
+        assert catalog.publications.mark_published(records, NOW, EDGE) is False
+        assert catalog.publications.pending(10) == records
+        assert catalog.keys.all_of(app.app_id)[0].mirrored_at is None
 
 
 class TestInstallation:

@@ -81,3 +81,31 @@ def test_a_failed_close_changes_nothing(days, reader):
     with pytest.raises(Exception, match=r"(?i)unique"):
         days.close(day(1), [users(1, 6), users(1, 6)])
     assert reader.users(["proj_1"], Activity.ACTIVE, ALWAYS) == (day(0), [("proj_1", "2026-11-02", 5)])
+
+
+def test_a_count_that_began_before_another_process_reopened_days_is_not_stored(days, reader, ledger_database):
+    days.close(day(0), [users(0, 5)])
+    assert days.through() == day(0)
+    SqlClosedDays(ledger_database).reopen(day(2))  # which is open: an import has stored rows there meanwhile
+    days.close(day(3), [users(2, 6)])
+    assert reader.users(["proj_1"], Activity.ACTIVE, ALWAYS) == (day(0), [("proj_1", "2026-11-02", 5)])
+    assert days.through() == day(0)
+    days.close(day(3), [users(2, 7)])
+    assert reader.users(["proj_1"], Activity.ACTIVE, ALWAYS)[1][-1] == ("proj_1", "2026-11-04", 7)
+
+
+def test_a_count_that_began_before_any_day_was_closed_is_not_stored_either(days, reader, ledger_database):
+    assert days.through() is None
+    SqlClosedDays(ledger_database).reopen(day(0))  # An import has begun and finished meanwhile.
+    days.close(day(1), [users(0, 5)])
+    assert reader.users(["proj_1"], Activity.ACTIVE, ALWAYS) == (None, [])
+    assert days.through() is None
+    days.close(day(1), [users(0, 6)])
+    assert reader.users(["proj_1"], Activity.ACTIVE, ALWAYS) == (day(1), [("proj_1", "2026-11-02", 6)])
+
+
+def test_all_days_may_be_reopened(days, reader):
+    days.close(day(1), [users(0, 5)])
+    days.reopen(date(1970, 1, 1))
+    assert days.through() is None
+    assert reader.users(["proj_1"], Activity.ACTIVE, ALWAYS) == (None, [])

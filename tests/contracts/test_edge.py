@@ -63,7 +63,7 @@ def test_every_kind_of_record_is_returned_as_published(open_edge):
         a_secret(provider=Provider.BILLER_B),
         an_organization(),
     ]
-    edge.publish(records)
+    assert edge.publish(records) == edge.edge_id()
     assert edge.changes_since(0).records == records
 
 
@@ -121,7 +121,7 @@ def test_published_records_survive_reopening(open_edge):
 
 def test_publishing_nothing_is_allowed(open_edge):
     edge = open_edge()
-    edge.publish([])
+    assert edge.publish([]) == edge.edge_id()
     assert edge.changes_since(0) == ([], 0)
 
 

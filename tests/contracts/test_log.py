@@ -232,6 +232,18 @@ def test_a_record_is_readable_when_append_returns(open_log):
     asyncio.run(main())
 
 
+def test_the_last_number_separates_the_records_of_now_from_later_ones(open_log):
+    reader = open_log.reader()
+    for turn in range(3):
+        before = reader.last_number(open_log.first)
+        append_all(open_log, [b"%d" % turn] * 70)
+        new = [record.number for record in drain(open_log, reader) if record.number > before]
+        assert len(new) == 70
+        assert new[-1] <= reader.last_number(open_log.first)
+        reader.trim(open_log.first, before)
+        assert new[-1] <= reader.last_number(open_log.first), "whatever was trimmed"
+
+
 def test_append_returns_the_place_at_which_a_record_is_read(open_log):
     async def main():
         writer = open_log.writer(open_log.second)

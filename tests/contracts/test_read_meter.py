@@ -47,9 +47,8 @@ class TestMinute:
         limits = ReadLimits(2, 0, 0)
         taken(meter, limits, now=NOW)
         taken(meter, limits, now=NOW + 10_000)
-        refusal = Throttled(Throttle.RATE_LIMIT, NOW + 60_000)
-        assert meter.take("org_1", READ, limits, NOW + 20_000) == refusal
-        assert meter.take("org_1", READ, limits, NOW + 59_999) == refusal
+        for now in (NOW + 20_000, NOW + 59_999):
+            assert meter.take("org_1", READ, limits, now) == Throttled(Throttle.RATE_LIMIT, NOW + 60_000, now)
         assert meter.take("org_1", READ, limits, NOW + 60_000) is None
         assert meter.take("org_1", READ, limits, NOW + 60_000).lifts_at == NOW + 70_000
 
@@ -75,7 +74,7 @@ class TestMinute:
         assert taken(meter, ReadLimits(1, 0, 0)) == 0
 
     def test_a_limit_of_zero_refuses_every_read_for_a_minute(self, meter):
-        assert meter.take("org_1", READ, ReadLimits(0, 9, 9), NOW) == Throttled(Throttle.RATE_LIMIT, NOW + 60_000)
+        assert meter.take("org_1", READ, ReadLimits(0, 9, 9), NOW) == Throttled(Throttle.RATE_LIMIT, NOW + 60_000, NOW)
 
 
 class TestAllowances:
@@ -83,14 +82,14 @@ class TestAllowances:
         limits = ReadLimits(1000, 2, 1000)
         ends_at = period_ends_at(NOW)
         assert taken(meter, limits, QUERY, times=5) == 2
-        assert meter.take("org_1", QUERY, limits, NOW + DAY) == Throttled(Throttle.QUERIES, ends_at)
+        assert meter.take("org_1", QUERY, limits, NOW + DAY) == Throttled(Throttle.QUERIES, ends_at, NOW + DAY)
         assert taken(meter, limits, QUERY, now=ends_at - 1) == 0
         assert taken(meter, limits, QUERY, now=ends_at, times=5) == 2
 
     def test_a_raw_scan_spends_a_query_and_a_raw_scan(self, meter):
         limits = ReadLimits(1000, 5, 2)
         assert taken(meter, limits, SCAN, times=5) == 2
-        assert meter.take("org_1", SCAN, limits, NOW) == Throttled(Throttle.RAW_SCANS, period_ends_at(NOW))
+        assert meter.take("org_1", SCAN, limits, NOW) == Throttled(Throttle.RAW_SCANS, period_ends_at(NOW), NOW)
         assert taken(meter, limits, QUERY, times=9) == 3
         assert meter.take("org_1", SCAN, limits, NOW).throttle is Throttle.QUERIES
 
@@ -192,11 +191,11 @@ class Model:
         self.moments[org] = window
         period = (org, period_of(now))
         if len(window) >= limits.reads_per_minute:
-            return Throttled(Throttle.RATE_LIMIT, (min(window) if window else now) + 60_000)
+            return Throttled(Throttle.RATE_LIMIT, (min(window) if window else now) + 60_000, now)
         if uses.queries and self.spent[period, "queries"] >= limits.queries:
-            return Throttled(Throttle.QUERIES, period_ends_at(now))
+            return Throttled(Throttle.QUERIES, period_ends_at(now), now)
         if uses.raw_scans and self.spent[period, "raw_scans"] >= limits.raw_scans:
-            return Throttled(Throttle.RAW_SCANS, period_ends_at(now))
+            return Throttled(Throttle.RAW_SCANS, period_ends_at(now), now)
         window.append(now)
         self.spent[period, "queries"] += uses.queries
         self.spent[period, "raw_scans"] += uses.raw_scans

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mauve.overload.token_bucket import TokenBuckets
-from mauve.stores.sql.database import Database
+from mauve.stores.sql.database import Database, machine_time
 from mauve.stores.sql.migrate import CATALOG
 from mauve.stores.sql.token_buckets import SqlTokenBuckets
 from support.service import PATIENCE_S
@@ -24,7 +24,11 @@ def new_buckets(request: pytest.FixtureRequest, new_sql_database: Callable, tmp_
             yield lambda _kind, per_second, burst: TokenBuckets(per_second, burst)
         else:
             url = new_sql_database(request.param, CATALOG, tmp_path)
-            yield lambda *given: SqlTokenBuckets(opened.enter_context(closing(Database(url, PATIENCE_S))), *given)
+
+            def open_database():
+                return opened.enter_context(closing(Database(url, PATIENCE_S, time_of=machine_time)))
+
+            yield lambda *given: SqlTokenBuckets(open_database(), *given)
 
 
 def test_a_bucket_gives_its_burst_and_then_its_rate(new_buckets):

@@ -133,7 +133,7 @@ class TestUsers:
         assert catalog.users.find(ann.user_id) is None
         assert catalog.passwords.find(ann.email) is None
         assert catalog.links.find(link.digest) is None
-        assert catalog.sessions.find(digest) is None
+        assert catalog.sessions.find(digest, NOW) is None
         assert catalog.users.create(ann, a_link(ann), let_pass) is True, "the address can be invited again"
 
     def test_of_two_owners_who_remove_each_other_at_once_one_remains(self, catalog, org, ann):
@@ -167,7 +167,7 @@ class TestPasswords:
         catalog.sessions.begin(a_session(ann), digest)
         catalog.passwords.replace(ann.user_id, "$hash")
         assert catalog.passwords.find(ann.email) == Account(ann, "$hash")
-        assert catalog.sessions.find(digest) is None
+        assert catalog.sessions.find(digest, NOW) is None
         assert catalog.links.find(link.digest) is None
         assert catalog.users.find(ann.user_id) == Member(ann, has_password=True, link_expires_at=None)
 
@@ -195,7 +195,7 @@ class TestLinks:
         catalog.sessions.begin(a_session(ann), digest)
         assert catalog.links.use(link.digest, "$hash", NOW) == ann.user_id
         assert catalog.passwords.find(ann.email).password_hash == "$hash"
-        assert catalog.sessions.find(digest) is None
+        assert catalog.sessions.find(digest, NOW) is None
         assert catalog.links.find(link.digest) is None
         assert catalog.links.use(link.digest, "$other", NOW) is None
         assert catalog.passwords.find(ann.email).password_hash == "$hash"
@@ -233,21 +233,21 @@ class TestSessions:
     def test_a_session_returns_its_user_and_organization(self, catalog, org, ann):
         session, digest = a_session(ann), a_digest()
         catalog.sessions.begin(session, digest)
-        found = catalog.sessions.find(digest)
+        found = catalog.sessions.find(digest, NOW)
         assert (found.session, found.user, found.organization) == (session, ann, org)
-        assert catalog.sessions.find(a_digest()) is None
+        assert catalog.sessions.find(a_digest(), NOW) is None
 
     def test_a_session_shows_the_current_role(self, catalog, org, ann):
         digest = a_digest()
         catalog.sessions.begin(a_session(ann), digest)
         catalog.users.change_role(org.org_id, ann.user_id, Role.VIEWER, let_pass, keep_all)
-        assert catalog.sessions.find(digest).user.role is Role.VIEWER
+        assert catalog.sessions.find(digest, NOW).user.role is Role.VIEWER
 
     def test_the_time_a_session_was_last_seen_is_recorded(self, catalog, ann):
         session, digest = a_session(ann), a_digest()
         catalog.sessions.begin(session, digest)
         catalog.sessions.note_seen(session.session_id, NOW + 7)
-        assert catalog.sessions.find(digest).session == replace(session, seen_at=NOW + 7)
+        assert catalog.sessions.find(digest, NOW).session == replace(session, seen_at=NOW + 7)
 
     def test_sessions_are_listed_last_seen_first_and_ended_one_by_one_or_all(self, catalog, org, ann):
         bob = a_user(org, "bob@example.com")

@@ -210,16 +210,18 @@ def test_a_failing_engine_raises(connection):
 
 
 @pytest.mark.parametrize("table", ["events", "actives", "seen"])
-def test_tables_of_an_earlier_release_are_made_durable(embedded_connection, table):
+def test_tables_of_an_earlier_release_are_made_durable_and_delete_merged_parts_soon(embedded_connection, table):
     ChdbWarehouse(embedded_connection)
     embedded_connection.run(
         f"ALTER TABLE mauve.{table} MODIFY SETTING min_rows_to_fsync_after_merge = 0, fsync_after_insert = 0"
     )
+    embedded_connection.run(f"ALTER TABLE mauve.{table} RESET SETTING max_cleanup_delay_period, cleanup_delay_period")
     ChdbWarehouse(embedded_connection)
     ((made_with,),) = embedded_connection.read(
         f"SELECT engine_full FROM system.tables WHERE database = 'mauve' AND name = '{table}'", {}
     )
-    for setting in ("fsync_after_insert", "fsync_part_directory", "min_rows_to_fsync_after_merge"):
+    durable = ("fsync_after_insert", "fsync_part_directory", "min_rows_to_fsync_after_merge")
+    for setting in (*durable, "cleanup_delay_period"):
         assert f"{setting} = 1" in made_with
 
 

@@ -36,10 +36,10 @@ def home(connection, warehouse):
 
 
 @pytest.fixture
-def maintenance(connection, home):
-    return (
-        ServerMaintenance(connection) if isinstance(connection, ServerConnection) else ChdbMaintenance(connection, home)
-    )
+def maintenance(maintenance_connection, home):
+    if isinstance(maintenance_connection, ServerConnection):
+        return ServerMaintenance(maintenance_connection)
+    return ChdbMaintenance(maintenance_connection, home)
 
 
 @pytest.fixture

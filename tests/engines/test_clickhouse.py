@@ -248,9 +248,17 @@ class TestPreparing:
             migrate(foreign, "an installation")
 
     def test_the_tables_of_a_newer_release_are_refused(self, server, address):
-        server.query(f"INSERT INTO mauve_installation SELECT {SCHEMA_VERSION + 1}, now()", address.database)
+        newer = f"INSERT INTO mauve_installation (schema_version) SELECT {SCHEMA_VERSION + 1}"
+        server.query(newer, address.database)
         with pytest.raises(NewerSchemaError, match="newer release"):
             migrate(address, "an installation")
+
+    def test_the_tables_of_a_newer_release_that_suit_this_one_are_used_as_they_are(self, server, address):
+        newer = f"INSERT INTO mauve_installation SELECT {SCHEMA_VERSION + 1}, now(), {SCHEMA_VERSION}"
+        server.query(newer, address.database)
+        migrate(address, "an installation")
+        (version,) = server.query("SELECT max(schema_version) FROM mauve_installation", address.database).split()
+        assert version == str(SCHEMA_VERSION + 1)
 
     def test_a_cluster_that_the_server_does_not_know_is_refused(self, address):
         with pytest.raises(UnsupportedServerError, match="knows no cluster 'nowhere'"):
@@ -321,6 +329,7 @@ class TestService:
                 assert ask(read, app["sk_key"])[0] == 503
                 eventually(lambda: ask(f"{service.url}/readyz", "")[0] == 503)
                 assert ask(f"{service.url}/healthz", "")[0] == 200
+                assert ask(f"{service.url}/drainz", "")[0] == 200, "a balancer keeps it"
             finally:
                 server.start()
             eventually(lambda: ask(f"{service.url}/readyz", "")[0] == 200)

@@ -1,19 +1,16 @@
 """`mauve doctor` and `mauve backup` with engines on servers: each sentence fits the servers that are set."""
 
-import base64
 import json
-import random
+import secrets
 from dataclasses import replace
 
+import psycopg
 import pytest
 
 from mauve.config import settings_from
 from mauve.server.doctor import run_checks
 from mauve.stores.nats.log_reader import NatsLogReader
 from mauve.stores.nats.streams import STREAMS
-from support.clickhouse import ClickHouse
-from support.nats import Nats
-from support.postgres import Postgres
 from support.service import SERVERS, clean_environment, mauve
 
 ADDRESSES = {
@@ -21,30 +18,28 @@ ADDRESSES = {
     "MAUVE_WAREHOUSE_URL": "clickhouse://mauve:canary@127.0.0.1:1/mauve",
     "MAUVE_STREAM_URL": "nats://mauve:canary@127.0.0.1:1",
 }
-NEED_POSTGRESQL = ["master key", "catalog", "edge", "queue", "warehouse", "raw events", "clock"]
+NEED_POSTGRESQL = [
+    "master key",
+    "catalog",
+    "edge",
+    "queue",
+    "window",
+    "loader",
+    "workers",
+    "warehouse",
+    "raw events",
+    "clock",
+]
 NEED = {
     "MAUVE_DATABASE_URL": ("PostgreSQL", NEED_POSTGRESQL),
     "MAUVE_WAREHOUSE_URL": ("ClickHouse", ["warehouse"]),
-    "MAUVE_STREAM_URL": ("NATS", ["edge", "queue"]),
+    "MAUVE_STREAM_URL": ("NATS", ["edge", "queue", "window", "loader", "workers"]),
 }
 
 
 @pytest.fixture(scope="module")
-def clickhouse():
-    with ClickHouse() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def chosen(clickhouse):
-    with Postgres() as postgres, Nats(servers=1) as nats:
-        yield {
-            "MAUVE_DATABASE_URL": postgres.create(f"own_{random.getrandbits(60)}"),
-            "MAUVE_WAREHOUSE_URL": clickhouse.create(),
-            "MAUVE_MASTER_KEY": base64.b64encode(bytes(32)).decode(),
-            "MAUVE_BACKLOG_MB": "256",
-            **nats.settings(),
-        }
+def chosen(new_installation, postgres, clickhouse, nats_server):
+    return new_installation(postgres, clickhouse, nats_server)
 
 
 @pytest.fixture
@@ -106,6 +101,31 @@ def test_an_empty_warehouse_is_found(data, clickhouse):
     assert "MAUVE_WAREHOUSE_URL" in checks["warehouse"]["advice"]
 
 
+def test_an_empty_database_is_one_finding_that_names_what_to_run(chosen, postgres, tmp_path):
+    files, nothing = tmp_path / "files", tmp_path / "nothing"
+    assert mauve(files, "org", "create", "Acme").returncode == 0
+    url = postgres.create(f"empty_{secrets.token_hex(8)}")
+    for data, advice in ((files, "'mauve move'"), (nothing, "start 'mauve serve'")):
+        SERVERS[data] = {**chosen, "MAUVE_DATABASE_URL": url}
+        status, checks = diagnose(data)
+        assert (status, bad_of(checks)) == (1, ["installation"]), checks
+        assert advice in checks["installation"]["advice"]
+
+
+def test_a_loader_that_fails_differs_from_none(data, postgres):
+    with psycopg.connect(SERVERS[data]["MAUVE_DATABASE_URL"]) as connection:
+        expires = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint + %s"
+        for left_ms, is_named in ((-60_000, False), (-1000, True)):
+            connection.execute(f"UPDATE ledger.load_lease SET holder = NULL, expires_at = {expires}", [left_ms])
+            connection.commit()
+            detail = diagnose(data)[1]["loader"]["detail"]
+            assert ("may be failing" in detail) == is_named, detail
+        connection.execute(f"UPDATE ledger.load_lease SET holder = 'abc-box', expires_at = {expires}", [5000])
+        connection.commit()
+        assert "the machine abc-box loads" in diagnose(data)[1]["loader"]["detail"]
+        connection.execute("UPDATE ledger.load_lease SET holder = NULL")
+
+
 @pytest.mark.parametrize("setting", ADDRESSES)
 def test_an_address_that_was_used_must_stay_set(data, chosen, setting):
     del SERVERS[data][setting]
@@ -130,16 +150,12 @@ def test_the_queue_on_nats_is_full_when_a_stream_has_used_its_share(data, monkey
         (("MAUVE_DATABASE_URL",), "pg_dump for PostgreSQL, and copy the data directory"),
         (("MAUVE_WAREHOUSE_URL",), "BACKUP for ClickHouse, and copy the data directory"),
         (("MAUVE_STREAM_URL",), "'nats stream backup' for NATS, and copy the data directory"),
-        (
-            tuple(ADDRESSES),
-            "pg_dump for PostgreSQL, then BACKUP for ClickHouse, then 'nats stream backup' for NATS",
-        ),
     ],
 )
-def test_a_backup_names_the_means_of_each_server_that_is_set(tmp_path, settings, says):
+def test_a_backup_names_the_command_for_each_server_that_is_set(tmp_path, settings, says):
     data = tmp_path / "data"
     assert mauve(data, "org", "create", "Acme").returncode == 0
     key = {"MAUVE_MASTER_KEY": (data / "master.key").read_text().strip()}
     done = mauve(data, "backup", str(tmp_path / "file"), **key, **{name: ADDRESSES[name] for name in settings})
     assert done.returncode == 2
-    assert done.stderr == f"mauve: engines are on servers: stop the service, use {says}\n"
+    assert done.stderr == f"mauve: some engines are on servers and some in files: stop the service, use {says}\n"

@@ -1,6 +1,5 @@
 """The whole service with every engine on a server, which die under load; and two machines on the same servers."""
 
-import base64
 import os
 import random
 import signal
@@ -47,17 +46,8 @@ def nats():
 
 
 @pytest.fixture
-def chosen(postgres, clickhouse, nats):
-    """The settings of a new installation."""
-    return {
-        "MAUVE_DATABASE_URL": postgres.create(f"own_{random.getrandbits(60)}"),
-        "MAUVE_WAREHOUSE_URL": clickhouse.create(),
-        "MAUVE_MASTER_KEY": base64.b64encode(bytes(32)).decode(),
-        "MAUVE_BACKLOG_MB": "256",
-        "MAUVE_READ_CACHE_SECONDS": "0",
-        "MAUVE_CATALOG_TIMEOUT_SECONDS": "4",
-        **nats.settings(),
-    }
+def chosen(new_installation, postgres, clickhouse, nats):
+    return new_installation(postgres, clickhouse, nats) | {"MAUVE_CATALOG_TIMEOUT_SECONDS": "4"}
 
 
 def test_after_kills_of_every_server_under_load_each_acknowledged_item_is_counted_once(
@@ -128,7 +118,7 @@ def test_another_machine_takes_over_and_a_thrown_away_directory_loses_nothing(ch
     assert len(ids) == 3
 
 
-def test_events_in_the_files_of_a_machine_are_loaded_although_another_one_loads(chosen, clickhouse, tmp_path):
+def test_events_in_the_files_of_a_machine_are_loaded_although_another_one_loads(chosen, tmp_path):
     moved, other = tmp_path / "moved", tmp_path / "other"
     SERVERS[moved] = {name: value for name, value in chosen.items() if not name.startswith("MAUVE_STREAM")}
     SERVERS[other] = chosen
@@ -136,12 +126,11 @@ def test_events_in_the_files_of_a_machine_are_loaded_although_another_one_loads(
         token = token_for(moved)
         key = httpx.post(f"{service.url}/v1/apps", json={"name": "App"}, headers=bearer(token)).json()["sk_key"]
         until_loaded(service)
-        clickhouse.kill()
-        try:
-            eventually(lambda: post(service, key, "in a file") == 202)
-            assert service.stop() == 0
-        finally:
-            clickhouse.start()
+        os.kill(service.child_pids()["core"], signal.SIGSTOP)  # so that nothing is read from its files
+        eventually(lambda: post(service, key, "in a file") == 202)
+        for pid in (service.process.pid, *service.child_pids().values()):
+            os.kill(pid, signal.SIGKILL)
+        service.process.wait(timeout=PATIENCE_S)
     with running(other, "--workers", "1") as loading:
         eventually(lambda: post(loading, key, "on NATS") == 202)
         until_counted(loading, key, 1)

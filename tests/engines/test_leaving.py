@@ -5,16 +5,9 @@ import secrets
 
 import pytest
 
-from support.nats import Nats
 from support.service import SERVERS, eventually, mauve, mauve_json, post_events, running, until_loaded
 
 SERVE = ("serve", "--port", "0", "--ingest-port", "0", "--workers", "1")
-
-
-@pytest.fixture(scope="module")
-def nats():
-    with Nats(servers=1) as server:
-        yield server
 
 
 @pytest.fixture
@@ -65,10 +58,10 @@ def test_a_start_that_is_refused_leaves_nothing_to_move(data, postgres, clickhou
     mauve_json(data, "org", "create", "Acme")
 
 
-def test_a_move_that_is_given_up_leaves_the_installation_as_it_was(data, postgres, clickhouse, nats):
+def test_a_move_that_is_given_up_leaves_the_installation_as_it_was(data, postgres, clickhouse, nats_server):
     mauve_json(data, "demo", "--days", "3")
     chosen = SERVERS[data]
-    SERVERS[data] = chosen | nats.settings() | {"MAUVE_WAREHOUSE_URL": clickhouse.create()}
+    SERVERS[data] = chosen | nats_server.settings() | {"MAUVE_WAREHOUSE_URL": clickhouse.create()}
     refused(data, "mauve move")
     SERVERS[data] |= {"MAUVE_WAREHOUSE_URL": clickhouse.url("there_is_no_such_database")}
     assert mauve(data, "move", MAUVE_DATABASE_URL=postgres.create("left_m")).returncode == 1
@@ -77,7 +70,9 @@ def test_a_move_that_is_given_up_leaves_the_installation_as_it_was(data, postgre
         assert service.stop() == 0
 
 
-def test_a_second_machine_is_refused_while_the_first_keeps_events_in_files(data, postgres, clickhouse, nats, tmp_path):
+def test_a_second_machine_is_refused_while_the_first_keeps_events_in_files(
+    data, postgres, clickhouse, nats_server, tmp_path
+):
     other = tmp_path / "other"
     SERVERS[data] |= {"MAUVE_DATABASE_URL": postgres.create("left_t"), "MAUVE_WAREHOUSE_URL": clickhouse.create()}
     SERVERS[other] = SERVERS[data]
@@ -87,7 +82,7 @@ def test_a_second_machine_is_refused_while_the_first_keeps_events_in_files(data,
         assert post_events(first.ingest_url, key) == 202
         until_loaded(first)
         refused(other, "in files", "MAUVE_STREAM_URL")
-    SERVERS[data] = SERVERS[other] = SERVERS[data] | nats.settings()
+    SERVERS[data] = SERVERS[other] = SERVERS[data] | nats_server.settings()
     refused(other, "in files")  # The first machine has not started on servers yet.
     with running(data, "--workers", "1") as first:
         eventually(lambda: mauve(other, "org", "list").returncode == 0)

@@ -3,6 +3,7 @@
 import base64
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import time
@@ -35,15 +36,25 @@ from mauve.stores.ledger import Entry  # isort: skip
 READS = ("mau", "dau", "signups", "revenue", "volume", "mrr", "mrr_history?date_from=2020-01-01", "event_names")
 
 
-@pytest.fixture
-def demo(tmp_path):
-    """An embedded installation with history, its settings, and a token."""
-    data = tmp_path / "data"
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    """An embedded installation with history, a token, and its numbers: each test gets a copy."""
+    data = tmp_path_factory.mktemp("original") / "data"
     SERVERS[data] = {"MAUVE_MASTER_KEY": base64.b64encode(secrets.token_bytes(32)).decode()}
     mauve_json(data, "demo", "--days", "20")
     (org, *_) = mauve_json(data, "org", "list")
     token = mauve_json(data, "token", "mint", "--org", org["org_id"], "--scopes", "apps:read,metrics:read")["token"]
-    return data, token
+    with running(data, "--workers", "1") as service:
+        return data, token, every_number(service, token)
+
+
+@pytest.fixture
+def demo(original, tmp_path):
+    data, token, numbers = original
+    copied = shutil.copytree(data, tmp_path / "data", symlinks=True)
+    copied.chmod(0o700)
+    SERVERS[copied] = dict(SERVERS[data])
+    return copied, token, numbers
 
 
 def every_number(service, token):
@@ -61,9 +72,8 @@ def every_number(service, token):
 
 
 def test_a_moved_installation_gives_the_same_numbers(demo, postgres):
-    data, token = demo
-    with running(data, "--workers", "1") as service:
-        before = every_number(service, token)
+    data, token, before = demo
+    with running(data, "--workers", "1"):
         refused = mauve(data, "move", MAUVE_DATABASE_URL=postgres.create("moved_while_running"))
         assert (refused.returncode, "stop it first" in refused.stderr) == (2, True), refused.stderr
     SERVERS[data]["MAUVE_DATABASE_URL"] = postgres.create("moved")
@@ -81,9 +91,7 @@ def test_a_moved_installation_gives_the_same_numbers(demo, postgres):
 
 
 def test_a_moved_warehouse_gives_the_same_numbers(demo, clickhouse):
-    data, token = demo
-    with running(data, "--workers", "1") as service:
-        before = every_number(service, token)
+    data, token, before = demo
     SERVERS[data]["MAUVE_WAREHOUSE_URL"] = clickhouse.create()
     refused = mauve(data, "serve", "--port", "0", "--ingest-port", "0")
     assert (refused.returncode, "mauve move" in refused.stderr) == (1, True), refused.stderr
@@ -98,9 +106,7 @@ def test_a_moved_warehouse_gives_the_same_numbers(demo, clickhouse):
 
 
 def test_a_move_of_everything_that_is_killed_continues(demo, postgres, clickhouse):
-    data, token = demo
-    with running(data, "--workers", "1") as service:
-        before = every_number(service, token)
+    data, token, before = demo
     SERVERS[data] |= {
         "MAUVE_DATABASE_URL": postgres.create("moved_with_events"),
         "MAUVE_WAREHOUSE_URL": clickhouse.create(),
@@ -118,7 +124,7 @@ def test_a_move_of_everything_that_is_killed_continues(demo, postgres, clickhous
 
 
 def test_a_warehouse_with_events_of_its_own_is_not_overwritten(demo, clickhouse):
-    data, _ = demo
+    data, *_ = demo
     SERVERS[data]["MAUVE_WAREHOUSE_URL"] = clickhouse.create("moved_twice")
     assert mauve(data, "move").returncode == 0
     (data / "warehouse.moved").rename(data / "warehouse")
@@ -130,7 +136,7 @@ def test_a_warehouse_with_events_of_its_own_is_not_overwritten(demo, clickhouse)
 
 def test_a_day_that_was_copied_in_part_is_copied_again(demo, clickhouse):
     """As after a kill in the middle of a large day: the rest of the run must neither skip nor double it."""
-    data, _ = demo
+    data, *_ = demo
     SERVERS[data]["MAUVE_WAREHOUSE_URL"] = clickhouse.create("moved_in_part")
     assert mauve(data, "move").returncode == 0
     count = clickhouse.query("SELECT count() FROM events", "moved_in_part")
@@ -147,9 +153,7 @@ def test_a_day_that_was_copied_in_part_is_copied_again(demo, clickhouse):
 
 
 def test_a_move_that_is_killed_continues(demo, postgres):
-    data, token = demo
-    with running(data, "--workers", "1") as service:
-        before = every_number(service, token)
+    data, token, before = demo
     SERVERS[data]["MAUVE_DATABASE_URL"] = postgres.create("moved_in_pieces")
     for delay_s in (0.8, 1.1, 1.4):
         moving = subprocess.Popen([str(MAUVE), "move", "--data", str(data)], env=clean_environment(data))
@@ -164,7 +168,7 @@ def test_a_move_that_is_killed_continues(demo, postgres):
 
 
 def test_a_database_that_holds_another_installation_is_refused(demo, postgres, on_postgres):
-    data, _ = demo
+    data, *_ = demo
     other = on_postgres()
     mauve_json(other, "org", "create", "Acme")
     done = mauve(data, "move", MAUVE_DATABASE_URL=SERVERS[other]["MAUVE_DATABASE_URL"])

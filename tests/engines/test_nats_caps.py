@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing, suppress
 
 import httpx2 as httpx
 import pytest
@@ -15,7 +15,6 @@ from mauve.stores.nats import accepted
 from mauve.stores.nats.accepted import NatsAcceptedCounts
 from mauve.stores.nats.bucket import CHECK_EVERY_S
 from support.clocks import Ticks
-from support.nats import Nats
 from support.nats_edge import create_buckets, delete_bucket, new_buckets, state_of
 from support.nats_service import WORKERS, service_on
 from support.service import bearer, eventually, is_alive, ledger_rows, mauve_json
@@ -24,33 +23,14 @@ CAP, BATCH, CONNECTIONS = 300, 10, 16
 LAG_BATCHES = 10  # at one a second: far longer than counts take to reach the other process
 
 
-@pytest.fixture(scope="module")
-def server():
-    with Nats(1) as servers:
-        yield servers
-
-
-@pytest.fixture
-def own_server():
-    """A server without the data of another installation."""
-    with Nats(1) as servers:
-        yield servers
-
-
-@pytest.fixture
-def opened():
-    with ExitStack() as stack:
-        yield lambda each: stack.enter_context(closing(each))
-
-
 def some_counts(*subtotals):
     return AcceptedCounts({OrgPeriod("org_1", "2026-11"): list(subtotals)})
 
 
-def test_processes_of_several_machines_share_streams(server, opened):
-    new_buckets(server.url)
+def test_processes_of_several_machines_share_streams(nats_server, opened):
+    new_buckets(nats_server.url)
     names = ("one.0", "one.1", "two.0")
-    exchanges = {name: opened(NatsAcceptedCounts(Secret(server.url), name)) for name in names}
+    exchanges = {name: opened(NatsAcceptedCounts(Secret(nats_server.url), name)) for name in names}
     for number, exchange in enumerate(exchanges.values(), 1):
         exchange.share({240: some_counts((number, 10 * number)), 242: some_counts((1, number))})
 
@@ -58,7 +38,7 @@ def test_processes_of_several_machines_share_streams(server, opened):
         return sorted((stream, *counts.sums(0).values()) for stream, counts in exchange.others())
 
     eventually(lambda: sums(exchanges["one.0"]) == [(240, 20), (240, 30), (242, 2), (242, 3)])
-    successor = opened(NatsAcceptedCounts(Secret(server.url), "two.0"))
+    successor = opened(NatsAcceptedCounts(Secret(nats_server.url), "two.0"))
     assert {stream: sum(counts.sums(0).values()) for stream, counts in successor.own().items()} == {240: 30, 242: 3}
     successor.share({})
     eventually(lambda: sums(exchanges["one.0"]) == [(240, 20), (242, 2)])
@@ -69,49 +49,49 @@ def counts_seen_by_another(url):
         return [(stream, dict(counts)) for stream, counts in exchange.others()]
 
 
-def test_unchanged_counts_are_shared_again_only_before_they_expire(server, opened):
-    new_buckets(server.url)
+def test_unchanged_counts_are_shared_again_only_before_they_expire(nats_server, opened):
+    new_buckets(nats_server.url)
     ticks = Ticks()
-    one = opened(NatsAcceptedCounts(Secret(server.url), "one.0", ticks))
+    one = opened(NatsAcceptedCounts(Secret(nats_server.url), "one.0", ticks))
     for _ in range(3):
         one.share({240: some_counts((7, 500))})
-    assert state_of(server.url, accepted.BUCKET).last_sequence == 1
+    assert state_of(nats_server.url, accepted.BUCKET).last_sequence == 1
     ticks.now_s += 2 * 86_400
     one.share({240: some_counts((7, 500))})
-    assert state_of(server.url, accepted.BUCKET).last_sequence == 2
+    assert state_of(nats_server.url, accepted.BUCKET).last_sequence == 2
 
 
-def test_counts_outlast_a_restart_of_nats_and_are_shared_again_if_they_are_lost(server, opened):
-    new_buckets(server.url)
+def test_counts_outlast_a_restart_of_nats_and_are_shared_again_if_they_are_lost(nats_server, opened):
+    new_buckets(nats_server.url)
     ticks = Ticks()
-    one = opened(NatsAcceptedCounts(Secret(server.url), "one.0", ticks))
+    one = opened(NatsAcceptedCounts(Secret(nats_server.url), "one.0", ticks))
     counts = {240: some_counts((7, 500))}
     one.share(counts)
-    server.kill(0)
+    nats_server.kill(0)
     assert one.others() == []
     with pytest.raises(StoreUnavailableError):
         one.share({})
-    server.start(0)
-    assert counts_seen_by_another(server.url) == [(240, dict(counts[240]))]
-    delete_bucket(server.url, accepted.BUCKET)
-    create_buckets(server.url)
-    assert counts_seen_by_another(server.url) == []
+    nats_server.start(0)
+    assert counts_seen_by_another(nats_server.url) == [(240, dict(counts[240]))]
+    delete_bucket(nats_server.url, accepted.BUCKET)
+    create_buckets(nats_server.url)
+    assert counts_seen_by_another(nats_server.url) == []
 
     def share():
         ticks.now_s += CHECK_EVERY_S
         one.others()
         with suppress(StoreUnavailableError):
             one.share(counts)
-        return counts_seen_by_another(server.url)
+        return counts_seen_by_another(nats_server.url)
 
     assert eventually(share) == [(240, dict(counts[240]))]
 
 
-def test_counts_of_thousands_of_organizations_are_shared(server, opened):
-    new_buckets(server.url)
+def test_counts_of_thousands_of_organizations_are_shared(nats_server, opened):
+    new_buckets(nats_server.url)
     subtotals = [(number << 30, 10**6 + number) for number in range(64)]
     many = AcceptedCounts({OrgPeriod(f"org_{number:020d}", "2026-11"): subtotals for number in range(7_000)})
-    one, two = (opened(NatsAcceptedCounts(Secret(server.url), f"{name}.0")) for name in ("one", "two"))
+    one, two = (opened(NatsAcceptedCounts(Secret(nats_server.url), f"{name}.0")) for name in ("one", "two"))
     one.share({240: many})
     ((stream, counts),) = eventually(two.others)
     assert (stream, dict(counts)) == (240, dict(many))
@@ -121,11 +101,11 @@ def test_counts_of_thousands_of_organizations_are_shared(server, opened):
     assert two.others()
 
 
-def test_counts_of_a_process_that_is_gone_are_forgotten(server, opened):
-    new_buckets(server.url)
+def test_counts_of_a_process_that_is_gone_are_forgotten(nats_server, opened):
+    new_buckets(nats_server.url)
     ticks = Ticks()
-    one = opened(NatsAcceptedCounts(Secret(server.url), "one.0", ticks))
-    opened(NatsAcceptedCounts(Secret(server.url), "two.0")).share({240: some_counts((7, 500))})
+    one = opened(NatsAcceptedCounts(Secret(nats_server.url), "one.0", ticks))
+    opened(NatsAcceptedCounts(Secret(nats_server.url), "two.0")).share({240: some_counts((7, 500))})
     assert len(one.others()) == 1
     ticks.now_s += accepted.TTL_S + 1
     assert one.others() == []
@@ -177,8 +157,8 @@ def reach_the_cap(sender):
         time.sleep(1)
 
 
-def test_a_cap_holds_over_all_processes_without_the_core(own_server, tmp_path, opened):
-    with service_on(own_server, tmp_path, MAUVE_HANG_SECONDS="0") as (service, org, app):
+def test_a_cap_holds_over_all_processes_without_the_core(own_nats_server, tmp_path, opened):
+    with service_on(own_nats_server, tmp_path, MAUVE_HANG_SECONDS="0") as (service, org, app):
         mauve_json(service.data, "org", "limits", org, "--event-cap", str(CAP))
         # A worker that knows this key knows the cap, which was published before it.
         key = mauve_json(service.data, "key", "mint", "--app", app["app_id"], "--kind", "sk")["key"]
@@ -188,11 +168,11 @@ def test_a_cap_holds_over_all_processes_without_the_core(own_server, tmp_path, o
         os.kill(core, signal.SIGSTOP)
         try:
             assert sender.statuses((CAP - 50) // BATCH) == {202}
-            eventually(lambda: shared(own_server) == sender.accepted)
+            eventually(lambda: shared(own_nats_server) == sender.accepted)
             reach_the_cap(sender)
             assert sender.accepted >= CAP
             assert sender.statuses(50) == {403}
-            eventually(lambda: shared(own_server) == sender.accepted)
+            eventually(lambda: shared(own_nats_server) == sender.accepted)
 
             workers = [pid for name, pid in service.child_pids().items() if name != "core"]
             for pid in workers:
@@ -202,5 +182,5 @@ def test_a_cap_holds_over_all_processes_without_the_core(own_server, tmp_path, o
         finally:
             os.kill(core, signal.SIGCONT)
         eventually(lambda: ledger_rows(service.data, "SELECT sum(events) FROM usage") == [(sender.accepted,)])
-        eventually(lambda: shared(own_server) == 0)
+        eventually(lambda: shared(own_nats_server) == 0)
         assert sender.statuses(20) == {403}

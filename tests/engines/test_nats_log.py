@@ -46,25 +46,13 @@ BYTES_MAX = 2**30
 PLAN = StreamPlan("an installation", 2**30, {})
 
 
-@pytest.fixture(scope="module")
-def one_server():
-    with Nats(1) as servers:
-        yield servers
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    with Nats() as servers:
-        yield servers
-
-
 @pytest.fixture
-def streams(cluster):
+def streams(nats_cluster):
     """New streams on three servers."""
-    cluster.wait_until_ready()
-    delete_streams(cluster)
-    prepare_streams(Secret(cluster.url), cluster.count, PLAN)
-    return cluster
+    nats_cluster.wait_until_ready()
+    delete_streams(nats_cluster)
+    prepare_streams(Secret(nats_cluster.url), nats_cluster.count, PLAN)
+    return nats_cluster
 
 
 def settings_of(servers):
@@ -231,20 +219,20 @@ class TestWriter:
         assert sum(info_of(streams, stream).state.messages for stream in STREAMS) < 64
         assert sorted(int(payload) for _, _, payload in read_all(streams)) == list(range(640))
 
-    def test_a_full_log_refuses_and_accepts_again_once_there_is_room(self, one_server):
-        delete_streams(one_server)
-        prepare_streams(Secret(one_server.url), 1, StreamPlan("an installation", 3 * 2**20, {}))
+    def test_a_full_log_refuses_and_accepts_again_once_there_is_room(self, nats_server):
+        delete_streams(nats_server)
+        prepare_streams(Secret(nats_server.url), 1, StreamPlan("an installation", 3 * 2**20, {}))
         block = secrets.token_bytes(200_000)
 
         async def main():
-            writer = NatsLogWriter(Secret(one_server.url))
+            writer = NatsLogWriter(Secret(nats_server.url))
             stored = 0
             with contextlib.suppress(LogFullError):
                 while stored < 100:
                     await writer.append([block])
                     stored += 1
             assert 9 <= stored <= 15, "every stream is used before the log is full"
-            request(one_server, f"STREAM.PURGE.{stream_name(STREAMS[1])}")
+            request(nats_server, f"STREAM.PURGE.{stream_name(STREAMS[1])}")
             assert stream_of(await writer.append([block])) == STREAMS[1]
             await writer.close()
 
@@ -275,87 +263,87 @@ class TestReader:
 
         asyncio.run(main())
 
-    def test_a_damaged_message_is_reported_once_and_the_others_are_read(self, one_server):
-        delete_streams(one_server)
-        prepare_streams(Secret(one_server.url), 1, PLAN)
-        self.append(one_server, [b"before"])
-        publish(one_server, subject_of(STREAMS[0]), b"not a group of records")
-        with closing(NatsLogReader(Secret(one_server.url))) as reader:
+    def test_a_damaged_message_is_reported_once_and_the_others_are_read(self, nats_server):
+        delete_streams(nats_server)
+        prepare_streams(Secret(nats_server.url), 1, PLAN)
+        self.append(nats_server, [b"before"])
+        publish(nats_server, subject_of(STREAMS[0]), b"not a group of records")
+        with closing(NatsLogReader(Secret(nats_server.url))) as reader:
             for _ in range(3):
                 assert [record.payload for record in reader.read(STREAMS[0], 0, BYTES_MAX)] == [b"before"]
             assert reader.quarantined() == 1
-            self.append(one_server, [b"after"])
+            self.append(nats_server, [b"after"])
             assert [record.payload for record in reader.read(STREAMS[0], 0, BYTES_MAX)] == [b"before", b"after"]
             assert reader.quarantined() == 1
 
-    def test_what_a_replica_does_not_have_comes_from_the_leader(self, one_server, monkeypatch):
-        delete_streams(one_server)
-        prepare_streams(Secret(one_server.url), 1, PLAN)
-        self.append(one_server, [b"%d" % number for number in range(8)])
-        request(one_server, f"STREAM.MSG.DELETE.{stream_name(STREAMS[0])}", {"seq": 4, "no_erase": True})
+    def test_what_a_replica_does_not_have_comes_from_the_leader(self, nats_server, monkeypatch):
+        delete_streams(nats_server)
+        prepare_streams(Secret(nats_server.url), 1, PLAN)
+        self.append(nats_server, [b"%d" % number for number in range(8)])
+        request(nats_server, f"STREAM.MSG.DELETE.{stream_name(STREAMS[0])}", {"seq": 4, "no_erase": True})
         whole = log_reader.batch_from
 
         async def lagging(*arguments):
             return [message for message in await whole(*arguments) if message.sequence in {1, 3, 6}]
 
         monkeypatch.setattr(log_reader, "batch_from", lagging)
-        with closing(NatsLogReader(Secret(one_server.url))) as reader:
+        with closing(NatsLogReader(Secret(nats_server.url))) as reader:
             found = [record.payload for record in reader.read(STREAMS[0], 0, BYTES_MAX)]
         assert found == [b"0", b"1", b"2", b"4", b"5", b"6", b"7"]
 
-    def test_it_trims_rarely_and_maintenance_at_once(self, one_server):
-        delete_streams(one_server)
-        prepare_streams(Secret(one_server.url), 1, PLAN)
-        self.append(one_server, [b"%d" % number for number in range(8)])
-        with closing(NatsLogReader(Secret(one_server.url))) as reader:
+    def test_it_trims_rarely_and_maintenance_at_once(self, nats_server):
+        delete_streams(nats_server)
+        prepare_streams(Secret(nats_server.url), 1, PLAN)
+        self.append(nats_server, [b"%d" % number for number in range(8)])
+        with closing(NatsLogReader(Secret(nats_server.url))) as reader:
             records = reader.read(STREAMS[0], 0, BYTES_MAX)
             for record in records[:6]:
                 reader.trim(STREAMS[0], record.number)
-            assert info_of(one_server, STREAMS[0]).state.first_seq == 2
+            assert info_of(nats_server, STREAMS[0]).state.first_seq == 2
         maintenance = NatsLogMaintenance(
-            lambda: NatsLogReader(Secret(one_server.url)), lambda: {STREAMS[0]: records[5].number}
+            lambda: NatsLogReader(Secret(nats_server.url)), lambda: {STREAMS[0]: records[5].number}
         )
         assert maintenance.blank_loaded() is True
         assert maintenance.erase_damaged("anyone") == 0
-        assert [payload for _, _, payload in read_all(one_server)] == [b"6", b"7"]
+        assert [payload for _, _, payload in read_all(nats_server)] == [b"6", b"7"]
 
-    def test_a_message_of_a_newer_release_stops_loading_and_is_kept(self, one_server, monkeypatch):
-        delete_streams(one_server)
-        prepare_streams(Secret(one_server.url), 1, PLAN)
-        self.append(one_server, [b"before"])
+    def test_a_message_of_a_newer_release_stops_loading_and_is_kept(self, nats_server, monkeypatch):
+        delete_streams(nats_server)
+        prepare_streams(Secret(nats_server.url), 1, PLAN)
+        self.append(nats_server, [b"before"])
         monkeypatch.setattr(log_writer, "FORMAT", "2")
-        self.append(one_server, [b"newer"])
+        self.append(nats_server, [b"newer"])
         monkeypatch.undo()
-        self.append(one_server, [b"after"])
-        with closing(NatsLogReader(Secret(one_server.url))) as reader:
+        self.append(nats_server, [b"after"])
+        with closing(NatsLogReader(Secret(nats_server.url))) as reader:
             (before,) = reader.read(STREAMS[0], 0, BYTES_MAX)
             assert before.payload == b"before"
             with pytest.raises(StoreUnavailableError, match="written by a newer release: upgrade this machine"):
                 reader.read(STREAMS[0], before.number, BYTES_MAX)
             assert reader.quarantined() == 0
             reader.trim_now(STREAMS[0], before.number)
-            assert info_of(one_server, STREAMS[0]).state.messages == 2
+            assert info_of(nats_server, STREAMS[0]).state.messages == 2
             with pytest.raises(StoreUnavailableError, match="newer release"):  # the position of a newer loader
                 reader.trim_now(STREAMS[0], first_number(2))
-            assert info_of(one_server, STREAMS[0]).state.messages == 2
+            assert info_of(nats_server, STREAMS[0]).state.messages == 2
 
-    def test_loaded_messages_are_kept_for_a_while_and_do_not_count_as_waiting(self, one_server):
-        delete_streams(one_server)
-        prepare_streams(Secret(one_server.url), 1, PLAN)
-        self.append(one_server, [b"old"] * 4)
+    def test_loaded_messages_are_kept_for_a_while_and_do_not_count_as_waiting(self, nats_server):
+        delete_streams(nats_server)
+        prepare_streams(Secret(nats_server.url), 1, PLAN)
+        self.append(nats_server, [b"old"] * 4)
         boundary = datetime.now(UTC)
         eventually(lambda: datetime.now(UTC) > boundary)
-        self.append(one_server, [b"new"] * 4)
+        self.append(nats_server, [b"new"] * 4)
         clock = [boundary]
         keep = timedelta(hours=48)
-        reader = NatsLogReader(Secret(one_server.url), keep=keep, trim_every_s=0, now=lambda: clock[0])
+        reader = NatsLogReader(Secret(nats_server.url), keep=keep, trim_every_s=0, now=lambda: clock[0])
         with closing(reader):
             numbers = [record.number for record in reader.read(STREAMS[0], 0, BYTES_MAX)]
 
             def messages_when_trimmed(now, through):
                 clock[0] = now
                 reader.trim(STREAMS[0], through)
-                return info_of(one_server, STREAMS[0]).state.messages
+                return info_of(nats_server, STREAMS[0]).state.messages
 
             assert messages_when_trimmed(boundary, numbers[6]) == 8
             assert reader.backlog_bytes({STREAMS[0]: numbers[7]}) == 0
@@ -363,30 +351,31 @@ class TestReader:
             assert messages_when_trimmed(boundary + keep, numbers[1]) == 6, "only what is loaded"
             assert messages_when_trimmed(boundary + keep, numbers[6]) == 4, "only what is old"
             assert messages_when_trimmed(boundary + 2 * keep, numbers[6]) == 1
-            self.append(one_server, [b"newer"])
+            self.append(nats_server, [b"newer"])
             reader.trim_now(STREAMS[0], numbers[7])
-            assert info_of(one_server, STREAMS[0]).state.messages == 1, "maintenance keeps nothing that is loaded"
+            assert info_of(nats_server, STREAMS[0]).state.messages == 1, "maintenance keeps nothing that is loaded"
 
-    def test_loaded_messages_make_room_once_they_use_half_of_it(self, one_server):
-        delete_streams(one_server)
-        prepare_streams(Secret(one_server.url), 1, StreamPlan("an installation", 3 * 2**20, {}))
-        reader = NatsLogReader(Secret(one_server.url), keep=timedelta(hours=48), trim_every_s=0)
+    def test_loaded_messages_make_room_once_they_use_half_of_it(self, nats_server):
+        delete_streams(nats_server)
+        prepare_streams(Secret(nats_server.url), 1, StreamPlan("an installation", 3 * 2**20, {}))
+        reader = NatsLogReader(Secret(nats_server.url), keep=timedelta(hours=48), trim_every_s=0)
         with closing(reader):
-            for messages in (1, 2, 1):  # The third makes more than half.
-                self.append(one_server, [secrets.token_bytes(200_000)])
+            for messages, first in ((1, 1), (2, 1), (2, 2)):  # The third makes more than half: the oldest goes.
+                self.append(nats_server, [secrets.token_bytes(200_000)])
                 *_, last = reader.read(STREAMS[0], 0, BYTES_MAX)
                 reader.trim(STREAMS[0], last.number - 64)  # The last message is not loaded yet.
-                assert info_of(one_server, STREAMS[0]).state.messages == messages
+                state = info_of(nats_server, STREAMS[0]).state
+                assert (state.messages, state.first_seq) == (messages, first)
 
-    def test_a_stream_that_was_created_again_is_noticed(self, one_server):
-        delete_streams(one_server)
-        ids = prepare_streams(Secret(one_server.url), 1, PLAN)
-        with closing(NatsLogReader(Secret(one_server.url), ids)) as reader:
+    def test_a_stream_that_was_created_again_is_noticed(self, nats_server):
+        delete_streams(nats_server)
+        ids = prepare_streams(Secret(nats_server.url), 1, PLAN)
+        with closing(NatsLogReader(Secret(nats_server.url), ids)) as reader:
             assert reader.read(STREAMS[0], 0, BYTES_MAX) == []
-            delete_streams(one_server)
+            delete_streams(nats_server)
             with pytest.raises(StoreUnavailableError):
                 reader.read(STREAMS[0], 0, BYTES_MAX)
-            prepare_streams(Secret(one_server.url), 1, PLAN)
+            prepare_streams(Secret(nats_server.url), 1, PLAN)
             with pytest.raises(ForeignDataError, match="created again"):
                 reader.read(STREAMS[0], 0, BYTES_MAX)
 
@@ -398,19 +387,19 @@ class TestStreams:
         assert kept == {(3, "file", "new", 0)}
         eventually(lambda: len({leader_of(streams, stream) for stream in STREAMS}) == 3)
 
-    def test_they_are_kept_and_follow_the_settings(self, one_server):
-        delete_streams(one_server)
-        ids = prepare_streams(Secret(one_server.url), 1, PLAN)
-        again = prepare_streams(Secret(one_server.url), 1, StreamPlan("an installation", 2**29, ids))
+    def test_they_are_kept_and_follow_the_settings(self, nats_server):
+        delete_streams(nats_server)
+        ids = prepare_streams(Secret(nats_server.url), 1, PLAN)
+        again = prepare_streams(Secret(nats_server.url), 1, StreamPlan("an installation", 2**29, ids))
         assert again == ids
-        assert {info_of(one_server, stream).config.max_bytes for stream in STREAMS} == {2**29 // 3}
-        assert info_of(one_server, STREAMS[0]).config.metadata[STREAM_ID] == ids[STREAMS[0]]
+        assert {info_of(nats_server, stream).config.max_bytes for stream in STREAMS} == {2**29 // 3}
+        assert info_of(nats_server, STREAMS[0]).config.metadata[STREAM_ID] == ids[STREAMS[0]]
 
-    def test_several_machines_that_start_at_once_agree(self, cluster):
-        delete_streams(cluster)
+    def test_several_machines_that_start_at_once_agree(self, nats_cluster):
+        delete_streams(nats_cluster)
         found = []
         threads = [
-            threading.Thread(target=lambda: found.append(prepare_streams(Secret(cluster.url), 3, PLAN)))
+            threading.Thread(target=lambda: found.append(prepare_streams(Secret(nats_cluster.url), 3, PLAN)))
             for _ in range(3)
         ]
         for thread in threads:
@@ -438,8 +427,8 @@ class TestRefusals:
         assert "cannot be reached" in sentence
         assert "MAUVE_STREAM_URL" in sentence
 
-    def test_a_wrong_password(self, one_server, tmp_path):
-        settings = one_server.settings() | {"MAUVE_STREAM_URL": one_server.url_as("mauve", "guessed")}
+    def test_a_wrong_password(self, nats_server, tmp_path):
+        settings = nats_server.settings() | {"MAUVE_STREAM_URL": nats_server.url_as("mauve", "guessed")}
         sentence = self.refusal(tmp_path, settings)
         assert "wrong user or password: check MAUVE_STREAM_URL" in sentence
         assert "guessed" not in sentence
@@ -459,48 +448,48 @@ class TestRefusals:
         assert says in sentence
         assert "MAUVE_STREAM_URL" in sentence
 
-    def test_one_of_three_that_does_not_say_how_it_syncs(self, cluster, tmp_path):
-        delete_streams(cluster)
-        two = ",".join(cluster.monitor_url.split(",")[:2])
+    def test_one_of_three_that_does_not_say_how_it_syncs(self, nats_cluster, tmp_path):
+        delete_streams(nats_cluster)
+        two = ",".join(nats_cluster.monitor_url.split(",")[:2])
         for monitors in (two, f"{two},http://127.0.0.1:1"):
-            sentence = self.refusal(tmp_path, cluster.settings() | {"MAUVE_STREAM_MONITOR_URL": monitors})
+            sentence = self.refusal(tmp_path, nats_cluster.settings() | {"MAUVE_STREAM_MONITOR_URL": monitors})
             assert "MAUVE_STREAM_MONITOR_URL" in sentence
 
-    def test_a_server_with_the_monitoring_address_of_another(self, one_server, tmp_path):
-        delete_streams(one_server)
+    def test_a_server_with_the_monitoring_address_of_another(self, nats_server, tmp_path):
+        delete_streams(nats_server)
         with Nats(1, sync='"2m"') as unsafe:
-            settings = unsafe.settings() | {"MAUVE_STREAM_MONITOR_URL": one_server.monitor_url}
+            settings = unsafe.settings() | {"MAUVE_STREAM_MONITOR_URL": nats_server.monitor_url}
             sentence = self.refusal(tmp_path, settings)
         assert "nothing says whether it syncs" in sentence
         assert "MAUVE_STREAM_MONITOR_URL" in sentence
 
-    def test_a_server_that_fails_later_does_not_keep_the_service_from_starting(self, cluster, tmp_path):
-        data = data_on(cluster, tmp_path)
+    def test_a_server_that_fails_later_does_not_keep_the_service_from_starting(self, nats_cluster, tmp_path):
+        data = data_on(nats_cluster, tmp_path)
         assert mauve(data, "org", "create", "Acme").returncode == 0
-        cluster.kill(2)
+        nats_cluster.kill(2)
         try:
             done = mauve(data, "org", "list")
         finally:
-            cluster.start(2)
+            nats_cluster.start(2)
         assert done.returncode == 0, done.stderr
 
-    def test_the_streams_of_another_installation(self, one_server, tmp_path):
-        delete_streams(one_server)
-        prepare_streams(Secret(one_server.url), 1, PLAN)
-        assert "belongs to another installation" in self.refusal(tmp_path, one_server.settings())
+    def test_the_streams_of_another_installation(self, nats_server, tmp_path):
+        delete_streams(nats_server)
+        prepare_streams(Secret(nats_server.url), 1, PLAN)
+        assert "belongs to another installation" in self.refusal(tmp_path, nats_server.settings())
 
-    def test_streams_that_were_deleted_or_created_again(self, one_server, tmp_path):
-        data = data_on(one_server, tmp_path)
+    def test_streams_that_were_deleted_or_created_again(self, nats_server, tmp_path):
+        data = data_on(nats_server, tmp_path)
         assert mauve(data, "org", "create", "Acme").returncode == 0
-        identity = info_of(one_server, STREAMS[0]).config.metadata["mauve-installation"]
-        delete_streams(one_server)
+        identity = info_of(nats_server, STREAMS[0]).config.metadata["mauve-installation"]
+        delete_streams(nats_server)
         for _ in range(2):
             done = mauve(data, "org", "list")
             assert (done.returncode, "not the one that this installation wrote to" in done.stderr) == (1, True)
-            prepare_streams(Secret(one_server.url), 1, StreamPlan(identity, 2**30, {}))
+            prepare_streams(Secret(nats_server.url), 1, StreamPlan(identity, 2**30, {}))
 
-    def test_going_back_to_files(self, one_server, tmp_path):
-        data = data_on(one_server, tmp_path)
+    def test_going_back_to_files(self, nats_server, tmp_path):
+        data = data_on(nats_server, tmp_path)
         settings = SERVERS[data]
         assert mauve(data, "org", "create", "Acme").returncode == 0
         SERVERS[data] = {"MAUVE_MASTER_KEY": settings["MAUVE_MASTER_KEY"]}
@@ -531,8 +520,8 @@ class TestService:
         eventually(is_known)
         return key
 
-    def test_events_are_accepted_queued_on_nats_and_counted(self, one_server, tmp_path):
-        data = data_on(one_server, tmp_path)
+    def test_events_are_accepted_queued_on_nats_and_counted(self, nats_server, tmp_path):
+        data = data_on(nats_server, tmp_path)
         with running(data, "--workers", "2") as service:
             key = self.key_for(service)
             for number in range(10):
@@ -544,30 +533,30 @@ class TestService:
         assert set(dict(ledger_rows(data, "SELECT stream, number FROM load_positions"))) <= {*STREAMS, 255}
         assert not (data / "log").exists()
 
-    def test_after_kills_under_load_each_acknowledged_item_is_counted_once(self, cluster, tmp_path):
-        with running(data_on(cluster, tmp_path), "--workers", "2") as service:
+    def test_after_kills_under_load_each_acknowledged_item_is_counted_once(self, nats_cluster, tmp_path):
+        with running(data_on(nats_cluster, tmp_path), "--workers", "2") as service:
             # A group whose acknowledgement is lost may be stored: its senders get 503.
             with Traffic(service, is_disk_sound=False) as traffic:
                 for dying in ([0], [1, 2], [0, 1, 2]):
                     before = len(traffic.acked)
                     eventually(lambda before=before: len(traffic.acked) > before + 20)
                     for index in dying:
-                        cluster.kill(index)
+                        nats_cluster.kill(index)
                     time.sleep(0.5)
                     for index in dying:
-                        cluster.start(index)
+                        nats_cluster.start(index)
                 before = len(traffic.acked)
                 eventually(lambda: len(traffic.acked) > before + 20)
             figures = traffic.figures_when_loaded(service)
             assert service.stop() == 0
             traffic.check(service, figures)
 
-    def test_without_a_quorum_events_get_503_and_are_accepted_again_afterwards(self, cluster, tmp_path):
-        with running(data_on(cluster, tmp_path), "--workers", "1") as service:
+    def test_without_a_quorum_events_get_503_and_are_accepted_again_afterwards(self, nats_cluster, tmp_path):
+        with running(data_on(nats_cluster, tmp_path), "--workers", "1") as service:
             key = self.key_for(service)
             assert self.post(service, key, id="1").status_code == 202
             for index in (0, 1):
-                cluster.kill(index)
+                nats_cluster.kill(index)
             try:
                 began = time.monotonic()
                 refused = self.post(service, key, id="2")
@@ -576,12 +565,12 @@ class TestService:
                 assert httpx.get(f"{service.url}/healthz").status_code == 200
             finally:
                 for index in (0, 1):
-                    cluster.start(index)
+                    nats_cluster.start(index)
             eventually(lambda: self.post(service, key, id="2").status_code == 202)
             assert self.counts(service, key) == [{"name": "seen", "count": 2}]
 
-    def test_events_that_were_queued_in_files_are_loaded_after_the_move(self, one_server, tmp_path):
-        data = data_on(one_server, tmp_path)
+    def test_events_that_were_queued_in_files_are_loaded_after_the_move(self, nats_server, tmp_path):
+        data = data_on(nats_server, tmp_path)
         on_nats = SERVERS[data]
         SERVERS[data] = {"MAUVE_MASTER_KEY": on_nats["MAUVE_MASTER_KEY"]}
         with running(data, "--workers", "1", environment={"MAUVE_INGEST_FLUSH_SECONDS": "30"}) as service:

@@ -1,17 +1,12 @@
 """Machines with a role each, on the same servers: each answers its own paths, and none needs its directory."""
 
-import base64
 import os
-import random
 import shutil
 import signal
 
 import httpx2 as httpx
 import pytest
 
-from support.clickhouse import ClickHouse
-from support.nats import Nats
-from support.postgres import Postgres
 from support.service import (
     PATIENCE_S,
     SERVERS,
@@ -27,16 +22,8 @@ from support.service import (
 
 
 @pytest.fixture(scope="module")
-def chosen():
-    with Postgres() as postgres, ClickHouse() as clickhouse, Nats(servers=1) as nats:
-        yield {
-            "MAUVE_DATABASE_URL": postgres.create(f"own_{random.getrandbits(60)}"),
-            "MAUVE_WAREHOUSE_URL": clickhouse.create(),
-            "MAUVE_MASTER_KEY": base64.b64encode(bytes(32)).decode(),
-            "MAUVE_BACKLOG_MB": "256",
-            "MAUVE_READ_CACHE_SECONDS": "0",
-            **nats.settings(),
-        }
+def chosen(new_installation, postgres, clickhouse, nats_server):
+    return new_installation(postgres, clickhouse, nats_server)
 
 
 @pytest.fixture

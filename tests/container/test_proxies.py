@@ -1,0 +1,116 @@
+"""The proxies' files of `deploy/` work: writes reach the workers, and everything else the core."""
+
+import datetime as dt
+import getpass
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx2 as httpx
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from support.container import ROOT
+from support.service import PATIENCE_S, bearer, eventually, mauve_json, running, two_free_ports
+
+
+def needs(program, package):
+    missing = shutil.which(program) is None
+    return pytest.mark.skipif(missing, reason=f"needs {program} (Debian: apt-get install {package})")
+
+
+@pytest.fixture
+def service(tmp_path):
+    with running(tmp_path / "data", "--workers", "1", environment={"MAUVE_PROXIES": "1"}) as started:
+        yield started
+
+
+def with_ports_of(service, text):
+    main, ingest = urlsplit(service.url).port, urlsplit(service.ingest_url).port
+    return text.replace(":8080", f":{main}").replace(":8081", f":{ingest}")
+
+
+@contextmanager
+def proxy(*command, port, **environment):
+    process = subprocess.Popen(list(map(str, command)), env={"PATH": "/usr/sbin:/usr/bin:/bin", **environment})
+    try:
+        eventually(lambda: process.poll() is not None or is_open(port))
+        assert process.poll() is None, "the proxy did not start"
+        yield
+    finally:
+        process.terminate()
+        process.wait(timeout=PATIENCE_S)
+
+
+def is_open(port):
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def certificate_in(folder: Path) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "metrics.example.com")])
+    now = dt.datetime.now(dt.UTC)
+    signed = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "fullchain.pem").write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    private = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "privkey.pem").write_bytes(key.private_bytes(*private))
+
+
+def check(service, url):
+    """Send, read and open a page through the proxy; send while the core is stopped, so that only workers can answer."""
+    mauve_json(service.data, "org", "create", "Acme")
+    key = mauve_json(service.data, "app", "create", "App")["sk_key"]
+    host = {"host": "metrics.example.com"}
+    events = [{"name": "sent", "user": str(number), "props": {"text": "x" * 900}} for number in range(400)]
+    eventually(lambda: httpx.get(f"{url}/v1/metrics/mau", headers=bearer(key) | host).status_code == 200)
+    assert httpx.get(f"{url}/signin", headers=host, follow_redirects=True).status_code == 200
+    core = service.child_pids()["core"]
+    os.kill(core, signal.SIGSTOP)
+    try:
+        reply = httpx.post(f"{url}/v1/events", headers=bearer(key) | host, json=events)
+    finally:
+        os.kill(core, signal.SIGCONT)
+    assert (reply.status_code, reply.json()) == (202, {"ok": True, "accepted": 400, "rejected": 0})
+
+
+@needs("caddy", "caddy")
+def test_caddy_serves_with_its_file(service, tmp_path):
+    port = two_free_ports()
+    config = tmp_path / "Caddyfile"
+    text = with_ports_of(service, (ROOT / "deploy/Caddyfile").read_text())
+    config.write_text(text.replace("{\n\tservers", "{\n\tadmin off\n\tservers"))
+    names = {"MAUVE_SITE": f"http://metrics.example.com:{port}", "MAUVE_UPSTREAM": "127.0.0.1", "HOME": str(tmp_path)}
+    with proxy("caddy", "run", "--adapter", "caddyfile", "--config", config, port=port, **names):
+        check(service, f"http://127.0.0.1:{port}")
+
+
+@needs("nginx", "nginx-light")
+def test_nginx_serves_with_its_file(service, tmp_path):
+    port = two_free_ports()
+    certificate_in(tmp_path)
+    text = with_ports_of(service, (ROOT / "deploy/nginx.conf").read_text())
+    text = text.replace("/etc/ssl/metrics.example.com", str(tmp_path))
+    text = text.replace("listen 443", f"listen 127.0.0.1:{port}").replace("listen 80;", f"listen 127.0.0.1:{port + 1};")
+    (tmp_path / "site.conf").write_text(text)
+    kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    folders = "".join(f"{kind}_temp_path {tmp_path}/{kind};\n" for kind in kinds)
+    main = f"daemon off; user {getpass.getuser()}; pid {tmp_path}/pid; error_log {tmp_path}/error.log;\nevents {{}}\n"
+    (tmp_path / "nginx.conf").write_text(f"{main}http {{ access_log off;\n{folders}include {tmp_path}/site.conf; }}\n")
+    with proxy("nginx", "-e", tmp_path / "error.log", "-c", tmp_path / "nginx.conf", port=port):
+        check(service, f"https://127.0.0.1:{port}")
+        moved = httpx.get(f"http://127.0.0.1:{port + 1}/apps", headers={"host": "metrics.example.com"})
+        assert (moved.status_code, moved.headers["location"]) == (301, "https://metrics.example.com/apps")
