@@ -3,7 +3,7 @@ import itertools
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import httpx2 as httpx
@@ -25,20 +25,24 @@ from mauve.load.loader import Loader
 from mauve.load.runner import LoadMetrics, LoadRunner
 from mauve.server.app import ServiceApp
 from mauve.server.core import ingest_and_loading
+from mauve.stores import StoreUnavailableError
 from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
+from mauve.stores.sql import database
 from mauve.stores.sql.ledger.closed_days import SqlClosedDays
 from mauve.stores.sql.ledger.loading import SqlLoadLedger
+from mauve.stores.sql.restored_mark import mark_original
 from mauve.stores.warehouse import WarehouseReader
+from mauve.web.drain import Drain
 from mauve.wiring.bootstrap import prepare
 from mauve.wiring.control import control_parts
 from mauve.wiring.dashboard import dashboard_parts
-from mauve.wiring.databases import open_ledger_database
+from mauve.wiring.databases import open_catalog_database, open_ledger_database
 from mauve.wiring.ingest import ingest_parts
 from mauve.wiring.query import query_parts
 from mauve.wiring.warehouse import open_load_parts, open_log_reader, open_warehouse, open_warehouse_reader
 from support.clocks import ManualClock
-from support.service import PATIENCE_S, SERVERS
+from support.service import PATIENCE_S, SERVERS, eventually
 
 # No test depends on the machine's speed: examples have no deadline, and clients wait for a busy service.
 hypothesis_settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -65,6 +69,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _patient_publisher(monkeypatch: pytest.MonkeyPatch) -> None:
     """Publish every change before the reply, however slow the machine is."""
     monkeypatch.setattr(publish, "_PATIENCE_S", PATIENCE_S)
+    monkeypatch.setattr(publish, "_CHANGE_PATIENCE_S", PATIENCE_S)
 
 
 @pytest.fixture(scope="session")
@@ -144,7 +149,15 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, servers: Servers | None) 
     """A data directory, and the name of its database on a server, prepared once: copying is faster than migrating."""
     data = tmp_path_factory.mktemp("template") / "data"
     chosen = {} if servers is None else servers.settings("template_of_mauve")
-    prepare(settings_from({"MAUVE_DATA": str(data), **chosen}))
+    settings = settings_from({"MAUVE_DATA": str(data), **chosen})
+
+    def is_prepared() -> bool:
+        with suppress(StoreUnavailableError):  # Servers that have just started may answer late on a busy machine.
+            prepare(settings)
+            return True
+        return False
+
+    eventually(is_prepared)
     return data, chosen.get("MAUVE_DATABASE_URL", "").rpartition("/")[2]
 
 
@@ -214,6 +227,13 @@ def _followed_edge(servers: Servers | None, monkeypatch: pytest.MonkeyPatch) -> 
         follow_at_once(monkeypatch)
 
 
+@pytest.fixture(autouse=True)
+def _clock_of_the_test(servers: Servers | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the test's clock decide windows and expiry: on servers, the server's would."""
+    if servers is not None:
+        monkeypatch.setattr(database, "server_time", database.machine_time)
+
+
 @pytest.fixture
 def settings(prepared: tuple[Path, str], servers: Servers | None, tmp_path: Path) -> Iterator[Settings]:
     data, (template, database) = tmp_path / "data", prepared
@@ -223,7 +243,11 @@ def settings(prepared: tuple[Path, str], servers: Servers | None, tmp_path: Path
     SERVERS[data] = {} if servers is None else servers.settings(database)
     if servers is not None:
         servers.clear()
-    yield settings_from(plain | SERVERS[data])
+    chosen = settings_from(plain | SERVERS[data])
+    if servers is not None:
+        with closing(open_catalog_database(chosen)) as copied:
+            mark_original(copied, is_renewed=True)  # The copy of the template is meant to be used.
+    yield chosen
     if servers is not None:
         servers.drop(SERVERS[data])
     del SERVERS[data]
@@ -276,7 +300,7 @@ class AppInLifespan:
             ):
                 loading = LoadRunner(lambda: open_load_parts(self._settings), LoadMetrics(registry))
                 timeout_s = self._settings.catalog_timeout_s
-                others = ingest_and_loading(self._settings, IngestPlane(self.ingest), loading)
+                others = ingest_and_loading(self._settings, IngestPlane(self.ingest), loading, Drain())
                 self._app = ServiceApp(self._parts, self.query, self.dashboard, others, timeout_s=timeout_s)
                 await send({"type": "lifespan.startup.complete"})
                 await receive()

@@ -13,7 +13,7 @@ from support.service import bearer
 
 JSON = {"content-type": "application/json"}
 PHONE = (390, 844)
-PATHS = ("/", "/?days=90", "/apps", "/usage", "/tokens", "/members", "/organization", "/account")
+PATHS = ("/", "/?days=90", "/apps", "/alerts", "/usage", "/tokens", "/members", "/organization", "/account")
 APP_PATHS = ("", "/events?name=listing_viewed", "/payments", "/subscriptions", "/keys", "/webhooks", "/settings")
 
 
@@ -170,6 +170,21 @@ def test_a_copy_button_does_not_cover_its_snippet_on_a_phone(demo, open_page):
     page.goto(demo.app_path("Aster Notes") + "/settings")
     button, code = (page.locator(f".snippet {part}").bounding_box() for part in ("button", "pre"))
     assert button["y"] + button["height"] <= code["y"]
+
+
+def test_the_first_numbers_of_an_app_have_the_width_of_a_phone(demo, open_page):
+    page = demo.sign_in(open_page(demo.service.url, size=PHONE))
+    page.goto("/apps/new")
+    page.get_by_label("Name").fill("Clover Phone")
+    page.get_by_role("button", name="Create").click()
+    numbers = page.locator("dl.first-numbers dd")
+    numbers.first.wait_for()  # They appear with the first update.
+    card = page.locator("dl.first-numbers").bounding_box()
+    for each in numbers.all():
+        number, note = (each.locator(part).bounding_box() for part in ("b", "span"))
+        assert note["width"] > 0.9 * card["width"]
+        assert note["y"] >= number["y"] + number["height"] / 2, "the note is below its number"
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
 
 
 def test_the_theme_follows_the_system_until_one_is_chosen(demo, open_page):

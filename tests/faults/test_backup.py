@@ -1,5 +1,6 @@
 """A process dies during a backup: the service recovers, and no partial file is left."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -15,9 +16,20 @@ from mauve.config import settings_from
 from mauve.maintenance.backup import write_backup
 from mauve.maintenance.errors import MaintenanceFailedError, MaintenanceRefusedError
 from mauve.server.admin_client import CoreConnection, erase_user, pause_loader
+from mauve.wiring.backups import file_target
 from mauve.wiring.control import control_parts
 from mauve.wiring.maintenance import backup_sources
-from support.service import MAUVE, bearer, clean_environment, eventually, mauve_json, running, stored_events, token_for
+from support.service import (
+    MAUVE,
+    bearer,
+    clean_environment,
+    eventually,
+    mauve,
+    mauve_json,
+    running,
+    stored_events,
+    token_for,
+)
 
 
 class Interruption:
@@ -61,7 +73,7 @@ def mau(service, key):
 def make_backup(service, file, progress):
     settings = settings_from({"MAUVE_DATA": str(service.data)})
     sources = backup_sources(settings, lambda: pause_loader(settings))
-    return write_backup(sources, file, 0, "test", progress)
+    return write_backup(sources, file_target(settings, file), 0, "test", progress)
 
 
 @pytest.mark.parametrize("stage", ["copying the queue", "copying the databases", "packing"])
@@ -157,6 +169,39 @@ def test_a_second_backup_at_the_same_time_is_refused(service, key, tmp_path):
     settings = settings_from({"MAUVE_DATA": str(service.data)})
     with pause_loader(settings), pytest.raises(MaintenanceRefusedError, match="another backup"):
         make_backup(service, tmp_path / "backup", Interruption("", None))
+
+
+def test_a_second_backup_is_refused_even_if_the_first_has_lost_its_service(service, tmp_path):
+    made = []
+
+    def make_another():
+        done = mauve(service.data, "backup", str(tmp_path / "other"))
+        made.append((done.returncode, done.stderr.splitlines()[-1]))
+
+    lock = os.open(service.data, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # as a backup does
+        make_another()
+    finally:
+        os.close(lock)
+    make_backup(service, tmp_path / "backup", Interruption("packing", make_another))
+    assert made == [(2, "mauve: another backup is in progress: wait for it to finish")] * 2
+    assert (tmp_path / "backup").exists()
+    assert not (tmp_path / "other").exists()
+
+
+def test_the_place_of_a_backup_never_holds_copies_of_the_databases(service, tmp_path):
+    """They are not encrypted, and a killed command leaves them: they stay in the data directory."""
+    (tmp_path / "elsewhere").mkdir()
+    seen = []
+
+    def look():
+        seen.extend(path.name for path in (tmp_path / "elsewhere").rglob("*"))
+        assert (service.data / "backing-up" / "catalog.db").exists()
+
+    make_backup(service, tmp_path / "elsewhere" / "backup", Interruption("packing", look))
+    assert seen == [".backup.part"]
+    assert not (service.data / "backing-up").exists()
 
 
 def test_a_stop_does_not_wait_for_a_backup(service, key, tmp_path):

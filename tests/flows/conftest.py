@@ -1,6 +1,7 @@
 """Browsers and users of the dashboard."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from argon2 import PasswordHasher, Type
@@ -17,6 +18,7 @@ from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.schema import TABLES
 from mauve.stores.clickhouse.warehouse_reader import ClickHouseWarehouseReader
 from mauve.stores.warehouse import WarehouseReader
+from support.alerts import Machine, Recorder
 from support.browser import PASSWORD, Browser
 from support.clocks import ManualClock
 
@@ -81,3 +83,14 @@ def signed_in(
 def viewer(signed_in: Callable[[Role], tuple[Browser, User]]) -> Browser:
     """A browser in which a member who may only read is signed in."""
     return signed_in(Role.VIEWER)[0]
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def machine(core: Any, client: TestClient, recorder: Recorder) -> Machine:
+    """A machine that judges rules and sends messages when it is told to."""
+    return Machine(core.dashboard.alerts, recorder)

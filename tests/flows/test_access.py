@@ -108,6 +108,7 @@ def test_the_scheme_is_not_case_sensitive(client, token):
     assert client.get("/v1/apps", headers={"authorization": f"bEARER {token}"}).status_code == 200
 
 
+@pytest.mark.embedded  # refused before an engine is asked
 @pytest.mark.parametrize("path", ["/v1/apps/", "/v1/apps/{app}/", "/v1/apps/{app}/keys/", "/v1/apps/{app}/nope"])
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE"])
 def test_deeper_paths_and_trailing_slashes_are_404(api, app, method, path):
@@ -115,6 +116,7 @@ def test_deeper_paths_and_trailing_slashes_are_404(api, app, method, path):
     assert (reply.status_code, reply.json()["error"]["code"]) == (404, "not_found")
 
 
+@pytest.mark.embedded  # refused before an engine is asked
 @pytest.mark.parametrize(
     "path",
     [
@@ -129,11 +131,13 @@ def test_other_paths_below_apps_are_404(api, app, key, path):
     assert (reply.status_code, reply.json()["error"]["code"]) == (404, "not_found")
 
 
+@pytest.mark.embedded  # refused before an engine is asked
 def test_an_escaped_slash_or_line_feed_does_not_reach_another_operation(api, app):
     assert api.get(f"/v1/apps/{app['app_id']}%2fkeys").status_code == 404
     assert api.get(f"/v1/apps/{app['app_id']}/keys%0A").status_code == 404
 
 
+@pytest.mark.embedded  # refused before an engine is asked
 @pytest.mark.parametrize(("method", "path"), [("DELETE", "/v1/apps"), ("PUT", "/v1/apps"), ("HEAD", "/v1/apps")])
 def test_a_method_that_is_not_in_the_contract_is_404(api, method, path):
     assert api.request(method, path).status_code == 404

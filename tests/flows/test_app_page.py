@@ -182,6 +182,7 @@ class TestCsvExport:
         rows = list(csv.reader(io.StringIO(viewer.ask("GET", f"{own}/sheets/event_names.csv").text)))
         assert rows == [["name", "count"], ['\'=HYPERLINK("http://evil.example")', "1"], ["a,b\nc", "1"]]
 
+    @pytest.mark.embedded  # refused before an engine is asked
     def test_an_unknown_metric_is_not_found_and_an_event_name_is_required(self, viewer, own):
         assert viewer.ask("GET", f"{own}/sheets/nonsense.csv").status_code == 404
         assert viewer.ask("GET", f"{own}/sheets/event_series.csv").status_code == 400
@@ -213,6 +214,7 @@ class TestEvents:
         assert "<i>" not in fragment.text
         assert "data-waiting" in fragment.text, "so that the page polls again"
 
+    @pytest.mark.embedded  # refused before an engine is asked
     @pytest.mark.parametrize("page", ["", "/events"])
     def test_a_bad_period_is_shown_on_the_page_it_came_from(self, viewer, own, send, page):
         send({"name": "view"})
@@ -580,6 +582,7 @@ class TestSecretCheck:
     def test_without_a_secret_the_page_does_not_wait(self, viewer, own):
         assert "Waiting for the first delivery" not in text_of(viewer.open(f"{own}/webhooks"))
 
+    @pytest.mark.embedded  # refused before an engine is asked
     @pytest.mark.parametrize("address", ["webhooks/live/biller_c/check", "webhooks/other/biller_a/check"])
     def test_unknown_billers_and_environments_are_not_found(self, viewer, own, address):
         assert viewer.ask("GET", f"{own}/{address}").status_code == 404

@@ -71,6 +71,7 @@ def test_a_name_is_trimmed_and_its_inner_white_space_collapsed(api, sent, stored
     assert create(api, name=sent)["name"] == stored
 
 
+@pytest.mark.embedded  # refused before an engine is asked
 @pytest.mark.parametrize(
     "name",
     [
@@ -98,6 +99,7 @@ def test_an_invalid_name_is_refused_and_nothing_is_stored(api, name):
     assert api.get("/v1/apps").json() == []
 
 
+@pytest.mark.embedded  # refused before an engine is asked
 @pytest.mark.parametrize(
     "body",
     [
@@ -141,6 +143,7 @@ def test_a_change_touches_only_the_given_fields(api):
     assert api.get(f"/v1/apps/{app['app_id']}").json() == reply.json()
 
 
+@pytest.mark.embedded  # refused before an engine is asked
 @pytest.mark.parametrize(
     "body",
     [

@@ -159,7 +159,7 @@ def test_an_interrupted_deletion_is_finished_by_running_it_again(data):
     with ledger_transaction(data) as tx:
         assert tx.execute(sa.select(arrivals.c.project)).scalars().all(), "the last uses of keys and counts go, too"
     # As if the command was killed after the data was deleted.
-    mauve_json(data, "app", "archive", app["app_id"])
+    archive_long_ago(data, app["app_id"])
     # In a separate process: the embedded engine opens only one path per process.
     subprocess.run([sys.executable, "-c", DELETE_DATA, str(data), app["public_id"]], check=True)
     assert projects_in_the_ledger(data) == set()
@@ -212,15 +212,16 @@ def test_a_secret_published_late_prolongs_the_wait(parts, clock, app):
     """Deliveries need no key: they are accepted until the secret is published as archived."""
     save_secret(parts, app, Environment.LIVE, Provider.BILLER_A, Secret(SECRET_A))
     parts.catalog.apps.archive(app.org_id, app.app_id, clock.now_ms())
+    edge_id = parts.catalog.publications.edge_id()
     (*others, secret) = parts.catalog.publications.pending(10)
     assert isinstance(secret, PublishedSecret)
-    parts.catalog.publications.mark_published(others, clock.now_ms())
+    assert parts.catalog.publications.mark_published(others, clock.now_ms(), edge_id)
     with pytest.raises(operator.RefusedError, match="not yet refused"):
         operator.refused_since(parts, operator.find_app(parts, app.app_id))
     with pytest.raises(operator.RefusedError, match="not yet refused"):
         operator.forget_app(parts, app)
     clock.advance(30_000)
-    parts.catalog.publications.mark_published([secret], clock.now_ms())
+    assert parts.catalog.publications.mark_published([secret], clock.now_ms(), edge_id)
     assert operator.refused_since(parts, operator.find_app(parts, app.app_id)) == clock.now_ms()
 
 

@@ -25,6 +25,8 @@ PASSWORD = "canary of a password 5b1f0c"
 SECRET_A = "whsec_canaryA" + "7" * 24
 SECRET_B = "whsec_" + base64.b64encode(b"canary of biller B, 32 bytes long").decode()
 MASTER_KEY = base64.b64encode(b"canary of a master key, 32 bytes"[:32]).decode()
+CHANNEL = "canary-of-the-address-of-a-channel-93ab7c2d"
+SMTP_PASSWORD = "canary-of-the-password-of-smtp-e410aa97"
 PART = 12  # characters: more of a secret than any mask shows
 
 
@@ -84,6 +86,8 @@ def world(tmp_path_factory):
     environment = {
         "MAUVE_METRICS_PORT": str(port),
         "MAUVE_MASTER_KEY": MASTER_KEY,
+        "MAUVE_SMTP_URL": f"smtp://ann%40example.com:{SMTP_PASSWORD}@127.0.0.1:9",
+        "MAUVE_ALERTS_ALLOW_PRIVATE": "1",
     }
     with (
         running(data, "--workers", "1", environment=environment) as service,
@@ -99,6 +103,8 @@ def _use_everything(world):
     world.plant("password", PASSWORD)
     world.plant("secret of biller A", SECRET_A)
     world.plant("secret of biller B", SECRET_B)
+    world.plant("address of a channel", CHANNEL)
+    world.plant("password of SMTP", SMTP_PASSWORD)
     world.plant("set-up link", world.service.setup_link.rpartition("/")[2])
     browser = Browser(RecordingClient(world))
     _create_an_organization(world, browser)
@@ -166,7 +172,19 @@ def _as_a_member(world, browser):
             secret_fields = {"secret": SECRET_A, "current": "wrong", "password": PASSWORD[:5], "again": PASSWORD}
             browser.ask(action.method, path, secret_fields if action.method == "POST" else None)
     browser.ask("POST", "/account/password", {"current": PASSWORD, "password": "short"})
+    _send_alerts_in_vain(world, browser)
     browser.ask("POST", "/signin", {"email": "ann@example.com", "password": PASSWORD + "x"})
+
+
+def _send_alerts_in_vain(world, browser):
+    """Add a channel and send tests, which fail: the history says why."""
+    form = {"kind": "webhook", "name": "Ops", "address": f"http://127.0.0.1:9/{CHANNEL}"}
+    page = browser.ask("POST", "/alerts/channels", form).text
+    world.plant("secret of a channel", re.search(r"whsec_[\w+/=]+", page)[0], list(world.replies)[-1])
+    channel = re.search(r"/alerts/channels/(\w+)/test", browser.ask("GET", "/alerts").text)[1]
+    for path in (f"/alerts/channels/{channel}/test", "/alerts/wishes/test"):
+        assert browser.ask("POST", path).status_code == 303
+    eventually(lambda: browser.ask("GET", "/alerts").text.count("Trying again") >= 2)
 
 
 def _as_an_attacker(world):
@@ -182,7 +200,8 @@ def _as_an_attacker(world):
                 world.ask("POST", path, base_url=base_url, headers=json_wrong, content=b'{"name":')
         world.ask("GET", "/v1/metrics/mau", headers=wrong)
         for route in PUBLIC:
-            world.ask(route.method, route.path.format(secret="nothing"), headers=wrong, data={"password": secret})
+            path = re.sub("{[a-z]+}", "nothing", route.path)
+            world.ask(route.method, path, headers=wrong, data={"password": secret})
 
 
 def _while_a_store_is_down(world):
@@ -206,7 +225,7 @@ def _without(world, name, table):
 
 
 def test_there_are_many_secrets_and_replies(world):
-    assert len(world.secrets) == 9
+    assert len(world.secrets) == 12
     assert len(world.replies) > 250
     statuses = {text[:3] for text in world.replies.values()}
     assert {"200", "201", "202", "204", "303", "400", "401", "403", "404", "502", "503"} <= statuses
@@ -218,7 +237,7 @@ def test_no_reply_holds_a_secret_except_the_one_that_created_it(world):
     }
     made = {(name, label) for name, label in world.made_by.items() if label}
     cookies = {(name, label) for name, label in leaked if name == "session" and "set-cookie" in world.replies[label]}
-    assert len(made) == 2
+    assert len(made) == 3
     assert len(cookies) == 1
     assert leaked == made | cookies
 

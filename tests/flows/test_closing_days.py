@@ -48,6 +48,9 @@ class Source:
     def trim(self, stream, through):
         pass
 
+    def lost_after(self, positions):
+        return {}
+
 
 @pytest.fixture
 def database(tmp_path):

@@ -381,6 +381,7 @@ class TestDoctor:
             "queue",
             "warehouse",
             "raw events",
+            "backups",
             "clock",
             "disk",
             "server",
@@ -439,7 +440,7 @@ class TestDoctor:
         done = mauve(data, "doctor", "--json")
         checks = json.loads(done.stdout)["checks"]
         assert done.returncode == 1
-        assert len(checks) == 11
+        assert len(checks) == 12
         assert "catalog" in {check["name"] for check in checks if not check["ok"]}
 
 
@@ -510,3 +511,20 @@ def test_only_the_result_is_on_standard_output_whatever_is_logged():
     assert done.stdout == "{}\n"
     assert "publication_delayed" in done.stderr
     assert "abcdefgh" not in done.stderr
+
+
+@pytest.mark.embedded
+def test_the_doctor_prints_no_secret_of_a_server_that_it_cannot_reach(tmp_path):
+    """Its output is asked for in reports of problems."""
+    master_key = new_master_key()
+    found = mauve(
+        tmp_path / "data",
+        "doctor",
+        MAUVE_MASTER_KEY=master_key,
+        MAUVE_DATABASE_URL="postgresql://mauve:canary@127.0.0.1:1/mauve",
+        MAUVE_WAREHOUSE_URL="clickhouse://mauve:canary@127.0.0.1:1/mauve",
+        MAUVE_STREAM_URL="nats://mauve:canary@127.0.0.1:1",
+    )
+    assert found.stdout.count("cannot be used; not checked") == 3
+    assert "canary" not in found.stdout + found.stderr
+    assert master_key not in found.stdout + found.stderr

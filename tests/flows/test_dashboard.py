@@ -1,5 +1,7 @@
 """The dashboard from end to end, starting at the setup link."""
 
+import dataclasses
+
 import pytest
 
 from mauve.access.uses import KeyUseCopy
@@ -62,7 +64,7 @@ def test_every_page_opens_and_escapes_names(owner):
     app_id, _ = create_app(owner, "<b>Bold</b> & co")
     own = f"/apps/{app_id}"
     pages = ["/apps", "/apps/new", own, f"{own}/keys", f"{own}/webhooks", f"{own}/settings"]
-    for path in [*pages, "/tokens", "/members", "/usage", "/organization", "/account"]:
+    for path in [*pages, "/tokens", "/members", "/usage", "/alerts", "/organization", "/account"]:
         page = owner.open(path)
         assert page.status_code == 200, path
         assert "<b>Bold</b>" not in page.text
@@ -71,6 +73,7 @@ def test_every_page_opens_and_escapes_names(owner):
 
 
 class TestApps:
+    @pytest.mark.embedded  # refused before an engine is asked
     @pytest.mark.parametrize(
         "form", [{"name": " "}, {"name": "x" * 81}, {"name": "a\x07b"}, {"type": "robot"}, {"ownership": "theirs"}, {}]
     )
@@ -190,6 +193,7 @@ class TestKeys:
         assert (admin.open(path).status_code, admin.send(path).status_code) == (404, 404)
         assert parts.catalog.keys.all_of(other)[0].revoked is False
 
+    @pytest.mark.embedded  # refused before an engine is asked
     @pytest.mark.parametrize("choice", ["", "pk_test", "ctl_live", "sk_test"])
     def test_an_unavailable_kind_of_key_is_refused(self, parts, admin, choice):
         app_id, _ = create_app(admin)
@@ -227,6 +231,7 @@ class TestArchiving:
         assert client.post("/v1/events", json=EVENT, headers=bearer(key)).status_code == 202
         assert f'href="{own}"' in admin.open("/apps").text
 
+    @pytest.mark.embedded  # only the text of a page
     def test_the_settings_show_the_command_that_deletes(self, admin):
         app_id, _ = create_app(admin, "It's mine")
         shown_command = f"mauve app delete {app_id} --name &#39;It&#39;&#34;&#39;&#34;&#39;s mine&#39;"
@@ -276,6 +281,7 @@ class TestWebhooks:
         admin.send(f"/apps/{app_id}/webhooks/test/prepare")  # again: it replaces no secret
         assert client.post(path, content=body, headers=signed).status_code == 200
 
+    @pytest.mark.embedded  # only the text of a page
     def test_the_page_names_the_events_to_choose(self, admin):
         app_id, _ = create_app(admin)
         text = admin.open(f"/apps/{app_id}/webhooks").text
@@ -394,6 +400,7 @@ class TestUsage:
         assert "Saved." in owner.send("/usage/cap", {"cap": typed}).text
         assert parts.catalog.organizations.find(organization.org_id).limits.event_cap == cap
 
+    @pytest.mark.embedded  # refused before an engine is asked
     @pytest.mark.parametrize("typed", ["-1", "many", "1e9", "٣", "9" * 17])
     def test_an_invalid_cap_is_refused(self, signed_in, parts, organization, typed):
         owner, _ = signed_in(Role.OWNER)
@@ -490,6 +497,7 @@ def test_an_organization_is_renamed(admin, parts, organization):
     assert parts.catalog.organizations.find(organization.org_id).name == "Better name"
 
 
+@pytest.mark.embedded  # only what a form keeps
 class TestRefusedForms:
     """A refused form is shown where it came from, with what was typed."""
 
@@ -534,6 +542,7 @@ class TestRefusedForms:
         assert "canary" not in refused.text
 
 
+@pytest.mark.embedded  # only the text of a page
 def test_an_address_that_a_shell_would_run_is_in_no_snippet(client, signed_in):
     admin, _ = signed_in(Role.ADMIN)
     created = client.post(
@@ -548,3 +557,23 @@ def test_an_address_that_a_shell_would_run_is_in_no_snippet(client, signed_in):
     assert created.status_code == 200
     assert "evil" not in created.text
     assert "curl http://localhost/v1/events" in created.text
+
+
+@pytest.mark.embedded  # only the text of a page
+class TestAnIngestAddressOfItsOwn:
+    @pytest.fixture
+    def settings(self, settings):
+        addresses = {"public_url": "https://metrics.example.com/", "public_ingest_url": "https://ingest.example.com/"}
+        return dataclasses.replace(settings, **addresses)
+
+    def test_snippets_and_webhooks_show_it_and_reads_stay(self, client, browser, setup_path):
+        form = {"organization": "Acme", "email": "ann@example.com", "password": PASSWORD}
+        browser.ask("POST", setup_path, form, sec_fetch_site="", origin="https://metrics.example.com")
+        created = browser.send("/apps", {"name": "App", "type": "saas", "ownership": "mine"})
+        app_id = app_id_of(created)
+        for page in (created, browser.open(f"/apps/{app_id}")):
+            for line in ("curl https://ingest.example.com/v1/events", "https://ingest.example.com/mauve.js"):
+                assert line in page.text
+            assert "curl https://metrics.example.com/v1/metrics/mau" in page.text
+            assert "https://metrics.example.com/v1/events" not in page.text
+        assert "https://ingest.example.com/v1/webhooks/" in browser.open(f"/apps/{app_id}/webhooks").text

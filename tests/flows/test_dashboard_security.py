@@ -7,6 +7,8 @@ from urllib.parse import urlsplit
 import pytest
 from starlette.routing import compile_path
 
+from mauve.alerts import edit as alerts_edit
+from mauve.alerts.terms import NoEvents
 from mauve.control import operator, people
 from mauve.control.apps import create_app
 from mauve.control.bodies import NewAppBody
@@ -29,6 +31,15 @@ FORMS = {
     "/usage/cap": {"cap": "7"},
     "/organization": {"name": "New"},
     "/account/password": {"current": "wrong", "password": "another password"},
+    "/alerts/wishes": {"digest": "daily"},
+    "/alerts/times": {"time_zone": "UTC", "digest_hour": "8"},
+    "/alerts/channels": {"kind": "slack", "name": "Chat", "address": "https://hooks.example.com/x"},
+    "/alerts/rules/{kind}": {"hours": "1", "cooldown": "24"},
+}
+REFUSED = {
+    "/account/password": "the current password was wrong",
+    "/alerts/rules/{kind}": "no app was chosen",
+    "/alerts/wishes/test": "e-mail is not set up",
 }
 REFERENCE = "/docs"
 CHANGES = [action for action in MEMBER if action.method == "POST"]
@@ -42,8 +53,8 @@ def member_page(method, path):
 
 
 @pytest.fixture
-def place(parts, organization):
-    """Fill in the parameters of a path with an app, a key, a member and a token of the organization."""
+def place(parts, organization, core, client):
+    """Fill in the parameters of a path with an app, a key, a member, a token and more of the organization."""
 
     def fill(path, minted_by):
         app, _ = create_app(parts, organization.org_id, NewAppBody("An app"))
@@ -60,7 +71,18 @@ def place(parts, organization):
             environment="live",
             provider="biller_a",
             metric="dau",
+            kind="no_events",
+            **alert_ids(path, app, minted_by),
         )
+
+    def alert_ids(path, app, minted_by):
+        alerts, user = core.dashboard.alerts, parts.catalog.users.find(minted_by).user
+        if "{rule_id}" in path:
+            return {"rule_id": alerts_edit.create_rule(alerts, user, app, NoEvents(hours=1)).rule_id}
+        if "{channel_id}" in path:
+            form = FORMS["/alerts/channels"]
+            return {"channel_id": alerts_edit.create_channel(alerts, user, **form)[0].channel_id}
+        return {}
 
     return fill
 
@@ -74,8 +96,8 @@ def test_a_role_can_do_what_the_table_grants_and_nothing_else(signed_in, place, 
         if action.needs is not None and not may(role, action.needs):
             assert reply.status_code == 403, name
             assert "does not include this" in reply.text, name
-        elif action.path == "/account/password":
-            assert reply.status_code == 400, "the current password was wrong"
+        elif action.path in REFUSED:
+            assert reply.status_code == 400, REFUSED[action.path]
         else:
             assert reply.status_code in {200, 303}, name
 
@@ -137,7 +159,10 @@ class TestOtherSites:
 
     def test_every_action_checks_the_origin(self, signed_in):
         owner, _ = signed_in(Role.OWNER)
-        for route in (*CHANGES, *(page for page in PUBLIC if page.method == "POST")):
+        by_mail_programs = [page for page in PUBLIC if page.is_one_click]
+        assert [page.path for page in by_mail_programs] == ["/unsubscribe/{token}/{wish}"], "its token is the check"
+        forms = [page for page in PUBLIC if page.method == "POST" and page not in by_mail_programs]
+        for route in (*CHANGES, *forms):
             path = route.path.replace("{", "").replace("}", "")
             assert owner.ask("POST", path, FORMS.get(route.path), sec_fetch_site="cross-site").status_code == 403
 
@@ -186,6 +211,7 @@ class TestHeaders:
             "/tokens",
             "/members",
             "/usage",
+            "/alerts",
             "/organization",
             "/account",
         ):

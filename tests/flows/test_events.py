@@ -1,5 +1,6 @@
 """`POST /v1/events` and `/v1/objects`: every status, in the order of the contract."""
 
+import asyncio
 import gzip
 import json
 import zlib
@@ -12,7 +13,8 @@ from mauve.control.apps import create_app
 from mauve.control.bodies import NewAppBody
 from mauve.core.app import Environment
 from mauve.core.credential import KeyKind
-from mauve.ingest.plane import BODY_BYTES_MAX
+from mauve.ingest.admit import SMALL_BODY_BYTES
+from mauve.ingest.plane import BODY_BYTES_MAX, IngestPlane
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import LoadStep
 from mauve.stores.log import LogFailedError, LogFullError
@@ -21,6 +23,45 @@ from mauve.wiring.databases import open_load_ledger
 PAYMENT = {"name": "payment", "id": "p1", "props": {"amount": 1999, "currency": "eur"}}
 SUBSCRIPTION = {"type": "subscription", "id": "s1", "status": "active", "mrr": 900, "currency": "EUR"}
 VIEW = {"name": "view", "user": "ann"}
+
+
+class BufferedRequest:
+    """A request whose body arrived with its head, as small ones do at a worker."""
+
+    def __init__(self, request, body):
+        self._request = request
+        self.buffered_body = body
+
+    def __getattr__(self, name):
+        return getattr(self._request, name)
+
+
+@pytest.fixture(params=["in a task", "at once"], autouse=True)
+def way(request, monkeypatch):
+    """The plane answers some requests without a task: by the same rules."""
+    answer = IngestPlane.answer
+
+    async def answer_at_once(plane, open_request):
+        if (open_request.declared_bytes or 0) > SMALL_BODY_BYTES:
+            return await answer(plane, open_request)
+        body = await open_request.body(SMALL_BODY_BYTES)
+        replied = asyncio.get_running_loop().create_future()
+        if plane.begin(BufferedRequest(open_request, body), replied.set_result):
+            begun.append(open_request.path)
+            return await replied
+        return await answer(plane, BufferedRequest(open_request, body))
+
+    begun = []
+    if request.param == "at once":
+        monkeypatch.setattr(IngestPlane, "answer", answer_at_once)
+    return request.param, begun
+
+
+def test_only_events_are_begun_without_a_task(post, way):
+    for item in (VIEW, PAYMENT, {}):
+        post(item)
+    post(SUBSCRIPTION, "/v1/objects")
+    assert way in (("in a task", []), ("at once", ["/v1/events"] * 3))
 
 
 @pytest.fixture
@@ -139,24 +180,28 @@ class TestPayments:
 class TestRefusals:
     """One test for each row of the contract's table of errors."""
 
+    @pytest.mark.embedded  # refused before an engine is asked
     @pytest.mark.parametrize("key", [None, "", "nonsense", "ctl_live_" + "x" * 56, "sk_live_" + "x" * 40])
     @pytest.mark.parametrize("path", ["/v1/events", "/v1/objects"])
     def test_401(self, client, post, path, key):
         reply = post([VIEW], path, authorization=None if key is None else f"Bearer {key}")
         assert (reply.status_code, reply.json()) == (401, {"ok": False, "error": "unauthorized"})
 
+    @pytest.mark.embedded  # refused before an engine is asked
     @pytest.mark.parametrize("content_type", [None, "text/plain", "application/jsonp", "application/x-ndjson", "json"])
     @pytest.mark.parametrize("path", ["/v1/events", "/v1/objects"])
     def test_415(self, post, path, content_type):
         reply = post([VIEW], path, content_type=content_type)
         assert (reply.status_code, reply.json()["ok"]) == (415, False)
 
+    @pytest.mark.embedded  # parsed before an engine is asked
     @pytest.mark.parametrize(
         "content_type", ["application/json; charset=utf-8", "Application/JSON", "application/json ;x"]
     )
     def test_json_with_parameters_is_json(self, post, content_type):
         assert post([VIEW], content_type=content_type).status_code == 202
 
+    @pytest.mark.embedded  # refused before an engine is asked
     @pytest.mark.parametrize("path", ["/v1/events", "/v1/objects"])
     def test_413_for_an_oversized_body(self, post, path):
         reply = post(b"[" + b" " * (BODY_BYTES_MAX - 1) + b"]", path)
@@ -166,10 +211,12 @@ class TestRefusals:
         item = json.dumps(VIEW).encode()
         assert post(b"[" + item + b" " * (BODY_BYTES_MAX - 2 - len(item)) + b"]").status_code == 202
 
+    @pytest.mark.embedded  # refused before an engine is asked
     def test_413_for_the_number_of_items(self, post):
         assert post([VIEW] * 501).status_code == 413
         assert post([SUBSCRIPTION] * 501, "/v1/objects").status_code == 413
 
+    @pytest.mark.embedded  # refused before an engine is asked
     @pytest.mark.parametrize(
         "body", [b"", b"{", b"null", b"5", b'"x"', b"[1,", b"\xff", b"[NaN]", b"[" * 900_000, b"{}x"]
     )
@@ -213,6 +260,7 @@ class TestRefusals:
         clock.advance(1_801_440_000_000 - clock.now_ms())
         assert post([VIEW]).status_code == 202
 
+    @pytest.mark.embedded  # refused before an engine is asked
     def test_403_for_objects_with_a_publishable_key(self, post, publishable_key):
         reply = post([SUBSCRIPTION], "/v1/objects", key=publishable_key)
         assert (reply.status_code, reply.json()["ok"]) == (403, False)
@@ -236,8 +284,10 @@ class TestRefusals:
 
     @pytest.mark.parametrize("error", [LogFailedError("EIO"), LogFullError("full"), ZeroDivisionError()])
     def test_503_when_the_log_fails(self, post, core, monkeypatch, error):
-        async def fail(_self, _parts):
-            raise error
+        def fail(_self, _parts):
+            failed = asyncio.get_running_loop().create_future()
+            failed.set_exception(error)
+            return failed
 
         monkeypatch.setattr(type(core.ingest.log), "append", fail)
         reply = post([VIEW])
@@ -257,12 +307,14 @@ class TestRefusals:
         assert post([PAYMENT, VIEW]).status_code == 503
         assert post([SUBSCRIPTION], "/v1/objects").status_code == 503
 
+    @pytest.mark.embedded  # refused before an engine is asked
     @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH"])
     @pytest.mark.parametrize("path", ["/v1/events", "/v1/objects"])
     def test_405_names_the_allowed_method(self, client, path, method):
         reply = client.request(method, path)
         assert (reply.status_code, reply.headers["allow"], reply.json()["ok"]) == (405, "POST", False)
 
+    @pytest.mark.embedded  # refused before an engine is asked
     @pytest.mark.parametrize("path", ["/", "/v1", "/v1/", "/v1/appsx", "/v1/events/", "/favicon.ico"])
     def test_404_in_the_data_envelope(self, client, path):
         reply = client.get(path)
@@ -283,13 +335,16 @@ class TestOrder:
         assert post(b"{", content_type="text/plain").status_code == 415
         assert post(b"{", content_type="text/plain", authorization="Bearer x").status_code == 401
 
+    @pytest.mark.embedded  # refused before an engine is asked
     def test_too_many_payments_with_a_publishable_key_are_413(self, post, publishable_key):
         assert post([PAYMENT] * 501, key=publishable_key).status_code == 413
 
+    @pytest.mark.embedded  # refused before an engine is asked
     def test_objects_with_a_publishable_key_are_403_for_any_body(self, post, publishable_key):
         assert post(b"{", "/v1/objects", key=publishable_key, content_type="text/plain").status_code == 403
 
 
+@pytest.mark.embedded  # parsed before an engine is asked
 class TestCompression:
     @pytest.mark.parametrize(
         ("encoding", "compress"),
@@ -334,6 +389,7 @@ class TestCompression:
         assert post(zlib.compress(b"[]"), content_encoding="gzip").status_code == 400
 
 
+@pytest.mark.embedded  # no engine is asked
 class TestBrowsers:
     def test_a_preflight_is_answered_for_any_origin_without_credentials(self, client):
         headers = {"origin": "https://shop.example", "access-control-request-method": "POST"}
@@ -367,7 +423,8 @@ class TestObjects:
         assert post([SUBSCRIPTION | {"mrr": 1.5}], "/v1/objects").status_code == 422
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+@pytest.mark.embedded  # refused before an engine is asked
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/drainz"])
 def test_health_endpoints_allow_only_get(client, path):
     assert client.head(path).status_code == 200
     reply = client.post(path)

@@ -18,6 +18,7 @@ from support.service import (
     stored_events,
     token_for,
     two_free_ports,
+    until_loaded,
 )
 
 
@@ -68,6 +69,7 @@ def test_events_from_both_ports_are_stored_and_counted_once(tmp_path):
         send_to_both_ports(service, app["sk_key"])
         days.add(today())
         assert eventually(lambda: counted_so_far(service) == 6), "five countable events and a payment"
+        until_loaded(service)
         assert service.stop() == 0
     stored = stored_events(service.data)
     assert sorted((name, user, counted) for _, name, user, _, counted, _ in stored) == [

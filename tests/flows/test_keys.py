@@ -1,5 +1,6 @@
 import dataclasses
 import re
+from contextlib import closing
 
 import pytest
 
@@ -44,6 +45,7 @@ def test_the_first_key_of_an_app_is_listed(api, app):
     assert key["masked"] == f"{app['sk_key'][:12]}…{app['sk_key'][-4:]}"
 
 
+@pytest.mark.embedded  # refused before an engine is asked
 @pytest.mark.parametrize("body", [{}, {"kind": "ctl"}, {"kind": None}, {"kind": ""}, {"kind": 1}, {"kind": ["sk"]}])
 def test_an_unknown_kind_is_refused_and_mints_nothing(api, app, body):
     reply = api.post(f"/v1/apps/{app['app_id']}/keys", json=body)
@@ -98,3 +100,24 @@ def test_a_key_that_could_not_be_published_says_so_and_is_published_later(api, a
     assert parts.publisher.publish_pending() == 1
     assert all(listed["mirrored_at"] is not None for listed in keys_of(api, app))
     assert keyring.key_for(key.reveal()) is not None
+
+
+def test_a_revocation_is_answered_when_it_is_published_although_the_edge_was_away_for_a_moment(api, app, parts):
+    class EdgeThatReturns:
+        """Fails twice, as while its servers elect a leader."""
+
+        published, failures = (), 2
+
+        def publish(self, records):
+            if self.failures:
+                self.failures -= 1
+                raise StoreUnavailableError("electing")
+            self.published = records
+            return parts.catalog.publications.edge_id()
+
+    edge = EdgeThatReturns()
+    found = parts.catalog.apps.find_anywhere(app["app_id"])
+    (key,) = keys_of(api, app)
+    with closing(Publisher(parts.catalog, edge, parts.clock)) as publisher:
+        keys.revoke_key(dataclasses.replace(parts, publisher=publisher), found, key["key_id"])
+    assert [(record.key_id, record.revoked) for record in edge.published] == [(key["key_id"], True)]

@@ -135,6 +135,21 @@ def test_on_shutdown_requests_in_flight_are_answered_and_idle_connections_closed
         connected(serving)
 
 
+def test_on_shutdown_a_client_that_has_sent_more_requests_reads_the_reply_and_a_clean_end(serving):
+    with connected(serving) as asking:
+        asking.sendall(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert serving.asked.wait(PATIENCE_S)
+        # More than the server reads ahead: the rest waits in the socket, where a close would turn it into a reset.
+        asking.sendall(b"GET /a HTTP/1.1\r\nhost: x\r\n\r\n" * 20_000)
+        serving.stop()
+        serving.answer_slow_requests()
+        answer = everything_from(asking)
+        assert answer.count(b"HTTP/1.1 ") == 1
+        assert answer.endswith(b'["GET", "/slow", 0]')
+    serving.thread.join(PATIENCE_S)
+    assert not serving.thread.is_alive()
+
+
 def test_a_request_that_is_never_answered_does_not_block_shutdown(serving, monkeypatch):
     monkeypatch.setattr(listener, "_SHUTDOWN_S_MAX", 0.1)
     with connected(serving) as asking:

@@ -4,7 +4,7 @@ import itertools
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from types import NoneType
+from types import NoneType, SimpleNamespace
 
 import pytest
 import sqlalchemy as sa
@@ -21,9 +21,9 @@ from mauve.load.runner import LoadMetrics, LoadParts, LoadRunner
 from mauve.load.turns import TurnRequests
 from mauve.stores import StoreUnavailableError
 from mauve.stores.clickhouse.columns import seqs_as_arrow
-from mauve.stores.clickhouse.warehouse import _COMMIT, ChdbWarehouse
-from mauve.stores.ledger import Entry, Intent
-from mauve.stores.log import LogRecord
+from mauve.stores.clickhouse.warehouse import COMMIT, ChdbWarehouse
+from mauve.stores.ledger import Entry, Intent, StepOutdatedError
+from mauve.stores.log import LogRecord, Lost, Reach
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger.closed_days import SqlClosedDays
 from mauve.stores.sql.ledger.load_lease import SqlLeaseStore
@@ -46,6 +46,7 @@ class LogInMemory:
         self.stream = stream
         self.records = []
         self.numbers = itertools.count(1)
+        self.first = 1  # what was before it is deleted
 
     def append(self, payload):
         self.records.append(LogRecord(next(self.numbers), payload))
@@ -55,6 +56,9 @@ class LogInMemory:
 
     def read(self, stream, after, bytes_max):
         return [record for record in self.records if record.number > after][:50]
+
+    def last_number(self, stream):
+        return max((record.number for record in self.records), default=0)
 
     def trim(self, stream, through):
         self.records = [record for record in self.records if record.number > through]
@@ -68,6 +72,21 @@ class LogInMemory:
 
     def quarantined(self):
         return 0
+
+    def lost_after(self, positions):
+        after = positions.get(self.stream, 0)
+        return {self.stream: Lost(self.first - after - 1, self.first - 1)} if self.first > after + 1 else {}
+
+    def reach(self):
+        return Reach()
+
+
+class StreamInMemory:
+    def __init__(self, log):
+        self._log = log
+
+    def records(self, after, through):
+        return (record for record in self._log.records if after < record.number <= through)
 
 
 @pytest.fixture
@@ -260,7 +279,7 @@ def test_half_an_insert_is_completed(source, ledger, warehouse, clock, project, 
             def commit(repeats, stored, range_name):
                 self.armed = False
                 connection.insert_arrow("staged_stored", seqs_as_arrow(self.staged.seq[1:]))
-                connection.run(_COMMIT["events"].format(is_complete="1"))
+                connection.run(COMMIT["events"].format(is_complete="1"))
                 raise WarehouseUnavailableError("the plug was pulled")
 
             return commit
@@ -384,6 +403,48 @@ class TestMissingRecords:
                 loader.load_next_range()
 
 
+class TestDeletedRecords:
+    """Records that were not loaded are gone from the start of the log: waiting for them is useless."""
+
+    def test_an_intended_range_whose_records_were_deleted_is_not_tried_again(
+        self, source, ledger, warehouse, clock, days, project, count
+    ):
+        ledger.intend(Intent({source.stream: 0}, {source.stream: 2}), None)
+        source.numbers, source.first = itertools.count(4), 4
+        source.append(batch(project, b'{"name":"last"}'))
+        loader = Loader(source, ledger, warehouse, clock, days)
+        assert loader.load_next_range() == 1
+        assert (ledger.positions(), ledger.intent(), count("name = 'last'")) == ({source.stream: 4}, None, 1)
+        assert (ledger.dead_letter_count(), loader.lost_messages) == (1, 3)
+
+    def test_they_are_passed_over_once_and_recorded_even_if_nothing_follows(
+        self, source, ledger, warehouse, clock, days, project, count
+    ):
+        source.append(batch(project, b'{"name":"view"}'))
+        loader = Loader(source, ledger, warehouse, clock, days)
+        assert loader.load_next_range() == 1
+        source.numbers, source.first = itertools.count(8), 8
+        for _ in range(3):
+            assert loader.load_next_range() == 0
+        assert (ledger.positions(), ledger.dead_letter_count()) == ({source.stream: 7}, 1)
+        source.append(batch(project, b'{"name":"last"}'))
+        assert loader.load_next_range() == 1
+        assert (count("name = 'last'"), loader.lost_messages) == (1, 6)
+
+    def test_a_loader_whose_positions_are_outdated_records_nothing(
+        self, source, ledger, warehouse, clock, days, project
+    ):
+        source.append(batch(project, b'{"name":"view"}'))
+        late = Loader(source, ledger, warehouse, clock, days)
+        assert late.load_next_range() == 1
+        source.append(batch(project, b'{"name":"view"}'))
+        assert Loader(source, ledger, warehouse, clock, days).load_next_range() == 1
+        source.first = 3  # trimmed by the other one
+        with pytest.raises(StepOutdatedError):
+            late.load_next_range()
+        assert (ledger.dead_letter_count(), late.lost_messages) == (0, 0)
+
+
 class Forgetting(Failing):
     """Counts how often ids are forgotten."""
 
@@ -444,7 +505,7 @@ class TestTwoLoaders:
     def new_runner(self, source, ledger, database, clock, days):
         leases = []
 
-        def create(holder, warehouse, oldest_waiting_at=lambda: None, renew_every_s=None, turns=None):
+        def create(holder, warehouse, renew_every_s=None, turns=None):
             parts = LoadParts(
                 loader=Loader(source, ledger, warehouse, clock, days),
                 lease=LoaderLease(SqlLeaseStore(database), holder, ttl_s=PATIENCE_S, renew_every_s=renew_every_s),
@@ -453,7 +514,7 @@ class TestTwoLoaders:
                 source=source,
                 ledger=ledger,
                 note_first_event=lambda _project, _at: None,
-                oldest_waiting_at=oldest_waiting_at,
+                streams=lambda: {source.stream: StreamInMemory(source)},
                 close=lambda: None,
                 turns=turns,
             )
@@ -557,21 +618,22 @@ class TestTwoLoaders:
     ):
         first, _ = new_runner("first", warehouse)
         first.load_pending()
-        source.append(batch(project, b'{"name":"view"}'))
-        looks = []
+        # The clocks of the machines that accepted these were fast by an hour, right, and slow.
+        for received_at in (NOW + 3_600_000, NOW, NOW - 3_600_000):
+            source.append(batch(project, b'{"name":"view"}', received_at=received_at))
+        waits = []
 
-        def oldest_waiting_at():
-            looks.append(len(source.records))
-            if len(looks) > 1:
-                first.step()
-            return NOW * 1000 if source.records else None
+        def wait(_seconds):
+            source.append(batch(project, b'{"name":"later"}'))  # It never ends, and is not waited for.
+            waits.append(count("name = 'view'"))
+            first.step()
 
-        second, _ = new_runner("second", warehouse, oldest_waiting_at)
+        second, _ = new_runner("second", warehouse)
+        monkeypatch.setattr(runner_module, "time", SimpleNamespace(monotonic=time.monotonic, sleep=wait))
         second.load_pending()
-        assert (looks, count()) == ([1, 1], 1)
+        assert (waits, count("name = 'view'")) == ([0], 3)
         source.append(batch(project, b'{"name":"view"}'))
-        monkeypatch.setattr(runner_module, "_OTHER_LOADER_S_MAX", 0)
-        second, _ = new_runner("second", warehouse, lambda: NOW * 1000)
+        monkeypatch.setattr(runner_module, "_OTHER_LOADER_S_MAX", -1)
         with pytest.raises(StoreUnavailableError, match="another machine loads"):
             second.load_pending()
 

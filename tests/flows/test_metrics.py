@@ -232,6 +232,7 @@ class TestRefusals:
             assert (reply.status_code, reply.json()["ok"]) == (404, False)
             assert "unknown metric" in reply.json()["error"]
 
+    @pytest.mark.embedded  # refused before an engine is asked
     @pytest.mark.parametrize("parameters", [{}, {"project": ""}, {"project": ["a", "a"]}])
     def test_a_token_names_one_project(self, read, token, parameters):
         reply = read("mau", token, **parameters, date_from="garbage")
@@ -249,6 +250,7 @@ class TestRefusals:
         }
         assert read("mau", foreign.reveal(), project=theirs["public_id"]).status_code == 200
 
+    @pytest.mark.embedded  # refused before an engine is asked
     def test_dates_are_checked_before_the_name(self, read, key):
         assert "date_from" in read("event_count", key, date_from="garbage").json()["error"]
         reply = read("event_count", key)
@@ -260,11 +262,13 @@ class TestRefusals:
         reply = read("mau", key, project="proj_of_another_organization")
         assert (reply.status_code, reply.json()["project"]) == (200, app["public_id"])
 
+    @pytest.mark.embedded  # refused before an engine is asked
     @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"])
     def test_metrics_accept_only_get(self, client, app, key, method):
         reply = client.request(method, "/v1/metrics/mau", headers=bearer(key))
         assert (reply.status_code, reply.headers["allow"]) == (405, "GET")
 
+    @pytest.mark.embedded  # refused before an engine is asked
     @pytest.mark.parametrize("path", ["/v1/metrics", "/v1/metrics/", "/v1/metrics/mau/", "/v1/metrics/mau/x"])
     def test_paths_above_and_below_a_metric_are_404(self, client, key, path):
         reply = client.get(path, headers=bearer(key))

@@ -124,6 +124,7 @@ class TestList:
             at = found and found[1].replace("&amp;", "&")
         assert sorted(seen) == sorted(f"p{number}&amp;:" for number in range(120))
 
+    @pytest.mark.embedded  # refused before an engine is asked
     @pytest.mark.parametrize(
         "query",
         ["after=x", "after=1", "after=x:y", f"after={'9' * 19}:a", "currency=euro", "source=other", "days=8"],

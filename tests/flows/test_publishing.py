@@ -70,7 +70,8 @@ def test_an_upgrade_publishes_what_the_previous_release_did_not(settings, parts,
     """Start from a catalog of the release that did not publish tokens and projects, and the edge that it filled."""
     parts.publisher.refill_if_lost()
     with closing(sqlite3.connect(catalog_path(settings.data))) as catalog:
-        for table in ("sessions", "reads", "spent", "buckets"):
+        alerts = [f"alert_{name}" for name in ("messages", "subscribers", "channels", "rules", "settings")]
+        for table in ("sessions", "reads", "spent", "buckets", *alerts):
             catalog.execute(f"DROP TABLE {table}")
         for index in ("ix_links_user_id", "ix_keys_minted_by", "ix_keys_app_id_revoked"):
             catalog.execute(f"DROP INDEX {index}")

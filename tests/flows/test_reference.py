@@ -4,7 +4,7 @@ import pytest
 
 from mauve.openapi.document import document
 
-PATHS = ["/openapi.json", "/docs"]
+PATHS = ["/openapi.json", "/docs", "/llms.txt"]
 
 
 def test_the_document_is_served_as_it_was_made(client):

@@ -269,6 +269,18 @@ class TestNewApp:
             assert key in shown(page, snippet)
             assert "http://testserver/v1/" in shown(page, snippet)
 
+    def test_its_snippets_send_from_programs_with_its_key_and_from_pages_with_another(self, created):
+        page, _ = created
+        key = shown(page, "key")
+        python, typescript = shown(page, "send-from-python"), shown(page, "send-from-typescript")
+        assert f'Mauve("{key}", url="http://testserver")' in python
+        assert f'new Mauve({{ key: "{key}", url: "http://testserver" }})' in typescript
+        assert "pip install mauve-metrics" in page.text
+        assert "npm install mauve-metrics" in page.text
+        browser = shown(page, "send-from-browser")
+        assert '<script src="http://testserver/mauve.js" data-key="pk_live_…" defer></script>' in browser
+        assert key not in browser
+
     def test_the_page_shows_its_numbers_past_the_cache_and_when_the_api_will(
         self, client, developer, created, load, clock
     ):

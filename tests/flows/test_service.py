@@ -31,6 +31,7 @@ from support.service import (
     running,
     start,
     token_for,
+    two_free_ports,
 )
 
 
@@ -162,6 +163,14 @@ def test_an_occupied_port_is_refused_with_one_sentence(service, tmp_path, option
     (tmp_path / "data").mkdir()
     mauve(tmp_path / "data", "serve", *[word for pair in ports.items() for word in pair])
     assert list((tmp_path / "data").iterdir()) == [], "a directory of the user's own stays"
+
+
+def test_one_port_for_both_is_refused_with_one_sentence(tmp_path):
+    port = str(two_free_ports())
+    done = mauve(tmp_path / "data", "serve", "--port", port, "--ingest-port", port)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "both the main port and that of ingest" in done.stderr
+    assert not (tmp_path / "data").exists()
 
 
 def test_a_foreign_host_is_refused_with_one_sentence(tmp_path):

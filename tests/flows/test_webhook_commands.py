@@ -241,6 +241,7 @@ class TestList:
         assert mauve(data, "webhooks", "list", "--app", "app_missing").returncode == 2
 
 
+@pytest.mark.embedded  # only a help text
 @pytest.mark.parametrize("command", ["secret", "replay"])
 def test_help_names_the_billers(data, command):
     text = " ".join(mauve(data, "webhooks", command, "--help").stdout.split())

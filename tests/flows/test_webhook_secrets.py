@@ -51,6 +51,7 @@ def test_a_secret_of_one_character_is_enough(api, app):
     assert put(api, app, secret="x").status_code == 204
 
 
+@pytest.mark.embedded  # refused before an engine is asked
 @pytest.mark.parametrize(
     "body",
     [
@@ -77,12 +78,14 @@ def test_the_plane_of_the_credential_may_be_named(api, app):
     assert put(api, app, secret="x", environment="live").status_code == 204
 
 
+@pytest.mark.embedded  # refused before an engine is asked
 @pytest.mark.parametrize("provider", ["stripe", "biller_c", "BILLER_A", "biller_a ", "%00"])
 def test_an_unknown_provider_is_not_found(api, app, provider):
     reply = put(api, app, provider, secret="x")
     assert (reply.status_code, reply.json()["error"]["code"]) == (404, "not_found")
 
 
+@pytest.mark.embedded  # refused before an engine is asked
 @pytest.mark.parametrize("method", ["GET", "POST", "PATCH", "DELETE"])
 def test_there_is_no_read_path(api, app, method):
     put(api, app, secret=SECRET)

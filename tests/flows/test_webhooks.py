@@ -182,6 +182,7 @@ class TestConflicts:
 class TestMoney:
     """Amounts are in the minor units of ISO 4217, whatever units a biller uses."""
 
+    @pytest.mark.embedded  # a rule decides; the class above stores
     @pytest.mark.parametrize(
         ("currency", "billed", "minor"),
         [("isk", 500_000, 5000), ("ugx", 500_000, 5000), ("mga", 5000, 500_000), ("jpy", 5000, 5000), ("eur", 50, 50)],
@@ -220,6 +221,7 @@ class TestMoney:
         assert payments() == []
         assert tallies() == {"biller_a unusable": 1, "biller_a amount_unusable": 1}
 
+    @pytest.mark.embedded  # a rule decides; the class above stores
     @pytest.mark.parametrize("currency", ["bgn", "hrk", "ang", "DEM"])
     def test_withdrawn_currencies_are_money(self, deliver, totals, currency):
         event = sample("stripe_invoice_paid_basic")
@@ -251,6 +253,7 @@ class TestSubscriptions:
 
 
 class TestAcknowledged:
+    @pytest.mark.embedded  # a rule decides; other tests count deliveries
     @pytest.mark.parametrize(
         ("provider", "body", "words"),
         [
@@ -363,6 +366,7 @@ class TestSuspended:
 class TestRefusals:
     """In the order in which a delivery can be refused."""
 
+    @pytest.mark.embedded  # refused before an engine is asked
     @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
     def test_405(self, client, connected, method):
         reply = client.request(method, f"/v1/webhooks/biller_a/{connected.public_id}")
@@ -395,14 +399,17 @@ class TestRefusals:
         reply = client.post(f"/v1/webhooks/biller_a/{connected.app_id}", content=b"x" * (BODY_BYTES_MAX + 1))
         assert reply.status_code == 404
 
+    @pytest.mark.embedded  # refused before an engine is asked
     @pytest.mark.parametrize("content_type", [None, "text/plain", "application/x-www-form-urlencoded"])
     def test_415_comes_before_the_size_and_the_signature(self, deliver, content_type):
         reply = deliver(b"x" * (BODY_BYTES_MAX + 1), signed={}, content_type=content_type)
         assert (reply.status_code, reply.json()["ok"]) == (415, False)
 
+    @pytest.mark.embedded  # refused before an engine is asked
     def test_415_for_a_compressed_body(self, deliver):
         assert deliver(INVOICE, content_encoding="gzip").status_code == 415
 
+    @pytest.mark.embedded  # refused before an engine is asked
     def test_413_comes_before_the_signature(self, deliver):
         reply = deliver(b"x" * (BODY_BYTES_MAX + 1), signed={})
         assert (reply.status_code, reply.json()["ok"]) == (413, False)
@@ -435,6 +442,7 @@ class TestRefusals:
         }
         assert eventually(lambda: tallies() == expected)
 
+    @pytest.mark.embedded  # refused before an engine is asked
     def test_a_header_sent_twice_is_401(self, client, connected):
         value = signed_a(INVOICE)["stripe-signature"]
         headers = [("content-type", "application/json"), ("stripe-signature", value), ("stripe-signature", value)]

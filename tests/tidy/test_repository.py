@@ -92,7 +92,7 @@ def test_no_file_names_a_package_registry_or_a_local_path():
 
 
 def test_every_requirement_is_pinned_with_hashes():
-    for name in ("build", "runtime", "dev"):
+    for name in ("build", "runtime", "dev", "docs"):
         lines = [
             line
             for line in text_of(ROOT / f"requirements/{name}.txt").splitlines()
@@ -109,7 +109,7 @@ def test_the_package_requires_exactly_what_is_pinned():
     extras = itertools.chain.from_iterable(project["optional-dependencies"].values())  # A checkout can use them all.
     wanted = [*project["dependencies"], *(name for name in extras if not name.startswith("mauve["))]
     pinned = text_of(ROOT / "requirements/runtime.in").split("\n")
-    assert sorted(re.split(r"[ ;]", name)[0] for name in wanted) == sorted(
+    assert sorted(re.split(r"[ ;<>=]", name)[0] for name in wanted) == sorted(
         re.split(r"[ ;]", name)[0] for name in pinned if name
     )
 
@@ -130,6 +130,37 @@ def test_every_link_between_documents_has_a_target():
     ]
     assert len(documents) > 4
     assert broken == []
+
+
+def anchors_of(path: Path) -> set[str]:
+    """Return the anchors of a document's headings, as a repository's web page and the generator make them."""
+    text = re.sub(r"^ *```.*?^ *```", "", text_of(path), flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in titles}
+
+
+def test_every_anchor_that_a_document_links_to_exists():
+    documents = [path for path in tracked() if path.suffix == ".md"]
+    links = [
+        (path, (path.parent / target).resolve() if target else path, anchor)
+        for path in documents
+        for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", text_of(path))
+    ]
+    assert len(links) > 30
+    assert [
+        f"{name_of(path)} -> {name_of(target)}#{anchor}"
+        for path, target, anchor in links
+        if target.suffix == ".md" and anchor not in anchors_of(target)
+    ] == []
+
+
+def test_every_document_is_in_the_navigation_of_the_site():
+    config = text_of(ROOT / "docs/site/zensical.toml")
+    pages = [path.relative_to(ROOT / "docs").as_posix() for path in tracked() if path.is_relative_to(ROOT / "docs")]
+    listed = [name for name in pages if name.endswith(".md") and not name.startswith("decisions/")]
+    listed.remove("package.md")  # shown where the package is published
+    assert len(listed) > 15
+    assert [name for name in listed if f'"{name}"' not in config] == []
 
 
 def test_every_folder_of_the_package_is_in_the_layer_table():

@@ -1,9 +1,12 @@
-"""The supervisor reads a child's heartbeats, whatever else the child writes."""
+"""The supervisor reads a child's heartbeats, whatever else the child writes, and says how one ended early."""
 
 import asyncio
+import re
 import sys
 import tempfile
 from asyncio.subprocess import PIPE
+
+import pytest
 
 from mauve.server import child_process
 from mauve.server.heartbeat import Heartbeat
@@ -45,3 +48,20 @@ def test_heartbeats_are_read_after_a_line_that_is_too_long(monkeypatch):
 
     monkeypatch.setattr(child_process, "Heartbeat", CountingHeartbeat)
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("import os; os.kill(os.getpid(), 11)", "a child was ended by SIGSEGV before it was ready: see whether"),
+        ("raise SystemExit(3)", "a child ended before it was ready (exit code 3): see the log above"),
+    ],
+)
+def test_an_end_without_a_report_is_explained(program, said):
+    async def main():
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdin=PIPE, stdout=PIPE)
+        with tempfile.TemporaryFile() as stacks:
+            await child_process.ChildProcess("a child", process, stacks, hang_s=0).ready()
+
+    with pytest.raises(child_process.ServeRefusedError, match=re.escape(said)):
+        asyncio.run(main())

@@ -1,6 +1,8 @@
 import multiprocessing
 import os
 import stat
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +48,32 @@ def test_a_shared_directory_is_not_touched(tmp_path):
     with pytest.raises(DirectoryError, match="shared"):
         make_private_directory(shared)
     assert mode_of(shared) == 0o1777
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory to another user")
+@pytest.mark.parametrize("mode", [0o700, 0o755])
+def test_a_directory_of_another_user_is_refused_with_the_command_that_helps(mode):
+    with tempfile.TemporaryDirectory() as above:  # Not below tmp_path, which is for this user only.
+        path = Path(above) / "volume"
+        path.parent.chmod(0o755)
+        path.mkdir()
+        path.chmod(mode)  # whatever the umask is
+        os.seteuid(10_001)
+        try:
+            with pytest.raises(DirectoryError, match=f"{path} belongs to user 0: run 'chown 10001 {path}' as root"):
+                make_private_directory(path)
+        finally:
+            os.seteuid(0)
+        assert mode_of(path) == mode
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory to another user")
+def test_root_sees_whose_directory_it_is(tmp_path):
+    (tmp_path / "data").mkdir(mode=0o700)
+    (tmp_path / "data" / "catalog.db").touch()
+    os.chown(tmp_path / "data", 10_001, 10_001)
+    with pytest.raises(DirectoryError, match="belongs to user 10001: run this as that user"):
+        make_private_directory(tmp_path / "data")
 
 
 def test_a_private_file_is_readable_by_its_owner_only_and_leaves_no_draft(tmp_path):

@@ -13,7 +13,7 @@ from mauve.core.problems import Busy
 from mauve.web import head_rules
 from mauve.web.body import BYTES_PER_S, DRAIN_BYTES_MAX, BodyTooLargeError, IncompleteBodyError
 from mauve.web.head_rules import HEAD_BYTES_MAX, HEADERS_MAX
-from mauve.web.http1.connection import HEAD_S_MAX, READ_BYTES, Connection, SharedState
+from mauve.web.http1.connection import HEAD_S_MAX, READ_BYTES, Connection, SharedState, begin_nothing
 from mauve.web.http1.head import CACHED_HEADS_MAX, Head, HeadCache, path_of
 from mauve.web.http1.replies import date_line
 from mauve.web.messages import Reply
@@ -46,6 +46,9 @@ class FakeTransport:
     def is_closing(self):
         return self.is_closed
 
+    def get_write_buffer_size(self):
+        return 0
+
     def get_extra_info(self, name):
         return {"peername": ("192.0.2.1", 40_000)}[name]
 
@@ -61,9 +64,9 @@ class FakeTransport:
 class Client:
     """A client connected to a server that echoes requests."""
 
-    def __init__(self, answer=None):
+    def __init__(self, answer=None, begin=begin_nothing):
         self.asked = []
-        self.shared = SharedState(answer or self.repeat)
+        self.shared = SharedState(answer or self.repeat, begin=begin)
         self.shared.date = date_line(0)
         self.transport = FakeTransport()
         self.connection = Connection(self.shared, asyncio.get_running_loop())
@@ -113,9 +116,9 @@ async def soon(rounds=10):
         await asyncio.sleep(0)
 
 
-def with_client(scenario, answer=None):
+def with_client(scenario, answer=None, begin=begin_nothing):
     async def run():
-        await scenario(Client(answer))
+        await scenario(Client(answer, begin))
 
     asyncio.run(run())
 
@@ -795,3 +798,106 @@ def test_headers_are_found_by_name_and_joined_when_repeated():
 )
 def test_a_path_is_read_from_every_form_of_url(url, path):
     assert path_of(url) == path
+
+
+class Begun:
+    """A plane that begins requests with a small body without a task, and answers when it is told to."""
+
+    def __init__(self):
+        self.sends = []
+
+    def begin(self, request, send):
+        if request.buffered_body is None or request.path != "/begun":
+            return False
+        self.sends.append((send, request.buffered_body))
+        return True
+
+    def reply(self):
+        send, body = self.sends.pop(0)
+        send(Reply(202, body))
+
+
+class TestRequestsBegunWithoutATask:
+    def test_each_is_answered_in_order_with_those_that_need_one(self):
+        plane = Begun()
+
+        async def scenario(client):
+            small = sized(b"1", path="/begun")
+            await client.send(small)  # Its head is new: such a request is answered by the task.
+            for body in (b"2", b"3"):
+                await client.send(sized(body, path="/begun"))
+                assert len(plane.sends) == 1
+                plane.reply()
+            await client.send(sized(b"4", path="/begun"))
+            await client.send(sized(b"5", path="/other"))
+            await soon()
+            assert len(client.replies()) == 3, "the reply to the request before is due"
+            plane.reply()
+            await soon()
+            await client.send(sized(b"6", path="/begun"))
+            plane.reply()
+            expected = [b"POST /begun 1", b"2", b"3", b"4", b"POST /other 5", b"6"]
+            assert [body for _, body, _ in client.replies()] == expected
+
+        with_client(scenario, begin=plane.begin)
+
+    def test_a_refusal_at_once_lets_the_next_ones_in(self):
+        def refuse(request, send):
+            if request.buffered_body is None:
+                return False
+            send(Reply(401, request.buffered_body))
+            return True
+
+        async def scenario(client):
+            await client.send(sized(b"0"))
+            await client.send(b"".join(sized(b"%d" % number) for number in range(1, 9)))
+            await soon(50)
+            assert [body for _, body, _ in client.replies()] == [b"POST /a 0", *(b"%d" % each for each in range(1, 9))]
+
+        with_client(scenario, begin=refuse)
+
+    def test_a_refusal_that_closes_is_the_last_reply(self):
+        def refuse(request, send):
+            if request.buffered_body is None:
+                return False
+            send(Reply(503, b"", {"connection": "close"}))
+            return True
+
+        async def scenario(client):
+            await client.send(sized(b"0"))
+            await client.send(sized(b"1") + sized(b"2"))
+            await soon(50)
+            assert [(status, ends) for status, _, ends in client.replies()] == [(200, False), (503, CLOSED)]
+            assert client.transport.has_ended
+
+        with_client(scenario, begin=refuse)
+
+    def test_a_client_that_leaves_gets_nothing(self):
+        plane = Begun()
+
+        async def scenario(client):
+            await client.send(sized(b"1", path="/begun"))
+            sent = client.transport.sent
+            await client.send(sized(b"2", path="/begun"))
+            client.transport.close()
+            client.connection.connection_lost(None)
+            plane.reply()
+            await soon()
+            assert client.transport.sent == sent
+
+        with_client(scenario, begin=plane.begin)
+
+    def test_a_plane_that_fails_ends_the_connection_only(self):
+        def fail(request, _send):
+            if request.buffered_body is None:
+                return False
+            raise ValueError("planted")
+
+        async def scenario(client):
+            await client.send(sized(b"1"))
+            with capture_logs() as logged:
+                await client.send(sized(b"2"))
+            assert [line["event"] for line in logged] == ["connection_failed"]
+            assert client.transport.is_closed
+
+        with_client(scenario, begin=fail)

@@ -17,6 +17,7 @@ from mauve.load.runner import LoadMetrics, LoadRunner
 from mauve.server import child
 from mauve.server.child_protocol import Ready
 from mauve.stores import StoreUnavailableError
+from mauve.stores.log import LogRecord
 from mauve.stores.warehouse import WarehouseUnavailableError
 from support.clocks import Ticks
 
@@ -65,6 +66,24 @@ def test_under_steady_load_first_events_are_reported_before_the_log_is_ever_empt
     assert 3 <= parts.days.close_next_days.call_count <= 6, "about once a second, and at the end"
 
 
+def test_a_loader_that_waits_does_not_ask_the_log_and_reports_no_backlog():
+    """A log without a leader answers late: asking it would delay taking over."""
+    parts, registry = MagicMock(), CollectorRegistry()
+    parts.clock.now_ms.return_value = 0
+    parts.ledger.waiting_bytes.return_value = 0
+    parts.source.backlog_bytes.return_value = 5_000
+    parts.loader.load_next_range.return_value = 0
+    parts.lease.is_away = False
+    runner = LoadRunner(lambda: parts, LoadMetrics(registry))
+    runner.step()
+    assert (runner.status()["backlog_bytes"], registry.get_sample_value("mauve_log_bytes")) == (5_000, 5_000)
+    parts.lease.epoch.return_value = None
+    parts.source.reset_mock()
+    runner.step()
+    assert (runner.status()["backlog_bytes"], registry.get_sample_value("mauve_log_bytes")) == (0, 0)
+    assert parts.source.mock_calls == []
+
+
 class TestStopping:
     @pytest.fixture
     def parts(self):
@@ -101,7 +120,10 @@ class TestStopping:
 
     def test_work_that_needs_the_loader_is_refused(self, runner, parts):
         parts.lease.epoch.return_value = None
-        parts.oldest_waiting_at.return_value = parts.clock.now_us.return_value = 5
+        parts.source.streams.return_value = []
+        parts.ledger.last_event_number.return_value = 5
+        parts.ledger.positions.return_value = {}
+        parts.ledger.read_events.return_value = [LogRecord(5, b"")]
         runner.stop()
         with pytest.raises(StoreUnavailableError, match="service stops"):
             runner.load_pending()

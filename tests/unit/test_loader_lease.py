@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from structlog.testing import capture_logs
 
 from mauve.load import lease as lease_module
-from mauve.load.lease import AWAY_S, LoaderLease
+from mauve.load.lease import AWAY_S, RENEW_EVERY_S, TRY_EVERY_S, TTL_S, LoaderLease
 from mauve.stores import StoreUnavailableError
 from support.clocks import Ticks
 from support.service import PATIENCE_S, eventually
@@ -130,3 +130,11 @@ def test_a_ledger_that_is_away_ends_neither_the_lease_nor_its_thread():
         assert lease.epoch() == 1
     assert logs[-1]["event"] == "lease_not_released"
     assert "lease_not_renewed" in {line["event"] for line in logs}
+
+
+def test_the_intervals_leave_room_for_another_loader_within_ten_seconds_of_a_death():
+    """Compare the constants only: two attempts fit, one of which may fail, and the holder may miss two renewals."""
+    assert TTL_S + 2 * TRY_EVERY_S < 10
+    assert 3 * RENEW_EVERY_S < TTL_S
+    assert 2 * TRY_EVERY_S <= 2, "within 2 s of a release, of which one try may fail"
+    assert AWAY_S > 2 * TRY_EVERY_S, "every other loader tries meanwhile"

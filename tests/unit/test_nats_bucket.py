@@ -1,12 +1,23 @@
-"""Reading a bucket notices replies that were lost on the way."""
+"""Reading a bucket notices replies that were lost on the way, and a server that is cut off from its leader."""
 
 import asyncio
+import contextlib
 from types import SimpleNamespace
 
 import pytest
 
 from mauve.stores import StoreUnavailableError
-from mauve.stores.nats.bucket import Entry, _all_entries
+from mauve.stores.nats import bucket as bucket_of_nats
+from mauve.stores.nats.bucket import (
+    _ANSWER_S_MAX,
+    CHECK_EVERY_S,
+    ELECTION_S_MAX,
+    BucketState,
+    Entry,
+    Follower,
+    _all_entries,
+)
+from mauve.stores.nats.edge import OUT_OF_TOUCH_S, READ_EVERY_S
 
 PREFIX = "$KV.B."
 
@@ -55,3 +66,117 @@ def test_all_replies_are_read_up_to_the_end():
 def test_a_read_with_a_gap_or_a_refusal_returns_nothing(replies):
     with pytest.raises(StoreUnavailableError):
         read(*replies)
+
+
+class BucketWithoutLeader:
+    """A server that answers reads, and cannot reach the leader once that is gone."""
+
+    has_leader = True
+
+    async def state(self):
+        if not self.has_leader:
+            raise StoreUnavailableError("no leader")
+        return BucketState("installation", "bucket", 0)
+
+    async def changes_after(self, _sequence):
+        return []
+
+
+def test_a_server_without_a_leader_is_read_during_an_election_and_not_after_it():
+    bucket, now_s = BucketWithoutLeader(), [0.0]
+    follower = Follower(bucket, lambda: now_s[0])
+
+    def next_changes(seconds_later):
+        now_s[0] += seconds_later
+        return asyncio.run(follower.next_changes())
+
+    assert next_changes(0) == []
+    bucket.has_leader = False
+    assert next_changes(ELECTION_S_MAX) == []
+    for _ in range(3):
+        with pytest.raises(StoreUnavailableError):
+            next_changes(2.0)
+    bucket.has_leader = True
+    assert next_changes(0) == []
+    bucket.has_leader = False
+    assert next_changes(ELECTION_S_MAX) == []
+
+
+@pytest.mark.parametrize("answer_s", [0.0, 0.5, _ANSWER_S_MAX])
+def test_without_a_leader_a_reader_is_out_of_touch_after_an_election_and_within_twenty_seconds(answer_s):
+    """Whether the survivor refuses at once or every question about the state takes as long as it may."""
+    now_s = [0.0]
+
+    class Survivor(BucketWithoutLeader):
+        async def state(self):
+            if not self.has_leader:
+                now_s[0] += answer_s
+            return await super().state()
+
+    bucket = Survivor()
+    follower = Follower(bucket, lambda: now_s[0])
+    asyncio.run(follower.next_changes())
+    bucket.has_leader = False
+    read_at = 0.0
+    while now_s[0] - read_at <= OUT_OF_TOUCH_S:
+        now_s[0] += READ_EVERY_S
+        with contextlib.suppress(StoreUnavailableError):
+            asyncio.run(follower.next_changes())
+            read_at = now_s[0]
+    assert ELECTION_S_MAX + OUT_OF_TOUCH_S / 2 < now_s[0] < 20
+
+
+class SlowLeader:
+    """A leader whose answers about the state may take long, while another server has the changes."""
+
+    def __init__(self):
+        self.answers = asyncio.Event()
+        self.answers.set()
+        self.changes = []
+
+    async def state(self):
+        last_sequence = max((entry.sequence for entry in self.changes), default=0)
+        await self.answers.wait()
+        return BucketState("installation", "bucket", last_sequence)
+
+    async def changes_after(self, sequence):
+        return [entry for entry in self.changes if entry.sequence > sequence]
+
+
+def test_changes_are_read_while_the_leader_does_not_answer(monkeypatch):
+    monkeypatch.setattr(bucket_of_nats, "_SOON_S", 0.0)
+
+    async def follow():
+        bucket, now_s = SlowLeader(), [0.0]
+        follower = Follower(bucket, lambda: now_s[0])
+        assert await follower.next_changes() == []
+        bucket.answers.clear()
+        now_s[0] += CHECK_EVERY_S
+        assert await follower.next_changes() == [], "the leader is asked, and does not answer"
+        for sequence in (1, 2):
+            bucket.changes.append(Entry("key", sequence, b"value"))
+            assert await follower.next_changes() == [bucket.changes[-1]]
+        bucket.answers.set()
+        await asyncio.sleep(0)  # so that the answer arrives
+        assert await follower.next_changes() == []
+        assert (follower.sequence, follower.restarts) == (2, 0), "its answer is about the time before the changes"
+
+    asyncio.run(follow())
+
+
+def test_a_follower_without_an_answer_waits_for_one_after_an_election(monkeypatch):
+    monkeypatch.setattr(bucket_of_nats, "_SOON_S", 0.0)
+
+    async def follow():
+        bucket, now_s = SlowLeader(), [0.0]
+        follower = Follower(bucket, lambda: now_s[0])
+        await follower.next_changes()
+        bucket.answers.clear()
+        now_s[0] += ELECTION_S_MAX + 1
+        reading = asyncio.ensure_future(follower.next_changes())
+        await asyncio.sleep(0.05)
+        assert not reading.done(), "the server may be cut off from the others"
+        bucket.answers.set()
+        assert await reading == []
+
+    asyncio.run(follow())

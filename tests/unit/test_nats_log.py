@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mauve.core.secret import Secret
 from mauve.stores import UnsupportedServerError
-from mauve.stores.nats import servers
+from mauve.stores.nats import monitors, servers
 from mauve.stores.nats.connection import connect
 from mauve.stores.nats.groups import (
     RECORDS_MAX,
@@ -23,7 +23,8 @@ from mauve.stores.nats.groups import (
     sequence_of,
     unpacked,
 )
-from mauve.stores.nats.servers import Server, check_server, check_servers
+from mauve.stores.nats.monitors import Server, check_server
+from mauve.stores.nats.servers import check_servers
 from support.service import PATIENCE_S
 
 RECORDS = st.lists(st.lists(st.binary(max_size=50), max_size=3), min_size=1, max_size=RECORDS_MAX)
@@ -101,7 +102,8 @@ def test_every_server_of_a_large_cluster_is_asked_at_once(monkeypatch):
             pass
 
     monkeypatch.setattr(servers, "_check_connection", lambda _url: None)
-    monkeypatch.setattr(servers, "_MONITOR_S_MAX", PATIENCE_S)
+    for module in (servers, monitors):
+        monkeypatch.setattr(module, "MONITOR_S_MAX", PATIENCE_S)
     with ThreadingHTTPServer(("127.0.0.1", 0), Monitor) as monitor:
         threading.Thread(target=monitor.serve_forever, daemon=True).start()
         urls = [f"http://127.0.0.1:{monitor.server_port}/n{number}" for number in range(7)]

@@ -175,4 +175,4 @@ def test_an_example_needs_a_problem_to_quote():
 
 def test_health_and_the_reference_itself_are_documented():
     paths = {operation.path for operation in operations() if operation.tag == service.TAG}
-    assert paths == {"/healthz", "/readyz", "/openapi.json", "/docs"}
+    assert paths == {"/healthz", "/readyz", "/drainz", "/openapi.json", "/docs", "/llms.txt"}

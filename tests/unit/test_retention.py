@@ -79,3 +79,19 @@ def test_a_failed_run_is_retried_at_the_next_check(warehouse, clock, recorded):
     warehouse.is_down = False
     job.forget_if_due()
     assert len(recorded) == 1
+
+
+def test_machines_that_share_a_warehouse_forget_once_a_day_together(warehouse, clock, recorded):
+    def machine():
+        return Retention(
+            90, lambda: nullcontext(warehouse), clock, recorded.append, lambda: recorded[-1] if recorded else None
+        )
+
+    one, other = machine(), machine()
+    for _ in range(2):
+        one.forget_if_due()
+        other.forget_if_due()
+        clock.advance(DAY_MS)
+    assert len(warehouse.forgotten) == len(recorded) == 2
+    machine().forget_if_due()
+    assert len(warehouse.forgotten) == 3

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mauve.access.read_limits import ReadKind, check_reads, seconds_until, uses_of
+from mauve.access.read_limits import FailOpenMeter, ReadKind, check_reads, seconds_until, uses_of
 from mauve.core.app import Environment
 from mauve.core.credential import KeyKind, Scope
 from mauve.core.organization import Standing
@@ -13,7 +13,7 @@ from mauve.core.problems import Code, Problem
 from mauve.stores import StoreUnavailableError
 from mauve.stores.edge import PublishedKey, PublishedOrganization, PublishedToken
 from mauve.stores.localdisk.read_meter import SqliteReadMeter
-from mauve.stores.read_meter import ReadCost
+from mauve.stores.read_meter import ReadCost, Throttle, Throttled
 from mauve.web.envelopes import data_reply
 
 NOW = int(datetime(2026, 11, 15, 12, tzinfo=UTC).timestamp()) * 1000
@@ -110,12 +110,31 @@ def test_an_unpublished_organization_has_the_default_limits(meter):
         check_reads(meter, None, TOKEN, TOTALS, NOW)
 
 
-def test_reads_continue_when_the_meter_fails():
-    class MeterThatIsDown:
-        def take(self, org_id, uses, limits, now_ms):
-            raise StoreUnavailableError("disk full")
+class MeterThatIsDown:
+    def take(self, org_id, uses, limits, now_ms):
+        raise StoreUnavailableError("disk full")
 
-    check_reads(MeterThatIsDown(), an_organization(reads_per_minute=0), TOKEN, RAW_SCAN, NOW)
+    usage = close = None
+
+
+def test_a_read_that_cannot_be_counted_is_refused():
+    with pytest.raises(StoreUnavailableError):
+        check_reads(MeterThatIsDown(), an_organization(reads_per_minute=9), TOKEN, RAW_SCAN, NOW)
+
+
+def test_reads_continue_when_a_meter_that_fails_open_fails():
+    check_reads(FailOpenMeter(MeterThatIsDown()), an_organization(reads_per_minute=0), TOKEN, RAW_SCAN, NOW)
+
+
+def test_the_wait_is_measured_on_the_clock_of_the_meter():
+    class MeterAnHourAhead:
+        def take(self, org_id, uses, limits, now_ms):
+            ahead = now_ms + 3_600_000
+            return Throttled(Throttle.RATE_LIMIT, ahead + 7_000, ahead)
+
+    with pytest.raises(Problem) as refused:
+        check_reads(MeterAnHourAhead(), an_organization(), KEY, TOTALS, NOW)
+    assert refused.value.facts["retry_after_s"] == 7
 
 
 @given(st.integers(-(10**6), 10**6))

@@ -1,0 +1,134 @@
+"""How workers of several machines divide a limit that they keep in sum."""
+
+from mauve.overload.live_workers import ANSWERS_MAX, BEATS_OF_USE, MISSED_MAX, Beat, LiveWorkers
+from mauve.overload.token_bucket import DividedTokenBuckets
+
+
+class Air:
+    """Carry beats to all workers that are not cut off, and the answers to them."""
+
+    def __init__(self, *names):
+        self.workers = {name: LiveWorkers(name) for name in names}
+        self.cut_off = set()
+
+    def beat(self, *names):
+        for name in names or tuple(self.workers):
+            self._carry(name, self.workers[name].next_beat())
+
+    def counts(self):
+        return {name: worker.live for name, worker in self.workers.items()}
+
+    def sharing(self):
+        return {name: worker.sharing for name, worker in self.workers.items()}
+
+    def use(self, name):
+        if self.workers[name].use():
+            self.beat(name)
+
+    def _carry(self, sender, beat):
+        if sender in self.cut_off:
+            return
+        heard = {name: worker for name, worker in self.workers.items() if name not in self.cut_off}
+        answers = [(name, worker.hear(beat)) for name, worker in heard.items()]
+        for name, answer in answers:
+            if answer is not None:
+                self._carry(name, answer)
+
+
+def test_a_worker_that_joins_knows_all_others_at_once_and_they_know_it():
+    air = Air("a", "b", "c")
+    air.beat()
+    air.workers["d"] = LiveWorkers("d")
+    air.beat("d")
+    assert air.counts() == {"a": 4, "b": 4, "c": 4, "d": 4}
+
+
+def test_a_worker_that_dies_is_forgotten_after_some_beats():
+    air = Air("a", "b", "c")
+    air.beat()
+    for _ in range(MISSED_MAX):
+        air.beat("a", "b")
+    assert air.counts() == {"a": 3, "b": 3, "c": 3}
+    air.beat("a", "b")
+    assert air.counts() == {"a": 2, "b": 2, "c": 3}
+
+
+def test_workers_that_are_cut_off_forget_no_one():
+    air = Air("a", "b", "c")
+    air.beat()
+    air.cut_off = {"a", "b", "c"}
+    for _ in range(10 * MISSED_MAX):
+        air.beat()
+    assert air.counts() == {"a": 3, "b": 3, "c": 3}
+    air.cut_off = set()
+    air.beat("a")
+    assert air.counts() == {"a": 3, "b": 3, "c": 3}, "the others may need a moment longer to connect again"
+
+
+def test_own_beats_that_were_held_up_do_not_age_the_others():
+    worker = LiveWorkers("a")
+    worker.hear(Beat("b", 7))
+    held_up = [worker.next_beat() for _ in range(10 * MISSED_MAX)]
+    for beat in held_up:
+        worker.hear(beat)
+    assert worker.live == 2
+
+
+def test_answers_are_few_when_many_workers_start_together():
+    worker = LiveWorkers("a")
+    answers = [worker.hear(Beat(f"w{number}", 1)) for number in range(1_000)]
+    assert [answer for answer in answers if answer] == [Beat("a", 0, is_sharing=False)] * ANSWERS_MAX
+    assert worker.live == 1_001
+
+
+def test_workers_that_are_not_used_leave_their_share_to_the_others():
+    air = Air("a", "b", "c")
+    air.beat()
+    assert air.sharing() == {"a": 1, "b": 1, "c": 1}
+    air.use("a")
+    assert air.sharing() == {"a": 1, "b": 2, "c": 2}, "one that is used next takes only what is left"
+    air.use("b")
+    assert air.sharing() == {"a": 2, "b": 2, "c": 3}
+    for _ in range(BEATS_OF_USE - 1):
+        air.beat()
+        air.use("a")
+    assert air.sharing() == {"a": 2, "b": 2, "c": 3}
+    air.beat()
+    assert air.sharing() == {"a": 1, "b": 2, "c": 2}
+
+
+def test_a_worker_that_dies_leaves_its_share():
+    air = Air("a", "b")
+    air.beat()
+    air.use("a")
+    air.use("b")
+    for _ in range(MISSED_MAX + 2):
+        air.beat("a")
+    assert air.workers["a"].sharing == 1
+
+
+def allowed(buckets, at_ms):
+    """Return how many requests one key may make at a moment."""
+    count = 0
+    while buckets.seconds_to_wait("key_1", at_ms) == 0:
+        count += 1
+    return count
+
+
+def test_each_worker_allows_its_share_and_more_when_another_dies():
+    workers = 4
+    buckets = DividedTokenBuckets(100, lambda: workers)
+    assert allowed(buckets, 0) == 25
+    assert allowed(buckets, 1_000) == 25
+    workers = 2
+    assert allowed(buckets, 2_000) == 50
+    workers = 1
+    assert allowed(buckets, 10_000) == 100
+    workers = 10
+    assert allowed(buckets, 20_000) == 10
+
+
+def test_a_worker_always_allows_one_request_a_second():
+    buckets = DividedTokenBuckets(3, lambda: 50)
+    assert [allowed(buckets, second * 1_000) for second in range(4)] == [1, 1, 1, 1]
+    assert buckets.seconds_to_wait("key_1", 3_000) == 1

@@ -1,0 +1,94 @@
+"""Requests to the leader of a stream, which may be lost while one is elected."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from mauve.stores import StoreUnavailableError
+from mauve.stores.nats import streams
+from mauve.stores.nats.streams import NO_ANSWER, ApiError, ask_leader, once_placed
+
+UNAVAILABLE = b'{"error": {"code": 503, "description": "JetStream system temporarily unavailable"}}'
+NOT_FOUND = b'{"error": {"code": 404, "description": "stream not found"}}'
+
+
+class Leader:
+    """Answers the requests of a test one after another: after a while, or never."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.requests = 0
+
+    async def request(self, _subject, _content, timeout):  # noqa: ASYNC109 - as the library calls it
+        self.requests += 1
+        answer = self.answers.pop(0) if self.answers else None
+        if answer is None:
+            await asyncio.sleep(timeout)
+            raise TimeoutError
+        after_s, data = answer
+        await asyncio.sleep(after_s)
+        return SimpleNamespace(data=data)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(streams, "_AGAIN_S", 0.01)
+
+
+def ask(leader):
+    return asyncio.run(ask_leader(leader, "STREAM.INFO.MAUVE-240"))
+
+
+@pytest.mark.parametrize("lost", [[None], [None, None, None], [(0, UNAVAILABLE)], [None, (0, UNAVAILABLE), None]])
+def test_a_lost_request_is_sent_again(lost):
+    leader = Leader(*lost, (0, b"{}"))
+    assert ask(leader) == b"{}"
+    assert leader.requests == len(lost) + 1
+
+
+def test_a_slow_answer_to_an_early_request_counts():
+    leader = Leader((0.1, b'{"slow": 1}'))
+    assert ask(leader) == b'{"slow": 1}'
+    assert leader.requests > 1, "others were sent meanwhile"
+
+
+def test_a_refusal_is_final_unless_there_is_no_leader(monkeypatch):
+    with pytest.raises(ApiError, match="stream not found"):
+        ask(Leader((0, NOT_FOUND)))
+    monkeypatch.setattr(streams, "API_S_MAX", 0.05)
+    with pytest.raises(StoreUnavailableError, match="temporarily unavailable"):
+        ask(Leader(*[(0, UNAVAILABLE)] * 100))
+
+
+def test_without_an_answer_it_ends(monkeypatch):
+    monkeypatch.setattr(streams, "API_S_MAX", 0.05)
+    with pytest.raises(StoreUnavailableError, match=NO_ANSWER):
+        ask(Leader())
+
+
+def refused(reason):
+    return f'{{"error": {{"code": 400, "description": "no suitable peers for placement, {reason}"}}}}'.encode()
+
+
+def place(leader):
+    return asyncio.run(once_placed(lambda: streams.ask(leader, "STREAM.CREATE.MAUVE-240", {}), ApiError))
+
+
+def test_a_stream_is_created_once_every_server_is_seen():
+    leader = Leader((0, refused("peer offline")), (0, refused("peer offline")), (0, b"{}"))
+    assert place(leader) == b"{}"
+    assert leader.requests == 3
+
+
+def test_a_server_that_stays_away_is_reported_in_the_end(monkeypatch):
+    monkeypatch.setattr(streams, "_PLACED_S_MAX", 0)
+    with pytest.raises(ApiError, match="peer offline"):
+        place(Leader(*[(0, refused("peer offline"))] * 100))
+
+
+def test_too_little_storage_is_reported_at_once():
+    leader = Leader((0, refused("insufficient storage")), (0, b"{}"))
+    with pytest.raises(ApiError, match="insufficient storage"):
+        place(leader)
+    assert leader.requests == 1
