@@ -4,15 +4,23 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
-# Tests that take minutes: killed processes, power cuts, failing disks, random schedules, backups and erasing under load.
-PROOFS := tests/faults tests/properties tests/flows/test_backup.py tests/flows/test_erasing.py
+DOCS := $(VENV)/.docs
+# Tests that take minutes: killed processes, power cuts, failing disks, random schedules, upgrades, backups and erasing under load,
+# imports and exports.
+PROOFS := tests/faults tests/properties tests/upgrades \
+  $(foreach flow,backup erasing export export_history import_events import_formats,tests/flows/test_$(flow).py)
 # Flows of every plane and of the dashboard, which `make engines` runs once more on servers.
-FLOWS := access app_page apps archiving dashboard departures erasing events first_event keys metrics payments_page publishing quotas \
-  signing_in webhook_commands webhook_secrets webhooks
+FLOWS := access app_page apps archiving dashboard departures events export_history first_event keys metrics payments_page \
+  publishing quotas signing_in webhook_commands webhook_secrets webhooks
 ON_SERVERS := $(foreach flow,$(FLOWS),tests/flows/test_$(flow).py)
+# The longest tests on servers begin first, so that no process is alone with them at the end.
+SLOW_FIRST := $(foreach name,every_server server_backup rolling shared_limits commands moving leaving,tests/engines/test_$(name).py)
 # The tests sync thousands of small files: keep them in memory if there is room, so that a busy disk does not slow them.
 ROOM_KB := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $$4 }')
 IN_MEMORY := $(shell [ "$(or $(ROOM_KB),0)" -gt 4000000 ] && echo PYTEST_DEBUG_TEMPROOT=/dev/shm)
+
+# Without compiled modules every process that a test starts would compile hundreds of them again.
+unexport PYTHONDONTWRITEBYTECODE
 
 # `make bench engines` and the like: the words after `bench` name benchmarks, not targets.
 ifeq (bench,$(firstword $(MAKECMDGOALS)))
@@ -20,17 +28,32 @@ BENCHMARKS := $(wordlist 2,$(words $(MAKECMDGOALS)),$(MAKECMDGOALS))
 .PHONY: $(BENCHMARKS)
 $(BENCHMARKS): bench ; @:
 else
-.PHONY: engines
+.PHONY: engines cluster
 engines: $(DEV) ## run the tests of stores and services on real servers (PostgreSQL, NATS, chDB over HTTP)
-	$(IN_MEMORY) $(BIN)/python -m pytest -m servers -n 2 --dist loadfile tests/contracts tests/engines
-	$(IN_MEMORY) $(BIN)/python -m pytest --on-servers -m 'not embedded' -n 2 --dist loadfile $(ON_SERVERS)
+	$(IN_MEMORY) $(BIN)/python -m pytest -m servers -p no:randomly -n 3 --dist loadfile --no-loadscope-reorder $(SLOW_FIRST) tests/engines tests/contracts
+	$(IN_MEMORY) $(BIN)/python -m pytest --on-servers -m 'not embedded' -n 3 --dist worksteal $(ON_SERVERS)
+
+cluster: $(DEV) ## lose, cut off, pause and fill nodes, and move their clocks, in a cluster of network namespaces (root; Debian: iproute2, faketime)
+	$(IN_MEMORY) $(BIN)/python -m pytest tests/cluster
+
+.PHONY: clients clients-python clients-typescript
+clients: clients-python clients-typescript ## build and test the client libraries; packages go to ./dist (needs Node and npm)
+
+clients-python: $(DEV)
+	cd clients/python && ../../$(BIN)/python -m hatchling build --directory ../../dist
+	cd clients/python && ../../$(BIN)/python -m mypy src tests/typing_sample.py
+	$(IN_MEMORY) $(BIN)/python -m pytest -n 2 --dist loadfile clients/python/tests
+
+clients-typescript: $(RUNTIME)
+	cd clients/typescript && npm ci --no-progress && npm run build && npm run check && npm test
+	mkdir -p dist && cd clients/typescript && npm pack --pack-destination ../../dist
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test proofs browser check prove bench screenshots lock clean
+.PHONY: help setup serve test proofs browser container check prove bench docs examples screenshots dist dist-test release lock clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 setup: $(RUNTIME) ## create .venv with .venv/bin/mauve (quick if nothing changed)
 
@@ -38,13 +61,16 @@ serve: $(RUNTIME) ## run the service on embedded engines (data in ./mauve-data)
 	@exec $(BIN)/mauve serve
 
 test: $(DEV) ## run the tests
-	$(IN_MEMORY) $(BIN)/python -m pytest -m 'not servers' -n 4 --dist loadfile --no-loadscope-reorder $(addprefix --ignore ,tests/browser tests/engines $(PROOFS))
+	$(IN_MEMORY) $(BIN)/python -m pytest -m 'not servers' -n 4 --dist loadfile --no-loadscope-reorder $(addprefix --ignore ,tests/browser tests/cluster tests/container tests/dist tests/docs tests/engines $(PROOFS))
 
 proofs: $(DEV) ## run the fault tests: thousands of schedules, dozens of kills, power cuts (as root), backups under load
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(PROOFS)
 
 browser: $(DEV) ## test the pages in Chromium (Debian: apt-get install chromium)
 	$(BIN)/python -m pytest tests/browser
+
+container: $(DEV) ## build the image and run it, and check the files in deploy (root; Debian: buildah mmdebstrap systemd caddy nginx-light)
+	$(BIN)/python -m pytest tests/container
 
 check: $(DEV) ## lint, types, import rules
 	$(BIN)/ruff check .
@@ -53,16 +79,34 @@ check: $(DEV) ## lint, types, import rules
 	$(BIN)/lint-imports
 
 prove: $(DEV) ## run the long form of every fault test: a million schedules, a thousand kills and power cuts (about an hour; root)
-	$(BIN)/python -m pytest --prove -m prove -n 2 --dist worksteal --timeout 86400 -v
+	$(BIN)/python -m pytest --prove -m prove -n 2 --dist worksteal --timeout 86400 -v --ignore tests/cluster
+	$(IN_MEMORY) $(BIN)/python -m pytest --prove -m prove --timeout 86400 -v tests/cluster
 
-bench: $(DEV) ## run the benchmarks, or some: make bench reads; make bench engines compares servers with files
+bench: $(DEV) ## run the benchmarks, or some: make bench reads; make bench engines compares servers with files, cluster measures several machines
 	$(BIN)/python -m bench $(BENCHMARKS)
+
+docs: $(DOCS) ## build the documentation site; the service then serves it at /docs/index.html
+	$(BIN)/python docs/site/build.py
+
+examples: docs ## run every code block of the documents against a service, and test the site (needs chromium, Node and npm)
+	cd clients/typescript && npm ci --no-progress && npm run build
+	cd tests/docs/node && npm ci --no-progress
+	$(IN_MEMORY) $(BIN)/python -m pytest tests/docs
 
 screenshots: $(DEV) ## retake the pictures in docs/pictures (needs chromium)
 	$(BIN)/python docs/screenshots.py
 
+dist: $(RUNTIME) ## build the wheel and the source distribution of the service into ./dist
+	$(BIN)/python -m hatchling build --directory dist
+
+dist-test: $(DEV) ## build the wheel, install it outside the checkout and run the service from it
+	$(BIN)/python -m pytest tests/dist
+
+release: $(DEV) ## check that a release can be made, build all its packages and try them; publishes nothing (needs npm)
+	$(BIN)/python .ci/release.py
+
 lock: ## resolve requirements/*.in into hash-pinned files (needs uv)
-	@for name in build runtime dev; do \
+	@for name in build runtime dev docs; do \
 	  uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	    --no-annotate --custom-compile-command "make lock" requirements/$$name.in -o requirements/$$name.txt || exit 1; \
 	done
@@ -84,4 +128,9 @@ $(RUNTIME): $(VENV)/pyvenv.cfg requirements/build.txt requirements/runtime.txt p
 $(DEV): $(RUNTIME) requirements/dev.txt
 	@echo "adding the test tools to $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@touch $@
+
+$(DOCS): $(DEV) requirements/docs.txt
+	@echo "adding the generator of the documentation to $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
 	@touch $@

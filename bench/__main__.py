@@ -6,7 +6,20 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bench import control, engines, ingest, loading, overload, pages, reads, recovery, webhooks
+from bench import (
+    clients,
+    cluster,
+    control,
+    engines,
+    footprint,
+    ingest,
+    loading,
+    overload,
+    pages,
+    reads,
+    recovery,
+    webhooks,
+)
 from bench.report import Figure, render
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
@@ -20,8 +33,11 @@ MEASURES = {
     "reads": reads.measure,
     "overload": overload.measure,
     "engines": engines.measure,
+    "cluster": cluster.measure,
+    "clients": clients.measure,
+    "footprint": footprint.measure,
 }
-ONLY_ON_REQUEST = ("overload", "engines")  # They take minutes.
+ONLY_ON_REQUEST = ("overload", "engines", "cluster", "clients", "footprint")  # They take minutes.
 
 
 def main() -> None:

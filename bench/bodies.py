@@ -4,6 +4,7 @@ import itertools
 import json
 
 STAMP = "@@@@@@@@"  # The generator replaces it each time with other text of the same length, so that every id is new.
+NAMES = ("page_view", "button_clicked", "search", "export_started")
 _numbers = itertools.count()
 
 
@@ -62,7 +63,7 @@ def _payment(number: int) -> dict[str, object]:
 
 def _event(number: int, *, ids: bool) -> dict[str, object]:
     event: dict[str, object] = {
-        "name": ("page_view", "button_clicked", "search", "export_started")[number % 4],
+        "name": NAMES[number % len(NAMES)],
         "user": f"user_{number * 7919 % 50_000}",
         "props": {"path": f"/articles/{number % 400}", "plan": "pro", "count": number % 90, "beta": number % 2 == 0},
     }

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+_ROOM_BYTES = 4 * 2**30
 MAUVE = str(Path(sys.executable).with_name("mauve"))
 
 
@@ -33,12 +35,21 @@ class Running:
         return json.loads(subprocess.run(command, capture_output=True, check=True, env=self.environment).stdout)
 
 
+def in_memory() -> Path | None:
+    """Return a folder whose files are in memory, if there is one with enough room."""
+    folder = Path("/dev/shm")
+    return folder if folder.is_dir() and shutil.disk_usage(folder).free > _ROOM_BYTES else None
+
+
 @contextmanager
 def service(
-    *arguments: str, settings: dict[str, str] | None = None, prepare: Callable[[Path], None] | None = None
+    *arguments: str,
+    settings: dict[str, str] | None = None,
+    prepare: Callable[[Path], None] | None = None,
+    parent: Path | None = None,
 ) -> Iterator[Running]:
     """Run the service on a new data directory and free ports; `prepare` may fill the directory first."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=parent) as folder:
         data = Path(folder) / "data"
         if prepare is not None:
             prepare(data)
