@@ -329,7 +329,8 @@ def test_a_killed_import_continues_and_counts_every_row_once(tmp_path):
             process = subprocess.Popen(
                 command, env=clean_environment(data), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
             )
-            eventually(lambda process=process: any((data / "imports").glob("*.rows")) or process.poll() is not None)
+            rows = f"*-{process.pid}.rows"  # not those that the killed command has left
+            eventually(lambda own=rows, at=process: any((data / "imports").glob(own)) or at.poll() is not None)
             pid = service.child_pids()["core"] if victim == "core" else process.pid
             os.kill(pid, signal.SIGKILL)
             process.communicate()

@@ -10,6 +10,7 @@ import io
 import socket
 import ssl
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -43,7 +44,6 @@ class WebhookSender:
         self._clock = clock or SystemClock()
         self._resolve = resolve
         self._send_s_max = send_s_max
-        self._tls = ssl.create_default_context()
 
     def send(self, target: Target, notice: Notice) -> None:
         deadline = Deadline(self._send_s_max)
@@ -78,6 +78,10 @@ class WebhookSender:
                     "POST", endpoint.path, body, {**headers, "host": endpoint.host_header, "connection": "close"}
                 )
                 return connection.getresponse().status
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        return ssl.create_default_context()  # Not at the start: reading the system's certificates takes a while.
 
     def _secured(self, plain: socket.socket, endpoint: Endpoint) -> socket.socket:
         return self._tls.wrap_socket(plain, server_hostname=endpoint.host) if endpoint.is_tls else plain
