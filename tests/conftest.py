@@ -8,6 +8,7 @@ from pathlib import Path
 
 import httpx2 as httpx
 import pytest
+import structlog
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from prometheus_client import CollectorRegistry
@@ -50,6 +51,7 @@ hypothesis_settings.load_profile("patient")
 _CALLS = (httpx.get, httpx.post, httpx.put, httpx.delete, httpx.request)
 for _call in (*_CALLS, httpx.Client.__init__, httpx.AsyncClient.__init__):
     _call.__kwdefaults__ |= {"timeout": PATIENCE_S, "verify": False}  # No test uses TLS, and setting it up is slow.
+structlog.dev.ConsoleRenderer.get_active().exception_formatter = structlog.dev.plain_traceback  # Others are slow.
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

