@@ -1,6 +1,7 @@
 """Browsers and users of the dashboard."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
@@ -31,18 +32,23 @@ def _quick_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passwords, "_dummy_hash", lambda: hasher.hash("dummy"))
 
 
-@pytest.fixture
-def read_warehouse(settings: Settings, connection: ChdbConnection) -> WarehouseReader | None:
-    """The shared warehouse, unless the test's own is on a server. Its tables are created on the first read."""
-    if settings.warehouse_url is not None:
-        return None
+@pytest.fixture(scope="session")
+def open_shared_warehouse(connection: ChdbConnection) -> Callable[[], ChdbConnection]:
+    """Open the shared warehouse. Its tables are created on the first read of all tests."""
 
+    @cache
     def opened() -> ChdbConnection:
         for statement in TABLES:
             connection.run(statement)
         return connection
 
-    return ClickHouseWarehouseReader(opened)
+    return opened
+
+
+@pytest.fixture
+def read_warehouse(settings: Settings, open_shared_warehouse: Callable[[], ChdbConnection]) -> WarehouseReader | None:
+    """The shared warehouse, unless the test's own is on a server."""
+    return ClickHouseWarehouseReader(open_shared_warehouse) if settings.warehouse_url is None else None
 
 
 @pytest.fixture
