@@ -77,6 +77,8 @@ class Postgres:
     def kill(self) -> None:
         """End every process of the server at once, as a crash does."""
         if self._process is not None:
+            self._process.send_signal(signal.SIGSTOP)  # It starts no further process.
+            eventually(lambda: _state(self.pid) in "TZ")
             processes = self._processes()
             for pid in processes:
                 with suppress(ProcessLookupError):
@@ -162,6 +164,10 @@ class Postgres:
         done = subprocess.run(command, capture_output=True, check=False, **_as_another_user(self._folder))
         if done.returncode:
             raise AssertionError(done.stderr.decode())
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def _as_another_user(folder: Path) -> dict[str, object]:

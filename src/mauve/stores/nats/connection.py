@@ -50,6 +50,7 @@ class Connection:
         self._client: Client | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._lost_at: float | None = None
+        self._is_closed = False
 
     async def client(self) -> "Client":
         """Return the connected client; the first time, wait for it. Raise `StoreUnavailableError` if there is none."""
@@ -70,6 +71,8 @@ class Connection:
         return self._client is not None and self._client.is_connected
 
     async def close(self) -> None:
+        """Close the connection for good: whatever still uses it finds none, and does not connect again."""
+        self._is_closed = True
         if self._connecting is not None:
             self._connecting.cancel()
             await asyncio.wait({self._connecting})
@@ -83,6 +86,8 @@ class Connection:
         """
         if self._client is not None and self._client.is_connected:
             self._lost_at = None
+            return None
+        if self._is_closed:
             return None
         now = time.monotonic()
         self._lost_at = now if self._lost_at is None else self._lost_at
@@ -143,14 +148,19 @@ async def connect(url: Secret, name: str, within_s: float = CONNECT_S_MAX) -> "C
 
 async def _give_up(client: "Client", connecting: asyncio.Future[None]) -> None:
     connecting.cancel()
-    await asyncio.wait({connecting}, timeout=_CLOSE_S_MAX)
-    await close(client)
+    try:
+        await asyncio.wait({connecting}, timeout=_CLOSE_S_MAX)
+    finally:
+        await close(client)
 
 
 async def close(client: "Client") -> None:
-    """Close a client, even if its server no longer answers."""
-    with contextlib.suppress(Exception):
-        await asyncio.wait_for(client.close(), _CLOSE_S_MAX)
+    """Close a client, even if its server no longer answers or this is cancelled."""
+    try:
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(client.close(), _CLOSE_S_MAX)
+    finally:
+        client._transport.end()  # type: ignore[union-attr]  # noqa: SLF001 - see `_new_client`
 
 
 class LoopThread:

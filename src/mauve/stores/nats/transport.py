@@ -11,14 +11,24 @@ class AbortingTransport(TcpTransport):
     Nothing is lost by that: what matters is acknowledged.
     """
 
+    _has_ended = False
+
     def __bool__(self) -> bool:
         return True  # Otherwise the client would use a transport of its own.
 
     async def connect(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - the library's
         self.close()  # An attempt that failed leaves its connection open.
         await super().connect(*arguments, **options)
+        if self._has_ended:  # meanwhile, by a client that does not wait until its reconnecting has stopped
+            self.close()
+            raise ConnectionAbortedError("the client is closed")
 
     def close(self) -> None:
         for writer in (self._io_writer, self._bare_io_writer):
             if writer is not None:
                 writer.transport.abort()
+
+    def end(self) -> None:
+        """Drop the connection, and every later one."""
+        self._has_ended = True
+        self.close()
