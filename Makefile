@@ -5,10 +5,11 @@ BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
 DOCS := $(VENV)/.docs
-# Tests that take minutes: killed processes, power cuts, failing disks, random schedules, upgrades, backups and erasing under load,
-# imports and exports.
-PROOFS := tests/faults tests/properties tests/upgrades \
-  $(foreach flow,backup erasing export export_history import_events import_formats,tests/flows/test_$(flow).py)
+# Tests that take minutes: killed processes, power cuts, failing disks, random schedules, upgrades, large data, and flows of
+# whole services: backups and erasing under load, deletion, imports and exports, agents, the order of arrival.
+PROOFS := tests/faults tests/properties tests/upgrades tests/contracts/test_large_warehouse.py \
+  $(foreach flow,archiving backup backup_s3 canaries erasing export export_history import_events import_formats mcp_service \
+  order_of_arrival,tests/flows/test_$(flow).py)
 # Flows of every plane and of the dashboard, which `make engines` runs once more on servers.
 FLOWS := access app_page apps archiving dashboard departures events export_history first_event keys metrics payments_page \
   publishing quotas signing_in webhook_commands webhook_secrets webhooks

@@ -54,35 +54,48 @@ def member_page(method, path):
 
 @pytest.fixture
 def place(parts, organization, core, client):
-    """Fill in the parameters of a path with an app, a key, a member, a token and more of the organization."""
+    """Fill in the parameters of a path with a new app, key, member, token and more of the organization."""
+
+    def an_app():
+        app, _ = create_app(parts, organization.org_id, NewAppBody("An app"))
+        return app
+
+    def a_key(app):
+        (key,) = parts.catalog.keys.all_of(app.app_id)
+        return key.key_id
+
+    def a_member(minted_by):
+        email = f"beside-{minted_by}@example.com"
+        return people.create_user(parts, organization.org_id, email, Role.VIEWER)[0].user_id
+
+    def a_session(minted_by):
+        (session,) = parts.catalog.sessions.all_of(minted_by)
+        return session.session_id
+
+    def a_rule(minted_by, app):
+        user = parts.catalog.users.find(minted_by).user
+        return alerts_edit.create_rule(core.dashboard.alerts, user, app, NoEvents(hours=1)).rule_id
+
+    def a_channel(minted_by):
+        user = parts.catalog.users.find(minted_by).user
+        return alerts_edit.create_channel(core.dashboard.alerts, user, **FORMS["/alerts/channels"])[0].channel_id
 
     def fill(path, minted_by):
-        app, _ = create_app(parts, organization.org_id, NewAppBody("An app"))
-        (key,) = parts.catalog.keys.all_of(app.app_id)
-        bystander, _ = people.create_user(parts, organization.org_id, f"beside-{minted_by}@example.com", Role.VIEWER)
-        token_id, _ = operator.mint_token(parts, organization.org_id, "t", [Scope.APPS_READ], minted_by)
-        (session,) = parts.catalog.sessions.all_of(minted_by)
-        return path.format(
-            app_id=app.app_id,
-            key_id=key.key_id,
-            user_id=bystander.user_id,
-            token_id=token_id,
-            session_id=session.session_id,
-            environment="live",
-            provider="biller_a",
-            metric="dau",
-            kind="no_events",
-            **alert_ids(path, app, minted_by),
-        )
-
-    def alert_ids(path, app, minted_by):
-        alerts, user = core.dashboard.alerts, parts.catalog.users.find(minted_by).user
-        if "{rule_id}" in path:
-            return {"rule_id": alerts_edit.create_rule(alerts, user, app, NoEvents(hours=1)).rule_id}
-        if "{channel_id}" in path:
-            form = FORMS["/alerts/channels"]
-            return {"channel_id": alerts_edit.create_channel(alerts, user, **form)[0].channel_id}
-        return {}
+        app = an_app() if re.search("{(app|key|rule)_id}", path) else None
+        makers = {
+            "app_id": lambda: app.app_id,
+            "key_id": lambda: a_key(app),
+            "user_id": lambda: a_member(minted_by),
+            "token_id": lambda: operator.mint_token(parts, organization.org_id, "t", [Scope.APPS_READ], minted_by)[0],
+            "session_id": lambda: a_session(minted_by),
+            "environment": lambda: "live",
+            "provider": lambda: "biller_a",
+            "metric": lambda: "dau",
+            "kind": lambda: "no_events",
+            "rule_id": lambda: a_rule(minted_by, app),
+            "channel_id": lambda: a_channel(minted_by),
+        }
+        return re.sub("{([a-z_]+)}", lambda name: makers[name[1]](), path)
 
     return fill
 
