@@ -3,12 +3,14 @@
 import base64
 import gc
 import threading
+import time
 from contextlib import suppress
 
 import msgspec
 import pytest
 from nats.errors import Error
 
+from mauve.access.keyring import FRESH_S
 from mauve.cli.options import open_or_create
 from mauve.config import settings_from
 from mauve.control import operator
@@ -167,6 +169,40 @@ def test_a_change_whose_announcement_is_lost_is_seen(nats_server, opened):
     content = msgspec.json.encode(a_key(3))
     on_bucket(nats_server.url, edge.BUCKET, lambda bucket, _: bucket.put(key_of(a_key()), content))
     eventually(lambda: versions_in(reader) == {"key_1": 3})
+
+
+def test_a_reader_is_not_fresh_while_its_server_misses_an_announced_change(nats_server, opened, monkeypatch):
+    """A copy of the bucket may be behind for seconds, after its server was cut off from the leader."""
+    new_buckets(nats_server.url)
+    publisher, reader = opened(publisher_of(nats_server)), opened(reader_of(nats_server))
+    publish_when_possible(publisher, [a_key()])
+    eventually(lambda: versions_in(reader) == {"key_1": 1} and reader.staleness_s() <= FRESH_S)
+    with monkeypatch.context() as behind:
+
+        async def nothing_new(_bucket, _sequence):
+            return []
+
+        behind.setattr(bucket.Bucket, "changes_after", nothing_new)
+        publish_when_possible(publisher, [a_key(2, revoked=True)])
+        eventually(lambda: reader.staleness_s() > FRESH_S)
+    eventually(lambda: versions_in(reader) == {"key_1": 2} and reader.staleness_s() <= FRESH_S)
+
+
+def test_a_wrong_announcement_is_believed_for_a_while_only(nats_server, opened):
+    new_buckets(nats_server.url)
+    ahead_s = [0.0]
+    reader = opened(NatsEdgeReader(Secret(nats_server.url), lambda: time.monotonic() + ahead_s[0]))
+    wrong = str(10**9).encode()
+
+    async def announce(_, connection):
+        client = await connection.client()
+        await client.publish(edge.ANNOUNCEMENTS, wrong)
+        await client.flush()
+
+    # It may not listen yet.
+    eventually(lambda: on_bucket(nats_server.url, edge.BUCKET, announce) or reader.staleness_s() > FRESH_S)
+    ahead_s[0] = edge.BEHIND_S_MAX
+    eventually(lambda: reader.staleness_s() <= FRESH_S)
 
 
 def test_entries_that_this_release_cannot_read_are_skipped(nats_server, opened):

@@ -23,7 +23,7 @@ CALL_S_MAX: Final = 6.0
 _RECONNECT_S_MAX: Final = 12.0  # after which another client tries as well
 _LIMITS: Final[dict[str, Any]] = {
     "connect_timeout": 2,  # for each server
-    "ping_interval": 2,  # A server that hangs is left after two unanswered pings.
+    "ping_interval": 1,  # A server that hangs is left after two unanswered pings.
     "max_outstanding_pings": 2,
     "reconnect_time_wait": 0.5,
     "max_reconnect_attempts": -1,  # forever

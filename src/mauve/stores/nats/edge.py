@@ -26,9 +26,10 @@ from mauve.stores.nats.bucket import BucketMissingError, BucketThread, ConflictE
 BUCKET: Final = "MAUVE-EDGE"
 READ_EVERY_S: Final = 0.5
 OUT_OF_TOUCH_S: Final = 5.0
-_ANNOUNCEMENTS: Final = "MAUVE.edge.changed"
+ANNOUNCEMENTS: Final = "MAUVE.edge.changed"
 _HURRY_EVERY_S: Final = 0.01  # while an announced change is not readable yet
 _HURRY_S_MAX: Final = 1.0
+BEHIND_S_MAX: Final = 10.0  # A server that misses a change for longer does not get it: the announcement was wrong.
 _LOAD_S_MAX: Final = 15.0
 _STATE_S_MAX: Final = 10.0  # with the time to connect
 _PUBLISH_S_MAX: Final = 10.0
@@ -130,7 +131,7 @@ class NatsEdgePublisher:
     async def _announce(self, sequence: int) -> None:
         if sequence:
             with contextlib.suppress(StoreUnavailableError, Error):
-                await (await self._thread.client()).publish(_ANNOUNCEMENTS, str(sequence).encode())
+                await (await self._thread.client()).publish(ANNOUNCEMENTS, str(sequence).encode())
 
 
 class NatsEdgeReader:
@@ -145,9 +146,9 @@ class NatsEdgeReader:
         self._lock = threading.Lock()
         self._records: dict[str, tuple[int, PublishedRecord]] = {}  # by key, with our own revision, oldest first
         self._revision = 0
-        self._announced = 0
+        self._announced = self._restarts = 0
         self._called = asyncio.Event()
-        self._read_at = self._hurry_ends_at = ticks()
+        self._read_at = self._announced_at = ticks()
         self._listening: Client | None = None
         self._thread = BucketThread(url, BUCKET, "edge reader")
         self._follower = Follower(self._thread.bucket, ticks)
@@ -194,7 +195,7 @@ class NatsEdgeReader:
 
     async def _pause(self) -> None:
         """Wait until the next read is due, or a change is announced."""
-        if self._announced > self.sequence and self._ticks() < self._hurry_ends_at:
+        if self._is_behind() and self._ticks() - self._announced_at < _HURRY_S_MAX:
             await asyncio.sleep(_HURRY_EVERY_S)
             return
         with contextlib.suppress(TimeoutError):
@@ -204,13 +205,13 @@ class NatsEdgeReader:
     async def _listen(self) -> None:
         client = await self._thread.client()
         if client is not self._listening:
-            await client.subscribe(_ANNOUNCEMENTS, cb=self._note)
+            await client.subscribe(ANNOUNCEMENTS, cb=self._note)
             self._listening = client
 
     async def _note(self, message: Msg) -> None:
         with contextlib.suppress(ValueError):
-            self._announced = int(message.data)
-            self._hurry_ends_at = self._ticks() + _HURRY_S_MAX
+            self._announced = max(self._announced, int(message.data))
+            self._announced_at = self._ticks()
             self._called.set()
 
     async def _read(self) -> None:
@@ -218,7 +219,14 @@ class NatsEdgeReader:
         while entries := await self._follower.next_changes():
             self._apply(entries)
             asked_at = self._ticks()
-        self._read_at = asked_at
+        if self._follower.restarts != self._restarts:
+            self._restarts, self._announced = self._follower.restarts, 0  # Sequences have started again.
+        if not self._is_behind():
+            self._read_at = asked_at
+
+    def _is_behind(self) -> bool:
+        """Return whether a change was announced that the server which answers us does not have yet."""
+        return self._announced > self.sequence and self._ticks() - self._announced_at < BEHIND_S_MAX
 
     def _apply(self, entries: Sequence[Entry]) -> None:
         records = [(entry.key, record) for entry in entries if (record := _record_from(entry)) is not None]
