@@ -241,7 +241,8 @@ def settings(prepared: tuple[Path, str], servers: Servers | None, tmp_path: Path
     data, (template, database) = tmp_path / "data", prepared
     shutil.copytree(template, data)
     data.chmod(0o700)
-    plain = {"MAUVE_DATA": str(data), "MAUVE_CATALOG_TIMEOUT_SECONDS": "60", "MAUVE_SEGMENT_MB": "3"}
+    patient = {"MAUVE_CATALOG_TIMEOUT_SECONDS": "60", "MAUVE_READ_SECONDS": "60"}
+    plain = {"MAUVE_DATA": str(data), "MAUVE_SEGMENT_MB": "3", **patient}
     SERVERS[data] = {} if servers is None else servers.settings(database)
     if servers is not None:
         servers.clear()

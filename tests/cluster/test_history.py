@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from support.cluster_answers import KEY_USES, faults_of, patience_s
+from support.cluster_answers import ACCEPTED_S_MAX, KEY_USES, faults_of, patience_s
 from support.cluster_app import checked_day
 from support.cluster_delays import Delays, measuring
 from support.cluster_faults import HOUR_S
@@ -229,11 +229,14 @@ def test_a_session_that_was_not_used_on_every_api_machine_shows_nothing():
     assert faults_of(replace(history, answers=answers), stored) == ["the session was never used on n2"]
 
 
-def test_a_fault_during_which_no_other_node_accepted_anything_is_found():
+def test_a_fault_after_which_no_other_node_accepts_anything_for_long_is_found():
     history, stored = sound()
-    answers = [each for each in history.answers if each.sent_at != 25.0]
-    faults = faults_of(replace(history, answers=[*answers, answer(at=25.0, node="n2")]), stored)
-    assert faults == ["no other node accepted an event while n2 was in trouble"]
+    (trouble,) = history.troubles
+    late = replace(trouble, accepted=(21.0, 21.0 + ACCEPTED_S_MAX + 0.6))
+    (fault,) = faults_of(replace(history, troubles=[late]), stored)
+    assert fault == "no other node accepted an event for 20.6 s while n2 was in trouble"
+    busy = Delays([(21.0, 21.7)])
+    assert faults_of(replace(history, troubles=[late], delays=busy), stored) == []
 
 
 def test_a_node_whose_clock_was_moved_may_take_a_delivery_for_a_replayed_one():

@@ -119,6 +119,7 @@ def test_a_role_can_do_what_the_table_grants_and_nothing_else(signed_in, place, 
 def test_a_page_offers_only_what_the_role_may_do(signed_in, place, role):
     browser, user = signed_in(role)
     home = place("/apps/{app_id}", user.user_id)
+    place("{user_id}{token_id}", user.user_id)  # which pages then list
     to_look_at, seen, offered = ["/", home], set(), set()
     while to_look_at:
         path = to_look_at.pop()
@@ -211,6 +212,7 @@ class TestHeaders:
     def test_no_page_needs_what_the_policy_forbids(self, signed_in, place):
         owner, user = signed_in(Role.OWNER)
         own = place("/apps/{app_id}", user.user_id)
+        place("{user_id}{token_id}", user.user_id)  # which pages then list
         of_app = [
             own + path
             for path in ("", "/events?name=view", "/payments", "/subscriptions", "/webhooks", "/keys", "/settings")

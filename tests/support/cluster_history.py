@@ -88,6 +88,7 @@ class Trouble:
     node: str
     began_at: float
     ended_at: float
+    accepted: tuple[float, float] = (0.0, 0.0)  # from when an event was sent again and again until another node took it
     cut: tuple[float, float] | None = None  # when it certainly could not reach a majority of the NATS servers
     is_clock_moved: bool = False
     is_without_servers: bool = False  # whether it could not reach PostgreSQL

@@ -78,14 +78,10 @@ class Postgres:
         """End every process of the server at once, as a crash does."""
         if self._process is not None:
             self._process.send_signal(signal.SIGSTOP)  # It starts no further process.
-            eventually(lambda: _state(self.pid) in "TZ")
-            processes = self._processes()
-            for pid in processes:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            eventually(self._is_alone)  # None may write beside the next server.
+            self._process.kill()
             self._process.wait()
             self._process = None
-            eventually(lambda: not any(map(is_alive, processes)))  # None may write beside the next server.
             (self._data / "postmaster.pid").unlink(missing_ok=True)
 
     def _stop(self) -> None:
@@ -146,6 +142,15 @@ class Postgres:
     def _signal_all(self, number: int) -> None:
         for pid in self._processes():
             os.kill(pid, number)
+
+    def _is_alone(self) -> bool:
+        """End the processes of its connections; return whether the server is stopped, and there are none left."""
+        _, *others = self._processes()
+        alive = [pid for pid in others if is_alive(pid)]
+        for pid in alive:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return not alive and (not is_alive(self.pid) or _state(self.pid) == "T")
 
     def _processes(self) -> list[int]:
         """Return the server and the processes of its connections, which are in process groups of their own."""

@@ -70,10 +70,12 @@ class WebhookSender:
         addresses = self._resolve(endpoint.host, endpoint.port, deadline)
         if not self._allow_private:
             check_resolved([each.ip for each in addresses])
+        tls = self._tls if endpoint.is_tls else None
         with connect(addresses, deadline) as plain, deadline.ending(plain):
             connection = http.client.HTTPConnection(endpoint.host, endpoint.port)
             connection.response_class = _BoundedResponse
-            with self._secured(plain, endpoint) as connection.sock:
+            secured = plain if tls is None else tls.wrap_socket(plain, server_hostname=endpoint.host)
+            with secured as connection.sock:
                 connection.request(
                     "POST", endpoint.path, body, {**headers, "host": endpoint.host_header, "connection": "close"}
                 )
@@ -82,9 +84,6 @@ class WebhookSender:
     @cached_property
     def _tls(self) -> ssl.SSLContext:
         return ssl.create_default_context()  # Not at the start: reading the system's certificates takes a while.
-
-    def _secured(self, plain: socket.socket, endpoint: Endpoint) -> socket.socket:
-        return self._tls.wrap_socket(plain, server_hostname=endpoint.host) if endpoint.is_tls else plain
 
 
 class _BoundedReader(io.RawIOBase):

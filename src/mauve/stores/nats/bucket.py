@@ -229,8 +229,14 @@ class Follower:
         self._is_foreign = False
         self._asked: asyncio.Future[BucketState] | None = None  # the state, while there is no answer yet
         self._asked_after = 0  # how far was read by then
+        self._asked_at = self.state_asked_at = ticks()
         self.sequence = 0  # read up to here
         self.restarts = 0
+
+    @property
+    def last_sequence(self) -> int:
+        """Return the sequence of the last change, as the leader said when it was asked at `state_asked_at`."""
+        return 0 if self._state is None else self._state.last_sequence
 
     async def next_changes(self) -> list[Entry]:
         """Return the next changed entries in the order of their change; none if there are no more."""
@@ -250,6 +256,7 @@ class Follower:
             if not has_to_know and self._ticks() - self._checked_at < CHECK_EVERY_S:
                 return
             self._asked, self._asked_after = asyncio.ensure_future(self._bucket.state()), self.sequence
+            self._asked_at = self._ticks()
         await asyncio.wait({self._asked}, timeout=None if has_to_know else _SOON_S)
         if self._asked.done():
             asked, self._asked = self._asked, None
@@ -281,7 +288,7 @@ class Follower:
         if state.bucket_id != known.bucket_id or state.last_sequence < self._asked_after:
             self.sequence = 0
             self.restarts += 1
-        self._state = state
+        self._state, self.state_asked_at = state, self._asked_at
 
 
 async def _all_entries(replies: Subscription, prefix: str) -> list[Entry]:

@@ -73,11 +73,13 @@ class Connection:
     async def close(self) -> None:
         """Close the connection for good: whatever still uses it finds none, and does not connect again."""
         self._is_closed = True
-        if self._connecting is not None:
-            self._connecting.cancel()
-            await asyncio.wait({self._connecting})
-        if self._client is not None:
-            await close(self._client)
+        try:
+            if self._connecting is not None:
+                self._connecting.cancel()
+                await asyncio.wait({self._connecting})
+        finally:
+            if self._client is not None:
+                await close(self._client)
 
     def _connect(self) -> asyncio.Task[None] | None:
         """Connect unless there is a client that is connected or reconnects by itself.

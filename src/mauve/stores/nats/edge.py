@@ -29,7 +29,6 @@ OUT_OF_TOUCH_S: Final = 5.0
 ANNOUNCEMENTS: Final = "MAUVE.edge.changed"
 _HURRY_EVERY_S: Final = 0.01  # while an announced change is not readable yet
 _HURRY_S_MAX: Final = 1.0
-BEHIND_S_MAX: Final = 10.0  # A server that misses a change for longer does not get it: the announcement was wrong.
 _LOAD_S_MAX: Final = 15.0
 _STATE_S_MAX: Final = 10.0  # with the time to connect
 _PUBLISH_S_MAX: Final = 10.0
@@ -138,7 +137,7 @@ class NatsEdgeReader:
     """Follows the edge in a thread of its own. Safe to use from several threads.
 
     Opening waits until every record is loaded, or raises `StoreUnavailableError`. Later, while NATS is away, the
-    records stay, and `changes_since` raises after `OUT_OF_TOUCH_S`.
+    records stay, and `changes_since` raises after `OUT_OF_TOUCH_S`. A server that answers and lags makes it stale only.
     """
 
     def __init__(self, url: Secret, ticks: Callable[[], float] = time.monotonic) -> None:
@@ -146,9 +145,9 @@ class NatsEdgeReader:
         self._lock = threading.Lock()
         self._records: dict[str, tuple[int, PublishedRecord]] = {}  # by key, with our own revision, oldest first
         self._revision = 0
-        self._announced = self._restarts = 0
+        self._announced = 0
         self._called = asyncio.Event()
-        self._read_at = self._announced_at = ticks()
+        self._read_at = self._answered_at = self._announced_at = ticks()
         self._listening: Client | None = None
         self._thread = BucketThread(url, BUCKET, "edge reader")
         self._follower = Follower(self._thread.bucket, ticks)
@@ -167,7 +166,7 @@ class NatsEdgeReader:
                 if changed <= revision:
                     break
                 records.append(record)
-        if not records and self._ticks() - self._read_at > OUT_OF_TOUCH_S:
+        if not records and self._ticks() - self._answered_at > OUT_OF_TOUCH_S:
             raise StoreUnavailableError("NATS does not answer")
         return Changes(records[::-1], max(newest, revision))
 
@@ -195,7 +194,7 @@ class NatsEdgeReader:
 
     async def _pause(self) -> None:
         """Wait until the next read is due, or a change is announced."""
-        if self._is_behind() and self._ticks() - self._announced_at < _HURRY_S_MAX:
+        if self._announced > self.sequence and self._ticks() - self._announced_at < _HURRY_S_MAX:
             await asyncio.sleep(_HURRY_EVERY_S)
             return
         with contextlib.suppress(TimeoutError):
@@ -210,23 +209,26 @@ class NatsEdgeReader:
 
     async def _note(self, message: Msg) -> None:
         with contextlib.suppress(ValueError):
-            self._announced = max(self._announced, int(message.data))
-            self._announced_at = self._ticks()
+            sequence = int(message.data)
+            if sequence > self._announced:
+                self._announced, self._announced_at = sequence, self._ticks()
             self._called.set()
 
     async def _read(self) -> None:
-        asked_at = self._ticks()
+        asked_at, announced = self._ticks(), self._announced
         while entries := await self._follower.next_changes():
             self._apply(entries)
-            asked_at = self._ticks()
-        if self._follower.restarts != self._restarts:
-            self._restarts, self._announced = self._follower.restarts, 0  # Sequences have started again.
-        if not self._is_behind():
+            asked_at, announced = self._ticks(), self._announced
+        self._answered_at = asked_at
+        # The server that answers may lag: what was announced, or what the leader has, may be missing there.
+        if self.sequence >= max(announced, self._follower.last_sequence):
             self._read_at = asked_at
+        self._forget_wrong_announcement()
 
-    def _is_behind(self) -> bool:
-        """Return whether a change was announced that the server which answers us does not have yet."""
-        return self._announced > self.sequence and self._ticks() - self._announced_at < BEHIND_S_MAX
+    def _forget_wrong_announcement(self) -> None:
+        """Believe the leader if it was asked later: the bucket was replaced, and its sequences have started again."""
+        if self._follower.state_asked_at > self._announced_at:
+            self._announced = min(self._announced, self._follower.last_sequence)
 
     def _apply(self, entries: Sequence[Entry]) -> None:
         records = [(entry.key, record) for entry in entries if (record := _record_from(entry)) is not None]

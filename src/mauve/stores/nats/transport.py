@@ -1,5 +1,6 @@
 """The TCP connection of a NATS client, without waiting for a server that hangs."""
 
+import asyncio
 from typing import Any
 
 from nats.aio.transport import TcpTransport
@@ -17,11 +18,10 @@ class AbortingTransport(TcpTransport):
         return True  # Otherwise the client would use a transport of its own.
 
     async def connect(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - the library's
+        self._check()
         self.close()  # An attempt that failed leaves its connection open.
         await super().connect(*arguments, **options)
-        if self._has_ended:  # meanwhile, by a client that does not wait until its reconnecting has stopped
-            self.close()
-            raise ConnectionAbortedError("the client is closed")
+        self._check()
 
     def close(self) -> None:
         for writer in (self._io_writer, self._bare_io_writer):
@@ -29,6 +29,11 @@ class AbortingTransport(TcpTransport):
                 writer.transport.abort()
 
     def end(self) -> None:
-        """Drop the connection, and every later one."""
+        """Drop the connection, and let the client make no other."""
         self._has_ended = True
         self.close()
+
+    def _check(self) -> None:
+        if self._has_ended:
+            self.close()
+            raise asyncio.CancelledError  # After any other error the client would try again, forever.
