@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from support.container import ROOT
-from support.service import PATIENCE_S, bearer, eventually, mauve_json, running, two_free_ports
+from support.service import PATIENCE_S, bearer, eventually, freeze, mauve_json, running, two_free_ports
 
 
 def needs(program, package):
@@ -79,7 +79,7 @@ def check(service, url):
     eventually(lambda: httpx.get(f"{url}/v1/metrics/mau", headers=bearer(key) | host).status_code == 200)
     assert httpx.get(f"{url}/signin", headers=host, follow_redirects=True).status_code == 200
     core = service.child_pids()["core"]
-    os.kill(core, signal.SIGSTOP)
+    freeze(core)
     try:
         reply = httpx.post(f"{url}/v1/events", headers=bearer(key) | host, json=events)
     finally:

@@ -16,6 +16,7 @@ from support.service import (
     SERVERS,
     bearer,
     eventually,
+    freeze,
     ledger_rows,
     mauve,
     running,
@@ -126,7 +127,7 @@ def test_events_in_the_files_of_a_machine_are_loaded_although_another_one_loads(
         token = token_for(moved)
         key = httpx.post(f"{service.url}/v1/apps", json={"name": "App"}, headers=bearer(token)).json()["sk_key"]
         until_loaded(service)
-        os.kill(service.child_pids()["core"], signal.SIGSTOP)  # so that nothing is read from its files
+        freeze(service.child_pids()["core"])  # so that nothing is read from its files
         eventually(lambda: post(service, key, "in a file") == 202)
         for pid in (service.process.pid, *service.child_pids().values()):
             os.kill(pid, signal.SIGKILL)

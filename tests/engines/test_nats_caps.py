@@ -17,7 +17,7 @@ from mauve.stores.nats.bucket import CHECK_EVERY_S
 from support.clocks import Ticks
 from support.nats_edge import create_buckets, delete_bucket, new_buckets, state_of
 from support.nats_service import WORKERS, service_on
-from support.service import bearer, eventually, is_alive, ledger_rows, mauve_json
+from support.service import bearer, eventually, freeze, is_alive, ledger_rows, mauve_json
 
 CAP, BATCH, CONNECTIONS = 300, 10, 16
 LAG_BATCHES = 10  # at one a second: far longer than counts take to reach the other process
@@ -165,7 +165,7 @@ def test_a_cap_holds_over_all_processes_without_the_core(own_nats_server, tmp_pa
         sender = opened(Sender(service, key))
         sender.wait_until_known()
         core = service.child_pids()["core"]
-        os.kill(core, signal.SIGSTOP)
+        freeze(core)
         try:
             assert sender.statuses((CAP - 50) // BATCH) == {202}
             eventually(lambda: shared(own_nats_server) == sender.accepted)

@@ -187,9 +187,8 @@ def test_a_reader_is_not_fresh_while_its_server_misses_an_announced_change(nats_
         behind.setattr(bucket.Bucket, "changes_after", nothing_new)
         publish_when_possible(publisher, [a_key(2, revoked=True)])
         published_at = time.monotonic()
-        eventually(lambda: sum(at > published_at + READ_EVERY_S for at in reads_in_vain) > 5)
-        last_at, staleness_s = reads_in_vain[-1], reader.staleness_s()
-        assert staleness_s > max(FRESH_S, last_at - published_at - READ_EVERY_S), "no read counts"
+        eventually(lambda: reads_in_vain and reads_in_vain[-1] > published_at + 4 * READ_EVERY_S)
+        assert reader.staleness_s() > 3 * READ_EVERY_S, "no read counts"
         assert not is_out_of_touch(reader, revision), "the server answers"
     eventually(lambda: versions_in(reader) == {"key_1": 2} and reader.staleness_s() <= FRESH_S)
 

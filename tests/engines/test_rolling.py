@@ -26,6 +26,7 @@ from support.service import (
     Service,
     bearer,
     eventually,
+    freeze,
     ledger_rows,
     start,
     stored_events,
@@ -295,7 +296,7 @@ class TestTheLease:
         holding, waiting = pair
         pids = [holding.service.process.pid, *holding.service.child_pids().values()]
         for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
+            freeze(pid)
         try:
             eventually(lambda: holder(waiting) == machine_name(waiting))
         finally:

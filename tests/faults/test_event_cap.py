@@ -13,7 +13,7 @@ import httpx2 as httpx
 import pytest
 
 from mauve.stores.localdisk.usage import FileAcceptedCounts
-from support.service import Service, bearer, eventually, is_alive, mauve_json, running, token_for
+from support.service import Service, bearer, eventually, freeze, is_alive, mauve_json, running, token_for
 
 CAP = 1_000
 BATCH = 10
@@ -63,7 +63,7 @@ def core_stopped(service: Service) -> Iterator[None]:
         while not is_done.is_set():
             pid = service.child_pids().get("core")
             if pid is not None:
-                os.kill(pid, signal.SIGSTOP)
+                freeze(pid)
             is_done.wait(0.01)
 
     watching = threading.Thread(target=stop_it)

@@ -9,7 +9,7 @@ from contextlib import suppress
 import httpx2 as httpx
 import pytest
 
-from support.service import bearer, eventually, is_alive, mauve_json, post_events, running, start, token_for
+from support.service import bearer, eventually, freeze, is_alive, mauve_json, post_events, running, start, token_for
 
 HANG_S = 10
 # Loaded by every process before anything else. The signal handler never returns, so the event loop stops.
@@ -46,7 +46,7 @@ def test_a_killed_process_is_restarted(service, key, victim):
 
 def test_workers_keep_their_keys_while_the_core_is_down(service, key):
     core = service.child_pids()["core"]
-    os.kill(core, signal.SIGSTOP)
+    freeze(core)
     try:
         assert {post_events(service.ingest_url, key) for _ in range(10)} == {202}
         assert post_events(service.ingest_url, key[:-1] + ("1" if key.endswith("0") else "0")) == 401
@@ -186,7 +186,7 @@ def test_a_hung_process_is_restarted_and_no_acknowledged_event_is_lost(blockable
 
 def test_a_stopped_process_is_restarted(blockable):
     before = blockable.child_pids()
-    os.kill(before["ingest-2"], signal.SIGSTOP)
+    freeze(before["ingest-2"])
     after = eventually(lambda: (now := blockable.child_pids()).keys() == before.keys() and now != before and now, 60)
     assert {name for name in before if before[name] != after[name]} == {"ingest-2"}
     assert "process_hangs" in blockable.log()
@@ -195,7 +195,7 @@ def test_a_stopped_process_is_restarted(blockable):
 def test_no_process_is_killed_because_the_supervisor_was_suspended(blockable):
     before = blockable.child_pids()
     for pid in (blockable.process.pid, *before.values()):
-        os.kill(pid, signal.SIGSTOP)
+        freeze(pid)
     time.sleep(HANG_S + 5)
     for pid in (blockable.process.pid, *before.values()):
         os.kill(pid, signal.SIGCONT)

@@ -21,6 +21,7 @@ from support.service import (
     bearer,
     clean_environment,
     eventually,
+    freeze,
     mauve,
     mauve_json,
     running,
@@ -385,7 +386,7 @@ def test_a_command_that_ends_early_leaves_no_file(tmp_path):
         app = new_app(service, token_for(data))
         send(service, app, [{"name": "view"}])
         core = service.child_pids()["core"]
-        os.kill(core, signal.SIGSTOP)  # so that the command waits
+        freeze(core)  # so that the command waits
         for format_ in ("jsonl", "parquet"):
             with exporting(service, app, "--format", format_, "--output", str(target / "app")) as process:
                 eventually(lambda: list(target.iterdir()))

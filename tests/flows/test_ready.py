@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from support.service import eventually, mauve, mauve_json, running
+from support.service import eventually, freeze, mauve, mauve_json, running
 
 pytestmark = pytest.mark.embedded
 
@@ -27,7 +27,7 @@ def test_a_running_service_is_ready_until_it_is_about_to_stop(tmp_path):
 def test_a_service_that_does_not_answer_is_not_ready(tmp_path):
     with running(tmp_path / "data", "--workers", "1") as service:
         core = service.child_pids()["core"]
-        os.kill(core, signal.SIGSTOP)
+        freeze(core)
         try:
             done = mauve(service.data, "ready")
         finally:

@@ -21,7 +21,7 @@ import httpx2 as httpx
 
 from support.network import Machine
 from support.ports import free_ports
-from support.service import PATIENCE_S
+from support.service import PATIENCE_S, freeze
 
 USER, PASSWORD = "mauve", "a password: with/odd@characters"
 _PROGRAM = Path(__file__).with_name("clickhouse_server.py")
@@ -69,7 +69,7 @@ class ClickHouse:
             self._process = None
 
     def freeze(self) -> None:
-        self._process.send_signal(signal.SIGSTOP)
+        freeze(self.pid)
 
     def thaw(self) -> None:
         self._process.send_signal(signal.SIGCONT)

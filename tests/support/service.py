@@ -147,6 +147,23 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def freeze(*pids: int) -> None:
+    """Stop processes, and wait until no thread of theirs runs: until then, a busy machine lets them go on."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+    eventually(lambda: all(map(is_stopped, pids)))
+
+
+def is_stopped(pid: int) -> bool:
+    """Return whether no thread of a process runs."""
+    states = set()
+    for thread in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with suppress(OSError):  # It has just ended.
+            states.add(thread.read_text().rpartition(")")[2].split()[0])
+    return states <= set("TZX")
+
+
 def eventually(check, timeout_s: float = PATIENCE_S):
     """Poll the check, and return its first true value."""
     ends_at = time.monotonic() + timeout_s
