@@ -156,7 +156,7 @@ def leader_when_complete(url):
     def leader():
         try:
             found = stream_of_the_edge(url)
-        except Error:
+        except (Error, StoreUnavailableError):  # while a leader is elected
             return None
         return found.leader if len(found.replicas) == 2 and all(each.current for each in found.replicas) else None
 
