@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from contextlib import closing, suppress
 
+from nats.errors import Error
 from nats.js.errors import NotFoundError
 
 from mauve.core.secret import Secret
+from mauve.stores import StoreUnavailableError
 from mauve.stores.nats import accepted, edge
 from mauve.stores.nats.bucket import Bucket, BucketState
 from mauve.stores.nats.connection import Connection, LoopThread
@@ -43,9 +45,15 @@ def create_buckets(url: str, identity: str = IDENTITY) -> None:
 
 
 def new_buckets(url: str) -> None:
-    for name in (edge.BUCKET, accepted.BUCKET):
-        delete_bucket(url, name)
-    create_buckets(url)
+    def are_new() -> bool:
+        with suppress(StoreUnavailableError, Error):  # while a leader is elected
+            for name in (edge.BUCKET, accepted.BUCKET):
+                delete_bucket(url, name)
+            create_buckets(url)
+            return True
+        return False
+
+    eventually(are_new)
 
 
 def state_of(url: str, name: str = edge.BUCKET) -> BucketState:
