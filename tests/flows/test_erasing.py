@@ -11,7 +11,17 @@ import pytest
 from mauve.control.apps import create_app
 from mauve.control.bodies import NewAppBody
 from mauve.metrics.registry import METRICS
-from support.service import bearer, eventually, ledger_rows, mauve, mauve_json, running, stored_events, token_for
+from support.service import (
+    bearer,
+    eventually,
+    ledger_rows,
+    mauve,
+    mauve_json,
+    running,
+    stored_events,
+    token_for,
+    until_loaded,
+)
 
 NO_CACHE = {"MAUVE_READ_CACHE_SECONDS": "0"}
 DAY_MS = 86_400_000
@@ -113,7 +123,7 @@ def test_a_long_read_keeps_the_journal_and_the_command_says_so(data):
     with running(data, "--workers", "1", environment=NO_CACHE | {"MAUVE_READ_SECONDS": "1"}) as service:
         app = an_app(service)
         send(service, app["sk_key"], EVENTS)
-        eventually(lambda: read(service, app["sk_key"], "mau") == [{"mau": 2}])
+        until_loaded(service)
         with closing(sqlite3.connect(data / "ledger.db", isolation_level=None)) as reader:
             reader.execute("BEGIN")
             reader.execute("SELECT count(*) FROM payments").fetchone()
