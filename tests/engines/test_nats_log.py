@@ -291,6 +291,34 @@ class TestReader:
             found = [record.payload for record in reader.read(STREAMS[0], 0, BYTES_MAX)]
         assert found == [b"0", b"1", b"2", b"4", b"5", b"6", b"7"]
 
+    def test_a_message_that_only_a_replaced_leader_lacks_is_not_skipped(self, nats_server, monkeypatch):
+        """It does not know that it was replaced, and answers for a moment."""
+        delete_streams(nats_server)
+        prepare_streams(Secret(nats_server.url), 1, PLAN)
+        self.append(nats_server, [b"%d" % number for number in range(4)])
+        request(nats_server, f"STREAM.MSG.DELETE.{stream_name(STREAMS[0])}", {"seq": 2, "no_erase": True})
+
+        async def older(*_arguments):
+            return None
+
+        async def lagging(*_arguments):
+            return []
+
+        with closing(NatsLogReader(Secret(nats_server.url))) as reader:
+            first, *_ = reader.read(STREAMS[0], 0, BYTES_MAX)
+            with monkeypatch.context() as replaced:
+                replaced.setattr(log_reader, "batch_from", lagging)
+                replaced.setattr(log_reader, "from_leader", older)
+                for _ in range(2):
+                    with pytest.raises(StoreUnavailableError, match="lacks its message 1"):
+                        reader.read(STREAMS[0], 0, BYTES_MAX)
+                with pytest.raises(StoreUnavailableError, match="lacks its message 3"):
+                    reader.trim_now(STREAMS[0], first_number(3))
+                replaced.setattr(log_reader, "MISSING_S_MAX", -1.0)
+                reader.backlog_bytes({STREAMS[0]: first_number(3)})  # It is damaged: go on after it.
+            read = [record.payload for record in reader.read(STREAMS[0], first.number, BYTES_MAX)]
+            assert read == [b"2", b"3"], "nothing was skipped or deleted"
+
     def test_it_trims_rarely_and_maintenance_at_once(self, nats_server):
         delete_streams(nats_server)
         prepare_streams(Secret(nats_server.url), 1, PLAN)

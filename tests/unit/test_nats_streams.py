@@ -3,11 +3,23 @@
 import asyncio
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from mauve.stores import StoreUnavailableError
 from mauve.stores.nats import streams
-from mauve.stores.nats.streams import NO_ANSWER, ApiError, ask_leader, once_placed
+from mauve.stores.nats.streams import (
+    LEADER_CONTACT_S_MAX,
+    NO_ANSWER,
+    ApiError,
+    Cluster,
+    Peer,
+    StreamInfo,
+    StreamState,
+    ask_leader,
+    once_placed,
+    stream_info,
+)
 
 UNAVAILABLE = b'{"error": {"code": 503, "description": "JetStream system temporarily unavailable"}}'
 NOT_FOUND = b'{"error": {"code": 404, "description": "stream not found"}}'
@@ -65,6 +77,46 @@ def test_without_an_answer_it_ends(monkeypatch):
     monkeypatch.setattr(streams, "API_S_MAX", 0.05)
     with pytest.raises(StoreUnavailableError, match=NO_ANSWER):
         ask(Leader())
+
+
+RECENT_S, LONG_AGO_S = LEADER_CONTACT_S_MAX - 0.1, LEADER_CONTACT_S_MAX + 0.1
+
+
+def a_cluster(*silent_s, leader="n0", current=True):
+    """What a server says of the others: for how long each was silent."""
+    peers = [Peer(f"n{place}", current, int(each * 1e9)) for place, each in enumerate(silent_s, 1)]
+    return Cluster("cluster", leader, peers)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "is_led"),
+    [
+        (Cluster(), True),  # a single server
+        (a_cluster(), True),  # a single replica
+        (a_cluster(0.0, RECENT_S), True),
+        (a_cluster(LONG_AGO_S, RECENT_S), True),
+        (a_cluster(LONG_AGO_S, RECENT_S, current=False), True),  # It copies messages.
+        (a_cluster(LONG_AGO_S, LONG_AGO_S), False),
+        (a_cluster(0.0, 0.0, current=False), False),  # never heard
+        (a_cluster(0.0, RECENT_S, leader=""), False),
+        (a_cluster(RECENT_S, LONG_AGO_S, LONG_AGO_S, LONG_AGO_S), False),
+        (a_cluster(RECENT_S, RECENT_S, LONG_AGO_S, LONG_AGO_S), True),
+    ],
+)
+def test_a_leader_counts_if_most_servers_follow_it(cluster, is_led):
+    assert cluster.is_led is is_led
+
+
+@pytest.mark.parametrize("not_led", [a_cluster(RECENT_S, RECENT_S, leader=""), a_cluster(LONG_AGO_S, LONG_AGO_S)])
+def test_what_exists_is_not_learned_from_a_server_that_does_not_lead(not_led):
+    """It may lag: what it does not have yet would pass for loaded."""
+
+    def says(cluster, last_seq):
+        info = StreamInfo(streams.StreamConfig(), StreamState(last_seq=last_seq), cluster)
+        return (0, msgspec.json.encode(info))
+
+    answers = Leader(says(not_led, 3), says(not_led, 3), says(a_cluster(RECENT_S, LONG_AGO_S), 9))
+    assert asyncio.run(stream_info(answers, 240)).state.last_seq == 9
 
 
 def refused(reason):

@@ -23,13 +23,13 @@ from nats.js.manager import JetStreamManager
 from mauve.core.secret import Secret
 from mauve.stores import ForeignDataError, StoreUnavailableError, UnsupportedServerError
 from mauve.stores.nats.connection import Connection, LoopThread
-from mauve.stores.nats.streams import ApiError, ask, once_placed
+from mauve.stores.nats.streams import NOT_FOUND, ApiError, ask, info_from, once_placed
 
 _IDENTITY: Final = "mauve-installation"
 _BUCKET_ID: Final = "mauve-bucket"
 CHECK_EVERY_S: Final = 2.0
 ELECTION_S_MAX: Final = 10.0
-_SOON_S: Final = 0.1  # A leader that can be reached answers in milliseconds.
+_SOON_S: Final = 0.2  # A leader that can be reached answers in milliseconds.
 _READ_MAX: Final = 1_000  # entries of one read; a server allows 1,024 keys
 _READ_BYTES_MAX: Final = 4 * 2**20
 _ANSWER_S_MAX: Final = 2.0
@@ -76,13 +76,16 @@ class Bucket:
         self._prefix = f"$KV.{name}."
 
     async def state(self) -> BucketState:
-        with _as_unavailable(self._stream):
-            manager = (await self._connection.client()).jsm(timeout=_ANSWER_S_MAX)
-            info = await manager.stream_info(self._stream)
-        if info.cluster is not None and info.cluster.name and not info.cluster.leader:
-            # A server that is cut off from the others answers after some seconds, too.
-            raise StoreUnavailableError(f"NATS: the stream {self._stream} has no leader")
-        return _state_from(info)
+        """Return what the leader knows about the bucket."""
+        client = await self._connection.client()
+        try:
+            info = info_from(self._stream, await ask(client, f"STREAM.INFO.{self._stream}", timeout_s=_ANSWER_S_MAX))
+        except ApiError as error:
+            if error.code == NOT_FOUND:
+                raise _missing(self._stream) from error
+            raise StoreUnavailableError(f"NATS: {error}") from error
+        metadata = info.config.metadata
+        return BucketState(metadata.get(_IDENTITY, ""), metadata.get(_BUCKET_ID, ""), info.state.last_seq)
 
     async def create(self, identity: str, ttl_s: float = 0) -> None:
         """Create the bucket unless it exists; raise `ForeignDataError` if it belongs to another installation."""
@@ -102,7 +105,7 @@ class Bucket:
         with _as_unavailable(self._stream):
             manager = (await self._connection.client()).jsm(timeout=_ANSWER_S_MAX)
             info = await _found_or_created(manager, config)
-        if _state_from(info).identity != identity:
+        if (info.config.metadata or {}).get(_IDENTITY, "") != identity:
             raise ForeignDataError(
                 f"the NATS bucket {self._prefix[4:-1]} belongs to another installation: "
                 "name the servers of this installation in MAUVE_STREAM_URL, or an account of its own"
@@ -221,9 +224,12 @@ class Follower:
     It starts again if the bucket was replaced or has lost entries, because its sequences have started again, too.
     """
 
-    def __init__(self, bucket: Bucket, ticks: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, bucket: Bucket, ticks: Callable[[], float] = time.monotonic, check_every_s: float = CHECK_EVERY_S
+    ) -> None:
         self._bucket = bucket
         self._ticks = ticks
+        self._check_every_s = check_every_s
         self._state: BucketState | None = None
         self._checked_at = self._confirmed_at = ticks()
         self._is_foreign = False
@@ -253,7 +259,7 @@ class Follower:
         """
         has_to_know = self._state is None or self._is_foreign or self._is_cut_off()
         if self._asked is None:
-            if not has_to_know and self._ticks() - self._checked_at < CHECK_EVERY_S:
+            if not has_to_know and self._ticks() - self._checked_at < self._check_every_s:
                 return
             self._asked, self._asked_after = asyncio.ensure_future(self._bucket.state()), self.sequence
             self._asked_at = self._ticks()
@@ -315,9 +321,13 @@ def _as_unavailable(stream: str) -> Iterator[None]:
     try:
         yield
     except NotFoundError as error:
-        raise BucketMissingError(f"NATS has no stream {stream}: mauve creates it again within seconds") from error
+        raise _missing(stream) from error
     except (Error, OSError, TimeoutError) as error:
         raise StoreUnavailableError(f"NATS: {error}") from error
+
+
+def _missing(stream: str) -> BucketMissingError:
+    return BucketMissingError(f"NATS has no stream {stream}: mauve creates it again within seconds")
 
 
 async def _found_or_created(manager: JetStreamManager, config: StreamConfig) -> StreamInfo:
@@ -335,8 +345,3 @@ async def _found_or_created(manager: JetStreamManager, config: StreamConfig) -> 
             message = f"the NATS cluster must have {_REPLICAS} servers with JetStream that run: start them"
             raise UnsupportedServerError(message) from error
         raise
-
-
-def _state_from(info: StreamInfo) -> BucketState:
-    metadata = info.config.metadata or {}
-    return BucketState(metadata.get(_IDENTITY, ""), metadata.get(_BUCKET_ID, ""), info.state.last_seq)

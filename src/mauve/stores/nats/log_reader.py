@@ -1,7 +1,7 @@
 """The reader of the log on NATS: by sequence, without a consumer, so nothing about it is kept on the servers."""
 
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -39,6 +39,7 @@ TRIM_EVERY_S: Final = 60.0  # Trimming takes a third of a second.
 TRIM_BYTES: Final = 256 * 2**20
 _BATCH_BYTES_MAX: Final = 4 * 2**20
 _FROM_LEADER_MAX: Final = 100  # messages that one read asks the leader for, one by one
+MISSING_S_MAX: Final = 30.0  # A leader that was replaced knows it far sooner.
 
 log = structlog.get_logger()
 T = TypeVar("T")
@@ -58,6 +59,7 @@ class _Progress:
     read_bytes: int = 0  # since it was trimmed
     damaged_sequence: int = 0  # the last that was reported
     first_sequence: int | None = None  # of the stream, as its leader last said
+    missing: tuple[int, float] = (0, 0.0)  # the last message that the leader could not find, and since when
 
 
 class NatsLogReader:
@@ -244,6 +246,7 @@ class NatsLogReader:
         found = {message.sequence: message for message in batch if message.sequence <= last}
         end = max(found, default=last) + 1
         messages: list[Message] = []
+        missing: list[int] = []
         asked = 0
         while sequence < end and asked < _FROM_LEADER_MAX:
             message = found.get(sequence)
@@ -251,10 +254,32 @@ class NatsLogReader:
                 # Deleted, or not on that replica yet.
                 message = await from_leader(client, stream, sequence)
                 asked += 1
-            if message is not None:
+            if message is None:
+                missing.append(sequence)
+            else:
                 messages.append(message)
             sequence += 1
+        if missing:
+            await self._check_deleted(stream, missing)
         return messages, sequence
+
+    async def _check_deleted(self, stream: int, sequences: Sequence[int]) -> None:
+        """Raise `StoreUnavailableError` unless the messages were deleted, by hand.
+
+        A leader that was replaced, and does not know it yet, answers as well, and lacks newer messages.
+        """
+        state = (await stream_info(await self._connection.client(), stream, with_deleted=True)).state
+        lacking = [each for each in sequences if each >= state.first_seq and each not in state.deleted]
+        if not lacking:
+            return
+        progress, now = self._progress[stream], time.monotonic()
+        known, since = progress.missing
+        if known != lacking[0]:
+            progress.missing = (lacking[0], now)
+        elif now - since > MISSING_S_MAX:
+            log.error("log_message_missing", stream=stream_name(stream), sequence=known, messages=len(lacking))
+            return
+        raise StoreUnavailableError(f"the stream {stream_name(stream)} lacks its message {lacking[0]}: asking again")
 
     async def _purge(self, stream: int, through: int, keep: timedelta) -> None:
         keep_from = self._sequence_after(self._progress[stream], through)
@@ -288,7 +313,10 @@ class NatsLogReader:
 
     async def _holds_more(self, stream: int, sequence: int, after: int) -> bool:
         found = await from_leader(await self._connection.client(), stream, sequence)
-        records = [] if found is None else self._records_of(stream, found)
+        if found is None:
+            await self._check_deleted(stream, [sequence])
+            return False
+        records = self._records_of(stream, found)
         return bool(records) and records[-1].number > after
 
 

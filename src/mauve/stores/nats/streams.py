@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
@@ -19,6 +20,8 @@ STREAM_ID: Final = "mauve-stream-id"
 API: Final = "$JS.API"
 API_S_MAX: Final = 5.0
 _AGAIN_S: Final = 0.5  # A leader answers in milliseconds, and one is elected within 9 s.
+# A leader hears from the others every second. Those that have not heard from it for 4 s elect another one.
+LEADER_CONTACT_S_MAX: Final = 2.5
 _PLACED_S_MAX: Final = 12.0  # A leader hears of servers that have just started within a few seconds.
 _PEER_OFFLINE: Final = "peer offline"
 NO_ANSWER: Final = "JetStream does not answer: it may be without a quorum"
@@ -43,6 +46,7 @@ class StreamState(msgspec.Struct, frozen=True):
     bytes: int = 0
     first_ts: datetime = datetime.min.replace(tzinfo=UTC)
     last_ts: datetime = datetime.min.replace(tzinfo=UTC)
+    deleted: frozenset[int] = frozenset()  # if asked for
 
 
 class StreamConfig(msgspec.Struct, frozen=True):
@@ -64,12 +68,34 @@ class StreamConfig(msgspec.Struct, frozen=True):
 
 
 class Peer(msgspec.Struct, frozen=True):
+    """A server that has a copy of the stream, as its leader sees it."""
+
     name: str
+    current: bool = False
+    active: int = 0  # nanoseconds since it was heard; 0 if it never was
+
+    @property
+    def is_in_contact(self) -> bool:
+        was_heard = self.current or self.active > 0
+        return was_heard and self.active <= LEADER_CONTACT_S_MAX * 1e9
 
 
 class Cluster(msgspec.Struct, frozen=True):
+    name: str = ""  # none if there is a single server
     leader: str = ""
     replicas: list[Peer] = []
+
+    @property
+    def is_led(self) -> bool:
+        """Return whether a leader has answered that most servers still follow.
+
+        Others answer as well, some seconds after they have lost their leader, and they may lag. A leader that is cut
+        off may have been replaced.
+        """
+        if not self.name:
+            return True
+        followers = sum(peer.is_in_contact for peer in self.replicas)
+        return bool(self.leader) and 2 * (followers + 1) > len(self.replicas) + 1
 
 
 class StreamInfo(msgspec.Struct, frozen=True):
@@ -154,16 +180,16 @@ async def once_placed(create: Callable[[], Coroutine[Any, Any, T]], refusal: typ
 
 async def ask_leader(client: "Client", subject: str, body: object = None) -> bytes:
     """Return the reply of a stream's leader to a request that may be sent twice; raise the errors of `ask`."""
+    return await again_until_answered(partial(_ask_leader_once, client, subject, body))
 
-    async def attempt(seconds: float) -> bytes:
-        try:
-            return await ask(client, subject, body, seconds)
-        except ApiError as error:
-            if error.code == _UNAVAILABLE:  # The other servers know that there is no leader.
-                raise StoreUnavailableError(f"JetStream refused: {error}") from error
-            raise
 
-    return await again_until_answered(attempt)
+async def _ask_leader_once(client: "Client", subject: str, body: object, seconds: float) -> bytes:
+    try:
+        return await ask(client, subject, body, seconds)
+    except ApiError as error:
+        if error.code == _UNAVAILABLE:  # The other servers know that there is no leader.
+            raise StoreUnavailableError(f"JetStream refused: {error}") from error
+        raise
 
 
 async def again_until_answered(attempt: Callable[[float], Coroutine[Any, Any, T]]) -> T:
@@ -188,9 +214,22 @@ async def again_until_answered(attempt: Callable[[float], Coroutine[Any, Any, T]
     raise StoreUnavailableError(reason)
 
 
-async def stream_info(client: "Client", stream: int) -> StreamInfo:
+async def stream_info(client: "Client", stream: int, *, with_deleted: bool = False) -> StreamInfo:
     """Return what the stream's leader knows about it."""
-    return _info_decoder.decode(await ask_leader(client, f"STREAM.INFO.{stream_name(stream)}"))
+    name, body = stream_name(stream), {"deleted_details": with_deleted}
+
+    async def attempt(seconds: float) -> StreamInfo:
+        return info_from(name, await _ask_leader_once(client, f"STREAM.INFO.{name}", body, seconds))
+
+    return await again_until_answered(attempt)
+
+
+def info_from(name: str, reply: bytes) -> StreamInfo:
+    """Return what a server says about a stream; raise `StoreUnavailableError` unless it leads the stream."""
+    info = _info_decoder.decode(reply)
+    if not info.cluster.is_led:
+        raise StoreUnavailableError(f"NATS: the stream {name} has no leader that most of its servers follow")
+    return info
 
 
 async def purge(client: "Client", stream: int, keep_from: int) -> None:
