@@ -1,5 +1,6 @@
 """The edge on NATS: what holds while its servers fail, and what is refused."""
 
+import asyncio
 import base64
 import gc
 import threading
@@ -21,7 +22,7 @@ from mauve.stores import ForeignDataError, StoreUnavailableError, UnsupportedSer
 from mauve.stores.edge import PublishedKey
 from mauve.stores.nats import accepted, bucket, connection, edge
 from mauve.stores.nats.edge import READ_EVERY_S, NatsEdgePublisher, NatsEdgeReader, key_of
-from mauve.stores.nats.streams import ApiError
+from mauve.stores.nats.streams import LEADER_CONTACT_S_MAX, ApiError
 from mauve.wiring.bootstrap import prepare
 from mauve.wiring.edge import prepare_edge
 from support.nats import Nats
@@ -171,8 +172,13 @@ def test_a_change_whose_announcement_is_lost_is_seen(nats_server, opened):
     eventually(lambda: versions_in(reader) == {"key_1": 3})
 
 
-def test_a_reader_is_not_fresh_while_its_server_misses_an_announced_change(nats_server, opened, monkeypatch):
-    """A copy of the bucket may be behind for seconds, after its server was cut off from the leader."""
+@pytest.mark.parametrize("is_leader_silent", [False, True])
+def test_a_reader_is_not_fresh_while_its_server_misses_a_change(nats_server, opened, monkeypatch, is_leader_silent):
+    """A copy of the bucket may be behind for seconds, after its server was cut off from the leader.
+
+    The leader may not be heard either, nor the announcement: after a cut, a connection may resume seconds later than
+    another one.
+    """
     new_buckets(nats_server.url)
     publisher, reader = opened(publisher_of(nats_server)), opened(reader_of(nats_server))
     publish_when_possible(publisher, [a_key()])
@@ -184,27 +190,50 @@ def test_a_reader_is_not_fresh_while_its_server_misses_an_announced_change(nats_
             reads_in_vain.append(time.monotonic())
             return []
 
+        async def silence(_bucket):
+            await asyncio.sleep(2)
+            raise StoreUnavailableError("no answer")
+
         behind.setattr(bucket.Bucket, "changes_after", nothing_new)
-        publish_when_possible(publisher, [a_key(2, revoked=True)])
-        published_at = time.monotonic()
-        eventually(lambda: reads_in_vain and reads_in_vain[-1] > published_at + 4 * READ_EVERY_S)
+        if is_leader_silent:
+            behind.setattr(bucket.Bucket, "state", silence)
+        content = msgspec.json.encode(a_key(2, revoked=True))
+        on_bucket(nats_server.url, edge.BUCKET, lambda bucket, _: bucket.put(key_of(a_key()), content))
+        stored_at = time.monotonic()
+        eventually(lambda: reads_in_vain and reads_in_vain[-1] > stored_at + 4 * READ_EVERY_S)
         assert reader.staleness_s() > 3 * READ_EVERY_S, "no read counts"
         assert not is_out_of_touch(reader, revision), "the server answers"
     eventually(lambda: versions_in(reader) == {"key_1": 2} and reader.staleness_s() <= FRESH_S)
 
 
-def test_the_leader_is_believed_rather_than_a_wrong_announcement(nats_server, opened):
+def test_a_leader_that_has_lost_the_others_confirms_nothing(nats_cluster, opened):
+    new_buckets(nats_cluster.url)
+    leader = nats_cluster.index_of(leader_when_complete(nats_cluster.url))
+    reader = opened(reader_of(nats_cluster))
+    time.sleep(2 * LEADER_CONTACT_S_MAX)  # Nothing is stored, and the others are still heard.
+    eventually(lambda: reader.staleness_s() <= FRESH_S)
+    for index in {0, 1, 2} - {leader}:
+        nats_cluster.freeze(index)
+    eventually(lambda: reader.staleness_s() > 2 * FRESH_S)
+    for index in {0, 1, 2} - {leader}:
+        nats_cluster.thaw(index)
+    eventually(lambda: reader.staleness_s() <= FRESH_S)
+
+
+def test_a_wrong_announcement_keeps_a_reader_neither_stale_nor_slow(nats_server, opened):
     new_buckets(nats_server.url)
-    reader = opened(reader_of(nats_server))
+    publisher, reader = opened(publisher_of(nats_server)), opened(reader_of(nats_server))
 
     async def announce(_, connection):
         client = await connection.client()
         await client.publish(edge.ANNOUNCEMENTS, str(10**9).encode())
         await client.flush()
 
-    # It may not listen yet.
-    eventually(lambda: on_bucket(nats_server.url, edge.BUCKET, announce) or reader.staleness_s() > 2 * READ_EVERY_S)
-    eventually(lambda: reader.staleness_s() <= READ_EVERY_S)
+    for version in (1, 2):
+        on_bucket(nats_server.url, edge.BUCKET, announce)
+        publish_when_possible(publisher, [a_key(version)])
+        eventually(lambda version=version: versions_in(reader) == {"key_1": version})
+        eventually(lambda: reader.staleness_s() <= READ_EVERY_S)
 
 
 def test_entries_that_this_release_cannot_read_are_skipped(nats_server, opened):

@@ -1,7 +1,8 @@
 """The edge on NATS: a bucket that the control plane publishes to and each process follows.
 
 A follower keeps the records in memory, so reading them never waits for the network. It asks for changes every half a
-second, and at once when a publisher announces some: a lost announcement delays a change, and loses none.
+second, and at once when a publisher announces some: a lost announcement delays a change, and loses none. Any server
+answers, and may lag; only the leader knows the last change, and is asked each time.
 """
 
 import asyncio
@@ -29,6 +30,7 @@ OUT_OF_TOUCH_S: Final = 5.0
 ANNOUNCEMENTS: Final = "MAUVE.edge.changed"
 _HURRY_EVERY_S: Final = 0.01  # while an announced change is not readable yet
 _HURRY_S_MAX: Final = 1.0
+_ASK_LEADER_EVERY_S: Final = 0.1  # while in a hurry
 _LOAD_S_MAX: Final = 15.0
 _STATE_S_MAX: Final = 10.0  # with the time to connect
 _PUBLISH_S_MAX: Final = 10.0
@@ -137,7 +139,8 @@ class NatsEdgeReader:
     """Follows the edge in a thread of its own. Safe to use from several threads.
 
     Opening waits until every record is loaded, or raises `StoreUnavailableError`. Later, while NATS is away, the
-    records stay, and `changes_since` raises after `OUT_OF_TOUCH_S`. A server that answers and lags makes it stale only.
+    records stay, and `changes_since` raises after `OUT_OF_TOUCH_S`. A server that lags or a leader that is silent makes
+    it stale only.
     """
 
     def __init__(self, url: Secret, ticks: Callable[[], float] = time.monotonic) -> None:
@@ -147,10 +150,10 @@ class NatsEdgeReader:
         self._revision = 0
         self._announced = 0
         self._called = asyncio.Event()
-        self._read_at = self._answered_at = self._announced_at = ticks()
+        self._fresh_at = self._answered_at = self._announced_at = ticks()
         self._listening: Client | None = None
         self._thread = BucketThread(url, BUCKET, "edge reader")
-        self._follower = Follower(self._thread.bucket, ticks)
+        self._follower = Follower(self._thread.bucket, ticks, _ASK_LEADER_EVERY_S)
         try:
             self._thread.run(self._read(), _LOAD_S_MAX)
         except BaseException:
@@ -171,7 +174,7 @@ class NatsEdgeReader:
         return Changes(records[::-1], max(newest, revision))
 
     def staleness_s(self) -> float:
-        return self._ticks() - self._read_at
+        return self._ticks() - self._fresh_at
 
     @property
     def sequence(self) -> int:
@@ -209,26 +212,20 @@ class NatsEdgeReader:
 
     async def _note(self, message: Msg) -> None:
         with contextlib.suppress(ValueError):
-            sequence = int(message.data)
-            if sequence > self._announced:
-                self._announced, self._announced_at = sequence, self._ticks()
+            sequence, now = int(message.data), self._ticks()
+            is_over = now - self._announced_at > _HURRY_S_MAX  # The last one may have been wrong.
+            if sequence > self._announced or is_over:
+                self._announced, self._announced_at = sequence, now
             self._called.set()
 
     async def _read(self) -> None:
-        asked_at, announced = self._ticks(), self._announced
+        asked_at = self._ticks()
         while entries := await self._follower.next_changes():
             self._apply(entries)
-            asked_at, announced = self._ticks(), self._announced
+            asked_at = self._ticks()
         self._answered_at = asked_at
-        # The server that answers may lag: what was announced, or what the leader has, may be missing there.
-        if self.sequence >= max(announced, self._follower.last_sequence):
-            self._read_at = asked_at
-        self._forget_wrong_announcement()
-
-    def _forget_wrong_announcement(self) -> None:
-        """Believe the leader if it was asked later: the bucket was replaced, and its sequences have started again."""
-        if self._follower.state_asked_at > self._announced_at:
-            self._announced = min(self._announced, self._follower.last_sequence)
+        if self.sequence >= self._follower.last_sequence:
+            self._fresh_at = self._follower.state_asked_at
 
     def _apply(self, entries: Sequence[Entry]) -> None:
         records = [(entry.key, record) for entry in entries if (record := _record_from(entry)) is not None]
