@@ -4,11 +4,18 @@ import base64
 import random
 import threading
 import time
+from contextlib import closing
 from urllib.parse import quote
 
 import httpx2 as httpx
 import pytest
+import sqlalchemy as sa
 
+from mauve.config import settings_from
+from mauve.stores import StoreUnavailableError
+from mauve.stores.sql.ledger.load_lease import SqlLeaseStore
+from mauve.stores.sql.ledger.schema import load_lease
+from mauve.wiring.databases import open_ledger_database
 from support.postgres import PASSWORD, Postgres
 from support.service import (
     PATIENCE_S,
@@ -219,3 +226,23 @@ def test_the_settings_may_come_from_files(on_postgres, tmp_path):
         (tmp_path / name).write_text(f"{value}\n")
         SERVERS.setdefault(data, {})[f"{name}_FILE"] = str(tmp_path / name)
     assert mauve_json(data, "org", "create", "Acme")["org_id"]
+
+
+def test_a_loader_that_is_paused_within_a_transaction_keeps_no_other_from_the_lease(on_postgres):
+    data = on_postgres()
+    mauve_json(data, "org", "create", "Acme")
+    settings = settings_from({**SERVERS[data], "MAUVE_DATA": str(data)})
+    with (
+        closing(open_ledger_database(settings, idle_s=1)) as paused,
+        closing(open_ledger_database(settings)) as other,
+    ):
+        epoch = SqlLeaseStore(paused).acquire("paused", ttl_s=0)
+
+        def lock_it_and_pause():
+            with paused.writing() as tx:
+                tx.execute(sa.update(load_lease).values(intent=None))
+                assert SqlLeaseStore(other).acquire("other", ttl_s=60) == epoch + 1
+
+        with pytest.raises(StoreUnavailableError):
+            lock_it_and_pause()
+        assert not SqlLeaseStore(paused).renew(epoch, ttl_s=60)

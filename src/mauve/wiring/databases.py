@@ -23,16 +23,23 @@ MAINTENANCE_STATEMENT_S: Final = 3600.0  # for work that reads or changes whole 
 
 def open_catalog_database(settings: Settings, *, statement_s: float = STATEMENT_S_MAX) -> Database:
     # The database gives up before the request does, so that its own reason reaches the log.
-    return _open(settings, catalog_path(settings.data), settings.catalog_timeout_s / 2, CATALOG, statement_s)
+    patience_s = settings.catalog_timeout_s / 2
+    return _open(settings, catalog_path(settings.data), CATALOG, patience_s, statement_s)
 
 
-def open_ledger_database(settings: Settings, *, statement_s: float = STATEMENT_S_MAX) -> Database:
-    return _open(settings, ledger_path(settings.data), _LEDGER_BUSY_TIMEOUT_S, LEDGER, statement_s)
+def open_ledger_database(
+    settings: Settings, *, statement_s: float = STATEMENT_S_MAX, idle_s: float | None = None
+) -> Database:
+    """Open the ledger. On a server, a transaction without a statement for `idle_s` ends, and with it its locks."""
+    return _open(settings, ledger_path(settings.data), LEDGER, _LEDGER_BUSY_TIMEOUT_S, statement_s, idle_s=idle_s)
 
 
-def _open(settings: Settings, path: Path, busy_timeout_s: float, chain: Chain, statement_s: float) -> Database:
+def _open(
+    settings: Settings, path: Path, chain: Chain, patience_s: float, statement_s: float, *, idle_s: float | None = None
+) -> Database:
     url = sqlite_url(path) if settings.database_url is None else sa.make_url(settings.database_url.reveal())
-    return Database(url, busy_timeout_s, schema=chain.name, statement_s=statement_s, program=program_name(chain))
+    program = program_name(chain)
+    return Database(url, patience_s, schema=chain.name, statement_s=statement_s, idle_s=idle_s, program=program)
 
 
 @contextmanager

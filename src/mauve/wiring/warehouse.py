@@ -9,7 +9,7 @@ from mauve.core.clock import Clock, SystemClock
 from mauve.demo.fill import FillParts
 from mauve.load.close_days import DayCloser
 from mauve.load.lag import LoadLag, Progress, oldest_waiting_at
-from mauve.load.lease import LoaderLease
+from mauve.load.lease import TTL_S, LoaderLease
 from mauve.load.loader import Loader
 from mauve.load.runner import LoadParts
 from mauve.load.turns import TurnRequests
@@ -71,7 +71,8 @@ def open_load_parts(settings: Settings) -> LoadParts:
     """Open the parts of the loader."""
     with ExitStack() as opened:
         warehouse = opened.enter_context(open_warehouse(settings))
-        ledger_database = opened.enter_context(closing(open_ledger_database(settings)))
+        # A loader that is paused within a transaction keeps no other from the lease for longer than it lasts.
+        ledger_database = opened.enter_context(closing(open_ledger_database(settings, idle_s=TTL_S)))
         ledger = SqlLoadLedger(ledger_database)
         days = DayCloser(SqlClosedDays(ledger_database), warehouse)
         catalog = sql_catalog(opened.enter_context(closing(open_catalog_database(settings))))

@@ -47,10 +47,11 @@ class Database:
         *,
         schema: str = "public",
         statement_s: float = STATEMENT_S_MAX,
+        idle_s: float | None = None,
         program: str = "mauve",
         time_of: TimeOf | None = None,
     ) -> None:
-        self._dialect = open_dialect(url, busy_timeout_s, Session(schema, statement_s, program))
+        self._dialect = open_dialect(url, busy_timeout_s, Session(schema, statement_s, program, idle_s))
         self.time_of = time_of or (server_time if self.is_server else machine_time)
 
     @property

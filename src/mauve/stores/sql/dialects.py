@@ -30,6 +30,7 @@ class Session(NamedTuple):
     schema: str
     statement_s: float
     program: str  # shown to others
+    idle_s: float | None = None  # within a transaction; None: a little longer than a statement may take
 
 
 class Dialect(Protocol):
@@ -297,12 +298,13 @@ def _await_turn_to_migrate(connection: sa.Connection) -> None:
 
 
 def _postgresql_engine(url: sa.URL, patience_s: float, session: Session) -> sa.Engine:
-    schema, statement_s, program = session
+    schema, statement_s, program, idle_s = session
+    idle_s = statement_s + _HANG_S if idle_s is None else idle_s
     options = {
         "search_path": schema,
         "statement_timeout": int(statement_s * 1000),
         "lock_timeout": int(patience_s * 1000),
-        "idle_in_transaction_session_timeout": int((statement_s + _HANG_S) * 1000),
+        "idle_in_transaction_session_timeout": int(idle_s * 1000),
         "default_transaction_isolation": r"read\ committed",
         "synchronous_commit": "on",  # whatever the server's default: a commit that was answered is durable
         "timezone": "UTC",
