@@ -1,7 +1,9 @@
+import math
+
 import pytest
 
 from mauve.access import keys, tokens
-from mauve.access.keyring import EXTRA_REFRESHES_PER_S, Keyring
+from mauve.access.keyring import EXTRA_REFRESHES_PER_S, FRESH_S, Keyring
 from mauve.core.app import Environment
 from mauve.core.credential import KeyKind, Scope
 from mauve.core.ids import SystemRandomness, new_id
@@ -17,12 +19,16 @@ class EdgeInMemory:
         self.records = []
         self.is_down = False
         self.reads = 0
+        self.stale_s = 0.0
 
     def changes_since(self, revision):
         self.reads += 1
         if self.is_down:
             raise StoreUnavailableError("down")
         return Changes(self.records[revision:], len(self.records))
+
+    def staleness_s(self, revision):
+        return self.stale_s if revision >= len(self.records) else math.inf
 
     def close(self):
         pass
@@ -49,6 +55,19 @@ def test_a_key_works_from_the_moment_it_is_published(edge, minted):
     ring.refresh()
     edge.records.append(published(minted))
     assert ring.key_for(minted.key.reveal()).key_id == "key_1"
+
+
+def test_it_is_not_fresh_before_it_has_taken_what_the_edge_has(edge, minted):
+    """The edge may have been behind for seconds: until its next refresh, a keyring still knows a revoked key."""
+    ring = Keyring(edge)
+    ring.refresh()
+    assert ring.is_fresh
+    edge.records.append(published(minted))
+    assert not ring.is_fresh
+    ring.refresh()
+    assert ring.is_fresh
+    edge.stale_s = FRESH_S + 0.1
+    assert not ring.is_fresh
 
 
 def test_a_known_key_is_answered_from_memory(edge, minted):

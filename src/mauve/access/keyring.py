@@ -136,7 +136,7 @@ class Keyring:
     @property
     def is_fresh(self) -> bool:
         """Return whether everything that was published until a moment ago is known."""
-        return self._is_current and self._edge.staleness_s() <= FRESH_S
+        return self._is_current and self._edge.staleness_s(self._revision) <= FRESH_S
 
     def _refresh_early(self) -> None:
         if self._extra_refreshes.seconds_to_wait("edge", int(self._ticks() * 1000)) == 0:

@@ -128,8 +128,8 @@ class EdgeReader(Protocol):
 
     def changes_since(self, revision: int) -> Changes: ...
 
-    def staleness_s(self) -> float:
-        """Return how old the records may be: every change that was published longer ago is among them."""
+    def staleness_s(self, revision: int) -> float:
+        """Return how old the records up to a revision may be: every change published longer ago is among them."""
         ...
 
     def close(self) -> None: ...

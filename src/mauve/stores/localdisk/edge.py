@@ -82,7 +82,7 @@ class SqliteEdge:
             return Changes([], revision)
         return Changes([_decoder.decode(record) for _, kind, record in rows if kind in _KINDS], rows[-1][0])
 
-    def staleness_s(self) -> float:
+    def staleness_s(self, revision: int) -> float:  # noqa: ARG002 - of the protocol
         return 0.0  # `changes_since` reads the file.
 
     def close(self) -> None:
