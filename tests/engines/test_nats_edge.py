@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import gc
+import math
 import threading
 import time
 from contextlib import suppress
@@ -144,6 +145,10 @@ def test_a_reader_of_the_only_server_left_is_out_of_touch_until_there_is_a_quoru
     eventually(lambda: versions_in(reader) == {"key_1": 2})
 
 
+def staleness_of(reader):
+    return reader.staleness_s(reader.changes_since(0).revision)
+
+
 def stream_of_the_edge(url):
     async def ask(_, connection):
         return (await (await connection.client()).jsm().stream_info(f"KV_{edge.BUCKET}")).cluster
@@ -201,9 +206,10 @@ def test_a_reader_is_not_fresh_while_its_server_misses_a_change(nats_server, ope
         on_bucket(nats_server.url, edge.BUCKET, lambda bucket, _: bucket.put(key_of(a_key()), content))
         stored_at = time.monotonic()
         eventually(lambda: reads_in_vain and reads_in_vain[-1] > stored_at + 4 * READ_EVERY_S)
-        assert reader.staleness_s() > 3 * READ_EVERY_S, "no read counts"
+        assert staleness_of(reader) > 3 * READ_EVERY_S, "no read counts"
         assert not is_out_of_touch(reader, revision), "the server answers"
-    eventually(lambda: versions_in(reader) == {"key_1": 2} and reader.staleness_s() <= FRESH_S)
+    eventually(lambda: versions_in(reader) == {"key_1": 2} and staleness_of(reader) <= FRESH_S)
+    assert reader.staleness_s(revision) == math.inf, "who has not taken the change knows less than the reader"
 
 
 def test_a_leader_that_has_lost_the_others_confirms_nothing(nats_cluster, opened):
@@ -211,13 +217,13 @@ def test_a_leader_that_has_lost_the_others_confirms_nothing(nats_cluster, opened
     leader = nats_cluster.index_of(leader_when_complete(nats_cluster.url))
     reader = opened(reader_of(nats_cluster))
     time.sleep(2 * LEADER_CONTACT_S_MAX)  # Nothing is stored, and the others are still heard.
-    eventually(lambda: reader.staleness_s() <= FRESH_S)
+    eventually(lambda: staleness_of(reader) <= FRESH_S)
     for index in {0, 1, 2} - {leader}:
         nats_cluster.freeze(index)
-    eventually(lambda: reader.staleness_s() > 2 * FRESH_S)
+    eventually(lambda: staleness_of(reader) > 2 * FRESH_S)
     for index in {0, 1, 2} - {leader}:
         nats_cluster.thaw(index)
-    eventually(lambda: reader.staleness_s() <= FRESH_S)
+    eventually(lambda: staleness_of(reader) <= FRESH_S)
 
 
 def test_a_wrong_announcement_keeps_a_reader_neither_stale_nor_slow(nats_server, opened):
@@ -233,7 +239,7 @@ def test_a_wrong_announcement_keeps_a_reader_neither_stale_nor_slow(nats_server,
         on_bucket(nats_server.url, edge.BUCKET, announce)
         publish_when_possible(publisher, [a_key(version)])
         eventually(lambda version=version: versions_in(reader) == {"key_1": version})
-        eventually(lambda: reader.staleness_s() <= READ_EVERY_S)
+        eventually(lambda: staleness_of(reader) <= READ_EVERY_S)
 
 
 def test_entries_that_this_release_cannot_read_are_skipped(nats_server, opened):
@@ -377,7 +383,7 @@ def test_buckets_that_were_created_on_one_server_get_three_replicas(nats_cluster
     monkeypatch.undo()
     prepare_edge(settings_on(nats_cluster, tmp_path), IDENTITY)
     assert replicas_on(nats_cluster) == [3, 3]
-    assert eventually(lambda: state_or_none(nats_cluster.url)) == before
+    assert eventually(lambda: state_or_none(nats_cluster.url))[:3] == before[:3]
 
 
 def test_servers_that_do_not_answer_are_refused_in_one_sentence(own_nats_server, tmp_path):

@@ -180,3 +180,47 @@ def test_a_follower_without_an_answer_waits_for_one_after_an_election(monkeypatc
         assert await reading == []
 
     asyncio.run(follow())
+
+
+@pytest.mark.parametrize("returns", [True, False])
+def test_a_leader_that_lacks_changes_is_believed_only_if_that_lasts(returns):
+    """A new leader may not have stored yet what another server has; a bucket that was restored has less for good."""
+
+    async def follow():
+        bucket, now_s = SlowLeader(), [0.0]
+        bucket.changes += [Entry("key", sequence, b"value") for sequence in (1, 2, 3)]
+        follower = Follower(bucket, lambda: now_s[0])
+        while await follower.next_changes():
+            pass
+        lost = bucket.changes.pop()
+        for _ in range(int(ELECTION_S_MAX / CHECK_EVERY_S)):
+            now_s[0] += CHECK_EVERY_S
+            assert await follower.next_changes() == []
+        assert (follower.sequence, follower.restarts, follower.state_asked_at) == (3, 0, 0.0)
+        if returns:
+            bucket.changes.append(lost)
+        now_s[0] += 2 * CHECK_EVERY_S
+        found = await follower.next_changes()
+        assert (len(found), follower.restarts) == ((0, 0) if returns else (2, 1))
+
+    asyncio.run(follow())
+
+
+def test_an_answer_that_was_late_is_followed_by_a_new_question_at_once(monkeypatch):
+    monkeypatch.setattr(bucket_of_nats, "_SOON_S", 0.0)
+
+    async def follow():
+        bucket, now_s = SlowLeader(), [0.0]
+        follower = Follower(bucket, lambda: now_s[0])
+        await follower.next_changes()
+        bucket.answers.clear()
+        now_s[0] += CHECK_EVERY_S
+        await follower.next_changes()
+        bucket.answers.set()
+        await asyncio.sleep(0)
+        monkeypatch.setattr(bucket_of_nats, "_SOON_S", 60.0)
+        now_s[0] += CHECK_EVERY_S
+        await follower.next_changes()
+        assert follower.state_asked_at == now_s[0]
+
+    asyncio.run(follow())

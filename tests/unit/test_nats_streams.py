@@ -1,6 +1,8 @@
 """Requests to the leader of a stream, which may be lost while one is elected."""
 
 import asyncio
+import math
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import msgspec
@@ -85,26 +87,36 @@ RECENT_S, LONG_AGO_S = LEADER_CONTACT_S_MAX - 0.1, LEADER_CONTACT_S_MAX + 0.1
 def a_cluster(*silent_s, leader="n0", current=True):
     """What a server says of the others: for how long each was silent."""
     peers = [Peer(f"n{place}", current, int(each * 1e9)) for place, each in enumerate(silent_s, 1)]
-    return Cluster("cluster", leader, peers)
+    return Cluster("cluster", leader, None, peers)
 
 
 @pytest.mark.parametrize(
-    ("cluster", "is_led"),
+    ("cluster", "copies", "is_led"),
     [
-        (Cluster(), True),  # a single server
-        (a_cluster(), True),  # a single replica
-        (a_cluster(0.0, RECENT_S), True),
-        (a_cluster(LONG_AGO_S, RECENT_S), True),
-        (a_cluster(LONG_AGO_S, RECENT_S, current=False), True),  # It copies messages.
-        (a_cluster(LONG_AGO_S, LONG_AGO_S), False),
-        (a_cluster(0.0, 0.0, current=False), False),  # never heard
-        (a_cluster(0.0, RECENT_S, leader=""), False),
-        (a_cluster(RECENT_S, LONG_AGO_S, LONG_AGO_S, LONG_AGO_S), False),
-        (a_cluster(RECENT_S, RECENT_S, LONG_AGO_S, LONG_AGO_S), True),
+        (Cluster(), 1, True),  # a single server
+        (a_cluster(), 1, True),
+        (a_cluster(), 3, False),  # It knows none of the others.
+        (a_cluster(0.0, RECENT_S), 3, True),
+        (a_cluster(LONG_AGO_S, RECENT_S), 3, True),
+        (a_cluster(LONG_AGO_S, RECENT_S, current=False), 3, True),  # It copies messages.
+        (a_cluster(LONG_AGO_S, LONG_AGO_S), 3, False),
+        (a_cluster(0.0, 0.0, current=False), 3, False),  # never heard
+        (a_cluster(0.0, RECENT_S, leader=""), 3, False),
+        (a_cluster(RECENT_S, LONG_AGO_S, LONG_AGO_S, LONG_AGO_S), 5, False),
+        (a_cluster(RECENT_S, RECENT_S, LONG_AGO_S, LONG_AGO_S), 5, True),
     ],
 )
-def test_a_leader_counts_if_most_servers_follow_it(cluster, is_led):
-    assert cluster.is_led is is_led
+def test_a_leader_counts_if_most_servers_follow_it(cluster, copies, is_led):
+    assert cluster.is_led(copies) is is_led
+
+
+def test_how_long_a_leader_has_led_is_known_if_the_server_says_it():
+    now = datetime(2026, 11, 17, 12, tzinfo=UTC)
+    elected = Cluster("cluster", "n0", now - timedelta(seconds=2))
+    config, state = streams.StreamConfig(), StreamState()
+    assert StreamInfo(config, state, elected, now).led_for_s == 2
+    assert StreamInfo(config, state, Cluster(), now).led_for_s == math.inf
+    assert StreamInfo(config, state, elected).led_for_s == math.inf
 
 
 @pytest.mark.parametrize("not_led", [a_cluster(RECENT_S, RECENT_S, leader=""), a_cluster(LONG_AGO_S, LONG_AGO_S)])

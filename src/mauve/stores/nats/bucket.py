@@ -7,6 +7,7 @@ consumer on the servers, and after any interruption it continues without a gap.
 import asyncio
 import contextlib
 import json
+import math
 import secrets
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
@@ -65,6 +66,7 @@ class BucketState(NamedTuple):
     identity: str  # of the installation that owns it
     bucket_id: str  # A bucket that replaces a lost one has another.
     last_sequence: int
+    led_for_s: float = math.inf  # how long its leader has led
 
 
 class Bucket:
@@ -85,7 +87,8 @@ class Bucket:
                 raise _missing(self._stream) from error
             raise StoreUnavailableError(f"NATS: {error}") from error
         metadata = info.config.metadata
-        return BucketState(metadata.get(_IDENTITY, ""), metadata.get(_BUCKET_ID, ""), info.state.last_seq)
+        identity, bucket_id = metadata.get(_IDENTITY, ""), metadata.get(_BUCKET_ID, "")
+        return BucketState(identity, bucket_id, info.state.last_seq, info.led_for_s)
 
     async def create(self, identity: str, ttl_s: float = 0) -> None:
         """Create the bucket unless it exists; raise `ForeignDataError` if it belongs to another installation."""
@@ -231,7 +234,8 @@ class Follower:
         self._ticks = ticks
         self._check_every_s = check_every_s
         self._state: BucketState | None = None
-        self._checked_at = self._confirmed_at = ticks()
+        self._confirmed_at = ticks()
+        self._behind_since: float | None = None  # since when the leader has had less than was read
         self._is_foreign = False
         self._asked: asyncio.Future[BucketState] | None = None  # the state, while there is no answer yet
         self._asked_after = 0  # how far was read by then
@@ -257,13 +261,21 @@ class Follower:
 
         Only the leader knows. If it is cut off, the question is lost, and the other servers have the changes.
         """
-        has_to_know = self._state is None or self._is_foreign or self._is_cut_off()
-        if self._asked is None:
-            if not has_to_know and self._ticks() - self._checked_at < self._check_every_s:
-                return
+        if self._asked is not None:  # by an earlier call
+            await self._take_answer()
+        if self._asked is None and (self._has_to_know() or self._ticks() - self._asked_at >= self._check_every_s):
             self._asked, self._asked_after = asyncio.ensure_future(self._bucket.state()), self.sequence
             self._asked_at = self._ticks()
-        await asyncio.wait({self._asked}, timeout=None if has_to_know else _SOON_S)
+            await self._take_answer()
+
+    def _has_to_know(self) -> bool:
+        return self._state is None or self._is_foreign or self._is_cut_off()
+
+    async def _take_answer(self) -> None:
+        """Wait for the answer, for long only if nothing can be read without it."""
+        if self._asked is None:
+            return
+        await asyncio.wait({self._asked}, timeout=None if self._has_to_know() else _SOON_S)
         if self._asked.done():
             asked, self._asked = self._asked, None
             self._note_state(asked)
@@ -272,12 +284,12 @@ class Follower:
         try:
             state = asked.result()
         except StoreUnavailableError:
-            if self._state is None or self._is_foreign or self._is_cut_off():
+            if self._has_to_know():
                 raise
         else:
-            self._start_again_if_replaced(state)
-            self._confirmed_at = self._ticks()
-        self._checked_at = self._ticks()
+            if not self._lacks_changes_for_now(state):
+                self._start_again_if_replaced(state)
+                self._confirmed_at = self._ticks()
 
     def _is_cut_off(self) -> bool:
         """Return whether the servers that can be read may miss changes.
@@ -285,6 +297,16 @@ class Follower:
         While a leader is elected they have all of them; those that stay without one are cut off from the others.
         """
         return self._ticks() - self._confirmed_at > ELECTION_S_MAX
+
+    def _lacks_changes_for_now(self, state: BucketState) -> bool:
+        """Return whether a leader has less than was read, and not for long: a new one may not have stored all yet."""
+        now = self._ticks()
+        is_same = self._state is not None and state.bucket_id == self._state.bucket_id
+        if not is_same or state.last_sequence >= self._asked_after:
+            self._behind_since = None
+            return False
+        self._behind_since = now if self._behind_since is None else self._behind_since
+        return now - self._behind_since <= ELECTION_S_MAX
 
     def _start_again_if_replaced(self, state: BucketState) -> None:
         known = self._state or state

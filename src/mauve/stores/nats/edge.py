@@ -2,11 +2,12 @@
 
 A follower keeps the records in memory, so reading them never waits for the network. It asks for changes every half a
 second, and at once when a publisher announces some: a lost announcement delays a change, and loses none. Any server
-answers, and may lag; only the leader knows the last change, and is asked each time.
+answers, and may lag; only the leader knows the last change, and is asked as often.
 """
 
 import asyncio
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +24,7 @@ from mauve.core.secret import Secret
 from mauve.stores import StoreUnavailableError
 from mauve.stores.edge import Changes, PublishedRecord
 from mauve.stores.nats.bucket import BucketMissingError, BucketThread, ConflictError, Entry, Follower
+from mauve.stores.nats.streams import LEADER_CONTACT_S_MAX
 
 BUCKET: Final = "MAUVE-EDGE"
 READ_EVERY_S: Final = 0.5
@@ -87,8 +89,11 @@ class NatsEdgePublisher:
         # An acknowledgement does not tell which bucket it comes from: the same one before and after is the one between.
         edge_id = (await self._bucket.state()).bucket_id
         await self._store(records)
-        if (await self._bucket.state()).bucket_id != edge_id:
+        state = await self._bucket.state()
+        if state.bucket_id != edge_id:
             raise StoreUnavailableError("NATS: the bucket was replaced meanwhile")
+        # The leader before it may not know yet that it was replaced, and confirm to readers that they have all changes.
+        await asyncio.sleep(LEADER_CONTACT_S_MAX - state.led_for_s)
         return edge_id
 
     async def _store(self, records: Sequence[PublishedRecord]) -> None:
@@ -173,8 +178,9 @@ class NatsEdgeReader:
             raise StoreUnavailableError("NATS does not answer")
         return Changes(records[::-1], max(newest, revision))
 
-    def staleness_s(self) -> float:
-        return self._ticks() - self._fresh_at
+    def staleness_s(self, revision: int) -> float:
+        fresh_at = self._fresh_at  # before the revision: what made the records fresh was applied before that
+        return self._ticks() - fresh_at if revision >= self._revision else math.inf
 
     @property
     def sequence(self) -> int:

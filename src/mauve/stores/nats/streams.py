@@ -1,6 +1,7 @@
 """The streams of the log, and the requests about them."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
@@ -20,7 +21,8 @@ STREAM_ID: Final = "mauve-stream-id"
 API: Final = "$JS.API"
 API_S_MAX: Final = 5.0
 _AGAIN_S: Final = 0.5  # A leader answers in milliseconds, and one is elected within 9 s.
-# A leader hears from the others every second. Those that have not heard from it for 4 s elect another one.
+# A leader asks the others at least every two seconds. It steps down when one of them follows another leader; those that
+# have not heard from it for 4 s elect one.
 LEADER_CONTACT_S_MAX: Final = 2.5
 _PLACED_S_MAX: Final = 12.0  # A leader hears of servers that have just started within a few seconds.
 _PEER_OFFLINE: Final = "peer offline"
@@ -72,7 +74,7 @@ class Peer(msgspec.Struct, frozen=True):
 
     name: str
     current: bool = False
-    active: int = 0  # nanoseconds since it was heard; 0 if it never was
+    active: int = 0  # nanoseconds since it was heard; some releases say 0 if it never was
 
     @property
     def is_in_contact(self) -> bool:
@@ -83,11 +85,11 @@ class Peer(msgspec.Struct, frozen=True):
 class Cluster(msgspec.Struct, frozen=True):
     name: str = ""  # none if there is a single server
     leader: str = ""
+    leader_since: datetime | None = None
     replicas: list[Peer] = []
 
-    @property
-    def is_led(self) -> bool:
-        """Return whether a leader has answered that most servers still follow.
+    def is_led(self, copies: int) -> bool:
+        """Return whether a leader has answered that most servers with a copy still follow.
 
         Others answer as well, some seconds after they have lost their leader, and they may lag. A leader that is cut
         off may have been replaced.
@@ -95,13 +97,21 @@ class Cluster(msgspec.Struct, frozen=True):
         if not self.name:
             return True
         followers = sum(peer.is_in_contact for peer in self.replicas)
-        return bool(self.leader) and 2 * (followers + 1) > len(self.replicas) + 1
+        return bool(self.leader) and 2 * (followers + 1) > max(len(self.replicas) + 1, copies)
 
 
 class StreamInfo(msgspec.Struct, frozen=True):
     config: StreamConfig
     state: StreamState
     cluster: Cluster = Cluster()
+    ts: datetime | None = None  # when this was said
+
+    @property
+    def led_for_s(self) -> float:
+        """Return for how long the leader has led."""
+        if self.ts is None or self.cluster.leader_since is None:
+            return math.inf
+        return (self.ts - self.cluster.leader_since).total_seconds()
 
 
 class _Refusal(msgspec.Struct, frozen=True):
@@ -227,7 +237,7 @@ async def stream_info(client: "Client", stream: int, *, with_deleted: bool = Fal
 def info_from(name: str, reply: bytes) -> StreamInfo:
     """Return what a server says about a stream; raise `StoreUnavailableError` unless it leads the stream."""
     info = _info_decoder.decode(reply)
-    if not info.cluster.is_led:
+    if not info.cluster.is_led(info.config.num_replicas):
         raise StoreUnavailableError(f"NATS: the stream {name} has no leader that most of its servers follow")
     return info
 
