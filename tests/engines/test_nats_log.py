@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from urllib.parse import quote
 
 import httpx2 as httpx
@@ -24,6 +25,7 @@ from mauve.stores.nats.log_reader import NatsLogReader
 from mauve.stores.nats.log_writer import NatsLogWriter
 from mauve.stores.nats.servers import StreamPlan, prepare_streams
 from mauve.stores.nats.streams import STREAM_ID, STREAMS, stream_name, subject_of
+from support.clocks import Ticks
 from support.nats import PASSWORD, Nats
 from support.nats_edge import delete_bucket
 from support.nats_streams import delete_streams, info_of, publish, request
@@ -291,33 +293,67 @@ class TestReader:
             found = [record.payload for record in reader.read(STREAMS[0], 0, BYTES_MAX)]
         assert found == [b"0", b"1", b"2", b"4", b"5", b"6", b"7"]
 
-    def test_a_message_that_only_a_replaced_leader_lacks_is_not_skipped(self, nats_server, monkeypatch):
-        """It does not know that it was replaced, and answers for a moment."""
+    @pytest.fixture
+    def replaced(self, monkeypatch):
+        """A replaced leader and a replica without messages: what a reader finds, by sequence."""
+        lacking = set()
+        found, whole = log_reader.from_leader, log_reader.batch_from
+
+        async def from_leader(client, stream, sequence):
+            return None if sequence in lacking else await found(client, stream, sequence)
+
+        async def batch_from(*arguments):
+            return [message for message in await whole(*arguments) if message.sequence not in lacking]
+
+        monkeypatch.setattr(log_reader, "from_leader", from_leader)
+        monkeypatch.setattr(log_reader, "batch_from", batch_from)
+        return lacking
+
+    def test_a_message_that_only_a_replaced_leader_lacks_is_not_skipped(self, nats_server, replaced):
         delete_streams(nats_server)
         prepare_streams(Secret(nats_server.url), 1, PLAN)
         self.append(nats_server, [b"%d" % number for number in range(4)])
         request(nats_server, f"STREAM.MSG.DELETE.{stream_name(STREAMS[0])}", {"seq": 2, "no_erase": True})
-
-        async def older(*_arguments):
-            return None
-
-        async def lagging(*_arguments):
-            return []
-
         with closing(NatsLogReader(Secret(nats_server.url))) as reader:
-            first, *_ = reader.read(STREAMS[0], 0, BYTES_MAX)
-            with monkeypatch.context() as replaced:
-                replaced.setattr(log_reader, "batch_from", lagging)
-                replaced.setattr(log_reader, "from_leader", older)
-                for _ in range(2):
-                    with pytest.raises(StoreUnavailableError, match="lacks its message 1"):
-                        reader.read(STREAMS[0], 0, BYTES_MAX)
-                with pytest.raises(StoreUnavailableError, match="lacks its message 3"):
-                    reader.trim_now(STREAMS[0], first_number(3))
-                replaced.setattr(log_reader, "MISSING_S_MAX", -1.0)
-                reader.backlog_bytes({STREAMS[0]: first_number(3)})  # It is damaged: go on after it.
-            read = [record.payload for record in reader.read(STREAMS[0], first.number, BYTES_MAX)]
-            assert read == [b"2", b"3"], "nothing was skipped or deleted"
+            replaced |= {1, 3}
+            for _ in range(2):
+                with pytest.raises(StoreUnavailableError, match="lacks its message 1"):
+                    reader.read(STREAMS[0], 0, BYTES_MAX)
+            with pytest.raises(StoreUnavailableError, match="lacks its message 3"):
+                reader.trim_now(STREAMS[0], first_number(3))
+            replaced.clear()
+            assert [record.payload for record in reader.read(STREAMS[0], 0, BYTES_MAX)] == [b"0", b"2", b"3"]
+
+    def test_messages_that_stay_missing_are_reported_once_and_the_others_are_read(
+        self, nats_server, replaced, monkeypatch
+    ):
+        delete_streams(nats_server)
+        prepare_streams(Secret(nats_server.url), 1, PLAN)
+        self.append(nats_server, [b"%d" % number for number in range(5)])
+        monkeypatch.setattr(log_reader, "_FROM_LEADER_MAX", 1)  # so that they are missed one by one
+        ticks = Ticks()
+        monkeypatch.setattr(log_reader, "time", SimpleNamespace(monotonic=ticks))
+        replaced |= {2, 4}
+        with closing(NatsLogReader(Secret(nats_server.url))) as reader:
+
+            def read():
+                return [record.payload for record in reader.read(STREAMS[0], 0, BYTES_MAX)]
+
+            def is_missing(sequence):
+                with pytest.raises(StoreUnavailableError, match=f"lacks its message {sequence}"):
+                    read()
+
+            is_missing(2)
+            ticks.now_s += log_reader.MISSING_S_MAX + 1
+            is_missing(4)
+            replaced.discard(2)
+            is_missing(4)
+            replaced.add(2)
+            is_missing(2)  # It was found meanwhile: it is waited for again.
+            ticks.now_s += log_reader.MISSING_S_MAX + 1
+            for _ in range(2):
+                assert read() == [b"0", b"2", b"4"]
+            assert reader.quarantined() == 2
 
     def test_it_trims_rarely_and_maintenance_at_once(self, nats_server):
         delete_streams(nats_server)

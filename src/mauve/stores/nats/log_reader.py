@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
@@ -39,7 +39,7 @@ TRIM_EVERY_S: Final = 60.0  # Trimming takes a third of a second.
 TRIM_BYTES: Final = 256 * 2**20
 _BATCH_BYTES_MAX: Final = 4 * 2**20
 _FROM_LEADER_MAX: Final = 100  # messages that one read asks the leader for, one by one
-MISSING_S_MAX: Final = 30.0  # A leader that was replaced knows it far sooner.
+MISSING_S_MAX: Final = 30.0  # before a message is given up; a leader that was replaced knows it far sooner
 
 log = structlog.get_logger()
 T = TypeVar("T")
@@ -59,7 +59,8 @@ class _Progress:
     read_bytes: int = 0  # since it was trimmed
     damaged_sequence: int = 0  # the last that was reported
     first_sequence: int | None = None  # of the stream, as its leader last said
-    missing: tuple[int, float] = (0, 0.0)  # the last message that the leader could not find, and since when
+    missing: dict[int, float] = field(default_factory=dict)  # messages that the leader could not find, and since when
+    given_up: set[int] = field(default_factory=set)  # those of them that were reported
 
 
 class NatsLogReader:
@@ -257,6 +258,7 @@ class NatsLogReader:
             if message is None:
                 missing.append(sequence)
             else:
+                self._progress[stream].missing.pop(sequence, None)
                 messages.append(message)
             sequence += 1
         if missing:
@@ -264,22 +266,21 @@ class NatsLogReader:
         return messages, sequence
 
     async def _check_deleted(self, stream: int, sequences: Sequence[int]) -> None:
-        """Raise `StoreUnavailableError` unless the messages were deleted, by hand.
+        """Raise `StoreUnavailableError` unless the messages were deleted by hand, or have been missing for long.
 
         A leader that was replaced, and does not know it yet, answers as well, and lacks newer messages.
         """
         state = (await stream_info(await self._connection.client(), stream, with_deleted=True)).state
-        lacking = [each for each in sequences if each >= state.first_seq and each not in state.deleted]
-        if not lacking:
-            return
+        lacking = {each for each in sequences if each >= state.first_seq and each not in state.deleted}
         progress, now = self._progress[stream], time.monotonic()
-        known, since = progress.missing
-        if known != lacking[0]:
-            progress.missing = (lacking[0], now)
-        elif now - since > MISSING_S_MAX:
-            log.error("log_message_missing", stream=stream_name(stream), sequence=known, messages=len(lacking))
-            return
-        raise StoreUnavailableError(f"the stream {stream_name(stream)} lacks its message {lacking[0]}: asking again")
+        waited_s = {each: now - progress.missing.setdefault(each, now) for each in lacking}
+        if any(each_s <= MISSING_S_MAX for each_s in waited_s.values()):
+            first = min(lacking)
+            raise StoreUnavailableError(f"the stream {stream_name(stream)} lacks its message {first}: asking again")
+        if lost := lacking - progress.given_up:
+            progress.given_up |= lost
+            self._damaged += len(lost)
+            log.error("log_messages_missing", stream=stream_name(stream), first=min(lost), messages=len(lost))
 
     async def _purge(self, stream: int, through: int, keep: timedelta) -> None:
         keep_from = self._sequence_after(self._progress[stream], through)
@@ -316,6 +317,7 @@ class NatsLogReader:
         if found is None:
             await self._check_deleted(stream, [sequence])
             return False
+        self._progress[stream].missing.pop(sequence, None)
         records = self._records_of(stream, found)
         return bool(records) and records[-1].number > after
 
