@@ -1,14 +1,16 @@
 """The lease of one loader: acquired, renewed by its own thread, lost and released."""
 
 import threading
-from contextlib import closing
+from contextlib import closing, nullcontext
 from types import SimpleNamespace
 
+import pytest
 from structlog.testing import capture_logs
 
 from mauve.load import lease as lease_module
 from mauve.load.lease import AWAY_S, RENEW_EVERY_S, TRY_EVERY_S, TTL_S, LoaderLease
 from mauve.stores import StoreUnavailableError
+from mauve.wiring import warehouse
 from support.clocks import Ticks
 from support.service import PATIENCE_S, eventually
 
@@ -138,3 +140,17 @@ def test_the_intervals_leave_room_for_another_loader_within_ten_seconds_of_a_dea
     assert 3 * RENEW_EVERY_S < TTL_S
     assert 2 * TRY_EVERY_S <= 2, "within 2 s of a release, of which one try may fail"
     assert AWAY_S > 2 * TRY_EVERY_S, "every other loader tries meanwhile"
+
+
+def test_a_transaction_of_the_loader_keeps_its_locks_for_no_longer_than_the_lease_lasts(settings, monkeypatch):
+    asked = {}
+
+    def note(_settings, **limits):
+        asked.update(limits)
+        raise StoreUnavailableError("noted")
+
+    monkeypatch.setattr(warehouse, "open_warehouse", lambda _settings: nullcontext())
+    monkeypatch.setattr(warehouse, "open_ledger_database", note)
+    with pytest.raises(StoreUnavailableError, match="noted"):
+        warehouse.open_load_parts(settings)
+    assert asked == {"idle_s": TTL_S}

@@ -13,6 +13,7 @@ from mauve.stores.sql.database import Database
 from mauve.stores.sql.dialects import upsert
 from mauve.stores.sql.ledger.schema import closed_days, day_users
 
+_ROWS_PER_STATEMENT: Final = 10_000  # A server ends a transaction in which no statement arrives for seconds.
 _BEFORE_ALL: Final = date(1969, 12, 31)  # no event is that old: no day is closed
 
 
@@ -34,8 +35,8 @@ class SqlClosedDays:
             if self._asked is not None and not _is_current(tx, self._asked):
                 return
             _move(tx, through)
-            if rows:
-                tx.execute(sa.insert(day_users), rows)
+            for start in range(0, len(rows), _ROWS_PER_STATEMENT):
+                tx.execute(sa.insert(day_users), rows[start : start + _ROWS_PER_STATEMENT])
         self._asked = None
 
     def reopen(self, first: date) -> None:
