@@ -1,9 +1,11 @@
 import base64
+import gc
 import itertools
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import httpx2 as httpx
@@ -28,6 +30,7 @@ from mauve.server.app import ServiceApp
 from mauve.server.core import ingest_and_loading
 from mauve.stores import StoreUnavailableError
 from mauve.stores.clickhouse.connection import ChdbConnection
+from mauve.stores.clickhouse.schema import DROP_RETIRED, EMBEDDED_SETTINGS, TABLES
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse
 from mauve.stores.sql import database
 from mauve.stores.sql.ledger.closed_days import SqlClosedDays
@@ -42,9 +45,11 @@ from mauve.wiring.databases import open_catalog_database, open_ledger_database
 from mauve.wiring.ingest import ingest_parts
 from mauve.wiring.query import query_parts
 from mauve.wiring.warehouse import open_load_parts, open_log_reader, open_warehouse, open_warehouse_reader
-from support.clocks import ManualClock
+from support.clocks import ManualClock, StandingClock
+from support.lifetime import Lifetime
 from support.service import PATIENCE_S, SERVERS, eventually
 
+gc.disable()  # until all tests are collected: that creates many objects and no garbage
 # No test depends on the machine's speed: examples have no deadline, and clients wait for a busy service.
 hypothesis_settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("patient")
@@ -65,6 +70,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--prove"):
         for item in items:
             item.add_marker(pytest.mark.timeout(0), append=False)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was collected out of every search for garbage, as a process of the service does."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
@@ -164,22 +176,23 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, servers: Servers | None) 
 
 
 class SharedConnection(ChdbConnection):
-    """Creates and configures each table only once, however often it is asked to: no test drops one."""
+    """Brings the tables up to date only once, however often it is asked to, until a test has changed one."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self._created: set[str] = set()
-        self._configured: dict[str, str] = {}  # the last settings statement of each table
+        self._done: set[str] = set()
 
     def run(self, sql: str, parameters: Mapping[str, str | int] | None = None) -> None:
-        table, is_setting, _ = sql.replace("mauve.", "").partition(" MODIFY SETTING ")
-        if sql in self._created or self._configured.get(table) == sql:
+        if sql in self._done:
             return
         super().run(sql, parameters)
-        if is_setting:
-            self._configured[table] = sql
-        elif sql.lstrip().startswith("CREATE TABLE"):
-            self._created.add(sql)
+        if sql in _MIGRATION:
+            self._done.add(sql)
+        elif sql.lstrip().startswith(("ALTER", "CREATE TABLE", "DROP", "RENAME")):
+            self._done.clear()
+
+
+_MIGRATION = frozenset((*TABLES, *EMBEDDED_SETTINGS, *DROP_RETIRED))
 
 
 @pytest.fixture(scope="session")
@@ -236,9 +249,28 @@ def _clock_of_the_test(servers: Servers | None, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(database, "server_time", database.machine_time)
 
 
+@pytest.fixture(scope="session")
+def shared_lifetime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lifetime]:
+    with ExitStack() as opened:
+        yield Lifetime(opened, tmp_path_factory.mktemp("shared"), is_shared=True)
+
+
 @pytest.fixture
-def settings(prepared: tuple[Path, str], servers: Servers | None, tmp_path: Path) -> Iterator[Settings]:
-    data, (template, database) = tmp_path / "data", prepared
+def lifetime(
+    request: pytest.FixtureRequest, shared_lifetime: Lifetime, servers: Servers | None, tmp_path: Path
+) -> Iterator[Lifetime]:
+    """A service of its own for each test, or one for all that are marked: each has an organization of its own."""
+    is_shared = request.node.get_closest_marker("shared_service") and not request.node.get_closest_marker("own_service")
+    if is_shared and servers is None:
+        yield shared_lifetime
+        return
+    with ExitStack() as opened:
+        yield Lifetime(opened, tmp_path, is_shared=False)
+
+
+@contextmanager
+def _new_settings(prepared: tuple[Path, str], servers: Servers | None, folder: Path) -> Iterator[Settings]:
+    data, (template, database) = folder / "data", prepared
     shutil.copytree(template, data)
     data.chmod(0o700)
     patient = {"MAUVE_CATALOG_TIMEOUT_SECONDS": "60", "MAUVE_READ_SECONDS": "60"}
@@ -257,14 +289,19 @@ def settings(prepared: tuple[Path, str], servers: Servers | None, tmp_path: Path
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
+def settings(prepared: tuple[Path, str], servers: Servers | None, lifetime: Lifetime) -> Settings:
+    new = partial(_new_settings, prepared, servers, lifetime.folder)
+    return lifetime.once("settings", lambda: lifetime.opened.enter_context(new()))
 
 
 @pytest.fixture
-def parts(settings: Settings, clock: ManualClock) -> Iterator[ControlParts]:
-    with control_parts(settings, clock) as opened:
-        yield opened
+def clock(lifetime: Lifetime) -> ManualClock:
+    return lifetime.once("clock", StandingClock if lifetime.is_shared else ManualClock)
+
+
+@pytest.fixture
+def parts(settings: Settings, clock: ManualClock, lifetime: Lifetime) -> ControlParts:
+    return lifetime.once("parts", lambda: lifetime.opened.enter_context(control_parts(settings, clock)))
 
 
 @pytest.fixture
@@ -318,15 +355,21 @@ def read_warehouse() -> WarehouseReader | None:
 
 @pytest.fixture
 def core(
-    parts: ControlParts, settings: Settings, clock: ManualClock, read_warehouse: WarehouseReader | None
+    parts: ControlParts,
+    settings: Settings,
+    clock: ManualClock,
+    read_warehouse: WarehouseReader | None,
+    lifetime: Lifetime,
 ) -> AppInLifespan:
-    return AppInLifespan(parts, settings, clock, read_warehouse)
+    return lifetime.once("core", lambda: AppInLifespan(parts, settings, clock, read_warehouse))
 
 
 @pytest.fixture
-def client(core: AppInLifespan) -> Iterator[TestClient]:
-    with TestClient(core) as opened:
-        yield opened
+def client(core: AppInLifespan, lifetime: Lifetime) -> TestClient:
+    opened = lifetime.once("client", lambda: lifetime.opened.enter_context(TestClient(core)))
+    opened.headers.pop("authorization", None)  # of a test before
+    opened.cookies.clear()
+    return opened
 
 
 @pytest.fixture

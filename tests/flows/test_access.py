@@ -7,6 +7,8 @@ from mauve.control import operator
 from mauve.core.credential import Scope
 from mauve.core.ids import SystemRandomness
 
+pytestmark = pytest.mark.shared_service
+
 PER_OPERATION = [
     ("POST", "/v1/apps", Scope.APPS_WRITE),
     ("GET", "/v1/apps", Scope.APPS_READ),

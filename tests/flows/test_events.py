@@ -20,6 +20,8 @@ from mauve.stores.ledger import LoadStep
 from mauve.stores.log import LogFailedError, LogFullError
 from mauve.wiring.databases import open_load_ledger
 
+pytestmark = pytest.mark.shared_service
+
 PAYMENT = {"name": "payment", "id": "p1", "props": {"amount": 1999, "currency": "eur"}}
 SUBSCRIPTION = {"type": "subscription", "id": "s1", "status": "active", "mrr": 900, "currency": "EUR"}
 VIEW = {"name": "view", "user": "ann"}
@@ -236,6 +238,7 @@ class TestRefusals:
         keyring.refresh()
         assert post([VIEW]).status_code == 202
 
+    @pytest.mark.own_service
     def test_402_from_the_end_of_the_grace_period(self, post, parts, organization, keyring, clock):
         operator.mark_unpaid(parts, organization.org_id, 1)
         keyring.refresh()
@@ -243,6 +246,7 @@ class TestRefusals:
         clock.advance(86_400_000)
         assert post([VIEW]).status_code == 402
 
+    @pytest.mark.own_service
     def test_403_at_the_cap_until_the_period_ends(self, post, parts, organization, core, keyring, clock, settings):
         operator.change_limits(parts, organization.org_id, {"event_cap": 10})
         keyring.refresh()
@@ -265,6 +269,7 @@ class TestRefusals:
         reply = post([SUBSCRIPTION], "/v1/objects", key=publishable_key)
         assert (reply.status_code, reply.json()["ok"]) == (403, False)
 
+    @pytest.mark.own_service
     def test_429_when_a_publishable_key_is_used_too_often(self, post, publishable_key, server_key, clock):
         assert {post([VIEW], key=publishable_key).status_code for _ in range(100)} == {202}
         reply = post([VIEW], key=publishable_key)

@@ -20,6 +20,13 @@ class ManualClock:
         self._now_ms += milliseconds
 
 
+class StandingClock(ManualClock):
+    """The clock of a service that tests share."""
+
+    def advance(self, milliseconds: int) -> None:
+        raise AssertionError("a test that moves the clock needs a service of its own: mark it with own_service")
+
+
 class Ticks:
     """Seconds that pass on demand."""
 
