@@ -6,11 +6,9 @@ import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from subprocess import run
 from threading import Event, Semaphore
 
-import httpx2 as httpx
 import pytest
 
 from mauve.agents import plane
@@ -19,8 +17,7 @@ from mauve.control import operator
 from mauve.core.credential import Scope
 from mauve.query.ask import Freshness
 from mauve.web.messages import Reply
-from support.agents import agent
-from support.service import PATIENCE_S, bearer, running, token_for
+from support.service import PATIENCE_S, bearer
 
 ACCEPT = {"accept": "application/json, text/event-stream"}
 
@@ -333,20 +330,6 @@ def test_all_descriptions_together_are_short(post):
     """
     text = json.dumps(post().json()["result"]["tools"], separators=(",", ":"))
     assert len(re.findall(r"[A-Za-z]{1,6}|[0-9]{1,3}|[^A-Za-z0-9\s]", text)) <= 1500
-
-
-@pytest.mark.embedded
-def test_a_service_without_agents_never_loads_the_sdk(tmp_path):
-    with running(tmp_path / "data", "--workers", "1") as service:
-        token = token_for(service.data)
-        maps = Path(f"/proc/{service.child_pids()['core']}/maps")
-        assert httpx.get(f"{service.url}/v1/apps", timeout=PATIENCE_S, headers=bearer(token)).status_code == 200
-        assert httpx.get(f"{service.url}/mcp/allowance", timeout=PATIENCE_S, headers=bearer(token)).status_code == 200
-        assert httpx.post(f"{service.url}/mcp", timeout=PATIENCE_S, json={}).status_code == 401
-        assert "pydantic_core" not in maps.read_text()
-        with agent(service.url, token, "http") as connected:
-            assert connected.answer("list_apps") == {"apps": []}
-        assert "pydantic_core" in maps.read_text()
 
 
 @pytest.mark.embedded

@@ -5,7 +5,6 @@ import subprocess
 import sys
 
 import pytest
-from mcp import MCPError
 
 from mauve.cli.main import main
 from support.agents import agent
@@ -52,6 +51,8 @@ def test_without_the_extra_the_command_says_what_to_install(monkeypatch, capsys)
 
 
 def test_a_service_that_is_away_is_reported_to_the_agent_and_may_come_back():
+    from mcp import MCPError  # noqa: PLC0415 - slow, and every process collects all tests
+
     with agent(NOWHERE, TOKEN, "stdio") as connected:
         away = connected.refusal("list_apps")
         assert "the service does not answer" in away["error"]

@@ -2,6 +2,7 @@
 
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from socket import create_connection
 from time import monotonic, sleep
 from urllib.parse import urlsplit
@@ -353,3 +354,17 @@ def test_the_command_takes_a_token_from_a_file_and_refuses_one_that_is_not_accep
     assert refused.returncode == 2
     assert "the control token is not accepted" in refused.stderr
     assert token[:30] not in refused.stderr
+
+
+@pytest.mark.embedded
+def test_a_service_without_agents_never_loads_the_sdk(tmp_path):
+    with running(tmp_path / "data", "--workers", "1") as service:
+        token = token_for(service.data)
+        maps = Path(f"/proc/{service.child_pids()['core']}/maps")
+        assert httpx.get(f"{service.url}/v1/apps", timeout=PATIENCE_S, headers=bearer(token)).status_code == 200
+        assert httpx.get(f"{service.url}/mcp/allowance", timeout=PATIENCE_S, headers=bearer(token)).status_code == 200
+        assert httpx.post(f"{service.url}/mcp", timeout=PATIENCE_S, json={}).status_code == 401
+        assert "pydantic_core" not in maps.read_text()
+        with agent(service.url, token, "http") as connected:
+            assert connected.answer("list_apps") == {"apps": []}
+        assert "pydantic_core" in maps.read_text()

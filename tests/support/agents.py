@@ -6,8 +6,6 @@ from functools import partial
 
 import httpx2 as httpx
 from anyio.from_thread import start_blocking_portal
-from mcp import Client, StdioServerParameters
-from mcp.client.streamable_http import streamable_http_client
 
 from support.service import MAUVE, bearer
 
@@ -17,6 +15,9 @@ MODES = ("auto", "legacy")  # the stateless protocol of today, and the handshake
 
 @asynccontextmanager
 async def _connected(url, token, transport, mode):
+    from mcp import Client, StdioServerParameters  # noqa: PLC0415 - slow, and every process collects all tests
+    from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415 - as above
+
     if transport == "stdio":
         command = StdioServerParameters(command=str(MAUVE), args=["mcp"], env={"MAUVE_URL": url, "MAUVE_TOKEN": token})
         async with Client(command, mode=mode) as client:
