@@ -5,11 +5,11 @@ BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
 DOCS := $(VENV)/.docs
-# Tests that take minutes: killed processes, power cuts, failing disks, random schedules, upgrades, large data, and flows of
-# whole services: backups and erasing under load, deletion, imports and exports, agents, the order of arrival.
+# Tests that take minutes: killed processes, power cuts, failing disks, random schedules, upgrades, large data, generated
+# requests, and flows of whole services: backups and erasing under load, deletion, imports and exports, agents, restarts.
 PROOFS := tests/faults tests/properties tests/upgrades tests/contracts/test_large_warehouse.py \
-  $(foreach flow,archiving backup backup_s3 erasing export export_history import_events import_formats mcp_service \
-  order_of_arrival,tests/flows/test_$(flow).py)
+  $(foreach flow,archiving backup backup_s3 conformance erasing export export_history import_events import_formats \
+  mcp_service order_of_arrival read_service,tests/flows/test_$(flow).py)
 # Flows of every plane and of the dashboard, which `make engines` runs once more on servers.
 FLOWS := access app_page apps archiving dashboard departures events export_history first_event keys metrics payments_page \
   publishing quotas signing_in webhook_commands webhook_secrets webhooks
@@ -62,7 +62,7 @@ serve: $(RUNTIME) ## run the service on embedded engines (data in ./mauve-data)
 	@exec $(BIN)/mauve serve
 
 test: $(DEV) ## run the tests
-	$(IN_MEMORY) $(BIN)/python -m pytest -m 'not servers' -n 4 --dist loadfile --no-loadscope-reorder $(addprefix --ignore ,tests/browser tests/cluster tests/container tests/dist tests/docs tests/engines $(PROOFS))
+	$(IN_MEMORY) $(BIN)/python -m pytest -p no:schemathesis -m 'not servers' -n 4 --dist loadfile --no-loadscope-reorder $(addprefix --ignore ,tests/browser tests/cluster tests/container tests/dist tests/docs tests/engines $(PROOFS))
 
 proofs: $(DEV) ## run slow flows and the fault tests: thousands of schedules, dozens of kills, power cuts (as root), backups under load
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(PROOFS)
