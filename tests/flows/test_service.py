@@ -29,7 +29,6 @@ from support.service import (
     mauve_json,
     post_events,
     running,
-    start,
     token_for,
     two_free_ports,
 )
@@ -256,25 +255,17 @@ def test_no_credential_reaches_the_log_or_the_disk_in_plain_text(service, api):
 
 
 class TestStopping:
-    def test_it_stops_gracefully_and_leaves_no_process(self, tmp_path):
-        service = start(tmp_path / "data")
-        children = service.child_pids().values()
-        assert len(children) > 1
-        idle = socket.create_connection(("127.0.0.1", int(service.url.rpartition(":")[2])))
-        assert service.stop() == 0
-        assert not any(map(is_alive, children))
-        idle.close()
-        service.process.stdout.close()
-
-    def test_a_request_in_flight_is_finished(self, tmp_path):
+    def test_a_request_in_flight_is_finished_and_no_process_is_left(self, tmp_path):
         with running(tmp_path / "data") as service:
-            token = token_for(service.data)
+            token, children = token_for(service.data), service.child_pids().values()
+            assert len(children) > 1
             request = (
                 "POST /v1/apps HTTP/1.1\r\nhost: here\r\nconnection: close\r\n"
                 f"authorization: Bearer {token}\r\ncontent-length: 15\r\nexpect: 100-continue\r\n\r\n"
             )
             address = "127.0.0.1", int(service.url.rpartition(":")[2])
-            with socket.create_connection(address, timeout=PATIENCE_S) as connection:
+            idle = socket.create_connection(address)
+            with idle, socket.create_connection(address, timeout=PATIENCE_S) as connection:
                 connection.sendall(request.encode())
                 assert connection.recv(1000).startswith(b"HTTP/1.1 100 "), "the server asks for the body"
                 connection.sendall(b'{"name"')
@@ -282,8 +273,9 @@ class TestStopping:
                 eventually(lambda: _is_closed(address))
                 connection.sendall(b': "App"}')
                 reply = b"".join(iter(partial(connection.recv, 65536), b""))
-            assert b"201 Created" in reply
-            assert service.process.wait(timeout=PATIENCE_S) == 0
+                assert b"201 Created" in reply
+                assert service.process.wait(timeout=PATIENCE_S) == 0
+            assert not any(map(is_alive, children))
 
     def test_it_can_be_stopped_while_it_starts(self, tmp_path):
         arguments = [str(MAUVE), "serve", "--data", str(tmp_path / "data"), "--port", "0", "--ingest-port", "0"]
