@@ -57,16 +57,32 @@ def test_a_key_works_from_the_moment_it_is_published(edge, minted):
     assert ring.key_for(minted.key.reveal()).key_id == "key_1"
 
 
-def test_it_is_not_fresh_before_it_has_taken_what_the_edge_has(edge, minted):
-    """The edge may have been behind for seconds: until its next refresh, a keyring still knows a revoked key."""
+def test_it_is_fresh_only_with_all_that_the_edge_has(edge, minted):
+    """The edge may have been behind for seconds: what it has now must not wait for the next refresh."""
+    edge.records.append(published(minted))
     ring = Keyring(edge)
     ring.refresh()
     assert ring.is_fresh
-    edge.records.append(published(minted))
+    assert ring.key_for(minted.key.reveal())
+    edge.records.append(published(minted, revoked=True))
+    assert ring.is_fresh
+    assert ring.key_for(minted.key.reveal()) is None
+    edge.stale_s = FRESH_S + 0.1
     assert not ring.is_fresh
+
+
+def test_it_is_not_fresh_if_it_cannot_take_what_the_edge_has(edge, minted):
+    ring = Keyring(edge, ticks=lambda: 0.0)
+    ring.refresh()
+    for _ in range(EXTRA_REFRESHES_PER_S):
+        edge.records.append(published(minted))
+        assert ring.is_fresh
+    edge.records.append(published(minted, revoked=True))
+    assert not ring.is_fresh, "there are too many changes"
     ring.refresh()
     assert ring.is_fresh
-    edge.stale_s = FRESH_S + 0.1
+    edge.records.append(published(minted))
+    edge.is_down = True
     assert not ring.is_fresh
 
 

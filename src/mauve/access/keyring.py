@@ -3,6 +3,7 @@
 The copy follows the edge. While the edge cannot be read, a worker continues with its last copy.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -135,8 +136,12 @@ class Keyring:
 
     @property
     def is_fresh(self) -> bool:
-        """Return whether everything that was published until a moment ago is known."""
-        return self._is_current and self._edge.staleness_s(self._revision) <= FRESH_S
+        """Return whether everything that was published until a moment ago is known. Ask before a look-up."""
+        staleness_s = self._edge.staleness_s(self._revision)
+        if staleness_s == math.inf:  # The edge has more.
+            self._refresh_early()
+            staleness_s = self._edge.staleness_s(self._revision)
+        return self._is_current and staleness_s <= FRESH_S
 
     def _refresh_early(self) -> None:
         if self._extra_refreshes.seconds_to_wait("edge", int(self._ticks() * 1000)) == 0:

@@ -129,11 +129,12 @@ class AgentsPlane:
 
     async def _token_of(self, request: AsgiRequest) -> PublishedToken:
         parts = self._query
+        is_fresh = parts.keyring.is_fresh  # before the look-up: what it finds may be older
         token = parts.keyring.token_for(_credential_of(request))
         if token is None:
             raise unauthorized()
         parts.uses.note_token(token.lookup_id, parts.clock.now_ms())
-        if not parts.keyring.is_fresh:
+        if not is_fresh:
             await parts.admissions.run(token.org_id, partial(parts.confirm_reader, token))
         return token
 

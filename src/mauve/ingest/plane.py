@@ -122,8 +122,9 @@ class IngestPlane:
         """Accept events. The order of these lines is the order in which a request can be refused."""
         parts = self._parts
         received_at = parts.clock.now_ms()
+        is_fresh = parts.keyring.is_fresh  # before the look-up: what it finds may be older
         key = self._sender_of(request, received_at)
-        if not parts.keyring.is_fresh:  # The log may be within reach although the edge is not.
+        if not is_fresh:  # The log may be within reach although the edge is not.
             await parts.confirm_key(key)
         try:
             with await admit(parts, request, key.org_id, self._body_rules) as admitted:

@@ -71,11 +71,12 @@ class QueryPlane:
             return wrong_method("GET")
         parts = self._parts
         now_ms = parts.clock.now_ms()
+        is_fresh = parts.keyring.is_fresh  # before the look-up: what it finds may be older
         reader = self._reader_of(bearer_credential(request.header("authorization")), now_ms)
         metric_named(name)
         project = self._project_of(reader, query)
         question = _question_from(name, project, query, day_number(now_ms))
-        if not parts.keyring.is_fresh:
+        if not is_fresh:
             return self._confirm_and_ask(reader, question, now_ms)
         hit = find_hit(parts, question, now_ms)
         return self._read(reader, question, now_ms) if hit is None else reply_from(hit)

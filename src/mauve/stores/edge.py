@@ -129,7 +129,10 @@ class EdgeReader(Protocol):
     def changes_since(self, revision: int) -> Changes: ...
 
     def staleness_s(self, revision: int) -> float:
-        """Return how old the records up to a revision may be: every change published longer ago is among them."""
+        """Return how old the records up to a revision may be: every change published longer ago is among them.
+
+        Infinite if there are records after the revision.
+        """
         ...
 
     def close(self) -> None: ...
