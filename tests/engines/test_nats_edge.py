@@ -7,6 +7,7 @@ import math
 import threading
 import time
 from contextlib import suppress
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -428,3 +429,31 @@ def test_without_nats_a_command_tries_once_and_says_that_its_change_is_delayed(
     with open_or_create(settings) as parts:
         assert parts.publisher.unpublished() == 0
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("led_for_s", "waits_s"), [(math.inf, 0.0), (0.9, 0.1), (-3600.0, 1.0)])
+def test_a_publication_waits_until_its_leader_is_the_only_one(opened, monkeypatch, led_for_s, waits_s):
+    """Its clock may have been set back since it was elected."""
+
+    class Led:
+        async def state(self):
+            return bucket.BucketState(IDENTITY, "bucket", 1, led_for_s)
+
+        async def entries(self, _keys):
+            return {}
+
+        async def put(self, *_arguments):
+            return 1
+
+    pauses = []
+
+    async def note(seconds):
+        pauses.append(seconds)
+
+    monkeypatch.setattr(edge, "LEADER_CONTACT_S_MAX", 1.0)
+    publisher = opened(NatsEdgePublisher(Secret("nats://127.0.0.1:1"), lambda: IDENTITY))
+    monkeypatch.setattr(publisher, "_bucket", Led())
+    monkeypatch.setattr(publisher, "_announce", note)
+    monkeypatch.setattr(edge, "asyncio", SimpleNamespace(**vars(asyncio) | {"sleep": note}))
+    assert publisher.publish([a_key()]) == "bucket"
+    assert max(0.0, pauses[-1]) == pytest.approx(waits_s)

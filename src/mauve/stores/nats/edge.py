@@ -35,7 +35,7 @@ _HURRY_S_MAX: Final = 1.0
 _ASK_LEADER_EVERY_S: Final = 0.1  # while in a hurry
 _LOAD_S_MAX: Final = 15.0
 _STATE_S_MAX: Final = 10.0  # with the time to connect
-_PUBLISH_S_MAX: Final = 10.0
+_PUBLISH_S_MAX: Final = 10.0 + LEADER_CONTACT_S_MAX
 _PUTS_AT_ONCE: Final = 128
 _ROUNDS_MAX: Final = 6
 _ROUND_PAUSE_S: Final = 0.05
@@ -93,7 +93,7 @@ class NatsEdgePublisher:
         if state.bucket_id != edge_id:
             raise StoreUnavailableError("NATS: the bucket was replaced meanwhile")
         # The leader before it may not know yet that it was replaced, and confirm to readers that they have all changes.
-        await asyncio.sleep(LEADER_CONTACT_S_MAX - state.led_for_s)
+        await asyncio.sleep(LEADER_CONTACT_S_MAX - max(0.0, state.led_for_s))  # Its clock may have been set back.
         return edge_id
 
     async def _store(self, records: Sequence[PublishedRecord]) -> None:
