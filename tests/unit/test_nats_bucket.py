@@ -201,7 +201,8 @@ def test_a_leader_that_lacks_changes_is_believed_only_if_that_lasts(returns):
             bucket.changes.append(lost)
         now_s[0] += 2 * CHECK_EVERY_S
         found = await follower.next_changes()
-        assert (len(found), follower.restarts) == ((0, 0) if returns else (2, 1))
+        # What has the place of the lost change may be another one.
+        assert (len(found), follower.restarts) == ((1, 0) if returns else (2, 1))
 
     asyncio.run(follow())
 

@@ -236,6 +236,7 @@ class Follower:
         self._state: BucketState | None = None
         self._confirmed_at = ticks()
         self._behind_since: float | None = None  # since when the leader has had less than was read
+        self._had_least = 0  # the least that it had since then
         self._is_foreign = False
         self._asked: asyncio.Future[BucketState] | None = None  # the state, while there is no answer yet
         self._asked_after = 0  # how far was read by then
@@ -303,9 +304,13 @@ class Follower:
         now = self._ticks()
         is_same = self._state is not None and state.bucket_id == self._state.bucket_id
         if not is_same or state.last_sequence >= self._asked_after:
+            if self._behind_since is not None:  # Others may have taken the place of what was read.
+                self.sequence = min(self.sequence, self._had_least)
             self._behind_since = None
             return False
-        self._behind_since = now if self._behind_since is None else self._behind_since
+        if self._behind_since is None:
+            self._behind_since, self._had_least = now, state.last_sequence
+        self._had_least = min(self._had_least, state.last_sequence)
         return now - self._behind_since <= ELECTION_S_MAX
 
     def _start_again_if_replaced(self, state: BucketState) -> None:
