@@ -39,7 +39,9 @@ TRIM_EVERY_S: Final = 60.0  # Trimming takes a third of a second.
 TRIM_BYTES: Final = 256 * 2**20
 _BATCH_BYTES_MAX: Final = 4 * 2**20
 _FROM_LEADER_MAX: Final = 100  # messages that one read asks the leader for, one by one
-MISSING_S_MAX: Final = 30.0  # before a message is given up; a leader that was replaced knows it far sooner
+# Before a message is given up. A leader that was replaced knows it far sooner.
+MISSING_S_MAX: Final = 30.0
+MISSING_TRIES_MIN: Final = 10
 
 log = structlog.get_logger()
 T = TypeVar("T")
@@ -59,7 +61,7 @@ class _Progress:
     read_bytes: int = 0  # since it was trimmed
     damaged_sequence: int = 0  # the last that was reported
     first_sequence: int | None = None  # of the stream, as its leader last said
-    missing: dict[int, float] = field(default_factory=dict)  # messages that the leader could not find, and since when
+    missing: dict[int, tuple[float, int]] = field(default_factory=dict)  # not found: since when, and how often
     given_up: set[int] = field(default_factory=set)  # those of them that were reported
 
 
@@ -251,19 +253,25 @@ class NatsLogReader:
         asked = 0
         while sequence < end and asked < _FROM_LEADER_MAX:
             message = found.get(sequence)
-            if message is None:
+            if message is None and sequence not in self._progress[stream].given_up:
                 # Deleted, or not on that replica yet.
                 message = await from_leader(client, stream, sequence)
                 asked += 1
-            if message is None:
-                missing.append(sequence)
-            else:
-                self._progress[stream].missing.pop(sequence, None)
+                if message is None:
+                    missing.append(sequence)
+            if message is not None:
+                self._note_found(stream, sequence)
                 messages.append(message)
             sequence += 1
         if missing:
             await self._check_deleted(stream, missing)
         return messages, sequence
+
+    def _note_found(self, stream: int, sequence: int) -> None:
+        progress = self._progress[stream]
+        if progress.missing:
+            progress.missing.pop(sequence, None)
+            progress.given_up.discard(sequence)
 
     async def _check_deleted(self, stream: int, sequences: Sequence[int]) -> None:
         """Raise `StoreUnavailableError` unless the messages were deleted by hand, or have been missing for long.
@@ -273,8 +281,13 @@ class NatsLogReader:
         state = (await stream_info(await self._connection.client(), stream, with_deleted=True)).state
         lacking = {each for each in sequences if each >= state.first_seq and each not in state.deleted}
         progress, now = self._progress[stream], time.monotonic()
-        waited_s = {each: now - progress.missing.setdefault(each, now) for each in lacking}
-        if any(each_s <= MISSING_S_MAX for each_s in waited_s.values()):
+        progress.missing = {each: known for each, known in progress.missing.items() if each >= state.first_seq}
+        progress.given_up &= set(progress.missing)
+        for each in lacking:
+            since, tries = progress.missing.get(each, (now, 0))
+            progress.missing[each] = (since, tries + 1)
+        tried = [progress.missing[each] for each in lacking]
+        if any(now - since <= MISSING_S_MAX or tries < MISSING_TRIES_MIN for since, tries in tried):
             first = min(lacking)
             raise StoreUnavailableError(f"the stream {stream_name(stream)} lacks its message {first}: asking again")
         if lost := lacking - progress.given_up:
@@ -317,7 +330,7 @@ class NatsLogReader:
         if found is None:
             await self._check_deleted(stream, [sequence])
             return False
-        self._progress[stream].missing.pop(sequence, None)
+        self._note_found(stream, sequence)
         records = self._records_of(stream, found)
         return bool(records) and records[-1].number > after
 
