@@ -8,7 +8,7 @@ DOCS := $(VENV)/.docs
 # Tests that take minutes: killed processes, power cuts, failing disks, random schedules, upgrades, large data, generated
 # requests, and flows of whole services: backups and erasing under load, deletion, imports and exports, agents, restarts.
 PROOFS := tests/faults tests/properties tests/upgrades tests/contracts/test_large_warehouse.py \
-  $(foreach flow,archiving backup backup_s3 conformance erasing export export_history import_events import_formats \
+  $(foreach flow,archiving backup backup_s3 conformance demo erasing export export_history import_events import_formats \
   mcp_service order_of_arrival read_service,tests/flows/test_$(flow).py)
 # Flows of every plane and of the dashboard, which `make engines` runs once more on servers.
 FLOWS := access app_page apps archiving dashboard departures events export_history first_event keys metrics payments_page \
