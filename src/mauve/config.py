@@ -154,10 +154,6 @@ class Settings:
     log: str
 
 
-def http_url(host: str, port: int) -> str:
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
 def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
     """Read every setting; raise an error about the first that is invalid."""
     master_key, smtp_url = _secret(environment, "MAUVE_MASTER_KEY"), _secret(environment, "MAUVE_SMTP_URL")

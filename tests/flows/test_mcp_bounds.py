@@ -156,6 +156,14 @@ class TestRefusals:
         assert post("tools/call", name="t" * 50_000).json()["result"]["isError"]
         assert used() == 0
 
+    def test_an_unknown_metric_is_refused_with_those_there_are(self, call):
+        for arguments in ({"metric": "arr", "project": "x"}, {"project": "x"}):
+            answer, is_error = call("read_metric", **arguments)
+            assert is_error
+            assert "metric is one of dau, event_count, " in answer["error"], answer
+        answer, _ = call("read_metric", metric="mau", project=1)
+        assert "one of" not in answer["error"]
+
     def test_the_first_and_the_last_dates_there_are_get_an_answer_that_says_what_to_do(self, api, call):
         (project,) = create_apps(api, 1)
         for tool, arguments in (

@@ -84,6 +84,12 @@ def test_the_address_of_a_webhook_is_https_and_public(kind):
     assert [address for address in refused if not is_refused(kind, address)] == []
 
 
+def test_a_refusal_names_the_setting_that_allows_private_addresses():
+    for address in ("http://example.com/", "https://10.0.0.1/"):
+        with pytest.raises(ValueError, match="MAUVE_ALERTS_ALLOW_PRIVATE"):
+            endpoint_from(address, allow_private=False)
+
+
 def is_refused(kind, address):
     try:
         check_address(kind, address, allow_private=False)

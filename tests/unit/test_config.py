@@ -6,6 +6,7 @@ import pytest
 from mauve.config import SECRETS, SETTINGS, SettingError, misspelled, settings_from
 from mauve.core.secret import Secret
 from mauve.secret_file import SECRET_BYTES_MAX
+from mauve.urls import http_url
 
 
 def test_an_empty_environment_gives_the_defaults():
@@ -91,6 +92,20 @@ def test_a_public_url_is_an_address_without_a_path(url):
     assert settings_from({"MAUVE_PUBLIC_URL": url}).public_url == url
     assert settings_from({"MAUVE_PUBLIC_INGEST_URL": url}).public_ingest_url == url
     assert settings_from({"MAUVE_PUBLIC_URL": ""}).public_url is None
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:8000"),
+        ("0.0.0.0", "http://127.0.0.1:8000"),
+        ("::", "http://[::1]:8000"),
+        ("fe80::1", "http://[fe80::1]:8000"),
+        ("metrics.example", "http://metrics.example:8000"),
+    ],
+)
+def test_the_address_of_a_service_can_be_opened_even_if_it_listens_everywhere(host, url):
+    assert http_url(host, 8000) == url
 
 
 def test_every_listed_setting_is_read():

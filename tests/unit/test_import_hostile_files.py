@@ -93,6 +93,11 @@ def test_nul_bytes_are_data_or_a_bad_row(read):
     assert (escaped.name, isinstance(raw, Bad)) == ("a\0b", True)
 
 
+def test_a_file_without_a_header_is_refused(read):
+    assert "no header" in refusal(read, b"", "csv")
+    assert "no header" in refusal(read, b"\nevent,when\nview,2024-01-01\n", "csv")
+
+
 def test_a_column_that_is_needed_may_not_be_there_twice(read):
     assert "several columns 'when'" in refusal(read, b"event,when,when\nview,2024-01-01,2025-01-01\n", "csv")
     assert "several columns 'date'" in refusal(read, b"date,date,visitors\n2024-01-01,2024-01-01,3\n", "plausible")

@@ -81,8 +81,15 @@ async def _answer(reader: Reader, name: str, given: dict[str, Any]) -> Answer:
     try:
         arguments = _ARGUMENTS[name].decode(msgspec.json.encode(given))
     except msgspec.ValidationError as error:
-        raise RefusedError(f"correct the arguments: {error}") from None
+        raise RefusedError(f"correct the arguments: {error}{_choices(name, str(error))}") from None
     return await tool.call(reader, allowance, arguments)
+
+
+def _choices(tool: str, error: str) -> str:
+    """Name the values of the argument that an error is about, if only some are allowed: the error does not."""
+    fields: dict[str, dict[str, Any]] = _SCHEMAS[tool]["properties"]
+    asked = {field: schema["enum"] for field, schema in fields.items() if "enum" in schema and f"{field}`" in error}
+    return "".join(f"; {field} is one of {', '.join(allowed)}" for field, allowed in asked.items())
 
 
 def _described(tool: Tool) -> types.Tool:

@@ -11,7 +11,8 @@ import click
 
 from mauve.cli.options import UsageError, data_options, open_or_create, settings_for
 from mauve.cli.output import print_result
-from mauve.config import PORT_MAX, Settings, http_url
+from mauve.config import PORT_MAX, Settings
+from mauve.urls import http_url
 
 if TYPE_CHECKING:
     from mauve.demo.fill import DemoOrganization

@@ -8,11 +8,12 @@ from typing import Final, ParamSpec, TypeVar
 
 import click
 
-from mauve.config import Settings, http_url, settings_from
+from mauve.config import Settings, settings_from
 from mauve.control.parts import ControlParts
 from mauve.control.publish import log_delay
 from mauve.stores import StoreUnavailableError
 from mauve.stores.data_directory import holder_of
+from mauve.urls import http_url
 
 P = ParamSpec("P")
 R = TypeVar("R")

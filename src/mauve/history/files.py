@@ -112,6 +112,8 @@ def csv_rows(file: io.BufferedReader, needed: Sequence[str]) -> Iterator[dict[st
     rows, count = csv.reader(lines, strict=True), 0
     try:
         header = next(rows, [])
+        if not header:
+            raise MaintenanceRefusedError("the file has no header: its first line names the columns")
         _check_header(header, needed)
         for count, cells in enumerate(rows, 1):  # noqa: B007 - where an error is
             lines.row_bytes = 0

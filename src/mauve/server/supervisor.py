@@ -17,11 +17,12 @@ from typing import IO, Final
 import msgspec
 import structlog
 
-from mauve.config import Settings, http_url
+from mauve.config import Settings
 from mauve.server.child_process import ChildProcess, ServeRefusedError
 from mauve.server.child_protocol import ChildConfig, ChildRole, Ready
 from mauve.server.orphans import keep_reaping
 from mauve.stores.data_directory import Holder, clear_holder, hold, make_private_directory, record_holder
+from mauve.urls import http_url
 
 _STOP_GRACE_S: Final = 8.0
 _RESTART_DELAYS_S: Final = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)

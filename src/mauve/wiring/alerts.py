@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from mauve.alerts.channels import Sender, senders
 from mauve.alerts.figures import Numbers
 from mauve.alerts.parts import AlertParts
-from mauve.config import SettingError, Settings, http_url
+from mauve.config import SettingError, Settings
 from mauve.control.parts import ControlParts
 from mauve.stores.deliveries import DeliveryReader
 from mauve.stores.ingest_stats import IngestStatsReader
 from mauve.stores.sql.alerts.store import sql_alert_store
 from mauve.stores.sql.database import Database
+from mauve.urls import http_url
 
 
 def alert_parts(

@@ -22,9 +22,13 @@ _PUBLIC_V6: Final = IPv6Network("2000::/3")
 _SPECIAL_V6: Final = tuple(map(IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")))
 _NAT64: Final = IPv6Network("64:ff9b::/96")
 
+HTTPS_ONLY: Final = (
+    "The address of a webhook starts with https://. Copy it from the receiver's settings; "
+    "for one in your own network, ask the operator to set MAUVE_ALERTS_ALLOW_PRIVATE=1."
+)
 PRIVATE_REFUSED: Final = (
     "The address belongs to a private network. Use one that is reachable from the internet, "
-    "or ask the operator to allow private addresses."
+    "or ask the operator to set MAUVE_ALERTS_ALLOW_PRIVATE=1."
 )
 
 
@@ -47,7 +51,7 @@ def endpoint_from(url: str, *, allow_private: bool) -> Endpoint:
     """Return the parts of a webhook's URL. Raise ValueError if it may not be used."""
     parts = _split(url)
     if parts.scheme != "https" and not (allow_private and parts.scheme == "http"):
-        raise ValueError("The address of a webhook starts with https://. Copy it from the receiver's settings.")
+        raise ValueError(HTTPS_ONLY)
     if parts.username is not None or parts.password is not None:
         raise ValueError("Leave user name and password out of the address: they would be stored as plain text.")
     host = (parts.hostname or "").rstrip(".")
