@@ -366,7 +366,7 @@ class TestRefusals:
             ({"password": "mistaken"}, "user or password is wrong"),
             ({"host": "127.0.0.1:1"}, "does not answer"),
             ({"host": "host.invalid"}, "does not answer"),
-            ({"database": "absent"}, "create it"),
+            ({"database": "no%20name"}, "create it"),
         ],
     )
     def test_a_server_that_cannot_be_used(self, server, tmp_path, change, says):
@@ -378,6 +378,15 @@ class TestRefusals:
         assert sentence.startswith("mauve: ClickHouse at MAUVE_WAREHOUSE_URL cannot be used: ")
         assert says in sentence
         assert secret not in sentence
+
+    def test_a_missing_database_is_created_but_never_in_place_of_a_known_one(self, server, tmp_path):
+        data, place = tmp_path / "data", server.create().rpartition("/")[0]
+        SERVERS[data] = {"MAUVE_WAREHOUSE_URL": f"{place}/created-at-first", "MAUVE_MASTER_KEY": KEY}
+        assert mauve(data, "org", "create", "Acme").returncode == 0
+        assert "mauve_installation" in server.query("SHOW TABLES", "created-at-first")
+        SERVERS[data]["MAUVE_WAREHOUSE_URL"] = f"{place}/mistyped"
+        assert "the database does not exist: check its name" in refusal(data)
+        assert "mistyped" not in server.query("SHOW DATABASES", "default")
 
     def test_a_server_that_hangs(self, server, tmp_path):
         data = data_on(server, tmp_path)

@@ -25,5 +25,8 @@ def move(*, data: Path | None, as_json: bool) -> None:
         raise UsageError("set MAUVE_DATABASE_URL, MAUVE_WAREHOUSE_URL or both to the servers to move to")
     with shown_progress(as_json=as_json, format_total="{:,}".format) as progress:
         moved = move_to_servers(settings, progress)
-    text = f"moved {moved.rows} rows; {moved.metrics_compared} metrics are equal: start the service with these settings"
+    text = (
+        f"moved {moved.rows} rows; {moved.metrics_compared} metrics are equal: start the service with these settings, "
+        f"and on {settings.data}, so that it loads what waits in the log there"
+    )
     print_result(moved, as_json=as_json, text=text)

@@ -7,7 +7,7 @@ from mauve.config import Settings
 from mauve.stores import ForeignDataError
 from mauve.stores.catalog import Installation
 from mauve.stores.clickhouse.server import address_from
-from mauve.stores.clickhouse.server_schema import check_owner, check_server, migrate
+from mauve.stores.clickhouse.server_schema import check_owner, check_server, create_database, migrate
 from mauve.wiring.paths import warehouse_path
 
 _ON_SERVER: Final = "warehouse_on_server"
@@ -27,6 +27,8 @@ def prepare_warehouse(settings: Settings, identity: str, installation: Installat
             )
         return
     address = address_from(settings.warehouse_url)
+    if not is_known:
+        create_database(address)
     check_server(address)
     if holds_rows(warehouse_path(settings.data)):
         raise ForeignDataError(

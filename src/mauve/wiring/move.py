@@ -26,7 +26,7 @@ from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.clickhouse.copy import copy_warehouse, count_warehouse
 from mauve.stores.clickhouse.schema import TABLES
 from mauve.stores.clickhouse.server import address_from, open_for_maintenance, open_for_reading
-from mauve.stores.clickhouse.server_schema import begin_copy, end_copy
+from mauve.stores.clickhouse.server_schema import begin_copy, create_database, end_copy
 from mauve.stores.clickhouse.server_schema import check_server as check_clickhouse
 from mauve.stores.clickhouse.server_schema import migrate as migrate_clickhouse
 from mauve.stores.clickhouse.warehouse_reader import ClickHouseWarehouseReader
@@ -199,6 +199,7 @@ _EVENTS: Final = {
 @contextmanager
 def _warehouse_part(data: Path, url: Secret, identity: str) -> Iterator[_Part]:
     address, path = address_from(url), warehouse_path(data)
+    create_database(address)
     check_clickhouse(address)
     migrate_clickhouse(address, identity)
     begin_copy(address)

@@ -41,7 +41,7 @@ _LOST_SESSION_CODES: Final = (372, 373)
 _WRONG_USER_CODES: Final = (192, 193, 194, 516)
 _REASONS: Final = {
     60: f"{LOST_ROWS}, or a table is missing",
-    81: "the database does not exist: create it, on every server of a cluster",
+    81: "the database does not exist: check its name in MAUVE_WAREHOUSE_URL, or create it on every server",
     159: "the statement took too long",
     _READONLY: "its user may not write, or not change settings: set 'readonly' of its profile to 0",
     202: "it runs too many queries",

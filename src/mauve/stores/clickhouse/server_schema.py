@@ -1,6 +1,8 @@
 """Prepare the warehouse on a server: check the server, migrate the tables, check to whom they belong."""
 
-from contextlib import closing
+import re
+from contextlib import closing, suppress
+from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -30,9 +32,30 @@ _COMPATIBLE_FROM: Final = "SELECT max(compatible_from) FROM mauve_installation"
 _INSTALLATION: Final = "mauve_installation"
 _COPYING: Final = "mauve_copying"
 _TABLES: Final = "SELECT name, comment, engine FROM system.tables WHERE database = currentDatabase() LIMIT 10000"
+_ALWAYS_THERE: Final = "system"
+_NAME: Final = re.compile(r"[\w.-]{1,100}", re.ASCII)
+_DATABASE: Final = "SELECT name FROM system.databases WHERE name = {name:String}"
 _SHARDS: Final = "SELECT count(), max(shard_num) FROM system.clusters WHERE cluster = {cluster:String}"
 
 log = structlog.get_logger()
+
+
+def create_database(address: ServerAddress) -> None:
+    """Create the database, on every server of a cluster, if it is missing and the user may do so."""
+    elsewhere = replace(address, database=_ALWAYS_THERE)
+    try:
+        with closing(open_for_loading(elsewhere)) as connection:
+            if connection.read(_DATABASE, {"name": address.database}) or not _NAME.fullmatch(address.database):
+                return
+    except (WarehouseUnavailableError, RowsRefusedError, UnsupportedServerError) as error:
+        raise _unusable(error) from error
+    # Without the privilege, the check that follows says what is missing.
+    with (
+        suppress(WarehouseUnavailableError, RowsRefusedError, UnsupportedServerError),
+        closing(open_for_maintenance(elsewhere)) as connection,
+    ):
+        connection.run(f"CREATE DATABASE IF NOT EXISTS `{address.database}`{address.layout.on_cluster}")
+        log.info("database_created", store="warehouse", name=address.database)
 
 
 def check_server(address: ServerAddress) -> None:
