@@ -8,6 +8,7 @@ from contextlib import closing
 from urllib.parse import quote
 
 import httpx2 as httpx
+import psycopg
 import pytest
 import sqlalchemy as sa
 
@@ -183,6 +184,23 @@ def test_a_server_that_cannot_be_used_is_refused_with_a_sentence(postgres, tmp_p
     assert "check that it runs, and host, port, user, password and database in MAUVE_DATABASE_URL" in sentence
     assert password not in sentence
     assert "wrong" not in sentence
+
+
+def test_the_address_may_name_several_servers_of_which_the_one_that_writes_is_used(postgres, tmp_path):
+    """The first is away, the second a standby, which only reads, as far as a client can see."""
+    with Postgres("pginstall18") as standby:
+        data = data_on(postgres, tmp_path)
+        place, _, database = SERVERS[data]["MAUVE_DATABASE_URL"].rpartition("/")
+        standby.create(database)
+        with psycopg.connect(standby.address("postgres", "postgres"), autocommit=True) as connection:
+            connection.execute(f"ALTER DATABASE {database} SET default_transaction_read_only = on")
+        credential = place.rpartition("@")[0]
+        several = f"{credential}@127.0.0.1,127.0.0.1,127.0.0.1/{database}"
+        several += f"?port=1,{standby.port},{postgres.port}&target_session_attrs=read-write"
+        mauve_json(data, "org", "create", "Acme")
+        SERVERS[data]["MAUVE_DATABASE_URL"] = several
+        assert [each["name"] for each in mauve_json(data, "org", "list")] == ["Acme"]
+        mauve_json(data, "org", "create", "Bright")
 
 
 def test_a_server_that_may_lose_data_is_refused(tmp_path):
