@@ -3,11 +3,14 @@
 import datetime as dt
 import getpass
 import os
+import re
 import shutil
 import signal
 import socket
 import subprocess
+import threading
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -114,3 +117,102 @@ def test_nginx_serves_with_its_file(service, tmp_path):
         check(service, f"https://127.0.0.1:{port}")
         moved = httpx.get(f"http://127.0.0.1:{port + 1}/apps", headers={"host": "metrics.example.com"})
         assert (moved.status_code, moved.headers["location"]) == (301, "https://metrics.example.com/apps")
+
+
+class Machine(ThreadingHTTPServer):
+    """A machine that says of itself whether it is ready, and answers all else with its name."""
+
+    def __init__(self, name):
+        super().__init__(("127.0.0.1", 0), Answering)
+        self.name, self.is_ready = name, True
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def address(self):
+        return f"127.0.0.1:{self.server_port}"
+
+
+class Answering(BaseHTTPRequestHandler):
+    def do_GET(self):
+        size = len(self.rfile.read(int(self.headers.get("content-length") or 0)))
+        body = f"{self.server.name} {size}".encode()
+        self.send_response(503 if self.path in {"/readyz", "/ping"} and not self.server.is_ready else 200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_GET  # noqa: N815 - the name that the base class looks for
+
+    def log_message(self, *_):
+        """Print nothing."""
+
+
+@contextmanager
+def machines(*names):
+    opened = {name: Machine(name) for name in names}
+    try:
+        yield opened
+    finally:
+        for machine in opened.values():
+            machine.shutdown()
+            machine.server_close()
+
+
+@contextmanager
+def scaled_proxy(tmp_path, name, ports, opened, **environment):
+    """Run Caddy with one of the files of several machines, whose names lead to these ones."""
+    text = (ROOT / "deploy" / "scaled" / name).read_text()
+    for machine in opened.values():
+        text = re.sub(rf"{machine.name}:\d+", machine.address, text)
+    for shipped, used in ports.items():
+        text = text.replace(f"http://:{shipped}", f"http://:{used}")
+    config = tmp_path / name
+    config.write_text(text.replace("{\n\tservers", "{\n\tadmin off\n\tservers"))
+    command = ("caddy", "run", "--adapter", "caddyfile", "--config", config)
+    (port,) = ports.values()
+    with proxy(*command, port=port, HOME=str(tmp_path), **environment):
+        yield f"http://127.0.0.1:{port}"
+
+
+@needs("caddy", "caddy")
+def test_caddy_sends_requests_to_machines_that_can_answer_them(tmp_path):
+    port = two_free_ports()
+    names = {"host": "metrics.example.com"}
+    with machines("ingest-1", "ingest-2", "api-1", "api-2") as opened:
+        site = {"MAUVE_SITE": f"http://metrics.example.com:{port}"}
+        with scaled_proxy(tmp_path, "Caddyfile", {port: port}, opened, **site) as url:
+
+            def answer(path, body=b"x" * 10):
+                name, _, size = httpx.post(f"{url}{path}", headers=names, content=body).text.partition(" ")
+                assert size == "10"
+                return name
+
+            for path in ("/v1/events", "/v1/objects", "/v1/webhooks/stripe/app"):
+                assert answer(path) in {"ingest-1", "ingest-2"}
+            assert answer("/v1/apps") in {"api-1", "api-2"}
+            opened["ingest-1"].is_ready = opened["api-1"].is_ready = False
+            eventually(lambda: {answer("/v1/events") for _ in range(20)} == {"ingest-2"})
+            assert {answer("/v1/apps") for _ in range(20)} == {"api-1", "api-2"}, "it still answers most requests"
+            opened["ingest-2"].is_ready = False
+            # They still take payments: one that was left out is asked again as soon as none is ready.
+            eventually(lambda: answer("/v1/objects") == "ingest-1")
+            opened["ingest-1"].is_ready = True
+            eventually(lambda: {answer("/v1/events") for _ in range(20)} == {"ingest-1"})
+
+
+@needs("caddy", "caddy")
+def test_caddy_uses_the_first_clickhouse_server_that_answers(tmp_path):
+    port = two_free_ports()
+    with (
+        machines("clickhouse-1", "clickhouse-2", "clickhouse-3") as opened,
+        scaled_proxy(tmp_path, "clickhouse-proxy.Caddyfile", {8124: port}, opened) as url,
+    ):
+
+        def answers():
+            return {httpx.post(url, content=b"SELECT 1").text for _ in range(10)}
+
+        assert answers() == {"clickhouse-1 8"}
+        opened["clickhouse-1"].is_ready = False
+        eventually(lambda: answers() == {"clickhouse-2 8"})
+        opened["clickhouse-1"].is_ready = True
+        eventually(lambda: answers() == {"clickhouse-1 8"})
