@@ -100,6 +100,11 @@ def test_a_moved_warehouse_gives_the_same_numbers(demo, clickhouse):
     assert "copying the warehouse" in done.stderr
     assert (data / "warehouse.moved").is_dir()
     assert not (data / "warehouse").exists()
+    url = SERVERS[data]["MAUVE_WAREHOUSE_URL"]
+    SERVERS[data]["MAUVE_WAREHOUSE_URL"] = f"{url}_mistyped"
+    refused = mauve(data, "serve", "--port", "0", "--ingest-port", "0")
+    assert (refused.returncode, "check its name" in refused.stderr) == (1, True), refused.stderr
+    SERVERS[data]["MAUVE_WAREHOUSE_URL"] = url
     with running(data, "--workers", "1") as service:
         assert every_number(service, token) == before
         assert httpx.get(f"{service.url}/readyz").json()["engines"]["warehouse"] == "ok"

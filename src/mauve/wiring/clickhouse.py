@@ -37,7 +37,12 @@ def prepare_warehouse(settings: Settings, identity: str, installation: Installat
         )
     migrate(address, identity)
     if not is_known:
-        installation.put(_ON_SERVER, "yes")
+        note_server(installation)
+
+
+def note_server(installation: Installation) -> None:
+    """Note that the warehouse is on a server: from now on no other takes its place."""
+    installation.put(_ON_SERVER, "yes")
 
 
 def check_warehouse_server(settings: Settings) -> None:

@@ -40,7 +40,7 @@ from mauve.stores.sql.ledger.reader import SqlLedgerReader
 from mauve.stores.sql.ledger.schema import metadata as ledger_metadata
 from mauve.stores.sql.migrate import CATALOG, LEDGER, current_revision, migrate
 from mauve.wiring.bootstrap import check_server, identity_of, prepare_databases
-from mauve.wiring.clickhouse import holds_rows
+from mauve.wiring.clickhouse import holds_rows, note_server
 from mauve.wiring.databases import MAINTENANCE_STATEMENT_S, open_catalog_database, open_ledger_database
 from mauve.wiring.paths import catalog_path, identity_path, ledger_path, moved_path, warehouse_path
 
@@ -86,6 +86,9 @@ def move_to_servers(settings: Settings, progress: Progress) -> Moved:
         def switch() -> None:
             for part in parts:
                 part.switch()
+            if moves_warehouse:
+                with closing(_catalog(settings)) as used:
+                    note_server(sql_catalog(used).installation)
 
         return move(
             [store for part in parts for store in part.stores],

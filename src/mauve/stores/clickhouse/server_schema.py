@@ -1,7 +1,7 @@
 """Prepare the warehouse on a server: check the server, migrate the tables, check to whom they belong."""
 
 import re
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from typing import Final
 
@@ -43,18 +43,16 @@ log = structlog.get_logger()
 def create_database(address: ServerAddress) -> None:
     """Create the database, on every server of a cluster, if it is missing and the user may do so."""
     elsewhere = replace(address, database=_ALWAYS_THERE)
+    check_server(elsewhere)
     try:
-        with closing(open_for_loading(elsewhere)) as connection:
+        with closing(open_for_maintenance(elsewhere)) as connection:
             if connection.read(_DATABASE, {"name": address.database}) or not _NAME.fullmatch(address.database):
                 return
+            connection.run(f"CREATE DATABASE IF NOT EXISTS `{address.database}`{address.layout.on_cluster}")
     except (WarehouseUnavailableError, RowsRefusedError, UnsupportedServerError) as error:
-        raise _unusable(error) from error
-    # Without the privilege, the check that follows says what is missing.
-    with (
-        suppress(WarehouseUnavailableError, RowsRefusedError, UnsupportedServerError),
-        closing(open_for_maintenance(elsewhere)) as connection,
-    ):
-        connection.run(f"CREATE DATABASE IF NOT EXISTS `{address.database}`{address.layout.on_cluster}")
+        # The caller finds out whether it is there: a database that the user may not see is not listed.
+        log.warning("database_not_created", store="warehouse", name=address.database, reason=str(error))
+    else:
         log.info("database_created", store="warehouse", name=address.database)
 
 
