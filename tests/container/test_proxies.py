@@ -124,7 +124,7 @@ class Machine(ThreadingHTTPServer):
 
     def __init__(self, name):
         super().__init__(("127.0.0.1", 0), Answering)
-        self.name, self.is_ready = name, True
+        self.name, self.is_ready, self.is_breaking = name, True, False
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property
@@ -135,6 +135,9 @@ class Machine(ThreadingHTTPServer):
 class Answering(BaseHTTPRequestHandler):
     def do_GET(self):
         size = len(self.rfile.read(int(self.headers.get("content-length") or 0)))
+        if self.server.is_breaking and size:
+            self.close_connection = True
+            return
         body = f"{self.server.name} {size}".encode()
         self.send_response(503 if self.path in {"/readyz", "/ping"} and not self.server.is_ready else 200)
         self.send_header("content-length", str(len(body)))
@@ -183,7 +186,8 @@ def test_caddy_sends_requests_to_machines_that_can_answer_them(tmp_path):
         with scaled_proxy(tmp_path, "Caddyfile", {port: port}, opened, **site) as url:
 
             def answer(path, body=b"x" * 10):
-                name, _, size = httpx.post(f"{url}{path}", headers=names, content=body).text.partition(" ")
+                reply = httpx.post(f"{url}{path}", headers=names, content=body, timeout=PATIENCE_S)
+                name, _, size = reply.text.partition(" ")
                 assert size == "10"
                 return name
 
@@ -198,6 +202,14 @@ def test_caddy_sends_requests_to_machines_that_can_answer_them(tmp_path):
             eventually(lambda: answer("/v1/objects") == "ingest-1")
             opened["ingest-1"].is_ready = True
             eventually(lambda: {answer("/v1/events") for _ in range(20)} == {"ingest-1"})
+            opened["ingest-2"].is_ready = True
+            eventually(lambda: {answer("/v1/events") for _ in range(20)} == {"ingest-1", "ingest-2"})
+            opened["ingest-1"].is_breaking = True
+            statuses = [
+                httpx.post(f"{url}/v1/events", headers=names, content=b"x", timeout=PATIENCE_S).status_code
+                for _ in range(20)
+            ]
+            assert {*statuses} == {200, 502}, "a broken connection does not count against the other machine"
 
 
 @needs("caddy", "caddy")
