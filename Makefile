@@ -35,7 +35,7 @@ engines: $(DEV) ## run the tests of stores and services on real servers (Postgre
 	$(IN_MEMORY) $(BIN)/python -m pytest --on-servers -m 'not embedded' -n 3 --dist worksteal $(ON_SERVERS)
 
 cluster: $(DEV) ## lose, cut off, pause and fill nodes, and move their clocks, in a cluster of network namespaces (root; Debian: iproute2, faketime)
-	$(IN_MEMORY) $(BIN)/python -m pytest tests/cluster
+	$(IN_MEMORY) $(BIN)/python -m pytest -n 2 --dist worksteal tests/cluster
 
 .PHONY: clients clients-python clients-typescript
 clients: clients-python clients-typescript ## build and test the client libraries; packages go to ./dist (needs Node and npm)
@@ -81,7 +81,7 @@ check: $(DEV) ## lint, types, import rules
 
 prove: $(DEV) ## run the long form of every fault test: a million schedules, a thousand kills and power cuts (about an hour; root)
 	$(BIN)/python -m pytest --prove -m prove -n 2 --dist worksteal --timeout 86400 -v --ignore tests/cluster
-	$(IN_MEMORY) $(BIN)/python -m pytest --prove -m prove --timeout 86400 -v tests/cluster
+	$(IN_MEMORY) $(BIN)/python -m pytest --prove -m prove -n 2 --dist worksteal --timeout 86400 -v tests/cluster
 
 bench: $(DEV) ## run the benchmarks, or some: make bench reads; make bench engines compares servers with files, cluster measures several machines
 	$(BIN)/python -m bench $(BENCHMARKS)
