@@ -278,6 +278,19 @@ class TestLiveCredentials:
         catalog.apps.restore(org.org_id, app.app_id)
         assert live.live_keys([key_id]) == {key_id}
 
+    def test_a_webhook_secret_is_live_until_it_is_replaced_or_its_app_archived(self, catalog, org, app, live):
+        def put():
+            sealed = SealedSecret(app.app_id, Environment.LIVE, Provider.BILLER_A, b"sealed", NOW)
+            return catalog.webhook_secrets.put(sealed, "proj_unused")
+
+        project = put()
+        assert live.is_live_secret(project, Provider.BILLER_A, 1)
+        assert not live.is_live_secret(project, Provider.BILLER_B, 1)
+        put()
+        assert [live.is_live_secret(project, Provider.BILLER_A, version) for version in (1, 2)] == [False, True]
+        catalog.apps.archive(org.org_id, app.app_id, 1)
+        assert not live.is_live_secret(project, Provider.BILLER_A, 2)
+
     def test_a_token_is_live_until_it_is_revoked(self, catalog, org, live):
         token = mint_token(catalog, org)
         assert live.is_live_token("L" * 16)

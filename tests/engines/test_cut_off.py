@@ -11,10 +11,21 @@ from urllib.parse import urlsplit
 import httpx2 as httpx
 import pytest
 
+from support.billing import SECRET_A, sample_bytes, signed_a
 from support.clickhouse import ClickHouse
 from support.nats import Nats
 from support.postgres import Postgres
-from support.service import EVERY_SCOPE, PATIENCE_S, SERVERS, bearer, eventually, ledger_rows, mauve_json, running
+from support.service import (
+    EVERY_SCOPE,
+    PATIENCE_S,
+    SERVERS,
+    bearer,
+    eventually,
+    ledger_rows,
+    mauve,
+    mauve_json,
+    running,
+)
 from support.tcp_relay import TcpRelay
 
 NUMBERS = itertools.count()
@@ -139,6 +150,34 @@ def test_a_machine_without_nats_accepts_nothing_with_a_revoked_key(machines, acc
         machines.to_nats.mend()
     eventually(lambda: httpx.get(f"{cut.url}/readyz", timeout=PATIENCE_S).status_code == 200)
     assert pay(cut, account.key["key"]).status_code == 401
+
+
+def test_a_machine_without_nats_accepts_no_delivery_that_is_signed_with_a_replaced_secret(machines, account):
+    cut, project = machines.cut, account.app["public_id"]
+    body = sample_bytes("stripe_unmapped_invoice_payment_succeeded")
+
+    def replace_secret(secret):
+        command = ("webhooks", "secret", "--app", account.app["app_id"], "--provider", "biller_a")
+        done = mauve(machines.control.data, *command, stdin=secret)
+        assert done.returncode == 0, done.stderr
+
+    def deliver(secret):
+        url = f"{cut.ingest_url}/v1/webhooks/biller_a/{project}"
+        headers = {"content-type": "application/json", **signed_a(body, secret, int(time.time()))}
+        return httpx.post(url, content=body, headers=headers, timeout=PATIENCE_S)
+
+    replace_secret(SECRET_A)
+    eventually(lambda: deliver(SECRET_A).status_code == 200)
+    machines.to_nats.cut()
+    try:
+        eventually(lambda: httpx.get(f"{cut.ingest_url}/readyz", timeout=PATIENCE_S).status_code == 503)
+        assert deliver(SECRET_A).status_code == 200, "a current one goes on"
+        replace_secret("whsec_another")
+        assert deliver(SECRET_A).status_code == 401
+    finally:
+        machines.to_nats.mend()
+    eventually(lambda: deliver("whsec_another").status_code == 200)
+    assert deliver(SECRET_A).status_code == 401
 
 
 def test_a_machine_without_both_accepts_nothing(machines, account):

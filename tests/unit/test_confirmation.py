@@ -5,15 +5,20 @@ import pytest
 
 from mauve.access.confirmation import KeyConfirmation, confirm_reader
 from mauve.core.app import Environment
+from mauve.core.biller import Provider
 from mauve.core.credential import KeyKind, Scope
 from mauve.core.problems import Code, Problem
 from mauve.stores import StoreUnavailableError
-from mauve.stores.edge import PublishedKey, PublishedToken
+from mauve.stores.edge import PublishedKey, PublishedSecret, PublishedToken
 from support.service import PATIENCE_S
 
 
 def a_key(key_id):
     return PublishedKey(key_id, 1, b"", KeyKind.SERVER, Environment.LIVE, "proj", "app", "org", revoked=False)
+
+
+def a_secret(version):
+    return PublishedSecret("proj", Provider.BILLER_A, version, Environment.LIVE, "app", "org", b"")
 
 
 class CatalogInMemory:
@@ -36,6 +41,12 @@ class CatalogInMemory:
 
     def is_live_token(self, lookup_id):
         return lookup_id in self.live
+
+    def is_live_secret(self, public_id, provider, version):
+        assert self.goes_on.wait(PATIENCE_S)
+        if self.is_down:
+            raise StoreUnavailableError("down")
+        return (public_id, provider, version) in self.live
 
 
 def outcomes(confirmations):
@@ -98,6 +109,36 @@ def test_a_catalog_that_does_not_answer_is_given_up():
         confirmation = KeyConfirmation(catalog, wait_s_max=0.01)
         with pytest.raises(StoreUnavailableError, match="in time"):
             await confirmation.confirm(a_key("a"))
+        catalog.goes_on.set()
+        confirmation.close()
+
+    asyncio.run(run())
+
+
+def test_a_webhook_secret_is_confirmed_by_its_version():
+    async def run():
+        catalog = CatalogInMemory(("proj", Provider.BILLER_A, 2))
+        confirmation = KeyConfirmation(catalog, wait_s_max=PATIENCE_S)
+        found = [await outcome(confirmation.confirm_secret(a_secret(version))) for version in (1, 2)]
+        catalog.is_down = True
+        found.append(await outcome(confirmation.confirm_secret(a_secret(2))))
+        confirmation.close()
+        return found
+
+    async def outcome(confirming):
+        (found,) = await asyncio.gather(confirming, return_exceptions=True)
+        return getattr(found, "code", None if found is None else type(found))
+
+    assert asyncio.run(run()) == [Code.UNAUTHORIZED, None, StoreUnavailableError]
+
+
+def test_a_catalog_that_does_not_answer_for_a_secret_is_given_up():
+    async def run():
+        catalog = CatalogInMemory()
+        catalog.goes_on.clear()
+        confirmation = KeyConfirmation(catalog, wait_s_max=0.01)
+        with pytest.raises(StoreUnavailableError, match="in time"):
+            await confirmation.confirm_secret(a_secret(1))
         catalog.goes_on.set()
         confirmation.close()
 

@@ -11,7 +11,7 @@ from typing import Final
 from mauve.access.read_limits import Reader
 from mauve.core.problems import unauthorized
 from mauve.stores import StoreUnavailableError
-from mauve.stores.edge import PublishedKey
+from mauve.stores.edge import PublishedKey, PublishedSecret
 from mauve.stores.live_credentials import LiveCredentials
 
 WAIT_S_MAX: Final = 8.0
@@ -19,12 +19,19 @@ WAIT_S_MAX: Final = 8.0
 ConfirmKey = Callable[[PublishedKey], Awaitable[None]]
 """Raises unless the key is live in the catalog."""
 
+ConfirmSecret = Callable[[PublishedSecret], Awaitable[None]]
+"""Raises unless the webhook secret is the current one in the catalog."""
+
 ConfirmReader = Callable[[Reader], None]
 """Raises unless the credential is live in the catalog. Call it in a thread."""
 
 
 async def trust_keyring(_key: PublishedKey) -> None:
     """Confirm every key: the edge is a file, and the keyring knows what was published."""
+
+
+async def trust_secret(_secret: PublishedSecret) -> None:
+    """Confirm every webhook secret, likewise."""
 
 
 def trust_reader(_reader: Reader) -> None:
@@ -67,6 +74,17 @@ class KeyConfirmation:
         if error := look_up.exception():  # Each caller gets its own: one raised many times would accumulate tracebacks.
             raise StoreUnavailableError(str(error)) from error
         if key.key_id not in look_up.result():
+            raise unauthorized()
+
+    async def confirm_secret(self, secret: PublishedSecret) -> None:
+        """Raise `Problem` if the secret was replaced, `StoreUnavailableError` if the catalog does not say in time."""
+        asked = (secret.public_id, secret.provider, secret.version)
+        look_up = asyncio.get_running_loop().run_in_executor(self._thread, self._live.is_live_secret, *asked)
+        try:
+            is_live = await asyncio.wait_for(look_up, self._wait_s_max)
+        except TimeoutError:
+            raise StoreUnavailableError("the catalog did not answer in time") from None
+        if not is_live:
             raise unauthorized()
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Protocol
 
-from mauve.access.confirmation import ConfirmKey
+from mauve.access.confirmation import ConfirmKey, ConfirmSecret
 from mauve.access.event_caps import EventCaps
 from mauve.access.keyring import Keyring
 from mauve.access.vault import Vault
@@ -38,6 +38,7 @@ class IngestParts:
     log: LogWriter
     ledger: MoneyRecorder
     confirm_key: ConfirmKey  # before the ledger records what came with it, and while the keyring may be old
+    confirm_secret: ConfirmSecret  # of a webhook, while the keyring may be old
     rate: DividedTokenBuckets  # of publishable keys
     vault: Vault
     clock: Clock

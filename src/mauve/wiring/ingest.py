@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from prometheus_client import CollectorRegistry
 
-from mauve.access.confirmation import ConfirmKey, KeyConfirmation, trust_keyring
+from mauve.access.confirmation import ConfirmKey, ConfirmSecret, KeyConfirmation, trust_keyring, trust_secret
 from mauve.access.event_caps import EventCaps
 from mauve.access.keyring import Keyring
 from mauve.config import Settings
@@ -43,7 +43,7 @@ async def ingest_parts(
             closing(open_keyring(settings)) as keyring,
             closing(open_ledger_database(settings)) as database,
             open_accepted_exchange(settings, stream) as exchange,
-            open_key_confirmation(settings) as confirm_key,
+            open_confirmation(settings) as (confirm_key, confirm_secret),
         ):
             keyring.refresh()
             log, own = await open_log_writer(settings, stream)
@@ -59,6 +59,7 @@ async def ingest_parts(
                     log=log,
                     ledger=ledger,
                     confirm_key=confirm_key,
+                    confirm_secret=confirm_secret,
                     rate=DividedTokenBuckets(settings.publishable_requests_per_s, share_use),
                     vault=vault,
                     clock=clock,
@@ -89,13 +90,13 @@ def open_keyring(settings: Settings) -> Keyring:
 
 
 @contextmanager
-def open_key_confirmation(settings: Settings) -> Iterator[ConfirmKey]:
-    """Yield how to confirm a key before a write to the ledger. Call it in the event loop of the ingest plane."""
+def open_confirmation(settings: Settings) -> Iterator[tuple[ConfirmKey, ConfirmSecret]]:
+    """Yield how to confirm a key, or a webhook secret, before a write to the ledger, in the event loop of the plane."""
     if not may_outlive_edge(settings):
-        yield trust_keyring
+        yield trust_keyring, trust_secret
         return
     with (
         closing(SqlLiveCredentials(open_catalog_database(settings))) as live,
         closing(KeyConfirmation(live)) as confirmation,
     ):
-        yield confirmation.confirm
+        yield confirmation.confirm, confirmation.confirm_secret

@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 import sqlalchemy as sa
 
-from mauve.stores.sql.catalog.schema import apps, keys, tokens
+from mauve.stores.sql.catalog.schema import apps, keys, projects, tokens, webhook_secrets
 from mauve.stores.sql.database import Database
 
 
@@ -22,6 +22,18 @@ class SqlLiveCredentials:
         is_live = (tokens.c.lookup_id == lookup_id) & tokens.c.revoked.is_(False)
         with self._database.reading() as tx:
             return tx.execute(sa.select(tokens.c.lookup_id).where(is_live)).first() is not None
+
+    def is_live_secret(self, public_id: str, provider: str, version: int) -> bool:
+        is_current = (
+            (webhook_secrets.c.public_id == public_id)
+            & (webhook_secrets.c.provider == provider)
+            & (webhook_secrets.c.version == version)
+            & apps.c.archived_at.is_(None)
+        )
+        query = sa.select(webhook_secrets.c.version).join(projects, projects.c.public_id == webhook_secrets.c.public_id)
+        query = query.join(apps, apps.c.app_id == projects.c.app_id).where(is_current)
+        with self._database.reading() as tx:
+            return tx.execute(query).first() is not None
 
     def close(self) -> None:
         self._database.close()
