@@ -177,6 +177,14 @@ def scaled_proxy(tmp_path, name, ports, opened, **environment):
         yield f"http://127.0.0.1:{port}"
 
 
+def break_request(port):
+    """Send a request whose body is no valid one, and wait for the answer."""
+    head = b"POST /v1/events HTTP/1.1\r\nHost: metrics.example.com\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as client:
+        client.sendall(head + b"ZZ\r\n")
+        assert client.recv(64).startswith(b"HTTP/1.1 ")
+
+
 @needs("caddy", "caddy")
 def test_caddy_sends_requests_to_machines_that_can_answer_them(tmp_path):
     port = two_free_ports()
@@ -204,12 +212,16 @@ def test_caddy_sends_requests_to_machines_that_can_answer_them(tmp_path):
             eventually(lambda: {answer("/v1/events") for _ in range(20)} == {"ingest-1"})
             opened["ingest-2"].is_ready = True
             eventually(lambda: {answer("/v1/events") for _ in range(20)} == {"ingest-1", "ingest-2"})
+            for _ in range(4):
+                break_request(port)
+                assert {answer("/v1/events") for _ in range(4)} == {"ingest-1", "ingest-2"}, "a client takes none out"
             opened["ingest-1"].is_breaking = True
             statuses = [
                 httpx.post(f"{url}/v1/events", headers=names, content=b"x", timeout=PATIENCE_S).status_code
                 for _ in range(20)
             ]
             assert {*statuses} == {200, 502}, "a broken connection does not count against the other machine"
+            assert httpx.get(f"{url}/readyz", headers=names).status_code == 404
 
 
 @needs("caddy", "caddy")
