@@ -51,7 +51,7 @@ def test_the_catalog_is_not_left_behind_on_its_server(data, postgres):
 
 
 def test_a_start_that_is_refused_leaves_nothing_to_move(data, postgres, clickhouse):
-    SERVERS[data]["MAUVE_WAREHOUSE_URL"] = clickhouse.url("there_is_no_such_database")
+    SERVERS[data]["MAUVE_WAREHOUSE_URL"] = clickhouse.url("a%20name%20that%20is%20not%20created")
     refused(data, "MAUVE_WAREHOUSE_URL", "create it")
     assert not list(data.glob("*.db"))
     SERVERS[data] |= {"MAUVE_DATABASE_URL": postgres.create("left_n"), "MAUVE_WAREHOUSE_URL": clickhouse.create()}
@@ -63,7 +63,7 @@ def test_a_move_that_is_given_up_leaves_the_installation_as_it_was(data, postgre
     chosen = SERVERS[data]
     SERVERS[data] = chosen | nats_server.settings() | {"MAUVE_WAREHOUSE_URL": clickhouse.create()}
     refused(data, "mauve move")
-    SERVERS[data] |= {"MAUVE_WAREHOUSE_URL": clickhouse.url("there_is_no_such_database")}
+    SERVERS[data] |= {"MAUVE_WAREHOUSE_URL": clickhouse.url("a%20name%20that%20is%20not%20created")}
     assert mauve(data, "move", MAUVE_DATABASE_URL=postgres.create("left_m")).returncode == 1
     SERVERS[data] = chosen
     with running(data, "--workers", "1") as service:
