@@ -10,10 +10,10 @@ DOCS := $(VENV)/.docs
 PROOFS := tests/faults tests/properties tests/upgrades tests/contracts/test_large_warehouse.py \
   $(foreach flow,archiving backup backup_s3 conformance demo erasing export export_history import_events import_formats \
   mcp_service order_of_arrival read_service,tests/flows/test_$(flow).py)
-# Flows of every plane and of the dashboard, which `make engines` runs once more on servers.
-FLOWS := access app_page apps archiving dashboard departures events export_history first_event keys metrics payments_page \
-  publishing quotas signing_in webhook_commands webhook_secrets webhooks
-ON_SERVERS := $(foreach flow,$(FLOWS),tests/flows/test_$(flow).py)
+# Flows that also run on servers: `make engines` takes a few, because contract suites cover the engines; `make nightly` takes all.
+FLOWS := events keys webhooks
+ALL_FLOWS := $(FLOWS) access app_page apps archiving dashboard departures export_history first_event metrics payments_page \
+  publishing quotas signing_in webhook_commands webhook_secrets
 # The longest tests on servers begin first, so that no process is alone with them at the end.
 SLOW_FIRST := $(foreach name,every_server server_backup rolling shared_limits commands moving leaving,tests/engines/test_$(name).py)
 # The tests sync thousands of small files: keep them in memory if there is room, so that a busy disk does not slow them.
@@ -32,7 +32,7 @@ else
 .PHONY: engines cluster
 engines: $(DEV) ## run the tests of stores and services on real servers (PostgreSQL, NATS, chDB over HTTP)
 	$(IN_MEMORY) $(BIN)/python -m pytest -m servers -p no:randomly -n 3 --dist loadfile --no-loadscope-reorder $(SLOW_FIRST) tests/engines tests/contracts
-	$(IN_MEMORY) $(BIN)/python -m pytest --on-servers -m 'not embedded' -n 3 --dist worksteal $(ON_SERVERS)
+	$(IN_MEMORY) $(BIN)/python -m pytest --on-servers -m 'not embedded' -n 3 --dist worksteal $(foreach flow,$(FLOWS),tests/flows/test_$(flow).py)
 
 cluster: $(DEV) ## lose, cut off, pause and fill nodes, and move their clocks, in a cluster of network namespaces (root; Debian: iproute2, faketime)
 	$(IN_MEMORY) $(BIN)/python -m pytest -n 2 --dist worksteal tests/cluster
@@ -51,7 +51,7 @@ clients-typescript: $(RUNTIME)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test proofs browser container check prove bench docs examples screenshots dist dist-test release lock clean
+.PHONY: help setup serve test proofs browser container check prove bench docs examples screenshots dist dist-test nightly release lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -103,8 +103,12 @@ dist: $(RUNTIME) ## build the wheel and the source distribution of the service i
 dist-test: $(DEV) ## build the wheel, install it outside the checkout and run the service from it
 	$(BIN)/python -m pytest tests/dist
 
-release: $(DEV) ## check that a release can be made, build all its packages and try them; publishes nothing (needs npm)
+nightly: $(DEV) container ## run what is too long for every change: the container, and every flow on servers
+	$(MAKE) engines FLOWS="$(ALL_FLOWS)"
+
+release: $(DEV) ## check that a release can be made, build and try all its packages, run `make nightly`; publishes nothing
 	$(BIN)/python .ci/release.py
+	$(MAKE) nightly
 
 lock: ## resolve requirements/*.in into hash-pinned files (needs uv)
 	@for name in build runtime dev docs; do \
