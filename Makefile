@@ -73,11 +73,12 @@ browser: $(DEV) ## test the pages in Chromium (Debian: apt-get install chromium)
 container: $(DEV) ## build the image and run it, and check the files in deploy (root; Debian: buildah mmdebstrap systemd caddy nginx-light)
 	$(BIN)/python -m pytest tests/container
 
-check: $(DEV) ## lint, types, import rules
+check: $(DEV) ## lint, types, import rules, workflow files
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 
 prove: $(DEV) ## run the long form of every fault test: a million schedules, a thousand kills and power cuts (about an hour; root)
 	$(BIN)/python -m pytest --prove -m prove -n 2 --dist worksteal --timeout 86400 -v --ignore tests/cluster

@@ -9,6 +9,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import yaml
+
 from mauve.core.problems import Code
 from mauve.ingest.webhooks.signatures import SignatureFailure
 from mauve.ingest.webhooks.warnings import DeliveryWarning
@@ -224,3 +226,9 @@ def test_measured_figures_are_only_in_the_performance_document():
         for match in measured.finditer(text_of(path))
     ]
     assert quoted == []
+
+
+def test_the_hosted_workflow_runs_every_step_of_ci():
+    steps = re.search(r"set -- (.+)", text_of(ROOT / ".ci" / "run"))[1].split()
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "change.yml").read_text())
+    assert workflow["jobs"]["step"]["strategy"]["matrix"]["target"] == steps
