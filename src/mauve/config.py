@@ -36,7 +36,7 @@ SETTINGS: Final = (
     Setting("MAUVE_WORKERS", "half the cores, at least 1", "number of ingest workers"),
     Setting("MAUVE_PUBLIC_URL", "http://HOST:PORT", "the address at which users reach the service"),
     Setting("MAUVE_PUBLIC_INGEST_URL", "MAUVE_PUBLIC_URL", "the address that pages show for events and webhooks"),
-    Setting("MAUVE_PROXIES", "0", "how many of your proxies are in front; they pass on the client's address"),
+    Setting("MAUVE_PROXIES", "0", "how many addresses your proxies append to X-Forwarded-For"),
     Setting("MAUVE_CONNECTIONS_PER_ADDRESS", "1536", "connections per address and process; 0 or a proxy: no limit"),
     Setting("MAUVE_MASTER_KEY", "the file master.key", "base64 of 32 bytes; encrypts webhook secrets"),
     Setting("MAUVE_DATABASE_URL", "SQLite files", "postgresql://USER:PASSWORD@HOST/DATABASE: catalog and ledger"),

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from urllib.parse import urlsplit
 from xml.etree import ElementTree as ET
@@ -13,6 +14,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from mauve.access.sign_in_attempts import client_address
 from mauve.cli.main import command
 from mauve.cli.serve import serve
 from mauve.config import SETTINGS, settings_from
@@ -203,3 +205,21 @@ def test_clickhouse_has_three_replicas_of_one_shard_and_a_place_for_backups():
         assert "CLICKHOUSE_DB" not in SERVICES[name]["environment"], "creating it would need Keeper before it listens"
     numbers = [SERVICES[name]["environment"]["REPLICA"] for name in hosts]
     assert numbers == [each.text for each in config.findall("keeper_server/raft_configuration/server/id")]
+
+
+def test_each_platform_is_given_the_number_of_addresses_that_its_proxies_append():
+    railway = re.search(
+        r"## Railway.*?MAUVE_PROXIES=(\d+)", (DEPLOY.parent / "docs" / "deploying.md").read_text(), re.DOTALL
+    )
+    one_machine = re.search(r"#   MAUVE_PROXIES=(\d+)", (DEPLOY.parent / "compose.yaml").read_text())
+    forwarded = {  # what reaches Mauve from a visitor at 203.0.113.7 who claims to be another
+        "fly": (
+            "9.9.9.9, 203.0.113.7, 66.241.124.230",
+            tomllib.loads((DEPLOY / "fly.toml").read_text())["env"]["MAUVE_PROXIES"],
+        ),
+        "railway": ("203.0.113.7, 152.233.33.161", railway[1]),  # It strips what the visitor claims.
+        "compose": ("203.0.113.7", one_machine[1]),  # Caddy does, too, and appends nothing of its own.
+        "compose, scaled": ("203.0.113.7", COMPOSE["x-mauve"]["environment"]["MAUVE_PROXIES"]),
+    }
+    for platform, (header, proxies) in forwarded.items():
+        assert client_address("10.0.0.5", header, int(proxies)) == "203.0.113.7", platform
