@@ -31,6 +31,7 @@ from support.service import (
     token_for,
     until_loaded,
 )
+from support.tcp_relay import TcpRelay
 from support.traffic import Traffic
 
 ANSWER_S_MAX = 20.0  # of a request while an engine hangs; measured by the client, so with room for a busy machine
@@ -97,6 +98,32 @@ def test_while_the_server_is_away_events_are_accepted_and_everything_else_says_s
         names = httpx.get(f"{service.url}/v1/metrics/event_count?name=seen", headers=key).json()["data"]
         assert names == [{"name": "seen", "count": 1}]
         assert ledger_rows(service.data, "SELECT id FROM payments") == [("p1",)]
+
+
+def test_a_commit_whose_answer_is_lost_is_called_unconfirmed_and_can_be_repeated(own_server, tmp_path):
+    data = data_on(own_server, tmp_path)
+    with TcpRelay(own_server.port) as relay:
+        url = SERVERS[data]["MAUVE_DATABASE_URL"]
+        SERVERS[data]["MAUVE_DATABASE_URL"] = url.replace(str(own_server.port), str(relay.port))
+        with running(data, "--workers", "1") as service:
+            token = token_for(data)
+            app = httpx.post(f"{service.url}/v1/apps", json={"name": "App"}, headers=bearer(token)).json()
+
+            def pay():
+                url, key = f"{service.ingest_url}/v1/events", bearer(app["sk_key"])
+                return httpx.post(url, json=A_PAYMENT, headers=key, timeout=PATIENCE_S)
+
+            relay.lose_answer(b"INSERT INTO payments", to=b"COMMIT")
+            lost = pay()
+            assert (lost.status_code, lost.headers["retry-after"]) == (503, "1")
+            assert "nothing was stored" not in lost.json()["error"]
+            assert "same id" in lost.json()["error"]
+            assert pay().status_code == 202
+            assert ledger_rows(data, "SELECT id FROM payments") == [("p1",)]
+            relay.lose_answer(b"INSERT INTO apps", to=b"COMMIT")
+            changed = httpx.post(f"{service.url}/v1/apps", json={"name": "Two"}, headers=bearer(token))
+            assert (changed.status_code, changed.json()["error"]["code"]) == (502, "upstream_unavailable")
+            assert "may have been made" in changed.json()["error"]["message"]
 
 
 def test_a_server_that_hangs_delays_no_answer_for_long(own_server, tmp_path):

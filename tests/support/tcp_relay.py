@@ -12,6 +12,7 @@ class TcpRelay:
         self._target = ("127.0.0.1", port)
         self._passes = threading.Event()
         self._passes.set()
+        self._lost: tuple[bytes, bytes] | None = None
         self._open: list[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -33,6 +34,10 @@ class TcpRelay:
     def mend(self) -> None:
         self._passes.set()
 
+    def lose_answer(self, before: bytes, to: bytes) -> None:
+        """End the first connection that sends `before` and then `to`, once the server has received both."""
+        self._lost = (before, to)
+
     def _accept(self) -> None:
         with suppress(OSError):
             while True:
@@ -43,8 +48,13 @@ class TcpRelay:
                     threading.Thread(target=self._pass_on, args=(source, target), daemon=True).start()
 
     def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
+        sent = b""
         with suppress(OSError):
             while content := source.recv(65536):
                 self._passes.wait()
+                sent += content if self._lost else b""
+                if self._lost and self._lost[1] in sent.partition(self._lost[0])[2]:
+                    self._lost = None
+                    source.shutdown(socket.SHUT_RDWR)  # before the server can answer
                 target.sendall(content)
             target.shutdown(socket.SHUT_WR)

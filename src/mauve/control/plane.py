@@ -16,7 +16,7 @@ from mauve.control.parts import ControlParts
 from mauve.control.routes import OPERATIONS, Call, Operation
 from mauve.core.problems import Code, Problem, not_found
 from mauve.overload.fair_share import FairShare
-from mauve.stores import StoreUnavailableError
+from mauve.stores import StoreUnavailableError, UnconfirmedError
 from mauve.stores.cancellation import Cancellation
 from mauve.web.app import bounded_body, joined_header, response_from, starlette_app
 from mauve.web.envelopes import control_reply
@@ -73,6 +73,9 @@ class ControlPlane:
             raise
         except TimeoutError:
             log.warning("control_timed_out", method=request.method, timeout_s=self._timeout_s)
+        except UnconfirmedError as error:
+            log.warning("change_not_confirmed", method=request.method, reason=str(error))
+            raise change_unconfirmed() from None
         except StoreUnavailableError as error:
             log.warning("catalog_unavailable", method=request.method, reason=str(error))
         except Exception:
@@ -102,6 +105,11 @@ def share_exceeded() -> Problem:
 
 def backend_unavailable() -> Problem:
     return Problem(Code.UPSTREAM_UNAVAILABLE, "the control backend did not answer: retry with backoff")
+
+
+def change_unconfirmed() -> Problem:
+    text = "the control backend did not confirm the change, which may have been made: check it, then retry if needed"
+    return Problem(Code.UPSTREAM_UNAVAILABLE, text)
 
 
 async def run_with_deadline(

@@ -30,7 +30,7 @@ from mauve.dashboard.rendering import page, see_other
 from mauve.dashboard.request import BODY_BYTES_MAX, ParameterProblem, form_from, is_safe
 from mauve.dashboard.routes import MEMBER, PUBLIC, MemberPage, PublicPage
 from mauve.overload.fair_share import FairShare, Turns
-from mauve.stores import StoreUnavailableError
+from mauve.stores import StoreUnavailableError, UnconfirmedError
 from mauve.stores.cancellation import Cancellation, deadline_at
 from mauve.web.app import bounded_body, compressed, starlette_app
 from mauve.web.asgi import header
@@ -46,6 +46,7 @@ _BUSY: Final = "The service did not answer in time. Nothing was changed: try aga
 _FILES_EXCEEDED: Final = "Your organization is downloading other files. Try again when they are complete."
 _SHARE_EXCEEDED: Final = "Too many requests of your organization are in progress. Try again in a moment."
 _DONE: Final = "Your change was made, but a later step failed. Check the current state before you repeat it."
+_UNCONFIRMED: Final = "Your change may have been made. Check the current state before you repeat it."
 _WRONG_METHOD: Final = "This page does not take that. Open it in a browser."
 # Problems that the user can fix in the form.
 _SHOWN_AGAIN: Final = frozenset({Code.INVALID_BODY, Code.RATE_LIMITED})
@@ -139,18 +140,19 @@ class Dashboard:
     async def _answer_in_time(self, handle: Handler, context: Context) -> Response:
         cancellation = Cancellation()
         work = partial(_answer_until, time.monotonic() + self._timeout_s, handle, context, cancellation)
-        method = context.request.method
+        method, failure = context.request.method, _BUSY
         try:
             return await run_with_deadline(self._threads, work, self._timeout_s, cancellation)
         except TimeoutError:
             log.warning("page_timed_out", method=method, timeout_s=self._timeout_s)
         except StoreUnavailableError as error:
             log.warning("catalog_unavailable", method=method, reason=str(error))
+            failure = _UNCONFIRMED if isinstance(error, UnconfirmedError) else _BUSY
         except HashingBusyError:
             log.warning("password_hashing_busy", advice="many people, or one program, are signing in at once")
         except Exception:
             log.exception("page_failed", method=method)
-        message = _DONE if cancellation.has_committed else _BUSY
+        message = _DONE if cancellation.has_committed else failure
         return _problem_page(context, HTTPStatus.SERVICE_UNAVAILABLE, message)
 
 

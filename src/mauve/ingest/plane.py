@@ -18,7 +18,7 @@ from mauve.ingest.cors import EVENT_HEADERS, PREFLIGHT, with_cors
 from mauve.ingest.hints import NO_HINTS, Hints, with_hints
 from mauve.ingest.parts import IngestParts
 from mauve.ingest.webhooks.endpoint import WEBHOOKS, WebhookEndpoint, is_webhook_path
-from mauve.stores import StoreUnavailableError
+from mauve.stores import StoreUnavailableError, UnconfirmedError
 from mauve.stores.edge import PublishedKey
 from mauve.stores.ingest_stats import ACCEPTED, REFUSED, REJECTED
 from mauve.stores.log import LogFailedError, LogFullError, LogUnavailableError
@@ -108,6 +108,9 @@ class IngestPlane:
             case LogFullError():
                 problem = Problem(Code.NOT_STORED, "the queue is full: nothing was stored, retry", retry_after_s=5)
             case LogUnavailableError():  # The writer has logged why, once.
+                problem = not_confirmed()
+            case UnconfirmedError():
+                log.warning("not_confirmed", path=request.path, reason=str(error))
                 problem = not_confirmed()
             case LogFailedError() | StoreUnavailableError():
                 log.warning("not_durable", path=request.path, reason=str(error))
@@ -322,7 +325,7 @@ def not_stored() -> Problem:
 
 
 def not_confirmed() -> Problem:
-    message = "the durable queue has not confirmed it: retry, with the same ids"
+    message = "unconfirmed: it may or may not be stored; retry with the same ids, which counts it once"
     return Problem(Code.NOT_STORED, message, retry_after_s=1)
 
 

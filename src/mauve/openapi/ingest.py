@@ -132,7 +132,9 @@ _TOO_MANY: Final = data_error(
 _MALFORMED: Final = data_error(
     "The body is not JSON, is neither an object nor an array, or was cut off.", problem_raised_by(wire.split, b"")
 )
-_NOT_STORED: Final = data_error("The items could not be stored. Nothing was stored: retry.", not_stored())
+_NOT_STORED: Final = data_error(
+    "The items could not be stored, or nothing confirmed that they were. Retry with the same ids.", not_stored()
+)
 
 _EVENT_RESPONSES: Final = (
     _accepted(_judged_events(_SERVER, _SIGNUP, _EVENT)),

@@ -5,6 +5,10 @@ class StoreUnavailableError(Exception):
     """The engine is unreachable, timed out or failed; no part of the call was applied."""
 
 
+class UnconfirmedError(StoreUnavailableError):
+    """The engine did not answer a commit, which it may have applied."""
+
+
 class NewerSchemaError(Exception):
     """The tables were created by a newer release."""
 

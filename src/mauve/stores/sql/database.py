@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Final
 
 import sqlalchemy as sa
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from mauve.stores import StoreUnavailableError
+from mauve.stores import StoreUnavailableError, UnconfirmedError
 from mauve.stores.cancellation import current_cancellation, seconds_left
 from mauve.stores.sql.dialects import Session, now_ms, open_dialect
 
+_CONNECTION_LOST: Final = ("08", "57P")  # PostgreSQL: the connection failed, the server is stopping
 STATEMENT_S_MAX: Final = 8.0  # on a server; a request may need several, and has to be answered within 20 s
 
 
@@ -73,12 +74,13 @@ class Database:
         """Open a write transaction; commit when the block ends, roll back if it raises.
 
         Roll back as well if the caller has given up by then. An expendable commit need not survive a power cut.
+        Raise `UnconfirmedError` if the commit is not answered.
         """
         with self._as_unavailable(), self._dialect.writing() as connection, connection.begin() as transaction:
             if is_expendable:
                 self._dialect.commit_quickly(connection)
             yield connection
-            with current_cancellation().committing():
+            with current_cancellation().committing(), self._as_unconfirmed():
                 transaction.commit()
 
     @contextmanager
@@ -104,6 +106,16 @@ class Database:
 
     def close(self) -> None:
         self._dialect.engine.dispose()
+
+    @contextmanager
+    def _as_unconfirmed(self) -> Iterator[None]:
+        try:
+            yield
+        except OperationalError as error:
+            state = getattr(error.orig, "sqlstate", None) or _CONNECTION_LOST[0]  # None: there was no answer at all
+            if not self.is_server or not state.startswith(_CONNECTION_LOST):
+                raise
+            raise UnconfirmedError(self._dialect.reason(error.orig or error)) from error
 
     @contextmanager
     def _as_unavailable(self) -> Iterator[None]:

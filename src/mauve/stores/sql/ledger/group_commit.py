@@ -5,7 +5,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from mauve.stores import StoreUnavailableError
+from mauve.stores import StoreUnavailableError, UnconfirmedError
 from mauve.stores.ledger import Entry, LedgerWriter, Outcome
 from mauve.stores.sql.ledger.fair_queue import FairQueue, QueuedEntry
 
@@ -23,7 +23,7 @@ class GroupedLedger:
     - No timer: entries that arrive during a transaction form the next group.
     - Organizations take turns; each one's entries are recorded in order of arrival.
     - Consecutive groups regularly leave the lock to other processes.
-    - If a group fails, all of its entries fail and none is recorded.
+    - If a group fails, all of its entries fail and none is recorded, unless the error is `UnconfirmedError`.
     - At most `WAITING_ENTRIES_MAX` entries wait: the next one is refused at once.
     - An entry that has waited for `WAIT_S_MAX` fails: a server that does not answer must not keep clients waiting.
     """
@@ -108,6 +108,6 @@ def _fail(waiting: QueuedEntry, error: Exception) -> None:
     if waiting.outcomes.done():
         return
     reason = str(error) if isinstance(error, StoreUnavailableError) else f"unexpected {type(error).__name__}"
-    own = StoreUnavailableError(reason)
+    own = (UnconfirmedError if isinstance(error, UnconfirmedError) else StoreUnavailableError)(reason)
     own.__cause__ = error
     waiting.outcomes.set_exception(own)
