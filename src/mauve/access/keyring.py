@@ -39,7 +39,8 @@ class Keyring:
 
     An unknown credential or id triggers one extra refresh before it is refused, so that it works as soon as it is
     published. At most `EXTRA_REFRESHES_PER_S` of these happen; during a flood of unknown ids, a new one waits for
-    the next regular refresh.
+    the next regular refresh. Until the edge has been read once, looking up an unknown one raises
+    `StoreUnavailableError`.
     """
 
     def __init__(self, edge: EdgeReader, ticks: Callable[[], float] = time.monotonic) -> None:
@@ -56,6 +57,7 @@ class Keyring:
         self._token_cache: dict[str, PublishedToken] = {}  # likewise
         self._refreshing = threading.Lock()
         self._is_current = False
+        self._has_loaded = False
 
     def key_for(self, credential: str | None) -> PublishedKey | None:
         """Return the live key for a presented credential."""
@@ -124,7 +126,7 @@ class Keyring:
                 self._key_cache = {}
                 self._token_cache = {}
             self._revision = changes.revision
-            self._is_current = True
+            self._is_current = self._has_loaded = True
 
     def close(self) -> None:
         self._edge.close()
@@ -146,6 +148,8 @@ class Keyring:
     def _refresh_early(self) -> None:
         if self._extra_refreshes.seconds_to_wait("edge", int(self._ticks() * 1000)) == 0:
             self.refresh()
+        if not self._has_loaded:
+            raise StoreUnavailableError("the keys have not been read since the start")
 
     def _live_key(self, credential: str, digest: bytes) -> PublishedKey | None:
         # Take the cache before the lookup: after a revocation, a refresh in another thread replaces it, and the stale

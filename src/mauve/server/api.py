@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry
@@ -20,9 +20,10 @@ from mauve.server.asgi_server import AsgiServer
 from mauve.server.child import expose_metrics, finished, repeat, serve_until_stopped
 from mauve.server.child_protocol import ChildConfig, Ready
 from mauve.server.engine_gauges import CHECK_EVERY_S, EngineGauges
+from mauve.server.preparation import Preparation
 from mauve.server.request_guard import RequestGuard
+from mauve.stores import StoreUnavailableError
 from mauve.web.drain import Drain
-from mauve.wiring.bootstrap import prepare
 from mauve.wiring.control import control_parts
 from mauve.wiring.dashboard import dashboard_parts
 from mauve.wiring.ingest import open_keyring
@@ -70,7 +71,16 @@ def open_api(
         )
 
 
-def ready_to_set_up(settings: Settings, parts: ControlParts) -> Ready:
+def ready_to_serve(config: ChildConfig, settings: Settings, parts: ControlParts, preparation: Preparation) -> Ready:
+    """Publish what the edge misses, and return the report of this process."""
+    with suppress(StoreUnavailableError):  # `open_api` repeats it.
+        parts.publisher.refill_if_lost()
+    if not preparation.is_done:
+        return Ready(is_prepared=False)
+    return _ready_to_set_up(settings, parts) if config.is_first else Ready()
+
+
+def _ready_to_set_up(settings: Settings, parts: ControlParts) -> Ready:
     """Report a new set-up link, unless another machine has printed one: a new one would replace it."""
     if parts.catalog.users.any_exist():
         return Ready()
@@ -83,14 +93,12 @@ def ready_to_set_up(settings: Settings, parts: ControlParts) -> Ready:
 
 async def run(config: ChildConfig) -> None:
     settings = config.settings()
-    if config.is_first:
-        prepare(settings)
+    preparation = Preparation(config, settings)
     registry = CollectorRegistry()
     expose_metrics(settings, 0, registry)
     with control_parts(settings) as parts, closing(open_keyring(settings)) as keyring:
         keyring.refresh()
-        parts.publisher.refill_if_lost()
-        ready = ready_to_set_up(settings, parts) if config.is_first else Ready()
+        ready = ready_to_serve(config, settings, parts, preparation)
         others = OtherPaths(
             HealthApp(),
             lambda: {"warehouse": is_reachable(lambda: ping_warehouse(settings)), "edge": keyring.is_current},
@@ -102,7 +110,7 @@ async def run(config: ChildConfig) -> None:
             await serve_until_stopped(
                 AsgiServer(RequestGuard(app, settings.connections_per_address, drain), (config.host, config.port)),
                 ready,
-                has_failed=lambda: False,
+                failure=lambda: preparation.failure,
                 drain=drain,
             )
             await finished(background)

@@ -24,6 +24,7 @@ from mauve.server.child_protocol import HEARTBEAT, ChildConfig, Ready, Refused, 
 from mauve.server.heartbeat import HEARTBEAT_EVERY_S, dump_stacks_on_signal
 from mauve.stores import ForeignDataError, NewerSchemaError, StoreUnavailableError, UnsupportedServerError
 from mauve.stores.data_directory import HeldError
+from mauve.stores.log import LogWriter
 from mauve.web.drain import Drain
 from mauve.web.http1.listener import CONNECTIONS_MAX
 
@@ -93,7 +94,7 @@ class Server(Protocol):
 async def serve_until_stopped(
     server: Server,
     ready: Ready,
-    has_failed: Callable[[], bool],
+    failure: Callable[[], str | None],
     on_stop: Callable[[], None] = lambda: None,
     drain: Drain | None = None,
 ) -> None:
@@ -121,7 +122,7 @@ async def serve_until_stopped(
     await server.open()
     _tune_garbage_collector()
     report(ready)
-    watching = asyncio.create_task(_stop_when_failed(stop, has_failed))
+    watching = asyncio.create_task(_stop_when_failed(stop, failure))
     os.set_blocking(sys.stdout.fileno(), False)  # Never block on a supervisor that does not read.
     _send_heartbeat(loop)
     await server.closed()
@@ -142,11 +143,15 @@ def _tune_garbage_collector() -> None:
     gc.set_threshold(_GARBAGE_THRESHOLD, 20, 20)
 
 
-async def _stop_when_failed(stop: Callable[[], None], has_failed: Callable[[], bool]) -> None:
-    while not has_failed():  # noqa: ASYNC110 - the log is not part of asyncio
+async def _stop_when_failed(stop: Callable[[], None], failure: Callable[[], str | None]) -> None:
+    while (reason := failure()) is None:  # noqa: ASYNC110 - the log is not part of asyncio
         await asyncio.sleep(_CHECK_EVERY_S)
-    log.error("restart_needed", reason="the log can no longer be written", advice="check the disk")
+    log.error("restart_needed", reason=reason)
     stop()
+
+
+def log_failure(log_writer: LogWriter) -> str | None:
+    return "the log can no longer be written: check the disk" if log_writer.has_failed else None
 
 
 def expose_metrics(settings: Settings, number: int, registry: CollectorRegistry) -> None:

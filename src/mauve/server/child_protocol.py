@@ -43,6 +43,7 @@ class ChildConfig(msgspec.Struct, frozen=True):
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
     setup_path: str | None = None
     setup_link_printed_by: str | None = None  # another machine
+    is_prepared: bool = True  # False: a server is down, and the installation is prepared once it is back
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused"):

@@ -10,17 +10,17 @@ from mauve.ingest.plane import IngestPlane
 from mauve.ingest.stats import write_stats_forever
 from mauve.load.runner import LoadMetrics, LoadRunner
 from mauve.server.admin_socket import AdminSocket
-from mauve.server.api import open_api, ready_to_set_up
+from mauve.server.api import open_api, ready_to_serve
 from mauve.server.app import OtherPaths
 from mauve.server.asgi_server import AsgiServer
-from mauve.server.child import expose_metrics, finished, repeat, serve_until_stopped
-from mauve.server.child_protocol import ChildConfig, Ready
+from mauve.server.child import expose_metrics, finished, log_failure, repeat, serve_until_stopped
+from mauve.server.child_protocol import ChildConfig
 from mauve.server.engine_gauges import CHECK_EVERY_S, EngineGauges
 from mauve.server.loader import end_turn, has_warehouse, start_loading
+from mauve.server.preparation import Preparation
 from mauve.server.request_guard import RequestGuard
 from mauve.server.scheduled_backups import BackupProcess, start_backups
 from mauve.web.drain import Drain
-from mauve.wiring.bootstrap import prepare
 from mauve.wiring.control import control_parts
 from mauve.wiring.ingest import ingest_parts
 from mauve.wiring.maintenance import drop_frozen
@@ -29,15 +29,13 @@ from mauve.wiring.warehouse import open_load_parts
 
 async def run(config: ChildConfig) -> None:
     settings = config.settings()
-    if config.is_first:  # A core that died starts again even if a server is away.
-        prepare(settings)
+    preparation = Preparation(config, settings)
     drop_frozen(settings)
     registry = CollectorRegistry()
     expose_metrics(settings, 0, registry)
     loading = LoadRunner(lambda: open_load_parts(settings), LoadMetrics(registry))
     with control_parts(settings) as parts:
-        parts.publisher.refill_if_lost()
-        ready = ready_to_set_up(settings, parts) if config.is_first else Ready()
+        ready = ready_to_serve(config, settings, parts, preparation)
         async with ingest_parts(settings, stream=0, registry=registry) as ingest:
             drain = Drain(settings.drain_s)
             others = ingest_and_loading(settings, IngestPlane(ingest), loading, drain)
@@ -55,7 +53,7 @@ async def run(config: ChildConfig) -> None:
                 await serve_until_stopped(
                     AsgiServer(RequestGuard(app, settings.connections_per_address, drain), (config.host, config.port)),
                     ready,
-                    has_failed=lambda: ingest.log.has_failed,
+                    failure=lambda: preparation.failure or log_failure(ingest.log),
                     on_stop=lambda: _end_work(loading, backup),
                     drain=drain,
                 )

@@ -20,10 +20,10 @@ from mauve.server.child import expose_metrics, finished, repeat, serve_until_sto
 from mauve.server.child_protocol import ChildConfig, Ready
 from mauve.server.engine_gauges import CHECK_EVERY_S as ENGINES_EVERY_S
 from mauve.server.engine_gauges import EngineGauges
+from mauve.server.preparation import Preparation
 from mauve.server.request_guard import RequestGuard
 from mauve.stores import StoreUnavailableError
 from mauve.web.drain import Drain
-from mauve.wiring.bootstrap import prepare
 from mauve.wiring.control import control_parts
 from mauve.wiring.databases import open_load_ledger
 from mauve.wiring.log import LOOK_S_MAX, open_log_reader
@@ -74,8 +74,7 @@ async def _release_files(settings: Settings) -> None:
 
 async def run(config: ChildConfig) -> None:
     settings = config.settings()
-    if config.is_first:
-        prepare(settings)
+    preparation = Preparation(config, settings)
     registry = CollectorRegistry()
     expose_metrics(settings, 0, registry)
     loading = LoadRunner(lambda: open_load_parts(settings), LoadMetrics(registry))
@@ -95,8 +94,8 @@ async def run(config: ChildConfig) -> None:
         app = HealthApp(engines, loading.status, drain)
         await serve_until_stopped(
             AsgiServer(RequestGuard(app, settings.connections_per_address, drain), (config.host, config.port)),
-            Ready(),
-            has_failed=lambda: False,
+            Ready(is_prepared=preparation.is_done),
+            failure=lambda: preparation.failure,
             on_stop=lambda: end_turn(loading),
             drain=drain,
         )

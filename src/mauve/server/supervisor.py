@@ -110,7 +110,9 @@ class Supervisor:
             await asyncio.gather(*[self._until_ready(await self._start(config)) for config in others])
             if ready is not None and not self._stopping.is_set():
                 self._announce(self._running_at(ready))
-            await asyncio.gather(*[self._keep_running(config) for config in (first, *others)])
+            is_prepared = ready is None or ready.is_prepared
+            keeping = [self._keep_running(config) for config in others]
+            await asyncio.gather(self._keep_running(first, is_first=not is_prepared), *keeping)
         finally:
             if not self._stopping.is_set():  # A process was refused, and the service is not in use yet.
                 self._stop_at_once()
@@ -139,8 +141,11 @@ class Supervisor:
             *(self._config_for("ingest", number) for number in workers),
         ]
 
-    async def _keep_running(self, config: ChildConfig) -> None:
-        """Restart a child whenever it dies, after a longer delay each time it dies early."""
+    async def _keep_running(self, config: ChildConfig, *, is_first: bool = False) -> None:
+        """Restart a child whenever it dies, after a longer delay each time it dies early.
+
+        One that has not prepared the installation yet (`is_first`) may still be refused: then raise.
+        """
         child = self._running[config.name]
         deaths = 0
         while True:
@@ -155,10 +160,13 @@ class Supervisor:
             await self._first_of(asyncio.sleep(delay_s), self._stopping.wait())
             if self._stopping.is_set():
                 return
-            child = await self._start(config)
+            child = await self._start(config, is_first=is_first)
             try:
-                await self._until_ready(child)
+                ready = await self._until_ready(child)
+                is_first = is_first and ready is not None and not ready.is_prepared
             except ServeRefusedError as error:
+                if is_first:
+                    raise
                 log.warning("process_not_started", child=config.name, reason=str(error))
 
     async def _start(self, config: ChildConfig, *, is_first: bool = False) -> ChildProcess:

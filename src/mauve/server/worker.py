@@ -7,19 +7,18 @@ from prometheus_client import CollectorRegistry
 from mauve.access.keyring import REFRESH_EVERY_S
 from mauve.ingest.plane import IngestPlane
 from mauve.ingest.stats import write_stats_forever
-from mauve.server.child import expose_metrics, finished, repeat, serve_until_stopped
+from mauve.server.child import expose_metrics, finished, log_failure, repeat, serve_until_stopped
 from mauve.server.child_protocol import ChildConfig, Ready
 from mauve.server.engine_gauges import CHECK_EVERY_S, EngineGauges
+from mauve.server.preparation import Preparation
 from mauve.web.drain import Drain
 from mauve.web.http1.listener import Listener
-from mauve.wiring.bootstrap import prepare
 from mauve.wiring.ingest import ingest_parts
 
 
 async def run(config: ChildConfig) -> None:
     settings = config.settings()
-    if config.is_first:
-        prepare(settings)
+    preparation = Preparation(config, settings)
     registry = CollectorRegistry()
     expose_metrics(settings, config.number, registry)
     async with ingest_parts(settings, config.number, registry) as parts:
@@ -38,8 +37,8 @@ async def run(config: ChildConfig) -> None:
                 drain,
                 plane.begin,
             ),
-            Ready(),
-            has_failed=lambda: parts.log.has_failed,
+            Ready(is_prepared=preparation.is_done),
+            failure=lambda: preparation.failure or log_failure(parts.log),
             drain=drain,
         )
         await finished([refreshing, counting, noting, checking])

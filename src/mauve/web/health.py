@@ -28,6 +28,11 @@ def drain_state(method: str, *, is_draining: bool) -> Reply:
     return json_reply(HTTPStatus.OK, {"ok": True})
 
 
+def _failing(engines: Mapping[str, bool]) -> str:
+    names = ", ".join(name for name, usable in engines.items() if not usable)
+    return f"cannot use {names}: run 'mauve doctor' to see why"
+
+
 def readiness(method: str, engines: Mapping[str, bool], *, is_draining: bool = False, **facts: int) -> Reply:
     """Report which engines can be reached; ready means all of them, in a process that is not about to stop."""
     if method not in _SAFE_METHODS:
@@ -35,5 +40,5 @@ def readiness(method: str, engines: Mapping[str, bool], *, is_draining: bool = F
     ready = all(engines.values()) and not is_draining
     status = HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE
     states = {name: "ok" if usable else "unreachable" for name, usable in engines.items()}
-    reason = {"reason": _DRAINING} if is_draining else {}
+    reason = {} if ready else {"reason": _DRAINING if is_draining else _failing(engines)}
     return json_reply(status, {"ok": ready, "engines": states, **facts, **reason})

@@ -1,5 +1,6 @@
 """Wires an installation: migrate its tables, create or check its master key and its identity."""
 
+import hmac
 import secrets
 from contextlib import closing, nullcontext, suppress
 from typing import Final
@@ -9,19 +10,21 @@ from mauve.config import Settings
 from mauve.core.secret import Secret
 from mauve.stores import ForeignDataError, StoreUnavailableError, UnsupportedServerError
 from mauve.stores.catalog import Catalog
+from mauve.stores.clickhouse.server_schema import SCHEMA_VERSION
 from mauve.stores.data_directory import exclusive_lock, make_private_directory, write_private_file
 from mauve.stores.formats import FORMATS
 from mauve.stores.sql.catalog.catalog import sql_catalog
 from mauve.stores.sql.database import Database
-from mauve.stores.sql.migrate import CATALOG, check_not_newer, current_revision, newest_revision
+from mauve.stores.sql.migrate import CATALOG, LEDGER, check_not_newer, current_revision, newest_revision
 from mauve.stores.sql.restored_mark import is_restored_copy, mark_original
+from mauve.stores.warehouse import WarehouseUnavailableError
 from mauve.wiring.clickhouse import prepare_warehouse
-from mauve.wiring.cluster import is_shared
+from mauve.wiring.cluster import has_servers, is_shared
 from mauve.wiring.databases import MAINTENANCE_STATEMENT_S, open_catalog_database, open_ledger_database
 from mauve.wiring.edge import AbsentEdge, OpenEdge, open_edge_publisher, prepare_edge, why_nats_is_away
 from mauve.wiring.log import prepare_log
 from mauve.wiring.machine import check_files
-from mauve.wiring.paths import catalog_path, identity_path, ledger_path, master_key_path, moved_path
+from mauve.wiring.paths import catalog_path, identity_path, ledger_path, master_key_path, moved_path, served_path
 from mauve.wiring.upgrade import upgrade
 
 _MASTER_KEY_ID: Final = "master_key_id"
@@ -38,6 +41,43 @@ def prepare(settings: Settings) -> None:
     Create or check what the installation has on servers; refuse servers that are unsafe or cannot be reached.
     """
     _prepare(settings, needs_every_server=True)
+
+
+def prepare_unless_down(settings: Settings) -> str | None:
+    """Prepare the installation, or return which server is down, if this directory has served it before."""
+    try:
+        prepare(settings)
+    except (StoreUnavailableError, UnsupportedServerError) as error:
+        if not _is_down(error) or not _has_served(settings):
+            raise
+        return str(error)
+    if has_servers(settings) and not _has_served(settings):
+        write_private_file(served_path(settings.data), _served_note(settings))
+    return None
+
+
+def _is_down(error: BaseException | None) -> bool:
+    """Return whether an engine did not answer; if it did, waiting would not help."""
+    if error is None or isinstance(error, StoreUnavailableError | WarehouseUnavailableError):
+        return error is not None
+    return _is_down(error.__cause__)
+
+
+def _has_served(settings: Settings) -> bool:
+    path = served_path(settings.data)
+    return path.exists() and path.read_bytes() == _served_note(settings)
+
+
+def _served_note(settings: Settings) -> bytes:
+    """Return a digest of the servers, with their passwords, and of the tables on them.
+
+    It is keyed: no password can be guessed from it. A new release, or another server, needs a start with every server.
+    """
+    urls = (settings.database_url, settings.warehouse_url, settings.stream_url)
+    versions = (newest_revision(CATALOG), newest_revision(LEDGER), str(SCHEMA_VERSION))
+    noted = "\n".join("" if url is None else url.reveal() for url in urls) + "\n".join(versions)
+    key = "" if settings.master_key is None else settings.master_key.reveal()
+    return hmac.digest(key.encode(), noted.encode(), "sha256").hex().encode() + b"\n"
 
 
 def prepare_restored(settings: Settings) -> None:

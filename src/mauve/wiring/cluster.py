@@ -31,6 +31,11 @@ def is_shared(settings: Settings) -> bool:
     return None not in (settings.database_url, settings.warehouse_url, settings.stream_url)
 
 
+def has_servers(settings: Settings) -> bool:
+    """Return whether any engine is on a server."""
+    return any((settings.database_url, settings.warehouse_url, settings.stream_url))
+
+
 def loading_now(settings: Settings, clock: Clock) -> Loading:
     with closing(open_ledger_database(settings)) as database, closing(open_log_reader(settings)) as log:
         leases = SqlLeaseStore(database)

@@ -49,6 +49,10 @@ def machine_path(data: Path) -> Path:
     return data / "machine"
 
 
+def served_path(data: Path) -> Path:
+    return data / "served"
+
+
 def backup_drafts_path(data: Path) -> Path:
     return data / "backing-up"
 

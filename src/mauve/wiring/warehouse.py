@@ -21,6 +21,7 @@ from mauve.stores.clickhouse.server_warehouse import ServerWarehouse
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse, ClickHouseWarehouse
 from mauve.stores.clickhouse.warehouse_reader import ClickHouseWarehouseReader, ReadConnection
 from mauve.stores.ledger import LoadLedger
+from mauve.stores.log import LogReader
 from mauve.stores.sql.catalog.catalog import sql_catalog
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.ledger.closed_days import SqlClosedDays
@@ -111,10 +112,14 @@ def _lease(settings: Settings, ledger: Database) -> LoaderLease:
 @contextmanager
 def open_load_lag(settings: Settings, loading: Progress, clock: Clock | None = None) -> Iterator[LoadLag]:
     """Open what tells whether the loader of this process is behind."""
-    with closing(open_ledger_database(settings)) as database, closing(open_log_reader(settings, LOOK_S_MAX)) as source:
+    with closing(open_ledger_database(settings)) as database, ExitStack() as opened:
         ledger = SqlLoadLedger(database)
+        source: LogReader | None = None
 
         def oldest() -> int | None:
+            nonlocal source
+            if source is None:  # opened on first use: a server may be down at the start
+                source = opened.enter_context(closing(open_log_reader(settings, LOOK_S_MAX)))
             return oldest_waiting_at(ledger, stream_readers(settings, source))
 
         yield LoadLag(loading, oldest, clock or SystemClock(), settings.flush_s)

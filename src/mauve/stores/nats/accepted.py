@@ -4,6 +4,7 @@ Entries expire unless their process is alive. The bucket is on disk: a single se
 """
 
 import contextlib
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -31,7 +32,11 @@ _EMPTY: Final = _encoder.encode([])
 
 
 class NatsAcceptedCounts:
-    """Used from one thread at a time. Opening it raises `StoreUnavailableError` if the counts cannot be read."""
+    """Used from one thread at a time.
+
+    If NATS is down when it is opened, it shares under a new name: what the process shared before stays until it is
+    loaded or expires.
+    """
 
     def __init__(self, url: Secret, process: str, ticks: Callable[[], float] = time.monotonic) -> None:
         self._process = process
@@ -43,6 +48,8 @@ class NatsAcceptedCounts:
         self._restarts = 0
         try:
             self._thread.run(self._read(), _LOAD_S_MAX)
+        except StoreUnavailableError:
+            self._process = f"{process}-{secrets.token_hex(4)}"
         except BaseException:
             self.close()
             raise

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 CONNECT_S_MAX: Final = 8.0  # for the first connection; longer than two servers that hang
 CALL_S_MAX: Final = 6.0
+_CONNECT_AGAIN_S_MAX: Final = 1.0  # once more to servers that have just not answered
+_SILENT_S: Final = 10.0
 _RECONNECT_S_MAX: Final = 12.0  # after which another client tries as well
 _LIMITS: Final[dict[str, Any]] = {
     "connect_timeout": 2,  # for each server
@@ -33,6 +35,7 @@ _LIMITS: Final[dict[str, Any]] = {
 _WRONG_PASSWORD: Final = "wrong user or password"  # noqa: S105 - the reason, not a password
 _CLOSE_S_MAX: Final = 2.0
 
+_silent_at: Final[dict[str, float]] = {}  # by URL: when its servers last did not answer
 log = structlog.get_logger()
 T = TypeVar("T")
 
@@ -113,8 +116,13 @@ def _forget_failure(task: asyncio.Task[None]) -> None:
 
 
 async def connect(url: Secret, name: str, within_s: float = CONNECT_S_MAX) -> "Client":
-    """Return a client that is connected, or raise `StoreUnavailableError`. No error contains a password."""
+    """Return a client that is connected, or raise `StoreUnavailableError`. No error contains a password.
+
+    A process opens several connections at its start: only the first of them waits for servers that are down.
+    """
     client = _new_client()
+    is_silent = time.monotonic() - _silent_at.get(url.reveal(), -_SILENT_S) < _SILENT_S
+    within_s = min(within_s, _CONNECT_AGAIN_S_MAX) if is_silent else within_s
     reason = "no server answered in time"
 
     async def note(error: Exception) -> None:
@@ -145,6 +153,8 @@ async def connect(url: Secret, name: str, within_s: float = CONNECT_S_MAX) -> "C
         await _give_up(client, connecting)
         raise
     await _give_up(client, connecting)
+    if not is_silent:
+        _silent_at[url.reveal()] = time.monotonic()
     raise StoreUnavailableError(f"NATS cannot be reached: {reason}")
 
 

@@ -143,9 +143,9 @@ class NatsEdgePublisher:
 class NatsEdgeReader:
     """Follows the edge in a thread of its own. Safe to use from several threads.
 
-    Opening waits until every record is loaded, or raises `StoreUnavailableError`. Later, while NATS is away, the
-    records stay, and `changes_since` raises after `OUT_OF_TOUCH_S`. A server that lags or a leader that is silent makes
-    it stale only.
+    Opening waits until every record is loaded. If NATS is down, loading continues in the background, and until it is
+    done `changes_since` raises `StoreUnavailableError`. Later, while NATS is down, the records stay, and
+    `changes_since` raises after `OUT_OF_TOUCH_S`. A server that lags or a leader that is silent makes it stale only.
     """
 
     def __init__(self, url: Secret, ticks: Callable[[], float] = time.monotonic) -> None:
@@ -155,18 +155,22 @@ class NatsEdgeReader:
         self._revision = 0
         self._announced = 0
         self._called = asyncio.Event()
-        self._fresh_at = self._answered_at = self._announced_at = ticks()
+        self._fresh_at = self._answered_at = -math.inf  # until every record is loaded
+        self._announced_at = ticks()
         self._listening: Client | None = None
         self._thread = BucketThread(url, BUCKET, "edge reader")
         self._follower = Follower(self._thread.bucket, ticks, _ASK_LEADER_EVERY_S)
         try:
-            self._thread.run(self._read(), _LOAD_S_MAX)
+            with contextlib.suppress(StoreUnavailableError):
+                self._thread.run(self._read(), _LOAD_S_MAX)
         except BaseException:
             self.close()
             raise
         self._thread.start(self._follow())
 
     def changes_since(self, revision: int) -> Changes:
+        if self._answered_at == -math.inf:
+            raise StoreUnavailableError("NATS has not answered since the start")
         with self._lock:
             newest = self._revision
             records = []

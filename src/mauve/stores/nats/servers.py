@@ -166,7 +166,7 @@ def _check_coverage(silent: Sequence[str], checked: int, size: int, *, all_of_th
             raise UnsupportedServerError(
                 f"the NATS monitoring endpoint {silent[0]} does not answer, so nothing says whether it syncs: "
                 f"start it, or {_ADVICE}"
-            )
+            ) from StoreUnavailableError(f"{silent[0]} does not answer")
         raise UnsupportedServerError(f"{checked} of {size} NATS servers said whether they sync: {_ADVICE}")
     log.warning("nats_servers_not_checked", checked=checked, servers=size, silent=list(silent))
 
