@@ -4,7 +4,7 @@ import sys
 
 from granian.constants import Interfaces
 
-from mauve.ingest.plane import BODY_BYTES_MAX
+from mauve.ingest.publishable import BODY_BYTES_MAX
 from mauve.server.asgi_server import AsgiServer
 from mauve.server.child import main, serve_until_stopped
 from mauve.server.child_protocol import ChildConfig, Ready

@@ -48,7 +48,8 @@ SETTINGS: Final = (
     Setting("MAUVE_INGEST_FLUSH_SECONDS", "2", "seconds until an event is stored, at most, 0.2 to 30"),
     Setting("MAUVE_BACKLOG_MB", "10240", "how much a worker, or NATS in all, may queue before events get 503"),
     Setting("MAUVE_SEGMENT_MB", "32", "the size of a queue file; each process keeps two or three"),
-    Setting("MAUVE_PUBLISHABLE_REQUESTS_PER_SECOND", "100", "requests per second and publishable key, in all"),
+    Setting("MAUVE_PUBLISHABLE_EVENTS_PER_SECOND", "1000", "events per second and publishable key, in total"),
+    Setting("MAUVE_PUBLISHABLE_BYTES_PER_SECOND", "2097152", "the same in bytes of uncompressed JSON"),
     Setting("MAUVE_APPS_PER_ORGANIZATION", "1000", "apps per organization"),
     Setting("MAUVE_KEYS_PER_APP", "100", "active keys per app; with revoked ones, 10 times as many"),
     Setting("MAUVE_KEYS_PER_ORGANIZATION", "5000", "the same for all apps of an organization together"),
@@ -88,6 +89,7 @@ SECRETS: Final = (
 """Settings that may come from a file: the variable with `_FILE` added names it."""
 
 _RESEMBLANCE_MIN: Final = 0.85  # Other programs, and Kubernetes, have names of their own that begin like ours.
+_MB: Final = 1024 * 1024
 PORT_MAX: Final = 65_535
 WORKERS_MAX: Final = 64
 DRAIN_S_MAX: Final = 120.0
@@ -135,7 +137,8 @@ class Settings:
     flush_s: float
     backlog_bytes_max: int
     segment_bytes: int
-    publishable_requests_per_s: int
+    publishable_events_per_s: int
+    publishable_bytes_per_s: int
     quotas: Quotas
     read_cache_s: int
     read_s_max: float
@@ -182,9 +185,10 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
         stream_keep_hours=_integer(environment, "MAUVE_STREAM_KEEP_HOURS", 48, 0, 720),
         catalog_timeout_s=float(_integer(environment, "MAUVE_CATALOG_TIMEOUT_SECONDS", 4, 1, 60)),
         flush_s=_seconds(environment, "MAUVE_INGEST_FLUSH_SECONDS", 2.0, 0.2, 30.0),
-        backlog_bytes_max=_integer(environment, "MAUVE_BACKLOG_MB", 10_240, 256, 10_000_000) * 1024 * 1024,
-        segment_bytes=_integer(environment, "MAUVE_SEGMENT_MB", 32, 3, 1024) * 1024 * 1024,
-        publishable_requests_per_s=_integer(environment, "MAUVE_PUBLISHABLE_REQUESTS_PER_SECOND", 100, 1, 1_000_000),
+        backlog_bytes_max=_integer(environment, "MAUVE_BACKLOG_MB", 10_240, 256, 10_000_000) * _MB,
+        segment_bytes=_integer(environment, "MAUVE_SEGMENT_MB", 32, 3, 1024) * _MB,
+        publishable_events_per_s=_integer(environment, "MAUVE_PUBLISHABLE_EVENTS_PER_SECOND", 1000, 1, 1_000_000),
+        publishable_bytes_per_s=_integer(environment, "MAUVE_PUBLISHABLE_BYTES_PER_SECOND", 2 * _MB, 1024, 999_999_999),
         quotas=_quotas(environment),
         read_cache_s=_integer(environment, "MAUVE_READ_CACHE_SECONDS", 300, 0, 86_400),
         read_s_max=_seconds(environment, "MAUVE_READ_SECONDS", 10.0, 1.0, 300.0),

@@ -107,28 +107,56 @@ def test_a_worker_that_dies_leaves_its_share():
     assert air.workers["a"].sharing == 1
 
 
-def allowed(buckets, at_ms):
-    """Return how many requests one key may make at a moment."""
+def allowed(buckets, at_ms, key="key_1"):
+    """Return how many events one key may send at a moment."""
     count = 0
-    while buckets.seconds_to_wait("key_1", at_ms) == 0:
+    while buckets.seconds_to_wait(key, at_ms) == 0:
         count += 1
     return count
 
 
+def test_a_lone_worker_allows_bursts_of_five_seconds():
+    buckets = DividedTokenBuckets(100, lambda: 1, 1)
+    assert allowed(buckets, 0) == 500
+    assert allowed(buckets, 1_000) == 100
+    assert allowed(buckets, 61_000) == 500
+
+
 def test_each_worker_allows_its_share_and_more_when_another_dies():
     workers = 4
-    buckets = DividedTokenBuckets(100, lambda: workers)
-    assert allowed(buckets, 0) == 25
+    buckets = DividedTokenBuckets(100, lambda: workers, 1)
+    assert allowed(buckets, 0) == 25, "the others may have given out the burst"
     assert allowed(buckets, 1_000) == 25
+    assert allowed(buckets, 10_000) == 125
     workers = 2
-    assert allowed(buckets, 2_000) == 50
+    assert allowed(buckets, 20_000) == 250
     workers = 1
-    assert allowed(buckets, 10_000) == 100
+    assert allowed(buckets, 30_000) == 500
     workers = 10
-    assert allowed(buckets, 20_000) == 10
+    assert allowed(buckets, 40_000) == 50
 
 
-def test_a_worker_always_allows_one_request_a_second():
-    buckets = DividedTokenBuckets(3, lambda: 50)
-    assert [allowed(buckets, second * 1_000) for second in range(4)] == [1, 1, 1, 1]
-    assert buckets.seconds_to_wait("key_1", 3_000) == 1
+def test_workers_that_join_one_by_one_do_not_repeat_the_burst():
+    workers = [DividedTokenBuckets(100, lambda sharing=sharing: sharing, 1) for sharing in range(1, 11)]
+    assert sum(allowed(buckets, 0) for buckets in workers) < 500 + 100 * 3
+
+
+def test_a_full_bucket_always_admits_the_largest_request():
+    buckets = DividedTokenBuckets(3, lambda: 50, 500)
+    assert buckets.seconds_to_wait("key_1", 0, 500) == 0
+    wait_s = buckets.seconds_to_wait("key_1", 0, 500)
+    assert wait_s == 500 * 50 / 3 // 1 + 1
+    assert buckets.seconds_to_wait("key_1", (wait_s - 1) * 1000, 500) == 1
+    assert buckets.seconds_to_wait("key_1", wait_s * 1000, 500) == 0
+
+
+def test_work_that_is_already_done_is_owed():
+    buckets = DividedTokenBuckets(100, lambda: 1, 1)
+    assert buckets.charge("key_1", 0, 400) == 0
+    wait_s = buckets.charge("key_1", 0, 400)
+    assert wait_s == 7
+    assert buckets.seconds_to_wait("key_1", 3_000) == 1, "300 are owed"
+    assert buckets.seconds_to_wait("key_1", wait_s * 1000, 400) == 0
+    for _ in range(100):
+        buckets.charge("key_1", 10_000, 400)
+    assert buckets.seconds_to_wait("key_1", 16_000) == 0, "never more than a burst is owed"

@@ -40,6 +40,14 @@ def test_a_process_that_is_killed_no_longer_counts(tmp_path):
         eventually(lambda: presence.live() == presence.use() == 1)
 
 
+def test_a_process_sees_on_its_first_use_that_another_has_used_the_limit(tmp_path, monkeypatch):
+    with closing(FilePresence(tmp_path, 0)) as first:
+        monkeypatch.setattr(file_presence, "LOOK_EVERY_S", 3600)
+        with closing(FilePresence(tmp_path, 1)) as second:
+            assert first.use() == 1
+            assert second.use() == 2
+
+
 def test_a_process_that_starts_again_counts_once(tmp_path):
     with closing(FilePresence(tmp_path / "accepted", 0)) as presence:
         for _ in range(3):

@@ -10,10 +10,10 @@ from mauve.access.keyring import Keyring
 from mauve.access.vault import Vault
 from mauve.core.clock import Clock
 from mauve.ingest.counters import IngestCounters
+from mauve.ingest.publishable import PublishableLimits
 from mauve.overload.admission import Admission
 from mauve.overload.byte_budget import ByteBudget
 from mauve.overload.loop_fairness import LoopFairness
-from mauve.overload.token_bucket import DividedTokenBuckets
 from mauve.stores.ledger import Entry, Outcome
 from mauve.stores.log import LogWriter
 
@@ -39,7 +39,7 @@ class IngestParts:
     ledger: MoneyRecorder
     confirm_key: ConfirmKey  # before the ledger records what came with it, and while the keyring may be old
     confirm_secret: ConfirmSecret  # of a webhook, while the keyring may be old
-    rate: DividedTokenBuckets  # of publishable keys
+    publishable_limits: PublishableLimits
     vault: Vault
     clock: Clock
     admission: Admission

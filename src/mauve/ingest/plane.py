@@ -17,6 +17,7 @@ from mauve.ingest.admit import Admitted, BodyRules, admit, admit_at_once, busy_r
 from mauve.ingest.cors import EVENT_HEADERS, PREFLIGHT, with_cors
 from mauve.ingest.hints import NO_HINTS, Hints, with_hints
 from mauve.ingest.parts import IngestParts
+from mauve.ingest.publishable import BODY_BYTES_MAX
 from mauve.ingest.webhooks.endpoint import WEBHOOKS, WebhookEndpoint, is_webhook_path
 from mauve.stores import StoreUnavailableError, UnconfirmedError
 from mauve.stores.edge import PublishedKey
@@ -29,8 +30,6 @@ from mauve.web.drain import Drain
 from mauve.web.envelopes import data_reply, wrong_method
 from mauve.web.health import drain_state, health, readiness
 from mauve.web.messages import JSON, OpenRequest, Reply, bearer_credential, is_json
-
-BODY_BYTES_MAX: Final = 1024 * 1024
 
 _PUBLISHABLE: Final = KeyKind.PUBLISHABLE  # An enum lookup by name would cost a call on every request.
 REFUSALS: Final = (Problem, BodyTooLargeError, IncompleteBodyError)
@@ -189,6 +188,8 @@ class IngestPlane:
         """Judge the events and begin to store them. Await nothing: no other request may pass the cap in between."""
         body, org_period = self._inflate_and_check_account(admitted.body, request, key, received_at)
         verdict = rules.judge_events(body, key, received_at)
+        if key.kind is _PUBLISHABLE:
+            self._parts.publishable_limits.check_items(key.key_id, verdict.item_count, received_at)
         admitted.record_work(self._parts.ledger.entry_s if verdict.payments else 0.0)
         return verdict, accept.store_events(self._parts, key, verdict, received_at, org_period)
 
@@ -227,9 +228,11 @@ class IngestPlane:
         """Return the key that events are sent with."""
         key = self._key_of(request)
         if key.kind is _PUBLISHABLE:
-            wait_s = self._parts.rate.seconds_to_wait(key.key_id, now_ms)
-            if wait_s:
-                raise key_rate_limited(wait_s)
+            try:
+                self._parts.publishable_limits.check_head(key.key_id, request.declared_bytes, now_ms)
+            except Problem as refusal:
+                self._count_refusal(key, refusal)
+                raise
         return key
 
     def _key_of(self, request: OpenRequest) -> PublishedKey:
@@ -247,12 +250,25 @@ class IngestPlane:
         Report a blocked account before a malformed body.
         """
         try:
-            content = inflated(body, request.header("content-encoding"), BODY_BYTES_MAX)
+            content = self._inflated(body, request, key, now_ms)
         except Problem as problem:
             if problem.code is Code.MALFORMED:
                 self._check_account(key, now_ms)
             raise
         return content, self._check_account(key, now_ms)
+
+    def _inflated(self, body: bytes, request: OpenRequest, key: PublishedKey, now_ms: int) -> bytes:
+        encoding = request.header("content-encoding")
+        if key.kind is not _PUBLISHABLE:
+            return inflated(body, encoding, BODY_BYTES_MAX)
+        inflated_bytes = BODY_BYTES_MAX  # A body that cannot be inflated may have cost as much.
+        try:
+            content = inflated(body, encoding, BODY_BYTES_MAX)
+            inflated_bytes = len(content)
+        finally:
+            undeclared_bytes = inflated_bytes - (request.declared_bytes or 0)
+            self._parts.publishable_limits.check_body(key.key_id, undeclared_bytes, now_ms)
+        return content
 
     def _check_account(self, key: PublishedKey, now_ms: int) -> OrgPeriod | None:
         organization = self._parts.keyring.organizations.get(key.org_id)
@@ -313,10 +329,6 @@ def _problem_of(refusal: Exception) -> Problem:
 
 def incomplete_body() -> Problem:
     return Problem(Code.MALFORMED, "the body was cut off or did not arrive in time: send it again")
-
-
-def key_rate_limited(wait_s: int) -> Problem:
-    return Problem(Code.RATE_LIMITED, "this publishable key is used too often: slow down", retry_after_s=wait_s)
 
 
 def not_stored() -> Problem:

@@ -15,13 +15,8 @@ from mauve.core.problems import unauthorized
 from mauve.ingest import accept, rules, wire
 from mauve.ingest.cors import PREFLIGHT, with_cors
 from mauve.ingest.hints import with_hints
-from mauve.ingest.plane import (
-    BODY_BYTES_MAX,
-    key_rate_limited,
-    not_stored,
-    server_key_required,
-    unsupported_type,
-)
+from mauve.ingest.plane import not_stored, server_key_required, unsupported_type
+from mauve.ingest.publishable import BODY_BYTES_MAX, key_rate_limited
 from mauve.ingest.wire import ITEM_BYTES_MAX, ITEMS_MAX
 from mauve.openapi.operation import (
     PUBLISHABLE_KEY,
@@ -163,7 +158,7 @@ _EVENT_RESPONSES: Final = (
     _TOO_MANY,
     _UNSUPPORTED,
     _every_item_invalid(_judged_events(_SERVER, {"user": "ann"})),
-    data_error("The publishable key exceeds its rate limit.", key_rate_limited(1)),
+    data_error("The publishable key exceeds its limit of events or bytes per second.", key_rate_limited("events", 1)),
     _NOT_STORED,
 )
 

@@ -14,10 +14,10 @@ from mauve.config import Settings
 from mauve.core.clock import Clock, SystemClock
 from mauve.ingest.counters import IngestCounters
 from mauve.ingest.parts import IngestParts
+from mauve.ingest.publishable import PublishableLimits
 from mauve.overload.admission import Admission
 from mauve.overload.byte_budget import ByteBudget
 from mauve.overload.loop_fairness import LoopFairness
-from mauve.overload.token_bucket import DividedTokenBuckets
 from mauve.stores.sql.catalog.live_credentials import SqlLiveCredentials
 from mauve.stores.sql.ledger.group_commit import GroupedLedger
 from mauve.stores.sql.ledger.usage import SqlUsageReader
@@ -60,7 +60,9 @@ async def ingest_parts(
                     ledger=ledger,
                     confirm_key=confirm_key,
                     confirm_secret=confirm_secret,
-                    rate=DividedTokenBuckets(settings.publishable_requests_per_s, share_use),
+                    publishable_limits=PublishableLimits.of_rates(
+                        settings.publishable_events_per_s, settings.publishable_bytes_per_s, share_use
+                    ),
                     vault=vault,
                     clock=clock,
                     admission=Admission(lambda: log.flush_s, lambda: fairness.round_s),

@@ -26,7 +26,7 @@ class FilePresence:
     """Announces this process until it is closed, and looks for the others in a thread.
 
     A process that uses the limit touches its file. One that has not done so for some looks leaves its share to the
-    others.
+    others. On its first use it looks at once: of two processes that begin together, at least one sees the other.
     """
 
     def __init__(self, folder: Path, process: int) -> None:
@@ -34,7 +34,9 @@ class FilePresence:
         self._file = _locked(self._own)
         self._touches: dict[Path, _Touch] = {}
         self._is_used = False
+        self._idle_looks = _LOOKS_OF_USE
         self._sharing = 1
+        self._lock = threading.Lock()
         self._look()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._look_forever, name="presence", daemon=True)
@@ -45,8 +47,10 @@ class FilePresence:
         return 1 + len(self._touches)
 
     def use(self) -> int:
-        """Note that this process uses the limit; return how many do so now, this one included. It never waits."""
+        """Record that this process uses the limit; return how many do so now, this one included."""
         self._is_used = True
+        if self._idle_looks >= _LOOKS_OF_USE:
+            self._touch_and_look()
         return self._sharing
 
     def close(self) -> None:
@@ -57,16 +61,21 @@ class FilePresence:
 
     def _look_forever(self) -> None:
         while not self._closing.wait(LOOK_EVERY_S):
-            if self._is_used and self._file is not None:
-                self._is_used = False
-                with suppress(OSError):
-                    os.utime(self._file)
-            self._look()
+            self._touch_and_look()
+
+    def _touch_and_look(self) -> None:
+        self._idle_looks = 0 if self._is_used else self._idle_looks + 1
+        if self._is_used and self._file is not None:
+            self._is_used = False
+            with suppress(OSError):
+                os.utime(self._file)
+        self._look()
 
     def _look(self) -> None:
-        others = [path for path in self._own.parent.glob(f"*{_SUFFIX}") if path != self._own and _is_locked(path)]
-        self._touches = {path: _touch_of(path, self._touches.get(path)) for path in others}
-        self._sharing = 1 + sum(touch.looks_ago < _LOOKS_OF_USE for touch in self._touches.values())
+        with self._lock:
+            others = [path for path in self._own.parent.glob(f"*{_SUFFIX}") if path != self._own and _is_locked(path)]
+            self._touches = {path: _touch_of(path, self._touches.get(path)) for path in others}
+            self._sharing = 1 + sum(touch.looks_ago < _LOOKS_OF_USE for touch in self._touches.values())
 
 
 class _Touch(NamedTuple):
