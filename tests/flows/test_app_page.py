@@ -460,6 +460,26 @@ class TestHealth:
         assert "type is missing or not subscription items 1" in text
         assert "malformed whole requests 1" in text
 
+    @pytest.mark.parametrize("first", ["pk", "sk"])
+    def test_server_events_that_a_publishable_key_suppressed_are_shown(
+        self, client, api, viewer, app, own, load, clock, first
+    ):
+        minted = {kind: api.post(f"/v1/apps/{app['app_id']}/keys", json={"kind": kind}).json() for kind in ("sk", "pk")}
+        second = {"pk": "sk", "sk": "pk"}[first]
+        for kind, ids in ((first, ("1", "2", "3")), (second, ("2", "3")), (second, ("2", "4")), (first, ("3", "4"))):
+            events = [{"name": "view", "id": each} for each in ids]
+            assert client.post("/v1/events", json=events, headers=bearer(minted[kind]["key"])).status_code == 202
+            load()
+            clock.advance(1)
+        text = text_of(viewer.open(f"{own}/events"))
+        title = "Server events not counted: a publishable key had used their ids"
+        if first == "pk":
+            assert title in text
+            assert "use random ids such as UUIDs" in text
+            assert re.search(rf"{title}.*? 3 just now", text)
+        else:
+            assert re.search(rf"{title}.*? 1 just now", text), "only the last one: 4 came from the page first"
+
     def test_moved_times_and_misspelled_statuses_are_shown_with_what_to_do(
         self, client, viewer, app, own, send, put, note, clock
     ):

@@ -29,6 +29,20 @@ class Batch(NamedTuple):
     items: bytes  # one JSON object, or an array of them
 
 
+def marked(received_at: int, *, is_publishable: bool) -> int:
+    """Return the time of receipt, made odd for a publishable key and even for a server key, within its day.
+
+    So the warehouse's table of counted ids tells which kind of key an id came from, and no format changes. Records of
+    release 0.1.0 are not marked.
+    """
+    return received_at | 1 if is_publishable else received_at & ~1
+
+
+def is_publishable(received_at: int) -> bool:
+    """Return whether events with this marked time of receipt came from a publishable key."""
+    return received_at & 1 == 1
+
+
 class MalformedBatchError(Exception):
     """The bytes are not a batch in a format that this release knows."""
 

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from mauve.access.event_caps import EventCaps
 from mauve.core.accepted import OrgPeriod
-from mauve.core.batch import packed_header
+from mauve.core.batch import marked, packed_header
+from mauve.core.credential import KeyKind
 from mauve.core.rejections import Fault, RejectionCode
 from mauve.ingest.parts import IngestParts
 from mauve.ingest.rules import EventsVerdict, ObjectsVerdict, Rejection
@@ -20,12 +21,14 @@ from mauve.stores.ledger import Entry, Outcome
 from mauve.web.messages import Reply, json_reply
 
 CONFLICT: Final = Fault(RejectionCode.CONFLICT, "conflicting payload for an existing id: the first write stands")
+_PUBLISHABLE: Final = KeyKind.PUBLISHABLE  # An enum lookup by name would cost a call on every request.
 _ALL_ACCEPTED: Final = [b'{"ok":true,"accepted":%d,"rejected":0}' % count for count in range(ITEMS_MAX + 1)]
 
 
 def log_record(key: PublishedKey, verdict: EventsVerdict, received_at: int, arrived_at: int) -> tuple[bytes, bytes]:
     """Return the header and the events of a log record."""
     events = verdict.events or b""
+    received_at = marked(received_at, is_publishable=key.kind is _PUBLISHABLE)
     return (packed_header(key.public_id, key.org_id, received_at, arrived_at, verdict.event_count), events)
 
 

@@ -27,13 +27,14 @@ from mauve.load.rows import (
     first_seen_of,
     range_from,
     repeats_among,
+    suppressed_among,
     usage_of,
 )
 from mauve.stores import StoreUnavailableError
-from mauve.stores.ingest_stats import REPEAT, IngestStats
+from mauve.stores.ingest_stats import REPEAT, SUPPRESSED, IngestStats
 from mauve.stores.ledger import DeadLetter, Intent, LoadLedger, LoadStep
 from mauve.stores.log import MIXED_STREAM, LogReader, LogRecord, Lost
-from mauve.stores.warehouse import EventRows, RowsRefusedError, WarehouseWriter, last_numbers
+from mauve.stores.warehouse import RowsRefusedError, WarehouseWriter, last_numbers
 
 IDEMPOTENCY_WINDOW_MS: Final = 7 * DAY_MS
 RANGE_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -252,6 +253,7 @@ class Loader:
             known = self._stored_after(intent.before)
         stored = {seq: known[seq] for seq in rows.seq if seq in known} if known else {}
         repeats = repeats_among(rows, same_ids, stored, IDEMPOTENCY_WINDOW_MS)
+        log_range.suppressed = suppressed_among(rows, same_ids, repeats, IDEMPOTENCY_WINDOW_MS)
         self._days.reopen_from(first_day_of(rows))
         self._ledger.intend(intent, self._epoch)
         self._warehouse.commit(repeats, stored.keys(), intent.name)
@@ -269,7 +271,7 @@ class Loader:
             events_by_org_and_period=usage_of(log_range, repeats),
             first_seen_by_project=first_seen_of(log_range.batches),
             dead_letters=letters,
-            ingest_stats=_repeat_stats(log_range.rows, repeats, now) if repeats else None,
+            ingest_stats=_repeat_stats(log_range, repeats, now) if repeats else None,
             epoch=self._epoch,
         )
         self._ledger.finish(step)
@@ -313,8 +315,10 @@ def _last_of(records: Records) -> dict[int, int]:
     return {stream: record.number for stream, record in records}
 
 
-def _repeat_stats(rows: EventRows, repeats: set[int], now_ms: int) -> IngestStats:
+def _repeat_stats(log_range: LogRange, repeats: set[int], now_ms: int) -> IngestStats:
     """Count the repeats of each project, for its owner."""
+    rows = log_range.rows
     by_project = Counter(project for project, seq in zip(rows.project, rows.seq, strict=True) if seq in repeats)
     counts = {(project, REPEAT): count for project, count in by_project.items()}
+    counts |= {(project, SUPPRESSED): count for project, count in log_range.suppressed.items()}
     return IngestStats(today_at(now_ms).isoformat(), now_ms, counts)

@@ -1,6 +1,7 @@
 """Decode records of the log into rows of the warehouse, and date them. Pure."""
 
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -11,7 +12,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from mauve.core.batch import Batch, MalformedBatchError, unpacked
+from mauve.core.batch import Batch, MalformedBatchError, is_publishable, unpacked
 from mauve.core.times import FUTURE_MAX_MS, PAST_MAX_MS, known_time_ms, occurred_at
 from mauve.core.window import period_of, today_at
 from mauve.stores.ledger import Intent
@@ -60,6 +61,7 @@ class LogRange:
     unreadable: list[Unreadable] = field(default_factory=list)
     is_last: bool = False  # the log held nothing more when it was read
     intent: Intent | None = None  # the unfinished range that it repeats
+    suppressed: Mapping[str, int] = field(default_factory=dict)  # by project, see `suppressed_among`
 
 
 def range_from(records: Records, *, is_last: bool = False) -> LogRange:
@@ -92,6 +94,23 @@ def repeats_among(rows: EventRows, same_ids: Iterable[SameId], stored: Mapping[i
             elif seq not in repeats:
                 counted.append(received_at)
     return repeats
+
+
+def suppressed_among(
+    rows: EventRows, same_ids: Iterable[SameId], repeats: set[int], window_ms: int
+) -> Mapping[str, int]:
+    """Count by project the repeats from server keys whose id counts for an event of a publishable key."""
+    suppressed = Counter[str]()
+    for places, counted_at in same_ids:
+        counted = list(counted_at)
+        for place in places:
+            received_at = rows.received_at[place]
+            if rows.seq[place] not in repeats:
+                counted.append(received_at)
+            elif not is_publishable(received_at):
+                first = (each for each in counted if abs(received_at - each) < window_ms)
+                suppressed[rows.project[place]] += any(map(is_publishable, first))
+    return +suppressed
 
 
 def usage_of(log_range: LogRange, repeats: set[int]) -> dict[tuple[str, str], int]:

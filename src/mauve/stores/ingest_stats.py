@@ -14,6 +14,7 @@ DAYS_KEPT: Final = 92
 ACCEPTED: Final = "accepted"
 DUPLICATE: Final = "duplicate"  # a payment that was already recorded
 REPEAT: Final = "repeat"  # an event with a repeated id: stored, not counted
+SUPPRESSED: Final = "suppressed"  # a repeat from a server key whose id counts for a publishable key
 REJECTED: Final = "rejected"  # an item; a colon and the rejection code follow
 REFUSED: Final = "refused"  # a whole request; a colon and the problem code follow
 # Accepted items that deserve a look.

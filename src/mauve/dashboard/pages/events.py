@@ -59,7 +59,7 @@ def show_events(context: MemberContext) -> Response:
     app, questions, name = context.app(), questions_of(context), event_name_of(context)
     names = questions.now("event_names")
     answers = answers_about(context, app, [names, *_series_of(questions, name)])
-    health = health_of(context, questions.project, questions.period.window)
+    health = health_of(context, app, questions.project, questions.period.window)
     ages = ages_of({"ingest": context.now_ms, **_read_at(questions, name, answers)})
     return page(
         context,

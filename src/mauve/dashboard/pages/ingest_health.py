@@ -5,6 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from mauve.control.keys import list_keys
+from mauve.core.app import App
+from mauve.core.credential import KeyKind
 from mauve.core.rejections import RejectionCode
 from mauve.core.window import Window
 from mauve.dashboard.context import MemberContext
@@ -21,6 +24,7 @@ from mauve.stores.ingest_stats import (
     REJECTED,
     REPEAT,
     STATUS_RESEMBLES,
+    SUPPRESSED,
     TIME_MISNAMED,
     IngestCount,
 )
@@ -99,15 +103,28 @@ _WARNINGS: Final = {
         "at looks like epoch seconds: send milliseconds",
         "Read as milliseconds, these times lie in 1970, so they were moved or are wrong.",
     ),
+    SUPPRESSED: (
+        "Server events not counted: a publishable key had used their ids",
+        "Anyone can send events with a publishable key. If your own pages do not send these ids, someone guessed them: "
+        "use random ids such as UUIDs, and replace the key.",
+    ),
 }
 
 
-def health_of(context: MemberContext, project: str, window: Window) -> IngestHealth | None:
+def health_of(context: MemberContext, app: App, project: str, window: Window) -> IngestHealth | None:
     """Return the ingest statistics of a window; None if they cannot be read now."""
     try:
-        return health_from(context.parts.ingest_stats.counts(project, window))
+        counts = context.parts.ingest_stats.counts(project, window)
+        # Ids of earlier releases carry no kind of key: do not warn about a key that does not exist.
+        if SUPPRESSED in {each.word for each in counts} and not _has_publishable_key(context, app):
+            counts = [each for each in counts if each.word != SUPPRESSED]
+        return health_from(counts)
     except StoreUnavailableError:
         return None
+
+
+def _has_publishable_key(context: MemberContext, app: App) -> bool:
+    return any(key.kind is KeyKind.PUBLISHABLE for key in list_keys(context.control, app))
 
 
 def health_from(counts: Sequence[IngestCount]) -> IngestHealth:
