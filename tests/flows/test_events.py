@@ -133,7 +133,8 @@ class TestHints:
             assert (reply.status_code, reply.headers["x-service-moved"]) == (202, moved)
         reply = post(old, key=publishable_key)
         assert reply.headers["access-control-allow-origin"] == "*"
-        assert reply.headers["access-control-expose-headers"] == "x-service-moved"
+        assert reply.headers["access-control-expose-headers"] == "x-service-moved, x-service-moved-items"
+        assert reply.headers["x-service-moved-items"] == "0"
         assert reply.json() == {"ok": True, "accepted": 1, "rejected": 0}, "the body is as ever"
 
     def test_without_moved_times_there_is_no_such_header(self, post, clock):

@@ -54,12 +54,51 @@ def test_old_times_are_counted_by_the_day_or_month_they_claim(form, with_fault):
     items = [timed(form(NOW - days * DAY_MS)) for days in ages.values()] + [timed(form(NOW))]
     found = hints(*items, *([{"name": ""}] if with_fault else []))
     assert found.words == {f"moved_past:{claim}": 1 for claim in ages}
-    assert found.headers == {"x-service-moved": "6"}
+    assert found.headers == {"x-service-moved": "6", "x-service-moved-items": "0-5"}
+
+
+@pytest.mark.parametrize("form", [int, written], ids=["integers", "texts"])
+def test_moved_items_are_named_by_their_index_in_the_batch(form):
+    old, now = timed(form(NOW - 30 * DAY_MS)), timed(form(NOW))
+    late = timed(form(NOW - 40 * DAY_MS), form(NOW - 20 * DAY_MS))
+    paid = PAYMENT | {"at": form(NOW + DAY_MS)}
+    for items, indexes in (
+        ([now, old], "1"),
+        ([old, now, old, old, {"name": "view"}, late], "0, 2-3, 5"),
+        ([{"name": ""}, old, {"at": form(0)}, paid, now], "1, 3"),
+        ([old] * 500, "0-499"),
+    ):
+        assert hints(*items).headers["x-service-moved-items"] == indexes
+    alternating = hints(*([old, now] * 250)).headers["x-service-moved-items"]
+    assert alternating.endswith(", 498")
+    assert len(alternating) < 2_000
+
+
+RESEMBLES_SIGNUP = "a name resembles user_signup: only user_signup counts as a signup"
+
+
+@pytest.mark.parametrize(
+    "name", ["User_Signup", "signup", "Sign Up", "SIGN-UP", "userSignup", "signed_up", " user_signup"]
+)
+def test_a_misspelled_signup_gives_a_hint(name):
+    misspelled = {"name": name, "user": "ann"}
+    for items, count in (([misspelled], 1), ([{"name": "view"}, misspelled, misspelled, PAYMENT, {}], 2)):
+        found = hints(*items)
+        assert found.words == {"signup_resembles": count}
+        assert found.headers == {"x-service-hint": RESEMBLES_SIGNUP}
+    both = hints(misspelled | {"at": NOW // 1000})
+    assert both.headers["x-service-hint"] == f"{SECONDS_HINT}; {RESEMBLES_SIGNUP}"
+
+
+@pytest.mark.parametrize("name", ["user_signup", "signup_opened", "user_signin", "payment_signup", "s" * 128])
+def test_other_names_give_no_hint(name):
+    assert hints({"name": name, "user": "ann"}) is NO_HINTS
 
 
 def test_times_of_payments_are_counted_too():
     found = hints(PAYMENT | {"at": written(NOW - 30 * DAY_MS)}, timed(NOW - 30 * DAY_MS))
-    assert (found.words, found.headers) == ({"moved_past:2026-10-16": 2}, {"x-service-moved": "2"})
+    assert found.words == {"moved_past:2026-10-16": 2}
+    assert found.headers == {"x-service-moved": "2", "x-service-moved-items": "0-1"}
 
 
 def test_rejected_items_are_not_counted():
@@ -71,13 +110,14 @@ def test_rejected_items_are_not_counted():
 
 def test_future_times_are_counted():
     found = hints(timed(NOW + 6 * MINUTE), timed(10**40), timed("9999-12-31T23:59:59Z"))
-    assert (found.words, found.headers) == ({"moved_future": 3}, {"x-service-moved": "3"})
+    assert found.words == {"moved_future": 3}
+    assert found.headers == {"x-service-moved": "3", "x-service-moved-items": "0-2"}
 
 
 def test_epoch_seconds_are_recognized():
     found = hints(timed(NOW // 1000), timed(10**9), timed(10**10 - 1), timed(10**9 - 1), timed(10**10))
     assert found.words == {"at_in_seconds": 3, "moved_past:earlier": 2}
-    assert found.headers == {"x-service-moved": "5", "x-service-hint": SECONDS_HINT}
+    assert found.headers == {"x-service-moved": "5", "x-service-moved-items": "0-4", "x-service-hint": SECONDS_HINT}
 
 
 def test_epoch_seconds_are_recognized_even_if_they_are_not_moved():

@@ -5,7 +5,7 @@ from typing import Final
 from mauve.web.messages import JSON, Reply
 
 _ANY_ORIGIN: Final = {"access-control-allow-origin": "*"}
-_READABLE: Final = ("retry-after", "x-service-throttle", "x-service-moved", "x-service-hint")
+_READABLE: Final = ("retry-after", "x-service-throttle", "x-service-moved", "x-service-moved-items", "x-service-hint")
 EVENT_HEADERS: Final = {**JSON, **_ANY_ORIGIN}
 PREFLIGHT: Final = Reply(
     204,

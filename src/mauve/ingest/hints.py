@@ -15,7 +15,8 @@ from typing import Final, NamedTuple, cast
 import msgspec
 from msgspec import Raw
 
-from mauve.core.events import DatedEvent, Event, is_object
+from mauve.core.events import SIGNUP, DatedEvent, Event, is_object
+from mauve.core.rejections import Fault
 from mauve.core.subscriptions import likely_status
 from mauve.core.times import DAY_MS, FUTURE_MAX_MS, PAST_MAX_MS, known_time_ms
 from mauve.stores.ingest_stats import (
@@ -23,12 +24,16 @@ from mauve.stores.ingest_stats import (
     MOVED_FUTURE,
     MOVED_PAST,
     MOVED_PAST_EARLIER,
+    SIGNUP_RESEMBLES,
     STATUS_RESEMBLES,
     TIME_MISNAMED,
 )
 from mauve.web.messages import Reply
 
 SECONDS_HINT: Final = "at looks like epoch seconds: send milliseconds"
+SIGNUP_HINT: Final = f"a name resembles {SIGNUP}: only {SIGNUP} counts as a signup"
+_SIGNUP_LETTERS: Final = frozenset({"usersignup", "signup", "signedup", "usersignedup", "usersignsup"})
+_SIGNUP_CHARACTERS_MAX: Final = 24
 _MONTHS_COUNTED: Final = 12  # older claims are counted together, so that no client can make many counters
 _DAYS_COUNTED: Final = 60
 _MINUTE_MS: Final = 60_000
@@ -46,6 +51,8 @@ _NULL: Final = Raw(b"null")
 # One millisecond narrower than the window, because the exact check rounds down.
 _LAG_MAX_MS, _LEAD_MAX_MS = 1 - PAST_MAX_MS, FUTURE_MAX_MS - 1
 _LAG_MAX, _LEAD_MAX = timedelta(milliseconds=_LAG_MAX_MS), timedelta(milliseconds=_LEAD_MAX_MS)
+
+_Item = Event | DatedEvent | Fault
 
 
 class Hints(NamedTuple):
@@ -117,28 +124,64 @@ def dated(events: Iterable[Event | DatedEvent]) -> list[DatedEvent]:
     ]
 
 
-def time_hints(remarkable: Sequence[DatedEvent], received_at: int) -> Hints:
-    """Return the hints about accepted events whose times are remarkable."""
+def time_hints(remarkable: Sequence[DatedEvent], received_at: int, items: Sequence[_Item]) -> Hints:
+    """Return the hints about accepted events whose times are remarkable, among all items of the batch."""
     if not remarkable:
         return NO_HINTS
     starts, past_words = _periods_before(received_at // DAY_MS)
-    oldest, newest = received_at - PAST_MAX_MS, received_at + FUTURE_MAX_MS
-    moved, words = 0, Counter[str]()
+    has_moved, words = False, Counter[str]()
     for event in remarkable:
-        at, sent_at = event.at, event.sent_at
-        if at is None:
-            continue
-        claim = _epoch_ms(at)
-        if sent_at is not None:
-            claim += received_at - _epoch_ms(sent_at)
-        is_moved = not oldest <= claim <= newest
-        moved += is_moved
+        at, claim = event.at, _claim(event, received_at)
+        is_moved = _is_moved(claim, received_at)
+        has_moved |= is_moved
         if at.__class__ is int and _SECONDS_MIN <= at < _SECONDS_MAX:
             words[AT_IN_SECONDS] += 1
         elif is_moved:
-            words[MOVED_FUTURE if claim > newest else past_words[bisect_right(starts, claim)]] += 1
-    counted = {"x-service-moved": str(moved)} if moved else {}
-    return Hints(words, counted | ({"x-service-hint": SECONDS_HINT} if AT_IN_SECONDS in words else {}))
+            words[MOVED_FUTURE if claim > received_at else past_words[bisect_right(starts, claim)]] += 1
+    headers = _moved_headers(items, received_at) if has_moved else {}
+    return Hints(words, headers | ({"x-service-hint": SECONDS_HINT} if AT_IN_SECONDS in words else {}))
+
+
+def _moved_headers(items: Sequence[_Item], received_at: int) -> dict[str, str]:
+    """Return how many items were moved, and their indexes, such as `0, 2-5`."""
+    indexes = [
+        index
+        for index, item in enumerate(items)
+        if not isinstance(item, Fault) and item.at is not None and _is_moved(_claim(item, received_at), received_at)
+    ]
+    runs: list[list[int]] = []
+    for index in indexes:
+        if runs and index == runs[-1][-1] + 1:
+            runs[-1][1:] = [index]
+        else:
+            runs.append([index])
+    return {
+        "x-service-moved": str(len(indexes)),
+        "x-service-moved-items": ", ".join("-".join(map(str, run)) for run in runs),
+    }
+
+
+def _claim(event: Event | DatedEvent, received_at: int) -> int:
+    """Return when an event with a time claims to have happened, in epoch milliseconds by our clock."""
+    at, sent_at = cast("datetime | int", _moment(event.at)), _moment(event.sent_at)
+    return _epoch_ms(at) if sent_at is None else _epoch_ms(at) + received_at - _epoch_ms(sent_at)
+
+
+def _is_moved(claim: int, received_at: int) -> bool:
+    return not received_at - PAST_MAX_MS <= claim <= received_at + FUTURE_MAX_MS
+
+
+@lru_cache(maxsize=4096)
+def resembles_signup(name: str) -> bool:
+    """Return whether a name differs from `user_signup` only in case, spaces, punctuation or usual spellings."""
+    if "up" not in name[-4:].lower() or name == SIGNUP or len(name) > _SIGNUP_CHARACTERS_MAX:
+        return False
+    return "".join(filter(str.isalpha, name.casefold())) in _SIGNUP_LETTERS
+
+
+def with_misspelled_signups(hints: Hints, names: Iterable[str]) -> Hints:
+    """Add the hint about names that resemble `user_signup`."""
+    return _with_hint(hints, SIGNUP_HINT, {SIGNUP_RESEMBLES: sum(map(resembles_signup, names))})
 
 
 def may_misname_time(text: bytes) -> bool:
@@ -164,7 +207,11 @@ def with_misnamed_times(hints: Hints, items: bytes) -> Hints:
     if not words:
         return hints
     name = words.most_common(1)[0][0].partition(":")[2]
-    texts = [hints.headers.get("x-service-hint"), f"{name} is not a field: did you mean at?"]
+    return _with_hint(hints, f"{name} is not a field: did you mean at?", words)
+
+
+def _with_hint(hints: Hints, text: str, words: Mapping[str, int]) -> Hints:
+    texts = [hints.headers.get("x-service-hint"), text]
     header = {"x-service-hint": "; ".join(filter(None, texts))}
     return Hints({**hints.words, **words}, {**hints.headers, **header})
 
@@ -203,9 +250,9 @@ def _epoch_ms(moment: datetime | int) -> int:
     return since.days * DAY_MS + since.seconds * 1000 + since.microseconds // 1000
 
 
-def _moment(value: str | int | None) -> datetime | int | None:
-    if value.__class__ is not str:
-        return cast("int | None", value)
+def _moment(value: str | datetime | int | None) -> datetime | int | None:
+    if not isinstance(value, str):
+        return value
     try:
         return datetime.fromisoformat(value)
     except ValueError:  # a leap second

@@ -37,10 +37,12 @@ from mauve.ingest.hints import (
     Hints,
     dated,
     may_misname_time,
+    resembles_signup,
     scan_times,
     status_hints,
     time_hints,
     with_misnamed_times,
+    with_misspelled_signups,
 )
 from mauve.stores.edge import PublishedKey
 from mauve.stores.ledger import Payment, SubscriptionVersion
@@ -128,7 +130,7 @@ def judge_events(body: bytes, key: PublishedKey, received_at: int) -> EventsVerd
     wire.require_utf8(body)
     events, remarkable = _valid_events(body, received_at)
     if events is not None and _can_log_unchanged(body, events):
-        hints = _event_hints(remarkable, received_at, events, body)
+        hints = _event_hints(time_hints(remarkable, received_at, events), events, body)
         return EventsVerdict(body if events else None, len(events), [], [], len(events), hints)
     items = wire.split(body)
     if items.text is not body:
@@ -154,7 +156,8 @@ def judge_events(body: bytes, key: PublishedKey, received_at: int) -> EventsVerd
         _, remarkable = scan_times(dated(accepted), received_at)
     logged = body if len(kept) == len(items.raws) else b"[" + b",".join(kept) + b"]"
     taken = [*kept, *(items.raws[each.index] for each in payments)] if rejections else []
-    hints = _event_hints(remarkable, received_at, accepted, b"[" + b",".join(taken) + b"]" if taken else body)
+    hints = time_hints(remarkable, received_at, judgements)
+    hints = _event_hints(hints, accepted, b"[" + b",".join(taken) + b"]" if taken else body)
     return EventsVerdict(logged if kept else None, len(kept), payments, rejections, len(items.raws), hints)
 
 
@@ -218,11 +221,12 @@ def _can_log_unchanged(body: bytes, events: Sequence[DatedEvent]) -> bool:
     return PAYMENT not in [event.name for event in events]
 
 
-def _event_hints(remarkable: Sequence[DatedEvent], received_at: int, accepted: Sequence[_Judged], text: bytes) -> Hints:
-    """Return the hints about accepted events, given the text of all of them."""
-    hints = time_hints(remarkable, received_at)
+def _event_hints(hints: Hints, accepted: Sequence[_Judged], text: bytes) -> Hints:
+    """Add the hints about names of fields and events, given the text of all accepted events."""
     if accepted and accepted[0].at is None and may_misname_time(text):
-        return with_misnamed_times(hints, text)
+        hints = with_misnamed_times(hints, text)
+    if any(map(resembles_signup, {event.name for event in accepted})):
+        hints = with_misspelled_signups(hints, (event.name for event in accepted))
     return hints
 
 

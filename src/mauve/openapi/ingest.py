@@ -38,7 +38,12 @@ from mauve.web.messages import JSON
 
 TAG: Final = "Ingest"
 _NOW_MS: Final = int(datetime(2026, 11, 14, 9, 30, tzinfo=UTC).timestamp()) * 1000
-_EVENT: Final = {"name": "report_opened", "user": "ann", "id": "click-1", "props": {"plan": "pro"}}
+_EVENT: Final = {
+    "name": "report_opened",
+    "user": "ann",
+    "id": "0f8fad5b-d9cb-469f-a165-70867728950e",
+    "props": {"plan": "pro"},
+}
 _SIGNUP: Final = {"name": "user_signup", "user": "ann", "at": "2026-11-14T09:30:00Z"}
 _PAYMENT: Final = {
     "name": "payment",
@@ -173,9 +178,11 @@ OPERATIONS: Final = (
             "Write one event, or an array of events. 202 means that they are stored durably; they can be read a few "
             "seconds later.\n\nItems are checked one by one: valid items are accepted, the others are listed under "
             f"`errors`. An item of more than {ITEM_BYTES_MAX // 1024} KB as compact JSON is rejected. Sending the same "
-            "`id` again does not count twice, so a batch can be retried when no response arrived.\n\nA time outside "
-            "the last 7 days and the next 5 minutes is moved to the nearest moment inside; the header "
-            "`x-service-moved` says how many were. Events of the past can therefore not be imported here."
+            "`id` again does not count twice, so a batch can be retried when no response arrived. If the app has a "
+            "publishable key, ids must be unguessable, such as random UUIDs: an event that someone sends with that key "
+            "suppresses a server's event with the same id.\n\nA time outside the last 7 days and the next 5 minutes is "
+            "moved to the nearest moment inside; the headers `x-service-moved` and `x-service-moved-items` say how many "
+            "and which. To bring in older events and payments, use `mauve import`."
         ),
         security=(SERVER_KEY, PUBLISHABLE_KEY),
         parameters=(_ENCODING,),

@@ -184,6 +184,7 @@ _HEADERS: Final[Mapping[str, Mapping[str, Any]]] = {
         "How many accepted items have a time that was moved into the last 7 days and the next 5 minutes.",
         {"type": "integer", "minimum": 1},
     ),
+    "x-service-moved-items": _header("The zero-based indexes of these items in the batch, such as `0, 2-5`.", _TEXT),
     "x-service-hint": _header("What is probably wrong with an accepted item, for people to read.", _TEXT),
     "x-cache": _header(
         "Where the result comes from. `stale` is the last known result, served because a fresh read failed.",

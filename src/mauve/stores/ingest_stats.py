@@ -24,6 +24,7 @@ MOVED_FUTURE: Final = "moved_future"  # a time after the window
 AT_IN_SECONDS: Final = "at_in_seconds"  # `at` looks like epoch seconds
 TIME_MISNAMED: Final = "time_misnamed"  # no `at`, but a field that is ignored; a colon and its name follow
 STATUS_RESEMBLES: Final = "status_resembles"  # a misspelled status; a colon and the known one follow
+SIGNUP_RESEMBLES: Final = "signup_resembles"  # a name that is almost user_signup
 
 KEY_USED: Final = "key"  # a colon and the key's id follow; counted by month, to take few rows
 

@@ -23,6 +23,7 @@ from mauve.stores.ingest_stats import (
     REFUSED,
     REJECTED,
     REPEAT,
+    SIGNUP_RESEMBLES,
     STATUS_RESEMBLES,
     SUPPRESSED,
     TIME_MISNAMED,
@@ -91,7 +92,7 @@ _REASONS: Final[Mapping[RejectionCode, str]] = {
 _KINDS = {REJECTED: _ITEM, REFUSED: _REQUEST}
 _PAST_ADVICE: Final = (
     "They count seven days before they arrived, not when they claim. Events and payments of the past cannot be sent to "
-    "/v1/events. The operator can import a biller's payments with mauve webhooks replay; subscriptions keep any at."
+    "/v1/events: the operator imports them with mauve import. Subscriptions keep any at."
 )
 _MISNAMED_ADVICE: Final = "It was ignored, so these items count when they arrived. Send the time as at."
 _WARNINGS: Final = {
@@ -103,10 +104,13 @@ _WARNINGS: Final = {
         "at looks like epoch seconds: send milliseconds",
         "Read as milliseconds, these times lie in 1970, so they were moved or are wrong.",
     ),
+    SIGNUP_RESEMBLES: (
+        "A name is almost user_signup, but differs in case, spaces or spelling",
+        "It does not count as a signup. Did you mean user_signup? Send it exactly so.",
+    ),
     SUPPRESSED: (
         "Server events not counted: a publishable key had used their ids",
-        "Anyone can send events with a publishable key. If your own pages do not send these ids, someone guessed them: "
-        "use random ids such as UUIDs, and replace the key.",
+        "If your own pages do not send these ids, someone guessed them: use random ids such as UUIDs, and replace the key.",
     ),
 }
 
