@@ -18,10 +18,10 @@ from mauve.core.secret import Secret
 from mauve.core.times import DAY_MS
 from mauve.stores import ForeignDataError, NewerSchemaError, UnsupportedServerError
 from mauve.stores.clickhouse import server_warehouse
-from mauve.stores.clickhouse.schema import clustered, kept_tables
+from mauve.stores.clickhouse.schema import KEPT_TABLES, clustered, kept_tables
 from mauve.stores.clickhouse.server import address_from, open_for_loading, open_for_maintenance
 from mauve.stores.clickhouse.server_schema import SCHEMA_VERSION, check_server, migrate
-from mauve.stores.clickhouse.server_warehouse import ServerWarehouse
+from mauve.stores.clickhouse.server_warehouse import SYNC_REPLICA, ServerWarehouse
 from mauve.stores.warehouse import EventRows, RowsRefusedError, WarehouseUnavailableError, first_seq
 from support.clickhouse import PASSWORD, ClickHouse
 from support.service import PATIENCE_S, SERVERS, bearer, eventually, mauve, running, token_for, until_loaded
@@ -225,6 +225,18 @@ def test_the_statements_for_a_cluster_are_valid(server):
             assert "min_compressed_bytes_to_fsync_after_fetch = 1" in written
 
 
+def test_a_takeover_waits_for_inserts_of_other_replicas_but_not_for_merges_or_mutations(server, address):
+    """The engine here has no replicas: it parses the statement, finds the table, and refuses only because of that."""
+    for table in KEPT_TABLES:
+        written = server.query(f"SELECT formatQuerySingleLine('{SYNC_REPLICA.format(table=table)}')")
+        assert written.strip() == f"SYSTEM SYNC REPLICA {table} LIGHTWEIGHT"
+    with closing(open_for_loading(address)) as connection:
+        loader = ServerWarehouse(connection, is_replicated=True)
+        for sync in (loader.forget_ids, lambda: loader.stored_after({7: 0})):
+            with pytest.raises(WarehouseUnavailableError, match="BAD_ARGUMENTS, code 36"):
+                sync()
+
+
 @pytest.mark.parametrize(("change", "status"), [({}, 0), ({"password": "mistaken"}, 1)])
 def test_a_server_is_verified_by_the_script_for_operators(server, change, status):
     before = server.query("SHOW DATABASES")
@@ -232,6 +244,7 @@ def test_a_server_is_verified_by_the_script_for_operators(server, change, status
     done = subprocess.run([sys.executable, VERIFY], env=settings, capture_output=True, text=True, check=False)
     assert (done.returncode, "FAILED" in done.stdout, done.stderr) == (status, bool(status), "")
     assert ("everything is cleaned up" in done.stdout) is (status == 0), "there is nothing to clean up otherwise"
+    assert ("SYSTEM SYNC REPLICA … LIGHTWEIGHT" in done.stdout) is (status == 0)
     assert server.query("SHOW DATABASES") == before
 
 

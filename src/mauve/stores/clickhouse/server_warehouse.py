@@ -18,6 +18,9 @@ from mauve.stores.warehouse import EventRows
 COMMIT_S_MAX: Final = 600
 """How long after staging a commit is accepted."""
 
+SYNC_REPLICA: Final = "SYSTEM SYNC REPLICA {table} LIGHTWEIGHT"
+"""Waits for the inserts of other replicas. Without LIGHTWEIGHT it would also wait for queued merges and mutations."""
+
 # Newer servers have other names for the same settings; those that a server does not know are left out.
 _RECOGNIZED: Final[SettingValues] = {
     "insert_deduplicate": 1,
@@ -63,10 +66,10 @@ class ServerWarehouse(ClickHouseWarehouse):
         self._seen.forget()
 
     def _sync_replica(self) -> None:
-        """Wait until the replica has everything that others have stored."""
+        """Wait until this replica has all rows that other replicas have stored."""
         if self._is_replicated:
             for table in KEPT_TABLES:
-                self._connection.run(f"SYSTEM SYNC REPLICA {table}")
+                self._connection.run(SYNC_REPLICA.format(table=table))
 
     def _condition(self, repeats: int, stored: int) -> str:
         is_in_time = f"throwIf(toUnixTimestamp(now()) > {self._commit_until_s}, '{LATE_ROWS}') = 0"
