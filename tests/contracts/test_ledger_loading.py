@@ -5,7 +5,7 @@ import threading
 import pytest
 import sqlalchemy as sa
 
-from mauve.stores.ledger import DeadLetter, Entry, Intent, LeaseLostError, LoadStep, StepOutdatedError, intent_from
+from mauve.stores.ledger import DeadLetter, Entry, Intent, LeaseLostError, LoadStep, StepOutdatedError, Turn, intent_from
 from mauve.stores.log import LogRecord
 from mauve.stores.sql.ledger.load_lease import SqlLeaseStore
 from mauve.stores.sql.ledger.loading import SqlLoadLedger
@@ -155,46 +155,55 @@ def shift_expiry(ledger_database):
 
 class TestLease:
     def test_one_holder_has_it_until_it_expires_by_the_clock_of_the_database(self, lease, shift_expiry):
-        assert lease.acquire("a", TTL_S) == 1
+        assert lease.acquire("a", TTL_S) == Turn("a", 1)
         assert lease.acquire("b", TTL_S) is None
         shift_expiry(1 - TTL_S)
-        assert lease.renew(1, TTL_S)
+        assert lease.renew(Turn("a", 1), TTL_S)
         assert lease.acquire("b", TTL_S) is None, "it was renewed"
         shift_expiry(-TTL_S)
-        assert lease.acquire("b", TTL_S) == 2
+        assert lease.acquire("b", TTL_S) == Turn("b", 2)
         assert lease.acquire("a", TTL_S) is None
 
     def test_a_short_lease_expires_without_help(self, lease):
-        assert lease.acquire("a", 0) == 1
-        assert lease.acquire("b", 0) == 2
+        assert lease.acquire("a", 0) == Turn("a", 1)
+        assert lease.acquire("b", 0) == Turn("b", 2)
 
     def test_a_holder_that_was_restarted_gets_it_at_once_with_a_new_epoch(self, lease):
-        assert [lease.acquire("a", TTL_S) for _ in range(3)] == [1, 2, 3]
+        assert [lease.acquire("a", TTL_S).epoch for _ in range(3)] == [1, 2, 3]
 
     def test_a_released_lease_is_free_at_once(self, lease):
         lease.release(lease.acquire("a", TTL_S))
-        assert not lease.renew(1, TTL_S)
-        assert lease.acquire("b", TTL_S) == 2
+        assert not lease.renew(Turn("a", 1), TTL_S)
+        assert lease.acquire("b", TTL_S) == Turn("b", 2)
 
     def test_a_turn_that_is_over_neither_renews_nor_releases_the_next(self, lease, shift_expiry):
         lease.acquire("a", TTL_S)
         shift_expiry(-TTL_S)
         lease.acquire("b", TTL_S)
-        assert not lease.renew(1, TTL_S)
-        lease.release(1)
+        assert not lease.renew(Turn("a", 1), TTL_S)
+        lease.release(Turn("a", 1))
         assert lease.acquire("a", TTL_S) is None
-        assert lease.renew(2, TTL_S)
+        assert lease.renew(Turn("b", 2), TTL_S)
+
+    def test_a_turn_of_another_holder_with_the_same_epoch_neither_renews_nor_releases(self, lease):
+        """A failover that loses the last commit grants an epoch again."""
+        lease.acquire("b", TTL_S)
+        lost = Turn("a", 1)
+        assert not lease.renew(lost, TTL_S)
+        lease.release(lost)
+        assert lease.acquire("a", TTL_S) is None
+        assert lease.renew(Turn("b", 1), TTL_S)
 
     def test_an_expired_lease_is_renewed_if_no_other_holder_has_come(self, lease, shift_expiry):
         lease.acquire("a", TTL_S)
         shift_expiry(-2 * TTL_S)
-        assert lease.renew(1, TTL_S)
+        assert lease.renew(Turn("a", 1), TTL_S)
         assert lease.acquire("b", TTL_S) is None
 
     def test_a_clock_that_was_set_back_does_not_prolong_it(self, lease, shift_expiry):
         lease.acquire("a", TTL_S)
         shift_expiry(7200)
-        assert lease.acquire("b", TTL_S) == 2
+        assert lease.acquire("b", TTL_S) == Turn("b", 2)
 
     def test_of_many_that_ask_at_once_exactly_one_gets_it(self, open_ledger):
         stores = [SqlLeaseStore(open_ledger()) for _ in range(4)]
@@ -209,7 +218,7 @@ class TestLease:
             thread.start()
         for thread in threads:
             thread.join()
-        assert sorted(won, key=str) == [1, None, None, None]
+        assert [turn.epoch for turn in won if turn is not None] == [1]
 
 
 class TestIntent:
@@ -221,7 +230,7 @@ class TestIntent:
 
     def finished(self, **changes):
         return LoadStep(
-            {0: 9, 255: 3}, {("org_1", PERIOD): 4}, positions_before={0: 5, 255: 0}, **{"epoch": 1, **changes}
+            {0: 9, 255: 3}, {("org_1", PERIOD): 4}, positions_before={0: 5, 255: 0}, **{"turn": Turn("a", 1), **changes}
         )
 
     def test_its_name_is_the_range(self):
@@ -233,44 +242,58 @@ class TestIntent:
         assert loader.intent() is None
         loader.intend(self.RANGE, lease.acquire("a", TTL_S))
         assert SqlLoadLedger(open_ledger()).intent() == self.RANGE
-        lease.release(1)
-        assert lease.acquire("b", TTL_S) == 2
+        lease.release(Turn("a", 1))
+        assert lease.acquire("b", TTL_S) == Turn("b", 2)
         assert loader.intent() == self.RANGE, "the next loader finds it"
-        loader.finish(self.finished(epoch=2))
+        loader.finish(self.finished(turn=Turn("b", 2)))
         assert loader.intent() is None
         assert loader.positions() == {0: 9, 255: 3}
 
     def test_the_last_one_replaces_those_before(self, loader, lease):
-        epoch = lease.acquire("a", TTL_S)
-        loader.intend(self.RANGE, epoch)
+        turn = lease.acquire("a", TTL_S)
+        loader.intend(self.RANGE, turn)
         half = Intent({0: 5}, {0: 7})
-        loader.intend(half, epoch)
+        loader.intend(half, turn)
         assert loader.intent() == half
 
     def test_a_turn_that_is_over_neither_intends_nor_finishes(self, loader, lease, ledger_database):
         lease.acquire("a", TTL_S)
-        loader.intend(self.RANGE, 1)
+        loader.intend(self.RANGE, Turn("a", 1))
         lease.acquire("a", TTL_S)
         before = everything_in(ledger_database)
         with pytest.raises(LeaseLostError):
-            loader.intend(Intent({0: 5}, {0: 6}), 1)
+            loader.intend(Intent({0: 5}, {0: 6}), Turn("a", 1))
         with pytest.raises(LeaseLostError):
             loader.finish(self.finished())
         assert everything_in(ledger_database) == before
         assert loader.usage(PERIOD) == {}
         assert loader.intent() == self.RANGE
 
+    def test_a_turn_of_another_holder_with_the_same_epoch_neither_intends_nor_finishes(
+        self, loader, lease, ledger_database
+    ):
+        """A failover that loses the last commit grants an epoch again: only one of two loaders may commit."""
+        kept = lease.acquire("b", TTL_S)
+        before = everything_in(ledger_database)
+        for commit in (lambda: loader.intend(self.RANGE, Turn("a", 1)), lambda: loader.finish(self.finished())):
+            with pytest.raises(LeaseLostError):
+                commit()
+        assert everything_in(ledger_database) == before
+        loader.intend(self.RANGE, kept)
+        loader.finish(self.finished(turn=kept))
+        assert loader.usage(PERIOD) == {"org_1": 4}
+
     @pytest.mark.parametrize("before", [{0: 4}, {0: 0}, {0: 5, 1: 1}])
     def test_it_begins_at_the_positions(self, loader, lease, before):
-        epoch = lease.acquire("a", TTL_S)
+        turn = lease.acquire("a", TTL_S)
         with pytest.raises(StepOutdatedError):
-            loader.intend(Intent(before, dict.fromkeys(before, 9)), epoch)
+            loader.intend(Intent(before, dict.fromkeys(before, 9)), turn)
         assert loader.intent() is None
 
     def test_a_refused_step_leaves_it(self, loader, lease):
         loader.intend(self.RANGE, lease.acquire("a", TTL_S))
         with pytest.raises(StepOutdatedError):
-            loader.finish(LoadStep({0: 9}, positions_before={0: 4}, epoch=1))
+            loader.finish(LoadStep({0: 9}, positions_before={0: 4}, turn=Turn("a", 1)))
         assert loader.intent() == self.RANGE
 
 

@@ -281,13 +281,13 @@ def test_a_loader_that_is_paused_within_a_transaction_keeps_no_other_from_the_le
         closing(open_ledger_database(settings, idle_s=1)) as paused,
         closing(open_ledger_database(settings)) as other,
     ):
-        epoch = SqlLeaseStore(paused).acquire("paused", ttl_s=0)
+        turn = SqlLeaseStore(paused).acquire("paused", ttl_s=0)
 
         def lock_it_and_pause():
             with paused.writing() as tx:
                 tx.execute(sa.update(load_lease).values(intent=None))
-                assert SqlLeaseStore(other).acquire("other", ttl_s=60) == epoch + 1
+                assert SqlLeaseStore(other).acquire("other", ttl_s=60).epoch == turn.epoch + 1
 
         with pytest.raises(StoreUnavailableError):
             lock_it_and_pause()
-        assert not SqlLeaseStore(paused).renew(epoch, ttl_s=60)
+        assert not SqlLeaseStore(paused).renew(turn, ttl_s=60)

@@ -22,7 +22,7 @@ from mauve.load.turns import TurnRequests
 from mauve.stores import StoreUnavailableError
 from mauve.stores.clickhouse.columns import seqs_as_arrow
 from mauve.stores.clickhouse.warehouse import COMMIT, ChdbWarehouse
-from mauve.stores.ledger import Entry, Intent, StepOutdatedError
+from mauve.stores.ledger import Entry, Intent, StepOutdatedError, Turn
 from mauve.stores.log import LogRecord, Lost, Reach
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger.closed_days import SqlClosedDays
@@ -397,7 +397,7 @@ class TestMissingRecords:
         source.numbers = itertools.count(3)
         source.append(batch(project, b'{"name":"view"}'))
         ledger.intend(Intent({source.stream: 2}, {source.stream: 4}), None)
-        loader.begin_turn(1)
+        loader.begin_turn(Turn("a", 1))
         for _ in range(MISSING_TRIES_MAX):
             with pytest.raises(StoreUnavailableError, match="lacks records"):
                 loader.load_next_range()
@@ -461,16 +461,38 @@ def test_ids_are_forgotten_once_when_another_loader_may_have_counted_some(source
     loader = Loader(source, ledger, forgetting, clock, days)
 
     def forgotten(epoch):
-        loader.begin_turn(epoch)
+        loader.begin_turn(Turn("a", epoch))
         before = forgetting.count
         loader.load_next_range()
         loader.load_next_range()
         return forgetting.count - before
 
-    loader.begin_turn(7)
+    loader.begin_turn(Turn("a", 7))
     with pytest.raises(WarehouseUnavailableError):
         loader.load_next_range()
     assert [forgotten(epoch) for epoch in (8, 9, 10, 12, 13)] == [1, 0, 0, 1, 0]
+
+
+def test_ids_are_forgotten_if_a_failover_gave_the_same_epoch_to_another_loader(
+    source, ledger, warehouse, clock, days, project, database
+):
+    forgetting = Forgetting(warehouse, "ping", after=False)
+    loader, other = (Loader(source, ledger, each, clock, days) for each in (forgetting, warehouse))
+    lease = SqlLeaseStore(database)
+
+    def load(by, holder):
+        turn = lease.acquire(holder, PATIENCE_S)
+        by.begin_turn(turn)
+        source.append(batch(project, b'{"name":"view"}'))
+        assert by.load_next_range() == 1
+        lease.release(turn)
+        return turn.epoch, forgetting.count
+
+    assert [load(loader, "a") for _ in range(2)] == [(1, 1), (2, 1)]
+    with database.writing() as tx:  # as on a standby that did not get the last commit
+        tx.execute(sa.update(load_lease).values(epoch=1))
+    assert load(other, "b") == (2, 1)
+    assert load(loader, "a") == (3, 2)
 
 
 class Paused:

@@ -39,7 +39,7 @@ def without_turns(monkeypatch):
 
 class TestIntent:
     def test_a_loader_that_writes_no_intent(self, monkeypatch):
-        monkeypatch.setattr(ServerLedger, "intend", lambda self, _intent, epoch: self.check_turn(epoch))
+        monkeypatch.setattr(ServerLedger, "intend", lambda self, _intent, turn: self.check_turn(turn))
         assert is_found()
 
     def test_a_loader_that_ignores_the_intent_of_the_one_before(self, monkeypatch):
@@ -88,13 +88,13 @@ class TestIds:
 
 
 class TestLedger:
-    def test_a_finish_with_neither_the_epoch_nor_the_old_positions(self, monkeypatch):
+    def test_a_finish_with_neither_the_turn_nor_the_old_positions(self, monkeypatch):
         """Each of them suffices here; the contract tests show that both are checked."""
         finish = ServerLedger.finish
         monkeypatch.setattr(
             ServerLedger,
             "finish",
-            lambda self, step: finish(self, dataclasses.replace(step, epoch=None, positions_before={})),
+            lambda self, step: finish(self, dataclasses.replace(step, turn=None, positions_before={})),
         )
         assert is_found()
 
@@ -108,17 +108,17 @@ class TestLedger:
     def test_an_intent_without_the_old_positions(self, monkeypatch):
         intend = ServerLedger.intend
 
-        def intend_anyway(self, intent, epoch):
+        def intend_anyway(self, intent, turn):
             check, self.check_positions = self.check_positions, lambda _: None
             try:
-                intend(self, intent, epoch)
+                intend(self, intent, turn)
             finally:
                 self.check_positions = check
 
         monkeypatch.setattr(ServerLedger, "intend", intend_anyway)
         assert is_found()
 
-    def test_an_intent_without_the_epoch(self, monkeypatch):
+    def test_an_intent_without_the_turn(self, monkeypatch):
         intend = ServerLedger.intend
         monkeypatch.setattr(ServerLedger, "intend", lambda self, intent, _: intend(self, intent, None))
         assert is_found()

@@ -16,6 +16,7 @@ import uvloop
 from mauve.load.close_days import DayCloser
 from mauve.load.loader import Loader
 from mauve.stores import StoreUnavailableError
+from mauve.stores.ledger import Turn
 from mauve.stores.warehouse import WarehouseUnavailableError
 from support.simulated_disk import AMPLE, MachineDownError
 from support.simulated_servers import ServerLedger, ServerLog, WarehouseServer, WarehouseSession
@@ -90,7 +91,7 @@ class Machine:
             range_bytes_max=schedule.rng.choice((1, 400, AMPLE, AMPLE)),
             new_thread=InlineExecutor,
         )
-        self.loader.begin_turn(0)  # which was over before the first
+        self.loader.begin_turn(Turn("a machine", 0))  # which was over before the first
 
     def load(self) -> int:
         loaded = self.loader.load_next_range()

@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from mauve.stores import StoreUnavailableError
+from mauve.stores.ledger import Turn
 from mauve.stores.log import LogRecord, Lost
 from mauve.stores.warehouse import EventRows, SameId, WarehouseUnavailableError
 from support.simulated_stores import Faults, SimulatedLedger, SimulatedWarehouse, StoredRow
@@ -65,14 +66,14 @@ class ServerLedger(SimulatedLedger):
         if late is not None:
             late()
 
-    def begin_turn(self) -> int:
+    def begin_turn(self) -> Turn:
         self.land()
-        self.epoch += 1
-        return self.epoch
+        self.turn = Turn("a machine", self.turn.epoch + 1)
+        return self.turn
 
-    def intend(self, intent, epoch) -> None:
+    def intend(self, intent, turn) -> None:
         self.land()
-        super().intend(intent, epoch)
+        super().intend(intent, turn)
 
     def commit(self, step) -> None:
         if self._faults.draws_a_failure():

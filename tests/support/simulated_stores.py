@@ -14,7 +14,7 @@ from mauve.core.events import Activity
 from mauve.core.window import DAY, Window, today_at
 from mauve.stores import StoreUnavailableError
 from mauve.stores.closed_days import DayUsers
-from mauve.stores.ledger import Intent, LeaseLostError, StepOutdatedError
+from mauve.stores.ledger import Intent, LeaseLostError, StepOutdatedError, Turn
 from mauve.stores.log import LogRecord
 from mauve.stores.warehouse import EventRows, RowsRefusedError, SameId, Texts, WarehouseUnavailableError, first_seq
 
@@ -168,7 +168,7 @@ class SimulatedLedger:
 
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
-        self.epoch = 0
+        self.turn = Turn("", 0)
         self.keeps_intents = True  # An earlier release did not.
         self._intent: Intent | None = None
         self._positions: dict[int, int] = {}
@@ -187,9 +187,9 @@ class SimulatedLedger:
         self._faults.pass_by(StoreUnavailableError)
         return dict(self._positions)
 
-    def intend(self, intent: Intent, epoch: int | None) -> None:
+    def intend(self, intent: Intent, turn: Turn | None) -> None:
         self._faults.pass_by(StoreUnavailableError)
-        self.check_turn(epoch)
+        self.check_turn(turn)
         self.check_positions(intent.before)
         self._intent = intent if self.keeps_intents else None
         self._faults.pass_by(StoreUnavailableError)
@@ -198,13 +198,13 @@ class SimulatedLedger:
         self._faults.pass_by(StoreUnavailableError)
         return self._intent
 
-    def check_turn(self, epoch: int | None) -> None:
-        if epoch is not None and epoch != self.epoch:
+    def check_turn(self, turn: Turn | None) -> None:
+        if turn is not None and turn != self.turn:
             raise LeaseLostError("another turn has begun")
 
     def finish(self, step) -> None:
         self._faults.pass_by(StoreUnavailableError)
-        self.check_turn(step.epoch)
+        self.check_turn(step.turn)
         self.check_positions(step.positions_before)
         self.commit(step)
         self._faults.pass_by(StoreUnavailableError)

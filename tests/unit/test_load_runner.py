@@ -77,7 +77,7 @@ def test_a_loader_that_waits_does_not_ask_the_log_and_reports_no_backlog():
     runner = LoadRunner(lambda: parts, LoadMetrics(registry))
     runner.step()
     assert (runner.status()["backlog_bytes"], registry.get_sample_value("mauve_log_bytes")) == (5_000, 5_000)
-    parts.lease.epoch.return_value = None
+    parts.lease.turn.return_value = None
     parts.source.reset_mock()
     runner.step()
     assert (runner.status()["backlog_bytes"], registry.get_sample_value("mauve_log_bytes")) == (0, 0)
@@ -119,7 +119,7 @@ class TestStopping:
         parts.lease.close.assert_called_once_with()
 
     def test_work_that_needs_the_loader_is_refused(self, runner, parts):
-        parts.lease.epoch.return_value = None
+        parts.lease.turn.return_value = None
         parts.source.streams.return_value = []
         parts.ledger.last_event_number.return_value = 5
         parts.ledger.positions.return_value = {}

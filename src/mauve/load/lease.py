@@ -7,7 +7,7 @@ from typing import Final
 import structlog
 
 from mauve.stores import StoreUnavailableError
-from mauve.stores.ledger import LeaseStore
+from mauve.stores.ledger import LeaseStore, Turn
 
 TTL_S: Final = 4.0
 RENEW_EVERY_S: Final = 1.0
@@ -20,7 +20,7 @@ log = structlog.get_logger()
 class LoaderLease:
     """Used by one runner, and by its own thread.
 
-    Losing the lease unnoticed is safe: the ledger refuses the epoch before anything is committed. A thread renews it,
+    Losing the lease unnoticed is safe: the ledger refuses the turn before anything is committed. A thread renews it,
     because a step may take longer than the lease lasts. Without an interval it is not renewed: no other loader can
     reach the ledger.
     """
@@ -32,7 +32,7 @@ class LoaderLease:
         self._holder = holder
         self._ttl_s = ttl_s
         self._renew_every_s = renew_every_s
-        self._epoch: int | None = None
+        self._turn: Turn | None = None
         self._away_until_s = 0.0
         self._lock = threading.Lock()
         self._closing = threading.Event()
@@ -43,24 +43,24 @@ class LoaderLease:
         """Return whether this loader stays away from the lease, which may be free."""
         return time.monotonic() < self._away_until_s
 
-    def epoch(self) -> int | None:
-        """Return the epoch of this loader's turn, which begins now if the lease is free; None if it is another's."""
+    def turn(self) -> Turn | None:
+        """Return this loader's turn, which begins now if the lease is free; None if another loader holds the lease."""
         with self._lock:
             if self._closing.is_set() or self.is_away:
                 return None
-            if self._epoch is None:
-                self._epoch = self._store.acquire(self._holder, self._ttl_s)
-            if self._epoch is not None and self._thread is None and self._renew_every_s is not None:
+            if self._turn is None:
+                self._turn = self._store.acquire(self._holder, self._ttl_s)
+            if self._turn is not None and self._thread is None and self._renew_every_s is not None:
                 self._thread = threading.Thread(
                     target=self._renew_until_closed, args=[self._renew_every_s], name="lease", daemon=True
                 )
                 self._thread.start()
-            return self._epoch
+            return self._turn
 
     def lose(self) -> None:
-        """Ask for the lease again: the ledger has refused the epoch, or the step has failed."""
+        """Ask for the lease again: the ledger has refused the turn, or the step has failed."""
         with self._lock:
-            self._epoch = None
+            self._turn = None
 
     def give_way(self) -> None:
         """Release the lease and stay away for some seconds, so that another loader gets its turn, if there are any."""
@@ -79,13 +79,13 @@ class LoaderLease:
     def _release(self) -> bool:
         """Release the lease; return whether this loader had it."""
         with self._lock:
-            epoch, self._epoch = self._epoch, None
-        if epoch is None:
+            turn, self._turn = self._turn, None
+        if turn is None:
             return False
         try:
-            self._store.release(epoch)
+            self._store.release(turn)
         except StoreUnavailableError as error:
-            log.warning("lease_not_released", reason=str(error), advice=f"it ends by itself within {self._ttl_s:g} s")
+            log.warning("lease_not_released", reason=str(error), advice=f"it expires within {self._ttl_s:g} s")
         return True
 
     def _renew_until_closed(self, every_s: float) -> None:
@@ -96,9 +96,9 @@ class LoaderLease:
                 log.warning("lease_not_renewed", reason=str(error), advice="another loader may take over")
 
     def _renew(self) -> None:
-        epoch = self._epoch
-        if epoch is None or self._store.renew(epoch, self._ttl_s):
+        turn = self._turn
+        if turn is None or self._store.renew(turn, self._ttl_s):
             return
         with self._lock:
-            if self._epoch == epoch:
-                self._epoch = None
+            if self._turn == turn:
+                self._turn = None

@@ -32,7 +32,7 @@ from mauve.load.rows import (
 )
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ingest_stats import REPEAT, SUPPRESSED, IngestStats
-from mauve.stores.ledger import DeadLetter, Intent, LoadLedger, LoadStep
+from mauve.stores.ledger import DeadLetter, Intent, LoadLedger, LoadStep, Turn
 from mauve.stores.log import MIXED_STREAM, LogReader, LogRecord, Lost
 from mauve.stores.warehouse import RowsRefusedError, WarehouseWriter, last_numbers
 
@@ -72,7 +72,7 @@ class Loader:
         self._warehouse = warehouse
         self._clock = clock
         self._days = days
-        self._epoch: int | None = None  # of this loader's turn; None: it is the only loader
+        self._turn: Turn | None = None  # None: it is the only loader
         self._positions: dict[int, int] | None = None  # None: may differ from the warehouse
         self._committed: dict[int, int] = {}  # by the ledger so far, within a step
         self._knows_all_ids = True  # False: another loader may have counted ids
@@ -84,13 +84,13 @@ class Loader:
         self.lost_messages = 0  # of the log, deleted before they were loaded
         self.repeat_count = 0  # events not counted by this loader because their id was a repeat
 
-    def begin_turn(self, epoch: int) -> None:
-        """Load under this epoch from now on. What was known under another may be outdated."""
-        if epoch == self._epoch:
+    def begin_turn(self, turn: Turn) -> None:
+        """Load during this turn from now on. What was known before it may be outdated."""
+        if turn == self._turn:
             return
-        if self._epoch is None or epoch != self._epoch + 1:
+        if self._turn is None or turn.epoch != self._turn.epoch + 1:
             self._knows_all_ids = False
-        self._epoch, self._positions = epoch, None
+        self._turn, self._positions = turn, None
 
     def load_next_range(self) -> int:
         """Load the next records, up to a limit; return how many there were."""
@@ -134,9 +134,10 @@ class Loader:
         self._arrivals.reset()
         positions, intent = self._ledger.positions(), self._ledger.intent()
         self._trim(positions)  # The last step may have ended before it trimmed.
-        if not self._knows_all_ids:
+        # Epochs alone do not tell: a failover may have lost this loader's last turn, and another loader's replaced it.
+        if not self._knows_all_ids or positions != self._committed:
             self._warehouse.forget_ids()
-            self._knows_all_ids = True
+            self._knows_all_ids, self._committed = True, positions
         stored = self._stored_after({stream: positions.get(stream, 0) for stream in self._streams()})
         return positions, Unfinished(intent, stored)
 
@@ -193,7 +194,7 @@ class Loader:
         before = {stream: positions.get(stream, 0) for stream in lost}
         after = {stream: each.through for stream, each in lost.items()}
         letters = [_letter(*each, self._clock.now_ms()) for each in _reasons(lost)]
-        self._ledger.finish(LoadStep(after, dead_letters=letters, positions_before=before, epoch=self._epoch))
+        self._ledger.finish(LoadStep(after, dead_letters=letters, positions_before=before, turn=self._turn))
         for stream, each in lost.items():
             self.lost_messages += each.messages
             log.error("log_records_lost", stream=stream, messages=each.messages, through=each.through, advice=_LOST)
@@ -255,7 +256,7 @@ class Loader:
         repeats = repeats_among(rows, same_ids, stored, IDEMPOTENCY_WINDOW_MS)
         log_range.suppressed = suppressed_among(rows, same_ids, repeats, IDEMPOTENCY_WINDOW_MS)
         self._days.reopen_from(first_day_of(rows))
-        self._ledger.intend(intent, self._epoch)
+        self._ledger.intend(intent, self._turn)
         self._warehouse.commit(repeats, stored.keys(), intent.name)
         return repeats
 
@@ -272,7 +273,7 @@ class Loader:
             first_seen_by_project=first_seen_of(log_range.batches),
             dead_letters=letters,
             ingest_stats=_repeat_stats(log_range, repeats, now) if repeats else None,
-            epoch=self._epoch,
+            turn=self._turn,
         )
         self._ledger.finish(step)
         self._committed = {**self._committed, **intent.positions}

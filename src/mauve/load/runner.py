@@ -156,14 +156,14 @@ class LoadRunner:
 
     def _has_turn(self, parts: LoadParts) -> bool:
         """Return whether this loader has the lease, after trying to acquire it."""
-        epoch = parts.lease.epoch()
-        if epoch is not None:
-            parts.loader.begin_turn(epoch)
+        turn = parts.lease.turn()
+        if turn is not None:
+            parts.loader.begin_turn(turn)
         caught_up_at = self._caught_up_at
-        self._note_turn(is_active=epoch is not None)
-        if epoch is None and parts.lease.is_away:
+        self._note_turn(is_active=turn is not None)
+        if turn is None and parts.lease.is_away:
             self._caught_up_at = caught_up_at  # It is not known whether there is another loader.
-        return epoch is not None
+        return turn is not None
 
     def _note_turn(self, *, is_active: bool) -> None:
         if is_active != self._is_active:

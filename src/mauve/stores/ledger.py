@@ -99,6 +99,13 @@ class LeaseLostError(StepOutdatedError):
     """Another loader's turn has begun: this one may commit nothing more."""
 
 
+class Turn(NamedTuple):
+    """A loader's turn. Compare both fields: a failover that loses the last commits may grant an epoch twice."""
+
+    holder: str
+    epoch: int
+
+
 @dataclass(frozen=True, slots=True)
 class Intent:
     """A range of the log that a loader is about to commit: records after `before`, through `positions`."""
@@ -132,7 +139,7 @@ class LoadStep:
     dead_letters: Sequence[DeadLetter] = ()
     ingest_stats: IngestStats | None = None
     positions_before: Mapping[int, int] = field(default_factory=dict)  # of the same streams; missing: none so far
-    epoch: int | None = None  # of the loader's turn; None: the caller knows that no loader runs
+    turn: Turn | None = None  # None: the caller knows that no loader runs
 
 
 class LedgerWriter(Protocol):
@@ -166,7 +173,7 @@ class LoadLedger(Protocol):
 
     def positions(self) -> dict[int, int]: ...
 
-    def intend(self, intent: Intent, epoch: int | None) -> None:
+    def intend(self, intent: Intent, turn: Turn | None) -> None:
         """Write the range that is about to be committed to the warehouse, in place of any other.
 
         Raise `LeaseLostError` and change nothing if another turn has begun. Raise `StepOutdatedError` and change
@@ -219,22 +226,22 @@ class LoadLedger(Protocol):
 class LeaseStore(Protocol):
     """Whose turn it is to load: one loader's at a time, until its lease expires by the ledger's own clock.
 
-    - Every turn has an epoch higher than all before. `intend` and `finish` refuse an earlier one.
+    - Every turn has an epoch higher than all before. `intend` and `finish` refuse any turn but the current one.
     - A lease that has expired is still its holder's until another one acquires it.
     """
 
-    def acquire(self, holder: str, ttl_s: float) -> int | None:
-        """Begin a turn and return its epoch, or None if the lease is another holder's.
+    def acquire(self, holder: str, ttl_s: float) -> Turn | None:
+        """Begin a turn and return it, or None if the lease is another holder's.
 
         A holder gets its own lease at once: it was restarted.
         """
         ...
 
-    def renew(self, epoch: int, ttl_s: float) -> bool:
+    def renew(self, turn: Turn, ttl_s: float) -> bool:
         """Return whether the turn continues, for another `ttl_s`."""
         ...
 
-    def release(self, epoch: int) -> None:
+    def release(self, turn: Turn) -> None:
         """End the turn, so that another loader need not wait; do nothing if another turn has begun."""
         ...
 

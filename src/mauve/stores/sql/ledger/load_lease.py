@@ -5,41 +5,41 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
+from mauve.stores.ledger import Turn
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.dialects import now_ms
 from mauve.stores.sql.ledger.schema import load_lease
 
 
-class Turn(NamedTuple):
+class Lease(NamedTuple):
     holder: str
-    epoch: int
-    left_s: float  # until the lease ends, unless it is renewed
+    left_s: float  # until it expires, unless it is renewed
 
 
 class SqlLeaseStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def acquire(self, holder: str, ttl_s: float) -> int | None:
+    def acquire(self, holder: str, ttl_s: float) -> Turn | None:
         with self._database.writing() as tx:
             taken = tx.execute(_acquisition(tx.dialect.name), {"by": holder, "ttl_ms": int(ttl_s * 1000)})
-            return tx.execute(sa.select(load_lease.c.epoch)).scalar_one() if taken.rowcount else None
+            return Turn(holder, tx.execute(sa.select(load_lease.c.epoch)).scalar_one()) if taken.rowcount else None
 
-    def renew(self, epoch: int, ttl_s: float) -> bool:
+    def renew(self, turn: Turn, ttl_s: float) -> bool:
         with self._database.writing() as tx:
-            renewed = tx.execute(_renewal(tx.dialect.name), {"of_epoch": epoch, "ttl_ms": int(ttl_s * 1000)})
-            return renewed.rowcount == 1
+            expires_at = now_ms(tx.dialect.name) + int(ttl_s * 1000)
+            return tx.execute(update_during(turn).values(expires_at=expires_at)).rowcount == 1
 
-    def release(self, epoch: int) -> None:
+    def release(self, turn: Turn) -> None:
         with self._database.writing() as tx:
-            tx.execute(sa.update(load_lease).where(load_lease.c.epoch == epoch).values(holder=None))
+            tx.execute(update_during(turn).values(holder=None))
 
-    def current(self) -> Turn | None:
-        """Return whose turn it is, for operators; None if the lease is free or has expired."""
+    def current(self) -> Lease | None:
+        """Return who holds the lease, for operators; None if it is free or has expired."""
         with self._database.reading() as tx:
             left_ms = load_lease.c.expires_at - now_ms(tx.dialect.name)
-            holder, epoch, left = tx.execute(sa.select(load_lease.c.holder, load_lease.c.epoch, left_ms)).one()
-        return Turn(holder, epoch, left / 1000) if holder is not None and left > 0 else None
+            holder, left = tx.execute(sa.select(load_lease.c.holder, left_ms)).one()
+        return Lease(holder, left / 1000) if holder is not None and left > 0 else None
 
     def renewed_s_ago(self, ttl_s: float) -> float:
         """Return how long ago a turn began or was renewed, even if it has ended since, for operators."""
@@ -63,7 +63,6 @@ def _acquisition(dialect_name: str) -> sa.Update:
     return sa.update(load_lease).where(is_free).values(turn)
 
 
-@cache
-def _renewal(dialect_name: str) -> sa.Update:
-    is_ours = (load_lease.c.epoch == sa.bindparam("of_epoch")) & load_lease.c.holder.is_not(None)
-    return sa.update(load_lease).where(is_ours).values(expires_at=now_ms(dialect_name) + _ttl_ms())
+def update_during(turn: Turn) -> sa.Update:
+    """Return an update of the lease that changes no row unless this is the current turn."""
+    return sa.update(load_lease).where(load_lease.c.epoch == turn.epoch, load_lease.c.holder == turn.holder)

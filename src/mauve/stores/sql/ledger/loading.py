@@ -7,11 +7,12 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from mauve.stores.ledger import Intent, LeaseLostError, LoadStep, StepOutdatedError, intent_from
+from mauve.stores.ledger import Intent, LeaseLostError, LoadStep, StepOutdatedError, Turn, intent_from
 from mauve.stores.log import LogRecord
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.dialects import upsert
 from mauve.stores.sql.ledger.ingest_stats import add_ingest_stats
+from mauve.stores.sql.ledger.load_lease import update_during
 from mauve.stores.sql.ledger.schema import (
     dead_letters,
     event_outbox,
@@ -35,9 +36,9 @@ class SqlLoadLedger:
             rows = tx.execute(sa.select(load_positions.c.stream, load_positions.c.number))
             return dict(rows.all())
 
-    def intend(self, intent: Intent, epoch: int | None) -> None:
+    def intend(self, intent: Intent, turn: Turn | None) -> None:
         with self._database.writing() as tx:
-            _set_intent(tx, intent.name, epoch)
+            _set_intent(tx, intent.name, turn)
             # The last step may have been committed after its answer was lost.
             found = dict(tx.execute(sa.select(load_positions.c.stream, load_positions.c.number)).all())
             for stream, before in intent.before.items():
@@ -51,7 +52,7 @@ class SqlLoadLedger:
 
     def finish(self, step: LoadStep) -> None:
         with self._database.writing() as tx:
-            _set_intent(tx, None, step.epoch)
+            _set_intent(tx, None, step.turn)
             _move_positions(tx, step)
             add_usage(tx, step.events_by_org_and_period)
             record_first_seen(tx, step.first_seen_by_project)
@@ -101,17 +102,11 @@ class SqlLoadLedger:
             return tx.execute(sa.select(sa.func.count()).select_from(dead_letters)).scalar_one()
 
 
-def _set_intent(tx: sa.Connection, name: str | None, epoch: int | None) -> None:
+def _set_intent(tx: sa.Connection, name: str | None, turn: Turn | None) -> None:
     """Change the intent if this turn continues. The row stays locked, so no other begins within the transaction."""
-    if tx.execute(_SET_INTENT, {"name": name, "of_epoch": epoch}).rowcount != 1:
+    update = sa.update(load_lease) if turn is None else update_during(turn)
+    if tx.execute(update.values(intent=name)).rowcount != 1:
         raise LeaseLostError("another loader has taken over: the step is left to it")
-
-
-_SET_INTENT: Final = (
-    sa.update(load_lease)
-    .where(load_lease.c.epoch == sa.func.coalesce(sa.bindparam("of_epoch", type_=sa.BigInteger), load_lease.c.epoch))
-    .values(intent=sa.bindparam("name"))
-)
 
 
 def _move_positions(tx: sa.Connection, step: LoadStep) -> None:
