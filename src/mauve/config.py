@@ -73,6 +73,7 @@ SETTINGS: Final = (
     Setting("MAUVE_UPGRADE_COPIES", "2", "how many copies of the data from before upgrades are kept; 0 makes none"),
     Setting("MAUVE_DRAIN_SECONDS", "5 on servers, else 0", "seconds from /readyz turning 503 to the stop, up to 120"),
     Setting("MAUVE_HANG_SECONDS", "30", "seconds until a hung process is restarted; 0 is never"),
+    Setting("MAUVE_LOAD_HANG_SECONDS", "600", "seconds until a process whose load step hangs is restarted; 0 is never"),
     Setting("MAUVE_METRICS_PORT", "0", "Prometheus: the core's port, worker N at +N; 0 is off"),
     Setting("MAUVE_METRICS_HOST", "127.0.0.1", "the address of that port; Prometheus must be able to reach it"),
     Setting("MAUVE_LOG", "auto", "console, json, or auto: console on a terminal, json otherwise"),
@@ -151,6 +152,7 @@ class Settings:
     upgrade_copies: int  # 0: none is made
     drain_s: float
     hang_s: int  # 0: never
+    load_hang_s: int  # 0: never
     role: str
     metrics_port: int
     metrics_host: str
@@ -201,7 +203,8 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
         upgrade_copies=_integer(environment, "MAUVE_UPGRADE_COPIES", 2, 0, 100),
         # Only machines that share every engine have another one to which clients can move.
         drain_s=_seconds(environment, "MAUVE_DRAIN_SECONDS", 5.0 if all(servers.values()) else 0.0, 0.0, DRAIN_S_MAX),
-        hang_s=_hang_s(environment),
+        hang_s=_hang_s(environment, "MAUVE_HANG_SECONDS", 30, 3600),
+        load_hang_s=_hang_s(environment, "MAUVE_LOAD_HANG_SECONDS", 600, 86_400),
         role="all",
         metrics_port=_integer(environment, "MAUVE_METRICS_PORT", 0, 0, PORT_MAX - WORKERS_MAX),
         metrics_host=environment.get("MAUVE_METRICS_HOST", "127.0.0.1"),
@@ -216,10 +219,10 @@ def misspelled(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     return {name: near[0] for name in others if (near := difflib.get_close_matches(name, known, 1, _RESEMBLANCE_MIN))}
 
 
-def _hang_s(environment: Mapping[str, str]) -> int:
-    hang_s = _integer(environment, "MAUVE_HANG_SECONDS", 30, 0, 3600)
+def _hang_s(environment: Mapping[str, str], name: str, default: int, most: int) -> int:
+    hang_s = _integer(environment, name, default, 0, most)
     if 0 < hang_s < HANG_S_MIN:
-        raise SettingError(f"MAUVE_HANG_SECONDS must be at least {HANG_S_MIN}, or 0")
+        raise SettingError(f"{name} must be at least {HANG_S_MIN}, or 0")
     return hang_s
 
 

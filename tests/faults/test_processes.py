@@ -203,3 +203,24 @@ def test_no_process_is_killed_because_the_supervisor_was_suspended(blockable):
     time.sleep(3)
     assert blockable.child_pids() == before
     assert "process_hangs" not in blockable.log()
+
+
+def test_a_process_whose_loader_hangs_is_restarted_and_no_acknowledged_event_is_lost(tmp_path):
+    """Independent of its event loop, which still answers, and of the other limit, which is off."""
+    environment = {"MAUVE_HANG_SECONDS": "0", "MAUVE_LOAD_HANG_SECONDS": str(HANG_S), "MAUVE_LOG": "json"}
+    environment["MAUVE_READ_CACHE_SECONDS"] = "0"
+    with running(tmp_path / "data", "--workers", "1", environment=environment) as service:
+        reply = httpx.post(f"{service.url}/v1/apps", json={"name": "An app"}, headers=bearer(token_for(service.data)))
+        key, before = reply.json()["sk_key"], service.child_pids()
+        blocking = service.data / "log" / "200" / f"{2**20:014d}-{'0' * 16}.segment"
+        blocking.parent.mkdir(mode=0o700)
+        os.mkfifo(blocking)  # Opening it never returns, as no one writes to it.
+        assert acknowledged(service.ingest_url, key, ["sent during the hang"])
+        assert eventually(lambda: "process_hangs" in service.log(), 60)
+        blocking.unlink()
+        after = eventually(lambda: (now := service.child_pids()).keys() == before.keys() and now != before and now, 60)
+        assert {name for name in before if before[name] != after[name]} == {"core"}
+        assert eventually(lambda: answers(service.url) and counts(service, key) == {"sent during the hang": 1}, 60)
+        logged = [line for line in map(json.loads, service.log().splitlines()) if line["event"] == "process_hangs"]
+        assert logged[0]["child"] == "core"
+        assert "in open_segment" in logged[0]["stacks"]

@@ -53,6 +53,7 @@ def test_connections_per_address_are_unlimited_behind_a_proxy(environment, limit
     ("name", "value"),
     [
         ("MAUVE_HANG_SECONDS", "4"),
+        ("MAUVE_LOAD_HANG_SECONDS", "4"),
         ("MAUVE_CONNECTIONS_PER_ADDRESS", "many"),
         ("MAUVE_PORT", "http"),
         ("MAUVE_PORT", "-1"),

@@ -66,6 +66,29 @@ def test_under_steady_load_first_events_are_reported_before_the_log_is_ever_empt
     assert 3 <= parts.days.close_next_days.call_count <= 6, "about once a second, and at the end"
 
 
+def test_every_range_and_follow_up_is_work_of_its_own_and_none_is_left_after_a_failure():
+    parts, works = MagicMock(), []
+    parts.clock.now_ms.return_value = 0
+    runner = LoadRunner(lambda: parts, LoadMetrics(CollectorRegistry()))
+    ranges = iter([1, 1, 0, WarehouseUnavailableError("down")])
+
+    def load_next_range():
+        works.append(runner.work())
+        if isinstance(found := next(ranges), Exception):
+            raise found
+        return found
+
+    parts.loader.load_next_range.side_effect = load_next_range
+    parts.days.close_next_days.side_effect = lambda _: works.append(runner.work())
+    runner.step()
+    assert runner.work() is None
+    with pytest.raises(WarehouseUnavailableError):
+        runner.step()
+    assert runner.work() is None
+    assert None not in works
+    assert len(set(works)) == len(works) >= 5
+
+
 def test_a_loader_that_waits_does_not_ask_the_log_and_reports_no_backlog():
     """A log without a leader answers late: asking it would delay taking over."""
     parts, registry = MagicMock(), CollectorRegistry()

@@ -1,5 +1,6 @@
 """Run the loader: open it when possible, retry when it fails, and export its metrics to Prometheus."""
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -86,6 +87,15 @@ class LoadRunner:
         self._step_lock = threading.Lock()
         self._pause_lock = threading.Lock()  # held by the one caller that is next to pause
         self._pause_requested = False
+        self._work: int | None = None
+        self._works = itertools.count()
+
+    def work(self) -> int | None:
+        """Return a number that identifies the range being loaded or the follow-up; None if nothing is in progress.
+
+        Opening the warehouse is not included: it may have to migrate large tables.
+        """
+        return self._work
 
     @property
     def has_warehouse(self) -> bool:
@@ -121,7 +131,8 @@ class LoadRunner:
             try:
                 self._load_all(parts)
                 if self._is_active:
-                    self._follow_up(parts)
+                    with self._watched():
+                        self._follow_up(parts)
                 elif parts.turns is not None:
                     parts.turns.ask_if_needed()
                 self._failures = 0
@@ -188,7 +199,7 @@ class LoadRunner:
         loader = parts.loader
         while not self._stopping.is_set() and not self._pause_requested and self._has_turn(parts):
             began = time.monotonic()
-            loaded = loader.load_next_range()
+            loaded = self._load_range(loader)
             self._metrics.records.inc(loaded)
             self._is_catching_up = bool(loaded) and not loader.has_reached_end
             if not self._is_catching_up:
@@ -200,7 +211,8 @@ class LoadRunner:
                 return
             # Under steady load there may never be an empty range.
             if began - self._followed_up_at >= _FOLLOW_UP_EVERY_S:
-                self._follow_up(parts)
+                with self._watched():
+                    self._follow_up(parts)
                 self._measure(parts, time.monotonic() - began)
 
     @contextmanager
@@ -223,14 +235,26 @@ class LoadRunner:
             if not self._has_turn(parts) and self._others_have_loaded(parts, ends):
                 return
             loader = parts.loader
-            loader.load_next_range()  # This range may have been read before now.
-            while loader.load_next_range() and not loader.has_reached_end:
+            self._load_range(loader)  # This range may have been read before now.
+            while self._load_range(loader) and not loader.has_reached_end:
                 pass
             held_back = loader.held_back()
             while not loader.has_loaded(held_back) or not are_loaded(ends, parts.ledger, parts.streams()):
                 self._refuse_if_stopping()
                 time.sleep(_RETRY_S)
-                loader.load_next_range()
+                self._load_range(loader)
+
+    def _load_range(self, loader: Loader) -> int:
+        with self._watched():
+            return loader.load_next_range()
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        self._work = next(self._works)
+        try:
+            yield
+        finally:
+            self._work = None
 
     def _refuse_if_stopping(self) -> None:
         if self._stopping.is_set():
@@ -269,7 +293,8 @@ class LoadRunner:
             self._parts.close()
 
     def _measure(self, parts: LoadParts, took_s: float) -> None:
-        self._measure_backlog(parts)
+        with self._watched():
+            self._measure_backlog(parts)
         self._metrics.repeats.set(parts.loader.repeat_count)
         self._metrics.seconds.set(took_s)
         self._metrics.lag_seconds.set(time.monotonic() - self._caught_up_at)

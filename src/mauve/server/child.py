@@ -20,7 +20,7 @@ from mauve.access.vault import VaultError
 from mauve.config import SettingError, Settings
 from mauve.logs import configure_logs
 from mauve.maintenance.errors import MaintenanceFailedError, MaintenanceRefusedError
-from mauve.server.child_protocol import HEARTBEAT, ChildConfig, Ready, Refused, Report
+from mauve.server.child_protocol import HEARTBEAT, LOADER_HANGS, ChildConfig, Ready, Refused, Report
 from mauve.server.heartbeat import HEARTBEAT_EVERY_S, dump_stacks_on_signal
 from mauve.stores import ForeignDataError, NewerSchemaError, StoreUnavailableError, UnsupportedServerError
 from mauve.stores.data_directory import HeldError
@@ -95,8 +95,10 @@ async def serve_until_stopped(
     server: Server,
     ready: Ready,
     failure: Callable[[], str | None],
+    *,
     on_stop: Callable[[], None] = lambda: None,
     drain: Drain | None = None,
+    is_loader_hung: Callable[[], bool] = lambda: False,
 ) -> None:
     """Serve until SIGTERM, until the supervisor is gone, or until a restart is needed; finish requests in flight.
 
@@ -124,16 +126,16 @@ async def serve_until_stopped(
     report(ready)
     watching = asyncio.create_task(_stop_when_failed(stop, failure))
     os.set_blocking(sys.stdout.fileno(), False)  # Never block on a supervisor that does not read.
-    _send_heartbeat(loop)
+    _send_heartbeat(loop, is_loader_hung)
     await server.closed()
     watching.cancel()
 
 
-def _send_heartbeat(loop: asyncio.AbstractEventLoop) -> None:
-    """Show the supervisor every second, until the end, that the event loop runs."""
+def _send_heartbeat(loop: asyncio.AbstractEventLoop, is_loader_hung: Callable[[], bool]) -> None:
+    """Show the supervisor every second, until the end, that the event loop runs, and whether the loader hangs."""
     with contextlib.suppress(OSError):
-        os.write(sys.stdout.fileno(), HEARTBEAT)
-    loop.call_later(HEARTBEAT_EVERY_S, _send_heartbeat, loop)
+        os.write(sys.stdout.fileno(), LOADER_HANGS if is_loader_hung() else HEARTBEAT)
+    loop.call_later(HEARTBEAT_EVERY_S, _send_heartbeat, loop, is_loader_hung)
 
 
 def _tune_garbage_collector() -> None:

@@ -12,7 +12,7 @@ from typing import IO, Final
 import msgspec
 import structlog
 
-from mauve.server.child_protocol import HEARTBEAT, ChildConfig, ChildRole, Ready, Refused, Report
+from mauve.server.child_protocol import HEARTBEAT, LOADER_HANGS, ChildConfig, ChildRole, Ready, Refused, Report
 from mauve.server.heartbeat import CHECK_EVERY_S, Heartbeat, open_stack_file, request_stacks
 
 _MODULES: Final[Mapping[ChildRole, str]] = {
@@ -105,6 +105,9 @@ class ChildProcess:
                 return
             if line == HEARTBEAT:
                 self._heartbeat.beat()
+            elif line == LOADER_HANGS:
+                await self._kill_hung("a load step does not end")
+                return
 
     async def _watch(self) -> None:
         checked_at = time.monotonic()
@@ -114,13 +117,14 @@ class ChildProcess:
             if self._heartbeat.has_stopped(now - checked_at):
                 break
             checked_at = now
-        await self._kill_hung()
+        await self._kill_hung("no heartbeat")
 
-    async def _kill_hung(self) -> None:
+    async def _kill_hung(self, reason: str) -> None:
         stacks = await request_stacks(self.process, self._stacks)
         log.error(
             "process_hangs",
             child=self.name,
+            reason=reason,
             silent_s=round(self._heartbeat.silent_s),
             stacks=stacks,
             advice="the process is killed and restarted; no acknowledged event is lost",

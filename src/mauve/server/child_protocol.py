@@ -1,8 +1,8 @@
 """What the supervisor passes to a child process, and what the child reports back.
 
 The config is a command-line argument, so it holds no secret. The child's standard input stays open for as long as the
-supervisor lives and does not ask it to stop at once; its standard output carries one report, then a heartbeat every
-second.
+supervisor lives and does not ask it to stop at once; its standard output carries one report, then a line every second:
+a heartbeat, or that its loader hangs.
 """
 
 import dataclasses
@@ -56,3 +56,4 @@ class Refused(msgspec.Struct, frozen=True, tag="refused"):
 Report = Ready | Refused
 
 HEARTBEAT: Final = b".\n"  # The event loop is alive.
+LOADER_HANGS: Final = b"!\n"  # So is the event loop, but a load step does not end.

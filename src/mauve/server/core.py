@@ -16,6 +16,7 @@ from mauve.server.asgi_server import AsgiServer
 from mauve.server.child import expose_metrics, finished, log_failure, repeat, serve_until_stopped
 from mauve.server.child_protocol import ChildConfig
 from mauve.server.engine_gauges import CHECK_EVERY_S, EngineGauges
+from mauve.server.heartbeat import LoadWatch
 from mauve.server.loader import end_turn, has_warehouse, start_loading
 from mauve.server.preparation import Preparation
 from mauve.server.request_guard import RequestGuard
@@ -56,6 +57,7 @@ async def run(config: ChildConfig) -> None:
                     failure=lambda: preparation.failure or log_failure(ingest.log),
                     on_stop=lambda: _end_work(loading, backup),
                     drain=drain,
+                    is_loader_hung=LoadWatch(settings.load_hang_s, loading.work).is_hung,
                 )
                 await admin_socket.close()
                 await finished(background)

@@ -1,4 +1,4 @@
-"""Notice a hung child by its missing heartbeats, and record the stack of each of its threads.
+"""Notice a hung child by its missing heartbeats or its hung loader, and record the stack of each of its threads.
 
 A child writes its own stacks when it receives SIGQUIT. The handler is C code that needs neither the event loop nor the
 interpreter lock. It writes to an unnamed file that the supervisor also holds open.
@@ -10,7 +10,9 @@ import os
 import signal
 import sys
 import tempfile
+import time
 from asyncio.subprocess import Process
+from collections.abc import Callable
 from contextlib import suppress
 from typing import IO, Final
 
@@ -44,6 +46,29 @@ class Heartbeat:
         """Return whether the child hangs, given the time since the last check."""
         self._silent_s += min(passed_s, _GAP_S_MAX)
         return 0 < self._hang_s <= self._silent_s
+
+
+class LoadWatch:
+    """Tells whether the loader of this process hangs. `work` returns what it is doing now; None if nothing."""
+
+    def __init__(
+        self, hang_s: float, work: Callable[[], int | None], monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._heartbeat = Heartbeat(hang_s)
+        self._work = work
+        self._monotonic = monotonic
+        self._last_work: int | None = None
+        self._checked_at = monotonic()
+
+    def is_hung(self) -> bool:
+        """Check once a second: the time in which the process was suspended does not count."""
+        work, now = self._work(), self._monotonic()
+        passed_s, self._checked_at = now - self._checked_at, now
+        if work is None or work != self._last_work:
+            self._last_work = work
+            self._heartbeat.beat()
+            return False
+        return self._heartbeat.has_stopped(passed_s)
 
 
 def dump_stacks_on_signal(descriptor: int) -> None:

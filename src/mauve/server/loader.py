@@ -20,6 +20,7 @@ from mauve.server.child import expose_metrics, finished, repeat, serve_until_sto
 from mauve.server.child_protocol import ChildConfig, Ready
 from mauve.server.engine_gauges import CHECK_EVERY_S as ENGINES_EVERY_S
 from mauve.server.engine_gauges import EngineGauges
+from mauve.server.heartbeat import LoadWatch
 from mauve.server.preparation import Preparation
 from mauve.server.request_guard import RequestGuard
 from mauve.stores import StoreUnavailableError
@@ -98,6 +99,7 @@ async def run(config: ChildConfig) -> None:
             failure=lambda: preparation.failure,
             on_stop=lambda: end_turn(loading),
             drain=drain,
+            is_loader_hung=LoadWatch(settings.load_hang_s, loading.work).is_hung,
         )
         await admin_socket.close()
         await finished(background)
