@@ -77,6 +77,64 @@ def titles_in(reply):
     return re.findall(r'<h2 id="chart-[^"]*">([^<]*)</h2>', reply.text)
 
 
+def card(reply, label):
+    """Return the text of the card with this label."""
+    found = re.search(rf"<h2>{label}[^<]*</h2>(.*?)</section>", reply.text, re.DOTALL)[1]
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", found)).replace("\N{NARROW NO-BREAK SPACE}", " ").strip()
+
+
+class TestComparison:
+    @pytest.mark.parametrize("is_overview", [False, True])
+    def test_a_steady_app_does_not_fall_because_today_has_just_begun(self, viewer, own, send, clock, is_overview):
+        """Compare three days up to today with the three days before them, without today and its counterpart."""
+        for back in range(1, 6):
+            at = clock.now_ms() - back * DAY_MS
+            users = [{"name": name, "user": f"{back}", "at": at} for name in ("view", "user_signup")]
+            send(*users, payment(f"{back}", 100, "eur") | {"at": at})
+        page = viewer.open(f"{'/' if is_overview else own}?from=2027-01-13&to=2027-01-15")
+        for label, shown in [("Active users", "2"), ("Signups", "2"), ("Gross revenue", "2.00 EUR")]:
+            text = card(page, label).replace("\N{NO-BREAK SPACE}", " ")
+            assert text.startswith(f"{shown} compared with the previous period: 0 %"), text
+        assert "0.7 compared with the previous period: 0 %" in card(page, "DAU, average")
+        assert "the 2 whole days before today with the same days of the previous period" in text_of(page)
+
+    def test_today_alone_is_compared_with_nothing_but_its_mrr(self, viewer, own, send, put, clock):
+        send(payment("1", 100, "eur"), payment("2", 900, "eur") | {"at": clock.now_ms() - DAY_MS})
+        page = viewer.open(f"{own}?from=2027-01-15&to=2027-01-15")
+        assert card(page, "Gross revenue").replace("\N{NO-BREAK SPACE}", " ") == "1.00 EUR"
+        assert "relative" not in text_of(page)
+        put(subscription("one", 1000) | {"at": "2026-12-01T00:00:00Z"}, subscription("two", 1000))
+        clock.advance(300_000)
+        page = viewer.open(f"{own}?from=2027-01-15&to=2027-01-15")
+        assert "+100 %" in card(page, "MRR")
+        assert "The change of MRR is relative to the end of the previous day." in text_of(page)
+
+    def test_charts_mark_today_as_unfinished_and_past_periods_have_no_mark(self, viewer, own, send):
+        send({"name": "view", "user": "ann"})
+        page = viewer.open(f"{own}?days=7")
+        assert page.text.count('polyline class="today"') == page.text.count("today so far</span>") == 2
+        assert "Fri 15 Jan 2027 so far 1" in text_of(page)
+        past = viewer.open(f"{own}?from=2027-01-08&to=2027-01-14")
+        assert 'class="today"' not in past.text
+        assert "so far" not in text_of(past)
+
+    @pytest.mark.parametrize("is_overview", [False, True])
+    def test_a_past_period_shows_the_mrr_at_its_end(self, viewer, own, send, put, is_overview):
+        send({"name": "view", "user": "ann"})
+        put(subscription("one", 1000) | {"at": "2026-12-01T00:00:00Z"})
+        put(subscription("two", 2000) | {"at": "2027-01-10T00:00:00Z"})
+        put(subscription("three", 4000))
+        path = "/" if is_overview else own
+
+        def mrr(query):
+            return card(viewer.open(f"{path}?{query}"), "MRR").replace("\N{NO-BREAK SPACE}", " ")
+
+        assert mrr("from=2026-12-01&to=2026-12-31") == "10.00 EUR"
+        assert mrr("from=2027-01-01&to=2027-01-12") == "30.00 EUR compared with the previous period: +200 %"
+        assert mrr("from=2027-01-11&to=2027-01-15") == "70.00 EUR compared with the previous period: +133 %"
+        assert "MRR on 31 Dec</h2>" in viewer.open(f"{path}?from=2026-12-01&to=2026-12-31").text
+
+
 class TestCharts:
     def test_every_metric_has_a_chart_and_every_currency_its_own(self, viewer, own, send, put):
         send({"name": "view", "user": "ann"}, payment("1", 500, "eur"), payment("2", 7, "jpy"))
@@ -86,8 +144,8 @@ class TestCharts:
         assert titles_in(page) == [
             "Daily active users",
             "Signups",
-            "Revenue, EUR",
-            "Revenue, JPY",
+            "Gross revenue, EUR",
+            "Gross revenue, JPY",
             "MRR, EUR",
             "Volume processed for others, USD",
         ]
@@ -97,7 +155,7 @@ class TestCharts:
 
     def test_each_day_is_shown_with_the_same_day_of_the_previous_period(self, viewer, own, send, clock):
         send(payment("1", 100, "eur") | {"at": clock.now_ms() - 7 * DAY_MS}, payment("2", 250, "eur"))
-        assert "Fri 15 Jan 2027 2.50 EUR 1.00 EUR (8 Jan)" in text_of(viewer.open(f"{own}?days=7"))
+        assert "Fri 15 Jan 2027 so far 2.50 EUR 1.00 EUR (8 Jan)" in text_of(viewer.open(f"{own}?days=7"))
 
     def test_the_legend_names_the_previous_period_only_where_it_is_drawn(self, viewer, own, send, clock):
         send(payment("1", 100, "eur"), payment("2", 250, "usd") | {"at": clock.now_ms() - 7 * DAY_MS})

@@ -80,9 +80,10 @@ def test_opening_the_page_uses_up_no_allowance(core, viewer, new_app, organizati
 
 def test_a_change_is_relative_to_the_previous_period(viewer, new_app, send, clock):
     app = new_app("An app")
-    earlier = clock.now_ms() - 7 * DAY_MS
-    send(app["sk_key"], payment("1", 200, "eur", at=earlier), payment("2", 300, "eur"))
-    assert "3.00 EUR compared with the previous period: +50 %" in text_of(viewer.open("/?days=7")).replace("\xa0", " ")
+    yesterday, earlier = clock.now_ms() - DAY_MS, clock.now_ms() - 4 * DAY_MS
+    send(app["sk_key"], payment("1", 200, "eur", at=earlier), payment("2", 300, "eur", at=yesterday))
+    text = text_of(viewer.open("/?from=2027-01-13&to=2027-01-15")).replace("\xa0", " ")
+    assert "3.00 EUR compared with the previous period: +50 %" in text
     assert "+50 %" not in text_of(viewer.open("/?days=30"))
 
 

@@ -79,7 +79,7 @@ def test_a_second_refresh_is_refused_with_the_time_to_wait_and_the_page(viewer, 
     refused = viewer.ask("POST", f"{own}/refresh?days=7")
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "2")
     assert "Refreshed 3 s ago; try again in 2 s." in text_of(refused)
-    assert "<b>1</b>" in figure(refused, "MAU"), "the page is shown all the same"
+    assert "<b>1</b>" in figure(refused, "Active users"), "the page is shown all the same"
     assert signed_in(Role.OWNER)[0].ask("POST", f"{own}/refresh").status_code == 303, "another person may"
     clock.advance(2_000)
     assert viewer.ask("POST", f"{own}/refresh").status_code == 303
@@ -230,12 +230,13 @@ def test_a_chart_that_is_older_is_named(viewer, own, send, read, clock):
 def test_the_previous_period_is_mentioned_only_if_it_has_numbers(viewer, own, send, clock):
     send({"name": "view", "user": "ann"})
     assert "the previous" not in text_of(viewer.open(f"{own}?days=7"))
-    assert "Changes are relative" not in text_of(viewer.open("/?days=7"))
+    assert "Changes" not in text_of(viewer.open("/?days=7"))
     send({"name": "view", "user": "ann", "at": clock.now_ms() - 7 * 86_400_000})
     clock.advance(300_000)
-    page = text_of(viewer.open(f"{own}?days=7"))
-    assert "the previous 7 days" in page
-    assert "Changes are relative to the previous 7 days" in text_of(viewer.open("/?days=7"))
+    assert "the previous 7 days" in text_of(viewer.open(f"{own}?days=7"))
+    past = "from=2027-01-09&to=2027-01-14"
+    for path in ("/", own):
+        assert "Changes are relative to the previous 6 days" in text_of(viewer.open(f"{path}?{past}")), path
 
 
 def test_pages_say_what_dau_leaves_out_and_that_apps_are_added_up(viewer, api, own, send):
@@ -313,7 +314,7 @@ class TestNewApp:
             "MAU": "1 the API shows this from 08:05:00 UTC on, at /v1/metrics/mau",
             "DAU, today": "1 the API shows this now, at /v1/metrics/dau",
             "Signups": "1 the API shows this now, at /v1/metrics/signups",
-            "Revenue": "19.99 EUR the API shows this now, at /v1/metrics/revenue",
+            "Gross revenue": "19.99 EUR the API shows this now, at /v1/metrics/revenue",
             "MRR": "9.00 EUR the API shows this now, at /v1/metrics/mrr",
         }
         assert mau() == ([{"mau": 0}], "hit"), "looking has changed nothing"

@@ -29,6 +29,25 @@ def test_a_single_day_is_a_horizontal_line():
     assert coordinates(plot([4], []).line) == [(0, 0), (WIDTH, 0)]
 
 
+def test_today_is_drawn_apart_from_the_whole_days():
+    drawn = plot([100, 50, 0], [], has_today=True)
+    assert coordinates(drawn.line) == [(0, 0), (WIDTH / 2, HEIGHT / 2)]
+    assert coordinates(drawn.today) == [(WIDTH / 2, HEIGHT / 2), (WIDTH, HEIGHT)]
+    assert coordinates(drawn.area)[-2:] == [(WIDTH / 2, HEIGHT), (0, HEIGHT)], "the area ends with the last whole day"
+    small = spark([4, 4, 0], has_today=True)
+    assert [len(coordinates(points)) for points in small] == [2, 2]
+
+
+def test_today_alone_is_drawn_as_unfinished():
+    drawn = plot([4], [], has_today=True)
+    assert (drawn.line, drawn.area) == ("", "")
+    assert coordinates(drawn.today) == [(0, 0), (WIDTH, 0)]
+
+
+def test_a_chart_without_today_has_only_whole_days():
+    assert plot([1, 2], []).today == spark([1, 2]).today == ""
+
+
 @pytest.mark.parametrize(
     ("highest", "top", "step"),
     [
@@ -97,12 +116,12 @@ def test_grid_lines_are_drawn_at_their_values():
     assert plot([0, 3], []).rules == ("0", "66.7", "133.3", "200")
 
 
-@given(NUMBERS, NUMBERS)
-def test_nothing_is_drawn_outside_the_canvas(numbers, before):
-    drawn = plot(numbers, before)
-    for x, y in coordinates(drawn.line) + coordinates(drawn.before) + coordinates(drawn.area):
+@given(NUMBERS, NUMBERS, st.booleans())
+def test_nothing_is_drawn_outside_the_canvas(numbers, before, has_today):
+    drawn = plot(numbers, before, has_today=has_today)
+    for x, y in coordinates(f"{drawn.line} {drawn.before} {drawn.area} {drawn.today}"):
         assert 0 <= x <= WIDTH
         assert 0 <= y <= HEIGHT
-    for x, y in coordinates(spark(numbers)):
+    for x, y in coordinates(" ".join(spark(numbers, has_today=has_today))):
         assert 0 <= x <= SPARK_WIDTH
         assert 0 <= y <= SPARK_HEIGHT

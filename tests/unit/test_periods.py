@@ -32,6 +32,27 @@ def test_a_custom_range_is_accepted():
     assert period.address == {"from": "2026-02-27", "to": "2026-03-01"}
 
 
+def test_whole_days_leave_out_today_and_its_counterpart():
+    period = period_of(days="7")
+    assert (period.has_today, period.whole) == (True, Window(date(2026, 11, 9), date(2026, 11, 14)))
+    assert period.whole_before == Window(date(2026, 11, 2), date(2026, 11, 7))
+
+
+def test_a_past_period_has_only_whole_days():
+    period = period_of(from_="2026-11-08", to="2026-11-14")
+    assert (period.has_today, period.whole, period.whole_before) == (False, period.window, period.before)
+
+
+def test_today_alone_has_no_whole_day():
+    period = period_of(from_="2026-11-15", to="2026-11-15")
+    assert (period.whole, period.whole_before) == (None, None)
+
+
+@pytest.mark.parametrize(("days", "name"), [("7", "Active users"), ("30", "MAU"), ("90", "Active users")])
+def test_only_the_users_of_about_a_month_are_called_monthly(days, name):
+    assert period_of(days=days).users_title == name
+
+
 @pytest.mark.parametrize(
     "query",
     [

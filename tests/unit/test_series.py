@@ -16,6 +16,7 @@ from mauve.dashboard.charts.series import (
     change,
     drawn_currencies,
     last_day_amounts,
+    rows_in,
     totals_by_currency,
 )
 
@@ -34,6 +35,17 @@ def test_days_that_the_api_omits_are_zero():
 def test_money_is_added_exactly_and_by_currency():
     assert totals_by_currency(by_currency(ROWS), "revenue") == {"eur": 2**80 + 1, "jpy": 7}
     assert last_day_amounts(ROWS, "revenue", WINDOW) == {"eur": 1}
+
+
+def test_rows_are_selected_by_day():
+    assert rows_in(ROWS, Window(date(2026, 11, 14), date(2026, 11, 15))) == ROWS[2:]
+    assert rows_in(ROWS, None) == []
+
+
+def test_a_change_compares_the_whole_days_and_not_what_is_shown():
+    assert Figure(now=310, before=200, whole=300).change == Change(50, "up")
+    both = sum_figures([Figure(310, 200, whole=300), Figure(5, 100, whole=0)])
+    assert (both.now, both.change) == (315, Change(0, "same"))
 
 
 def test_the_number_of_drawn_currencies_is_limited():
@@ -68,11 +80,11 @@ def test_an_average_is_off_by_half_a_tenth_at_most(numbers):
 
 def test_figures_add_up_day_by_day_unless_the_days_of_one_are_unknown():
     whole, other, without = Figure(3, 1, [1, 2]), Figure(5, 2, [2, 3]), Figure(7, 4, [])
-    assert sum_figures([whole, other]) == Figure(8, 3, [3, 5])
-    assert sum_figures([whole, without]) == Figure(10, 5, [])
-    assert sum_figures([]) == Figure(0, 0, [])
+    assert sum_figures([whole, other]) == Figure(8, 3, [3, 5], whole=8)
+    assert sum_figures([whole, without]) == Figure(10, 5, [], whole=10)
+    assert sum_figures([]) == Figure(0, 0, [], whole=0)
     small = Figure(0, 0, [1, *[0] * 29], is_average=True)
-    assert sum_figures([small] * 3) == Figure(1, 0, [3, *[0] * 29], is_average=True)
+    assert sum_figures([small] * 3) == Figure(1, 0, [3, *[0] * 29], is_average=True, whole=0)
 
 
 def test_only_an_average_that_is_not_zero_is_rounded_to_zero():

@@ -48,14 +48,13 @@ def first_numbers(context: MemberContext, app: App) -> FirstNumbers:
     """Return the live numbers of the default period: for a new app, and for a role that may see them."""
     if not context.may(Scope.METRICS_READ) or not is_onboarding(app, context.now_ms):
         return FirstNumbers()
-    today = today_at(context.now_ms)
-    questions = ProjectQuestions(app.public_id, period_from({}, today), today)
+    questions = ProjectQuestions(app.public_id, period_from({}, today_at(context.now_ms)))
     asked = {
         "Events, without payments": questions.now("event_names"),
         "MAU": questions.now("mau"),
         "DAU, today": questions.now("dau"),
         "Signups": questions.now("signups"),
-        "Revenue": questions.now("revenue"),
+        "Gross revenue": questions.now("revenue"),
         "MRR": questions.mrr,
     }
     answers = _answers(context, asked.values())

@@ -31,7 +31,7 @@ class Chart:
 
     @property
     def plot(self) -> Plot:
-        return plot(self.numbers, self.before)
+        return plot(self.numbers, self.before, has_today=self.period.has_today)
 
     @property
     def day_labels(self) -> list[date]:
@@ -62,7 +62,7 @@ class ChartType:
 CHART_TYPES: Final = (
     ChartType("dau", "dau", "Daily active users"),
     ChartType("signups_daily", "signups", "Signups"),
-    ChartType("revenue", "revenue", "Revenue", is_money=True),
+    ChartType("revenue", "revenue", "Gross revenue", is_money=True),
     ChartType("mrr_history", "mrr", "MRR", is_money=True),
     ChartType("volume", "volume", "Volume processed for others", is_money=True),
 )

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
 from typing import Final
 
 from mauve.core.window import Window
@@ -17,6 +16,7 @@ from mauve.dashboard.charts.series import (
     change,
     drawn_currencies,
     last_day_amounts,
+    rows_in,
     totals_by_currency,
 )
 from mauve.metrics.questions import Question
@@ -28,10 +28,11 @@ class Figure:
     """A number, its value in the previous period, and its daily values."""
 
     now: int
-    before: int
+    before: int  # in the whole days of the previous period
     days: Sequence[int] = ()
     currency: str | None = None  # for money, in minor units; None for a count
-    is_average: bool = False  # Then both values are in tenths.
+    is_average: bool = False  # Then all values are in tenths.
+    whole: int | None = None  # in the whole days of this period; None: the same as `now`
 
     @property
     def is_rounded_to_zero(self) -> bool:
@@ -40,7 +41,7 @@ class Figure:
 
     @property
     def change(self) -> Change:
-        return change(self.now, self.before)
+        return change(self.now if self.whole is None else self.whole, self.before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Figures:
     dau: Figure | None  # the average over the days
     signups: Figure | None
     revenue: Sequence[Figure] | None
-    mrr: Sequence[Figure] | None  # now, compared with the end of the previous period
+    mrr: Sequence[Figure] | None  # at the end of the period, compared with the end of the previous one
     read_at: Mapping[str, int]  # when the oldest number of each was read, by name
 
     @property
@@ -67,7 +68,6 @@ class ProjectQuestions:
 
     project: str
     period: Period
-    today: date
 
     def now(self, metric: str) -> Question:
         return Question(self.project, METRICS[metric], self.period.window)
@@ -75,14 +75,24 @@ class ProjectQuestions:
     def before(self, metric: str) -> Question:
         return Question(self.project, METRICS[metric], self.period.before)
 
+    def compared(self, metric: str) -> list[Question]:
+        """Return the questions about the whole days of this period and of the previous one; none without whole days."""
+        windows = (self.period.whole, self.period.whole_before)
+        return [Question(self.project, METRICS[metric], window) for window in windows if window]
+
     @property
     def mrr(self) -> Question:
-        return Question(self.project, METRICS["mrr"], Window(self.today, self.today))
+        return Question(self.project, METRICS["mrr"], Window(self.period.today, self.period.today))
 
     @property
     def for_figures(self) -> list[Question]:
-        both = ("mau", "dau", "signups", "revenue", "mrr_history")
-        return [*map(self.now, (*both, "signups_daily")), *map(self.before, both), self.mrr]
+        by_day = ("dau", "revenue", "mrr_history")
+        now = map(self.now, (*by_day, "signups_daily", *_DISTINCT))
+        compared = [question for metric in _DISTINCT for question in self.compared(metric)]
+        return [*now, *map(self.before, by_day), *compared]
+
+
+_DISTINCT: Final = ("mau", "signups")  # users of the whole period: not the sum of its days
 
 
 def figures_from(questions: ProjectQuestions, answers: Answers) -> Figures:
@@ -110,7 +120,6 @@ _METRICS_OF: Final[Mapping[str, Sequence[str]]] = {
 def _read_at(questions: ProjectQuestions, answers: Answers) -> dict[str, int]:
     """Return when each figure's numbers of this period were read. Those of the previous period hardly change."""
     asked = {name: [questions.now(metric) for metric in metrics] for name, metrics in _METRICS_OF.items()}
-    asked["mrr"].append(questions.mrr)
     read_at = {name: answers.read_at_of(*those) for name, those in asked.items()}
     return {name: at for name, at in read_at.items() if at is not None}
 
@@ -120,19 +129,21 @@ def sum_figures(figures: Sequence[Figure]) -> Figure:
     all_known = all(figure.days for figure in figures)
     days = [sum(values) for values in zip(*(each.days for each in figures), strict=True)] if all_known else []
     now, before = (sum(getattr(figure, name) for figure in figures) for name in ("now", "before"))
+    whole = sum(figure.now if figure.whole is None else figure.whole for figure in figures)
     first = figures[0] if figures else Figure(0, 0)
     if first.is_average and days:
         now = average_tenths(days)  # Many small averages would each be rounded to zero.
-    return Figure(now, before, days, first.currency, first.is_average)
+    return Figure(now, before, days, first.currency, first.is_average, whole)
 
 
 def _count(questions: ProjectQuestions, answers: Answers, metric: str, daily: str, column: str) -> Figure | None:
-    now, before = answers.rows(questions.now(metric)), answers.rows(questions.before(metric))
-    if now is None or before is None:
+    found = [answers.rows(question) for question in (questions.now(metric), *questions.compared(metric))]
+    if None in found:
         return None
+    now, whole, before = [*(rows[0][metric] for rows in found if rows), 0, 0][:3]
     rows = answers.rows(questions.now(daily))
     days = [] if rows is None else by_day(rows, column, questions.period.window)
-    return Figure(now[0][metric], before[0][metric], days)
+    return Figure(now, before, days, whole=whole)
 
 
 def _daily_average(questions: ProjectQuestions, answers: Answers) -> Figure | None:
@@ -141,30 +152,36 @@ def _daily_average(questions: ProjectQuestions, answers: Answers) -> Figure | No
         return None
     days = by_day(now, "dau", questions.period.window)
     days_before = by_day(before, "dau", questions.period.before)
-    return Figure(average_tenths(days), average_tenths(days_before), days, is_average=True)
+    last = len(days) - questions.period.has_today
+    whole, earlier = average_tenths(days[:last]), average_tenths(days_before[:last])
+    return Figure(average_tenths(days), earlier, days, is_average=True, whole=whole)
 
 
 def _revenue(questions: ProjectQuestions, answers: Answers) -> list[Figure] | None:
     now, before = answers.rows(questions.now("revenue")), answers.rows(questions.before("revenue"))
     if now is None or before is None:
         return None
+    period = questions.period
     own, own_before = by_currency(now), by_currency(before)
-    sums, earlier = totals_by_currency(own, "revenue"), totals_by_currency(own_before, "revenue")
+    sums, whole, earlier = (
+        totals_by_currency(rows, "revenue")
+        for rows in (own, by_currency(rows_in(now, period.whole)), by_currency(rows_in(before, period.whole_before)))
+    )
     days = _days(questions, own, "revenue", own_before)
     return [
-        Figure(sums.get(currency, 0), earlier.get(currency, 0), days.get(currency, ()), currency)
-        for currency in sorted(sums.keys() | earlier.keys())
+        Figure(sums.get(each, 0), earlier.get(each, 0), days.get(each, ()), each, whole=whole.get(each, 0))
+        for each in sorted(sums.keys() | earlier.keys())
     ]
 
 
 def _mrr(questions: ProjectQuestions, answers: Answers) -> list[Figure] | None:
-    now, history = answers.rows(questions.mrr), answers.rows(questions.now("mrr_history"))
-    before = answers.rows(questions.before("mrr_history"))
-    if now is None or history is None or before is None:
+    """Return the MRR at the end of the period. The history's value of today is the current MRR."""
+    now, before = answers.rows(questions.now("mrr_history")), answers.rows(questions.before("mrr_history"))
+    if now is None or before is None:
         return None
-    own, own_before = by_currency(now), by_currency(before)
-    current, earlier = totals_by_currency(own, "mrr"), last_day_amounts(before, "mrr", questions.period.before)
-    days = _days(questions, by_currency(history), "mrr", own, own_before)
+    current = last_day_amounts(now, "mrr", questions.period.window)
+    earlier = last_day_amounts(before, "mrr", questions.period.before)
+    days = _days(questions, by_currency(now), "mrr", by_currency(before))
     return [
         Figure(current.get(currency, 0), earlier.get(currency, 0), days.get(currency, ()), currency)
         for currency in sorted(current.keys() | earlier.keys())

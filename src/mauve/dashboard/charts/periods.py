@@ -5,12 +5,13 @@ from datetime import date
 from typing import Final
 
 from mauve.core.problems import Problem
-from mauve.core.window import Window
+from mauve.core.window import DAY, Window
 from mauve.dashboard.request import Fields, ParameterProblem
 
 LENGTHS: Final = ("7", "30", "90")
 DAYS_MAX: Final = 731
 _DEFAULT: Final = "30"
+_MONTH_LENGTHS: Final = range(28, 32)
 _EARLIEST: Final = date(1975, 1, 1)  # The previous period must be a valid date range in every store.
 
 
@@ -18,10 +19,32 @@ _EARLIEST: Final = date(1975, 1, 1)  # The previous period must be a valid date 
 class Period:
     window: Window
     length: str | None  # one of LENGTHS; None for a custom range
+    today: date
 
     @property
     def before(self) -> Window:
         return self.window.before
+
+    @property
+    def has_today(self) -> bool:
+        """Return whether the last day is unfinished."""
+        return self.window.last == self.today
+
+    @property
+    def whole(self) -> Window | None:
+        """Return the days to compare: all but today. None if there are none."""
+        window = self.window._replace(last=self.window.last - DAY) if self.has_today else self.window
+        return window if window.length else None
+
+    @property
+    def whole_before(self) -> Window | None:
+        """Return the same days of the previous period."""
+        return self.before._replace(last=self.before.last - DAY * self.has_today) if self.whole else None
+
+    @property
+    def users_title(self) -> str:
+        """Return the name of the number of users: they are monthly only if the period is about a month long."""
+        return "MAU" if self.window.length in _MONTH_LENGTHS else "Active users"
 
     @property
     def address(self) -> dict[str, str]:
@@ -35,11 +58,11 @@ def period_from(query: Fields, today: date) -> Period:
     """Return the requested period: a number of days up to today, or a custom range."""
     first, last = _parameter(query, "from"), _parameter(query, "to")
     if first or last:
-        return Period(_custom_window(first, last, today), None)
+        return Period(_custom_window(first, last, today), None, today)
     length = _parameter(query, "days") or _DEFAULT
     if length not in LENGTHS:
         raise _malformed(f"Choose {', '.join(LENGTHS[:-1])} or {LENGTHS[-1]} days, or a first and a last day.")
-    return Period(_days_up_to(today, int(length)), length)
+    return Period(_days_up_to(today, int(length)), length, today)
 
 
 def _custom_window(first: str, last: str, today: date) -> Window:

@@ -27,6 +27,13 @@ def by_day(rows: Rows, column: str, window: Window) -> list[int]:
     return [found.get(day.isoformat(), 0) for day in window.days]
 
 
+def rows_in(rows: Rows, window: Window | None) -> Rows:
+    """Return the rows of the days in a window; none without a window."""
+    if window is None:
+        return []
+    return [row for row in rows if window.first.isoformat() <= row["day"] <= window.last.isoformat()]
+
+
 def by_currency(rows: Rows) -> dict[str, list[Mapping[str, Any]]]:
     """Group rows by currency."""
     found: dict[str, list[Mapping[str, Any]]] = defaultdict(list)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from typing import Final, NamedTuple
 
 WIDTH: Final = 1000
 HEIGHT: Final = 200
@@ -18,30 +18,46 @@ _NICE_STEPS: Final = (Fraction(1), Fraction(2), Fraction(5, 2), Fraction(5), Fra
 class Plot:
     """A chart's coordinates: this period as a line over an area, the previous period as a second line."""
 
-    line: str
+    line: str  # of whole days
     area: str
+    today: str  # from the last whole day to today, which is unfinished; empty if the period is past
     before: str
     ticks: tuple[int, ...]  # values of the horizontal grid lines, from the top down
     rules: tuple[str, ...]  # their heights
 
 
-def plot(numbers: Sequence[int], before: Sequence[int]) -> Plot:
+class Spark(NamedTuple):
+    line: str
+    today: str
+
+
+def plot(numbers: Sequence[int], before: Sequence[int], *, has_today: bool = False) -> Plot:
     ticks = axis_ticks(max((*numbers, *before), default=0))
     top = ticks[0]
-    line = _points(numbers, top, WIDTH, HEIGHT)
+    whole, today = _whole_and_today(_points(numbers, top, WIDTH, HEIGHT), len(numbers), has_today=has_today)
     return Plot(
-        line=line,
-        area=f"{line} {WIDTH},{HEIGHT} 0,{HEIGHT}" if line else "",
-        before=_points(before, top, WIDTH, HEIGHT) if any(before) else "",  # A line of zeros says nothing.
+        line=" ".join(whole),
+        area=" ".join((*whole, f"{whole[-1].partition(',')[0]},{HEIGHT}", f"0,{HEIGHT}")) if whole else "",
+        today=" ".join(today),
+        before=" ".join(_points(before, top, WIDTH, HEIGHT)) if any(before) else "",  # A line of zeros says nothing.
         ticks=ticks,
         rules=tuple(_rounded((top - tick) * HEIGHT, top) for tick in ticks),
     )
 
 
-def spark(numbers: Sequence[int]) -> str:
+def spark(numbers: Sequence[int], *, has_today: bool = False) -> Spark:
     """Return the points of a sparkline, scaled from zero to the highest number, with a margin for the stroke."""
     top = max((*numbers, 1))
-    return _points(numbers, top, SPARK_WIDTH, SPARK_HEIGHT - 2 * _SPARK_MARGIN, _SPARK_MARGIN)
+    points = _points(numbers, top, SPARK_WIDTH, SPARK_HEIGHT - 2 * _SPARK_MARGIN, _SPARK_MARGIN)
+    whole, today = _whole_and_today(points, len(numbers), has_today=has_today)
+    return Spark(" ".join(whole), " ".join(today))
+
+
+def _whole_and_today(points: list[str], count: int, *, has_today: bool) -> tuple[list[str], list[str]]:
+    """Split the points of `count` numbers where today begins."""
+    if not has_today:
+        return points, []
+    return points[: count - 1], points[-2:]
 
 
 def axis_ticks(highest: int) -> tuple[int, ...]:
@@ -53,21 +69,21 @@ def axis_ticks(highest: int) -> tuple[int, ...]:
 
 
 def _nice_step(highest: int, count: int) -> int:
-    """Return the smallest round number of which so many reach the highest."""
+    """Return the smallest round number that reaches the highest in `count` steps."""
     least = max(-(-highest // count), 1)
     power = 10 ** (len(str(least)) - 1)
     steps = (factor * power for factor in _NICE_STEPS)
     return next(int(step) for step in steps if step >= least and step.denominator == 1)
 
 
-def _points(numbers: Sequence[int], top: int, width: int, height: int, margin: int = 0) -> str:
-    """Return `x,y x,y …`; a single number becomes a horizontal line."""
+def _points(numbers: Sequence[int], top: int, width: int, height: int, margin: int = 0) -> list[str]:
+    """Return each point as `x,y`; a single number becomes a horizontal line."""
     drawn = list(numbers) * 2 if len(numbers) == 1 else list(numbers)
     last = len(drawn) - 1
-    return " ".join(
+    return [
         f"{_rounded(index * width, last)},{_rounded((top - number) * height, top, margin)}"
         for index, number in enumerate(drawn)
-    )
+    ]
 
 
 def _rounded(numerator: int, denominator: int, offset: int = 0) -> str:

@@ -63,8 +63,8 @@ def _show_waiting_app(context: MemberContext, app: App) -> Response:
 
 def questions_of(context: MemberContext) -> ProjectQuestions:
     """Return the questions about the app's project in the selected environment and period."""
-    today = today_at(context.now_ms)
-    return ProjectQuestions(shown_project(context, context.app()), period_from(context.query, today), today)
+    period = period_from(context.query, today_at(context.now_ms))
+    return ProjectQuestions(shown_project(context, context.app()), period)
 
 
 def answers_about(context: MemberContext, app: App, questions: Iterable[Question]) -> Answers:

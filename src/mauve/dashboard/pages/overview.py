@@ -73,8 +73,8 @@ def _apps(context: MemberContext) -> list[App]:
 
 def _questions(context: MemberContext, apps: Iterable[App], period: Period) -> dict[App, ProjectQuestions]:
     """Return the questions about each app that has a project in the selected environment."""
-    environment, today = environment_of(context), today_at(context.now_ms)
-    return {app: ProjectQuestions(project, period, today) for app in apps if (project := project_of(app, environment))}
+    environment = environment_of(context)
+    return {app: ProjectQuestions(project, period) for app in apps if (project := project_of(app, environment))}
 
 
 def _answers(context: MemberContext, questions: Mapping[App, ProjectQuestions]) -> Answers:
