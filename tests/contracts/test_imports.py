@@ -274,6 +274,20 @@ class TestLedger:
         assert [row[-1] for row in totals(reader)] == [1999, 1999]
         assert writer.record([entry]) == [[DUPLICATE, DUPLICATE]]
 
+    def test_importing_and_undoing_money_raises_the_revision(self, imports, reader):
+        revisions = []
+        found = imports.begin(a_new_import())
+        imports.commit(found.number, ImportChunk(0, 1, ImportCounts(), [a_payment(source=found.name)]))
+        revisions += reader.money_revisions(["proj_1"]).values()
+        version = a_version(NOW * 1000, rank=rank_of(found.number, 0, 0))
+        imports.commit(found.number, ImportChunk(1, 2, ImportCounts(subscriptions=1), [], [version]))
+        revisions += reader.money_revisions(["proj_1"]).values()
+        imports.begin_undo(found.number)
+        for _ in imports.undo_money(found.number):
+            revisions += reader.money_revisions(["proj_1"]).values()
+        assert len(set(revisions)) == 4
+        assert revisions == sorted(revisions)
+
     def test_a_payment_that_is_undone_while_it_is_sent_is_recorded_again(self, imports, open_ledger, reader):
         found = imports.begin(a_new_import())
         imports.commit(found.number, ImportChunk(0, 1, ImportCounts(), [a_payment(source=found.name)]))

@@ -55,6 +55,25 @@ class RacedDatabase(Database):
             yield tx
 
 
+class TestRevisions:
+    def test_every_change_of_a_projects_money_raises_its_revision(self, writer, reader):
+        projects = ["proj_1", "proj_2"]
+        assert reader.money_revisions(projects) == {}
+        writer.record([Entry([a_payment("a"), a_payment("b")])])
+        (first,) = reader.money_revisions(projects).values()
+        writer.record([Entry(subscriptions=[a_version(NOW * 1000)]), Entry([a_payment(project="proj_2")])])
+        found = reader.money_revisions(projects)
+        assert found["proj_1"] > first
+        assert found.keys() == set(projects)
+        assert reader.money_revisions(["proj_2"]) == {"proj_2": found["proj_2"]}
+
+    def test_what_changes_no_money_raises_no_revision(self, writer, reader):
+        writer.record([Entry([a_payment()])])
+        before = reader.money_revisions(["proj_1"])
+        writer.record([Entry([a_payment()]), Entry([a_payment(digest=b"other")]), Entry(events=b"record")])
+        assert reader.money_revisions(["proj_1"]) == before
+
+
 class TestOutcomes:
     @pytest.mark.parametrize(
         ("first", "later", "outcome"),

@@ -60,15 +60,12 @@ def test_every_app_is_listed_with_the_numbers_of_the_api(client, viewer, new_app
 
 def test_the_page_shows_the_answers_that_the_api_has_cached(client, viewer, new_app, send, clock):
     app = new_app("An app")
-    assert client.get("/v1/metrics/revenue", headers=bearer(app["sk_key"])).json()["data"] == []
-    send(app["sk_key"], payment("1", 5, "eur"))
+    assert client.get("/v1/metrics/signups", headers=bearer(app["sk_key"])).json()["data"] == [{"signups": 0}]
+    send(app["sk_key"], {"name": "user_signup", "user": "ann"})
     clock.advance(200_000)
-    cached = text_of(viewer.open("/"))
-    assert "EUR" not in cached
-    assert "none as of 3 minutes ago" in cached
-    assert "except where noted" in cached
+    assert "Signups 0" in text_of(viewer.open("/"))
     clock.advance(100_000)
-    assert "0.05" in text_of(viewer.open("/"))
+    assert "Signups 1" in text_of(viewer.open("/"))
 
 
 def test_opening_the_page_uses_up_no_allowance(core, viewer, new_app, organization, clock):

@@ -1,12 +1,18 @@
 """Refreshing a page: new numbers for the page and the API alike, within limits, and the age of every figure."""
 
+import json
 import re
 
 import pytest
 
 from mauve.core.user import Role
+from mauve.stores.imports import ImportChunk, ImportCounts, NewImport
+from mauve.stores.sql.ledger.reader import SqlLedgerReader
 from mauve.stores.warehouse import WarehouseUnavailableError
+from mauve.wiring.history import open_import_ledger
+from support.billing import SECRET_A, signed_a
 from support.browser import shown
+from support.ledger_entries import a_payment
 from support.service import bearer
 
 
@@ -153,6 +159,70 @@ def test_figures_of_one_age_are_dated_together_and_an_older_one_says_so(viewer, 
     assert "as of" not in figure(page, "DAU, average")
     clock.advance(10_000)
     assert "as of" not in figure(viewer.send(f"{own}/refresh"), "MAU")
+
+
+class TestMoneyWrites:
+    """Pages show money that was just written, while the API keeps the answer that it has cached."""
+
+    @pytest.fixture
+    def written(self, client, app, api, settings, clock):
+        """Write money in one of the ways there are."""
+
+        def send_payment():
+            payment = {"name": "payment", "id": "1", "props": {"amount": 500, "currency": "eur"}}
+            assert client.post("/v1/events", json=payment, headers=bearer(app["sk_key"])).status_code == 202
+
+        def send_object():
+            sub = {"type": "subscription", "id": "1", "status": "active", "mrr": 500, "currency": "eur"}
+            assert client.post("/v1/objects", json=sub, headers=bearer(app["sk_key"])).status_code == 202
+
+        def deliver():
+            api.put(f"/v1/apps/{app['app_id']}/webhooks/biller_a", json={"secret": SECRET_A})
+            invoice = {"id": "in_1", "object": "invoice", "amount_paid": 500, "currency": "eur", "status": "paid"}
+            event = {"id": "evt_1", "object": "event", "type": "invoice.paid", "created": clock.now_ms() // 1000}
+            body = json.dumps({**event, "livemode": True, "data": {"object": invoice}}).encode()
+            headers = {"content-type": "application/json", **signed_a(body, at=clock.now_ms() // 1000)}
+            reply = client.post(f"/v1/webhooks/biller_a/{app['public_id']}", content=body, headers=headers)
+            assert reply.json()["rows"] == 1
+
+        def import_payment():
+            days = {"first_day": "2027-01-15", "last_day": "2027-01-15", "is_approximate": False}
+            file = {"format": "csv", "file": "f", "digest": "0", "options": "", "who": "root"}
+            new = NewImport(project=app["public_id"], began_at=clock.now_ms(), **file, **days)
+            paid = {"project": app["public_id"], "amount": 500, "occurred_at": clock.now_ms()}
+            with open_import_ledger(settings) as ledger:
+                number = ledger.begin(new).number
+                ledger.commit(number, ImportChunk(0, 1, ImportCounts(), [a_payment(**paid)]))
+
+        return {"payment": send_payment, "object": send_object, "webhook": deliver, "import": import_payment}
+
+    @pytest.mark.parametrize("path", ["/", "app"])
+    @pytest.mark.parametrize("way", ["payment", "object", "webhook", "import"])
+    def test_it_is_shown_at_once_and_the_api_keeps_its_answer(self, viewer, own, send, read, written, clock, path, way):
+        send({"name": "view", "user": "ann"})
+        metric, label = ("mrr_history", "MRR") if way == "object" else ("revenue", "Gross revenue")
+        path = path if path == "/" else own
+        assert read(metric) == ([], "miss")
+        assert "EUR" not in figure(viewer.open(path), label)
+        clock.advance(60_000)
+        written[way]()
+        assert "5.00" in figure(viewer.open(path), label)
+        assert read(metric) == ([], "hit")
+        clock.advance(240_000)
+        assert [row["currency"] for row in read(metric)[0]] == ["eur"]
+
+    def test_unchanged_money_comes_from_the_cache(self, core, viewer, own, send, written, clock, monkeypatch):
+        send({"name": "view", "user": "ann"})
+        written["payment"]()
+        clock.advance(1)
+        viewer.open(own)
+        clock.advance(1)
+        viewer.open(own)
+        monkeypatch.delattr(SqlLedgerReader, "day_totals")
+        clock.advance(60_000)
+        page = viewer.open(own)
+        assert "5.00" in figure(page, "Gross revenue")
+        assert "not available" not in text_of(page)
 
 
 def test_a_few_seconds_of_difference_are_not_mentioned(viewer, own, send, read, clock):

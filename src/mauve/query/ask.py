@@ -1,6 +1,6 @@
 """The one way to a number: the API and the pages both ask here, and share one cache."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from datetime import timedelta
 from enum import StrEnum
@@ -127,15 +127,18 @@ async def peek(parts: QueryParts, survey: Survey) -> dict[str, Answer]:
     now_ms = parts.clock.now_ms()
     recent = {each.key: parts.brief.find(_peeked_key(each), now_ms) for each in survey.questions}
     found = {key: _answer_from(answer, Freshness.UNCACHED) for key, answer in recent.items() if answer is not None}
-    if len(found) == len(recent):
-        return found
-    read = partial(_read, parts, survey, now_ms, partial(_keep_peeked, parts))
+    return found if len(found) == len(recent) else found | await peek_again(parts, survey)
+
+
+async def peek_again(parts: QueryParts, survey: Survey) -> dict[str, Answer]:
+    """Do the same, and reuse no answer."""
+    read = partial(_read, parts, survey, parts.clock.now_ms(), partial(_keep_peeked, parts))
     organization = _paying_organization(parts, survey.projects[0])
     try:
         return await _flights_for(parts, survey).join(organization, ("peek", survey), read)
     except Exception as error:  # noqa: BLE001 - the page says that the number is missing
         _log_failure(error, survey.metric)
-    return found
+    return {}
 
 
 def find_peeked(parts: QueryParts, question: Question) -> Answer | None:
@@ -165,6 +168,12 @@ def _paying_organization(parts: QueryParts, project: str) -> str:
     """Return the organization that pays for reads of a project."""
     known = parts.keyring.project(project)
     return project if known is None else known.org_id
+
+
+async def money_revisions(parts: QueryParts, projects: Sequence[str]) -> dict[str, int]:
+    """Read the revisions of the projects' money; raise if the ledger does not answer."""
+    read = partial(parts.stores.ledger.money_revisions, projects)
+    return await parts.ledger_flights.join(_paying_organization(parts, projects[0]), object(), read)
 
 
 async def latest_payments(parts: QueryParts, project: str, payments_max: int) -> list[ReceivedPayment]:

@@ -294,6 +294,10 @@ class LedgerReader(Protocol):
         """Yield the same, with versions dated after the window on its last day."""
         ...
 
+    def money_revisions(self, projects: Collection[str]) -> dict[str, int]:
+        """Return the revisions of projects that have money. Every transaction that changes money raises its project's."""
+        ...
+
     def latest_payments(self, project: str, since_ms: int, payments_max: int) -> list[ReceivedPayment]:
         """Return the payments received last, not before `since_ms`, latest first."""
         ...

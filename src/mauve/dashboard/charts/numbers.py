@@ -9,10 +9,11 @@ from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 import msgspec
+import structlog
 
 from mauve.core.problems import Problem
 from mauve.metrics.questions import Question, Survey, surveys_of
-from mauve.metrics.sources import WarehouseSource
+from mauve.metrics.sources import LedgerSource, WarehouseSource
 from mauve.query.ask import (
     Answer,
     Freshness,
@@ -21,7 +22,9 @@ from mauve.query.ask import (
     find_peeked,
     latest_events,
     latest_payments,
+    money_revisions,
     peek,
+    peek_again,
 )
 from mauve.query.parts import QueryParts
 from mauve.stores.ledger import ReceivedPayment
@@ -29,12 +32,14 @@ from mauve.stores.warehouse import StoredEvent
 
 # For all pages together: a store serves 64 reads at once, and most of them belong to the API.
 _CONCURRENT_READS_MAX: Final = 16
+_WATCHED_MAX: Final = 50_000  # projects
 _PROJECTS_PER_READ_MAX: Final = 100  # Each may need a 100 KB sketch for every day.
 
 AskAbout = Callable[[QueryParts, Survey], Awaitable[Mapping[str, Answer]]]
 _Arrival = TypeVar("_Arrival")
 
 _decoder: Final = msgspec.json.Decoder()
+log = structlog.get_logger()
 
 
 class Answers:
@@ -75,6 +80,22 @@ class Answers:
         return None not in self._answers.values()
 
 
+class MoneyWatch:
+    """Remember since when each project's money has its current revision. A cached answer from before is outdated."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[int, int]] = {}  # revision, and the time at which it was first seen
+
+    def changed_at(self, project: str, revision: int, now_ms: int) -> int:
+        """Return when the revision was first seen: at the latest now."""
+        known, at = self._seen.pop(project, (None, now_ms))
+        at = min(at, now_ms) if known == revision else now_ms
+        self._seen[project] = (revision, at)
+        if len(self._seen) > _WATCHED_MAX:
+            del self._seen[next(iter(self._seen))]
+        return at
+
+
 class Numbers:
     """Answer questions for pages; call it from any thread except the event loop's. Reads use up no allowance."""
 
@@ -85,6 +106,7 @@ class Numbers:
         # Separate limits, so that a store that hangs does not block reads from the other one.
         self._warehouse_reads = asyncio.Semaphore(_CONCURRENT_READS_MAX)
         self._ledger_reads = asyncio.Semaphore(_CONCURRENT_READS_MAX)
+        self._money = MoneyWatch()
 
     def ask(self, questions: Iterable[Question]) -> Answers:
         """Answer all questions in parallel. Late reads continue, so that the next page finds them in the cache."""
@@ -124,7 +146,7 @@ class Numbers:
     def _read_all(self, questions: Iterable[Question], ask_about: AskAbout) -> Answers:
         by_key = {question.key: question for question in questions}
         answers: dict[str, Answer | None] = dict.fromkeys(by_key)
-        read = self._read_surveys(by_key.values(), answers, ask_about)
+        read = self._read_surveys(by_key.values(), answers, ask_about, self._wait_s)
         asyncio.run_coroutine_threadsafe(read, self._loop).result()
         return Answers(answers)
 
@@ -140,21 +162,47 @@ class Numbers:
         return asyncio.run_coroutine_threadsafe(asyncio.wait_for(read, self._wait_s), self._loop)
 
     async def _answers_to(self, questions: Mapping[str, Question], ask_about: AskAbout = ask_survey) -> Answers:
+        """Answer from the cache and read the rest; read money again that has changed since, past the cache."""
+        ends_at_s = self._loop.time() + self._wait_s
+        changed_at = await self._money_changed_at(questions.values())
         answers: dict[str, Answer | None] = dict.fromkeys(questions)
+        outdated = []
         for key, question in questions.items():
-            answers[key] = find_cached(self._parts, question)
+            answer = answers[key] = find_cached(self._parts, question)
+            if answer is not None and _is_money(question) and answer.read_at <= changed_at.get(question.project, -1):
+                answers[key] = peeked = find_peeked(self._parts, question)
+                if peeked is None or peeked.read_at <= changed_at[question.project]:
+                    answers[key] = answer  # in case reading fails
+                    outdated.append(question)
             await asyncio.sleep(0)  # Hundreds of questions must not block the event loop.
         missing = [questions[key] for key, answer in answers.items() if answer is None]
-        await self._read_surveys(missing, answers, ask_about)
+        wait_s = ends_at_s - self._loop.time()
+        await asyncio.gather(
+            self._read_surveys(missing, answers, ask_about, wait_s),
+            self._read_surveys(outdated, answers, peek_again, wait_s),
+        )
         return Answers(answers)
 
+    async def _money_changed_at(self, questions: Iterable[Question]) -> dict[str, int]:
+        """Return since when each project's money is as it is; nothing if the ledger does not answer soon."""
+        projects = sorted({question.project for question in questions if _is_money(question)})
+        if not projects:
+            return {}
+        try:
+            revisions = await asyncio.wait_for(money_revisions(self._parts, projects), self._wait_s / 2)
+        except Exception as error:  # noqa: BLE001 - the page shows what is cached
+            log.warning("money_revisions_not_read", reason=str(error))
+            return {}
+        now_ms = self._parts.clock.now_ms()
+        return {each: self._money.changed_at(each, revisions.get(each, 0), now_ms) for each in projects}
+
     async def _read_surveys(
-        self, questions: Iterable[Question], answers: dict[str, Answer | None], ask_about: AskAbout
+        self, questions: Iterable[Question], answers: dict[str, Answer | None], ask_about: AskAbout, wait_s: float
     ) -> None:
         surveys = surveys_of(questions, _PROJECTS_PER_READ_MAX)
         if surveys:
             reads = [asyncio.create_task(self._read(survey, answers, ask_about)) for survey in surveys]
-            _, late = await asyncio.wait(reads, timeout=self._wait_s)
+            _, late = await asyncio.wait(reads, timeout=wait_s)
             for read in late:
                 read.cancel()
 
@@ -162,6 +210,10 @@ class Numbers:
         in_warehouse = isinstance(survey.metric.source, WarehouseSource)
         async with self._warehouse_reads if in_warehouse else self._ledger_reads:
             answers.update(await ask_about(self._parts, survey))
+
+
+def _is_money(question: Question) -> bool:
+    return isinstance(question.metric.source, LedgerSource)
 
 
 def _result_of(read: Future[list[_Arrival]]) -> list[_Arrival] | None:

@@ -22,6 +22,7 @@ from mauve.stores.ledger import Payment
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.dialects import upsert
 from mauve.stores.sql.ledger.closed_days import reopen_days
+from mauve.stores.sql.ledger.money_revisions import raise_revisions
 from mauve.stores.sql.ledger.payments import PaymentKey, insert_one_by_one, key_batches, move_day_totals
 from mauve.stores.sql.ledger.schema import imported_figures, imports, payments
 from mauve.stores.sql.ledger.subscriptions import record_versions
@@ -84,6 +85,7 @@ class SqlImportLedger:
                 record_first_seen(tx, {found.project: found.began_at})
             own = ImportCounts(payments=len(chunk.payments) - known, payments_known=known)
             counts = found.counts.plus(chunk.counts).plus(own)
+            raise_revisions(tx, [found.project] if chunk.payments or chunk.subscriptions else [])
             return _change(tx, number, {ImportState.RUNNING}, rows=chunk.end_row, counts=_text_of(counts))
 
     def finish(self, number: int, ended_at: int) -> Import:

@@ -10,7 +10,7 @@ from mauve.core.window import Window
 from mauve.stores.ledger import ReceivedPayment
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.ledger.mrr_history import changes_in, changes_until_now, totals_of
-from mauve.stores.sql.ledger.schema import day_totals, payments
+from mauve.stores.sql.ledger.schema import day_totals, money_revisions, payments
 
 _ROWS_AT_ONCE: Final = 1_000
 
@@ -62,6 +62,11 @@ class SqlLedgerReader:
     def mrr_changes_until_now(self, projects: Collection[str], window: Window) -> Generator[MrrChange, None, None]:
         with self._database.reading() as tx:
             yield from changes_until_now(tx, projects, window)
+
+    def money_revisions(self, projects: Collection[str]) -> dict[str, int]:
+        query = sa.select(money_revisions).where(money_revisions.c.project.in_(projects))
+        with self._database.reading() as tx:
+            return {row.project: row.revision for row in tx.execute(query)}
 
     def latest_payments(self, project: str, since_ms: int, payments_max: int) -> list[ReceivedPayment]:
         columns = [payments.c[name] for name in ReceivedPayment._fields]

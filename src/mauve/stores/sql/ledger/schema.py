@@ -113,6 +113,13 @@ mrr_changes: Final = sa.Table(
     sqlite_with_rowid=False,
 )
 
+money_revisions: Final = sa.Table(
+    "money_revisions",
+    metadata,
+    sa.Column("project", sa.Text, primary_key=True),
+    sa.Column("revision", sa.BigInteger, nullable=False),  # rises with every change of day totals or subscriptions
+)
+
 event_outbox: Final = sa.Table(
     "event_outbox",
     metadata,

@@ -13,6 +13,7 @@ from mauve.core.window import midnight_ms
 from mauve.stores.imports import rank_prefix
 from mauve.stores.ledger import Payment
 from mauve.stores.sql.database import Database
+from mauve.stores.sql.ledger.money_revisions import raise_revisions
 from mauve.stores.sql.ledger.mrr_changes import add_changes
 from mauve.stores.sql.ledger.payments import move_day_totals
 from mauve.stores.sql.ledger.schema import day_totals, payments, subscription_versions, subscriptions
@@ -48,6 +49,7 @@ def delete_payments(database: Database, project: str, source: str) -> Iterator[i
                 [{"of_id": row["id"]} for row in rows],
             )
             _delete_empty_totals(tx, project, {(row["day"], row["currency"], row["earned"]) for row in rows})
+            raise_revisions(tx, [project])
             after = (rows[-1]["occurred_at"], rows[-1]["id"])
         yield len(rows)
 
@@ -103,6 +105,7 @@ def delete_versions(database: Database, project: str, number: int) -> Iterator[i
                 _without_imported(tx, project, key, prefix, sums)
             add_changes(tx, sums.changes)
             deleted = tx.execute(sa.delete(subscription_versions).where(imported, _versions.key.in_(found)))
+            raise_revisions(tx, [project])
         yield deleted.rowcount
 
 

@@ -15,6 +15,7 @@ from mauve.stores.sql.database import Database
 from mauve.stores.sql.ledger.deliveries import add_tallies, record_deliveries
 from mauve.stores.sql.ledger.ingest_stats import add_ingest_stats
 from mauve.stores.sql.ledger.loading import append_events
+from mauve.stores.sql.ledger.money_revisions import raise_revisions
 from mauve.stores.sql.ledger.payments import (
     Claim,
     PaymentChangedError,
@@ -67,11 +68,13 @@ class SqlLedgerWriter:
                 move_day_totals(tx, accepted.values())
                 add_usage(tx, _usage_of(accepted.values()))
                 record_first_seen(tx, _first_moments(accepted.values()))
-            record_versions(tx, [version for entry in entries for version in entry.subscriptions])
+            versions = [version for entry in entries for version in entry.subscriptions]
+            record_versions(tx, versions)
             append_events(tx, [entry.events for entry in entries if entry.events is not None])
             record_deliveries(tx, _deliveries(entries, outcomes))
             add_tallies(tx, [tally for entry in entries for tally in entry.tallies])
             add_ingest_stats(tx, [entry.ingest_stats for entry in entries if entry.ingest_stats is not None])
+            raise_revisions(tx, {project for project, _ in accepted} | {version.project for version in versions})
         return outcomes
 
 
