@@ -8,8 +8,11 @@ import pytest
 
 from mauve.alerts import edit
 from mauve.alerts.compose import Wish
+from mauve.alerts.digest import questions_about
 from mauve.alerts.rule_state import state_from
+from mauve.alerts.schedule import Cadence, digest_window
 from mauve.core.user import Role
+from mauve.core.window import today_at
 from mauve.ingest.stats import write_stats
 from mauve.stores import StoreUnavailableError
 from mauve.stores.sql.alerts.store import sql_alert_store
@@ -40,6 +43,10 @@ def send(core, client, load, parts, keyring, clock):
     return accept
 
 
+def is_down(*_, **__):
+    raise StoreUnavailableError("the store is down")
+
+
 def views(count):
     return [{"name": "view", "user": f"user {number}"} for number in range(count)]
 
@@ -51,12 +58,14 @@ def test_a_metric_beyond_its_value_is_sent_once_to_channels_and_members(machine,
     assert machine.work() == []
     send(app, *views(3))
     clock.advance(HOUR_MS)
+    assert machine.work() == [], "today is not over"
+    clock.advance(DAY_MS)
     sent = dict(machine.work())
     assert sorted(sent) == [WEBHOOK, "viewer@example.com"]
     notice = sent[WEBHOOK]
     assert (notice.kind, notice.title) == ("threshold", "Shop: MAU is above 2")
-    assert "It is 3." in notice.reason
-    assert notice.link.endswith(f"/apps/{app['app_id']}?days=30")
+    assert "It was 3 from 17\N{NO-BREAK SPACE}Dec" in notice.reason
+    assert notice.link.endswith(f"/apps/{app['app_id']}?from=2026-12-17&to=2027-01-15")
     assert notice.unsubscribe is None
     assert "/unsubscribe/" in sent["viewer@example.com"].unsubscribe
     assert sent["viewer@example.com"].id != notice.id
@@ -66,8 +75,22 @@ def test_a_metric_beyond_its_value_is_sent_once_to_channels_and_members(machine,
     assert len(machine.work()) == 2, "it is still true"
     page = text_of(viewer.open("/alerts"))
     assert "MAU over 30 days is above 2 True 3" in page
-    assert "Shop: MAU is above 2 The rule asks to be told when MAU over 30 days is above 2. It is 3. Team chat" in page
+    assert "Shop: MAU is above 2 The rule asks to be told when MAU over 30 days is above 2. It was 3 from" in page
     assert "Delete" not in page, "a viewer may not change rules"
+
+
+def test_steady_traffic_crosses_no_threshold_at_midnight(machine, admin, app, send, clock):
+    add_channel(admin)
+    add_rule(admin, app, "threshold", metric="revenue", days="7", side="below", value="70", currency="EUR")
+    add_rule(admin, app, "threshold", metric="dau", days="7", side="below", value="5")
+    for day in range(8):
+        send(app, {"name": "payment", "id": f"{day}", "props": {"amount": 1000, "currency": "eur"}}, *views(5))
+        clock.advance(DAY_MS)
+    to_midnight_ms = DAY_MS - clock.now_ms() % DAY_MS
+    send(app, {"name": "payment", "id": "last", "props": {"amount": 1000, "currency": "eur"}}, *views(5))
+    assert machine.work() == []
+    clock.advance(to_midnight_ms + 60_000)
+    assert machine.work() == [], "the day has hardly begun"
 
 
 def test_judging_reads_what_pages_have_cached_and_uses_up_no_allowance(
@@ -75,13 +98,15 @@ def test_judging_reads_what_pages_have_cached_and_uses_up_no_allowance(
 ):
     add_channel(admin)
     send(app, *views(1))
-    admin.open(f"/apps/{app['app_id']}?days=30")
-    send(app, *views(9))
+    clock.advance(DAY_MS)
+    period = {"date_from": "2026-12-17", "date_to": "2027-01-15"}
+    admin.open(f"/apps/{app['app_id']}?from={period['date_from']}&to={period['date_to']}")
+    send(app, *({**view, "at": clock.now_ms() - DAY_MS} for view in views(9)))
     add_rule(admin, app, "threshold", metric="mau", days="30", side="above", value="5")
     assert machine.work() == [], "the page's answer is still cached"
     clock.advance(6 * 60_000)
     assert len(machine.work()) == 1
-    read = client.get("/v1/metrics/mau", headers=bearer(app["sk_key"]))
+    read = client.get("/v1/metrics/mau", params=period, headers=bearer(app["sk_key"]))
     assert (read.json()["data"], read.headers["x-cache"]) == ([{"mau": 9}], "hit"), "judging has read it for all"
     usage = core.dashboard.meter.usage(organization.org_id, clock.now_ms())
     assert (usage.queries, usage.raw_scans) == (0, 0)
@@ -145,6 +170,7 @@ def test_nothing_is_sent_in_quiet_hours_and_what_is_still_true_is_sent_after(mac
     assert "Saved." in admin.send("/alerts/times", times | quiet).text
     add_channel(admin)
     send(app, *views(3))
+    clock.advance(DAY_MS)
     add_rule(admin, app, "threshold", metric="mau", days="30", side="above", value="2")
     assert machine.work() == []
     assert "True" in text_of(admin.open("/alerts"))
@@ -155,17 +181,45 @@ def test_nothing_is_sent_in_quiet_hours_and_what_is_still_true_is_sent_after(mac
 def test_numbers_that_cannot_be_read_neither_start_nor_end_an_alert(machine, admin, app, send, clock, monkeypatch):
     add_channel(admin)
     add_rule(admin, app, "no_events", hours="1")
-
-    def unavailable(*_):
-        raise StoreUnavailableError("the ledger is away")
-
     clock.advance(2 * HOUR_MS)
-    monkeypatch.setattr(type(machine.parts.ingest_stats), "counts", unavailable)
+    monkeypatch.setattr(type(machine.parts.ingest_stats), "counts", is_down)
     assert machine.work() == []
     assert "numbers not readable" in text_of(admin.open("/alerts"))
     monkeypatch.undo()
     clock.advance(6 * 60_000)
     assert len(machine.work()) == 1
+
+
+def test_a_stale_answer_neither_starts_nor_ends_an_alert(core, machine, admin, app, send, clock, monkeypatch):
+    add_channel(admin)
+    send(app, *views(1))
+    add_rule(admin, app, "threshold", metric="mrr", days="30", side="below", value="1", currency="EUR", cooldown="1")
+    assert len(machine.work()) == 1
+    monkeypatch.setattr(type(core.query.stores.ledger), "current_mrr", is_down)
+    clock.advance(2 * HOUR_MS)
+    assert machine.work() == []
+    assert "numbers not readable" in text_of(admin.open("/alerts"))
+    monkeypatch.undo()
+    clock.advance(6 * 60_000)
+    assert len(machine.work()) == 1, "it is still true"
+
+
+def test_a_digest_waits_for_current_answers_and_then_leaves_out_stale_ones(
+    core, machine, viewer, admin, app, send, clock, parts, monkeypatch
+):
+    send(app, {"name": "payment", "id": "1", "props": {"amount": 1250, "currency": "eur"}})
+    admin.send("/alerts/times", {"time_zone": "UTC", "digest_hour": "20"})
+    clock.advance(DAY_MS)
+    subscribe(viewer, digest="daily", alerts="")
+    known = parts.catalog.apps.find_anywhere(app["app_id"])
+    window = digest_window(Cadence.DAILY, today_at(clock.now_ms()))
+    machine.parts.numbers.ask(questions_about([known], window)[known])
+    clock.advance(12 * HOUR_MS)
+    monkeypatch.setattr(type(core.query.stores.ledger), "day_totals", is_down)
+    assert machine.work() == []
+    clock.advance(2 * HOUR_MS)
+    ((_, notice),) = machine.work()
+    assert {fact.label: fact.value for fact in notice.facts}["Revenue"] == "not readable now"
 
 
 def test_rules_about_users_wait_while_loading_is_behind_and_those_about_money_do_not(

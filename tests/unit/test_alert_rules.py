@@ -53,7 +53,7 @@ class Known:
     def __init__(self, rows):
         self._rows = rows
 
-    def rows(self, question):
+    def current_rows(self, question):
         return self._rows.get((question.metric.name, question.window))
 
 

@@ -37,7 +37,7 @@ def questions_about(apps: Iterable[App], window: Window) -> dict[App, list[Quest
 
 def is_complete(asked: Mapping[App, Iterable[Question]], answers: Answers) -> bool:
     """Return whether every number could be read."""
-    return all(answers.rows(question) is not None for own in asked.values() for question in own)
+    return all(answers.current_rows(question) is not None for own in asked.values() for question in own)
 
 
 def draft_digest(

@@ -1,6 +1,6 @@
-"""The numbers that alerts and digests report, from the answers that the pages show.
+"""The numbers that alerts and digests report, from the same answers as the pages.
 
-They are read through the same cache as the pages' numbers, and use up no allowance.
+Reads go through the pages' cache and do not count toward the allowance. Stale answers count as missing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,8 +18,8 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 class Answers(Protocol):
-    def rows(self, question: Question) -> Rows | None:
-        """Return the rows of an answer; None if it could not be read now."""
+    def current_rows(self, question: Question) -> Rows | None:
+        """Return the rows of an answer; None if it could not be read, or only a stale copy is known."""
         ...
 
     def __or__(self, other: Self, /) -> Self:
@@ -62,7 +62,7 @@ class Measure(NamedTuple):
 
     def amounts(self, answers: Answers) -> dict[str | None, int] | None:
         """Return the amount of each currency, or one number, in tenths for DAU. None: it cannot be read now."""
-        rows = answers.rows(self.question)
+        rows = answers.current_rows(self.question)
         return None if rows is None else _amounts(self.metric, rows, self.window)
 
 
@@ -77,17 +77,12 @@ class CurrentMrr(NamedTuple):
         return Question(self.project, METRICS["mrr"], Window(self.today, self.today))
 
     def amounts(self, answers: Answers) -> dict[str | None, int] | None:
-        rows = answers.rows(self.question)
+        rows = answers.current_rows(self.question)
         return None if rows is None else {row["currency"]: row["mrr"] for row in rows}
 
 
-def days_up_to(today: date, days: int) -> Window:
-    """Return the period that a page shows by default: it ends today."""
-    return Window(today - timedelta(days=days - 1), today)
-
-
 def whole_days_before(today: date, days: int) -> Window:
-    """Return the days up to yesterday: a day that has hardly begun would look like a fall."""
+    """Return the days up to yesterday: a day that has just begun would look like a drop."""
     return Window(today - timedelta(days=days), today - DAY)
 
 

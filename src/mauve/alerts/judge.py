@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import date
 from typing import Final, NamedTuple
 
-from mauve.alerts.figures import Answers, CurrentMrr, Measure, amount_of, amount_text, days_up_to, whole_days_before
+from mauve.alerts.figures import Answers, CurrentMrr, Measure, amount_of, amount_text, whole_days_before
 from mauve.alerts.notice import Fact
 from mauve.alerts.schedule import HOUR_MS
 from mauve.alerts.terms import (
@@ -62,7 +62,7 @@ def readings_of(watch: Watch) -> list[Reading]:
         case Threshold(metric="mrr"):
             return [CurrentMrr(project, watch.today)]
         case Threshold():
-            return [Measure(project, terms.metric, days_up_to(watch.today, terms.days))]
+            return [Measure(project, terms.metric, whole_days_before(watch.today, terms.days))]
         case Change():
             window = whole_days_before(watch.today, terms.days)
             return [Measure(project, terms.metric, window), Measure(project, terms.metric, window.before)]
@@ -95,14 +95,19 @@ def _judge_value(watch: Watch, terms: Threshold, now: int) -> Judgment:
     is_true = now > limit if terms.side is Side.ABOVE else now < limit
     name, text = METRIC_NAMES[terms.metric], amount_text(terms.metric, now, terms.currency)
     limit_text = amount_text(terms.metric, limit, terms.currency)
-    over = "" if terms.metric == "mrr" else f" over {terms.days} days"
+    window = whole_days_before(watch.today, terms.days)
+    if terms.metric == "mrr":
+        over, query, found = "", f"days={terms.days}", f"It is {text}."
+    else:
+        over, query = f" over {terms.days} days", f"from={window.first}&to={window.last}"
+        found = f"It was {text} from {days(window)}."
     return Judgment(
         is_true,
         text,
         f"{watch.app.name}: {name} is {terms.side} {limit_text}",
-        f"The rule asks to be told when {name}{over} is {terms.side} {limit_text}. It is {text}.",
+        f"The rule asks to be told when {name}{over} is {terms.side} {limit_text}. {found}",
         [Fact(watch.app.name, f"{name}{over}", text, None, None)],
-        f"{watch.path}?days={terms.days}",
+        f"{watch.path}?{query}",
     )
 
 

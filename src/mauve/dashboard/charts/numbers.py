@@ -56,6 +56,11 @@ class Answers:
         answer = self._answers[question.key]
         return None if answer is None else _decoder.decode(answer.body)["data"]
 
+    def current_rows(self, question: Question) -> list[dict[str, Any]] | None:
+        """Return the rows of an answer that is not stale."""
+        answer = self._answers[question.key]
+        return None if answer is None or answer.freshness is Freshness.STALE else self.rows(question)
+
     def read_at_of(self, *questions: Question) -> int | None:
         """Return when the oldest of these answers was read; None if one of them is missing."""
         found = [answer for question in questions if (answer := self._answers[question.key]) is not None]
