@@ -18,6 +18,7 @@ from mauve.stores import StoreUnavailableError
 from mauve.stores.sql.alerts.store import sql_alert_store
 from mauve.stores.sql.database import Database, sqlite_url
 from support.alerts import DAY_MS, HOUR_MS, WEBHOOK, Machine, add_channel, add_rule, subscribe, text_of
+from support.billing import signed_a
 from support.service import PATIENCE_S, bearer, eventually
 
 
@@ -134,16 +135,56 @@ def test_silence_is_noticed_and_ends_with_the_next_event(machine, admin, app, se
     assert "Not true" in text_of(admin.open("/alerts"))
 
 
+def test_only_events_end_silence(core, client, machine, admin, app, send, clock):
+    add_channel(admin)
+    add_rule(admin, app, "no_events", hours="2", cooldown="1")
+    send(app, *views(1))
+    clock.advance(2 * HOUR_MS)
+    upsert = {"type": "subscription", "id": "sub_1", "status": "active", "mrr": 900, "currency": "eur"}
+    assert client.post("/v1/objects", json=[upsert], headers=bearer(app["sk_key"])).status_code == 202
+    client.portal.call(write_stats, core.ingest)
+    ((_, notice),) = machine.work()
+    assert notice.title == "Shop: no events for 2 hours"
+    assert "Accepted 2 items" in text_of(admin.open(f"/apps/{app['app_id']}/events"))
+    send(app, {"name": "payment", "id": "1", "props": {"amount": 1000, "currency": "eur"}})
+    clock.advance(HOUR_MS)
+    assert machine.work() == [], "a payment that is sent as an event is one"
+
+
+def test_a_repeat_that_is_loaded_late_does_not_end_silence(core, client, machine, admin, app, send, load, clock):
+    add_channel(admin)
+    add_rule(admin, app, "no_events", hours="2", cooldown="1")
+    send(app, {"name": "view", "id": "1"})
+    assert client.post("/v1/events", json=[{"name": "view", "id": "1"}], headers=bearer(app["sk_key"])).is_success
+    client.portal.call(write_stats, core.ingest)
+    clock.advance(2 * HOUR_MS)
+    load()
+    assert len(machine.work()) == 1
+
+
 def test_deliveries_that_fail_verification_are_noticed(client, machine, admin, app, parts, clock):
     add_channel(admin)
     admin.send(f"/apps/{app['app_id']}/webhooks/live/biller_a", {"secret": "whsec_of_some_length_at_all"})
     add_rule(admin, app, "deliveries_failing", hours="24")
     assert machine.work() == []
     project = parts.catalog.apps.find_anywhere(app["app_id"]).public_id
-    path = f"/v1/webhooks/biller_a/{project}"
-    headers = {"stripe-signature": "t=1,v1=00", "content-type": "application/json"}
-    assert client.post(path, content=b"{}", headers=headers).status_code == 401
-    eventually(lambda: machine.parts.deliveries.tallies(project))
+    now_s = clock.now_ms() // 1000
+    forged = [{}, {"stripe-signature": "t=1,v1=00"}, signed_a(b"{}", at=now_s - 301)]
+
+    def deliver(signature):
+        headers = {"content-type": "application/json", **signature}
+        assert client.post(f"/v1/webhooks/biller_a/{project}", content=b"{}", headers=headers).status_code == 401
+
+    def refusals():
+        return next((each.count for each in machine.parts.deliveries.tallies(project) if each.word == "refused"), 0)
+
+    for signature in forged:
+        deliver(signature)
+    eventually(lambda: refusals() == len(forged))
+    clock.advance(6 * 60_000)
+    assert machine.work() == [], "anyone can send these"
+    deliver(signed_a(b"{}", secret="whsec_of_another_endpoint", at=clock.now_ms() // 1000))
+    eventually(lambda: refusals() == len(forged) + 1)
     clock.advance(6 * 60_000)
     ((_, notice),) = machine.work()
     assert notice.title == "Shop: deliveries of Stripe (biller_a) fail verification"

@@ -649,8 +649,13 @@ class TestSecretCheck:
         assert "Verified" in text_of(viewer.open(f"{own}/{self.ADDRESS}"))
 
     def test_a_delivery_with_a_wrong_signature_is_reported(self, viewer, own, saved, tally):
-        tally("refused")
+        tally("signature_mismatch")
         assert "its signature is wrong" in text_of(viewer.open(f"{own}/{self.ADDRESS}"))
+
+    def test_a_delivery_without_a_usable_signature_says_nothing_about_the_secret(self, viewer, own, saved, tally):
+        for word in ("refused", "signature_missing", "signature_malformed", "timestamp_outside_window"):
+            tally(word)
+        assert "Waiting for the first delivery" in text_of(viewer.open(f"{own}/{self.ADDRESS}"))
 
     def test_deliveries_of_another_biller_or_before_the_secret_do_not_count(self, viewer, own, saved, tally):
         tally("stored", provider="biller_a")

@@ -134,14 +134,17 @@ def tally(word, at, provider="biller_a"):
     [
         ([], False),
         ([tally("stored", NOW)], False),
-        ([tally("refused", NOW - 1)], True),
-        ([tally("refused", NOW - 25 * HOUR_MS)], False),
-        ([tally("refused", NOW - 5), tally("stored", NOW - 9)], True),
-        ([tally("refused", NOW - 9), tally("ignored", NOW - 5)], False),
-        ([tally("refused", NOW - 9), tally("stored", NOW - 5, "biller_b")], True),
+        ([tally("signature_mismatch", NOW - 1)], True),
+        ([tally("refused", NOW - 1), tally("signature_missing", NOW - 1)], False),
+        ([tally("refused", NOW - 1), tally("signature_malformed", NOW - 1)], False),
+        ([tally("refused", NOW - 1), tally("timestamp_outside_window", NOW - 1)], False),
+        ([tally("signature_mismatch", NOW - 25 * HOUR_MS)], False),
+        ([tally("signature_mismatch", NOW - 5), tally("stored", NOW - 9)], True),
+        ([tally("signature_mismatch", NOW - 9), tally("ignored", NOW - 5)], False),
+        ([tally("signature_mismatch", NOW - 9), tally("stored", NOW - 5, "biller_b")], True),
     ],
 )
-def test_deliveries_fail_if_none_was_verified_after_the_last_refusal(tallies, is_true):
+def test_deliveries_fail_if_none_was_verified_after_the_last_mismatch(tallies, is_true):
     assert judge_deliveries(watch(DeliveriesFailing(hours=24)), tallies).is_true is is_true
 
 

@@ -20,6 +20,7 @@ from mauve.alerts.terms import (
 from mauve.core.app import App
 from mauve.core.biller import BILLER_NAMES
 from mauve.core.text import count, counted, days, moment
+from mauve.ingest.webhooks.signatures import SignatureFailure
 from mauve.metrics.questions import Question
 from mauve.metrics.sources import WarehouseSource
 from mauve.stores.deliveries import DeliveryResult, Tally
@@ -151,22 +152,27 @@ def judge_silence(watch: Watch, last_at: int | None) -> Judgment:
 
 
 def judge_deliveries(watch: Watch, tallies: Sequence[Tally]) -> Judgment:
-    """Judge whether a biller's deliveries fail: the last ones were refused, and none was verified since."""
+    """Check whether a biller's deliveries fail: a signature did not match, and no delivery was verified since.
+
+    Other refusals do not count, because anyone who knows the project's id can cause them without a biller's signature.
+    """
     terms = watch.terms
     assert isinstance(terms, DeliveriesFailing)  # noqa: S101 - the caller chose by the kind
     failing = [
-        refused
-        for refused in tallies
-        if refused.word == DeliveryResult.REFUSED
-        and watch.now_ms - refused.last_at < terms.hours * HOUR_MS
-        and not any(_verifies(each, refused) for each in tallies)
+        mismatch
+        for mismatch in tallies
+        if mismatch.word == SignatureFailure.MISMATCH
+        and watch.now_ms - mismatch.last_at < terms.hours * HOUR_MS
+        and not any(_verifies(each, mismatch) for each in tallies)
     ]
     names = " and ".join(_biller(each) for each in failing)
-    facts = [Fact(watch.app.name, f"{_biller(each)}: refused in all", str(each.count), None, None) for each in failing]
+    facts = [
+        Fact(watch.app.name, f"{_biller(each)}: wrong signatures", str(each.count), None, None) for each in failing
+    ]
     last_at = max((each.last_at for each in failing), default=0)
     return Judgment(
         bool(failing),
-        f"{names}: refused" if failing else "none is refused",
+        f"{names}: wrong signature" if failing else "no wrong signature",
         f"{watch.app.name}: deliveries of {names} fail verification",
         f"Deliveries of {names} are not signed with the saved secret, the last one at {moment(last_at)}, and none was "
         "verified since. Copy the signing secret from the biller again and save it on the webhooks page.",
@@ -175,9 +181,9 @@ def judge_deliveries(watch: Watch, tallies: Sequence[Tally]) -> Judgment:
     )
 
 
-def _verifies(tally: Tally, refused: Tally) -> bool:
+def _verifies(tally: Tally, mismatch: Tally) -> bool:
     is_result = tally.word in frozenset(DeliveryResult) - {DeliveryResult.REFUSED}
-    return is_result and tally.provider == refused.provider and tally.last_at > refused.last_at
+    return is_result and tally.provider == mismatch.provider and tally.last_at > mismatch.last_at
 
 
 def _biller(tally: Tally) -> str:

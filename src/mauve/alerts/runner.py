@@ -40,7 +40,7 @@ from mauve.core.window import Window, today_at
 from mauve.metrics.questions import Question
 from mauve.stores import StoreUnavailableError
 from mauve.stores.alerts import NewMessage, OrganizationTimes, StoredRule, Subscriber
-from mauve.stores.ingest_stats import ACCEPTED, DUPLICATE, REPEAT
+from mauve.stores.ingest_stats import ACCEPTED
 
 JUDGE_EVERY_S: Final = 15.0
 _RULES_MAX: Final = 1000  # in a round
@@ -50,7 +50,6 @@ _HISTORY_MAX: Final = 1000  # messages of one organization
 _PRUNE_EVERY_MS: Final = HOUR_MS
 _WAIT_FOR_NUMBERS_MS: Final = 2 * HOUR_MS  # then a digest is sent with what can be read
 _LOOK_BACK: Final = timedelta(days=31)  # for the last event
-_ARRIVALS: Final = frozenset({ACCEPTED, DUPLICATE, REPEAT})
 
 Row = TypeVar("Row", StoredRule, Subscriber)
 
@@ -111,7 +110,7 @@ class AlertRunner:
             if isinstance(watch.terms, NoEvents):
                 counts = parts.ingest_stats.counts(project, Window(watch.today - _LOOK_BACK, watch.today))
                 return judge_silence(
-                    watch, max((each.last_at for each in counts if each.word in _ARRIVALS), default=None)
+                    watch, max((each.last_at for each in counts if each.word == ACCEPTED), default=None)
                 )
             if isinstance(watch.terms, DeliveriesFailing):
                 return judge_deliveries(watch, parts.deliveries.tallies(project))

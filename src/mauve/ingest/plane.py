@@ -21,7 +21,7 @@ from mauve.ingest.publishable import BODY_BYTES_MAX
 from mauve.ingest.webhooks.endpoint import WEBHOOKS, WebhookEndpoint, is_webhook_path
 from mauve.stores import StoreUnavailableError, UnconfirmedError
 from mauve.stores.edge import PublishedKey
-from mauve.stores.ingest_stats import ACCEPTED, REFUSED, REJECTED
+from mauve.stores.ingest_stats import ACCEPTED, ACCEPTED_OBJECT, REFUSED, REJECTED
 from mauve.stores.log import LogFailedError, LogFullError, LogUnavailableError
 from mauve.web.body import BodyTooLargeError, IncompleteBodyError
 from mauve.web.browser_client import browser_client_reply, is_browser_client_path
@@ -198,7 +198,7 @@ class IngestPlane:
         rejections = verdict.rejections
         if verdict.payments and durable is not None:
             rejections = rejections + durable.result()
-        reply = self._acknowledge(key, verdict.item_count, rejections, EVENT_HEADERS)
+        reply = self._acknowledge(key, ACCEPTED, verdict.item_count, rejections, EVENT_HEADERS)
         return reply if verdict.hints is NO_HINTS else with_cors(self._hint(key, verdict.hints, reply))
 
     def _events_failure(self, request: OpenRequest, key: PublishedKey | None, error: BaseException) -> Reply:
@@ -221,7 +221,7 @@ class IngestPlane:
         except REFUSALS as refusal:
             self._count_refusal(key, refusal)
             raise
-        reply = self._acknowledge(key, verdict.item_count, verdict.rejections, JSON)
+        reply = self._acknowledge(key, ACCEPTED_OBJECT, verdict.item_count, verdict.rejections, JSON)
         return reply if verdict.hints is NO_HINTS else self._hint(key, verdict.hints, reply)
 
     def _sender_of(self, request: OpenRequest, now_ms: int) -> PublishedKey:
@@ -283,13 +283,18 @@ class IngestPlane:
         self._parts.counters.project_stats[key.public_id, f"{REFUSED}:{_problem_of(refusal).code}"] += 1
 
     def _acknowledge(
-        self, key: PublishedKey, item_count: int, rejections: list[rules.Rejection], headers: Mapping[str, str]
+        self,
+        key: PublishedKey,
+        word: str,
+        item_count: int,
+        rejections: list[rules.Rejection],
+        headers: Mapping[str, str],
     ) -> Reply:
         counters = self._parts.counters
         accepted = item_count - len(rejections)
         if accepted:
             counters.accepted += accepted
-            counters.project_stats[key.public_id, ACCEPTED] += accepted
+            counters.project_stats[key.public_id, word] += accepted
         for rejection in rejections:
             code = rejection.fault.code
             counters.rejected[code] += 1

@@ -11,7 +11,8 @@ from mauve.core.window import Window
 
 DAYS_KEPT: Final = 92
 
-ACCEPTED: Final = "accepted"
+ACCEPTED: Final = "accepted"  # an event or payment
+ACCEPTED_OBJECT: Final = "accepted_object"  # a subscription
 DUPLICATE: Final = "duplicate"  # a payment that was already recorded
 REPEAT: Final = "repeat"  # an event with a repeated id: stored, not counted
 SUPPRESSED: Final = "suppressed"  # a repeat from a server key whose id counts for a publishable key

@@ -15,6 +15,7 @@ from mauve.dashboard.text import words
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ingest_stats import (
     ACCEPTED,
+    ACCEPTED_OBJECT,
     AT_IN_SECONDS,
     DUPLICATE,
     MOVED_FUTURE,
@@ -135,7 +136,7 @@ def health_from(counts: Sequence[IngestCount]) -> IngestHealth:
     found = {each.word: each.count for each in counts}
     rejections = [rejected for each in counts if (rejected := _rejected_from(each))]
     return IngestHealth(
-        accepted=found.get(ACCEPTED, 0),
+        accepted=found.get(ACCEPTED, 0) + found.get(ACCEPTED_OBJECT, 0),
         repeats=found.get(REPEAT, 0),
         duplicates=found.get(DUPLICATE, 0),
         rejections=sorted(rejections, key=lambda each: (-each.count, each.kind, each.reason)),

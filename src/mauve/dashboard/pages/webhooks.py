@@ -18,6 +18,7 @@ from mauve.dashboard.rendering import page, see_other
 from mauve.dashboard.selection import project_of
 from mauve.ingest.webhooks.billers import BILLERS
 from mauve.ingest.webhooks.signature_failures import counted_once
+from mauve.ingest.webhooks.signatures import SignatureFailure
 from mauve.ingest.webhooks.warnings import DeliveryWarning
 from mauve.stores.deliveries import Delivery, DeliveryResult, Tally
 
@@ -89,7 +90,7 @@ def secret_check_from(tallies: Sequence[Tally], provider: Provider, saved_at: in
     since = {each.word for each in tallies if each.provider == provider and each.last_at >= saved_at}
     if since & _VERIFYING_RESULTS:
         return SecretCheck.VERIFIED
-    return SecretCheck.MISMATCH if DeliveryResult.REFUSED in since else SecretCheck.WAITING
+    return SecretCheck.MISMATCH if SignatureFailure.MISMATCH in since else SecretCheck.WAITING
 
 
 def _endpoints(context: MemberContext, app: App, reports: Sequence[DeliveryReport]) -> list[Endpoint]:
