@@ -138,12 +138,30 @@ def test_a_mail_server_whose_certificate_is_not_trusted_gets_no_password(mailbox
     assert mailbox.envelopes == []
 
 
-def test_a_mail_server_without_encryption_gets_nothing_unless_the_operator_says_so(mailbox):
+def test_a_relay_on_loopback_needs_no_encryption(mailbox, certificate):
     with mail_server(mailbox) as port:
-        failed = failure_of(send_mail, f"smtp://127.0.0.1:{port}")
+        send_mail(f"smtp://127.0.0.1:{port}")
+        send_mail(f"smtp://localhost:{port}")
+    with mail_server(mailbox, tls_context=certificate.server) as port:
+        send_mail(f"smtp://127.0.0.1:{port}")  # Its certificate is not trusted.
+    assert len(mailbox.envelopes) == 3
+
+
+def test_a_mail_server_without_encryption_gets_no_password_unless_the_operator_says_so(mailbox):
+    with mail_server(mailbox) as port:
+        failed = failure_of(send_mail, f"smtp://mauve%40example.com:p%40ss%2Fword@127.0.0.1:{port}")
     assert failed.retry
-    assert "no encryption" in failed.reason
+    assert "?tls=none" in failed.reason
     assert mailbox.envelopes == []
+
+
+def test_only_loopback_is_used_without_encryption_by_default():
+    def tls_of(host):
+        return mail_server_from(Secret(f"smtp://{host}:25")).tls
+
+    assert {tls_of(host) for host in ("localhost", "127.0.0.1", "127.8.8.8", "[::1]")} == {"none"}
+    remote = ("10.0.0.1", "192.168.1.2", "[fd00::1]", "example.com", "localhost.example.com", "0.0.0.0")
+    assert {tls_of(host) for host in remote} == {"starttls"}
 
 
 @pytest.mark.usefixtures("_trusted")

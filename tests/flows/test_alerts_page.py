@@ -132,6 +132,12 @@ def test_a_channel_that_may_not_be_used_is_refused(admin, store, organization, c
         ("threshold", {"metric": "mau", "days": "30", "side": "over", "value": "1"}, "Side must be one of"),
         ("threshold", {"metric": "mau", "days": "30", "side": "above", "value": "1.5"}, "such as 250"),
         ("threshold", {"metric": "mrr", "days": "30", "side": "above", "value": "1"}, "currency"),
+        (
+            "threshold",
+            {"metric": "mrr", "days": "30", "side": "above", "value": "1234.50", "currency": "EURO"},
+            "Name the currency",
+        ),
+        ("threshold", {"metric": "revenue", "days": "30", "side": "above", "value": "9.99"}, "Name the currency"),
         ("change", {"metric": "users", "days": "7", "direction": "up", "percent": "5"}, "one of these metrics"),
     ],
 )

@@ -102,22 +102,23 @@ def checked(terms: Terms) -> Terms:
         case NoEvents() | DeliveriesFailing():
             _check(1 <= terms.hours <= HOURS_MAX, f"choose 1 to {HOURS_MAX} hours")
         case Threshold():
-            _check_metric(terms)
+            check_metric(terms.metric, terms.days, terms.currency)
             _check(0 <= terms.value <= VALUE_MAX, "the value must be a positive number that is not too large")
         case Change():
-            _check_metric(terms)
+            check_metric(terms.metric, terms.days, terms.currency)
             _check(1 <= terms.percent <= PERCENT_MAX, f"choose a change of 1 to {PERCENT_MAX} %")
     return terms
 
 
-def _check_metric(terms: Threshold | Change) -> None:
-    _check(terms.metric in METRICS, f"choose one of these metrics: {', '.join(METRICS)}")
-    _check(terms.days in DAYS, f"choose a period of {', '.join(map(str, DAYS))} days")
-    if terms.metric in MONEY:
-        code = terms.currency
-        _check(code is not None and is_currency(code), "name the currency of the amount by its code, such as EUR")
+def check_metric(metric: str, days: int, currency: str | None) -> None:
+    """Check what a rule watches, before its value is read in the currency's units."""
+    _check(metric in METRICS, f"choose one of these metrics: {', '.join(METRICS)}")
+    _check(days in DAYS, f"choose a period of {', '.join(map(str, DAYS))} days")
+    if metric in MONEY:
+        is_known = currency is not None and is_currency(currency)
+        _check(is_known, "name the currency of the amount by its code, such as EUR")
     else:
-        _check(terms.currency is None, "leave the currency empty: only revenue and MRR have one")
+        _check(currency is None, "leave the currency empty: only revenue and MRR have one")
 
 
 def _check(is_right: bool, advice: str) -> None:  # noqa: FBT001 - reads as an assertion

@@ -6,6 +6,7 @@ import ssl
 from contextlib import ExitStack, suppress
 from email.headerregistry import Address
 from email.utils import parseaddr
+from ipaddress import ip_address
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -17,7 +18,7 @@ from mauve.alerts.notice import Notice
 from mauve.core.secret import Secret
 
 _PORTS: Final = {"smtp": 587, "smtps": 465}
-_FORMAT: Final = "Write it as smtp://USER:PASSWORD@HOST:587 or smtps://USER:PASSWORD@HOST:465"
+_FORMAT: Final = "Write it as smtp://USER:PASSWORD@HOST:587, smtps://USER:PASSWORD@HOST:465, or smtp://localhost:25 for a local relay"
 _PERMANENT: Final = 500
 
 
@@ -38,9 +39,11 @@ def mail_server_from(url: Secret) -> MailServer:
         raise ValueError(f"The URL of the mail server is not valid. {_FORMAT}.") from None
     if parts.scheme not in _PORTS or not host or parts.path not in {"", "/"} or parts.fragment:
         raise ValueError(f"The URL of the mail server is not valid. {_FORMAT}.")
-    tls = asked.pop("tls", "starttls") if parts.scheme == "smtp" else "implicit"
+    # On loopback there is nobody to hide from, and a local relay rarely has a certificate. Passwords stay encrypted.
+    default = "none" if _is_loopback(host) and parts.username is None else "starttls"
+    tls = asked.pop("tls", default) if parts.scheme == "smtp" else "implicit"
     if asked or tls not in {"starttls", "none", "implicit"}:
-        raise ValueError(f"{_FORMAT}, and add ?tls=none to the first only if the server offers no encryption.")
+        raise ValueError(f"{_FORMAT}, and add ?tls=none to an smtp URL only if the server offers no encryption.")
     if not unquote(parts.netloc).isascii():
         raise ValueError("User name and password of the mail server must be ASCII. Choose others.")
     user = unquote(parts.username) if parts.username else None
@@ -48,6 +51,13 @@ def mail_server_from(url: Secret) -> MailServer:
     if (user is None) != (password is None):
         raise ValueError("The URL of the mail server has a user name or a password, but not both. Add the other.")
     return MailServer(host, port or _PORTS[parts.scheme], tls, user, password)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def mail_sender_from(mail_from: str | None, server: MailServer) -> Address:
@@ -130,7 +140,10 @@ def _failure_from(error: Exception, deadline: Deadline) -> SendFailed:
             code = error.smtp_code
             return SendFailed(f"The mail server refused the message ({code}).", retry=code < _PERMANENT)
         case smtplib.SMTPNotSupportedError():
-            reason = "The mail server offers no encryption, or no sign-in. Correct MAUVE_SMTP_URL."
+            reason = (
+                "The mail server offers no encryption, or no sign-in. Correct MAUVE_SMTP_URL, or add ?tls=none to it if "
+                "you trust the network."
+            )
         case ssl.SSLCertVerificationError():
             reason = "The mail server's certificate is not valid for its name. Renew it, or correct MAUVE_SMTP_URL."
         case _:

@@ -27,6 +27,7 @@ from mauve.alerts.terms import (
     Terms,
     TermsError,
     Threshold,
+    check_metric,
     minor_units,
     terms_from,
 )
@@ -204,6 +205,7 @@ def _terms_of(context: MemberContext) -> Terms:
     currency = code if metric in MONEY else None
     if kind is Kind.THRESHOLD:
         side = context.chosen("side", Side)
+        check_metric(metric, days, currency)
         value = minor_units(context.field("value"), currency)
         return Threshold(metric=metric, days=days, side=side, value=value, currency=currency, cooldown_h=cooldown_h)
     direction, percent = context.chosen("direction", Direction), _number(context, "percent")
