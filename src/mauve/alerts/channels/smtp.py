@@ -18,7 +18,9 @@ from mauve.alerts.notice import Notice
 from mauve.core.secret import Secret
 
 _PORTS: Final = {"smtp": 587, "smtps": 465}
-_FORMAT: Final = "Write it as smtp://USER:PASSWORD@HOST:587, smtps://USER:PASSWORD@HOST:465, or smtp://localhost:25 for a local relay"
+_FORMAT: Final = (
+    "Write it as smtp://USER:PASSWORD@HOST:587, smtps://USER:PASSWORD@HOST:465 or, locally, smtp://localhost:25"
+)
 _PERMANENT: Final = 500
 
 
@@ -141,8 +143,8 @@ def _failure_from(error: Exception, deadline: Deadline) -> SendFailed:
             return SendFailed(f"The mail server refused the message ({code}).", retry=code < _PERMANENT)
         case smtplib.SMTPNotSupportedError():
             reason = (
-                "The mail server offers no encryption, or no sign-in. Correct MAUVE_SMTP_URL, or add ?tls=none to it if "
-                "you trust the network."
+                "The mail server offers no encryption, or no sign-in. Correct MAUVE_SMTP_URL, or add ?tls=none to it "
+                "if you trust the network."
             )
         case ssl.SSLCertVerificationError():
             reason = "The mail server's certificate is not valid for its name. Renew it, or correct MAUVE_SMTP_URL."
