@@ -272,6 +272,72 @@ def test_a_fork_while_a_file_is_closed_starts_the_child_afresh(tmp_path):
     assert done.stderr == ""
 
 
+FORK_WHILE_SENDING = """
+import os, sys, threading, time
+from mauve_metrics import Mauve
+
+def send():
+    while True:
+        mauve.track("parent")
+        time.sleep(0.001)
+
+def wait_for_one():
+    global running
+    running -= 1
+    assert os.wait()[1] == 0
+
+mauve = Mauve(sys.argv[1], url=sys.argv[2], flush_interval=0.01, max_queue=10**6)
+for _ in range(2):
+    threading.Thread(target=send, daemon=True).start()
+running = 0
+for _ in range(int(sys.argv[3])):  # from the first moment on: the first request does things that no later one does
+    if os.fork() == 0:
+        mauve.track("child")
+        os._exit(not mauve.flush(60))
+    running += 1
+    while running > 10:
+        wait_for_one()
+while running:
+    wait_for_one()
+os._exit(0)
+"""
+
+
+def test_thousands_of_forks_while_two_threads_send_leave_children_that_deliver(service):
+    for _ in range(20):
+        run(FORK_WHILE_SENDING, KEY, service.url, "100")
+    assert names(service).count("child") == 2000
+
+
+NOTHING_NEW = """
+import codecs, sys
+from mauve_metrics import Control, Mauve, MauveError, Metrics
+before = set(sys.modules)
+mauve = Mauve(sys.argv[1], url=sys.argv[2], spool=sys.argv[3])
+for text in ("short", "long" * 250):
+    mauve.track("seen", props={"text": text})
+    mauve.subscription(id="s", status="active", mrr=1, currency="eur")
+    assert mauve.flush(60)
+mauve.close()
+port = sys.argv[2].rpartition(":")[2]
+for url in (f"https://127.0.0.1:{port}", "http://127.0.0.1:1", "http://n\u00f6where.invalid"):
+    unreachable = Mauve(sys.argv[1], url=url)
+    unreachable.track("seen")
+    assert not unreachable.flush(0.5)
+    unreachable.close(0)
+for call in (Metrics(sys.argv[1], url=sys.argv[2]).mau, Control("ctl_live_x", url=sys.argv[2]).apps):
+    try:
+        call()
+    except MauveError:
+        pass
+print(sorted(set(sys.modules) - before))
+"""
+
+
+def test_sending_imports_nothing_so_that_no_fork_comes_in_the_middle_of_an_import(service, tmp_path):
+    assert run(NOTHING_NEW, KEY, service.url, str(tmp_path)).stdout == "[]\n"
+
+
 INTERRUPTED = """
 import signal, sys, threading, time
 from mauve_metrics import Mauve

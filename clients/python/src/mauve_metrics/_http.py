@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import re
@@ -26,6 +27,11 @@ _PIECE_BYTES = 64 * 1024
 _ENDPOINT = re.compile(r"/v1(/(events|objects|metrics|apps)\b.*)?/*$")  # A proxy's path may hold /v1 elsewhere.
 _PLACEHOLDER = re.compile(r"…|\.\.\.|[<>]")
 _FAILURES = (OSError, HTTPException, ValueError)  # A host name that cannot be encoded is a ValueError.
+
+# A lookup of a host loads these codecs on first use. A fork in the middle of that import leaves a child in which it
+# never succeeds, so load them now.
+for _codec in ("idna", "punycode"):
+    codecs.lookup(_codec)
 
 
 class Origin(NamedTuple):
