@@ -1,6 +1,8 @@
 """Reads and changes: typed answers, errors by machine code, and retries only where they are safe."""
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime, timedelta, timezone
 
 import pytest
@@ -21,7 +23,7 @@ from mauve_metrics import (
     Unavailable,
     _calls,
 )
-from stub import KEY
+from stub import KEY, PATIENCE_S
 
 TOKEN = "ctl_live_" + "a" * 56
 APP = {
@@ -262,6 +264,49 @@ def test_asyncio_programs_await_the_same_calls(service, waits):
         return result.rows[0].mrr, (await AsyncControl(TOKEN, url=service.url).apps())[0].name
 
     assert asyncio.run(program()) == (5, "One")
+
+
+@pytest.mark.parametrize("client", [AsyncMetrics, AsyncControl])
+def test_reads_that_wait_leave_the_executor_of_the_loop_to_the_program(service, client):
+    is_released = threading.Event()
+    service.answers = [(503, {"retry-after": "60"}, None)]
+    service.answer = lambda items: is_released.wait(PATIENCE_S) and (503, {"retry-after": "60"}, None)
+
+    async def program():
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        reader = client(TOKEN, url=service.url)
+        reads = [asyncio.create_task(reader.mau() if client is AsyncMetrics else reader.apps()) for _ in range(4)]
+        while not service.requests:  # noqa: ASYNC110 - the service runs in another thread
+            await asyncio.sleep(0.01)
+        other = await asyncio.wait_for(asyncio.to_thread(lambda: "other work"), 50)
+        is_any_over = any(each.done() for each in reads)
+        for each in reads:
+            each.cancel()
+        is_released.set()
+        return other, is_any_over, await asyncio.gather(*reads, return_exceptions=True)
+
+    other, is_any_over, results = asyncio.run(program())
+    assert (other, is_any_over) == ("other work", False)
+    assert [type(each) for each in results] == [asyncio.CancelledError] * 4
+
+
+def test_asyncio_programs_retry_reads_but_no_post_and_may_use_a_client_in_several_loops(service):
+    limited = (429, {"x-service-throttle": "rate_limit", "retry-after": "1"}, None)
+    metrics, control = AsyncMetrics(KEY, url=service.url), AsyncControl(TOKEN, url=service.url)
+
+    async def read_many():
+        results = await asyncio.gather(*(metrics.mau() for _ in range(40)))
+        return [each.rows[0].mau for each in results]
+
+    service.answer = metric("mau", {"mau": 3})
+    for _ in range(2):
+        service.answers = [limited]
+        assert asyncio.run(read_many()) == [3] * 40
+    assert len(service.requests) == 82
+    service.answer = (503, {"retry-after": "1"}, None)
+    with pytest.raises(Unavailable):
+        asyncio.run(control.create_app("One"))
+    assert len(service.requests) == 83
 
 
 def test_both_forms_of_each_client_have_the_same_calls():

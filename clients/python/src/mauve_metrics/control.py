@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from mauve_metrics._calls import Caller, awaited
+from mauve_metrics._calls import AsyncCaller, Caller, Reply, awaited
 from mauve_metrics.errors import MauveError
 
 
@@ -65,15 +66,15 @@ class Control:
         self._caller = Caller(token, url, timeout, _EXPECTED)
 
     def apps(self) -> list[App]:
-        return _values(App, self._caller.call("GET", "/v1/apps").content)
+        return self._caller.call("GET", "/v1/apps", partial(_values, App))
 
     def create_app(self, name: str, *, ownership: str | None = None, type: str | None = None) -> CreatedApp:  # noqa: A002
         """Create an app and its first server key, `sk_key`: keep it, the service never shows it again."""
         body = _given(name=name, ownership=ownership, type=type)
-        return _value(CreatedApp, self._caller.call("POST", "/v1/apps", body).content)
+        return self._caller.call("POST", "/v1/apps", partial(_value, CreatedApp), body)
 
     def app(self, app_id: str) -> App:
-        return _value(App, self._caller.call("GET", _path(app_id)).content)
+        return self._caller.call("GET", _path(app_id), partial(_value, App))
 
     def update_app(
         self,
@@ -85,30 +86,30 @@ class Control:
     ) -> App:
         """Change what is given, all of it or nothing."""
         body = _given(name=name, ownership=ownership, type=type)
-        return _value(App, self._caller.call("PATCH", _path(app_id), body).content)
+        return self._caller.call("PATCH", _path(app_id), partial(_value, App), body)
 
     def keys(self, app_id: str) -> list[AppKey]:
-        return _values(AppKey, self._caller.call("GET", _path(app_id, "keys")).content)
+        return self._caller.call("GET", _path(app_id, "keys"), partial(_values, AppKey))
 
     def mint_key(self, app_id: str, kind: str) -> MintedKey:
         """Mint a server key (`sk`) or a publishable one (`pk`): keep it, the service never shows it again."""
-        return _value(MintedKey, self._caller.call("POST", _path(app_id, "keys"), {"kind": kind}).content)
+        return self._caller.call("POST", _path(app_id, "keys"), partial(_value, MintedKey), {"kind": kind})
 
     def revoke_key(self, app_id: str, key_id: str) -> None:
         """Revoke a key for good."""
-        self._caller.call("DELETE", _path(app_id, "keys", key_id))
+        return self._caller.call("DELETE", _path(app_id, "keys", key_id), _nothing)
 
     def set_webhook_secret(self, app_id: str, provider: str, secret: str, *, environment: str | None = None) -> None:
         """Save the signing secret of `biller_a` or `biller_b`. It cannot be read back."""
         body = _given(secret=secret, environment=environment)
-        self._caller.call("PUT", _path(app_id, "webhooks", provider), body)
+        return self._caller.call("PUT", _path(app_id, "webhooks", provider), _nothing, body)
 
 
 class AsyncControl:
-    """The same for asyncio. Requests run in threads of the loop's executor."""
+    """The same for asyncio. Nothing runs in the loop's executor."""
 
     def __init__(self, token: str, *, url: str, timeout: float = 10.0) -> None:
-        self._blocking = Control(token, url=url, timeout=timeout)
+        self._caller = AsyncCaller(token, url, timeout, _EXPECTED)
 
     apps = awaited(Control.apps)
     create_app = awaited(Control.create_app)
@@ -128,16 +129,24 @@ def _given(**values: str | None) -> dict[str, str]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _value(kind: type[_Value], content: Mapping[str, Any]) -> _Value:
+def _value(kind: type[_Value], reply: Reply) -> _Value:
+    return _value_from(kind, reply.content)
+
+
+def _values(kind: type[_Value], reply: Reply) -> list[_Value]:
+    if not isinstance(reply.content, list):
+        raise MauveError("the answer is not a list: check that url is the address of the service")
+    return [_value_from(kind, each) for each in reply.content]
+
+
+def _nothing(_reply: Reply) -> None:
+    return None
+
+
+def _value_from(kind: type[_Value], content: Mapping[str, Any]) -> _Value:
     """Return the known fields of a JSON object as a value. A newer service may send more."""
     names = {each.name for each in fields(kind)}  # type: ignore[arg-type] # always a dataclass
     try:
         return kind(**{name: value for name, value in content.items() if name in names})
     except (AttributeError, TypeError):
         raise MauveError("the answer is not what was asked for: check that url is the address of the service") from None
-
-
-def _values(kind: type[_Value], content: object) -> list[_Value]:
-    if not isinstance(content, list):
-        raise MauveError("the answer is not a list: check that url is the address of the service")
-    return [_value(kind, each) for each in content]

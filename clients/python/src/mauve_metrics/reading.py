@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import date, datetime, timezone
+from functools import partial
 from typing import Any, Generic, TypeVar, Union
 from urllib.parse import quote, urlencode
 
-from mauve_metrics._calls import Caller, Reply, awaited
+from mauve_metrics._calls import AsyncCaller, Caller, Reply, awaited
 from mauve_metrics.errors import InvalidBody, MauveError
 
 Day = Union[date, str]  # a date, or YYYY-MM-DD; of a datetime, its date in UTC
@@ -156,14 +157,18 @@ class Metrics:
             query = urlencode({key: str(value) for key, value in asked.items() if value is not None})
         except UnicodeEncodeError:
             raise InvalidBody("a string holds a lone surrogate, which is not a character: remove it") from None
-        return _result(self._caller.call("GET", f"/v1/metrics/{quote(metric)}" + (query and f"?{query}")), kind)
+        path = f"/v1/metrics/{quote(metric)}" + (query and f"?{query}")
+        return self._caller.call("GET", path, partial(_result, kind))
 
 
 class AsyncMetrics:
-    """The same for asyncio. Requests run in threads of the loop's executor."""
+    """The same for asyncio. Nothing runs in the loop's executor."""
 
     def __init__(self, token_or_key: str, *, url: str, project: str | None = None, timeout: float = 10.0) -> None:
-        self._blocking = Metrics(token_or_key, url=url, project=project, timeout=timeout)
+        self._caller = AsyncCaller(token_or_key, url, timeout, _EXPECTED)
+        self._project = project
+
+    _read = Metrics._read  # noqa: SLF001 - of the methods below
 
     mau = awaited(Metrics.mau)
     dau = awaited(Metrics.dau)
@@ -191,7 +196,7 @@ def _row(kind: type[Row], content: Mapping[str, Any]) -> Row:
     return kind(**{name: date.fromisoformat(content[name]) if name == "day" else content[name] for name in names})
 
 
-def _result(reply: Reply, kind: type[Row]) -> MetricResult[Row]:
+def _result(kind: type[Row], reply: Reply) -> MetricResult[Row]:
     age = reply.headers.get("x-cache-age", "")
     try:
         return MetricResult(
