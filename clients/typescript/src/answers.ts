@@ -3,6 +3,8 @@
 export interface Answer {
   readonly status: number;
   readonly retryAfter: string | null;
+  /** How many accepted items had a time that the service moved. */
+  readonly moved: number;
   readonly body: string;
 }
 
@@ -25,6 +27,7 @@ export type Verdict =
 const ADVICE = {
   reach: "Check url, and that the service runs there.",
   url: "Mauve does not answer so: check that url is its address.",
+  cutOff: "Check the proxy in front of the service: it must pass on complete answers.",
   key: "Check key: it may be mistyped, revoked or of another service. The dashboard lists and mints the keys of an app.",
   suspended: "The organization is suspended: its owner can settle that.",
   capped: "The organization has reached its cap of events: its operator can raise it.",
@@ -53,11 +56,17 @@ const REASON_CHARACTERS_MAX = 300;
 
 export function verdictOf(answer: Answer | NoAnswer, attempt: Attempt): Verdict {
   if ("error" in answer) return waitFor(backoff(attempt, BACKOFF_MAX), answer.error, ADVICE.reach);
-  const { status } = answer;
   const body = parsed(answer.body);
+  const isCutOff = body === undefined && answer.body.trimStart().startsWith("{"); // The list of rejected items may be missing.
+  return verdictOn(answer, isCutOff, body ?? {}, attempt);
+}
+
+function verdictOn(answer: Answer, isCutOff: boolean, body: Record<string, unknown>, attempt: Attempt): Verdict {
+  const { status } = answer;
   const reason = reasonOf(status, body);
   switch (status) {
     case 202:
+      if (isCutOff) return waitFor(backoff(attempt, BACKOFF_MAX), "202: the answer was cut off", ADVICE.cutOff);
       return { action: "accept", rejected: reasonsIn(body) };
     case 400:
     case 415:
@@ -122,12 +131,13 @@ function clamped(delay: number, max: number): number {
   return Math.min(max, Math.max(SECOND, delay));
 }
 
-function parsed(body: string): Record<string, unknown> {
+/** Return a body that is JSON, as an object; undefined if it is not JSON. */
+function parsed(body: string): Record<string, unknown> | undefined {
   try {
     const value: unknown = JSON.parse(body);
     return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
   } catch {
-    return {};
+    return undefined;
   }
 }
 

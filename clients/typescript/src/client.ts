@@ -13,41 +13,24 @@ import {
   type Kind,
   type PaymentOptions,
   type Queueing,
+  type SentItem,
   type SignupOptions,
   type SubscriptionOptions,
 } from "./items.js";
+import { lenientOptions } from "./lenient.js";
 import type { Platform } from "./platform.js";
-import { Reports, type Callback, type Stats } from "./reports.js";
-import { checkedTimeout, settingsFrom, type Settings } from "./settings.js";
+import { Reports, type Stats } from "./reports.js";
+import { checkedTimeout, settingsFrom, type Options, type Settings } from "./settings.js";
 
-export interface Options {
-  /** A server key (`sk_…`), or a publishable key (`pk_…`) for events alone. */
-  readonly key?: string | undefined;
-  /** The address of the ingest plane, such as `https://ingest.example.com`. */
-  readonly url?: string | undefined;
-  /** How many items of a kind are kept in memory. Beyond that the oldest is dropped. Default 1,000. */
-  readonly maxQueue?: number | undefined;
-  /** The longest time in milliseconds that an item waits for others to fill a batch. Default 1,000. */
-  readonly flushInterval?: number | undefined;
-  /** The number of items that are sent at once, at most and by default 500. */
-  readonly batchSize?: number | undefined;
-  /** The time limit in milliseconds of a request, and of the flush at exit. Default 10,000. */
-  readonly timeout?: number | undefined;
-  /** Whether bodies of 1 KB and more are compressed. Default true. */
-  readonly compress?: boolean | undefined;
-  /** Called with an item that was dropped, and why. */
-  readonly onDrop?: Callback | undefined;
-  /** Called with an item that the service rejected, and why. */
-  readonly onReject?: Callback | undefined;
-}
+export type { Options } from "./settings.js";
 
 const ADOPT_EVERY = 10_000;
-const NOBODY = "a user_signup without a user is sent, but counts nobody: pass { user }";
+const NO_USER = "a user_signup without a user is sent, but adds no signup: pass { user }";
 const CLOSED = "the client is closed";
 
 interface Waiter {
-  readonly place: number;
-  readonly finish: (isAnswered: boolean) => void;
+  readonly isMet: () => boolean;
+  readonly finish: (isMet: boolean) => void;
 }
 
 export class Client {
@@ -58,14 +41,16 @@ export class Client {
   readonly #waiters = new Set<Waiter>();
   readonly #queueing: () => Queueing;
   #place = 0;
+  /** How many items had been given up without an answer at the end of the last flush. */
+  #unsent = 0;
   #closing: Promise<boolean> | undefined;
+  #isClosed = false;
   #cancelAdopting: (() => void) | undefined;
 
   constructor(options: Options, platform: Platform) {
     const settings = (this.#settings = settingsFrom(options));
     this.#platform = platform;
-    const log = (message: string) => platform.warn(message);
-    this.#reports = new Reports(() => platform.now(), log, options.onDrop, options.onReject);
+    this.#reports = new Reports(platform, options.onDrop, options.onReject);
     const open = (kind: Kind) =>
       new Delivery(kind, settings, platform, this.#reports, () => this.#waiters.size > 0, () => this.#notify());
     this.#deliveries = { events: open("events"), objects: open("objects") };
@@ -74,53 +59,58 @@ export class Client {
     if (platform.openSpool) this.#adopt();
   }
 
-  /** Queue an event. It raises only if the event can never be accepted. */
+  /** Queue an event. Unless `strict`, it never raises: it converts, truncates or drops what cannot be sent. */
   track(name: string, options: EventOptions = {}): void {
-    this.#add(() => eventItem(name, options, this.#queueing()));
-    if (name === SIGNUP && !options?.user) this.#reports.warnOnce("signup", NOBODY);
+    this.#addEvent(options, name, (given) => {
+      const item = eventItem(name, given, this.#queueing());
+      if (name === SIGNUP && !given.user) this.#reports.warnOnce("signup", NO_USER);
+      return item;
+    });
   }
 
-  /** Queue a signup, which also counts the user as active. */
+  /** Queue a signup, which also counts the user as active. Unless `strict`, it never raises. */
   signup(options: SignupOptions): void {
-    this.#add(() => signupItem(options, this.#queueing()));
+    this.#addEvent(options, SIGNUP, (given) => signupItem(given as SignupOptions, this.#queueing()));
   }
 
-  /** Queue a payment, in minor units. Its id makes sure that it is booked once. */
+  /** Queue a payment, in minor units. Its id makes sure that it is booked once. Raise if it can never be booked. */
   payment(options: PaymentOptions): void {
     this.#add(() => paymentItem(options, this.#queueing()));
   }
 
-  /** Queue the state of a subscription. */
+  /** Queue the state of a subscription. Raise if it can never be accepted. */
   subscription(options: SubscriptionOptions): void {
     this.#add(() => subscriptionItem(options, this.#queueing()));
   }
 
-  /** Send what is queued now, and return true once all of it was answered; false if that takes too long. */
+  /**
+   * Send what is queued now. Return true once all of it was answered; false if that takes too long, or if items were dropped
+   * unsent since the last flush.
+   */
   async flush(timeout: number = this.#settings.timeout): Promise<boolean> {
     const limit = checkedTimeout(timeout);
-    const place = this.#place;
-    if (this.#isAnswered(place)) return true;
-    const answered = new Promise<boolean>((resolve) => {
-      const cancel = this.#platform.setTimer(() => waiter.finish(false), limit, true);
-      const finish = (isAnswered: boolean) => {
-        cancel();
-        this.#waiters.delete(waiter);
-        resolve(isAnswered);
-      };
-      const waiter = { place, finish };
-      this.#waiters.add(waiter);
-    });
-    for (const delivery of this.#all()) delivery.wake();
-    return answered;
+    const before = this.#unsent;
+    const isAnswered = await this.#answered(limit);
+    this.#unsent = this.#reports.unsent;
+    this.#reports.logTallies("due");
+    return isAnswered && this.#unsent === before;
+  }
+
+  /** Return true once there is room for an item in the queue; false if that takes too long, or if the client is closed. */
+  async wait(timeout: number = this.#settings.timeout): Promise<boolean> {
+    const limit = checkedTimeout(timeout);
+    return this.#until(() => !this.#closing && this.#all().every((delivery) => delivery.hasRoom), limit);
   }
 
   /** Flush, then end. What could not be delivered in time is dropped, or stays on disk. */
   async close(timeout: number = this.#settings.timeout): Promise<boolean> {
     const limit = checkedTimeout(timeout);
     this.#closing ??= this.flush(limit).then((isAnswered) => {
+      this.#isClosed = true;
       this.#cancelAdopting?.();
       for (const delivery of this.#all()) delivery.stop("the client was closed before it could be delivered");
-      this.#notify();
+      for (const waiter of [...this.#waiters]) waiter.finish(waiter.isMet());
+      this.#reports.logTallies("all");
       return isAnswered;
     });
     return this.#closing;
@@ -133,13 +123,18 @@ export class Client {
 
   /** Deliver what is queued before the process ends, within the time limit. If that fails, close. */
   protected async flushAtExit(): Promise<void> {
-    if (!(await this.flush())) await this.close(0);
+    if (!(await this.#answered(this.#settings.timeout))) await this.close(0);
+  }
+
+  /** Log what is counted but not logged yet. */
+  protected logAtExit(): void {
+    this.#reports.logTallies("all");
   }
 
   /** Flush, and drop what could not be delivered in time. */
   protected async flushOrDrop(reason: string): Promise<boolean> {
     const place = this.#place;
-    const isAnswered = await this.flush();
+    const isAnswered = await this.#answered(this.#settings.timeout);
     if (!isAnswered) for (const delivery of this.#all()) delivery.abandon(place, reason);
     return isAnswered;
   }
@@ -150,6 +145,15 @@ export class Client {
   /** How many items would be lost if the process ended now. */
   protected get inMemoryAlone(): number {
     return this.#all().reduce((sum, delivery) => sum + delivery.inMemoryAlone, 0);
+  }
+
+  #addEvent(options: unknown, name: unknown, build: (options: EventOptions) => Item): void {
+    if (this.#settings.strict || this.#closing) return this.#add(() => build(options as EventOptions));
+    try {
+      this.#add(() => build(lenientOptions(options, (topic, message) => this.#reports.warnOnce(topic, message))));
+    } catch (error) {
+      this.#reports.drop(copyOf(name, options), error instanceof Error ? error.message : String(error));
+    }
   }
 
   #add(build: () => Item): void {
@@ -167,20 +171,58 @@ export class Client {
     }
   }
 
+  /** Return true once everything that is queued now was answered or dropped; false if that takes too long. */
+  #answered(limit: number): Promise<boolean> {
+    const place = this.#place;
+    return this.#until(() => this.#all().every((delivery) => delivery.isAnswered(place)), limit);
+  }
+
+  #until(isMet: () => boolean, limit: number): Promise<boolean> {
+    if (isMet()) return Promise.resolve(true);
+    if (this.#isClosed) return Promise.resolve(false);
+    const met = new Promise<boolean>((resolve) => {
+      const cancel = this.#platform.setTimer(() => waiter.finish(false), limit, true);
+      const finish = (result: boolean) => {
+        cancel();
+        this.#waiters.delete(waiter);
+        resolve(result);
+      };
+      const waiter = { isMet, finish };
+      this.#waiters.add(waiter);
+    });
+    for (const delivery of this.#all()) delivery.wake();
+    return met;
+  }
+
   #all(): readonly Delivery[] {
     return [this.#deliveries.events, this.#deliveries.objects];
   }
 
-  #isAnswered(place: number): boolean {
-    return this.#all().every((delivery) => delivery.isAnswered(place));
-  }
-
   #notify(): void {
-    for (const waiter of [...this.#waiters]) if (this.#isAnswered(waiter.place)) waiter.finish(true);
+    for (const waiter of [...this.#waiters]) if (waiter.isMet()) waiter.finish(true);
   }
 
+  /** Adopt now, and again and again as long as the application holds the client. */
   #adopt(): void {
     for (const delivery of this.#all()) delivery.adopt();
-    this.#cancelAdopting = this.#platform.setTimer(() => this.#adopt(), ADOPT_EVERY, false);
+    this.#cancelAdopting = this.#platform.setTimer(weakly(this, (client) => client.#adopt()), ADOPT_EVERY, false);
+  }
+}
+
+/** Return a call on a client that does not keep it alive. Here no other closure shares its scope, and with it the client. */
+function weakly(client: Client, run: (client: Client) => void): () => void {
+  const weak = new WeakRef(client);
+  return () => {
+    const held = weak.deref();
+    if (held) run(held);
+  };
+}
+
+/** Return the options of an event that cannot be sent, for `onDrop`. */
+function copyOf(name: unknown, options: unknown): SentItem {
+  try {
+    return { name, ...(options as object) };
+  } catch {
+    return { name };
   }
 }

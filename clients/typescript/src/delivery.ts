@@ -2,20 +2,13 @@
 
 import { verdictOf, type Verdict } from "./answers.js";
 import { ITEM_BYTES_MAX, sentItem, type Item, type Kind } from "./items.js";
-import type { Platform, Spool } from "./platform.js";
+import type { Platform, Spool, Warn } from "./platform.js";
 import { bodyOf, Queue, type Entry } from "./queue.js";
 import type { Reports } from "./reports.js";
+import type { Settings } from "./settings.js";
 
-export interface DeliverySettings {
-  readonly key: string;
-  readonly url: string;
-  readonly maxQueue: number;
-  readonly flushInterval: number;
-  readonly batchSize: number;
-  readonly timeout: number;
-  readonly compress: boolean;
-}
-
+const QUEUE_IS_FULL = "the queue is full: await wait() before each call, or raise maxQueue";
+const SPOOL_IS_FULL = "the spool is full: raise spoolMaxBytes";
 /** After seven days the service may count an id again. */
 const EXPIRES_AFTER = (7 * 24 - 1) * 60 * 60 * 1000;
 
@@ -34,18 +27,24 @@ export class Delivery {
 
   constructor(
     readonly kind: Kind,
-    private readonly settings: DeliverySettings,
+    private readonly settings: Settings,
     private readonly platform: Platform,
     private readonly reports: Reports,
     private readonly isFlushing: () => boolean,
     private readonly onProgress: () => void,
   ) {
     this.#batchMax = settings.batchSize;
-    this.#spool = platform.openSpool?.(kind, (message) => reports.warn("spool", message));
+    this.#spool = platform.openSpool?.(kind, settings.key, weakWarn(reports));
   }
 
   get queued(): number {
     return this.#queue.size + (this.#spool?.unread ?? 0);
+  }
+
+  /** True if an item can be added without dropping one. */
+  get hasRoom(): boolean {
+    if (!this.#spool) return this.#queue.size < this.settings.maxQueue;
+    return !this.#spool.isFull(ITEM_BYTES_MAX) && this.inMemoryAlone < this.settings.maxQueue;
   }
 
   isAnswered(place: number): boolean {
@@ -66,7 +65,7 @@ export class Delivery {
     while (this.#queue.size > this.settings.maxQueue) {
       const oldest = this.#queue.removeOldest();
       if (oldest === undefined) break;
-      this.#drop([oldest], "the queue is full: the oldest item was dropped");
+      this.#drop([oldest], QUEUE_IS_FULL);
     }
     this.wake();
   }
@@ -110,11 +109,12 @@ export class Delivery {
 
   #addSpooled(spool: Spool, item: Item, place: number): void {
     while (spool.isFull(item.bytes)) {
-      const evicted = spool.evict(this.#queue.inFlight.map((entry) => entry.ref));
-      if (evicted.length === 0) return this.#drop([{ item, place }], "the spool is full");
-      const refs = new Set(evicted.map(({ ref }) => ref));
+      const evicted = spool.evict(item, this.#queue.inFlight.map((entry) => entry.ref));
+      this.#dropDamaged();
+      if (evicted === undefined) return this.#drop([{ item, place }], SPOOL_IS_FULL);
+      const refs = new Set([...evicted.dropped.map(({ ref }) => ref), ...evicted.moved]);
       this.#queue.remove((entry) => refs.has(entry.ref));
-      this.#drop(evicted.map((each) => ({ item: each.item, place })), "the spool is full: the oldest items were dropped");
+      this.#drop(evicted.dropped.map((each) => ({ item: each.item, place })), SPOOL_IS_FULL);
     }
     const isRead = spool.unread === 0 && this.#queue.size < this.settings.maxQueue;
     const ref = spool.append(item, isRead);
@@ -129,6 +129,11 @@ export class Delivery {
       if (item.bytes <= ITEM_BYTES_MAX) this.#queue.add(entry);
       else this.#drop([entry], `the spool holds an item of ${item.bytes} bytes, and ${ITEM_BYTES_MAX} are accepted`);
     }
+    this.#dropDamaged();
+  }
+
+  #dropDamaged(): void {
+    for (const item of this.#spool?.takeDamaged() ?? []) this.reports.drop(item, "it was damaged in the spool");
   }
 
   async #send(): Promise<void> {
@@ -154,6 +159,7 @@ export class Delivery {
     this.#isSending = false;
     const attempt = { failures: this.#failures + 1, now: this.platform.now(), random: this.platform.random() };
     this.#apply(verdictOf(answer, attempt), batch);
+    if ("moved" in answer && answer.moved > 0) this.reports.countMoved(answer.moved);
     if (this.#spool?.isBehind && this.#queue.waiting === 0) this.#spool.adopt();
     this.#refill();
     this.onProgress();
@@ -174,13 +180,13 @@ export class Delivery {
         this.#settle(batch);
         this.#advise(verdict, "they are dropped");
         for (const [index, entry] of batch.entries()) {
-          this.reports.drop(sentItem(entry.item), verdict.reasons.get(index) ?? verdict.reason);
+          this.reports.dropAnswered(sentItem(entry.item), verdict.reasons.get(index) ?? verdict.reason);
         }
         return;
       case "halve":
         if (batch.length === 1) {
           this.#settle(batch);
-          return this.reports.drop(sentItem(batch[0]!.item), verdict.reason);
+          return this.reports.dropAnswered(sentItem(batch[0]!.item), verdict.reason);
         }
         this.#batchMax = batch.length >> 1;
         return this.#queue.putBack();
@@ -222,7 +228,7 @@ export class Delivery {
   /** Return how many items have expired. Payments and subscriptions never do: the service knows their ids forever. */
   #expire(): number {
     const before = this.platform.now() - EXPIRES_AFTER;
-    const isExpired = ({ item }: Entry) => item.kind === "events" && !item.isPayment && item.queuedAt < before;
+    const isExpired = ({ item }: Entry) => item.doesExpire && item.queuedAt < before;
     const expired = this.#queue.remove(isExpired);
     if (expired.length > 0) {
       this.#forget(expired);
@@ -240,4 +246,10 @@ export class Delivery {
   #forget(entries: readonly Entry[]): void {
     this.#spool?.remove(entries.map((entry) => entry.ref).filter((ref) => ref !== undefined));
   }
+}
+
+/** Return a way to log for the spool, which must not keep the callbacks of the client alive, and with them the client. */
+function weakWarn(reports: Reports): Warn {
+  const weak = new WeakRef(reports);
+  return (topic, message) => weak.deref()?.warn(topic, message);
 }

@@ -32,6 +32,7 @@ async function exchange({ url, key, body, compress }: Post, gzip: Gzip | undefin
   return {
     status: response.status,
     retryAfter: response.headers.get("retry-after"),
+    moved: Number(response.headers.get("x-service-moved")) || 0,
     body: (await boundedText(response)).replaceAll(key, "…"), // It may be logged.
   };
 }

@@ -53,7 +53,8 @@ export interface Item {
   readonly text: string;
   readonly bytes: number;
   readonly queuedAt: number;
-  readonly isPayment: boolean;
+  /** True for a behavioral event: it expires, and is dropped before payments and subscriptions. */
+  readonly doesExpire: boolean;
 }
 
 /** What an item gets when it is queued. */
@@ -66,11 +67,12 @@ export interface Queueing {
 export const ITEM_BYTES_MAX = 120 * 1024;
 /** `,"sent_at":"2026-11-16T00:00:00.000Z"`, which events get when they are sent. */
 export const SENT_AT_BYTES = 37;
-const PROPS_MAX = 100;
+export const PROPS_MAX = 100;
+export const PROP_TEXT_MAX = 1024;
 const PAYMENT = "payment";
 export const SIGNUP = "user_signup";
 /** A name that is not among these is a mistake, and what it carries would be lost. */
-const OPTIONS = {
+export const OPTIONS = {
   track: ["user", "props", "id", "at"],
   payment: ["id", "amount", "currency", "earned", "user", "props", "at"],
   subscription: ["id", "status", "mrr", "currency", "at"],
@@ -79,8 +81,13 @@ const LONE_SURROGATE = /[\ud800-\udfff]/u;
 const RFC_3339 = /^(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.\d+)?(?:[Zz]|[+-](\d\d):[0-5]\d)$/;
 
 export function eventItem(name: string, options: EventOptions, queueing: Queueing): Item {
-  checkText("name", name, 1, 128);
+  ensure(name !== PAYMENT, "payment is a reserved name: call payment()");
   checkOptions("track", options);
+  return namedItem(name, options, queueing);
+}
+
+function namedItem(name: string, options: EventOptions, queueing: Queueing): Item {
+  checkText("name", name, 1, 128);
   if (options.user != null) checkText("user", options.user, 0, 256);
   const props = options.props == null ? undefined : definedProps(options.props);
   const isPayment = name === PAYMENT;
@@ -93,7 +100,7 @@ export function eventItem(name: string, options: EventOptions, queueing: Queuein
     at: eventTime(options.at ?? new Date(queueing.now)),
     ...(props ? { props } : {}),
   };
-  return serialized("events", sent, queueing.now, isPayment);
+  return serialized("events", sent, queueing.now, !isPayment);
 }
 
 export function signupItem(options: SignupOptions, queueing: Queueing): Item {
@@ -106,7 +113,7 @@ export function paymentItem(options: PaymentOptions, queueing: Queueing): Item {
   checkOptions("payment", options);
   const { amount, currency, earned, props, ...event } = options;
   const all = { ...(props == null ? {} : definedProps(props)), amount, currency, ...(earned === undefined ? {} : { earned }) };
-  return eventItem(PAYMENT, { ...event, props: all }, queueing);
+  return namedItem(PAYMENT, { ...event, props: all }, queueing);
 }
 
 export function subscriptionItem(options: SubscriptionOptions, queueing: Queueing): Item {
@@ -158,18 +165,22 @@ function isWithin(text: string, max: number): boolean {
   return text.length <= max || (text.length <= 2 * max && [...text].length <= max);
 }
 
+export function isPlainObject(value: unknown): value is Record<string, unknown> {
+  return Object.prototype.toString.call(value) === "[object Object]";
+}
+
 function definedProps(props: unknown): Record<string, PropValue> {
-  ensure(Object.prototype.toString.call(props) === "[object Object]", "props must be a plain object");
+  ensure(isPlainObject(props), "props must be a plain object");
   const defined = Object.entries(props as object).filter(([, value]) => value !== undefined);
   ensure(defined.length <= PROPS_MAX, `props must have at most ${PROPS_MAX} keys`);
   for (const [name, value] of defined) checkProp(name, value);
   return Object.fromEntries(defined) as Record<string, PropValue>;
 }
 
-function checkProp(name: string, value: unknown): void {
+export function checkProp(name: string, value: unknown): void {
   ensure(!LONE_SURROGATE.test(name), "a key of props holds a lone surrogate, which is not a character");
   const where = `props.${name.slice(0, 40)}`;
-  if (typeof value === "string") return checkText(where, value, 0, 1024);
+  if (typeof value === "string") return checkText(where, value, 0, PROP_TEXT_MAX);
   ensure(
     value === null || typeof value === "boolean" || Number.isFinite(value),
     `${where} must be a string, a finite number, a boolean or null`,
@@ -218,15 +229,15 @@ function isRfc3339(text: string): boolean {
   return isDay && hour <= 23 && minute <= 59 && second <= 60 && offset <= 23;
 }
 
-function serialized(kind: Kind, sent: SentItem, queuedAt: number, isPayment: boolean): Item {
+function serialized(kind: Kind, sent: SentItem, queuedAt: number, doesExpire: boolean): Item {
   const text = JSON.stringify(sent);
-  const item = itemOf(kind, text, queuedAt, isPayment);
+  const item = itemOf(kind, text, queuedAt, doesExpire);
   const bytes = item.bytes + (kind === "events" ? SENT_AT_BYTES : 0);
   ensure(bytes <= ITEM_BYTES_MAX, `an item takes at most ${ITEM_BYTES_MAX} bytes: this one takes ${bytes}`);
   return item;
 }
 
 /** Return the item of a text that was serialized before. */
-export function itemOf(kind: Kind, text: string, queuedAt: number, isPayment: boolean): Item {
-  return { kind, text, bytes: new TextEncoder().encode(text).length, queuedAt, isPayment };
+export function itemOf(kind: Kind, text: string, queuedAt: number, doesExpire: boolean): Item {
+  return { kind, text, bytes: new TextEncoder().encode(text).length, queuedAt, doesExpire };
 }

@@ -6,7 +6,7 @@ import { gzip } from "node:zlib";
 
 import { Client, type Options as ClientOptions } from "./client.js";
 import { post } from "./http.js";
-import type { Platform } from "./platform.js";
+import type { Platform, Spool } from "./platform.js";
 import { checkedNumber, checkedOptions } from "./settings.js";
 import { openSpool } from "./spool.js";
 
@@ -16,7 +16,7 @@ export type {
 export type { Callback, Stats } from "./reports.js";
 
 export interface Options extends ClientOptions {
-  /** A directory: every item is on disk when the call returns. One directory for the processes of one app. */
+  /** A directory: every item is on disk when the call returns. All processes of an app may share it. */
   readonly spool?: string | undefined;
   /** The most bytes that a process keeps there. Default 64 MiB. */
   readonly spoolMaxBytes?: number | undefined;
@@ -31,18 +31,44 @@ export class Mauve extends Client {
   constructor(options: Options = {}) {
     const { MAUVE_KEY, MAUVE_INGEST_URL } = process.env;
     checkedOptions(options, ["spool", "spoolMaxBytes"]);
-    super({ ...options, key: options.key ?? MAUVE_KEY, url: options.url ?? MAUVE_INGEST_URL }, platform(options));
-    leaveAtExit(this, { flush: () => this.flushAtExit(), count: () => this.inMemoryAlone });
+    const spools: Spool[] = [];
+    super({ ...options, key: options.key ?? MAUVE_KEY, url: options.url ?? MAUVE_INGEST_URL }, platform(options, spools));
+    const weak = new WeakRef(this);
+    if (!process.listeners("beforeExit").includes(Mauve.#flushAll)) {
+      process.on("beforeExit", Mauve.#flushAll).on("exit", Mauve.#reportLoss);
+    }
+    Mauve.#open.add(weak);
+    Mauve.#dropped.register(this, { weak, spools });
   }
 
-  override async close(timeout?: number): Promise<boolean> {
-    const isAnswered = await super.close(timeout);
-    open.delete(this);
-    return isAnswered;
+  /** Clients that the application holds. One with items to deliver is also held by its timer or its request. */
+  static readonly #open = new Set<WeakRef<Mauve>>();
+
+  /** Leave the spool of a client that the application dropped to other clients. */
+  static readonly #dropped = new FinalizationRegistry<{ weak: WeakRef<Mauve>; spools: Spool[] }>(({ weak, spools }) => {
+    Mauve.#open.delete(weak);
+    for (const spool of spools) spool.close();
+  });
+
+  static #clients(): Mauve[] {
+    return [...Mauve.#open].flatMap((weak) => weak.deref() ?? []);
   }
+
+  /** Flush before the process ends. Node emits `beforeExit` again after the requests that this starts. */
+  static readonly #flushAll = (): void => {
+    for (const client of Mauve.#clients()) if (client.stats.queued > 0) void client.flushAtExit();
+  };
+
+  /** `process.exit()` and an uncaught exception leave no time to send: log how many items are lost. */
+  static readonly #reportLoss = (): void => {
+    const clients = Mauve.#clients();
+    for (const client of clients) client.logAtExit();
+    const count = clients.reduce((sum, client) => sum + client.inMemoryAlone, 0);
+    if (count > 0) console.warn(`mauve: the process has ended with items that were not delivered: ${count}. Await close() first.`);
+  };
 }
 
-function platform({ spool, spoolMaxBytes = SPOOL_BYTES_MAX }: Options): Platform {
+function platform({ spool, spoolMaxBytes = SPOOL_BYTES_MAX }: Options, spools: Spool[]): Platform {
   // Half for each kind, so that neither takes the room of the other.
   const bytesMax = checkedNumber("spoolMaxBytes", spoolMaxBytes, SPOOL_BYTES_MIN, Number.MAX_SAFE_INTEGER) / 2;
   return {
@@ -56,30 +82,14 @@ function platform({ spool, spoolMaxBytes = SPOOL_BYTES_MAX }: Options): Platform
     },
     post: (request) => post(request, compress),
     warn: (message) => console.warn(`mauve: ${message}`),
-    ...(spool === undefined ? {} : { openSpool: (kind, warn) => openSpool(spool, kind, bytesMax, warn) }),
+    ...(spool === undefined
+      ? {}
+      : {
+          openSpool(kind, key, warn) {
+            const opened = openSpool(spool, kind, key, bytesMax, warn);
+            spools.push(opened);
+            return opened;
+          },
+        }),
   };
-}
-
-interface Leaving {
-  readonly flush: () => Promise<void>;
-  /** Return how many items end with the process. */
-  readonly count: () => number;
-}
-
-const open = new Map<Client, Leaving>();
-
-/** Flush before the process ends by itself. Node emits `beforeExit` again after the requests that this starts. */
-function leaveAtExit(client: Client, leaving: Leaving): void {
-  if (!process.listeners("beforeExit").includes(flushAll)) process.on("beforeExit", flushAll).on("exit", tellOfLoss);
-  open.set(client, leaving);
-}
-
-function flushAll(): void {
-  for (const [client, { flush }] of open) if (client.stats.queued > 0) void flush();
-}
-
-/** `process.exit()` and an exception that nobody caught leave no time to send: say what that cost. */
-function tellOfLoss(): void {
-  const count = [...open.values()].reduce((sum, each) => sum + each.count(), 0);
-  if (count > 0) console.warn(`mauve: the process has ended with items that were not delivered: ${count}. Await close() first.`);
 }

@@ -48,22 +48,23 @@ function isInSight(owner: Owner, self: Owner): boolean {
   return isSameMachine && owner.namespace === self.namespace;
 }
 
-/** Return a name for a folder of a process. */
+/** Return the last part of the name of a folder that a process owns. */
 export function ownName({ host, boot, namespace, pid, start }: Owner): string {
   return [host, boot, namespace, pid, start, randomBytes(6).toString("hex")].join(".");
 }
 
-/** Return a name for a folder that any process may adopt. */
+/** Return the last part of the name of a folder that any process may adopt. */
 export function releasedName(): string {
   return RELEASED + randomBytes(6).toString("hex");
 }
 
-/** Return whether this process may adopt a folder. */
+/** Return whether this process may adopt a folder, given the last part of its name. */
 export function mayAdopt(path: string, name: string, self: Owner): boolean {
+  const stats = fs.statSync(path, { throwIfNoEntry: false });
+  if (!stats?.isDirectory()) return false;
   if (name.startsWith(RELEASED)) return true;
   const owner = ownerOf(name);
-  const stats = fs.statSync(path, { throwIfNoEntry: false });
-  return owner !== undefined && stats !== undefined && isAbandoned(owner, Date.now() - stats.mtimeMs, self, startOf);
+  return owner !== undefined && isAbandoned(owner, Date.now() - stats.mtimeMs, self, startOf);
 }
 
 export function ownerOf(name: string): Owner | undefined {

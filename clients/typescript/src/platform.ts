@@ -1,7 +1,7 @@
 /** What the library needs of its surroundings. Tests replace it: time, chance and network are theirs. */
 
 import type { Answer, NoAnswer } from "./answers.js";
-import type { Item, Kind } from "./items.js";
+import type { Item, Kind, SentItem } from "./items.js";
 
 export interface Post {
   readonly url: string;
@@ -25,13 +25,22 @@ export interface Platform {
   post(request: Post): Promise<Answer | NoAnswer>;
   /** Write one line to the log. */
   warn(message: string): void;
-  /** Open what keeps the items of a kind on disk, if there is such a thing here. */
-  openSpool?(kind: Kind, warn: (message: string) => void): Spool;
+  /** Open what keeps the items of a key and a kind on disk, if this platform has one. */
+  openSpool?(kind: Kind, key: string, warn: Warn): Spool;
 }
+
+/** Write at most one line a minute about a topic. */
+export type Warn = (topic: string, message: string) => void;
 
 export interface Spooled {
   readonly item: Item;
   readonly ref: unknown;
+}
+
+/** The items that were removed to make room, and the refs of those that were written again elsewhere. */
+export interface Evicted {
+  readonly dropped: readonly Spooled[];
+  readonly moved: readonly unknown[];
 }
 
 /** Items on disk, in order. A ref names one. Nothing here raises. */
@@ -46,11 +55,13 @@ export interface Spool {
   append(item: Item, isRead: boolean): unknown;
   /** Return the next items that are on disk only. */
   read(count: number): Spooled[];
-  /** Forget items: they were answered or dropped. */
+  /** Return the items that were found damaged since the last call, as far as they can be read. */
+  takeDamaged(): SentItem[];
+  /** Remove items that were answered or dropped. */
   remove(refs: readonly unknown[]): void;
-  /** Make room: forget the oldest file without an item in flight, and return the items that it held. */
-  evict(inFlight: readonly unknown[]): Spooled[];
-  /** Look for items that other processes left, from time to time. Return how many were found. */
+  /** Make room for an item: remove the oldest behavioral events, or payments if there is nothing else to remove for one. */
+  evict(item: Item, inFlight: readonly unknown[]): Evicted | undefined;
+  /** Look for items that other processes left. Return how many were found. */
   adopt(): number;
   /** Leave what is on disk to the next process. */
   close(): void;

@@ -33,9 +33,10 @@ export class Queue {
     this.#waiting.push(entry);
   }
 
-  /** Remove the oldest entry that is not in flight. */
+  /** Remove the oldest behavioral event that is not in flight; a payment or subscription only if there is none. */
   removeOldest(): Entry | undefined {
-    return this.#waiting.shift();
+    const place = this.#waiting.findIndex(({ item }) => item.doesExpire);
+    return this.#waiting.splice(Math.max(place, 0), 1)[0];
   }
 
   count(isSelected: (entry: Entry) => boolean): number {

@@ -1,13 +1,44 @@
 /** Options with their defaults, checked. Errors say what to pass. */
 
-import type { Options } from "./client.js";
-import type { DeliverySettings } from "./delivery.js";
+import type { Callback } from "./reports.js";
 
-export type Settings = DeliverySettings;
+export interface Options {
+  /** A server key (`sk_…`), or a publishable key (`pk_…`) for events alone. */
+  readonly key?: string | undefined;
+  /** The address of the ingest plane, such as `https://ingest.example.com`. */
+  readonly url?: string | undefined;
+  /** True: `track` and `signup` raise a `TypeError` for what they would change or drop otherwise. Default false. */
+  readonly strict?: boolean | undefined;
+  /** How many items of a kind are kept in memory. Beyond that the oldest event is dropped, payments last. Default 1,000. */
+  readonly maxQueue?: number | undefined;
+  /** The longest time in milliseconds that an item waits for others to fill a batch. Default 1,000. */
+  readonly flushInterval?: number | undefined;
+  /** The number of items that are sent at once, at most and by default 500. */
+  readonly batchSize?: number | undefined;
+  /** The time limit in milliseconds of a request, and of the flush at exit. Default 10,000. */
+  readonly timeout?: number | undefined;
+  /** Whether bodies of 1 KB and more are compressed. Default true. */
+  readonly compress?: boolean | undefined;
+  /** Called with an item that was dropped, and why. */
+  readonly onDrop?: Callback | undefined;
+  /** Called with an item that the service rejected, and why. */
+  readonly onReject?: Callback | undefined;
+}
+
+export interface Settings {
+  readonly key: string;
+  readonly url: string;
+  readonly strict: boolean;
+  readonly maxQueue: number;
+  readonly flushInterval: number;
+  readonly batchSize: number;
+  readonly timeout: number;
+  readonly compress: boolean;
+}
 
 const BATCH_MAX = 500;
 /** The options of every platform. */
-const NAMES = ["key", "url", "maxQueue", "flushInterval", "batchSize", "timeout", "compress", "onDrop", "onReject"];
+const NAMES = ["key", "url", "strict", "maxQueue", "flushInterval", "batchSize", "timeout", "compress", "onDrop", "onReject"];
 /** An address that goes on where the client does. The path of a proxy may hold /v1 elsewhere. */
 const ENDPOINT = /\/v1(\/(events|objects|metrics|apps)\b.*)?$/;
 /** The longest delay of a timer. */
@@ -31,6 +62,7 @@ export function settingsFrom(given: Options): Settings {
   return {
     key: checkedKey(given.key),
     url: checkedUrl(given.url),
+    strict: given.strict ?? false,
     maxQueue: checkedNumber("maxQueue", given.maxQueue ?? 1000, 1),
     flushInterval: checkedNumber("flushInterval", given.flushInterval ?? 1000, 0),
     batchSize: checkedNumber("batchSize", given.batchSize ?? BATCH_MAX, 1, BATCH_MAX),

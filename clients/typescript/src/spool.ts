@@ -1,70 +1,57 @@
 /**
- * Items on disk, for Node. Each process appends to segment files in a folder of its own, and deletes a file whose items
- * were all answered. What a dead process left is adopted by renaming its files, which only one process can do.
+ * Items on disk, for Node; clients/spool.md describes the format. Each client appends to segments in a folder of its own,
+ * and deletes a segment whose items are all done. It adopts the folder of a process that is gone by renaming it, which only
+ * one process can do.
  *
- * A process may be taken for dead that lives (see `owners.ts`). So after every item the writer looks whether the file is
- * still where it was: if so, whoever adopts it later finds the item in it; if not, the item is written again, into a new
- * file. Then two processes may send the same item: its id makes sure that it is counted once. A written line survives
- * the process; it is not synced, so it may not survive a power cut.
+ * A live process may be taken for dead (see `owners.ts`). So after every item the writer checks whether the file is still
+ * where it was. If so, the process that adopts it later finds the item in it; if not, the item is written again, into a new
+ * file. Then two processes may send the same item: its id keeps it from counting twice.
  */
 
+import { createHash } from "node:crypto";
 import * as fs from "node:fs";
-import { join } from "node:path";
+import { basename, dirname, join } from "node:path";
 
-import { codeOf, hasMoved, isStillAt, namesIn, removeIfEmpty, segmentsIn } from "./folders.js";
-import type { Item, Kind } from "./items.js";
+import { codeOf, hasMoved, isGoneIfEmpty, isStillAt, namesIn, readIfThere, segmentsIn } from "./folders.js";
+import type { Item, Kind, SentItem } from "./items.js";
 import { mayAdopt, ownName, releasedName, thisProcess, type Owner } from "./owners.js";
-import type { Spool, Spooled } from "./platform.js";
-import { answeredLine, itemIn, itemLine, linesIn, unansweredIn } from "./segments.js";
+import type { Evicted, Spool, Spooled, Warn } from "./platform.js";
+import { Segment, type Ref } from "./segment.js";
+import { damagedItemIn, doesLineExpire, donePath, itemIn, itemLine, ITEMS, linesIn, takeDone } from "./segments.js";
 
 const SEGMENT_BYTES_MAX = 1024 * 1024;
-const SEGMENTS_AIM = 8;
+/** How many segments fill the spool: when it is full, the events of one are dropped. */
+const SEGMENTS_AIM = 64;
+const LINE_OVERHEAD_BYTES = 32;
 const TOUCH_EVERY = 5_000;
 const ATTEMPTS = 3;
-
-class Segment {
-  bytes = 0;
-  /** The items that were not answered yet, by offset. */
-  readonly live = new Map<number, Ref>();
-  /** Items from this offset on are on disk only. */
-  readTo = 0;
-  /** Another process has adopted the file, and sends what is in it. */
-  isLost = false;
-
-  constructor(readonly path: string) {}
-
-  add(offset: number): Ref {
-    const ref = { segment: this, offset };
-    this.live.set(offset, ref);
-    return ref;
-  }
-
-  get unread(): number {
-    if (this.readTo >= this.bytes) return 0;
-    return [...this.live.keys()].filter((offset) => offset >= this.readTo).length;
-  }
-}
-
-interface Ref {
-  readonly segment: Segment;
-  readonly offset: number;
-}
+const FOLDER = /^([0-9a-f]{16})\.(events|objects)\.(.+)$/;
+const CORRUPT = ".corrupt";
 
 interface Current {
   readonly segment: Segment;
   readonly file: number;
 }
 
-type Warn = (message: string) => void;
+/** Open the part of a spool folder that belongs to a key and a kind. No other key may send these items. */
+export function openSpool(
+  folder: string, kind: Kind, key: string, bytesMax: number, warn: Warn, self: Owner = thisProcess(),
+): Spool {
+  return new SegmentSpool(folder, kind, keyDigits(key), bytesMax, warn, self);
+}
 
-export function openSpool(folder: string, kind: Kind, bytesMax: number, warn: Warn, self: Owner = thisProcess()): Spool {
-  return new SegmentSpool(join(folder, kind), kind, bytesMax, warn, self);
+export function keyDigits(key: string): string {
+  return createHash("sha256").update(key).digest("hex").slice(0, 16);
 }
 
 class SegmentSpool implements Spool {
   readonly #home: string;
   readonly #segmentBytes: number;
+  /** Folders that were adopted, with the segments in them that wait for room. */
+  readonly #adopted = new Map<string, string[]>();
+  readonly #reported = new Set<string>();
   #segments: Segment[] = [];
+  #damaged: SentItem[] = [];
   #current: Current | undefined;
   #number = 0;
   #unread = 0;
@@ -75,11 +62,12 @@ class SegmentSpool implements Spool {
   constructor(
     private readonly folder: string,
     private readonly kind: Kind,
+    private readonly key: string,
     private readonly bytesMax: number,
     private readonly warn: Warn,
     private readonly self: Owner,
   ) {
-    this.#home = join(folder, ownName(self));
+    this.#home = this.#folderNamed(ownName(self));
     this.#segmentBytes = Math.min(SEGMENT_BYTES_MAX, Math.floor(bytesMax / SEGMENTS_AIM));
   }
 
@@ -92,20 +80,20 @@ class SegmentSpool implements Spool {
   }
 
   isFull(bytes: number): boolean {
-    if (this.#bytes + bytes <= this.bytesMax) return false;
+    const room = this.bytesMax - bytes - LINE_OVERHEAD_BYTES;
+    if (this.#bytes <= room) return false;
     this.#forgetLost();
-    return this.#bytes + bytes > this.bytesMax;
+    return this.#bytes > room;
   }
 
   append(item: Item, isRead: boolean): Ref | undefined {
     return this.#guarded(() => {
       for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
-        const written = this.#appendOnce(item);
-        if (written === undefined) continue;
-        const { segment } = written;
-        if (isRead) segment.readTo = segment.bytes;
+        const segment = this.#appendOnce(item);
+        if (segment === undefined) continue;
+        if (isRead) segment.markRead();
         else this.#unread += 1;
-        return segment.add(written.offset);
+        return segment.add(segment.lines - 1, item.doesExpire);
       }
       throw new Error("another process takes the files of this one again and again");
     });
@@ -114,49 +102,60 @@ class SegmentSpool implements Spool {
   read(count: number): Spooled[] {
     const found: Spooled[] = [];
     for (const segment of [...this.#segments]) {
-      if (found.length < count && segment.readTo < segment.bytes) this.#readFrom(segment, count, found);
+      if (found.length < count && segment.linesRead < segment.lines) this.#readFrom(segment, count, found);
     }
     return found;
   }
 
+  takeDamaged(): SentItem[] {
+    return this.#damaged.splice(0);
+  }
+
   remove(refs: readonly unknown[]): void {
-    const answered = new Map<Segment, number[]>();
-    for (const { segment, offset } of refs as readonly Ref[]) {
-      if (!segment.live.delete(offset) || segment.isLost) continue;
-      const offsets = answered.get(segment);
-      if (offsets) offsets.push(offset);
-      else answered.set(segment, [offset]);
+    const done = new Map<Segment, number[]>();
+    for (const ref of refs as readonly Ref[]) {
+      const { segment, line } = ref;
+      if (!segment.remove(ref) || segment.isGone) continue;
+      const lines = done.get(segment);
+      if (lines) lines.push(line);
+      else done.set(segment, [line]);
     }
-    for (const [segment, offsets] of answered) {
+    for (const [segment, lines] of done) {
       if (segment.live.size === 0) this.#delete(segment);
-      else this.#guarded(() => this.#note(segment, answeredLine(offsets)));
+      else this.#guarded(() => this.#noteDone(segment, lines));
     }
   }
 
-  evict(inFlight: readonly unknown[]): Spooled[] {
+  evict(item: Item, inFlight: readonly unknown[]): Evicted | undefined {
     const busy = new Set((inFlight as readonly (Ref | undefined)[]).map((ref) => ref?.segment));
-    for (const oldest of this.#segments.filter((segment) => !busy.has(segment))) {
-      const { readTo } = oldest;
-      const evicted: Spooled[] = [];
-      this.#rewind(oldest, 0);
-      if (!this.#readFrom(oldest, Infinity, evicted)) {
-        this.#rewind(oldest, readTo);
-        continue;
-      }
-      this.#delete(oldest);
-      if (evicted.length > 0) return evicted;
+    const idle = this.#segments.filter((segment) => !busy.has(segment));
+    const money = item.doesExpire ? [] : idle.filter(({ expiring }) => expiring === 0);
+    for (const segment of [...idle.filter(({ expiring }) => expiring > 0), ...money]) {
+      const hasEvents = segment.expiring > 0;
+      const entries = this.#readAgain(segment);
+      if (entries === undefined) continue;
+      if (segment === this.#current?.segment) this.#closeCurrent();
+      // Payments are written again before they are deleted here, unless there is nothing else to remove.
+      const kept = hasEvents ? entries.filter((entry) => !entry.item.doesExpire) : [];
+      const moved = new Set(kept.filter((entry) => this.append(entry.item, false) !== undefined));
+      this.#delete(segment);
+      return { dropped: entries.filter((entry) => !moved.has(entry)), moved: [...moved].map(({ ref }) => ref) };
     }
-    return [];
+    return undefined;
   }
 
   adopt(): number {
     const before = this.#unread;
     this.#isBehind = false;
+    for (const folder of [...this.#adopted.keys()]) this.#guarded(() => this.#adoptSegments(folder));
     for (const name of this.#guarded(() => namesIn(this.folder)) ?? []) {
-      const left = join(this.folder, name);
-      if (left === this.#home) continue;
+      const [, key, kind, owner] = FOLDER.exec(name) ?? [];
+      const path = join(this.folder, name);
+      if (kind !== this.kind || path === this.#home || this.#adopted.has(path) || this.#isBehind) continue;
       this.#guarded(() => {
-        if (mayAdopt(left, name, this.self)) this.#adoptFolder(left);
+        if (!mayAdopt(path, owner!, this.self)) return;
+        if (key === this.key) this.#adoptFolder(path);
+        else this.#reportOtherKey(path);
       });
     }
     return this.#unread - before;
@@ -166,26 +165,28 @@ class SegmentSpool implements Spool {
     clearInterval(this.#touching);
     this.#closeCurrent();
     for (const segment of this.#segments) if (segment.live.size === 0) this.#delete(segment);
-    if (!fs.existsSync(this.#home)) return;
-    this.#guarded(() => {
-      if (this.#segments.length === 0) removeIfEmpty(this.#home);
-      else fs.renameSync(this.#home, join(this.folder, releasedName()));
-    });
+    for (const folder of [this.#home, ...this.#adopted.keys()]) {
+      this.#guarded(() => isGoneIfEmpty(folder) || hasMoved(folder, this.#folderNamed(releasedName())));
+    }
   }
 
   get #bytes(): number {
     return this.#segments.reduce((sum, segment) => sum + segment.bytes, 0);
   }
 
-  /** Write an item; undefined if the file was taken meanwhile. */
-  #appendOnce(item: Item): { segment: Segment; offset: number } | undefined {
+  #folderNamed(owner: string): string {
+    return join(this.folder, `${this.key}.${this.kind}.${owner}`);
+  }
+
+  /** Write an item, and return its segment; undefined if another process has taken the file. */
+  #appendOnce(item: Item): Segment | undefined {
     const current = this.#openCurrent();
     if (current === undefined) return undefined;
     const { segment, file } = current;
-    const offset = segment.bytes;
     this.#write(segment, file, itemLine(item));
+    segment.lines += 1;
     if (Date.now() - this.#touchedAt > TOUCH_EVERY) this.#touch(); // The timer stands still during synchronous work.
-    if (!segment.isLost && isStillAt(segment.path, file)) return { segment, offset };
+    if (!segment.isGone && isStillAt(segment.path, file)) return segment;
     this.#forgetLost();
     return undefined;
   }
@@ -215,33 +216,20 @@ class SegmentSpool implements Spool {
       fs.ftruncateSync(file, segment.bytes);
     } catch {
       segment.bytes += written;
-      if (segment === this.#current?.segment) this.#closeCurrent(); // The end of the file is torn: use another.
+      this.#closeCurrent(); // The end of the file is torn: use another.
     }
     throw new Error("the disk took only a part of a line");
   }
 
-  /** Write that items were answered, also into a file that is complete. */
-  #note(segment: Segment, line: Buffer): void {
-    const isReadUp = segment.readTo === segment.bytes;
-    const isCurrent = segment === this.#current?.segment;
-    const { O_APPEND, O_WRONLY } = fs.constants;
-    const file = isCurrent && this.#current ? this.#current.file : this.#openToNote(segment, O_WRONLY | O_APPEND);
-    if (file === undefined) return;
+  /** Write that lines are done. If that fails, their items may be sent again, and count once. */
+  #noteDone(segment: Segment, lines: readonly number[]): void {
+    if (segment.isNoteTorn) return;
     try {
-      this.#write(segment, file, line);
-    } finally {
-      if (!isCurrent) fs.closeSync(file);
-      if (isReadUp) segment.readTo = segment.bytes;
-    }
-  }
-
-  #openToNote(segment: Segment, flags: number): number | undefined {
-    try {
-      return fs.openSync(segment.path, flags);
+      fs.appendFileSync(donePath(segment.path), lines.map((line) => `${line}\n`).join(""), { mode: 0o600 });
     } catch (error) {
-      if (codeOf(error) !== "ENOENT") throw error;
-      this.#forgetLost();
-      return undefined;
+      if (codeOf(error) === "ENOENT") return this.#forgetLost();
+      segment.isNoteTorn = true; // A number may be cut off: nothing may follow it.
+      throw error;
     }
   }
 
@@ -249,33 +237,54 @@ class SegmentSpool implements Spool {
   #readFrom(segment: Segment, count: number, found: Spooled[]): boolean {
     const content = this.#guarded(() => readIfThere(segment.path));
     if (content === undefined) this.#forgetLost();
-    if (content === undefined || segment.isLost) return false;
-    for (const { offset, text, end } of linesIn(content, segment.readTo)) {
+    if (content === undefined || segment.isGone) return false;
+    for (const { content: line, end } of linesIn(content, segment.bytesRead)) {
       if (found.length >= count) return true;
-      const ref = segment.live.get(offset);
-      segment.readTo = end;
+      const ref = segment.live.get(segment.linesRead);
+      segment.linesRead += 1;
+      segment.bytesRead = end;
       if (ref === undefined) continue;
       this.#unread -= 1;
-      const item = itemIn(text, this.kind);
+      const item = itemIn(line, this.kind);
       if (item) found.push({ item, ref });
-      else this.#forgetDamaged(segment, offset);
+      else this.#setAside(ref, line);
     }
-    this.#unread -= segment.unread; // What is left was cut off.
-    segment.readTo = segment.bytes;
+    for (const ref of [...segment.live.values()].filter(({ line }) => line >= segment.linesRead)) {
+      this.#unread -= 1; // The file has become shorter.
+      this.#setAside(ref, undefined);
+    }
+    segment.markRead();
     if (segment.live.size === 0) this.#delete(segment);
     return true;
   }
 
-  #rewind(segment: Segment, readTo: number): void {
-    if (segment.isLost) return;
+  /** Return all items of a segment that are not done; undefined if it cannot be read. */
+  #readAgain(segment: Segment): Spooled[] | undefined {
+    const { bytesRead, linesRead } = segment;
+    const entries: Spooled[] = [];
+    this.#rewind(segment, 0, 0);
+    if (this.#readFrom(segment, Infinity, entries)) return entries;
+    this.#rewind(segment, bytesRead, linesRead);
+    return undefined;
+  }
+
+  #rewind(segment: Segment, bytesRead: number, linesRead: number): void {
+    if (segment.isGone) return;
     this.#unread -= segment.unread;
-    segment.readTo = readTo;
+    Object.assign(segment, { bytesRead, linesRead });
     this.#unread += segment.unread;
   }
 
-  #forgetDamaged(segment: Segment, offset: number): void {
-    segment.live.delete(offset);
-    this.warn(`a line in the spool ${this.folder} is damaged and was skipped`);
+  /** Drop a damaged item, and keep its line for an operator. */
+  #setAside(ref: Ref, line: Buffer | undefined): void {
+    const { segment } = ref;
+    segment.remove(ref);
+    this.#damaged.push(line ? damagedItemIn(line) : {});
+    this.#guarded(() => this.#noteDone(segment, [ref.line]));
+    if (line === undefined) return this.warn("damaged", `items in the spool ${this.folder} are gone: the file was cut off`);
+    const aside = join(this.folder, `${basename(dirname(segment.path))}-${basename(segment.path, ITEMS)}${CORRUPT}`);
+    this.warn("damaged", `an item in the spool was damaged, and its line is now in ${aside}`);
+    this.#guarded(() => fs.appendFileSync(aside, Buffer.concat([line, Buffer.from("\n")]), { mode: 0o600 }));
   }
 
   /** Leave the files that another process has adopted to it. Their items that are in memory are sent here as well. */
@@ -283,56 +292,82 @@ class SegmentSpool implements Spool {
     for (const segment of this.#segments) {
       if (fs.existsSync(segment.path)) continue;
       this.#unread -= segment.unread;
-      segment.isLost = true;
+      segment.isGone = true;
       if (segment === this.#current?.segment) this.#closeCurrent();
     }
-    this.#segments = this.#segments.filter((segment) => !segment.isLost);
+    this.#segments = this.#segments.filter((segment) => !segment.isGone);
   }
 
-  #adoptFolder(folder: string): void {
-    for (const left of segmentsIn(folder)) {
-      this.#guarded(() => this.#adoptFile(left));
-      if (this.#isBehind) return;
+  #adoptFolder(left: string): void {
+    const folder = this.#folderNamed(ownName(this.self));
+    if (!hasMoved(left, folder)) return;
+    this.#adopted.set(folder, segmentsIn(folder));
+    this.#startTouching();
+    this.#touch();
+    this.#adoptSegments(folder);
+  }
+
+  /** Adopt the segments that fit. Half of the room is kept for items of this process: they must not drive these out. */
+  #adoptSegments(folder: string): void {
+    const waiting = this.#adopted.get(folder)!;
+    while (waiting.length > 0 && !this.#isBehind) {
+      const size = fs.statSync(waiting[0]!, { throwIfNoEntry: false })?.size ?? 0;
+      this.#isBehind = this.#segments.length > 0 && this.#bytes + size > this.bytesMax / 2;
+      if (!this.#isBehind) this.#adoptSegment(waiting[0]!, waiting);
     }
-    removeIfEmpty(folder);
+    this.#removeIfDone(folder);
   }
 
-  /** Adopt a file if it fits. Half of the room is kept for items of this process: they must not drive it out again. */
-  #adoptFile(left: string): void {
-    const file = openIfThere(left);
-    if (file === undefined) return;
-    try {
-      this.#isBehind = this.#segments.length > 0 && this.#bytes + fs.fstatSync(file).size > this.bytesMax / 2;
-      if (this.#isBehind) return;
-      const segment = new Segment(this.#nextPath());
-      if (hasMoved(left, segment.path)) this.#take(segment, fs.readFileSync(file));
-    } finally {
-      fs.closeSync(file);
+  #adoptSegment(path: string, waiting: string[]): void {
+    const segment = new Segment(path);
+    const content = readIfThere(path);
+    const done = takeDone(path);
+    waiting.shift();
+    if (content === undefined) return;
+    for (const { content: line } of linesIn(content)) {
+      if (!done.has(segment.lines)) segment.add(segment.lines, doesLineExpire(line));
+      segment.lines += 1;
     }
-  }
-
-  #take(segment: Segment, content: Buffer): void {
     segment.bytes = content.length;
-    for (const offset of unansweredIn(content)) segment.add(offset);
     this.#segments.push(segment);
     this.#unread += segment.live.size;
     if (segment.live.size === 0) this.#delete(segment);
   }
 
+  #removeIfDone(folder: string): void {
+    if (this.#adopted.get(folder)?.length !== 0) return;
+    if (this.#segments.some(({ path }) => dirname(path) === folder)) return;
+    if (this.#guarded(() => isGoneIfEmpty(folder))) this.#adopted.delete(folder);
+  }
+
+  #reportOtherKey(folder: string): void {
+    if (this.#reported.has(folder) || segmentsIn(folder).length === 0) return;
+    this.#reported.add(folder);
+    const advice = `if this key replaces that one, rename the folder so that it begins with ${this.key}`;
+    this.warn(folder, `${folder} holds items queued with another key: ${advice}`);
+  }
+
+  #startTouching(): void {
+    this.#touching ??= setInterval(() => this.#touch(), TOUCH_EVERY).unref();
+  }
+
+  /** Show other hosts that the owner of these folders lives. */
   #touch(): void {
     const now = new Date();
     this.#touchedAt = now.getTime();
-    try {
-      fs.utimesSync(this.#home, now, now);
-    } catch {
-      this.#forgetLost();
+    for (const folder of [this.#home, ...this.#adopted.keys()]) {
+      try {
+        fs.utimesSync(folder, now, now);
+      } catch {
+        this.#forgetLost();
+      }
     }
   }
 
   #nextPath(): string {
     fs.mkdirSync(this.#home, { recursive: true, mode: 0o700 });
-    this.#touching ??= setInterval(() => this.#touch(), TOUCH_EVERY).unref();
-    return join(this.#home, `${String(++this.#number).padStart(9, "0")}.log`);
+    this.#startTouching();
+    return join(this.#home, `${String(++this.#number).padStart(8, "0")}${ITEMS}`);
   }
 
   #closeCurrent(): void {
@@ -344,32 +379,20 @@ class SegmentSpool implements Spool {
   #delete(segment: Segment): void {
     if (segment === this.#current?.segment) this.#closeCurrent();
     this.#segments = this.#segments.filter((each) => each !== segment);
-    this.#guarded(() => fs.rmSync(segment.path, { force: true }));
+    segment.isGone = true;
+    this.#guarded(() => {
+      fs.rmSync(segment.path, { force: true });
+      fs.rmSync(donePath(segment.path), { force: true });
+    });
+    this.#removeIfDone(dirname(segment.path));
   }
 
   #guarded<Value>(work: () => Value): Value | undefined {
     try {
       return work();
     } catch (error) {
-      this.warn(`the spool in ${this.folder} failed, and items may be in memory alone: ${String(error)}`);
+      this.warn("spool", `the spool in ${this.folder} failed, and items may be in memory alone: ${String(error)}`);
       return undefined;
     }
-  }
-}
-
-function readIfThere(path: string): Buffer | undefined {
-  return ifThere(() => fs.readFileSync(path));
-}
-
-function openIfThere(path: string): number | undefined {
-  return ifThere(() => fs.openSync(path, "r"));
-}
-
-function ifThere<Value>(work: () => Value): Value | undefined {
-  try {
-    return work();
-  } catch (error) {
-    if (codeOf(error) === "ENOENT") return undefined;
-    throw error;
   }
 }

@@ -23,7 +23,15 @@ test("only 202 accepts, item by item", () => {
 
 test("a 202 without a readable body accepts everything", () => {
   for (const body of ["", "<html>", "null", "[]", '{"errors":5}', '{"errors":[null]}']) {
-    assert.deepEqual(verdictOf({ status: 202, retryAfter: null, body }, attempt), { action: "accept", rejected: new Map() });
+    assert.deepEqual(verdictOf({ status: 202, retryAfter: null, moved: 0, body }, attempt), { action: "accept", rejected: new Map() });
+  }
+});
+
+test("a 202 whose body was cut off is tried again: its list of rejected items may be missing", () => {
+  for (const body of ["{", ' {"ok":true,"accepted":1,"rejected":1,"errors":[{"ind']) {
+    const verdict = verdictOf({ status: 202, retryAfter: null, moved: 0, body }, attempt);
+    assert.equal(verdict.action, "wait", body);
+    assert.match(verdict.action === "wait" ? verdict.reason : "", /202: the answer was cut off/);
   }
 });
 
@@ -81,7 +89,7 @@ test("without it the backoff is random, from one second to a bound that doubles 
 
 test("an answer that Mauve does not give comes with advice about the address at once, a busy service after a while", () => {
   const adviceOn = (status: number, body: string, failures: number) => {
-    const verdict = verdictOf({ status, retryAfter: null, body }, { ...attempt, failures });
+    const verdict = verdictOf({ status, retryAfter: null, moved: 0, body }, { ...attempt, failures });
     return "advice" in verdict ? verdict.advice : undefined;
   };
   for (const status of [200, 301, 400, 403, 404, 405, 422]) assert.match(adviceOn(status, "<html>", 1)!, /check that url/);

@@ -105,6 +105,48 @@ test("a process that ends with items in memory says how many, once", () => {
   rmSync(folder, { recursive: true });
 });
 
+const DROPPED_CLIENTS = `
+import { Mauve } from ${JSON.stringify(new URL("../src/node.js", import.meta.url).href)};
+import * as fs from "node:fs";
+let received = 0;
+globalThis.fetch = async (url, { body }) => (received += JSON.parse(body).length, new Response('{"ok":true}', { status: 202 }));
+const spool = process.argv[1];
+const clients = [];
+function use(options) {
+  const mauve = new Mauve({ key: "sk_live_test", url: "http://127.0.0.1:1", flushInterval: 1, ...options, onDrop: () => mauve.stats });
+  mauve.track("one");
+  clients.push(new WeakRef(mauve));
+}
+for (let place = 0; place < 20; place += 1) use(place % 2 ? { spool } : {});
+const isOver = () => received === 20 && clients.every((each) => !each.deref()) && fs.readdirSync(spool).length === 0;
+for (let turn = 0; turn < 1200 && !isOver(); turn += 1) {
+  await new Promise((resolved) => setTimeout(resolved, 50));
+  globalThis.gc();
+}
+console.log(JSON.stringify([received, clients.filter((each) => each.deref()).length, fs.readdirSync(spool).length]));
+`;
+
+test("a client that the application drops delivers what is queued, then is not held, and leaves its spool", () => {
+  const folder = mkdtempSync(join(tmpdir(), "mauve-dropped-"));
+  const words = ["--expose-gc", "--input-type=module", "-e", DROPPED_CLIENTS, folder];
+  const { stdout, stderr } = spawnSync(process.execPath, words, { encoding: "utf8" });
+  assert.deepEqual([stdout, stderr], ["[20,0,0]\n", ""]);
+  rmSync(folder, { recursive: true });
+});
+
+test("items that a process dropped are logged with their number before it ends", () => {
+  for (const ending of ["", "process.exit()", "await mauve.close(0)"]) {
+    const program = `
+      import { Mauve } from ${JSON.stringify(new URL("../src/node.js", import.meta.url).href)};
+      globalThis.fetch = async () => new Response('{"ok":true}', { status: 202 });
+      const mauve = new Mauve({ key: "sk_live_test", url: "http://127.0.0.1:1", maxQueue: 1000 });
+      for (let place = 0; place < 1500; place += 1) mauve.payment({ id: String(place), amount: 1, currency: "eur" });
+      ${ending};`;
+    const { stderr } = spawnSync(process.execPath, ["--input-type=module", "-e", program], { encoding: "utf8" });
+    assert.deepEqual(stderr.match(/dropped \d+ items/g)?.[0], "dropped 500 items", ending);
+  }
+});
+
 test("an option that does not exist is named, with those that do", () => {
   const known = { key: "sk_live_test", url: "http://127.0.0.1:1" };
   const build = (Kind: unknown, ...given: unknown[]) => () => new (Kind as new (...given: unknown[]) => unknown)(...given);

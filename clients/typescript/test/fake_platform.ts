@@ -79,9 +79,9 @@ export async function settled(): Promise<void> {
 
 export function accepted(errors: { index: number; reason: string }[] = []): Answer {
   const body = { ok: true, rejected: errors.length, ...(errors.length > 0 ? { errors } : {}) };
-  return { status: 202, retryAfter: null, body: JSON.stringify(body) };
+  return { status: 202, retryAfter: null, moved: 0, body: JSON.stringify(body) };
 }
 
 export function answer(status: number, body: object = { ok: false, error: "no" }, retryAfter: string | null = null): Answer {
-  return { status, retryAfter, body: JSON.stringify(body) };
+  return { status, retryAfter, moved: 0, body: JSON.stringify(body) };
 }

@@ -105,3 +105,20 @@ test("neither the package nor its lock file names another host", () => {
   const { dependencies } = JSON.parse(fs.readFileSync(join(ROOT, "package.json"), "utf8")) as { dependencies?: unknown };
   assert.equal(dependencies, undefined);
 });
+
+test("no module imports itself, directly or through others", () => {
+  const source = join(ROOT, "src");
+  const importsOf = (name: string) =>
+    [...fs.readFileSync(join(source, name), "utf8").matchAll(/from "\.\/([a-z_]+)\.js"/g)].map((match) => `${match[1]}.ts`);
+  const modules = fs.readdirSync(source).filter((name) => name.endsWith(".ts") && !name.endsWith(".d.ts"));
+  const cycles = modules.filter((start) => {
+    const reached = new Set<string>();
+    const follow = (name: string): void => {
+      for (const next of importsOf(name)) if (!reached.has(next)) follow((reached.add(next), next));
+    };
+    follow(start);
+    return reached.has(start);
+  });
+  assert.ok(modules.length > 10);
+  assert.deepEqual(cycles, []);
+});

@@ -138,7 +138,7 @@ test(`a process killed with -9 loses nothing that was spooled, seed ${SEED}`, { 
   // The kill may come between a call and its line.
   assert.ok((await count()) <= called + KILLS, `${await count()} of ${called}`);
   const left = fs.readdirSync(spool, { recursive: true, encoding: "utf8" }) as string[];
-  assert.deepEqual(left.filter((path) => path.endsWith(".log")), []);
+  assert.deepEqual(left.filter((path) => path.endsWith(".items")), []);
   fs.rmSync(spool, { recursive: true });
 });
 

@@ -8,12 +8,12 @@ import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 
 import { Client, type Options } from "../src/client.js";
-import { eventItem } from "../src/items.js";
 import {
   isAbandoned, ownerOf, ownName, SILENT_AFTER, STALE_AFTER, startOf, thisProcess, type Owner,
 } from "../src/owners.js";
-import { linesIn, unansweredIn } from "../src/segments.js";
-import { openSpool } from "../src/spool.js";
+import { itemOf, type SentItem } from "../src/items.js";
+import { itemIn, itemLine, linesIn } from "../src/segments.js";
+import { keyDigits, openSpool } from "../src/spool.js";
 import { accepted, answer, FakePlatform, START } from "./fake_platform.js";
 
 function folderFor(context: TestContext): string {
@@ -22,18 +22,21 @@ function folderFor(context: TestContext): string {
   return folder;
 }
 
+const KEY = "sk_live_test";
+const FIXTURES = new URL("../../../fixtures/spool/", import.meta.url);
+
 function opened(folder: string, options: Options = {}, bytesMax = 1_000_000, self?: Owner) {
   const platform = new FakePlatform();
   const dropped: string[] = [];
-  platform.openSpool = (kind, warn) => openSpool(folder, kind, bytesMax, warn, self);
+  platform.openSpool = (kind, key, warn) => openSpool(folder, kind, key, bytesMax, warn, self);
   const onDrop = (item: Readonly<Record<string, unknown>>) => dropped.push(String(item["name"]));
-  const client = new Client({ key: "sk_live_test", url: "http://localhost", onDrop, ...options }, platform);
+  const client = new Client({ key: KEY, url: "http://localhost", onDrop, ...options }, platform);
   return { platform, client, dropped };
 }
 
 function filesIn(folder: string): string[] {
   const all = fs.readdirSync(folder, { recursive: true, encoding: "utf8" }) as string[];
-  return all.filter((path) => path.endsWith(".log"));
+  return all.filter((path) => /\.(items|done)$/.test(path));
 }
 
 function names(platform: FakePlatform): unknown[] {
@@ -149,18 +152,132 @@ test("a spool that cannot be written keeps its items in memory, and says so", as
   assert.equal(client.stats.accepted, 1);
 });
 
-test("a torn or damaged line is skipped, and the others are sent", async (context) => {
+interface Expected {
+  readonly kind: "events" | "objects";
+  readonly now: number;
+  readonly sent: Record<string, unknown>[];
+  readonly dropped: number;
+  readonly expired: number;
+}
+
+for (const name of fs.readdirSync(FIXTURES).filter((each) => !each.includes("."))) {
+  test(`the shared fixture ${name} is read as both libraries must`, async (context) => {
+    const folder = folderFor(context);
+    const source = new URL(`${name}/`, FIXTURES);
+    const expected = JSON.parse(fs.readFileSync(new URL("expected.json", source), "utf8")) as Expected;
+    const left = join(folder, `${keyDigits(KEY)}.${expected.kind}.released.000000000000`);
+    fs.cpSync(source, left, { recursive: true, filter: (path) => !path.endsWith(".json") });
+    const dropped: SentItem[] = [];
+    const { client, platform } = opened(folder, { onDrop: (item) => void dropped.push(item) });
+    platform.time = expected.now;
+    await platform.pass(2000);
+    const sent = platform.posts.flatMap((_, place) => platform.items(place));
+    assert.deepEqual(sent.map(({ sent_at: _, ...item }) => item), expected.sent);
+    const { accepted: taken, dropped: count, expired, queued } = client.stats;
+    assert.deepEqual([taken, count, expired, queued], [expected.sent.length, expected.dropped, expected.expired, 0]);
+    assert.equal(dropped.length, expected.dropped);
+    assert.deepEqual(filesIn(folder), []);
+    const aside = fs.readdirSync(folder).filter((path) => path.endsWith(".corrupt"));
+    assert.equal(aside.length, expected.dropped);
+    assert.equal(platform.warnings.filter((line) => line.includes(".corrupt")).length, expected.dropped);
+  });
+}
+
+test("the name of a folder begins with the digits of its key", () => {
+  const digits = JSON.parse(fs.readFileSync(new URL("keys.json", FIXTURES), "utf8")) as Record<string, string>;
+  for (const [key, expected] of Object.entries(digits)) assert.equal(keyDigits(key), expected);
+});
+
+test("a line is the same after it was read and written again", () => {
+  for (const name of ["two-segments", "objects"]) {
+    const content = fs.readFileSync(new URL(`${name}/00000001.items`, FIXTURES));
+    const items = [...linesIn(content)].map((each) => itemIn(each.content, "events")!);
+    assert.deepEqual(Buffer.concat(items.map(itemLine)), content);
+  }
+});
+
+test("what was queued with another key is never sent, but reported once", async (context) => {
   const folder = folderFor(context);
-  const left = join(folder, "events", "released.000000000000");
-  fs.mkdirSync(left, { recursive: true });
-  fs.writeFileSync(join(left, "1.log"), `${line("one")}+e 5 {"name":\ngarbage\n${line("two")}+e 5 {"name":"torn`);
-  fs.writeFileSync(join(left, "2.log"), "");
-  const { client, platform } = opened(folder);
-  await platform.pass(1000);
-  assert.deepEqual(names(platform), ["one", "two"]);
-  assert.deepEqual(counts(client), [0, 2]);
-  assert.match(platform.warnings.join(), /damaged/);
+  const first = opened(folder, { key: "sk_test_first" });
+  first.client.payment({ id: "test-payment", amount: 1, currency: "eur" });
+  first.client.subscription({ id: "test-subscription", status: "active", mrr: 1, currency: "eur" });
+  first.platform.answers = ["never"];
+  const closed = first.client.close(0);
+  await first.platform.pass(0);
+  assert.equal(await closed, false);
+  const second = opened(folder, { key: "sk_live_second" });
+  second.client.track("own");
+  await second.platform.pass(60_000);
+  assert.deepEqual(names(second.platform), ["own"]);
+  const lines = second.platform.warnings.filter((line) => line.includes("another key"));
+  assert.equal(lines.length, 2);
+  assert.ok(lines.every((line) => line.includes(`begins with ${keyDigits("sk_live_second")}`)));
+  const third = opened(folder, { key: "sk_test_first" });
+  await third.platform.pass(2000);
+  assert.deepEqual(names(third.platform).sort(), ["payment", "test-subscription"]);
+});
+
+test("items whose file was cut off while it waited on disk are dropped and reported", async (context) => {
+  const folder = folderFor(context);
+  const { client, platform, dropped } = opened(folder, { maxQueue: 2 });
+  platform.answers = [answer(503, {}, "5"), accepted()];
+  for (let place = 0; place < 5; place += 1) client.track(`event ${place}`);
+  const [path] = filesIn(folder).filter((each) => each.endsWith(".items"));
+  const lines = fs.readFileSync(join(folder, path!), "utf8").split("\n");
+  fs.writeFileSync(join(folder, path!), `${lines.slice(0, 3).join("\n")}\n`);
+  await platform.pass(60_000);
+  assert.deepEqual(counts(client), [0, 3]);
+  assert.deepEqual([dropped.length, client.stats.dropped], [2, 2]);
+});
+
+test("a number that was cut off in the list of lines that are done is not joined with the next", async (context) => {
+  const folder = folderFor(context);
+  leave(folder, "released.000000000000", "00000001.items", [0, 1, 2, 3].map((place) => line(`event ${place}`)).join(""));
+  leave(folder, "released.000000000000", "00000001.done", "0\n3");
+  const first = opened(folder, { batchSize: 1 }); // It has sent the first item.
+  first.platform.answers = ["never"];
+  await first.platform.pass(2000);
+  const closed = first.client.close(0);
+  await first.platform.pass(0);
+  await closed;
+  const second = opened(folder);
+  await second.platform.pass(2000);
+  assert.deepEqual([names(first.platform)[0], names(second.platform)], ["event 1", ["event 2", "event 3"]]);
+});
+
+test("a full disk drops behavioral events before payments", async (context) => {
+  const folder = folderFor(context);
+  const paid: string[] = [];
+  const onDrop = (item: SentItem) => void (item["name"] === "payment" && paid.push(String(item["id"])));
+  const { client, platform } = opened(folder, { maxQueue: 20, onDrop }, 20_000);
+  platform.answers = [answer(503)];
+  for (let place = 0; place < 500; place += 1) {
+    if (place % 10 === 0) client.payment({ id: `${place}`, amount: 1, currency: "eur" });
+    else client.track(`event ${place}`);
+  }
+  assert.deepEqual(paid, []);
+  assert.ok(client.stats.dropped > 300);
+  assert.equal(client.stats.dropped + client.stats.queued, 500);
+  for (let place = 0; place < 200; place += 1) client.payment({ id: `more ${place}`, amount: 1, currency: "eur" });
+  assert.ok(paid.length > 0, "there is nothing else left");
+  const before = paid.length;
+  client.track("late");
+  assert.equal(paid.length, before);
+  platform.answers = [accepted()];
+  await platform.pass(600_000);
+  const { accepted: taken, dropped: count, queued } = client.stats;
+  assert.deepEqual([taken + count, queued], [701, 0]);
   assert.deepEqual(filesIn(folder), []);
+});
+
+test("with a spool, there is room until the disk is full", async (context) => {
+  const folder = folderFor(context);
+  const { client, platform } = opened(folder, { maxQueue: 5 }, 150_000);
+  platform.answers = [answer(402)];
+  let count = 0;
+  for (; count < 1000 && (await Promise.race([client.wait(1), platform.pass(1).then(() => false)])); count += 1) client.track("a");
+  assert.ok(count > 20 && count < 1000, String(count));
+  assert.equal(client.stats.dropped, 0);
 });
 
 function counts(client: Client): number[] {
@@ -179,25 +296,15 @@ test("an expired event is also gone from the disk", async (context) => {
 
 test("items that were left too long ago expire, and those after them are sent", async (context) => {
   const folder = folderFor(context);
-  const left = join(folder, "events", "released.000000000000");
-  fs.mkdirSync(left, { recursive: true });
   const old = START - 8 * 86_400_000;
-  const lines = Array.from({ length: 25 }, (_, place) => `+e ${old} {"name":"old ${place}","id":"${place}"}\n`);
-  const payment = `+p ${old} {"name":"payment","id":"invoice-1"}\n`;
-  fs.writeFileSync(join(left, "1.log"), `${lines.join("")}${payment}+e ${START} {"name":"new","id":"new"}\n`);
+  const events = Array.from({ length: 25 }, (_, place) => itemLine(itemOf("events", `{"name":"old ${place}"}`, old, true)));
+  const payment = itemLine(itemOf("events", '{"name":"payment","id":"invoice-1"}', old, false));
+  leave(folder, "released.000000000000", "00000001.items", `${events.join("")}${payment.toString()}${line("new")}`);
   const { client, platform } = opened(folder, { maxQueue: 10, batchSize: 5 });
   await platform.pass(10_000);
   assert.deepEqual(names(platform), ["payment", "new"]);
   assert.deepEqual([client.stats.expired, client.stats.queued], [25, 0]);
   assert.deepEqual(filesIn(folder), []);
-});
-
-test("lines are found by their offsets", () => {
-  const item = eventItem("ä", {}, { now: 5, newId: () => "id", isPublishable: false });
-  const content = Buffer.from(`+e 5 ${item.text}\n+e 6 {}\n-0\n+e 7 {}`);
-  const second = Buffer.byteLength(`+e 5 ${item.text}\n`);
-  assert.deepEqual([...unansweredIn(content)], [second]);
-  assert.deepEqual([...linesIn(content, second)].map(({ text }) => text), ["+e 6 {}", "-0"]);
 });
 
 const HERE: Owner = { host: "here", boot: "b1", namespace: "1", pid: 7, start: "70" };
@@ -236,7 +343,7 @@ test("the name of a folder tells its owner, and this process is alive", () => {
 /** Make every folder look as if its process had been silent for an hour. */
 function silence(folder: string): void {
   const before = new Date(Date.now() - 3_600_000);
-  for (const name of fs.readdirSync(join(folder, "events"))) fs.utimesSync(join(folder, "events", name), before, before);
+  for (const name of fs.readdirSync(folder)) fs.utimesSync(join(folder, name), before, before);
 }
 
 const AWAY: Owner = { ...HERE, host: "away", boot: "b9" };
@@ -276,7 +383,7 @@ test("what a client wrote after it was taken for dead is on disk, also after it 
 
 const SLEEPER = `
 import { Mauve } from ${JSON.stringify(new URL("../src/node.js", import.meta.url).href)};
-const mauve = new Mauve({ key: "sk_live_test", url: "http://127.0.0.1:1", spool: process.argv[1] });
+const mauve = new Mauve({ key: "${KEY}", url: "http://127.0.0.1:1", spool: process.argv[1] });
 mauve.track("one");
 console.log("ready");
 setInterval(() => undefined, 1000);
@@ -299,19 +406,19 @@ test("a process that is stopped keeps its items however long, and leaves them wh
 });
 
 function leave(folder: string, name: string, file: string, content: string): void {
-  const left = join(folder, "events", name);
+  const left = join(folder, `${keyDigits(KEY)}.events.${name}`);
   fs.mkdirSync(left, { recursive: true });
   fs.writeFileSync(join(left, file), content);
 }
 
 function line(name: string, filler = ""): string {
-  return `+e ${START} ${JSON.stringify({ name, id: name, props: { filler } })}\n`;
+  return itemLine(itemOf("events", JSON.stringify({ name, id: name, props: { filler } }), START, true)).toString();
 }
 
 test("what others left is adopted as room appears, and a new item drives out none of it", async (context) => {
   const folder = folderFor(context);
   for (let place = 0; place < 40; place += 1) {
-    leave(folder, `released.00000000000${place % 4}`, `${place}.log`, line(`left ${place}`, "a".repeat(900)));
+    leave(folder, `released.00000000000${place % 4}`, `${place}.items`, line(`left ${place}`, "a".repeat(900)));
   }
   const { client, platform, dropped } = opened(folder, { maxQueue: 5, batchSize: 5 }, 10_000);
   assert.ok(client.stats.queued >= 3 && client.stats.queued <= 5, String(client.stats.queued));
@@ -325,10 +432,10 @@ test("what others left is adopted as room appears, and a new item drives out non
 
 test("an entry that cannot be adopted does not stop the others", async (context) => {
   const folder = folderFor(context);
-  leave(folder, "released.aaaaaaaaaaaa", "1.log", line("one"));
-  fs.mkdirSync(join(folder, "events", "released.aaaaaaaaaaaa", "0.log"));
-  fs.writeFileSync(join(folder, "events", "released.bbbbbbbbbbbb"), "a file where a folder belongs");
-  leave(folder, "released.cccccccccccc", "1.log", line("two"));
+  leave(folder, "released.aaaaaaaaaaaa", "1.items", line("one"));
+  fs.mkdirSync(join(folder, `${keyDigits(KEY)}.events.released.aaaaaaaaaaaa`, "0.items"));
+  fs.writeFileSync(join(folder, `${keyDigits(KEY)}.events.released.bbbbbbbbbbbb`), "a file where a folder belongs");
+  leave(folder, "released.cccccccccccc", "1.items", line("two"));
   const { platform } = opened(folder);
   await platform.pass(1000);
   assert.deepEqual(names(platform), ["one", "two"]);
@@ -336,7 +443,7 @@ test("an entry that cannot be adopted does not stop the others", async (context)
 
 test("a line that is too large to be sent is dropped with a reason, and the others are sent", async (context) => {
   const folder = folderFor(context);
-  leave(folder, "released.aaaaaaaaaaaa", "1.log", line("huge", "a".repeat(1_000_000)) + line("one"));
+  leave(folder, "released.aaaaaaaaaaaa", "1.items", line("huge", "a".repeat(1_000_000)) + line("one"));
   const { client, platform, dropped } = opened(folder, {}, 4_000_000);
   await platform.pass(20_000);
   assert.deepEqual([names(platform), dropped, client.stats.queued], [["one"], ["huge"], 0]);
