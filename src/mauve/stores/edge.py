@@ -136,3 +136,21 @@ class EdgeReader(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class EdgeCopy(Protocol):
+    """A copy of the edge on this machine, for a start while the edge is down. Safe to use from several threads."""
+
+    def replace(self, records: Sequence[PublishedRecord]) -> None:
+        """Hold these records and no others."""
+        ...
+
+    def publish(self, records: Sequence[PublishedRecord]) -> object:
+        """Add these records."""
+        ...
+
+    def changes_since(self, revision: int) -> Changes:
+        """Return the records that changed after the revision; 0 for all of them."""
+        ...
+
+    def close(self) -> None: ...

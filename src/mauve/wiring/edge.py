@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
 from typing import Final, NoReturn
 
 from mauve.config import Settings
@@ -13,7 +14,7 @@ from mauve.stores.localdisk.presence import FilePresence
 from mauve.stores.localdisk.usage import FileAcceptedCounts
 from mauve.stores.usage import AcceptedExchange
 from mauve.wiring.machine import machine_of
-from mauve.wiring.paths import accepted_path, edge_path
+from mauve.wiring.paths import accepted_path, edge_copy_path, edge_path
 
 _PREPARE_S_MAX: Final = 20.0
 _BUSY_TIMEOUT_S: Final = 0.4  # shorter than the timeout of publishing
@@ -85,12 +86,12 @@ class AbsentEdge:
         raise StoreUnavailableError(self._reason)
 
 
-def open_edge_reader(settings: Settings) -> EdgeReader:
+def open_edge_reader(settings: Settings, process: int) -> EdgeReader:
     if settings.stream_url is None:
         return _open_file(settings)
     from mauve.stores.nats.edge import NatsEdgeReader  # noqa: PLC0415 - an extra
 
-    return NatsEdgeReader(settings.stream_url)
+    return NatsEdgeReader(settings.stream_url, copy=_open_copy(edge_copy_path(settings.data, process)))
 
 
 def may_outlive_edge(settings: Settings) -> bool:
@@ -124,6 +125,14 @@ def open_presence(settings: Settings, process: int) -> Iterator[Callable[[], int
 
 def _open_file(settings: Settings) -> SqliteEdge:
     return SqliteEdge(edge_path(settings.data), busy_timeout_s=_BUSY_TIMEOUT_S)
+
+
+def _open_copy(path: Path) -> SqliteEdge | None:
+    try:
+        return SqliteEdge(path, busy_timeout_s=_BUSY_TIMEOUT_S)
+    except StoreUnavailableError:
+        path.unlink(missing_ok=True)  # It is damaged; the next start has a new one.
+        return None
 
 
 def _create_buckets(url: Secret, identity: str) -> None:

@@ -40,7 +40,7 @@ async def ingest_parts(
     vault = open_vault(settings)
     async with off_loop(open_presence(settings, stream)) as share_use:
         with (
-            closing(open_keyring(settings)) as keyring,
+            closing(open_keyring(settings, stream)) as keyring,
             closing(open_ledger_database(settings)) as database,
             open_accepted_exchange(settings, stream) as exchange,
             open_confirmation(settings) as (confirm_key, confirm_secret),
@@ -86,9 +86,9 @@ async def off_loop(opening: AbstractContextManager[T]) -> AsyncIterator[T]:
         await asyncio.to_thread(opening.__exit__, None, None, None)
 
 
-def open_keyring(settings: Settings) -> Keyring:
+def open_keyring(settings: Settings, process: int = 0) -> Keyring:
     """Open the keyring on the edge, on a prepared data directory."""
-    return Keyring(open_edge_reader(settings))
+    return Keyring(open_edge_reader(settings, process))
 
 
 @contextmanager

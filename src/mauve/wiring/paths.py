@@ -13,6 +13,11 @@ def edge_path(data: Path) -> Path:
     return data / "edge.db"
 
 
+def edge_copy_path(data: Path, process: int) -> Path:
+    """Return where a process copies the edge that is on NATS."""
+    return data / f"edge-copy-{process}.db"
+
+
 def ledger_path(data: Path) -> Path:
     return data / "ledger.db"
 

@@ -69,6 +69,16 @@ class SqliteEdge:
                 connection.execute(_PUBLISH, row)
             return self._edge_id()
 
+    def replace(self, records: Sequence[PublishedRecord]) -> None:
+        """Hold these records and no others."""
+        rows = [
+            (each.__struct_config__.tag, each.record_id, each.version, number, _encoder.encode(each))
+            for number, each in enumerate(records, start=1)
+        ]
+        with self._lock, _as_unavailable(), transaction(self._connection, "BEGIN IMMEDIATE") as connection:
+            connection.execute("DELETE FROM published")
+            connection.executemany(_PUBLISH, rows)
+
     def edge_id(self) -> str:
         with self._lock, _as_unavailable():
             return self._edge_id()

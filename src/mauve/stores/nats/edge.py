@@ -22,7 +22,7 @@ from nats.errors import Error
 
 from mauve.core.secret import Secret
 from mauve.stores import StoreUnavailableError
-from mauve.stores.edge import Changes, PublishedRecord
+from mauve.stores.edge import Changes, EdgeCopy, PublishedRecord
 from mauve.stores.nats.bucket import BucketMissingError, BucketThread, ConflictError, Entry, Follower
 from mauve.stores.nats.streams import LEADER_CONTACT_S_MAX
 
@@ -143,13 +143,17 @@ class NatsEdgePublisher:
 class NatsEdgeReader:
     """Follows the edge in a thread of its own. Safe to use from several threads.
 
-    Opening waits until every record is loaded. If NATS is down, loading continues in the background, and until it is
-    done `changes_since` raises `StoreUnavailableError`. Later, while NATS is down, the records stay, and
-    `changes_since` raises after `OUT_OF_TOUCH_S`. A server that lags or a leader that is silent makes it stale only.
+    Opening waits until every record is loaded. If NATS is down, loading continues in the background; until it is done,
+    there are the records of the copy, which are stale, or `changes_since` raises `StoreUnavailableError`. Later, while
+    NATS is down, the records stay, and `changes_since` raises after `OUT_OF_TOUCH_S`. A server that lags or a leader
+    that is silent makes it stale only.
     """
 
-    def __init__(self, url: Secret, ticks: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, url: Secret, ticks: Callable[[], float] = time.monotonic, copy: EdgeCopy | None = None) -> None:
         self._ticks = ticks
+        self._copy = copy
+        self._uncopied: list[PublishedRecord] = []
+        self._is_copied = self._is_whole = False
         self._lock = threading.Lock()
         self._records: dict[str, tuple[int, PublishedRecord]] = {}  # by key, with our own revision, oldest first
         self._revision = 0
@@ -161,15 +165,17 @@ class NatsEdgeReader:
         self._thread = BucketThread(url, BUCKET, "edge reader")
         self._follower = Follower(self._thread.bucket, ticks, _ASK_LEADER_EVERY_S)
         try:
-            with contextlib.suppress(StoreUnavailableError):
-                self._thread.run(self._read(), _LOAD_S_MAX)
+            self._thread.run(self._read(), _LOAD_S_MAX)
+        except StoreUnavailableError as error:
+            log.warning("edge_not_loaded", reason=str(error), advice="continuing with the copy on this machine, if any")
+            self._load_copy()
         except BaseException:
             self.close()
             raise
         self._thread.start(self._follow())
 
     def changes_since(self, revision: int) -> Changes:
-        if self._answered_at == -math.inf:
+        if not self._is_whole:  # A part of the records would make the others unknown.
             raise StoreUnavailableError("NATS has not answered since the start")
         with self._lock:
             newest = self._revision
@@ -193,6 +199,25 @@ class NatsEdgeReader:
 
     def close(self) -> None:
         self._thread.close()
+        if self._copy is not None:
+            self._copy.close()
+
+    def _load_copy(self) -> None:
+        if self._copy is None:
+            return
+        with contextlib.suppress(StoreUnavailableError, msgspec.MsgspecError):
+            copied = [(key_of(record), record) for record in self._copy.changes_since(0).records]
+            self._keep([(key, record) for key, record in copied if key not in self._records])
+            self._is_whole = bool(copied)
+
+    async def _update_copy(self) -> None:
+        """Copy what has changed. The first time, replace the copy: the edge may have been restored from a backup."""
+        if self._copy is None or not self._uncopied:
+            return
+        write = self._copy.publish if self._is_copied else self._copy.replace
+        with contextlib.suppress(StoreUnavailableError):  # The next change tries again.
+            await asyncio.to_thread(write, self._uncopied)
+            self._uncopied, self._is_copied = [], True
 
     async def _follow(self) -> None:
         while True:
@@ -233,12 +258,17 @@ class NatsEdgeReader:
         while entries := await self._follower.next_changes():
             self._apply(entries)
             asked_at = self._ticks()
-        self._answered_at = asked_at
+        self._answered_at, self._is_whole = asked_at, True
         if self.sequence >= self._follower.last_sequence:
             self._fresh_at = self._follower.state_asked_at
+        await self._update_copy()
 
     def _apply(self, entries: Sequence[Entry]) -> None:
         records = [(entry.key, record) for entry in entries if (record := _record_from(entry)) is not None]
+        self._uncopied += [record for _, record in records]
+        self._keep(records)
+
+    def _keep(self, records: Sequence[tuple[str, PublishedRecord]]) -> None:
         with self._lock:
             for key, record in records:
                 self._revision += 1

@@ -41,6 +41,7 @@ _FLUSH_WEIGHT: Final = 0.25
 _ATTEMPT_S: Final = 1.0
 _LAST_ATTEMPT_S: Final = 1.5  # how long after its deadline a group may still be sent
 _PAUSE_S: Final = 0.1
+_CONNECT_EVERY_S: Final = 1.0
 _FORGIVEN_AFTER_S: Final = 10.0  # Without events, only the connection tells whether it works again.
 _FINISH_S_MAX: Final = 1.0  # of `close`: of the 8 s for a stop, requests in flight have had 5 s before
 _DISCONNECT_S_MAX: Final = 0.5
@@ -124,6 +125,7 @@ class NatsLogWriter:
         self._waiting: deque[_Waiting] = deque()
         self._waiting_bytes = 0
         self._work: asyncio.Task[None] | None = None
+        self._connecting: asyncio.Task[None] | None = None
         self._ids = (f"{secrets.token_hex(8)}-{number}" for number in count())
         self._is_down = False
         self._gave_up_at = 0.0
@@ -160,13 +162,16 @@ class NatsLogWriter:
         return done
 
     async def open(self) -> None:
-        """Connect, if NATS answers; otherwise that is repeated in the background."""
+        """Connect, if NATS answers; otherwise keep trying in the background."""
         with contextlib.suppress(StoreUnavailableError):
             await self._connection.client()
+        self._connecting = asyncio.create_task(self._stay_connected())
 
     async def close(self) -> None:
         """Finish what was appended, unless NATS is away for too long, then disconnect."""
         self._is_closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
         ends_at = time.monotonic() + _FINISH_S_MAX
         while (tasks := self._tasks()) and (remaining_s := ends_at - time.monotonic()) > 0:
             await asyncio.wait(tasks, timeout=remaining_s)
@@ -176,6 +181,13 @@ class NatsLogWriter:
         await asyncio.gather(*tasks, return_exceptions=True)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._connection.close(), _DISCONNECT_S_MAX)
+
+    async def _stay_connected(self) -> None:
+        """Connect again even if there are no events: a load balancer sends none to a process without a log."""
+        while True:
+            await asyncio.sleep(_CONNECT_EVERY_S)
+            with contextlib.suppress(StoreUnavailableError):
+                self._connection.connected()
 
     def _tasks(self) -> set[asyncio.Task[None]]:
         return {task for task in (self._work, *(each.resolving for each in self._streams)) if task is not None}
