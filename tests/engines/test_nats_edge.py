@@ -6,7 +6,7 @@ import gc
 import math
 import threading
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from types import SimpleNamespace
 
 import msgspec
@@ -22,6 +22,7 @@ from mauve.core.credential import KeyKind
 from mauve.core.secret import Secret
 from mauve.stores import ForeignDataError, StoreUnavailableError, UnsupportedServerError
 from mauve.stores.edge import PublishedKey
+from mauve.stores.localdisk.edge import SqliteEdge
 from mauve.stores.nats import accepted, bucket, connection, edge
 from mauve.stores.nats.edge import READ_EVERY_S, NatsEdgePublisher, NatsEdgeReader, key_of
 from mauve.stores.nats.streams import LEADER_CONTACT_S_MAX, ApiError
@@ -98,14 +99,40 @@ def test_readers_keep_what_they_know_while_nats_is_away_and_catch_up_afterwards(
         publisher.publish([a_key(2, revoked=True)])
     eventually(lambda: is_out_of_touch(reader, revision))
     assert versions_in(reader) == {"key_1": 1, "key_2": 1}
-    with pytest.raises(StoreUnavailableError):
-        reader_of(nats_server)
+    late = opened(reader_of(nats_server))
+    assert is_out_of_touch(late, 0)
     returns(nats_server, 0)
     publish_when_possible(publisher, [a_key(2, revoked=True)])
     eventually(lambda: versions_in(reader) == {"key_1": 2, "key_2": 1})
     changes = eventually(lambda: reader.changes_since(revision))
     assert changes.records == [a_key(2, revoked=True)]
     assert when_possible(lambda: reader.changes_since(changes.revision)) == ([], changes.revision)
+    eventually(lambda: when_possible(lambda: versions_in(late)) == {"key_1": 2, "key_2": 1})
+
+
+def test_a_reader_that_starts_without_nats_has_the_records_of_its_last_run_which_are_stale(
+    nats_server, opened, tmp_path
+):
+    def started():
+        copy = SqliteEdge(tmp_path / "copy.db", busy_timeout_s=1)
+        return NatsEdgeReader(Secret(nats_server.url), copy=copy)
+
+    new_buckets(nats_server.url)
+    opened(publisher_of(nats_server)).publish([a_key(3)])
+    with closing(started()) as first:
+        assert versions_in(first) == {"key_1": 3}
+    new_buckets(nats_server.url)  # as after a restore of an older catalog
+    opened(publisher_of(nats_server)).publish([a_key(2)])
+    with closing(started()) as second:
+        assert versions_in(second) == {"key_1": 2}
+    nats_server.kill(0)
+    try:
+        last = opened(started())
+        assert versions_in(last) == {"key_1": 2}
+        assert staleness_of(last) == math.inf
+    finally:
+        nats_server.start(0)
+    eventually(lambda: staleness_of(last) <= FRESH_S)
 
 
 def test_nothing_is_missed_while_leaders_are_killed(nats_cluster, opened):

@@ -265,7 +265,8 @@ class NatsEdgeReader:
 
     def _apply(self, entries: Sequence[Entry]) -> None:
         records = [(entry.key, record) for entry in entries if (record := _record_from(entry)) is not None]
-        self._uncopied += [record for _, record in records]
+        if self._copy is not None:
+            self._uncopied += [record for _, record in records]
         self._keep(records)
 
     def _keep(self, records: Sequence[tuple[str, PublishedRecord]]) -> None:
