@@ -9,6 +9,7 @@ from mauve.core.ids import SystemRandomness
 
 pytestmark = pytest.mark.shared_service
 
+UNKNOWN_PARAMETERS = "ignored unknown query parameters"
 PER_OPERATION = [
     ("POST", "/v1/apps", Scope.APPS_WRITE),
     ("GET", "/v1/apps", Scope.APPS_READ),
@@ -139,8 +140,17 @@ def test_an_escaped_slash_or_line_feed_does_not_reach_another_operation(api, app
     assert api.get(f"/v1/apps/{app['app_id']}/keys%0A").status_code == 404
 
 
+def test_unknown_parameters_are_accepted_and_named(api, client, app):
+    for path, status in (("/v1/apps", 200), (f"/v1/apps/{app['app_id']}", 200), ("/v1/apps/app_x", 404)):
+        reply = api.get(path, params={"limit": "5"})
+        assert (reply.status_code, reply.headers["x-service-hint"]) == (status, f"{UNKNOWN_PARAMETERS}: limit")
+    assert "x-service-hint" not in api.get("/v1/apps").headers
+    refused = client.get("/v1/apps", params={"limit": "5"}, headers={"authorization": "Bearer ctl_live_x"})
+    assert (refused.status_code, "x-service-hint" in refused.headers) == (401, False)
+
+
 @pytest.mark.embedded  # refused before an engine is asked
-@pytest.mark.parametrize(("method", "path"), [("DELETE", "/v1/apps"), ("PUT", "/v1/apps"), ("HEAD", "/v1/apps")])
+@pytest.mark.parametrize(("method", "path"), [("DELETE", "/v1/apps"), ("PUT", "/v1/apps"), ("OPTIONS", "/v1/apps")])
 def test_a_method_that_is_not_in_the_contract_is_404(api, method, path):
     assert api.request(method, path).status_code == 404
 

@@ -8,11 +8,13 @@ import zlib
 import pytest
 import zstandard
 
+from mauve.access.keys import mint
 from mauve.control import keys, operator
 from mauve.control.apps import create_app
 from mauve.control.bodies import NewAppBody
 from mauve.core.app import Environment
 from mauve.core.credential import KeyKind
+from mauve.core.ids import SystemRandomness
 from mauve.ingest.admit import SMALL_BODY_BYTES
 from mauve.ingest.plane import IngestPlane
 from mauve.ingest.publishable import BODY_BYTES_MAX
@@ -144,7 +146,9 @@ class TestHints:
     def test_epoch_seconds_get_a_hint(self, post, clock):
         reply = post({"name": "view", "at": clock.now_ms() // 1000})
         assert reply.headers["x-service-hint"] == "at looks like epoch seconds: send milliseconds"
-        assert reply.headers["access-control-expose-headers"] == "x-service-moved, x-service-hint"
+        assert (
+            reply.headers["access-control-expose-headers"] == "x-service-moved, x-service-moved-items, x-service-hint"
+        )
 
     def test_a_misspelled_status_gets_a_hint(self, post):
         reply = post([{**SUBSCRIPTION, "status": "Active"}], "/v1/objects")
@@ -316,6 +320,52 @@ class TestRefusals:
         assert (reply.status_code, reply.json()["ok"]) == (404, False)
 
 
+def key_mint(kind):
+    """Return a well-formed key that was never stored."""
+    return mint(kind, Environment.LIVE, SystemRandomness()).key.reveal()
+
+
+class TestUnauthorized:
+    """401 on the ingest paths says what to fix, but never whether a key existed."""
+
+    @pytest.fixture
+    def hint(self, post):
+        def hint_for(authorization, path="/v1/events"):
+            reply = post([VIEW], path, authorization=authorization)
+            assert (reply.status_code, reply.json()) == (401, {"ok": False, "error": "unauthorized"})
+            if path == "/v1/events":
+                assert reply.headers["access-control-expose-headers"] == "x-service-hint"
+            return reply.headers["x-service-hint"]
+
+        return hint_for
+
+    @pytest.mark.parametrize("path", ["/v1/events", "/v1/objects"])
+    def test_the_hint_names_the_mistake(self, hint, server_key, path):
+        assert "Authorization header is missing" in hint(None, path)
+        for wrong in (server_key, f"Basic {server_key}", f"Token {server_key}", "Bearer", "Bearer "):
+            assert "Authorization must be Bearer and a key" in hint(wrong, path)
+        for token in ("ctl_live_" + "0" * 56, "ctl_test_" + "0" * 56, "ctl_live_x"):
+            assert "control token" in hint(f"Bearer {token}", path)
+        for secret in ("whsec_abc", "polar_whs_abc"):
+            assert "webhook secret" in hint(f"Bearer {secret}", path)
+
+    def test_unknown_and_revoked_keys_get_the_same_sentence(self, hint, parts, app, keyring, server_key):
+        revoked, unknown = key_of(parts, app, KeyKind.SERVER), key_mint(KeyKind.SERVER)
+        for key in keys.list_keys(parts, app):
+            if key.masked.endswith(revoked[-4:]):
+                keys.revoke_key(parts, app, key.key_id)
+        keyring.refresh()
+        said = {
+            hint(f"Bearer {key}") for key in (revoked, unknown, server_key[:-1], "x", f"{server_key}, {server_key}")
+        }
+        assert len(said) == 1
+        assert "unknown or revoked" in said.pop()
+
+    def test_the_hint_echoes_nothing(self, hint):
+        for authorization in ("Bearer ctl_live_hunter2", "Bearer whsec_hunter2", "Basic hunter2", "Bearer hunter2"):
+            assert "hunter2" not in hint(authorization)
+
+
 @pytest.mark.own_service
 class TestPublishableLimits:
     """By default 1,000 events and 2 MB per second, with bursts of five seconds' worth."""
@@ -470,10 +520,10 @@ class TestObjects:
 
 @pytest.mark.embedded  # refused before an engine is asked
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/drainz"])
-def test_health_endpoints_allow_only_get(client, path):
+def test_health_endpoints_allow_only_get_and_head(client, path):
     assert client.head(path).status_code == 200
     reply = client.post(path)
-    assert (reply.status_code, reply.headers["allow"]) == (405, "GET")
+    assert (reply.status_code, reply.headers["allow"]) == (405, "GET, HEAD")
 
 
 def test_health_and_readiness(client):

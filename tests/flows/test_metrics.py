@@ -15,6 +15,7 @@ from mauve.metrics.registry import METRICS, NAMES_MAX
 from support.service import bearer
 
 TODAY, YESTERDAY, FIRST_DAY = "2027-01-15", "2027-01-14", "2026-12-17"
+UNKNOWN_PARAMETERS = "ignored unknown query parameters"
 MINUTE_MS, DAY_MS = 60_000, 86_400_000
 
 
@@ -262,11 +263,23 @@ class TestRefusals:
         reply = read("mau", key, project="proj_of_another_organization")
         assert (reply.status_code, reply.json()["project"]) == (200, app["public_id"])
 
+    def test_unknown_parameters_are_accepted_and_named(self, read, key, token, app):
+        for name, shown in (("from", "from"), ("a\r\nb: c", "a%0D%0Ab%3A%20c"), ("ä" * 99, "%C3%A4" * 6 + "...")):
+            reply = read("mau", key, **{name: "sk_live_secret"})
+            assert (reply.status_code, reply.headers["x-service-hint"]) == (200, f"{UNKNOWN_PARAMETERS}: {shown}")
+        reply = read("mau", key, **{f"p{number}": "" for number in range(7)}, name="", project="", date_to="")
+        assert reply.headers["x-service-hint"] == f"{UNKNOWN_PARAMETERS}: p0, p1, p2, p3, p4 and 2 more"
+        assert key not in read("mau", key, **{key: "1", "x" + key: "2"}).headers["x-service-hint"]
+        refused = read("mau", token, projet=app["public_id"])
+        assert (refused.status_code, refused.headers["x-service-hint"]) == (400, f"{UNKNOWN_PARAMETERS}: projet")
+        assert "x-service-hint" not in read("mau", "sk_live_unknown", projet="x").headers
+        assert "x-service-hint" not in read("mau", key, name="view").headers
+
     @pytest.mark.embedded  # refused before an engine is asked
-    @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"])
-    def test_metrics_accept_only_get(self, client, app, key, method):
+    @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+    def test_metrics_accept_only_get_and_head(self, client, app, key, method):
         reply = client.request(method, "/v1/metrics/mau", headers=bearer(key))
-        assert (reply.status_code, reply.headers["allow"]) == (405, "GET")
+        assert (reply.status_code, reply.headers["allow"]) == (405, "GET, HEAD")
 
     @pytest.mark.embedded  # refused before an engine is asked
     @pytest.mark.parametrize("path", ["/v1/metrics", "/v1/metrics/", "/v1/metrics/mau/", "/v1/metrics/mau/x"])

@@ -57,6 +57,26 @@ def test_an_empty_data_directory_is_made_private_and_migrated(service):
     assert mauve_json(service.data, "doctor")["ok"] is True
 
 
+def test_head_answers_as_get_does_without_a_body(service, api):
+    app = api.post("/v1/apps", json={"name": "An app"}).json()
+    own, read = f"/v1/apps/{app['app_id']}", {"project": app["public_id"]}
+    eventually(lambda: api.get("/v1/metrics/mau", params=read).headers.get("x-cache") == "hit")
+    on_main_port = ["/v1/apps", own, f"{own}/keys", "/v1/apps/app_x", f"{own}/webhooks/biller_a", "/v1/metrics/mau"]
+    on_main_port += ["/v1/metrics/nothing", "/mcp/allowance", "/mcp", "/docs", "/openapi.json", "/llms.txt", "/signin"]
+    on_both = ["/healthz", "/drainz", "/readyz", "/mauve.js", "/v1/events", "/nothing"]
+    plain = {"accept-encoding": "identity"}
+    urls = [*on_main_port, *on_both, *(service.ingest_url + path for path in on_both)]
+    for url in urls:
+        got, head = (api.request(method, url, params=read, headers=plain) for method in ("GET", "HEAD"))
+        assert head.content == b"", url
+        for reply in (got, head):
+            reply.headers.pop("date", None)
+            if url.endswith("/readyz"):  # Its body counts seconds.
+                reply.headers["content-length"] = str(len(got.content))
+        assert (head.status_code, head.headers) == (got.status_code, got.headers), url
+        assert head.headers["content-length"] == str(len(got.content)), url
+
+
 def test_the_first_start_prints_a_setup_link_that_works_until_there_is_an_account(tmp_path):
     public_url = "http://127.0.0.1:1"
     with running(tmp_path / "data", environment={"MAUVE_PUBLIC_URL": f"{public_url}/"}) as service:

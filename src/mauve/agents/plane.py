@@ -26,7 +26,7 @@ from mauve.stores import StoreUnavailableError
 from mauve.stores.edge import PublishedToken
 from mauve.web.asgi import AsgiRequest, send_reply
 from mauve.web.body import BodyTooLargeError, IncompleteBodyError
-from mauve.web.envelopes import data_reply, wrong_method
+from mauve.web.envelopes import data_reply, is_safe_method, wrong_method
 from mauve.web.messages import JSON, Reply, bearer_credential, is_json
 
 PATH: Final = "/mcp"
@@ -79,7 +79,7 @@ class AgentsPlane:
     async def _answer_allowance(self, request: AsgiRequest, _: Scope) -> Reply:
         if request.path != _ALLOWANCE_PATH:
             raise unknown_path()
-        if request.method != "GET":
+        if not is_safe_method(request.method):
             return wrong_method("GET")
         token = await self._token_of(request)
         with _share_of(token.org_id, self._allowances):

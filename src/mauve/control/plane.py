@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
+from http import HTTPStatus
 from typing import Final, TypeVar
 
 import structlog
@@ -21,6 +22,7 @@ from mauve.stores.cancellation import Cancellation
 from mauve.web.app import bounded_body, joined_header, response_from, starlette_app
 from mauve.web.envelopes import control_reply
 from mauve.web.messages import bearer_credential
+from mauve.web.parameters import unknown_hint
 
 BODY_BYTES_MAX: Final = 64 * 1024
 _THREADS: Final = 8
@@ -62,6 +64,8 @@ class ControlPlane:
         finally:
             self._share.leave(owner)
         response.headers["cache-control"] = "no-store"  # Some responses show a key, once.
+        if response.status_code != HTTPStatus.UNAUTHORIZED:
+            response.headers.update(unknown_hint(request.scope["query_string"]))
         return response
 
     async def _answer_in_time(self, operation: Operation | None, request: Request, body: bytes | None) -> Response:

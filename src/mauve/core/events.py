@@ -41,7 +41,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     id: Annotated[
         Annotated[str, Meta(max_length=256)] | None,
         Meta(
-            description="Idempotency key: counted once in seven days. Required to retry. An empty string equals absent. "
+            description="Idempotency key: counted once in seven days. Required to retry. Empty equals absent. "
             "Use a random UUID: all keys of an app share the ids of its events, and anyone can send an event with its "
             "publishable key.",
             examples=["0f8fad5b-d9cb-469f-a165-70867728950e"],

@@ -15,6 +15,7 @@ from mauve.core.window import period_of
 from mauve.ingest import accept, rules
 from mauve.ingest.admit import Admitted, BodyRules, admit, admit_at_once, busy_reply
 from mauve.ingest.cors import EVENT_HEADERS, PREFLIGHT, with_cors
+from mauve.ingest.credential_hint import with_credential_hint
 from mauve.ingest.hints import NO_HINTS, Hints, with_hints
 from mauve.ingest.parts import IngestParts
 from mauve.ingest.publishable import BODY_BYTES_MAX
@@ -118,7 +119,10 @@ class IngestPlane:
                 log.error("ingest_failed", path=request.path, exc_info=error)
                 problem = not_stored()
         counters.failed += problem.code is Code.NOT_STORED
-        return data_reply(problem)
+        reply = data_reply(problem)
+        if problem.code is Code.UNAUTHORIZED and not is_webhook_path(request.path):
+            return with_credential_hint(reply, request.header("authorization"))
+        return reply
 
     async def _events(self, request: OpenRequest) -> Reply:
         """Accept events. The order of these lines is the order in which a request can be refused."""

@@ -14,6 +14,7 @@ from mauve.core.organization import Standing
 from mauve.core.problems import unauthorized
 from mauve.ingest import accept, rules, wire
 from mauve.ingest.cors import PREFLIGHT, with_cors
+from mauve.ingest.credential_hint import with_credential_hint
 from mauve.ingest.hints import with_hints
 from mauve.ingest.plane import not_stored, server_key_required, unsupported_type
 from mauve.ingest.publishable import BODY_BYTES_MAX, key_rate_limited
@@ -121,7 +122,8 @@ _ENCODING: Final = Parameter(
     "How the body is compressed, if at all: `gzip` or `zstd`. All limits apply to the uncompressed body.",
     {"type": "string", "enum": ["gzip", "x-gzip", "zstd", "identity", ""]},
 )
-_UNAUTHORIZED: Final = data_error("The key is missing, unknown or revoked, or is a control token.", unauthorized())
+_REFUSED_KEY: Final = data_error("The key is missing, unknown or revoked, or is a control token.", unauthorized())
+_UNAUTHORIZED: Final = replace(_REFUSED_KEY, reply=with_credential_hint(_REFUSED_KEY.reply, None))
 _UNSUPPORTED: Final = data_error(
     "Content-Type is not application/json, or Content-Encoding is not supported.", unsupported_type()
 )
@@ -181,8 +183,8 @@ OPERATIONS: Final = (
             "`id` again does not count twice, so a batch can be retried when no response arrived. If the app has a "
             "publishable key, ids must be unguessable, such as random UUIDs: an event that someone sends with that key "
             "suppresses a server's event with the same id.\n\nA time outside the last 7 days and the next 5 minutes is "
-            "moved to the nearest moment inside; the headers `x-service-moved` and `x-service-moved-items` say how many "
-            "and which. To bring in older events and payments, use `mauve import`."
+            "moved to the nearest moment inside; `x-service-moved` and `x-service-moved-items` say how many and which. "
+            "To bring in older events and payments, use `mauve import`."
         ),
         security=(SERVER_KEY, PUBLISHABLE_KEY),
         parameters=(_ENCODING,),

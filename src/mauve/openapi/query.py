@@ -143,7 +143,8 @@ OPERATIONS: Final = (
             "pins the number from before the write. While accepted events wait longer than usual to be counted, "
             "results about events and users are not cached: `x-cache` is `uncached`.\n\n"
             f"{_METRIC_LIST}\n\nReads with a control token spend the organization's query allowance for the billing "
-            f"period; {_RAW_SCANS} also spend a smaller allowance of raw scans. Cached results spend nothing."
+            f"period; {_RAW_SCANS} also spend a smaller allowance of raw scans. Cached results spend nothing.\n\n"
+            "Unknown query parameters are ignored; the header `x-service-hint` names them."
         ),
         security=(SERVER_KEY, control_token(Scope.METRICS_READ)),
         parameters=_PARAMETERS,

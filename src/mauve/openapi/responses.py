@@ -185,7 +185,11 @@ _HEADERS: Final[Mapping[str, Mapping[str, Any]]] = {
         {"type": "integer", "minimum": 1},
     ),
     "x-service-moved-items": _header("The zero-based indexes of these items in the batch, such as `0, 2-5`.", _TEXT),
-    "x-service-hint": _header("What is probably wrong with an accepted item, for people to read.", _TEXT),
+    "x-service-hint": _header(
+        "What is probably wrong, for people to read: with an accepted item, with the credential of a 401 on the ingest "
+        "plane, or which query parameters were ignored because they are unknown.",
+        _TEXT,
+    ),
     "x-cache": _header(
         "Where the result comes from. `stale` is the last known result, served because a fresh read failed.",
         {"enum": [freshness.value for freshness in Freshness]},

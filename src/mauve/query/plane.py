@@ -7,6 +7,7 @@ a large part of it.
 from collections.abc import Awaitable, Mapping
 from datetime import date
 from functools import lru_cache, partial
+from http import HTTPStatus
 from typing import Final
 
 import structlog
@@ -25,11 +26,12 @@ from mauve.query.parts import QueryParts
 from mauve.stores import StoreUnavailableError
 from mauve.stores.edge import PublishedKey, PublishedToken
 from mauve.web.asgi import AsgiRequest, send_reply
-from mauve.web.envelopes import data_reply, wrong_method
+from mauve.web.envelopes import data_reply, is_safe_method, wrong_method
 from mauve.web.messages import JSON, Reply, bearer_credential
-from mauve.web.parameters import parameters_from
+from mauve.web.parameters import parameters_from, unknown_hint
 
 _PREFIX: Final = "/v1/metrics/"
+KNOWN_PARAMETERS: Final = frozenset({"date_from", "date_to", "name", "project"})
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _CACHED_MAX: Final = 4_096
 _CACHED_BYTES_MAX: Final = 512
@@ -60,6 +62,8 @@ class QueryPlane:
         except Exception:
             log.exception("query_failed", method=request.method)
             reply = data_reply(cannot_be_read())
+        if scope["query_string"] and reply.status != HTTPStatus.UNAUTHORIZED:
+            reply = _with_hint(reply, unknown_hint(scope["query_string"], KNOWN_PARAMETERS))
         await send_reply(send, reply)
 
     def _answer(self, request: AsgiRequest, query: bytes) -> Reply | Awaitable[Reply]:
@@ -67,7 +71,7 @@ class QueryPlane:
         name = request.path.removeprefix(_PREFIX)
         if not name or "/" in name:
             raise unknown_path()
-        if request.method != "GET":
+        if not is_safe_method(request.method):
             return wrong_method("GET")
         parts = self._parts
         now_ms = parts.clock.now_ms()
@@ -147,6 +151,10 @@ _cached_question: Final = lru_cache(_CACHED_MAX)(_question)
 _HEADERS: Final[Mapping[Freshness, Mapping[str, str]]] = {
     each: {**JSON, "cache-control": "no-store", "x-cache": each.value} for each in Freshness
 }
+
+
+def _with_hint(reply: Reply, hint: Mapping[str, str]) -> Reply:
+    return reply._replace(headers={**reply.headers, **hint}) if hint else reply
 
 
 def reply_from(answer: Answer) -> Reply:

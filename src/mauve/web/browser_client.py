@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from mauve.web.compression import accepts_gzip
-from mauve.web.envelopes import wrong_method
+from mauve.web.envelopes import is_safe_method, wrong_method
 from mauve.web.messages import OpenRequest, Reply
 
 _SOURCE: Final = Path(__file__).parent / "static" / "mauve.js"
@@ -50,8 +50,8 @@ def is_browser_client_path(path: str) -> bool:
 
 def browser_client_reply(request: OpenRequest) -> Reply:
     """Return the file, or 304 if the client has it."""
-    if request.method not in {"GET", "HEAD"}:
-        return wrong_method("GET, HEAD")
+    if not is_safe_method(request.method):
+        return wrong_method("GET")
     is_gzipped = accepts_gzip(request.header("accept-encoding") or "")
     is_pinned = request.path == HASHED_PATH
     reply = _reply(is_pinned=is_pinned, is_gzipped=is_gzipped)

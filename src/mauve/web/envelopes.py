@@ -67,10 +67,15 @@ def _allowance_reply(problem: Problem, scope: str) -> Reply:
     return Reply(reply.status, reply.body, {**reply.headers, **throttle})
 
 
+def is_safe_method(method: str) -> bool:
+    """Return whether this is GET, or HEAD, which is answered alike: the servers leave out the body."""
+    return method in {"GET", "HEAD"}
+
+
 def wrong_method(allowed: str) -> Reply:
     """Return the data planes' reply to a method that the path does not accept."""
     reply = data_reply(Problem(Code.METHOD_NOT_ALLOWED, f"this path takes {allowed}: send that"))
-    return Reply(reply.status, reply.body, {**reply.headers, "allow": allowed})
+    return Reply(reply.status, reply.body, {**reply.headers, "allow": "GET, HEAD" if allowed == "GET" else allowed})
 
 
 def _with_retry_after(problem: Problem, reply: Reply) -> Reply:

@@ -8,20 +8,19 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
-from mauve.web.envelopes import wrong_method
+from mauve.web.envelopes import is_safe_method, wrong_method
 from mauve.web.messages import Reply, json_reply
 
-_SAFE_METHODS: Final = frozenset({"GET", "HEAD"})
 _DRAINING: Final = "this process is about to stop: use another one"
 
 
 def health(method: str) -> Reply:
-    return json_reply(HTTPStatus.OK, {"ok": True}) if method in _SAFE_METHODS else wrong_method("GET")
+    return json_reply(HTTPStatus.OK, {"ok": True}) if is_safe_method(method) else wrong_method("GET")
 
 
 def drain_state(method: str, *, is_draining: bool) -> Reply:
     """Report whether the process takes requests, whatever its engines do: for balancers."""
-    if method not in _SAFE_METHODS:
+    if not is_safe_method(method):
         return wrong_method("GET")
     if is_draining:
         return json_reply(HTTPStatus.SERVICE_UNAVAILABLE, {"ok": False, "reason": _DRAINING})
@@ -35,7 +34,7 @@ def _failing(engines: Mapping[str, bool]) -> str:
 
 def readiness(method: str, engines: Mapping[str, bool], *, is_draining: bool = False, **facts: int) -> Reply:
     """Report which engines can be reached; ready means all of them, in a process that is not about to stop."""
-    if method not in _SAFE_METHODS:
+    if not is_safe_method(method):
         return wrong_method("GET")
     ready = all(engines.values()) and not is_draining
     status = HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE

@@ -1,14 +1,18 @@
 """Parse the query string within bounds."""
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
 
 from mauve.core.problems import Code, Problem
 
 _PARAMETERS_MAX: Final = 100
+_NAMES_SHOWN: Final = 5
+_NAME_CHARACTERS_MAX: Final = 36
+_CREDENTIAL: Final = re.compile(r"(?:sk|pk|ctl)_(?:live|test)_|whsec_|polar_whs_", re.IGNORECASE)
 _CACHED_BYTES_MAX: Final = 512
 _CACHE_SIZE: Final = 4_096
 
@@ -30,3 +34,29 @@ def _parsed(query: bytes) -> Mapping[str, list[str]]:
 
 # Clients repeat their questions: parsing would be most of the cost of a cached answer.
 _parsed_cached: Final = lru_cache(_CACHE_SIZE)(_parsed)
+
+
+def unknown_hint(query: bytes, known: frozenset[str] = frozenset()) -> Mapping[str, str]:
+    """Return the header that names the parameters which are ignored; none if all are known."""
+    return _hint_cached(query, known) if len(query) <= _CACHED_BYTES_MAX else _hint(query, known)
+
+
+def _hint(query: bytes, known: frozenset[str]) -> Mapping[str, str]:
+    try:
+        unknown = [_shown(name) for name in _parsed(query) if name not in known]
+    except Problem:
+        return {}
+    names, more = ", ".join(unknown[:_NAMES_SHOWN]), len(unknown) - _NAMES_SHOWN
+    hint = f"ignored unknown query parameters: {names}" + (f" and {more} more" if more > 0 else "")
+    return {"x-service-hint": hint} if unknown else {}
+
+
+_hint_cached: Final = lru_cache(_CACHE_SIZE)(_hint)
+
+
+def _shown(name: str) -> str:
+    """Return a name that is safe in a header: escaped, short, and without credentials."""
+    if _CREDENTIAL.search(name):
+        return "(a credential)"
+    escaped = quote(name, safe="[]")
+    return escaped if len(escaped) <= _NAME_CHARACTERS_MAX else f"{escaped[:_NAME_CHARACTERS_MAX]}..."

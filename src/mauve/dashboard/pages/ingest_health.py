@@ -111,7 +111,7 @@ _WARNINGS: Final = {
     ),
     SUPPRESSED: (
         "Server events not counted: a publishable key had used their ids",
-        "If your own pages do not send these ids, someone guessed them: use random ids such as UUIDs, and replace the key.",
+        "If your pages do not send these ids, someone guessed them: use random ids such as UUIDs, and replace the key.",
     ),
 }
 
