@@ -5,7 +5,16 @@ import threading
 import pytest
 import sqlalchemy as sa
 
-from mauve.stores.ledger import DeadLetter, Entry, Intent, LeaseLostError, LoadStep, StepOutdatedError, Turn, intent_from
+from mauve.stores.ledger import (
+    DeadLetter,
+    Entry,
+    Intent,
+    LeaseLostError,
+    LoadStep,
+    StepOutdatedError,
+    Turn,
+    intent_from,
+)
 from mauve.stores.log import LogRecord
 from mauve.stores.sql.ledger.load_lease import SqlLeaseStore
 from mauve.stores.sql.ledger.loading import SqlLoadLedger

@@ -168,6 +168,39 @@ class Postgres:
             raise AssertionError(done.stderr.decode())
 
 
+class Standby(Postgres):
+    """A streaming replica of another server. Use as a context manager, within that of the primary."""
+
+    def __init__(self, primary: Postgres) -> None:
+        super().__init__()
+        self._primary = primary
+
+    def __enter__(self):
+        self._data.mkdir(mode=0o700)
+        if os.geteuid() == 0:
+            os.chown(self._data, _UNPRIVILEGED, _UNPRIVILEGED)
+        source = self._primary.address("postgres", "postgres")
+        self._run("pg_basebackup", "-D", self._data, "-R", "--checkpoint=fast", "-N", "-d", source)
+        self.start()
+        return self
+
+    def make_synchronous(self) -> None:
+        """Let the primary acknowledge only what this standby has on disk."""
+        for statement in ("ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()"):
+            self._primary.execute("postgres", statement)
+        with psycopg.connect(self._primary.address("postgres", "postgres"), autocommit=True) as connection:
+            states = "SELECT sync_state FROM pg_stat_replication"
+            eventually(lambda: connection.execute(states).fetchall() == [("sync",)])
+
+    def promote(self) -> None:
+        self.execute("postgres", f"SELECT pg_promote(true, {PATIENCE_S:.0f})")
+
+    def shared_url(self, database: str) -> str:
+        """Return the URL that leads to whichever of the two accepts writes."""
+        where = f"127.0.0.1,127.0.0.1/{database}?port={self._primary.port},{self.port}&target_session_attrs=read-write"
+        return f"postgresql://{USER}:{quote(PASSWORD, safe='')}@{where}"
+
+
 def _as_another_user(folder: Path) -> dict[str, object]:
     return {
         "cwd": folder,
