@@ -19,8 +19,8 @@ class Seconds:
         return self.now
 
 
-def a_writer(root, **options):
-    return SegmentLogWriter(root, 0, **{"segment_bytes": SEGMENT_BYTES} | options)
+def a_writer(root, stream=0, **options):
+    return SegmentLogWriter(root, stream, **{"segment_bytes": SEGMENT_BYTES} | options)
 
 
 def append_all(root, payloads, **options):

@@ -9,12 +9,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from mauve.stores.data_directory import HeldError
-from mauve.stores.localdisk.disk import LocalDisk
+from mauve.stores.localdisk.disk import LOCAL_DISK, LocalDisk
 from mauve.stores.localdisk.log import frames, quarantine
 from mauve.stores.localdisk.log.reader import SegmentLogReader
-from mauve.stores.localdisk.log.segments import POOL_SEGMENTS_MAX
+from mauve.stores.localdisk.log.segments import NUMBER_GAP, POOL_SEGMENTS_MAX, continue_after, ends_before
 from mauve.stores.localdisk.log.writer import SegmentLogWriter
-from mauve.stores.log import RECORD_NUMBER_MAX
+from mauve.stores.log import RECORD_NUMBER_MAX, Lost
 from support.segment_log import BYTES_MAX, LARGE, SEGMENT_BYTES, Seconds, a_writer, append_all, read_all, segment_paths
 
 # Each takes a frame of 48 bytes, the last 3 of which are padding.
@@ -32,6 +32,43 @@ def write_at(path, offset, content):
     with path.open("r+b") as file:
         file.seek(offset)
         file.write(content)
+
+
+class TestDeletedFiles:
+    def test_records_deleted_before_they_were_loaded_are_counted(self, root):
+        append_all(root, LARGE)
+        reader = SegmentLogReader(root)
+        position = reader.read(0, 0, 2000)[-1].number
+        assert reader.lost_after({0: position}) == {}
+        for path in segment_paths(root)[:3]:
+            path.unlink()
+        first = reader.read(0, position, BYTES_MAX)[0].number
+        assert reader.lost_after({0: position}) == {0: Lost(first - position - 1, first - 1)}
+        assert reader.lost_after({0: first - 1}) == {}
+
+    def test_trimmed_records_and_restarts_of_the_writer_are_not_a_loss(self, root):
+        position = 0
+        for _ in range(3):
+            append_all(root, LARGE)
+            reader = SegmentLogReader(root)
+            while found := reader.read(0, position, 3000):
+                assert reader.lost_after({0: position}) == {}
+                position = found[-1].number
+                reader.trim(0, position)
+            assert reader.lost_after({0: position}) == {}
+
+    def test_a_stream_whose_files_end_before_a_loaded_record_continues_after_it(self, root):
+        append_all(root, LARGE)
+        last = SegmentLogReader(root).read(0, 0, BYTES_MAX)[-1].number
+        assert not ends_before(LOCAL_DISK, root / "000", last)
+        segment_paths(root)[-1].unlink()
+        assert ends_before(LOCAL_DISK, root / "000", last)
+        continue_after(LOCAL_DISK, root, 0, last)
+        assert not ends_before(LOCAL_DISK, root / "000", last)
+        append_all(root, SMALL)
+        found = SegmentLogReader(root).read(0, last, BYTES_MAX)
+        assert [record.payload for record in found] == SMALL
+        assert found[0].number > last + NUMBER_GAP
 
 
 class TestTornTail:

@@ -1,26 +1,35 @@
 """Wires the log to files in the data directory or to NATS servers."""
 
+import asyncio
 from collections.abc import Mapping
+from contextlib import closing
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+import structlog
 
 from mauve.access.event_caps import OwnStream
-from mauve.config import Settings
+from mauve.config import WORKERS_MAX, Settings
+from mauve.core.clock import SystemClock
 from mauve.core.secret import Secret
-from mauve.stores import ForeignDataError
+from mauve.stores import ForeignDataError, StoreUnavailableError
 from mauve.stores.catalog import Installation
 from mauve.stores.claimed_log import ClaimedLogReader
 from mauve.stores.combined_log import CombinedLogReader
+from mauve.stores.ledger import DeadLetter
+from mauve.stores.localdisk.disk import LOCAL_DISK
 from mauve.stores.localdisk.log.maintenance import SegmentLogMaintenance
 from mauve.stores.localdisk.log.reader import SegmentLogReader, SegmentStreamReader
+from mauve.stores.localdisk.log.segments import continue_after, ends_before, list_segments, stream_directory
 from mauve.stores.localdisk.log.writer import SegmentLogWriter
 from mauve.stores.log import RECORD_NUMBER_MAX, LogReader, LogWriter, StreamReader
 from mauve.stores.maintenance import LogMaintenance
 from mauve.stores.sql.catalog.catalog import sql_catalog
-from mauve.wiring.databases import open_catalog_database, open_load_ledger
+from mauve.stores.sql.ledger.loading import SqlLoadLedger
+from mauve.stores.sql.ledger.recovery import keep_dead_letters
+from mauve.wiring.databases import open_catalog_database, open_ledger_database, open_load_ledger
 from mauve.wiring.machine import check_claim, claim_files
 from mauve.wiring.paths import log_path
 
@@ -34,6 +43,9 @@ _STREAM_IDS: Final = "log_stream_ids"
 _stream_ids: Final = msgspec.json.Decoder(dict[int, str])
 LOADER_S_MAX: Final = 20.0  # how long one call of the loader may take, including the first connection
 LOOK_S_MAX: Final = 2.0  # the same while a metric is read
+_LOST: Final = "the files of this stream end before this record, which was loaded: events that waited after it are lost"
+
+log = structlog.get_logger()
 
 
 def prepare_log(settings: Settings, identity: str, installation: Installation) -> None:
@@ -93,6 +105,7 @@ async def open_log_writer(settings: Settings, stream: int) -> tuple[LogWriter, O
     """Open the log for a process; also return the stream that only it writes, if there is one."""
     path = log_path(settings.data)
     if settings.stream_url is None:
+        await asyncio.to_thread(_continue_lost_streams, settings, stream)
         own = SegmentLogWriter(
             path, stream, segment_bytes=settings.segment_bytes, budget_bytes=settings.backlog_bytes_max
         )
@@ -102,6 +115,43 @@ async def open_log_writer(settings: Settings, stream: int) -> tuple[LogWriter, O
     writer = NatsLogWriter(settings.stream_url, first=stream)
     await writer.open()
     return writer, None
+
+
+def lost_streams(settings: Settings, positions: Mapping[int, int]) -> dict[int, int]:
+    """Return those of the positions whose files end before them. Other programs than workers have no files."""
+    if settings.stream_url is not None:
+        return {}
+    path = log_path(settings.data)
+    return {
+        stream: number
+        for stream, number in positions.items()
+        if stream <= WORKERS_MAX and ends_before(LOCAL_DISK, stream_directory(path, stream), number)
+    }
+
+
+def _continue_lost_streams(settings: Settings, stream: int) -> None:
+    """Let streams whose files were lost continue after the last loaded record: lower numbers would never be loaded.
+
+    A worker checks its own stream; the core checks all, as some may no longer have a worker. Every stream gets a file,
+    so that it is known to be complete while the ledger is down.
+    """
+    path = log_path(settings.data)
+    is_empty = not list_segments(LOCAL_DISK, stream_directory(path, stream))
+    with closing(open_ledger_database(settings)) as database:
+        try:
+            positions = SqlLoadLedger(database).positions()
+        except StoreUnavailableError:
+            if is_empty:
+                raise
+            return
+        own = positions.get(stream, 0)
+        lost = lost_streams(settings, {stream: own} if stream else positions)
+        if lost:
+            log.error("log_lost", streams=sorted(lost), advice="new events count; see the ledger's table dead_letters")
+            now = SystemClock().now_ms()
+            keep_dead_letters(database, [DeadLetter(*each, _LOST, b"", now) for each in sorted(lost.items())])
+    for each, number in (lost | ({stream: own} if is_empty else {})).items():
+        continue_after(LOCAL_DISK, path, each, number)
 
 
 def open_log_reader(settings: Settings, call_s_max: float = LOADER_S_MAX) -> LogReader:

@@ -63,13 +63,14 @@ class SegmentLogReader:
         self._cursors: dict[int, _Cursor] = {}
         # The last number of each segment that was read to its end.
         self._last_numbers: dict[int, dict[Segment, int]] = {}
+        self._oldest: dict[int, Segment] = {}  # when the stream was last listed
 
     def streams(self) -> list[int]:
         return list_streams(self._disk, self._root)
 
     def read(self, stream: int, after: int, bytes_max: int) -> list[LogRecord]:
         # Listed before reading: a segment that has a successor now is complete.
-        segments = list_segments(self._disk, stream_directory(self._root, stream))
+        segments = self._listed(stream)
         if not segments:
             return []
         cursor = self._cursors[stream] = self._cursor(stream, after, segments)
@@ -126,13 +127,24 @@ class SegmentLogReader:
 
     def _stored_bytes_of(self, stream: int) -> int:
         directory = stream_directory(self._root, stream)
-        return sum(self._disk.size(directory / segment.name) for segment in list_segments(self._disk, directory))
+        return sum(self._disk.size(directory / segment.name) for segment in self._listed(stream))
+
+    def _listed(self, stream: int) -> list[Segment]:
+        segments = list_segments(self._disk, stream_directory(self._root, stream))
+        if segments:
+            self._oldest[stream] = segments[0]
+        return segments
 
     def quarantined(self) -> int:
         return self._quarantine.records
 
-    def lost_after(self, positions: Mapping[int, int]) -> dict[int, Lost]:  # noqa: ARG002 - only servers tell
-        return {}
+    def lost_after(self, positions: Mapping[int, int]) -> dict[int, Lost]:
+        lost = {}
+        for stream, oldest in self._oldest.items():
+            # As within the stream, a writer that was restarted leaves a far larger gap.
+            if 0 < (missing := oldest.first - positions.get(stream, 0) - 1) < NUMBER_GAP // 2:
+                lost[stream] = Lost(missing, oldest.first - 1)
+        return lost
 
     def reach(self) -> Reach:
         return Reach()

@@ -2,6 +2,7 @@
 
 import os
 import re
+import secrets
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -153,6 +154,20 @@ def highest_number(disk: Disk, directory: Path) -> int:
         return 0
     with open_segment(disk, directory, segments[-1]) as file:
         return max((frame.number for frame in file.frames()), default=segments[-1].first)
+
+
+def ends_before(disk: Disk, directory: Path, number: int) -> bool:
+    """Return whether the files of a stream end before a record that was in them: they were lost, or are an old copy."""
+    segments = list_segments(disk, directory)
+    return not (segments and segments[-1].first >= number) and highest_number(disk, directory) < number
+
+
+def continue_after(disk: Disk, root: Path, stream: int, number: int) -> None:
+    """Begin an empty segment after a record, durably, so that the next writer of the stream continues there."""
+    directory = make_stream_directory(disk, root, stream)
+    segment = Segment(number + 1, secrets.token_bytes(frames.MARK_BYTES))
+    disk.close(disk.open(directory / segment.name, os.O_WRONLY | os.O_CREAT))
+    disk.sync_directory(directory)
 
 
 def recycle_segments(disk: Disk, directory: Path, segments: list[Segment]) -> None:

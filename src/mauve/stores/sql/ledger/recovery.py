@@ -1,12 +1,14 @@
-"""Bring a restored ledger in line with a warehouse that is newer."""
+"""Bring the ledger in line with a warehouse that is newer, or with a log that was lost."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
 
 import sqlalchemy as sa
 
+from mauve.stores.ledger import DeadLetter
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.dialects import upsert
-from mauve.stores.sql.ledger.schema import event_outbox_head, imports, load_lease, load_positions
+from mauve.stores.sql.ledger.schema import dead_letters, event_outbox_head, imports, load_lease, load_positions
 
 
 def raise_outbox_head(database: Database, number: int) -> None:
@@ -41,3 +43,9 @@ def skip_lost_records(database: Database, last_numbers: Mapping[int, int]) -> No
             tx.execute(first.on_conflict_do_nothing(index_elements=[load_positions.c.stream]))
             is_before = (load_positions.c.stream == stream) & (load_positions.c.number < number)
             tx.execute(sa.update(load_positions).where(is_before).values(number=number))
+
+
+def keep_dead_letters(database: Database, letters: Sequence[DeadLetter]) -> None:
+    """Keep what was lost outside of a load step, until an operator deletes it."""
+    with database.writing() as tx:
+        tx.execute(sa.insert(dead_letters), [asdict(letter) for letter in letters])
