@@ -295,7 +295,7 @@ class LedgerReader(Protocol):
         ...
 
     def money_revisions(self, projects: Collection[str]) -> dict[str, int]:
-        """Return the revisions of projects that have money. Every transaction that changes money raises its project's."""
+        """Return the revisions of projects that have money. Every transaction that changes money raises them."""
         ...
 
     def latest_payments(self, project: str, since_ms: int, payments_max: int) -> list[ReceivedPayment]:

@@ -53,11 +53,6 @@ class ChartType:
     title: str
     is_money: bool = False
 
-    @property
-    def name(self) -> str:
-        """Return the title as it stands within a sentence."""
-        return self.title if self.title.isupper() else self.title[0].lower() + self.title[1:]
-
 
 CHART_TYPES: Final = (
     ChartType("dau", "dau", "Daily active users"),

@@ -53,7 +53,6 @@ class Figures:
     signups: Figure | None
     revenue: Sequence[Figure] | None
     mrr: Sequence[Figure] | None  # at the end of the period, compared with the end of the previous one
-    read_at: Mapping[str, int]  # when the oldest number of each was read, by name
 
     @property
     def has_before(self) -> bool:
@@ -103,25 +102,7 @@ def figures_from(questions: ProjectQuestions, answers: Answers) -> Figures:
         signups=_count(questions, answers, "signups", "signups_daily", "signups"),
         revenue=_revenue(questions, answers),
         mrr=_mrr(questions, answers),
-        read_at=_read_at(questions, answers),
     )
-
-
-# The metrics whose answers each figure shows.
-_METRICS_OF: Final[Mapping[str, Sequence[str]]] = {
-    "mau": ("mau", "dau"),
-    "dau": ("dau",),
-    "signups": ("signups", "signups_daily"),
-    "revenue": ("revenue",),
-    "mrr": ("mrr_history",),
-}
-
-
-def _read_at(questions: ProjectQuestions, answers: Answers) -> dict[str, int]:
-    """Return when each figure's numbers of this period were read. Those of the previous period hardly change."""
-    asked = {name: [questions.now(metric) for metric in metrics] for name, metrics in _METRICS_OF.items()}
-    read_at = {name: answers.read_at_of(*those) for name, those in asked.items()}
-    return {name: at for name, at in read_at.items() if at is not None}
 
 
 def sum_figures(figures: Sequence[Figure]) -> Figure:

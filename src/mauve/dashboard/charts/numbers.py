@@ -61,10 +61,10 @@ class Answers:
         answer = self._answers[question.key]
         return None if answer is None or answer.freshness is Freshness.STALE else self.rows(question)
 
-    def read_at_of(self, *questions: Question) -> int | None:
-        """Return when the oldest of these answers was read; None if one of them is missing."""
-        found = [answer for question in questions if (answer := self._answers[question.key]) is not None]
-        return min(answer.read_at for answer in found) if len(found) == len(questions) else None
+    def read_at_of(self, questions: Iterable[Question]) -> int | None:
+        """Return when the oldest of these answers was read; None if there is none."""
+        found = (self._answers[question.key] for question in questions)
+        return min((answer.read_at for answer in found if answer is not None), default=None)
 
     @property
     def read_at(self) -> int | None:
@@ -174,7 +174,7 @@ class Numbers:
         outdated = []
         for key, question in questions.items():
             answer = answers[key] = find_cached(self._parts, question)
-            if answer is not None and _is_money(question) and answer.read_at <= changed_at.get(question.project, -1):
+            if answer is not None and is_money(question) and answer.read_at <= changed_at.get(question.project, -1):
                 answers[key] = peeked = find_peeked(self._parts, question)
                 if peeked is None or peeked.read_at <= changed_at[question.project]:
                     answers[key] = answer  # in case reading fails
@@ -190,7 +190,7 @@ class Numbers:
 
     async def _money_changed_at(self, questions: Iterable[Question]) -> dict[str, int]:
         """Return since when each project's money is as it is; nothing if the ledger does not answer soon."""
-        projects = sorted({question.project for question in questions if _is_money(question)})
+        projects = sorted({question.project for question in questions if is_money(question)})
         if not projects:
             return {}
         try:
@@ -217,7 +217,7 @@ class Numbers:
             answers.update(await ask_about(self._parts, survey))
 
 
-def _is_money(question: Question) -> bool:
+def is_money(question: Question) -> bool:
     return isinstance(question.metric.source, LedgerSource)
 
 

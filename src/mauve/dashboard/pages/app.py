@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from mauve.core.app import App, Environment
 from mauve.core.window import today_at
-from mauve.dashboard.ages import ages_of, older_parts
+from mauve.dashboard.ages import as_of
 from mauve.dashboard.charts.chart import CHART_TYPES, charts_from
 from mauve.dashboard.charts.figures import ProjectQuestions, figures_from
 from mauve.dashboard.charts.numbers import Answers
@@ -26,18 +26,15 @@ def show_app(context: MemberContext) -> Response:
     if app.first_event_at is None and environment_of(context) is Environment.LIVE:
         return _show_waiting_app(context, app)
     questions = questions_of(context)
-    answers = answers_about(context, app, _all_questions(questions))
-    figures, charts = figures_from(questions, answers), charts_from(questions, answers)
-    ages = ages_of({**figures.read_at, **_charts_read_at(questions, answers)})
-    drawn = {chart.metric for chart in charts}
+    asked = _all_questions(questions)
+    answers = answers_about(context, app, asked)
     return page(
         context,
         "app.html",
         app=app,
-        figures=figures,
-        charts=charts,
-        ages=ages,
-        older=older_parts(ages, {f"chart-{each.metric}": each.name for each in CHART_TYPES if each.metric in drawn}),
+        figures=figures_from(questions, answers),
+        charts=charts_from(questions, answers),
+        as_of=as_of(answers, asked),
         answers=answers,
         reconstructed=reconstructed_in(context, [questions.project], questions.period).get(questions.project),
         period=questions.period,
@@ -91,9 +88,3 @@ def _all_questions(questions: ProjectQuestions) -> list[Question]:
     metrics = [chart_type.metric for chart_type in CHART_TYPES]
     for_charts = [question for metric in metrics for question in (questions.now(metric), questions.before(metric))]
     return [*questions.for_figures, *for_charts]
-
-
-def _charts_read_at(questions: ProjectQuestions, answers: Answers) -> dict[str, int]:
-    """Return when the numbers of this period were read, for each type of chart."""
-    read_at = {each.metric: answers.read_at_of(questions.now(each.metric)) for each in CHART_TYPES}
-    return {f"chart-{metric}": at for metric, at in read_at.items() if at is not None}

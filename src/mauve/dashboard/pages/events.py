@@ -8,7 +8,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from mauve.dashboard.ages import ages_of, older_parts
+from mauve.dashboard.ages import as_of
 from mauve.dashboard.charts.chart import Chart, event_chart
 from mauve.dashboard.charts.figures import ProjectQuestions
 from mauve.dashboard.charts.numbers import Answers, Numbers
@@ -26,7 +26,6 @@ from mauve.stores.warehouse import StoredEvent
 NAMES_SHOWN: Final = 100
 ARRIVALS_SHOWN: Final = 20
 PERIODS_COMPARED: Final = 2
-_PARTS: Final = {"names": "the list of names", "chart": "the chart"}  # that may be older than the rest
 _LATE_MS: Final = 60_000  # Below it, the two times would look the same.
 
 
@@ -58,9 +57,9 @@ class LatestArrivals:
 def show_events(context: MemberContext) -> Response:
     app, questions, name = context.app(), questions_of(context), event_name_of(context)
     names = questions.now("event_names")
-    answers = answers_about(context, app, [names, *_series_of(questions, name)])
+    asked = [names, *_series_of(questions, name)]
+    answers = answers_about(context, app, asked)
     health = health_of(context, app, questions.project, questions.period.window)
-    ages = ages_of({"ingest": context.now_ms, **_read_at(questions, name, answers)})
     return page(
         context,
         "events.html",
@@ -71,8 +70,7 @@ def show_events(context: MemberContext) -> Response:
         chart=_chart(questions, name, answers),
         latest=latest_arrivals(context.parts.numbers, questions.project),
         health=health,
-        ages=ages,
-        older=older_parts(ages, _PARTS),
+        as_of=as_of(answers, asked),
         answers=answers,
         period=questions.period,
         environment=environment_of(context),
@@ -132,13 +130,6 @@ def _series_of(questions: ProjectQuestions, name: str) -> list[Question]:
         return []
     windows = (questions.period.window, questions.period.before)
     return [Question(questions.project, METRICS["event_series"], window, name) for window in windows]
-
-
-def _read_at(questions: ProjectQuestions, name: str, answers: Answers) -> dict[str, int]:
-    """Return when the names and the chart of this period were read."""
-    asked = {"names": [questions.now("event_names")], "chart": _series_of(questions, name)[:1]}
-    read_at = {part: answers.read_at_of(*those) for part, those in asked.items() if those}
-    return {part: at for part, at in read_at.items() if at is not None}
 
 
 def _chart(questions: ProjectQuestions, name: str, answers: Answers) -> Chart | None:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from mauve.core.app import App, Environment
 from mauve.core.window import today_at
-from mauve.dashboard.ages import ages_of, row_read_at
+from mauve.dashboard.ages import as_of
 from mauve.dashboard.charts.figures import Figure, Figures, ProjectQuestions, figures_from, sum_figures
 from mauve.dashboard.charts.numbers import Answers
 from mauve.dashboard.charts.periods import Period, period_from
@@ -45,7 +45,7 @@ def show_overview(context: MemberContext) -> Response:
         apps=apps,
         rows=sorted(rows, key=SORTS[sort](rows)),
         totals=totals,
-        ages=ages_of(_read_at(rows, totals)),
+        as_of=as_of(answers, _all_questions(questions)),
         reconstructed=_reconstructed(context, questions, period),
         period=period,
         environment=environment,
@@ -108,14 +108,6 @@ def _sort_of(context: MemberContext) -> str:
     return context.asked("sort") if context.asked("sort") in SORTS else "name"
 
 
-def _read_at(rows: Sequence[AppRow], totals: Figures) -> dict[str, int]:
-    """Return when the figures of each app were read, and when the totals were, by name."""
-    read_at = dict(totals.read_at)
-    for row in rows:
-        read_at |= row_read_at(row.app.app_id, row.figures.read_at)
-    return read_at
-
-
 def totals_of(rows: Sequence[AppRow]) -> Figures:
     """Add up the apps. A user of two apps counts twice; different currencies are never added up."""
     figures = [row.figures for row in rows]
@@ -125,16 +117,7 @@ def totals_of(rows: Sequence[AppRow]) -> Figures:
         signups=_total(each.signups for each in figures),
         revenue=_money_total(each.revenue for each in figures),
         mrr=_money_total(each.mrr for each in figures),
-        read_at=_oldest(each.read_at for each in figures),
     )
-
-
-def _oldest(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    oldest: dict[str, int] = {}
-    for read_at in several:
-        for name, at in read_at.items():
-            oldest[name] = min(at, oldest.get(name, at))
-    return oldest
 
 
 def _total(figures: Iterable[Figure | None]) -> Figure | None:
