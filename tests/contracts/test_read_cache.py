@@ -101,6 +101,19 @@ def test_stored_answers_survive_reopening(open_cache):
     assert open_cache().find("a") == an_answer(b"one")
 
 
+def test_the_answers_about_a_project_are_forgotten_by_every_process(open_cache, ticks):
+    first, second = open_cache(), open_cache()
+    for key in ("proj_1/mau/", "proj_1/dau/", "proj_10/mau/"):
+        first.keep(key, an_answer(key.encode()))
+        assert second.find(key) is not None
+    open_cache().forget("proj_1")
+    ticks.now_s += 1
+    for cache in (first, second, open_cache()):
+        assert cache.find("proj_1/mau/") is None
+        assert cache.find("proj_1/dau/") is None
+        assert cache.find("proj_10/mau/") == an_answer(b"proj_10/mau/")
+
+
 def test_a_full_cache_evicts_the_oldest_answer(open_cache):
     cache = open_cache(entries_max=3, recent_entries_max=1)
     for key in "abcd":

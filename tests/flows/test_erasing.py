@@ -12,6 +12,7 @@ from mauve.control.apps import create_app
 from mauve.control.bodies import NewAppBody
 from mauve.metrics.registry import METRICS
 from support.service import (
+    PATIENCE_S,
     bearer,
     eventually,
     ledger_rows,
@@ -105,6 +106,22 @@ def test_a_user_is_erased_while_the_service_runs_and_no_metric_changes(data):
         send(service, key, [{"name": "view", "user": "eve"}])
         eventually(lambda: read(service, key, "mau") == [{"mau": 3}])
         assert read(service, key, "event_count") == [{"name": "view", "count": 5}]
+
+
+def test_erasing_a_user_empties_the_cache_of_the_project(data):
+    with running(data, "--workers", "1") as service:
+        app, other = an_app(service), an_app(service)
+
+        def freshness(each):
+            reply = httpx.get(f"{service.url}/v1/metrics/revenue", headers=bearer(each["sk_key"]), timeout=PATIENCE_S)
+            return reply.headers["x-cache"]
+
+        for each in (app, other):
+            send(service, each["sk_key"], EVENTS)
+            assert [freshness(each), freshness(each)] == ["miss", "hit"]
+        mauve_json(data, "erase-user", "--app", app["app_id"], ANN, "--yes")
+        eventually(lambda: freshness(app) == "miss")
+        assert freshness(other) == "hit"
 
 
 def test_after_the_command_only_the_queue_of_a_running_service_holds_the_user(data):

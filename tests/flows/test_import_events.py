@@ -209,7 +209,7 @@ def test_a_payment_of_an_export_may_be_sent_again_and_stays_when_the_import_is_u
     (done,) = import_(service, other, "--format", "events", path)
     assert done["counts"]["payments"] == 1
     assert send(service, other, sent).status_code == 202, "a client's retry"
-    mauve_json(service.data, "import", "undo", done["import"])
+    mauve_json(service.data, "import", "undo", "--yes", done["import"])
     assert send(service, other, sent).status_code == 202
     assert sum(row["revenue"] for row in read(service, other, "revenue")) == 1999
     assert sum(row["revenue"] for row in read(service, app, "revenue")) == 1999
@@ -243,10 +243,13 @@ def test_a_file_is_imported_once_and_undone_as_a_whole(service, app, tmp_path):
     (second,) = import_(service, app, "--format", "events", copy)
     assert second["counts"]["events"] == 1, "ids that are known do not count"
     assert second["counts"]["payments"] == 0
-    assert "first" in mauve(service.data, "import", "undo", done["import"]).stderr
-    mauve_json(service.data, "import", "undo", second["import"])
+    assert "first" in mauve(service.data, "import", "undo", "--yes", done["import"]).stderr
+    mauve_json(service.data, "import", "undo", "--yes", second["import"])
     assert every_metric(service, app) == after
-    assert mauve_json(service.data, "import", "undo", done["import"])["state"] == "undone"
+    unconfirmed = mauve(service.data, "import", "undo", done["import"])
+    assert (unconfirmed.returncode, "--yes" in unconfirmed.stderr) == (2, True)
+    assert every_metric(service, app) == after
+    assert mauve_json(service.data, "import", "undo", "--yes", done["import"])["state"] == "undone"
     assert every_metric(service, app) == before
     until_closed(service)
     assert every_metric(service, app) == before
@@ -274,7 +277,7 @@ def test_undoing_leaves_what_was_sent_on_the_same_days(service, app, tmp_path):
     later = [{"name": "view", "user": "later", "at": NOW_MS - DAY_MS}]
     httpx.post(f"{service.ingest_url}/v1/events", timeout=PATIENCE_S, json=later, headers=headers)
     until_loaded(service)
-    mauve_json(service.data, "import", "undo", done["import"])
+    mauve_json(service.data, "import", "undo", "--yes", done["import"])
     assert read(service, app, "mau") == [{"mau": 11}], "with the user who came after the import"
     assert read(service, app, "volume") == before["volume"]
 
@@ -377,11 +380,11 @@ def test_an_import_that_is_undone_or_whose_app_is_archived_meanwhile_is_refused(
     process = importing(service, app, path)
     eventually(lambda: running_imports(service, app) or process.poll() is not None)
     (begun,) = running_imports(service, app)
-    mauve_json(service.data, "import", "undo", begun)
+    mauve_json(service.data, "import", "undo", "--yes", begun)
     _, message = process.communicate()
     assert (process.returncode, "was undone" in message) == (2, True), message
     assert every_metric(service, app) == before
-    assert "nothing of it is left" in mauve(service.data, "import", "undo", begun).stderr
+    assert "nothing of it is left" in mauve(service.data, "import", "undo", "--yes", begun).stderr
     process = importing(service, app, path)
     eventually(lambda: running_imports(service, app) or process.poll() is not None)
     mauve_json(service.data, "app", "archive", app["app_id"])

@@ -173,7 +173,7 @@ class TestStripe:
             httpx.post(f"{service.url}/v1/objects", timeout=PATIENCE_S, json=sent, headers=headers).status_code == 202
         )
         assert read(service, app, "mrr") == [{"currency": "eur", "mrr": 2050}]
-        mauve_json(service.data, "import", "undo", done["import"])
+        mauve_json(service.data, "import", "undo", "--yes", done["import"])
         assert read(service, app, "mrr") == [{"currency": "eur", "mrr": 2000}], "what was sent later stays"
         history = read(service, app, "mrr_history")
         assert [row for row in history if row["day"] < day(0)] == [row for row in before if row["day"] < day(0)]
@@ -236,5 +236,5 @@ def test_figures_of_plausible_are_kept_and_enter_no_count(service, app, tmp_path
         (day(8), "visitors", 80),
         (day(8), "pageviews", 90),
     ]
-    mauve_json(service.data, "import", "undo", done["import"])
+    mauve_json(service.data, "import", "undo", "--yes", done["import"])
     assert ledger_rows(service.data, figures) == []

@@ -1,13 +1,21 @@
 """`mauve erase-user`."""
 
-import sys
 from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from mauve.cli.options import UsageError, app_option, data_options, open_existing, settings_for, test_option
+from mauve.cli.options import (
+    UsageError,
+    app_option,
+    confirm,
+    data_options,
+    open_existing,
+    settings_for,
+    test_option,
+    yes_option,
+)
 from mauve.cli.output import counted, print_result
 from mauve.control import operator
 
@@ -18,7 +26,7 @@ if TYPE_CHECKING:
 @click.command("erase-user")
 @app_option
 @test_option
-@click.option("--yes", is_flag=True, help="Skip the confirmation.")
+@yes_option
 @click.argument("user", metavar="USER")
 @data_options
 def erase_user(*, app: str, test: bool, yes: bool, user: str, data: Path | None, as_json: bool) -> None:
@@ -35,16 +43,9 @@ def erase_user(*, app: str, test: bool, yes: bool, user: str, data: Path | None,
     project = found.test_public_id if test else found.public_id
     if project is None:
         raise UsageError("the app has no test environment: there is nothing to erase")
-    if not yes:
-        _confirm(user, found.name)
+    confirm(f"Erase {user!r} from {found.name!r}? This cannot be undone.", yes=yes)
     erased = erase_from_stores(settings_for(data), project, user)
     print_result(erased, as_json=as_json, text=_summary(erased))
-
-
-def _confirm(user: str, app: str) -> None:
-    if not sys.stdin.isatty():
-        raise UsageError("this cannot be undone: add --yes if you mean it")
-    click.confirm(f"Erase {user!r} from {app!r}? This cannot be undone.", abort=True, err=True)
 
 
 def _summary(erased: "Erased") -> str:

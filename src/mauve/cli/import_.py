@@ -14,10 +14,12 @@ from mauve.cli.options import (
     NO_TEST_ENVIRONMENT,
     UsageError,
     app_option,
+    confirm,
     data_options,
     open_existing,
     settings_for,
     test_option,
+    yes_option,
 )
 from mauve.cli.output import counted, print_result, printable, shown_progress, table, utc_time
 from mauve.control import operator
@@ -163,21 +165,23 @@ def list_imports(*, app: str, data: Path | None, as_json: bool) -> None:
 
 
 @import_.command("undo")
+@yes_option
 @click.argument("name", metavar="IMPORT")
 @data_options
-def undo_import(*, name: str, data: Path | None, as_json: bool) -> None:
+def undo_import(*, yes: bool, name: str, data: Path | None, as_json: bool) -> None:
     """Remove everything that one import stored, such as import-3. Metrics are then as if it had never run."""
     from mauve.history.run import undo  # noqa: PLC0415 - slow to import
     from mauve.stores.imports import number_in  # noqa: PLC0415
 
     number = number_in(name)
+    if number is None:
+        raise UsageError(f"{printable(name)!r} is not an import: take one of 'mauve import list --app APP'")
+    confirm(f"Remove everything that import-{number} stored?", yes=yes)
     with (
         open_existing(data) as control,
         shown_progress(as_json=as_json, format_total=str) as progress,
         _parts(data, control, None, progress) as parts,
     ):
-        if number is None:
-            raise UsageError(f"{printable(name)!r} is not an import: take one of 'mauve import list --app APP'")
         done = undo(number, parts)
     print_result(_view(done), as_json=as_json, text=f"{done.name} of {printable(done.file)} was undone")
 

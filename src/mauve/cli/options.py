@@ -1,6 +1,7 @@
 """What the commands share: their options, the settings, and opening the data directory."""
 
 import dataclasses
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,6 +26,7 @@ NO_TEST_ENVIRONMENT: Final = (
     "the app has no test environment yet: save a test secret with 'mauve webhooks secret --test', or choose "
     "'Prepare the test environment' on its Webhooks page"
 )
+yes_option = click.option("--yes", is_flag=True, help="Skip the confirmation.")
 test_option = click.option("--test", is_flag=True, help="Use the app's test environment.")
 
 
@@ -84,6 +86,15 @@ def open_or_create(settings: Settings) -> Iterator[ControlParts]:
 
 def _report_delay(reason: str) -> None:
     click.echo(f"mauve: the change is saved, but not in force everywhere until NATS is back ({reason})", err=True)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before a change that is hard to take back, unless the option --yes was given."""
+    if yes:
+        return
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise UsageError("this command deletes data and asks first: add --yes to run it without a terminal")
+    click.confirm(question, abort=True, err=True)
 
 
 def base_url(data: Path | None) -> str:

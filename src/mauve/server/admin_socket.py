@@ -34,6 +34,7 @@ from mauve.wiring.history import open_import_warehouse
 from mauve.wiring.log import open_log_maintenance
 from mauve.wiring.maintenance import open_ledger_maintenance, open_warehouse_maintenance
 from mauve.wiring.paths import imported_rows_path
+from mauve.wiring.query import forget_answers
 
 PAUSE_S_MAX: Final = 600.0
 SOCKET: Final = "core.sock"
@@ -339,7 +340,7 @@ def erase(settings: Settings, loading: LoadRunner, project: str, user: str) -> E
         closing(open_warehouse_maintenance(settings)) as warehouse,
         closing(open_ledger_maintenance(settings)) as ledger,
     ):
-        return erase_user(
+        erased = erase_user(
             project,
             user,
             load_pending=loading.load_pending,
@@ -347,6 +348,8 @@ def erase(settings: Settings, loading: LoadRunner, project: str, user: str) -> E
             ledger=ledger,
             log=open_log_maintenance(settings),
         )
+    forget_answers(settings, [project])
+    return erased
 
 
 def delete(settings: Settings, loading: LoadRunner, projects: Sequence[str]) -> Deleted:
@@ -355,13 +358,15 @@ def delete(settings: Settings, loading: LoadRunner, projects: Sequence[str]) -> 
         closing(open_warehouse_maintenance(settings)) as warehouse,
         closing(open_ledger_maintenance(settings)) as ledger,
     ):
-        return delete_projects(
+        deleted = delete_projects(
             projects,
             load_pending=loading.load_pending,
             warehouse=warehouse,
             ledger=ledger,
             log=open_log_maintenance(settings),
         )
+    forget_answers(settings, projects)
+    return deleted
 
 
 def _listen_in(data: Path) -> socket.socket:

@@ -43,4 +43,11 @@ class ReadCache(Protocol):
         """Store the answer unless there is a slightly newer one; return False if it is too large or storing failed."""
         ...
 
+    def forget(self, project: str) -> None:
+        """Remove the answers about a project, whose keys begin with its id and a slash.
+
+        Other processes drop them within a second. Raise `StoreUnavailableError` if that failed.
+        """
+        ...
+
     def close(self) -> None: ...

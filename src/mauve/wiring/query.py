@@ -1,6 +1,6 @@
 """Wires the query plane: warehouse, ledger, read cache, read meter."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import Final
@@ -74,6 +74,14 @@ def query_parts(
 def open_read_cache(settings: Settings) -> ReadCache:
     """Open the cache of query answers. Its file is created on first use."""
     return SqliteReadCache(read_cache_path(settings.data))
+
+
+def forget_answers(settings: Settings, projects: Iterable[str]) -> None:
+    """Remove the answers about projects from this machine's cache, if it has one."""
+    if read_cache_path(settings.data).exists():
+        with closing(open_read_cache(settings)) as cache:
+            for project in projects:
+                cache.forget(project)
 
 
 def open_read_meter(settings: Settings, catalog: Database) -> ReadMeter:

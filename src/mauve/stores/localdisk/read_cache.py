@@ -21,6 +21,7 @@ _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS answers (
     number INTEGER PRIMARY KEY,
     key BLOB NOT NULL UNIQUE,
+    project BLOB NOT NULL,
     stored_at INTEGER NOT NULL,
     checksum INTEGER NOT NULL,
     value BLOB NOT NULL
@@ -38,7 +39,8 @@ END;
 """
 _FIND: Final = "SELECT stored_at, checksum, value FROM answers WHERE key = ?"
 _REMOVE: Final = "DELETE FROM answers WHERE key = ?"
-_KEEP: Final = "INSERT INTO answers (key, stored_at, checksum, value) VALUES (?, ?, ?, ?)"
+_KEEP: Final = "INSERT INTO answers (key, project, stored_at, checksum, value) VALUES (?, ?, ?, ?, ?)"
+_FORGET: Final = "DELETE FROM answers WHERE project = ?"
 _IS_OVERFULL: Final = "SELECT entries > ? OR bytes > ? FROM totals"
 _REMOVE_OLDEST: Final = "DELETE FROM answers WHERE number = (SELECT min(number) FROM answers)"
 
@@ -75,32 +77,35 @@ class SqliteReadCache:
         recent = self._recent.find(key)
         if recent is not None and now_s - recent.checked_at_s < _RECHECK_EVERY_S:
             return recent.answer
-        return self._recent.newest(key, self._read(_digest_of(key)), now_s)
+        try:
+            with self._reader.reading() as tx:
+                shared = _found(tx, _digest_of(key))
+        except StoreUnavailableError:
+            return self._recent.unchanged(key, now_s)
+        return self._recent.newest(key, shared, now_s)
 
     def keep(self, key: str, answer: CachedAnswer) -> bool:
         if len(answer.value) > min(self._bounds.value_bytes_max, self._bounds.bytes_max):
             return False
-        is_held = self._recent.keep(key, answer, self._ticks())
-        return self._written(_digest_of(key), answer) or is_held
+        is_written = self._written(key, answer)
+        return self._recent.keep(key, answer, self._ticks(), is_shared=is_written) or is_written
+
+    def forget(self, project: str) -> None:
+        with self._writer.writing() as tx:
+            tx.execute(_FORGET, (_digest_of(project),))
 
     def close(self) -> None:
         self._reader.close()
         self._writer.close()
 
-    def _read(self, digest: bytes) -> CachedAnswer | None:
-        try:
-            with self._reader.reading() as tx:
-                return _found(tx, digest)
-        except StoreUnavailableError:
-            return None
-
-    def _written(self, digest: bytes, answer: CachedAnswer) -> bool:
+    def _written(self, key: str, answer: CachedAnswer) -> bool:
+        digest, project = _digest_of(key), _digest_of(key.partition("/")[0])
         try:
             with self._writer.writing() as tx:
                 earlier = _found(tx, digest)
                 if earlier is None or replaces(answer, earlier):
                     tx.execute(_REMOVE, (digest,))
-                    tx.execute(_KEEP, (digest, answer.stored_at, _checksum(digest, answer), answer.value))
+                    tx.execute(_KEEP, (digest, project, answer.stored_at, _checksum(digest, answer), answer.value))
                     self._make_room(tx)
         except StoreUnavailableError:
             return False
