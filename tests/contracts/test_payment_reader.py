@@ -128,3 +128,9 @@ def test_the_longest_texts_that_are_accepted_fit_every_index(writer, payments):
     version = a_version(id=longest, status=longest[:200], customer=longest[:255], plan=longest[:128])
     writer.record([Entry([a_payment(longest, user=longest)], subscriptions=[version])])
     assert ids_of(payments.page("proj_1", PaymentFilter(TODAY, user=longest), None, 10)) == [longest]
+
+
+def test_payments_are_found_by_their_ids(writer, payments):
+    writer.record([Entry([*map(a_payment, ["a", "b", *ODD_IDS]), a_payment("c", project="proj_2")])])
+    assert set(ids_of(payments.with_ids("proj_1", ["a", "c", "d", *ODD_IDS]))) == {"a", *ODD_IDS}
+    assert payments.with_ids("proj_1", []) == []

@@ -139,3 +139,9 @@ def test_a_long_id_is_truncated(writer, subscriptions, letter):
     writer.record([Entry(subscriptions=[a_version(id=each) for each in ids])])
     shown = [each.id for each in subscriptions.page("proj_1", ALL, 10)]
     assert sorted(shown) == [ids[0], ids[0] + "…", ids[0] + "…"]
+
+
+def test_subscriptions_are_found_by_their_ids(writer, subscriptions):
+    writer.record([Entry(subscriptions=[a_version(id="a"), a_version(id="b"), a_version(id="c", project="proj_2")])])
+    assert [each.id for each in subscriptions.with_ids("proj_1", ["a", "c", "d"])] == ["a"]
+    assert subscriptions.with_ids("proj_1", []) == []

@@ -84,6 +84,22 @@ class TestList:
         ):
             assert expected in text, expected
 
+    def test_an_invoice_from_two_sources_is_shown_as_a_warning_with_both_rows(self, viewer, path, send, record, clock):
+        send(payment("in_76", 100), payment("in_77", 2500), payment("order_1", 7), payment("stripe:manual", 1))
+        assert "sent twice" not in text_of(viewer.open(path))
+        long_ago = clock.now_ms() - 60 * DAY_MS
+        record({"id_": "stripe:in_77", "source": "biller_a", "occurred_at": long_ago})
+        record({"id_": "polar:order_1", "source": "biller_b"}, {"id_": "stripe:in_78", "source": "biller_a"})
+        text = text_of(viewer.open(path))
+        assert "sent twice" in text
+        assert "Use one source per app" in text
+        assert "in_77 (25.00 EUR, API) and stripe:in_77 (19.99 EUR, Stripe (biller_a))" in text
+        assert "order_1 (0.07 EUR, API) and polar:order_1 (19.99 EUR, Polar (biller_b))" in text
+        assert "stripe:in_78 (" not in text
+        record({"id_": "in_79", "source": "api"}, *[{"id_": f"stripe:in_{number}"} for number in range(79, 200)])
+        record(*[{"id_": f"in_{number}"} for number in range(80, 200)])
+        assert len(re.findall(r"\) and (?:stripe|polar):", text_of(viewer.open(path)))) == 3, "a few are enough"
+
     def test_an_empty_list_says_how_to_fill_it_and_an_unmatched_filter_what_to_check(self, viewer, path):
         assert "No payments in this period. Send them as events" in text_of(viewer.open(path))
         assert "No payment matches in this period" in text_of(viewer.open(f"{path}?user=ann"))

@@ -45,3 +45,7 @@ class PaymentReader(Protocol):
     ) -> Sequence[ListedPayment]:
         """Return the payments after a position; None starts with the latest."""
         ...
+
+    def with_ids(self, project: str, ids: Sequence[str]) -> Sequence[ListedPayment]:
+        """Return those of the payments with these ids that exist, in any order."""
+        ...

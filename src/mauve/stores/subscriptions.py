@@ -78,6 +78,10 @@ class SubscriptionReader(Protocol):
 
     def page(self, project: str, query: SubscriptionQuery, limit: int) -> Sequence[CurrentSubscription]: ...
 
+    def with_ids(self, project: str, ids: Sequence[str]) -> Sequence[CurrentSubscription]:
+        """Return those of the subscriptions with these ids that exist, in any order."""
+        ...
+
     def summary(self, project: str, query: SubscriptionQuery, limit: int, counts_max: int) -> SubscriptionSummary:
         """Return a page together with MRR and counts, which do not depend on the query."""
         ...

@@ -1,6 +1,7 @@
 """The payments page of an app: what was paid, one by one, latest first."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Final
 
 from starlette.responses import Response
@@ -15,6 +16,7 @@ from mauve.dashboard.rendering import page
 from mauve.dashboard.request import ParameterProblem
 from mauve.dashboard.selection import environment_of, environment_parameters, shown_project
 from mauve.dashboard.text import instant
+from mauve.dashboard.twins import LOOKED_AT, twins_among
 from mauve.ingest.webhooks.warnings import DeliveryWarning
 from mauve.stores.ledger import CLIENT
 from mauve.stores.payments import ListedPayment, PaymentFilter, PaymentPosition, PaymentReader
@@ -32,6 +34,7 @@ def show_payments(context: MemberContext) -> Response:
     project, chosen = shown_project(context, app), _filter_from(context, period)
     found = context.parts.payments.page(project, chosen, _position(context.asked("after")), PAGE_ROWS + 1)
     shown = found[:PAGE_ROWS]
+    latest = context.parts.payments.page(project, PaymentFilter(period.window), None, LOOKED_AT)
     return page(
         context,
         "payments.html",
@@ -41,6 +44,7 @@ def show_payments(context: MemberContext) -> Response:
         environment_query=environment_parameters(context),
         chosen={name: value for name in _FILTERS if (value := context.asked(name).strip())},
         payments=shown,
+        twins=twins_among(latest, partial(context.parts.payments.with_ids, project)),
         sources=SOURCES,
         fee_unknown=DeliveryWarning.FEE_UNKNOWN,
         rows_max=ROWS_MAX,

@@ -3,6 +3,7 @@
 import base64
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Final
 
 import msgspec
@@ -16,6 +17,7 @@ from mauve.dashboard.rendering import page
 from mauve.dashboard.request import ParameterProblem
 from mauve.dashboard.selection import environment_of, environment_parameters, shown_project
 from mauve.dashboard.text import instant, listed
+from mauve.dashboard.twins import LOOKED_AT, twins_among
 from mauve.stores.subscriptions import (
     CurrentSubscription,
     SubscriptionOrder,
@@ -39,8 +41,10 @@ _CURSORS: Final[Mapping[SubscriptionOrder, msgspec.json.Decoder[SubscriptionPosi
 def show_subscriptions(context: MemberContext) -> Response:
     app, query = context.app(), _query_from(context)
     query = replace(query, after=_position(context.asked("after"), query.order))
-    found = context.parts.subscriptions.summary(shown_project(context, app), query, PAGE_ROWS + 1, _COUNTS_MAX)
+    project, reader = shown_project(context, app), context.parts.subscriptions
+    found = reader.summary(project, query, PAGE_ROWS + 1, _COUNTS_MAX)
     shown = found.subscriptions[:PAGE_ROWS]
+    latest = reader.page(project, SubscriptionQuery(), LOOKED_AT)
     return page(
         context,
         "subscriptions.html",
@@ -51,6 +55,7 @@ def show_subscriptions(context: MemberContext) -> Response:
         counts=found.counts,
         statuses=sorted({each.status for each in found.counts if each.status}),
         subscriptions=shown,
+        twins=twins_among(latest, partial(reader.with_ids, project)),
         order=query.order,
         chosen={name: value for name in ("status", "named") if (value := context.asked(name))},
         likely_status=likely_status,

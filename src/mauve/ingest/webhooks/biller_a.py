@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
+from mauve.core.biller import ID_PREFIXES, Provider
 from mauve.ingest.webhooks.amounts import (
     billed_units,
     currency_code,
@@ -39,6 +40,7 @@ from mauve.ingest.webhooks.parsed import (
 from mauve.ingest.webhooks.warnings import DeliveryWarning
 from mauve.stores.deliveries import DeliveryResult
 
+_ID_PREFIX: Final = ID_PREFIXES[Provider.BILLER_A]
 _PAYMENT_TYPE: Final = "invoice.paid"
 _SUBSCRIPTION_TYPES: Final = "customer.subscription."
 EVENT_TYPES: Final = (_PAYMENT_TYPE, f"{_SUBSCRIPTION_TYPES}*")
@@ -132,7 +134,7 @@ def _parse_payment(event: Json, invoice: dict[str, Any]) -> ParsedEvent:
         epoch_seconds(value_at(invoice, "status_transitions", "paid_at")), epoch_seconds(event.get("created"))
     )
     return ParsedPayment(
-        id=f"stripe:{required_id(invoice.get('id'))}",
+        id=f"{_ID_PREFIX}{required_id(invoice.get('id'))}",
         user=_customer_of(invoice),
         amount=money_from_billed(amount, currency),
         fee=money_from_billed(fee, currency) if fee else None,
@@ -179,7 +181,7 @@ def _parse_subscription(event: Json, subscription: dict[str, Any]) -> ParsedSubs
     charges = [_monthly_charge(item, currency) for item in items]
     created, status = epoch_seconds(event.get("created")), status_text(subscription.get("status"))
     return ParsedSubscription(
-        id=f"stripe:{required_id(subscription.get('id'))}",
+        id=f"{_ID_PREFIX}{required_id(subscription.get('id'))}",
         status=_booked_status(subscription, status),
         mrr=rounded_money((charge.amount for charge in charges), currency),
         at=None if created is None else created * 1_000_000,

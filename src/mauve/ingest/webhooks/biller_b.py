@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, Final
 
+from mauve.core.biller import ID_PREFIXES, Provider
 from mauve.core.times import parse_time_us
 from mauve.ingest.webhooks.amounts import (
     billed_units,
@@ -34,6 +35,7 @@ from mauve.ingest.webhooks.parsed import (
 )
 from mauve.ingest.webhooks.warnings import DeliveryWarning
 
+_ID_PREFIX: Final = ID_PREFIXES[Provider.BILLER_B]
 _PAYMENT_TYPE: Final = "order.paid"
 _SUBSCRIPTION_TYPES: Final = "subscription."
 EVENT_TYPES: Final = (_PAYMENT_TYPE, f"{_SUBSCRIPTION_TYPES}*")
@@ -88,7 +90,7 @@ def _parse_payment(event: Json, order: dict[str, Any]) -> ParsedEvent:
         return NO_MONEY
     paid_at = _time_of(event, order)
     return ParsedPayment(
-        id=f"polar:{required_id(order.get('id'))}",
+        id=f"{_ID_PREFIX}{required_id(order.get('id'))}",
         user=_customer_of(order),
         amount=money_from_billed(amount, currency),
         fee=None,  # `platform_fee_amount` is what the biller keeps: a cost, not a marketplace's earnings.
@@ -116,7 +118,7 @@ def _parse_subscription(event: Json, subscription: dict[str, Any]) -> ParsedSubs
     amount = billed_units(first_present(subscription.get("amount"), 0)) * scale_of(currency)
     monthly = amount * (often or Fraction(0))
     return ParsedSubscription(
-        id=f"polar:{required_id(subscription.get('id'))}",
+        id=f"{_ID_PREFIX}{required_id(subscription.get('id'))}",
         status=status,
         mrr=rounded_money([monthly], currency),
         at=_time_of(event, subscription),

@@ -1,7 +1,7 @@
 """List payments, latest first."""
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 import msgspec
 import sqlalchemy as sa
@@ -41,8 +41,14 @@ class SqlPaymentReader:
     ) -> list[ListedPayment]:
         query = sa.select(*_SHOWN).where(_columns.project == project, *_chosen(chosen), _starts(chosen.window, after))
         query = query.order_by(_columns.occurred_at.desc(), _columns.id.desc()).limit(limit)
+        return self._read(query)
+
+    def with_ids(self, project: str, ids: Sequence[str]) -> list[ListedPayment]:
+        return self._read(sa.select(*_SHOWN).where(_columns.project == project, _columns.id.in_(ids)))
+
+    def _read(self, query: sa.Select[tuple[Any, ...]]) -> list[ListedPayment]:
         with self._database.reading() as tx:
-            return [ListedPayment(*row[:-1], flags=_flags_in(row[-1])) for row in tx.execute(query)]
+            return [ListedPayment(*shown, _flags_in(payload)) for *shown, payload in tx.execute(query)]
 
 
 def _chosen(chosen: PaymentFilter) -> Iterator[sa.ColumnElement[bool]]:

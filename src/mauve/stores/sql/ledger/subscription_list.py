@@ -46,6 +46,11 @@ class SqlSubscriptionReader:
         with self._database.reading() as tx:
             return _page(tx, project, query, limit)
 
+    def with_ids(self, project: str, ids: Sequence[str]) -> list[CurrentSubscription]:
+        keys = [key_of(id_) for id_ in ids]
+        with self._database.reading() as tx:
+            return _listed(tx, sa.select(*_SHOWN).where(_columns.project == project, _columns.key.in_(keys)))
+
     def summary(self, project: str, query: SubscriptionQuery, limit: int, counts_max: int) -> SubscriptionSummary:
         with self._database.reading() as tx:
             totals = totals_of(tx, [project]).get(project, {})
@@ -71,6 +76,10 @@ def _page(tx: sa.Connection, project: str, query: SubscriptionQuery, limit: int)
         place, last = sa.tuple_(*columns), sa.tuple_(*(sa.literal(value, column.type) for value, column in values))
         select = select.where(place < last if is_descending else place > last)
     select = select.order_by(*(column.desc() if is_descending else column for column in columns)).limit(limit)
+    return _listed(tx, select)
+
+
+def _listed(tx: sa.Connection, select: sa.Select[Any]) -> list[CurrentSubscription]:
     return [CurrentSubscription(key, _shown(id_), *rest) for key, id_, *rest in tx.execute(select)]
 
 

@@ -1,0 +1,27 @@
+"""Find payments and subscriptions that count twice, because code and a biller's webhook both sent them."""
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, TypeVar
+
+from mauve.core.biller import other_ids
+
+LOOKED_AT: Final = 500
+"""How many of the latest rows are compared. Where two sources are in use, they are among the latest, too."""
+_SHOWN: Final = 3
+
+
+class _Listed(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+T = TypeVar("T", bound=_Listed)
+
+
+def twins_among(latest: Sequence[T], with_ids: Callable[[Sequence[str]], Sequence[T]]) -> list[tuple[T, T]]:
+    """Return a few pairs, each with the plain id first and the biller's second."""
+    known = {each.id: each for each in latest}
+    missing = {other for id_ in known for other in other_ids(id_)} - known.keys()
+    known |= {each.id: each for each in with_ids(sorted(missing))} if missing else {}
+    pairs = ((each, known[other]) for id_, each in known.items() for other in other_ids(id_) if other in known)
+    return [(one, two) for one, two in pairs if len(one.id) < len(two.id)][:_SHOWN]
