@@ -9,7 +9,8 @@ import psycopg
 import pytest
 
 from mauve.stores.nats.groups import first_number, sequence_of
-from support.nats_streams import purge_streams
+from mauve.stores.nats.streams import STREAMS, stream_name
+from support.nats_streams import delete_streams, info_of, purge_streams
 from support.service import (
     PATIENCE_S,
     SERVERS,
@@ -125,3 +126,103 @@ def test_a_restored_database_is_refused_until_it_is_in_line(data, postgres, tmp_
     with psycopg.connect(SERVERS[data]["MAUVE_DATABASE_URL"], autocommit=True) as connection:
         connection.execute("VACUUM (FULL, FREEZE) catalog.installation")
     assert mauve(data, "org", "list").returncode == 0, "not a copy, though its table was rewritten"
+
+
+def filled_streams(servers):
+    return [stream for stream in STREAMS if info_of(servers, stream).state.messages]
+
+
+def positions(data):
+    return dict(ledger_rows(data, "SELECT stream, number FROM load_positions"))
+
+
+class TestOneLostStream:
+    """The other streams are written and loaded; only what the lost one held is given up, and only on request."""
+
+    @pytest.fixture
+    def lost(self, data, key, own_nats_server):
+        """The stream that the loaded events were in."""
+        (stream,) = filled_streams(own_nats_server)
+        return stream
+
+    def accepts_and_loads(self, data, key, name):
+        with running(data, "--workers", "1") as service:
+            assert eventually(lambda: send(service, key, name).status_code == 202)
+            assert eventually(lambda: name in names_stored(data))
+            return service.log()
+
+    def test_a_running_service_goes_on_with_the_others(self, data, key, lost, own_nats_server):
+        with running(data, "--workers", "1") as service:
+            until_loaded(service)
+            delete_streams(own_nats_server, [lost])
+            for name in ("f", "g"):
+                assert eventually(lambda name=name: send(service, key, name).status_code == 202)
+                assert eventually(lambda name=name: name in names_stored(data))
+            assert httpx.get(f"{service.url}/readyz").status_code == 200
+            assert eventually(lambda: "log_stream_lost" in service.log())
+            assert service.log().count("log_stream_lost") == 1
+
+    def test_a_start_is_not_refused_and_the_loss_is_reported(self, data, key, lost, own_nats_server):
+        delete_streams(own_nats_server, [lost])
+        log = self.accepts_and_loads(data, key, "f")
+        assert ("log_stream_lost" in log, "--new-streams" in log) == (True, True)
+        found = diagnosed(data, "queue")
+        assert (found["ok"], f"{stream_name(lost)} is missing" in found["detail"]) == (False, True), found
+        assert "mauve restore --servers --new-streams" in found["advice"]
+
+    def test_one_command_replaces_only_it_and_says_what_was_lost(self, data, key, lost, own_nats_server):
+        delete_streams(own_nats_server, [lost])
+        with running(data, "--workers", "1", "--role", "ingest") as service:
+            assert eventually(lambda: send(service, key, "waits").status_code == 202)
+        kept = {stream: info_of(own_nats_server, stream) for stream in STREAMS if stream != lost}
+        refused = mauve(data, "restore", "--servers")
+        assert (refused.returncode, f"{stream_name(lost)} at MAUVE_STREAM_URL is missing" in refused.stderr) == (
+            2,
+            True,
+        )
+        assert "--new-streams" in refused.stderr
+        done = mauve_json(data, "restore", "--servers", "--new-streams")
+        (replaced,) = done.pop("streams_replaced")
+        assert replaced["last_stored_at"] > 0
+        assert (replaced["stream"], replaced["loss"]) == (stream_name(lost), "is missing")
+        assert done["loads_again_since"] is not None, "what waits in the others is kept"
+        for stream, info in kept.items():
+            found = info_of(own_nats_server, stream)
+            assert (found.config.metadata, found.state) == (info.config.metadata, info.state)
+        assert mauve_json(data, "restore", "--servers", "--new-streams").keys() == {"loads_again_since"}, "nothing more"
+        self.accepts_and_loads(data, key, "new")
+        assert names_stored(data) == sorted([*LOADED, "waits", "new"])
+        assert info_of(own_nats_server, lost).state.first_seq == sequence_of(positions(data)[lost]) + 1
+        assert diagnosed(data, "queue")["ok"]
+
+    def test_an_older_copy_gets_no_new_records(self, data, key, lost, own_nats_server):
+        """They would have the numbers of loaded ones, and never be loaded."""
+        with psycopg.connect(SERVERS[data]["MAUVE_DATABASE_URL"]) as connection:
+            connection.execute("UPDATE ledger.load_positions SET number = number + 6400 WHERE stream = %s", [lost])
+        before = info_of(own_nats_server, lost).state.last_seq
+        for name in ("f", "g", "h", "i"):
+            self.accepts_and_loads(data, key, name)
+        assert info_of(own_nats_server, lost).state.last_seq == before
+        (replaced,) = mauve_json(data, "restore", "--servers", "--new-streams")["streams_replaced"]
+        assert (replaced["stream"], "older" in replaced["loss"]) == (stream_name(lost), True)
+        self.accepts_and_loads(data, key, "new")
+        assert names_stored(data) == sorted([*LOADED, "f", "g", "h", "i", "new"])
+
+    def test_an_unfinished_range_keeps_its_other_streams(self, data, key, lost, own_nats_server):
+        other = next(stream for stream in STREAMS if stream != lost)
+        number = positions(data)[lost]
+        with psycopg.connect(SERVERS[data]["MAUVE_DATABASE_URL"]) as connection:
+            connection.execute(
+                "UPDATE ledger.load_lease SET intent = %s", [f"{lost}:{number}-{number + 1},{other}:0-64"]
+            )
+        delete_streams(own_nats_server, [lost])
+        mauve_json(data, "restore", "--servers", "--new-streams")
+        assert ledger_rows(data, "SELECT intent FROM load_lease") == [(f"{other}:0-64",)]
+
+    @pytest.mark.usefixtures("lost")
+    def test_a_start_is_refused_if_no_stream_is_left(self, data, own_nats_server):
+        delete_streams(own_nats_server)
+        refused = mauve(data, "serve")
+        (sentence,) = refused.stderr.splitlines()
+        assert (refused.returncode, "no stream of this installation is left" in sentence) == (1, True), sentence
+        assert "'mauve restore --servers --new-streams'" in sentence

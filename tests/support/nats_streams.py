@@ -1,6 +1,7 @@
 """What tests do to the streams of the log behind the service's back."""
 
 import json
+from collections.abc import Iterable
 from contextlib import suppress
 
 from nats.aio.client import Client
@@ -33,9 +34,9 @@ def publish(servers: Nats, subject: str, content: bytes) -> None:
     _run(servers, work)
 
 
-def delete_streams(servers: Nats) -> None:
+def delete_streams(servers: Nats, streams: Iterable[int] = STREAMS) -> None:
     async def work(client: Client) -> None:
-        for stream in STREAMS:
+        for stream in streams:
             try:
                 await ask(client, f"STREAM.DELETE.{stream_name(stream)}")
             except ApiError as error:

@@ -17,6 +17,7 @@ from mauve.maintenance.disk_space import format_bytes
 
 if TYPE_CHECKING:
     from mauve.maintenance.encryption import BackupKeys
+    from mauve.wiring.server_backup import ReplacedStream
 
 _DESTINATION: Final = "Disk('backups', '{}')"
 
@@ -235,14 +236,14 @@ def _key_notice(*, has_key: bool) -> str:
 @click.option(
     "--new-streams",
     is_flag=True,
-    help="With --servers: the streams on NATS are lost or too old; give up what they held and create new ones.",
+    help="With --servers: replace each stream on NATS that is missing or too old, and print what was lost.",
 )
 @click.option(
     "--without-lost",
     is_flag=True,
     help="With --servers: go on without events that the log no longer holds and the backup does not call loaded.",
 )
-@click.option("--yes", is_flag=True, help="With --new-streams: lose acknowledged events that are not stored.")
+@click.option("--yes", is_flag=True, help="With --new-streams: also delete acknowledged events that cannot be loaded.")
 @data_options
 def restore(
     *,
@@ -316,6 +317,13 @@ def _restore_files(settings: Settings, place: str, *, as_json: bool) -> None:
     print_result(restored, as_json=as_json, text=f"{restored.data}: as of {made_at}, {restored.events} events{key}")
 
 
+def _loss_text(replaced: "ReplacedStream") -> str:
+    since = "that were not loaded"
+    if replaced.last_stored_at is not None:
+        since = f"received after {utc_time(replaced.last_stored_at)}, when its last stored event was received,"
+    return f"{replaced.stream} {replaced.loss} and was replaced: its events {since} are lost"
+
+
 def _finish_servers(
     settings: Settings, *, new_streams: bool, gives_up_waiting: bool, without_lost: bool, as_json: bool
 ) -> None:
@@ -325,7 +333,9 @@ def _finish_servers(
     since = "no events wait in the log"
     if done.loads_again_since is not None:
         since = f"events since {utc_time(done.loads_again_since)} are loaded again, each once"
-    lost = f"{done.lost_messages} messages with events are lost and were given up; " if done.lost_messages else ""
+    lost = "".join(f"{_loss_text(each)}; " for each in done.streams_replaced)
+    if done.lost_messages:
+        lost += f"{done.lost_messages} messages with events are lost and were given up; "
     if done.imports_undone:
         lost += f"{', '.join(done.imports_undone)} began after the dump and was undone: import the file again; "
     print_result(done, as_json=as_json, text=f"{lost}keys are published again; {since}: start the service")

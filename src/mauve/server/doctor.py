@@ -37,7 +37,7 @@ from mauve.wiring.clickhouse import check_warehouse_server, has_warehouse, wareh
 from mauve.wiring.cluster import accepting_addresses, is_shared, loading_now
 from mauve.wiring.control import control_parts
 from mauve.wiring.databases import open_load_ledger
-from mauve.wiring.log import check_log, lost_streams, open_log_reader, stream_bytes_max
+from mauve.wiring.log import check_log, losses, lost_streams, open_log_reader, stream_bytes_max
 from mauve.wiring.maintenance import last_forgotten
 from mauve.wiring.paths import catalog_path, has_data, master_key_path
 
@@ -210,21 +210,27 @@ def _queue(settings: Settings) -> Finding:
         lost = sum(each.messages for each in log.lost_after(positions).values())
         files_lost = ", ".join(map(str, sorted(lost_streams(settings, positions))))
         waiting_bytes = log.backlog_bytes(positions) + ledger.waiting_bytes(positions.get(MIXED_STREAM, 0))
+    lost_on_nats = losses(settings, stored_identity(settings) or "", positions)
     waiting = f"{format_bytes(waiting_bytes)} wait to be loaded, {dead_letters} records could not be loaded"
     gone = f", {lost} message{'s were' if lost > 1 else ' was'} deleted before loading" if lost else ""
+    gone += "".join(f", {each}" for each in lost_on_nats)
     without = f", the files of stream {files_lost} are lost" if files_lost else ""
     detail = f"{waiting}{gone}{without}; {check_log(settings)}"
     advice = (
         "put the folder 'log' back if you have it; else start 'mauve serve', which counts new events and keeps the loss"
         " in the ledger's table dead_letters"
         if files_lost
+        else "restore the stream from a backup of NATS, or stop the service and give up its events with "
+        "'mauve restore --servers --new-streams'; the other streams are written and loaded"
+        if lost_on_nats
         else "events are refused until the loader catches up: check the core's log"
         if is_full
         else "after a restore run 'mauve restore --servers'; else they were deleted by hand, and loading continues"
         if lost
         else "see the ledger's table dead_letters: it keeps each record with the reason; delete what is dealt with"
     )
-    return Finding("queue", not (is_full or dead_letters or lost or files_lost), detail, advice)
+    is_ok = not (is_full or dead_letters or lost or files_lost or lost_on_nats)
+    return Finding("queue", ok=is_ok, detail=detail, advice=advice)
 
 
 def _window(settings: Settings) -> Finding:

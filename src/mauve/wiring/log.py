@@ -1,7 +1,7 @@
 """Wires the log to files in the data directory or to NATS servers."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing
 from datetime import timedelta
 from functools import partial
@@ -50,7 +50,7 @@ log = structlog.get_logger()
 
 def prepare_log(settings: Settings, identity: str, installation: Installation) -> None:
     """Create or check the streams on NATS. The catalog remembers them: a log must not be left behind."""
-    known = _decoded(installation.get(_STREAM_IDS))
+    known = known_streams(installation)
     if settings.stream_url is None:
         if known:
             raise ForeignDataError(
@@ -70,12 +70,32 @@ def prepare_log(settings: Settings, identity: str, installation: Installation) -
         installation.put(_STREAM_IDS, msgspec.json.encode(ids).decode())
 
 
-def forget_streams(url: Secret, identity: str, installation: Installation) -> None:
-    """Delete the streams on NATS, or what is left of them: the next preparation creates new ones."""
+def forget_streams(url: Secret, streams: Collection[int], installation: Installation) -> None:
+    """Delete what is left of these streams on NATS: the next preparation creates new ones."""
     from mauve.stores.nats.lost_streams import drop_streams
 
-    drop_streams(url, identity)
-    installation.put(_STREAM_IDS, msgspec.json.encode({}).decode())
+    drop_streams(url, streams)
+    kept = {stream: id_ for stream, id_ in known_streams(installation).items() if stream not in streams}
+    installation.put(_STREAM_IDS, msgspec.json.encode(kept).decode())
+
+
+def known_streams(installation: Installation) -> dict[int, str]:
+    """Return the id of each stream that this installation has written to."""
+    fact = installation.get(_STREAM_IDS)
+    return {} if fact is None else _stream_ids.decode(fact)
+
+
+def losses(settings: Settings, identity: str, positions: Mapping[int, int]) -> list[str]:
+    """Describe each stream on NATS that is lost. The others are still written and loaded."""
+    if settings.stream_url is None:
+        return []
+    from mauve.stores.nats.lost_streams import find_streams
+    from mauve.stores.nats.streams import stream_name
+
+    with closing(open_catalog_database(settings)) as database:
+        known = known_streams(sql_catalog(database).installation)
+    found = find_streams(settings.stream_url, identity, known, positions)
+    return [f"the stream {stream_name(stream)} {each.loss}" for stream, each in found.items() if each.loss]
 
 
 def check_log(settings: Settings) -> str:
@@ -205,17 +225,10 @@ def open_log_maintenance(settings: Settings) -> LogMaintenance:
 def _open_nats_reader(settings: Settings, url: Secret, call_s_max: float = LOADER_S_MAX) -> "NatsLogReader":
     from mauve.stores.nats.log_reader import NatsLogReader
 
-    database = open_catalog_database(settings)
-    try:
-        known = _decoded(sql_catalog(database).installation.get(_STREAM_IDS))
-    finally:
-        database.close()
+    with closing(open_catalog_database(settings)) as database:
+        known = known_streams(sql_catalog(database).installation)
     keep = timedelta(hours=settings.stream_keep_hours)
     return NatsLogReader(url, known, keep=keep, call_s_max=call_s_max)
-
-
-def _decoded(fact: str | None) -> dict[int, str]:
-    return {} if fact is None else _stream_ids.decode(fact)
 
 
 class _BothLogs:

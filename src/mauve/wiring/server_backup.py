@@ -9,15 +9,18 @@ from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
+import structlog
 
 from mauve.config import Settings
+from mauve.core.clock import SystemClock
 from mauve.core.secret import Secret
+from mauve.core.times import DAY_MS
 from mauve.load.lag import oldest_waiting_at
 from mauve.load.lease import TTL_S
 from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.maintenance.server_backup import ServerBackupSteps, ServerPlaces
 from mauve.stores.clickhouse.server import ServerAddress, address_from
-from mauve.stores.clickhouse.server_backup import copy_database, last_stored_numbers, recount_ids
+from mauve.stores.clickhouse.server_backup import copy_database, last_received_at, last_stored_numbers, recount_ids
 from mauve.stores.imports import source_of
 from mauve.stores.log import MIXED_STREAM
 from mauve.stores.sql.catalog.catalog import sql_catalog
@@ -43,8 +46,8 @@ from mauve.wiring.databases import (
 )
 from mauve.wiring.edge import drop_edge, prepare_edge
 from mauve.wiring.history import open_server_imports
-from mauve.wiring.log import forget_streams, open_log_reader, stream_readers
-from mauve.wiring.lost_records import settle_lost_records
+from mauve.wiring.log import forget_streams, known_streams, open_log_reader, stream_readers
+from mauve.wiring.lost_records import ID_DAYS, settle_lost_records
 from mauve.wiring.machine import check_files
 
 _CLOCK_DIFFERENCE_MS_MAX: Final = 3_600_000  # between the machines that took the events
@@ -53,11 +56,22 @@ _TURN_S_MAX: Final = TTL_S + 1.0
 _LOOK_EVERY_S: Final = 0.2
 _COUNTED_MAX: Final = 100_000  # records of a stream
 
+log = structlog.get_logger()
+
+
+class ReplacedStream(msgspec.Struct, frozen=True):
+    """A stream on NATS that was lost. Events that it had accepted and that were not stored are lost with it."""
+
+    stream: str
+    loss: str
+    last_stored_at: int | None  # epoch ms of receipt; None: no event of it is stored
+
 
 class Reconciled(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was done after a restore."""
 
     loads_again_since: int | None  # epoch ms; None: the log holds no event that is not loaded
+    streams_replaced: tuple["ReplacedStream", ...] = ()
     lost_messages: int = 0  # of the log, given up
     imports_undone: tuple[str, ...] = ()  # that the restored ledger does not know
 
@@ -91,22 +105,21 @@ def reconcile(
 ) -> Reconciled:
     """Bring the warehouse, the numbers of the ledger and the published keys in line after a restore.
 
-    With `new_streams`, replace the streams on NATS: they are lost, or older than the rest. Repeating it is harmless.
-    Refuse while machines serve: the ids and keys that they rely on are replaced. Everything is checked before the
-    first deletion.
+    With `new_streams`, replace each stream on NATS that is missing or older than the rest; the others stay. Repeating
+    it is harmless. Refuse while machines serve: the ids and keys that they rely on are replaced. Everything is checked
+    before the first deletion.
     """
     _, address = _addresses(settings)
     identity = prepare_databases(settings)
     _refuse_while_served(settings)
     _check_servers(settings, identity)
     last_numbers = last_stored_numbers(address)
-    streams = _Streams.found(settings, identity, last_numbers)
+    streams = _Streams.find(settings, identity, last_numbers)
     if not new_streams:
-        streams.refuse_older()
-    else:
-        if not gives_up_waiting:
-            streams.refuse_waiting()
-        _give_up_streams(settings, identity, streams.stored)
+        streams.refuse_lost()
+    elif not gives_up_waiting:
+        streams.refuse_waiting()
+    replaced = _replace_lost(settings, address, streams)
     prepare_restored(settings)
     undone = _undo_unknown_imports(settings, address)
     with closing(open_ledger_database(settings)) as database, closing(open_log_reader(settings)) as log:
@@ -119,7 +132,7 @@ def reconcile(
     _publish_again(settings)
     with closing(open_catalog_database(settings)) as database:
         mark_original(database, is_renewed=True)
-    return Reconciled(since_ms, given_up, undone)
+    return Reconciled(since_ms, replaced, given_up, undone)
 
 
 def _refuse_while_served(settings: Settings) -> None:
@@ -157,57 +170,70 @@ class _Streams:
     """The streams on NATS, as they are found."""
 
     url: Secret
-    ends: Mapping[int, int]  # of those that exist
-    stored: Mapping[int, int]  # the last number of each that the warehouse has rows of
-    loaded: Mapping[int, int]
+    last_numbers: Mapping[int, int]  # of the records that are loaded or stored
+    lost: Mapping[int, str]  # why
+    left: Mapping[int, int]  # the end of each lost one that exists
 
     @staticmethod
-    def found(settings: Settings, identity: str, last_numbers: Mapping[int, int]) -> "_Streams":
-        from mauve.stores.nats.lost_streams import stream_ends  # noqa: PLC0415 - an extra
+    def find(settings: Settings, identity: str, stored: Mapping[int, int]) -> "_Streams":
+        from mauve.stores.nats.lost_streams import MISSING, find_streams  # noqa: PLC0415 - an extra
         from mauve.stores.nats.streams import STREAMS  # noqa: PLC0415 - an extra
 
         url = settings.stream_url or Secret("")
         with open_load_ledger(settings) as ledger:
             loaded = ledger.positions()
-        stored = {stream: number for stream, number in last_numbers.items() if stream in STREAMS}
-        return _Streams(url, stream_ends(url, identity), stored, loaded)
+        with closing(open_catalog_database(settings)) as database:
+            known = known_streams(sql_catalog(database).installation)
+        last_numbers = {stream: max(stored.get(stream, 0), loaded.get(stream, 0)) for stream in STREAMS}
+        found = find_streams(url, identity, known, last_numbers)
+        lost = {stream: each.loss for stream, each in found.items() if each.loss is not None}
+        # A dump may be older than a stream, and not know it.
+        lost |= {stream: MISSING for stream, each in found.items() if each.end is None and last_numbers[stream]}
+        left = {stream: end for stream in lost if (end := found[stream].end) is not None}
+        return _Streams(url, last_numbers, lost, left)
 
-    def refuse_older(self) -> None:
+    def refuse_lost(self) -> None:
         """Refuse streams that would give new records the numbers of stored ones: they would never be stored."""
+        from mauve.stores.nats.lost_streams import GIVE_UP  # noqa: PLC0415 - an extra
         from mauve.stores.nats.streams import stream_name  # noqa: PLC0415 - an extra
 
-        for stream, number in self.stored.items():
-            if self.ends.get(stream, 0) < number:
-                raise MaintenanceRefusedError(
-                    f"the stream {stream_name(stream)} at MAUVE_STREAM_URL holds less than the warehouse has events "
-                    "of, so it is lost or an older copy: restore a newer one, or give it up with --new-streams"
-                )
+        for stream, loss in self.lost.items():
+            raise MaintenanceRefusedError(f"the stream {stream_name(stream)} at MAUVE_STREAM_URL {loss}: {GIVE_UP}")
 
     def refuse_waiting(self) -> None:
-        """Refuse to lose records that were acknowledged and are not stored."""
+        """Refuse to delete records that were acknowledged and are not stored."""
         from mauve.stores.nats.log_reader import NatsLogReader, NatsStreamReader  # noqa: PLC0415 - an extra
 
         waiting = 0
         with closing(NatsLogReader(self.url)) as log:
-            for stream, end in self.ends.items():
-                after = max(self.stored.get(stream, 0), self.loaded.get(stream, 0))
-                records = NatsStreamReader(log, stream).records(after, end)
+            for stream, end in self.left.items():
+                records = NatsStreamReader(log, stream).records(self.last_numbers[stream], end)
                 waiting += sum(1 for _ in islice(records, _COUNTED_MAX))
         if waiting:
             raise MaintenanceRefusedError(
-                f"the streams hold {waiting}{' or more' if waiting >= _COUNTED_MAX else ''} batches of acknowledged "
-                "events that are not stored: run this without --new-streams and start the service to load them, "
-                "or add --yes to lose them"
+                f"streams that were created again hold {waiting}{' or more' if waiting >= _COUNTED_MAX else ''} "
+                "batches of acknowledged events, which cannot be loaded: add --yes to delete them"
             )
 
 
-def _give_up_streams(settings: Settings, identity: str, stored: Mapping[int, int]) -> None:
-    """Delete the streams. New ones number their records after those that were loaded or stored."""
+def _replace_lost(settings: Settings, address: ServerAddress, streams: _Streams) -> tuple[ReplacedStream, ...]:
+    """Delete what is left of lost streams. New ones number their records after those that were loaded or stored."""
+    from mauve.stores.nats.streams import stream_name  # noqa: PLC0415 - an extra
+
+    if not streams.lost:
+        return ()
+    # An event that is lost and sent again must count.
+    recount_ids(address, SystemClock().now_ms() - ID_DAYS * DAY_MS)
     with closing(open_ledger_database(settings)) as database:
-        skip_lost_records(database, stored)
+        skip_lost_records(database, {stream: streams.last_numbers[stream] for stream in streams.lost})
     with closing(open_catalog_database(settings)) as database:
-        if settings.stream_url is not None:
-            forget_streams(settings.stream_url, identity, sql_catalog(database).installation)
+        forget_streams(streams.url, streams.lost.keys(), sql_catalog(database).installation)
+    replaced = tuple(
+        ReplacedStream(stream_name(stream), loss, last_received_at(address, stream))
+        for stream, loss in streams.lost.items()
+    )
+    log.error("log_streams_given_up", streams=[each.stream for each in replaced])
+    return replaced
 
 
 def _undo_unknown_imports(settings: Settings, address: ServerAddress) -> tuple[str, ...]:

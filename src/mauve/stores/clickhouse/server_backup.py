@@ -54,6 +54,14 @@ def last_stored_numbers(address: ServerAddress) -> dict[int, int]:
     return last_numbers(last for (last,) in rows)
 
 
+def last_received_at(address: ServerAddress, stream: int) -> int | None:
+    """Return when the last stored record of a stream was received, in epoch ms; None if it has no rows."""
+    seqs = f"seq >= {first_seq(stream, 0)} AND seq < {first_seq(stream + 1, 0)}"
+    with closing(open_for_maintenance(address)) as connection:
+        ((count, last),) = connection.rows(f"SELECT count(), max(received_at) FROM events WHERE {seqs}")
+    return last if count else None
+
+
 def recount_ids(address: ServerAddress, since_ms: int) -> None:
     """Derive the ids counted since then from the stored events again, without those of imports.
 

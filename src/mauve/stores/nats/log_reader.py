@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from mauve.core.secret import Secret
-from mauve.stores import ForeignDataError, StoreUnavailableError
+from mauve.stores import StoreUnavailableError
 from mauve.stores.log import LogReader, LogRecord, Lost, Reach
 from mauve.stores.nats.connection import Connection, LoopThread
 from mauve.stores.nats.groups import (
@@ -20,9 +20,10 @@ from mauve.stores.nats.groups import (
     sequence_of,
     unpacked,
 )
+from mauve.stores.nats.lost_streams import GIVE_UP, MISSING, loss_of
 from mauve.stores.nats.messages import Message, batch_from, first_since, from_leader
 from mauve.stores.nats.streams import (
-    STREAM_ID,
+    NOT_FOUND,
     STREAMS,
     ApiError,
     StreamInfo,
@@ -45,6 +46,10 @@ MISSING_TRIES_MIN: Final = 10
 
 log = structlog.get_logger()
 T = TypeVar("T")
+
+
+class _LostStreamError(Exception):
+    """A stream does not exist, or is not the one that was written to."""
 
 
 def _utc_now() -> datetime:
@@ -70,7 +75,8 @@ class NatsLogReader:
 
     Any replica may serve a batch, and it may lag: the leader says which messages there are, and is asked for those
     that a replica does not have. `trim` leaves loaded messages for as long as `keep` says, so that they can be loaded
-    once more after a restore, but only the newest that fit in half of the room.
+    once more after a restore, but only the newest that fit in half of the room. A lost stream is reported and read as
+    empty: the others go on, and its position stays, in case it is restored.
     """
 
     def __init__(
@@ -92,15 +98,16 @@ class NatsLogReader:
         self._call_s_max = call_s_max
         self._progress = {stream: _Progress() for stream in STREAMS}
         self._damaged = 0
+        self._lost_streams: set[int] = set()  # that were reported
 
     def streams(self) -> list[int]:
         return list(STREAMS)
 
     def read(self, stream: int, after: int, bytes_max: int) -> list[LogRecord]:
-        return self._run(self._read(stream, after, bytes_max)) if stream in self._progress else []
+        return self._run(stream, self._read(stream, after, bytes_max), []) if stream in self._progress else []
 
     def last_number(self, stream: int) -> int:
-        return first_number(self._run(self._state(stream)).last_seq + 1) - 1
+        return first_number(self._state_now(stream).last_seq + 1) - 1
 
     def trim(self, stream: int, through: int) -> None:
         progress = self._progress.get(stream)
@@ -119,11 +126,11 @@ class NatsLogReader:
 
     def _trim(self, stream: int, through: int, keep: timedelta) -> None:
         progress = self._progress[stream]
-        self._run(self._purge(stream, through, keep))
+        self._run(stream, self._purge(stream, through, keep), None)
         progress.trimmed_at, progress.read_bytes = time.monotonic(), 0
 
     def backlog_bytes(self, positions: Mapping[int, int]) -> int:
-        return sum(self._run(self._waiting_bytes(stream, positions.get(stream, 0))) for stream in STREAMS)
+        return sum(self._run(stream, self._waiting_bytes(stream, positions.get(stream, 0)), 0) for stream in STREAMS)
 
     def stored_bytes(self) -> int:
         return sum(self._sizes())
@@ -142,11 +149,11 @@ class NatsLogReader:
         """Compare a position with the first message. A message is never trimmed before all of it is loaded."""
         first = self._progress[stream].first_sequence
         if first is None:
-            first = self._run(self._state(stream)).first_seq
+            first = self._state_now(stream).first_seq
         return Lost(first - sequence_of(after) - 1, first_number(first) - 1)
 
     def reach(self) -> Reach:
-        reaches = [self._run(self._reach(stream)) for stream in STREAMS]
+        reaches = [self._run(stream, self._reach(stream), Reach()) for stream in STREAMS]
         shortest = min((each.seconds for each in reaches if each.seconds is not None), default=None)
         return Reach(shortest, any(each.is_short for each in reaches))
 
@@ -157,29 +164,40 @@ class NatsLogReader:
             self._thread.close()
             self._thread = None
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+    def _run(self, stream: int, work: Coroutine[Any, Any, T], if_lost: T) -> T:
         if self._thread is None:
             self._thread = LoopThread("nats-log")
         try:
             return self._thread.run(work, self._call_s_max)
+        except _LostStreamError as error:
+            if stream not in self._lost_streams:
+                name, reason = stream_name(stream), str(error)
+                log.error("log_stream_lost", stream=name, reason=reason, advice=GIVE_UP)  # noqa: TRY400 - no bug here
+            self._lost_streams.add(stream)
+            return if_lost
         except ApiError as error:
             raise StoreUnavailableError(f"JetStream refused: {error}") from error
 
+    def _state_now(self, stream: int) -> StreamState:
+        return self._run(stream, self._state(stream), StreamState())
+
     def _sizes(self) -> list[int]:
-        return [self._run(self._state(stream)).bytes for stream in STREAMS]
+        return [self._state_now(stream).bytes for stream in STREAMS]
 
     async def _state(self, stream: int) -> StreamState:
         return (await self._info(stream)).state
 
-    async def _info(self, stream: int) -> StreamInfo:
-        """Return what the leader of a stream knows about it."""
-        info = await stream_info(await self._connection.client(), stream)
-        expected = self._stream_ids.get(stream)
-        if expected is not None and info.config.metadata.get(STREAM_ID) != expected:
-            raise ForeignDataError(
-                f"the stream {stream_name(stream)} was created again, so its records are numbered from 1 again: "
-                "restore it from a backup of NATS, or name the servers that hold it in MAUVE_STREAM_URL"
-            )
+    async def _info(self, stream: int, after: int = 0) -> StreamInfo:
+        """Return what the leader of a stream knows about it. Records up to `after` were loaded from it."""
+        try:
+            info = await stream_info(await self._connection.client(), stream)
+        except ApiError as error:
+            if error.code == NOT_FOUND:
+                raise _LostStreamError(MISSING) from error
+            raise
+        if loss := loss_of(info, self._stream_ids.get(stream), after):
+            raise _LostStreamError(loss)
+        self._lost_streams.discard(stream)
         self._progress[stream].first_sequence = info.state.first_seq
         return info
 
@@ -194,7 +212,7 @@ class NatsLogReader:
 
     async def _read(self, stream: int, after: int, bytes_max: int) -> list[LogRecord]:
         progress = self._progress[stream]
-        state = await self._state(stream)
+        state = (await self._info(stream, after)).state
         sequence = max(self._sequence_after(progress, after), state.first_seq)
         records: list[LogRecord] = []
         room = bytes_max
@@ -296,6 +314,7 @@ class NatsLogReader:
             log.error("log_messages_missing", stream=stream_name(stream), first=min(lost), messages=len(lost))
 
     async def _purge(self, stream: int, through: int, keep: timedelta) -> None:
+        await self._info(stream)  # It must be the stream that was loaded from.
         keep_from = self._sequence_after(self._progress[stream], through)
         if keep_from == sequence_of(through) and not await self._holds_more(stream, keep_from, through):
             keep_from += 1

@@ -1,6 +1,5 @@
 """Check at the start that the NATS servers can be used safely, and create or check the streams of the log."""
 
-import asyncio
 import secrets
 import socket
 from collections.abc import Mapping, Sequence
@@ -15,20 +14,23 @@ from mauve.core.secret import Secret
 from mauve.stores import ForeignDataError, StoreUnavailableError, UnsupportedServerError
 from mauve.stores.nats.connection import LoopThread, close, connect
 from mauve.stores.nats.groups import sequence_of
+from mauve.stores.nats.lost_streams import GIVE_UP, loss_of
 from mauve.stores.nats.monitors import MONITOR_S_MAX, ask_when_met, check_server, cluster_size
 from mauve.stores.nats.streams import (
     INSTALLATION,
-    NOT_FOUND,
+    STARTING_S_MAX,
     STREAM_ID,
     STREAMS,
     ApiError,
     StreamInfo,
     ask,
+    find_stream,
     is_peer_offline,
     once_placed,
     stream_config,
     stream_info,
     stream_name,
+    subject_of,
 )
 
 if TYPE_CHECKING:
@@ -40,13 +42,10 @@ _MONITORS_MAX: Final = 15  # asked at once
 _CLIENT_PORT: Final = 4222
 _GREETING_BYTES_MAX: Final = 2**16
 _PREPARE_S_MAX: Final = 30.0
-_RETRY_S: Final = 0.5
-_STARTING_S_MAX: Final = 12.0  # A cluster that has just been started elects a leader first.
 
 _QUICK_CONNECT_S_MAX: Final = 2.0
 _QUICK_ANSWER_S_MAX: Final = 1.5
 _QUICK_S_MAX: Final = 4.0
-_IF_LOST: Final = "if there is none, give up its records with 'mauve restore --servers --new-streams'"
 _ADVICE: Final = "name the monitoring address of every NATS server in MAUVE_STREAM_MONITOR_URL, like http://HOST:8222"
 
 log = structlog.get_logger()
@@ -122,7 +121,7 @@ def _check_connection(url: Secret) -> None:
 
     loop = LoopThread("nats-start")
     try:
-        loop.run(check(), _STARTING_S_MAX)
+        loop.run(check(), STARTING_S_MAX)
     except StoreUnavailableError as error:
         raise UnsupportedServerError(f"{error}: check MAUVE_STREAM_URL and the servers") from error
     finally:
@@ -195,71 +194,69 @@ async def _prepare(url: Secret, servers: int, plan: StreamPlan) -> dict[int, str
     client = await connect(url, "mauve start")
     try:
         replicas = REPLICAS if servers >= REPLICAS else 1
-        before = [await find_stream(client, stream) for stream in STREAMS]
-        infos = [
-            await _prepared(client, stream, info, replicas, plan) for stream, info in zip(STREAMS, before, strict=True)
-        ]
-        if None in before and replicas > 1:
+        before = {stream: await find_stream(client, stream) for stream in STREAMS}
+        lost = _lost_streams(before, plan)
+        for stream in lost:
+            await _detach(client, stream, before[stream])
+        infos = {
+            stream: await _prepared(client, stream, info, replicas, plan)
+            for stream, info in before.items()
+            if stream not in lost
+        }
+        if replicas > 1 and any(before[stream] is None for stream in infos):
             await _spread_leaders(client, infos)
-        return {stream: info.config.metadata[STREAM_ID] for stream, info in zip(STREAMS, infos, strict=True)}
+        return {**plan.known_ids, **{stream: info.config.metadata[STREAM_ID] for stream, info in infos.items()}}
     finally:
         await close(client)
 
 
-async def find_stream(client: "Client", stream: int) -> StreamInfo | None:
-    """Return a stream, or None if it does not exist. Wait for a cluster that has just been started."""
-    gives_up_at = asyncio.get_running_loop().time() + _STARTING_S_MAX
-    while True:
-        try:
-            return await stream_info(client, stream)
-        except ApiError as error:
-            if error.code == NOT_FOUND:
-                return None
-            if asyncio.get_running_loop().time() > gives_up_at:
-                raise StoreUnavailableError(str(error)) from error
-        except StoreUnavailableError:
-            if asyncio.get_running_loop().time() > gives_up_at:
-                raise
-        await asyncio.sleep(_RETRY_S)
+def _lost_streams(found: Mapping[int, StreamInfo | None], plan: StreamPlan) -> list[int]:
+    """Return and report the streams that cannot be used; raise `ForeignDataError` if none is left."""
+    for stream, info in found.items():
+        if info is not None and _is_foreign(info, plan):
+            raise ForeignDataError(
+                f"the stream {stream_name(stream)} at MAUVE_STREAM_URL belongs to another installation: "
+                "name other NATS servers or another NATS account, or the servers of this installation"
+            )
+    losses = {
+        stream: loss
+        for stream, info in found.items()
+        if (loss := loss_of(info, plan.known_ids.get(stream), plan.loaded.get(stream, 0)))
+    }
+    if len(losses) == len(found):
+        listed = ", ".join(f"{stream_name(stream)} {loss}" for stream, loss in losses.items())
+        raise ForeignDataError(
+            f"no stream of this installation is left at MAUVE_STREAM_URL ({listed}): "
+            f"name the servers that hold them, or {GIVE_UP}"
+        )
+    for stream, loss in losses.items():
+        log.error("log_stream_lost", stream=stream_name(stream), reason=loss, advice=f"the others are used; {GIVE_UP}")
+    return list(losses)
+
+
+def _is_foreign(info: StreamInfo, plan: StreamPlan) -> bool:
+    return info.config.metadata.get(INSTALLATION) != plan.installation or STREAM_ID not in info.config.metadata
+
+
+async def _detach(client: "Client", stream: int, info: StreamInfo | None) -> None:
+    """Keep writers from a stream that is not the one that was written to: its numbers were already used."""
+    if info is None:
+        return
+    config = stream_config(stream, info.config.metadata, info.config.num_replicas, info.config.max_bytes)
+    unused = {**config, "subjects": [f"{subject_of(stream)}.unused"]}
+    await ask(client, f"STREAM.UPDATE.{stream_name(stream)}", unused)
 
 
 async def _prepared(
     client: "Client", stream: int, info: StreamInfo | None, replicas: int, plan: StreamPlan
 ) -> StreamInfo:
     if info is None:
-        _refuse_lost_stream(stream, plan)
         info = await _created(client, stream, replicas, plan)
-    metadata = info.config.metadata
-    if metadata.get(INSTALLATION) != plan.installation or STREAM_ID not in metadata:
-        raise ForeignDataError(
-            f"the stream {stream_name(stream)} at MAUVE_STREAM_URL belongs to another installation: "
-            "name other NATS servers or another NATS account, or the servers of this installation"
-        )
-    if plan.known_ids.get(stream, metadata[STREAM_ID]) != metadata[STREAM_ID]:
-        _refuse_lost_stream(stream, plan)
-    _refuse_older_copy(stream, info, plan)
-    own = {name: metadata[name] for name in (INSTALLATION, STREAM_ID)}
+    own = {name: info.config.metadata[name] for name in (INSTALLATION, STREAM_ID)}
     wanted = stream_config(stream, own, max(replicas, info.config.num_replicas), plan.bytes_max // len(STREAMS))
     if not info.config.is_like(wanted):
         await ask(client, f"STREAM.UPDATE.{stream_name(stream)}", wanted)
     return info
-
-
-def _refuse_lost_stream(stream: int, plan: StreamPlan) -> None:
-    if stream in plan.known_ids:
-        raise ForeignDataError(
-            f"the stream {stream_name(stream)} at MAUVE_STREAM_URL is not the one that this installation wrote to: "
-            f"name the servers that hold it, or restore it from a backup of NATS; {_IF_LOST}"
-        )
-
-
-def _refuse_older_copy(stream: int, info: StreamInfo, plan: StreamPlan) -> None:
-    """Refuse a stream that would give new records the numbers of loaded ones: they would never be loaded."""
-    if info.state.last_seq < sequence_of(plan.loaded.get(stream, 0)):
-        raise ForeignDataError(
-            f"the stream {stream_name(stream)} at MAUVE_STREAM_URL holds less than was loaded from it, "
-            f"so it is an older copy: restore a newer one; {_IF_LOST}"
-        )
 
 
 async def _created(client: "Client", stream: int, replicas: int, plan: StreamPlan) -> StreamInfo:
@@ -277,10 +274,11 @@ async def _created(client: "Client", stream: int, replicas: int, plan: StreamPla
     return await stream_info(client, stream)
 
 
-async def _spread_leaders(client: "Client", infos: Sequence[StreamInfo]) -> None:
+async def _spread_leaders(client: "Client", infos: Mapping[int, StreamInfo]) -> None:
     """Give each new stream a leader on another server, so that a failure stops one of them only."""
-    names = sorted({infos[0].cluster.leader, *(peer.name for peer in infos[0].cluster.replicas)} - {""})
-    for place, (stream, info) in enumerate(zip(STREAMS, infos, strict=True)):
+    cluster = next(iter(infos.values())).cluster
+    names = sorted({cluster.leader, *(peer.name for peer in cluster.replicas)} - {""})
+    for place, (stream, info) in enumerate(infos.items()):
         wanted = names[place % len(names)]
         if info.cluster.leader == wanted:
             continue

@@ -25,6 +25,7 @@ _AGAIN_S: Final = 0.5  # A leader answers in milliseconds, and one is elected wi
 # have not heard from it for 4 s elect one.
 LEADER_CONTACT_S_MAX: Final = 2.5
 _PLACED_S_MAX: Final = 12.0  # A leader hears of servers that have just started within a few seconds.
+STARTING_S_MAX: Final = 12.0  # A cluster that has just been started elects a leader first.
 _PEER_OFFLINE: Final = "peer offline"
 NO_ANSWER: Final = "JetStream does not answer: it may be without a quorum"
 DUPLICATE_WINDOW_S: Final = 300  # far longer than a writer sends a group again
@@ -53,6 +54,7 @@ class StreamState(msgspec.Struct, frozen=True):
 
 class StreamConfig(msgspec.Struct, frozen=True):
     metadata: dict[str, str] = {}
+    subjects: list[str] = []
     num_replicas: int = 1
     storage: str = ""
     retention: str = ""
@@ -240,6 +242,23 @@ def info_from(name: str, reply: bytes) -> StreamInfo:
     if not info.cluster.is_led(info.config.num_replicas):
         raise StoreUnavailableError(f"NATS: the stream {name} has no leader that most of its servers follow")
     return info
+
+
+async def find_stream(client: "Client", stream: int) -> StreamInfo | None:
+    """Return a stream, or None if it does not exist. Wait for a cluster that has just been started."""
+    gives_up_at = asyncio.get_running_loop().time() + STARTING_S_MAX
+    while True:
+        try:
+            return await stream_info(client, stream)
+        except ApiError as error:
+            if error.code == NOT_FOUND:
+                return None
+            if asyncio.get_running_loop().time() > gives_up_at:
+                raise StoreUnavailableError(str(error)) from error
+        except StoreUnavailableError:
+            if asyncio.get_running_loop().time() > gives_up_at:
+                raise
+        await asyncio.sleep(_AGAIN_S)
 
 
 async def purge(client: "Client", stream: int, keep_from: int) -> None:

@@ -1,11 +1,11 @@
 """Bring the ledger in line with a warehouse that is newer, or with a log that was lost."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 
 import sqlalchemy as sa
 
-from mauve.stores.ledger import DeadLetter
+from mauve.stores.ledger import DeadLetter, Intent, intent_from
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.dialects import upsert
 from mauve.stores.sql.ledger.schema import dead_letters, event_outbox_head, imports, load_lease, load_positions
@@ -32,12 +32,17 @@ def raise_import_number(database: Database, number: int) -> None:
 
 
 def skip_lost_records(database: Database, last_numbers: Mapping[int, int]) -> None:
-    """Call every record up to these loaded, and no range unfinished: their streams are lost.
+    """Mark every record of these streams loaded, up to the given number: the streams are lost.
 
-    The ledger may be older than a stream, and not know it.
+    The ledger may be older than a stream, and not know it. An unfinished range keeps its other streams.
     """
     with database.writing() as tx:
-        tx.execute(sa.update(load_lease).values(intent=None))
+        name = tx.execute(sa.select(load_lease.c.intent).with_for_update()).scalar_one()
+        if name is not None:
+            before, positions = astuple(intent_from(name))
+            kept = positions.keys() - last_numbers.keys()
+            intent = Intent({each: before[each] for each in kept}, {each: positions[each] for each in kept})
+            tx.execute(sa.update(load_lease).values(intent=intent.name or None))
         for stream, number in sorted(last_numbers.items()):
             first = upsert(tx.dialect.name, load_positions).values(stream=stream, number=number)
             tx.execute(first.on_conflict_do_nothing(index_elements=[load_positions.c.stream]))
