@@ -14,9 +14,10 @@ from urllib.parse import quote
 
 import httpx2 as httpx
 import pytest
+from structlog.testing import capture_logs
 
 from mauve.core.secret import Secret
-from mauve.stores import ForeignDataError, StoreUnavailableError
+from mauve.stores import StoreUnavailableError
 from mauve.stores.log import LogFullError, LogUnavailableError, number_of, stream_of
 from mauve.stores.nats import accepted, edge, log_reader, log_writer
 from mauve.stores.nats.groups import first_number
@@ -432,17 +433,24 @@ class TestReader:
                 state = info_of(nats_server, STREAMS[0]).state
                 assert (state.messages, state.first_seq) == (messages, first)
 
-    def test_a_stream_that_was_created_again_is_noticed(self, nats_server):
+    def test_a_stream_that_is_missing_or_was_created_again_is_reported_and_left_out(self, nats_server):
         delete_streams(nats_server)
         ids = prepare_streams(Secret(nats_server.url), 1, PLAN)
         with closing(NatsLogReader(Secret(nats_server.url), ids)) as reader:
             assert reader.read(STREAMS[0], 0, BYTES_MAX) == []
             delete_streams(nats_server)
-            with pytest.raises(StoreUnavailableError):
-                reader.read(STREAMS[0], 0, BYTES_MAX)
+            with capture_logs() as logs:
+                self.reads_nothing(reader)
+            assert {line["reason"] for line in logs} == {"is missing"}
             prepare_streams(Secret(nats_server.url), 1, PLAN)
-            with pytest.raises(ForeignDataError, match="created again"):
-                reader.read(STREAMS[0], 0, BYTES_MAX)
+            self.append(nats_server, [b"new"])
+            self.reads_nothing(reader)
+            assert info_of(nats_server, STREAMS[0]).state.messages == 1, "it is not trimmed"
+
+    def reads_nothing(self, reader):
+        assert reader.read(STREAMS[0], 0, BYTES_MAX) == []
+        assert (reader.last_number(STREAMS[0]), reader.backlog_bytes({}), reader.stored_bytes()) == (0, 0, 0)
+        reader.trim_now(STREAMS[0], 640)
 
 
 class TestStreams:
