@@ -15,7 +15,7 @@ from mauve.stores.sql.database import Database, sqlite_url
 from mauve.wiring import bootstrap, control
 from mauve.wiring.edge import _BUSY_TIMEOUT_S as _EDGE_BUSY_TIMEOUT_S
 from mauve.wiring.paths import catalog_path
-from support.browser import PASSWORD, Browser
+from support.browser import PASSWORD, Browser, cookies_of
 from support.service import PATIENCE_S, bearer
 
 
@@ -157,11 +157,11 @@ def test_it_recovers_without_a_restart(api, settings):
 
 class TestDashboard:
     @pytest.fixture
-    def viewer(self, client, parts, organization, clock):
+    def viewer(self, client, parts, organization, clock, settings):
         user, _ = people.create_user(parts, organization.org_id, "a@example.com", Role.OWNER)
         secret = begin_session(parts.catalog.sessions, user.user_id, "test", clock.now_ms(), parts.randomness)
         browser = Browser(client)
-        browser.cookies = {"mauve_session": secret.reveal()}
+        browser.cookies = cookies_of(settings, secret)
         return browser
 
     def test_pages_work_while_another_process_writes(self, viewer, clock, locked_catalog):

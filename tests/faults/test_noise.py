@@ -68,7 +68,7 @@ class Target:
     token: str
     app: dict
     billed: dict
-    session: str
+    cookie: str
     statuses: Counter = field(default_factory=Counter)
     accepted: Counter = field(default_factory=Counter)
     failures: list = field(default_factory=list)
@@ -186,7 +186,7 @@ def open_page(target):
         "accept": "text/html",
         "sec-fetch-site": "same-origin",
         "content-type": "application/x-www-form-urlencoded",
-        "cookie": f"mauve_session={target.session}",
+        "cookie": target.cookie,
     }
     body = noise.damaged(body) if chance.random() < 0.2 else body
     path = filled_path(route.path, target) + ("?" + noise.escaped() if chance.random() < 0.2 else "")
@@ -233,7 +233,7 @@ def target(tmp_path_factory, rounds):
             app, billed = (api.post("/v1/apps", json={"name": name}).json() for name in ("App", "Billed"))
             for provider, secret in (("biller_a", SECRET_A), ("biller_b", SECRET_B)):
                 api.put(f"/v1/apps/{billed['app_id']}/webhooks/{provider}", json={"secret": secret})
-        made = Target(service, Noise(seed), token, app, billed, cookie.split("=", 1)[1].split(";")[0])
+        made = Target(service, Noise(seed), token, app, billed, cookie.partition(";")[0])
         eventually(lambda: made.ask(address(service.ingest_url), "GET", "/readyz")[0] == 200)
         yield made
         for connection in made.connections.values():

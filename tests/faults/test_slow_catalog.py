@@ -10,7 +10,7 @@ from mauve.access.sessions import begin_session
 from mauve.control import apps, people
 from mauve.control.bodies import NewAppBody
 from mauve.core.user import Role
-from support.browser import Browser
+from support.browser import Browser, cookies_of
 
 TIMEOUT_S = 0.3
 DELAY_S = 2 * TIMEOUT_S
@@ -139,11 +139,11 @@ class TestDashboard:
         return "dashboard"
 
     @pytest.fixture
-    def owner(self, client, parts, organization, clock):
+    def owner(self, client, parts, organization, clock, settings):
         user, _ = people.create_user(parts, organization.org_id, "a@example.com", Role.OWNER)
         secret = begin_session(parts.catalog.sessions, user.user_id, "test", clock.now_ms(), parts.randomness)
         browser = Browser(client)
-        browser.cookies = {"mauve_session": secret.reveal()}
+        browser.cookies = cookies_of(settings, secret)
         return browser
 
     def test_a_token_that_is_not_shown_does_not_exist(self, owner, parts, organization, brake, plane):

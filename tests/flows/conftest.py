@@ -20,7 +20,7 @@ from mauve.stores.clickhouse.schema import TABLES
 from mauve.stores.clickhouse.warehouse_reader import ClickHouseWarehouseReader
 from mauve.stores.warehouse import WarehouseReader
 from support.alerts import Machine, Recorder
-from support.browser import PASSWORD, Browser
+from support.browser import PASSWORD, Browser, cookies_of
 from support.clocks import ManualClock
 
 
@@ -70,7 +70,7 @@ def owner(browser: Browser, setup_path: str) -> Browser:
 
 @pytest.fixture
 def signed_in(
-    client: TestClient, parts: ControlParts, clock: ManualClock, organization: Organization
+    client: TestClient, parts: ControlParts, clock: ManualClock, organization: Organization, settings: Settings
 ) -> Callable[[Role], tuple[Browser, User]]:
     """Sign in a new member of the organization, without the cost of hashing a password."""
 
@@ -79,7 +79,7 @@ def signed_in(
         parts.catalog.passwords.replace(user.user_id, "$unknown")
         secret = begin_session(parts.catalog.sessions, user.user_id, "test", clock.now_ms(), parts.randomness)
         browser = Browser(client)
-        browser.cookies = {"mauve_session": secret.reveal()}
+        browser.cookies = cookies_of(settings, secret)
         return browser, user
 
     return sign_in

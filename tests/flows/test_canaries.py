@@ -37,6 +37,7 @@ class World:
     service: object
     metrics_port: int
     client: httpx.Client
+    cookie: str = ""  # the name of the session's
     secrets: dict[str, str] = field(default_factory=dict)
     made_by: dict[str, str] = field(default_factory=dict)  # secret → the only reply that may hold it
     replies: dict[str, str] = field(default_factory=dict)
@@ -118,7 +119,8 @@ def _use_everything(world):
 def _create_an_organization(world, browser):
     form = {"organization": "Acme", "email": "ann@example.com", "password": PASSWORD}
     browser.send("/setup/" + world.secrets["set-up link"], form)
-    world.plant("session", browser.cookies["mauve_session"])
+    ((world.cookie, session),) = browser.cookies.items()
+    world.plant("session", session)
     org = _operator(world, "org", "list")[0]["org_id"]
     world.plant("token", _operator(world, "token", "mint", "--org", org, "--scopes", EVERY_SCOPE)["token"])
 
@@ -190,7 +192,7 @@ def _send_alerts_in_vain(world, browser):
 def _as_an_attacker(world):
     """Send every secret where it does not belong, on every port."""
     for name, secret in list(world.secrets.items()):
-        wrong = {"authorization": f"Bearer {secret}x", "cookie": f"mauve_session={secret}x"}
+        wrong = {"authorization": f"Bearer {secret}x", "cookie": f"{world.cookie}={secret}x"}
         json_wrong = {**wrong, "content-type": "application/json"}
         for operation in OPERATIONS:
             path = operation.path.format(app_id="app_x", key_id="key_x", provider="biller_a")

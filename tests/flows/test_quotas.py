@@ -14,7 +14,7 @@ from mauve.core.credential import Scope
 from mauve.core.organization import IN_ALL, Quotas
 from mauve.core.secret import Secret
 from mauve.core.user import Role
-from support.browser import Browser
+from support.browser import Browser, cookies_of
 from support.service import mauve, mauve_json
 
 QUOTAS = Quotas(apps=3, keys_per_app=2, keys=5, tokens=2, members=2)
@@ -26,11 +26,11 @@ def settings(settings):
 
 
 @pytest.fixture
-def owner(client, parts, organization, clock):
+def owner(client, parts, organization, clock, settings):
     user, _ = people.create_user(parts, organization.org_id, "owner@example.com", Role.OWNER)
     secret = begin_session(parts.catalog.sessions, user.user_id, "test", clock.now_ms(), parts.randomness)
     browser = Browser(client)
-    browser.cookies = {"mauve_session": secret.reveal()}
+    browser.cookies = cookies_of(settings, secret)
     return browser
 
 

@@ -1,13 +1,20 @@
 """Signing in and out, one-time links, and what the account page does."""
 
+import html
+import re
+from dataclasses import replace
+
 import pytest
 from starlette.testclient import TestClient
 
 from mauve.access.sessions import IDLE_MS, LIFETIME_MS
 from mauve.access.sign_in_attempts import ADDRESS_BURST, PAIR_BURST
+from mauve.config import settings_from
 from mauve.control import links, people
 from mauve.control.links import LINK_LIFETIME_MS
 from mauve.core.user import Role
+from mauve.wiring.bootstrap import prepare
+from mauve.wiring.dashboard import session_cookie
 from support.browser import PASSWORD, Browser, shown
 
 ANN = "ann@example.com"
@@ -121,8 +128,32 @@ class TestSigningIn:
         assert is_in(stranger)
         assert stranger.ask("GET", "/signin").headers["location"] == "/"
 
+    def test_the_query_of_the_page_survives_signing_in(self, owner, stranger):
+        page = "/alerts?days=7&name=a%26b+c&x=%C3%A9"
+        asked = stranger.open(page)
+        assert 'name="next" value="/alerts?days=7&amp;name=a%26b+c&amp;x=%C3%A9"' in asked.text
+        form = {
+            "email": ANN,
+            "password": PASSWORD,
+            "next": html.unescape(re.search('name="next" value="([^"]*)"', asked.text)[1]),
+        }
+        assert stranger.ask("POST", "/signin", form).headers["location"] == page
+
+    @pytest.mark.embedded
+    def test_two_installations_on_one_host_have_cookies_of_their_own(self, tmp_path):
+        """Ports share cookies: with one name, signing in to one would sign out of the other."""
+        names = set()
+        for folder in ("one", "two"):
+            settings = settings_from({"MAUVE_DATA": str(tmp_path / folder)})
+            prepare(settings)
+            names |= {session_cookie(settings).name, session_cookie(replace(settings, public_url="https://a.b")).name}
+        assert len(names) == 4
+        assert sum(name.startswith("__Host-mauve_session_") for name in names) == 2
+
     @pytest.mark.embedded  # no engine sees the address
-    @pytest.mark.parametrize("path", ["//evil.example", "https://evil.example", "/\\evil.example", "\\", "", "/a\r\nb"])
+    @pytest.mark.parametrize(
+        "path", ["//evil.example", "//evil.example?a=b", "https://evil.example", "/\\evil.example", "\\", "", "/a\r\nb"]
+    )
     def test_signing_in_never_redirects_to_another_site(self, owner, stranger, path):
         reply = stranger.ask("POST", "/signin", {"email": ANN, "password": PASSWORD, "next": path})
         assert (reply.status_code, reply.headers["location"]) == (303, "/")
@@ -187,8 +218,8 @@ class TestSigningIn:
     def test_cookies_of_other_services_on_this_host_are_harmless(self, owner, client, foreign):
         """Ports share cookies: browsers send us those of other services on the host."""
         browser = Browser(client)
-        (credential,) = owner.cookies.values()
-        for cookies in (f"{foreign}; mauve_session={credential}", f"mauve_session={credential}; {foreign}"):
+        (own,) = (f"{name}={credential}" for name, credential in owner.cookies.items())
+        for cookies in (f"{foreign}; {own}", f"{own}; {foreign}"):
             assert browser.ask("GET", "/apps", cookie=cookies.encode()).status_code == 200
 
     def test_attempts_from_one_address_are_limited_whatever_it_claims(self, client):
@@ -261,7 +292,7 @@ class TestSessions:
     @pytest.mark.embedded
     def test_no_credential_is_stored_in_plain_text(self, owner, settings, parts):
         link = shown(owner.send("/members", {"email": "bo@example.com", "role": "viewer"}), "link")
-        hidden = [PASSWORD, owner.cookies["mauve_session"], link.rpartition("/")[2]]
+        hidden = [PASSWORD, *owner.cookies.values(), link.rpartition("/")[2]]
         stored = b"".join(path.read_bytes() for path in settings.data.glob("catalog.db*"))
         assert b"ann@example.com" in stored
         assert [secret for secret in hidden if secret.encode() in stored] == []

@@ -4,6 +4,8 @@ import html
 import re
 from http.cookies import SimpleCookie
 
+from mauve.wiring.dashboard import session_cookie
+
 PASSWORD = "correct horse battery staple"
 
 
@@ -51,6 +53,11 @@ class Browser:
         for line in reply.headers.get_list("set-cookie"):
             for name, morsel in SimpleCookie(line).items():
                 self.cookies = {name: morsel.value} if morsel["max-age"] != "0" else {}
+
+
+def cookies_of(settings, secret):
+    """Return the cookies of a browser with a session."""
+    return {session_cookie(settings).name: secret.reveal()}
 
 
 def shown(reply, element_id):

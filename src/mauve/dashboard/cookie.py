@@ -1,5 +1,7 @@
 """The session cookie."""
 
+from dataclasses import dataclass
+from hashlib import sha256
 from typing import Final
 
 from starlette.responses import Response
@@ -7,35 +9,37 @@ from starlette.responses import Response
 from mauve.access.sessions import LIFETIME_MS
 from mauve.core.secret import Secret
 
-_PLAIN: Final = "mauve_session"
+_NAME: Final = "mauve_session"
 # The prefix makes browsers refuse the cookie unless it is Secure, for the whole site and for this host alone.
-_BEHIND_TLS: Final = "__Host-mauve_session"
+_SECURE_PREFIX: Final = "__Host-"
+_DIGITS: Final = 8
 
 
-def cookie_name(public_url: str | None) -> str:
-    return _BEHIND_TLS if _is_behind_tls(public_url) else _PLAIN
+@dataclass(frozen=True, slots=True)
+class SessionCookie:
+    name: str
+    is_secure: bool
+
+    def set(self, response: Response, credential: Secret) -> Response:
+        return self._set(response, credential.reveal(), LIFETIME_MS // 1000)
+
+    def clear(self, response: Response) -> Response:
+        return self._set(response, "", 0)
+
+    def _set(self, response: Response, value: str, max_age_s: int) -> Response:
+        response.set_cookie(
+            self.name,
+            value,
+            max_age_s,
+            secure=self.is_secure,
+            httponly=True,
+            samesite="Lax",  # type: ignore[arg-type]  # accepted, and the spelling of the standard
+        )
+        return response
 
 
-def set_cookie(response: Response, public_url: str | None, credential: Secret) -> Response:
-    return _set(response, public_url, credential.reveal(), LIFETIME_MS // 1000)
-
-
-def clear_cookie(response: Response, public_url: str | None) -> Response:
-    return _set(response, public_url, "", 0)
-
-
-def _set(response: Response, public_url: str | None, value: str, max_age_s: int) -> Response:
-    name = cookie_name(public_url)
-    response.set_cookie(
-        name,
-        value,
-        max_age_s,
-        secure=_is_behind_tls(public_url),
-        httponly=True,
-        samesite="Lax",  # type: ignore[arg-type]  # accepted, and the spelling of the standard
-    )
-    return response
-
-
-def _is_behind_tls(public_url: str | None) -> bool:
-    return public_url is not None and public_url.startswith("https://")
+def cookie_for(identity: str, public_url: str | None) -> SessionCookie:
+    """Return the cookie of an installation. The ports of a host share cookies, so each installation has its own."""
+    is_secure = public_url is not None and public_url.startswith("https://")
+    name = f"{_NAME}_{sha256(identity.encode()).hexdigest()[:_DIGITS]}"
+    return SessionCookie(f"{_SECURE_PREFIX}{name}" if is_secure else name, is_secure)

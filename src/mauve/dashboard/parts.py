@@ -6,6 +6,7 @@ from mauve.access.sign_in_attempts import PasswordAttempts
 from mauve.alerts.parts import AlertParts
 from mauve.control.parts import ControlParts
 from mauve.dashboard.charts.numbers import Numbers
+from mauve.dashboard.cookie import SessionCookie
 from mauve.dashboard.refreshing import RefreshLimits
 from mauve.stores.deliveries import DeliveryReader
 from mauve.stores.imports import ImportReader
@@ -30,6 +31,8 @@ class DashboardParts:
     ingest_stats: IngestStatsReader
     alerts: AlertParts
     imports: ImportReader
+    cookie: SessionCookie
+    has_documentation: bool  # whether the site was built
     public_url: str | None  # where browsers reach the service, without a trailing slash
     public_ingest_url: str | None  # where events and webhooks are sent, if that is elsewhere
     proxies: int  # the number of our own proxies in front

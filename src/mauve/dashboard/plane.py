@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http import HTTPStatus
 from typing import Final, TypeVar
-from urllib.parse import urlencode
 
 import structlog
 from starlette.exceptions import HTTPException
@@ -22,7 +21,6 @@ from mauve.control.plane import run_with_deadline
 from mauve.core.problems import Code, Problem, not_found
 from mauve.dashboard import assets
 from mauve.dashboard.context import Context, FormError, MemberContext
-from mauve.dashboard.cookie import cookie_name
 from mauve.dashboard.files import FileResponse
 from mauve.dashboard.origin import check_origin
 from mauve.dashboard.parts import DashboardParts
@@ -106,7 +104,7 @@ class Dashboard:
     async def _respond(self, handle: Handler, request: Request) -> Response:
         body = await bounded_body(request, BODY_BYTES_MAX)
         context = Context(self._parts, request, body, {}, self._parts.control.clock.now_ms(), person=None)
-        credential = request.cookies.get(cookie_name(self._parts.public_url)) or context.address
+        credential = request.cookies.get(self._parts.cookie.name) or context.address
         owner = self._share.owner_of(credential)
         if not self._share.enter(owner):
             return _problem_page(context, HTTPStatus.SERVICE_UNAVAILABLE, _SHARE_EXCEEDED)
@@ -173,7 +171,7 @@ def _check_origin(context: Context) -> None:
 
 
 def _with_session(context: Context) -> Context:
-    credential = context.request.cookies.get(cookie_name(context.parts.public_url))
+    credential = context.request.cookies.get(context.parts.cookie.name)
     person = find_session(context.control.catalog.sessions, credential, context.now_ms)
     return Context(context.parts, context.request, context.body, {}, context.now_ms, person)
 
@@ -188,12 +186,17 @@ def _open_public(route: PublicPage, context: Context) -> Response:
 def _open_member(route: MemberPage, context: Context) -> Response:
     """Open a member's page. The order of these lines is the order in which a request can be refused."""
     _check_origin(context)
-    path = context.request.scope["path"]
     if context.person is None:
-        return see_other(f"/signin?{urlencode({'next': path})}" if is_safe(context.request) else "/signin")
+        return see_other("/signin", **({"next": _address_of(context.request)} if is_safe(context.request) else {}))
     member = _with_form(context, MemberContext)
     member.require(route.needs)
     return _handled(member, route.handle, route.show_again)
+
+
+def _address_of(request: Request) -> str:
+    """Return the path and the query of a request."""
+    query = request.scope["query_string"].decode("latin-1")
+    return f"{request.scope['path']}?{query}" if query else request.scope["path"]
 
 
 def _refuse(problem: Problem, context: Context) -> Response:

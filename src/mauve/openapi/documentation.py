@@ -29,6 +29,11 @@ _HEADERS: Final = {
 }
 
 
+def has_site() -> bool:
+    """Return whether the site was built, so that pages can link it."""
+    return _SITE.is_dir()
+
+
 def documentation_routes(site: Path = _SITE) -> list[Route]:
     """Return a route for every file of the site; none if it was not built."""
     if not site.is_dir():

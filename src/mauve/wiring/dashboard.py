@@ -9,8 +9,10 @@ from mauve.access.sign_in_attempts import PasswordAttempts, in_memory
 from mauve.config import Settings
 from mauve.control.parts import ControlParts
 from mauve.dashboard.charts.numbers import Numbers
+from mauve.dashboard.cookie import SessionCookie, cookie_for
 from mauve.dashboard.parts import DashboardParts
 from mauve.dashboard.refreshing import RefreshLimits
+from mauve.openapi.documentation import has_site
 from mauve.query.parts import QueryParts
 from mauve.stores.sql.ledger.deliveries import SqlDeliveryReader
 from mauve.stores.sql.ledger.imports import SqlImportLedger
@@ -21,6 +23,7 @@ from mauve.stores.sql.ledger.usage import SqlUsageReader
 from mauve.stores.sql.token_buckets import SqlTokenBuckets
 from mauve.wiring.alerts import alert_parts
 from mauve.wiring.databases import open_catalog_database, open_ledger_database
+from mauve.wiring.paths import identity_path
 
 
 @contextmanager
@@ -45,10 +48,17 @@ def dashboard_parts(settings: Settings, control: ControlParts, query: QueryParts
             alerts=alert_parts(
                 settings, control, catalog, numbers=numbers, ingest_stats=ingest_stats, deliveries=deliveries
             ),
+            cookie=session_cookie(settings),
+            has_documentation=has_site(),
             public_url=_origin(settings.public_url),
             public_ingest_url=_origin(settings.public_ingest_url),
             proxies=settings.proxies,
         )
+
+
+def session_cookie(settings: Settings) -> SessionCookie:
+    """Return the cookie of this installation, on a prepared data directory."""
+    return cookie_for(identity_path(settings.data).read_text().strip(), settings.public_url)
 
 
 def _origin(url: str | None) -> str | None:

@@ -7,7 +7,6 @@ from mauve.access.sessions import begin_session, is_expired
 from mauve.control.links import checked_hash
 from mauve.control.operator import RefusedError
 from mauve.dashboard.context import MemberContext
-from mauve.dashboard.cookie import set_cookie
 from mauve.dashboard.pages.sign_in import check_attempts
 from mauve.dashboard.rendering import page, see_other
 
@@ -29,7 +28,7 @@ def change_password(context: MemberContext) -> Response:
     credential = begin_session(
         control.catalog.sessions, user.user_id, context.agent, context.now_ms, control.randomness
     )
-    return set_cookie(see_other("/account", done="password-changed"), context.parts.public_url, credential)
+    return context.parts.cookie.set(see_other("/account", done="password-changed"), credential)
 
 
 def end_session(context: MemberContext) -> Response:

@@ -10,7 +10,6 @@ from mauve.control.operator import RefusedError
 from mauve.core.problems import Code, Problem
 from mauve.core.user import EMAIL_CHARACTERS_MAX
 from mauve.dashboard.context import Context, MemberContext
-from mauve.dashboard.cookie import clear_cookie, set_cookie
 from mauve.dashboard.rendering import page, see_other
 
 _HOME: Final = "/"
@@ -41,17 +40,17 @@ def start_session(context: Context, user_id: str, next_path: str = _HOME) -> Res
         context.control.catalog.sessions.end(context.person.user.user_id, context.person.session.session_id)
     sessions = context.control.catalog.sessions
     credential = begin_session(sessions, user_id, context.agent, context.now_ms, context.control.randomness)
-    return set_cookie(see_other(safe_path(next_path)), context.parts.public_url, credential)
+    return context.parts.cookie.set(see_other(safe_path(next_path)), credential)
 
 
 def sign_out(context: MemberContext) -> Response:
     context.control.catalog.sessions.end(context.user.user_id, context.member.session.session_id)
-    return clear_cookie(see_other("/signin", done="signed-out"), context.parts.public_url)
+    return context.parts.cookie.clear(see_other("/signin", done="signed-out"))
 
 
 def sign_out_everywhere(context: MemberContext) -> Response:
     context.control.catalog.sessions.end_all(context.user.user_id)
-    return clear_cookie(see_other("/signin", done="signed-out-everywhere"), context.parts.public_url)
+    return context.parts.cookie.clear(see_other("/signin", done="signed-out-everywhere"))
 
 
 def check_attempts(context: Context, email: str) -> None:
