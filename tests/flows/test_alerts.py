@@ -187,7 +187,7 @@ def test_deliveries_that_fail_verification_are_noticed(client, machine, admin, a
     eventually(lambda: refusals() == len(forged) + 1)
     clock.advance(6 * 60_000)
     ((_, notice),) = machine.work()
-    assert notice.title == "Shop: deliveries of Stripe (biller_a) fail verification"
+    assert notice.title == "Shop: deliveries of Stripe fail verification"
     assert notice.link.endswith("/webhooks")
 
 

@@ -1,6 +1,8 @@
 """The dashboard from end to end, starting at the setup link."""
 
 import dataclasses
+import re
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +12,9 @@ from mauve.core.app import Environment
 from mauve.core.biller import Provider
 from mauve.core.credential import Scope
 from mauve.core.user import Role
+from mauve.dashboard import rendering
 from mauve.ingest.stats import write_key_uses
+from mauve.openapi import documentation
 from mauve.stores.ledger import LoadStep
 from mauve.stores.read_meter import ReadCost, ReadLimits
 from mauve.wiring.databases import open_load_ledger
@@ -18,6 +22,7 @@ from support.billing import SECRET_A, signed_a
 from support.browser import PASSWORD, Browser, shown
 from support.service import bearer
 
+ROOT = Path(__file__).parents[2]
 EVENT = {"name": "seen"}
 
 
@@ -247,7 +252,7 @@ class TestWebhooks:
         assert f"http://testserver/v1/webhooks/biller_b/{app.public_id}" in saved.text
         assert "canary" not in saved.text
         assert parts.catalog.apps.find(organization.org_id, app_id).has_biller_b_webhook is True
-        assert "Polar (biller_b)" in admin.open("/apps").text
+        assert "Polar" in admin.open("/apps").text
 
     def test_the_test_address_appears_with_the_first_test_secret(self, parts, organization, admin):
         app_id, _ = create_app(admin)
@@ -542,6 +547,39 @@ class TestRefusedForms:
         assert "canary" not in refused.text
 
 
+class TestDocumentation:
+    @pytest.fixture(params=["built", "absent"])
+    def is_built(self, request, tmp_path, monkeypatch):
+        (tmp_path / "built").mkdir()
+        monkeypatch.setattr(documentation, "_SITE", tmp_path / request.param)
+        return request.param == "built"
+
+    @pytest.fixture
+    def settings(self, is_built, settings):
+        return settings
+
+    def test_pages_link_it_if_it_was_built(self, browser, signed_in, is_built):
+        admin, _ = signed_in(Role.ADMIN)
+        for path, name in {"/apps": "index", "/alerts": "alerts", "/signin": "index"}.items():
+            page = (browser if path == "/signin" else admin).open(path)
+            assert (f'href="/docs/{name}.html">Documentation</a>' in page.text) == is_built, path
+
+
+def test_every_guide_that_a_page_links_exists():
+    templates = Path(rendering.__file__).parent / "templates"
+    named = {name for path in templates.iterdir() for name in re.findall(r"set guide = '([\w-]+)'", path.read_text())}
+    assert named
+    assert [name for name in sorted(named) if not (ROOT / f"docs/{name}.md").exists()] == []
+
+
+def test_onboarding_offers_stripe_and_polar(signed_in):
+    admin, _ = signed_in(Role.ADMIN)
+    created = admin.send("/apps", {"name": "App", "type": "saas", "ownership": "mine"})
+    own = re.search(r'href="(/apps/app_[^"/]*)"', created.text)[1]
+    for page in (created, admin.open(own)):
+        assert f'connect <a href="{own}/webhooks">Stripe or Polar</a>' in page.text
+
+
 @pytest.mark.embedded  # only the text of a page
 def test_an_address_that_a_shell_would_run_is_in_no_snippet(client, signed_in):
     admin, _ = signed_in(Role.ADMIN)
@@ -551,7 +589,7 @@ def test_an_address_that_a_shell_would_run_is_in_no_snippet(client, signed_in):
         headers={
             "host": "evil.example';id;'",
             "origin": "http://evil.example';id;'",
-            "cookie": f"mauve_session={admin.cookies['mauve_session']}",
+            "cookie": "; ".join(f"{name}={value}" for name, value in admin.cookies.items()),
         },
     )
     assert created.status_code == 200

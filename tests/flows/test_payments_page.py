@@ -80,7 +80,7 @@ class TestList:
         for expected in (
             "1 234.50 EUR revenue ann one API",
             "7 JPY volume none &lt;two&gt; API",
-            "19.99 EUR revenue fee unknown cus_1 stripe:in_1 Stripe (biller_a)",
+            "19.99 EUR revenue fee unknown cus_1 stripe:in_1 Stripe",
         ):
             assert expected in text, expected
 

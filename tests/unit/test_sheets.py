@@ -1,6 +1,8 @@
 import csv
 import io
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -54,8 +56,13 @@ def test_a_file_comes_in_pieces_and_is_whole(count):
     assert len(pieces) == 1 + -(-count // 500)
 
 
+def test_the_documents_name_the_limit_of_a_file():
+    text = (Path(__file__).parents[2] / "docs/metrics.md").read_text()
+    assert re.findall(r"A file has at most ([\d,]+) rows", text) == [f"{sheets.ROWS_MAX:,}"]
+
+
 def test_a_file_that_is_cut_says_so_in_its_last_line(monkeypatch):
     monkeypatch.setattr(sheets, "ROWS_MAX", 700)
     whole, cut = (rows_in(csv_pieces(["n"], ([number] for number in range(count)))) for count in (700, 701))
     assert whole[-1] == ["699"]
-    assert cut == [*whole, ["cut here: choose a shorter period for the rest"]]
+    assert cut == [*whole, ["cut here: choose a shorter period, or filter, for the rest"]]

@@ -37,7 +37,7 @@ provider_option = click.option(
     "--provider",
     type=click.Choice([provider.value for provider in Provider]),
     required=True,
-    help=f"The biller: {' or '.join(BILLER_NAMES.values())}.",
+    help=f"The biller: {' or '.join(f'{name} ({provider})' for provider, name in BILLER_NAMES.items())}.",
 )
 
 

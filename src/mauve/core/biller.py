@@ -13,8 +13,8 @@ class Provider(StrEnum):
 
 
 BILLER_NAMES: Final[Mapping[str, str]] = {
-    Provider.BILLER_A: "Stripe (biller_a)",
-    Provider.BILLER_B: "Polar (biller_b)",
+    Provider.BILLER_A: "Stripe",
+    Provider.BILLER_B: "Polar",
 }
 """The providers' names for people; paths and options use the values."""
 

@@ -75,6 +75,7 @@ _FILTERS: Final = (
     wording.count,
     wording.counted,
     wording.day,
+    wording.delivery_word,
     wording.duration,
     wording.instant,
     wording.listed,

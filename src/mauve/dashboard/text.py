@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from typing import Final
 
+from mauve.core.app import Environment
 from mauve.core.money import minor_digits
 from mauve.core.text import count, counted, day, moment, moment_at, money, tenths
 from mauve.dashboard.charts.series import Change
+from mauve.ingest.webhooks.warnings import DeliveryWarning
 
 __all__ = [
     "age",
@@ -18,6 +20,7 @@ __all__ = [
     "count",
     "counted",
     "day",
+    "delivery_word",
     "duration",
     "instant",
     "listed",
@@ -153,3 +156,11 @@ def shell_quoted(text: str) -> str:
 def words(name: str) -> str:
     """Return an identifier as plain text: `client_operated` as `Client operated`."""
     return "SaaS" if name == "saas" else name.replace("_", " ").capitalize()
+
+
+def delivery_word(word: str, environment: Environment) -> str:
+    """Return the result of a delivery in an environment, or a warning about it, as plain text."""
+    if word == DeliveryWarning.PLANE_MISMATCH:
+        other = Environment.LIVE if environment is Environment.TEST else Environment.TEST
+        return f"{other} delivery at the {environment} address"
+    return "payload without the object" if word == DeliveryWarning.THIN_EVENT else words(word).lower()

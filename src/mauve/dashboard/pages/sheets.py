@@ -31,7 +31,7 @@ from mauve.web.compression import accepts_gzip, gzipped_pieces
 ROWS_MAX: Final = 1_000_000
 """Of a file; the rest is cut, and its last line says so."""
 PIECE_ROWS: Final = 500  # read and sent at once
-_CUT: Final = "cut here: choose a shorter period for the rest"
+_CUT: Final = "cut here: choose a shorter period, or filter, for the rest"
 
 # A spreadsheet would run text that starts with one of these as a formula, and clients choose names and ids.
 _FORMULA_STARTS: Final = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last four are full-width
