@@ -577,7 +577,7 @@ def test_onboarding_offers_stripe_and_polar(signed_in):
     created = admin.send("/apps", {"name": "App", "type": "saas", "ownership": "mine"})
     own = re.search(r'href="(/apps/app_[^"/]*)"', created.text)[1]
     for page in (created, admin.open(own)):
-        assert f'connect <a href="{own}/webhooks">Stripe or Polar</a>' in page.text
+        assert f'Billing with Stripe or Polar? <a href="{own}/webhooks">Connect it</a>' in page.text
 
 
 @pytest.mark.embedded  # only the text of a page
