@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from mauve.maintenance.retention import Forgotten
     from mauve.stores.imports import Import
 
-_FORMATS: Final = ("events", "csv", "stripe", "umami", "posthog", "plausible")
+_FORMATS: Final = ("events", "csv", "stripe", "polar", "umami", "posthog", "plausible")
 _TIMES: Final = ("iso", "utc", "s", "ms")
 _LISTED_MAX: Final = 1_000
 _NAMES_SHOWN_MAX: Final = 20
@@ -78,7 +78,7 @@ def import_() -> None:
 )
 @click.option("--dry-run", is_flag=True, help="Read and summarize the files; store nothing.")
 @click.option(
-    "--max-bad", type=click.IntRange(0), default=0, show_default=True, help="Leave out up to so many bad rows."
+    "--max-bad", type=click.IntRange(0), default=0, show_default=True, help="Maximum number of bad rows to skip."
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @data_options

@@ -22,6 +22,7 @@ from mauve.history.events import read_events
 from mauve.history.files import digest_of, opened
 from mauve.history.items import Item, Target
 from mauve.history.plausible import read_plausible
+from mauve.history.polar import read_polar
 from mauve.history.stripe import read_stripe
 from mauve.history.survey import Survey, survey_of
 from mauve.history.tables import checked_map, read_posthog, read_table, read_umami
@@ -53,6 +54,7 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
         "events": Format(read_events),
         "csv": Format(read_table),
         "stripe": Format(read_stripe, is_approximate=True),
+        "polar": Format(read_polar, is_approximate=True),
         "umami": Format(read_umami),
         "posthog": Format(read_posthog),
         "plausible": Format(read_plausible),
@@ -186,10 +188,11 @@ class BadRowsError(MaintenanceRefusedError):
     """Rows cannot be imported, so nothing was stored."""
 
     def __init__(self, name: str, checked: Survey) -> None:
-        super().__init__(
-            f"nothing of {name} was stored, because not every row can be imported: correct the file, or leave out "
-            f"the bad rows with --max-bad {checked.bad}"
-        )
+        # Leaving out every row would import nothing: the file is of another format.
+        some = "not every row can be imported: correct the file, or leave out the bad rows with"
+        none = "none of its rows can be imported: check --format, and export the file again"
+        reason = none if checked.days is None else f"{some} --max-bad {checked.bad}"
+        super().__init__(f"nothing of {name} was stored, because {reason}")
         self.survey = checked
 
 

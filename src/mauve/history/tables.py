@@ -103,7 +103,7 @@ def _time_ms(text: str, form: str) -> int | None:
     """Return a time in epoch milliseconds, or None if it is not written in this form."""
     if form in {"s", "ms"}:
         return _epoch_ms(text, 1000 if form == "s" else 1)
-    return parse_time_ms(text) if form == "iso" else _utc_ms(text)
+    return parse_time_ms(text) if form == "iso" else utc_ms(text)
 
 
 def _epoch_ms(text: str, ms: int) -> int | None:
@@ -112,7 +112,7 @@ def _epoch_ms(text: str, ms: int) -> int | None:
     return None if found is None else int(Decimal(found[0]) * ms)
 
 
-def _utc_ms(text: str) -> int | None:
+def utc_ms(text: str) -> int | None:
     """Return a time of ISO 8601, which is UTC unless it says otherwise."""
     try:
         moment = datetime.fromisoformat(text.strip().removesuffix(" UTC"))
@@ -123,7 +123,7 @@ def _utc_ms(text: str) -> int | None:
 
 
 def _umami(cells: Cells, target: Target) -> Item:
-    at = _utc_ms(cells["created_at"])
+    at = utc_ms(cells["created_at"])
     if at is None:
         return Bad("created_at cannot be read: export it as a timestamp in UTC")
     shown = {"path": "url_path", "referrer": "referrer_domain", "title": "page_title", "hostname": "hostname"}
@@ -167,7 +167,7 @@ def _posthog(cells: Cells, target: Target) -> Item:
 
 
 def _posthog_event(found: _PosthogEvent, target: Target) -> Item:
-    at = _utc_ms(found.timestamp)
+    at = utc_ms(found.timestamp)
     if at is None:
         return Bad("timestamp cannot be read: export it as ISO 8601")
     properties = found.properties

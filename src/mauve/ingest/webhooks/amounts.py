@@ -4,6 +4,7 @@ For most currencies the two are the same. But both billers send 5,000 Icelandic 
 has no minor unit, and 5,000 Malagasy ariary as 5000, although ISO 4217 gives the ariary two digits.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import cache
@@ -16,6 +17,8 @@ from mauve.ingest.webhooks.warnings import DeliveryWarning
 MINOR_UNITS_MAX: Final = 2**53 - 1
 # Currencies in which the billers count other digits than ISO 4217. The two billers agree.
 _BILLED_DIGITS: Final[Mapping[str, int]] = {"isk": 2, "ugx": 2, "mga": 0}
+_DECIMAL: Final = re.compile(r"([0-9]{1,13})(?:([.,])([0-9]{1,3}))?", re.ASCII)
+_HUNDREDTHS: Final = 2
 
 
 def billed_units(value: object) -> int:
@@ -23,6 +26,19 @@ def billed_units(value: object) -> int:
     if type(value) is not int or not 0 <= value <= MINOR_UNITS_MAX:  # a bool is an int to isinstance
         raise UnusableEventError(DeliveryWarning.AMOUNT_UNUSABLE)
     return value
+
+
+def billed_from_decimal(text: str, currency: str) -> int | None:
+    """Return an amount such as `1234.50` as the biller counts it; None if it cannot be read without guessing."""
+    digits = _BILLED_DIGITS.get(currency, minor_digits(currency))
+    found = _DECIMAL.fullmatch(text.strip())
+    if found is None:
+        return None
+    whole, mark, fraction = found.group(1), found.group(2), found.group(3) or ""
+    if mark == "," and not len(fraction) == digits == _HUNDREDTHS:  # It may separate thousands.
+        return None
+    fraction = fraction.rstrip("0").ljust(digits, "0")
+    return int(whole + fraction) if len(fraction) == digits else None
 
 
 def currency_code(value: object) -> str:
