@@ -41,7 +41,7 @@ def mail_server_from(url: Secret) -> MailServer:
         raise ValueError(f"The URL of the mail server is not valid. {_FORMAT}.") from None
     if parts.scheme not in _PORTS or not host or parts.path not in {"", "/"} or parts.fragment:
         raise ValueError(f"The URL of the mail server is not valid. {_FORMAT}.")
-    # On loopback there is nobody to hide from, and a local relay rarely has a certificate. Passwords stay encrypted.
+    # Traffic on loopback does not leave the machine, and local relays rarely have a valid certificate.
     default = "none" if _is_loopback(host) and parts.username is None else "starttls"
     tls = asked.pop("tls", default) if parts.scheme == "smtp" else "implicit"
     if asked or tls not in {"starttls", "none", "implicit"}:
