@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import venv
+from graphlib import TopologicalSorter
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -45,6 +46,16 @@ def test_no_module_imports_anything_but_the_standard_library():
     assert imported - set(sys.stdlib_module_names) == {"mauve_metrics"}
 
 
+def test_no_module_imports_itself_through_others():
+    graph = {}
+    for path in SOURCES:
+        nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+        modules = {node.module for node in nodes if node.module.startswith("mauve_metrics.")}
+        modules |= {f"mauve_metrics.{alias.name}" for n in nodes if n.module == "mauve_metrics" for alias in n.names}
+        graph["mauve_metrics." + path.stem] = modules & {"mauve_metrics." + each.stem for each in SOURCES}
+    assert len(list(TopologicalSorter(graph).static_order())) == len(SOURCES)
+
+
 def test_the_version_is_that_of_the_service():
     project = tomllib.loads((HERE.parents[1] / "pyproject.toml").read_text())["project"]
     assert mauve_metrics.__version__ == project["version"]
@@ -53,7 +64,7 @@ def test_the_version_is_that_of_the_service():
 def test_every_option_is_in_the_readme():
     names = mauve_metrics.Mauve.__init__.__annotations__.keys() - {"return", "_clock"}
     text = (HERE / "README.md").read_text()
-    assert len(names) == 11
+    assert len(names) == 12
     assert [name for name in names if f"`{name}`" not in text] == []
 
 

@@ -1,6 +1,7 @@
 """The client in programs that fork, spawn, block and exit."""
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -8,12 +9,14 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
 
-from mauve_metrics import AsyncMauve
+from mauve_metrics import AsyncMauve, Mauve
 from stub import KEY, PATIENCE_S, eventually
 
 SOURCES = str(Path(__file__).parents[1] / "src")
@@ -98,6 +101,76 @@ assert os.wait()[1] == 0
 def test_a_forked_child_starts_with_an_empty_queue_and_sends_its_own(service, tmp_path, has_spool):
     run(FORK, KEY, service.url, str(tmp_path) if has_spool else "")
     assert names(service) == ["child", "parent after", "parent before"]
+
+
+FORK_WITH_A_CONNECTION = """
+import os, sys
+from mauve_metrics import Mauve
+mauve = Mauve(sys.argv[1], url=sys.argv[2], flush_interval=60)
+mauve.track("parent")
+assert mauve.flush(60)
+def sockets():
+    links = []
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            links.append(os.readlink("/proc/self/fd/" + number))
+        except OSError:  # of the listing itself
+            pass
+    return sum(link.startswith("socket:") for link in links)
+assert sockets() == 1
+if os.fork() == 0:
+    assert sockets() == 0
+    mauve.track("child")
+    assert mauve.flush(60)
+    os._exit(0)
+assert os.wait()[1] == 0
+mauve.track("parent again")
+assert mauve.flush(60)
+"""
+
+
+def test_a_child_closes_the_connection_of_its_parent_which_keeps_it(service):
+    run(FORK_WITH_A_CONNECTION, KEY, service.url)
+    assert names(service) == ["child", "parent", "parent again"]
+
+
+def delivery_threads():
+    return [each for each in threading.enumerate() if each.name == "mauve-delivery"]
+
+
+@pytest.mark.parametrize("kind", [Mauve, AsyncMauve])
+@pytest.mark.parametrize("has_spool", [False, True])
+def test_a_client_that_is_dropped_delivers_and_ends_its_thread_and_connection(service, tmp_path, kind, has_spool):
+    gc.collect()
+    eventually(lambda: not delivery_threads())
+    connections = []
+    connect = HTTPConnection.connect
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(HTTPConnection, "connect", lambda self: (connections.append(weakref.ref(self)), connect(self)))
+        for number in range(20):
+            options = {"spool": tmp_path} if has_spool else {}
+            kind(KEY, url=service.url, flush_interval=0.01, timeout=PATIENCE_S, **options).track(str(number))
+            gc.collect()
+        eventually(lambda: not delivery_threads())
+    assert sorted(map(int, names(service))) == list(range(20))
+    gc.collect()
+    assert len(connections) == 20
+    assert [each() for each in connections if each() is not None and each().sock is not None] == []
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_client_that_is_dropped_while_the_service_refuses_gives_up_like_a_closed_one(service, caplog):
+    service.answer = (401, {}, None)
+    dropped = []
+    mauve = Mauve(KEY, url=service.url, flush_interval=0.01, timeout=0.5, on_drop=lambda *fate: dropped.append(fate))
+    mauve.track("seen")
+    eventually(lambda: "is held" in caplog.text)
+    del mauve
+    gc.collect()
+    eventually(lambda: not delivery_threads())
+    ((item, reason),) = dropped
+    assert (item["name"], reason) == ("seen", "the client was closed before the service answered")
+    assert "mauve: dropped 1 item" in caplog.text
 
 
 MULTIPROCESSING = """

@@ -1,6 +1,8 @@
 """What an application sees when it sends: calls that return at once, and where its items end."""
 
+import asyncio
 import logging
+import re
 import socket
 import ssl
 import sys
@@ -13,7 +15,7 @@ from uuid import UUID
 
 import pytest
 
-from mauve_metrics import Mauve, Stats, _delivery
+from mauve_metrics import AsyncMauve, Mauve, Stats, _delivery
 from stub import KEY, PATIENCE_S, ManualClock, accept, eventually, total
 
 DEAD = "http://127.0.0.1:1"
@@ -290,17 +292,173 @@ def test_a_page_that_refuses_is_named_in_the_reason(service, client, caplog):
     assert "mauve: dropped 1 item" in caplog.text
 
 
-def test_a_full_queue_drops_the_oldest_and_says_so_once(service, client, caplog):
+def drop_lines(caplog):
+    return [record.message for record in caplog.records if record.message.startswith("mauve: dropped")]
+
+
+def test_a_full_queue_drops_the_oldest_and_logs_how_many_once_a_minute(service, client, caplog):
     dropped = []
-    mauve = client(url=DEAD, max_queue=10, on_drop=lambda item, reason: dropped.append((item["name"], reason)))
+    clock = ManualClock()
+    service.answer = (402, {}, None)
+    on_drop = lambda item, reason: dropped.append((item["name"], reason))  # noqa: E731
+    mauve = client(max_queue=10, flush_interval=60, _clock=clock, on_drop=on_drop)
     for number in range(25):
         mauve.track(str(number))
     stats = mauve.stats
-    assert total(stats) == 25
-    assert stats.queued == 10
+    assert (total(stats), stats.queued) == (25, 10)
     assert len(dropped) == stats.dropped == 15
     assert {reason for _, reason in dropped} == {"the queue is full"}
-    assert len([record for record in caplog.records if "dropped" in record.message]) == 1
+    assert drop_lines(caplog) == []
+    clock.advance(2)
+    eventually(lambda: drop_lines(caplog))
+    advice = "Last reason: the queue is full. Call wait() in a loop that sends, or raise max_queue"
+    assert drop_lines(caplog) == [f"mauve: dropped 15 items. {advice}"]
+    for number in range(5):
+        mauve.track(str(number))
+    assert not mauve.flush(0)
+    assert len(drop_lines(caplog)) == 1
+    clock.advance(61)
+    eventually(lambda: len(drop_lines(caplog)) == 2)
+    assert drop_lines(caplog)[1] == f"mauve: dropped 5 more, 20 in all. {advice}"
+
+
+def test_payments_in_a_loop_that_overflow_the_queue_make_the_flush_false_and_the_log_says_how_many(
+    service, client, caplog
+):
+    is_released = threading.Event()
+    service.answer = lambda items: is_released.wait(PATIENCE_S) and accept(items)
+    mauve = client(timeout=PATIENCE_S)
+    for number in range(1500):
+        mauve.payment(id=str(number), amount=1, currency="eur")
+    is_released.set()
+    assert not mauve.flush(PATIENCE_S)
+    assert mauve.stats == Stats(accepted=1000, dropped=500)
+    mauve.payment(id="next", amount=1, currency="eur")
+    assert mauve.flush(PATIENCE_S), "what the last flush reported is not reported again"
+    assert mauve.close()
+    logged = [int(count) for line in drop_lines(caplog) for count in re.findall(r"dropped (\d+)", line)]
+    assert sum(logged) == 500
+    assert len(logged) <= 2
+
+
+@pytest.mark.parametrize("end", ["flush", "close"])
+def test_what_was_dropped_unsent_is_reported_whenever_it_was_dropped(service, client, end):
+    mauve = client(max_queue=2, flush_interval=60)
+    service.answers = [(402, {}, None)]
+    for name in "abc":
+        mauve.track(name)
+    eventually(lambda: mauve.stats.dropped == 1)
+    assert not getattr(mauve, end)(0.5)
+
+
+def test_what_the_service_refused_was_answered(service, client):
+    service.answers = [(400, {}, None)]
+    mauve = client()
+    mauve.track("bad")
+    assert mauve.flush(PATIENCE_S)
+    assert mauve.stats == Stats(dropped=1)
+
+
+def test_two_flushes_at_once_both_report_what_was_dropped_before(service):
+    is_released = threading.Event()
+    service.answer = lambda items: is_released.wait(PATIENCE_S) and accept(items)
+
+    async def program():
+        async with AsyncMauve(KEY, url=service.url, max_queue=1, flush_interval=0, timeout=PATIENCE_S) as mauve:
+            mauve.track("sent")
+            eventually(lambda: service.requests)
+            mauve.track("dropped")
+            flushes = [asyncio.create_task(mauve.flush(PATIENCE_S)) for _ in range(2)]
+            await asyncio.sleep(0)  # Both have begun.
+            is_released.set()
+            return await asyncio.gather(*flushes), await mauve.flush(0)
+
+    assert asyncio.run(program()) == ([False, False], True)
+
+
+@pytest.mark.parametrize("has_spool", [False, True])
+def test_events_are_dropped_before_payments_and_the_oldest_first(service, client, tmp_path, has_spool):
+    service.answer = (402, {}, None)
+    dropped = []
+    # In the spool, items of this size fill the queue at 30 or so; only three are in memory.
+    limits = {"max_queue": 3, "spool": tmp_path, "spool_max_bytes": 40_000} if has_spool else {"max_queue": 30}
+    mauve = client(flush_interval=0, on_drop=lambda item, reason: dropped.append(item["props"]["n"]), **limits)
+    mauve.track("in flight", props={"n": "first"})
+    eventually(lambda: service.requests)
+    props = {"text": "x" * 900}
+    for number in range(10):
+        mauve.payment(id=f"a{number}", amount=1, currency="eur", props={"n": f"paid {number}", **props})
+        mauve.track("seen", props={"n": number, **props})
+    for number in range(10, 60):
+        mauve.track("seen", props={"n": number, **props})
+    lost = len(dropped)
+    assert lost > 20
+    assert dropped[0] == "first"
+    assert dropped[1:] == list(range(lost - 1))
+    for number in range(60):
+        mauve.payment(id=f"b{number}", amount=1, currency="eur", props={"n": f"paid {number + 10}", **props})
+    paid = [each for each in dropped if str(each).startswith("paid")]
+    assert [each for each in dropped if not str(each).startswith("paid")] == ["first", *range(60)]
+    assert dropped[-len(paid) :] == paid == [f"paid {number}" for number in range(len(paid))]
+    mauve.track("seen", props={"n": "last", **props})
+    assert dropped[-1] == "last", "payments are not dropped for an event"
+    assert total(mauve.stats) == 132
+
+
+def test_a_loop_that_waits_for_room_loses_nothing(service, client):
+    mauve = client(max_queue=20, batch_size=10)
+    for number in range(300):
+        assert mauve.wait(PATIENCE_S)
+        mauve.payment(id=str(number), amount=1, currency="eur")
+        mauve.subscription(id=str(number), status="active", mrr=1, currency="eur")
+    assert mauve.flush(PATIENCE_S)
+    assert mauve.stats == Stats(accepted=600)
+
+
+@pytest.mark.parametrize("has_spool", [False, True])
+def test_a_wait_without_room_ends_with_its_time(service, client, tmp_path, has_spool):
+    service.answer = (402, {}, None)
+    mauve = client(max_queue=1, **({"spool": tmp_path, "spool_max_bytes": 20_000} if has_spool else {}))
+    assert mauve.wait(0)
+    mauve.subscription(id="s", status="active", mrr=1, currency="eur")
+    assert not mauve.wait(0.2)
+    assert not mauve.wait(0)
+    mauve.close(0)
+    assert not mauve.wait(PATIENCE_S), "a closed client never has room"
+
+
+def test_with_a_spool_there_is_room_as_long_as_the_disk_has_some(client, tmp_path):
+    mauve = client(url=DEAD, max_queue=1, spool=tmp_path)
+    for _ in range(50):
+        assert mauve.wait(0)
+        mauve.track("seen")
+    assert mauve.stats.queued == 50
+
+
+def test_asyncio_programs_wait_for_room_too(service):
+    async def program():
+        async with AsyncMauve(KEY, url=service.url, max_queue=5, flush_interval=0.01) as mauve:
+            for number in range(100):
+                assert await mauve.wait(PATIENCE_S)
+                mauve.payment(id=str(number), amount=1, currency="eur")
+            assert await mauve.flush(PATIENCE_S)
+            return mauve.stats
+
+    assert asyncio.run(program()) == Stats(accepted=100)
+
+
+def test_times_that_the_service_moved_are_logged_with_their_count_and_advice(service, client, caplog):
+    moved = lambda count: (202, {"x-service-moved": count}, {"ok": True})  # noqa: E731
+    service.answers = [moved("3"), moved("4"), moved("nonsense"), moved("-1")]
+    mauve = client(flush_interval=60)
+    for _ in range(4):
+        mauve.payment(id="p", amount=1, currency="eur", at=datetime(2020, 1, 1, tzinfo=timezone.utc))
+        assert mauve.flush(PATIENCE_S)
+    mauve.close()
+    first, second = caplog.messages
+    assert first.startswith("mauve: the service moved the time of 3 items")
+    assert "mauve import" in first
+    assert "4 more, 7 in all" in second
 
 
 def test_items_in_flight_are_not_dropped_by_a_full_queue(service, client):
@@ -312,7 +470,7 @@ def test_items_in_flight_are_not_dropped_by_a_full_queue(service, client):
     for number in range(20):
         mauve.track(str(number))
     is_released.set()
-    assert mauve.flush(PATIENCE_S)
+    assert not mauve.flush(PATIENCE_S)
     assert mauve.stats == Stats(accepted=5, dropped=16)
     assert [item["name"] for item in service.items()] == ["first", "16", "17", "18", "19"]
 
@@ -583,7 +741,8 @@ def test_the_counts_add_up_at_every_moment(service, client):
         mauve.track(str(number))
         sums.append(total(mauve.stats))
     assert sums == list(range(1, 501))
-    assert mauve.flush(PATIENCE_S)
+    mauve.flush(PATIENCE_S)
+    assert mauve.stats.queued == 0
     assert total(mauve.stats) == 500
 
 

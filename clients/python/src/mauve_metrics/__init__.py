@@ -1,6 +1,6 @@
 """Send events, payments and subscriptions to Mauve, read metrics, and manage apps."""
 
-from mauve_metrics._reports import Stats
+from mauve_metrics._counts import Stats
 from mauve_metrics._version import VERSION as __version__  # noqa: N811
 from mauve_metrics.control import App, AppKey, AsyncControl, Control, CreatedApp, MintedKey
 from mauve_metrics.errors import (

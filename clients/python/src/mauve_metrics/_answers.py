@@ -14,6 +14,7 @@ SUSPENDED_S = 60.0
 CAPPED_S = 600.0
 RETRY_AFTER_S = 3600.0  # However long the server asks for, try again within the hour.
 
+_COUNT_DIGITS = 10  # A count with more is nonsense.
 _END_OF_TIME_MS = 2**53  # Larger numbers of milliseconds are nonsense.
 
 NO_ANSWER = 0  # in place of a status
@@ -55,6 +56,7 @@ class Accepted:
     """The service stored the batch, apart from the rejected items."""
 
     reasons: Mapping[int, str] = field(default_factory=dict)  # of rejected items, by index
+    moved: int = 0  # items whose time the service moved
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ def judge(answer: Answer, attempts: int, now_s: float, uniform: Uniform) -> Verd
     """Return the verdict on a batch that was sent for the `attempts`-th time in a row, counted from 1."""
     status = answer.status
     if status == _ACCEPTED and not answer.is_cut_off:
-        return Accepted(_reasons(answer))
+        return Accepted(_reasons(answer), _moved(answer))
     if status in {_BAD_REQUEST, _UNSUPPORTED_MEDIA_TYPE, _UNPROCESSABLE}:
         return Refused(_reason(answer), _reasons(answer))
     if status == _TOO_LARGE:
@@ -119,6 +121,11 @@ def retry_after_s(answer: Answer, now_s: float) -> float | None:
     except (TypeError, ValueError, OverflowError):
         return None
     return min(max(seconds, 1.0), RETRY_AFTER_S)
+
+
+def _moved(answer: Answer) -> int:
+    text = answer.headers.get("x-service-moved", "").strip()
+    return int(text) if text.isascii() and text.isdigit() and len(text) < _COUNT_DIGITS else 0
 
 
 def _forbidden(answer: Answer, attempts: int, now_s: float, uniform: Uniform) -> Verdict:

@@ -14,43 +14,25 @@ import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
-from pathlib import Path
 
 from mauve_metrics import _lifetime
 from mauve_metrics._advice import hold_line
-from mauve_metrics._answers import BACKOFF_S, Accepted, Answer, Held, Refused, TooLarge, Verdict, backoff_s, judge
-from mauve_metrics._folders import folders_of_other_keys
+from mauve_metrics._answers import BACKOFF_S, Answer, Held, backoff_s, judge
+from mauve_metrics._counts import FULL, Counts, Stats
+from mauve_metrics._folders import lines_about_other_keys
 from mauve_metrics._http import Connection, Origin
-from mauve_metrics._items import batch_body
+from mauve_metrics._items import Item, batch_body
+from mauve_metrics._options import EVENTS, Options, new_outboxes
 from mauve_metrics._outbox import NEVER, Outbox
-from mauve_metrics._reports import Fate, Reports, Stats
+from mauve_metrics._reports import Reports
 from mauve_metrics._segment import Entry
 from mauve_metrics._spool import Spool
 from mauve_metrics._waiting import Clock, Signal, Steps, Waiters, is_owned
 
-EVENTS = "/v1/events"
-OBJECTS = "/v1/objects"
 _ADOPT_EVERY_S = 60.0
-_FULL = "the queue is full"
-_SPOOL_EIGHTHS = {EVENTS: 7, OBJECTS: 1}  # Events that fill the spool leave room for subscriptions.
+_CLOSED = "the client was closed before the service answered"
 
 log = logging.getLogger("mauve_metrics")
-
-
-@dataclass(frozen=True)
-class Options:
-    """How to queue and deliver."""
-
-    key_name: str  # for log lines: not the key
-    max_queue: int
-    flush_interval: float
-    batch_size: int
-    spool: Path | None
-    spool_name: str  # of this key's part of the spool
-    spool_max_bytes: int
-    timeout: float
-    compress: bool
 
 
 class Delivery:
@@ -64,7 +46,8 @@ class Delivery:
         self._options = options
         self._reports = reports
         self._clock = clock
-        self._is_closing = self._is_closed = False
+        self._is_closing = self._is_closed = self._is_abandoned = False
+        self._connection = Connection(origin, headers)
         self.waiters = Waiters(clock)
         self._deferred: deque[tuple[str, Entry]] = deque()
         self._start_empty()
@@ -94,13 +77,10 @@ class Delivery:
         self._generation = object()  # of the thread: an earlier one settles nothing
         self._has_given_up = False
         self._close_deadline = -NEVER if self._is_closing else NEVER
-        self._accepted = self._rejected = self._dropped = self._expired = self._retries = 0
-        self._left_spooled = self._left_files = 0
-        self._overflowed = 0  # deferred entries that were dropped: counted without the lock
-        options = self._options
-        self._outboxes = {
-            path: Outbox(path, options.max_queue, options.batch_size, self._spool(path)) for path in (EVENTS, OBJECTS)
-        }
+        self._left_files = 0
+        self._given_up_before = 0  # the count at the end of the last flush
+        self._outboxes = new_outboxes(self._options)
+        self._counts = Counts(list(self._outboxes.values()), self._deferred)
 
     def add(self, path: str, entry: Entry) -> None:
         """Queue an entry. Never wait for the network, never raise."""
@@ -116,10 +96,10 @@ class Delivery:
         try:
             with lock:
                 if self._is_closing:
-                    self._dropped += 1
+                    self._counts.unsent += 1
                 else:
                     outbox = self._outboxes[path]
-                    dropped, reason = outbox.add(entry), _FULL
+                    dropped, reason = outbox.add(entry), FULL
                     is_news = outbox.is_news(self._clock.monotonic() + self._options.flush_interval)
                     self._ensure_thread()
         except BaseException:  # of a signal handler
@@ -130,17 +110,31 @@ class Delivery:
         if is_news:
             self._wake.put(None)
         if dropped:
+            self._counts.last_reason = reason
             self.waiters.tell()
+            self._log_counts()
             self._reports.drop_for_call([(each, reason) for each in dropped])
         self._report_trouble()
+
+    def refuse(self, item: Item, reason: str) -> None:
+        """Count and report an item that can never be sent."""
+        if is_owned(self._lock):
+            self._counts.by_handlers += 1
+        else:
+            with self._lock:
+                self._counts.unsent += 1
+        self._counts.last_reason = reason
+        self._log_counts()
+        self._reports.drop_for_call([(item, reason)])
 
     def _defer(self, path: str, entry: Entry) -> None:
         """Leave an entry to the interrupted call, or to the thread: the queues are half changed."""
         self._deferred.append((path, entry))
         if len(self._deferred) > self._options.max_queue:
             _, oldest = self._deferred.popleft()
-            self._overflowed += 1
-            self._reports.drop_for_call([(oldest, _FULL)])
+            self._counts.by_handlers += 1
+            self._counts.last_reason = FULL
+            self._reports.drop_for_call([(oldest, FULL)])
         self._wake.put(None)
 
     def _add_deferred(self) -> None:
@@ -152,29 +146,47 @@ class Delivery:
             self._add(path, entry)
 
     def flush(self, timeout_s: float) -> Steps:
-        """Send without delay, and return whether everything queued so far was answered in time."""
+        """Send without delay; return whether everything was answered in time, and nothing given up since the last."""
         if is_owned(self._lock):  # by a call that a signal handler has interrupted: nothing is sent until it ends
             return False
         self._add_deferred()
         deadline = self._clock.monotonic() + timeout_s
         with self._lock:
+            given_up_before = self._given_up_before
             marks = [(outbox, outbox.mark()) for outbox in self._outboxes.values()]
             if any(map(len, self._outboxes.values())) and not self._is_closing:
                 self._ensure_thread()
         self._wake.put(None)
-        try:
-            while True:
-                with self._lock:
-                    if all(outbox.is_answered(mark) for outbox, mark in marks):
-                        return not self._has_given_up and all(mark.is_complete for _, mark in marks)
-                left_s = deadline - self._clock.monotonic()
-                if left_s <= 0:
-                    return False
-                yield left_s
-        finally:
+        while True:
             with self._lock:
-                for outbox, mark in marks:
-                    outbox.remove_mark(mark)
+                is_answered = all(outbox.is_answered(mark) for outbox, mark in marks)
+                left_s = deadline - self._clock.monotonic()
+                if is_answered or left_s <= 0:
+                    self._given_up_before = given_up = self._counts.given_up
+                    break
+            yield left_s
+        self._log_counts(is_prompt=True)
+        return is_answered and given_up == given_up_before and not self._has_given_up
+
+    def wait(self, timeout_s: float) -> Steps:
+        """Return whether there was room for an item of each kind in time."""
+        deadline = self._clock.monotonic() + timeout_s
+        while not is_owned(self._lock):
+            with self._lock:
+                if self._is_closing:
+                    return False
+                if all(outbox.has_room for outbox in self._outboxes.values()):
+                    return True
+            left_s = deadline - self._clock.monotonic()
+            if left_s <= 0:
+                return False
+            yield left_s
+        return False
+
+    def abandon(self) -> None:
+        """Close in the background: nothing refers to the client. The garbage collector calls this, so take no lock."""
+        self._is_abandoned = True
+        self._wake.put(None)
 
     def begin_close(self, timeout_s: float | None = None) -> None:
         """Accept nothing more, and deliver until the deadline."""
@@ -209,8 +221,9 @@ class Delivery:
             yield left_s
         self.waiters.tell()
         self._wake.put(None)
-        self._reports.leave(self._left_spooled, self._left_files, self._options.spool)
-        self._reports.drop([(entry, "the client was closed before the service answered") for entry in left])
+        self._reports.leave(self._counts.left_spooled, self._left_files, self._options.spool)
+        self._log_counts(is_last=True)
+        self._reports.drop([(entry, _CLOSED) for entry in left])
         return not self._has_given_up
 
     def finish_close(self) -> bool:
@@ -219,24 +232,15 @@ class Delivery:
     @property
     def stats(self) -> Stats:
         with self._lock:
-            outboxes = self._outboxes.values()
-            lost = sum(outbox.spool.lost for outbox in outboxes if outbox.spool)
-            queued = sum(map(len, outboxes)) + len(self._deferred) + self._left_spooled
-            dropped = self._dropped + self._overflowed + lost + sum(outbox.dropped for outbox in outboxes)
-            return Stats(queued, self._accepted, self._rejected, dropped, self._expired, self._retries)
+            return self._counts.stats
 
     def start_again_in_child(self) -> None:
         """Begin with empty queues after a fork: what is queued belongs to the parent, and so do its files."""
         spools = [outbox.spool for outbox in self._outboxes.values() if outbox.spool is not None]
         self._start_empty()
+        self._connection.forget()
         for spool in spools:
             spool.forget()
-
-    def _spool(self, path: str) -> Spool | None:
-        options = self._options
-        prefix = f"{options.spool_name}-{path.rpartition('/')[2]}"
-        bytes_max = options.spool_max_bytes * _SPOOL_EIGHTHS[path] // 8
-        return None if options.spool is None else Spool(options.spool, prefix, bytes_max)
 
     def _ensure_thread(self) -> None:
         """Start the thread if there is none. Not by `is_alive`: a signal handler that raises there breaks a thread."""
@@ -257,10 +261,13 @@ class Delivery:
                 if self._generation is generation:
                     self._thread = None
             self.waiters.tell()
+        if self._is_abandoned:
+            self.finish_close()
 
     def _deliver(self, generation: object) -> None:
         """Deliver until the client is closed."""
         with closing(Connection(self._origin, self._headers)) as connection:
+            self._connection = connection
             while True:
                 outbox = self._next_outbox(generation)
                 if outbox is None:
@@ -284,6 +291,9 @@ class Delivery:
         """Wait until something is due. None: there is nothing left to do before the client's end."""
         while True:
             self._add_deferred()
+            self._log_counts()
+            if self._is_abandoned:
+                self.begin_close()
             with self._lock:
                 if self._generation is not generation or self._is_closed:
                     return None
@@ -294,7 +304,8 @@ class Delivery:
                     return None
                 if wait_s <= 0:
                     return min(self._outboxes.values(), key=lambda each: each.due_at(now, is_closing=self._is_closing))
-            self._clock.wait(self._wake, wait_s)
+                log_in_s = self._counts.due_at - now
+            self._clock.wait(self._wake, min(wait_s, log_in_s))
 
     def _ready_in(self, now: float) -> float | None:
         """Return the seconds to the next thing to do; None if the client closes before there is any."""
@@ -309,11 +320,10 @@ class Delivery:
             return
         with self._lock:
             batch, expired = outbox.take_batch(int(self._clock.now_s() * 1000), now)
-            self._expired += len(expired)
-            self._retries += bool(batch) and outbox.attempts > 0
+            self._counts.expired += len(expired)
+            self._counts.retries += bool(batch) and outbox.attempts > 0
         if expired:
             self.waiters.tell()
-            self._reports.warn("expired", "gave up items that were held for almost seven days")
         if batch:
             self._act(generation, outbox, batch, self._send(outbox, batch, connection))
 
@@ -330,7 +340,7 @@ class Delivery:
             if self._generation is not generation or self._is_closed:
                 return
             outbox.attempts += 1
-            rejected, dropped = self._settle(outbox, batch, verdict)
+            rejected, dropped = self._counts.settle(outbox, batch, verdict, self._clock.monotonic())
             count = len(outbox)
         if isinstance(verdict, Held):
             line = hold_line(outbox.path, count, self._origin.url, answer, verdict.reason, self._options.key_name)
@@ -339,25 +349,6 @@ class Delivery:
             self._reports.end_episode(outbox.path)
         self._reports.reject(rejected)
         self._reports.drop(dropped)
-
-    def _settle(self, outbox: Outbox, batch: list[Entry], verdict: Verdict) -> tuple[list[Fate], list[Fate]]:
-        """Act on the verdict, and return the rejected and the dropped entries."""
-        if isinstance(verdict, Held):
-            outbox.hold(self._clock.monotonic() + verdict.seconds)
-            return [], []
-        if isinstance(verdict, TooLarge) and len(batch) > 1:
-            outbox.halve(batch)
-            return [], []
-        outbox.settle(batch)
-        if isinstance(verdict, Accepted):
-            outbox.grow_batches()
-            rejected = [(entry, verdict.reasons[n]) for n, entry in enumerate(batch) if n in verdict.reasons]
-            self._rejected += len(rejected)
-            self._accepted += len(batch) - len(rejected)
-            return rejected, []
-        reasons = verdict.reasons if isinstance(verdict, Refused) else {}
-        self._dropped += len(batch)
-        return [], [(entry, reasons.get(n, verdict.reason)) for n, entry in enumerate(batch)]
 
     def _adopt(self, generation: object, outbox: Outbox, spool: Spool) -> None:
         """Take over a file that a process that is gone left in the spool."""
@@ -372,9 +363,8 @@ class Delivery:
             spool.attach(segment)
             outbox.adopt_at = self._clock.monotonic() + (0.0 if has_found else _ADOPT_EVERY_S)
         name, root = self._options.spool_name, self._options.spool
-        for folder in folders_of_other_keys(root, name) if root and not has_found else ():
-            advice = f"if this key replaces that one, rename the folder so that it begins with {name}"
-            self._reports.warn_once(f"folder {folder}", f"{folder} holds items queued with another key: {advice}")
+        for line in lines_about_other_keys(root, name) if root and not has_found else ():
+            self._reports.warn_once(line, line)
 
     def _end(self) -> list[Entry]:
         """Stop for good; return the entries that are lost."""
@@ -385,11 +375,22 @@ class Delivery:
         for outbox in self._outboxes.values():
             self._left_files += outbox.spool.files_waiting if outbox.spool else 0
             lost, spooled = outbox.end()
-            self._left_spooled += spooled
+            self._counts.left_spooled += spooled
             left += lost
-        self._dropped += len(left)
-        self._has_given_up = bool(left or self._left_spooled or self._left_files)
+        self._counts.unsent += len(left)
+        self._counts.last_reason = _CLOSED if left else self._counts.last_reason
+        is_left = bool(left or self._counts.left_spooled or self._left_files)
+        self._has_given_up = is_left or self._counts.given_up > self._given_up_before
         return left
+
+    def _log_counts(self, *, is_prompt: bool = False, is_last: bool = False) -> None:
+        with self._lock:
+            was_due_at, now = self._counts.due_at, self._clock.monotonic()
+            lines = self._counts.lines(now, is_prompt=is_prompt or self._thread is None, is_last=is_last)
+            if self._counts.due_at < was_due_at:
+                self._wake.put(None)
+        for line in lines:
+            log.warning("mauve: %s", line)
 
     def _report_trouble(self) -> None:
         for outbox in self._outboxes.values():

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections import deque
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
-from mauve_metrics._segment import DONE, ITEMS, Segment
+from mauve_metrics._segment import DONE, ITEMS, Folder
 
 try:
     import fcntl
@@ -19,30 +18,6 @@ except ImportError:  # Windows
 
 _NEW = ".new-"
 _NEW_FOR_S = 3600.0  # A folder gets its name within moments: one that has none by then was left by a crash.
-
-
-class Folder:
-    """A folder of segments whose lock this process holds."""
-
-    def __init__(self, path: Path, lock: int) -> None:
-        self.path = path
-        self.segments: list[Segment] = []
-        self.waiting: deque[Path] = deque()  # segments that an earlier owner left, not taken over yet
-        self._lock = lock
-
-    def release(self) -> None:
-        """Unlock the folder, and remove it if it is empty."""
-        if not self.segments and not self.waiting:
-            with suppress(OSError):  # A file that could not be read keeps it.
-                self.path.rmdir()
-        self.forget()
-
-    def forget(self) -> None:
-        """Close the lock's file. In a child after a fork, this leaves the lock to the parent."""
-        lock, self._lock = self._lock, -1  # first: a child must not close what has this number by then
-        if lock >= 0:
-            with suppress(OSError):
-                os.close(lock)
 
 
 def require_locks() -> None:
@@ -78,15 +53,17 @@ def abandoned_folder(root: Path, prefix: str, skipped: Collection[Path]) -> Fold
     return None
 
 
-def folders_of_other_keys(root: Path, name: str) -> list[Path]:
-    """Return the abandoned folders with items that were queued with another key."""
+def lines_about_other_keys(root: Path, name: str) -> list[str]:
+    """Return a log line for each abandoned folder with items that were queued with another key."""
     if not root.is_dir():
         return []
     others = [path for path in root.iterdir() if path.is_dir() and not path.name.startswith((".", name))]
     locked = [folder for folder in map(_locked, others) if folder is not None]
     for folder in locked:
         folder.forget()
-    return [folder.path for folder in locked if any(folder.path.glob(f"*{ITEMS}"))]
+    left = [folder.path for folder in locked if any(folder.path.glob(f"*{ITEMS}"))]
+    advice = f"if this key replaces that one, rename the folder so that it begins with {name}"
+    return [f"{path} holds items queued with another key: {advice}" for path in left]
 
 
 def remove_unnamed_folders(root: Path) -> None:

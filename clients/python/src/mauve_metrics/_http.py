@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
+import os
 import re
 import ssl
 import time
@@ -114,6 +115,13 @@ class Connection:
         if self._open is not None:
             self._open.close()
             self._open = None
+
+    def forget(self) -> None:
+        """Close the file of the socket in a child after a fork, and leave the connection to the parent."""
+        sock = self._open.sock if self._open is not None else None
+        if sock is not None:
+            with suppress(OSError):  # It is closed already.
+                os.close(sock.detach())
 
     def _exchange(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], deadline: float

@@ -1,12 +1,13 @@
-"""Build the items of a call, or raise for what the service would reject. Pure: no clock, no I/O."""
+"""Build the items of a call, or raise if the service would reject them. Pure: no clock, no I/O."""
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
-from typing import Any, NoReturn, Union
+from math import isfinite
+from numbers import Number
+from typing import Any, Callable, NoReturn, Union
 
 from mauve_metrics._currencies import CURRENCIES
 
@@ -28,6 +29,8 @@ _INTEGER_BEFORE = -(10**4299)  # and counts a sign as one.
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _FIRST = datetime.min.replace(tzinfo=timezone.utc) - _EPOCH
 _LAST = datetime.max.replace(tzinfo=timezone.utc) - _EPOCH
+_SURROGATE = "a string holds a lone surrogate, which is not a character: remove it"
+_NAME_SHOWN = 40  # characters of a property's name in a log line
 _PAYMENT_PROPS = ("amount", "currency", "earned")
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False)
 
@@ -50,6 +53,30 @@ def event_item(name: str, user: str | None, props: Mapping[str, PropValue] | Non
     if name == PAYMENT:
         _check_payment(item)
     return item
+
+
+def check_behavior(name: str, *, needs_user: bool, has_user: bool) -> None:
+    """Raise if the name is reserved for `payment()`, or a user is missing."""
+    if name == PAYMENT:
+        raise ValueError("name must not be payment: call payment()")
+    if needs_user and not has_user:
+        raise ValueError("user must not be empty: signups count distinct users, so pass the id of the new one")
+
+
+def sendable(
+    user: object, props: object, note: Callable[[str], None]
+) -> tuple[str | None, Mapping[str, PropValue] | None]:
+    """Return the user and props with what can be converted converted, and the properties that can't be left out.
+
+    Note each change. What cannot be fixed stays as it is, for `event_item` to refuse.
+    """
+    is_number = isinstance(user, (int, float, Number)) and not isinstance(user, bool)
+    if is_number and not (isinstance(user, float) and not isfinite(user)):
+        note("user is a number, and is sent as text: pass a string")
+        user = str(int(user)) if isinstance(user, float) and user.is_integer() else str(user)
+    if isinstance(props, Mapping):
+        props = _sendable_props(dict(props), note)
+    return user, props  # type: ignore[return-value] # checked by `event_item`
 
 
 def payment_props(
@@ -87,7 +114,7 @@ def encoded(item: Item) -> bytes:
     try:
         body = _ENCODER.encode(item).encode()
     except UnicodeEncodeError:
-        raise ValueError("a string holds a lone surrogate, which is not a character: remove it") from None
+        raise ValueError(_SURROGATE) from None
     if len(body) > ITEM_BYTES_MAX - SENT_AT_BYTES:
         raise ValueError(f"the item takes {len(body)} bytes: at most {ITEM_BYTES_MAX - SENT_AT_BYTES} are allowed")
     return body
@@ -122,6 +149,25 @@ def _since_epoch(at: datetime) -> timedelta:
     return since
 
 
+def _sendable_props(props: Mapping[Any, Any], note: Callable[[str], None]) -> dict[str, PropValue]:
+    kept: dict[str, PropValue] = {}
+    for key, value in props.items():
+        name = f"the property {key[:_NAME_SHOWN]!r}" if isinstance(key, str) else "a property"
+        if isinstance(value, str) and len(value) > TEXT_CHARACTERS_MAX:
+            value = value[:TEXT_CHARACTERS_MAX]  # noqa: PLW2901 - as it is sent
+            note(f"{name} is truncated to {TEXT_CHARACTERS_MAX} characters")
+        try:
+            if len(kept) == PROPS_MAX:
+                raise ValueError(f"props must hold at most {PROPS_MAX} keys")  # noqa: TRY301
+            _check_prop(key, value)
+            _ENCODER.encode({key: value}).encode()
+        except (TypeError, ValueError) as error:
+            note(f"{name} is left out: {_about(error)}")
+        else:
+            kept[key] = value
+    return kept
+
+
 def _checked_props(props: Mapping[str, PropValue]) -> dict[str, PropValue]:
     if not isinstance(props, Mapping):
         _refuse_type("props", "a mapping", props)
@@ -129,18 +175,18 @@ def _checked_props(props: Mapping[str, PropValue]) -> dict[str, PropValue]:
     if len(copy) > PROPS_MAX:
         raise ValueError(f"props must hold at most {PROPS_MAX} keys")
     for key, value in copy.items():
-        if not isinstance(key, str):
-            _refuse_type("each key of props", "a string", key)
-        _check_value(value)
+        _check_prop(key, value)
     return copy
 
 
-def _check_value(value: PropValue) -> None:
+def _check_prop(key: str, value: PropValue) -> None:
+    if not isinstance(key, str):
+        _refuse_type("each key of props", "a string", key)
     if isinstance(value, str):
         if len(value) > TEXT_CHARACTERS_MAX:
             raise ValueError(f"a string in props must have at most {TEXT_CHARACTERS_MAX} characters")
     elif isinstance(value, float):
-        if not math.isfinite(value):
+        if not isfinite(value):
             raise ValueError("a number in props must be finite: JSON has no NaN and no infinity")
     elif isinstance(value, int):
         if not _INTEGER_BEFORE < value < _INTEGER_END:
@@ -175,6 +221,10 @@ def _check_text(name: str, value: object, characters_max: int) -> None:
         _refuse_type(name, "a string", value)
     if len(value) > characters_max:
         raise ValueError(f"{name} must have at most {characters_max} characters")
+
+
+def _about(error: Exception) -> str:
+    return _SURROGATE if isinstance(error, UnicodeEncodeError) else str(error)
 
 
 def _refuse_type(name: str, expected: str, value: object) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Tell the application what became of its items: counts, callbacks that may fail, and a log line a minute at most."""
+"""Report to the application: callbacks that may fail, and log lines that do not repeat themselves."""
 
 from __future__ import annotations
 
@@ -7,30 +7,19 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Union
 
+from mauve_metrics._items import Item
 from mauve_metrics._segment import Entry
 
 Callback = Callable[[dict[str, Any], str], object]
-Fate = tuple[Entry, str]  # an entry and why it was rejected or dropped
+Fate = tuple[Union[Entry, Item], str]  # an entry, or what could not become one, and why it was rejected or dropped
 
 _LOG_EVERY_S = 60.0
+_SUBJECTS_MAX = 1000
 
 log = logging.getLogger("mauve_metrics")
-
-
-@dataclass(frozen=True)
-class Stats:
-    """Where every item is: in exactly one of the first five. `retries` counts requests that were repeated."""
-
-    queued: int = 0
-    accepted: int = 0
-    rejected: int = 0
-    dropped: int = 0
-    expired: int = 0
-    retries: int = 0
 
 
 class Reports:
@@ -47,10 +36,7 @@ class Reports:
         self._calling = threading.local()
 
     def drop(self, dropped: Sequence[Fate]) -> None:
-        if dropped:
-            noun = "item" if len(dropped) == 1 else "items"
-            self.warn("dropped", f"dropped {len(dropped)} {noun}, and stats counts further ones: {dropped[0][1]}")
-            self._call(self._on_drop, dropped)
+        self._call(self._on_drop, dropped)
 
     def drop_for_call(self, dropped: Sequence[Fate]) -> None:
         """Report what a call dropped, but only count it if `on_drop` made the call: that might never end."""
@@ -78,7 +64,7 @@ class Reports:
 
     def warn_once(self, subject: str, message: str) -> None:
         """Log a message once, until its episode ends."""
-        if subject not in self._logged_at:
+        if subject not in self._logged_at and len(self._logged_at) < _SUBJECTS_MAX:
             self._logged_at[subject] = self._monotonic()
             log.warning("mauve: %s", message)
 
@@ -90,7 +76,7 @@ class Reports:
             self._logged_at.pop(name, None)
 
     def _call(self, callback: Callback | None, fates: Sequence[Fate]) -> None:
-        if callback is None:
+        if callback is None or not fates:
             return
         waiting: deque[tuple[Callback, Fate]] | None = getattr(self._calling, "waiting", None)
         if waiting is not None:
@@ -99,16 +85,16 @@ class Reports:
         self._calling.waiting = waiting = deque((callback, fate) for fate in fates)
         try:
             while waiting:
-                callback, (entry, reason) = waiting.popleft()
+                callback, (item, reason) = waiting.popleft()
                 self._calling.is_dropping = callback is self._on_drop
-                _call_guarded(callback, entry, reason)
+                _call_guarded(callback, item, reason)
         finally:
             self._calling.waiting, self._calling.is_dropping = None, False
 
 
-def _call_guarded(callback: Callback, entry: Entry, reason: str) -> None:
+def _call_guarded(callback: Callback, item: Entry | Item, reason: str) -> None:
     try:
-        callback(json.loads(entry.body), reason)
+        callback(json.loads(item.body) if isinstance(item, Entry) else item, reason)
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
             raise  # It is not the callback's.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import zlib
+from collections import deque
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from mauve_metrics._folders import Folder
 
 ITEMS, DONE = ".items", ".done"
 
@@ -34,6 +33,30 @@ class Entry:
         return self.does_expire and self.queued_at_ms < oldest_ms
 
 
+class Folder:
+    """A folder of segments whose lock this process holds."""
+
+    def __init__(self, path: Path, lock: int) -> None:
+        self.path = path
+        self.segments: list[Segment] = []
+        self.waiting: deque[Path] = deque()  # segments that an earlier owner left, not taken over yet
+        self._lock = lock
+
+    def release(self) -> None:
+        """Unlock the folder, and remove it if it is empty."""
+        if not self.segments and not self.waiting:
+            with suppress(OSError):  # A file that could not be read keeps it.
+                self.path.rmdir()
+        self.forget()
+
+    def forget(self) -> None:
+        """Close the lock's file. In a child after a fork, this leaves the lock to the parent."""
+        lock, self._lock = self._lock, -1  # first: a child must not close what has this number by then
+        if lock >= 0:
+            with suppress(OSError):
+                os.close(lock)
+
+
 class Segment:
     """The lines of a file. Those from `lines_read` on have not been read; open ones are not done."""
 
@@ -47,7 +70,9 @@ class Segment:
         self.unread = 0
         self.lines_read = 0
         self.bytes_read = 0
-        self.done: set[int] = set()  # as an earlier owner left them
+        self.lines_searched = 0  # Lines before this one hold no unread event.
+        self.bytes_searched = 0
+        self.done: set[int] = set()  # as an earlier owner left them, or dropped before they were read
         self.unnoted: list[int] = []  # lines that are done, but not in the file yet
         self.is_attached = True
 

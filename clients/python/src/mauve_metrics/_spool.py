@@ -15,8 +15,9 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from mauve_metrics._folders import Folder, abandoned_folder, new_folder, remove_unnamed_folders
-from mauve_metrics._segment import DONE, ITEMS, Entry, Segment, as_line, entry_from, loaded_segment
+from mauve_metrics._folders import abandoned_folder, new_folder, remove_unnamed_folders
+from mauve_metrics._items import ITEM_BYTES_MAX
+from mauve_metrics._segment import DONE, ITEMS, Entry, Folder, Segment, as_line, entry_from, loaded_segment
 
 _SEGMENT_BYTES_MAX = 1024 * 1024
 _SEGMENTS = 64  # that fill the spool
@@ -34,6 +35,7 @@ class Spool:
     def __init__(self, root: Path, prefix: str, bytes_max: int) -> None:
         self.unread = 0  # items that are only on disk
         self.lost = 0  # items that could not be read
+        self.lost_own = 0  # of them, those that this client queued
         self.trouble: str | None = None  # the last one, for the client to log outside its lock
         self._root = root
         self._prefix = prefix
@@ -49,6 +51,11 @@ class Spool:
 
     def has_room_for(self, entry: Entry) -> bool:
         return self._open_bytes + len(entry.body) + _LINE_OVERHEAD <= self._open_bytes_max
+
+    @property
+    def has_room(self) -> bool:
+        """Whether an item of any size fits. One always does if the spool is empty."""
+        return not self._open_bytes or self._open_bytes + ITEM_BYTES_MAX + _LINE_OVERHEAD <= self._open_bytes_max
 
     def append(self, entry: Entry, *, is_read: bool) -> bool:
         """Write an entry, which the queue holds if `is_read`; return whether it is on disk."""
@@ -90,6 +97,16 @@ class Spool:
                     self.trouble = f"could not read the spool, and try again: {error}"
                     break
         return entries
+
+    def drop_event(self) -> Entry | None:
+        """Give up the oldest event that is only on disk; None if there is none, or it cannot be read now."""
+        for segment in list(self._segments):
+            if segment.unread:
+                with suppress(OSError):
+                    entry = self._searched(segment)
+                    if entry is not None:
+                        return entry
+        return None
 
     def settle(self, entries: Iterable[Entry]) -> None:
         """Note that entries were answered or given up: they are never read again."""
@@ -214,6 +231,28 @@ class Spool:
                     self.unread -= 1
                     self._read_line(segment, number, line, entries)
 
+    def _searched(self, segment: Segment) -> Entry | None:
+        """Drop the segment's next unread event. What is damaged stays, to be found by reading it."""
+        if segment.lines_searched < segment.lines_read:
+            segment.lines_searched, segment.bytes_searched = segment.lines_read, segment.bytes_read
+        with segment.path.open("rb") as file:
+            file.seek(segment.bytes_searched)
+            while segment.lines_searched < segment.lines:
+                number, line = segment.lines_searched, file.readline()
+                segment.lines_searched += 1
+                segment.bytes_searched += len(line)
+                try:
+                    entry = entry_from(line)
+                except ValueError:
+                    continue
+                if entry.does_expire and number not in segment.done:
+                    segment.done.add(number)
+                    segment.unread -= 1
+                    self.unread -= 1
+                    self._close_lines(segment, [number], len(line))
+                    return entry
+        return None
+
     def _read_line(self, segment: Segment, number: int, line: bytes, entries: list[Entry]) -> None:
         try:
             entry = entry_from(line)
@@ -250,6 +289,7 @@ class Spool:
         aside = self._root / f"{segment.folder.path.name}-{segment.path.stem}{_CORRUPT}"
         self.trouble = f"an item of the spool was damaged, and is now in {aside}: {error}"
         self.lost += 1
+        self.lost_own += segment.folder is self._own
         with suppress(OSError), aside.open("ab") as file:
             file.write(line if line.endswith(b"\n") else line + b"\n")
 
@@ -260,6 +300,7 @@ class Spool:
             self._close_written()
         self.unread -= segment.unread
         self.lost += segment.unread
+        self.lost_own += segment.unread if segment.folder is self._own else 0
         segment.unread = 0
         self._detach(segment)
         if not segment.path.exists():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import weakref
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -12,11 +13,13 @@ from uuid import uuid4
 
 from mauve_metrics import _items as items
 from mauve_metrics._advice import credential_name
-from mauve_metrics._delivery import EVENTS, OBJECTS, Delivery, Options
+from mauve_metrics._counts import Stats
+from mauve_metrics._delivery import Delivery
 from mauve_metrics._folders import require_locks
 from mauve_metrics._http import checked_credential, origin_from
 from mauve_metrics._items import PropValue
-from mauve_metrics._reports import Callback, Reports, Stats
+from mauve_metrics._options import EVENTS, OBJECTS, Options
+from mauve_metrics._reports import Callback, Reports
 from mauve_metrics._segment import Entry
 from mauve_metrics._version import USER_AGENT
 from mauve_metrics._waiting import Clock
@@ -24,6 +27,8 @@ from mauve_metrics._waiting import Clock
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _BATCH_MAX = 500
 Props = Mapping[str, PropValue]
+# What a wrong argument may raise, such as a mapping that fails. Other errors are those of a signal handler.
+_FAILURES = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 class _Sender:
@@ -34,6 +39,7 @@ class _Sender:
         key: str | None = None,
         *,
         url: str | None = None,
+        strict: bool = False,
         max_queue: int = 1000,
         flush_interval: float = 1.0,
         batch_size: int = 500,
@@ -61,6 +67,7 @@ class _Sender:
         if spool is not None:
             require_locks()
         self._is_publishable = key.startswith("pk_")
+        self._is_strict = strict
         self._timeout = timeout
         self._clock = _clock or Clock()
         options = Options(
@@ -77,6 +84,7 @@ class _Sender:
         headers = {"authorization": f"Bearer {key}", "user-agent": USER_AGENT}
         self._reports = Reports(on_drop, on_reject, self._clock.monotonic)
         self._delivery = Delivery(origin_from(url), headers, options, self._reports, self._clock)
+        weakref.finalize(self, self._delivery.abandon).atexit = False  # At exit, it is closed with all others.
 
     def track(
         self,
@@ -87,8 +95,8 @@ class _Sender:
         id: str | None = None,  # noqa: A002 - the name on the wire
         at: datetime | None = None,
     ) -> None:
-        """Queue an event. Raise a `ValueError` or `TypeError` if it can never be accepted."""
-        self._queue_event(name, user, props, id, at)
+        """Queue an event. What cannot be sent is converted, left out or dropped; only `strict` raises."""
+        self._queue_behavior(name, user, props, id, at)
 
     def signup(
         self,
@@ -98,10 +106,8 @@ class _Sender:
         id: str | None = None,  # noqa: A002 - the name on the wire
         at: datetime | None = None,
     ) -> None:
-        """Queue a signup, which also counts the user as active."""
-        if user is None or user == "":
-            raise ValueError("user must not be empty: signups count distinct users, so pass the id of the new one")
-        self._queue_event(items.SIGNUP, user, props, id, at)
+        """Queue a signup, which also counts the user as active. Raises no more than `track`."""
+        self._queue_behavior(items.SIGNUP, user, props, id, at, needs_user=True)
 
     def payment(
         self,
@@ -114,12 +120,13 @@ class _Sender:
         props: Props | None = None,
         at: datetime | None = None,
     ) -> None:
-        """Queue a payment of minor units. The id identifies it forever; `earned=False` marks marketplace volume."""
-        if not isinstance(id, str):
-            raise TypeError(f"id must be a string, not {type(id).__name__}")
-        self._queue_event(
-            items.PAYMENT, user, items.payment_props(amount, currency, earned=earned, props=props), id, at
-        )
+        """Queue a payment of minor units. The id identifies it forever; `earned=False` marks marketplace volume.
+
+        Raise a `ValueError` or `TypeError` if it can never be accepted.
+        """
+        self._require_server_key("a payment")
+        content = items.payment_props(amount, currency, earned=earned, props=props)
+        self._delivery.add(EVENTS, self._event_entry(items.PAYMENT, user, content, id, at))
 
     def subscription(
         self,
@@ -142,20 +149,38 @@ class _Sender:
         """Where every item is now."""
         return self._delivery.stats
 
-    def _queue_event(
-        self, name: str, user: str | None, props: Props | None, id_: str | None, at: datetime | None
+    def _queue_behavior(
+        self,
+        name: str,
+        user: str | None,
+        props: Props | None,
+        id_: str | None,
+        at: datetime | None,
+        *,
+        needs_user: bool = False,
     ) -> None:
-        is_payment = name == items.PAYMENT
-        if is_payment:
-            self._require_server_key("a payment")
+        id_ = str(uuid4()) if id_ is None or _is_empty(id_) else id_
+        try:
+            items.check_behavior(name, needs_user=needs_user, has_user=not _is_empty(user))
+            sent_user, sent_props = (user, props) if self._is_strict else items.sendable(user, props, self._note)
+            entry = self._event_entry(name, sent_user, sent_props, id_, at)
+        except _FAILURES as error:
+            if self._is_strict:
+                raise
+            item = {"name": name, "user": user, "id": id_, "at": at, "props": props}
+            self._delivery.refuse({field: value for field, value in item.items() if value is not None}, str(error))
+            return
+        self._delivery.add(EVENTS, entry)
+        if name == items.SIGNUP and _is_empty(user):
+            self._note("a user_signup without a user is sent, but counts nobody: pass user")
+
+    def _event_entry(self, name: str, user: str | None, props: Props | None, id_: str, at: datetime | None) -> Entry:
         now_ms = int(self._clock.now_s() * 1000)
-        if not is_payment and (id_ is None or id_ == ""):
-            id_ = str(uuid4())
-        at_ms = now_ms if at is None else items.epoch_ms(at)
-        item = items.event_item(name, user, props, id_ or "", at_ms)
-        self._delivery.add(EVENTS, Entry(items.encoded(item), now_ms, does_expire=not is_payment))
-        if name == items.SIGNUP and not user:
-            self._reports.warn_once("signup", "a user_signup without a user is sent, but counts nobody: pass user")
+        item = items.event_item(name, user, props, id_, now_ms if at is None else items.epoch_ms(at))
+        return Entry(items.encoded(item), now_ms, does_expire=name != items.PAYMENT)
+
+    def _note(self, message: str) -> None:
+        self._reports.warn_once(message, message)
 
     def _require_server_key(self, what: str) -> None:
         if self._is_publishable:
@@ -172,8 +197,15 @@ class Mauve(_Sender):
     """Send events, payments and subscriptions in the background."""
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Send without delay; return True when everything queued so far was answered. Does not shorten a hold."""
+        """Send without delay. Return True when everything was answered, and nothing dropped since the last flush.
+
+        Does not shorten a hold.
+        """
         return self._delivery.waiters.wait_for(self._delivery.flush(self._timeout if timeout is None else timeout))
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until there is room in the queue, and return whether there is: for programs that send in a loop."""
+        return self._delivery.waiters.wait_for(self._delivery.wait(self._timeout if timeout is None else timeout))
 
     def close(self, timeout: float | None = None) -> bool:
         """Flush, then stop. Return whether everything was answered; the rest is dropped, or stays in the spool."""
@@ -190,11 +222,19 @@ class Mauve(_Sender):
 
 
 class AsyncMauve(_Sender):
-    """The same for asyncio: only `flush` and `close` are awaited, and a blocked loop delays no delivery."""
+    """The same for asyncio: only `flush`, `wait` and `close` are awaited, and a blocked loop delays no delivery."""
 
     async def flush(self, timeout: float | None = None) -> bool:
-        """Send without delay; return True when everything queued so far was answered. Does not shorten a hold."""
+        """Send without delay. Return True when everything was answered, and nothing dropped since the last flush.
+
+        Does not shorten a hold.
+        """
         steps = self._delivery.flush(self._timeout if timeout is None else timeout)
+        return await self._delivery.waiters.wait_for_async(steps)
+
+    async def wait(self, timeout: float | None = None) -> bool:
+        """Wait until there is room in the queue, and return whether there is: for programs that send in a loop."""
+        steps = self._delivery.wait(self._timeout if timeout is None else timeout)
         return await self._delivery.waiters.wait_for_async(steps)
 
     async def close(self, timeout: float | None = None) -> bool:
@@ -209,6 +249,10 @@ class AsyncMauve(_Sender):
         self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def _is_empty(value: str | None) -> bool:
+    return value is None or (isinstance(value, str) and not value)
 
 
 def _or_environment(name: str, value: str | None, variable: str) -> str:
