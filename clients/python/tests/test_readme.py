@@ -18,6 +18,7 @@ PRINTED = [
     "Stats(queued=0, accepted=4, rejected=0, dropped=0, expired=0, retries=0)\n",
     "",
     "",
+    "",
     "True\n",
     "",
     r"\d{4}-\d\d-\d\d eur 1999\n",
@@ -60,4 +61,4 @@ def test_every_program_in_the_readme_does_what_it_says(mauve_service, tmp_path):
         assert (done.returncode, done.stderr) == (0, ""), program
         assert re.fullmatch(printed if "\\" in printed else re.escape(printed), done.stdout), done.stdout
     counts = {row.name: row.count for row in Metrics(app.sk_key, url=mauve_service.url).event_names().rows}
-    assert counts == {"report_opened": 3, "user_signup": 1, "invoice_sent": 1, "job_started": 1}
+    assert counts == {"report_opened": 3, "user_signup": 1, "invoice_sent": 1, "job_started": 1, "row_processed": 3000}

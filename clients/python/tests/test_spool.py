@@ -1,7 +1,10 @@
 """With a spool, what is queued survives the process: sent once, by one process, within a limit."""
 
+import hashlib
+import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -481,3 +484,62 @@ def test_every_item_leaves_the_spool_exactly_once_whatever_happens(tmp_path_fact
     assert len(left) == added
     outbox.spool.close()
     assert files(root) == []
+
+
+FIXTURES = Path(__file__).parents[2] / "fixtures/spool"
+CASES = sorted(path.parent for path in FIXTURES.glob("*/expected.json"))
+
+
+def test_folders_begin_with_the_digits_of_their_key(tmp_path):
+    for key, digits in json.loads((FIXTURES / "keys.json").read_text()).items():
+        with Mauve(key, url=DEAD, spool=tmp_path / key, timeout=0) as mauve:
+            mauve.track("seen")
+        assert [path.name.partition("-")[0] for path in (tmp_path / key).iterdir()] == [digits]
+
+
+def test_there_are_shared_cases():
+    assert len(CASES) >= 10
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
+def test_a_spool_in_the_shared_format_is_sent_as_both_libraries_agree(service, client, tmp_path, case):
+    expected = json.loads((case / "expected.json").read_text())
+    digits = hashlib.sha256(KEY.encode()).hexdigest()[:16]
+    shutil.copytree(case, tmp_path / f"{digits}-{expected['kind']}-{'0' * 32}")
+    dropped = []
+    clock = ManualClock(expected["now"] / 1000)
+    mauve = client(spool=tmp_path, _clock=clock, on_drop=lambda item, reason: dropped.append(item))
+    wanted = Stats(accepted=len(expected["sent"]), dropped=expected["dropped"], expired=expected["expired"])
+    eventually(lambda: mauve.stats == wanted)
+    sent = service.items(f"/v1/{expected['kind']}")
+    assert [{name: value for name, value in item.items() if name != "sent_at"} for item in sent] == expected["sent"]
+    eventually(lambda: len(dropped) == expected["dropped"])
+    eventually(lambda: not list(tmp_path.rglob("*.items")))
+
+
+def test_a_damaged_item_reaches_on_drop_if_it_can_be_read(service, client, tmp_path):
+    dropped = []
+    gone = client(url=DEAD, spool=tmp_path)
+    gone.track("seen", id="an id")
+    gone.track("sound")
+    gone.close(0)
+    (path,) = files(tmp_path)
+    path.write_bytes(path.read_bytes().replace(b"an id", b"no id"))
+    mauve = client(spool=tmp_path, on_drop=lambda item, reason: dropped.append((item["id"], reason)))
+    eventually(lambda: mauve.stats == Stats(accepted=1, dropped=1))
+    eventually(lambda: dropped == [("no id", "the spool was damaged")])
+
+
+def test_a_number_is_not_appended_to_one_that_a_crash_cut_off(service, client, tmp_path):
+    gone = client(url=DEAD, spool=tmp_path)
+    for number in range(30):
+        gone.track(str(number))
+    gone.close(0)
+    (path,) = files(tmp_path)
+    path.with_suffix(".done").write_bytes(b"0\n1")
+    service.answers, service.answer = [accept], (402, {}, None)
+    next_one = client(spool=tmp_path, batch_size=1)
+    eventually(lambda: len(service.requests) == 2)
+    next_one.close(0)
+    assert path.with_suffix(".done").read_bytes() == b"0\n1\n"
+    assert names(service)[:2] == ["1", "2"]

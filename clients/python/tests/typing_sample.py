@@ -13,17 +13,19 @@ def on_drop(item: dict[str, Any], reason: str) -> None:
 
 
 def send() -> Stats:
-    with Mauve("sk_live_x", url="http://localhost", on_drop=on_drop, spool="folder") as mauve:
+    with Mauve("sk_live_x", url="http://localhost", on_drop=on_drop, spool="folder", strict=True) as mauve:
+        has_room: bool = mauve.wait(timeout=1.5)
         mauve.track("opened", user="ann", props={"plan": "pro", "seats": 3, "trial": False, "note": None})
         mauve.payment(id="p", amount=1, currency="eur", earned=False)
         is_delivered: bool = mauve.flush(timeout=1.5)
-        print(is_delivered)
+        print(has_room, is_delivered)
         return mauve.stats
 
 
 async def send_and_read() -> int:
     async with AsyncMauve() as mauve:
         mauve.signup(user="ann")
+        await mauve.wait()
         await mauve.flush()
     result = await AsyncMetrics("sk_live_x", url="http://localhost").dau()
     return sum(row.dau for row in result.rows)

@@ -70,7 +70,7 @@ class Counts:
         self.left_spooled = 0
         self.last_reason = "the spool was damaged"
         self._outboxes = outboxes
-        self._spools = [outbox.spool for outbox in outboxes if outbox.spool is not None]
+        self.spools = [outbox.spool for outbox in outboxes if outbox.spool is not None]
         self._deferred = deferred
         self._dropped_tally, self._expired_tally, self._moved_tally = Tally(), Tally(), Tally()
 
@@ -82,7 +82,7 @@ class Counts:
     @property
     def given_up(self) -> int:
         """How many items of this client were dropped or expired, and never answered."""
-        lost_of_others = sum(spool.lost - spool.lost_own for spool in self._spools)
+        lost_of_others = sum(spool.lost - spool.lost_own for spool in self.spools)
         return self._dropped - self.refused - lost_of_others + self.expired
 
     @property
@@ -129,5 +129,5 @@ class Counts:
     @property
     def _dropped(self) -> int:
         overflowed = sum(outbox.dropped for outbox in self._outboxes)
-        lost = sum(spool.lost for spool in self._spools)
+        lost = sum(spool.lost for spool in self.spools)
         return self.refused + self.unsent + self.by_handlers + overflowed + lost

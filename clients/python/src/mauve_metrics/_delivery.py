@@ -173,13 +173,10 @@ class Delivery:
         deadline = self._clock.monotonic() + timeout_s
         while not is_owned(self._lock):
             with self._lock:
-                if self._is_closing:
-                    return False
-                if all(outbox.has_room for outbox in self._outboxes.values()):
-                    return True
+                has_room = all(outbox.has_room for outbox in self._outboxes.values())
             left_s = deadline - self._clock.monotonic()
-            if left_s <= 0:
-                return False
+            if has_room or self._is_closing or left_s <= 0:
+                return has_room and not self._is_closing
             yield left_s
         return False
 
@@ -393,7 +390,10 @@ class Delivery:
             log.warning("mauve: %s", line)
 
     def _report_trouble(self) -> None:
-        for outbox in self._outboxes.values():
-            if outbox.spool is not None and outbox.spool.trouble is not None:
-                message, outbox.spool.trouble = outbox.spool.trouble, None
+        for spool in self._counts.spools:
+            if spool.trouble:
+                with self._lock:
+                    message, lost = spool.take_trouble()
+                self._counts.last_reason = lost[-1][1] if lost else self._counts.last_reason
                 self._reports.warn(message.partition(":")[0], message)
+                self._reports.drop_for_call(lost)

@@ -56,9 +56,9 @@ class Reports:
         self._call(self._on_reject, rejected)
 
     def warn(self, subject: str, message: str) -> None:
-        """Log a message, unless one about the same subject was logged within a minute."""
+        """Log a message, unless it is empty, or one about the same subject was logged within a minute."""
         now = self._monotonic()
-        if now >= self._logged_at.get(subject, -_LOG_EVERY_S) + _LOG_EVERY_S:
+        if message and now >= self._logged_at.get(subject, -_LOG_EVERY_S) + _LOG_EVERY_S:
             self._logged_at[subject] = now
             log.warning("mauve: %s", message)
 

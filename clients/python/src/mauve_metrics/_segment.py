@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import zlib
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
+
+from mauve_metrics._items import Item
 
 ITEMS, DONE = ".items", ".done"
 
@@ -94,7 +97,9 @@ def loaded_segment(folder: Folder, path: Path) -> Segment:
     done = path.with_suffix(DONE)
     try:
         content = path.read_bytes()
-        numbers = done.read_bytes().split(b"\n")[:-1] if done.exists() else []
+        *numbers, torn = done.read_bytes().split(b"\n") if done.exists() else [b""]
+        if torn:  # The next number would be appended to it.
+            os.truncate(done, done.stat().st_size - len(torn))
     except FileNotFoundError:
         return segment
     *lines, last = content.split(b"\n")
@@ -119,3 +124,12 @@ def entry_from(line: bytes) -> Entry:
         raise ValueError("a line was changed")
     queued_at_ms, does_expire, body = content.split(b" ", 2)
     return Entry(body, int(queued_at_ms), does_expire=does_expire == b"1")
+
+
+def legible_item(line: bytes) -> Item:
+    """Return the item of a damaged line if its JSON can still be read, else an empty one."""
+    try:
+        item = json.loads(line[line.index(b"{") :])
+    except (ValueError, RecursionError):
+        return {}
+    return item if isinstance(item, dict) else {}

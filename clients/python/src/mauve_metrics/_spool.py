@@ -16,8 +16,18 @@ from contextlib import suppress
 from pathlib import Path
 
 from mauve_metrics._folders import abandoned_folder, new_folder, remove_unnamed_folders
-from mauve_metrics._items import ITEM_BYTES_MAX
-from mauve_metrics._segment import DONE, ITEMS, Entry, Folder, Segment, as_line, entry_from, loaded_segment
+from mauve_metrics._items import ITEM_BYTES_MAX, Item
+from mauve_metrics._segment import (
+    DONE,
+    ITEMS,
+    Entry,
+    Folder,
+    Segment,
+    as_line,
+    entry_from,
+    legible_item,
+    loaded_segment,
+)
 
 _SEGMENT_BYTES_MAX = 1024 * 1024
 _SEGMENTS = 64  # that fill the spool
@@ -36,7 +46,8 @@ class Spool:
         self.unread = 0  # items that are only on disk
         self.lost = 0  # items that could not be read
         self.lost_own = 0  # of them, those that this client queued
-        self.trouble: str | None = None  # the last one, for the client to log outside its lock
+        self._unreported: list[tuple[Item, str]] = []
+        self.trouble = ""  # the last one, for the client to report outside its lock
         self._root = root
         self._prefix = prefix
         self._segment_bytes_max = min(_SEGMENT_BYTES_MAX, bytes_max // _SEGMENTS)
@@ -117,6 +128,12 @@ class Spool:
                 entry.segment = None
         for segment, those in settled.items():
             self._close_lines(segment, [entry.line for entry in those], sum(entry.line_bytes for entry in those))
+
+    def take_trouble(self) -> tuple[str, list[tuple[Item, str]]]:
+        """Return what to log, and the items that were lost since the last call."""
+        trouble, self.trouble = self.trouble, ""
+        lost, self._unreported = self._unreported, []
+        return trouble, lost
 
     def find_abandoned(self) -> bool:
         """Look for a segment of an owner that is gone. For one thread, without the lock."""
@@ -288,8 +305,7 @@ class Spool:
         """Keep a line that was changed for an operator, and give its item up."""
         aside = self._root / f"{segment.folder.path.name}-{segment.path.stem}{_CORRUPT}"
         self.trouble = f"an item of the spool was damaged, and is now in {aside}: {error}"
-        self.lost += 1
-        self.lost_own += segment.folder is self._own
+        self._count_lost(segment, [legible_item(line)])
         with suppress(OSError), aside.open("ab") as file:
             file.write(line if line.endswith(b"\n") else line + b"\n")
 
@@ -299,14 +315,18 @@ class Spool:
         if segment is self._segments[-1]:
             self._close_written()
         self.unread -= segment.unread
-        self.lost += segment.unread
-        self.lost_own += segment.unread if segment.folder is self._own else 0
+        self._count_lost(segment, [{}] * segment.unread)
         segment.unread = 0
         self._detach(segment)
         if not segment.path.exists():
             with suppress(OSError):
                 segment.path.with_suffix(DONE).unlink(missing_ok=True)
         self._release_if_empty(segment.folder)
+
+    def _count_lost(self, segment: Segment, items: Sequence[Item]) -> None:
+        self.lost += len(items)
+        self.lost_own += len(items) if segment.folder is self._own else 0
+        self._unreported += [(item, "the spool was damaged") for item in items]
 
     def _detach(self, segment: Segment) -> None:
         self._segments.remove(segment)
