@@ -14,7 +14,7 @@ export interface Options {
 }
 
 export interface Mauve {
-  /** Queue an event. It raises only if the event can never be accepted. */
+  /** Queue an event. It never raises: it converts, truncates or drops what cannot be sent, with a warning in the console. */
   track(name: string, options?: EventOptions): void;
 }
 
