@@ -112,6 +112,8 @@ export function signupItem(options: SignupOptions, queueing: Queueing): Item {
 export function paymentItem(options: PaymentOptions, queueing: Queueing): Item {
   checkOptions("payment", options);
   const { amount, currency, earned, props, ...event } = options;
+  const repeated = ["amount", "currency", "earned"].find((name) => Object.hasOwn(props ?? {}, name));
+  ensure(repeated === undefined, `props must not hold ${repeated}: pass it as an option of payment()`);
   const all = { ...(props == null ? {} : definedProps(props)), amount, currency, ...(earned === undefined ? {} : { earned }) };
   return namedItem(PAYMENT, { ...event, props: all }, queueing);
 }

@@ -129,7 +129,7 @@ test("a payment that can never be booked raises", () => {
   const wrong = [
     { id: "" }, { id: undefined }, { id: "a".repeat(257) }, { amount: -1 }, { amount: 0.5 }, { amount: "5" },
     { amount: 2 ** 53 }, { amount: undefined }, { currency: "EUR" }, { currency: "euro" }, { currency: 5 }, { currency: "xqz" },
-    { props: "abc" }, { props: [1] }, { earned: "no" },
+    { props: "abc" }, { props: [1] }, { earned: "no" }, { props: { amount: 5 } }, { props: { currency: "usd" } },
   ];
   for (const each of wrong) {
     const options = { ...payment, ...each } as unknown as typeof payment;
