@@ -1,6 +1,7 @@
 """`mauve doctor` and `mauve backup` with engines on servers: each sentence fits the servers that are set."""
 
 import json
+import re
 import secrets
 from dataclasses import replace
 
@@ -72,6 +73,12 @@ def test_all_is_well_even_from_a_machine_without_a_data_directory(data, tmp_path
         assert checks["server"]["detail"] == "no service runs on this directory"
         assert checks["warehouse"]["detail"].startswith("on ClickHouse at 127.0.0.1")
     assert not elsewhere.exists()
+
+
+def test_the_connections_of_the_database_server_are_shown_against_its_limit(data):
+    _, checks = diagnose(data)
+    used, allowed = re.match(r"(\d+) of (\d+) connections", checks["connections"]["detail"]).groups()
+    assert 0 < int(used) < int(allowed)
 
 
 @pytest.mark.parametrize("setting", ADDRESSES)

@@ -4,7 +4,8 @@ import base64
 import random
 import threading
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
+from functools import partial
 from urllib.parse import quote
 
 import httpx2 as httpx
@@ -16,7 +17,7 @@ from mauve.config import settings_from
 from mauve.stores import StoreUnavailableError
 from mauve.stores.sql.ledger.load_lease import SqlLeaseStore
 from mauve.stores.sql.ledger.schema import load_lease
-from mauve.wiring.databases import open_ledger_database
+from mauve.wiring.databases import open_catalog_database, open_ledger_database
 from support.postgres import PASSWORD, Postgres
 from support.service import (
     PATIENCE_S,
@@ -124,6 +125,27 @@ def test_a_commit_whose_answer_is_lost_is_called_unconfirmed_and_can_be_repeated
             changed = httpx.post(f"{service.url}/v1/apps", json={"name": "Two"}, headers=bearer(token))
             assert (changed.status_code, changed.json()["error"]["code"]) == (502, "upstream_unavailable")
             assert "may have been made" in changed.json()["error"]["message"]
+
+
+def test_everything_in_a_process_that_opens_a_database_shares_its_connections(on_postgres):
+    data = on_postgres()
+    mauve_json(data, "org", "create", "Acme")
+    settings = settings_from({**SERVERS[data], "MAUVE_DATA": str(data)})
+    connected = (
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'mauve %' AND datname = current_database()"
+    )
+    openers = [open_catalog_database, open_ledger_database, partial(open_ledger_database, idle_s=4)] * 5
+    with ExitStack() as stack:
+        databases = [stack.enter_context(closing(open_database(settings))) for open_database in openers]
+        for database in databases:
+            with database.writing():
+                pass
+        assert ledger_rows(data, connected) == [(2,)], "one of the catalog, one of the ledger"
+        for database in databases[:-1]:
+            database.close()
+        with databases[-1].reading() as tx:
+            assert tx.execute(sa.select(sa.literal(1))).scalar_one() == 1
+    eventually(lambda: ledger_rows(data, connected) == [(0,)])
 
 
 def test_a_server_that_hangs_delays_no_answer_for_long(own_server, tmp_path):

@@ -21,6 +21,7 @@ from mauve.config import SETTINGS, settings_from
 from mauve.core.secret import Secret
 from mauve.ingest.webhooks.billers import BILLERS
 from mauve.stores.clickhouse.server import address_from
+from mauve.stores.sql.dialects import CONNECTIONS_MAX
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 COMPOSE = yaml.safe_load((DEPLOY / "compose.scaled.yaml").read_text())
@@ -187,7 +188,6 @@ def test_commands_can_back_up_everything(secrets):
     assert "COPY deploy/verify-clickhouse" in stages["scaled"]
     assert SERVICES["commands"]["build"] == {"context": "..", "target": "scaled"}
     assert "backups:/backups" in SERVICES["commands"]["volumes"]
-    assert "max_connections=300" in SERVICES["postgres"]["command"]
     user = ET.parse(secrets / "clickhouse_user.xml").getroot()
     address = address_from(Secret((secrets / "warehouse_url").read_text()))
     assert (address.user, address.password.reveal()) == ("mauve", user.findtext("users/mauve/password"))
@@ -205,6 +205,13 @@ def test_clickhouse_has_three_replicas_of_one_shard_and_a_place_for_backups():
         assert "CLICKHOUSE_DB" not in SERVICES[name]["environment"], "creating it would need Keeper before it listens"
     numbers = [SERVICES[name]["environment"]["REPLICA"] for name in hosts]
     assert numbers == [each.text for each in config.findall("keeper_server/raft_configuration/server/id")]
+
+
+def test_postgresql_allows_the_connections_of_every_process_and_a_command():
+    words = [each["command"] for each in MACHINES.values()]
+    processes = sum(int(each[each.index("--workers") + 1]) if "--workers" in each else 1 for each in words)
+    allowed = int(re.search(r"max_connections=(\d+)", " ".join(SERVICES["postgres"]["command"]))[1])
+    assert (processes + 1) * 2 * CONNECTIONS_MAX < allowed, "to each of catalog and ledger"
 
 
 def test_each_platform_is_given_the_number_of_addresses_that_its_proxies_append():

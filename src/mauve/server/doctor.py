@@ -29,6 +29,7 @@ from mauve.wiring.bootstrap import (
     RESTORED_COPY,
     check_database_server,
     check_vault,
+    connections_used,
     is_copy,
     schema_revisions,
     stored_identity,
@@ -48,6 +49,7 @@ _HTTP_TIMEOUT_S: Final = 5.0
 _NOT_LOADED_S_MAX: Final = 15.0  # Another loader takes over sooner.
 _BEHIND_S_MAX: Final = 60.0
 _GAVE_UP_S_MAX: Final = 30.0  # A loader that fails tries again sooner.
+_CONNECTIONS_SHARE_MAX: Final = 0.8
 _ADDRESSES_SHOWN_MAX: Final = 20
 
 
@@ -78,7 +80,8 @@ def run_checks(settings: Settings) -> list[Finding]:
 
 def _checks_left_out(settings: Settings) -> frozenset[Callable[[Settings], Finding]]:
     has_server = any(server.url(settings) is not None for server in _SERVERS)
-    return (frozenset() if is_shared(settings) else _SHARED_CHECKS) | (_FILE_CHECKS if has_server else frozenset())
+    left_out = (frozenset() if is_shared(settings) else _SHARED_CHECKS) | (_FILE_CHECKS if has_server else frozenset())
+    return left_out if settings.database_url is not None else left_out | {_connections}
 
 
 def _not_set_up(settings: Settings) -> Finding:
@@ -334,6 +337,13 @@ def _disk(settings: Settings) -> Finding:
     )
 
 
+def _connections(settings: Settings) -> Finding:
+    used, allowed = connections_used(settings)
+    detail = f"{used} of {allowed} connections to PostgreSQL in use, of all its programs"
+    advice = "raise max_connections of PostgreSQL, or stop what else connects to it"
+    return Finding("connections", used <= _CONNECTIONS_SHARE_MAX * allowed, detail, advice)
+
+
 def _server(settings: Settings) -> Finding:
     holder = holder_of(settings.data)
     if holder is None:
@@ -359,6 +369,7 @@ _CHECKS: Final[_Checks] = {
     _data_directory: (),
     _master_key: (_POSTGRESQL,),
     _catalog: (_POSTGRESQL,),
+    _connections: (_POSTGRESQL,),
     _edge: (_POSTGRESQL, _NATS),
     _queue: (_POSTGRESQL, _NATS),
     _window: (_POSTGRESQL, _NATS),

@@ -179,6 +179,12 @@ def check_database_server(settings: Settings) -> None:
             check_server(database)
 
 
+def connections_used(settings: Settings) -> tuple[int, int]:
+    """Return how many connections the PostgreSQL server has, and how many it allows."""
+    with closing(open_catalog_database(settings)) as database:
+        return database.connections()
+
+
 def check_server(database: Database) -> None:
     """Raise unless the PostgreSQL server can be reached and used."""
     try:

@@ -30,7 +30,7 @@ def open_catalog_database(settings: Settings, *, statement_s: float = STATEMENT_
 def open_ledger_database(
     settings: Settings, *, statement_s: float = STATEMENT_S_MAX, idle_s: float | None = None
 ) -> Database:
-    """Open the ledger. On a server, a transaction without a statement for `idle_s` ends, and with it its locks."""
+    """Open the ledger. On a server, a write transaction that is idle for `idle_s` ends, and with it its locks."""
     return _open(settings, ledger_path(settings.data), LEDGER, _LEDGER_BUSY_TIMEOUT_S, statement_s, idle_s=idle_s)
 
 

@@ -12,9 +12,14 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from mauve.stores import StoreUnavailableError, UnconfirmedError
 from mauve.stores.cancellation import current_cancellation, seconds_left
-from mauve.stores.sql.dialects import Session, now_ms, open_dialect
+from mauve.stores.sql.dialects import Session, now_ms
+from mauve.stores.sql.shared_pool import acquire, release
 
 _CONNECTION_LOST: Final = ("08", "57P")  # PostgreSQL: the connection failed, the server is stopping
+_CONNECTIONS: Final = sa.text(
+    "SELECT count(*), current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int"
+    " FROM pg_stat_activity WHERE backend_type = 'client backend'"
+)
 STATEMENT_S_MAX: Final = 8.0  # on a server; a request may need several, and has to be answered within 20 s
 
 
@@ -36,8 +41,9 @@ def machine_time(_connection: sa.Connection, machine_ms: int) -> int:
 
 
 class Database:
-    """One SQL database: a SQLite file, or a schema on a PostgreSQL server.
+    """One SQL database: a SQLite file, or a schema on a PostgreSQL server, whose connections a process shares.
 
+    On a server, a write transaction without a statement for `idle_s` ends, and with it its locks.
     Every failure of the engine raises `StoreUnavailableError`.
     """
 
@@ -52,7 +58,9 @@ class Database:
         program: str = "mauve",
         time_of: TimeOf | None = None,
     ) -> None:
-        self._dialect = open_dialect(url, busy_timeout_s, Session(schema, statement_s, program, idle_s))
+        self._dialect = acquire(url, busy_timeout_s, Session(schema, statement_s, program))
+        self._idle_s = idle_s
+        self._is_closed = False
         self.time_of = time_of or (server_time if self.is_server else machine_time)
 
     @property
@@ -79,6 +87,9 @@ class Database:
         with self._as_unavailable(), self._dialect.writing() as connection, connection.begin() as transaction:
             if is_expendable:
                 self._dialect.commit_quickly(connection)
+            if self._idle_s is not None and self.is_server:
+                limit = sa.func.set_config("idle_in_transaction_session_timeout", f"{self._idle_s}s", sa.true())
+                connection.execute(sa.select(limit))
             yield connection
             with current_cancellation().committing(), self._as_unconfirmed():
                 transaction.commit()
@@ -89,6 +100,12 @@ class Database:
         with self.writing() as connection:
             self._dialect.prepare_to_migrate(connection)
             yield connection
+
+    def connections(self) -> tuple[int, int]:
+        """Return how many connections a server has, and how many it allows."""
+        with self.reading() as connection:
+            used, allowed = connection.execute(_CONNECTIONS).one()
+            return int(used), int(allowed)
 
     def programs(self, connection: sa.Connection) -> list[str]:
         """Return the names of the programs that are connected now, once for each connection."""
@@ -105,7 +122,9 @@ class Database:
             return self._dialect.empty_journal(patience_s)
 
     def close(self) -> None:
-        self._dialect.engine.dispose()
+        if not self._is_closed:
+            self._is_closed = True
+            release(self._dialect)
 
     @contextmanager
     def _as_unconfirmed(self) -> Iterator[None]:

@@ -19,7 +19,7 @@ from mauve.stores import UnsupportedServerError
 if TYPE_CHECKING:
     import psycopg
 
-_CONNECTIONS_MAX: Final = 8
+CONNECTIONS_MAX: Final = 16  # of one pool
 
 log = structlog.get_logger()
 
@@ -30,7 +30,6 @@ class Session(NamedTuple):
     schema: str
     statement_s: float
     program: str  # shown to others
-    idle_s: float | None = None  # within a transaction; None: a little longer than a statement may take
 
 
 class Dialect(Protocol):
@@ -157,7 +156,7 @@ def _sqlite_engine(url: sa.URL, patience_s: float) -> sa.Engine:
         url,
         hide_parameters=True,
         poolclass=sa.QueuePool,
-        pool_size=_CONNECTIONS_MAX,
+        pool_size=CONNECTIONS_MAX,
         max_overflow=0,
         pool_timeout=patience_s,
         connect_args={"timeout": patience_s, "check_same_thread": False},
@@ -298,13 +297,12 @@ def _await_turn_to_migrate(connection: sa.Connection) -> None:
 
 
 def _postgresql_engine(url: sa.URL, patience_s: float, session: Session) -> sa.Engine:
-    schema, statement_s, program, idle_s = session
-    idle_s = statement_s + _HANG_S if idle_s is None else idle_s
+    schema, statement_s, program = session
     options = {
         "search_path": schema,
         "statement_timeout": int(statement_s * 1000),
         "lock_timeout": int(patience_s * 1000),
-        "idle_in_transaction_session_timeout": int(idle_s * 1000),
+        "idle_in_transaction_session_timeout": int((statement_s + _HANG_S) * 1000),
         "default_transaction_isolation": r"read\ committed",
         "synchronous_commit": "on",  # whatever the server's default: a commit that was answered is durable
         "timezone": "UTC",
@@ -328,7 +326,7 @@ def _postgresql_engine(url: sa.URL, patience_s: float, session: Session) -> sa.E
         "postgresql+psycopg://",
         creator=lambda: connect(arguments),
         hide_parameters=True,
-        pool_size=_CONNECTIONS_MAX,
+        pool_size=CONNECTIONS_MAX,
         max_overflow=0,
         pool_timeout=patience_s,
         pool_pre_ping=True,

@@ -1,0 +1,39 @@
+"""One pool of connections for each database of a process: everything that opens the same one shares it.
+
+A file of SQLite has no limit on connections, so each of its users keeps its own.
+"""
+
+import threading
+from typing import Final
+
+import sqlalchemy as sa
+
+from mauve.stores.sql.dialects import Dialect, Session, open_dialect
+
+_Key = tuple[str, float, Session]
+
+_opening: Final = threading.Lock()
+_dialects: Final[dict[_Key, Dialect]] = {}
+_users: Final[dict[int, int]] = {}  # by dialect
+
+
+def acquire(url: sa.URL, patience_s: float, session: Session) -> Dialect:
+    key = (url.render_as_string(hide_password=False), patience_s, session)
+    with _opening:
+        dialect = _dialects.get(key) or open_dialect(url, patience_s, session)
+        if dialect.is_server:
+            _dialects[key] = dialect
+        _users[id(dialect)] = _users.get(id(dialect), 0) + 1
+    return dialect
+
+
+def release(dialect: Dialect) -> None:
+    """Close the pool when its last user releases it."""
+    with _opening:
+        users = _users.pop(id(dialect), 1) - 1
+        if users:
+            _users[id(dialect)] = users
+            return
+        for key in [key for key, each in _dialects.items() if each is dialect]:
+            del _dialects[key]
+    dialect.engine.dispose()
