@@ -75,6 +75,7 @@ def fill(path):
 
 def test_a_full_disk_refuses_with_503_and_recovers_by_itself(small_disk):
     data, acked, possible = small_disk / "data", set(), set()
+    payments = itertools.count()
     first_days = (date(2026, 1, 1) - timedelta(days=number) for number in itertools.count())
     with running(data, "--workers", "1") as service:
         token = token_for(data)
@@ -92,6 +93,10 @@ def test_a_full_disk_refuses_with_503_and_recovers_by_itself(small_disk):
             assert status in {202, 503}
             return status
 
+        def pay():
+            payment = {"name": "payment", "id": f"p{next(payments)}", "props": {"amount": 5, "currency": "eur"}}
+            return httpx.post(f"{service.ingest_url}/v1/events", json=[payment], headers=bearer(key)).status_code
+
         def read(metric, **parameters):
             address = f"{service.url}/v1/metrics/{metric}"
             return httpx.get(address, params=parameters, headers=bearer(key))
@@ -104,9 +109,16 @@ def test_a_full_disk_refuses_with_503_and_recovers_by_itself(small_disk):
         eventually(lambda: read("mau").status_code == 200)
         fill(small_disk / "ballast")
         assert eventually(lambda: post() == 503)
+        eventually(lambda: pay() == 503)
+        for url in (service.url, service.ingest_url):
+            ready = httpx.get(f"{url}/readyz")
+            assert (ready.status_code, ready.json()["engines"]["ledger"]) == (503, "unreachable")
+            assert "ledger" in ready.json()["reason"]
         assert (read("mau").status_code, read("revenue").status_code) == (200, 200), "reads go on"
         (small_disk / "ballast").unlink()
         assert eventually(lambda: post() == 202)
+        assert eventually(lambda: pay() == 202)
+        assert eventually(lambda: httpx.get(f"{service.url}/readyz").status_code == 200)
         eventually(some_are_loaded)
         assert shutil.disk_usage(small_disk).free > 0
     with running(data):  # It loads the rest.

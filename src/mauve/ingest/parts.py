@@ -1,6 +1,6 @@
 """The parts of the ingest plane."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -37,6 +37,7 @@ class IngestParts:
     caps: EventCaps
     log: LogWriter
     ledger: MoneyRecorder
+    has_room: Callable[[], bool]  # for the ledger, if it is a file
     confirm_key: ConfirmKey  # before the ledger records what came with it, and while the keyring may be old
     confirm_secret: ConfirmSecret  # of a webhook, while the keyring may be old
     publishable_limits: PublishableLimits

@@ -65,8 +65,9 @@ class IngestPlane:
                 return _ready(self._answer_other(request))
 
     def engines(self) -> dict[str, bool]:
-        """Return which engines this plane can use now."""
-        return {"edge": self._parts.keyring.is_current, "log": self._parts.log.is_available}
+        """Return which engines this plane can use now; the ledger only if its disk is full."""
+        ledger = {} if self._parts.has_room() else {"ledger": False}
+        return {"edge": self._parts.keyring.is_current, "log": self._parts.log.is_available, **ledger}
 
     def _answer_other(self, request: OpenRequest) -> Reply:
         match request.path:

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,6 +17,7 @@ _PRIVATE_FILE: Final = 0o600
 _LOCK_FILE: Final = "serve.lock"
 RESTORING: Final = "restoring"
 """The folder in which a restore prepares what it cannot move into place at once."""
+_ROOM_BYTES_MIN: Final = 4 * 2**20  # more than one transaction needs
 _ORPHANS_GRACE_S: Final = 10.0
 
 
@@ -79,6 +81,11 @@ def _create(path: Path) -> bool:
         path.mkdir(exist_ok=True)  # raises again if it is a file
         return False
     return True
+
+
+def has_room(data: Path) -> bool:
+    """Return whether the files in the directory can grow: on a full disk, nothing more is recorded."""
+    return shutil.disk_usage(data).free >= _ROOM_BYTES_MIN
 
 
 def hold(data: Path) -> IO[bytes]:

@@ -18,6 +18,7 @@ from mauve.ingest.publishable import PublishableLimits
 from mauve.overload.admission import Admission
 from mauve.overload.byte_budget import ByteBudget
 from mauve.overload.loop_fairness import LoopFairness
+from mauve.stores.data_directory import has_room
 from mauve.stores.sql.catalog.live_credentials import SqlLiveCredentials
 from mauve.stores.sql.ledger.group_commit import GroupedLedger
 from mauve.stores.sql.ledger.usage import SqlUsageReader
@@ -58,6 +59,7 @@ async def ingest_parts(
                     caps=caps,
                     log=log,
                     ledger=ledger,
+                    has_room=lambda: settings.database_url is not None or has_room(settings.data),
                     confirm_key=confirm_key,
                     confirm_secret=confirm_secret,
                     publishable_limits=PublishableLimits.of_rates(
