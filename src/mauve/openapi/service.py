@@ -77,7 +77,7 @@ OPERATIONS: Final = (
             method_not_allowed("GET"),
             Response(
                 "not_ready",
-                "At least one engine cannot be reached, or the process is about to stop: `reason` then says so.",
+                "At least one engine cannot be used, or the process is about to stop: `reason` says which.",
                 readiness("GET", {**_ENGINES, "catalog": False}, backlog_bytes=4096, load_lag_ms=2200),
                 ref("Readiness"),
             ),
