@@ -46,9 +46,9 @@ class SqlPaymentReader:
     def with_ids(self, project: str, ids: Sequence[str]) -> list[ListedPayment]:
         return self._read(sa.select(*_SHOWN).where(_columns.project == project, _columns.id.in_(ids)))
 
-    def _read(self, query: sa.Select[tuple[Any, ...]]) -> list[ListedPayment]:
+    def _read(self, query: sa.Select[Any]) -> list[ListedPayment]:
         with self._database.reading() as tx:
-            return [ListedPayment(*shown, _flags_in(payload)) for *shown, payload in tx.execute(query)]
+            return [ListedPayment(*(*shown, _flags_in(payload))) for *shown, payload in tx.execute(query)]
 
 
 def _chosen(chosen: PaymentFilter) -> Iterator[sa.ColumnElement[bool]]:
