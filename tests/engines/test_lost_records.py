@@ -171,6 +171,7 @@ class TestOneLostStream:
         assert "mauve restore --servers --new-streams" in found["advice"]
 
     def test_one_command_replaces_only_it_and_says_what_was_lost(self, data, key, lost, own_nats_server):
+        last = info_of(own_nats_server, lost).state.last_seq
         delete_streams(own_nats_server, [lost])
         with running(data, "--workers", "1", "--role", "ingest") as service:
             assert eventually(lambda: send(service, key, "waits").status_code == 202)
@@ -189,7 +190,7 @@ class TestOneLostStream:
         assert mauve_json(data, "restore", "--servers", "--new-streams").keys() == {"loads_again_since"}, "nothing more"
         self.accepts_and_loads(data, key, "new")
         assert names_stored(data) == sorted([*LOADED, "waits", "new"])
-        assert info_of(own_nats_server, lost).state.first_seq == sequence_of(positions(data)[lost]) + 1
+        assert info_of(own_nats_server, lost).state.first_seq == last + 1
         assert diagnosed(data, "queue")["ok"]
 
     def test_an_older_copy_gets_no_new_records(self, data, key, lost, own_nats_server):
@@ -197,13 +198,12 @@ class TestOneLostStream:
         with psycopg.connect(SERVERS[data]["MAUVE_DATABASE_URL"]) as connection:
             connection.execute("UPDATE ledger.load_positions SET number = number + 6400 WHERE stream = %s", [lost])
         before = info_of(own_nats_server, lost).state.last_seq
-        for name in ("f", "g", "h", "i"):
-            self.accepts_and_loads(data, key, name)
+        self.accepts_and_loads(data, key, "f")
         assert info_of(own_nats_server, lost).state.last_seq == before
         (replaced,) = mauve_json(data, "restore", "--servers", "--new-streams")["streams_replaced"]
         assert (replaced["stream"], "older" in replaced["loss"]) == (stream_name(lost), True)
         self.accepts_and_loads(data, key, "new")
-        assert names_stored(data) == sorted([*LOADED, "f", "g", "h", "i", "new"])
+        assert names_stored(data) == sorted([*LOADED, "f", "new"])
 
     def test_an_unfinished_range_keeps_its_other_streams(self, data, key, lost, own_nats_server):
         other = next(stream for stream in STREAMS if stream != lost)
