@@ -445,6 +445,24 @@ class TestSchedule:
         done = mauve(data, "backup", "--json", str(tmp_path / "list"))
         assert json.loads(done.stdout)["file"] == str(tmp_path / "list"), "a path is a target"
 
+    def test_a_list_has_every_backup_whatever_its_name_and_nothing_else(self, data, tmp_path, settings):
+        folder = tmp_path / "kept"
+        folder.mkdir()
+        (folder / "notes.txt").write_text("not a backup")
+        (folder / "other.age").write_text("not a backup either")
+        key = (data / "master.key").read_text().strip()
+        environment = settings | {"MAUVE_BACKUP_URL": str(folder), "MAUVE_MASTER_KEY": key}
+        for arguments in ([str(folder / "before-upgrade")], [str(folder / "secret.age"), "--encrypt"], []):
+            done = mauve(data, "backup", *arguments, **environment)
+            assert done.returncode == 0, done.stderr
+        listed = json.loads(mauve(data, "backup", "list", "--json", **environment).stdout)
+        assert [each["name"] for each in listed][1:] == ["secret.age", "before-upgrade"], "newest first"
+        assert [each["created_at"] for each in listed] == sorted((each["created_at"] for each in listed), reverse=True)
+        assert [each["is_encrypted"] for each in listed] == [False, True, False]
+        without_key = settings | {"MAUVE_BACKUP_URL": str(folder)}
+        listed = json.loads(mauve(data, "backup", "list", "--json", **without_key).stdout)
+        assert {each["name"]: each["created_at"] for each in listed}["secret.age"] is None, "only the key tells"
+
     def test_a_directory_keeps_as_many_as_asked(self, data, tmp_path, settings):
         (tmp_path / "kept").mkdir()
         settings = settings | {"MAUVE_BACKUP_URL": str(tmp_path / "kept"), "MAUVE_BACKUP_KEEP": "2"}

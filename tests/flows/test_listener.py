@@ -11,10 +11,11 @@ import httpx2 as httpx
 import pytest
 import uvloop
 
+from mauve.web.body import BYTES_PER_S
 from mauve.web.http1 import listener
 from mauve.web.http1.listener import Listener
 from mauve.web.messages import Reply
-from support.service import PATIENCE_S
+from support.service import PATIENCE_S, eventually
 
 BODY_BYTES_MAX = 1024 * 1024
 
@@ -81,6 +82,37 @@ def everything_from(connection):
     while piece := connection.recv(65536):
         received += piece
     return received
+
+
+def test_slow_bodies_that_take_every_connection_are_evicted_for_a_probe(monkeypatch):
+    monkeypatch.setattr(listener, "CONNECTIONS_MAX", 12)
+    monkeypatch.setattr(listener, "RESERVED", 4)
+    serving, slow = Serving(), []
+    try:
+        for _ in range(12):
+            connection = connected(serving)
+            connection.sendall(b"POST /a HTTP/1.1\r\nhost: a\r\ncontent-length: 1000000\r\n\r\n")
+            slow.append(connection)
+
+        def feed():
+            """Send just enough to be no slower than allowed; return whether a connection was ended."""
+            ended = 0
+            for connection in slow:
+                try:
+                    connection.sendall(b"x" * (BYTES_PER_S // 50))
+                except OSError:
+                    ended += 1
+            return ended
+
+        assert eventually(feed, timeout_s=60)
+        with connected(serving) as probe:
+            probe.sendall(b"GET /refused HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
+            assert everything_from(probe).startswith(b"HTTP/1.1 401")
+        assert feed() < len(slow), "only as many as needed"
+    finally:
+        for connection in slow:
+            connection.close()
+        serving.close()
 
 
 @pytest.mark.parametrize("size", [0, 1, 1000, 200_000, BODY_BYTES_MAX])

@@ -332,6 +332,21 @@ def test_without_json_it_prints_its_addresses_and_stops_on_ctrl_c(tmp_path):
     assert rest == ""
 
 
+def test_a_first_start_that_is_stopped_while_nats_is_down_leaves_a_directory_that_needs_no_master_key(tmp_path):
+    data = tmp_path / "data"
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"nats://127.0.0.1:{silent.getsockname()[1]}"
+        environment = clean_environment(MAUVE_STREAM_URL=url, MAUVE_MASTER_KEY=new_master_key())
+        arguments = [str(MAUVE), "serve", "--data", str(data), "--port", "0", "--ingest-port", "0"]
+        process = subprocess.Popen(arguments, stdout=subprocess.PIPE, env=environment)
+        eventually((data / "catalog.db").exists)
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=PATIENCE_S)
+        process.stdout.close()
+    with running(data, "--workers", "1") as service:
+        assert httpx.get(f"{service.url}/readyz").status_code == 200
+
+
 def test_the_service_does_not_start_with_a_wrong_master_key(tmp_path):
     data = tmp_path / "data"
     mauve_json(data, "org", "create", "Acme")

@@ -160,7 +160,7 @@ def _keys_for_encryption(settings: Settings) -> "BackupKeys":
 
 class ListedBackup(msgspec.Struct, frozen=True):
     name: str
-    created_at: int  # epoch ms
+    created_at: int | None  # epoch ms; None: it is encrypted, and only its master key tells
     bytes: int
     is_encrypted: bool
 
@@ -170,18 +170,23 @@ class ListedBackup(msgspec.Struct, frozen=True):
 @data_options
 def list_backups(*, place: str | None, data: Path | None, as_json: bool) -> None:
     """List the backups in a bucket (s3://BUCKET/PREFIX) or a directory, newest first."""
-    from mauve.maintenance.backup_names import backups_in, created_at_of, says_encrypted  # noqa: PLC0415
+    from mauve.maintenance.stored_backups import created_in  # noqa: PLC0415
     from mauve.wiring.backups import open_backup_store  # noqa: PLC0415
 
-    settings = settings_for(data).backup
-    where = place or settings.url
+    settings = settings_for(data)
+    where = place or settings.backup.url
     if not where:
         raise UsageError("name s3://BUCKET/PREFIX or a directory, or set MAUVE_BACKUP_URL")
+    store = open_backup_store(settings.backup, where)
+    stored = [(each, created_in(store, each.name, settings.master_key)) for each in store.list()]
     found = [
-        ListedBackup(each.name, created_at_of(each.name) or 0, each.bytes, says_encrypted(each.name))
-        for each in backups_in(open_backup_store(settings, where).list())
+        ListedBackup(each.name, made.at, each.bytes, made.is_encrypted) for each, made in stored if made is not None
     ]
-    rows = [(each.name, utc_time(each.created_at), format_bytes(each.bytes)) for each in found]
+    found.sort(key=lambda each: (each.created_at or 0, each.name), reverse=True)
+    rows = [
+        (each.name, "unknown" if each.created_at is None else utc_time(each.created_at), format_bytes(each.bytes))
+        for each in found
+    ]
     text = table(("NAME", "CREATED", "SIZE"), rows, f"there are no backups in {where}")
     print_result(found, as_json=as_json, text=text)
 

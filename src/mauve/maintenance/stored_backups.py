@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, Final, Literal
+from typing import IO, Final, Literal, NamedTuple
 
 import structlog
 
 from mauve.core.secret import Secret
 from mauve.core.times import DAY_MS
-from mauve.maintenance.archive import Source
+from mauve.maintenance.archive import Source, read_header
 from mauve.maintenance.backup_names import backups_in, created_at_of, names_to_remove, owner_of, says_encrypted
 from mauve.maintenance.encryption import DecryptedSource, backup_keys, is_encrypted
 from mauve.maintenance.errors import MaintenanceRefusedError
@@ -17,6 +17,11 @@ from mauve.stores.backup_store import BackupStore, BackupStoreError
 _UNFINISHED_MS_MAX: Final = DAY_MS  # No backup takes so long; another one may still be in progress.
 
 log = structlog.get_logger()
+
+
+class Created(NamedTuple):
+    at: int | None  # epoch ms; None: only the master key tells
+    is_encrypted: bool
 
 
 class StoredSource:
@@ -37,6 +42,19 @@ class StoredSource:
     def open(self, mode: Literal["rb"]) -> Iterator[IO[bytes]]:  # noqa: ARG002 - as a path has it
         with self._store.reading(self.name) as file:
             yield file
+
+
+def created_in(store: BackupStore, name: str, master_keys: Secret | None) -> Created | None:
+    """Return when a backup was made, by its name or its content; None if it is no backup."""
+    if (named_at := created_at_of(name)) is not None:
+        return Created(named_at, is_encrypted=says_encrypted(name))
+    source = StoredSource(store, name)
+    is_secret = is_encrypted(source)
+    try:
+        opened = readable(source, master_keys, must_be_encrypted=False)
+        return Created(read_header(opened).created_at, is_encrypted=is_secret)
+    except (MaintenanceRefusedError, OSError):
+        return Created(None, is_encrypted=True) if is_secret else None
 
 
 def newest_in(store: BackupStore) -> StoredSource:

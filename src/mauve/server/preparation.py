@@ -1,5 +1,7 @@
 """Prepare the installation before a process serves it, or in the background while a server is down."""
 
+import signal
+import sys
 import threading
 import time
 from typing import Final
@@ -20,7 +22,7 @@ class Preparation:
 
     def __init__(self, config: ChildConfig, settings: Settings) -> None:
         self._settings = settings
-        self._down = prepare_unless_down(settings) if config.is_first else None
+        self._down = _prepared_unless_stopped(settings) if config.is_first else None
         self.failure: str | None = None
         if self._down is not None:
             log.warning("started_degraded", reason=self._down, advice="it recovers when the server is back")
@@ -39,3 +41,12 @@ class Preparation:
                 self.failure = str(error)
                 return
         log.info("prepared")
+
+
+def _prepared_unless_stopped(settings: Settings) -> str | None:
+    """Prepare the installation; on SIGTERM, remove what a first start has created, and exit."""
+    former = signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    try:
+        return prepare_unless_down(settings)
+    finally:
+        signal.signal(signal.SIGTERM, former)

@@ -98,8 +98,7 @@ def prepare_for_command(settings: Settings) -> OpenEdge:
 def _prepare(
     settings: Settings, *, needs_every_server: bool, uses_nats: bool = True, may_be_copy: bool = False
 ) -> None:
-    is_new = not catalog_path(settings.data).exists()
-    identity = prepare_databases(settings)
+    identity, is_new = _prepare_databases(settings)
     try:
         with closing(open_catalog_database(settings)) as database:
             if not may_be_copy:
@@ -113,9 +112,9 @@ def _prepare(
                 with nullcontext() if needs_every_server else suppress(UnsupportedServerError):
                     prepare_log(settings, identity, installation)
                     prepare_edge(settings, identity)
-    except (UnsupportedServerError, ForeignDataError):
-        if is_new and settings.database_url is None:
-            _remove_databases(settings)  # A start that was refused leaves nothing that would have to be moved.
+    except BaseException:
+        if is_new:
+            _remove_databases(settings)  # A start that was refused or stopped leaves nothing to move.
         raise
 
 
@@ -134,23 +133,40 @@ def is_copy(settings: Settings) -> bool:
 
 def prepare_databases(settings: Settings) -> str:
     """Migrate catalog and ledger, check the master key, and return the identity of the installation."""
+    identity, _ = _prepare_databases(settings)
+    return identity
+
+
+def _prepare_databases(settings: Settings) -> tuple[str, bool]:
+    """Do so, and return also whether this has created them as files."""
     make_private_directory(settings.data)
     with exclusive_lock(settings.data, "prepare"):
         _refuse_without_database(settings)
-        vault = open_vault(settings)
-        with (
-            closing(open_catalog_database(settings, statement_s=MAINTENANCE_STATEMENT_S)) as database,
-            closing(open_ledger_database(settings, statement_s=MAINTENANCE_STATEMENT_S)) as ledger,
-        ):
-            if settings.database_url is not None:
-                check_server(database)
-                _refuse_to_leave_data_behind(settings, current_revision(database, CATALOG))
-            upgrade(settings, database, ledger)
-            catalog = sql_catalog(database)
-            check_master_key(vault, catalog)
-            if catalog.installation.get(_MASTER_KEY_ID) != vault.current_key_id:
-                catalog.installation.put(_MASTER_KEY_ID, vault.current_key_id)
-            return _check_identity(settings, catalog)
+        files = (catalog_path(settings.data), ledger_path(settings.data), settings.data / FORMATS)
+        is_new = settings.database_url is None and not any(path.exists() for path in files)
+        try:
+            return _migrated(settings), is_new
+        except BaseException:
+            if is_new:
+                _remove_databases(settings)
+            raise
+
+
+def _migrated(settings: Settings) -> str:
+    vault = open_vault(settings)
+    with (
+        closing(open_catalog_database(settings, statement_s=MAINTENANCE_STATEMENT_S)) as database,
+        closing(open_ledger_database(settings, statement_s=MAINTENANCE_STATEMENT_S)) as ledger,
+    ):
+        if settings.database_url is not None:
+            check_server(database)
+            _refuse_to_leave_data_behind(settings, current_revision(database, CATALOG))
+        upgrade(settings, database, ledger)
+        catalog = sql_catalog(database)
+        check_master_key(vault, catalog)
+        if catalog.installation.get(_MASTER_KEY_ID) != vault.current_key_id:
+            catalog.installation.put(_MASTER_KEY_ID, vault.current_key_id)
+        return _check_identity(settings, catalog)
 
 
 def _remove_databases(settings: Settings) -> None:

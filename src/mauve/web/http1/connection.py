@@ -1,6 +1,7 @@
 """One client connection: pass requests to the plane, write replies in request order, and enforce deadlines."""
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
@@ -77,6 +78,7 @@ class Connection(asyncio.BufferedProtocol):
         self._answering: asyncio.Task[None] | None = None  # One task, created at the first request, serves them all.
         self._wake: asyncio.Future[None] | None = None  # set while that task waits for a request
         self._deadline_s = _NEVER
+        self._waits_since_s = shared.now_s
         self._linger_ends_s = _NEVER  # set once the last reply is written
         self._read_paused = False
         self._read_scheduled = False  # for the unread bytes, in the next round of the event loop
@@ -149,6 +151,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def _has_lingered(self) -> bool:
         return self._shared.now_s >= self._linger_ends_s and not self._transport.get_write_buffer_size()
+
+    @property
+    def waits_since_s(self) -> float:
+        """Return since when it has waited for its client to send a request; infinity if it does not."""
+        is_waiting = not self._pipeline or not (self._pipeline[0].is_complete or self._pipeline[0].is_held_back)
+        return self._waits_since_s if is_waiting and not self._transport.is_closing() else math.inf
 
     def close_if_idle(self) -> None:
         """Close, unless requests in flight or the last reply will close the connection."""
@@ -289,6 +297,7 @@ class Connection(asyncio.BufferedProtocol):
             self._linger_ends_s = self._shared.now_s + _LINGER_S_MAX + 1
 
     def _set_deadline(self, seconds: int) -> None:
+        self._waits_since_s = self._shared.now_s
         self._deadline_s = self._shared.now_s + seconds + 1
 
     def _update_flow(self) -> None:

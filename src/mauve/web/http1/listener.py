@@ -14,6 +14,9 @@ from mauve.web.http1.replies import date_line
 
 BACKLOG: Final = 2048
 CONNECTIONS_MAX: Final = 2048  # More wait in the backlog, where they cost this process no memory.
+RESERVED: Final = 256  # of them, for clients that send without delay, such as health checks
+_WAIT_S_MIN: Final = 2  # before a client counts as slow
+_LOG_EVERY_S: Final = 60
 _TICK_S: Final = 1.0
 _SHUTDOWN_S_MAX: Final = 5.0
 _POLL_S: Final = 0.01
@@ -39,6 +42,7 @@ class Listener:
         self._accepting: asyncio.Server | None = None
         self._reopening: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()
+        self._quiet_until_s = 0
 
     async def open(self) -> None:
         """Start listening."""
@@ -107,6 +111,21 @@ class Listener:
             self._shared.now_s += 1
             for connection in list(self._shared.connections):
                 connection.check_deadline()
+            self._evict_slowest()
+
+    def _evict_slowest(self) -> None:
+        """Close the connections that have waited longest for their clients, if others may find none."""
+        excess = len(self._shared.connections) - (CONNECTIONS_MAX - RESERVED)
+        if excess <= 0:
+            return
+        slow_since_s = self._shared.now_s - _WAIT_S_MIN
+        slow = [each for each in self._shared.connections if each.waits_since_s <= slow_since_s]
+        for connection in sorted(slow, key=lambda each: each.waits_since_s)[:excess]:
+            connection.abort()
+        if slow and self._shared.now_s >= self._quiet_until_s:
+            self._quiet_until_s = self._shared.now_s + _LOG_EVERY_S
+            advice = "clients send slowly or not at all: limit connections in a proxy, or add workers"
+            log.warning("connections_evicted", count=min(excess, len(slow)), advice=advice)
 
 
 def _listening(address: tuple[str, int]) -> socket.socket:
