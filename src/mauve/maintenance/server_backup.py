@@ -122,7 +122,7 @@ def restore_steps(places: ServerPlaces, folder: Path, destination: str) -> str:
             f"  1. pg_restore --no-owner --dbname={quote(places.database)} {_quoted(folder / DUMP)}",
             f"  2. on ClickHouse: RESTORE DATABASE `{places.warehouse}`{places.on_cluster} FROM {destination}",
             f"     (under another name: RESTORE DATABASE `{places.warehouse}` AS `NEW`{places.on_cluster} FROM …)",
-            "  3. only if NATS lost streams: restore those (without a backup of them, add --new-streams to step 4):",
+            "  3. only if streams on NATS are lost, for those (without a backup, add --new-streams to step 4 instead):",
             *_stream_commands("restore", places, folder),
             "  4. mauve restore --servers   (brings the warehouse and the published keys in line with PostgreSQL)",
             "  5. mauve doctor; mauve serve",

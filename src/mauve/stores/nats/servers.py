@@ -227,7 +227,8 @@ def _lost_streams(found: Mapping[int, StreamInfo | None], plan: StreamPlan) -> l
         listed = ", ".join(f"{stream_name(stream)} {loss}" for stream, loss in losses.items())
         raise ForeignDataError(
             f"no stream of this installation is left at MAUVE_STREAM_URL ({listed}): "
-            f"name the servers that hold them, or {GIVE_UP}"
+            "name the servers that hold them, or restore them from a backup of NATS, or give up their events "
+            "with 'mauve restore --servers --new-streams'"
         )
     for stream, loss in losses.items():
         log.error("log_stream_lost", stream=stream_name(stream), reason=loss, advice=f"the others are used; {GIVE_UP}")
