@@ -234,7 +234,7 @@ class IngestPlane:
         key = self._key_of(request)
         if key.kind is _PUBLISHABLE:
             try:
-                self._parts.publishable_limits.check_head(key.key_id, request.declared_bytes, now_ms)
+                self._parts.publishable_limits.check_head(key.key_id, request.declared_bytes or 0, now_ms)
             except Problem as refusal:
                 self._count_refusal(key, refusal)
                 raise
@@ -266,13 +266,14 @@ class IngestPlane:
         encoding = request.header("content-encoding")
         if key.kind is not _PUBLISHABLE:
             return inflated(body, encoding, BODY_BYTES_MAX)
+        limits, declared_bytes = self._parts.publishable_limits, request.declared_bytes or 0
+        limits.check_body(key.key_id, declared_bytes, now_ms)
         inflated_bytes = BODY_BYTES_MAX  # A body that cannot be inflated may have cost as much.
         try:
             content = inflated(body, encoding, BODY_BYTES_MAX)
             inflated_bytes = len(content)
         finally:
-            undeclared_bytes = inflated_bytes - (request.declared_bytes or 0)
-            self._parts.publishable_limits.check_body(key.key_id, undeclared_bytes, now_ms)
+            limits.charge_bytes(key.key_id, inflated_bytes - declared_bytes, now_ms)
         return content
 
     def _check_account(self, key: PublishedKey, now_ms: int) -> OrgPeriod | None:
@@ -347,7 +348,7 @@ def not_stored() -> Problem:
 
 
 def not_confirmed() -> Problem:
-    message = "unconfirmed: it may or may not be stored; retry with the same ids, which counts it once"
+    message = "unconfirmed: it may or may not be stored; retry: items sent again with the same id count once"
     return Problem(Code.NOT_STORED, message, retry_after_s=1)
 
 

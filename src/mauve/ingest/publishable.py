@@ -1,14 +1,13 @@
 """The limits of publishable keys: anyone can read such a key in a page, so its events and bytes are limited.
 
-Requests are refused from the head if possible. Bytes are counted uncompressed and before they are parsed, even those of
-requests that are refused later: they limit the work that a key can cause.
+A key that has used up its rate is refused from the head, before its body is read. Otherwise the request is charged for
+what it turns out to be: bytes uncompressed, even of a request that is refused later, and items.
 """
 
 from collections.abc import Callable
 from typing import Final, Self
 
 from mauve.core.problems import Code, Problem
-from mauve.ingest.wire import ITEMS_MAX
 from mauve.overload.token_bucket import DividedTokenBuckets
 
 BODY_BYTES_MAX: Final = 1024 * 1024
@@ -21,28 +20,28 @@ class PublishableLimits:
 
     @classmethod
     def of_rates(cls, events_per_s: int, bytes_per_s: int, share_use: Callable[[], int]) -> Self:
-        return cls(
-            DividedTokenBuckets(events_per_s, share_use, ITEMS_MAX),
-            DividedTokenBuckets(bytes_per_s, share_use, BODY_BYTES_MAX),
-        )
+        return cls(DividedTokenBuckets(events_per_s, share_use), DividedTokenBuckets(bytes_per_s, share_use))
 
-    def check_head(self, key_id: str, declared_bytes: int | None, now_ms: int) -> None:
-        """Count a request as one event, and the bytes that it declares."""
+    def check_head(self, key_id: str, declared_bytes: int, now_ms: int) -> None:
+        """Refuse a key in debt. Charge the request as one event, and the bytes that it declares."""
         _require_no_wait("events", self._events.seconds_to_wait(key_id, now_ms))
-        if declared_bytes:
-            # A longer body is refused for its size, so that no client waits in vain.
-            size = min(declared_bytes, BODY_BYTES_MAX)
-            _require_no_wait("bytes", self._bytes.seconds_to_wait(key_id, now_ms, size))
+        _require_no_wait("bytes", self._bytes.seconds_to_wait(key_id, now_ms))
+        self._events.charge(key_id, now_ms, 1)
+        self._bytes.charge(key_id, now_ms, min(declared_bytes, BODY_BYTES_MAX))
 
-    def check_body(self, key_id: str, undeclared_bytes: int, now_ms: int) -> None:
-        """Count the bytes that compression or chunks have hidden."""
-        if undeclared_bytes > 0:
-            _require_no_wait("bytes", self._bytes.charge(key_id, now_ms, undeclared_bytes))
+    def check_body(self, key_id: str, declared_bytes: int, now_ms: int) -> None:
+        """Refuse to inflate for a key that other requests have put in debt since the head."""
+        own = min(declared_bytes, BODY_BYTES_MAX)
+        _require_no_wait("bytes", self._bytes.seconds_to_wait(key_id, now_ms, own))
+
+    def charge_bytes(self, key_id: str, undeclared_bytes: int, now_ms: int) -> None:
+        """Charge the bytes that compression or chunks have hidden."""
+        self._bytes.charge(key_id, now_ms, max(0, undeclared_bytes))
 
     def check_items(self, key_id: str, item_count: int, now_ms: int) -> None:
-        """Count the items of a request, the first of which its head has paid for."""
-        if item_count > 1:
-            _require_no_wait("events", self._events.seconds_to_wait(key_id, now_ms, item_count - 1))
+        """Charge the items after the first, which the head has paid for, unless other requests have caused debt."""
+        _require_no_wait("events", self._events.seconds_to_wait(key_id, now_ms, own=1))
+        self._events.charge(key_id, now_ms, max(0, item_count - 1))
 
 
 def key_rate_limited(unit: str, wait_s: int) -> Problem:

@@ -37,43 +37,46 @@ class TokenBuckets:
             self._buckets.popitem(last=False)
         return wait_s
 
-    def owe(self, key_id: str, count: int) -> int:
-        """Take tokens that a bucket lacks, up to its burst; return the wait in whole seconds to take as many again."""
-        tokens, at = self._buckets[key_id]
-        tokens = max(-self._burst, tokens - count)
-        self._buckets[key_id] = (tokens, at)
-        return ceil((count - tokens) / self._per_second)
+    def seconds_until_above(self, floor: float, key_id: str, now_ms: int) -> int:
+        """Return the wait in whole seconds until a bucket has more than `floor` tokens; 0 if it has."""
+        tokens = self._refilled(key_id, now_ms)
+        return 0 if tokens > floor else int((floor - tokens) / self._per_second) + 1
+
+    def charge(self, key_id: str, now_ms: int, count: int) -> None:
+        """Take tokens, even if there are too few: the bucket then owes the rest."""
+        self._buckets[key_id] = (self._refilled(key_id, now_ms) - count, now_ms)
+
+    def _refilled(self, key_id: str, now_ms: int) -> float:
+        self.seconds_to_wait(key_id, now_ms, 0)
+        return self._buckets[key_id][0]
 
 
 class DividedTokenBuckets:
     """A rate that all workers share: each one in use allows an equal part of it, with bursts of five seconds' worth.
 
-    Tokens that other workers may have given out already are not given out again: while the rate is shared, a new bucket
-    starts with one second's worth.
+    Work is allowed while a bucket is not empty, and charged when its size is known, so a bucket may owe the rest of the
+    last request. While the rate is shared, a new bucket starts with one second's worth: other workers may have given
+    out the rest.
     """
 
-    def __init__(self, per_second: float, share_use: Callable[[], int], count_max: int) -> None:
-        """`share_use` records a use and returns how many workers use the rate now; a full bucket holds `count_max`."""
+    def __init__(self, per_second: float, share_use: Callable[[], int]) -> None:
+        """`share_use` records a use and returns how many workers use the rate now."""
         self._per_second = per_second
         self._share_use = share_use
-        self._count_max = count_max
         self._workers = 0
         self._buckets = TokenBuckets(per_second)
 
-    def seconds_to_wait(self, key_id: str, now_ms: int, count: int = 1) -> int:
-        """Take `count` tokens and return 0, or take none and return the wait in whole seconds."""
+    def seconds_to_wait(self, key_id: str, now_ms: int, own: int = 0) -> int:
+        """Return the wait in whole seconds until a bucket is not empty, apart from what the caller was charged."""
         workers = self._share_use()
         if workers != self._workers:
             self._workers = workers
             share = self._per_second / workers
-            start = None if workers == 1 else max(share, self._count_max)
-            self._buckets.change_rate(share, max(BURST_S * share, self._count_max), start)
-        return self._buckets.seconds_to_wait(key_id, now_ms, count)
+            self._buckets.change_rate(share, BURST_S * share, None if workers == 1 else share)
+        return self._buckets.seconds_until_above(-own, key_id, now_ms)
 
-    def charge(self, key_id: str, now_ms: int, count: int) -> int:
-        """Take `count` tokens for work that is already done; if there are too few, the bucket owes the rest."""
-        wait_s = self.seconds_to_wait(key_id, now_ms, count)
-        return wait_s and self._buckets.owe(key_id, count)
+    def charge(self, key_id: str, now_ms: int, count: int) -> None:
+        self._buckets.charge(key_id, now_ms, count)
 
 
 def taken_from(tokens: float, passed_ms: int, per_second: float, burst: float, count: int = 1) -> tuple[float, int]:
