@@ -45,9 +45,16 @@ def test_no_literal_or_comment_of_the_file_spans_lines():
     assert "\\\n" not in source
 
 
-def test_only_indentation_lines_of_comments_and_needless_line_ends_are_left_out():
-    source = "(() => {\n  // A comment.\n\n  const url = 'http://host'; // It stays;\n  if (url)\n  f(\n  url);\n})()\n"
-    assert shortened(source) == "(() => {const url = 'http://host'; // It stays;\nif (url)\nf(url);})()\n"
+def test_only_comment_lines_and_needless_spaces_and_line_ends_are_left_out():
+    source = '(() => {\n  // A comment.\n\n  const url = "a = b"; // It stays;\n  if (url)\n  f(\n  url);\n})()\n'
+    assert shortened(source) == '(()=>{const url="a = b";// It stays;\nif(url)\nf(url);})()\n'
+
+
+def test_literals_and_divisions_stay_as_they_are():
+    literals = ['"a, b : c"', "`a ? ${b} : c`", r"/^a{1}\/[=]$/"]
+    source = [f"x = {literal} && y;\n" for literal in literals]
+    assert [shortened(line) for line in source] == [f"x={literal}&&y;" for literal in literals]
+    assert shortened("x = (a + +b) / c - -d / e;\n") == "x=(a + +b)/ c - -d / e;"
 
 
 def test_the_file_is_served_to_pages_of_any_origin(url):

@@ -4,8 +4,8 @@ Its plain name is cached briefly. The name with a hash of its content never chan
 name with another hash belongs to another version of the service: it answers the file of this one, cached briefly, so
 that pages go on working after an upgrade, and between machines during one.
 
-The file is served without its indentation, its lines of comments and the line ends that nothing needs. No other step
-shortens it, so it must stay small enough to be read.
+The file is served without its indentation, its comment lines, and the spaces and line ends that nothing needs. No other
+step shortens it, so it must stay small enough to be read.
 """
 
 import gzip
@@ -23,12 +23,15 @@ from mauve.web.messages import OpenRequest, Reply
 _SOURCE: Final = Path(__file__).parent / "static" / "mauve.js"
 _HASH_CHARACTERS: Final = 12
 _GOES_ON: Final = ("{", ",", ";", "(", "[", "=>")
+# Literals as a whole, else punctuation with the spaces around it. A division has spaces, a regular expression has none.
+_LITERAL_OR_SPACED: Final = re.compile(r"""("[^"]*"|`[^`]*`|/(?:\\.|[^/\\\s])+/)| *([=(){}\[\],:;?&|<>!]) *""")
 
 
 def shortened(source: str) -> str:
-    """Return JavaScript without indentation, comment lines and needless line ends. No literal may span lines."""
+    """Return JavaScript without comment lines and needless spaces and line ends. No literal may span lines."""
     lines = (line.strip() for line in source.splitlines())
-    return "".join(line + _line_end(line) for line in lines if line and not line.startswith("//"))
+    code = (line for line in lines if line and not line.startswith("//"))
+    return "".join(_LITERAL_OR_SPACED.sub(r"\1\2", line) + _line_end(line) for line in code)
 
 
 def _line_end(line: str) -> str:
