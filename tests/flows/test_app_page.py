@@ -556,13 +556,15 @@ class TestHealth:
         now = clock.now_ms()
         send(*[{"name": "view", "at": now - 40 * DAY_MS}] * 3, payment("p", 5, "eur") | {"at": now - 20 * DAY_MS})
         send({"name": "view", "at": now // 1000}, {"name": "view", "at": now + DAY_MS}, {"name": "view", "at": now})
+        send({"name": "Sign Up", "user": "ann"})
         put(subscription("one", 1000, "Active"), subscription("two", 1000, "cancelled"), subscription("three", 1))
         note()
         text = text_of(viewer.open(f"{own}/events"))
         for expected in (
             "Moved into the 7-day window; oldest claim: 6 December 2026 They count seven days before they arrived",
-            "import a biller&#39;s payments with mauve webhooks replay; subscriptions keep any at. 4 just now",
+            "the operator imports them with mauve import. Subscriptions keep any at. 4 just now",
             "at looks like epoch seconds: send milliseconds",
+            "It does not count as a signup. Did you mean user_signup? Send it exactly so. 1 just now",
             "Moved back to five minutes after arrival Check the sender&#39;s clock",
             "A status is almost “active”, but differs in case, spaces or spelling It does not count toward MRR.",
             "Did you mean active? Send it exactly so. 1 just now",
