@@ -37,6 +37,7 @@ MEASURES = {
     "clients": clients.measure,
     "footprint": footprint.measure,
 }
+SIZED = ("reads", "recovery")  # at several numbers of stored events
 ONLY_ON_REQUEST = ("overload", "engines", "cluster", "clients", "footprint")  # They take minutes.
 
 
@@ -54,8 +55,12 @@ def parse_options(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the command line; without arguments, measure everything that `make bench` does."""
     parser = argparse.ArgumentParser(prog="python -m bench", description="run some of the benchmarks, or all")
     parser.add_argument("planes", nargs="*", type=_plane, metavar="|".join(MEASURES))
-    parser.add_argument("--full", action="store_true", help="reads: also at 100 million events; takes a few minutes")
-    parser.add_argument("--millions", type=int, nargs="+", default=[1, 20], help="reads: sizes in million events")
+    parser.add_argument(
+        "--full", action="store_true", help=f"{' and '.join(SIZED)}: also at 100 million events; takes a few minutes"
+    )
+    parser.add_argument(
+        "--millions", type=int, nargs="+", default=[1, 20], help=f"{' and '.join(SIZED)}: sizes in million events"
+    )
     options = parser.parse_args(arguments)
     options.planes = options.planes or [name for name in MEASURES if name not in ONLY_ON_REQUEST]
     options.millions += [100] if options.full else []
@@ -70,7 +75,7 @@ def _plane(name: str) -> str:
 
 def _measure(options: argparse.Namespace) -> Iterator[Figure]:
     for name in options.planes:
-        for figure in MEASURES[name](options.millions) if name == "reads" else MEASURES[name]():
+        for figure in MEASURES[name](options.millions) if name in SIZED else MEASURES[name]():
             print(f"{name}: {figure.name}: {figure.figure}", file=sys.stderr, flush=True)
             yield figure
 

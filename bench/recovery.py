@@ -1,8 +1,11 @@
-"""Recovery after the core is killed: time to load a backlog, and bytes per event on disk."""
+"""Recovery after the core is killed: time to load a backlog, bytes per event on disk, and growth with stored events."""
 
 import http.client
+import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -10,16 +13,29 @@ from pathlib import Path
 
 from bench import bodies
 from bench.driver import app_key, generate, stored
-from bench.report import Figure
+from bench.report import Figure, at_most
 from bench.service import Running, service
 
 BATCH = 500
 BACKLOG_BYTES = 1_000_000_000
+GROWTH_MAX = 2.0
 
 
-def measure() -> Iterator[Figure]:
+def measure(millions: list[int]) -> Iterator[Figure]:
     with service("--workers", "1") as running:
         yield from _recovery(running)
+    yield from _interrupted_steps(millions)
+
+
+def _interrupted_steps(millions: list[int]) -> Iterator[Figure]:
+    """Repeat an interrupted step of 50,000 events, and look up which of them are stored, as stored events grow."""
+    command = [sys.executable, "-m", "bench.loader_recovery", *map(str, millions)]
+    found = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+    first: dict[str, float] = {}
+    for name, took_ms in found.items():
+        growth = took_ms["recovery"] / first.setdefault(name.split(", ")[1], took_ms["recovery"])
+        text = f"{took_ms['recovery']:.0f} ms, {took_ms['look']:.0f} of it the lookup (a scan: {took_ms['scan']:.0f})"
+        yield Figure(f"interrupted step, {name}", text, growth, at_most(growth, GROWTH_MAX, "x the smallest"))
 
 
 def _recovery(running: Running) -> Iterator[Figure]:

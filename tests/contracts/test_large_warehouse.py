@@ -1,5 +1,6 @@
-"""The cost of a read when a project has very many events a day or very many names."""
+"""The cost of a read, or of a recovery, when there are very many events or names."""
 
+import re
 import time
 from datetime import date, timedelta
 
@@ -9,7 +10,9 @@ from mauve.core.times import DAY_MS
 from mauve.core.window import Window
 from mauve.stores.cancellation import deadline_at
 from mauve.stores.clickhouse.schema import TABLES
+from mauve.stores.clickhouse.warehouse import ClickHouseWarehouse
 from mauve.stores.clickhouse.warehouse_reader import ClickHouseWarehouseReader
+from mauve.stores.warehouse import first_seq
 
 DAY = date(2026, 11, 15)
 DAY_BEGINS = (DAY - date(1970, 1, 1)).days * DAY_MS
@@ -19,7 +22,7 @@ SCANNED_MAX = 600_000
 EVENTS = """
 INSERT INTO mauve.events (project, name, received_at, occurred_at, claimed_at, user, id, props, seq, day, counted)
 SELECT '{project}', {name}, toInt64({since}) + intDiv(number * {for_ms}, {total}) AS moment, moment, '',
-    '', toString(number), '', number, toDate(toUInt16(intDiv(moment, {day_ms}))), 1
+    '', toString(number), '', {seq}, toDate(toUInt16(intDiv(moment, {day_ms}))), 1
 FROM numbers({start}, {count})
 """
 AT_ONCE = 250_000
@@ -58,10 +61,10 @@ def reader(engine):
 
 @pytest.fixture
 def fill(embedded_connection):
-    def insert(project, total, since, for_ms, name="concat('event_', toString(number % 20))"):
+    def insert(project, total, since, for_ms, name="concat('event_', toString(number % 20))", seq="number"):
         for start in range(0, total, AT_ONCE):
             count = min(AT_ONCE, total - start)
-            facts = {"project": project, "since": since, "for_ms": for_ms, "total": total, "name": name}
+            facts = {"project": project, "since": since, "for_ms": for_ms, "total": total, "name": name, "seq": seq}
             embedded_connection.run(EVENTS.format(**facts, start=start, count=count, day_ms=DAY_MS))
 
     return insert
@@ -100,3 +103,54 @@ def test_more_names_than_fit_in_memory_are_read_most_frequent_first(reader, fill
     assert names[0] == ("view", 2)
     assert len(names) == 10_001
     assert names[1:] == sorted(names[1:])
+
+
+class Explaining:
+    """The engine's connection, recording how many granules of the events each statement reads, and of how many."""
+
+    def __init__(self, connection):
+        self._connection = connection
+        self.granules = []
+
+    def __getattr__(self, name):
+        return getattr(self._connection, name)
+
+    def rows(self, sql):
+        self._explain(sql)
+        return self._connection.rows(sql)
+
+    def binary(self, sql):
+        self._explain(sql)
+        return self._connection.binary(sql)
+
+    def _explain(self, sql):
+        if "FROM events" not in sql:
+            return
+        plan = "\n".join(line for (line,) in self._connection.read(f"EXPLAIN indexes = 1 {sql}", {}))
+        found = [(int(read), int(of)) for read, of in re.findall(r"Granules: (\d+)/(\d+)", plan)]
+        self.granules.append((found[-1][0], found[0][1]) if found else (0, 0))
+
+
+# Four streams take turns, as workers do, and four names.
+OF_STREAM = f"bitShiftLeft(toUInt64(number % 4), 56) + toUInt64(number) * {first_seq(0, 1)}"
+OF_NAME = "concat('event_', toString(intDiv(number, 4) % 4))"
+
+
+def test_a_recovery_reads_only_granules_received_with_the_records_that_wait(engine, embedded_connection, fill):
+    embedded_connection.run("TRUNCATE TABLE mauve.events")
+    total, days = 1_000_000, 100
+    fill("proj_long", total, DAY_BEGINS - (days - 1) * DAY_MS, days * DAY_MS, OF_NAME, OF_STREAM)
+    embedded_connection.run("OPTIMIZE TABLE mauve.events FINAL")
+    connection = Explaining(embedded_connection)
+    warehouse = ClickHouseWarehouse(connection)
+    last_hour = DAY_BEGINS + DAY_MS - 3_600_000
+    waiting = dict.fromkeys(range(4), total - 400)
+    stored = warehouse.stored_after(waiting, last_hour)
+    assert len(stored) == 399
+    warehouse.recover_ids(waiting, last_hour)
+    assert len(connection.granules) == 2
+    for read, of in connection.granules:
+        assert of >= 100, "the table has many granules"
+        assert read <= 8, "the last of each name, which may share one with the next"
+    assert stored == warehouse.stored_after(waiting), "nothing is left out"
+    assert connection.granules[-1][0] >= of // 2, "without the bound, nearly all are read"

@@ -9,7 +9,7 @@ from mauve.core.times import DAY_MS
 from mauve.stores.clickhouse import seen_ids
 from mauve.stores.warehouse import EventRows, WarehouseUnavailableError, first_seq
 
-# A day ahead: the table drops days after nine, and midnight may come while the tests run.
+# A day ahead: midnight may come while the tests run.
 TODAY = time.time_ns() // 1_000_000 // DAY_MS + 1
 STREAM = 201
 numbers = itertools.count(1)
@@ -157,3 +157,50 @@ def test_a_step_retried_many_times_stores_each_id_once(warehouse, connection, pr
         warehouse.stage(rows)
         warehouse.commit((), set(rows.seq))
     assert connection.rows("SELECT count() FROM mauve.seen") == [(50,)]
+
+
+def days_kept(connection):
+    return [day for (day,) in connection.rows("SELECT DISTINCT toUInt16(received_day) FROM mauve.seen ORDER BY 1")]
+
+
+def test_ids_expire_by_what_was_loaded_not_by_the_clock(open_warehouse, connection, project, empty):
+    """After an outage of weeks, an event that waited may still repeat one from a week before."""
+    warehouse = open_warehouse()
+    for days_ago in range(40, 20, -1):
+        load(warehouse, rows_of(project, [f"of {days_ago}"], days_ago))
+    connection.run("OPTIMIZE TABLE mauve.seen FINAL")
+    warehouse.expire_ids((TODAY - 30) * DAY_MS)
+    assert days_kept(connection) == list(range(TODAY - 38, TODAY - 20)), "those that were too old then are dropped"
+    (same,) = warehouse.stage(rows_of(project, ["of 30"], days_ago=24))
+    assert same.counted_at == [(TODAY - 30) * DAY_MS + 1]
+    warehouse.expire_ids((TODAY - 20) * DAY_MS)
+    assert days_kept(connection) == list(range(TODAY - 29, TODAY - 20))
+    (same,) = open_warehouse().stage(rows_of(project, ["of 27"], days_ago=20))
+    assert same.counted_at == [(TODAY - 27) * DAY_MS + 1]
+
+
+def test_a_clock_that_jumps_ahead_expires_no_recent_ids(open_warehouse, connection, project, empty):
+    warehouse = open_warehouse()
+    for days_ago in range(8, -1, -1):
+        load(warehouse, rows_of(project, ["x"], days_ago))
+    warehouse.expire_ids((TODAY + 3_000) * DAY_MS)
+    assert days_kept(connection) == list(range(TODAY - 8, TODAY + 1))
+
+
+def test_ids_that_cannot_be_dropped_do_not_stop_the_loader(open_warehouse, connection, project, monkeypatch, empty):
+    warehouse = open_warehouse()
+    for days_ago in range(12, -1, -1):
+        load(warehouse, rows_of(project, ["x"], days_ago))
+    with monkeypatch.context() as broken:
+        broken.setattr(connection, "run", fail)
+        warehouse.expire_ids(TODAY * DAY_MS)
+    assert len(days_kept(connection)) == 13
+    warehouse.expire_ids(TODAY * DAY_MS)
+    assert len(days_kept(connection)) == 9
+
+
+def test_opening_the_warehouse_again_rewrites_no_ids(open_warehouse, connection, project):
+    load(open_warehouse(), rows_of(project, ["x"]))
+    before = connection.rows("SELECT count() FROM system.mutations WHERE table = 'seen'")
+    open_warehouse()
+    assert connection.rows("SELECT count() FROM system.mutations WHERE table = 'seen'") == before

@@ -4,6 +4,7 @@
 
 import itertools
 import time
+from array import array
 
 import pytest
 
@@ -172,6 +173,25 @@ def test_rows_stored_after_a_position_are_returned_with_whether_they_count(wareh
     assert warehouse.stored_after({stream: 4}).keys() == {*first.seq, *second.seq}
     assert warehouse.stored_after({stream: 6}) == {}
     assert warehouse.stored_after({}) == {}
+
+
+def test_stored_rows_received_before_a_moment_are_left_out(warehouse, project, stream):
+    """However long before their receipt they occurred, and however far off the clock was."""
+    moments = [NOON, NOON + 1, NOON + 40 * DAY_MS, DAY_MS, 70_000 * DAY_MS]
+    for number, received_at in enumerate(moments, start=1):
+        occurred = (received_at - 7 * DAY_MS, received_at)
+        rows = rows_of(project, stream, [("view", "ann", "x", at) for at in occurred], number)
+        rows.received_at[:] = array("q", [received_at] * 2)
+        load(warehouse, rows)
+
+    def found(received_from):
+        stored = warehouse.stored_after({stream: 0}, received_from)
+        return [number for number in range(1, 6) for place in range(2) if first_seq(stream, number) + place in stored]
+
+    assert found(0) == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
+    assert found(NOON) == [1, 1, 2, 2, 3, 3, 5, 5]
+    assert found(NOON + 1) == [2, 2, 3, 3, 5, 5]
+    assert found(NOON + 2) == [3, 3, 5, 5]
 
 
 def test_rows_already_stored_are_not_stored_twice(warehouse, connection, project, stream):

@@ -687,8 +687,11 @@ def test_an_engine_that_is_down_causes_no_dead_letters(source, ledger, warehouse
         def stage(self, rows):
             raise WarehouseUnavailableError("down")
 
-        def stored_after(self, positions):
-            return warehouse.stored_after(positions)
+        def ping(self):
+            pass
+
+        def stored_after(self, positions, received_from_ms):
+            return warehouse.stored_after(positions, received_from_ms)
 
     source.append(batch(project, b'{"name":"view"}'))
     loader = Loader(source, ledger, Down(), clock, days)

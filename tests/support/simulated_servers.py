@@ -147,7 +147,7 @@ class WarehouseSession:
 
     def __init__(self, server: WarehouseServer, faults: Faults) -> None:
         self._server, self._faults = server, faults
-        self.stored_after, self.ping = server.stored_after, server.ping
+        self.stored_after, self.ping, self.expire_ids = server.stored_after, server.ping, server.expire_ids
         self._staging = Staging([], 0, 0.0, -1)
         self._filter: set[str] | None = None  # None: it is filled from the table when it is needed
 
@@ -157,10 +157,10 @@ class WarehouseSession:
         found = [SameId(places, at if self._staging.rows[places[0]].id in ids else []) for places, at in same_ids]
         return [each for each in found if each.counted_at or len(each.places) > 1]
 
-    def recover_ids(self, positions) -> None:
-        known = self._server.stored_after(positions)
+    def recover_ids(self, positions, received_from_ms=0) -> None:
+        known = self._server.stored_after(positions, received_from_ms)
         ids = self._filled_filter()
-        self._server.recover_ids(positions)
+        self._server.recover_ids(positions, received_from_ms)
         ids.update(row.id for row in self._server.events if row.counts and row.seq in known)
 
     def forget_ids(self) -> None:

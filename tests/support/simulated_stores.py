@@ -107,18 +107,25 @@ class SimulatedWarehouse:
         self.cut_short.remove(self._stages)
         self._faults.pass_by(WarehouseUnavailableError)
 
-    def stored_after(self, positions) -> dict[int, bool]:
+    def stored_after(self, positions, received_from_ms=0) -> dict[int, bool]:
         self._faults.pass_by(WarehouseUnavailableError)
         ranges = [(first_seq(stream, number + 1), first_seq(stream + 1, 0)) for stream, number in positions.items()]
-        return {row.seq: row.counts for row in self.events if any(low <= row.seq < high for low, high in ranges)}
+        return {
+            row.seq: row.counts
+            for row in self.events
+            if row.received_at >= received_from_ms and any(low <= row.seq < high for low, high in ranges)
+        }
 
-    def recover_ids(self, positions) -> None:
-        known = self.stored_after(positions)
+    def recover_ids(self, positions, received_from_ms=0) -> None:
+        known = self.stored_after(positions, received_from_ms)
         self.add_ids([row for row in self.events if row.counts and row.id and row.seq in known])
         self._faults.pass_by(WarehouseUnavailableError)
 
     def forget_ids(self) -> None:
         """It keeps no copy of them."""
+
+    def expire_ids(self, loaded_through_ms: int) -> None:
+        """A simulation takes less than a day."""
 
     def add_ids(self, rows: list[StoredRow]) -> None:
         for row in rows:

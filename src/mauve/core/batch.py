@@ -69,6 +69,14 @@ def arrival_of(record: bytes) -> int:
         return 0
 
 
+def received_at_of(record: bytes) -> int | None:
+    """Return when a batch was received (ms) without decoding the rest; None if it is malformed."""
+    try:
+        return _unpacked_header(record)[1][3]
+    except MalformedBatchError:
+        return None
+
+
 def unpacked(record: bytes) -> Batch:
     header_size, fields = _unpacked_header(record)
     project_size, org_size, event_count, received_at, arrived_at = fields

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from typing import Final, NamedTuple
 
-from mauve.core.batch import arrival_of
+from mauve.core.batch import arrival_of, received_at_of
 from mauve.core.clock import CLOCK_SLACK_MS, Clock
 from mauve.load.rows import Records
 from mauve.stores.log import RECORD_NUMBER_MAX, LogRecord
@@ -17,6 +17,8 @@ from mauve.stores.log import RECORD_NUMBER_MAX, LogRecord
 ReadStream = Callable[[int, int, int], list[LogRecord]]  # stream, after, bytes_max
 
 _SLACK_US: Final = CLOCK_SLACK_MS * 1000
+# How much of a stream one step may hold, in this release or an earlier one.
+STEP_BYTES_MAX: Final = 32 * 1024 * 1024
 
 
 class Arrival(NamedTuple):
@@ -93,6 +95,21 @@ class ArrivalOrder:
             if room <= 0:
                 break
         return _in_order([each for found in unfinished.values() for each in found])
+
+    def received_from(self, positions: Mapping[int, int]) -> int | None:
+        """Return when the first record was received (ms) that an unfinished step may hold; None if no record waits.
+
+        It need not be a stream's first record: clocks may have been set back.
+        """
+        return min(
+            (
+                moment
+                for stream in self._list_streams()
+                for each in self._through(stream, [], positions.get(stream, 0), bytes_max=STEP_BYTES_MAX)
+                if (moment := received_at_of(each.record.payload)) is not None
+            ),
+            default=None,
+        )
 
     def waiting_numbers(self) -> dict[int, int]:
         """Return the last record of each stream that was read but not yet returned."""

@@ -17,7 +17,7 @@ import structlog
 from mauve.core.clock import Clock
 from mauve.core.times import DAY_MS
 from mauve.core.window import today_at
-from mauve.load.arrival_order import ArrivalOrder, in_order
+from mauve.load.arrival_order import STEP_BYTES_MAX, ArrivalOrder, in_order
 from mauve.load.close_days import DayCloser
 from mauve.load.rows import (
     LogRange,
@@ -37,7 +37,7 @@ from mauve.stores.log import MIXED_STREAM, LogReader, LogRecord, Lost
 from mauve.stores.warehouse import RowsRefusedError, WarehouseWriter, last_numbers
 
 IDEMPOTENCY_WINDOW_MS: Final = 7 * DAY_MS
-RANGE_BYTES_MAX: Final = 32 * 1024 * 1024
+RANGE_BYTES_MAX: Final = STEP_BYTES_MAX
 MISSING_TRIES_MAX: Final = 20
 _LOST: Final = "the stream was purged, or a restore is older than what it keeps: loading goes on after them"
 
@@ -110,6 +110,8 @@ class Loader:
             self._load_and_read_ahead(log_range, unfinished.stored, after)
             self._trim(after)
             positions = after
+        if log_range.is_last:
+            self._warehouse.expire_ids(self._clock.now_ms())
         if log_range.intent is None:  # Otherwise there may be stored rows after that range.
             self._positions = positions
         return len(log_range.records)
@@ -138,14 +140,16 @@ class Loader:
         if not self._knows_all_ids or positions != self._committed:
             self._warehouse.forget_ids()
             self._knows_all_ids, self._committed = True, positions
-        stored = self._stored_after({stream: positions.get(stream, 0) for stream in self._streams()})
-        return positions, Unfinished(intent, stored)
+        self._warehouse.ping()  # While it is down, do not read the log at every attempt.
+        received_from = self._arrivals.received_from(positions)
+        after = {stream: positions.get(stream, 0) for stream in self._streams()}
+        return positions, Unfinished(intent, {} if received_from is None else self._stored_after(after, received_from))
 
-    def _stored_after(self, positions: Mapping[int, int]) -> dict[int, bool]:
+    def _stored_after(self, positions: Mapping[int, int], received_from: int) -> dict[int, bool]:
         """Return the rows left by an unfinished step. Their ids must be known before any other row is judged."""
-        known = self._warehouse.stored_after(positions)
+        known = self._warehouse.stored_after(positions, received_from)
         if any(known.values()):
-            self._warehouse.recover_ids(positions)
+            self._warehouse.recover_ids(positions, received_from)
         return known
 
     def _unfinished_range(self, positions: dict[int, int], unfinished: Unfinished) -> LogRange:
@@ -176,6 +180,7 @@ class Loader:
             raise StoreUnavailableError(f"the log lacks records of the range {intent.name}")
         log.error("intended_records_lost", range=intent.name)
         self._missing_tries = 0
+        self._stored_after(intent.before, 0)  # Rows of lost records may be stored: a repeat of one must not count.
         return records
 
     def _lost_of(self, intent: Intent) -> dict[int, Lost]:
@@ -237,7 +242,8 @@ class Loader:
                 unreadable = [(*records[0], str(error))]
                 self._finish(LogRange(records, unreadable=unreadable, intent=log_range.intent), set())
                 return
-            known = self._stored_after({stream: record.number - 1 for stream, record in reversed(records)})
+            first = {stream: record.number - 1 for stream, record in reversed(records)}
+            known = self._stored_after(first, min(log_range.rows.received_at))
             middle = len(records) // 2
             for half in (records[:middle], records[middle:]):
                 self._load(range_from(in_order(half)), known)
@@ -251,7 +257,7 @@ class Loader:
         same_ids = self._warehouse.stage(rows)
         if log_range.intent is not None:
             # An earlier commit of this range may have landed since, and staging may have found the ids of its rows.
-            known = self._stored_after(intent.before)
+            known = self._stored_after(intent.before, min(rows.received_at))
         stored = {seq: known[seq] for seq in rows.seq if seq in known} if known else {}
         repeats = repeats_among(rows, same_ids, stored, IDEMPOTENCY_WINDOW_MS)
         log_range.suppressed = suppressed_among(rows, same_ids, repeats, IDEMPOTENCY_WINDOW_MS)

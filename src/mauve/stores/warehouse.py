@@ -138,16 +138,26 @@ class WarehouseWriter(Protocol):
         """
         ...
 
-    def stored_after(self, positions: Mapping[int, int]) -> dict[int, bool]:
-        """Return the rows of all records after the given ones, by stream: seq → whether the row counts."""
+    def stored_after(self, positions: Mapping[int, int], received_from_ms: int = 0) -> dict[int, bool]:
+        """Return the rows of all records after the given ones, by stream: seq → whether the row counts.
+
+        Leave out those that were received before a moment; without one, the whole table is scanned.
+        """
         ...
 
-    def recover_ids(self, positions: Mapping[int, int]) -> None:
+    def recover_ids(self, positions: Mapping[int, int], received_from_ms: int = 0) -> None:
         """Make `stage` find the ids of those rows that count: the commit that stored them may have failed."""
         ...
 
     def forget_ids(self) -> None:
         """Make `stage` find the ids that another loader has counted: what is known about ids may be outdated."""
+        ...
+
+    def expire_ids(self, loaded_through_ms: int) -> None:
+        """Let `stage` no longer find ids that no event received after this moment can repeat within the window.
+
+        Every event received earlier must be loaded: one that waits may repeat an id from days before.
+        """
         ...
 
     def ping(self) -> None: ...

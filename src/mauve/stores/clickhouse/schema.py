@@ -14,6 +14,7 @@ _ONE_FILE: Final = "min_bytes_for_wide_part = 268435456"
 # after its rows were staged.
 _REMEMBERED_INSERTS: Final = 20_000
 _REMEMBERED_S: Final = 24 * 3600
+_SEEN_DAYS_MAX: Final = 90  # for which ids are kept even if nothing is loaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ def kept_tables(layout: Layout) -> tuple[str, ...]:
         ALTER TABLE actives MODIFY COLUMN
             kind Enum8('active' = 1, 'signup' = 2, 'active_week' = 3, 'signup_week' = 4)
         """,
-        # Which ids were counted, and when. An id is looked up for seven days; a day's partition is dropped a day later.
+        # Which ids were counted, and when. The loader drops days that nothing can repeat any more, see `seen_ids`.
         f"""
         CREATE TABLE IF NOT EXISTS seen{cluster} (
             id_hash FixedString(16),
@@ -116,9 +117,11 @@ def kept_tables(layout: Layout) -> tuple[str, ...]:
         ENGINE = {layout.replicated}MergeTree
         PARTITION BY received_day
         ORDER BY id_hash
-        TTL received_day + INTERVAL 9 DAY
+        TTL received_day + INTERVAL {_SEEN_DAYS_MAX} DAY
         SETTINGS ttl_only_drop_parts = 1, {_ONE_FILE}, {durable}
         """,
+        # An earlier release dropped them after nine days, even while events of those days waited to be loaded.
+        f"ALTER TABLE seen MODIFY TTL received_day + INTERVAL {_SEEN_DAYS_MAX} DAY",
         ADD_EVENT_DAYS,
         _COMPRESS_TEXTS,
         # Finds the latest arrivals without reading whole days. Older parts get it when they are merged.
@@ -126,7 +129,7 @@ def kept_tables(layout: Layout) -> tuple[str, ...]:
     )
 
 
-EMBEDDED_FORMAT: Final = 1
+EMBEDDED_FORMAT: Final = 2
 """Raise it whenever the embedded tables change. They only gain: the release before works with a half-done change."""
 TABLES: Final = kept_tables(EMBEDDED)
 """The statements for the embedded engine."""

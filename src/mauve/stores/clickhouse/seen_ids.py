@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import structlog
 
+from mauve.core.times import DAY_MS
 from mauve.stores.clickhouse.columns import id_candidates_as_arrow
 from mauve.stores.clickhouse.connection import Connection
 from mauve.stores.clickhouse.id_filter import Hashes, IdFilter, capacity_of, masks_of
@@ -28,6 +29,7 @@ _IDS_AT_ONCE: Final = 1_000_000
 _FIRST_BYTES: Final = 256  # a day is read in pieces, by the first byte
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _WINDOW_DAYS: Final = 7  # how many days back repeats are looked up
+_KEPT_DAYS: Final = 9  # Two more: an event loads after it was received, and clocks differ.
 
 _DAYS: Final = """
 SELECT partition, sum(rows) FROM system.parts
@@ -37,6 +39,7 @@ SETTINGS output_format_json_quote_64bit_integers = 0
 _COUNTED_ON: Final = """
 SELECT id_hash, received_at FROM seen WHERE received_day = toDate(toUInt16({day})) AND id_hash IN ({ids})
 """
+_DROP_DAY: Final = "ALTER TABLE seen DROP PARTITION '{day}' SETTINGS max_partition_size_to_drop = 0"
 _STAGED_CANDIDATES: Final = "SELECT id_hash FROM staged_candidates WHERE day = {day}"
 _INLINE_IDS_MAX: Final = 1_000
 """Up to this many ids are written into the query, which is several times faster; more would make it too long."""
@@ -67,6 +70,18 @@ class SeenIds:
                 self._make_filter(day, stored[day] * 2 if day == newest else stored[day])
         if self._filters:
             log.info("ids_known", ids=sum(each.count for each in self._filters.values()), bytes=self.filter_bytes)
+
+    def expire(self, loaded_through_ms: int) -> None:
+        """Drop the days that are too old for events received from now on, given that all earlier ones were loaded.
+
+        The newest days stay in any case: a clock that jumps ahead must not expire all of them.
+        """
+        oldest = loaded_through_ms // DAY_MS - _KEPT_DAYS
+        for day in sorted(self._days)[:-_KEPT_DAYS]:
+            if day <= oldest:
+                self._connection.run(_DROP_DAY.format(day=date.fromordinal(_EPOCH_ORDINAL + day)))
+                self._days.remove(day)
+                self._filters.pop(day, None)
 
     def forget(self) -> None:
         """Build every filter again when it is needed: another loader may have stored ids meanwhile."""

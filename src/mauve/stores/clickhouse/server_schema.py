@@ -13,7 +13,7 @@ from mauve.stores.clickhouse.schema import KEPT_TABLES, kept_tables
 from mauve.stores.clickhouse.server import ServerAddress, open_for_loading, open_for_maintenance
 from mauve.stores.warehouse import RowsRefusedError, WarehouseUnavailableError
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 """Raise it whenever the tables change. Machines may migrate at the same time: every statement can be run again."""
 COMPATIBLE_FROM: Final = 1
 """The oldest version whose release works with the tables of this one."""

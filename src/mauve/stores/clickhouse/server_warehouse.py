@@ -57,9 +57,9 @@ class ServerWarehouse(ClickHouseWarehouse):
         # A log that was created again repeats the names of ranges, but not the moments of receipt.
         self._content = hashlib.blake2b(rows.received_at.tobytes() + rows.seq.tobytes(), digest_size=16).hexdigest()
 
-    def stored_after(self, positions: Mapping[int, int]) -> dict[int, bool]:
+    def stored_after(self, positions: Mapping[int, int], received_from_ms: int = 0) -> dict[int, bool]:
         self._sync_replica()
-        return super().stored_after(positions)
+        return super().stored_after(positions, received_from_ms)
 
     def forget_ids(self) -> None:
         self._sync_replica()

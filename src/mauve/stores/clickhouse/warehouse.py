@@ -5,6 +5,7 @@ from datetime import date
 from typing import Final
 
 import numpy as np
+import structlog
 
 from mauve.core.events import Activity
 from mauve.core.times import DAY_MS
@@ -16,7 +17,7 @@ from mauve.stores.clickhouse.schema import DROP_RETIRED, EMBEDDED_SETTINGS, STAG
 from mauve.stores.clickhouse.seen_ids import FILTER_BYTES_MAX, SeenIds
 from mauve.stores.clickhouse.staged_ids import NO_IDS, received_ids, same_ids, staged_ids
 from mauve.stores.closed_days import DayUsers
-from mauve.stores.warehouse import EventRows, SameId, WarehouseUnavailableError, first_seq
+from mauve.stores.warehouse import EventRows, RowsRefusedError, SameId, WarehouseUnavailableError, first_seq
 
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _STORED_AFTER_MAX: Final = 5_000_000  # several times the largest range
@@ -80,6 +81,8 @@ WHERE kind IN ('active', 'signup') AND day BETWEEN toDate(toUInt16({first})) AND
 GROUP BY project, week_kind
 """
 
+log = structlog.get_logger()
+
 
 class ClickHouseWarehouse:
     """The loader's side of a warehouse whose tables exist."""
@@ -104,11 +107,11 @@ class ClickHouseWarehouse:
             self._store(table, statement.format(is_complete=is_complete), range_name)
         self._has_staging = True
 
-    def stored_after(self, positions: Mapping[int, int]) -> dict[int, bool]:
+    def stored_after(self, positions: Mapping[int, int], received_from_ms: int = 0) -> dict[int, bool]:
         if not positions:
             return {}
         rows = self._connection.rows(
-            f"SELECT seq, counted FROM events WHERE {_after(positions)} LIMIT {_STORED_AFTER_MAX + 1}"
+            f"SELECT seq, counted FROM events WHERE {_after(positions, received_from_ms)} LIMIT {_STORED_AFTER_MAX + 1}"
         )
         if len(rows) > _STORED_AFTER_MAX:
             raise WarehouseUnavailableError(
@@ -117,8 +120,8 @@ class ClickHouseWarehouse:
             )
         return {seq: counted == 1 for seq, counted in rows}
 
-    def recover_ids(self, positions: Mapping[int, int]) -> None:
-        counted = f"({_after(positions)}) AND counted AND id != ''"
+    def recover_ids(self, positions: Mapping[int, int], received_from_ms: int = 0) -> None:
+        counted = f"{_after(positions, received_from_ms)} AND counted AND id != ''"
         rows = self._connection.binary(f"SELECT received_at, {_ID_HASH} FROM events WHERE {counted}")
         received_at, days, hashes = received_ids(rows)
         if not len(hashes):
@@ -131,6 +134,12 @@ class ClickHouseWarehouse:
 
     def forget_ids(self) -> None:
         """See the protocol. No other loader can open an embedded warehouse."""
+
+    def expire_ids(self, loaded_through_ms: int) -> None:
+        try:
+            self._seen.expire(loaded_through_ms)
+        except (RowsRefusedError, WarehouseUnavailableError) as error:
+            log.warning("ids_not_expired", reason=str(error), advice="retried at the next load")
 
     def first_day(self) -> date | None:
         ((number, count),) = self._connection.rows("SELECT toUInt16(min(day)), count() FROM actives")
@@ -198,12 +207,16 @@ class ChdbWarehouse(ClickHouseWarehouse):
         self._seen.build()
 
 
-def _after(positions: Mapping[int, int]) -> str:
-    """Return the condition for rows of records after the given ones."""
-    return " OR ".join(
+def _after(positions: Mapping[int, int], received_from_ms: int) -> str:
+    """Return the condition for rows of records after the given ones, received from a moment on.
+
+    Nearly every granule holds rows of several streams, so the index on `seq` hardly helps. That on `received_at` does.
+    """
+    after = " OR ".join(
         f"(seq >= {first_seq(stream, number + 1)} AND seq < {first_seq(stream + 1, 0)})"
         for stream, number in positions.items()
     )
+    return f"received_at >= {received_from_ms} AND ({after})"
 
 
 def _day_numbers(window: Window) -> tuple[int, int]:
