@@ -154,7 +154,8 @@ def judge_silence(watch: Watch, last_at: int | None) -> Judgment:
 def judge_deliveries(watch: Watch, tallies: Sequence[Tally]) -> Judgment:
     """Check whether a biller's deliveries fail: a signature did not match, and no delivery was verified since.
 
-    Other refusals do not count, because anyone who knows the project's id can cause them without a biller's signature.
+    Other refusals do not count: scanners cause them. Someone who knows the project's id can still forge a well-formed,
+    current signature that does not match; nothing tells that from a wrong secret.
     """
     terms = watch.terms
     assert isinstance(terms, DeliveriesFailing)  # noqa: S101 - the caller chose by the kind

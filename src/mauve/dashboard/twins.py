@@ -18,10 +18,12 @@ class _Listed(Protocol):
 T = TypeVar("T", bound=_Listed)
 
 
-def twins_among(latest: Sequence[T], with_ids: Callable[[Sequence[str]], Sequence[T]]) -> list[tuple[T, T]]:
-    """Return a few pairs, each with the plain id first and the biller's second."""
+def twins_among(
+    latest: Sequence[T], with_ids: Callable[[Sequence[str]], Sequence[T]], count_twice: Callable[[T, T], bool]
+) -> list[tuple[T, T]]:
+    """Return a few pairs that count twice, each with the plain id first and the biller's second."""
     known = {each.id: each for each in latest}
     missing = {other for id_ in known for other in other_ids(id_)} - known.keys()
     known |= {each.id: each for each in with_ids(sorted(missing))} if missing else {}
     pairs = ((each, known[other]) for id_, each in known.items() for other in other_ids(id_) if other in known)
-    return [(one, two) for one, two in pairs if len(one.id) < len(two.id)][:_SHOWN]
+    return [(one, two) for one, two in pairs if len(one.id) < len(two.id) and count_twice(one, two)][:_SHOWN]

@@ -4,10 +4,10 @@ from typing import Final
 
 from mauve.web.messages import Reply, bearer_credential
 
-_MISSING: Final = "the Authorization header is missing: send Authorization: Bearer and a key of the app (sk_ or pk_)"
-_NOT_BEARER: Final = "Authorization must be Bearer and a key of the app (sk_ or pk_)"
-_CONTROL_TOKEN: Final = "this is a control token, which cannot send: use a key of the app (sk_ or pk_)"  # noqa: S105
-_WEBHOOK_SECRET: Final = "this is a webhook secret, which is only for the biller: use a key of the app (sk_ or pk_)"  # noqa: S105
+_MISSING: Final = "the Authorization header is missing: send Authorization: Bearer and a server key (sk_)"
+_NOT_BEARER: Final = "Authorization must be Bearer and a server key (sk_)"
+_CONTROL_TOKEN: Final = "this is a control token, which cannot send: use a server key (sk_)"  # noqa: S105
+_WEBHOOK_SECRET: Final = "this is a webhook secret, which is only for the biller: use a server key (sk_)"  # noqa: S105
 _UNKNOWN: Final = "the key is unknown or revoked: mint one on the app's Keys page or with mauve key mint"
 
 

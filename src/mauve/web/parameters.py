@@ -43,7 +43,7 @@ def unknown_hint(query: bytes, known: frozenset[str] = frozenset()) -> Mapping[s
 
 def _hint(query: bytes, known: frozenset[str]) -> Mapping[str, str]:
     try:
-        unknown = [_shown(name) for name in _parsed(query) if name not in known]
+        unknown = [_shown(name) for name in _parsed(query) if name and name not in known]
     except Problem:
         return {}
     names, more = ", ".join(unknown[:_NAMES_SHOWN]), len(unknown) - _NAMES_SHOWN

@@ -44,12 +44,16 @@ def show_payments(context: MemberContext) -> Response:
         environment_query=environment_parameters(context),
         chosen={name: value for name in _FILTERS if (value := context.asked(name).strip())},
         payments=shown,
-        twins=twins_among(latest, partial(context.parts.payments.with_ids, project)),
+        twins=twins_among(latest, partial(context.parts.payments.with_ids, project), _from_two_sources),
         sources=SOURCES,
         fee_unknown=DeliveryWarning.FEE_UNKNOWN,
         rows_max=ROWS_MAX,
         next_page=_cursor_of(shown[-1]) if len(found) > PAGE_ROWS else None,
     )
+
+
+def _from_two_sources(one: ListedPayment, two: ListedPayment) -> bool:
+    return one.source != two.source
 
 
 def export_payments(context: MemberContext) -> Response:

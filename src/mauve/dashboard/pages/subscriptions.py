@@ -55,13 +55,17 @@ def show_subscriptions(context: MemberContext) -> Response:
         counts=found.counts,
         statuses=sorted({each.status for each in found.counts if each.status}),
         subscriptions=shown,
-        twins=twins_among(latest, partial(reader.with_ids, project)),
+        twins=twins_among(latest, partial(reader.with_ids, project), _both_count),
         order=query.order,
         chosen={name: value for name in ("status", "named") if (value := context.asked(name))},
         likely_status=likely_status,
         rows_max=ROWS_MAX,
         next_page=_cursor_of(shown[-1], query.order) if len(found.subscriptions) > PAGE_ROWS else None,
     )
+
+
+def _both_count(one: CurrentSubscription, two: CurrentSubscription) -> bool:
+    return one.status == two.status == "active"
 
 
 def export_subscriptions(context: MemberContext) -> Response:
