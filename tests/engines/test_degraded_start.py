@@ -1,6 +1,8 @@
 """A machine that has served its installation starts again while a server is down, and recovers when it returns."""
 
+import base64
 import os
+import secrets
 import signal
 from contextlib import ExitStack
 from types import SimpleNamespace
@@ -22,6 +24,7 @@ from support.service import (
     token_for,
     until_loaded,
 )
+from support.tcp_relay import TcpRelay
 
 ENGINES = {  # the engines that are unreachable while a server is down
     "postgresql": {"catalog", "ledger"},
@@ -149,3 +152,17 @@ def test_any_other_start_is_refused(servers, new_installation, tmp_path, server)
             assert "MAUVE_" in refused.stderr
     finally:
         servers.starts[server]()
+
+
+def test_a_degraded_service_ends_if_the_server_that_returns_holds_another_database(servers, postgres, tmp_path):
+    data, name = tmp_path / "data", f"own_{secrets.token_hex(8)}"
+    with TcpRelay(servers.postgres.port) as own:
+        url = servers.postgres.create(name).replace(str(servers.postgres.port), str(own.port))
+        SERVERS[data] = {"MAUVE_DATABASE_URL": url, "MAUVE_MASTER_KEY": base64.b64encode(bytes(32)).decode()}
+        with running(data, "--workers", "1"):
+            pass
+    postgres.create(name)
+    with running(data, "--workers", "1") as service:
+        with TcpRelay(postgres.port, listen=own.port):
+            assert service.process.wait(timeout=PATIENCE_S) == 1
+        assert "MAUVE_DATABASE_URL names an empty database" in service.log().splitlines()[-1]

@@ -8,13 +8,13 @@ from contextlib import suppress
 class TcpRelay:
     """Passes bytes on until it is cut; then nothing passes, and no connection ends. Use as a context manager."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, listen: int = 0) -> None:
         self._target = ("127.0.0.1", port)
         self._passes = threading.Event()
         self._passes.set()
         self._lost: tuple[bytes, bytes] | None = None
         self._open: list[socket.socket] = []
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(("127.0.0.1", listen))
         self.port: int = self._listener.getsockname()[1]
 
     def __enter__(self):
