@@ -99,8 +99,7 @@ KEY_ELSEWHERE: Final = (
     "keep a copy of master.key away from this machine, as nothing else opens the backups once it is lost, "
     "then set MAUVE_MASTER_KEY to it, or MAUVE_MASTER_KEY_FILE to its path"
 )
-_INTERVAL_S_MIN: Final = 600
-_INTERVAL_S_MAX: Final = 90 * 86_400
+_INTERVAL_S: Final = (600, 90 * 86_400)  # least and most
 _DIGITS_MAX: Final = 9
 _HOST_AND_PORT: Final = re.compile(r"[^\s/?#@\\]+", re.ASCII)
 
@@ -304,7 +303,7 @@ def _interval(environment: Mapping[str, str], name: str) -> int | None:
         return None
     match = re.fullmatch(r"([1-9][0-9]{0,3})([mhd])", text, re.ASCII)
     seconds = 0 if match is None else int(match[1]) * {"m": 60, "h": 3600, "d": 86_400}[match[2]]
-    if not _INTERVAL_S_MIN <= seconds <= _INTERVAL_S_MAX:
+    if not _INTERVAL_S[0] <= seconds <= _INTERVAL_S[1]:
         raise SettingError(f"{name} must be a time from 10m to 90d, such as 30m, 24h or 7d")
     return seconds
 
@@ -386,8 +385,7 @@ def _is_server(url: str, schemes: Sequence[str], *, names_database: bool = False
 
 
 def _integer(environment: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
-    text = environment.get(name)
-    if text is None:
+    if (text := environment.get(name)) is None:
         return default
     if not text.isascii() or not text.isdigit() or len(text) > _DIGITS_MAX or not least <= int(text) <= most:
         raise SettingError(f"{name} must be a whole number from {least} to {most}")
@@ -395,8 +393,7 @@ def _integer(environment: Mapping[str, str], name: str, default: int, least: int
 
 
 def _seconds(environment: Mapping[str, str], name: str, default: float, least: float, most: float) -> float:
-    text = environment.get(name)
-    if text is None:
+    if (text := environment.get(name)) is None:
         return default
     if re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,6})?", text, re.ASCII) is None or not least <= float(text) <= most:
         raise SettingError(f"{name} must be a number of seconds from {least:g} to {most:g}")

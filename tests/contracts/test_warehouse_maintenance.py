@@ -1,6 +1,7 @@
 """What every warehouse promises about maintenance: rows lose a person, and no metric changes."""
 
 import itertools
+import os
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -135,7 +136,9 @@ def test_any_name_can_be_erased_and_is_written_nowhere(maintenance, connection, 
     assert maintenance.erase_user(project, NAME_BYTES) == 1
     commands = connection.read("SELECT command FROM system.mutations", {})
     assert [command for (command,) in commands if "ann" in command] == []
-    assert [path for path in home.rglob("mutation_*") if b"ann" in path.read_bytes()] == []
+    # `os.walk` skips folders that a merge removes while it looks; `rglob` would fail.
+    files = [Path(folder, name) for folder, _, names in os.walk(home) for name in names if name.startswith("mutation_")]
+    assert [path for path in files if path.exists() and b"ann" in path.read_bytes()] == []
 
 
 def test_a_counted_id_is_known_after_the_person_was_erased(maintenance, open_warehouse, project, load):

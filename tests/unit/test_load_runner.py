@@ -175,7 +175,7 @@ def test_a_stop_ends_loading_before_requests_are_waited_for(monkeypatch):
         monkeypatch.setattr(sys, "stdin", stdin_file)
         monkeypatch.setattr(sys, "stdout", stdout_file)
         stop_loading = partial(happened.append, "loading stopped")
-        asyncio.run(child.serve_until_stopped(Server(), Ready(), has_failed=lambda: False, on_stop=stop_loading))
+        asyncio.run(child.serve_until_stopped(Server(), Ready(), failure=lambda: None, on_stop=stop_loading))
     for each in (supervisor, reports):
         os.close(each)
     assert happened == ["loading stopped", "no more connections", "requests answered"]
