@@ -28,6 +28,7 @@ pytestmark = pytest.mark.shared_service
 PAYMENT = {"name": "payment", "id": "p1", "props": {"amount": 1999, "currency": "eur"}}
 SUBSCRIPTION = {"type": "subscription", "id": "s1", "status": "active", "mrr": 900, "currency": "EUR"}
 VIEW = {"name": "view", "user": "ann"}
+IGNORED = "ignored unknown query parameters"
 
 
 class BufferedRequest:
@@ -155,6 +156,22 @@ class TestHints:
         assert (reply.status_code, reply.json()) == (202, {"ok": True, "accepted": 1, "rejected": 0})
         assert "only active counts toward MRR" in reply.headers["x-service-hint"]
         assert "x-service-hint" not in post([SUBSCRIPTION], "/v1/objects").headers
+
+    @pytest.mark.parametrize(("path", "item"), [("/v1/events", VIEW), ("/v1/objects", SUBSCRIPTION)])
+    def test_unknown_query_parameters_get_a_hint(self, post, path, item):
+        for body, status in ((item, 202), ({}, 422)):
+            reply = post(body, f"{path}?app=x&key=y")
+            assert (reply.status_code, reply.headers["x-service-hint"]) == (status, f"{IGNORED}: app, key")
+            exposed = {"/v1/events": "x-service-hint"}.get(path)
+            assert reply.headers.get("access-control-expose-headers") == exposed
+            assert "x-service-hint" not in post(body, f"{path}?").headers
+        refused = post(item, f"{path}?app=x", authorization=None)
+        assert (refused.status_code, IGNORED in refused.headers["x-service-hint"]) == (401, False)
+
+    def test_hints_about_items_and_parameters_are_joined(self, post, clock):
+        reply = post({"name": "view", "at": clock.now_ms() // 1000}, "/v1/events?app=x")
+        both = f"at looks like epoch seconds: send milliseconds; {IGNORED}: app"
+        assert reply.headers["x-service-hint"] == both
 
 
 class TestPayments:

@@ -194,6 +194,13 @@ class TestRefusals:
         assert post(headers=bearer("")).status_code == 401, "a stranger does not learn what is installed"
         assert api.get("/mcp/allowance").status_code == 200, "which needs no extra"
 
+    def test_unknown_query_parameters_get_a_hint(self, api):
+        for method, status in (("GET", 200), ("PUT", 405)):
+            reply = api.request(method, "/mcp/allowance?app=x")
+            hint = "ignored unknown query parameters: app"
+            assert (reply.status_code, reply.headers["x-service-hint"]) == (status, hint)
+        assert "x-service-hint" not in api.get("/mcp/allowance").headers
+
     def test_an_organization_that_calls_too_often_waits_and_others_do_not(self, post, parts, clock):
         statuses = {post("ping").status_code for _ in range(int(plane.BURST))}
         assert statuses == {200}

@@ -800,6 +800,22 @@ def test_a_path_is_read_from_every_form_of_url(url, path):
     assert path_of(url) == path
 
 
+@pytest.mark.parametrize(
+    ("url", "query"),
+    [
+        (b"/v1/events", b""),
+        (b"/v1/events?", b""),
+        (b"/v1/events?a=/b?c", b"a=/b?c"),
+        (b"http://example.com/v1/events?a", b"a"),
+        (b"/v1/events?a#b", b"a"),
+        (b"/v1/events#a?b", b""),
+        (b"*", b""),
+    ],
+)
+def test_a_query_string_is_read_from_every_form_of_url(url, query):
+    assert Head(b"POST", url, {}, keeps_alive=True).query == query
+
+
 class Begun:
     """A plane that begins requests with a small body without a task, and answers when it is told to."""
 

@@ -28,6 +28,7 @@ from mauve.web.asgi import AsgiRequest, send_reply
 from mauve.web.body import BodyTooLargeError, IncompleteBodyError
 from mauve.web.envelopes import data_reply, is_safe_method, wrong_method
 from mauve.web.messages import JSON, Reply, bearer_credential, is_json
+from mauve.web.parameters import with_unknown_hint
 
 PATH: Final = "/mcp"
 _ALLOWANCE_PATH: Final = "/mcp/allowance"
@@ -74,6 +75,7 @@ class AgentsPlane:
         except Exception:
             log.exception("agents_failed", method=request.method)
             reply = data_reply(cannot_be_read())
+        reply = with_unknown_hint(reply, request.query)
         await send_reply(send, reply._replace(headers={**reply.headers, "cache-control": "no-store"}))
 
     async def _answer_allowance(self, request: AsgiRequest, _: Scope) -> Reply:

@@ -31,12 +31,13 @@ from mauve.web.drain import Drain
 from mauve.web.envelopes import data_reply, wrong_method
 from mauve.web.health import drain_state, health, readiness
 from mauve.web.messages import JSON, OpenRequest, Reply, bearer_credential, is_json
+from mauve.web.parameters import with_unknown_hint
 
 _PUBLISHABLE: Final = KeyKind.PUBLISHABLE  # An enum lookup by name would cost a call on every request.
 REFUSALS: Final = (Problem, BodyTooLargeError, IncompleteBodyError)
 
 Handler = Callable[[OpenRequest], Awaitable[Reply]]
-Decoration = Callable[[Reply], Reply]  # applied to every refusal of a path
+Decoration = Callable[[Reply], Reply]  # applied to every refusal and hint of a path
 
 log = structlog.get_logger()
 
@@ -91,9 +92,12 @@ class IngestPlane:
 
     async def _respond(self, handle: Handler, request: OpenRequest, decorate: Decoration = _undecorated) -> Reply:
         try:
-            return await handle(request)
+            reply = await handle(request)
+            if not request.query:
+                return reply
         except Exception as error:  # noqa: BLE001 - every request is answered
-            return decorate(self._failure(request, error))
+            reply = self._failure(request, error)
+        return decorate(with_unknown_hint(reply, request.query))
 
     def _failure(self, request: OpenRequest, error: BaseException) -> Reply:
         """Return the reply to a request that failed, and count it."""
@@ -153,6 +157,7 @@ class IngestPlane:
             request.buffered_body is None
             or request.method != "POST"
             or request.path != "/v1/events"
+            or request.query
             or not parts.keyring.is_fresh
             or parts.fairness.should_wait(parts.admission.ticks())
         ):

@@ -7,7 +7,6 @@ a large part of it.
 from collections.abc import Awaitable, Mapping
 from datetime import date
 from functools import lru_cache, partial
-from http import HTTPStatus
 from typing import Final
 
 import structlog
@@ -28,7 +27,7 @@ from mauve.stores.edge import PublishedKey, PublishedToken
 from mauve.web.asgi import AsgiRequest, send_reply
 from mauve.web.envelopes import data_reply, is_safe_method, wrong_method
 from mauve.web.messages import JSON, Reply, bearer_credential
-from mauve.web.parameters import parameters_from, unknown_hint
+from mauve.web.parameters import parameters_from, with_unknown_hint
 
 _PREFIX: Final = "/v1/metrics/"
 KNOWN_PARAMETERS: Final = frozenset({"date_from", "date_to", "name", "project"})
@@ -62,9 +61,7 @@ class QueryPlane:
         except Exception:
             log.exception("query_failed", method=request.method)
             reply = data_reply(cannot_be_read())
-        if scope["query_string"] and reply.status != HTTPStatus.UNAUTHORIZED:
-            reply = _with_hint(reply, unknown_hint(scope["query_string"], KNOWN_PARAMETERS))
-        await send_reply(send, reply)
+        await send_reply(send, with_unknown_hint(reply, scope["query_string"], KNOWN_PARAMETERS))
 
     def _answer(self, request: AsgiRequest, query: bytes) -> Reply | Awaitable[Reply]:
         """Answer one request, at once if the cache can. The order of these lines is the order of refusals."""
@@ -151,10 +148,6 @@ _cached_question: Final = lru_cache(_CACHED_MAX)(_question)
 _HEADERS: Final[Mapping[Freshness, Mapping[str, str]]] = {
     each: {**JSON, "cache-control": "no-store", "x-cache": each.value} for each in Freshness
 }
-
-
-def _with_hint(reply: Reply, hint: Mapping[str, str]) -> Reply:
-    return reply._replace(headers={**reply.headers, **hint}) if hint else reply
 
 
 def reply_from(answer: Answer) -> Reply:

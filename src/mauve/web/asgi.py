@@ -27,6 +27,11 @@ class AsgiRequest:
         self._scope = scope
         self._receive = receive
 
+    @property
+    def query(self) -> bytes:
+        query: bytes = self._scope["query_string"]
+        return query
+
     def header(self, name: str) -> str | None:
         return header(self._scope, name.encode())
 

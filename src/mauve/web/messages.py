@@ -21,6 +21,11 @@ class OpenRequest(Protocol):
     @property
     def path(self) -> str: ...
 
+    @property
+    def query(self) -> bytes:
+        """Return what follows the question mark; empty if there is none."""
+        ...
+
     def header(self, name: str) -> str | None:
         """Return a header's value, by its lowercase name.
 

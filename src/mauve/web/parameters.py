@@ -3,12 +3,15 @@
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import Final
 from urllib.parse import parse_qs, quote
 
 from mauve.core.problems import Code, Problem
+from mauve.web.messages import Reply
 
+_HINT: Final = "x-service-hint"
 _PARAMETERS_MAX: Final = 100
 _NAMES_SHOWN: Final = 5
 _NAME_CHARACTERS_MAX: Final = 36
@@ -41,6 +44,17 @@ def unknown_hint(query: bytes, known: frozenset[str] = frozenset()) -> Mapping[s
     return _hint_cached(query, known) if len(query) <= _CACHED_BYTES_MAX else _hint(query, known)
 
 
+def with_unknown_hint(reply: Reply, query: bytes, known: frozenset[str] = frozenset()) -> Reply:
+    """Add the hint to what a reply hints already. A 401 echoes nothing of its request."""
+    if not query or reply.status == HTTPStatus.UNAUTHORIZED:
+        return reply
+    added = unknown_hint(query, known)
+    if not added:
+        return reply
+    hints = [reply.headers[_HINT]] if _HINT in reply.headers else []
+    return reply._replace(headers={**reply.headers, _HINT: "; ".join([*hints, added[_HINT]])})
+
+
 def _hint(query: bytes, known: frozenset[str]) -> Mapping[str, str]:
     try:
         unknown = [_shown(name) for name in _parsed(query) if name and name not in known]
@@ -48,7 +62,7 @@ def _hint(query: bytes, known: frozenset[str]) -> Mapping[str, str]:
         return {}
     names, more = ", ".join(unknown[:_NAMES_SHOWN]), len(unknown) - _NAMES_SHOWN
     hint = f"ignored unknown query parameters: {names}" + (f" and {more} more" if more > 0 else "")
-    return {"x-service-hint": hint} if unknown else {}
+    return {_HINT: hint} if unknown else {}
 
 
 _hint_cached: Final = lru_cache(_CACHE_SIZE)(_hint)

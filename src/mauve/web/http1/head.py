@@ -17,11 +17,12 @@ Headers = dict[bytes, list[bytes]]  # by lowercase name
 class Head:
     """Everything before the body. Immutable: requests share it."""
 
-    __slots__ = ("_headers", "_values", "declared_bytes", "expects_continue", "keeps_alive", "method", "path")
+    __slots__ = ("_headers", "_values", "declared_bytes", "expects_continue", "keeps_alive", "method", "path", "query")
 
     def __init__(self, method: bytes, url: bytes, headers: Headers, *, keeps_alive: bool) -> None:
         self.method = method.decode()
         self.path = path_of(url)
+        self.query = url.partition(b"#")[0].partition(b"?")[2]
         self._values = headers
         self._headers: dict[str, str | None] = {}  # decoded on first use
         self.keeps_alive = keeps_alive

@@ -37,6 +37,7 @@ class IncomingRequest:
         self.header = head.header
         self.method = head.method
         self.path = head.path
+        self.query = head.query
         self.declared_bytes = head.declared_bytes
         self.size = 0
         self._pieces: list[bytes] = []
