@@ -14,10 +14,12 @@ import pytest
 import sqlalchemy as sa
 
 from mauve.config import settings_from
+from mauve.load.lease import TTL_S
 from mauve.stores import StoreUnavailableError
+from mauve.stores.sql.dialects import CONNECTIONS_MAX
 from mauve.stores.sql.ledger.load_lease import SqlLeaseStore
 from mauve.stores.sql.ledger.schema import load_lease
-from mauve.wiring.databases import open_catalog_database, open_ledger_database
+from mauve.wiring.databases import open_catalog_database, open_lease_database, open_ledger_database
 from support.postgres import PASSWORD, Postgres
 from support.service import (
     PATIENCE_S,
@@ -134,7 +136,10 @@ def test_everything_in_a_process_that_opens_a_database_shares_its_connections(on
     connected = (
         "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'mauve %' AND datname = current_database()"
     )
-    openers = [open_catalog_database, open_ledger_database, partial(open_ledger_database, idle_s=4)] * 5
+    openers = [
+        *(open_catalog_database, partial(open_catalog_database, statement_s=60)),
+        *(open_ledger_database, partial(open_ledger_database, statement_s=60), partial(open_ledger_database, idle_s=4)),
+    ] * 3
     with ExitStack() as stack:
         databases = [stack.enter_context(closing(open_database(settings))) for open_database in openers]
         for database in databases:
@@ -146,6 +151,57 @@ def test_everything_in_a_process_that_opens_a_database_shares_its_connections(on
         with databases[-1].reading() as tx:
             assert tx.execute(sa.select(sa.literal(1))).scalar_one() == 1
     eventually(lambda: ledger_rows(data, connected) == [(0,)])
+
+
+def test_the_limits_of_a_transaction_stay_its_own(on_postgres):
+    data = on_postgres()
+    mauve_json(data, "org", "create", "Acme")
+    settings = settings_from({**SERVERS[data], "MAUVE_DATA": str(data)})
+
+    def limits_of(tx):
+        names = ("statement_timeout", "idle_in_transaction_session_timeout")
+        shown = [tx.execute(sa.select(sa.func.current_setting(name))).scalar_one() for name in names]
+        return *shown, tx.connection.driver_connection.wait_s, tx.connection.driver_connection.info.backend_pid
+
+    with (
+        closing(open_ledger_database(settings, statement_s=60)) as patient,
+        closing(open_ledger_database(settings)) as hasty,
+    ):
+        with patient.writing() as tx:
+            *limits, pid = limits_of(tx)
+        assert limits == ["1min", "63s", 63]
+        with patient.reading() as tx:
+            assert limits_of(tx) == ("1min", "63s", 63, pid)
+        with hasty.reading() as tx:
+            assert limits_of(tx) == ("8s", "11s", 11, pid)
+        assert patient.empty_journal(1)
+        with hasty.writing() as tx:
+            *limits, _ = limits_of(tx)
+        assert limits == ["8s", "11s", 11]
+
+
+def test_the_lease_is_renewed_while_others_use_every_connection_of_the_pool(on_postgres):
+    data = on_postgres()
+    mauve_json(data, "org", "create", "Acme")
+    settings = settings_from({**SERVERS[data], "MAUVE_DATA": str(data)})
+    with ExitStack() as opened:
+        ledger = opened.enter_context(closing(open_ledger_database(settings)))
+        lease = SqlLeaseStore(opened.enter_context(closing(open_lease_database(settings, TTL_S))))
+        for _ in range(CONNECTIONS_MAX):
+            opened.enter_context(ledger.reading())
+        turn = lease.acquire("one", TTL_S)
+        assert lease.renew(turn, TTL_S)
+
+
+def test_the_connections_of_other_roles_are_counted(own_server, tmp_path):
+    data = data_on(own_server, tmp_path, "counted")
+    settings = settings_from({**SERVERS[data], "MAUVE_DATA": str(data)})
+    with closing(open_catalog_database(settings)) as database, ExitStack() as others:
+        before, allowed = database.connections()
+        for _ in range(20):
+            others.enter_context(psycopg.connect(own_server.address("postgres", "postgres")))
+        eventually(lambda: database.connections()[0] >= before + 20)
+        assert allowed == 397
 
 
 def test_a_server_that_hangs_delays_no_answer_for_long(own_server, tmp_path):

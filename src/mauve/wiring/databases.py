@@ -10,7 +10,8 @@ import sqlalchemy as sa
 from mauve.config import Settings
 from mauve.stores.deliveries import DeliveryReader
 from mauve.stores.ledger import LedgerWriter, LoadLedger
-from mauve.stores.sql.database import STATEMENT_S_MAX, Database, sqlite_url
+from mauve.stores.sql.database import Database, sqlite_url
+from mauve.stores.sql.dialects import CONNECTIONS_MAX, STATEMENT_S_MAX
 from mauve.stores.sql.ledger.deliveries import SqlDeliveryReader
 from mauve.stores.sql.ledger.loading import SqlLoadLedger
 from mauve.stores.sql.ledger.writer import SqlLedgerWriter
@@ -24,22 +25,42 @@ MAINTENANCE_STATEMENT_S: Final = 3600.0  # for work that reads or changes whole 
 def open_catalog_database(settings: Settings, *, statement_s: float = STATEMENT_S_MAX) -> Database:
     # The database gives up before the request does, so that its own reason reaches the log.
     patience_s = settings.catalog_timeout_s / 2
-    return _open(settings, catalog_path(settings.data), CATALOG, patience_s, statement_s)
+    return _open(settings, catalog_path(settings.data), CATALOG, patience_s, statement_s=statement_s)
 
 
 def open_ledger_database(
     settings: Settings, *, statement_s: float = STATEMENT_S_MAX, idle_s: float | None = None
 ) -> Database:
     """Open the ledger. On a server, a write transaction that is idle for `idle_s` ends, and with it its locks."""
-    return _open(settings, ledger_path(settings.data), LEDGER, _LEDGER_BUSY_TIMEOUT_S, statement_s, idle_s=idle_s)
+    path = ledger_path(settings.data)
+    return _open(settings, path, LEDGER, _LEDGER_BUSY_TIMEOUT_S, statement_s=statement_s, idle_s=idle_s)
+
+
+def open_lease_database(settings: Settings, idle_s: float) -> Database:
+    """Open the ledger on a connection of its own, so that a renewal never waits for other users of the pool."""
+    return _open(settings, ledger_path(settings.data), LEDGER, _LEDGER_BUSY_TIMEOUT_S, idle_s=idle_s, connections_max=1)
 
 
 def _open(
-    settings: Settings, path: Path, chain: Chain, patience_s: float, statement_s: float, *, idle_s: float | None = None
+    settings: Settings,
+    path: Path,
+    chain: Chain,
+    patience_s: float,
+    *,
+    statement_s: float = STATEMENT_S_MAX,
+    idle_s: float | None = None,
+    connections_max: int = CONNECTIONS_MAX,
 ) -> Database:
     url = sqlite_url(path) if settings.database_url is None else sa.make_url(settings.database_url.reveal())
-    program = program_name(chain)
-    return Database(url, patience_s, schema=chain.name, statement_s=statement_s, idle_s=idle_s, program=program)
+    return Database(
+        url,
+        patience_s,
+        schema=chain.name,
+        statement_s=statement_s,
+        idle_s=idle_s,
+        connections_max=connections_max,
+        program=program_name(chain),
+    )
 
 
 @contextmanager

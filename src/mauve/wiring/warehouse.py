@@ -28,7 +28,12 @@ from mauve.stores.sql.ledger.closed_days import SqlClosedDays
 from mauve.stores.sql.ledger.load_lease import SqlLeaseStore
 from mauve.stores.sql.ledger.loading import SqlLoadLedger
 from mauve.stores.warehouse import WarehouseReader
-from mauve.wiring.databases import open_catalog_database, open_ledger_database, open_ledger_writer
+from mauve.wiring.databases import (
+    open_catalog_database,
+    open_lease_database,
+    open_ledger_database,
+    open_ledger_writer,
+)
 from mauve.wiring.log import LOOK_S_MAX, holds_former_records, open_log_reader, stream_readers
 from mauve.wiring.machine import machine_of
 from mauve.wiring.paths import warehouse_path
@@ -74,13 +79,14 @@ def open_load_parts(settings: Settings) -> LoadParts:
         warehouse = opened.enter_context(open_warehouse(settings))
         # A loader that is paused within a transaction keeps no other from the lease for longer than it lasts.
         ledger_database = opened.enter_context(closing(open_ledger_database(settings, idle_s=TTL_S)))
+        lease_database = opened.enter_context(closing(open_lease_database(settings, TTL_S)))
         ledger = SqlLoadLedger(ledger_database)
         days = DayCloser(SqlClosedDays(ledger_database), warehouse)
         catalog = sql_catalog(opened.enter_context(closing(open_catalog_database(settings))))
         clock = SystemClock()
         source = opened.enter_context(closing(open_log_reader(settings)))
         loader = opened.enter_context(closing(Loader(source, ledger, warehouse, clock, days)))
-        lease = opened.enter_context(closing(_lease(settings, ledger_database)))
+        lease = opened.enter_context(closing(_lease(settings, lease_database)))
         return LoadParts(
             loader=loader,
             lease=lease,

@@ -12,15 +12,15 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from mauve.stores import StoreUnavailableError, UnconfirmedError
 from mauve.stores.cancellation import current_cancellation, seconds_left
-from mauve.stores.sql.dialects import Session, now_ms
+from mauve.stores.sql.dialects import CONNECTIONS_MAX, HANG_S, STATEMENT_S_MAX, Session, now_ms, set_wait
 from mauve.stores.sql.shared_pool import acquire, release
 
 _CONNECTION_LOST: Final = ("08", "57P")  # PostgreSQL: the connection failed, the server is stopping
-_CONNECTIONS: Final = sa.text(
-    "SELECT count(*), current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int"
-    " FROM pg_stat_activity WHERE backend_type = 'client backend'"
+_CONNECTIONS: Final = sa.text(  # not of pg_stat_activity: it tells an ordinary role little about the sessions of others
+    "SELECT sum(numbackends),"
+    " current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int"
+    " FROM pg_stat_database"
 )
-STATEMENT_S_MAX: Final = 8.0  # on a server; a request may need several, and has to be answered within 20 s
 
 
 def sqlite_url(path: Path) -> sa.URL:
@@ -43,7 +43,8 @@ def machine_time(_connection: sa.Connection, machine_ms: int) -> int:
 class Database:
     """One SQL database: a SQLite file, or a schema on a PostgreSQL server, whose connections a process shares.
 
-    On a server, a write transaction without a statement for `idle_s` ends, and with it its locks.
+    On a server, a statement may take `statement_s`, and a write transaction without a statement for `idle_s` ends, and
+    with it its locks. One that asks for fewer `connections_max` has connections of its own.
     Every failure of the engine raises `StoreUnavailableError`.
     """
 
@@ -55,10 +56,12 @@ class Database:
         schema: str = "public",
         statement_s: float = STATEMENT_S_MAX,
         idle_s: float | None = None,
+        connections_max: int = CONNECTIONS_MAX,
         program: str = "mauve",
         time_of: TimeOf | None = None,
     ) -> None:
-        self._dialect = acquire(url, busy_timeout_s, Session(schema, statement_s, program))
+        self._dialect = acquire(url, busy_timeout_s, Session(schema, program, connections_max))
+        self._statement_s = statement_s
         self._idle_s = idle_s
         self._is_closed = False
         self.time_of = time_of or (server_time if self.is_server else machine_time)
@@ -73,6 +76,7 @@ class Database:
         """Open a transaction in which every statement sees the same moment."""
         left_s = seconds_left()
         with self._as_unavailable(), self._dialect.reading() as connection:
+            self._set_limits(connection)
             limit = nullcontext() if left_s == math.inf else self._dialect.limit_statements(connection, left_s)
             with limit:
                 yield connection
@@ -87,9 +91,7 @@ class Database:
         with self._as_unavailable(), self._dialect.writing() as connection, connection.begin() as transaction:
             if is_expendable:
                 self._dialect.commit_quickly(connection)
-            if self._idle_s is not None and self.is_server:
-                limit = sa.func.set_config("idle_in_transaction_session_timeout", f"{self._idle_s}s", sa.true())
-                connection.execute(sa.select(limit))
+            self._set_limits(connection, self._idle_s)
             yield connection
             with current_cancellation().committing(), self._as_unconfirmed():
                 transaction.commit()
@@ -119,12 +121,22 @@ class Database:
     def empty_journal(self, patience_s: float) -> bool:
         """Empty SQLite's write-ahead log; return False if readers have prevented it all the time."""
         with self._as_unavailable():
-            return self._dialect.empty_journal(patience_s)
+            return self._dialect.empty_journal(patience_s, self._statement_s)
 
     def close(self) -> None:
         if not self._is_closed:
             self._is_closed = True
             release(self._dialect)
+
+    def _set_limits(self, connection: sa.Connection, idle_s: float | None = None) -> None:
+        """Set the limits of this transaction that differ from those of the connections, which others use, too."""
+        if not self.is_server or (self._statement_s == STATEMENT_S_MAX and idle_s is None):
+            return
+        wait_s = self._statement_s + HANG_S
+        set_wait(connection, wait_s)
+        limits = {"statement_timeout": self._statement_s, "idle_in_transaction_session_timeout": idle_s or wait_s}
+        values = [sa.func.set_config(name, str(int(limit * 1000)), sa.true()) for name, limit in limits.items()]
+        connection.execute(sa.select(*values))
 
     @contextmanager
     def _as_unconfirmed(self) -> Iterator[None]:

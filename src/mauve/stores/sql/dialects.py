@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import psycopg
 
 CONNECTIONS_MAX: Final = 16  # of one pool
+STATEMENT_S_MAX: Final = 8.0  # on a server; a request may need several, and has to be answered within 20 s
+HANG_S: Final = 3.0  # on top of the time limit of statements, which a frozen server does not enforce
 
 log = structlog.get_logger()
 
@@ -28,8 +30,8 @@ class Session(NamedTuple):
     """What a connection to a server sets."""
 
     schema: str
-    statement_s: float
     program: str  # shown to others
+    connections_max: int = CONNECTIONS_MAX
 
 
 class Dialect(Protocol):
@@ -66,7 +68,7 @@ class Dialect(Protocol):
         """Return the names of the programs that are connected now, once for each connection."""
         ...
 
-    def empty_journal(self, patience_s: float) -> bool:
+    def empty_journal(self, patience_s: float, statement_s: float) -> bool:
         """Remove deleted content from the journal; return False if readers have prevented it all the time."""
         ...
 
@@ -125,7 +127,7 @@ class Sqlite:
     def programs(self, connection: sa.Connection) -> list[str]:  # noqa: ARG002 - the same signature for every engine
         return []
 
-    def empty_journal(self, patience_s: float) -> bool:
+    def empty_journal(self, patience_s: float, statement_s: float) -> bool:  # noqa: ARG002 - as above
         with closing(self.engine.raw_connection()) as connection:
             gives_up_at = time.monotonic() + patience_s
             while not _truncate_journal(connection.cursor()):
@@ -208,7 +210,6 @@ def _try_begin(connection: sa.Connection, *, is_last_try: bool) -> bool:
 
 _CONNECT_S: Final = 5
 _PING_S: Final = 2.0
-_HANG_S: Final = 3.0  # on top of the time limit of statements, which a frozen server does not enforce
 _VERSION_MIN: Final = 14
 _SERVER_SETTINGS: Final = sa.text(
     "SELECT name, setting FROM pg_settings"
@@ -271,9 +272,14 @@ class Postgresql:
     def programs(self, connection: sa.Connection) -> list[str]:
         return list(connection.execute(_PROGRAMS).scalars())
 
-    def empty_journal(self, patience_s: float) -> bool:  # noqa: ARG002 - the same signature for every engine
+    def empty_journal(self, patience_s: float, statement_s: float) -> bool:  # noqa: ARG002 - as above
         with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            connection.exec_driver_sql("VACUUM")  # Until then, the server keeps the old versions of rows.
+            try:
+                set_wait(connection, statement_s + HANG_S)
+                connection.exec_driver_sql(f"SET statement_timeout = {int(statement_s * 1000)}")
+                connection.exec_driver_sql("VACUUM")  # Until then, the server keeps the old versions of rows.
+            finally:
+                connection.invalidate()  # VACUUM allows no transaction, so the limit is the connection's.
         return True
 
     def reason(self, error: BaseException) -> str:
@@ -296,37 +302,38 @@ def _await_turn_to_migrate(connection: sa.Connection) -> None:
         time.sleep(_TURN_EVERY_S)
 
 
+def set_wait(connection: sa.Connection, seconds: float) -> None:
+    """Set how long to wait for a server's answer, until the connection returns to its pool."""
+    driver: Any = connection.connection.driver_connection
+    driver.wait_s = seconds
+
+
 def _postgresql_engine(url: sa.URL, patience_s: float, session: Session) -> sa.Engine:
-    schema, statement_s, program = session
     options = {
-        "search_path": schema,
-        "statement_timeout": int(statement_s * 1000),
+        "search_path": session.schema,
+        "statement_timeout": int(STATEMENT_S_MAX * 1000),
         "lock_timeout": int(patience_s * 1000),
-        "idle_in_transaction_session_timeout": int((statement_s + _HANG_S) * 1000),
+        "idle_in_transaction_session_timeout": int((STATEMENT_S_MAX + HANG_S) * 1000),
         "default_transaction_isolation": r"read\ committed",
         "synchronous_commit": "on",  # whatever the server's default: a commit that was answered is durable
         "timezone": "UTC",
     }
     arguments = {
-        "host": url.host,
-        "port": url.port,
-        "user": url.username,
-        "password": url.password,
-        "dbname": url.database,
+        **url.translate_connect_args(username="user", database="dbname"),
         **url.query,
         "connect_timeout": _CONNECT_S,
-        "application_name": program,
+        "application_name": session.program,
         "keepalives_idle": 10,
         "keepalives_interval": 5,
         "keepalives_count": 3,
         "options": " ".join(f"-c {name}={value}" for name, value in options.items()),
     }
-    connect = _bounded_connect(statement_s + _HANG_S)
+    connect = _bounded_connect(STATEMENT_S_MAX + HANG_S)
     engine = sa.create_engine(
         "postgresql+psycopg://",
         creator=lambda: connect(arguments),
         hide_parameters=True,
-        pool_size=CONNECTIONS_MAX,
+        pool_size=session.connections_max,
         max_overflow=0,
         pool_timeout=patience_s,
         pool_pre_ping=True,
@@ -337,7 +344,7 @@ def _postgresql_engine(url: sa.URL, patience_s: float, session: Session) -> sa.E
         """Give a connection up soon: a request may have to find out for several of them that the server hangs."""
         connection.wait_s = _PING_S
         is_alive = ping(connection)
-        connection.wait_s = statement_s + _HANG_S
+        connection.wait_s = STATEMENT_S_MAX + HANG_S
         return is_alive
 
     engine.dialect.do_ping = ping_quickly  # type: ignore[method-assign, assignment]
@@ -369,9 +376,7 @@ def upsert(dialect_name: str, table: Table) -> postgresql.Insert | sqlite.Insert
 
     Building one takes longer than running it: cache it by dialect.
     """
-    if dialect_name == "sqlite":
-        return sqlite.insert(table)
-    return postgresql.insert(table)
+    return sqlite.insert(table) if dialect_name == "sqlite" else postgresql.insert(table)
 
 
 @cache

@@ -1,6 +1,7 @@
 """One pool of connections for each database of a process: everything that opens the same one shares it.
 
-A file of SQLite has no limit on connections, so each of its users keeps its own.
+Limits of statements are set per transaction, so they need no pool of their own; how long to wait for a connection or a
+lock is up to the first user. A SQLite file has no limit on connections, so each of its users keeps its own.
 """
 
 import threading
@@ -10,7 +11,7 @@ import sqlalchemy as sa
 
 from mauve.stores.sql.dialects import Dialect, Session, open_dialect
 
-_Key = tuple[str, float, Session]
+_Key = tuple[str, Session]
 
 _opening: Final = threading.Lock()
 _dialects: Final[dict[_Key, Dialect]] = {}
@@ -18,7 +19,7 @@ _users: Final[dict[int, int]] = {}  # by dialect
 
 
 def acquire(url: sa.URL, patience_s: float, session: Session) -> Dialect:
-    key = (url.render_as_string(hide_password=False), patience_s, session)
+    key = (url.render_as_string(hide_password=False), session)
     with _opening:
         dialect = _dialects.get(key) or open_dialect(url, patience_s, session)
         if dialect.is_server:
