@@ -15,6 +15,8 @@ _ONE_FILE: Final = "min_bytes_for_wide_part = 268435456"
 _REMEMBERED_INSERTS: Final = 20_000
 _REMEMBERED_S: Final = 24 * 3600
 _SEEN_DAYS_MAX: Final = 90  # for which ids are kept even if nothing is loaded
+# An earlier release dropped them after nine days, even while events of those days waited to be loaded.
+_KEEP_IDS_LONGER: Final = f"ALTER TABLE seen MODIFY TTL received_day + INTERVAL {_SEEN_DAYS_MAX} DAY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +122,7 @@ def kept_tables(layout: Layout) -> tuple[str, ...]:
         TTL received_day + INTERVAL {_SEEN_DAYS_MAX} DAY
         SETTINGS ttl_only_drop_parts = 1, {_ONE_FILE}, {durable}
         """,
-        # An earlier release dropped them after nine days, even while events of those days waited to be loaded.
-        f"ALTER TABLE seen MODIFY TTL received_day + INTERVAL {_SEEN_DAYS_MAX} DAY",
+        _KEEP_IDS_LONGER,
         ADD_EVENT_DAYS,
         _COMPRESS_TEXTS,
         # Finds the latest arrivals without reading whole days. Older parts get it when they are merged.
