@@ -199,7 +199,7 @@ def test_a_change_against_the_period_before_is_noticed(machine, admin, app, send
     send(app, {"name": "payment", "id": "2", "props": {"amount": 400, "currency": "eur"}})
     clock.advance(DAY_MS)
     ((_, notice),) = machine.work()
-    assert notice.title == "Shop: revenue fell by 60\N{NO-BREAK SPACE}%"
+    assert notice.title == "Shop: gross revenue fell by 60\N{NO-BREAK SPACE}%"
     (fact,) = notice.facts
     assert (fact.value, fact.before) == ("4.00\N{NO-BREAK SPACE}EUR", "10.00\N{NO-BREAK SPACE}EUR")
 
@@ -260,7 +260,7 @@ def test_a_digest_waits_for_current_answers_and_then_leaves_out_stale_ones(
     assert machine.work() == []
     clock.advance(2 * HOUR_MS)
     ((_, notice),) = machine.work()
-    assert {fact.label: fact.value for fact in notice.facts}["Revenue"] == "not readable now"
+    assert {fact.label: fact.value for fact in notice.facts}["Gross revenue"] == "not readable now"
 
 
 def test_rules_about_users_wait_while_loading_is_behind_and_those_about_money_do_not(
@@ -326,7 +326,7 @@ def test_the_digest_lists_every_app_beside_the_days_before(machine, viewer, admi
     assert facts == [
         ("Shop", "Active users", "4", "0"),
         ("Shop", "Signups", "0", "0"),
-        ("Shop", "Revenue", "12.50\N{NO-BREAK SPACE}EUR", "0.00\N{NO-BREAK SPACE}EUR"),
+        ("Shop", "Gross revenue", "12.50\N{NO-BREAK SPACE}EUR", "0.00\N{NO-BREAK SPACE}EUR"),
         ("Quiet", "Active users", "0", "0"),
         ("Quiet", "Signups", "0", "0"),
     ]

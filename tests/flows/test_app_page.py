@@ -95,7 +95,7 @@ class TestComparison:
         for label, shown in [("Active users", "2"), ("Signups", "2"), ("Gross revenue", "2.00 EUR")]:
             text = card(page, label).replace("\N{NO-BREAK SPACE}", " ")
             assert text.startswith(f"{shown} compared with the previous period: 0 %"), text
-        assert "0.7 compared with the previous period: 0 %" in card(page, "DAU, average")
+        assert "1.0 compared with the previous period: 0 %" in card(page, "DAU, average")
         assert "the 2 whole days before today with the same days of the previous period" in text_of(page)
 
     def test_today_alone_is_compared_with_nothing_but_its_mrr(self, viewer, own, send, put, clock):
@@ -108,6 +108,45 @@ class TestComparison:
         page = viewer.open(f"{own}?from=2027-01-15&to=2027-01-15")
         assert "+100 %" in card(page, "MRR")
         assert "The change of MRR is relative to the end of the previous day." in text_of(page)
+
+    @pytest.mark.parametrize("is_overview", [False, True])
+    def test_the_average_dau_counts_today_only_if_there_is_no_other_day(self, viewer, own, send, clock, is_overview):
+        send(*[{"name": "view", "user": name} for name in ("ann", "bo", "cy")])
+        send({"name": "view", "user": "ann", "at": clock.now_ms() - DAY_MS})
+        path = "/" if is_overview else own
+        assert card(viewer.open(f"{path}?from=2027-01-14&to=2027-01-15"), "DAU, average").startswith("1.0")
+        assert card(viewer.open(f"{path}?from=2027-01-15&to=2027-01-15"), "DAU, average") == "3.0"
+
+    def test_a_short_period_lists_only_what_it_draws(self, viewer, own, send, clock):
+        send({"name": "view", "user": "ann"})
+        today = viewer.open(f"{own}?from=2027-01-15&to=2027-01-15")
+        assert "today so far" in text_of(today)
+        assert "this period</span>" not in today.text
+        two_days = viewer.open(f"{own}?from=2027-01-14&to=2027-01-15").text
+        assert two_days.count('polyline class="line dot"') == two_days.count("this period</span>") == 2
+
+    def test_the_mrr_of_today_is_current_and_drawn_as_a_solid_line(self, viewer, own, send, put):
+        send({"name": "view", "user": "ann"})
+        put(subscription("one", 1000))
+        page = viewer.open(f"{own}?days=7")
+        chart = page.text.partition('<h2 id="chart-mrr_history-eur">')[2].partition("</section>")[0]
+        assert 'class="line"' in chart
+        assert "so far" not in chart
+        overview = viewer.open("/?days=7")
+        assert "Dotted: today so far." in text_of(overview)
+        row = overview.text.partition('<td data-label="MRR">')[2].partition("</td>")[0]
+        assert "<polyline" in row
+        assert "unfinished" not in row
+        assert "Dotted" not in text_of(viewer.open("/?from=2027-01-08&to=2027-01-14"))
+
+    def test_periods_of_a_day_are_described_in_the_singular(self, viewer, own, send, clock):
+        send(*[{"name": "view", "user": "ann", "at": clock.now_ms() - back * DAY_MS} for back in range(1, 4)])
+        day = text_of(viewer.open(f"{own}?from=2027-01-14&to=2027-01-14"))
+        assert "Changes are relative to the previous day." in day
+        assert day.count("the previous day") == 2, "and in the legend of the chart"
+        two_days = text_of(viewer.open(f"{own}?from=2027-01-14&to=2027-01-15"))
+        assert "Changes compare yesterday with the first day of the previous period" in two_days
+        assert "but can be up to 5 minutes behind when money has just changed." in two_days
 
     def test_charts_mark_today_as_unfinished_and_past_periods_have_no_mark(self, viewer, own, send):
         send({"name": "view", "user": "ann"})
@@ -564,10 +603,10 @@ class TestHealth:
             "Moved into the 7-day window; oldest claim: 6 December 2026 They count seven days before they arrived",
             "the operator imports them with mauve import. Subscriptions keep any at. 4 just now",
             "at looks like epoch seconds: send milliseconds",
-            "It does not count as a signup. Did you mean user_signup? Send it exactly so. 1 just now",
+            "It does not count as a signup. Did you mean user_signup? Use exactly that name. 1 just now",
             "Moved back to five minutes after arrival Check the sender&#39;s clock",
             "A status is almost “active”, but differs in case, spaces or spelling It does not count toward MRR.",
-            "Did you mean active? Send it exactly so. 1 just now",
+            "Did you mean active? Use exactly that name. 1 just now",
             "Did you mean canceled? 1 just now",
         ):
             assert expected in text, expected

@@ -90,7 +90,9 @@ class TestList:
         long_ago = clock.now_ms() - 60 * DAY_MS
         record({"id_": "stripe:in_77", "source": "biller_a", "occurred_at": long_ago})
         record({"id_": "polar:order_1", "source": "biller_b"}, {"id_": "stripe:in_78", "source": "biller_a"})
-        text = text_of(viewer.open(path))
+        page = viewer.open(path)
+        assert "<code>in_77</code> (" in page.text, "in the sentence: not a block of its own"
+        text = text_of(page)
         assert "sent twice" in text
         assert "Use one source per app" in text
         assert "in_77 (25.00 EUR, API) and stripe:in_77 (19.99 EUR, Stripe)" in text

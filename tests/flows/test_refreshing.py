@@ -260,11 +260,11 @@ class TestEventsPage:
         assert text_of(viewer.open(f"{own}/events?days=7&name=view")).count("previous 7 days") == 1
 
 
-def test_a_small_average_has_a_decimal_and_is_never_shown_as_zero(viewer, own, send):
-    send({"name": "view", "user": "ann"})
+def test_a_small_average_has_a_decimal_and_is_never_shown_as_zero(viewer, own, send, clock):
+    send({"name": "view", "user": "ann", "at": clock.now_ms() - 86_400_000})
     for path in ("/", own):
         assert "<b>&lt;0.1</b>" in figure(viewer.open(path), "DAU, average"), path
-        assert "<b>0.1</b>" in figure(viewer.open(f"{path}?days=7"), "DAU, average"), path
+        assert "<b>0.2</b>" in figure(viewer.open(f"{path}?days=7"), "DAU, average"), path
 
 
 def test_the_previous_period_is_mentioned_only_if_it_has_numbers(viewer, own, send, clock):

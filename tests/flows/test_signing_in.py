@@ -126,7 +126,8 @@ class TestSigningIn:
         signed_in = stranger.ask("POST", "/signin", form)
         assert (signed_in.status_code, signed_in.headers["location"]) == (303, "/tokens")
         assert is_in(stranger)
-        assert stranger.ask("GET", "/signin").headers["location"] == "/"
+        for query, target in {"": "/", "?next=%2Ftokens": "/tokens", "?next=%2F%2Fevil.example": "/"}.items():
+            assert stranger.ask("GET", f"/signin{query}").headers["location"] == target, query
 
     def test_the_query_of_the_page_survives_signing_in(self, owner, stranger):
         page = "/alerts?days=7&name=a%26b+c&x=%C3%A9"

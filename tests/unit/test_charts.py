@@ -40,8 +40,15 @@ def test_today_is_drawn_apart_from_the_whole_days():
 
 def test_today_alone_is_drawn_as_unfinished():
     drawn = plot([4], [], has_today=True)
-    assert (drawn.line, drawn.area) == ("", "")
+    assert (drawn.line, drawn.dot, drawn.area) == ("", "", "")
     assert coordinates(drawn.today) == [(0, 0), (WIDTH, 0)]
+
+
+def test_the_only_whole_day_before_today_is_a_dot():
+    drawn = plot([4, 2], [], has_today=True)
+    assert (drawn.line, coordinates(drawn.dot)) == ("", [(0, 0), (0, 0)])
+    assert coordinates(drawn.today) == [(0, 0), (WIDTH, HEIGHT / 2)]
+    assert plot([4, 2, 1], [], has_today=True).dot == plot([4, 2], []).dot == ""
 
 
 def test_a_chart_without_today_has_only_whole_days():
@@ -119,7 +126,7 @@ def test_grid_lines_are_drawn_at_their_values():
 @given(NUMBERS, NUMBERS, st.booleans())
 def test_nothing_is_drawn_outside_the_canvas(numbers, before, has_today):
     drawn = plot(numbers, before, has_today=has_today)
-    for x, y in coordinates(f"{drawn.line} {drawn.before} {drawn.area} {drawn.today}"):
+    for x, y in coordinates(f"{drawn.line} {drawn.dot} {drawn.before} {drawn.area} {drawn.today}"):
         assert 0 <= x <= WIDTH
         assert 0 <= y <= HEIGHT
     for x, y in coordinates(" ".join(spark(numbers, has_today=has_today))):

@@ -83,12 +83,13 @@ def test_figures_add_up_day_by_day_unless_the_days_of_one_are_unknown():
     assert sum_figures([whole, other]) == Figure(8, 3, [3, 5], whole=8)
     assert sum_figures([whole, without]) == Figure(10, 5, [], whole=10)
     assert sum_figures([]) == Figure(0, 0, [], whole=0)
-    small = Figure(0, 0, [1, *[0] * 29], is_average=True)
-    assert sum_figures([small] * 3) == Figure(1, 0, [3, *[0] * 29], is_average=True, whole=0)
+    small = Figure(0, 0, [1, *[0] * 29, 500], averaged_days=30)
+    assert sum_figures([small] * 3) == Figure(1, 0, [3, *[0] * 29, 1500], averaged_days=30, whole=0), "not today"
+    assert sum_figures([Figure(1, 1, [1], "eur", is_level=True)] * 2).is_level
 
 
 def test_only_an_average_that_is_not_zero_is_rounded_to_zero():
     days = [1, *[0] * 29]
-    assert Figure(0, 0, days, is_average=True).is_rounded_to_zero
-    assert not Figure(0, 0, [0, 0], is_average=True).is_rounded_to_zero
-    assert not Figure(1, 0, days, is_average=True).is_rounded_to_zero
+    assert Figure(0, 0, days, averaged_days=30).is_rounded_to_zero
+    assert not Figure(0, 0, [0, 0, 5], averaged_days=2).is_rounded_to_zero, "only today has users"
+    assert not Figure(1, 0, days, averaged_days=30).is_rounded_to_zero

@@ -17,7 +17,7 @@ from mauve.metrics.questions import Question
 
 APPS_MAX: Final = 30  # those with the most users
 _CURRENCIES_MAX: Final = 3  # of each app
-_LABELS: Final = {"mau": "Active users", "signups": "Signups", "revenue": "Revenue", "mrr": "MRR"}
+_LABELS: Final = {"mau": "Active users", "signups": "Signups", "revenue": "Gross revenue", "mrr": "MRR"}
 _UNREADABLE: Final = "not readable now"
 
 

@@ -17,7 +17,7 @@ DAYS: Final = (7, 30, 90)  # the lengths of the pages' periods
 COUNTS: Final = ("mau", "dau", "signups")
 MONEY: Final = ("revenue", "mrr")
 METRICS: Final = (*COUNTS, *MONEY)
-METRIC_NAMES: Final = {"mau": "MAU", "dau": "DAU", "signups": "signups", "revenue": "revenue", "mrr": "MRR"}
+METRIC_NAMES: Final = {"mau": "MAU", "dau": "DAU", "signups": "signups", "revenue": "gross revenue", "mrr": "MRR"}
 
 
 class Kind(StrEnum):
@@ -118,7 +118,7 @@ def check_metric(metric: str, days: int, currency: str | None) -> None:
         is_known = currency is not None and is_currency(currency)
         _check(is_known, "name the currency of the amount by its code, such as EUR")
     else:
-        _check(currency is None, "leave the currency empty: only revenue and MRR have one")
+        _check(currency is None, "leave the currency empty: only gross revenue and MRR have one")
 
 
 def _check(is_right: bool, advice: str) -> None:  # noqa: FBT001 - reads as an assertion

@@ -24,6 +24,7 @@ class Chart:
     numbers: Sequence[int]
     before: Sequence[int]
     currency: str | None = None
+    is_level: bool = False
 
     @property
     def id(self) -> str:
@@ -31,7 +32,12 @@ class Chart:
 
     @property
     def plot(self) -> Plot:
-        return plot(self.numbers, self.before, has_today=self.period.has_today)
+        return plot(self.numbers, self.before, has_today=self.is_unfinished)
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Return whether the last number will still grow: that of today, except for a level."""
+        return self.period.has_today and not self.is_level
 
     @property
     def day_labels(self) -> list[date]:
@@ -52,13 +58,14 @@ class ChartType:
     column: str
     title: str
     is_money: bool = False
+    is_level: bool = False
 
 
 CHART_TYPES: Final = (
     ChartType("dau", "dau", "Daily active users"),
     ChartType("signups_daily", "signups", "Signups"),
     ChartType("revenue", "revenue", "Gross revenue", is_money=True),
-    ChartType("mrr_history", "mrr", "MRR", is_money=True),
+    ChartType("mrr_history", "mrr", "MRR", is_money=True, is_level=True),
     ChartType("volume", "volume", "Volume processed for others", is_money=True),
 )
 
@@ -90,6 +97,7 @@ def _chart(chart_type: ChartType, period: Period, now: Rows, before: Rows, curre
         numbers=by_day(now, chart_type.column, period.window),
         before=by_day(before, chart_type.column, period.before),
         currency=currency,
+        is_level=chart_type.is_level,
     )
 
 

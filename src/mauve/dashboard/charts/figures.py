@@ -1,7 +1,7 @@
 """The key figures of one project in a period, each compared with the previous period."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from mauve.core.window import Window
@@ -31,13 +31,18 @@ class Figure:
     before: int  # in the whole days of the previous period
     days: Sequence[int] = ()
     currency: str | None = None  # for money, in minor units; None for a count
-    is_average: bool = False  # Then all values are in tenths.
+    averaged_days: int = 0  # the first of `days`, for an average over them: then all values are in tenths
     whole: int | None = None  # in the whole days of this period; None: the same as `now`
+    is_level: bool = False  # whose value of today is current, not that of an unfinished day
+
+    @property
+    def is_average(self) -> bool:
+        return self.averaged_days > 0
 
     @property
     def is_rounded_to_zero(self) -> bool:
         """Return whether this is an average that only rounding makes 0, as that of one user in a month is."""
-        return self.is_average and self.now == 0 and any(self.days)
+        return self.is_average and self.now == 0 and any(self.days[: self.averaged_days])
 
     @property
     def change(self) -> Change:
@@ -49,7 +54,7 @@ class Figures:
     """The figures of a project. None means not readable now; money has one figure for each currency."""
 
     mau: Figure | None
-    dau: Figure | None  # the average over the days
+    dau: Figure | None  # the average over the whole days; that of today if there are none
     signups: Figure | None
     revenue: Sequence[Figure] | None
     mrr: Sequence[Figure] | None  # at the end of the period, compared with the end of the previous one
@@ -113,8 +118,8 @@ def sum_figures(figures: Sequence[Figure]) -> Figure:
     whole = sum(figure.now if figure.whole is None else figure.whole for figure in figures)
     first = figures[0] if figures else Figure(0, 0)
     if first.is_average and days:
-        now = average_tenths(days)  # Many small averages would each be rounded to zero.
-    return Figure(now, before, days, first.currency, first.is_average, whole)
+        now = average_tenths(days[: first.averaged_days])  # Many small averages would each be rounded to zero.
+    return replace(first, now=now, before=before, days=days, whole=whole)
 
 
 def _count(questions: ProjectQuestions, answers: Answers, metric: str, daily: str, column: str) -> Figure | None:
@@ -133,9 +138,9 @@ def _daily_average(questions: ProjectQuestions, answers: Answers) -> Figure | No
         return None
     days = by_day(now, "dau", questions.period.window)
     days_before = by_day(before, "dau", questions.period.before)
-    last = len(days) - questions.period.has_today
-    whole, earlier = average_tenths(days[:last]), average_tenths(days_before[:last])
-    return Figure(average_tenths(days), earlier, days, is_average=True, whole=whole)
+    whole = len(days) - questions.period.has_today
+    averaged = whole or len(days)
+    return Figure(average_tenths(days[:averaged]), average_tenths(days_before[:whole]), days, averaged_days=averaged)
 
 
 def _revenue(questions: ProjectQuestions, answers: Answers) -> list[Figure] | None:
@@ -164,7 +169,7 @@ def _mrr(questions: ProjectQuestions, answers: Answers) -> list[Figure] | None:
     earlier = last_day_amounts(before, "mrr", questions.period.before)
     days = _days(questions, by_currency(now), "mrr", by_currency(before))
     return [
-        Figure(current.get(currency, 0), earlier.get(currency, 0), days.get(currency, ()), currency)
+        Figure(current.get(currency, 0), earlier.get(currency, 0), days.get(currency, ()), currency, is_level=True)
         for currency in sorted(current.keys() | earlier.keys())
     ]
 

@@ -5,6 +5,7 @@ from datetime import date
 from typing import Final
 
 from mauve.core.problems import Problem
+from mauve.core.text import counted
 from mauve.core.window import DAY, Window
 from mauve.dashboard.request import Fields, ParameterProblem
 
@@ -45,6 +46,12 @@ class Period:
     def users_title(self) -> str:
         """Return the name of the number of users: they are monthly only if the period is about a month long."""
         return "MAU" if self.window.length in _MONTH_LENGTHS else "Active users"
+
+    @property
+    def before_title(self) -> str:
+        """Return the name of the previous period: `the previous day`, `the previous 7 days`."""
+        length = self.window.length
+        return "the previous day" if length == 1 else f"the previous {counted(length, 'day')}"
 
     @property
     def address(self) -> dict[str, str]:

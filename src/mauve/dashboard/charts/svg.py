@@ -19,6 +19,7 @@ class Plot:
     """A chart's coordinates: this period as a line over an area, the previous period as a second line."""
 
     line: str  # of whole days
+    dot: str  # in place of the line if there is only one whole day before today
     area: str
     today: str  # from the last whole day to today, which is unfinished; empty if the period is past
     before: str
@@ -36,8 +37,9 @@ def plot(numbers: Sequence[int], before: Sequence[int], *, has_today: bool = Fal
     top = ticks[0]
     whole, today = _whole_and_today(_points(numbers, top, WIDTH, HEIGHT), len(numbers), has_today=has_today)
     return Plot(
-        line=" ".join(whole),
-        area=" ".join((*whole, f"{whole[-1].partition(',')[0]},{HEIGHT}", f"0,{HEIGHT}")) if whole else "",
+        line=" ".join(whole) if len(whole) > 1 else "",
+        dot=f"{whole[0]} {whole[0]}" if len(whole) == 1 else "",  # With round ends, a line of no length is a dot.
+        area=" ".join((*whole, f"{whole[-1].partition(',')[0]},{HEIGHT}", f"0,{HEIGHT}")) if len(whole) > 1 else "",
         today=" ".join(today),
         before=" ".join(_points(before, top, WIDTH, HEIGHT)) if any(before) else "",  # A line of zeros says nothing.
         ticks=ticks,

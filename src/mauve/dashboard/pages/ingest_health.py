@@ -107,7 +107,7 @@ _WARNINGS: Final = {
     ),
     SIGNUP_RESEMBLES: (
         "A name is almost user_signup, but differs in case, spaces or spelling",
-        "It does not count as a signup. Did you mean user_signup? Send it exactly so.",
+        "It does not count as a signup. Did you mean user_signup? Use exactly that name.",
     ),
     SUPPRESSED: (
         "Server events not counted: a publishable key had used their ids",
@@ -176,7 +176,7 @@ def _oldest_claim(past: Sequence[IngestCount]) -> str:
 def _status_warning(known: str) -> tuple[str, str]:
     title = f"A status is almost {_quoted(known)}, but differs in case, spaces or spelling"
     if known == "active":
-        return title, "It does not count toward MRR. Did you mean active? Send it exactly so."
+        return title, "It does not count toward MRR. Did you mean active? Use exactly that name."
     return title, f"It is stored as it came. Did you mean {known}?"
 
 

@@ -17,7 +17,7 @@ _HOME: Final = "/"
 
 def show_sign_in(context: Context) -> Response:
     if context.person is not None:
-        return see_other(_HOME)
+        return see_other(safe_path(context.asked("next")))
     is_first_time = not context.control.catalog.users.any_exist()
     next_path = context.field("next") or context.asked("next")
     return page(context, "sign_in.html", next=next_path, is_first_time=is_first_time)
