@@ -8,11 +8,20 @@ COPY requirements ./requirements
 RUN python3 -m venv /opt/mauve \
     && /opt/mauve/bin/pip install --no-cache-dir --require-hashes -r requirements/runtime.txt \
     && python3 -m venv tools \
-    && tools/bin/pip install --no-cache-dir --require-hashes -r requirements/build.txt
+    && tools/bin/pip install --no-cache-dir --require-hashes -r requirements/build.txt -r requirements/docs.txt
 COPY pyproject.toml LICENSE ./
-COPY docs/package.md ./docs/package.md
 COPY src ./src
-RUN tools/bin/pip wheel --no-deps --no-build-isolation --wheel-dir dist . \
+# The documentation, and the files that it links to.
+COPY CHANGELOG.md CONTRIBUTING.md SECURITY.md compose.yaml ./
+COPY docs ./docs
+COPY clients/spool.md ./clients/
+COPY clients/fixtures/spool ./clients/fixtures/spool
+COPY clients/python/README.md ./clients/python/
+COPY clients/typescript/README.md ./clients/typescript/
+COPY deploy/Caddyfile deploy/compose.scaled.yaml deploy/fly.toml deploy/mauve.service deploy/nginx.conf deploy/railway.json ./deploy/
+COPY deploy/scaled ./deploy/scaled
+RUN tools/bin/python docs/site/build.py \
+    && tools/bin/pip wheel --no-deps --no-build-isolation --wheel-dir dist . \
     && /opt/mauve/bin/pip install --no-cache-dir --no-deps dist/*.whl \
     && /opt/mauve/bin/pip uninstall --yes pip setuptools \
     && find /opt/mauve -type d -name tests -prune -exec rm -r {} +

@@ -22,6 +22,7 @@ PLACES = {
     "SECURITY.md": "security.md",
     "clients/python/README.md": "clients/python.md",
     "clients/typescript/README.md": "clients/typescript.md",
+    "clients/spool.md": "clients/spool.md",
 }
 LINK = re.compile(r"(\]\()([^)#:\s]+)(#[^)\s]*)?(\))")
 FENCE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)

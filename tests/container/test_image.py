@@ -121,6 +121,7 @@ def test_the_image_holds_what_it_runs_and_no_more(image):
     assert settings["Labels"]["org.opencontainers.image.licenses"] == "MIT"
     absent = ("opt/mauve/bin/pip", "usr/bin/pg_dump", "app/src", "build", "opt/mauve/bin/hatchling", "usr/bin/gcc")
     assert [name for name in absent if (image.root / name).exists()] == []
+    assert len(list(image.root.glob("opt/mauve/lib/python3*/site-packages/mauve/openapi/site/index.html"))) == 1
     assert image.bytes < BYTES_MAX
     caches = [*image.root.glob("opt/mauve/lib/python3*/site-packages/mauve/**/__pycache__/*.pyc")]
     assert len(caches) > 100, "compiled in the build: the files are read-only later"

@@ -106,7 +106,7 @@ class Builder:
         archive.unlink()
 
     def _fetch_wheels(self) -> None:
-        wanted = [part for name in ("build", "runtime") for part in ("-r", ROOT / f"requirements/{name}.txt")]
+        wanted = [part for name in ("build", "docs", "runtime") for part in ("-r", ROOT / f"requirements/{name}.txt")]
         only = ("--require-hashes", "--only-binary=:all:", "--python-version", PYTHON)
         folder = self._folder / "wheels"
         _must(sys.executable, "-m", "pip", "download", "--quiet", *only, "--dest", folder, *wanted)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import runpy
 import tomllib
 from pathlib import Path
 
@@ -139,3 +140,11 @@ def test_the_image_takes_only_the_files_that_it_needs():
     ]
     assert sorted(kept) == sorted(copied)
     assert all((ROOT / name).exists() for name in kept)
+
+
+def test_the_image_takes_every_file_that_the_documentation_links_to(tmp_path):
+    for name in re.findall(r"^!(.+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).symlink_to(ROOT / name)
+    runpy.run_path(str(tmp_path / "docs/site/build.py"))["write_pages"](tmp_path / "pages")
+    assert (tmp_path / "pages/index.md").is_file()
