@@ -67,7 +67,7 @@ def an_invoice(**more):
 )
 @pytest.mark.parametrize("indent", [None, 2])
 def test_a_page_of_a_longer_stripe_list_is_refused(page, indent):
-    assert "all pages" in refusal("stripe", json.dumps(page, indent=indent))
+    assert "with 1 object and has_more: export all pages" in refusal("stripe", json.dumps(page, indent=indent))
     (whole,) = items_of("stripe", json.dumps({**page, "has_more": False}, indent=indent))
     assert isinstance(whole, Money)
 
@@ -95,6 +95,49 @@ def test_a_payment_from_the_dashboard_is_a_duplicate_of_the_webhook():
     (from_file,) = items_of("stripe", table(PAYMENT_COLUMNS, row))
     (from_api,) = items_of("stripe", json.dumps(an_invoice()))
     assert from_file.payments[0].digest == from_api.payments[0].digest
+
+
+@pytest.mark.parametrize(
+    ("format_", "content"),
+    [
+        ("stripe", json.dumps(an_invoice(created="x"))),
+        ("stripe", json.dumps(an_invoice(created=None, status_transitions={"paid_at": -1}))),
+        (
+            "stripe",
+            table(
+                PAYMENT_COLUMNS,
+                ("ch_1", "0001-01-01 00:00", "1.00", "0", "eur", "true", "1.00", "0", "Live", "Paid", "cus_1", ""),
+            ),
+        ),
+        (
+            "polar",
+            json.dumps(
+                {
+                    "billing_reason": "purchase",
+                    "id": "o1",
+                    "status": "paid",
+                    "currency": "usd",
+                    "net_amount": 5,
+                    "created_at": "0000-01-01",
+                    "modified_at": "2026-09-01T00:00:00Z",
+                }
+            ),
+        ),
+    ],
+)
+def test_a_payment_without_a_readable_time_is_a_bad_row(format_, content):
+    (item,) = items_of(format_, content)
+    assert isinstance(item, Bad), "it is not booked on the day of the import"
+    assert "the time is missing or cannot be read" in item.reason
+
+
+@pytest.mark.parametrize("ended_at", [None, "x"])
+def test_a_canceled_subscription_without_a_readable_end_is_a_bad_row(ended_at):
+    plan = {"id": "pro", "amount": 1000, "currency": "eur", "interval": "month"}
+    found = {"object": "subscription", "id": "sub_1", "status": "canceled", "created": 1_700_000_000, "plan": plan}
+    (item,) = items_of("stripe", json.dumps({**found, "currency": "eur", "quantity": 1, "ended_at": ended_at}))
+    assert isinstance(item, Bad), "it does not end on the day of the import"
+    assert "the time of the cancellation" in item.reason
 
 
 def test_payments_that_need_a_guess_are_bad_rows():

@@ -26,6 +26,12 @@ _ENCODER: Final = msgspec.json.Encoder()
 _ARRAY: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
 _OTHER_MODE: Final = Bad("this belongs to the other mode: import test data with --test, and live data without it")
+_NO_TIME: Final = Bad(
+    "the time is missing or cannot be read, or is before 1970: correct it, or export the list from the biller again"
+)
+_NO_END: Final = Bad(
+    "the time of the cancellation is missing or cannot be read: correct it, or export whole subscriptions again"
+)
 _NEVER_BEGAN: Final = frozenset({"incomplete", "incomplete_expired"})
 _RUNS: Final = frozenset({"active", "trialing"})
 
@@ -70,6 +76,8 @@ def payments_from(provider: Provider, delivery: Json, target: Target) -> Item:
     entry = _booked(provider, delivery, target)
     if not isinstance(entry, Entry):
         return entry
+    if any(each.claimed_at is None for each in entry.payments):
+        return _NO_TIME  # A webhook arrives when it happens; an import may come years later.
     source = source_of(target.number)
     faults = (time_fault(each.occurred_at, target) for each in entry.payments)
     own = tuple(msgspec.structs.replace(each, source=source) for each in entry.payments)
@@ -80,6 +88,8 @@ def versions_from(
     provider: Provider, times: Json, delivery_of: Callable[[int, str], Json], target: Target, row: int
 ) -> Item:
     """Return the presumed history of a subscription. `delivery_of` returns what was delivered at a time and status."""
+    if times.get("status") == "canceled" and _end_of(times) is None:
+        return _NO_END
     versions = []
     for place, (at_s, status) in enumerate(statuses_of(times, target.now_ms // 1000)):
         entry = _booked(provider, delivery_of(at_s, status), target)
@@ -94,7 +104,7 @@ def statuses_of(subscription: Json, now_s: int) -> list[tuple[int, str]]:
     """Return when a subscription presumably had which status: from the beginning, after a trial, and since it ended."""
     status = str(subscription.get("status"))
     began, trial_ends = _first_time(subscription, "start_date", "created"), _first_time(subscription, "trial_end")
-    ended = _first_time(subscription, "ended_at", "canceled_at") if status == "canceled" else None
+    ended = _end_of(subscription) if status == "canceled" else None
     if began is None or began > now_s:
         return []
     if status in _NEVER_BEGAN:
@@ -108,6 +118,10 @@ def statuses_of(subscription: Json, now_s: int) -> list[tuple[int, str]]:
     elif status not in _RUNS:
         found.append((now_s, status))  # It is unknown since when.
     return found
+
+
+def _end_of(subscription: Json) -> int | None:
+    return _first_time(subscription, "ended_at", "canceled_at")
 
 
 def _first_time(subscription: Json, *names: str) -> int | None:

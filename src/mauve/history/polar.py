@@ -63,7 +63,8 @@ def _item(found: Json | None, target: Target, row: int) -> Item:
         return _NOT_AN_OBJECT
     if "billing_reason" in found:
         # An order does not say when it was paid, and it is changed again by a refund.
-        delivery = {"type": "order.paid", "timestamp": found.get("created_at"), "data": found}
+        order = {**found, "modified_at": None}
+        delivery = {"type": "order.paid", "timestamp": found.get("created_at"), "data": order}
         is_paid = str(found.get("status")) in _MONEY_MOVED
         return payments_from(Provider.BILLER_B, delivery, target) if is_paid else SKIPPED
     if "recurring_interval" not in found:

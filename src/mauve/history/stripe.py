@@ -56,9 +56,10 @@ def _is_page(head: bytes) -> bool:
 def _objects_of_page(document: bytes) -> list[msgspec.Raw]:
     page = _PAGE.decode(document)
     if page.has_more:
+        count = len(page.data)
         raise MaintenanceRefusedError(
-            f"the file is one page of a longer list, with {len(page.data)} objects and has_more: export all pages into "
-            "one file, as docs/importing.md shows"
+            f"the file is one page of a longer list, with {count} object{'s' * (count != 1)} and has_more: "
+            "export all pages into one file, as docs/importing.md shows"
         )
     return page.data
 
