@@ -20,7 +20,7 @@ from mauve.stores.edge import PublishedKey
 from mauve_metrics import Mauve, Stats
 from mauve_metrics import _items as items
 from mauve_metrics._currencies import CURRENCIES
-from stub import PATIENCE_S
+from stub import PATIENCE_S, eventually
 
 PUBLISHED = PublishedKey(
     "key_1", 1, bytes(32), KeyKind.SERVER, Environment.LIVE, "proj_1", "app_1", "org_1", revoked=False
@@ -256,10 +256,18 @@ def test_properties_beyond_a_hundred_are_left_out(service, client, caplog):
     assert mauve.flush(PATIENCE_S)
     (item,) = service.items()
     assert item["props"] == {str(number): number for number in range(100)}
-    assert [line[:33] for line in caplog.messages[1:]] == [
-        "mauve: the property '100' is left",
-        "mauve: the property '101' is left",
-    ]
+    assert caplog.messages[1:] == ["mauve: props beyond 100 keys are left out"]
+
+
+def test_notes_about_any_number_of_properties_do_not_silence_failed_deliveries(service, client, caplog):
+    service.answer = lambda _items: (503, {}, {})
+    mauve = client(flush_interval=60)
+    for number in range(1100):
+        mauve.track("seen", props={f"name-{number}": math.nan})
+    assert not mauve.flush(0.5)
+    notes = [line for line in caplog.messages if "is left out" in line]
+    assert 0 < len(notes) <= 100
+    eventually(lambda: any("held" in line for line in caplog.messages))
 
 
 @given(

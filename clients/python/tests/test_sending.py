@@ -456,7 +456,7 @@ def test_times_that_the_service_moved_are_logged_with_their_count_and_advice(ser
         assert mauve.flush(PATIENCE_S)
     mauve.close()
     first, second = caplog.messages
-    assert first.startswith("mauve: the service moved the time of 3 items")
+    assert first.startswith("mauve: the service moved the time of 3 items: at may be")
     assert "mauve import" in first
     assert "4 more, 7 in all" in second
 

@@ -15,11 +15,8 @@ FULL = "the queue is full"
 _COLLECT_S = 1.0  # before the first line, so that it counts a whole burst
 _LOG_EVERY_S = 60.0
 _ADVICE = {FULL: ". Call wait() in a loop that sends, or raise max_queue"}
-_EXPIRED = ", held for almost seven days: sent later, they could count twice"
-_MOVED = (
-    ", which count there now: at may be up to seven days old and five minutes ahead. Import older payments with "
-    "`mauve import`"
-)
+_EXPIRED = ", held for almost seven days: what is sent later could count twice"
+_MOVED = ": at may be up to seven days old and five minutes ahead. Import older payments with `mauve import`"
 
 
 @dataclass(frozen=True)

@@ -152,13 +152,14 @@ def _since_epoch(at: datetime) -> timedelta:
 def _sendable_props(props: Mapping[Any, Any], note: Callable[[str], None]) -> dict[str, PropValue]:
     kept: dict[str, PropValue] = {}
     for key, value in props.items():
+        if len(kept) == PROPS_MAX:
+            note(f"props beyond {PROPS_MAX} keys are left out")
+            break
         name = f"the property {key[:_NAME_SHOWN]!r}" if isinstance(key, str) else "a property"
         if isinstance(value, str) and len(value) > TEXT_CHARACTERS_MAX:
             value = value[:TEXT_CHARACTERS_MAX]  # noqa: PLW2901 - as it is sent
             note(f"{name} is truncated to {TEXT_CHARACTERS_MAX} characters")
         try:
-            if len(kept) == PROPS_MAX:
-                raise ValueError(f"props must hold at most {PROPS_MAX} keys")  # noqa: TRY301
             _check_prop(key, value)
             _ENCODER.encode({key: value}).encode()
         except (TypeError, ValueError) as error:

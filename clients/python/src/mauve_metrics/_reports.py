@@ -17,7 +17,7 @@ Callback = Callable[[dict[str, Any], str], object]
 Fate = tuple[Union[Entry, Item], str]  # an entry, or what could not become one, and why it was rejected or dropped
 
 _LOG_EVERY_S = 60.0
-_SUBJECTS_MAX = 1000
+_NOTES_MAX = 100  # Names of properties are in them, and there may be any number of names.
 
 log = logging.getLogger("mauve_metrics")
 
@@ -33,6 +33,7 @@ class Reports:
         self._on_reject = on_reject
         self._monotonic = monotonic
         self._logged_at: dict[str, float] = {}
+        self._notes: set[str] = set()
         self._calling = threading.local()
 
     def drop(self, dropped: Sequence[Fate]) -> None:
@@ -64,8 +65,14 @@ class Reports:
 
     def warn_once(self, subject: str, message: str) -> None:
         """Log a message once, until its episode ends."""
-        if subject not in self._logged_at and len(self._logged_at) < _SUBJECTS_MAX:
+        if subject not in self._logged_at:
             self._logged_at[subject] = self._monotonic()
+            log.warning("mauve: %s", message)
+
+    def note(self, message: str) -> None:
+        """Log a message about the arguments of a call once. Beyond a number of notes, log no more."""
+        if message not in self._notes and len(self._notes) < _NOTES_MAX:
+            self._notes.add(message)
             log.warning("mauve: %s", message)
 
     def end_episode(self, prefix: str) -> None:

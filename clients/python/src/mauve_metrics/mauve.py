@@ -162,7 +162,9 @@ class _Sender:
         id_ = str(uuid4()) if id_ is None or _is_empty(id_) else id_
         try:
             items.check_behavior(name, needs_user=needs_user, has_user=not _is_empty(user))
-            sent_user, sent_props = (user, props) if self._is_strict else items.sendable(user, props, self._note)
+            sent_user, sent_props = (
+                (user, props) if self._is_strict else items.sendable(user, props, self._reports.note)
+            )
             entry = self._event_entry(name, sent_user, sent_props, id_, at)
         except _FAILURES as error:
             if self._is_strict:
@@ -172,15 +174,12 @@ class _Sender:
             return
         self._delivery.add(EVENTS, entry)
         if name == items.SIGNUP and _is_empty(user):
-            self._note("a user_signup without a user is sent, but counts nobody: pass user")
+            self._reports.note("a user_signup without a user is sent, but counts nobody: pass user")
 
     def _event_entry(self, name: str, user: str | None, props: Props | None, id_: str, at: datetime | None) -> Entry:
         now_ms = int(self._clock.now_s() * 1000)
         item = items.event_item(name, user, props, id_, now_ms if at is None else items.epoch_ms(at))
         return Entry(items.encoded(item), now_ms, does_expire=name != items.PAYMENT)
-
-    def _note(self, message: str) -> None:
-        self._reports.warn_once(message, message)
 
     def _require_server_key(self, what: str) -> None:
         if self._is_publishable:
