@@ -89,9 +89,9 @@ export function eventItem(name: string, options: EventOptions, queueing: Queuein
 function namedItem(name: string, options: EventOptions, queueing: Queueing): Item {
   checkText("name", name, 1, 128);
   if (options.user != null) checkText("user", options.user, 0, 256);
-  const props = options.props == null ? undefined : definedProps(options.props);
   const isPayment = name === PAYMENT;
-  if (isPayment) checkPayment(options.id, props, queueing);
+  if (isPayment) checkPayment(options.id, options.props, queueing);
+  const props = options.props == null ? undefined : definedProps(options.props);
   if (options.id != null) checkText("id", options.id, 0, 256);
   const sent = {
     name,
@@ -189,7 +189,7 @@ export function checkProp(name: string, value: unknown): void {
   );
 }
 
-function checkPayment(id: unknown, props: Record<string, PropValue> | undefined, queueing: Queueing): void {
+function checkPayment(id: unknown, props: Props | undefined, queueing: Queueing): void {
   ensure(!queueing.isPublishable, "a payment needs a server key: use one that begins with sk_");
   checkText("the id of a payment", id, 1, 256);
   checkMinorUnits("amount", props?.["amount"]);

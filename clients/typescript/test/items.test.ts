@@ -137,6 +137,13 @@ test("a payment that can never be booked raises", () => {
   }
 });
 
+test("a wrong option of a payment is named as the caller wrote it", () => {
+  for (const [name, value] of Object.entries({ amount: 1n, currency: 1n, earned: 1n })) {
+    const options = { ...payment, [name]: value } as unknown as typeof payment;
+    assert.throws(() => paymentItem(options, queueing), { name: "TypeError", message: new RegExp(`^${name} must be `) });
+  }
+});
+
 test("a publishable key sends neither payments nor subscriptions", () => {
   assert.throws(() => paymentItem(payment, publishable), /server key/);
   assert.throws(() => subscriptionItem(subscription, publishable), /server key/);
