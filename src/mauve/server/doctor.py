@@ -38,7 +38,7 @@ from mauve.wiring.clickhouse import check_warehouse_server, has_warehouse, wareh
 from mauve.wiring.cluster import accepting_addresses, is_shared, loading_now
 from mauve.wiring.control import control_parts
 from mauve.wiring.databases import open_load_ledger
-from mauve.wiring.log import check_log, losses, lost_streams, open_log_reader, stream_bytes_max
+from mauve.wiring.log import check_log, described_losses, losses, lost_streams, open_log_reader, stream_bytes_max
 from mauve.wiring.maintenance import last_forgotten
 from mauve.wiring.paths import catalog_path, has_data, master_key_path
 
@@ -209,14 +209,16 @@ def _edge(settings: Settings) -> Finding:
 def _queue(settings: Settings) -> Finding:
     with open_load_ledger(settings) as ledger, closing(open_log_reader(settings)) as log:
         is_full = log.largest_stream_bytes() > stream_bytes_max(settings)  # before the positions: it is trimmed later
-        dead_letters, positions = ledger.dead_letter_count(), ledger.positions()
+        losses_kept, positions = ledger.log_losses(), ledger.positions()
+        dead_letters = ledger.dead_letter_count() - len(losses_kept)
         lost = sum(each.messages for each in log.lost_after(positions).values())
         files_lost = ", ".join(map(str, sorted(lost_streams(settings, positions))))
         waiting_bytes = log.backlog_bytes(positions) + ledger.waiting_bytes(positions.get(MIXED_STREAM, 0))
     lost_on_nats = losses(settings, stored_identity(settings) or "", positions)
-    waiting = f"{format_bytes(waiting_bytes)} wait to be loaded, {dead_letters} records could not be loaded"
+    records = "1 record" if dead_letters == 1 else f"{dead_letters} records"
+    waiting = f"{format_bytes(waiting_bytes)} wait to be loaded, {records} could not be loaded"
     gone = f", {lost} message{'s were' if lost > 1 else ' was'} deleted before loading" if lost else ""
-    gone += "".join(f", {each}" for each in lost_on_nats)
+    gone += "".join(f", {each}" for each in (*lost_on_nats, *described_losses(losses_kept)))
     without = f", the files of stream {files_lost} are lost" if files_lost else ""
     detail = f"{waiting}{gone}{without}; {check_log(settings)}"
     advice = (
@@ -231,8 +233,10 @@ def _queue(settings: Settings) -> Finding:
         else "after a restore run 'mauve restore --servers'; else they were deleted by hand, and loading continues"
         if lost
         else "see the ledger's table dead_letters: it keeps each record with the reason; delete what is dealt with"
+        if dead_letters
+        else "new events count; to end this report, delete the rows of these streams from the ledger's dead_letters"
     )
-    is_ok = not (is_full or dead_letters or lost or files_lost or lost_on_nats)
+    is_ok = not (is_full or dead_letters or lost or files_lost or lost_on_nats or losses_kept)
     return Finding("queue", ok=is_ok, detail=detail, advice=advice)
 
 

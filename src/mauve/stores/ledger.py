@@ -19,6 +19,10 @@ from mauve.stores.log import LogRecord
 
 CLIENT: Final = "api"
 """The source of payments that clients send themselves."""
+LOG_LOST: Final = (
+    "the files of this stream end before this record, which was loaded: events that waited after it are lost"
+)
+"""The reason of a dead letter that is not a record, but the loss of a stream's files."""
 
 
 class Payment(msgspec.Struct, frozen=True, gc=False):
@@ -221,6 +225,10 @@ class LoadLedger(Protocol):
         ...
 
     def dead_letter_count(self) -> int: ...
+
+    def log_losses(self) -> list[tuple[int, int]]:
+        """Return the streams whose files were lost, and when that was found, of the dead letters."""
+        ...
 
 
 class LeaseStore(Protocol):

@@ -1,9 +1,9 @@
 """Wires the log to files in the data directory or to NATS servers."""
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +18,7 @@ from mauve.stores import ForeignDataError, StoreUnavailableError
 from mauve.stores.catalog import Installation
 from mauve.stores.claimed_log import ClaimedLogReader
 from mauve.stores.combined_log import CombinedLogReader
-from mauve.stores.ledger import DeadLetter
+from mauve.stores.ledger import LOG_LOST, DeadLetter
 from mauve.stores.localdisk.disk import LOCAL_DISK
 from mauve.stores.localdisk.log.maintenance import SegmentLogMaintenance
 from mauve.stores.localdisk.log.reader import SegmentLogReader, SegmentStreamReader
@@ -43,7 +43,6 @@ _STREAM_IDS: Final = "log_stream_ids"
 _stream_ids: Final = msgspec.json.Decoder(dict[int, str])
 LOADER_S_MAX: Final = 20.0  # how long one call of the loader may take, including the first connection
 LOOK_S_MAX: Final = 2.0  # the same while a metric is read
-_LOST: Final = "the files of this stream end before this record, which was loaded: events that waited after it are lost"
 
 log = structlog.get_logger()
 
@@ -149,6 +148,18 @@ def lost_streams(settings: Settings, positions: Mapping[int, int]) -> dict[int, 
     }
 
 
+def described_losses(losses_kept: Sequence[tuple[int, int]]) -> list[str]:
+    """Return a sentence for each day on which files of the log were found to be lost."""
+    by_day: dict[str, set[int]] = {}
+    for stream, at in losses_kept:
+        by_day.setdefault(datetime.fromtimestamp(at / 1000, UTC).date().isoformat(), set()).add(stream)
+    return [
+        f"the files of stream{'s' * (len(streams) > 1)} {', '.join(map(str, sorted(streams)))} were lost on {day}: "
+        "events that waited there are gone"
+        for day, streams in by_day.items()
+    ]
+
+
 def _continue_lost_streams(settings: Settings, stream: int) -> None:
     """Let streams whose files were lost continue after the last loaded record: lower numbers would never be loaded.
 
@@ -169,7 +180,7 @@ def _continue_lost_streams(settings: Settings, stream: int) -> None:
         if lost:
             log.error("log_lost", streams=sorted(lost), advice="new events count; see the ledger's table dead_letters")
             now = SystemClock().now_ms()
-            keep_dead_letters(database, [DeadLetter(*each, _LOST, b"", now) for each in sorted(lost.items())])
+            keep_dead_letters(database, [DeadLetter(*each, LOG_LOST, b"", now) for each in sorted(lost.items())])
     for each, number in (lost | ({stream: own} if is_empty else {})).items():
         continue_after(LOCAL_DISK, path, each, number)
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from mauve.stores.ledger import Intent, LeaseLostError, LoadStep, StepOutdatedError, Turn, intent_from
+from mauve.stores.ledger import LOG_LOST, Intent, LeaseLostError, LoadStep, StepOutdatedError, Turn, intent_from
 from mauve.stores.log import LogRecord
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.dialects import upsert
@@ -100,6 +100,12 @@ class SqlLoadLedger:
     def dead_letter_count(self) -> int:
         with self._database.reading() as tx:
             return tx.execute(sa.select(sa.func.count()).select_from(dead_letters)).scalar_one()
+
+    def log_losses(self) -> list[tuple[int, int]]:
+        letters = dead_letters.c
+        found = sa.select(letters.stream, letters.at).where(letters.reason == LOG_LOST).order_by(letters.sequence)
+        with self._database.reading() as tx:
+            return [(stream, at) for stream, at in tx.execute(found)]
 
 
 def _set_intent(tx: sa.Connection, name: str | None, turn: Turn | None) -> None:
