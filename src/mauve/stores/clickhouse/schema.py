@@ -82,9 +82,7 @@ def kept_tables(layout: Layout) -> tuple[str, ...]:
     return (
         f"""
         CREATE TABLE IF NOT EXISTS events{cluster} (
-            {_COLUMNS},
-            day Date,
-            counted UInt8,
+            {_COLUMNS}, day Date, counted UInt8,
             INDEX seq_range seq TYPE minmax GRANULARITY 1
         )
         ENGINE = {layout.replicated}MergeTree
