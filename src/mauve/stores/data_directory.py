@@ -85,7 +85,10 @@ def _create(path: Path) -> bool:
 
 def has_room(data: Path) -> bool:
     """Return whether the files in the directory can grow: on a full disk, nothing more is recorded."""
-    return shutil.disk_usage(data).free >= _ROOM_BYTES_MIN
+    try:
+        return shutil.disk_usage(data).free >= _ROOM_BYTES_MIN
+    except OSError:  # The directory was removed or unmounted.
+        return False
 
 
 def hold(data: Path) -> IO[bytes]:

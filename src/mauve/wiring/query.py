@@ -1,9 +1,12 @@
 """Wires the query plane: warehouse, ledger, read cache, read meter."""
 
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import Final
+
+import structlog
 
 from mauve.access.confirmation import confirm_reader, trust_reader
 from mauve.access.keyring import Keyring
@@ -15,6 +18,7 @@ from mauve.query.admissions import Admissions
 from mauve.query.brief_answers import BriefAnswers
 from mauve.query.parts import QueryParts, ReadStores
 from mauve.query.single_flight import SingleFlight
+from mauve.stores import StoreUnavailableError
 from mauve.stores.localdisk.read_cache import SqliteReadCache
 from mauve.stores.localdisk.read_meter import SqliteReadMeter
 from mauve.stores.read_cache import ReadCache
@@ -31,6 +35,9 @@ from mauve.wiring.paths import read_cache_path, read_meter_path
 
 _READERS: Final = 4
 _ADMITTERS: Final = 8
+_RETRY_EVERY_S: Final = 0.05
+
+log = structlog.get_logger()
 
 
 @contextmanager
@@ -76,12 +83,28 @@ def open_read_cache(settings: Settings) -> ReadCache:
     return SqliteReadCache(read_cache_path(settings.data))
 
 
-def forget_answers(settings: Settings, projects: Iterable[str]) -> None:
-    """Remove the answers about projects from this machine's cache, if it has one."""
-    if read_cache_path(settings.data).exists():
-        with closing(open_read_cache(settings)) as cache:
-            for project in projects:
-                cache.forget(project)
+def forget_answers(settings: Settings, projects: Collection[str], patience_s: float = 5.0) -> None:
+    """Remove the answers about projects from this machine's cache, if it has one.
+
+    A failure is only logged: what the answers were about is deleted already.
+    """
+    path = read_cache_path(settings.data)
+    if not path.exists():
+        return
+    ends_at = time.monotonic() + patience_s
+    with closing(open_read_cache(settings)) as cache:
+        while True:
+            try:
+                for project in projects:
+                    cache.forget(project)
+            except StoreUnavailableError as error:
+                if time.monotonic() > ends_at:
+                    advice = f"earlier answers may still be served: delete {path}, which is recreated automatically"
+                    log.warning("cached_answers_not_deleted", reason=str(error), advice=advice)
+                    return
+                time.sleep(_RETRY_EVERY_S)
+            else:
+                return
 
 
 def open_read_meter(settings: Settings, catalog: Database) -> ReadMeter:
