@@ -143,7 +143,7 @@ class TestLoadSteps:
         loader.finish(LoadStep({}, dead_letters=letters[:1]))
         assert loader.dead_letter_count() == 3
 
-    def test_the_loss_of_a_log_is_told_apart_from_records(self, loader):
+    def test_the_loss_of_a_log_is_counted_apart_from_records(self, loader):
         letters = [DeadLetter(3, 7, "why", b"", NOW), DeadLetter(1, 9, LOG_LOST, b"", NOW)]
         loader.finish(LoadStep({3: 7}, dead_letters=letters))
         assert loader.log_losses() == [(1, NOW)]
