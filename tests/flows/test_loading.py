@@ -476,7 +476,7 @@ def test_ids_are_forgotten_once_when_another_loader_may_have_counted_some(source
 def test_ids_are_forgotten_if_a_failover_gave_the_same_epoch_to_another_loader(
     source, ledger, warehouse, clock, days, project, database
 ):
-    forgetting = Forgetting(warehouse, "ping", after=False)
+    forgetting = Forgetting(warehouse, "never", after=False)
     loader, other = (Loader(source, ledger, each, clock, days) for each in (forgetting, warehouse))
     lease = SqlLeaseStore(database)
 
