@@ -360,7 +360,7 @@ class TestUnauthorized:
     def test_the_hint_names_the_mistake(self, hint, server_key, path):
         assert "Authorization header is missing" in hint(None, path)
         for wrong in (server_key, f"Basic {server_key}", f"Token {server_key}", "Bearer", "Bearer "):
-            assert "Authorization must be Bearer and a key" in hint(wrong, path)
+            assert "Authorization must be Bearer and a server key" in hint(wrong, path)
         for token in ("ctl_live_" + "0" * 56, "ctl_test_" + "0" * 56, "ctl_live_x"):
             assert "control token" in hint(f"Bearer {token}", path)
         for secret in ("whsec_abc", "polar_whs_abc"):
