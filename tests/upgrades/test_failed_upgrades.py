@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from mauve.stores.clickhouse.schema import EMBEDDED_FORMAT
 from mauve.stores.sql.migrate import CATALOG, LEDGER, newest_revision
 from support.migrations import HARMLESS
 from support.privileges import UNPRIVILEGED
@@ -201,7 +202,9 @@ def test_data_of_a_newer_release_is_refused_with_both_versions(data, store):
         expected = f"the {store} is at revision 9001 and this release knows {NEWEST[store]}: run the newer mauve"
     else:
         (data / "formats.json").write_text(NEWER_FORMATS % f'"{store}": 7')
-        expected = f"was last used by mauve 9.8.7 and this is 0.1.0 ({store} 7 instead of 1): run 9.8.7 or newer, or"
+        known = EMBEDDED_FORMAT if store == "warehouse" else 1
+        used_by = f"was last used by mauve 9.8.7 and this is 0.1.0 ({store} 7 instead of {known})"
+        expected = f"{used_by}: run 9.8.7 or newer, or"
     before = dumped(data)
     for arguments in (("serve", "--port", "0", "--ingest-port", "0"), ("org", "list")):
         done = mauve(data, *arguments)
@@ -230,11 +233,11 @@ def test_a_damaged_note_of_the_formats_is_refused(data, content):
 
 def test_a_backup_of_a_newer_release_is_not_restored(data, tmp_path):
     file = tmp_path / "newer.mauve"
-    (data / "formats.json").write_text(NEWER_FORMATS % '"warehouse": 2')
+    (data / "formats.json").write_text(NEWER_FORMATS % f'"warehouse": {EMBEDDED_FORMAT + 1}')
     mauve_json(data, "backup", str(file))
     done = mauve(tmp_path / "restored", "restore", str(file))
     assert done.returncode == 1
-    assert "was last used by mauve 9.8.7 and this is 0.1.0 (warehouse 2 instead of 1)" in done.stderr
+    assert f"and this is 0.1.0 (warehouse {EMBEDDED_FORMAT + 1} instead of {EMBEDDED_FORMAT})" in done.stderr
     assert not (tmp_path / "restored").exists()
 
 
