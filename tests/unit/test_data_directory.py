@@ -12,6 +12,7 @@ from mauve.stores.data_directory import (
     Holder,
     clear_holder,
     exclusive_lock,
+    has_room,
     hold,
     holder_of,
     make_private_directory,
@@ -31,6 +32,11 @@ def test_a_directory_is_made_private_even_if_it_was_not(tmp_path):
     made.chmod(0o755)
     assert not make_private_directory(made)
     assert mode_of(made) == 0o700
+
+
+def test_a_directory_that_is_gone_has_no_room(tmp_path):
+    assert has_room(tmp_path)
+    assert not has_room(tmp_path / "gone")
 
 
 @pytest.mark.parametrize("name", ["a file", "a file/below"])

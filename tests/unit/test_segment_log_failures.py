@@ -210,6 +210,47 @@ class TestFull:
         asyncio.run(main())
         assert read_all(SegmentLogReader(root)) == [b"stored"]
 
+    @pytest.mark.parametrize("call", ["writes", "renames"])
+    def test_a_full_log_is_unavailable_until_there_is_room_even_without_appends(self, root, call):
+        async def main():
+            clock, disk = Seconds(), FaultyDisk()
+            writer = a_writer(root, disk=disk, monotonic=clock, new_thread=spares_at_once())
+            for spare in (root / "000/spare").iterdir() if call == "writes" else ():
+                spare.unlink()
+            setattr(disk, call, [OSError(errno.ENOSPC, "full")])
+            assert writer.is_available
+            with pytest.raises(LogFullError):
+                await writer.append([b"refused"])
+            assert not writer.is_available
+            disk.writes = [OSError(errno.ENOSPC, "full")] if call == "writes" else []
+            clock.now += 0.1
+            assert writer.is_available is (call == "renames"), "it looks for room"
+            clock.now += 0.1
+            assert writer.is_available
+            await writer.append([b"stored"])
+            assert writer.is_available
+            await writer.close()
+            assert not writer.is_available
+
+        asyncio.run(main())
+        assert read_all(SegmentLogReader(root)) == [b"stored"]
+
+    def test_a_log_that_reached_its_budget_is_unavailable_until_it_is_trimmed(self, root):
+        async def main():
+            clock = Seconds()
+            writer = a_writer(root, budget_bytes=3 * SEGMENT_BYTES, monotonic=clock, new_thread=spares_at_once())
+            await append_until_full(writer)
+            clock.now += 1
+            assert not writer.is_available
+            reader = SegmentLogReader(root)
+            reader.trim(0, reader.read(0, 0, BYTES_MAX)[-1].number)
+            clock.now += 1
+            assert writer.is_available
+            await writer.append([b"x" * 1000])
+            await writer.close()
+
+        asyncio.run(main())
+
     def test_records_that_fit_before_the_log_was_full_are_acknowledged(self, root):
         async def main():
             writer = a_writer(root, budget_bytes=2 * SEGMENT_BYTES)

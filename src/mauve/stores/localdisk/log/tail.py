@@ -53,7 +53,8 @@ class Tail:
         self._descriptor: int | None = None
         self._mark = b""
         self._offset = 0
-        self._full_until = 0.0
+        self._is_full = False  # The last attempt to begin a segment found no room.
+        self._full_until = 0.0  # when to try again
         self._prepare_segment()
 
     @property
@@ -76,6 +77,16 @@ class Tail:
         self._offset = end
         self._next_number += count
         return count
+
+    def is_full(self) -> bool:
+        """Return whether there was no room for the last segment. May be called from any thread.
+
+        Look for room again after a while: a process that is not ready gets no records, which would find it.
+        """
+        if self._is_full and self._monotonic() >= self._full_until:
+            self._full_until = self._monotonic() + _FULL_RECHECK_S
+            self._preparer.submit(self._look_for_room)
+        return self._is_full
 
     def close(self) -> None:
         if self._descriptor is not None:
@@ -101,6 +112,8 @@ class Tail:
         return pieces, end, number - self._next_number
 
     def _begin_segment(self) -> int:
+        if self._monotonic() < self._full_until:
+            raise LogFullError("the log was full a moment ago")
         self._check_budget()
         segment = Segment(self._next_number, self._new_mark())
         try:
@@ -109,6 +122,7 @@ class Tail:
             if error.errno not in _OUT_OF_SPACE:
                 raise
             raise self._full("the disk is full") from error
+        self._is_full = False
         # From here on a failure is final: the name may or may not be on disk.
         self._pool.sync_directories()
         self.close()
@@ -119,16 +133,20 @@ class Tail:
         return descriptor
 
     def _check_budget(self) -> None:
-        if self._monotonic() < self._full_until:
-            raise LogFullError("the log was full a moment ago")
         segments = list_segments(self._disk, self._directory)
         stored_bytes = sum(self._disk.size(self._directory / segment.name) for segment in segments)
         if stored_bytes + self._segment_bytes > self._budget_bytes:
             raise self._full("the log has reached its disk budget")
 
     def _full(self, reason: str) -> LogFullError:
-        self._full_until = self._monotonic() + _FULL_RECHECK_S
+        self._is_full, self._full_until = True, self._monotonic() + _FULL_RECHECK_S
         return LogFullError(reason)
+
+    def _look_for_room(self) -> None:
+        with suppress(LogFullError, OSError):
+            self._check_budget()
+            self._pool.prepare()
+            self._is_full, self._full_until = False, 0.0
 
     def _prepare_segment(self) -> None:
         with suppress(OSError):  # The writer tries again when it needs a file, and only then does it matter.

@@ -103,7 +103,7 @@ class SegmentLogWriter:
 
     @property
     def is_available(self) -> bool:
-        return not self._has_failed
+        return not self._refusal and not self._tail.is_full()
 
     @property
     def last_number(self) -> int:
