@@ -449,6 +449,7 @@ class TestReader:
 
     def reads_nothing(self, reader):
         assert reader.read(STREAMS[0], 0, BYTES_MAX) == []
+        assert STREAMS[0] in reader.lost_streams()
         assert (reader.backlog_bytes({}), reader.stored_bytes(), reader.lost_after({})) == (0, 0, {})
         reader.trim_now(STREAMS[0], 640)
 

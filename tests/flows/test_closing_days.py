@@ -51,6 +51,9 @@ class Source:
     def lost_after(self, positions):
         return {}
 
+    def lost_streams(self):
+        return frozenset()
+
 
 @pytest.fixture
 def database(tmp_path):

@@ -22,6 +22,7 @@ from mauve.load.turns import TurnRequests
 from mauve.stores import StoreUnavailableError
 from mauve.stores.clickhouse.columns import seqs_as_arrow
 from mauve.stores.clickhouse.warehouse import COMMIT, ChdbWarehouse
+from mauve.stores.combined_log import CombinedLogReader
 from mauve.stores.ledger import Entry, Intent, StepOutdatedError, Turn
 from mauve.stores.log import LogRecord, Lost, Reach
 from mauve.stores.sql.database import Database, sqlite_url
@@ -47,6 +48,7 @@ class LogInMemory:
         self.records = []
         self.numbers = itertools.count(1)
         self.first = 1  # what was before it is deleted
+        self.is_lost = False
 
     def append(self, payload):
         self.records.append(LogRecord(next(self.numbers), payload))
@@ -55,7 +57,7 @@ class LogInMemory:
         return [self.stream]
 
     def read(self, stream, after, bytes_max):
-        return [record for record in self.records if record.number > after][:50]
+        return [] if self.is_lost else [record for record in self.records if record.number > after][:50]
 
     def last_number(self, stream):
         return max((record.number for record in self.records), default=0)
@@ -76,6 +78,9 @@ class LogInMemory:
     def lost_after(self, positions):
         after = positions.get(self.stream, 0)
         return {self.stream: Lost(self.first - after - 1, self.first - 1)} if self.first > after + 1 else {}
+
+    def lost_streams(self):
+        return frozenset({self.stream} if self.is_lost else ())
 
     def reach(self):
         return Reach()
@@ -401,6 +406,34 @@ class TestMissingRecords:
         for _ in range(MISSING_TRIES_MAX):
             with pytest.raises(StoreUnavailableError, match="lacks records"):
                 loader.load_next_range()
+
+
+class TestLostStreams:
+    def test_a_stream_that_is_lost_keeps_its_position_and_is_loaded_once_restored(
+        self, source, ledger, warehouse, clock, days, project, count
+    ):
+        other = LogInMemory(next(stream_numbers))
+        both = CombinedLogReader(source, other)
+        for log in (source, other):
+            log.append(batch(project, b'{"name":"view"}'))
+        loader = Loader(both, Failing(ledger, "finish", after=False), warehouse, clock, days)
+        with pytest.raises(WarehouseUnavailableError):
+            loader.load_next_range()
+        assert count() == 2, "the rows are stored, but the positions are not committed"
+        other.is_lost = True
+        for _ in range(MISSING_TRIES_MAX):
+            with pytest.raises(StoreUnavailableError, match="lacks records"):
+                loader.load_next_range()
+        source.append(batch(project, b'{"name":"view"}'))
+        while loader.load_next_range():
+            pass
+        assert (ledger.positions(), ledger.dead_letter_count()) == ({source.stream: 2}, 0)
+        other.is_lost = False
+        other.append(batch(project, b'{"name":"last"}'))
+        while loader.load_next_range():
+            pass
+        assert ledger.positions() == {source.stream: 2, other.stream: 2}
+        assert (count("name = 'view'"), count("name = 'last'")) == (3, 1)
 
 
 class TestDeletedRecords:

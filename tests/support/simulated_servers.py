@@ -53,6 +53,9 @@ class ServerLog:
     def lost_after(self, positions: Mapping[int, int]) -> dict[int, Lost]:
         return {}
 
+    def lost_streams(self) -> frozenset[int]:
+        return frozenset()
+
 
 class ServerLedger(SimulatedLedger):
     """A commit may land after its client has given up. Its locks make the next write wait for it."""

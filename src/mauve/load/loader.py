@@ -76,6 +76,7 @@ class Loader:
         self._positions: dict[int, int] | None = None  # None: may differ from the warehouse
         self._committed: dict[int, int] = {}  # by the ledger so far, within a step
         self._knows_all_ids = True  # False: another loader may have counted ids
+        self._lost_streams: frozenset[int] = frozenset()  # when rows of unfinished steps were last looked for
         self._missing_tries = 0  # to read an intended range of which records are missing
         self._reader = new_thread()
         self._arrivals = ArrivalOrder(self._streams, self._read_stream, clock, range_bytes_max)
@@ -103,6 +104,9 @@ class Loader:
             log_range = self._next_range(positions)
             if self._pass_over_lost(positions):
                 return self.load_next_range()
+        if self._lost_streams - self._source.lost_streams():
+            # Rows of a stream that has been restored may be stored already: look for them first.
+            return self.load_next_range()
         self.has_reached_end = log_range.is_last
         if log_range.records:
             after = {**positions, **_intent_of(log_range, positions).positions}
@@ -142,6 +146,7 @@ class Loader:
             self._knows_all_ids, self._committed = True, positions
         self._warehouse.ping()  # While it is down, do not read the log at every attempt.
         received_from = self._arrivals.received_from(positions)
+        self._lost_streams = self._source.lost_streams()
         after = {stream: positions.get(stream, 0) for stream in self._streams()}
         return positions, Unfinished(intent, {} if received_from is None else self._stored_after(after, received_from))
 
@@ -159,29 +164,33 @@ class Loader:
         earlier one after them.
         """
         intent, stored = unfinished
-        if intent is not None and (records := self._intended_records(intent)):
-            log_range = range_from(records)
-            log_range.intent = intent
-            log_range.unreadable += _reasons(self._lost_of(intent))
-            return log_range
+        if intent is not None:
+            found, records = self._intended_records(intent)
+            if records:
+                log_range = range_from(records)
+                log_range.intent = found
+                log_range.unreadable += _reasons(self._lost_of(found))
+                return log_range
         return range_from(self._arrivals.take_unfinished(positions, last_numbers(stored)) if stored else [])
 
-    def _intended_records(self, intent: Intent) -> Records:
-        """Return the records of an intended range. Fail a few times if some are missing: a replica of the log may lag.
+    def _intended_records(self, intent: Intent) -> tuple[Intent, Records]:
+        """Return an intended range and its records. Fail a few times if some are missing: a replica of the log may lag.
 
-        Those that were deleted or that a disk has lost never return, and must not block the others.
+        Those that were deleted or that a disk has lost never return, and must not block the others. A stream that is
+        lost as a whole is left out of the range: its position stays, in case it is restored.
         """
         records = self._arrivals.take_range(intent.before, intent.positions)
+        lost_streams = self._source.lost_streams()
         if intent.positions.items() <= _last_of(records).items():
             self._missing_tries = 0
-            return records
+            return intent, records
         self._missing_tries += 1
         if self._missing_tries <= MISSING_TRIES_MAX and not self._lost_of(intent):
             raise StoreUnavailableError(f"the log lacks records of the range {intent.name}")
         log.error("intended_records_lost", range=intent.name)
         self._missing_tries = 0
         self._stored_after(intent.before, 0)  # Rows of lost records may be stored: a repeat of one must not count.
-        return records
+        return intent.without(lost_streams), [each for each in records if each[0] not in lost_streams]
 
     def _lost_of(self, intent: Intent) -> dict[int, Lost]:
         """Return which of its streams have lost records of an intended range, and how many at least."""

@@ -54,6 +54,9 @@ class ClaimedLogReader:
     def lost_after(self, positions: Mapping[int, int]) -> dict[int, Lost]:
         return self._log.lost_after(positions)
 
+    def lost_streams(self) -> frozenset[int]:
+        return self._log.lost_streams()
+
     def reach(self) -> Reach:
         return self._log.reach()
 

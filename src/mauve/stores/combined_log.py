@@ -40,6 +40,9 @@ class CombinedLogReader:
     def lost_after(self, positions: Mapping[int, int]) -> dict[int, Lost]:
         return self._current.lost_after(positions) | self._former.lost_after(positions)
 
+    def lost_streams(self) -> frozenset[int]:
+        return self._current.lost_streams() | self._former.lost_streams()
+
     def reach(self) -> Reach:
         return self._current.reach()
 

@@ -122,6 +122,11 @@ class Intent:
         """Return the range as text, such as `240:128-192,255:3-4`: the same for every loader."""
         return ",".join(f"{stream}:{self.before[stream]}-{last}" for stream, last in sorted(self.positions.items()))
 
+    def without(self, streams: Collection[int]) -> "Intent":
+        """Return the range without these streams."""
+        kept = self.positions.keys() - set(streams)
+        return Intent({each: self.before[each] for each in kept}, {each: self.positions[each] for each in kept})
+
 
 def intent_from(name: str) -> Intent:
     """Return the range with this name."""

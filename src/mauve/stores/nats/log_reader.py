@@ -152,6 +152,9 @@ class NatsLogReader:
             first = self._state_now(stream).first_seq
         return Lost(first - sequence_of(after) - 1, first_number(first) - 1)
 
+    def lost_streams(self) -> frozenset[int]:
+        return frozenset(self._lost_streams)
+
     def reach(self) -> Reach:
         reaches = [self._run(stream, self._reach(stream), Reach()) for stream in STREAMS]
         shortest = min((each.seconds for each in reaches if each.seconds is not None), default=None)

@@ -146,6 +146,9 @@ class SegmentLogReader:
                 lost[stream] = Lost(missing, oldest.first - 1)
         return lost
 
+    def lost_streams(self) -> frozenset[int]:
+        return frozenset()
+
     def reach(self) -> Reach:
         return Reach()
 

@@ -1,11 +1,11 @@
 """Bring the ledger in line with a warehouse that is newer, or with a log that was lost."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, astuple
+from dataclasses import asdict
 
 import sqlalchemy as sa
 
-from mauve.stores.ledger import DeadLetter, Intent, intent_from
+from mauve.stores.ledger import DeadLetter, intent_from
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.dialects import upsert
 from mauve.stores.sql.ledger.schema import dead_letters, event_outbox_head, imports, load_lease, load_positions
@@ -39,9 +39,7 @@ def skip_lost_records(database: Database, last_numbers: Mapping[int, int]) -> No
     with database.writing() as tx:
         name = tx.execute(sa.select(load_lease.c.intent).with_for_update()).scalar_one()
         if name is not None:
-            before, positions = astuple(intent_from(name))
-            kept = positions.keys() - last_numbers.keys()
-            intent = Intent({each: before[each] for each in kept}, {each: positions[each] for each in kept})
+            intent = intent_from(name).without(last_numbers)
             tx.execute(sa.update(load_lease).values(intent=intent.name or None))
         for stream, number in sorted(last_numbers.items()):
             first = upsert(tx.dialect.name, load_positions).values(stream=stream, number=number)
