@@ -4,18 +4,22 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
 import structlog
 
+from mauve.config import settings_from
 from mauve.core.times import DAY_MS
 from mauve.stores import StoreUnavailableError
 from mauve.stores.localdisk.read_cache import CacheBounds, SqliteReadCache
 from mauve.stores.localdisk.read_meter import SqliteReadMeter
 from mauve.stores.read_cache import CachedAnswer
 from mauve.stores.read_meter import ReadCost, ReadLimits
+from mauve.wiring.query import forget_answers
 from support.clocks import Ticks
+from support.service import PATIENCE_S, eventually
 
 NOW = 1_800_000_000_000
 LIMITS = ReadLimits(1000, 1000, 1000)
@@ -202,3 +206,41 @@ def test_old_minutes_and_periods_are_deleted(tmp_path, meter):
         reads, periods = (file.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("reads", "spent"))
     assert reads == 1
     assert periods <= 50 * 3
+
+
+class TestForgetting:
+    """The erasure that asks for it has deleted the data already: the cache must not fail it."""
+
+    @pytest.fixture
+    def settings(self, tmp_path, cache):
+        cache.keep("proj_1/mau/", ANSWER)
+        return settings_from({"MAUVE_DATA": str(tmp_path)})
+
+    def test_a_busy_file_is_tried_again(self, settings, cache, tmp_path):
+        with closing(sqlite3.connect(tmp_path / "cache.db", isolation_level=None, check_same_thread=False)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with structlog.testing.capture_logs() as logs, ThreadPoolExecutor(1) as thread:
+                forgotten = thread.submit(forget_answers, settings, ["proj_1"], PATIENCE_S)
+                eventually(lambda: logs)  # The first attempt has failed.
+                other.execute("ROLLBACK")
+                forgotten.result()
+        assert [line["event"] for line in logs] == ["file_unusable"]
+        assert cache.find("proj_1/mau/") is None
+
+    def test_a_file_that_stays_busy_is_reported(self, settings, tmp_path):
+        with closing(sqlite3.connect(tmp_path / "cache.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with structlog.testing.capture_logs() as logs:
+                forget_answers(settings, ["proj_1"], patience_s=0)
+        assert logs[-1]["event"] == "cached_answers_not_deleted"
+        assert str(tmp_path / "cache.db") in logs[-1]["advice"]
+
+    def test_a_file_of_an_earlier_release_gets_the_index(self, settings, cache, tmp_path):
+        with closing(sqlite3.connect(tmp_path / "cache.db", isolation_level=None)) as file:
+            file.execute("DROP INDEX answers_by_project")
+            file.execute("PRAGMA user_version=1")
+        forget_answers(settings, ["proj_2"])
+        with closing(sqlite3.connect(tmp_path / "cache.db")) as file:
+            (plan,) = file.execute("EXPLAIN QUERY PLAN DELETE FROM answers WHERE project = x'00'")
+        assert "answers_by_project" in plan[-1]
+        assert cache.find("proj_1/mau/") == ANSWER

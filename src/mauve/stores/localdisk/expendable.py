@@ -16,7 +16,7 @@ _BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 # SQLITE_ERROR means that a table or column is missing: the file is from another release, or not ours.
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR})
 _PRIMARY_CODE: Final = 0xFF
-_HAS_TABLES: Final = 1
+_SCHEMA_VERSION: Final = 2
 _WAL_BYTES_MAX: Final = 16 * 1024 * 1024
 
 log = structlog.get_logger()
@@ -90,8 +90,8 @@ class ExpendableFile:
         ):
             connection.execute(f"PRAGMA {pragma}")
         # Creating tables takes the write lock even if they exist, and readers should not have to wait for it.
-        if connection.execute("PRAGMA user_version").fetchone() != (_HAS_TABLES,):
-            connection.executescript(f"BEGIN IMMEDIATE; {self._schema} PRAGMA user_version={_HAS_TABLES}; COMMIT;")
+        if connection.execute("PRAGMA user_version").fetchone() != (_SCHEMA_VERSION,):
+            connection.executescript(f"BEGIN IMMEDIATE; {self._schema} PRAGMA user_version={_SCHEMA_VERSION}; COMMIT;")
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None

@@ -26,6 +26,7 @@ CREATE TABLE IF NOT EXISTS answers (
     checksum INTEGER NOT NULL,
     value BLOB NOT NULL
 );
+CREATE INDEX IF NOT EXISTS answers_by_project ON answers (project);
 CREATE TABLE IF NOT EXISTS totals (
     only INTEGER PRIMARY KEY CHECK (only = 1), entries INTEGER NOT NULL, bytes INTEGER NOT NULL
 );
