@@ -74,8 +74,12 @@ def stub_service():
         protocol_version = "HTTP/1.1"
 
         def do_POST(self):
-            body = self.rfile.read(int(self.headers["content-length"]))
-            self.sent_bytes = len(body)
+            length = int(self.headers["content-length"])
+            body = self.rfile.read(length)
+            if len(body) < length:  # The process that sent it has ended.
+                self.close_connection = True
+                return
+            self.sent_bytes = length
             if self.headers.get("content-encoding") == "gzip":
                 body = gzip.decompress(body)
             self._answer(json.loads(body) if body else None)
