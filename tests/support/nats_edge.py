@@ -84,8 +84,8 @@ def follow_at_once(monkeypatch) -> None:
     readers = set()
     opened, closed, published = NatsEdgeReader.__init__, NatsEdgeReader.close, NatsEdgePublisher.publish
 
-    def open_and_note(reader, *arguments):
-        opened(reader, *arguments)
+    def open_and_note(reader, *arguments, **options):
+        opened(reader, *arguments, **options)
         readers.add(reader)
 
     def close_and_forget(reader):
