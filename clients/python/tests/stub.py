@@ -60,7 +60,8 @@ class StubService:
         return answer(items) if callable(answer) else answer
 
     def items(self, path="/v1/events"):
-        return [item for at, _, items in list(self.requests) if at == path for item in items]
+        # The process that sent a request may have ended before its body.
+        return [item for at, _, items in list(self.requests) if at == path for item in items or ()]
 
     def accepted_ids(self):
         return {item["id"] for item in self.items()}
@@ -74,12 +75,8 @@ def stub_service():
         protocol_version = "HTTP/1.1"
 
         def do_POST(self):
-            length = int(self.headers["content-length"])
-            body = self.rfile.read(length)
-            if len(body) < length:  # The process that sent it has ended.
-                self.close_connection = True
-                return
-            self.sent_bytes = length
+            body = self.rfile.read(int(self.headers["content-length"]))
+            self.sent_bytes = len(body)
             if self.headers.get("content-encoding") == "gzip":
                 body = gzip.decompress(body)
             self._answer(json.loads(body) if body else None)
