@@ -1,63 +1,120 @@
 """The published keys, tokens and settings in memory, as data planes need them on every request.
 
-The copy follows the edge. While the edge cannot be read, a worker continues with its last copy.
+Every process follows the catalog: it reads what was published since the last revision it knows, four times a second,
+and as soon as a server announces a change. While the catalog cannot be read, a process continues with the records it
+has. It keeps a snapshot of them in a file, so that it can also start then.
 """
 
+import asyncio
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
+import msgspec
 import structlog
 
 from mauve.access.keys import digest_of, is_well_formed
 from mauve.access.tokens import PresentedToken, presented_token
 from mauve.core.ids import is_id
+from mauve.core.problems import unauthorized
 from mauve.overload.token_bucket import TokenBuckets
 from mauve.stores import StoreUnavailableError
-from mauve.stores.edge import (
-    EdgeReader,
+from mauve.stores.data_directory import write_private_file
+from mauve.stores.published import (
+    Changes,
     PublishedKey,
     PublishedOrganization,
     PublishedProject,
     PublishedRecord,
     PublishedSecret,
     PublishedToken,
+    ReadChanges,
 )
 
-REFRESH_EVERY_S: Final = 0.25
-FRESH_S: Final = 0.75  # A revoked key is refused within a second: this, and the time of a request to the edge.
+POLL_EVERY_S: Final = 0.25
+CURRENT_S: Final = 1.0
+"""Where several machines share a catalog, one that has not read it for longer may not know of a revocation."""
+CONFIRM_S_MAX: Final = 1.0
 EXTRA_REFRESHES_PER_S: Final = 50
+RELOAD_AFTER_S: Final = 86_400.0
+"""Records of deleted apps are pruned after a week. A process that could not read for a day reads everything again."""
+_LOOK_AGAIN_S: Final = 0.05
+_SNAPSHOT_EVERY_S: Final = 5.0
+_SNAPSHOT_SHARE: Final = 100  # A snapshot that takes a second is written every 100 seconds at most.
 _CACHE_MAX: Final = 10_000
 
 log = structlog.get_logger()
+_snapshots: Final = msgspec.json.Decoder(tuple[int, list[PublishedRecord]])
+
+
+@dataclass(slots=True)
+class _Records:
+    keys: dict[bytes, PublishedKey | None] = field(default_factory=dict)  # by digest; None: revoked
+    tokens: dict[str, PublishedToken] = field(default_factory=dict)
+    projects: dict[str, PublishedProject] = field(default_factory=dict)
+    organizations: dict[str, PublishedOrganization] = field(default_factory=dict)
+    secrets: dict[str, PublishedSecret] = field(default_factory=dict)  # by project and provider
+
+    def apply(self, record: PublishedRecord) -> None:
+        match record:
+            case PublishedKey():
+                self.keys[record.digest] = None if record.revoked else record
+            case PublishedToken():
+                self.tokens[record.lookup_id] = record
+            case PublishedProject(archived=True):
+                self.projects.pop(record.public_id, None)
+            case PublishedProject():
+                self.projects[record.public_id] = record
+            case PublishedOrganization():
+                self.organizations[record.org_id] = record
+            case PublishedSecret(archived=True):
+                self.secrets.pop(record.record_id, None)
+            case PublishedSecret():
+                self.secrets[record.record_id] = record
+
+    def live(self) -> list[PublishedRecord]:
+        keys = (key for key in self.keys.values() if key is not None)
+        others = (self.tokens, self.projects, self.organizations, self.secrets)
+        return [*keys, *(record for records in others for record in records.values())]
 
 
 class Keyring:
     """Published keys, tokens, projects, secrets, standing and limits.
 
-    An unknown credential or id triggers one extra refresh before it is refused, so that it works as soon as it is
-    published. At most `EXTRA_REFRESHES_PER_S` of these happen; during a flood of unknown ids, a new one waits for
-    the next regular refresh. Until the edge has been read once, looking up an unknown one raises
-    `StoreUnavailableError`.
+    If the catalog is a local file, an unknown credential or id triggers one extra refresh before it is refused, so that
+    it works as soon as it is published. At most `EXTRA_REFRESHES_PER_S` of these happen; during a flood of unknown ids,
+    a new one waits for the next poll.
     """
 
-    def __init__(self, edge: EdgeReader, ticks: Callable[[], float] = time.monotonic) -> None:
-        self._edge = edge
+    def __init__(
+        self,
+        read_changes: ReadChanges,
+        *,
+        is_local: bool = True,
+        age_s_max: float = math.inf,
+        snapshot: Path | None = None,
+        ticks: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._read_changes = read_changes
+        self._is_local = is_local  # reading it never waits for a network
+        self._age_s_max = age_s_max
+        self._snapshot = snapshot
+        self._snapshot_due_at = -math.inf
+        self._is_snapshot_old = False
         self._ticks = ticks
         self._extra_refreshes = TokenBuckets(EXTRA_REFRESHES_PER_S)
         self._revision = 0
-        self._keys: dict[bytes, PublishedKey | None] = {}  # by digest; None: revoked
-        self._tokens: dict[str, PublishedToken] = {}
-        self._projects: dict[str, PublishedProject] = {}
-        self.organizations: dict[str, PublishedOrganization] = {}
-        self.secrets: dict[str, PublishedSecret] = {}  # by project and provider
+        self._read_at = -math.inf  # when the last successful read began
+        self._records = _Records()
         self._key_cache: dict[str, PublishedKey] = {}  # live keys by credential, cleared on every change
         self._token_cache: dict[str, PublishedToken] = {}  # likewise
         self._refreshing = threading.Lock()
-        self._is_current = False
-        self._has_loaded = False
+        self._is_current = True
 
     def key_for(self, credential: str | None) -> PublishedKey | None:
         """Return the live key for a presented credential."""
@@ -69,7 +126,7 @@ class Keyring:
         if not is_well_formed(credential):
             return None
         digest = digest_of(credential)
-        if digest not in self._keys:
+        if digest not in self._records.keys:
             self._refresh_early()
         return self._live_key(credential, digest)
 
@@ -94,68 +151,138 @@ class Keyring:
 
     def project(self, public_id: str) -> PublishedProject | None:
         """Return the project, of any organization and environment: the caller must compare them."""
-        if public_id not in self._projects and is_id(public_id, "proj"):
+        if public_id not in self._records.projects and is_id(public_id, "proj"):
             self._refresh_early()
-        return self._projects.get(public_id)
+        return self._records.projects.get(public_id)
 
     def secret(self, record_id: str) -> PublishedSecret | None:
         """Return the webhook secret of a project and provider."""
-        if record_id not in self.secrets:
+        if record_id not in self._records.secrets:
             self._refresh_early()
-        return self.secrets.get(record_id)
+        return self._records.secrets.get(record_id)
 
     def newer_secret(self, secret: PublishedSecret) -> PublishedSecret | None:
-        """Return the newer version of a secret that did not match, if there is one."""
+        """Return the secret that has replaced one that did not match, if there is one."""
         self._refresh_early()
-        current = self.secrets.get(secret.record_id)
-        return current if current is not None and current.version > secret.version else None
+        current = self._records.secrets.get(secret.record_id)
+        return current if current is not None and current.sealed != secret.sealed else None
 
-    def refresh(self) -> None:
-        """Apply everything that was published since the last refresh."""
-        with self._refreshing:
-            try:
-                changes = self._edge.changes_since(self._revision)
-            except StoreUnavailableError as error:
-                if self._is_current:
-                    log.warning("edge_unreadable", reason=str(error), advice="continuing with the copy in memory")
-                self._is_current = False
-                return
-            for record in changes.records:
-                self._apply(record)
-            if changes.records:
-                self._key_cache = {}
-                self._token_cache = {}
-            self._revision = changes.revision
-            self._is_current = self._has_loaded = True
+    async def confirm(self, credential: PublishedKey | PublishedToken | PublishedSecret) -> None:
+        """Raise `Problem` unless the credential is live by recent records.
 
-    def close(self) -> None:
-        self._edge.close()
+        Raise `StoreUnavailableError` if the catalog could not be read for too long: it may have been revoked.
+        """
+        gives_up_at = self._ticks() + CONFIRM_S_MAX
+        while not self.is_recent:
+            if self._ticks() >= gives_up_at:
+                raise StoreUnavailableError("the catalog cannot be read, and a credential may have been revoked")
+            await asyncio.sleep(_LOOK_AGAIN_S)
+        records = self._records
+        match credential:
+            case PublishedKey():
+                is_live = records.keys.get(credential.digest) is not None
+            case PublishedToken():
+                token = records.tokens.get(credential.lookup_id)
+                is_live = token is not None and not token.revoked
+            case PublishedSecret():
+                is_live = records.secrets.get(credential.record_id) == credential
+        if not is_live:
+            raise unauthorized()
+
+    @property
+    def organizations(self) -> Mapping[str, PublishedOrganization]:
+        return self._records.organizations
+
+    @property
+    def is_recent(self) -> bool:
+        """Return whether the records are recent enough for money and reads. Ask before a look-up."""
+        return self._ticks() - self._read_at <= self._age_s_max
 
     @property
     def is_current(self) -> bool:
         """Return whether the last refresh succeeded."""
         return self._is_current
 
-    @property
-    def is_fresh(self) -> bool:
-        """Return whether everything that was published until a moment ago is known. Ask before a look-up."""
-        staleness_s = self._edge.staleness_s(self._revision)
-        if staleness_s == math.inf:  # The edge has more.
-            self._refresh_early()
-            staleness_s = self._edge.staleness_s(self._revision)
-        return self._is_current and staleness_s <= FRESH_S
+    def refresh(self) -> None:
+        """Apply everything that was published since the last refresh. Keep the records if that fails."""
+        with self._refreshing:
+            began_at = self._ticks()
+            is_outdated = began_at - self._read_at > RELOAD_AFTER_S
+            try:
+                changes = self._read_changes(0 if is_outdated else self._revision)
+            except StoreUnavailableError as error:
+                if self._is_current:
+                    log.warning("catalog_unreadable", reason=str(error), advice="keys in memory stay in use")
+                self._is_current = False
+                if self._revision == 0:
+                    self._load_snapshot()
+                return
+            self._apply(changes, is_complete=is_outdated)
+            self._read_at, self._is_current = began_at, True
+
+    @contextmanager
+    def following(self, wait: Callable[[float], None]) -> Iterator[None]:
+        """Poll the catalog in a thread during the block. `wait` waits that many seconds, or less if there is news."""
+        is_over = threading.Event()
+
+        def poll() -> None:
+            while not is_over.is_set():
+                wait(POLL_EVERY_S)
+                try:
+                    self.refresh()
+                    self._write_snapshot()
+                except Exception:
+                    log.exception("keyring_not_refreshed", advice="tried again; keys in memory stay in use")
+
+        thread = threading.Thread(target=poll, name="keyring", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
 
     def _refresh_early(self) -> None:
-        if self._extra_refreshes.seconds_to_wait("edge", int(self._ticks() * 1000)) == 0:
+        if self._is_local and self._extra_refreshes.seconds_to_wait("catalog", int(self._ticks() * 1000)) == 0:
             self.refresh()
-        if not self._has_loaded:
-            raise StoreUnavailableError("the keys have not been read since the start")
+
+    def _apply(self, changes: Changes, *, is_complete: bool) -> None:
+        records = _Records() if is_complete else self._records
+        for record in changes.records:
+            records.apply(record)
+        self._records = records  # at once: another thread may be looking a key up
+        if changes.records or is_complete:
+            self._key_cache = {}
+            self._token_cache = {}
+            self._is_snapshot_old = True
+        self._revision = changes.revision
+
+    def _load_snapshot(self) -> None:
+        """Start from the file that the last process left. The first successful read replaces all of it."""
+        try:
+            revision, records = _snapshots.decode(self._snapshot.read_bytes()) if self._snapshot else (0, [])
+        except (OSError, msgspec.MsgspecError):
+            return
+        self._apply(Changes(records, revision), is_complete=False)
+
+    def _write_snapshot(self) -> None:
+        began_at = self._ticks()
+        if self._snapshot is None or not self._is_snapshot_old or began_at < self._snapshot_due_at:
+            return
+        self._is_snapshot_old = False
+        try:
+            write_private_file(self._snapshot, msgspec.json.encode((self._revision, self._records.live())))
+        except OSError as error:
+            advice = "without a snapshot this process cannot start while the catalog is down: free space on the disk"
+            log.warning("snapshot_not_written", reason=str(error), advice=advice)
+        took_s = self._ticks() - began_at
+        self._snapshot_due_at = began_at + max(_SNAPSHOT_EVERY_S, took_s * _SNAPSHOT_SHARE)
 
     def _live_key(self, credential: str, digest: bytes) -> PublishedKey | None:
         # Take the cache before the lookup: after a revocation, a refresh in another thread replaces it, and the stale
         # key is then added to the discarded one.
         cache = self._key_cache
-        key = self._keys.get(digest)
+        key = self._records.keys.get(digest)
         if key is None:
             return None
         if len(cache) < _CACHE_MAX:
@@ -164,27 +291,10 @@ class Keyring:
 
     def _live_token(self, credential: str, presented: PresentedToken) -> PublishedToken | None:
         cache = self._token_cache  # before the lookup, as above
-        token = self._tokens.get(presented.lookup_id)
+        token = self._records.tokens.get(presented.lookup_id)
         matches = presented.matches(token.digest if token is not None else None)
         if token is None or not matches or token.revoked or token.environment is not presented.environment:
             return None
         if len(cache) < _CACHE_MAX:
             cache[credential] = token
         return token
-
-    def _apply(self, record: PublishedRecord) -> None:
-        match record:
-            case PublishedKey():
-                self._keys[record.digest] = None if record.revoked else record
-            case PublishedToken():
-                self._tokens[record.lookup_id] = record
-            case PublishedProject(archived=True):
-                self._projects.pop(record.public_id, None)
-            case PublishedProject():
-                self._projects[record.public_id] = record
-            case PublishedOrganization():
-                self.organizations[record.org_id] = record
-            case PublishedSecret(archived=True):
-                self.secrets.pop(record.record_id, None)
-            case PublishedSecret():
-                self.secrets[record.record_id] = record

@@ -3,7 +3,7 @@
 from mauve.core.organization import Standing, standing_at
 from mauve.core.problems import Code, Problem
 from mauve.core.window import period_ends_at
-from mauve.stores.edge import PublishedOrganization
+from mauve.stores.published import PublishedOrganization
 
 
 def check_standing(organization: PublishedOrganization | None, now_ms: int) -> None:

@@ -9,7 +9,7 @@ from mauve.core.credential import Scope
 from mauve.core.times import utc_instant
 from mauve.core.window import period_ends_at, today_at
 from mauve.query.parts import QueryParts
-from mauve.stores.edge import PublishedToken
+from mauve.stores.published import PublishedToken
 
 
 class Share(msgspec.Struct, frozen=True):

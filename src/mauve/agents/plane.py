@@ -23,7 +23,7 @@ from mauve.overload.token_bucket import TokenBuckets
 from mauve.query.ask import cannot_be_read
 from mauve.query.parts import QueryParts
 from mauve.stores import StoreUnavailableError
-from mauve.stores.edge import PublishedToken
+from mauve.stores.published import PublishedToken
 from mauve.web.asgi import AsgiRequest, send_reply
 from mauve.web.body import BodyTooLargeError, IncompleteBodyError
 from mauve.web.envelopes import data_reply, is_safe_method, wrong_method
@@ -131,13 +131,11 @@ class AgentsPlane:
 
     async def _token_of(self, request: AsgiRequest) -> PublishedToken:
         parts = self._query
-        is_fresh = parts.keyring.is_fresh  # before the look-up: what it finds may be older
         token = parts.keyring.token_for(_credential_of(request))
         if token is None:
             raise unauthorized()
         parts.uses.note_token(token.lookup_id, parts.clock.now_ms())
-        if not is_fresh:
-            await parts.admissions.run(token.org_id, partial(parts.confirm_reader, token))
+        await parts.keyring.confirm(token)
         return token
 
 

@@ -128,7 +128,7 @@ def delete(*, app: str, name: str, data: Path | None, as_json: bool) -> None:
         if sys.stdin is not None and sys.stdin.isatty():
             click.confirm(f"Delete {name!r} with all its data? This cannot be undone.", abort=True, err=True)
         archived = archive_app(parts, found)
-        operator.refused_since(parts, archived)
+        operator.refused_since(archived)
         if holder_of(settings.data) is not None or is_shared(settings):  # Other machines may serve it.
             wait_until_settled(parts, app)
         deleted = delete_projects(settings, archived.projects)
@@ -144,7 +144,7 @@ def wait_until_settled(parts: ControlParts, app_id: str, sleep: Callable[[float]
 
 
 def _seconds_to_settle(parts: ControlParts, app_id: str) -> float:
-    refused_since = operator.refused_since(parts, operator.find_app(parts, app_id))
+    refused_since = operator.refused_since(operator.find_app(parts, app_id))
     return seconds_to_settle(refused_since, parts.clock.now_ms())
 
 

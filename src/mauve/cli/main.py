@@ -28,7 +28,6 @@ from mauve.cli.user import user
 from mauve.cli.webhooks import webhooks
 from mauve.config import SettingError
 from mauve.control.operator import RefusedError
-from mauve.control.publish import UnpublishedRevocation
 from mauve.core.problems import Problem
 from mauve.logs import configure_logs, masked_text
 from mauve.maintenance.errors import MaintenanceFailedError, MaintenanceRefusedError
@@ -102,8 +101,6 @@ def main() -> None:
         _fail(2, f"{error.format_message().rstrip('.')}: see '{_command_path(error)} --help'")
     except ServeRefusedError as error:
         _fail(error.exit_code, str(error))
-    except UnpublishedRevocation as error:
-        _fail(1, str(error))
     except _USAGE_ERRORS as error:
         _fail(2, str(error))
     except _FAILURES as error:

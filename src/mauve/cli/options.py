@@ -3,7 +3,7 @@
 import dataclasses
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
 
@@ -11,8 +11,6 @@ import click
 
 from mauve.config import Settings, settings_from
 from mauve.control.parts import ControlParts
-from mauve.control.publish import log_delay
-from mauve.stores import StoreUnavailableError
 from mauve.stores.data_directory import holder_of
 from mauve.urls import http_url
 
@@ -71,21 +69,9 @@ def open_or_create(settings: Settings) -> Iterator[ControlParts]:
     from mauve.wiring.bootstrap import prepare_for_command  # noqa: PLC0415 - slow to import
     from mauve.wiring.control import control_parts  # noqa: PLC0415 - slow to import
 
-    open_edge = prepare_for_command(settings)
-    delays: list[str] = []
-    report_delay = log_delay if settings.stream_url is None else delays.append
-    try:
-        with control_parts(settings, open_edge=open_edge, report_delay=report_delay) as parts:
-            with suppress(StoreUnavailableError):  # The service publishes what a command could not.
-                parts.publisher.refill_if_lost()
-            yield parts
-    finally:
-        if delays:
-            _report_delay(delays[0])
-
-
-def _report_delay(reason: str) -> None:
-    click.echo(f"mauve: the change is saved, but not in force everywhere until NATS is back ({reason})", err=True)
+    prepare_for_command(settings)
+    with control_parts(settings) as parts:
+        yield parts
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -39,7 +39,6 @@ def create_app(parts: ControlParts, org_id: str, wanted: NewAppBody, minted_by: 
         minted_by=minted_by,
     )
     created = parts.catalog.apps.create(app, first_key, partial(check_new_app, parts.quotas))
-    parts.publisher.publish_now()
     return created, minted.key
 
 
@@ -69,7 +68,6 @@ def archive_app(parts: ControlParts, app: App) -> App:
     archived = parts.catalog.apps.archive(app.org_id, app.app_id, parts.clock.now_ms())
     if archived is None:
         raise not_found()
-    parts.publisher.publish_revocation()
     return archived
 
 
@@ -78,7 +76,6 @@ def restore_app(parts: ControlParts, app: App) -> App:
     restored = parts.catalog.apps.restore(app.org_id, app.app_id)
     if restored is None:
         raise not_found()
-    parts.publisher.publish_now()
     return restored
 
 

@@ -39,7 +39,6 @@ def mint_key(
     )
     if parts.catalog.keys.mint(app.app_id, new, partial(check_new_key, parts.quotas)) is None:
         raise not_found()
-    parts.publisher.publish_now()
     return new.key_id, minted.key
 
 
@@ -51,7 +50,6 @@ def revoke_key(parts: ControlParts, app: App, key_id: str) -> None:
     """Revoke permanently. Revoking again changes nothing and succeeds."""
     if not is_id(key_id, "key") or parts.catalog.keys.revoke(app.app_id, key_id) is None:
         raise not_found()
-    parts.publisher.publish_revocation()
 
 
 def _name_from(text: str) -> str | None:

@@ -80,7 +80,6 @@ def make_first_owner(parts: ControlParts, secret: str, org_name: str, email: str
     hashed = checked_hash(password, address)
     if not parts.catalog.links.use_setup(link.digest, organization, owner, hashed, parts.clock.now_ms()):
         raise RefusedError(_TOO_LATE)
-    parts.publisher.publish_now()
     return owner
 
 

@@ -27,7 +27,6 @@ class RefusedError(Exception):
 def create_organization(parts: ControlParts, name: str) -> Organization:
     organization = new_organization(parts, name)
     parts.catalog.organizations.create(organization)
-    parts.publisher.publish_now()
     return organization
 
 
@@ -68,9 +67,7 @@ def rename(parts: ControlParts, org_id: str, name: str) -> Organization:
 
 def suspend(parts: ControlParts, org_id: str) -> Organization:
     """Refuse events from now on, on every machine."""
-    suspended = _change(parts, org_id, lambda found: replace(found, standing=Standing.SUSPENDED, grace_ends_at=None))
-    parts.publisher.publish_revocation()
-    return suspended
+    return _update(parts, org_id, lambda found: replace(found, standing=Standing.SUSPENDED, grace_ends_at=None))
 
 
 def resume(parts: ControlParts, org_id: str) -> Organization:
@@ -105,29 +102,18 @@ def find_app(parts: ControlParts, app_id: str) -> App:
     return app
 
 
-def refused_since(parts: ControlParts, app: App) -> int:
+def refused_since(app: App) -> int:
     """Return since when the keys and webhooks of an archived app are refused, in epoch ms."""
     if app.archived_at is None:
-        raise RefusedError(f"the app {app.app_id} was restored meanwhile: nothing was deleted")
-    published_at = parts.catalog.apps.published_at(app.app_id)
-    if published_at is None:
-        raise _not_yet_refused(app)
-    return max(app.archived_at, published_at)
+        raise RefusedError(f"the app {app.app_id} was restored: nothing was deleted")
+    return app.archived_at
 
 
 def forget_app(parts: ControlParts, app: App) -> None:
     """Delete an archived app from the catalog. Its data must have been deleted before."""
     if parts.catalog.apps.delete(app.org_id, app.app_id):
         return
-    if find_app(parts, app.app_id).is_archived:
-        raise _not_yet_refused(app)
-    raise RefusedError(f"the app {app.app_id} was restored meanwhile: run the command again to delete the rest")
-
-
-def _not_yet_refused(app: App) -> RefusedError:
-    return RefusedError(
-        f"the keys and webhooks of {app.app_id} are not yet refused everywhere: try again in a few seconds"
-    )
+    raise RefusedError(f"the app {app.app_id} was restored: run the command again to delete the rest")
 
 
 def mint_token(
@@ -147,7 +133,6 @@ def mint_token(
     )
     check = partial(check_new_token, parts.quotas, scopes=token.scopes)
     parts.catalog.tokens.mint(NewToken(token, minted.lookup_id, minted.digest), check)
-    parts.publisher.publish_now()
     return token.token_id, minted.token
 
 
@@ -155,17 +140,10 @@ def revoke_token(parts: ControlParts, token_id: str) -> ControlToken:
     revoked = parts.catalog.tokens.revoke(token_id)
     if revoked is None:
         raise RefusedError(f"there is no token {token_id!r}: see 'mauve token list'")
-    parts.publisher.publish_revocation()
     return revoked
 
 
 def _update(parts: ControlParts, org_id: str, change: Callable[[Organization], Organization]) -> Organization:
-    changed = _change(parts, org_id, change)
-    parts.publisher.publish_now()
-    return changed
-
-
-def _change(parts: ControlParts, org_id: str, change: Callable[[Organization], Organization]) -> Organization:
     return _existing(parts.catalog.organizations.update(org_id, change), org_id)
 
 

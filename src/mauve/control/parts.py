@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 
 from mauve.access.uses import CredentialUses
 from mauve.access.vault import Vault
-from mauve.control.publish import Publisher
 from mauve.core.clock import Clock
 from mauve.core.ids import Randomness
 from mauve.core.organization import Quotas
@@ -14,7 +13,6 @@ from mauve.stores.catalog import Catalog
 @dataclass(frozen=True, slots=True)
 class ControlParts:
     catalog: Catalog
-    publisher: Publisher
     vault: Vault
     clock: Clock
     randomness: Randomness

@@ -80,10 +80,8 @@ def change_role(parts: ControlParts, actor: User, user_id: str, role: Role, with
         if role is not Role.OWNER:
             check_owner_remains(members, user_id)
 
-    withdrawn = _Noted(withdraw)
-    if not parts.catalog.users.change_role(actor.org_id, user_id, role, check, withdrawn):
+    if not parts.catalog.users.change_role(actor.org_id, user_id, role, check, withdraw):
         raise not_found()
-    _publish(parts, withdrawn)
 
 
 def remove_member(parts: ControlParts, actor: User, user_id: str, withdraw: Withdrawal) -> None:
@@ -93,28 +91,8 @@ def remove_member(parts: ControlParts, actor: User, user_id: str, withdraw: With
         _check_reach(actor, _role_of(members, user_id))
         check_owner_remains(members, user_id)
 
-    withdrawn = _Noted(withdraw)
-    if not parts.catalog.users.remove(actor.org_id, user_id, check, withdrawn):
+    if not parts.catalog.users.remove(actor.org_id, user_id, check, withdraw):
         raise not_found()
-    _publish(parts, withdrawn)
-
-
-class _Noted:
-    """A withdrawal that notes whether it took place: without one, nothing has to be published."""
-
-    def __init__(self, withdraw: Withdrawal) -> None:
-        self._withdraw = withdraw
-        self.has_any = False
-
-    def __call__(self, minted: Minted) -> Minted:
-        withdrawn = self._withdraw(minted)
-        self.has_any = bool(withdrawn.tokens or withdrawn.keys)
-        return withdrawn
-
-
-def _publish(parts: ControlParts, withdrawn: _Noted) -> None:
-    if withdrawn.has_any:
-        parts.publisher.publish_revocation()
 
 
 def beyond(role: Role | None, minted: Minted) -> Minted:

@@ -40,8 +40,9 @@ def is_control_path(path: str) -> bool:
 class ControlPlane:
     """Everything under `/v1/apps`."""
 
-    def __init__(self, parts: ControlParts, timeout_s: float) -> None:
+    def __init__(self, parts: ControlParts, timeout_s: float, refresh_keys: Callable[[], None]) -> None:
         self._parts = parts
+        self._refresh_keys = refresh_keys
         self._timeout_s = timeout_s
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="control")
         self._share = FairShare(_IN_FLIGHT_MAX, "control")
@@ -98,7 +99,10 @@ class ControlPlane:
             raise not_found()
         caller.require(operation.scope)
         with cancellation.guarding():
-            return operation.handle(Call(parts, caller, request.path_params, body))
+            response = operation.handle(Call(parts, caller, request.path_params, body))
+        if operation.method != "GET":
+            self._refresh_keys()  # A new key works here as soon as its sender has it.
+        return response
 
 
 def share_exceeded() -> Problem:

@@ -63,9 +63,7 @@ def save_secret(parts: ControlParts, app: App, environment: Environment, provide
     """
     check_not_archived(app)
     sealed = _sealed(parts, Row(app.app_id, environment, provider), secret, is_placeholder=False)
-    public_id = parts.catalog.webhook_secrets.put(sealed, new_id("proj", parts.randomness))
-    parts.publisher.publish_revocation()
-    return public_id
+    return parts.catalog.webhook_secrets.put(sealed, new_id("proj", parts.randomness))
 
 
 def prepare_environment(parts: ControlParts, app: App, environment: Environment) -> None:
@@ -79,7 +77,6 @@ def prepare_environment(parts: ControlParts, app: App, environment: Environment)
         random = Secret(_STRIPE_PREFIX + parts.randomness.base62(_PLACEHOLDER_CHARACTERS))
         sealed = _sealed(parts, Row(app.app_id, environment, provider), random, is_placeholder=True)
         parts.catalog.webhook_secrets.put(sealed, new_id("proj", parts.randomness))
-    parts.publisher.publish_now()
 
 
 def _sealed(parts: ControlParts, row: Row, secret: Secret, *, is_placeholder: bool) -> SealedSecret:

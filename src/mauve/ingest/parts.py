@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from mauve.access.confirmation import ConfirmKey, ConfirmSecret
 from mauve.access.event_caps import EventCaps
 from mauve.access.keyring import Keyring
 from mauve.access.vault import Vault
@@ -38,8 +37,6 @@ class IngestParts:
     log: LogWriter
     ledger: MoneyRecorder
     has_room: Callable[[], bool]  # for the ledger, if it is a file
-    confirm_key: ConfirmKey  # before the ledger records what came with it, and while the keyring may be old
-    confirm_secret: ConfirmSecret  # of a webhook, while the keyring may be old
     publishable_limits: PublishableLimits
     vault: Vault
     clock: Clock

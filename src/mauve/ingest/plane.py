@@ -21,9 +21,9 @@ from mauve.ingest.parts import IngestParts
 from mauve.ingest.publishable import BODY_BYTES_MAX
 from mauve.ingest.webhooks.endpoint import WEBHOOKS, WebhookEndpoint, is_webhook_path
 from mauve.stores import StoreUnavailableError, UnconfirmedError
-from mauve.stores.edge import PublishedKey
 from mauve.stores.ingest_stats import ACCEPTED, ACCEPTED_OBJECT, REFUSED, REJECTED
 from mauve.stores.log import LogFailedError, LogFullError, LogUnavailableError
+from mauve.stores.published import PublishedKey
 from mauve.web.body import BodyTooLargeError, IncompleteBodyError
 from mauve.web.browser_client import browser_client_reply, is_browser_client_path
 from mauve.web.compression import inflated, too_large
@@ -68,7 +68,7 @@ class IngestPlane:
     def engines(self) -> dict[str, bool]:
         """Return which engines this plane can use now; the ledger only if its disk is full."""
         ledger = {} if self._parts.has_room() else {"ledger": False}
-        return {"edge": self._parts.keyring.is_current, "log": self._parts.log.is_available, **ledger}
+        return {"keys": self._parts.keyring.is_current, "log": self._parts.log.is_available, **ledger}
 
     def _answer_other(self, request: OpenRequest) -> Reply:
         match request.path:
@@ -133,10 +133,7 @@ class IngestPlane:
         """Accept events. The order of these lines is the order in which a request can be refused."""
         parts = self._parts
         received_at = parts.clock.now_ms()
-        is_fresh = parts.keyring.is_fresh  # before the look-up: what it finds may be older
         key = self._sender_of(request, received_at)
-        if not is_fresh:  # The log may be within reach although the edge is not.
-            await parts.confirm_key(key)
         try:
             with await admit(parts, request, key.org_id, self._body_rules) as admitted:
                 verdict, durable = self._store_events(admitted, request, key, received_at)
@@ -158,7 +155,6 @@ class IngestPlane:
             or request.method != "POST"
             or request.path != "/v1/events"
             or request.query
-            or not parts.keyring.is_fresh
             or parts.fairness.should_wait(parts.admission.ticks())
         ):
             return False

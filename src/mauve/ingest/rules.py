@@ -44,8 +44,8 @@ from mauve.ingest.hints import (
     with_misnamed_times,
     with_misspelled_signups,
 )
-from mauve.stores.edge import PublishedKey
 from mauve.stores.ledger import Payment, SubscriptionVersion
+from mauve.stores.published import PublishedKey
 
 _CLAIM_MAX: Final = 2**62  # beyond any calendar, and fits a 64-bit column
 

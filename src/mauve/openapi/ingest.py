@@ -33,7 +33,7 @@ from mauve.openapi.operation import (
     problem_raised_by,
     ref,
 )
-from mauve.stores.edge import PublishedKey, PublishedOrganization
+from mauve.stores.published import PublishedKey, PublishedOrganization
 from mauve.web.compression import too_large
 from mauve.web.messages import JSON
 
@@ -56,7 +56,6 @@ _SUBSCRIPTION: Final = {"type": "subscription", "id": "sub-1", "status": "active
 _NO_CURRENCY: Final = {"type": "subscription", "id": "sub-2", "status": "active", "mrr": 1999}
 _SUSPENDED: Final = PublishedOrganization(
     org_id="org_1",
-    version=1,
     standing=Standing.SUSPENDED,
     grace_ends_at=None,
     event_cap=None,
@@ -69,7 +68,6 @@ _SUSPENDED: Final = PublishedOrganization(
 def _key(kind: KeyKind) -> PublishedKey:
     return PublishedKey(
         key_id=KEY_ID_EXAMPLE,
-        version=1,
         digest=b"",
         kind=kind,
         environment=Environment.LIVE,

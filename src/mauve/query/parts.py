@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mauve.access.confirmation import ConfirmReader
 from mauve.access.keyring import Keyring
 from mauve.access.uses import CredentialUses
 from mauve.core.clock import Clock
@@ -29,8 +28,7 @@ class ReadStores:
 @dataclass(frozen=True, slots=True)
 class QueryParts:
     keyring: Keyring
-    confirm_reader: ConfirmReader  # of a read that no cache answers, and of any while the keyring may be old
-    admissions: Admissions  # where that is done, and reads are counted
+    admissions: Admissions  # where reads are counted
     cache: ReadCache | None  # None: switched off
     max_age_s: int
     meter: ReadMeter

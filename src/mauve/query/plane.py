@@ -7,6 +7,7 @@ a large part of it.
 from collections.abc import Awaitable, Mapping
 from datetime import date
 from functools import lru_cache, partial
+from http import HTTPStatus
 from typing import Final
 
 import structlog
@@ -23,7 +24,7 @@ from mauve.metrics.registry import metric_named
 from mauve.query.ask import Answer, Freshness, ask, ask_stores, cannot_be_read, find_hit
 from mauve.query.parts import QueryParts
 from mauve.stores import StoreUnavailableError
-from mauve.stores.edge import PublishedKey, PublishedToken
+from mauve.stores.published import PublishedKey, PublishedToken
 from mauve.web.asgi import AsgiRequest, send_reply
 from mauve.web.envelopes import data_reply, is_safe_method, wrong_method
 from mauve.web.messages import JSON, Reply, bearer_credential
@@ -72,18 +73,18 @@ class QueryPlane:
             return wrong_method("GET")
         parts = self._parts
         now_ms = parts.clock.now_ms()
-        is_fresh = parts.keyring.is_fresh  # before the look-up: what it finds may be older
+        is_recent = parts.keyring.is_recent  # before the look-up: what it finds may be older
         reader = self._reader_of(bearer_credential(request.header("authorization")), now_ms)
         metric_named(name)
         project = self._project_of(reader, query)
         question = _question_from(name, project, query, day_number(now_ms))
-        if not is_fresh:
+        if not is_recent:
             return self._confirm_and_ask(reader, question, now_ms)
         hit = find_hit(parts, question, now_ms)
         return self._read(reader, question, now_ms) if hit is None else reply_from(hit)
 
     async def _confirm_and_ask(self, reader: Reader, question: Question, now_ms: int) -> Reply:
-        await self._parts.admissions.run(reader.org_id, partial(self._parts.confirm_reader, reader))
+        await self._parts.keyring.confirm(reader)
         return reply_from(await ask(self._parts, question, lambda: self._admit(reader, question, now_ms)))
 
     async def _read(self, reader: Reader, question: Question, now_ms: int) -> Reply:
@@ -115,7 +116,6 @@ class QueryPlane:
         return project.public_id
 
     def _admit(self, reader: Reader, question: Question, now_ms: int) -> None:
-        self._parts.confirm_reader(reader)
         organization = self._parts.keyring.organizations.get(reader.org_id)
         kind = ReadKind.RAW_SCAN if question.metric.is_raw_scan else ReadKind.TOTALS
         check_reads(self._parts.meter, organization, reader, kind, now_ms)

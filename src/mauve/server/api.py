@@ -2,17 +2,16 @@
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry
 
-from mauve.access.keyring import REFRESH_EVERY_S, Keyring
+from mauve.access.keyring import Keyring
 from mauve.access.uses import USES_FLUSH_EVERY_S, KeyUseCopy
 from mauve.config import Settings
 from mauve.control.links import LINK_LIFETIME_MS, renew_setup_link
 from mauve.control.parts import ControlParts
-from mauve.control.publish import REFILL_EVERY_S, SWEEP_EVERY_S
 from mauve.load.lag import Progress
 from mauve.server.alerts import start_alerts
 from mauve.server.app import HealthApp, OtherPaths, ServiceApp, is_reachable
@@ -22,7 +21,6 @@ from mauve.server.child_protocol import ChildConfig, Ready
 from mauve.server.engine_gauges import CHECK_EVERY_S, EngineGauges
 from mauve.server.preparation import Preparation
 from mauve.server.request_guard import RequestGuard
-from mauve.stores import StoreUnavailableError
 from mauve.web.drain import Drain
 from mauve.wiring.control import control_parts
 from mauve.wiring.dashboard import dashboard_parts
@@ -59,9 +57,6 @@ def open_api(
     ):
         key_use_copy = KeyUseCopy(dashboard.ingest_stats, parts.catalog.keys, parts.clock)
         jobs = [
-            repeat(SWEEP_EVERY_S, parts.publisher.publish_pending, "publication_delayed"),
-            repeat(REFILL_EVERY_S, parts.publisher.refill_if_lost, "edge_not_filled"),
-            repeat(REFRESH_EVERY_S, keyring.refresh, "keyring_not_refreshed"),
             repeat(USES_FLUSH_EVERY_S, parts.uses.flush, "credential_uses_not_noted"),
             repeat(USES_FLUSH_EVERY_S, key_use_copy.copy, "key_uses_not_copied"),
         ]
@@ -72,9 +67,7 @@ def open_api(
 
 
 def ready_to_serve(config: ChildConfig, settings: Settings, parts: ControlParts, preparation: Preparation) -> Ready:
-    """Publish what the edge misses, and return the report of this process."""
-    with suppress(StoreUnavailableError):  # `open_api` repeats it.
-        parts.publisher.refill_if_lost()
+    """Return the report of this process."""
     if not preparation.is_done:
         return Ready(is_prepared=False)
     return _ready_to_set_up(settings, parts) if config.is_first else Ready()
@@ -96,12 +89,11 @@ async def run(config: ChildConfig) -> None:
     preparation = Preparation(config, settings)
     registry = CollectorRegistry()
     expose_metrics(settings, 0, registry)
-    with control_parts(settings) as parts, closing(open_keyring(settings)) as keyring:
-        keyring.refresh()
+    with control_parts(settings) as parts, open_keyring(settings, 0) as keyring:
         ready = ready_to_serve(config, settings, parts, preparation)
         others = OtherPaths(
             HealthApp(),
-            lambda: {"warehouse": is_reachable(lambda: ping_warehouse(settings)), "edge": keyring.is_current},
+            lambda: {"warehouse": is_reachable(lambda: ping_warehouse(settings)), "keys": keyring.is_current},
             drain=(drain := Drain(settings.drain_s)),
         )
         with open_api(settings, parts, keyring, LoadsElsewhere(), others, registry=registry) as (app, background):

@@ -59,7 +59,7 @@ class ServiceApp:
         self._query = QueryPlane(query)
         self._ledger = query.stores.ledger
         self._others = others
-        self._control = ControlPlane(parts, timeout_s)
+        self._control = ControlPlane(parts, timeout_s, query.keyring.refresh)
         self._dashboard = Dashboard(dashboard, timeout_s)
         self._agents = AgentsPlane(query, dashboard.public_url, self)
         probes = [Route("/readyz", self._readiness), Route("/drainz", self._drain_state)]

@@ -192,20 +192,6 @@ def _catalog(settings: Settings) -> Finding:
     )
 
 
-def _edge(settings: Settings) -> Finding:
-    with control_parts(settings) as parts:
-        pending = parts.publisher.unpublished()
-    if pending == 0:
-        return Finding("edge", ok=True, detail="holds every key, token, secret and limit")
-    if pending is not None:
-        advice = "start 'mauve serve': it publishes them within a second"
-        return Finding("edge", ok=False, detail=f"{pending} changes are not published yet", advice=advice)
-    if holder_of(settings.data) is None:  # A backup does not contain it.
-        return Finding("edge", ok=True, detail="filled at the next start of 'mauve serve', as after a restore")
-    advice = "restart 'mauve serve': it fills the edge again"
-    return Finding("edge", ok=False, detail="is not the one that was filled", advice=advice)
-
-
 def _queue(settings: Settings) -> Finding:
     with open_load_ledger(settings) as ledger, closing(open_log_reader(settings)) as log:
         is_full = log.largest_stream_bytes() > stream_bytes_max(settings)  # before the positions: it is trimmed later
@@ -374,7 +360,6 @@ _CHECKS: Final[_Checks] = {
     _master_key: (_POSTGRESQL,),
     _catalog: (_POSTGRESQL,),
     _connections: (_POSTGRESQL,),
-    _edge: (_POSTGRESQL, _NATS),
     _queue: (_POSTGRESQL, _NATS),
     _window: (_POSTGRESQL, _NATS),
     _loader: (_POSTGRESQL, _NATS),

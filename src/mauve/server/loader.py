@@ -9,7 +9,6 @@ from prometheus_client import CollectorRegistry
 
 from mauve.config import Settings
 from mauve.control.parts import ControlParts
-from mauve.control.publish import REFILL_EVERY_S, SWEEP_EVERY_S
 from mauve.load.lease import TRY_EVERY_S
 from mauve.load.runner import LoadMetrics, LoadRunner
 from mauve.maintenance.retention import CHECK_EVERY_S
@@ -86,8 +85,6 @@ async def run(config: ChildConfig) -> None:
             *start_loading(settings, parts, loading),
             asyncio.create_task(repeat(ENGINES_EVERY_S, gauges.refresh, "engines_not_checked")),
             # What a machine of role `api` has changed must be published even if it dies, and was the only one.
-            asyncio.create_task(repeat(SWEEP_EVERY_S, parts.publisher.publish_pending, "publication_delayed")),
-            asyncio.create_task(repeat(REFILL_EVERY_S, parts.publisher.refill_if_lost, "edge_not_filled")),
         ]
         admin_socket = AdminSocket(settings, loading)
         await admin_socket.open()

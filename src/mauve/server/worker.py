@@ -4,7 +4,6 @@ import asyncio
 
 from prometheus_client import CollectorRegistry
 
-from mauve.access.keyring import REFRESH_EVERY_S
 from mauve.ingest.plane import IngestPlane
 from mauve.ingest.stats import write_stats_forever
 from mauve.server.child import expose_metrics, finished, log_failure, repeat, serve_until_stopped
@@ -22,7 +21,6 @@ async def run(config: ChildConfig) -> None:
     registry = CollectorRegistry()
     expose_metrics(settings, config.number, registry)
     async with ingest_parts(settings, config.number, registry) as parts:
-        refreshing = asyncio.create_task(repeat(REFRESH_EVERY_S, parts.keyring.refresh, "keyring_not_refreshed"))
         counting = asyncio.create_task(parts.caps.refresh_forever())
         noting = asyncio.create_task(write_stats_forever(parts))
         drain = Drain(settings.drain_s)
@@ -41,4 +39,4 @@ async def run(config: ChildConfig) -> None:
             failure=lambda: preparation.failure or log_failure(parts.log),
             drain=drain,
         )
-        await finished([refreshing, counting, noting, checking])
+        await finished([counting, noting, checking])

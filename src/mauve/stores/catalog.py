@@ -13,7 +13,6 @@ from mauve.core.biller import Provider
 from mauve.core.credential import OPERATOR, AppKey, ControlToken, KeyKind, Scope
 from mauve.core.organization import Organization
 from mauve.core.user import Role, Session, User
-from mauve.stores.edge import PublishedRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +154,7 @@ class Organizations(Protocol):
     def find(self, org_id: str) -> Organization | None: ...
 
     def update(self, org_id: str, change: Callable[[Organization], Organization]) -> Organization | None:
-        """Apply `change` to name, standing, grace and limits, and mark the organization for publication.
+        """Apply `change` to name, standing, grace and limits, and publish them.
 
         No other change happens in between.
         """
@@ -164,7 +163,7 @@ class Organizations(Protocol):
 
 class Apps(Protocol):
     def create(self, app: NewApp, first_key: NewKey, check: TallyCheck) -> App:
-        """Store the app, its live project and its first key, all unpublished."""
+        """Store the app, its live project and its first key, and publish them."""
         ...
 
     def all_of(self, org_id: str) -> list[App]:
@@ -189,21 +188,17 @@ class Apps(Protocol):
     def change(self, org_id: str, app_id: str, changes: AppChanges) -> App | None: ...
 
     def archive(self, org_id: str, app_id: str, at: int) -> App | None:
-        """Archive the app once; mark its keys, projects and secrets for publication, as revoked or missing."""
+        """Archive the app once; publish its keys, projects and secrets as revoked or missing."""
         ...
 
     def restore(self, org_id: str, app_id: str) -> App | None:
         """Undo `archive`. Keys that were revoked themselves stay revoked."""
         ...
 
-    def published_at(self, app_id: str) -> int | None:
-        """Return when the last of an app's keys, projects and secrets was published; None if one of them is not."""
-        ...
-
     def delete(self, org_id: str, app_id: str) -> bool:
         """Delete an archived app with its keys, projects and secrets.
 
-        Return False if it does not exist, is not archived, or if that is not yet published to the edge.
+        Return False if it does not exist or is not archived.
         """
         ...
 
@@ -214,7 +209,7 @@ class Apps(Protocol):
 
 class Keys(Protocol):
     def mint(self, app_id: str, key: NewKey, check: TallyCheck) -> AppKey | None:
-        """Store the key, unpublished; return None if the app has no project in the key's environment."""
+        """Store and publish the key; return None if the app has no project in the key's environment."""
         ...
 
     def all_of(self, app_id: str) -> list[AppKey]:
@@ -222,7 +217,7 @@ class Keys(Protocol):
         ...
 
     def revoke(self, app_id: str, key_id: str) -> AppKey | None:
-        """Revoke permanently and mark for publication; a revoked key stays unchanged."""
+        """Revoke permanently, and publish that; a revoked key stays unchanged."""
         ...
 
     def note_uses(self, used_at: Mapping[str, int]) -> None:
@@ -232,7 +227,7 @@ class Keys(Protocol):
 
 class Tokens(Protocol):
     def mint(self, new: NewToken, check: TallyCheck) -> None:
-        """Store the token, unpublished."""
+        """Store and publish the token."""
         ...
 
     def all_of(self, org_id: str) -> list[ControlToken]: ...
@@ -240,7 +235,7 @@ class Tokens(Protocol):
     def find(self, lookup_id: str) -> StoredToken | None: ...
 
     def revoke(self, token_id: str) -> ControlToken | None:
-        """Revoke permanently and mark for publication; a revoked token stays unchanged."""
+        """Revoke permanently, and publish that; a revoked token stays unchanged."""
         ...
 
     def note_uses(self, used_at: Mapping[str, int]) -> None:
@@ -250,7 +245,7 @@ class Tokens(Protocol):
 
 class WebhookSecrets(Protocol):
     def put(self, secret: SealedSecret, public_id_if_new: str) -> str:
-        """Store the secret in place of any earlier one, unpublished; return its project's public id.
+        """Store and publish the secret in place of any earlier one; return its project's public id.
 
         The first secret in an app's test environment creates the test project with the given id. A placeholder
         replaces nothing.
@@ -354,20 +349,6 @@ class Sessions(Protocol):
     def end_all(self, user_id: str) -> None: ...
 
 
-class Publications(Protocol):
-    """Changes not yet published to the edge. A change marks its row in its own transaction."""
-
-    def pending(self, count_max: int) -> list[PublishedRecord]: ...
-
-    def mark_published(self, records: Sequence[PublishedRecord], at: int, edge_id: str) -> bool:
-        """Mark each row unless it has changed since it was read. Return False if `edge_id` is not the edge in use."""
-        ...
-
-    def edge_id(self) -> str | None: ...
-
-    def use_edge(self, edge_id: str) -> None: ...  # Everything is pending again: it replaces a lost one.
-
-
 class Installation(Protocol):
     """Values kept for the installation as a whole, by name."""
 
@@ -395,5 +376,4 @@ class Catalog:
     passwords: Passwords
     links: Links
     sessions: Sessions
-    publications: Publications
     installation: Installation

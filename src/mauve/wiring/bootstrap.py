@@ -21,7 +21,6 @@ from mauve.stores.warehouse import WarehouseUnavailableError
 from mauve.wiring.clickhouse import prepare_warehouse
 from mauve.wiring.cluster import has_servers, is_shared
 from mauve.wiring.databases import MAINTENANCE_STATEMENT_S, open_catalog_database, open_ledger_database
-from mauve.wiring.edge import AbsentEdge, OpenEdge, open_edge_publisher, prepare_edge, why_nats_is_away
 from mauve.wiring.log import prepare_log
 from mauve.wiring.machine import check_files
 from mauve.wiring.paths import catalog_path, identity_path, ledger_path, master_key_path, moved_path, served_path
@@ -85,19 +84,12 @@ def prepare_restored(settings: Settings) -> None:
     _prepare(settings, needs_every_server=True, may_be_copy=True)
 
 
-def prepare_for_command(settings: Settings) -> OpenEdge:
-    """Do the same for a command, which may run while servers for events are away: it changes the catalog alone.
-
-    Return how to open the edge. Without NATS it fails at once: the command must not wait again at every step.
-    """
-    away = why_nats_is_away(settings)
-    _prepare(settings, needs_every_server=False, uses_nats=away is None)
-    return open_edge_publisher if away is None else lambda _settings, _identity: nullcontext(AbsentEdge(away))
+def prepare_for_command(settings: Settings) -> None:
+    """Do the same for a command, which may run while the servers for events are down: it changes the catalog alone."""
+    _prepare(settings, needs_every_server=False)
 
 
-def _prepare(
-    settings: Settings, *, needs_every_server: bool, uses_nats: bool = True, may_be_copy: bool = False
-) -> None:
+def _prepare(settings: Settings, *, needs_every_server: bool, may_be_copy: bool = False) -> None:
     identity, is_new = _prepare_databases(settings)
     try:
         with closing(open_catalog_database(settings)) as database:
@@ -108,10 +100,8 @@ def _prepare(
             # The warehouse first: it may have to be moved, and nothing else must have changed until then.
             with nullcontext() if needs_every_server else suppress(UnsupportedServerError):
                 prepare_warehouse(settings, identity, installation)
-            if uses_nats:
-                with nullcontext() if needs_every_server else suppress(UnsupportedServerError):
-                    prepare_log(settings, identity, installation)
-                    prepare_edge(settings, identity)
+            if needs_every_server or settings.stream_url is None:
+                prepare_log(settings, identity, installation)
     except BaseException:
         if is_new:
             _remove_databases(settings)  # A start that was refused or stopped leaves nothing to move.

@@ -9,13 +9,8 @@ def catalog_path(data: Path) -> Path:
     return data / "catalog.db"
 
 
-def edge_path(data: Path) -> Path:
-    return data / "edge.db"
-
-
-def edge_copy_path(data: Path, process: int) -> Path:
-    """Return where a process copies the edge that is on NATS."""
-    return data / f"edge-copy-{process}.db"
+def snapshot_path(data: Path, process: int) -> Path:
+    return data / f"keys-{process:03d}.json"
 
 
 def ledger_path(data: Path) -> Path:

@@ -3,12 +3,10 @@
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
-from functools import partial
 from typing import Final
 
 import structlog
 
-from mauve.access.confirmation import confirm_reader, trust_reader
 from mauve.access.keyring import Keyring
 from mauve.access.read_limits import FailOpenMeter
 from mauve.access.uses import CredentialUses
@@ -23,14 +21,12 @@ from mauve.stores.localdisk.read_cache import SqliteReadCache
 from mauve.stores.localdisk.read_meter import SqliteReadMeter
 from mauve.stores.read_cache import ReadCache
 from mauve.stores.read_meter import ReadMeter
-from mauve.stores.sql.catalog.live_credentials import SqlLiveCredentials
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.ledger.closed_days import SqlClosedDaysReader
 from mauve.stores.sql.ledger.reader import SqlLedgerReader
 from mauve.stores.sql.read_meter import SqlReadMeter
 from mauve.stores.warehouse import WarehouseReader
 from mauve.wiring.databases import open_catalog_database, open_ledger_database
-from mauve.wiring.edge import may_outlive_edge
 from mauve.wiring.paths import read_cache_path, read_meter_path
 
 _READERS: Final = 4
@@ -60,10 +56,8 @@ def query_parts(
         closing(SingleFlight("read-warehouse", _READERS, settings.read_s_max)) as warehouse_flights,
         closing(SingleFlight("read-ledger", _READERS, settings.read_s_max)) as ledger_flights,
     ):
-        live = SqlLiveCredentials(catalog)
         yield QueryParts(
             keyring=keyring,
-            confirm_reader=partial(confirm_reader, live) if may_outlive_edge(settings) else trust_reader,
             admissions=admissions,
             cache=cache if settings.read_cache_s else None,
             max_age_s=settings.read_cache_s,

@@ -34,17 +34,15 @@ from mauve.stores.sql.ledger.recovery import (
     unknown_imports,
 )
 from mauve.stores.sql.restored_mark import mark_original
-from mauve.wiring.bootstrap import prepare_databases, prepare_restored, stored_identity
+from mauve.wiring.bootstrap import prepare_databases, prepare_restored
 from mauve.wiring.clickhouse import prepare_warehouse
 from mauve.wiring.cluster import processes_connected
-from mauve.wiring.control import control_parts
 from mauve.wiring.databases import (
     MAINTENANCE_STATEMENT_S,
     open_catalog_database,
     open_ledger_database,
     open_load_ledger,
 )
-from mauve.wiring.edge import drop_edge, prepare_edge
 from mauve.wiring.history import open_server_imports
 from mauve.wiring.log import forget_streams, known_streams, open_log_reader, stream_readers
 from mauve.wiring.lost_records import ID_DAYS, settle_lost_records
@@ -129,7 +127,6 @@ def reconcile(
         if since_ms is not None:
             recount_ids(address, since_ms - _CLOCK_DIFFERENCE_MS_MAX)
         raise_outbox_head(database, last_numbers.get(MIXED_STREAM, 0))
-    _publish_again(settings)
     with closing(open_catalog_database(settings)) as database:
         mark_original(database, is_renewed=True)
     return Reconciled(since_ms, replaced, given_up, undone)
@@ -162,7 +159,6 @@ def _check_servers(settings: Settings, identity: str) -> None:
         prepare_warehouse(settings, identity, installation)
     if settings.stream_url is not None:
         check_servers(settings.stream_url, settings.stream_monitor_urls, all_of_them=True)
-    prepare_edge(settings, identity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,15 +248,6 @@ def _undo_unknown_imports(settings: Settings, address: ServerAddress) -> tuple[s
         for project, number in unknown:
             warehouse.undo(project, number)
     return tuple(source_of(number) for _, number in unknown)
-
-
-def _publish_again(settings: Settings) -> None:
-    """Replace what was published: it may hold keys and versions that the restored catalog does not know."""
-    identity = stored_identity(settings)
-    if settings.stream_url is not None and identity is not None:
-        drop_edge(settings.stream_url, identity)
-    with control_parts(settings) as parts:
-        parts.publisher.refill_if_lost()
 
 
 def _addresses(settings: Settings) -> tuple[Secret, ServerAddress]:

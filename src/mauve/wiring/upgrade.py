@@ -25,7 +25,6 @@ from mauve.stores.clickhouse.connection import ChdbConnection, is_part_file
 from mauve.stores.clickhouse.schema import EMBEDDED_FORMAT
 from mauve.stores.data_directory import other_server
 from mauve.stores.formats import FORMATS, Formats, newer_formats, read_formats, write_formats
-from mauve.stores.localdisk import edge
 from mauve.stores.localdisk.log import frames
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.migrate import CATALOG, LEDGER, check_not_newer, migrate, migrate_files, newest_revision
@@ -44,7 +43,6 @@ from mauve.wiring.paths import (
 FILE_FORMATS: Final[Mapping[str, int]] = {
     "warehouse": EMBEDDED_FORMAT,
     "log": frames.FORMAT,
-    "edge": edge.FORMAT,
 }
 """The formats of files that this release reads and writes."""
 _TOLD_EVERY_S: Final = 5.0
@@ -78,7 +76,7 @@ def check_formats(data: Path, known: Mapping[str, int]) -> None:
 def _formats(settings: Settings) -> Mapping[str, int]:
     """Return the format of each store that this installation has in files."""
     on_servers = {"warehouse"} if settings.warehouse_url is not None else set()
-    on_servers |= {"log", "edge"} if settings.stream_url is not None else set()
+    on_servers |= {"log"} if settings.stream_url is not None else set()
     return {name: number for name, number in FILE_FORMATS.items() if name not in on_servers}
 
 

@@ -20,8 +20,8 @@ from mauve.ingest.webhooks.signature_failures import SignatureFailureCounts
 from mauve.ingest.webhooks.signatures import SignatureFailure
 from mauve.overload.byte_budget import ByteBudget
 from mauve.stores import StoreUnavailableError
-from mauve.stores.edge import PublishedSecret
 from mauve.stores.ledger import Entry, Outcome
+from mauve.stores.published import PublishedSecret
 from mauve.web.body import BodyTooLargeError
 from mauve.web.messages import OpenRequest, Reply, is_json, json_reply
 
@@ -55,7 +55,6 @@ class WebhookEndpoint:
     async def handle(self, request: OpenRequest) -> Reply:
         """Handle a delivery. The order of these lines is the order in which it can be refused."""
         received_at = self._parts.clock.now_ms()
-        is_fresh = self._parts.keyring.is_fresh  # before the look-up: what it finds may be older
         secret = self._secret_for(request.path)
         try:
             with await admit(self._parts, request, secret.org_id, self._body_rules) as admitted:
@@ -65,8 +64,7 @@ class WebhookEndpoint:
                 secret = await self._verify(request, body, secret, received_at)
                 if _is_small(body):
                     admitted.record_work(self._parts.ledger.entry_s)
-                if not is_fresh:  # The ledger may be within reach although the edge is not.
-                    await self._parts.confirm_secret(secret)
+                await self._parts.keyring.confirm(secret)
                 return await self._store(body, secret, received_at)
         except BodyTooLargeError:
             raise delivery_too_large() from None

@@ -15,8 +15,8 @@ from mauve.ingest.parts import MoneyRecorder
 from mauve.ingest.webhooks.signatures import SignatureFailure
 from mauve.stores import StoreUnavailableError
 from mauve.stores.deliveries import DeliveryResult, Tally
-from mauve.stores.edge import PublishedSecret
 from mauve.stores.ledger import Entry
+from mauve.stores.published import PublishedSecret
 
 _WRITE_EVERY_S: Final = 1.0
 

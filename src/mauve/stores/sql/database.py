@@ -2,6 +2,7 @@
 
 import math
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -117,6 +118,17 @@ class Database:
         """Raise unless the server can be reached and is one that this release supports."""
         with self.reading() as connection:
             self._dialect.check_server(connection)
+
+    def wait_for_notice(self, channel: str, seconds: float) -> None:
+        """Wait until another transaction announces something on the channel, at most for this time.
+
+        Use it from one thread. If the server is down, wait all of the time.
+        """
+        ends_at = time.monotonic() + seconds
+        try:
+            self._dialect.wait_for_notice(channel, seconds)
+        except Exception:  # noqa: BLE001 - of any driver; whoever reads next finds out why
+            time.sleep(max(0.0, ends_at - time.monotonic()))
 
     def empty_journal(self, patience_s: float) -> bool:
         """Empty SQLite's write-ahead log; return False if readers have prevented it all the time."""

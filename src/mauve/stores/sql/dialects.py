@@ -72,6 +72,10 @@ class Dialect(Protocol):
         """Remove deleted content from the journal; return False if readers have prevented it all the time."""
         ...
 
+    def wait_for_notice(self, channel: str, seconds: float) -> None:
+        """Wait until another transaction announces something on the channel, at most for this time."""
+        ...
+
     def reason(self, error: BaseException) -> str:
         """Say why a statement failed, without the values of any row."""
         ...
@@ -135,6 +139,9 @@ class Sqlite:
                     return False
                 time.sleep(_JOURNAL_PAUSE_S)
         return True
+
+    def wait_for_notice(self, channel: str, seconds: float) -> None:  # noqa: ARG002 - the same signature
+        time.sleep(seconds)  # A file announces nothing.
 
     def reason(self, error: BaseException) -> str:
         return str(error)
@@ -233,6 +240,7 @@ class Postgresql:
 
     def __init__(self, url: sa.URL, patience_s: float, session: Session) -> None:
         self._schema = session.schema
+        self._listening: sa.Connection | None = None
         self.engine = _postgresql_engine(url, patience_s, session)
         self._readers = self.engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         self._writers = self.engine.execution_options(isolation_level="READ COMMITTED", postgresql_readonly=False)
@@ -281,6 +289,21 @@ class Postgresql:
             finally:
                 connection.invalidate()  # VACUUM allows no transaction, so the limit is the connection's.
         return True
+
+    def wait_for_notice(self, channel: str, seconds: float) -> None:
+        if self._listening is None:  # Return at once: what was announced before is not repeated.
+            self._listening = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+            self._listening.exec_driver_sql(f"LISTEN {channel}")
+            return
+        try:
+            driver: Any = self._listening.connection.driver_connection
+            for _ in driver.notifies(timeout=seconds, stop_after=1):
+                pass
+        except BaseException:
+            self._listening.invalidate()
+            self._listening.close()
+            self._listening = None
+            raise
 
     def reason(self, error: BaseException) -> str:
         """Return the primary message alone: the details of a violated constraint name the row's values."""
@@ -362,8 +385,10 @@ def _bounded_connect(limit_s: float) -> Callable[[Mapping[str, Any]], "psycopg.C
         wait_s = limit_s
 
         def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:  # noqa: ANN401
+            if timeout is not None:
+                return super().wait(gen, interval, timeout)
             try:
-                return super().wait(gen, interval, timeout or self.wait_s)
+                return super().wait(gen, interval, self.wait_s)
             except psycopg.errors._WaitTimeout as error:  # noqa: SLF001 - it has no public name
                 self.pgconn.finish()
                 raise psycopg.OperationalError(f"the server has not answered for {self.wait_s:g} s") from error

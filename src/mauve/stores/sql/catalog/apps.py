@@ -9,8 +9,7 @@ from mauve.core.biller import Provider
 from mauve.stores.catalog import AppChanges, NewApp, NewKey, TallyCheck
 from mauve.stores.sql.catalog.keys import insert_key
 from mauve.stores.sql.catalog.minting import tally
-from mauve.stores.sql.catalog.publications import UNPUBLISHED, changed
-from mauve.stores.sql.catalog.row_locks import lock_rows
+from mauve.stores.sql.catalog.published import publish
 from mauve.stores.sql.catalog.schema import apps, keys, projects, webhook_secrets
 from mauve.stores.sql.database import Database
 
@@ -55,6 +54,7 @@ class SqlApps:
             )
             insert_project(tx, app.public_id, app.app_id, Environment.LIVE, app.created_at)
             insert_key(tx, app.app_id, app.public_id, first_key)
+            publish(tx, dict(_published_of(app.app_id)))
             return _app_from(tx.execute(_APP.where(apps.c.app_id == app.app_id)).one())
 
     def all_of(self, org_id: str) -> list[App]:
@@ -88,30 +88,15 @@ class SqlApps:
     ) -> App | None:
         with self._database.writing() as tx:
             if tx.execute(sa.update(apps).where(needs_change).values(archived_at=at)).rowcount:
-                lock_rows(tx, dict(_published_of(app_id)))
-                for table, of_app in _published_of(app_id):
-                    tx.execute(sa.update(table).where(of_app).values(changed(table)))
+                publish(tx, dict(_published_of(app_id)))
             row = tx.execute(_APP.where(_is(org_id, app_id))).one_or_none()
         return None if row is None else _app_from(row)
-
-    def published_at(self, app_id: str) -> int | None:
-        with self._database.reading() as tx:
-            moments = [
-                at
-                for table, of_app in _published_of(app_id)
-                for (at,) in tx.execute(sa.select(table.c.mirrored_at).where(of_app))
-            ]
-        return None if None in moments else max(moments, default=None)
 
     def delete(self, org_id: str, app_id: str) -> bool:
         archived = _is(org_id, app_id) & apps.c.archived_at.is_not(None)
         with self._database.writing() as tx:
             if tx.execute(sa.select(apps.c.app_id).where(archived).with_for_update()).first() is None:
                 return False
-            lock_rows(tx, dict(_published_of(app_id)))
-            for table, of_app in _published_of(app_id):
-                if tx.execute(sa.select(table.c.version).where(of_app, table.c.mirrored_at.is_(None))).first():
-                    return False
             for table, of_app in _published_of(app_id):
                 tx.execute(sa.delete(table).where(of_app))
             tx.execute(sa.delete(apps).where(archived))
@@ -168,6 +153,6 @@ def _app_from(row: sa.Row[Any]) -> App:
 
 
 def insert_project(tx: sa.Connection, public_id: str, app_id: str, environment: Environment, created_at: int) -> None:
-    """Store a project, unpublished, within the caller's transaction."""
+    """Store a project within the caller's transaction, which publishes it."""
     row = {"public_id": public_id, "app_id": app_id, "environment": environment, "created_at": created_at}
-    tx.execute(sa.insert(projects).values(row | UNPUBLISHED))
+    tx.execute(sa.insert(projects).values(row))

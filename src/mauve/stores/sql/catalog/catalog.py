@@ -7,7 +7,6 @@ from mauve.stores.sql.catalog.apps import SqlApps
 from mauve.stores.sql.catalog.keys import SqlKeys
 from mauve.stores.sql.catalog.links import SqlLinks
 from mauve.stores.sql.catalog.organizations import SqlOrganizations
-from mauve.stores.sql.catalog.publications import SqlPublications
 from mauve.stores.sql.catalog.schema import installation
 from mauve.stores.sql.catalog.sessions import SqlSessions
 from mauve.stores.sql.catalog.tokens import SqlTokens
@@ -54,6 +53,5 @@ def sql_catalog(database: Database) -> Catalog:
         passwords=SqlPasswords(database),
         links=SqlLinks(database),
         sessions=SqlSessions(database),
-        publications=SqlPublications(database),
         installation=SqlInstallation(database),
     )

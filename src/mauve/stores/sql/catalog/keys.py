@@ -7,8 +7,8 @@ import sqlalchemy as sa
 
 from mauve.core.credential import AppKey
 from mauve.stores.catalog import NewKey, TallyCheck
-from mauve.stores.sql.catalog.minting import key_from, tally
-from mauve.stores.sql.catalog.publications import UNPUBLISHED, changed
+from mauve.stores.sql.catalog.minting import KEYS, key_from, tally
+from mauve.stores.sql.catalog.published import publish
 from mauve.stores.sql.catalog.schema import apps, keys, projects
 from mauve.stores.sql.database import Database
 
@@ -35,19 +35,20 @@ class SqlKeys:
                 return None
             check(tally(tx, found.org_id, key.minted_by, app_id))
             insert_key(tx, app_id, found.public_id, key)
-            return key_from(tx.execute(sa.select(keys).where(keys.c.key_id == key.key_id)).one())
+            publish(tx, {keys: keys.c.key_id == key.key_id})
+            return key_from(tx.execute(KEYS.where(keys.c.key_id == key.key_id)).one())
 
     def all_of(self, app_id: str) -> list[AppKey]:
-        query = sa.select(keys).where(keys.c.app_id == app_id).order_by(keys.c.created_at, keys.c.key_id)
+        query = KEYS.where(keys.c.app_id == app_id).order_by(keys.c.created_at, keys.c.key_id)
         with self._database.reading() as tx:
             return [key_from(row) for row in tx.execute(query)]
 
     def revoke(self, app_id: str, key_id: str) -> AppKey | None:
         is_it = (keys.c.key_id == key_id) & (keys.c.app_id == app_id)
-        revoke = sa.update(keys).where(is_it & keys.c.revoked.is_(False)).values({"revoked": True} | changed(keys))
         with self._database.writing() as tx:
-            tx.execute(revoke)
-            row = tx.execute(sa.select(keys).where(is_it)).one_or_none()
+            if tx.execute(sa.update(keys).where(is_it & keys.c.revoked.is_(False)).values(revoked=True)).rowcount:
+                publish(tx, {keys: is_it})
+            row = tx.execute(KEYS.where(is_it)).one_or_none()
         return None if row is None else key_from(row)
 
     def note_uses(self, used_at: Mapping[str, int]) -> None:
@@ -58,7 +59,7 @@ class SqlKeys:
 
 
 def insert_key(tx: sa.Connection, app_id: str, public_id: str, key: NewKey) -> None:
-    """Store a key within the caller's transaction: an app is created with its first key."""
+    """Store a key within the caller's transaction, which publishes it: an app is created with its first key."""
     row = {
         "key_id": key.key_id,
         "app_id": app_id,
@@ -72,4 +73,4 @@ def insert_key(tx: sa.Connection, app_id: str, public_id: str, key: NewKey) -> N
         "minted_by": key.minted_by,
         "name": key.name,
     }
-    tx.execute(sa.insert(keys).values(row | UNPUBLISHED))
+    tx.execute(sa.insert(keys).values(row))

@@ -1,6 +1,6 @@
 """Count, list by minter and revoke keys and tokens, within the caller's transaction."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -10,11 +10,12 @@ from mauve.core.credential import OPERATOR, AppKey, ControlToken, KeyKind, Scope
 from mauve.core.roles import scopes_of
 from mauve.core.user import Role
 from mauve.stores.catalog import Minted, Tally
-from mauve.stores.sql.catalog.publications import changed, scopes_from
-from mauve.stores.sql.catalog.row_locks import lock_rows
-from mauve.stores.sql.catalog.schema import apps, keys, memberships, organizations, tokens
+from mauve.stores.sql.catalog.published import publish, scopes_from
+from mauve.stores.sql.catalog.schema import apps, keys, memberships, organizations, published, tokens
 
 _IDS_AT_ONCE: Final = 500  # SQLite limits the number of parameters
+_IS_PUBLISHED_KEY: Final = (published.c.kind == "key") & (published.c.id == keys.c.key_id)
+KEYS: Final = sa.select(keys, published.c.committed_at.label("mirrored_at")).outerjoin(published, _IS_PUBLISHED_KEY)
 
 
 def lock_organization(tx: sa.Connection, org_id: str) -> None:
@@ -45,10 +46,8 @@ def minted_by(tx: sa.Connection, org_id: str, user_id: str) -> Minted:
     is_theirs = (tokens.c.org_id == org_id) & (tokens.c.minted_by == user_id)
     through_tokens = keys.c.minted_by.in_(sa.select(tokens.c.token_id).where(is_theirs))
     working_tokens = sa.select(tokens).where(is_theirs & tokens.c.revoked.is_(False))
-    working_keys = (
-        sa.select(keys)
-        .join(apps, apps.c.app_id == keys.c.app_id)
-        .where(apps.c.org_id == org_id, (keys.c.minted_by == user_id) | through_tokens, keys.c.revoked.is_(False))
+    working_keys = KEYS.join(apps, apps.c.app_id == keys.c.app_id).where(
+        apps.c.org_id == org_id, (keys.c.minted_by == user_id) | through_tokens, keys.c.revoked.is_(False)
     )
     return Minted(
         tokens=tuple(map(token_from, tx.execute(working_tokens.order_by(tokens.c.created_at, tokens.c.token_id)))),
@@ -57,18 +56,21 @@ def minted_by(tx: sa.Connection, org_id: str, user_id: str) -> Minted:
 
 
 def revoke(tx: sa.Connection, minted: Minted) -> None:
-    """Revoke permanently and mark for publication."""
-    key_ids = [key.key_id for key in minted.keys]
-    token_ids = [token.token_id for token in minted.tokens]
-    lock_rows(tx, {keys: keys.c.key_id.in_(key_ids), tokens: tokens.c.token_id.in_(token_ids)})
-    _revoke(tx, keys, keys.c.key_id, key_ids)
-    _revoke(tx, tokens, tokens.c.token_id, token_ids)
+    """Revoke permanently, and publish that."""
+    chunks = [
+        *_chunks(keys, keys.c.key_id, [key.key_id for key in minted.keys]),
+        *_chunks(tokens, tokens.c.token_id, [token.token_id for token in minted.tokens]),
+    ]
+    for table, are_they in chunks:
+        tx.execute(sa.update(table).where(are_they & table.c.revoked.is_(False)).values(revoked=True))
+    for table, are_they in chunks:
+        publish(tx, {table: are_they})
 
 
-def _revoke(tx: sa.Connection, table: sa.Table, column: sa.Column[str], ids: Sequence[str]) -> None:
-    for start in range(0, len(ids), _IDS_AT_ONCE):
-        are_they = column.in_(ids[start : start + _IDS_AT_ONCE]) & table.c.revoked.is_(False)
-        tx.execute(sa.update(table).where(are_they).values({"revoked": True} | changed(table)))
+def _chunks(
+    table: sa.Table, column: sa.Column[str], ids: Sequence[str]
+) -> Iterator[tuple[sa.Table, sa.ColumnElement[bool]]]:
+    return ((table, column.in_(ids[at : at + _IDS_AT_ONCE])) for at in range(0, len(ids), _IDS_AT_ONCE))
 
 
 def _count(tx: sa.Connection, table: sa.Table, condition: sa.ColumnElement[bool]) -> tuple[int, int]:

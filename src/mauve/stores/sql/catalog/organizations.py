@@ -6,7 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from mauve.core.organization import Limits, Organization, Standing
-from mauve.stores.sql.catalog.publications import UNPUBLISHED, changed
+from mauve.stores.sql.catalog.published import publish
 from mauve.stores.sql.catalog.schema import organizations
 from mauve.stores.sql.database import Database
 
@@ -34,15 +34,17 @@ class SqlOrganizations:
             found = _find(tx, org_id)
             if found is None:
                 return None
-            columns = _changeable_columns(change(found)) | changed(organizations)
-            tx.execute(sa.update(organizations).where(organizations.c.org_id == org_id).values(columns))
+            is_it = organizations.c.org_id == org_id
+            tx.execute(sa.update(organizations).where(is_it).values(_changeable_columns(change(found))))
+            publish(tx, {organizations: is_it})
             return _find(tx, org_id)
 
 
 def insert_organization(tx: sa.Connection, organization: Organization) -> None:
-    """Store an organization, unpublished, within the caller's transaction."""
+    """Store and publish an organization within the caller's transaction."""
     row = {"org_id": organization.org_id, "created_at": organization.created_at}
-    tx.execute(sa.insert(organizations).values(row | _changeable_columns(organization) | UNPUBLISHED))
+    tx.execute(sa.insert(organizations).values(row | _changeable_columns(organization)))
+    publish(tx, {organizations: organizations.c.org_id == organization.org_id})
 
 
 def _find(tx: sa.Connection, org_id: str) -> Organization | None:

@@ -7,14 +7,6 @@ import sqlalchemy as sa
 metadata: Final = sa.MetaData()
 
 
-def _publication_columns() -> list[sa.Column[int]]:
-    """Return the columns of every published row: the count of its changes, and when the last one reached the edge."""
-    return [
-        sa.Column("version", sa.BigInteger, nullable=False),
-        sa.Column("mirrored_at", sa.BigInteger, index=True),  # NULL: the current state is not published yet
-    ]
-
-
 organizations: Final = sa.Table(
     "organizations",
     metadata,
@@ -27,7 +19,6 @@ organizations: Final = sa.Table(
     sa.Column("agent_queries", sa.BigInteger, nullable=False),
     sa.Column("raw_scans", sa.BigInteger, nullable=False),
     sa.Column("created_at", sa.BigInteger, nullable=False),
-    *_publication_columns(),
 )
 
 users: Final = sa.Table(
@@ -90,7 +81,6 @@ projects: Final = sa.Table(
     sa.Column("app_id", sa.ForeignKey("apps.app_id"), nullable=False),
     sa.Column("plane", sa.Text, key="environment", nullable=False),
     sa.Column("created_at", sa.BigInteger, nullable=False),
-    *_publication_columns(),
     sa.UniqueConstraint("app_id", "environment"),
 )
 
@@ -109,7 +99,6 @@ keys: Final = sa.Table(
     sa.Column("minted_by", sa.Text, index=True),  # a user, a token or the operator; NULL: not recorded
     sa.Column("name", sa.Text),
     sa.Column("last_used_at", sa.BigInteger),
-    *_publication_columns(),
     sa.Index("ix_keys_app_id_revoked", "app_id", "revoked"),  # covers the counts
 )
 
@@ -126,7 +115,6 @@ tokens: Final = sa.Table(
     sa.Column("created_at", sa.BigInteger, nullable=False),
     sa.Column("minted_by", sa.Text),  # a user, perhaps removed since, or the operator
     sa.Column("last_used_at", sa.BigInteger),
-    *_publication_columns(),
 )
 
 webhook_secrets: Final = sa.Table(
@@ -138,7 +126,17 @@ webhook_secrets: Final = sa.Table(
     sa.Column("saved_at", sa.BigInteger, nullable=False),
     # Random, so that the address exists before the biller has given its secret: no delivery is signed with it.
     sa.Column("is_placeholder", sa.Boolean, nullable=False, server_default=sa.false()),
-    *_publication_columns(),
+)
+
+# What every process holds in memory of the tables above. Only the newest state of each row: its revision moves on.
+published: Final = sa.Table(
+    "published",
+    metadata,
+    sa.Column("kind", sa.Text, primary_key=True),
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("revision", sa.BigInteger, nullable=False, unique=True),
+    sa.Column("record", sa.LargeBinary, nullable=False),  # JSON
+    sa.Column("committed_at", sa.BigInteger, nullable=False),
 )
 
 # Counters that machines share. On one machine they are in files of their own, which are faster.
@@ -157,6 +155,15 @@ spent: Final = sa.Table(
     sa.Column("period", sa.Text, primary_key=True),
     sa.Column("queries", sa.BigInteger, nullable=False),
     sa.Column("raw_scans", sa.BigInteger, nullable=False),
+)
+
+processes: Final = sa.Table(
+    "processes",
+    metadata,
+    sa.Column("process", sa.Text, primary_key=True),
+    sa.Column("accepted", sa.LargeBinary),  # counts of accepted events that may not be loaded yet
+    sa.Column("accepted_at", sa.BigInteger),
+    sa.Column("beat_at", sa.BigInteger),  # when it last used a limit that all processes share
 )
 
 buckets: Final = sa.Table(

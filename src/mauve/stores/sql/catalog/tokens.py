@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from mauve.core.credential import ControlToken
 from mauve.stores.catalog import NewToken, StoredToken, TallyCheck
 from mauve.stores.sql.catalog.minting import tally, token_from
-from mauve.stores.sql.catalog.publications import UNPUBLISHED, changed
+from mauve.stores.sql.catalog.published import publish
 from mauve.stores.sql.catalog.schema import tokens
 from mauve.stores.sql.database import Database
 
@@ -35,7 +35,8 @@ class SqlTokens:
         }
         with self._database.writing() as tx:
             check(tally(tx, new.token.org_id, new.token.minted_by))
-            tx.execute(sa.insert(tokens).values(row | UNPUBLISHED))
+            tx.execute(sa.insert(tokens).values(row))
+            publish(tx, {tokens: tokens.c.token_id == new.token.token_id})
 
     def all_of(self, org_id: str) -> list[ControlToken]:
         query = sa.select(tokens).where(tokens.c.org_id == org_id).order_by(tokens.c.created_at, tokens.c.token_id)
@@ -49,9 +50,9 @@ class SqlTokens:
 
     def revoke(self, token_id: str) -> ControlToken | None:
         is_it = tokens.c.token_id == token_id
-        revoke = sa.update(tokens).where(is_it & tokens.c.revoked.is_(False))
         with self._database.writing() as tx:
-            tx.execute(revoke.values({"revoked": True} | changed(tokens)))
+            if tx.execute(sa.update(tokens).where(is_it & tokens.c.revoked.is_(False)).values(revoked=True)).rowcount:
+                publish(tx, {tokens: is_it})
             row = tx.execute(sa.select(tokens).where(is_it)).one_or_none()
         return None if row is None else token_from(row)
 

@@ -8,7 +8,7 @@ from mauve.core.app import Environment
 from mauve.core.biller import Provider
 from mauve.stores.catalog import SavedSecret, SealedSecret
 from mauve.stores.sql.catalog.apps import insert_project
-from mauve.stores.sql.catalog.publications import UNPUBLISHED, changed
+from mauve.stores.sql.catalog.published import publish
 from mauve.stores.sql.catalog.schema import alert_channels, apps, projects, webhook_secrets
 from mauve.stores.sql.database import Database
 
@@ -24,6 +24,8 @@ class SqlWebhookSecrets:
             tx.execute(sa.select(apps.c.app_id).where(apps.c.app_id == secret.app_id).with_for_update())
             public_id = _project_of(tx, secret) or _new_project(tx, secret, public_id_if_new)
             _replace(tx, secret, public_id)
+            of_project = webhook_secrets.c.public_id == public_id
+            publish(tx, {projects: projects.c.public_id == public_id, webhook_secrets: of_project})
         return public_id
 
     def saved_for(self, app_id: str) -> list[SavedSecret]:
@@ -57,7 +59,7 @@ def _replace(tx: sa.Connection, secret: SealedSecret, public_id: str) -> None:
     is_it = (webhook_secrets.c.public_id == public_id) & (webhook_secrets.c.provider == secret.provider)
     if secret.is_placeholder and tx.execute(sa.select(webhook_secrets.c.provider).where(is_it)).first() is not None:
         return
-    update = sa.update(webhook_secrets).where(is_it).values(columns | changed(webhook_secrets))
+    update = sa.update(webhook_secrets).where(is_it).values(columns)
     if tx.execute(update).rowcount == 0:
-        row = {"public_id": public_id, "provider": secret.provider} | columns | UNPUBLISHED
+        row = {"public_id": public_id, "provider": secret.provider} | columns
         tx.execute(sa.insert(webhook_secrets).values(row))

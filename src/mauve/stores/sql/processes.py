@@ -1,0 +1,147 @@
+"""What the processes of all machines share to keep limits: a row for each, in the catalog's database."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+import sqlalchemy as sa
+
+from mauve.core.accepted import AcceptedCounts, OrgPeriod, Subtotal
+from mauve.stores import StoreUnavailableError
+from mauve.stores.sql.catalog.schema import processes
+from mauve.stores.sql.database import Database
+from mauve.stores.sql.dialects import now_ms, upsert
+
+BEAT_EVERY_S: Final = 1.0
+ABSENT_AFTER_S: Final = 5.0
+USE_S: Final = 30.0
+"""How long a process shares a limit after it was last used there."""
+_COUNTS_MS: Final = 3 * 86_400_000
+_SHARE_AGAIN_S: Final = 86_400.0
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(list[tuple[int, list[tuple[str, str, list[Subtotal]]]]])  # by stream
+_EMPTY: Final = _encoder.encode([])
+
+
+def _put(database: Database, process: str, **values: Any) -> None:  # noqa: ANN401 - of any column
+    with database.writing(is_expendable=True) as tx:
+        insert = upsert(tx.dialect.name, processes).values(process=process, **values)
+        tx.execute(insert.on_conflict_do_update(index_elements=[processes.c.process], set_=values))
+
+
+class SqlAcceptedCounts:
+    """The exchange of accepted counts. Used from one thread at a time. Counts expire after three days."""
+
+    def __init__(self, database: Database, process: str, ticks: Callable[[], float] = time.monotonic) -> None:
+        self._database = database
+        self._process = process
+        self._ticks = ticks
+        self._seen: dict[str, bytes] = {}
+        self._decoded: dict[bytes, dict[int, AcceptedCounts]] = {}
+        self._read_if_possible()
+        self._shared, self._shared_at = self._seen.get(process, _EMPTY), ticks()
+
+    def share(self, accepted: Mapping[int, AcceptedCounts]) -> None:
+        content = _content_of(accepted)
+        may_expire = content != _EMPTY and self._ticks() - self._shared_at > _SHARE_AGAIN_S
+        if content == self._shared and not may_expire:
+            return
+        _put(self._database, self._process, accepted=content, accepted_at=_now(self._database))
+        self._shared, self._shared_at = content, self._ticks()
+
+    def own(self) -> dict[int, AcceptedCounts]:
+        counts = self._counts_from(self._seen.get(self._process, _EMPTY))
+        return {stream: accepted.copy() for stream, accepted in counts.items() if accepted}
+
+    def others(self) -> list[tuple[int, AcceptedCounts]]:
+        """Return what the others have shared; while the database is down, what they had shared before."""
+        self._read_if_possible()
+        others = (content for process, content in self._seen.items() if process != self._process)
+        return [pair for content in others for pair in self._counts_from(content).items()]
+
+    def _read_if_possible(self) -> None:
+        with suppress(StoreUnavailableError), self._database.reading() as tx:
+            is_recent = processes.c.accepted_at > now_ms(tx.dialect.name) - _COUNTS_MS
+            rows = tx.execute(sa.select(processes.c.process, processes.c.accepted).where(is_recent)).all()
+            self._seen = {process: bytes(accepted) for process, accepted in rows}
+
+    def _counts_from(self, content: bytes) -> dict[int, AcceptedCounts]:
+        """Return the counts, usually those of the last time. Counts of another release that differ count as none."""
+        if content not in self._decoded:
+            self._decoded = {known: self._decoded[known] for known in self._seen.values() if known in self._decoded}
+            self._decoded[content] = _decoded(content)
+        return self._decoded[content]
+
+
+class SqlPresence:
+    """Counts the processes that use a limit now. A thread beats while this one does.
+
+    While the database is down, the count stays as it was.
+    """
+
+    def __init__(self, database: Database, process: str) -> None:
+        self._database = database
+        self._process = process
+        self._used_at = -USE_S
+        self._sharing = 1
+        self._news = threading.Event()
+        self._is_closing = False
+        self._thread = threading.Thread(target=self._beat_forever, name="presence", daemon=True)
+        self._thread.start()
+
+    def use(self) -> int:
+        """Note that this process uses the limit; return how many do so now, this one included. It never waits."""
+        now = time.monotonic()
+        if now - self._used_at >= USE_S:
+            self._news.set()
+        self._used_at = now
+        return self._sharing
+
+    def close(self) -> None:
+        self._is_closing = True
+        self._news.set()
+        self._thread.join()
+
+    def _beat_forever(self) -> None:
+        while not self._is_closing:
+            is_used = time.monotonic() - self._used_at < USE_S
+            self._news.wait(BEAT_EVERY_S if is_used else None)
+            self._news.clear()
+            if time.monotonic() - self._used_at < USE_S:
+                with suppress(StoreUnavailableError):  # The next beat is soon.
+                    self._beat()
+
+    def _beat(self) -> None:
+        now = _now(self._database)
+        _put(self._database, self._process, beat_at=now)
+        is_other = (processes.c.process != self._process) & (processes.c.beat_at > now - int(ABSENT_AFTER_S * 1000))
+        with self._database.reading() as tx:
+            self._sharing = 1 + tx.execute(sa.select(sa.func.count()).where(is_other)).scalar_one()
+
+
+def _now(database: Database) -> int:
+    with database.reading() as tx:
+        return tx.execute(sa.select(now_ms(tx.dialect.name))).scalar_one()
+
+
+def _content_of(accepted: Mapping[int, AcceptedCounts]) -> bytes:
+    counts = [
+        (stream, [(*org_period, subtotals) for org_period, subtotals in each])
+        for stream, each in sorted(accepted.items())
+        if each
+    ]
+    return _encoder.encode(counts)
+
+
+def _decoded(content: bytes) -> dict[int, AcceptedCounts]:
+    try:
+        return {
+            stream: AcceptedCounts({OrgPeriod(org_id, period): subtotals for org_id, period, subtotals in counts})
+            for stream, counts in _decoder.decode(content)
+        }
+    except msgspec.MsgspecError:
+        return {}
