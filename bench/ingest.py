@@ -19,7 +19,7 @@ from bench.service import Running, in_memory, service
 from mauve.core.app import Environment
 from mauve.core.credential import KeyKind
 from mauve.ingest.rules import judge_events
-from mauve.stores.edge import PublishedKey
+from mauve.stores.published import PublishedKey
 
 SECONDS = 6.0
 ROUND_S, ROUNDS = 2.5, 5

@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 
 from mauve.access.keyring import Keyring
 from mauve.config import Settings, settings_from
-from mauve.control import operator, publish
+from mauve.control import operator
 from mauve.control.parts import ControlParts
 from mauve.core.credential import Scope
 from mauve.core.organization import Organization
@@ -77,13 +77,6 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
     gc.enable()
-
-
-@pytest.fixture(autouse=True)
-def _patient_publisher(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Publish every change before the reply, however slow the machine is."""
-    monkeypatch.setattr(publish, "_PATIENCE_S", PATIENCE_S)
-    monkeypatch.setattr(publish, "_CHANGE_PATIENCE_S", PATIENCE_S)
 
 
 @pytest.fixture(scope="session")
@@ -234,15 +227,6 @@ def load(settings: Settings, clock: ManualClock, connection: ChdbConnection) -> 
 
 
 @pytest.fixture(autouse=True)
-def _followed_edge(servers: Servers | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use a key right after it was published: on servers, processes follow within milliseconds, not at once."""
-    if servers is not None:
-        from support.nats_edge import follow_at_once  # noqa: PLC0415 - not needed for the embedded engines
-
-        follow_at_once(monkeypatch)
-
-
-@pytest.fixture(autouse=True)
 def _clock_of_the_test(servers: Servers | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the test's clock decide windows and expiry: on servers, the server's would."""
     if servers is not None:
@@ -327,6 +311,7 @@ class AppInLifespan:
         registry = CollectorRegistry()
         async with ingest_parts(self._settings, 0, registry, self._clock) as self.ingest:
             keyring, uses = self.ingest.keyring, self._parts.uses
+            keyring.is_local = True  # Use a key right after it was published: on servers, that takes milliseconds.
             with (
                 query_parts(
                     self._settings,

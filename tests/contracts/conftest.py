@@ -24,7 +24,6 @@ from mauve.stores.clickhouse.server_schema import migrate as migrate_warehouse
 from mauve.stores.clickhouse.server_warehouse import ServerWarehouse
 from mauve.stores.clickhouse.warehouse import ChdbWarehouse, ClickHouseWarehouse
 from mauve.stores.localdisk import read_meter
-from mauve.stores.localdisk.edge import SqliteEdge
 from mauve.stores.localdisk.read_cache import CacheBounds, SqliteReadCache
 from mauve.stores.localdisk.read_meter import SqliteReadMeter
 from mauve.stores.localdisk.usage import FileAcceptedCounts
@@ -34,8 +33,10 @@ from mauve.stores.sql.ledger.loading import SqlLoadLedger
 from mauve.stores.sql.ledger.reader import SqlLedgerReader
 from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.migrate import CATALOG, LEDGER, Chain, migrate
+from mauve.stores.sql.processes import SqlAcceptedCounts
 from mauve.stores.sql.read_meter import SqlReadMeter
 from mauve.stores.usage import AcceptedExchange
+from support.catalog_entries import Follower
 from support.clocks import Ticks
 from support.service import PATIENCE_S
 
@@ -111,56 +112,21 @@ def ledger_database(open_ledger: Callable[[], Database]) -> Database:
     return open_ledger()
 
 
-@pytest.fixture(scope="session")
-def new_nats_buckets() -> Iterator[Callable[[], str]]:
-    """Create the buckets of the edge and of accepted counts again, and return the URL of their server."""
-    with ExitStack() as open_servers:
-        server = cache(lambda: open_servers.enter_context(_nats()))
-
-        def create() -> str:
-            from support.nats_edge import new_buckets  # noqa: PLC0415 - as below
-
-            new_buckets(server().url)
-            return server().url
-
-        yield create
-
-
-def _nats():
-    from support.nats import Nats  # noqa: PLC0415 - its server is not needed for the embedded engines
-
-    return Nats(1)
-
-
-@pytest.fixture(params=["sqlite", NATS])
-def open_edge(request: pytest.FixtureRequest, new_nats_buckets: Callable, tmp_path: Path) -> Iterator[Callable]:
-    """Open the same edge repeatedly, as several processes do."""
-    url = new_nats_buckets() if request.param == "nats" else None
-
-    def open_engine():
-        if url is None:
-            return SqliteEdge(tmp_path / "edge.db", busy_timeout_s=PATIENCE_S)
-        from support.nats_edge import NatsEdge  # noqa: PLC0415 - as above
-
-        return NatsEdge(url)
-
-    with ExitStack() as opened:
-        yield lambda: opened.enter_context(closing(open_engine()))
-
-
-@pytest.fixture(params=["files", NATS])
+@pytest.fixture(params=["files", *SQL_ENGINES])
 def open_exchange(
-    request: pytest.FixtureRequest, new_nats_buckets: Callable, tmp_path: Path
+    request: pytest.FixtureRequest, new_sql_database: Callable, tmp_path: Path
 ) -> Iterator[Callable[[int], AcceptedExchange]]:
     """Open the exchange for the process of a stream."""
     if request.param == "files":
         yield lambda stream: FileAcceptedCounts(tmp_path / "accepted", stream)
         return
-    from mauve.stores.nats.accepted import NatsAcceptedCounts  # noqa: PLC0415 - as above
+    with closing(Database(new_sql_database(request.param, CATALOG, tmp_path), busy_timeout_s=PATIENCE_S)) as database:
+        yield lambda stream: SqlAcceptedCounts(database, f"machine.{stream}")
 
-    url = Secret(new_nats_buckets())
-    with ExitStack() as opened:
-        yield lambda stream: opened.enter_context(closing(NatsAcceptedCounts(url, f"machine.{stream}")))
+
+@pytest.fixture
+def follower(catalog: Catalog) -> Follower:
+    return Follower(catalog)
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """What every catalog promises."""
 
+import threading
 from dataclasses import replace
 from typing import get_args
 
@@ -11,7 +12,7 @@ from mauve.core.credential import ControlToken, KeyKind, Scope
 from mauve.core.organization import Limits, Standing
 from mauve.stores import StoreUnavailableError
 from mauve.stores.catalog import AppChanges, NewToken, SavedSecret, SealedSecret
-from mauve.stores.edge import (
+from mauve.stores.published import (
     PublishedKey,
     PublishedOrganization,
     PublishedProject,
@@ -19,8 +20,7 @@ from mauve.stores.edge import (
     PublishedSecret,
     PublishedToken,
 )
-from mauve.stores.sql.catalog.live_credentials import SqlLiveCredentials
-from support.catalog_entries import EDGE, NOW, a_key, an_app, an_id, an_organization, in_parallel, let_pass, publish_all
+from support.catalog_entries import NOW, a_key, an_app, an_id, an_organization, in_parallel, let_pass
 
 
 @pytest.fixture
@@ -127,11 +127,14 @@ class TestApps:
 
 
 class TestKeys:
-    def test_a_minted_key_is_unpublished(self, catalog, app):
+    def test_a_minted_key_is_published_with_its_commit(self, catalog, app, follower):
+        follower.news()
         minted = catalog.keys.mint(app.app_id, a_key(kind=KeyKind.PUBLISHABLE, created_at=NOW + 5), let_pass)
-        assert (minted.kind, minted.revoked, minted.mirrored_at) == (KeyKind.PUBLISHABLE, False, None)
+        assert (minted.kind, minted.revoked) == (KeyKind.PUBLISHABLE, False)
+        assert minted.mirrored_at is not None
         assert minted.public_id == app.public_id
         assert catalog.keys.all_of(app.app_id)[-1] == minted
+        assert [record.key_id for record in follower.news()] == [minted.key_id]
 
     def test_a_test_key_needs_a_test_project(self, catalog, app):
         assert catalog.keys.mint(app.app_id, a_key(environment=Environment.TEST), let_pass) is None
@@ -145,13 +148,14 @@ class TestKeys:
         with pytest.raises(StoreUnavailableError):
             catalog.keys.mint(app.app_id, a_key(digest=key.digest), let_pass)
 
-    def test_revoking_is_permanent_and_marks_for_publication_once(self, catalog, app):
+    def test_revoking_is_permanent_and_published_once(self, catalog, app, follower):
         (key,) = catalog.keys.all_of(app.app_id)
-        publish_all(catalog)
-        assert catalog.keys.revoke(app.app_id, key.key_id) == replace(key, revoked=True, mirrored_at=None)
-        publish_all(catalog)
-        again = catalog.keys.revoke(app.app_id, key.key_id)
-        assert (again.revoked, again.mirrored_at) == (True, NOW)
+        follower.news()
+        revoked = catalog.keys.revoke(app.app_id, key.key_id)
+        assert replace(revoked, mirrored_at=None) == replace(key, revoked=True, mirrored_at=None)
+        assert [(record.key_id, record.revoked) for record in follower.news()] == [(key.key_id, True)]
+        assert catalog.keys.revoke(app.app_id, key.key_id) == revoked
+        assert follower.news() == []
 
     def test_a_key_of_another_app_is_not_revoked(self, catalog, org, app):
         sibling = catalog.apps.create(an_app(org.org_id), a_key(), let_pass)
@@ -179,13 +183,13 @@ class TestTokens:
         assert catalog.tokens.find("lookup0123456789").token.revoked is True
         assert catalog.tokens.revoke("tok_missing") is None
 
-    def test_the_last_use_is_recorded_without_publishing(self, catalog, token):
+    def test_the_last_use_is_recorded_without_publishing(self, catalog, token, follower):
         catalog.tokens.mint(NewToken(token, "lookup0123456789", b"digest"), let_pass)
-        publish_all(catalog)
+        follower.news()
         catalog.tokens.note_uses({"lookup0123456789": NOW + 5, "lookup9876543210": NOW})
         catalog.tokens.note_uses({})
         assert catalog.tokens.all_of(token.org_id) == [replace(token, last_used_at=NOW + 5)]
-        assert catalog.publications.pending(10) == []
+        assert follower.news() == []
 
 
 class TestArchiving:
@@ -198,105 +202,49 @@ class TestArchiving:
         assert catalog.apps.restore(org.org_id, app.app_id) == app
         assert (catalog.apps.all_of(org.org_id), catalog.apps.archived_of(org.org_id)) == ([app], [])
 
-    def test_archiving_publishes_keys_as_revoked_and_the_rest_as_missing(self, catalog, org, app):
+    def test_archiving_publishes_keys_as_revoked_and_the_rest_as_missing(self, catalog, org, app, follower):
         catalog.webhook_secrets.put(a_secret(app), an_id("proj"))
         revoked = a_key()
         catalog.keys.mint(app.app_id, revoked, let_pass)
         catalog.keys.revoke(app.app_id, revoked.key_id)
-        publish_all(catalog)
+        follower.news()
         catalog.apps.archive(org.org_id, app.app_id, NOW)
-        records = publish_all(catalog)
+        records = follower.news()
         assert [each.revoked for each in records if isinstance(each, PublishedKey)] == [True, True]
         assert [each.archived for each in records if isinstance(each, PublishedProject)] == [True]
         assert [(each.archived, each.sealed) for each in records if isinstance(each, PublishedSecret)] == [(True, b"")]
         catalog.apps.restore(org.org_id, app.app_id)
-        records = publish_all(catalog)
+        records = follower.news()
         assert {each.key_id: each.revoked for each in records if isinstance(each, PublishedKey)}[revoked.key_id]
         assert sorted(each.revoked for each in records if isinstance(each, PublishedKey)) == [False, True]
         others = [each for each in records if isinstance(each, PublishedProject | PublishedSecret)]
         assert [each.archived for each in others] == [False, False]
 
-    def test_an_app_is_published_when_its_last_key_project_or_secret_is(self, catalog, org, app):
-        catalog.webhook_secrets.put(a_secret(app), an_id("proj"))
-        publish_all(catalog)
-        catalog.apps.archive(org.org_id, app.app_id, NOW)
-        pending = catalog.publications.pending(10)
-        assert {type(each) for each in pending} == {PublishedKey, PublishedProject, PublishedSecret}
-        for number, record in enumerate(pending):
-            assert catalog.apps.published_at(app.app_id) is None
-            assert catalog.apps.delete(org.org_id, app.app_id) is False
-            assert catalog.publications.mark_published([record], NOW + number, EDGE)
-        assert catalog.apps.published_at(app.app_id) == NOW + len(pending) - 1
-        assert catalog.apps.published_at(an_id("app")) is None
-
-    def test_only_an_app_whose_archiving_is_published_is_deleted(self, catalog, org, app):
+    def test_only_an_archived_app_is_deleted_and_stays_refused(self, catalog, org, app, follower):
         catalog.webhook_secrets.put(a_secret(app, environment=Environment.TEST), an_id("proj"))
-        publish_all(catalog)
         assert catalog.apps.delete(org.org_id, app.app_id) is False, "not archived"
         catalog.apps.archive(org.org_id, app.app_id, NOW)
-        assert catalog.apps.delete(org.org_id, app.app_id) is False, "not published"
-        publish_all(catalog)
         assert catalog.apps.delete(an_id("org"), app.app_id) is False, "of another organization"
         assert catalog.apps.delete(org.org_id, app.app_id) is True
         assert catalog.apps.find_anywhere(app.app_id) is None
         assert catalog.keys.all_of(app.app_id) == []
         assert catalog.webhook_secrets.saved_for(app.app_id) == []
-        assert catalog.publications.pending(10) == []
+        records = follower.news()
+        assert {each.revoked for each in records if isinstance(each, PublishedKey)} == {True}
+        assert {each.archived for each in records if isinstance(each, PublishedProject | PublishedSecret)} == {True}
 
 
 class TestKeyUses:
-    def test_the_last_use_and_the_name_of_a_key_are_kept_without_publishing(self, catalog, app):
+    def test_the_last_use_and_the_name_of_a_key_are_kept_without_publishing(self, catalog, app, follower):
         key = a_key(name="Web server")
         catalog.keys.mint(app.app_id, key, let_pass)
-        publish_all(catalog)
+        follower.news()
         catalog.keys.note_uses({key.key_id: NOW + 5, an_id("key"): NOW})
         catalog.keys.note_uses({key.key_id: NOW + 4})
         catalog.keys.note_uses({})
         (stored,) = [each for each in catalog.keys.all_of(app.app_id) if each.key_id == key.key_id]
         assert (stored.name, stored.last_used_at) == ("Web server", NOW + 5)
-        assert catalog.publications.pending(10) == []
-
-
-class TestLiveCredentials:
-    @pytest.fixture
-    def live(self, catalog):
-        return SqlLiveCredentials(catalog.keys._database)  # noqa: SLF001 - of the same engine
-
-    def test_only_keys_that_are_neither_revoked_nor_unknown_are_live(self, catalog, app, live):
-        (revoked,) = (key.key_id for key in catalog.keys.all_of(app.app_id))
-        kept = catalog.keys.mint(app.app_id, a_key(), let_pass).key_id
-        asked = {revoked, kept, "key_unknown"}
-        assert live.live_keys(asked) == {revoked, kept}
-        catalog.keys.revoke(app.app_id, revoked)
-        assert live.live_keys(asked) == {kept}
-        assert live.live_keys([revoked]) == live.live_keys([]) == frozenset()
-
-    def test_the_keys_of_an_archived_app_are_not_live_until_it_is_restored(self, catalog, org, app, live):
-        (key_id,) = (key.key_id for key in catalog.keys.all_of(app.app_id))
-        catalog.apps.archive(org.org_id, app.app_id, 1)
-        assert live.live_keys([key_id]) == frozenset()
-        catalog.apps.restore(org.org_id, app.app_id)
-        assert live.live_keys([key_id]) == {key_id}
-
-    def test_a_webhook_secret_is_live_until_it_is_replaced_or_its_app_archived(self, catalog, org, app, live):
-        def put():
-            sealed = SealedSecret(app.app_id, Environment.LIVE, Provider.BILLER_A, b"sealed", NOW)
-            return catalog.webhook_secrets.put(sealed, "proj_unused")
-
-        project = put()
-        assert live.is_live_secret(project, Provider.BILLER_A, 1)
-        assert not live.is_live_secret(project, Provider.BILLER_B, 1)
-        put()
-        assert [live.is_live_secret(project, Provider.BILLER_A, version) for version in (1, 2)] == [False, True]
-        catalog.apps.archive(org.org_id, app.app_id, 1)
-        assert not live.is_live_secret(project, Provider.BILLER_A, 2)
-
-    def test_a_token_is_live_until_it_is_revoked(self, catalog, org, live):
-        token = mint_token(catalog, org)
-        assert live.is_live_token("L" * 16)
-        assert not live.is_live_token("M" * 16)
-        catalog.tokens.revoke(token.token_id)
-        assert not live.is_live_token("L" * 16)
+        assert follower.news() == []
 
 
 class TestWebhookSecrets:
@@ -336,13 +284,13 @@ class TestWebhookSecrets:
             False,
         )
 
-    def test_a_replaced_secret_is_published_again(self, catalog, app):
+    def test_a_replaced_secret_is_published_again(self, catalog, app, follower):
         catalog.webhook_secrets.put(a_secret(app, sealed=b"one\x00"), an_id("proj"))
-        publish_all(catalog)
+        follower.news()
         catalog.webhook_secrets.put(a_secret(app, sealed=b"two\x00"), an_id("proj"))
-        (record,) = catalog.publications.pending(10)
+        (record,) = follower.news()
         assert isinstance(record, PublishedSecret)
-        assert (record.sealed, record.version, record.public_id) == (b"two\x00", 2, app.public_id)
+        assert (record.sealed, record.public_id) == (b"two\x00", app.public_id)
         assert list(catalog.webhook_secrets.all_sealed()) == [b"two\x00"]
 
 
@@ -354,107 +302,81 @@ def mint_token(catalog, org):
     return token
 
 
-class TestPublications:
-    def test_new_rows_are_pending_with_everything_the_edge_needs(self, catalog, org, app):
+class TestPublished:
+    def test_everything_that_a_process_needs_is_published(self, catalog, org, app, follower):
         catalog.webhook_secrets.put(a_secret(app), an_id("proj"))
+        token = mint_token(catalog, org)
         (key,) = catalog.keys.all_of(app.app_id)
-        organization, project, published_key, secret = catalog.publications.pending(10)
-        assert organization == PublishedOrganization(
-            org.org_id,
-            1,
-            Standing.LIVE,
-            None,
-            None,
-            org.limits.reads_per_minute,
-            org.limits.agent_queries,
-            org.limits.raw_scans,
-        )
-        assert project == PublishedProject(app.public_id, 1, app.app_id, org.org_id, Environment.LIVE)
-        assert isinstance(published_key, PublishedKey)
-        assert (published_key.key_id, published_key.org_id, published_key.app_id, published_key.public_id) == (
-            key.key_id,
-            org.org_id,
-            app.app_id,
-            app.public_id,
-        )
+        records = {type(record): record for record in follower.news()}
+        assert records.keys() == set(get_args(PublishedRecord))
+        limits = (org.limits.reads_per_minute, org.limits.agent_queries, org.limits.raw_scans)
+        expected = PublishedOrganization(org.org_id, Standing.LIVE, None, None, *limits)
+        assert records[PublishedOrganization] == expected
+        project = PublishedProject(app.public_id, app.app_id, org.org_id, Environment.LIVE)
+        assert records[PublishedProject] == project
+        published = records[PublishedKey]
+        assert (published.key_id, published.org_id, published.app_id) == (key.key_id, org.org_id, app.app_id)
+        assert (published.public_id, published.revoked) == (app.public_id, False)
+        secret = records[PublishedSecret]
         assert (secret.sealed, secret.environment, secret.provider) == (b"sealed", Environment.LIVE, Provider.BILLER_A)
+        assert records[PublishedToken] == PublishedToken(
+            "L" * 16, bytes(32), org.org_id, Environment.LIVE, token.scopes, revoked=False
+        )
 
-    def test_a_new_token_is_pending_with_everything_the_edge_needs(self, catalog, org):
-        publish_all(catalog)
+    def test_a_revoked_token_is_published_again_once(self, catalog, org, follower):
         token = mint_token(catalog, org)
-        assert catalog.publications.pending(10) == [
-            PublishedToken("L" * 16, 1, bytes(32), org.org_id, Environment.LIVE, token.scopes, revoked=False)
-        ]
-
-    def test_a_revoked_token_is_published_again_once(self, catalog, org):
-        token = mint_token(catalog, org)
-        publish_all(catalog)
+        follower.news()
         catalog.tokens.revoke(token.token_id)
-        (record,) = publish_all(catalog)
-        assert (record.lookup_id, record.revoked, record.version) == ("L" * 16, True, 2)
+        (record,) = follower.news()
+        assert (record.lookup_id, record.revoked) == ("L" * 16, True)
         assert catalog.tokens.revoke(token.token_id).revoked
-        assert catalog.publications.pending(10) == []
+        assert follower.news() == []
 
-    def test_the_first_test_secret_publishes_the_test_project(self, catalog, org, app):
-        publish_all(catalog)
+    def test_the_first_test_secret_publishes_the_test_project(self, catalog, org, app, follower):
+        follower.news()
         public_id = catalog.webhook_secrets.put(a_secret(app, environment=Environment.TEST), an_id("proj"))
-        project, secret = publish_all(catalog)
-        assert project == PublishedProject(public_id, 1, app.app_id, org.org_id, Environment.TEST)
+        project, secret = follower.news()
+        assert project == PublishedProject(public_id, app.app_id, org.org_id, Environment.TEST)
         assert (secret.public_id, secret.environment) == (public_id, Environment.TEST)
         catalog.webhook_secrets.put(
             a_secret(app, environment=Environment.TEST, provider=Provider.BILLER_B), an_id("proj")
         )
-        assert [type(record) for record in catalog.publications.pending(10)] == [PublishedSecret]
+        assert [type(record) for record in follower.news()] == [PublishedSecret]
 
-    def test_published_rows_are_no_longer_pending(self, catalog, app):
-        publish_all(catalog)
-        assert catalog.publications.pending(10) == []
-        assert catalog.keys.all_of(app.app_id)[0].mirrored_at == NOW
-
-    def test_a_change_during_publication_stays_pending(self, catalog, app):
-        catalog.publications.use_edge(EDGE)
-        stale = catalog.publications.pending(10)
-        (key,) = catalog.keys.all_of(app.app_id)
-        catalog.keys.revoke(app.app_id, key.key_id)
-        assert catalog.publications.mark_published(stale, NOW, EDGE)
-        (record,) = catalog.publications.pending(10)
-        assert (record.key_id, record.revoked, record.version) == (key.key_id, True, 2)
-
-    def test_changed_standing_and_limits_are_published_again(self, catalog, org):
-        publish_all(catalog)
+    def test_changed_standing_and_limits_are_published_again(self, catalog, org, follower):
+        follower.news()
         catalog.organizations.update(org.org_id, lambda found: replace(found, standing=Standing.SUSPENDED))
         catalog.organizations.update(org.org_id, lambda found: replace(found, limits=Limits(event_cap=7)))
-        (record,) = catalog.publications.pending(10)
-        assert (record.standing, record.event_cap, record.version) == (Standing.SUSPENDED, 7, 3)
+        (record,) = follower.news()
+        assert (record.standing, record.event_cap) == (Standing.SUSPENDED, 7)
 
-    def test_at_most_the_requested_number_is_returned(self, catalog, org, app):
-        assert len(catalog.publications.pending(1)) == 1
-        assert len(catalog.publications.pending(2)) == 2
+    def test_a_change_that_fails_publishes_nothing(self, catalog, app, follower):
+        key = a_key()
+        catalog.keys.mint(app.app_id, key, let_pass)
+        follower.news()
+        with pytest.raises(StoreUnavailableError):
+            catalog.keys.mint(app.app_id, a_key(digest=key.digest), let_pass)
+        assert follower.news() == []
 
-    def test_a_lost_edge_is_filled_again(self, catalog, org, app):
-        catalog.webhook_secrets.put(a_secret(app), an_id("proj"))
-        mint_token(catalog, org)
-        before = publish_all(catalog)
-        assert {type(record) for record in before} == set(get_args(PublishedRecord))
-        catalog.publications.use_edge("another edge")
-        assert catalog.publications.pending(10) == before
-        assert catalog.publications.edge_id() == "another edge"
+    def test_a_follower_misses_no_commit_of_several_writers(self, catalog, app, follower):
+        """Revisions become visible in the order of commits: none appears below one that was seen."""
+        minted, seen, is_over = [], [], threading.Event()
 
-    def test_a_publication_to_a_lost_edge_marks_nothing(self, catalog, app):
-        catalog.publications.use_edge(EDGE)
-        records = catalog.publications.pending(10)
-        catalog.publications.use_edge("another edge")
-        assert catalog.publications.mark_published(records, NOW, EDGE) is False
-        assert catalog.publications.pending(10) == records
-        assert catalog.keys.all_of(app.app_id)[0].mirrored_at is None
+        def follow():
+            while not is_over.is_set():
+                seen.extend(follower.news())
+            seen.extend(follower.news())
 
+        def mint_some():
+            for _ in range(20):
+                key = a_key()
+                catalog.keys.mint(app.app_id, key, let_pass)
+                minted.append(key.key_id)
 
-class TestInstallation:
-    def test_a_value_is_stored_and_replaced(self, catalog):
-        assert catalog.installation.get("colour") is None
-        catalog.installation.put("colour", "lilac")
-        catalog.installation.put("colour", "mauve")
-        assert catalog.installation.get("colour") == "mauve"
-
-    def test_it_answers_a_ping(self, catalog):
-        catalog.installation.ping()
+        following = threading.Thread(target=follow)
+        following.start()
+        in_parallel(mint_some)
+        is_over.set()
+        following.join()
+        assert {record.key_id for record in seen if isinstance(record, PublishedKey)} >= set(minted)
+        assert len(minted) == 80

@@ -200,14 +200,14 @@ class TestLinks:
         assert catalog.links.use(link.digest, "$other", NOW) is None
         assert catalog.passwords.find(ann.email).password_hash == "$hash"
 
-    def test_the_setup_link_creates_the_first_owner_once(self, catalog):
+    def test_the_setup_link_creates_the_first_owner_once(self, catalog, follower):
         link, organization = a_link(), an_organization()
         owner = a_user(organization)
         catalog.links.replace_setup(link)
         assert catalog.links.use_setup(link.digest, organization, owner, "$hash", NOW) is True
         assert catalog.organizations.find(organization.org_id) == organization
         assert catalog.passwords.find(owner.email) == Account(owner, "$hash")
-        assert [record.org_id for record in catalog.publications.pending(10)] == [organization.org_id]
+        assert [record.org_id for record in follower.news()] == [organization.org_id]
         again = an_organization()
         assert catalog.links.use_setup(link.digest, again, a_user(again, "b@example.com"), "$hash", NOW) is False
         assert catalog.organizations.list_all() == [organization]

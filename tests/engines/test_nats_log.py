@@ -28,7 +28,6 @@ from mauve.stores.nats.servers import StreamPlan, prepare_streams
 from mauve.stores.nats.streams import STREAM_ID, STREAMS, stream_name, subject_of
 from support.clocks import Ticks
 from support.nats import PASSWORD, Nats
-from support.nats_edge import delete_bucket
 from support.nats_streams import delete_streams, info_of, publish, request
 from support.service import (
     PATIENCE_S,

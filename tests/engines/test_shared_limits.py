@@ -16,11 +16,11 @@ from urllib.parse import urlsplit
 import httpx2 as httpx
 import psycopg
 import pytest
+from mauve.stores.nats.accepted import NatsAcceptedCounts
+from mauve.stores.nats.presence import NatsPresence
 
 from mauve.access.sign_in_attempts import PAIR_BURST
 from mauve.core.secret import Secret
-from mauve.stores.nats.accepted import NatsAcceptedCounts
-from mauve.stores.nats.presence import NatsPresence
 from support.clickhouse import ClickHouse
 from support.nats import Nats
 from support.postgres import Postgres

@@ -6,6 +6,7 @@ import sqlite3
 import threading
 
 import pytest
+from mauve.wiring.edge import _BUSY_TIMEOUT_S as _EDGE_BUSY_TIMEOUT_S
 
 from mauve.access.sessions import SEEN_EVERY_MS, begin_session
 from mauve.control import people
@@ -13,7 +14,6 @@ from mauve.core.user import Role
 from mauve.stores import StoreUnavailableError
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.wiring import bootstrap, control
-from mauve.wiring.edge import _BUSY_TIMEOUT_S as _EDGE_BUSY_TIMEOUT_S
 from mauve.wiring.paths import catalog_path
 from support.browser import PASSWORD, Browser, cookies_of
 from support.service import PATIENCE_S, bearer

@@ -3,9 +3,9 @@ import re
 from contextlib import closing
 
 import pytest
+from mauve.control.publish import Publisher
 
 from mauve.control import keys
-from mauve.control.publish import Publisher
 from mauve.core.app import Environment
 from mauve.core.credential import KeyKind
 from mauve.stores import StoreUnavailableError

@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
+from mauve.control.publish import Publisher, UnpublishedRevocation
 
 from mauve.control import apps, keys, operator, people, publish, webhook_secrets
-from mauve.control.publish import Publisher, UnpublishedRevocation
 from mauve.core.app import Environment
 from mauve.core.biller import Provider
 from mauve.core.credential import KeyKind, Scope
@@ -16,7 +16,7 @@ from mauve.core.secret import Secret
 from mauve.core.user import Role
 from mauve.stores import StoreUnavailableError
 from mauve.stores.catalog import Minted
-from mauve.stores.edge import PublishedKey
+from mauve.stores.published import PublishedKey
 from support.service import PATIENCE_S, eventually
 
 WEBHOOK_SECRET = Secret("whsec_" + "a" * 32)

@@ -13,7 +13,7 @@ from mauve.core.events import Event
 from mauve.core.problems import Code, Problem
 from mauve.core.times import is_time, occurred_at, parse_time_ms, parse_time_us
 from mauve.ingest.rules import judge_events, judge_objects, payment_digest
-from mauve.stores.edge import PublishedKey
+from mauve.stores.published import PublishedKey
 from support.logged_events import events_in
 
 NOW = 1_794_744_000_000

@@ -10,13 +10,12 @@ from mauve.core.accepted import AcceptedCounts, OrgPeriod
 from mauve.core.batch import packed_header, unpacked
 from mauve.core.organization import Standing
 from mauve.core.window import period_of
-from mauve.stores.edge import PublishedOrganization
 from mauve.stores.ledger import Entry, LoadStep
-from mauve.stores.localdisk.edge import SqliteEdge
 from mauve.stores.localdisk.log.reader import SegmentLogReader, SegmentStreamReader
 from mauve.stores.localdisk.log.writer import SegmentLogWriter
 from mauve.stores.localdisk.usage import FileAcceptedCounts
 from mauve.stores.log import MIXED_STREAM
+from mauve.stores.published import Changes, PublishedOrganization
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.ledger.loading import SqlLoadLedger
 from mauve.stores.sql.ledger.usage import SqlUsageReader
@@ -37,19 +36,19 @@ class World:
         self.clock = ManualClock()
         self.database = Database(sqlite_url(folder / "ledger.db"), busy_timeout_s=30)
         migrate(self.database, LEDGER)
-        self.edge = SqliteEdge(folder / "edge.db", busy_timeout_s=30)
-        self.version = 0
+        self.published: list[PublishedOrganization] = []
         self._ledger = SqlLoadLedger(self.database)
         self._writer = SqlLedgerWriter(self.database)
         self._log = SegmentLogReader(folder / "log")
 
     def close(self) -> None:
-        self.edge.close()
         self.database.close()
 
     def set_cap(self, cap: int | None, org_id: str = ORG) -> None:
-        self.version += 1
-        self.edge.publish([PublishedOrganization(org_id, self.version, Standing.LIVE, None, cap, 600, 1, 1)])
+        self.published.append(PublishedOrganization(org_id, Standing.LIVE, None, cap, 600, 1, 1))
+
+    def changes_since(self, revision: int) -> Changes:
+        return Changes(list(self.published[revision:]), len(self.published))
 
     def load(self, stream: int, records_max: int = 10**9, repeats: int = 0) -> int:
         """Load records of a stream as the loader does, with `repeats` of their events being repeats."""
@@ -122,8 +121,7 @@ class Process:
         self._stream, self._streams = stream, streams
         root = world.folder / "log"
         self.log = streams or SegmentLogWriter(root, stream, segment_bytes=SEGMENT_BYTES)
-        self._edge = SqliteEdge(world.folder / "edge.db", busy_timeout_s=30)
-        self.keyring = Keyring(self._edge)
+        self.keyring = Keyring(world.changes_since)
         self.keyring.refresh()
         own = None if streams else OwnStream(stream, self.log, SegmentStreamReader(root, stream))
         files = FileAcceptedCounts(world.folder / "accepted", stream)
@@ -171,7 +169,6 @@ class Process:
     async def die(self) -> None:
         """Stop without sharing the counts."""
         await self.log.close()
-        self._edge.close()
 
     async def restarted(self) -> "Process":
         await self.die()

@@ -9,7 +9,6 @@ from mauve.core.organization import Limits, Organization, Standing
 from mauve.stores.catalog import NewApp, NewKey
 
 NOW = 1_800_000_000_000
-EDGE = "the edge that is in use"
 RANDOM = SystemRandomness()
 
 
@@ -67,9 +66,13 @@ def let_pass(_tally):
     """A check that allows every change."""
 
 
-def publish_all(catalog, at=NOW):
-    if catalog.publications.edge_id() is None:
-        catalog.publications.use_edge(EDGE)
-    records = catalog.publications.pending(1000)
-    assert catalog.publications.mark_published(records, at, EDGE)
-    return records
+class Follower:
+    """Reads what was published since it was last asked, as every process does."""
+
+    def __init__(self, catalog):
+        self._catalog = catalog
+        self._revision = 0
+
+    def news(self):
+        records, self._revision = self._catalog.published.changes_since(self._revision)
+        return records

@@ -11,8 +11,8 @@ import pytest
 
 from mauve.stores.clickhouse import server_schema
 from mauve.stores.clickhouse.schema import EMBEDDED_FORMAT, SERVER, TABLES, clustered, kept_tables
-from mauve.stores.edge import PublishedRecord
 from mauve.stores.nats import groups
+from mauve.stores.published import PublishedRecord
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.migrate import CATALOG, LEDGER, newest_revision
 from support import migrations, releases

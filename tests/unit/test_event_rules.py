@@ -12,7 +12,7 @@ from mauve.core.credential import KeyKind
 from mauve.core.events import Event
 from mauve.core.problems import Code, Problem
 from mauve.ingest.rules import EventsVerdict, judge_events, payment_digest
-from mauve.stores.edge import PublishedKey
+from mauve.stores.published import PublishedKey
 from support.logged_events import events_in
 
 NOW = 1_794_744_000_000

@@ -13,7 +13,7 @@ from mauve.core.credential import KeyKind
 from mauve.core.times import DAY_MS, occurred_at, parse_time_ms
 from mauve.ingest.hints import NO_HINTS, SECONDS_HINT, TIME_NAMES
 from mauve.ingest.rules import judge_events, judge_objects
-from mauve.stores.edge import PublishedKey
+from mauve.stores.published import PublishedKey
 
 NOW = 1_794_744_000_000  # 2026-11-15T12:00:00Z
 MINUTE = 60_000

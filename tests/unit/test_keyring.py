@@ -8,7 +8,7 @@ from mauve.core.app import Environment
 from mauve.core.credential import KeyKind, Scope
 from mauve.core.ids import SystemRandomness, new_id
 from mauve.stores import StoreUnavailableError
-from mauve.stores.edge import Changes, PublishedKey, PublishedProject, PublishedToken
+from mauve.stores.published import Changes, PublishedKey, PublishedProject, PublishedToken
 from support.clocks import Ticks
 
 

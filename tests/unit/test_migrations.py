@@ -13,8 +13,8 @@ from mauve.core.app import Environment
 from mauve.core.biller import Provider
 from mauve.core.credential import OPERATOR, Scope
 from mauve.stores import NewerSchemaError
-from mauve.stores.edge import PublishedProject, PublishedToken
 from mauve.stores.ledger import Entry, Outcome
+from mauve.stores.published import PublishedProject, PublishedToken
 from mauve.stores.sql.catalog import schema
 from mauve.stores.sql.catalog.catalog import sql_catalog
 from mauve.stores.sql.database import Database, sqlite_url

@@ -9,7 +9,7 @@ from mauve.core.app import Environment
 from mauve.core.credential import KeyKind
 from mauve.core.problems import Code, Problem
 from mauve.ingest.rules import ObjectsVerdict, judge_objects
-from mauve.stores.edge import PublishedKey
+from mauve.stores.published import PublishedKey
 
 NOW = 1_794_744_000_000
 KEY = PublishedKey("key_1", 1, b"", KeyKind.SERVER, Environment.LIVE, "proj_1", "app_1", "org_1", revoked=False)

@@ -11,8 +11,8 @@ from mauve.core.credential import KeyKind, Scope
 from mauve.core.organization import Standing
 from mauve.core.problems import Code, Problem
 from mauve.stores import StoreUnavailableError
-from mauve.stores.edge import PublishedKey, PublishedOrganization, PublishedToken
 from mauve.stores.localdisk.read_meter import SqliteReadMeter
+from mauve.stores.published import PublishedKey, PublishedOrganization, PublishedToken
 from mauve.stores.read_meter import ReadCost, Throttle, Throttled
 from mauve.web.envelopes import data_reply
 

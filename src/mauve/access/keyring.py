@@ -101,7 +101,7 @@ class Keyring:
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         self._read_changes = read_changes
-        self._is_local = is_local  # reading it never waits for a network
+        self.is_local = is_local  # Reading the catalog never waits for a network.
         self._age_s_max = age_s_max
         self._snapshot = snapshot
         self._snapshot_due_at = -math.inf
@@ -243,7 +243,7 @@ class Keyring:
             thread.join()
 
     def _refresh_early(self) -> None:
-        if self._is_local and self._extra_refreshes.seconds_to_wait("catalog", int(self._ticks() * 1000)) == 0:
+        if self.is_local and self._extra_refreshes.seconds_to_wait("catalog", int(self._ticks() * 1000)) == 0:
             self.refresh()
 
     def _apply(self, changes: Changes, *, is_complete: bool) -> None:

@@ -13,6 +13,7 @@ from mauve.core.biller import Provider
 from mauve.core.credential import OPERATOR, AppKey, ControlToken, KeyKind, Scope
 from mauve.core.organization import Organization
 from mauve.core.user import Role, Session, User
+from mauve.stores.published import Changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,6 +350,12 @@ class Sessions(Protocol):
     def end_all(self, user_id: str) -> None: ...
 
 
+class Published(Protocol):
+    """What every process holds in memory, read by revision."""
+
+    def changes_since(self, revision: int) -> Changes: ...
+
+
 class Installation(Protocol):
     """Values kept for the installation as a whole, by name."""
 
@@ -376,4 +383,5 @@ class Catalog:
     passwords: Passwords
     links: Links
     sessions: Sessions
+    published: Published
     installation: Installation

@@ -7,6 +7,7 @@ from mauve.stores.sql.catalog.apps import SqlApps
 from mauve.stores.sql.catalog.keys import SqlKeys
 from mauve.stores.sql.catalog.links import SqlLinks
 from mauve.stores.sql.catalog.organizations import SqlOrganizations
+from mauve.stores.sql.catalog.published import SqlPublished
 from mauve.stores.sql.catalog.schema import installation
 from mauve.stores.sql.catalog.sessions import SqlSessions
 from mauve.stores.sql.catalog.tokens import SqlTokens
@@ -53,5 +54,6 @@ def sql_catalog(database: Database) -> Catalog:
         passwords=SqlPasswords(database),
         links=SqlLinks(database),
         sessions=SqlSessions(database),
+        published=SqlPublished(database),
         installation=SqlInstallation(database),
     )

@@ -125,7 +125,7 @@ webhook_secrets: Final = sa.Table(
     sa.Column("sealed", sa.LargeBinary, nullable=False),
     sa.Column("saved_at", sa.BigInteger, nullable=False),
     # Random, so that the address exists before the biller has given its secret: no delivery is signed with it.
-    sa.Column("is_placeholder", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("is_placeholder", sa.Boolean, nullable=False),
 )
 
 # What every process holds in memory of the tables above. Only the newest state of each row: its revision moves on.

@@ -23,9 +23,10 @@ class SqlWebhookSecrets:
             # writer anyway).
             tx.execute(sa.select(apps.c.app_id).where(apps.c.app_id == secret.app_id).with_for_update())
             public_id = _project_of(tx, secret) or _new_project(tx, secret, public_id_if_new)
-            _replace(tx, secret, public_id)
-            of_project = webhook_secrets.c.public_id == public_id
-            publish(tx, {projects: projects.c.public_id == public_id, webhook_secrets: of_project})
+            if _replace(tx, secret, public_id):
+                is_it = (webhook_secrets.c.public_id == public_id) & (webhook_secrets.c.provider == secret.provider)
+                is_new = (projects.c.public_id == public_id_if_new) & (projects.c.app_id == secret.app_id)
+                publish(tx, {projects: is_new, webhook_secrets: is_it})
         return public_id
 
     def saved_for(self, app_id: str) -> list[SavedSecret]:
@@ -54,12 +55,14 @@ def _new_project(tx: sa.Connection, secret: SealedSecret, public_id: str) -> str
     return public_id
 
 
-def _replace(tx: sa.Connection, secret: SealedSecret, public_id: str) -> None:
+def _replace(tx: sa.Connection, secret: SealedSecret, public_id: str) -> bool:
+    """Store the secret; return False if a placeholder would have replaced another."""
     columns = {"sealed": secret.sealed, "saved_at": secret.saved_at, "is_placeholder": secret.is_placeholder}
     is_it = (webhook_secrets.c.public_id == public_id) & (webhook_secrets.c.provider == secret.provider)
     if secret.is_placeholder and tx.execute(sa.select(webhook_secrets.c.provider).where(is_it)).first() is not None:
-        return
+        return False
     update = sa.update(webhook_secrets).where(is_it).values(columns)
     if tx.execute(update).rowcount == 0:
         row = {"public_id": public_id, "provider": secret.provider} | columns
         tx.execute(sa.insert(webhook_secrets).values(row))
+    return True

@@ -261,7 +261,7 @@ def upgrade() -> None:
         sa.Column("provider", sa.Text(), nullable=False),
         sa.Column("sealed", sa.LargeBinary(), nullable=False),
         sa.Column("saved_at", sa.BigInteger(), nullable=False),
-        sa.Column("is_placeholder", sa.Boolean(), server_default=sa.text("0"), nullable=False),
+        sa.Column("is_placeholder", sa.Boolean(), nullable=False),
         sa.ForeignKeyConstraint(["public_id"], ["projects.public_id"]),
         sa.PrimaryKeyConstraint("public_id", "provider"),
     )
