@@ -31,7 +31,7 @@ WORKER_CORE, OTHER_CORE = 0, 1
 # Validation and empty handlers write nothing: a slow or shared disk would be most of the difference to them.
 MEMORY = in_memory()
 IN_MEMORY = "" if MEMORY is None else ", log in memory"
-KEY = PublishedKey("key_1", 1, bytes(32), KeyKind.SERVER, Environment.LIVE, "proj_1", "app_1", "org_1", revoked=False)
+KEY = PublishedKey("key_1", bytes(32), KeyKind.SERVER, Environment.LIVE, "proj_1", "app_1", "org_1", revoked=False)
 
 
 def measure() -> Iterator[Figure]:

@@ -17,7 +17,7 @@ from mauve.stores.published import PublishedKey
 from support.logged_events import events_in
 
 NOW = 1_794_744_000_000
-SERVER = PublishedKey("key_1", 1, b"", KeyKind.SERVER, Environment.LIVE, "proj_1", "app_1", "org_1", revoked=False)
+SERVER = PublishedKey("key_1", b"", KeyKind.SERVER, Environment.LIVE, "proj_1", "app_1", "org_1", revoked=False)
 PUBLISHABLE = msgspec.structs.replace(SERVER, kind=KeyKind.PUBLISHABLE)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -17,7 +17,7 @@ from support.logged_events import events_in
 
 NOW = 1_794_744_000_000
 DAY = 86_400_000
-SERVER = PublishedKey("key_1", 1, b"", KeyKind.SERVER, Environment.LIVE, "proj_1", "app_1", "org_1", revoked=False)
+SERVER = PublishedKey("key_1", b"", KeyKind.SERVER, Environment.LIVE, "proj_1", "app_1", "org_1", revoked=False)
 PUBLISHABLE = msgspec.structs.replace(SERVER, kind=KeyKind.PUBLISHABLE)
 EVENT = {"name": "opened", "user": "u1"}
 PAYMENT = {"name": "payment", "id": "p1", "user": "u1", "props": {"amount": 1999, "currency": "eur"}}

@@ -17,7 +17,7 @@ from mauve.stores.published import PublishedKey
 
 NOW = 1_794_744_000_000  # 2026-11-15T12:00:00Z
 MINUTE = 60_000
-SERVER = PublishedKey("key_1", 1, b"", KeyKind.SERVER, Environment.LIVE, "proj_1", "app_1", "org_1", revoked=False)
+SERVER = PublishedKey("key_1", b"", KeyKind.SERVER, Environment.LIVE, "proj_1", "app_1", "org_1", revoked=False)
 PAYMENT = {"name": "payment", "id": "p1", "props": {"amount": 5, "currency": "eur"}}
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -12,7 +12,7 @@ from mauve.ingest.rules import ObjectsVerdict, judge_objects
 from mauve.stores.published import PublishedKey
 
 NOW = 1_794_744_000_000
-KEY = PublishedKey("key_1", 1, b"", KeyKind.SERVER, Environment.LIVE, "proj_1", "app_1", "org_1", revoked=False)
+KEY = PublishedKey("key_1", b"", KeyKind.SERVER, Environment.LIVE, "proj_1", "app_1", "org_1", revoked=False)
 SUBSCRIPTION = {"type": "subscription", "id": "s1", "status": "active", "mrr": 999, "currency": "eur"}
 ITEM_BYTES_MAX = 122_880
 

@@ -18,18 +18,18 @@ from mauve.web.envelopes import data_reply
 
 NOW = int(datetime(2026, 11, 15, 12, tzinfo=UTC).timestamp()) * 1000
 TOTALS, RAW_SCAN = ReadKind.TOTALS, ReadKind.RAW_SCAN
-TOKEN = PublishedToken("L" * 16, 1, bytes(32), "org_1", Environment.LIVE, frozenset(Scope), revoked=False)
+TOKEN = PublishedToken("L" * 16, bytes(32), "org_1", Environment.LIVE, frozenset(Scope), revoked=False)
 
 
 def a_key(plane):
-    return PublishedKey("key_1", 1, bytes(32), KeyKind.SERVER, plane, "proj_1", "app_1", "org_1", revoked=False)
+    return PublishedKey("key_1", bytes(32), KeyKind.SERVER, plane, "proj_1", "app_1", "org_1", revoked=False)
 
 
 KEY, TEST_KEY = a_key(Environment.LIVE), a_key(Environment.TEST)
 
 
 def an_organization(reads_per_minute=600, agent_queries=100, raw_scans=10):
-    return PublishedOrganization("org_1", 1, Standing.SUSPENDED, None, None, reads_per_minute, agent_queries, raw_scans)
+    return PublishedOrganization("org_1", Standing.SUSPENDED, None, None, reads_per_minute, agent_queries, raw_scans)
 
 
 @pytest.fixture
