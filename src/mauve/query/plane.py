@@ -6,8 +6,7 @@ a large part of it.
 
 from collections.abc import Awaitable, Mapping
 from datetime import date
-from functools import lru_cache, partial
-from http import HTTPStatus
+from functools import lru_cache
 from typing import Final
 
 import structlog
