@@ -19,17 +19,17 @@ from mauve.core.times import DAY_MS
 from mauve.load.close_days import DayCloser
 from mauve.load.loader import Loader
 from mauve.stores import StoreUnavailableError
-from mauve.stores.clickhouse.connection import ChdbConnection
-from mauve.stores.clickhouse.warehouse import ChdbWarehouse
 from mauve.stores.ledger import LoadStep
-from mauve.stores.localdisk.log.reader import SegmentLogReader
-from mauve.stores.localdisk.log.segments import NUMBER_GAP
-from mauve.stores.localdisk.log.writer import SegmentLogWriter
+from mauve.stores.ledger.closed_days import SqlClosedDays
+from mauve.stores.ledger.loading import SqlLoadLedger
+from mauve.stores.log.files.reader import SegmentLogReader
+from mauve.stores.log.files.segments import NUMBER_GAP
+from mauve.stores.log.files.writer import SegmentLogWriter
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.ledger.closed_days import SqlClosedDays
-from mauve.stores.sql.ledger.loading import SqlLoadLedger
 from mauve.stores.sql.migrate import LEDGER, migrate
 from mauve.stores.warehouse import STREAM_SHIFT, first_seq
+from mauve.stores.warehouse.chdb.connection import ChdbConnection
+from mauve.stores.warehouse.warehouse import ChdbWarehouse
 
 STREAMS = 4
 BATCH = 500

@@ -5,8 +5,8 @@ import time
 from pathlib import Path
 
 from mauve.core.times import DAY_MS
-from mauve.stores.clickhouse.connection import ChdbConnection
-from mauve.stores.clickhouse.schema import EMBEDDED_SETTINGS, TABLES
+from mauve.stores.warehouse.chdb.connection import ChdbConnection
+from mauve.stores.warehouse.schema import EMBEDDED_SETTINGS, TABLES
 
 DAYS = 7
 # One part per day, as after merging.

@@ -25,11 +25,11 @@ from mauve.metrics.questions import Question, Survey
 from mauve.metrics.registry import METRICS
 from mauve.query.parts import ReadStores
 from mauve.query.read import rows_by_project
-from mauve.stores.clickhouse.warehouse_reader import ClickHouseWarehouseReader, ReadConnection
+from mauve.stores.ledger.closed_days import SqlClosedDaysReader
+from mauve.stores.ledger.reader import SqlLedgerReader
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.ledger.closed_days import SqlClosedDaysReader
-from mauve.stores.sql.ledger.reader import SqlLedgerReader
 from mauve.stores.sql.migrate import LEDGER, migrate
+from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader, ReadConnection
 
 PROJECT = "proj_busy"
 VERSIONS = 1_000_000

@@ -21,15 +21,15 @@ from mauve.metrics.questions import Survey
 from mauve.metrics.registry import METRICS
 from mauve.query.parts import ReadStores
 from mauve.query.read import rows_by_project
-from mauve.stores.clickhouse.connection import ChdbConnection
-from mauve.stores.clickhouse.warehouse import ChdbWarehouse
-from mauve.stores.clickhouse.warehouse_reader import ClickHouseWarehouseReader
 from mauve.stores.ledger import Entry, Payment, SubscriptionVersion
+from mauve.stores.ledger.closed_days import SqlClosedDays, SqlClosedDaysReader
+from mauve.stores.ledger.reader import SqlLedgerReader
+from mauve.stores.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.ledger.closed_days import SqlClosedDays, SqlClosedDaysReader
-from mauve.stores.sql.ledger.reader import SqlLedgerReader
-from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.migrate import LEDGER, migrate
+from mauve.stores.warehouse.chdb.connection import ChdbConnection
+from mauve.stores.warehouse.warehouse import ChdbWarehouse
+from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader
 
 PROJECT = "proj_busy"  # has 28 % of the events; 50 others share the rest
 DAYS = 60

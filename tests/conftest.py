@@ -29,14 +29,14 @@ from mauve.load.runner import LoadMetrics, LoadRunner
 from mauve.server.app import ServiceApp
 from mauve.server.core import ingest_and_loading
 from mauve.stores import StoreUnavailableError
-from mauve.stores.clickhouse.connection import ChdbConnection
-from mauve.stores.clickhouse.schema import DROP_RETIRED, EMBEDDED_SETTINGS, TABLES
-from mauve.stores.clickhouse.warehouse import ChdbWarehouse
+from mauve.stores.ledger.closed_days import SqlClosedDays
+from mauve.stores.ledger.loading import SqlLoadLedger
 from mauve.stores.sql import database
-from mauve.stores.sql.ledger.closed_days import SqlClosedDays
-from mauve.stores.sql.ledger.loading import SqlLoadLedger
 from mauve.stores.sql.restored_mark import mark_original
 from mauve.stores.warehouse import WarehouseReader
+from mauve.stores.warehouse.chdb.connection import ChdbConnection
+from mauve.stores.warehouse.schema import DROP_RETIRED, EMBEDDED_SETTINGS, TABLES
+from mauve.stores.warehouse.warehouse import ChdbWarehouse
 from mauve.web.drain import Drain
 from mauve.wiring.bootstrap import prepare
 from mauve.wiring.control import control_parts

@@ -12,30 +12,30 @@ import sqlalchemy as sa
 
 from mauve.core.secret import Secret
 from mauve.stores.catalog import Catalog
-from mauve.stores.clickhouse.connection import Connection
-from mauve.stores.clickhouse.server import (
+from mauve.stores.catalog.catalog import sql_catalog
+from mauve.stores.ledger.loading import SqlLoadLedger
+from mauve.stores.ledger.reader import SqlLedgerReader
+from mauve.stores.ledger.writer import SqlLedgerWriter
+from mauve.stores.limits import read_meter_file as read_meter
+from mauve.stores.limits.accepted_files import FileAcceptedCounts
+from mauve.stores.limits.read_meter_file import SqliteReadMeter
+from mauve.stores.limits.read_meter_sql import SqlReadMeter
+from mauve.stores.localdisk.read_cache import CacheBounds, SqliteReadCache
+from mauve.stores.sql.database import Database, machine_time, sqlite_url
+from mauve.stores.sql.migrate import CATALOG, LEDGER, Chain, migrate
+from mauve.stores.sql.processes import SqlAcceptedCounts
+from mauve.stores.usage import AcceptedExchange
+from mauve.stores.warehouse.chdb.connection import Connection
+from mauve.stores.warehouse.server.schema import migrate as migrate_warehouse
+from mauve.stores.warehouse.server.server import (
     ServerAddress,
     ServerConnection,
     address_from,
     open_for_loading,
     open_for_maintenance,
 )
-from mauve.stores.clickhouse.server_schema import migrate as migrate_warehouse
-from mauve.stores.clickhouse.server_warehouse import ServerWarehouse
-from mauve.stores.clickhouse.warehouse import ChdbWarehouse, ClickHouseWarehouse
-from mauve.stores.localdisk import read_meter
-from mauve.stores.localdisk.read_cache import CacheBounds, SqliteReadCache
-from mauve.stores.localdisk.read_meter import SqliteReadMeter
-from mauve.stores.localdisk.usage import FileAcceptedCounts
-from mauve.stores.sql.catalog.catalog import sql_catalog
-from mauve.stores.sql.database import Database, machine_time, sqlite_url
-from mauve.stores.sql.ledger.loading import SqlLoadLedger
-from mauve.stores.sql.ledger.reader import SqlLedgerReader
-from mauve.stores.sql.ledger.writer import SqlLedgerWriter
-from mauve.stores.sql.migrate import CATALOG, LEDGER, Chain, migrate
-from mauve.stores.sql.processes import SqlAcceptedCounts
-from mauve.stores.sql.read_meter import SqlReadMeter
-from mauve.stores.usage import AcceptedExchange
+from mauve.stores.warehouse.server.warehouse import ServerWarehouse
+from mauve.stores.warehouse.warehouse import ChdbWarehouse, ClickHouseWarehouse
 from support.catalog_entries import Follower
 from support.clocks import Ticks
 from support.service import PATIENCE_S

@@ -1,7 +1,7 @@
 """What every exchange of accepted counts promises."""
 
 from mauve.core.accepted import AcceptedCounts, OrgPeriod
-from mauve.stores.localdisk.usage import FileAcceptedCounts
+from mauve.stores.limits.accepted_files import FileAcceptedCounts
 
 ONE = OrgPeriod("org_1", "2026-11")
 TWO = OrgPeriod("org_2", "2026-11")

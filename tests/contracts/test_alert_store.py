@@ -16,9 +16,9 @@ from mauve.stores.alerts import (
     StoredRule,
     Subscriber,
 )
+from mauve.stores.alerts.store import sql_alert_store
 from mauve.stores.catalog import OneTimeLink
-from mauve.stores.sql.alerts.store import sql_alert_store
-from mauve.stores.sql.catalog.catalog import sql_catalog
+from mauve.stores.catalog.catalog import sql_catalog
 from mauve.stores.sql.database import Database, machine_time
 from mauve.stores.sql.migrate import CATALOG
 from support.catalog_entries import a_key, an_app, an_organization, let_pass, publish_all

@@ -7,7 +7,7 @@ import pytest
 from mauve.core.events import Activity
 from mauve.core.window import Window
 from mauve.stores.closed_days import DayUsers
-from mauve.stores.sql.ledger.closed_days import SqlClosedDays, SqlClosedDaysReader
+from mauve.stores.ledger.closed_days import SqlClosedDays, SqlClosedDaysReader
 
 DAY = date(2026, 11, 2)
 ALWAYS = Window(date.min, date.max)

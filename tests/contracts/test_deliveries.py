@@ -7,7 +7,7 @@ import pytest
 from mauve.stores import StoreUnavailableError
 from mauve.stores.deliveries import DELIVERIES_KEPT, Delivery, DeliveryResult, Tally
 from mauve.stores.ledger import Entry
-from mauve.stores.sql.ledger.deliveries import SqlDeliveryReader
+from mauve.stores.ledger.deliveries import SqlDeliveryReader
 from support.ledger_entries import NOW, a_payment, everything_in
 
 

@@ -8,11 +8,10 @@ import pytest
 
 from mauve.core.times import DAY_MS
 from mauve.maintenance.export_lines import EVENTS, event_lines, event_table
-from mauve.stores.clickhouse import export
-from mauve.stores.clickhouse.export import ClickHouseEventExport
 from mauve.stores.export import Chosen, EventDay
 from mauve.stores.imports import IMPORT_STREAM, IMPORTS_MAX, ROWS_MAX, seq_of, source_of
-from mauve.stores.warehouse import EventRows, first_seq
+from mauve.stores.warehouse import EventRows, export, first_seq
+from mauve.stores.warehouse.export import ClickHouseEventExport
 
 DAY = date(2026, 11, 15)
 NOON = (DAY - date(1970, 1, 1)).days * DAY_MS + DAY_MS // 2

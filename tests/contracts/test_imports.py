@@ -13,10 +13,6 @@ import pytest
 from mauve.core.events import Activity
 from mauve.core.times import DAY_MS
 from mauve.core.window import Window
-from mauve.stores.clickhouse.imports import EmbeddedImports, ServerImports
-from mauve.stores.clickhouse.maintenance import RowMaintenance
-from mauve.stores.clickhouse.server import ServerConnection
-from mauve.stores.clickhouse.warehouse_reader import ClickHouseWarehouseReader
 from mauve.stores.imports import (
     ImportChunk,
     ImportCounts,
@@ -28,10 +24,14 @@ from mauve.stores.imports import (
     source_of,
 )
 from mauve.stores.ledger import Entry
-from mauve.stores.sql.ledger.imports import SqlImportLedger
-from mauve.stores.sql.ledger.payments import Claim, take_over
-from mauve.stores.sql.ledger.writer import SqlLedgerWriter
+from mauve.stores.ledger.imports import SqlImportLedger
+from mauve.stores.ledger.payments import Claim, take_over
+from mauve.stores.ledger.writer import SqlLedgerWriter
 from mauve.stores.warehouse import EventRows, first_seq
+from mauve.stores.warehouse.imports import EmbeddedImports, ServerImports
+from mauve.stores.warehouse.maintenance import RowMaintenance
+from mauve.stores.warehouse.server.server import ServerConnection
+from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader
 from support.ledger_entries import ACCEPTED, CONFLICT, DUPLICATE, NOW, a_payment, a_version, mrr_of, totals
 from support.mrr_model import history_by_model, history_of
 from support.service import PATIENCE_S

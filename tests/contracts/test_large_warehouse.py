@@ -9,10 +9,10 @@ import pytest
 from mauve.core.times import DAY_MS
 from mauve.core.window import Window
 from mauve.stores.cancellation import deadline_at
-from mauve.stores.clickhouse.schema import TABLES
-from mauve.stores.clickhouse.warehouse import ClickHouseWarehouse
-from mauve.stores.clickhouse.warehouse_reader import ClickHouseWarehouseReader
 from mauve.stores.warehouse import first_seq
+from mauve.stores.warehouse.schema import TABLES
+from mauve.stores.warehouse.warehouse import ClickHouseWarehouse
+from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader
 
 DAY = date(2026, 11, 15)
 DAY_BEGINS = (DAY - date(1970, 1, 1)).days * DAY_MS

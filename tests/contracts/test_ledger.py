@@ -14,11 +14,11 @@ from mauve.core.times import DAY_MS
 from mauve.core.window import Window
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import DeadLetter, Entry, LoadStep, Payment
+from mauve.stores.ledger.payments import insert_one_by_one
+from mauve.stores.ledger.reader import SqlLedgerReader
+from mauve.stores.ledger.schema import payments
+from mauve.stores.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.ledger.payments import insert_one_by_one
-from mauve.stores.sql.ledger.reader import SqlLedgerReader
-from mauve.stores.sql.ledger.schema import payments
-from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.migrate import LEDGER, migrate
 from support.ledger_entries import (
     ACCEPTED,
@@ -209,7 +209,7 @@ import sys
 import sqlalchemy as sa
 from mauve.stores.ledger import Entry, Payment
 from mauve.stores.sql.database import Database
-from mauve.stores.sql.ledger.writer import SqlLedgerWriter
+from mauve.stores.ledger.writer import SqlLedgerWriter
 
 writer = SqlLedgerWriter(Database(sa.make_url(sys.argv[1]), busy_timeout_s=30))
 print("ready", flush=True)

@@ -8,9 +8,8 @@ import pytest
 from mauve.maintenance.export_lines import payment_lines, payment_table, subscription_lines, subscription_table
 from mauve.stores.export import Chosen
 from mauve.stores.imports import rank_of
-from mauve.stores.ledger import Entry
-from mauve.stores.sql.ledger import export
-from mauve.stores.sql.ledger.export import SqlLedgerExport
+from mauve.stores.ledger import Entry, export
+from mauve.stores.ledger.export import SqlLedgerExport
 from support.ledger_entries import AMOUNT_MAX, NOW, ODD_IDS, a_payment, a_version
 from support.query_plans import sqlite_plans
 

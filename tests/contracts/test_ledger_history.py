@@ -8,7 +8,7 @@ import pytest
 from mauve.core.subscriptions import MrrChange
 from mauve.core.window import Window
 from mauve.stores.ledger import Entry
-from mauve.stores.sql.ledger.schema import mrr_changes
+from mauve.stores.ledger.schema import mrr_changes
 from support.ledger_entries import AMOUNT_MAX, a_version, mrr_of, rows_of
 from support.mrr_model import DAY_US, history_of
 

@@ -16,11 +16,11 @@ from mauve.stores.ledger import (
     Turn,
     intent_from,
 )
+from mauve.stores.ledger.load_lease import SqlLeaseStore
+from mauve.stores.ledger.loading import SqlLoadLedger
+from mauve.stores.ledger.schema import load_lease
+from mauve.stores.ledger.writer import SqlLedgerWriter
 from mauve.stores.log import LogRecord
-from mauve.stores.sql.ledger.load_lease import SqlLeaseStore
-from mauve.stores.sql.ledger.loading import SqlLoadLedger
-from mauve.stores.sql.ledger.schema import load_lease
-from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from support.ledger_entries import NOW, PERIOD, a_payment, everything_in, record_payments
 
 

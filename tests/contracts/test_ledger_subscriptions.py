@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from mauve.stores.ledger import Entry, SubscriptionVersion
-from mauve.stores.sql.ledger.schema import subscription_versions, subscriptions
+from mauve.stores.ledger.schema import subscription_versions, subscriptions
 from support.ledger_entries import AMOUNT_MAX, NOW, ODD_IDS, PERIOD, a_version, mrr_of, rows_of
 
 

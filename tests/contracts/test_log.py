@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from mauve.core.secret import Secret
-from mauve.stores.localdisk.log.reader import SegmentLogReader, SegmentStreamReader
-from mauve.stores.localdisk.log.writer import SegmentLogWriter
 from mauve.stores.log import LogFailedError, number_of, stream_of
-from mauve.stores.nats import log_writer
-from mauve.stores.nats.log_reader import NatsLogReader, NatsStreamReader
-from mauve.stores.nats.log_writer import NatsLogWriter
-from mauve.stores.nats.servers import StreamPlan, prepare_streams
-from mauve.stores.nats.streams import STREAMS
+from mauve.stores.log.files.reader import SegmentLogReader, SegmentStreamReader
+from mauve.stores.log.files.writer import SegmentLogWriter
+from mauve.stores.log.nats import log_writer
+from mauve.stores.log.nats.log_reader import NatsLogReader, NatsStreamReader
+from mauve.stores.log.nats.log_writer import NatsLogWriter
+from mauve.stores.log.nats.servers import StreamPlan, prepare_streams
+from mauve.stores.log.nats.streams import STREAMS
 from support.nats_streams import delete_streams
 from support.service import PATIENCE_S
 
@@ -25,7 +25,7 @@ BYTES_MAX = 2**30
 KILLED_WRITER = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from mauve.stores.localdisk.log.writer import SegmentLogWriter
+from mauve.stores.log.files.writer import SegmentLogWriter
 
 async def main():
     writer = SegmentLogWriter(Path(sys.argv[1]), 0, segment_bytes=65536)
@@ -38,7 +38,7 @@ asyncio.run(main())
 KILLED_NATS_WRITER = """
 import asyncio, os, signal, sys
 from mauve.core.secret import Secret
-from mauve.stores.nats import log_writer
+from mauve.stores.log.nats import log_writer
 
 log_writer._ATTEMPT_S = log_writer.WAIT_S_MAX = 240
 

@@ -7,9 +7,9 @@ import pytest
 
 from mauve.core.window import Window
 from mauve.stores.ledger import Entry
+from mauve.stores.ledger.maintenance import SqlLedgerMaintenance
+from mauve.stores.ledger.payment_list import SqlPaymentReader
 from mauve.stores.payments import PaymentFilter, PaymentPosition
-from mauve.stores.sql.ledger.maintenance import SqlLedgerMaintenance
-from mauve.stores.sql.ledger.payment_list import SqlPaymentReader
 from support.ledger_entries import NOW, ODD_IDS, a_payment, a_version
 from support.query_plans import sqlite_plans
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mauve.core.clock import CLOCK_SLACK_MS
 from mauve.core.window import period_ends_at, period_of
-from mauve.stores.read_meter import ReadCost, ReadLimits, Throttle, Throttled, Usage
+from mauve.stores.limits.read_meter import ReadCost, ReadLimits, Throttle, Throttled, Usage
 
 NOW = int(datetime(2026, 11, 15, 12, tzinfo=UTC).timestamp()) * 1000
 HOUR = 3_600_000

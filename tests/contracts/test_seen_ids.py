@@ -6,8 +6,7 @@ import time
 import pytest
 
 from mauve.core.times import DAY_MS
-from mauve.stores.clickhouse import seen_ids
-from mauve.stores.warehouse import EventRows, WarehouseUnavailableError, first_seq
+from mauve.stores.warehouse import EventRows, WarehouseUnavailableError, first_seq, seen_ids
 
 # A day ahead: midnight may come while the tests run.
 TODAY = time.time_ns() // 1_000_000 // DAY_MS + 1

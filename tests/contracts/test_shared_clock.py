@@ -11,12 +11,12 @@ from mauve.core.organization import Limits, Organization, Standing
 from mauve.core.user import Role, User
 from mauve.core.window import period_ends_at
 from mauve.stores.catalog import OneTimeLink
-from mauve.stores.read_meter import ReadCost, ReadLimits, Throttle
-from mauve.stores.sql.catalog.catalog import sql_catalog
+from mauve.stores.catalog.catalog import sql_catalog
+from mauve.stores.limits.read_meter import ReadCost, ReadLimits, Throttle
+from mauve.stores.limits.read_meter_sql import SqlReadMeter
+from mauve.stores.limits.token_buckets import SqlTokenBuckets
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.migrate import CATALOG
-from mauve.stores.sql.read_meter import SqlReadMeter
-from mauve.stores.sql.token_buckets import SqlTokenBuckets
 from support.service import PATIENCE_S
 
 pytestmark = pytest.mark.servers

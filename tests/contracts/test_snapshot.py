@@ -7,8 +7,8 @@ import pytest
 
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import Entry
+from mauve.stores.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.snapshot import SqliteSnapshot
 from support.ledger_entries import a_payment, everything_in
 

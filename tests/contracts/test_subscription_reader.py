@@ -7,9 +7,9 @@ from itertools import product
 import pytest
 
 from mauve.stores.ledger import Entry
-from mauve.stores.sql.ledger.maintenance import SqlLedgerMaintenance
-from mauve.stores.sql.ledger.schema import subscription_versions
-from mauve.stores.sql.ledger.subscription_list import SqlSubscriptionReader
+from mauve.stores.ledger.maintenance import SqlLedgerMaintenance
+from mauve.stores.ledger.schema import subscription_versions
+from mauve.stores.ledger.subscription_list import SqlSubscriptionReader
 from mauve.stores.subscriptions import ID_CHARACTERS_SHOWN, SubscriptionOrder, SubscriptionQuery, position_of
 from support.ledger_entries import a_version, rows_of
 from support.query_plans import sqlite_plans

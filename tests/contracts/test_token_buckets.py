@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from mauve.overload.token_bucket import TokenBuckets
+from mauve.stores.limits.token_buckets import SqlTokenBuckets
 from mauve.stores.sql.database import Database, machine_time
 from mauve.stores.sql.migrate import CATALOG
-from mauve.stores.sql.token_buckets import SqlTokenBuckets
 from support.service import PATIENCE_S
 
 NOW = 1_794_700_000_000

@@ -7,9 +7,9 @@ import pytest
 from mauve.core.accepted import OrgPeriod
 from mauve.core.batch import packed_header
 from mauve.stores.ledger import Entry, LoadStep
+from mauve.stores.ledger.loading import SqlLoadLedger
+from mauve.stores.ledger.usage import SqlUsageReader
 from mauve.stores.log import MIXED_STREAM
-from mauve.stores.sql.ledger.loading import SqlLoadLedger
-from mauve.stores.sql.ledger.usage import SqlUsageReader
 from support.ledger_entries import NOW, PERIOD, a_payment, record_payments
 
 ORG = "org_1"

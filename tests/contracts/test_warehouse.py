@@ -9,9 +9,9 @@ from array import array
 import pytest
 
 from mauve.core.times import DAY_MS
-from mauve.stores.clickhouse import warehouse as clickhouse_warehouse
-from mauve.stores.clickhouse.warehouse import ChdbWarehouse
 from mauve.stores.warehouse import EventRows, SameId, WarehouseUnavailableError, first_seq
+from mauve.stores.warehouse import warehouse as clickhouse_warehouse
+from mauve.stores.warehouse.warehouse import ChdbWarehouse
 
 TODAY = time.time_ns() // 1_000_000 // DAY_MS  # ids expire after some days of the machine's own clock
 NOON = TODAY * DAY_MS + DAY_MS // 2

@@ -11,11 +11,11 @@ from mauve.core.events import Activity
 from mauve.core.times import DAY_MS
 from mauve.core.window import Window
 from mauve.maintenance.errors import MaintenanceRefusedError
-from mauve.stores.clickhouse.maintenance import ChdbMaintenance
-from mauve.stores.clickhouse.server import ServerConnection
-from mauve.stores.clickhouse.warehouse_reader import ClickHouseWarehouseReader
 from mauve.stores.maintenance import Frozen
 from mauve.stores.warehouse import EventRows, first_seq
+from mauve.stores.warehouse.maintenance import ChdbMaintenance
+from mauve.stores.warehouse.server.server import ServerConnection
+from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader
 from mauve.wiring.maintenance import ServerMaintenance
 
 DAY = date(2026, 11, 15)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from mauve.core.events import Activity
 from mauve.core.times import DAY_MS
 from mauve.core.window import Window
-from mauve.stores.clickhouse.schema import ADD_EVENT_DAYS
-from mauve.stores.clickhouse.warehouse_reader import ClickHouseWarehouseReader
 from mauve.stores.warehouse import EventRows, WarehouseUnavailableError, first_seq
+from mauve.stores.warehouse.schema import ADD_EVENT_DAYS
+from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader
 from support.service import PATIENCE_S
 
 DAY = date(2026, 11, 15)

@@ -35,7 +35,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(packages):
     held = {name for name in files_in(packages.wheel) if ".dist-info/" not in name}
     assert held == {name for name in source if "__pycache__" not in name}
     assert {"mauve/py.typed", "mauve/web/static/mauve.js", "mauve/openapi/templates/page.html"} < held
-    assert any(name.startswith("mauve/stores/sql/ledger/migrations/versions/") for name in held)
+    assert any(name.startswith("mauve/stores/ledger/migrations/versions/") for name in held)
 
 
 def test_the_source_distribution_builds_the_same_wheel(packages, tmp_path):

@@ -17,12 +17,12 @@ import pytest
 from mauve.core.secret import Secret
 from mauve.core.times import DAY_MS
 from mauve.stores import ForeignDataError, NewerSchemaError, UnsupportedServerError
-from mauve.stores.clickhouse import server_warehouse
-from mauve.stores.clickhouse.schema import KEPT_TABLES, clustered, kept_tables
-from mauve.stores.clickhouse.server import address_from, open_for_loading, open_for_maintenance
-from mauve.stores.clickhouse.server_schema import SCHEMA_VERSION, check_server, migrate
-from mauve.stores.clickhouse.server_warehouse import SYNC_REPLICA, ServerWarehouse
 from mauve.stores.warehouse import EventRows, RowsRefusedError, WarehouseUnavailableError, first_seq
+from mauve.stores.warehouse.schema import KEPT_TABLES, clustered, kept_tables
+from mauve.stores.warehouse.server import warehouse as server_warehouse
+from mauve.stores.warehouse.server.schema import SCHEMA_VERSION, check_server, migrate
+from mauve.stores.warehouse.server.server import address_from, open_for_loading, open_for_maintenance
+from mauve.stores.warehouse.server.warehouse import SYNC_REPLICA, ServerWarehouse
 from support.clickhouse import PASSWORD, ClickHouse
 from support.service import PATIENCE_S, SERVERS, bearer, eventually, mauve, running, token_for, until_loaded
 from support.traffic import Traffic

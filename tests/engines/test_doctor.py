@@ -10,8 +10,8 @@ import pytest
 
 from mauve.config import settings_from
 from mauve.server.doctor import run_checks
-from mauve.stores.nats.log_reader import NatsLogReader
-from mauve.stores.nats.streams import STREAMS
+from mauve.stores.log.nats.log_reader import NatsLogReader
+from mauve.stores.log.nats.streams import STREAMS
 from support.service import SERVERS, clean_environment, mauve
 
 ADDRESSES = {

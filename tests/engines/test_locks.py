@@ -13,10 +13,10 @@ from mauve.core.credential import ControlToken, Scope
 from mauve.core.user import Role, User
 from mauve.stores import StoreUnavailableError
 from mauve.stores.alerts import NewMessage, Subscriber
+from mauve.stores.alerts.store import sql_alert_store
 from mauve.stores.catalog import NewToken, OneTimeLink, SealedSecret
-from mauve.stores.sql.alerts.store import sql_alert_store
-from mauve.stores.sql.catalog.catalog import sql_catalog
-from mauve.stores.sql.catalog.schema import keys, organizations, projects, tokens, webhook_secrets
+from mauve.stores.catalog.catalog import sql_catalog
+from mauve.stores.catalog.schema import keys, organizations, projects, tokens, webhook_secrets
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.migrate import CATALOG, migrate
 from support.catalog_entries import EDGE, NOW, RANDOM, a_key, an_app, an_id, an_organization, let_pass

@@ -13,10 +13,10 @@ import httpx2 as httpx
 import pytest
 import sqlalchemy as sa
 
+from mauve.stores.ledger.schema import metadata, payments, subscription_versions
+from mauve.stores.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.copy import copy_tables, count_rows
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.ledger.schema import metadata, payments, subscription_versions
-from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.migrate import LEDGER, migrate
 from support.ledger_entries import a_payment, a_version
 from support.service import (

@@ -7,14 +7,14 @@ from contextlib import closing, suppress
 
 import httpx2 as httpx
 import pytest
-from mauve.stores.nats.accepted import NatsAcceptedCounts
-from mauve.stores.nats.bucket import CHECK_EVERY_S
+from mauve.stores.log.nats.accepted import NatsAcceptedCounts
+from mauve.stores.log.nats.bucket import CHECK_EVERY_S
 from support.nats_edge import create_buckets, delete_bucket, new_buckets, state_of
 
 from mauve.core.accepted import AcceptedCounts, OrgPeriod
 from mauve.core.secret import Secret
 from mauve.stores import StoreUnavailableError
-from mauve.stores.nats import accepted
+from mauve.stores.log.nats import accepted
 from support.clocks import Ticks
 from support.nats_service import WORKERS, service_on
 from support.service import bearer, eventually, freeze, is_alive, ledger_rows, mauve_json

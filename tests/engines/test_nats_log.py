@@ -19,13 +19,13 @@ from structlog.testing import capture_logs
 from mauve.core.secret import Secret
 from mauve.stores import StoreUnavailableError
 from mauve.stores.log import LogFullError, LogUnavailableError, number_of, stream_of
-from mauve.stores.nats import accepted, edge, log_reader, log_writer
-from mauve.stores.nats.groups import first_number
-from mauve.stores.nats.log_maintenance import NatsLogMaintenance
-from mauve.stores.nats.log_reader import NatsLogReader
-from mauve.stores.nats.log_writer import NatsLogWriter
-from mauve.stores.nats.servers import StreamPlan, prepare_streams
-from mauve.stores.nats.streams import STREAM_ID, STREAMS, stream_name, subject_of
+from mauve.stores.log.nats import accepted, edge, log_reader, log_writer
+from mauve.stores.log.nats.groups import first_number
+from mauve.stores.log.nats.log_maintenance import NatsLogMaintenance
+from mauve.stores.log.nats.log_reader import NatsLogReader
+from mauve.stores.log.nats.log_writer import NatsLogWriter
+from mauve.stores.log.nats.servers import StreamPlan, prepare_streams
+from mauve.stores.log.nats.streams import STREAM_ID, STREAMS, stream_name, subject_of
 from support.clocks import Ticks
 from support.nats import PASSWORD, Nats
 from support.nats_streams import delete_streams, info_of, publish, request
@@ -241,7 +241,7 @@ class TestWriter:
         asyncio.run(main())
 
     def test_more_than_fits_into_the_queue_is_refused_at_once(self, monkeypatch):
-        monkeypatch.setattr("mauve.stores.nats.log_writer.WAITING_BYTES_MAX", 10_000)
+        monkeypatch.setattr("mauve.stores.log.nats.log_writer.WAITING_BYTES_MAX", 10_000)
 
         async def main():
             writer = NatsLogWriter(Secret("nats://127.0.0.1:1"))

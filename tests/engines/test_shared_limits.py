@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import httpx2 as httpx
 import psycopg
 import pytest
-from mauve.stores.nats.accepted import NatsAcceptedCounts
-from mauve.stores.nats.presence import NatsPresence
+from mauve.stores.log.nats.accepted import NatsAcceptedCounts
+from mauve.stores.log.nats.presence import NatsPresence
 
 from mauve.access.sign_in_attempts import PAIR_BURST
 from mauve.core.secret import Secret

@@ -4,7 +4,7 @@ import pytest
 
 from mauve.access.sign_in_attempts import PasswordAttempts
 from mauve.overload.token_bucket import TokenBuckets
-from mauve.stores.clickhouse.warehouse_reader import ClickHouseWarehouseReader
+from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader
 from support.service import bearer
 
 HOUR_MS = 3_600_000

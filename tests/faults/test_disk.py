@@ -13,7 +13,7 @@ import httpx2 as httpx
 import pytest
 from starlette.testclient import TestClient
 
-from mauve.stores.localdisk.disk import LocalDisk
+from mauve.stores.disk import LocalDisk
 from support.service import bearer, eventually, running, stored_events, token_for
 
 LARGE = "x" * 1000

@@ -13,10 +13,10 @@ import structlog
 from mauve.config import settings_from
 from mauve.core.times import DAY_MS
 from mauve.stores import StoreUnavailableError
+from mauve.stores.limits.read_meter import ReadCost, ReadLimits
+from mauve.stores.limits.read_meter_file import SqliteReadMeter
 from mauve.stores.localdisk.read_cache import CacheBounds, SqliteReadCache
-from mauve.stores.localdisk.read_meter import SqliteReadMeter
 from mauve.stores.read_cache import CachedAnswer
-from mauve.stores.read_meter import ReadCost, ReadLimits
 from mauve.wiring.query import forget_answers
 from support.clocks import Ticks
 from support.service import PATIENCE_S, eventually
@@ -182,8 +182,8 @@ def test_a_meter_that_cannot_count_raises_and_logs_once(tmp_path):
 SPENDS_AND_IS_KILLED = f"""
 import os, signal, sys
 from pathlib import Path
-from mauve.stores.localdisk.read_meter import SqliteReadMeter
-from mauve.stores.read_meter import ReadCost, ReadLimits
+from mauve.stores.limits.read_meter_file import SqliteReadMeter
+from mauve.stores.limits.read_meter import ReadCost, ReadLimits
 meter = SqliteReadMeter(Path(sys.argv[1]))
 for _ in range(7):
     meter.take("org_1", ReadCost(queries=1), ReadLimits(1000, 1000, 1000), {NOW})

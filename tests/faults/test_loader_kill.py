@@ -19,9 +19,9 @@ import json, os, signal, sys
 from prometheus_client import CollectorRegistry
 from mauve.config import settings_from
 from mauve.load.runner import LoadMetrics, LoadRunner
-from mauve.stores.clickhouse.connection import ChdbConnection
-from mauve.stores.clickhouse.warehouse import ChdbWarehouse
-from mauve.stores.sql.ledger.loading import SqlLoadLedger
+from mauve.stores.warehouse.chdb.connection import ChdbConnection
+from mauve.stores.warehouse.warehouse import ChdbWarehouse
+from mauve.stores.ledger.loading import SqlLoadLedger
 from mauve.wiring.databases import open_load_ledger
 from mauve.wiring.paths import warehouse_path
 from mauve.wiring.warehouse import open_load_parts

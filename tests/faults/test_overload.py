@@ -19,8 +19,8 @@ from mauve.core.secret import Secret
 from mauve.ingest.asgi import IngestApp
 from mauve.ingest.plane import IngestPlane
 from mauve.overload.admission import IN_FLIGHT_MAX, Admission
-from mauve.stores.localdisk.disk import LocalDisk
-from mauve.stores.localdisk.log.writer import SegmentLogWriter
+from mauve.stores.disk import LocalDisk
+from mauve.stores.log.files.writer import SegmentLogWriter
 from mauve.wiring.ingest import ingest_parts
 from mauve.wiring.paths import log_path
 from mauve.wiring.warehouse import open_log_reader

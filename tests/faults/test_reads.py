@@ -13,10 +13,10 @@ from mauve.core.window import Window
 from mauve.metrics.questions import Question
 from mauve.metrics.registry import METRICS
 from mauve.query.ask import Freshness, ask
-from mauve.stores.clickhouse.warehouse_reader import ClickHouseWarehouseReader
+from mauve.stores.limits.read_meter import ReadCost, ReadLimits
 from mauve.stores.localdisk.read_cache import CacheBounds, SqliteReadCache
-from mauve.stores.read_meter import ReadCost, ReadLimits
 from mauve.stores.warehouse import WarehouseUnavailableError
+from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader
 from mauve.wiring.paths import catalog_path, ledger_path
 from support.service import bearer
 

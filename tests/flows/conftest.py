@@ -15,10 +15,10 @@ from mauve.control import links, people
 from mauve.control.parts import ControlParts
 from mauve.core.organization import Organization
 from mauve.core.user import Role, User
-from mauve.stores.clickhouse.connection import ChdbConnection
-from mauve.stores.clickhouse.schema import TABLES
-from mauve.stores.clickhouse.warehouse_reader import ClickHouseWarehouseReader
 from mauve.stores.warehouse import WarehouseReader
+from mauve.stores.warehouse.chdb.connection import ChdbConnection
+from mauve.stores.warehouse.schema import TABLES
+from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader
 from support.alerts import Machine, Recorder
 from support.browser import PASSWORD, Browser, cookies_of
 from support.clocks import ManualClock

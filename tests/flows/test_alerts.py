@@ -15,7 +15,7 @@ from mauve.core.user import Role
 from mauve.core.window import today_at
 from mauve.ingest.stats import write_stats
 from mauve.stores import StoreUnavailableError
-from mauve.stores.sql.alerts.store import sql_alert_store
+from mauve.stores.alerts.store import sql_alert_store
 from mauve.stores.sql.database import Database, sqlite_url
 from support.alerts import DAY_MS, HOUR_MS, WEBHOOK, Machine, add_channel, add_rule, subscribe, text_of
 from support.billing import signed_a

@@ -21,8 +21,8 @@ from mauve.core.app import Environment
 from mauve.core.biller import Provider
 from mauve.core.secret import Secret
 from mauve.maintenance.delete_app import SETTLE_S
+from mauve.stores.ledger.schema import arrivals, metadata
 from mauve.stores.published import PublishedSecret
-from mauve.stores.sql.ledger.schema import arrivals, metadata
 from mauve.wiring.control import control_parts
 from mauve.wiring.databases import open_ledger_database
 from support.billing import SECRET_A, signed_a

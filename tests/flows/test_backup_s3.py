@@ -17,9 +17,9 @@ from mauve.access.vault import new_master_key
 from mauve.config import settings_from
 from mauve.core.secret import Secret
 from mauve.maintenance.backup_schedule import BackupState
-from mauve.stores.backup_store import BackupStoreError
-from mauve.stores.s3 import backup_store
-from mauve.stores.s3.backup_store import PART_BYTES_MIN, Bucket, S3BackupStore
+from mauve.stores.backups import BackupStoreError
+from mauve.stores.backups.s3 import backup_store
+from mauve.stores.backups.s3.backup_store import PART_BYTES_MIN, Bucket, S3BackupStore
 from mauve.wiring.backups import save_backup_state
 from mauve.wiring.control import control_parts
 from support.s3 import BUCKET, CREDENTIALS, FailingProxy, S3Server, settings_for

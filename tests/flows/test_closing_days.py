@@ -14,14 +14,14 @@ from mauve.metrics.questions import Survey
 from mauve.metrics.registry import METRICS
 from mauve.query.parts import ReadStores
 from mauve.query.read import rows_by_project
-from mauve.stores.clickhouse.warehouse import ChdbWarehouse
-from mauve.stores.clickhouse.warehouse_reader import ClickHouseWarehouseReader
+from mauve.stores.ledger.closed_days import SqlClosedDays, SqlClosedDaysReader
+from mauve.stores.ledger.loading import SqlLoadLedger
+from mauve.stores.ledger.reader import SqlLedgerReader
 from mauve.stores.log import LogRecord
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.ledger.closed_days import SqlClosedDays, SqlClosedDaysReader
-from mauve.stores.sql.ledger.loading import SqlLoadLedger
-from mauve.stores.sql.ledger.reader import SqlLedgerReader
 from mauve.stores.sql.migrate import LEDGER, migrate
+from mauve.stores.warehouse.warehouse import ChdbWarehouse
+from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader
 
 TODAY = date(2026, 11, 30)  # a Monday
 NOON_MS = (TODAY.toordinal() - date(1970, 1, 1).toordinal()) * DAY_MS + 43_200_000

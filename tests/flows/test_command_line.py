@@ -19,7 +19,7 @@ from mauve.control.bodies import NewAppBody
 from mauve.control.operator import create_organization
 from mauve.openapi.document import document
 from mauve.server.doctor import run_checks
-from mauve.stores.localdisk.log.writer import SegmentLogWriter
+from mauve.stores.log.files.writer import SegmentLogWriter
 from mauve.wiring.paths import log_path
 from support.service import EVERY_SCOPE, MAUVE, PATIENCE_S, clean_environment, mauve, mauve_json
 

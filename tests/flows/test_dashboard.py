@@ -16,7 +16,7 @@ from mauve.dashboard import rendering
 from mauve.ingest.stats import write_key_uses
 from mauve.openapi import documentation
 from mauve.stores.ledger import LoadStep
-from mauve.stores.read_meter import ReadCost, ReadLimits
+from mauve.stores.limits.read_meter import ReadCost, ReadLimits
 from mauve.wiring.databases import open_load_ledger
 from support.billing import SECRET_A, signed_a
 from support.browser import PASSWORD, Browser, shown

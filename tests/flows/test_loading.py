@@ -20,19 +20,19 @@ from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, MISSING_TRIES_MAX, MIXED_ST
 from mauve.load.runner import LoadMetrics, LoadParts, LoadRunner
 from mauve.load.turns import TurnRequests
 from mauve.stores import StoreUnavailableError
-from mauve.stores.clickhouse.columns import seqs_as_arrow
-from mauve.stores.clickhouse.warehouse import COMMIT, ChdbWarehouse
 from mauve.stores.combined_log import CombinedLogReader
 from mauve.stores.ledger import Entry, Intent, StepOutdatedError, Turn
+from mauve.stores.ledger.closed_days import SqlClosedDays
+from mauve.stores.ledger.load_lease import SqlLeaseStore
+from mauve.stores.ledger.loading import SqlLoadLedger
+from mauve.stores.ledger.schema import load_lease
+from mauve.stores.ledger.writer import SqlLedgerWriter
 from mauve.stores.log import LogRecord, Lost, Reach
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.ledger.closed_days import SqlClosedDays
-from mauve.stores.sql.ledger.load_lease import SqlLeaseStore
-from mauve.stores.sql.ledger.loading import SqlLoadLedger
-from mauve.stores.sql.ledger.schema import load_lease
-from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.migrate import LEDGER, migrate
 from mauve.stores.warehouse import RowsRefusedError, WarehouseUnavailableError
+from mauve.stores.warehouse.columns import seqs_as_arrow
+from mauve.stores.warehouse.warehouse import COMMIT, ChdbWarehouse
 from support.service import PATIENCE_S
 
 NOW = time.time_ns() // 1_000_000

@@ -7,7 +7,7 @@ import pytest
 
 from mauve.core.user import Role
 from mauve.stores.imports import ImportChunk, ImportCounts, NewImport
-from mauve.stores.sql.ledger.reader import SqlLedgerReader
+from mauve.stores.ledger.reader import SqlLedgerReader
 from mauve.stores.warehouse import WarehouseUnavailableError
 from mauve.wiring.history import open_import_ledger
 from support.billing import SECRET_A, signed_a

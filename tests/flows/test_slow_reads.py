@@ -10,9 +10,9 @@ import pytest
 
 from mauve.control import operator
 from mauve.core.credential import Scope
-from mauve.stores.clickhouse.connection import ChdbConnection
-from mauve.stores.clickhouse.schema import TABLES
-from mauve.stores.clickhouse.warehouse_reader import ClickHouseWarehouseReader
+from mauve.stores.warehouse.chdb.connection import ChdbConnection
+from mauve.stores.warehouse.schema import TABLES
+from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader
 from mauve.wiring.paths import ledger_path
 from support.service import bearer
 

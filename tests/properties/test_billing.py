@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from mauve.core.biller import Provider
 from mauve.ingest.webhooks.parsed import ParsedSubscription
+from mauve.stores.ledger.reader import SqlLedgerReader
+from mauve.stores.ledger.schema import day_totals, payments, subscription_versions, subscriptions
+from mauve.stores.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.ledger.reader import SqlLedgerReader
-from mauve.stores.sql.ledger.schema import day_totals, payments, subscription_versions, subscriptions
-from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.migrate import LEDGER, migrate
 from support.billing import NOW, NOW_S, mapped_for, parsed, parsed_event
 from support.ledger_entries import mrr_of

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from mauve.core.app import Environment
 from mauve.core.events import EVENT as DECODER
 from mauve.core.times import parse_time_ms
-from mauve.history.billed import statuses_of
-from mauve.history.chunks import ROWS_PER_CHUNK_MAX, chunks_of, packed, rows_from, unpacked
-from mauve.history.files import opened
-from mauve.history.items import Bad, Figures, ImportedEvent, Item, Money, Skipped, Target
-from mauve.history.run import FORMATS
-from mauve.history.tables import read_table
+from mauve.imports.billed import statuses_of
+from mauve.imports.chunks import ROWS_PER_CHUNK_MAX, chunks_of, packed, rows_from, unpacked
+from mauve.imports.files import opened
+from mauve.imports.items import Bad, Figures, ImportedEvent, Item, Money, Skipped, Target
+from mauve.imports.run import FORMATS
+from mauve.imports.tables import read_table
 from mauve.ingest.rules import claimed_time, payment_digest
 from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.stores.imports import ROWS_MAX, rank_of, rank_prefix, seq_of

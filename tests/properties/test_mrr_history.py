@@ -15,11 +15,11 @@ from mauve.core.subscriptions import MrrSums
 from mauve.core.window import Window
 from mauve.metrics.mrr_history import mrr_by_day
 from mauve.stores.ledger import Entry
+from mauve.stores.ledger import subscriptions as subscription_book
+from mauve.stores.ledger.reader import SqlLedgerReader
+from mauve.stores.ledger.schema import mrr_changes
+from mauve.stores.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.ledger import subscriptions as subscription_book
-from mauve.stores.sql.ledger.reader import SqlLedgerReader
-from mauve.stores.sql.ledger.schema import mrr_changes
-from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.migrate import LEDGER, migrate
 from support.ledger_entries import a_version, mrr_of
 from support.mrr_model import DAY_US, history_by_model, history_of

@@ -13,9 +13,9 @@ from mauve.load import loader as loading
 from mauve.load.arrival_order import ArrivalOrder
 from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, Loader
 from mauve.load.rows import LogRange
-from mauve.stores.localdisk.log import frames, segments, tail
-from mauve.stores.localdisk.log.reader import SegmentLogReader
-from mauve.stores.localdisk.log.writer import SegmentLogWriter
+from mauve.stores.log.files import frames, segments, tail
+from mauve.stores.log.files.reader import SegmentLogReader
+from mauve.stores.log.files.writer import SegmentLogWriter
 from mauve.stores.warehouse import SameId
 from support.simulated_disk import MachineDownError, SimulatedDisk
 from support.simulated_stores import SimulatedLedger, SimulatedWarehouse

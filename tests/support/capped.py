@@ -11,15 +11,15 @@ from mauve.core.batch import packed_header, unpacked
 from mauve.core.organization import Standing
 from mauve.core.window import period_of
 from mauve.stores.ledger import Entry, LoadStep
-from mauve.stores.localdisk.log.reader import SegmentLogReader, SegmentStreamReader
-from mauve.stores.localdisk.log.writer import SegmentLogWriter
-from mauve.stores.localdisk.usage import FileAcceptedCounts
+from mauve.stores.ledger.loading import SqlLoadLedger
+from mauve.stores.ledger.usage import SqlUsageReader
+from mauve.stores.ledger.writer import SqlLedgerWriter
+from mauve.stores.limits.accepted_files import FileAcceptedCounts
 from mauve.stores.log import MIXED_STREAM
+from mauve.stores.log.files.reader import SegmentLogReader, SegmentStreamReader
+from mauve.stores.log.files.writer import SegmentLogWriter
 from mauve.stores.published import Changes, PublishedOrganization
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.ledger.loading import SqlLoadLedger
-from mauve.stores.sql.ledger.usage import SqlUsageReader
-from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.migrate import LEDGER, migrate
 from support.clocks import ManualClock
 

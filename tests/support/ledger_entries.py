@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from mauve.core.window import Window
 from mauve.stores.ledger import Entry, Outcome, Payment, SubscriptionVersion
-from mauve.stores.sql.ledger.schema import metadata
+from mauve.stores.ledger.schema import metadata
 
 NOW = 1_800_000_000_000  # 2027-01-15 08:00 UTC
 TODAY, PERIOD = "2027-01-15", "2027-01"

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from mauve.core.times import DAY_MS
 from mauve.stores.ledger import Entry, Outcome, Payment, SubscriptionVersion
-from mauve.stores.sql.ledger.loading import SqlLoadLedger
-from mauve.stores.sql.ledger.reader import SqlLedgerReader
-from mauve.stores.sql.ledger.writer import SqlLedgerWriter
+from mauve.stores.ledger.loading import SqlLoadLedger
+from mauve.stores.ledger.reader import SqlLedgerReader
+from mauve.stores.ledger.writer import SqlLedgerWriter
 from support.ledger_entries import mrr_of, totals
 
 MIDNIGHT = 1_800_057_600_000

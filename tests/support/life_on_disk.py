@@ -23,8 +23,8 @@ from mauve.core.window import Window
 from mauve.ingest.parts import IngestParts
 from mauve.load.runner import LoadMetrics, LoadRunner
 from mauve.logs import configure_logs
-from mauve.stores.clickhouse.connection import ChdbConnection
 from mauve.stores.ledger import Entry, Payment
+from mauve.stores.warehouse.chdb.connection import ChdbConnection
 from mauve.wiring.bootstrap import prepare
 from mauve.wiring.ingest import ingest_parts
 from mauve.wiring.paths import ledger_path, warehouse_path

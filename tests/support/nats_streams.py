@@ -8,8 +8,8 @@ from nats.aio.client import Client
 
 from mauve.core.secret import Secret
 from mauve.stores import StoreUnavailableError
-from mauve.stores.nats.connection import LoopThread, close, connect
-from mauve.stores.nats.streams import STREAMS, ApiError, StreamInfo, ask, stream_info, stream_name
+from mauve.stores.log.nats.connection import LoopThread, close, connect
+from mauve.stores.log.nats.streams import STREAMS, ApiError, StreamInfo, ask, stream_info, stream_name
 from support.nats import Nats
 from support.service import PATIENCE_S, eventually
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from mauve.stores.localdisk.log.writer import SegmentLogWriter
+from mauve.stores.log.files.writer import SegmentLogWriter
 
 SEGMENT_BYTES = 4096
 BYTES_MAX = 2**30

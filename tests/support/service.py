@@ -212,7 +212,7 @@ def post_events(base_url: str, key: str) -> int:
 STORED = """
 import sys, json
 from pathlib import Path
-from mauve.stores.clickhouse.connection import ChdbConnection
+from mauve.stores.warehouse.chdb.connection import ChdbConnection
 connection = ChdbConnection(Path(sys.argv[1]))
 text = connection._query("SELECT project, name, user, id, counted, seq FROM mauve.events", "JSONCompactEachRow")
 sys.stdout.write(text)
@@ -236,7 +236,7 @@ def stored_events(data: Path) -> list[tuple]:
 
 def _stored_on_server(url: str) -> list[tuple]:
     from mauve.core.secret import Secret  # noqa: PLC0415 - only with servers
-    from mauve.stores.clickhouse.server import address_from, open_for_reading  # noqa: PLC0415
+    from mauve.stores.warehouse.server.server import address_from, open_for_reading  # noqa: PLC0415
 
     sql = "SELECT project, name, user, id, counted, seq FROM events"
     plain_numbers = "SETTINGS output_format_json_quote_64bit_integers = 0"

@@ -20,9 +20,9 @@ from mauve.core.batch import packed_header
 from mauve.load.close_days import DayCloser
 from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, MISSING_TRIES_MAX, Loader
 from mauve.stores import StoreUnavailableError
-from mauve.stores.localdisk.log.reader import SegmentLogReader
-from mauve.stores.localdisk.log.writer import SegmentLogWriter
 from mauve.stores.log import LogFailedError, LogFullError
+from mauve.stores.log.files.reader import SegmentLogReader
+from mauve.stores.log.files.writer import SegmentLogWriter
 from mauve.stores.warehouse import WarehouseUnavailableError
 from support.clocks import ManualClock
 from support.simulated_disk import AMPLE, MachineDownError, Place, SimulatedDisk

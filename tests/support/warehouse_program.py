@@ -9,9 +9,9 @@ import sys
 import time
 from pathlib import Path
 
-from mauve.stores.clickhouse.connection import ChdbConnection
-from mauve.stores.clickhouse.warehouse import ChdbWarehouse
 from mauve.stores.warehouse import EventRows, first_seq
+from mauve.stores.warehouse.chdb.connection import ChdbConnection
+from mauve.stores.warehouse.warehouse import ChdbWarehouse
 from support.service import eventually
 
 LOADS, ROWS = 8, 20

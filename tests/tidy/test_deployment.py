@@ -20,8 +20,8 @@ from mauve.cli.serve import serve
 from mauve.config import SETTINGS, settings_from
 from mauve.core.secret import Secret
 from mauve.ingest.webhooks.billers import BILLERS
-from mauve.stores.clickhouse.server import address_from
 from mauve.stores.sql.dialects import CONNECTIONS_MAX
+from mauve.stores.warehouse.server.server import address_from
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 COMPOSE = yaml.safe_load((DEPLOY / "compose.scaled.yaml").read_text())

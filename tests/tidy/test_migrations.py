@@ -9,12 +9,12 @@ from typing import get_args
 import msgspec
 import pytest
 
-from mauve.stores.clickhouse import server_schema
-from mauve.stores.clickhouse.schema import EMBEDDED_FORMAT, SERVER, TABLES, clustered, kept_tables
-from mauve.stores.nats import groups
+from mauve.stores.log.nats import groups
 from mauve.stores.published import PublishedRecord
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.migrate import CATALOG, LEDGER, newest_revision
+from mauve.stores.warehouse.schema import EMBEDDED_FORMAT, SERVER, TABLES, clustered, kept_tables
+from mauve.stores.warehouse.server import schema as server_schema
 from support import migrations, releases
 from support.migrations import BREAKING, HARMLESS, broken_by, planted
 from support.releases import RELEASES

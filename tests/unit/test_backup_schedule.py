@@ -11,8 +11,8 @@ from mauve.maintenance.backup_schedule import BackupState, Made, Schedule, is_la
 from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.maintenance.stored_backups import newest_in
 from mauve.server.scheduled_backups import ScheduledBackups
-from mauve.stores.backup_store import StoredBackup
-from mauve.stores.localdisk.backup_store import FolderBackupStore
+from mauve.stores.backups import StoredBackup
+from mauve.stores.backups.disk import FolderBackupStore
 from support.clocks import ManualClock
 
 HOUR_MS = 3_600_000

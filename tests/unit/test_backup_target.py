@@ -6,9 +6,9 @@ from contextlib import contextmanager
 import pytest
 
 from mauve.maintenance.backup_target import BackupTarget
-from mauve.stores.backup_store import BackupStoreError
-from mauve.stores.localdisk.backup_store import FolderBackupStore
-from mauve.stores.s3.reader import ObjectReader
+from mauve.stores.backups import BackupStoreError
+from mauve.stores.backups.disk import FolderBackupStore
+from mauve.stores.backups.s3.reader import ObjectReader
 
 NAME = "mauve-20261116T020000000Z.mauve"
 

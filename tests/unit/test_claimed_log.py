@@ -6,8 +6,8 @@ import pytest
 
 from mauve.stores import ForeignDataError
 from mauve.stores.claimed_log import ClaimedLogReader
-from mauve.stores.localdisk.log.reader import SegmentLogReader
-from mauve.stores.localdisk.log.writer import SegmentLogWriter
+from mauve.stores.log.files.reader import SegmentLogReader
+from mauve.stores.log.files.writer import SegmentLogWriter
 
 BYTES_MAX = 2**20
 

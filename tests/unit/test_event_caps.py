@@ -15,8 +15,8 @@ from mauve.core.batch import packed_header
 from mauve.ingest.accept import append_counted
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import Entry
-from mauve.stores.localdisk.log.reader import SegmentStreamReader
 from mauve.stores.log import MIXED_STREAM, LogFailedError
+from mauve.stores.log.files.reader import SegmentStreamReader
 from support.capped import ORG, Process, SharedStreams, World
 from support.ledger_entries import a_payment
 
@@ -319,7 +319,7 @@ def test_while_the_ledger_is_down_its_last_count_stands_and_new_events_are_added
         def down(*_args):
             raise StoreUnavailableError("down")
 
-        monkeypatch.setattr("mauve.stores.sql.ledger.usage.SqlUsageReader.counted", down)
+        monkeypatch.setattr("mauve.stores.ledger.usage.SqlUsageReader.counted", down)
         assert await two.offer(30)
         assert await one.offer_with_payments(7)
         two.refresh()

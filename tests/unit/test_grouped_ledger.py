@@ -5,10 +5,10 @@ import pytest
 
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import Entry, Outcome, Payment
+from mauve.stores.ledger.group_commit import GROUP_ROWS_MAX, WAITING_ENTRIES_MAX, GroupedLedger
+from mauve.stores.ledger.reader import SqlLedgerReader
+from mauve.stores.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.ledger.group_commit import GROUP_ROWS_MAX, WAITING_ENTRIES_MAX, GroupedLedger
-from mauve.stores.sql.ledger.reader import SqlLedgerReader
-from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.migrate import LEDGER, migrate
 from support.ledger_entries import a_version, totals
 from support.service import PATIENCE_S

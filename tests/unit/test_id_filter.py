@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mauve.stores.clickhouse.id_filter import BITS_PER_ID, IdFilter, bytes_for, capacity_of, masks_of
+from mauve.stores.warehouse.id_filter import BITS_PER_ID, IdFilter, bytes_for, capacity_of, masks_of
 
 halves = st.integers(0, 2**64 - 1)
 hashes = st.lists(st.tuples(halves, halves), max_size=200).map(lambda found: np.array(found, np.uint64).reshape(-1, 2))

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 import pytest
 
 from mauve.core.app import Environment
-from mauve.history.items import Bad, Money, Skipped, Target
-from mauve.history.run import FORMATS, BadRowsError
-from mauve.history.survey import survey_of
+from mauve.imports.items import Bad, Money, Skipped, Target
+from mauve.imports.run import FORMATS, BadRowsError
+from mauve.imports.survey import survey_of
 from mauve.ingest.webhooks.amounts import billed_from_decimal
 from mauve.maintenance.errors import MaintenanceRefusedError
 

@@ -10,9 +10,9 @@ import zipfile
 import pytest
 
 from mauve.core.app import Environment
-from mauve.history.files import LINE_BYTES_MAX, opened
-from mauve.history.items import Bad, Figures, ImportedEvent, Money, Target
-from mauve.history.run import FORMATS, Source
+from mauve.imports.files import LINE_BYTES_MAX, opened
+from mauve.imports.items import Bad, Figures, ImportedEvent, Money, Target
+from mauve.imports.run import FORMATS, Source
 from mauve.maintenance.errors import MaintenanceRefusedError
 
 NOW_MS = 1_800_000_000_000

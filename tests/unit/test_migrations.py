@@ -13,14 +13,14 @@ from mauve.core.app import Environment
 from mauve.core.biller import Provider
 from mauve.core.credential import OPERATOR, Scope
 from mauve.stores import NewerSchemaError
+from mauve.stores.catalog import schema
+from mauve.stores.catalog.catalog import sql_catalog
 from mauve.stores.ledger import Entry, Outcome
+from mauve.stores.ledger import schema as ledger_schema
+from mauve.stores.ledger.payments import insert_payments, move_day_totals
+from mauve.stores.ledger.writer import SqlLedgerWriter
 from mauve.stores.published import PublishedProject, PublishedToken
-from mauve.stores.sql.catalog import schema
-from mauve.stores.sql.catalog.catalog import sql_catalog
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.ledger import schema as ledger_schema
-from mauve.stores.sql.ledger.payments import insert_payments, move_day_totals
-from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.migrate import CATALOG, LEDGER, current_revision, migrate, newest_revision
 from support.billing import mapped_for
 

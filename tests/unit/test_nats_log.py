@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from mauve.core.secret import Secret
 from mauve.stores import UnsupportedServerError
-from mauve.stores.nats import monitors, servers
-from mauve.stores.nats.connection import connect
-from mauve.stores.nats.groups import (
+from mauve.stores.log.nats import monitors, servers
+from mauve.stores.log.nats.connection import connect
+from mauve.stores.log.nats.groups import (
     RECORDS_MAX,
     DamagedGroupError,
     NewerFormatError,
@@ -23,8 +23,8 @@ from mauve.stores.nats.groups import (
     sequence_of,
     unpacked,
 )
-from mauve.stores.nats.monitors import Server, check_server
-from mauve.stores.nats.servers import check_servers
+from mauve.stores.log.nats.monitors import Server, check_server
+from mauve.stores.log.nats.servers import check_servers
 from support.service import PATIENCE_S
 
 RECORDS = st.lists(st.lists(st.binary(max_size=50), max_size=3), min_size=1, max_size=RECORDS_MAX)

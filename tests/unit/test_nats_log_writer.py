@@ -10,9 +10,9 @@ from mauve.core.secret import Secret
 from mauve.server import supervisor
 from mauve.stores import StoreUnavailableError
 from mauve.stores.log import LogFullError, LogUnavailableError
-from mauve.stores.nats import log_writer
-from mauve.stores.nats.log_writer import NatsLogWriter
-from mauve.stores.nats.streams import STREAMS, subject_of
+from mauve.stores.log.nats import log_writer
+from mauve.stores.log.nats.log_writer import NatsLogWriter
+from mauve.stores.log.nats.streams import STREAMS, subject_of
 from mauve.web.http1 import listener
 
 RECORDS = 1_000

@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from mauve.stores import UnsupportedServerError
-from mauve.stores.nats import monitors
-from mauve.stores.nats.monitors import ask_when_met, ask_when_started, check_server
+from mauve.stores.log.nats import monitors
+from mauve.stores.log.nats.monitors import ask_when_met, ask_when_started, check_server
 
 SERVER = {"server_id": "a", "server_name": "n0", "version": "2.12.0", "max_payload": 2**23}
 CONFIG = {"config": {"sync_always": True}}

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from mauve.stores import StoreUnavailableError
-from mauve.stores.nats import streams
-from mauve.stores.nats.streams import (
+from mauve.stores.log.nats import streams
+from mauve.stores.log.nats.streams import (
     LEADER_CONTACT_S_MAX,
     NO_ANSWER,
     ApiError,

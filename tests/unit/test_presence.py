@@ -9,15 +9,15 @@ from contextlib import closing, contextmanager
 
 from structlog.testing import capture_logs
 
-from mauve.stores.localdisk import presence as file_presence
-from mauve.stores.localdisk.presence import FilePresence
+from mauve.stores.limits import presence_files as file_presence
+from mauve.stores.limits.presence_files import FilePresence
 from mauve.wiring.ingest import off_loop
 from support.service import PATIENCE_S, eventually
 
 OTHER = """
 import sys
 from pathlib import Path
-from mauve.stores.localdisk.presence import FilePresence
+from mauve.stores.limits.presence_files import FilePresence
 presence = FilePresence(Path(sys.argv[1]), 1)
 print(presence.live(), flush=True)
 for _ in sys.stdin:

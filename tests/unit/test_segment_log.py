@@ -9,12 +9,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from mauve.stores.data_directory import HeldError
-from mauve.stores.localdisk.disk import LOCAL_DISK, LocalDisk
-from mauve.stores.localdisk.log import frames, quarantine
-from mauve.stores.localdisk.log.reader import SegmentLogReader
-from mauve.stores.localdisk.log.segments import NUMBER_GAP, POOL_SEGMENTS_MAX, continue_after, ends_before
-from mauve.stores.localdisk.log.writer import SegmentLogWriter
+from mauve.stores.disk import LOCAL_DISK, LocalDisk
 from mauve.stores.log import RECORD_NUMBER_MAX, Lost
+from mauve.stores.log.files import frames, quarantine
+from mauve.stores.log.files.reader import SegmentLogReader
+from mauve.stores.log.files.segments import NUMBER_GAP, POOL_SEGMENTS_MAX, continue_after, ends_before
+from mauve.stores.log.files.writer import SegmentLogWriter
 from support.segment_log import BYTES_MAX, LARGE, SEGMENT_BYTES, Seconds, a_writer, append_all, read_all, segment_paths
 
 # Each takes a frame of 48 bytes, the last 3 of which are padding.

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from mauve.stores.localdisk.disk import LocalDisk, write_all
-from mauve.stores.localdisk.log import tail
-from mauve.stores.localdisk.log.reader import SegmentLogReader
-from mauve.stores.localdisk.log.writer import one_thread
+from mauve.stores.disk import LocalDisk, write_all
 from mauve.stores.log import RECORD_NUMBER_MAX, LogFailedError, LogFullError
+from mauve.stores.log.files import tail
+from mauve.stores.log.files.reader import SegmentLogReader
+from mauve.stores.log.files.writer import one_thread
 from support.segment_log import BYTES_MAX, LARGE, SEGMENT_BYTES, Seconds, a_writer, append_all, read_all, segment_paths
 
 

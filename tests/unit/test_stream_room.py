@@ -2,7 +2,7 @@
 
 import pytest
 
-from mauve.stores.nats.streams import StreamConfig, StreamInfo, StreamState, fills_its_part, first_that_fits
+from mauve.stores.log.nats.streams import StreamConfig, StreamInfo, StreamState, fills_its_part, first_that_fits
 
 
 @pytest.mark.parametrize(

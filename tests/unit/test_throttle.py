@@ -11,9 +11,9 @@ from mauve.core.credential import KeyKind, Scope
 from mauve.core.organization import Standing
 from mauve.core.problems import Code, Problem
 from mauve.stores import StoreUnavailableError
-from mauve.stores.localdisk.read_meter import SqliteReadMeter
+from mauve.stores.limits.read_meter import ReadCost, Throttle, Throttled
+from mauve.stores.limits.read_meter_file import SqliteReadMeter
 from mauve.stores.published import PublishedKey, PublishedOrganization, PublishedToken
-from mauve.stores.read_meter import ReadCost, Throttle, Throttled
 from mauve.web.envelopes import data_reply
 
 NOW = int(datetime(2026, 11, 15, 12, tzinfo=UTC).timestamp()) * 1000

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from mauve.stores.clickhouse.schema import EMBEDDED_FORMAT
 from mauve.stores.sql.migrate import CATALOG, LEDGER, newest_revision
+from mauve.stores.warehouse.schema import EMBEDDED_FORMAT
 from support.migrations import HARMLESS
 from support.privileges import UNPRIVILEGED
 from support.service import PATIENCE_S, clean_environment, mauve, mauve_json, running

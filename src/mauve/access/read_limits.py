@@ -6,8 +6,8 @@ from typing import Final, assert_never
 from mauve.core.organization import Limits
 from mauve.core.problems import Code, Problem
 from mauve.stores import StoreUnavailableError
+from mauve.stores.limits.read_meter import ReadCost, ReadLimits, ReadMeter, Throttle, Throttled
 from mauve.stores.published import PublishedKey, PublishedOrganization, PublishedToken
-from mauve.stores.read_meter import ReadCost, ReadLimits, ReadMeter, Throttle, Throttled
 
 _RATE_LIMITED: Final = "this organization has made all its reads of this minute: retry after"
 _QUERIES_SPENT: Final = (

@@ -29,8 +29,8 @@ from mauve.core.organization import Standing
 if TYPE_CHECKING:
     from mauve.cli.output import NoProgress, StageLines, StatusLine
     from mauve.control.parts import ControlParts
-    from mauve.history.run import ImportParts, Source
-    from mauve.history.survey import Survey
+    from mauve.imports.run import ImportParts, Source
+    from mauve.imports.survey import Survey
     from mauve.maintenance.retention import Forgotten
     from mauve.stores.imports import Import
 
@@ -97,8 +97,8 @@ def import_files(
     as_json: bool,
 ) -> None:
     """Import files. The same command continues an import that was interrupted; a file is imported once."""
-    from mauve.history.items import Target  # noqa: PLC0415 - slow to import
-    from mauve.history.run import Source, check_bad_rows, survey  # noqa: PLC0415
+    from mauve.imports.items import Target  # noqa: PLC0415 - slow to import
+    from mauve.imports.run import Source, check_bad_rows, survey  # noqa: PLC0415
     from mauve.wiring.maintenance import last_forgotten  # noqa: PLC0415
 
     with open_existing(data) as control, shown_progress(as_json=as_json) as progress:
@@ -131,7 +131,7 @@ def _import_all(
     sources: "Sequence[Source]", parts: "ImportParts", max_bad: int, forgotten: "Forgotten | None", *, as_json: bool
 ) -> None:
     """Import the files in turn. If one cannot be imported, those before it are reported all the same."""
-    from mauve.history.run import BadRowsError, import_file  # noqa: PLC0415 - slow to import
+    from mauve.imports.run import BadRowsError, import_file  # noqa: PLC0415 - slow to import
 
     done: list[Import] = []
     try:
@@ -170,7 +170,7 @@ def list_imports(*, app: str, data: Path | None, as_json: bool) -> None:
 @data_options
 def undo_import(*, yes: bool, name: str, data: Path | None, as_json: bool) -> None:
     """Remove everything that one import stored, such as import-3. Metrics are then as if it had never run."""
-    from mauve.history.run import undo  # noqa: PLC0415 - slow to import
+    from mauve.imports.run import undo  # noqa: PLC0415 - slow to import
     from mauve.stores.imports import number_in  # noqa: PLC0415
 
     number = number_in(name)
@@ -193,7 +193,7 @@ def _parts(
     app_id: str | None,
     progress: "NoProgress | StageLines | StatusLine",
 ) -> "Iterator[ImportParts]":
-    from mauve.history.run import ImportParts  # noqa: PLC0415 - slow to import
+    from mauve.imports.run import ImportParts  # noqa: PLC0415 - slow to import
     from mauve.server.admin_client import import_warehouse  # noqa: PLC0415
     from mauve.wiring.history import open_import_ledger  # noqa: PLC0415
 

@@ -33,7 +33,7 @@ from mauve.logs import configure_logs, masked_text
 from mauve.maintenance.errors import MaintenanceFailedError, MaintenanceRefusedError
 from mauve.server.child_process import ServeRefusedError
 from mauve.stores import ForeignDataError, NewerSchemaError, StoreUnavailableError, UnsupportedServerError
-from mauve.stores.backup_store import BackupStoreError
+from mauve.stores.backups import BackupStoreError
 from mauve.stores.data_directory import DirectoryError, HeldError
 from mauve.stores.imports import ImportOutdatedError
 from mauve.stores.warehouse import RowsRefusedError, WarehouseUnavailableError

@@ -11,8 +11,8 @@ from mauve.dashboard.refreshing import RefreshLimits
 from mauve.stores.deliveries import DeliveryReader
 from mauve.stores.imports import ImportReader
 from mauve.stores.ingest_stats import IngestStatsReader
+from mauve.stores.limits.read_meter import ReadMeter
 from mauve.stores.payments import PaymentReader
-from mauve.stores.read_meter import ReadMeter
 from mauve.stores.subscriptions import SubscriptionReader
 from mauve.stores.usage import UsageReader
 

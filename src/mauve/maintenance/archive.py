@@ -18,7 +18,7 @@ import msgspec
 import zstandard
 
 from mauve.maintenance.errors import MaintenanceRefusedError
-from mauve.stores.backup_store import Writable
+from mauve.stores.backups import Writable
 
 FORMAT: Final = 1
 _HEADER: Final = "mauve-backup.json"

@@ -21,7 +21,7 @@ from mauve.maintenance.archive import FORMAT, Header, Member, OnBytes, write_arc
 from mauve.maintenance.backup_target import BackupTarget
 from mauve.maintenance.disk_space import check_free_space, files_in
 from mauve.maintenance.errors import MaintenanceRefusedError
-from mauve.stores.backup_store import Writable
+from mauve.stores.backups import Writable
 from mauve.stores.formats import FORMATS
 from mauve.stores.maintenance import Frozen
 

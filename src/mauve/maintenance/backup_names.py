@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from mauve.stores.backup_store import NAME_PREFIX, StoredBackup
+from mauve.stores.backups import NAME_PREFIX, StoredBackup
 
 _ENCRYPTED: Final = ".age"
 _OWNER_CHARACTERS: Final = 8

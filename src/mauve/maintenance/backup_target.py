@@ -5,7 +5,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mauve.maintenance.encryption import BackupKeys, encrypted
-from mauve.stores.backup_store import BackupStore, BackupStoreError, Writable
+from mauve.stores.backups import BackupStore, BackupStoreError, Writable
 
 
 class BackupTarget:

@@ -19,7 +19,7 @@ from mauve.access.vault import derived_keys
 from mauve.core.secret import Secret
 from mauve.maintenance.archive import Source
 from mauve.maintenance.errors import MaintenanceRefusedError
-from mauve.stores.backup_store import BackupStoreError, Writable
+from mauve.stores.backups import BackupStoreError, Writable
 
 A = TypeVar("A")
 R = TypeVar("R")

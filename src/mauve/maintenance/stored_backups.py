@@ -12,7 +12,7 @@ from mauve.maintenance.archive import Source, read_header
 from mauve.maintenance.backup_names import backups_in, created_at_of, names_to_remove, owner_of, says_encrypted
 from mauve.maintenance.encryption import DecryptedSource, backup_keys, is_encrypted
 from mauve.maintenance.errors import MaintenanceRefusedError
-from mauve.stores.backup_store import BackupStore, BackupStoreError
+from mauve.stores.backups import BackupStore, BackupStoreError
 
 _UNFINISHED_MS_MAX: Final = DAY_MS  # No backup takes so long; another one may still be in progress.
 

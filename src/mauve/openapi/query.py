@@ -26,7 +26,7 @@ from mauve.openapi.operation import (
 )
 from mauve.query.ask import Answer, Freshness, cannot_be_read
 from mauve.query.plane import reply_from, server_key_required
-from mauve.stores.read_meter import Throttle, Throttled
+from mauve.stores.limits.read_meter import Throttle, Throttled
 
 TAG: Final = "Metrics"
 _WINDOW: Final = Window(date(2026, 11, 1), date(2026, 11, 30))

@@ -13,7 +13,7 @@ from mauve.core.problems import unauthorized
 from mauve.ingest.faults import NEEDS_SERVER_KEY
 from mauve.openapi.operation import Schema
 from mauve.query.ask import Freshness
-from mauve.stores.read_meter import Throttle
+from mauve.stores.limits.read_meter import Throttle
 from mauve.web.envelopes import data_reply
 from mauve.web.messages import Reply
 

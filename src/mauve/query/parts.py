@@ -11,8 +11,8 @@ from mauve.query.brief_answers import BriefAnswers
 from mauve.query.single_flight import SingleFlight
 from mauve.stores.closed_days import ClosedDaysReader
 from mauve.stores.ledger import LedgerReader
+from mauve.stores.limits.read_meter import ReadMeter
 from mauve.stores.read_cache import ReadCache
-from mauve.stores.read_meter import ReadMeter
 from mauve.stores.warehouse import WarehouseReader
 
 

@@ -13,7 +13,7 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from mauve.config import Settings
-from mauve.history.chunks import packed
+from mauve.imports.chunks import packed
 from mauve.load.runner import LoadMetrics, LoadRunner
 from mauve.maintenance.backup import LoaderPause
 from mauve.maintenance.delete_app import Deleted

@@ -21,7 +21,7 @@ import msgspec
 import structlog
 
 from mauve.config import Settings
-from mauve.history.chunks import unpacked
+from mauve.imports.chunks import unpacked
 from mauve.load.runner import LoadRunner
 from mauve.maintenance.delete_app import Deleted, delete_projects
 from mauve.maintenance.erase import Erased, erase_user

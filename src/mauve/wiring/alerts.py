@@ -7,9 +7,9 @@ from mauve.alerts.figures import Numbers
 from mauve.alerts.parts import AlertParts
 from mauve.config import SettingError, Settings
 from mauve.control.parts import ControlParts
+from mauve.stores.alerts.store import sql_alert_store
 from mauve.stores.deliveries import DeliveryReader
 from mauve.stores.ingest_stats import IngestStatsReader
-from mauve.stores.sql.alerts.store import sql_alert_store
 from mauve.stores.sql.database import Database
 from mauve.urls import http_url
 

@@ -14,8 +14,8 @@ from mauve.maintenance.backup_target import BackupTarget
 from mauve.maintenance.encryption import BackupKeys
 from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.maintenance.stored_backups import StoredSource, newest_in
-from mauve.stores.backup_store import BackupStore
-from mauve.stores.localdisk.backup_store import FolderBackupStore
+from mauve.stores.backups import BackupStore
+from mauve.stores.backups.disk import FolderBackupStore
 from mauve.wiring.bootstrap import stored_identity
 from mauve.wiring.paths import backup_drafts_path
 
@@ -78,7 +78,7 @@ def _open_bucket(settings: BackupSettings, url: str) -> BackupStore:
     if match is None:
         raise MaintenanceRefusedError("the address of a bucket must be written as s3://BUCKET/PREFIX")
     try:
-        from mauve.stores.s3.backup_store import Bucket, S3BackupStore  # noqa: PLC0415 - large, and seldom needed
+        from mauve.stores.backups.s3.backup_store import Bucket, S3BackupStore  # noqa: PLC0415 - large, and seldom needed
     except ModuleNotFoundError:
         raise MaintenanceRefusedError("s3:// needs the package boto3: install mauve[s3]") from None
     prefix = (match[2] or "").strip("/")

@@ -10,14 +10,14 @@ from mauve.config import Settings
 from mauve.core.secret import Secret
 from mauve.stores import ForeignDataError, StoreUnavailableError, UnsupportedServerError
 from mauve.stores.catalog import Catalog
-from mauve.stores.clickhouse.server_schema import SCHEMA_VERSION
+from mauve.stores.catalog.catalog import sql_catalog
 from mauve.stores.data_directory import exclusive_lock, make_private_directory, write_private_file
 from mauve.stores.formats import FORMATS
-from mauve.stores.sql.catalog.catalog import sql_catalog
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.migrate import CATALOG, LEDGER, check_not_newer, current_revision, newest_revision
 from mauve.stores.sql.restored_mark import is_restored_copy, mark_original
 from mauve.stores.warehouse import WarehouseUnavailableError
+from mauve.stores.warehouse.server.schema import SCHEMA_VERSION
 from mauve.wiring.clickhouse import prepare_warehouse
 from mauve.wiring.cluster import has_servers, is_shared
 from mauve.wiring.databases import MAINTENANCE_STATEMENT_S, open_catalog_database, open_ledger_database

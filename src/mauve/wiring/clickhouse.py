@@ -6,8 +6,8 @@ from typing import Final
 from mauve.config import Settings
 from mauve.stores import ForeignDataError
 from mauve.stores.catalog import Installation
-from mauve.stores.clickhouse.server import address_from
-from mauve.stores.clickhouse.server_schema import check_owner, check_server, create_database, migrate
+from mauve.stores.warehouse.server.schema import check_owner, check_server, create_database, migrate
+from mauve.stores.warehouse.server.server import address_from
 from mauve.wiring.paths import warehouse_path
 
 _ON_SERVER: Final = "warehouse_on_server"

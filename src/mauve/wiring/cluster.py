@@ -8,8 +8,8 @@ from mauve.core.clock import Clock
 from mauve.load.lag import oldest_waiting_at
 from mauve.load.lease import TTL_S
 from mauve.maintenance.errors import MaintenanceRefusedError
-from mauve.stores.sql.ledger.load_lease import SqlLeaseStore
-from mauve.stores.sql.ledger.loading import SqlLoadLedger
+from mauve.stores.ledger.load_lease import SqlLeaseStore
+from mauve.stores.ledger.loading import SqlLoadLedger
 from mauve.stores.sql.migrate import CATALOG, program_name
 from mauve.wiring.databases import open_catalog_database, open_ledger_database
 from mauve.wiring.log import open_log_reader, stream_readers
@@ -54,8 +54,8 @@ def processes_connected(settings: Settings) -> list[str]:
 
     Raise if a server does not tell. This process must not be connected to NATS.
     """
-    from mauve.stores.nats.clients import connected_now  # noqa: PLC0415 - an extra
-    from mauve.stores.nats.log_writer import CLIENT_NAME  # noqa: PLC0415 - an extra
+    from mauve.stores.log.nats.clients import connected_now  # noqa: PLC0415 - an extra
+    from mauve.stores.log.nats.log_writer import CLIENT_NAME  # noqa: PLC0415 - an extra
 
     with closing(open_catalog_database(settings)) as database, database.reading() as tx:
         programs = [name for name in database.programs(tx) if name.startswith("mauve ")]
@@ -76,8 +76,8 @@ def processes_connected(settings: Settings) -> list[str]:
 
 def accepting_addresses(settings: Settings) -> list[str]:
     """Return the address of each process that can append to the log on NATS."""
-    from mauve.stores.nats.clients import addresses_of  # noqa: PLC0415 - an extra
-    from mauve.stores.nats.log_writer import CLIENT_NAME  # noqa: PLC0415 - an extra
+    from mauve.stores.log.nats.clients import addresses_of  # noqa: PLC0415 - an extra
+    from mauve.stores.log.nats.log_writer import CLIENT_NAME  # noqa: PLC0415 - an extra
 
     if settings.stream_url is None:
         return []

@@ -8,7 +8,7 @@ from mauve.config import Settings
 from mauve.control.parts import ControlParts
 from mauve.core.clock import Clock, SystemClock
 from mauve.core.ids import SystemRandomness
-from mauve.stores.sql.catalog.catalog import sql_catalog
+from mauve.stores.catalog.catalog import sql_catalog
 from mauve.wiring.bootstrap import open_vault
 from mauve.wiring.databases import open_catalog_database
 

@@ -14,13 +14,13 @@ from mauve.dashboard.parts import DashboardParts
 from mauve.dashboard.refreshing import RefreshLimits
 from mauve.openapi.documentation import has_site
 from mauve.query.parts import QueryParts
-from mauve.stores.sql.ledger.deliveries import SqlDeliveryReader
-from mauve.stores.sql.ledger.imports import SqlImportLedger
-from mauve.stores.sql.ledger.ingest_stats import SqlIngestStatsReader
-from mauve.stores.sql.ledger.payment_list import SqlPaymentReader
-from mauve.stores.sql.ledger.subscription_list import SqlSubscriptionReader
-from mauve.stores.sql.ledger.usage import SqlUsageReader
-from mauve.stores.sql.token_buckets import SqlTokenBuckets
+from mauve.stores.ledger.deliveries import SqlDeliveryReader
+from mauve.stores.ledger.imports import SqlImportLedger
+from mauve.stores.ledger.ingest_stats import SqlIngestStatsReader
+from mauve.stores.ledger.payment_list import SqlPaymentReader
+from mauve.stores.ledger.subscription_list import SqlSubscriptionReader
+from mauve.stores.ledger.usage import SqlUsageReader
+from mauve.stores.limits.token_buckets import SqlTokenBuckets
 from mauve.wiring.alerts import alert_parts
 from mauve.wiring.databases import open_catalog_database, open_ledger_database
 from mauve.wiring.paths import identity_path

@@ -10,11 +10,11 @@ import sqlalchemy as sa
 from mauve.config import Settings
 from mauve.stores.deliveries import DeliveryReader
 from mauve.stores.ledger import LedgerWriter, LoadLedger
+from mauve.stores.ledger.deliveries import SqlDeliveryReader
+from mauve.stores.ledger.loading import SqlLoadLedger
+from mauve.stores.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.dialects import CONNECTIONS_MAX, STATEMENT_S_MAX
-from mauve.stores.sql.ledger.deliveries import SqlDeliveryReader
-from mauve.stores.sql.ledger.loading import SqlLoadLedger
-from mauve.stores.sql.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.migrate import CATALOG, LEDGER, Chain, program_name
 from mauve.wiring.paths import catalog_path, ledger_path
 

@@ -1,12 +1,12 @@
 """Wires exports: events from the warehouse, and the ledger directly, in any process."""
 
 from mauve.config import Settings
-from mauve.stores.clickhouse.connection import ChdbConnection
-from mauve.stores.clickhouse.export import ClickHouseEventExport
-from mauve.stores.clickhouse.schema import TABLES
-from mauve.stores.clickhouse.server import address_from, open_for_maintenance
 from mauve.stores.export import EventExport, LedgerExport
-from mauve.stores.sql.ledger.export import SqlLedgerExport
+from mauve.stores.ledger.export import SqlLedgerExport
+from mauve.stores.warehouse.chdb.connection import ChdbConnection
+from mauve.stores.warehouse.export import ClickHouseEventExport
+from mauve.stores.warehouse.schema import TABLES
+from mauve.stores.warehouse.server.server import address_from, open_for_maintenance
 from mauve.wiring.databases import MAINTENANCE_STATEMENT_S, open_ledger_database
 from mauve.wiring.paths import warehouse_path
 

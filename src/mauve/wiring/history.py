@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from mauve.config import Settings
-from mauve.stores.clickhouse.connection import ChdbConnection
-from mauve.stores.clickhouse.imports import EmbeddedImports, ServerImports
-from mauve.stores.clickhouse.schema import TABLES
-from mauve.stores.clickhouse.server import ServerAddress, address_from, open_for_maintenance
 from mauve.stores.imports import ImportLedger, ImportWarehouse
-from mauve.stores.sql.ledger.imports import SqlImportLedger
+from mauve.stores.ledger.imports import SqlImportLedger
+from mauve.stores.warehouse.chdb.connection import ChdbConnection
+from mauve.stores.warehouse.imports import EmbeddedImports, ServerImports
+from mauve.stores.warehouse.schema import TABLES
+from mauve.stores.warehouse.server.server import ServerAddress, address_from, open_for_maintenance
 from mauve.wiring.databases import MAINTENANCE_STATEMENT_S, open_ledger_database
 from mauve.wiring.paths import warehouse_path
 

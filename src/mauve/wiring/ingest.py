@@ -19,11 +19,11 @@ from mauve.ingest.publishable import PublishableLimits
 from mauve.overload.admission import Admission
 from mauve.overload.byte_budget import ByteBudget
 from mauve.overload.loop_fairness import LoopFairness
+from mauve.stores.catalog.published import CHANNEL, SqlPublished
 from mauve.stores.data_directory import has_room
-from mauve.stores.sql.catalog.published import CHANNEL, SqlPublished
-from mauve.stores.sql.ledger.group_commit import GroupedLedger
-from mauve.stores.sql.ledger.usage import SqlUsageReader
-from mauve.stores.sql.ledger.writer import SqlLedgerWriter
+from mauve.stores.ledger.group_commit import GroupedLedger
+from mauve.stores.ledger.usage import SqlUsageReader
+from mauve.stores.ledger.writer import SqlLedgerWriter
 from mauve.wiring.bootstrap import open_vault
 from mauve.wiring.cluster import is_shared
 from mauve.wiring.databases import open_catalog_database, open_ledger_database

@@ -16,25 +16,25 @@ from mauve.core.clock import SystemClock
 from mauve.core.secret import Secret
 from mauve.stores import ForeignDataError, StoreUnavailableError
 from mauve.stores.catalog import Installation
+from mauve.stores.catalog.catalog import sql_catalog
 from mauve.stores.claimed_log import ClaimedLogReader
 from mauve.stores.combined_log import CombinedLogReader
+from mauve.stores.disk import LOCAL_DISK
 from mauve.stores.ledger import LOG_LOST, DeadLetter
-from mauve.stores.localdisk.disk import LOCAL_DISK
-from mauve.stores.localdisk.log.maintenance import SegmentLogMaintenance
-from mauve.stores.localdisk.log.reader import SegmentLogReader, SegmentStreamReader
-from mauve.stores.localdisk.log.segments import continue_after, ends_before, list_segments, stream_directory
-from mauve.stores.localdisk.log.writer import SegmentLogWriter
+from mauve.stores.ledger.loading import SqlLoadLedger
+from mauve.stores.ledger.recovery import keep_dead_letters
 from mauve.stores.log import RECORD_NUMBER_MAX, LogReader, LogWriter, StreamReader
+from mauve.stores.log.files.maintenance import SegmentLogMaintenance
+from mauve.stores.log.files.reader import SegmentLogReader, SegmentStreamReader
+from mauve.stores.log.files.segments import continue_after, ends_before, list_segments, stream_directory
+from mauve.stores.log.files.writer import SegmentLogWriter
 from mauve.stores.maintenance import LogMaintenance
-from mauve.stores.sql.catalog.catalog import sql_catalog
-from mauve.stores.sql.ledger.loading import SqlLoadLedger
-from mauve.stores.sql.ledger.recovery import keep_dead_letters
 from mauve.wiring.databases import open_catalog_database, open_ledger_database, open_load_ledger
 from mauve.wiring.machine import check_claim, claim_files
 from mauve.wiring.paths import log_path
 
 if TYPE_CHECKING:
-    from mauve.stores.nats.log_reader import NatsLogReader
+    from mauve.stores.log.nats.log_reader import NatsLogReader
 
 # The modules for NATS are imported where they are used: embedded installations do not load them.
 # ruff: noqa: PLC0415
@@ -57,8 +57,8 @@ def prepare_log(settings: Settings, identity: str, installation: Installation) -
                 "set MAUVE_STREAM_URL to its servers again, or choose another installation"
             )
         return
-    from mauve.stores.nats.servers import StreamPlan, check_servers, prepare_streams
-    from mauve.stores.nats.streams import STREAMS
+    from mauve.stores.log.nats.servers import StreamPlan, check_servers, prepare_streams
+    from mauve.stores.log.nats.streams import STREAMS
 
     servers = check_servers(settings.stream_url, settings.stream_monitor_urls, all_of_them=not known)
     with open_load_ledger(settings) as ledger:
@@ -71,7 +71,7 @@ def prepare_log(settings: Settings, identity: str, installation: Installation) -
 
 def forget_streams(url: Secret, streams: Collection[int], installation: Installation) -> None:
     """Delete what is left of these streams on NATS: the next preparation creates new ones."""
-    from mauve.stores.nats.lost_streams import drop_streams
+    from mauve.stores.log.nats.lost_streams import drop_streams
 
     drop_streams(url, streams)
     kept = {stream: id_ for stream, id_ in known_streams(installation).items() if stream not in streams}
@@ -88,8 +88,8 @@ def losses(settings: Settings, identity: str, positions: Mapping[int, int]) -> l
     """Describe each stream on NATS that is lost. The others are still written and loaded."""
     if settings.stream_url is None:
         return []
-    from mauve.stores.nats.lost_streams import find_streams
-    from mauve.stores.nats.streams import stream_name
+    from mauve.stores.log.nats.lost_streams import find_streams
+    from mauve.stores.log.nats.streams import stream_name
 
     with closing(open_catalog_database(settings)) as database:
         known = known_streams(sql_catalog(database).installation)
@@ -101,7 +101,7 @@ def check_log(settings: Settings) -> str:
     """Say where the log is; raise unless its servers can be used."""
     if settings.stream_url is None:
         return "in files"
-    from mauve.stores.nats.servers import check_servers
+    from mauve.stores.log.nats.servers import check_servers
 
     servers = check_servers(settings.stream_url, settings.stream_monitor_urls, all_of_them=False)
     return f"on {servers} NATS server{'s' if servers > 1 else ''}, which sync before they acknowledge"
@@ -114,8 +114,8 @@ def stream_bytes_max(settings: Settings) -> int:
     """
     if settings.stream_url is None:
         return settings.backlog_bytes_max - settings.segment_bytes
-    from mauve.stores.nats.groups import RECORD_BYTES_MAX
-    from mauve.stores.nats.streams import STREAMS
+    from mauve.stores.log.nats.groups import RECORD_BYTES_MAX
+    from mauve.stores.log.nats.streams import STREAMS
 
     return settings.backlog_bytes_max // len(STREAMS) - RECORD_BYTES_MAX
 
@@ -129,7 +129,7 @@ async def open_log_writer(settings: Settings, stream: int) -> tuple[LogWriter, O
             path, stream, segment_bytes=settings.segment_bytes, budget_bytes=settings.backlog_bytes_max
         )
         return own, OwnStream(stream, own, SegmentStreamReader(path, stream))
-    from mauve.stores.nats.log_writer import NatsLogWriter
+    from mauve.stores.log.nats.log_writer import NatsLogWriter
 
     writer = NatsLogWriter(settings.stream_url, first=stream)
     await writer.open()
@@ -204,7 +204,7 @@ def stream_readers(settings: Settings, reader: LogReader) -> dict[int, StreamRea
     }
     if settings.stream_url is None:
         return files
-    from mauve.stores.nats.log_reader import NatsStreamReader
+    from mauve.stores.log.nats.log_reader import NatsStreamReader
 
     return files | {stream: NatsStreamReader(reader, stream) for stream in set(reader.streams()) - files.keys()}
 
@@ -228,13 +228,13 @@ def open_log_maintenance(settings: Settings) -> LogMaintenance:
     url = settings.stream_url
     if url is None:
         return files
-    from mauve.stores.nats.log_maintenance import NatsLogMaintenance
+    from mauve.stores.log.nats.log_maintenance import NatsLogMaintenance
 
     return _BothLogs(NatsLogMaintenance(lambda: _open_nats_reader(settings, url), positions), files)
 
 
 def _open_nats_reader(settings: Settings, url: Secret, call_s_max: float = LOADER_S_MAX) -> "NatsLogReader":
-    from mauve.stores.nats.log_reader import NatsLogReader
+    from mauve.stores.log.nats.log_reader import NatsLogReader
 
     with closing(open_catalog_database(settings)) as database:
         known = known_streams(sql_catalog(database).installation)

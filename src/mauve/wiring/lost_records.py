@@ -5,10 +5,10 @@ import structlog
 from mauve.core.clock import SystemClock
 from mauve.core.times import DAY_MS
 from mauve.maintenance.errors import MaintenanceRefusedError
-from mauve.stores.clickhouse.server import ServerAddress
-from mauve.stores.clickhouse.server_backup import recount_ids
 from mauve.stores.ledger import LoadLedger, LoadStep
 from mauve.stores.log import LogReader
+from mauve.stores.warehouse.server.backup import recount_ids
+from mauve.stores.warehouse.server.server import ServerAddress
 
 ID_DAYS = 9  # for which ids are kept
 

@@ -10,9 +10,9 @@ from typing import Final
 from mauve.config import Settings
 from mauve.stores import ForeignDataError
 from mauve.stores.catalog import Installation
+from mauve.stores.catalog.catalog import sql_catalog
 from mauve.stores.data_directory import write_private_file
-from mauve.stores.localdisk.log.reader import SegmentLogReader
-from mauve.stores.sql.catalog.catalog import sql_catalog
+from mauve.stores.log.files.reader import SegmentLogReader
 from mauve.wiring.databases import open_catalog_database, open_load_ledger
 from mauve.wiring.paths import log_path, machine_path
 

@@ -15,17 +15,17 @@ from mauve.maintenance.disk_space import bytes_in
 from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.maintenance.restore import RestoreSteps
 from mauve.maintenance.retention import Forgotten, Retention
-from mauve.stores.clickhouse.connection import ChdbConnection
-from mauve.stores.clickhouse.maintenance import ChdbMaintenance, RowMaintenance
-from mauve.stores.clickhouse.schema import FROZEN_FOLDER, KEPT_TABLES
-from mauve.stores.clickhouse.server import address_from, open_for_maintenance
 from mauve.stores.formats import FORMATS
-from mauve.stores.localdisk.log.copy import copy_unloaded
+from mauve.stores.ledger.maintenance import SqlLedgerMaintenance
+from mauve.stores.log.files.copy import copy_unloaded
 from mauve.stores.maintenance import Frozen, LedgerMaintenance, WarehouseMaintenance
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.ledger.maintenance import SqlLedgerMaintenance
 from mauve.stores.sql.migrate import CATALOG, LEDGER, check_not_newer
 from mauve.stores.sql.snapshot import SqliteSnapshot
+from mauve.stores.warehouse.chdb.connection import ChdbConnection
+from mauve.stores.warehouse.maintenance import ChdbMaintenance, RowMaintenance
+from mauve.stores.warehouse.schema import FROZEN_FOLDER, KEPT_TABLES
+from mauve.stores.warehouse.server.server import address_from, open_for_maintenance
 from mauve.wiring.cluster import is_shared
 from mauve.wiring.databases import MAINTENANCE_STATEMENT_S, open_ledger_database, open_load_ledger
 from mauve.wiring.log import open_log_reader

@@ -22,23 +22,23 @@ from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.maintenance.move import Comparison, Moved, Store, move
 from mauve.stores import ForeignDataError
 from mauve.stores.cancellation import deadline_at
-from mauve.stores.clickhouse.connection import ChdbConnection
-from mauve.stores.clickhouse.copy import copy_warehouse, count_warehouse
-from mauve.stores.clickhouse.schema import TABLES
-from mauve.stores.clickhouse.server import address_from, open_for_maintenance, open_for_reading
-from mauve.stores.clickhouse.server_schema import begin_copy, create_database, end_copy
-from mauve.stores.clickhouse.server_schema import check_server as check_clickhouse
-from mauve.stores.clickhouse.server_schema import migrate as migrate_clickhouse
-from mauve.stores.clickhouse.warehouse_reader import ClickHouseWarehouseReader
+from mauve.stores.catalog.catalog import sql_catalog
+from mauve.stores.catalog.schema import metadata as catalog_metadata
+from mauve.stores.catalog.schema import projects
 from mauve.stores.data_directory import hold, write_private_file
-from mauve.stores.sql.catalog.catalog import sql_catalog
-from mauve.stores.sql.catalog.schema import metadata as catalog_metadata
-from mauve.stores.sql.catalog.schema import projects
+from mauve.stores.ledger.reader import SqlLedgerReader
+from mauve.stores.ledger.schema import metadata as ledger_metadata
 from mauve.stores.sql.copy import copy_tables, count_rows, forget_progress, has_progress
 from mauve.stores.sql.database import Database
-from mauve.stores.sql.ledger.reader import SqlLedgerReader
-from mauve.stores.sql.ledger.schema import metadata as ledger_metadata
 from mauve.stores.sql.migrate import CATALOG, LEDGER, current_revision, migrate
+from mauve.stores.warehouse.chdb.connection import ChdbConnection
+from mauve.stores.warehouse.chdb.copy import copy_warehouse, count_warehouse
+from mauve.stores.warehouse.schema import TABLES
+from mauve.stores.warehouse.server.schema import begin_copy, create_database, end_copy
+from mauve.stores.warehouse.server.schema import check_server as check_clickhouse
+from mauve.stores.warehouse.server.schema import migrate as migrate_clickhouse
+from mauve.stores.warehouse.server.server import address_from, open_for_maintenance, open_for_reading
+from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader
 from mauve.wiring.bootstrap import check_server, identity_of, prepare_databases
 from mauve.wiring.clickhouse import holds_rows, note_server
 from mauve.wiring.databases import MAINTENANCE_STATEMENT_S, open_catalog_database, open_ledger_database

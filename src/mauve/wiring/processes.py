@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
 from mauve.config import Settings
-from mauve.stores.localdisk.presence import FilePresence
-from mauve.stores.localdisk.usage import FileAcceptedCounts
+from mauve.stores.limits.accepted_files import FileAcceptedCounts
+from mauve.stores.limits.presence_files import FilePresence
 from mauve.stores.sql.processes import SqlAcceptedCounts, SqlPresence
 from mauve.stores.usage import AcceptedExchange
 from mauve.wiring.databases import open_catalog_database

@@ -17,14 +17,14 @@ from mauve.query.brief_answers import BriefAnswers
 from mauve.query.parts import QueryParts, ReadStores
 from mauve.query.single_flight import SingleFlight
 from mauve.stores import StoreUnavailableError
+from mauve.stores.ledger.closed_days import SqlClosedDaysReader
+from mauve.stores.ledger.reader import SqlLedgerReader
+from mauve.stores.limits.read_meter import ReadMeter
+from mauve.stores.limits.read_meter_file import SqliteReadMeter
+from mauve.stores.limits.read_meter_sql import SqlReadMeter
 from mauve.stores.localdisk.read_cache import SqliteReadCache
-from mauve.stores.localdisk.read_meter import SqliteReadMeter
 from mauve.stores.read_cache import ReadCache
-from mauve.stores.read_meter import ReadMeter
 from mauve.stores.sql.database import Database
-from mauve.stores.sql.ledger.closed_days import SqlClosedDaysReader
-from mauve.stores.sql.ledger.reader import SqlLedgerReader
-from mauve.stores.sql.read_meter import SqlReadMeter
 from mauve.stores.warehouse import WarehouseReader
 from mauve.wiring.databases import open_catalog_database, open_ledger_database
 from mauve.wiring.paths import read_cache_path, read_meter_path

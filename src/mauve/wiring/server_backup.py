@@ -19,21 +19,21 @@ from mauve.load.lag import oldest_waiting_at
 from mauve.load.lease import TTL_S
 from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.maintenance.server_backup import ServerBackupSteps, ServerPlaces
-from mauve.stores.clickhouse.server import ServerAddress, address_from
-from mauve.stores.clickhouse.server_backup import copy_database, last_received_at, last_stored_numbers, recount_ids
+from mauve.stores.catalog.catalog import sql_catalog
 from mauve.stores.imports import source_of
-from mauve.stores.log import MIXED_STREAM
-from mauve.stores.sql.catalog.catalog import sql_catalog
-from mauve.stores.sql.dump import dump_database
-from mauve.stores.sql.ledger.load_lease import SqlLeaseStore
-from mauve.stores.sql.ledger.loading import SqlLoadLedger
-from mauve.stores.sql.ledger.recovery import (
+from mauve.stores.ledger.load_lease import SqlLeaseStore
+from mauve.stores.ledger.loading import SqlLoadLedger
+from mauve.stores.ledger.recovery import (
     raise_import_number,
     raise_outbox_head,
     skip_lost_records,
     unknown_imports,
 )
+from mauve.stores.log import MIXED_STREAM
+from mauve.stores.sql.dump import dump_database
 from mauve.stores.sql.restored_mark import mark_original
+from mauve.stores.warehouse.server.backup import copy_database, last_received_at, last_stored_numbers, recount_ids
+from mauve.stores.warehouse.server.server import ServerAddress, address_from
 from mauve.wiring.bootstrap import prepare_databases, prepare_restored
 from mauve.wiring.clickhouse import prepare_warehouse
 from mauve.wiring.cluster import processes_connected
@@ -84,7 +84,7 @@ def server_backup_steps(settings: Settings) -> ServerBackupSteps:
 
 def server_places(settings: Settings) -> ServerPlaces:
     """Return what the commands name, without passwords."""
-    from mauve.stores.nats.streams import STREAMS, stream_name  # noqa: PLC0415 - an extra
+    from mauve.stores.log.nats.streams import STREAMS, stream_name  # noqa: PLC0415 - an extra
 
     url, address = _addresses(settings)
     nats = "" if settings.stream_url is None else settings.stream_url.reveal()
@@ -151,7 +151,7 @@ def _refuse_while_served(settings: Settings) -> None:
 
 def _check_servers(settings: Settings, identity: str) -> None:
     """Raise if a server could not be used afterwards, or belongs to another installation."""
-    from mauve.stores.nats.servers import check_servers  # noqa: PLC0415 - an extra
+    from mauve.stores.log.nats.servers import check_servers  # noqa: PLC0415 - an extra
 
     with closing(open_catalog_database(settings)) as database:
         installation = sql_catalog(database).installation
@@ -172,8 +172,8 @@ class _Streams:
 
     @staticmethod
     def find(settings: Settings, identity: str, stored: Mapping[int, int]) -> "_Streams":
-        from mauve.stores.nats.lost_streams import MISSING, find_streams  # noqa: PLC0415 - an extra
-        from mauve.stores.nats.streams import STREAMS  # noqa: PLC0415 - an extra
+        from mauve.stores.log.nats.lost_streams import MISSING, find_streams  # noqa: PLC0415 - an extra
+        from mauve.stores.log.nats.streams import STREAMS  # noqa: PLC0415 - an extra
 
         url = settings.stream_url or Secret("")
         with open_load_ledger(settings) as ledger:
@@ -190,15 +190,15 @@ class _Streams:
 
     def refuse_lost(self) -> None:
         """Refuse streams that would give new records the numbers of stored ones: they would never be stored."""
-        from mauve.stores.nats.lost_streams import GIVE_UP  # noqa: PLC0415 - an extra
-        from mauve.stores.nats.streams import stream_name  # noqa: PLC0415 - an extra
+        from mauve.stores.log.nats.lost_streams import GIVE_UP  # noqa: PLC0415 - an extra
+        from mauve.stores.log.nats.streams import stream_name  # noqa: PLC0415 - an extra
 
         for stream, loss in self.lost.items():
             raise MaintenanceRefusedError(f"the stream {stream_name(stream)} at MAUVE_STREAM_URL {loss}: {GIVE_UP}")
 
     def refuse_waiting(self) -> None:
         """Refuse to delete records that were acknowledged and are not stored."""
-        from mauve.stores.nats.log_reader import NatsLogReader, NatsStreamReader  # noqa: PLC0415 - an extra
+        from mauve.stores.log.nats.log_reader import NatsLogReader, NatsStreamReader  # noqa: PLC0415 - an extra
 
         waiting = 0
         with closing(NatsLogReader(self.url)) as log:
@@ -214,7 +214,7 @@ class _Streams:
 
 def _replace_lost(settings: Settings, address: ServerAddress, streams: _Streams) -> tuple[ReplacedStream, ...]:
     """Delete what is left of lost streams. New ones number their records after those that were loaded or stored."""
-    from mauve.stores.nats.streams import stream_name  # noqa: PLC0415 - an extra
+    from mauve.stores.log.nats.streams import stream_name  # noqa: PLC0415 - an extra
 
     if not streams.lost:
         return ()

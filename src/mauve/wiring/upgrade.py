@@ -21,14 +21,14 @@ from mauve.maintenance.directory_copy import CopyRules, DirectoryCopy, copy_befo
 from mauve.maintenance.disk_space import format_bytes
 from mauve.maintenance.errors import MaintenanceFailedError, MaintenanceRefusedError
 from mauve.stores import NewerSchemaError
-from mauve.stores.clickhouse.connection import ChdbConnection, is_part_file
-from mauve.stores.clickhouse.schema import EMBEDDED_FORMAT
 from mauve.stores.data_directory import other_server
 from mauve.stores.formats import FORMATS, Formats, newer_formats, read_formats, write_formats
-from mauve.stores.localdisk.log import frames
+from mauve.stores.log.files import frames
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.migrate import CATALOG, LEDGER, check_not_newer, migrate, migrate_files, newest_revision
 from mauve.stores.sql.snapshot import SqliteSnapshot
+from mauve.stores.warehouse.chdb.connection import ChdbConnection, is_part_file
+from mauve.stores.warehouse.schema import EMBEDDED_FORMAT
 from mauve.wiring.paths import (
     accepted_path,
     catalog_path,
@@ -136,7 +136,7 @@ def _migrate_warehouse(settings: Settings) -> None:
     is_old = noted is None or noted.stores.get("warehouse", 0) < EMBEDDED_FORMAT
     path = warehouse_path(settings.data)
     if settings.warehouse_url is None and is_old and path.exists():
-        from mauve.stores.clickhouse.warehouse import migrate_embedded  # noqa: PLC0415 - slow, and rarely needed
+        from mauve.stores.warehouse.warehouse import migrate_embedded  # noqa: PLC0415 - slow, and rarely needed
 
         with closing(ChdbConnection(path)) as connection:
             migrate_embedded(connection)

@@ -14,20 +14,20 @@ from mauve.load.loader import Loader
 from mauve.load.runner import LoadParts
 from mauve.load.turns import TurnRequests
 from mauve.stores.catalog import Installation
-from mauve.stores.clickhouse.connection import ChdbConnection
-from mauve.stores.clickhouse.schema import TABLES
-from mauve.stores.clickhouse.server import address_from, open_for_loading, open_for_reading
-from mauve.stores.clickhouse.server_warehouse import ServerWarehouse
-from mauve.stores.clickhouse.warehouse import ChdbWarehouse, ClickHouseWarehouse
-from mauve.stores.clickhouse.warehouse_reader import ClickHouseWarehouseReader, ReadConnection
+from mauve.stores.catalog.catalog import sql_catalog
 from mauve.stores.ledger import LoadLedger
+from mauve.stores.ledger.closed_days import SqlClosedDays
+from mauve.stores.ledger.load_lease import SqlLeaseStore
+from mauve.stores.ledger.loading import SqlLoadLedger
 from mauve.stores.log import LogReader
-from mauve.stores.sql.catalog.catalog import sql_catalog
 from mauve.stores.sql.database import Database
-from mauve.stores.sql.ledger.closed_days import SqlClosedDays
-from mauve.stores.sql.ledger.load_lease import SqlLeaseStore
-from mauve.stores.sql.ledger.loading import SqlLoadLedger
 from mauve.stores.warehouse import WarehouseReader
+from mauve.stores.warehouse.chdb.connection import ChdbConnection
+from mauve.stores.warehouse.schema import TABLES
+from mauve.stores.warehouse.server.server import address_from, open_for_loading, open_for_reading
+from mauve.stores.warehouse.server.warehouse import ServerWarehouse
+from mauve.stores.warehouse.warehouse import ChdbWarehouse, ClickHouseWarehouse
+from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader, ReadConnection
 from mauve.wiring.databases import (
     open_catalog_database,
     open_lease_database,

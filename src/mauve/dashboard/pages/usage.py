@@ -11,7 +11,7 @@ from mauve.core.window import period_ends_at, period_of
 from mauve.dashboard.context import MemberContext
 from mauve.dashboard.rendering import page, see_other
 from mauve.stores import StoreUnavailableError
-from mauve.stores.read_meter import Usage
+from mauve.stores.limits.read_meter import Usage
 
 _CAP_MAX: Final = 2**53 - 1
 _CAP_DIGITS_MAX: Final = 16

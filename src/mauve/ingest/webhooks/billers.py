@@ -12,7 +12,8 @@ import structlog
 from mauve.core.app import Environment
 from mauve.core.biller import Provider
 from mauve.core.secret import Secret
-from mauve.ingest.webhooks import biller_a, biller_b
+from mauve.ingest.webhooks import polar as biller_b
+from mauve.ingest.webhooks import stripe as biller_a
 from mauve.ingest.webhooks.bounded_json import BoundError, Shape, parse_document
 from mauve.ingest.webhooks.parsed import Json, ParsedEvent, SkippedEvent, UnusableEventError
 from mauve.ingest.webhooks.signatures import (

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from mauve.stores import StoreUnavailableError
-from mauve.stores.localdisk.expendable import ExpendableFile
+from mauve.stores.limits.expendable import ExpendableFile
 from mauve.stores.localdisk.recent_answers import RecentAnswers
 from mauve.stores.read_cache import CachedAnswer, replaces
 

@@ -32,8 +32,9 @@ class Chain:
     version_table: str
 
 
-CATALOG: Final = Chain("catalog", Path(__file__).parent / "catalog" / "migrations", "alembic_version")
-LEDGER: Final = Chain("ledger", Path(__file__).parent / "ledger" / "migrations", "ledger_alembic_version")
+_STORES: Final = Path(__file__).parent.parent
+CATALOG: Final = Chain("catalog", _STORES / "catalog" / "migrations", "alembic_version")
+LEDGER: Final = Chain("ledger", _STORES / "ledger" / "migrations", "ledger_alembic_version")
 
 
 @cache

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from mauve.core.accepted import AcceptedCounts, OrgPeriod, Subtotal
 from mauve.stores import StoreUnavailableError
-from mauve.stores.sql.catalog.schema import processes
+from mauve.stores.catalog.schema import processes
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.dialects import now_ms, upsert
 

@@ -1,0 +1,164 @@
+"""Cut the items of a file into chunks, and turn events into rows of the warehouse."""
+
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from mauve.imports.items import Bad, Figures, ImportedEvent, Item, Money, Target
+from mauve.stores.imports import Figure, ImportCounts, seq_of
+from mauve.stores.ledger import Payment, SubscriptionVersion
+from mauve.stores.warehouse import EventRows, Texts
+
+ROWS_PER_CHUNK: Final = 50_000
+# The warehouse writes and syncs every month of an insert on its own. So rows in no order of time are stored in larger
+# chunks, and the rows of a few years at once: thousands of small parts would stall it, and keep the loader waiting.
+ROWS_PER_MONTH: Final = 2_000
+ROWS_PER_CHUNK_MAX: Final = 400_000
+_MONTH_MS: Final = 2_629_746_000  # on average
+_MONTHS_AT_ONCE: Final = 24
+_BYTES_PER_CHUNK: Final = 16 * 1024 * 1024  # of props
+# The ledger records a chunk in one transaction, in which no other payment can be recorded.
+_ENTRIES_PER_CHUNK: Final = 1_000
+
+
+def _rows() -> "array[int]":
+    return array("Q")
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Consecutive rows of a file."""
+
+    first_row: int
+    end_row: int
+    events: list[ImportedEvent] = field(default_factory=list)
+    event_rows: "array[int]" = field(default_factory=_rows)  # where each of them is in the file
+    payments: list[Payment] = field(default_factory=list)
+    subscriptions: list[SubscriptionVersion] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
+    skipped: int = 0
+    bad: int = 0
+    _bytes: int = 0
+    _months: set[int] = field(default_factory=set)
+
+    def add(self, item: Item) -> None:
+        if item.__class__ is ImportedEvent:
+            self.events.append(item)
+            self.event_rows.append(self.end_row)
+            self._bytes += len(item.props)
+            self._months.add(item.at // _MONTH_MS)
+        elif isinstance(item, Money):
+            self.payments += item.payments
+            self.subscriptions += item.subscriptions
+        elif isinstance(item, Figures):
+            self.figures += item.figures
+        elif isinstance(item, Bad):
+            self.bad += 1
+        else:
+            self.skipped += 1
+        self.end_row += 1
+
+    @property
+    def is_full(self) -> bool:
+        entries = len(self.payments) + len(self.subscriptions) + len(self.figures)
+        rows_max = min(max(ROWS_PER_CHUNK, ROWS_PER_MONTH * len(self._months)), ROWS_PER_CHUNK_MAX)
+        is_long = self.end_row - self.first_row >= rows_max
+        return is_long or self._bytes >= _BYTES_PER_CHUNK or entries >= _ENTRIES_PER_CHUNK
+
+    @property
+    def counts(self) -> ImportCounts:
+        """Return what is known before the rows are stored."""
+        return ImportCounts(
+            subscriptions=len(self.subscriptions), figures=len(self.figures), skipped=self.skipped, bad=self.bad
+        )
+
+
+def chunks_of(items: Iterator[Item], first_row: int) -> Iterator[Chunk]:
+    """Yield the chunks from a row on. The same items always make the same chunks."""
+    chunk = Chunk(first_row, first_row)
+    for row, item in enumerate(items):
+        if row < first_row:
+            continue
+        chunk.add(item)
+        if chunk.is_full:
+            yield chunk
+            chunk = Chunk(chunk.end_row, chunk.end_row)
+    if chunk.end_row > chunk.first_row:
+        yield chunk
+
+
+def rows_from(chunk: Chunk, target: Target) -> Iterator[EventRows]:
+    """Yield the events as rows, those of a few years at once."""
+    periods: dict[int, list[int]] = {}
+    for place, event in enumerate(chunk.events):
+        periods.setdefault(event.at // (_MONTH_MS * _MONTHS_AT_ONCE), []).append(place)
+    for _, places in sorted(periods.items()):
+        yield _rows_at(places, chunk, target)
+
+
+def _rows_at(places: Sequence[int], chunk: Chunk, target: Target) -> EventRows:
+    """Return some events as rows. They count as received when they occurred: no page shows them as new."""
+    rows, events = EventRows(), [chunk.events[place] for place in places]
+    times = array("q", [event.at for event in events])
+    rows.project = [target.project] * len(events)
+    rows.name.extend([event.name for event in events])
+    rows.received_at, rows.occurred_at = times, times
+    rows.claimed_at.extend_empty(len(events))
+    rows.user.extend([event.user for event in events])
+    rows.id.extend([event.id for event in events])
+    rows.props.extend_encoded([event.props for event in events])
+    first = seq_of(target.number, 0)
+    rows.seq = array("Q", [first + chunk.event_rows[place] for place in places])
+    return rows
+
+
+class _Column(msgspec.Struct, frozen=True, array_like=True):
+    text: bytes
+    lengths: bytes
+
+
+class _Packed(msgspec.Struct, frozen=True, array_like=True):
+    project: str
+    name: _Column
+    user: _Column
+    id: _Column
+    props: _Column
+    occurred_at: bytes
+    seq: bytes
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(_Packed)
+
+
+def packed(rows: EventRows) -> bytes:
+    """Return the rows of a chunk as bytes, for another process of the same machine."""
+    name, user, id_, props = (_column(each) for each in (rows.name, rows.user, rows.id, rows.props))
+    times, seqs = rows.occurred_at.tobytes(), rows.seq.tobytes()
+    return _ENCODER.encode(_Packed(rows.project[0], name, user, id_, props, times, seqs))
+
+
+def _column(texts: Texts) -> _Column:
+    return _Column(b"".join(texts.pieces), texts.lengths.tobytes())
+
+
+def unpacked(content: bytes) -> EventRows:
+    """Return the rows that were packed."""
+    found = _DECODER.decode(content)
+    rows = EventRows(name=_texts(found.name), user=_texts(found.user), id=_texts(found.id), props=_texts(found.props))
+    rows.seq.frombytes(found.seq)
+    rows.occurred_at.frombytes(found.occurred_at)
+    rows.received_at = rows.occurred_at
+    rows.claimed_at.extend_empty(len(rows))
+    rows.project = [found.project] * len(rows)
+    return rows
+
+
+def _texts(column: _Column) -> Texts:
+    texts = Texts()
+    texts.pieces.append(column.text)
+    texts.lengths.frombytes(column.lengths)
+    return texts

@@ -1,0 +1,158 @@
+"""Apps and their projects: a live one from the start, a test one from the first test secret on."""
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from mauve.core.app import App, AppType, Environment, Ownership
+from mauve.core.biller import Provider
+from mauve.stores.catalog import AppChanges, NewApp, NewKey, TallyCheck
+from mauve.stores.catalog.keys import insert_key
+from mauve.stores.catalog.minting import tally
+from mauve.stores.catalog.published import publish
+from mauve.stores.catalog.schema import apps, keys, projects, webhook_secrets
+from mauve.stores.sql.database import Database
+
+_live = projects.alias("live")
+_test = projects.alias("test")
+
+
+def _has_live_secret(provider: Provider) -> sa.ColumnElement[bool]:
+    of_provider = (webhook_secrets.c.public_id == _live.c.public_id) & (webhook_secrets.c.provider == provider)
+    return sa.exists().where(of_provider & webhook_secrets.c.is_placeholder.is_(False)).label(f"has_{provider}_webhook")
+
+
+_APP = (
+    sa.select(
+        apps,
+        _live.c.public_id,
+        _test.c.public_id.label("test_public_id"),
+        _has_live_secret(Provider.BILLER_A),
+        _has_live_secret(Provider.BILLER_B),
+    )
+    .join(_live, (_live.c.app_id == apps.c.app_id) & (_live.c.environment == Environment.LIVE))
+    .outerjoin(_test, (_test.c.app_id == apps.c.app_id) & (_test.c.environment == Environment.TEST))
+)
+
+
+class SqlApps:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def create(self, app: NewApp, first_key: NewKey, check: TallyCheck) -> App:
+        with self._database.writing() as tx:
+            check(tally(tx, app.org_id, first_key.minted_by))
+            tx.execute(
+                sa.insert(apps).values(
+                    app_id=app.app_id,
+                    org_id=app.org_id,
+                    name=app.name,
+                    ownership=app.ownership,
+                    type=app.type,
+                    created_at=app.created_at,
+                )
+            )
+            insert_project(tx, app.public_id, app.app_id, Environment.LIVE, app.created_at)
+            insert_key(tx, app.app_id, app.public_id, first_key)
+            publish(tx, dict(_published_of(app.app_id)))
+            return _app_from(tx.execute(_APP.where(apps.c.app_id == app.app_id)).one())
+
+    def all_of(self, org_id: str) -> list[App]:
+        return self._list(org_id, apps.c.archived_at.is_(None))
+
+    def archived_of(self, org_id: str) -> list[App]:
+        return self._list(org_id, apps.c.archived_at.is_not(None))
+
+    def find(self, org_id: str, app_id: str) -> App | None:
+        return self._one(_is(org_id, app_id))
+
+    def find_anywhere(self, app_id: str) -> App | None:
+        return self._one(apps.c.app_id == app_id)
+
+    def change(self, org_id: str, app_id: str, changes: AppChanges) -> App | None:
+        columns = {"name": changes.name, "ownership": changes.ownership, "type": changes.type}
+        given = {name: value for name, value in columns.items() if value is not None}
+        with self._database.writing() as tx:
+            tx.execute(sa.update(apps).where(_is(org_id, app_id)).values(given))
+            row = tx.execute(_APP.where(_is(org_id, app_id))).one_or_none()
+        return None if row is None else _app_from(row)
+
+    def archive(self, org_id: str, app_id: str, at: int) -> App | None:
+        return self._set_archived(_is(org_id, app_id) & apps.c.archived_at.is_(None), org_id, app_id, at)
+
+    def restore(self, org_id: str, app_id: str) -> App | None:
+        return self._set_archived(_is(org_id, app_id) & apps.c.archived_at.is_not(None), org_id, app_id, None)
+
+    def _set_archived(
+        self, needs_change: sa.ColumnElement[bool], org_id: str, app_id: str, at: int | None
+    ) -> App | None:
+        with self._database.writing() as tx:
+            if tx.execute(sa.update(apps).where(needs_change).values(archived_at=at)).rowcount:
+                publish(tx, dict(_published_of(app_id)))
+            row = tx.execute(_APP.where(_is(org_id, app_id))).one_or_none()
+        return None if row is None else _app_from(row)
+
+    def delete(self, org_id: str, app_id: str) -> bool:
+        archived = _is(org_id, app_id) & apps.c.archived_at.is_not(None)
+        with self._database.writing() as tx:
+            if tx.execute(sa.select(apps.c.app_id).where(archived).with_for_update()).first() is None:
+                return False
+            for table, of_app in _published_of(app_id):
+                tx.execute(sa.delete(table).where(of_app))
+            tx.execute(sa.delete(apps).where(archived))
+            return True
+
+    def note_first_event(self, public_id: str, at: int) -> None:
+        live = sa.select(projects.c.app_id).where(
+            projects.c.public_id == public_id, projects.c.environment == Environment.LIVE
+        )
+        is_later = apps.c.first_event_at.is_(None) | (apps.c.first_event_at > at)
+        with self._database.writing() as tx:
+            tx.execute(sa.update(apps).where(apps.c.app_id.in_(live), is_later).values(first_event_at=at))
+
+    def _list(self, org_id: str, condition: sa.ColumnElement[bool]) -> list[App]:
+        query = _APP.where((apps.c.org_id == org_id) & condition).order_by(apps.c.created_at, apps.c.app_id)
+        with self._database.reading() as tx:
+            return [_app_from(row) for row in tx.execute(query)]
+
+    def _one(self, condition: sa.ColumnElement[bool]) -> App | None:
+        with self._database.reading() as tx:
+            row = tx.execute(_APP.where(condition)).one_or_none()
+        return None if row is None else _app_from(row)
+
+
+def _is(org_id: str, app_id: str) -> sa.ColumnElement[bool]:
+    return (apps.c.app_id == app_id) & (apps.c.org_id == org_id)
+
+
+def _published_of(app_id: str) -> list[tuple[sa.Table, sa.ColumnElement[bool]]]:
+    """Return the tables with published rows of an app and which rows those are, in the order to delete them."""
+    its_projects = sa.select(projects.c.public_id).where(projects.c.app_id == app_id)
+    return [
+        (webhook_secrets, webhook_secrets.c.public_id.in_(its_projects)),
+        (keys, keys.c.app_id == app_id),
+        (projects, projects.c.app_id == app_id),
+    ]
+
+
+def _app_from(row: sa.Row[Any]) -> App:
+    return App(
+        app_id=row.app_id,
+        org_id=row.org_id,
+        public_id=row.public_id,
+        test_public_id=row.test_public_id,
+        name=row.name,
+        ownership=Ownership(row.ownership),
+        type=AppType(row.type),
+        first_event_at=row.first_event_at,
+        has_biller_a_webhook=bool(row.has_biller_a_webhook),
+        has_biller_b_webhook=bool(row.has_biller_b_webhook),
+        created_at=row.created_at,
+        archived_at=row.archived_at,
+    )
+
+
+def insert_project(tx: sa.Connection, public_id: str, app_id: str, environment: Environment, created_at: int) -> None:
+    """Store a project within the caller's transaction, which publishes it."""
+    row = {"public_id": public_id, "app_id": app_id, "environment": environment, "created_at": created_at}
+    tx.execute(sa.insert(projects).values(row))

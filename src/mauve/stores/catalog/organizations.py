@@ -1,0 +1,75 @@
+"""Organizations with their standing and limits."""
+
+from collections.abc import Callable
+from typing import Any
+
+import sqlalchemy as sa
+
+from mauve.core.organization import Limits, Organization, Standing
+from mauve.stores.catalog.published import publish
+from mauve.stores.catalog.schema import organizations
+from mauve.stores.sql.database import Database
+
+
+class SqlOrganizations:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def create(self, organization: Organization) -> None:
+        with self._database.writing() as tx:
+            insert_organization(tx, organization)
+
+    def list_all(self) -> list[Organization]:
+        query = sa.select(organizations).order_by(organizations.c.created_at, organizations.c.org_id)
+        with self._database.reading() as tx:
+            return [organization_from(row) for row in tx.execute(query)]
+
+    def find(self, org_id: str) -> Organization | None:
+        with self._database.reading() as tx:
+            return _find(tx, org_id)
+
+    def update(self, org_id: str, change: Callable[[Organization], Organization]) -> Organization | None:
+        with self._database.writing() as tx:
+            tx.execute(sa.select(organizations.c.org_id).where(organizations.c.org_id == org_id).with_for_update())
+            found = _find(tx, org_id)
+            if found is None:
+                return None
+            is_it = organizations.c.org_id == org_id
+            tx.execute(sa.update(organizations).where(is_it).values(_changeable_columns(change(found))))
+            publish(tx, {organizations: is_it})
+            return _find(tx, org_id)
+
+
+def insert_organization(tx: sa.Connection, organization: Organization) -> None:
+    """Store and publish an organization within the caller's transaction."""
+    row = {"org_id": organization.org_id, "created_at": organization.created_at}
+    tx.execute(sa.insert(organizations).values(row | _changeable_columns(organization)))
+    publish(tx, {organizations: organizations.c.org_id == organization.org_id})
+
+
+def _find(tx: sa.Connection, org_id: str) -> Organization | None:
+    row = tx.execute(sa.select(organizations).where(organizations.c.org_id == org_id)).one_or_none()
+    return None if row is None else organization_from(row)
+
+
+def _changeable_columns(organization: Organization) -> dict[str, object]:
+    return {
+        "name": organization.name,
+        "standing": organization.standing,
+        "grace_ends_at": organization.grace_ends_at,
+        "event_cap": organization.limits.event_cap,
+        "reads_per_minute": organization.limits.reads_per_minute,
+        "agent_queries": organization.limits.agent_queries,
+        "raw_scans": organization.limits.raw_scans,
+    }
+
+
+def organization_from(row: sa.Row[Any]) -> Organization:
+    return Organization(
+        org_id=row.org_id,
+        name=row.name,
+        standing=Standing(row.standing),
+        grace_ends_at=row.grace_ends_at,
+        limits=Limits(row.event_cap, row.reads_per_minute, row.agent_queries, row.raw_scans),
+        created_at=row.created_at,
+    )

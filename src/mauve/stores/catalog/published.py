@@ -1,0 +1,183 @@
+"""The table of published records: written with each change, read by every process.
+
+Whoever publishes takes one lock first and keeps it until the commit. So revisions become visible in their order, and a
+reader that has seen one will never find a lower one later.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, get_args
+
+import msgspec
+import sqlalchemy as sa
+
+from mauve.core.app import Environment
+from mauve.core.biller import Provider
+from mauve.core.credential import KeyKind, Scope
+from mauve.core.organization import Standing
+from mauve.stores.catalog.schema import apps, keys, organizations, projects, published, tokens, webhook_secrets
+from mauve.stores.published import (
+    Changes,
+    PublishedKey,
+    PublishedOrganization,
+    PublishedProject,
+    PublishedRecord,
+    PublishedSecret,
+    PublishedToken,
+)
+from mauve.stores.sql.database import Database
+from mauve.stores.sql.dialects import now_ms, upsert
+
+CHANNEL: Final = "mauve_published"
+_LOCK: Final = 0x6D61757666  # any number that other programs in the same database do not use
+_REVISIONS_PER_MS: Final = 1_000
+_NEWEST: Final = sa.select(sa.func.coalesce(sa.func.max(published.c.revision), 0))
+_SINCE: Final = (
+    sa.select(published.c.revision, published.c.kind, published.c.record)
+    .where(published.c.revision > sa.bindparam("since"))
+    .order_by(published.c.revision)
+)
+_KINDS: Final = frozenset(kind.__struct_config__.tag for kind in get_args(PublishedRecord))
+
+_encoder: Final = msgspec.json.Encoder()
+_decoder: Final = msgspec.json.Decoder(PublishedRecord)
+
+
+def publish(tx: sa.Connection, rows: Mapping[sa.Table, sa.ColumnElement[bool]]) -> None:
+    """Publish the current state of these rows. Call it last in a transaction: it takes a lock that all share."""
+    if tx.dialect.name != "sqlite":  # SQLite has one writer.
+        tx.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+    insert = upsert(tx.dialect.name, published)
+    replace = insert.on_conflict_do_update(
+        index_elements=[published.c.kind, published.c.id],
+        set_={name: insert.excluded[name] for name in ("revision", "record", "committed_at")},
+    )
+    at: int = tx.execute(sa.select(now_ms(tx.dialect.name))).scalar_one()
+    # At least the time: after a failover that lost the last commits, their revisions must not be used again.
+    revision = max(tx.execute(_NEWEST).scalar_one(), at * _REVISIONS_PER_MS)
+    for table, condition in rows.items():
+        query, record_from = _SOURCES[table]
+        values = []
+        for row in tx.execute(query.where(condition)):
+            revision += 1
+            kind, record_id, record = record_from(row)
+            values.append(
+                {
+                    "kind": kind,
+                    "id": record_id,
+                    "revision": revision,
+                    "record": _encoder.encode(record),
+                    "committed_at": at,
+                }
+            )
+        if values:
+            tx.execute(replace, values)
+    if tx.dialect.name != "sqlite":
+        tx.execute(sa.select(sa.func.pg_notify(CHANNEL, "")))
+
+
+class SqlPublished:
+    """Reads what was published. Safe to use from several threads."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def changes_since(self, revision: int) -> Changes:
+        with self._database.reading() as tx:
+            rows = tx.execute(_SINCE, {"since": revision}).all()
+        # A newer release may publish kinds of records that this one does not know.
+        records = [_decoder.decode(row.record) for row in rows if row.kind in _KINDS]
+        return Changes(records, rows[-1].revision if rows else revision)
+
+    def close(self) -> None:
+        self._database.close()
+
+
+def scopes_from(text: str) -> frozenset[Scope]:
+    """Parse the comma-separated scopes of a token's row."""
+    return frozenset(Scope(each) for each in text.split(",") if each)
+
+
+_Published = tuple[str, str, PublishedRecord]  # its kind and id, under which it replaces an earlier one
+
+
+def _organization_from(row: sa.Row[Any]) -> _Published:
+    record = PublishedOrganization(
+        org_id=row.org_id,
+        standing=Standing(row.standing),
+        grace_ends_at=row.grace_ends_at,
+        event_cap=row.event_cap,
+        reads_per_minute=row.reads_per_minute,
+        agent_queries=row.agent_queries,
+        raw_scans=row.raw_scans,
+    )
+    return "organization", row.org_id, record
+
+
+def _key_from(row: sa.Row[Any]) -> _Published:
+    record = PublishedKey(
+        key_id=row.key_id,
+        digest=row.digest,
+        kind=KeyKind(row.kind),
+        environment=Environment(row.environment),
+        public_id=row.public_id,
+        app_id=row.app_id,
+        org_id=row.org_id,
+        revoked=row.revoked or row.archived_at is not None,
+    )
+    return "key", row.key_id, record
+
+
+def _token_from(row: sa.Row[Any]) -> _Published:
+    record = PublishedToken(
+        lookup_id=row.lookup_id,
+        digest=row.digest,
+        org_id=row.org_id,
+        environment=Environment.LIVE,  # test tokens are reserved: none can be minted
+        scopes=scopes_from(row.scopes),
+        revoked=row.revoked,
+    )
+    return "token", row.lookup_id, record
+
+
+def _project_from(row: sa.Row[Any]) -> _Published:
+    record = PublishedProject(
+        public_id=row.public_id,
+        app_id=row.app_id,
+        org_id=row.org_id,
+        environment=Environment(row.environment),
+        archived=row.archived_at is not None,
+    )
+    return "project", row.public_id, record
+
+
+def _secret_from(row: sa.Row[Any]) -> _Published:
+    record = PublishedSecret(
+        public_id=row.public_id,
+        provider=Provider(row.provider),
+        environment=Environment(row.environment),
+        app_id=row.app_id,
+        org_id=row.org_id,
+        sealed=row.sealed if row.archived_at is None else b"",
+        archived=row.archived_at is not None,
+    )
+    return "secret", record.record_id, record
+
+
+_SOURCES: Final[Mapping[sa.Table, tuple[sa.Select[Any], Callable[[sa.Row[Any]], _Published]]]] = {
+    organizations: (sa.select(organizations), _organization_from),
+    projects: (
+        sa.select(projects, apps.c.org_id, apps.c.archived_at).join(apps, apps.c.app_id == projects.c.app_id),
+        _project_from,
+    ),
+    keys: (
+        sa.select(keys, apps.c.org_id, apps.c.archived_at).join(apps, apps.c.app_id == keys.c.app_id),
+        _key_from,
+    ),
+    tokens: (sa.select(tokens), _token_from),
+    webhook_secrets: (
+        sa.select(webhook_secrets, projects.c.environment, projects.c.app_id, apps.c.org_id, apps.c.archived_at)
+        .join(projects, projects.c.public_id == webhook_secrets.c.public_id)
+        .join(apps, apps.c.app_id == projects.c.app_id),
+        _secret_from,
+    ),
+}

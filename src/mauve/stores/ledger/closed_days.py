@@ -1,0 +1,103 @@
+"""Closed days, in the ledger's database: small, and read as often as totals of money."""
+
+from collections.abc import Collection, Iterable
+from datetime import date, timedelta
+from typing import Final
+
+import sqlalchemy as sa
+
+from mauve.core.events import Activity
+from mauve.core.window import Window
+from mauve.stores.closed_days import DayUsers
+from mauve.stores.ledger.schema import closed_days, day_users
+from mauve.stores.sql.database import Database
+from mauve.stores.sql.dialects import upsert
+
+_ROWS_PER_STATEMENT: Final = 10_000  # A server ends a transaction in which no statement arrives for seconds.
+_BEFORE_ALL: Final = date(1969, 12, 31)  # no event is that old: no day is closed
+
+
+class SqlClosedDays:
+    """Used by one thread."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._asked: int | None = None  # the generation when `through` was last asked
+
+    def through(self) -> date | None:
+        with self._database.reading() as tx:
+            self._asked = _generation(tx)
+            return _through(tx)
+
+    def close(self, through: date, users: Iterable[DayUsers]) -> None:
+        rows = [each._asdict() for each in users]
+        with self._database.writing() as tx:
+            if self._asked is not None and not _is_current(tx, self._asked):
+                return
+            _move(tx, through)
+            for start in range(0, len(rows), _ROWS_PER_STATEMENT):
+                tx.execute(sa.insert(day_users), rows[start : start + _ROWS_PER_STATEMENT])
+        self._asked = None
+
+    def reopen(self, first: date) -> None:
+        with self._database.writing() as tx:
+            reopen_days(tx, first)
+
+
+class SqlClosedDaysReader:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def through(self) -> date | None:
+        with self._database.reading() as tx:
+            return _through(tx)
+
+    def users(
+        self, projects: Collection[str], seen: Activity, window: Window
+    ) -> tuple[date | None, list[tuple[str, str, int]]]:
+        query = sa.select(day_users.c.project, day_users.c.day, day_users.c.users).where(
+            day_users.c.project.in_(projects),
+            day_users.c.seen == seen,
+            day_users.c.day.between(window.first.isoformat(), window.last.isoformat()),
+        )
+        with self._database.reading() as tx:
+            return _through(tx), sorted((project, day, users) for project, day, users in tx.execute(query))
+
+
+def reopen_days(tx: sa.Connection, first: date) -> None:
+    """Reopen days within the caller's transaction. Counts that are being computed meanwhile are not stored."""
+    _create_row(tx)  # A count may be computed before any day was closed.
+    tx.execute(sa.update(closed_days).values(generation=closed_days.c.generation + 1))  # locks the row
+    through = _through(tx)
+    if through is not None and first <= through:
+        tx.execute(sa.delete(day_users).where(day_users.c.day >= first.isoformat()))
+        _move(tx, first - timedelta(days=1))
+
+
+def _create_row(tx: sa.Connection) -> None:
+    """Create the row unless it is there: only a row that exists can be locked."""
+    insert = upsert(tx.dialect.name, closed_days).values(only=1, through=_BEFORE_ALL.isoformat(), generation=0)
+    tx.execute(insert.on_conflict_do_nothing(index_elements=[closed_days.c.only]))
+
+
+def _generation(tx: sa.Connection) -> int:
+    """Return how often days were reopened."""
+    return tx.execute(sa.select(closed_days.c.generation)).scalar_one_or_none() or 0
+
+
+def _is_current(tx: sa.Connection, asked: int) -> bool:
+    """Return whether no days were reopened since. The row stays locked until the transaction ends."""
+    _create_row(tx)
+    found: int = tx.execute(sa.select(closed_days.c.generation).with_for_update()).scalar_one()
+    return found == asked
+
+
+def _through(tx: sa.Connection) -> date | None:
+    day = tx.execute(sa.select(closed_days.c.through)).scalar_one_or_none()
+    return None if day is None or day <= _BEFORE_ALL.isoformat() else date.fromisoformat(day)
+
+
+def _move(tx: sa.Connection, through: date) -> None:
+    insert = upsert(tx.dialect.name, closed_days).values(only=1, through=through.isoformat())
+    moved = {"through": insert.excluded.through}
+    tx.execute(insert.on_conflict_do_update(index_elements=[closed_days.c.only], set_=moved))

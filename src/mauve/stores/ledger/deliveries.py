@@ -1,0 +1,78 @@
+"""The billers' deliveries and their counts. Writes happen within the caller's transaction."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Final
+
+import sqlalchemy as sa
+
+from mauve.stores.deliveries import DELIVERIES_KEPT, Delivery, DeliveryResult, Tally
+from mauve.stores.ledger.schema import deliveries, delivery_tallies
+from mauve.stores.sql.database import Database
+from mauve.stores.sql.dialects import upsert_counts
+
+_OF_PROJECT: Final = deliveries.c.project == sa.bindparam("of_project")
+_NEWEST_FIRST: Final = deliveries.c.sequence.desc()
+_DROP_OLD: Final = sa.delete(deliveries).where(
+    _OF_PROJECT,
+    deliveries.c.sequence
+    <= sa.select(deliveries.c.sequence)
+    .where(_OF_PROJECT)
+    .order_by(_NEWEST_FIRST)
+    .offset(DELIVERIES_KEPT)
+    .limit(1)
+    .scalar_subquery(),
+)
+
+
+def record_deliveries(tx: sa.Connection, recorded: Sequence[Delivery]) -> None:
+    """Store and count the deliveries, and delete the oldest above the limit."""
+    if not recorded:
+        return
+    tx.execute(sa.insert(deliveries), [asdict(each) | {"warnings": " ".join(each.warnings)} for each in recorded])
+    tx.execute(_DROP_OLD, [{"of_project": project} for project in sorted({each.project for each in recorded})])
+    add_tallies(tx, [Tally(each.project, each.provider, word, 1, each.at) for each in recorded for word in each.words])
+
+
+def add_tallies(tx: sa.Connection, tallies: Iterable[Tally]) -> None:
+    """Add to the counts, in sorted order so that PostgreSQL transactions cannot deadlock."""
+    counts: Counter[tuple[str, str, str]] = Counter()
+    last: dict[tuple[str, str, str], int] = {}
+    for tally in tallies:
+        key = (tally.project, tally.provider, tally.word)
+        counts[key] += tally.count
+        last[key] = max(tally.last_at, last.get(key, tally.last_at))
+    if counts:
+        tx.execute(
+            upsert_counts(tx.dialect.name, delivery_tallies),
+            [asdict(Tally(*key, counts[key], last[key])) for key in sorted(counts)],
+        )
+
+
+class SqlDeliveryReader:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def recent(self, project: str) -> list[Delivery]:
+        query = sa.select(deliveries).where(deliveries.c.project == project).order_by(_NEWEST_FIRST)
+        with self._database.reading() as tx:
+            return [_delivery_from(row) for row in tx.execute(query.limit(DELIVERIES_KEPT)).mappings()]
+
+    def tallies(self, project: str) -> list[Tally]:
+        query = sa.select(delivery_tallies).where(delivery_tallies.c.project == project)
+        with self._database.reading() as tx:
+            found = [Tally(**row) for row in tx.execute(query).mappings()]
+        return sorted(found, key=lambda tally: (tally.provider, tally.word))
+
+
+def _delivery_from(row: sa.RowMapping) -> Delivery:
+    return Delivery(
+        project=row["project"],
+        provider=row["provider"],
+        at=row["at"],
+        type=row["type"],
+        result=DeliveryResult(row["result"]),
+        rows=row["rows"],
+        warnings=tuple(row["warnings"].split()),
+    )

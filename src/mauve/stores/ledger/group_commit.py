@@ -1,0 +1,113 @@
+"""Group commit: many requests, one transaction at a time."""
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from mauve.stores import StoreUnavailableError, UnconfirmedError
+from mauve.stores.ledger import Entry, LedgerWriter, Outcome
+from mauve.stores.ledger.fair_queue import FairQueue, QueuedEntry
+
+GROUP_ROWS_MAX: Final = 1_000  # payments and subscription versions: less than 0.1 s, and larger groups are not faster
+WAITING_ENTRIES_MAX: Final = 5_000
+_ENTRY_WEIGHT: Final = 1 / 8
+_HELD_S_MAX: Final = 0.1
+WAIT_S_MAX: Final = 8.0
+_PAUSE_S: Final = 0.004  # longer than the polling interval of writers that wait for SQLite's lock
+
+
+class GroupedLedger:
+    """Records entries from coroutines of one event loop, in its own thread.
+
+    - No timer: entries that arrive during a transaction form the next group.
+    - Organizations take turns; each one's entries are recorded in order of arrival.
+    - Consecutive groups regularly leave the lock to other processes.
+    - If a group fails, all of its entries fail and none is recorded, unless the error is `UnconfirmedError`.
+    - At most `WAITING_ENTRIES_MAX` entries wait: the next one is refused at once.
+    - An entry that has waited for `WAIT_S_MAX` fails: a server that does not answer must not keep clients waiting.
+    """
+
+    def __init__(self, writer: LedgerWriter) -> None:
+        self._writer = writer
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger")
+        self._queue = FairQueue()
+        self._work: asyncio.Task[None] | None = None
+        self._closed = False
+        self._entry_s = 0.0
+
+    @property
+    def entry_s(self) -> float:
+        """Return how long it recently took to record one entry."""
+        return self._entry_s
+
+    async def record(self, entry: Entry, org_id: str = "") -> list[Outcome]:
+        """Return when the entry is durable. A caller that stops waiting does not know whether it was recorded."""
+        if self._closed:
+            raise StoreUnavailableError("the ledger is closed")
+        if len(self._queue) >= WAITING_ENTRIES_MAX:
+            raise StoreUnavailableError("too many requests are waiting for the ledger")
+        waiting = QueuedEntry(entry, asyncio.get_running_loop().create_future(), time.monotonic())
+        self._queue.append(org_id, waiting)
+        if self._work is None:
+            self._work = asyncio.create_task(self._record_all())
+        return await waiting.outcomes
+
+    async def close(self) -> None:
+        """Record the waiting entries, accept no more, and close the writer."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._work is not None:
+            await asyncio.wait({self._work})
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._writer.close)
+        self._thread.shutdown()
+
+    async def _record_all(self) -> None:
+        held_s = 0.0
+        try:
+            while group := self._queue.take(GROUP_ROWS_MAX):
+                held_s += await self._record_group(group)
+                if self._queue and held_s > _HELD_S_MAX:
+                    await asyncio.sleep(_PAUSE_S)
+                    held_s = 0.0
+        finally:
+            self._work = None
+
+    async def _record_group(self, group: list[QueuedEntry]) -> float:
+        """Return how long it took."""
+        began = time.monotonic()
+        group = [waiting for waiting in group if not _has_expired(waiting, began)]
+        if not group:
+            return 0.0
+        entries = [waiting.entry for waiting in group]
+        try:
+            outcomes = await asyncio.get_running_loop().run_in_executor(self._thread, self._writer.record, entries)
+        except Exception as error:  # noqa: BLE001 - whatever it is, every caller must get an answer
+            for waiting in group:
+                _fail(waiting, error)
+            return time.monotonic() - began
+        took_s = time.monotonic() - began
+        self._entry_s += (took_s / len(group) - self._entry_s) * _ENTRY_WEIGHT
+        for waiting, of_entry in zip(group, outcomes, strict=True):
+            if not waiting.outcomes.done():
+                waiting.outcomes.set_result(of_entry)
+        return took_s
+
+
+def _has_expired(waiting: QueuedEntry, now: float) -> bool:
+    """Fail an entry that has waited too long; return whether it has."""
+    if now - waiting.queued_at <= WAIT_S_MAX:
+        return False
+    _fail(waiting, StoreUnavailableError("the ledger did not answer in time"))
+    return True
+
+
+def _fail(waiting: QueuedEntry, error: Exception) -> None:
+    """Give each caller its own error: one raised many times would accumulate tracebacks."""
+    if waiting.outcomes.done():
+        return
+    reason = str(error) if isinstance(error, StoreUnavailableError) else f"unexpected {type(error).__name__}"
+    own = (UnconfirmedError if isinstance(error, UnconfirmedError) else StoreUnavailableError)(reason)
+    own.__cause__ = error
+    waiting.outcomes.set_exception(own)

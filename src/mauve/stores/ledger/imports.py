@@ -1,0 +1,193 @@
+"""The manifest of imports, and the transactions that record or undo their money."""
+
+from collections.abc import Collection, Iterator, Sequence
+from datetime import date
+from typing import Any, Final
+
+import msgspec
+import sqlalchemy as sa
+
+from mauve.stores.imports import (
+    IMPORTS_MAX,
+    Figure,
+    Import,
+    ImportChunk,
+    ImportCounts,
+    ImportOutdatedError,
+    ImportState,
+    NewImport,
+    source_of,
+)
+from mauve.stores.ledger import Payment
+from mauve.stores.ledger.closed_days import reopen_days
+from mauve.stores.ledger.money_revisions import raise_revisions
+from mauve.stores.ledger.payments import PaymentKey, insert_one_by_one, key_batches, move_day_totals
+from mauve.stores.ledger.schema import imported_figures, imports, payments
+from mauve.stores.ledger.subscriptions import record_versions
+from mauve.stores.ledger.undone import delete_payments, delete_versions
+from mauve.stores.ledger.usage import record_first_seen
+from mauve.stores.sql.database import Database
+from mauve.stores.sql.dialects import upsert
+
+_OUTDATED: Final = (
+    "the import was undone, its app was deleted, or another command continues it: see 'mauve import list --app APP'"
+)
+_counts: Final = msgspec.json.Decoder(ImportCounts)
+_LATEST_FIRST: Final = imports.c.number.desc()
+_SOURCES: Final = sa.select(payments.c.project, payments.c.id, payments.c.source).where(
+    payments.c.project.in_(sa.bindparam("projects", expanding=True)),
+    payments.c.id.in_(sa.bindparam("ids", expanding=True)),
+)
+
+
+class SqlImportLedger:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def begin(self, new: NewImport) -> Import:
+        row = msgspec.structs.asdict(new) | {"state": ImportState.RUNNING, "rows": 0, "counts": "{}"}
+        with self._database.writing() as tx:
+            insert = upsert(tx.dialect.name, imports).values(row).on_conflict_do_nothing().returning(imports.c.number)
+            number = tx.execute(insert).scalar_one_or_none()
+            if number is None:
+                raise ImportOutdatedError(_OUTDATED)
+            if number > IMPORTS_MAX:
+                raise ImportOutdatedError(f"there were {IMPORTS_MAX} imports: no more are possible")
+        return Import(**msgspec.structs.asdict(new), number=number)
+
+    def find(self, number: int) -> Import | None:
+        return next(iter(self._found(imports.c.number == number, 1)), None)
+
+    def find_file(self, project: str, digest: str) -> Import | None:
+        is_it = (imports.c.project == project) & (imports.c.digest == digest) & (imports.c.state != ImportState.UNDONE)
+        return next(iter(self._found(is_it, 1)), None)
+
+    def latest(self, projects: Sequence[str], imports_max: int) -> list[Import]:
+        return self._found(imports.c.project.in_(projects), imports_max)
+
+    def approximate(self, projects: Sequence[str], imports_max: int) -> list[Import]:
+        of_projects = imports.c.project.in_(projects) & imports.c.is_approximate
+        return self._found(of_projects & (imports.c.state != ImportState.UNDONE), imports_max)
+
+    def restart(self, number: int) -> Import:
+        with self._database.writing() as tx:
+            return _change(tx, number, {ImportState.RUNNING}, rows=0, counts="{}")
+
+    def commit(self, number: int, chunk: ImportChunk) -> Import:
+        with self._database.writing() as tx:
+            found = _locked(tx, number, {ImportState.RUNNING})
+            if found.rows != chunk.first_row:
+                raise ImportOutdatedError(_OUTDATED)
+            known = _record_payments(tx, chunk.payments, source_of(number))
+            record_versions(tx, chunk.subscriptions)
+            _record_figures(tx, found, chunk.figures)
+            if chunk.counts.events or chunk.payments or chunk.subscriptions:
+                record_first_seen(tx, {found.project: found.began_at})
+            own = ImportCounts(payments=len(chunk.payments) - known, payments_known=known)
+            counts = found.counts.plus(chunk.counts).plus(own)
+            raise_revisions(tx, [found.project] if chunk.payments or chunk.subscriptions else [])
+            return _change(tx, number, {ImportState.RUNNING}, rows=chunk.end_row, counts=_text_of(counts))
+
+    def finish(self, number: int, ended_at: int) -> Import:
+        with self._database.writing() as tx:
+            return _change(tx, number, {ImportState.RUNNING}, state=ImportState.DONE, ended_at=ended_at)
+
+    def begin_undo(self, number: int) -> Import:
+        with self._database.writing() as tx:
+            return _change(tx, number, set(ImportState) - {ImportState.UNDONE}, state=ImportState.UNDOING)
+
+    def undo_money(self, number: int) -> Iterator[int]:
+        found = self.find(number)
+        if found is None:
+            raise ImportOutdatedError(_OUTDATED)
+        yield from delete_payments(self._database, found.project, source_of(number))
+        yield from delete_versions(self._database, found.project, number)
+        with self._database.writing() as tx:
+            tx.execute(sa.delete(imported_figures).where(_is_figure_of(found)))
+
+    def finish_undo(self, number: int, ended_at: int) -> Import:
+        with self._database.writing() as tx:
+            return _change(tx, number, {ImportState.UNDOING}, state=ImportState.UNDONE, ended_at=ended_at)
+
+    def reopen_days(self, first: date) -> None:
+        with self._database.writing() as tx:
+            reopen_days(tx, first)
+
+    def figures(self, projects: Sequence[str], figures_max: int) -> list[tuple[int, Figure]]:
+        columns = imported_figures.c
+        query = (
+            sa.select(columns.number, columns.day, columns.name, columns.value)
+            .where(columns.project.in_(projects))
+            .order_by(columns.day.desc(), columns.name, columns.number)
+            .limit(figures_max)
+        )
+        with self._database.reading() as tx:
+            return [(number, Figure(day, name, value)) for number, day, name, value in tx.execute(query)]
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _found(self, condition: sa.ColumnElement[bool], imports_max: int) -> list[Import]:
+        query = sa.select(imports).where(condition).order_by(_LATEST_FIRST).limit(imports_max)
+        with self._database.reading() as tx:
+            return [_import_from(row) for row in tx.execute(query).mappings()]
+
+
+def _locked(tx: sa.Connection, number: int, states: set[ImportState]) -> Import:
+    row = tx.execute(sa.select(imports).where(imports.c.number == number).with_for_update()).mappings().first()
+    if row is None or row["state"] not in states:
+        raise ImportOutdatedError(_OUTDATED)
+    return _import_from(row)
+
+
+def _change(tx: sa.Connection, number: int, states: set[ImportState], **changes: object) -> Import:
+    _locked(tx, number, states)
+    tx.execute(sa.update(imports).where(imports.c.number == number).values(changes))
+    return _locked(tx, number, set(ImportState))
+
+
+def _import_from(row: Any) -> Import:  # noqa: ANN401 - a row of the table
+    counts = _counts.decode(row["counts"])
+    return Import(**{**row, "counts": counts, "state": ImportState(row["state"])})
+
+
+def _text_of(counts: ImportCounts) -> str:
+    return msgspec.json.encode(counts).decode()
+
+
+def _record_payments(tx: sa.Connection, sent: Sequence[Payment], source: str) -> int:
+    """Record the new ones; return how many ids were recorded before, by others than this import, or repeat in it."""
+    first = {(payment.project, payment.id): payment for payment in reversed(sent)}
+    recorded: dict[PaymentKey, str] = {
+        (project, id_): of
+        for projects, ids in key_batches(sorted(first))
+        for project, id_, of in tx.execute(_SOURCES, {"projects": projects, "ids": ids})
+        if (project, id_) in first
+    }
+    new = {
+        key: payment for key, payment in first.items() if key not in recorded and _has_whole(payment, first, recorded)
+    }
+    lost = insert_one_by_one(tx, new)
+    move_day_totals(tx, [payment for key, payment in new.items() if key not in lost])
+    own = list(recorded.values()).count(source)
+    return len(sent) - own - (len(new) - len(lost))
+
+
+def _has_whole(payment: Payment, sent: Collection[PaymentKey], recorded: Collection[PaymentKey]) -> bool:
+    """Return whether a part of a payment comes with that payment, which is new."""
+    if payment.part_of is None:
+        return True
+    whole = (payment.project, payment.part_of)
+    return whole in sent and whole not in recorded
+
+
+def _record_figures(tx: sa.Connection, found: Import, figures: Sequence[Figure]) -> None:
+    rows = [each._asdict() | {"project": found.project, "number": found.number} for each in figures]
+    if rows:
+        insert = upsert(tx.dialect.name, imported_figures)
+        key = list(imported_figures.primary_key.columns)
+        tx.execute(insert.on_conflict_do_update(index_elements=key, set_={"value": insert.excluded.value}), rows)
+
+
+def _is_figure_of(found: Import) -> sa.ColumnElement[bool]:
+    return (imported_figures.c.project == found.project) & (imported_figures.c.number == found.number)

@@ -1,0 +1,76 @@
+"""List payments, latest first."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+import sqlalchemy as sa
+
+from mauve.core.times import DAY_MS
+from mauve.core.window import Window, midnight_ms
+from mauve.stores.ledger import CLIENT
+from mauve.stores.ledger.schema import payments
+from mauve.stores.payments import ListedPayment, PaymentFilter, PaymentPosition
+from mauve.stores.sql.database import Database
+
+_columns: Final = payments.c
+_SHOWN: Final = (
+    *(_columns.id, _columns.occurred_at, _columns.amount, _columns.currency, _columns.earned),
+    *(_columns.user, _columns.source),
+    # Only the billers' payloads hold flags, and are short; a client's may be long.
+    sa.case((_columns.source != CLIENT, _columns.payload)),
+)
+_PLACE: Final = sa.tuple_(_columns.occurred_at, _columns.id)
+
+
+class _Delivered(msgspec.Struct):
+    """The part of a biller's payload that the list shows."""
+
+    flags: list[str] = []
+
+
+_DELIVERED: Final = msgspec.json.Decoder(_Delivered)
+
+
+class SqlPaymentReader:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def page(
+        self, project: str, chosen: PaymentFilter, after: PaymentPosition | None, limit: int
+    ) -> list[ListedPayment]:
+        query = sa.select(*_SHOWN).where(_columns.project == project, *_chosen(chosen), _starts(chosen.window, after))
+        query = query.order_by(_columns.occurred_at.desc(), _columns.id.desc()).limit(limit)
+        return self._read(query)
+
+    def with_ids(self, project: str, ids: Sequence[str]) -> list[ListedPayment]:
+        return self._read(sa.select(*_SHOWN).where(_columns.project == project, _columns.id.in_(ids)))
+
+    def _read(self, query: sa.Select[Any]) -> list[ListedPayment]:
+        with self._database.reading() as tx:
+            return [ListedPayment(*(*shown, _flags_in(payload))) for *shown, payload in tx.execute(query)]
+
+
+def _chosen(chosen: PaymentFilter) -> Iterator[sa.ColumnElement[bool]]:
+    yield _columns.occurred_at >= midnight_ms(chosen.window.first)
+    for column in (_columns.currency, _columns.source, _columns.user, _columns.id):
+        value = getattr(chosen, column.name)
+        if value is not None:
+            yield column == value
+
+
+def _starts(window: Window, after: PaymentPosition | None) -> sa.ColumnElement[bool]:
+    """Return where the page starts, as one condition: SQLite looks up only one of two in the index."""
+    end_ms = midnight_ms(window.last) + DAY_MS
+    if after is None or after.occurred_at >= end_ms:
+        return _columns.occurred_at < end_ms
+    return sa.tuple_(sa.literal(after.occurred_at), sa.literal(after.id, _columns.id.type)) > _PLACE
+
+
+def _flags_in(payload: bytes | None) -> tuple[str, ...]:
+    if payload is None:
+        return ()
+    try:
+        return tuple(_DELIVERED.decode(payload).flags)
+    except msgspec.DecodeError:
+        return ()  # A payload of another release: nothing is known about it.

@@ -1,0 +1,80 @@
+"""The query plane's side of the ledger."""
+
+from collections.abc import Collection, Generator
+from typing import Final
+
+import sqlalchemy as sa
+
+from mauve.core.subscriptions import MrrChange
+from mauve.core.window import Window
+from mauve.stores.ledger import ReceivedPayment
+from mauve.stores.ledger.mrr_history import changes_in, changes_until_now, totals_of
+from mauve.stores.ledger.schema import day_totals, money_revisions, payments
+from mauve.stores.sql.database import Database
+
+_ROWS_AT_ONCE: Final = 1_000
+
+
+class SqlLedgerReader:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def ping(self) -> None:
+        with self._database.reading() as tx:
+            tx.execute(sa.select(day_totals.c.project).limit(1))
+
+    def day_totals(
+        self,
+        projects: Collection[str],
+        window: Window,
+        earned: bool,  # noqa: FBT001 - a stored value, not a switch
+    ) -> Generator[tuple[str, str, str, int], None, None]:
+        totals = day_totals.c
+        query = (
+            sa.select(totals.project, totals.day, totals.currency, totals.total)
+            .where(
+                totals.project.in_(projects),
+                totals.day.between(window.first.isoformat(), window.last.isoformat()),
+                totals.earned.is_(earned),
+            )
+            .order_by(totals.project, totals.day, totals.currency)  # in key order: nothing is sorted
+        )
+        with (
+            self._database.reading() as tx,
+            tx.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE}) as rows,
+        ):
+            yield from ((project, day, currency, total) for project, day, currency, total in rows)
+
+    def current_mrr(self, projects: Collection[str]) -> list[tuple[str, str, int]]:
+        with self._database.reading() as tx:
+            found = totals_of(tx, projects)
+        return sorted(
+            (project, currency, total.mrr)
+            for project, totals in found.items()
+            for currency, total in totals.items()
+            if total.active
+        )
+
+    def mrr_changes(self, projects: Collection[str], window: Window) -> Generator[MrrChange, None, None]:
+        with self._database.reading() as tx:
+            yield from changes_in(tx, projects, window)
+
+    def mrr_changes_until_now(self, projects: Collection[str], window: Window) -> Generator[MrrChange, None, None]:
+        with self._database.reading() as tx:
+            yield from changes_until_now(tx, projects, window)
+
+    def money_revisions(self, projects: Collection[str]) -> dict[str, int]:
+        query = sa.select(money_revisions).where(money_revisions.c.project.in_(projects))
+        with self._database.reading() as tx:
+            return {row.project: row.revision for row in tx.execute(query)}
+
+    def latest_payments(self, project: str, since_ms: int, payments_max: int) -> list[ReceivedPayment]:
+        columns = [payments.c[name] for name in ReceivedPayment._fields]
+        query = (
+            sa.select(*columns)
+            .where(payments.c.project == project, payments.c.received_at >= since_ms)
+            .order_by(payments.c.received_at.desc())
+            .limit(payments_max)
+        )
+        with self._database.reading() as tx:
+            return [ReceivedPayment(*row) for row in tx.execute(query)]

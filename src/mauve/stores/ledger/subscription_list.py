@@ -1,0 +1,104 @@
+"""List current subscriptions, in one of several orders, with the MRR that they add up to."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from mauve.stores.ledger.mrr_history import totals_of
+from mauve.stores.ledger.schema import subscriptions
+from mauve.stores.ledger.subscriptions import key_of
+from mauve.stores.sql.column_types import AnyText
+from mauve.stores.sql.database import Database
+from mauve.stores.subscriptions import (
+    CUSTOMER_SUBSCRIPTIONS_MAX,
+    ID_CHARACTERS_SHOWN,
+    CurrentSubscription,
+    SubscriptionCount,
+    SubscriptionOrder,
+    SubscriptionQuery,
+    SubscriptionSummary,
+)
+
+_columns: Final = subscriptions.c
+# An id is limited only by the body size. Cut it in the database, where even a fully escaped one is long enough.
+_ID: Final = sa.type_coerce(sa.func.substr(_columns.id, 1, 2 * (ID_CHARACTERS_SHOWN + 1)), AnyText)
+_SHOWN: Final = (
+    *(_columns.key, _ID, _columns.at, _columns.status, _columns.mrr, _columns.currency),
+    *(_columns.customer, _columns.plan),
+)
+_COUNT: Final = sa.func.count()
+
+# All columns of an order have the same direction, so that a page starts at one comparison of rows.
+_ORDERS: Final[Mapping[SubscriptionOrder, tuple[sa.Column[Any], ...]]] = {
+    SubscriptionOrder.UPDATED: (_columns.at, _columns.key),
+    SubscriptionOrder.MRR: (_columns.currency, _columns.mrr, _columns.key),
+    SubscriptionOrder.STATUS: (_columns.status, _columns.at, _columns.key),
+}
+_DESCENDING: Final = frozenset({SubscriptionOrder.UPDATED, SubscriptionOrder.MRR})
+
+
+class SqlSubscriptionReader:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def page(self, project: str, query: SubscriptionQuery, limit: int) -> list[CurrentSubscription]:
+        with self._database.reading() as tx:
+            return _page(tx, project, query, limit)
+
+    def with_ids(self, project: str, ids: Sequence[str]) -> list[CurrentSubscription]:
+        keys = [key_of(id_) for id_ in ids]
+        with self._database.reading() as tx:
+            return _listed(tx, sa.select(*_SHOWN).where(_columns.project == project, _columns.key.in_(keys)))
+
+    def summary(self, project: str, query: SubscriptionQuery, limit: int, counts_max: int) -> SubscriptionSummary:
+        with self._database.reading() as tx:
+            totals = totals_of(tx, [project]).get(project, {})
+            return SubscriptionSummary(
+                mrr=sorted((currency, total.mrr) for currency, total in totals.items() if total.active),
+                counts=_counts(tx, project, counts_max),
+                subscriptions=_page(tx, project, query, limit),
+            )
+
+
+def _page(tx: sa.Connection, project: str, query: SubscriptionQuery, limit: int) -> list[CurrentSubscription]:
+    columns: Sequence[sa.ColumnElement[Any]] = _ORDERS[query.order]
+    is_descending = query.order in _DESCENDING
+    select = sa.select(*_SHOWN).where(_columns.project == project)
+    if query.status is not None:
+        select = select.where(_columns.status == query.status)
+    if query.named is not None:
+        select = select.where(_columns.key.in_([key_of(query.named), *_keys_of_customer(tx, project, query.named)]))
+        # These are few. Hide the order from SQLite, which would walk its index instead of looking the rows up.
+        columns = [sa.func.coalesce(column, column) for column in columns]
+    if query.after is not None:
+        values = zip(query.after, columns, strict=True)
+        place, last = sa.tuple_(*columns), sa.tuple_(*(sa.literal(value, column.type) for value, column in values))
+        select = select.where(place < last if is_descending else place > last)
+    select = select.order_by(*(column.desc() if is_descending else column for column in columns)).limit(limit)
+    return _listed(tx, select)
+
+
+def _listed(tx: sa.Connection, select: sa.Select[Any]) -> list[CurrentSubscription]:
+    return [CurrentSubscription(key, _shown(id_), *rest) for key, id_, *rest in tx.execute(select)]
+
+
+def _keys_of_customer(tx: sa.Connection, project: str, customer: str) -> list[bytes]:
+    """Return the customer's latest subscriptions, for a list of keys: SQLite would read all rows to answer an OR."""
+    of_customer = sa.select(_columns.key).where(_columns.project == project, _columns.customer == customer)
+    latest = of_customer.order_by(_columns.at.desc(), _columns.key.desc()).limit(CUSTOMER_SUBSCRIPTIONS_MAX)
+    return [key for (key,) in tx.execute(latest)]
+
+
+def _counts(tx: sa.Connection, project: str, limit: int) -> list[SubscriptionCount]:
+    query = (
+        sa.select(_columns.status, _columns.currency, _COUNT)
+        .where(_columns.project == project)
+        .group_by(_columns.status, _columns.currency)
+        .order_by(_COUNT.desc(), _columns.status, _columns.currency)
+    )
+    return [SubscriptionCount(*row) for row in tx.execute(query.limit(limit))]
+
+
+def _shown(id_: str) -> str:
+    return id_ if len(id_) <= ID_CHARACTERS_SHOWN else f"{id_[:ID_CHARACTERS_SHOWN]}…"

@@ -1,0 +1,157 @@
+"""Record subscription versions, the current row of each and their MRR, within the caller's transaction."""
+
+from collections.abc import Sequence
+from functools import cache
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+import sqlalchemy as sa
+
+from mauve.core.subscriptions import MrrContribution, MrrSums, day_of
+from mauve.stores.ledger import SubscriptionVersion
+from mauve.stores.ledger.mrr_changes import add_changes, inserted_versions
+from mauve.stores.ledger.payments import key_batches
+from mauve.stores.ledger.schema import subscription_versions, subscriptions
+from mauve.stores.sql.dialects import upsert
+
+_VERSIONS_AT_ONCE: Final = 500
+_LATE_AT_ONCE: Final = 100  # Equal ones among them block each other.
+_CHANGING: Final = ("id", "at", "received_at", "status", "mrr", "currency", "payload", "rank", "customer", "plan")
+
+_Key = tuple[str, bytes]  # project, and digest of the subscription's id
+_Row = dict[str, Any]
+
+
+class _Current(NamedTuple):
+    """The current version of a subscription."""
+
+    at: int
+    rank: bytes
+    contribution: MrrContribution
+
+
+def record_versions(tx: sa.Connection, versions: Sequence[SubscriptionVersion]) -> None:
+    sums = MrrSums()
+    for start in range(0, len(versions), _VERSIONS_AT_ONCE):
+        _record(tx, [_row_from(version) for version in versions[start : start + _VERSIONS_AT_ONCE]], sums)
+    add_changes(tx, sums.changes)
+
+
+def _record(tx: sa.Connection, rows: Sequence[_Row], sums: MrrSums) -> None:
+    stored = _locked_current(tx, rows)
+    current_by_key = dict(stored)
+    winners: dict[_Key, _Row] = {}
+    latest: list[_Row] = []
+    late: list[_Row] = []
+    for row in rows:
+        key, new = (row["project"], row["key"]), _current_from(row)
+        current = current_by_key.get(key)
+        if current is not None and not _replaces(new, current):
+            late.append(row)
+            continue
+        sums.replace(
+            row["project"], day_of(new.at), None if current is None else current.contribution, new.contribution
+        )
+        current_by_key[key], winners[key] = new, row
+        latest.append(row)
+    _store_current(tx, winners, stored)
+    if latest:
+        tx.execute(_APPEND, latest)
+    if late:
+        _insert_between(tx, late, sums)
+
+
+def _locked_current(tx: sa.Connection, rows: Sequence[_Row]) -> dict[_Key, _Current]:
+    """Return the current rows, locked so that versions of one subscription are recorded one after the other."""
+    keys = sorted({(row["project"], row["key"]) for row in rows})
+    return {
+        (project, key): _Current(at, rank, _contribution(status, currency, mrr))
+        for projects, some in key_batches(keys)
+        for project, key, at, rank, status, currency, mrr in tx.execute(
+            _LOCK_CURRENT, {"projects": projects, "keys": some}
+        )
+    }
+
+
+def _store_current(tx: sa.Connection, winners: dict[_Key, _Row], stored: dict[_Key, _Current]) -> None:
+    """Store the winners as current, in sorted order so that PostgreSQL transactions cannot deadlock.
+
+    If another transaction has created a row meanwhile, the insert fails and everything is retried.
+    """
+    new = [winners[key] for key in sorted(winners) if key not in stored]
+    changed = [winners[key] for key in sorted(winners) if key in stored]
+    if new:
+        tx.execute(_INSERT, new)
+    if changed:
+        tx.execute(_UPDATE, [row | {"of_project": row["project"], "of_key": row["key"]} for row in changed])
+
+
+def _insert_between(tx: sa.Connection, late: Sequence[_Row], sums: MrrSums) -> None:
+    """Record versions older than the current one. One with a rank that is already recorded is a repeat."""
+    for start in range(0, len(late), _LATE_AT_ONCE):
+        some = late[start : start + _LATE_AT_ONCE]
+        new = tx.execute(_append_unless_there(tx.dialect.name), some).scalars().all()
+        if new:
+            sums.insert(inserted_versions(tx, new))
+
+
+def _replaces(new: _Current, current: _Current) -> bool:
+    ours, theirs = (new.at, new.rank), (current.at, current.rank)
+    return ours > theirs or (ours == theirs and not new.rank)
+
+
+def _current_from(row: _Row) -> _Current:
+    return _Current(row["at"], row["rank"], _contribution(row["status"], row["currency"], row["mrr"]))
+
+
+def _contribution(status: str, currency: str, mrr: int) -> MrrContribution:
+    return MrrContribution(currency, mrr if status == "active" else None)
+
+
+_columns: Final = subscriptions.c
+_LOCK_CURRENT: Final = (
+    sa.select(
+        *(_columns.project, _columns.key, _columns.at, _columns.rank),
+        *(_columns.status, _columns.currency, _columns.mrr),
+    )
+    .where(
+        _columns.project.in_(sa.bindparam("projects", expanding=True)),
+        _columns.key.in_(sa.bindparam("keys", expanding=True)),
+    )
+    .order_by(_columns.project, _columns.key)
+    .with_for_update()
+)
+_INSERT: Final = sa.insert(subscriptions)
+_APPEND: Final = sa.insert(subscription_versions)
+_UPDATE: Final = (
+    sa.update(subscriptions)
+    .where(_columns.project == sa.bindparam("of_project"), _columns.key == sa.bindparam("of_key"))
+    .values({name: sa.bindparam(name) for name in _CHANGING})
+)
+
+
+@cache
+def _append_unless_there(dialect_name: str) -> sa.Insert:
+    insert = upsert(dialect_name, subscription_versions).on_conflict_do_nothing()
+    return insert.returning(subscription_versions.c.sequence)
+
+
+def _row_from(version: SubscriptionVersion) -> _Row:
+    return {
+        "project": version.project,
+        "key": key_of(version.id),
+        "id": version.id,
+        "at": version.at,
+        "received_at": version.received_at,
+        "status": version.status,
+        "mrr": version.mrr,
+        "currency": version.currency,
+        "payload": version.payload,
+        "rank": version.rank,
+        "customer": version.customer,
+        "plan": version.plan,
+    }
+
+
+def key_of(id_: str) -> bytes:
+    return sha256(id_.encode()).digest()

@@ -1,0 +1,104 @@
+"""What the ledger has counted: usage, and the first event of each project.
+
+Writes run within the caller's transaction, in sorted order so that PostgreSQL transactions cannot deadlock.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
+from typing import Final
+
+import sqlalchemy as sa
+
+from mauve.core.accepted import OrgPeriod
+from mauve.core.batch import HEADER_BYTES_MAX, MalformedBatchError, unpacked
+from mauve.core.window import period_of
+from mauve.stores.ledger.schema import event_outbox, event_outbox_head, first_seen, load_positions, usage
+from mauve.stores.log import MIXED_STREAM
+from mauve.stores.sql.database import Database
+from mauve.stores.sql.dialects import upsert
+from mauve.stores.usage import CountedUsage, PendingEvents
+
+_ORGANIZATIONS_AT_ONCE: Final = 500
+_ROWS_AT_ONCE: Final = 256
+
+
+class SqlUsageReader:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def events(self, org_period: OrgPeriod) -> int:
+        with self._database.reading() as tx:
+            return dict(_events(tx, org_period.period, [org_period.org_id])).get(org_period.org_id, 0)
+
+    def counted(self, period: str, org_ids: Collection[str], mixed_after: int) -> CountedUsage:
+        with self._database.reading() as tx:
+            events = dict(_events(tx, period, sorted(org_ids)))
+            positions = dict(tx.execute(sa.select(load_positions.c.stream, load_positions.c.number)).all())
+            after = max(mixed_after, positions.get(MIXED_STREAM, 0))
+            mixed = [waiting for waiting in _mixed(tx, after) if waiting.org_period.org_id in org_ids]
+            return CountedUsage(period, events, positions, mixed, _last_mixed(tx))
+
+
+def _events(tx: sa.Connection, period: str, org_ids: list[str]) -> Iterator[tuple[str, int]]:
+    for start in range(0, len(org_ids), _ORGANIZATIONS_AT_ONCE):
+        some = org_ids[start : start + _ORGANIZATIONS_AT_ONCE]
+        query = sa.select(usage.c.org_id, usage.c.events).where(usage.c.period == period, usage.c.org_id.in_(some))
+        yield from ((org_id, events) for org_id, events in tx.execute(query))
+
+
+def _mixed(tx: sa.Connection, after: int) -> Iterator[PendingEvents]:
+    """Read only the headers of the pending records."""
+    header = sa.func.substr(event_outbox.c.record, 1, HEADER_BYTES_MAX)
+    number = event_outbox.c.number
+    query = sa.select(number, header).where(number > after).order_by(number)
+    with tx.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE}) as rows:
+        yield from _waiting_from((number, header) for number, header in rows)
+
+
+def _last_mixed(tx: sa.Connection) -> int:
+    return int(tx.execute(sa.select(event_outbox_head.c.number)).scalar_one())
+
+
+def _waiting_from(rows: Iterable[tuple[int, bytes]]) -> Iterator[PendingEvents]:
+    for number, header in rows:
+        try:
+            batch = unpacked(header)
+        except MalformedBatchError:
+            continue  # It will not be counted when loaded, either.
+        yield PendingEvents(number, OrgPeriod(batch.org_id, period_of(batch.received_at)), batch.event_count)
+
+
+def add_usage(tx: sa.Connection, events_by_org_and_period: Mapping[tuple[str, str], int]) -> None:
+    rows = [
+        {"org_id": org_id, "period": period, "events": events}
+        for (org_id, period), events in sorted(events_by_org_and_period.items())
+    ]
+    if rows:
+        tx.execute(_add(tx.dialect.name), rows)
+
+
+def record_first_seen(tx: sa.Connection, moment_by_project: Mapping[str, int]) -> None:
+    """Record the earliest time at which each project was seen; mark a new one for the catalog.
+
+    Streams are loaded and payments recorded in parallel, so an earlier event may be recorded later.
+    """
+    rows = [{"project": project, "at": at, "noted": False} for project, at in sorted(moment_by_project.items())]
+    if rows:
+        tx.execute(_keep_earlier(tx.dialect.name), rows)
+
+
+@cache
+def _add(dialect_name: str) -> sa.Insert:
+    insert = upsert(dialect_name, usage)
+    sums = {"events": usage.c.events + insert.excluded.events}
+    return insert.on_conflict_do_update(index_elements=[usage.c.org_id, usage.c.period], set_=sums)
+
+
+@cache
+def _keep_earlier(dialect_name: str) -> sa.Insert:
+    insert = upsert(dialect_name, first_seen)
+    return insert.on_conflict_do_update(
+        index_elements=[first_seen.c.project],
+        set_={"at": insert.excluded.at, "noted": insert.excluded.noted},
+        where=insert.excluded.at < first_seen.c.at,
+    )

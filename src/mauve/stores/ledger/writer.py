@@ -1,0 +1,170 @@
+"""The writer's side of the ledger: one transaction for the entries of many requests."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Final
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from mauve.core.window import period_of
+from mauve.stores import StoreUnavailableError
+from mauve.stores.deliveries import Delivery
+from mauve.stores.ledger import CLIENT, Entry, Outcome, Payment, recorded_delivery
+from mauve.stores.ledger.deliveries import add_tallies, record_deliveries
+from mauve.stores.ledger.ingest_stats import add_ingest_stats
+from mauve.stores.ledger.loading import append_events
+from mauve.stores.ledger.money_revisions import raise_revisions
+from mauve.stores.ledger.payments import (
+    Claim,
+    PaymentChangedError,
+    PaymentKey,
+    insert_one_by_one,
+    insert_payments,
+    move_day_totals,
+    outcome_of,
+    recorded_payments,
+    take_over,
+)
+from mauve.stores.ledger.subscriptions import record_versions
+from mauve.stores.ledger.usage import add_usage, record_first_seen
+from mauve.stores.sql.database import Database
+
+_ATTEMPTS_MAX: Final = 5
+_RACE_STATES: Final = {"40001", "40P01"}  # PostgreSQL: serialization failure, deadlock
+
+_Payments = dict[PaymentKey, Payment]
+_Claims = dict[PaymentKey, Claim]
+_Store = Callable[[sa.Connection, _Payments, _Claims], _Payments]
+
+
+class SqlLedgerWriter:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def record(self, entries: Sequence[Entry]) -> list[list[Outcome]]:
+        store: _Store = _store_at_once
+        for _ in range(_ATTEMPTS_MAX - 1):
+            try:
+                return self._record(entries, store)
+            except StoreUnavailableError as error:
+                if not _lost_a_race(error):
+                    raise
+            store = _store_one_by_one
+        return self._record(entries, store)
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _record(self, entries: Sequence[Entry], store: _Store) -> list[list[Outcome]]:
+        keys = {(payment.project, payment.id) for entry in entries for payment in entry.payments}
+        with self._database.writing() as tx:
+            recorded = recorded_payments(tx, keys)
+            accepted = store(tx, _new_payments(entries, recorded), recorded)
+            outcomes = _judge(entries, recorded)
+            # Before the totals: undoing an import locks its payments first.
+            take_over(tx, _imported_before(entries, outcomes, recorded), recorded)
+            if accepted:
+                move_day_totals(tx, accepted.values())
+                add_usage(tx, _usage_of(accepted.values()))
+                record_first_seen(tx, _first_moments(accepted.values()))
+            versions = [version for entry in entries for version in entry.subscriptions]
+            record_versions(tx, versions)
+            append_events(tx, [entry.events for entry in entries if entry.events is not None])
+            record_deliveries(tx, _deliveries(entries, outcomes))
+            add_tallies(tx, [tally for entry in entries for tally in entry.tallies])
+            add_ingest_stats(tx, [entry.ingest_stats for entry in entries if entry.ingest_stats is not None])
+            raise_revisions(tx, {project for project, _ in accepted} | {version.project for version in versions})
+        return outcomes
+
+
+def _deliveries(entries: Sequence[Entry], outcomes: Sequence[Sequence[Outcome]]) -> list[Delivery]:
+    deliveries = (recorded_delivery(entry, of_entry) for entry, of_entry in zip(entries, outcomes, strict=True))
+    return [delivery for delivery in deliveries if delivery is not None]
+
+
+def _lost_a_race(error: StoreUnavailableError) -> bool:
+    """Return whether another PostgreSQL transaction has recorded or changed one of our payments first."""
+    if isinstance(error, PaymentChangedError):
+        return True
+    cause = error.__cause__
+    sql_state = getattr(getattr(cause, "orig", None), "sqlstate", None)
+    return isinstance(cause, IntegrityError) or sql_state in _RACE_STATES
+
+
+def _new_payments(entries: Sequence[Entry], recorded: _Claims) -> _Payments:
+    """Return the first payment with each new id; a part only together with its payment."""
+    new: _Payments = {}
+    for entry in entries:
+        accepted_here: set[PaymentKey] = set()
+        for payment in entry.payments:
+            key = (payment.project, payment.id)
+            if key not in recorded and key not in new and _is_whole_or_follows(payment, accepted_here):
+                new[key] = payment
+                accepted_here.add(key)
+    return new
+
+
+def _is_whole_or_follows(payment: Payment, accepted_here: Collection[PaymentKey]) -> bool:
+    return payment.part_of is None or (payment.project, payment.part_of) in accepted_here
+
+
+def _store_at_once(tx: sa.Connection, new: _Payments, _recorded: _Claims) -> _Payments:
+    if new:
+        insert_payments(tx, new)
+    return new
+
+
+def _store_one_by_one(tx: sa.Connection, new: _Payments, recorded: _Claims) -> _Payments:
+    """Store what is still new, and add the rest to the recorded ones, so that no race is lost."""
+    lost = insert_one_by_one(tx, new)
+    recorded |= recorded_payments(tx, lost)
+    return {key: payment for key, payment in new.items() if key not in lost}
+
+
+def _judge(entries: Sequence[Entry], recorded: _Claims) -> list[list[Outcome]]:
+    """Decide in order: a new payment counts as recorded for later ones, even of its own entry."""
+    return [_judge_entry(entry.payments, recorded) for entry in entries]
+
+
+def _judge_entry(payments: Sequence[Payment], recorded: _Claims) -> list[Outcome]:
+    outcomes: list[Outcome] = []
+    accepted_here: set[PaymentKey] = set()
+    for payment in payments:
+        key = (payment.project, payment.id)
+        outcome = outcome_of(payment, recorded.get(key))
+        if outcome is Outcome.ACCEPTED and not _is_whole_or_follows(payment, accepted_here):
+            outcome = Outcome.CONFLICT
+        if outcome is Outcome.ACCEPTED:
+            recorded[key] = Claim(payment.digest, payment.claimed_at)
+            accepted_here.add(key)
+        outcomes.append(outcome)
+    return outcomes
+
+
+def _imported_before(
+    entries: Sequence[Entry], outcomes: Sequence[Sequence[Outcome]], recorded: _Claims
+) -> dict[PaymentKey, str]:
+    """Return the sources of payments that only an import has recorded so far."""
+    sources: dict[PaymentKey, str] = {}
+    for entry, of_entry in zip(entries, outcomes, strict=True):
+        for payment, outcome in zip(entry.payments, of_entry, strict=True):
+            key = (payment.project, payment.id)
+            if outcome is Outcome.DUPLICATE and recorded[key].is_imported:
+                sources.setdefault(key, payment.source)
+    return sources
+
+
+def _usage_of(accepted: Iterable[Payment]) -> Counter[tuple[str, str]]:
+    events: Counter[tuple[str, str]] = Counter()
+    sent = Counter((item.org_id, item.received_at) for item in accepted if item.source == CLIENT)
+    for (org_id, received_at), count in sent.items():
+        events[org_id, period_of(received_at)] += count
+    return events
+
+
+def _first_moments(accepted: Iterable[Payment]) -> dict[str, int]:
+    moments: dict[str, int] = {}
+    for payment in accepted:
+        moments[payment.project] = min(payment.received_at, moments.get(payment.project, payment.received_at))
+    return moments

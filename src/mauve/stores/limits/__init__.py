@@ -1,0 +1,1 @@
+"""Counts that limits need: reads, accepted events, processes that share a rate."""

@@ -1,0 +1,375 @@
+"""The reader of the log on NATS: by sequence, without a consumer, so nothing about it is kept on the servers."""
+
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from mauve.core.secret import Secret
+from mauve.stores import StoreUnavailableError
+from mauve.stores.log import LogReader, LogRecord, Lost, Reach
+from mauve.stores.log.nats.connection import Connection, LoopThread
+from mauve.stores.log.nats.groups import (
+    DamagedGroupError,
+    NewerFormatError,
+    first_number,
+    sequence_of,
+    unpacked,
+)
+from mauve.stores.log.nats.lost_streams import GIVE_UP, MISSING, loss_of
+from mauve.stores.log.nats.messages import Message, batch_from, first_since, from_leader
+from mauve.stores.log.nats.streams import (
+    NOT_FOUND,
+    STREAMS,
+    ApiError,
+    StreamInfo,
+    StreamState,
+    fills_its_part,
+    first_that_fits,
+    purge,
+    stream_info,
+    stream_name,
+)
+
+READ_S_MAX: Final = 20.0  # including the first connection
+TRIM_EVERY_S: Final = 60.0  # Trimming takes a third of a second.
+TRIM_BYTES: Final = 256 * 2**20
+_BATCH_BYTES_MAX: Final = 4 * 2**20
+_FROM_LEADER_MAX: Final = 100  # messages that one read asks the leader for, one by one
+# Before a message is given up. A leader that was replaced knows it far sooner.
+MISSING_S_MAX: Final = 30.0
+MISSING_TRIES_MIN: Final = 10
+
+log = structlog.get_logger()
+T = TypeVar("T")
+
+
+class _LostStreamError(Exception):
+    """A stream does not exist, or is not the one that was written to."""
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass
+class _Progress:
+    """What this reader knows about one stream."""
+
+    last_number: int = 0  # of the last message that was read
+    next_sequence: int = 1  # the message after it
+    trimmed_at: float = -TRIM_EVERY_S
+    read_bytes: int = 0  # since it was trimmed
+    damaged_sequence: int = 0  # the last that was reported
+    first_sequence: int | None = None  # of the stream, as its leader last said
+    missing: dict[int, tuple[float, int]] = field(default_factory=dict)  # not found: since when, and how often
+    given_up: set[int] = field(default_factory=set)  # those of them that were reported
+
+
+class NatsLogReader:
+    """Reads and trims the streams, from a thread. It raises `StoreUnavailableError` while NATS is away.
+
+    Any replica may serve a batch, and it may lag: the leader says which messages there are, and is asked for those
+    that a replica does not have. `trim` leaves loaded messages for as long as `keep` says, so that they can be loaded
+    once more after a restore, but only the newest that fit in half of the room. A lost stream is reported and read as
+    empty: the others go on, and its position stays, in case it is restored.
+    """
+
+    def __init__(
+        self,
+        url: Secret,
+        stream_ids: Mapping[int, str] | None = None,
+        *,
+        keep: timedelta = timedelta(),
+        trim_every_s: float = TRIM_EVERY_S,
+        call_s_max: float = READ_S_MAX,
+        now: Callable[[], datetime] = _utc_now,
+    ) -> None:
+        self._connection = Connection(url, "mauve log reader")
+        self._thread: LoopThread | None = None
+        self._stream_ids = stream_ids or {}
+        self._keep = keep
+        self._now = now
+        self._trim_every_s = trim_every_s
+        self._call_s_max = call_s_max
+        self._progress = {stream: _Progress() for stream in STREAMS}
+        self._damaged = 0
+        self._lost_streams: set[int] = set()  # that were reported
+
+    def streams(self) -> list[int]:
+        return list(STREAMS)
+
+    def read(self, stream: int, after: int, bytes_max: int) -> list[LogRecord]:
+        return self._run(stream, self._read(stream, after, bytes_max), []) if stream in self._progress else []
+
+    def last_number(self, stream: int) -> int:
+        return first_number(self._state_now(stream).last_seq + 1) - 1
+
+    def trim(self, stream: int, through: int) -> None:
+        progress = self._progress.get(stream)
+        if progress is None:
+            return
+        is_due = time.monotonic() - progress.trimmed_at >= self._trim_every_s or progress.read_bytes >= TRIM_BYTES
+        if is_due:
+            try:
+                self._trim(stream, through, self._keep)
+            except StoreUnavailableError as error:
+                log.warning("log_not_trimmed", stream=stream_name(stream), reason=str(error), advice="repeated later")
+
+    def trim_now(self, stream: int, through: int) -> None:
+        """Delete the messages whose records were all loaded, even new ones."""
+        self._trim(stream, through, timedelta())
+
+    def _trim(self, stream: int, through: int, keep: timedelta) -> None:
+        progress = self._progress[stream]
+        self._run(stream, self._purge(stream, through, keep), None)
+        progress.trimmed_at, progress.read_bytes = time.monotonic(), 0
+
+    def backlog_bytes(self, positions: Mapping[int, int]) -> int:
+        return sum(self._run(stream, self._waiting_bytes(stream, positions.get(stream, 0)), 0) for stream in STREAMS)
+
+    def stored_bytes(self) -> int:
+        return sum(self._sizes())
+
+    def largest_stream_bytes(self) -> int:
+        return max(self._sizes())
+
+    def quarantined(self) -> int:
+        return self._damaged
+
+    def lost_after(self, positions: Mapping[int, int]) -> dict[int, Lost]:
+        found = {stream: self._lost(stream, positions.get(stream, 0)) for stream in STREAMS}
+        return {stream: lost for stream, lost in found.items() if lost.messages > 0}
+
+    def _lost(self, stream: int, after: int) -> Lost:
+        """Compare a position with the first message. A message is never trimmed before all of it is loaded."""
+        first = self._progress[stream].first_sequence
+        if first is None:
+            first = self._state_now(stream).first_seq
+        return Lost(first - sequence_of(after) - 1, first_number(first) - 1)
+
+    def lost_streams(self) -> frozenset[int]:
+        return frozenset(self._lost_streams)
+
+    def reach(self) -> Reach:
+        reaches = [self._run(stream, self._reach(stream), Reach()) for stream in STREAMS]
+        shortest = min((each.seconds for each in reaches if each.seconds is not None), default=None)
+        return Reach(shortest, any(each.is_short for each in reaches))
+
+    def close(self) -> None:
+        if self._thread is not None:
+            with suppress(StoreUnavailableError):
+                self._thread.run(self._connection.close())
+            self._thread.close()
+            self._thread = None
+
+    def _run(self, stream: int, work: Coroutine[Any, Any, T], if_lost: T) -> T:
+        if self._thread is None:
+            self._thread = LoopThread("nats-log")
+        try:
+            return self._thread.run(work, self._call_s_max)
+        except _LostStreamError as error:
+            if stream not in self._lost_streams:
+                name, reason = stream_name(stream), str(error)
+                log.error("log_stream_lost", stream=name, reason=reason, advice=GIVE_UP)  # noqa: TRY400 - no bug here
+            self._lost_streams.add(stream)
+            return if_lost
+        except ApiError as error:
+            raise StoreUnavailableError(f"JetStream refused: {error}") from error
+
+    def _state_now(self, stream: int) -> StreamState:
+        return self._run(stream, self._state(stream), StreamState())
+
+    def _sizes(self) -> list[int]:
+        return [self._state_now(stream).bytes for stream in STREAMS]
+
+    async def _state(self, stream: int) -> StreamState:
+        return (await self._info(stream)).state
+
+    async def _info(self, stream: int, after: int = 0) -> StreamInfo:
+        """Return what the leader of a stream knows about it. Records up to `after` were loaded from it."""
+        try:
+            info = await stream_info(await self._connection.client(), stream)
+        except ApiError as error:
+            if error.code == NOT_FOUND:
+                raise _LostStreamError(MISSING) from error
+            raise
+        if loss := loss_of(info, self._stream_ids.get(stream), after):
+            raise _LostStreamError(loss)
+        self._lost_streams.discard(stream)
+        self._progress[stream].first_sequence = info.state.first_seq
+        return info
+
+    async def _reach(self, stream: int) -> Reach:
+        """Return how far back a stream reaches. Its own messages may be old only because none came since."""
+        info = await self._info(stream)
+        if info.state.first_seq <= 1 or not info.state.messages:
+            return Reach()
+        seconds = max(0.0, (self._now() - info.state.first_ts).total_seconds())
+        is_short = fills_its_part(info) and seconds < self._keep.total_seconds()
+        return Reach(seconds, is_short)
+
+    async def _read(self, stream: int, after: int, bytes_max: int) -> list[LogRecord]:
+        progress = self._progress[stream]
+        state = (await self._info(stream, after)).state
+        sequence = max(self._sequence_after(progress, after), state.first_seq)
+        records: list[LogRecord] = []
+        room = bytes_max
+        while sequence <= state.last_seq and (room > 0 or not records):
+            messages, sequence = await self._messages(stream, sequence, state.last_seq, room)
+            for message in messages:
+                progress.read_bytes += len(message.content)
+                try:
+                    found = self._records_of(stream, message)
+                except NewerFormatError:
+                    if records:
+                        return records
+                    raise
+                for record in found:
+                    if record.number <= after:
+                        continue
+                    room -= len(record.payload)
+                    if records and room < 0:
+                        return records
+                    records.append(record)
+                if found:
+                    progress.last_number, progress.next_sequence = found[-1].number, message.sequence + 1
+        return records
+
+    @staticmethod
+    def _sequence_after(progress: _Progress, after: int) -> int:
+        """Return the first message that may hold a record after this number."""
+        return progress.next_sequence if after == progress.last_number else sequence_of(after + 1)
+
+    def _records_of(self, stream: int, message: Message) -> list[LogRecord]:
+        try:
+            return unpacked(message.sequence, message.content, message.format)
+        except NewerFormatError as error:
+            place = f"{stream_name(stream)}, message {message.sequence}"
+            raise NewerFormatError(f"{place}: {error}") from error
+        except DamagedGroupError as error:
+            self._report_damage(stream, message.sequence, str(error))
+            return []
+
+    def _report_damage(self, stream: int, sequence: int, reason: str) -> None:
+        """Report a message once, though it is read again until later ones are loaded."""
+        progress = self._progress[stream]
+        if sequence > progress.damaged_sequence:
+            progress.damaged_sequence = sequence
+            self._damaged += 1
+            log.error("log_message_damaged", stream=stream_name(stream), sequence=sequence, reason=reason)
+
+    async def _messages(self, stream: int, sequence: int, last: int, bytes_max: int) -> tuple[list[Message], int]:
+        """Return messages from a sequence on, leaving out none that exists, and the sequence to go on from."""
+        client = await self._connection.client()
+        batch = await batch_from(client, stream, sequence, max(min(bytes_max, _BATCH_BYTES_MAX), 1))
+        found = {message.sequence: message for message in batch if message.sequence <= last}
+        end = max(found, default=last) + 1
+        messages: list[Message] = []
+        missing: list[int] = []
+        asked = 0
+        while sequence < end and asked < _FROM_LEADER_MAX:
+            message = found.get(sequence)
+            if message is None and sequence not in self._progress[stream].given_up:
+                # Deleted, or not on that replica yet.
+                message = await from_leader(client, stream, sequence)
+                asked += 1
+                if message is None:
+                    missing.append(sequence)
+            if message is not None:
+                self._note_found(stream, sequence)
+                messages.append(message)
+            sequence += 1
+        if missing:
+            await self._check_deleted(stream, missing)
+        return messages, sequence
+
+    def _note_found(self, stream: int, sequence: int) -> None:
+        progress = self._progress[stream]
+        if progress.missing:
+            progress.missing.pop(sequence, None)
+            progress.given_up.discard(sequence)
+
+    async def _check_deleted(self, stream: int, sequences: Sequence[int]) -> None:
+        """Raise `StoreUnavailableError` unless the messages were deleted by hand, or have been missing for long.
+
+        A leader that was replaced, and does not know it yet, answers as well, and lacks newer messages.
+        """
+        state = (await stream_info(await self._connection.client(), stream, with_deleted=True)).state
+        lacking = {each for each in sequences if each >= state.first_seq and each not in state.deleted}
+        progress, now = self._progress[stream], time.monotonic()
+        progress.missing = {each: known for each, known in progress.missing.items() if each >= state.first_seq}
+        progress.given_up &= set(progress.missing)
+        for each in lacking:
+            since, tries = progress.missing.get(each, (now, 0))
+            progress.missing[each] = (since, tries + 1)
+        tried = [progress.missing[each] for each in lacking]
+        if any(now - since <= MISSING_S_MAX or tries < MISSING_TRIES_MIN for since, tries in tried):
+            first = min(lacking)
+            raise StoreUnavailableError(f"the stream {stream_name(stream)} lacks its message {first}: asking again")
+        if lost := lacking - progress.given_up:
+            progress.given_up |= lost
+            self._damaged += len(lost)
+            log.error("log_messages_missing", stream=stream_name(stream), first=min(lost), messages=len(lost))
+
+    async def _purge(self, stream: int, through: int, keep: timedelta) -> None:
+        await self._info(stream)  # It must be the stream that was loaded from.
+        keep_from = self._sequence_after(self._progress[stream], through)
+        if keep_from == sequence_of(through) and not await self._holds_more(stream, keep_from, through):
+            keep_from += 1
+        if keep:
+            keep_from = min(keep_from, await self._first_to_keep(stream, keep))
+        if keep_from > 1:
+            await purge(await self._connection.client(), stream, keep_from)
+
+    async def _first_to_keep(self, stream: int, keep: timedelta) -> int:
+        """Return the first message that is not old enough to be deleted, among the newest that fit in half the room."""
+        info = await self._info(stream)
+        since = self._now() - keep
+        if info.state.last_ts < since:
+            return info.state.last_seq + 1
+        first = await first_since(await self._connection.client(), stream, since)
+        return max(info.state.first_seq if first is None else first, first_that_fits(info))
+
+    async def _waiting_bytes(self, stream: int, after: int) -> int:
+        """Return about how many bytes wait: messages are of about the same size."""
+        state = await self._state(stream)
+        sequence = max(self._sequence_after(self._progress[stream], after), state.first_seq)
+        if sequence > state.last_seq or not state.messages:
+            return 0
+        waiting = state.last_seq - sequence + 1
+        if sequence == sequence_of(after):
+            # The position's own message: usually all of it is loaded.
+            waiting -= not await self._holds_more(stream, sequence, after)
+        return -(-state.bytes * waiting // state.messages)
+
+    async def _holds_more(self, stream: int, sequence: int, after: int) -> bool:
+        found = await from_leader(await self._connection.client(), stream, sequence)
+        if found is None:
+            await self._check_deleted(stream, [sequence])
+            return False
+        self._note_found(stream, sequence)
+        records = self._records_of(stream, found)
+        return bool(records) and records[-1].number > after
+
+
+class NatsStreamReader:
+    """Reads one stream for others than the loader."""
+
+    def __init__(self, reader: LogReader, stream: int) -> None:
+        self._reader = reader
+        self._stream = stream
+
+    def records(self, after: int, through: int) -> Iterator[LogRecord]:
+        bytes_max = 1  # Often only the first record is asked for.
+        while batch := self._reader.read(self._stream, after, bytes_max):
+            bytes_max = _BATCH_BYTES_MAX
+            for record in batch:
+                if record.number > through:
+                    return
+                yield record
+            after = batch[-1].number

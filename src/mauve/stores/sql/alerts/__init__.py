@@ -1,1 +1,0 @@
-"""Alerts and digests in a SQL database, beside the catalog."""

@@ -1,1 +1,0 @@
-"""The catalog in SQL: organizations, users, apps, credentials, webhook secrets."""

@@ -1,0 +1,1 @@
+"""The warehouse in this process: chDB."""

@@ -1,0 +1,200 @@
+"""Which ids were counted: a table, with a filter in front of each of its days.
+
+Ids are random, so looking up thousands of them touches nearly all of the table. The filters in memory recognize most
+ids as new at once; only the others are looked up, and only in the days that may hold them.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import structlog
+
+from mauve.core.times import DAY_MS
+from mauve.stores.warehouse.chdb.connection import Connection
+from mauve.stores.warehouse.columns import id_candidates_as_arrow
+from mauve.stores.warehouse.id_filter import Hashes, IdFilter, capacity_of, masks_of
+from mauve.stores.warehouse.schema import STAGED_CANDIDATES
+
+FILTER_BYTES_MAX: Final = 512 * 1024 * 1024
+"""The limit for all filters. Beyond it they are overfilled and recognize fewer new ids: slower, never wrong."""
+
+_CAPACITY_MIN: Final = 65_536
+_SLACK_MAX: Final = 1.25  # by how much the filter of a past day may be too large
+_IDS_AT_ONCE: Final = 1_000_000
+_FIRST_BYTES: Final = 256  # a day is read in pieces, by the first byte
+_EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
+_WINDOW_DAYS: Final = 7  # how many days back repeats are looked up
+_KEPT_DAYS: Final = 9  # Two more: an event loads after it was received, and clocks differ.
+
+_DAYS: Final = """
+SELECT partition, sum(rows) FROM system.parts
+WHERE database = currentDatabase() AND table = 'seen' AND active GROUP BY partition ORDER BY partition
+SETTINGS output_format_json_quote_64bit_integers = 0
+"""
+_COUNTED_ON: Final = """
+SELECT id_hash, received_at FROM seen WHERE received_day = toDate(toUInt16({day})) AND id_hash IN ({ids})
+"""
+_DROP_DAY: Final = "ALTER TABLE seen DROP PARTITION '{day}' SETTINGS max_partition_size_to_drop = 0"
+_STAGED_CANDIDATES: Final = "SELECT id_hash FROM staged_candidates WHERE day = {day}"
+_INLINE_IDS_MAX: Final = 1_000
+"""Up to this many ids are written into the query, which is several times faster; more would make it too long."""
+
+_COUNTED: Final = np.dtype([("hash", "V16"), ("received_at", "<i8")])  # as the engine writes them
+
+log = structlog.get_logger()
+
+
+class SeenIds:
+    """Used by the loader's thread only.
+
+    A missing filter means that nothing is known about a day, not that it has no ids; it is built when first needed.
+    """
+
+    def __init__(self, connection: Connection, *, filter_bytes_max: int) -> None:
+        self._connection = connection
+        self._bytes_max = filter_bytes_max
+        self._days = set(self._stored_days())  # on which the table may hold ids
+        self._filters: dict[int, IdFilter] = {}
+
+    def build(self) -> None:
+        """Build the filters of recent days now, rather than when they are first needed."""
+        stored = self._stored_days()
+        newest = max(stored, default=0)
+        for day in sorted(stored, reverse=True):  # If space is short, the oldest days get less.
+            if day >= newest - _WINDOW_DAYS:
+                self._make_filter(day, stored[day] * 2 if day == newest else stored[day])
+        if self._filters:
+            log.info("ids_known", ids=sum(each.count for each in self._filters.values()), bytes=self.filter_bytes)
+
+    def expire(self, loaded_through_ms: int) -> None:
+        """Drop the days that are too old for events received from now on, given that all earlier ones were loaded.
+
+        The newest days stay in any case: a clock that jumps ahead must not expire all of them.
+        """
+        oldest = loaded_through_ms // DAY_MS - _KEPT_DAYS
+        for day in sorted(self._days)[:-_KEPT_DAYS]:
+            if day <= oldest:
+                self._connection.run(_DROP_DAY.format(day=date.fromordinal(_EPOCH_ORDINAL + day)))
+                self._days.remove(day)
+                self._filters.pop(day, None)
+
+    def forget(self) -> None:
+        """Build every filter again when it is needed: another loader may have stored ids meanwhile."""
+        self._days |= set(self._stored_days())
+        self._filters = {}
+
+    @property
+    def filter_bytes(self) -> int:
+        return sum(each.size_bytes for each in self._filters.values())
+
+    def counted_at(self, hashes: Hashes, first_day: int) -> dict[int, list[int]]:
+        """Return when each hash was counted, by index; those never counted are omitted.
+
+        `first_day` is the earliest day on which one of them was received; nothing older than the window is looked up.
+        """
+        oldest = first_day - _WINDOW_DAYS
+        self._filters = {day: each for day, each in self._filters.items() if day >= oldest}
+        first = masks_of(hashes[:, 0])
+        found = {}
+        for day in sorted(day for day in self._days if day >= oldest):
+            places = self._filter_of(day).may_hold(hashes, first)
+            if len(places):
+                found[day] = places
+        return self._looked_up(found, hashes) if found else {}
+
+    def add(self, hashes: Hashes, days: npt.NDArray[np.int64]) -> None:
+        """Add ids that are about to be counted. If storing them fails, that does no harm."""
+        for day in np.unique(days).tolist():
+            added = hashes[days == day]
+            if day not in self._days:
+                self._begin_day(day, len(added))
+            id_filter = self._filter_of(day)
+            if id_filter.count + len(added) > id_filter.capacity:
+                id_filter = self._grown(day, len(added))
+            id_filter.add(added)
+
+    def _begin_day(self, day: int, count: int) -> None:
+        """Build a filter as large as other days needed."""
+        expected = max((each.count for each in self._filters.values()), default=0)
+        self._days.add(day)
+        # Past days no longer grow: drop their oversized filters, to be rebuilt at the right size.
+        self._filters = {each: made for each, made in self._filters.items() if made.capacity <= made.count * _SLACK_MAX}
+        self._make_filter(day, max(expected, count))
+
+    def _filter_of(self, day: int) -> IdFilter:
+        return self._filters.get(day) or self._make_filter(day, 0)
+
+    def _grown(self, day: int, more: int) -> IdFilter:
+        """Return a larger filter of the same day, filled from the table, because a filter cannot be resized."""
+        full = self._filters[day]
+        room = capacity_of(self._bytes_max - self.filter_bytes + full.size_bytes)
+        return full if room <= full.capacity else self._make_filter(day, (full.count + more) * 2)
+
+    def _make_filter(self, day: int, ids_expected: int) -> IdFilter:
+        """Build a filter and fill it from the table. It is used only once it is complete."""
+        ((stored,),) = self._connection.rows(f"SELECT count() FROM seen WHERE {_is_of(day)}")
+        taken = sum(each.size_bytes for other, each in self._filters.items() if other != day)
+        room = capacity_of(max(self._bytes_max - taken, 0))
+        made = IdFilter(max(min(max(stored, ids_expected), room), _CAPACITY_MIN))
+        for hashes in read_ahead(self._stored_hashes(day, stored)):
+            made.add(hashes)
+        self._filters[day] = made
+        return made
+
+    def _stored_hashes(self, day: int, count: int) -> Iterator[Hashes]:
+        """Yield the ids of a day in pieces, in the table's order."""
+        pieces = min(count // _IDS_AT_ONCE + 1, _FIRST_BYTES)
+        cuts = [number * _FIRST_BYTES // pieces for number in range(pieces + 1)]
+        for low, high in itertools.pairwise(cuts):
+            first, last = f"{low:02x}{'00' * 15}", f"{high - 1:02x}{'ff' * 15}"
+            bounds = f"toFixedString(unhex('{first}'), 16) AND toFixedString(unhex('{last}'), 16)"
+            sql = f"SELECT id_hash FROM seen WHERE {_is_of(day)} AND id_hash BETWEEN {bounds}"
+            yield hashes_from(self._connection.binary(sql))
+
+    def _looked_up(self, found: Mapping[int, npt.NDArray[np.intp]], hashes: Hashes) -> dict[int, list[int]]:
+        if sum(map(len, found.values())) > _INLINE_IDS_MAX:
+            self._connection.run(STAGED_CANDIDATES)
+            self._connection.run("TRUNCATE TABLE staged_candidates")
+            self._connection.insert_arrow("staged_candidates", id_candidates_as_arrow(found, hashes))
+            ids_by_day = {day: _STAGED_CANDIDATES.format(day=day) for day in found}
+        else:
+            ids_by_day = {day: _as_texts(hashes[places]) for day, places in found.items()}
+        queries = [_COUNTED_ON.format(day=day, ids=ids) for day, ids in ids_by_day.items()]
+        counted = np.frombuffer(self._connection.binary(" UNION ALL ".join(queries)), _COUNTED)
+        moments: dict[bytes, list[int]] = {}
+        for hash_, received_at in counted.tolist():
+            moments.setdefault(hash_, []).append(received_at)
+        places = np.concatenate(list(found.values())).tolist() if moments else ()
+        hash_by_place = {place: hashes[place].astype(">u8").tobytes() for place in places}
+        return {place: moments[hash_] for place, hash_ in hash_by_place.items() if hash_ in moments}
+
+    def _stored_days(self) -> dict[int, int]:
+        rows = self._connection.read(_DAYS, {})
+        return {date.fromisoformat(day).toordinal() - _EPOCH_ORDINAL: count for day, count in rows}
+
+
+def _is_of(day: int) -> str:
+    return f"received_day = toDate(toUInt16({day}))"
+
+
+def hashes_from(rows: bytes) -> Hashes:
+    """Return 16-byte hashes as two integers each, big-endian."""
+    return np.frombuffer(rows, ">u8").astype(np.uint64).reshape(-1, 2)
+
+
+def _as_texts(hashes: Hashes) -> str:
+    return ",".join(f"unhex('{each.tobytes().hex()}')" for each in hashes.astype(">u8"))
+
+
+def read_ahead(pieces: Iterator[Hashes]) -> Iterator[Hashes]:
+    """Yield the pieces while the next one is being read, so that the engine and numpy work in parallel."""
+    with ThreadPoolExecutor(1, thread_name_prefix="ids") as thread:
+        following = thread.submit(next, pieces, None)
+        while (piece := following.result()) is not None:
+            following = thread.submit(next, pieces, None)
+            yield piece

@@ -1,0 +1,81 @@
+"""The loader's side of the warehouse on a server, where a commit may arrive twice or late.
+
+A loader that was paused for minutes, or a statement whose answer was lost, may still insert rows that another loader
+has stored meanwhile. Two measures prevent that together: the server recognizes the inserts of a range by a token, for
+hours; and it refuses them once the rows have been staged for more than some minutes, by its own clock.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Final
+
+from mauve.stores.warehouse import EventRows
+from mauve.stores.warehouse.schema import KEPT_TABLES
+from mauve.stores.warehouse.seen_ids import FILTER_BYTES_MAX
+from mauve.stores.warehouse.server.server import LATE_ROWS, NOT_RECOGNIZED, ServerConnection, SettingValues
+from mauve.stores.warehouse.warehouse import ClickHouseWarehouse
+
+COMMIT_S_MAX: Final = 600
+"""How long after staging a commit is accepted."""
+
+SYNC_REPLICA: Final = "SYSTEM SYNC REPLICA {table} LIGHTWEIGHT"
+"""Waits for the inserts of other replicas. Without LIGHTWEIGHT it would also wait for queued merges and mutations."""
+
+# Newer servers have other names for the same settings; those that a server does not know are left out.
+_RECOGNIZED: Final[SettingValues] = {
+    "insert_deduplicate": 1,
+    "deduplicate_insert": "enable",
+    "deduplicate_insert_select": "enable_when_possible",
+}
+_UNLIMITED: Final = 10**15
+# A token names one block of each partition: more of them would be taken for repeats. A range fits into memory.
+_ONE_BLOCK: Final[SettingValues] = {
+    "max_insert_threads": 1,
+    "min_insert_block_size_rows": _UNLIMITED,
+    "min_insert_block_size_bytes": _UNLIMITED,
+    "max_insert_block_size": _UNLIMITED,
+    "max_execution_time": 15,
+}
+
+
+class ServerWarehouse(ClickHouseWarehouse):
+    _connection: ServerConnection
+
+    def __init__(
+        self, connection: ServerConnection, *, is_replicated: bool = False, filter_bytes_max: int = FILTER_BYTES_MAX
+    ) -> None:
+        super().__init__(connection, filter_bytes_max=filter_bytes_max)
+        self._is_replicated = is_replicated
+        self._commit_until_s = 0
+        self._content = ""
+
+    def _stage_rows(self, rows: EventRows) -> None:
+        self._has_staging = False  # An idle session ends.
+        super()._stage_rows(rows)
+        ((now_s,),) = self._connection.rows("SELECT toUnixTimestamp(now())")
+        self._commit_until_s = now_s + COMMIT_S_MAX
+        # A log that was created again repeats the names of ranges, but not the moments of receipt.
+        self._content = hashlib.blake2b(rows.received_at.tobytes() + rows.seq.tobytes(), digest_size=16).hexdigest()
+
+    def stored_after(self, positions: Mapping[int, int], received_from_ms: int = 0) -> dict[int, bool]:
+        self._sync_replica()
+        return super().stored_after(positions, received_from_ms)
+
+    def forget_ids(self) -> None:
+        self._sync_replica()
+        self._seen.forget()
+
+    def _sync_replica(self) -> None:
+        """Wait until this replica has all rows that other replicas have stored."""
+        if self._is_replicated:
+            for table in KEPT_TABLES:
+                self._connection.run(SYNC_REPLICA.format(table=table))
+
+    def _condition(self, repeats: int, stored: int) -> str:
+        is_in_time = f"throwIf(toUnixTimestamp(now()) > {self._commit_until_s}, '{LATE_ROWS}') = 0"
+        return f"{super()._condition(repeats, stored)} AND {is_in_time}"
+
+    def _store(self, table: str, sql: str, range_name: str) -> None:
+        token = f"{table}/{range_name}/{self._content}"
+        recognized = {**_RECOGNIZED, "insert_deduplication_token": token} if range_name else NOT_RECOGNIZED
+        self._connection.run_with(sql, {**_ONE_BLOCK, **recognized})
