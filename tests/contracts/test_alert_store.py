@@ -21,7 +21,7 @@ from mauve.stores.catalog import OneTimeLink
 from mauve.stores.catalog.catalog import sql_catalog
 from mauve.stores.sql.database import Database, machine_time
 from mauve.stores.sql.migrate import CATALOG
-from support.catalog_entries import a_key, an_app, an_organization, let_pass, publish_all
+from support.catalog_entries import a_key, an_app, an_organization, let_pass
 from support.service import PATIENCE_S
 
 SQL_ENGINES = ("sqlite", pytest.param("postgresql", marks=pytest.mark.servers))
@@ -226,7 +226,6 @@ def test_rows_go_with_the_app_or_the_member_they_belong_to(stored):
     stored.catalog.users.remove(org_id, user_id, lambda members: None, lambda minted: type(minted)())
     assert stored.alerts.subscribers.find(user_id) is None
     stored.catalog.apps.archive(org_id, rule.app_id, NOW)
-    publish_all(stored.catalog)
     assert stored.catalog.apps.delete(org_id, rule.app_id)
     assert stored.alerts.rules.all_of(org_id) == []
 

@@ -1,14 +1,6 @@
-import dataclasses
 import re
-from contextlib import closing
 
 import pytest
-from mauve.control.publish import Publisher
-
-from mauve.control import keys
-from mauve.core.app import Environment
-from mauve.core.credential import KeyKind
-from mauve.stores import StoreUnavailableError
 
 
 @pytest.fixture
@@ -83,41 +75,3 @@ def test_the_key_of_a_sibling_app_is_not_found_and_not_revoked(api, app):
     reply = api.delete(f"/v1/apps/{app['app_id']}/keys/{key['key_id']}")
     assert (reply.status_code, reply.json()["error"]["code"]) == (404, "not_found")
     assert keys_of(api, sibling)[0]["revoked"] is False
-
-
-def test_a_key_that_could_not_be_published_says_so_and_is_published_later(api, app, parts, keyring):
-    class EdgeThatIsDown:
-        def publish(self, records):
-            raise StoreUnavailableError("down")
-
-    found = parts.catalog.apps.find_anywhere(app["app_id"])
-    without_edge = dataclasses.replace(parts, publisher=Publisher(parts.catalog, EdgeThatIsDown(), parts.clock))
-    _, key = keys.mint_key(without_edge, found, KeyKind.SERVER, Environment.LIVE)
-    without_edge.publisher.close()
-    assert [listed["mirrored_at"] is None for listed in keys_of(api, app)].count(True) == 1
-    assert keyring.key_for(key.reveal()) is None
-
-    assert parts.publisher.publish_pending() == 1
-    assert all(listed["mirrored_at"] is not None for listed in keys_of(api, app))
-    assert keyring.key_for(key.reveal()) is not None
-
-
-def test_a_revocation_is_answered_when_it_is_published_although_the_edge_was_away_for_a_moment(api, app, parts):
-    class EdgeThatReturns:
-        """Fails twice, as while its servers elect a leader."""
-
-        published, failures = (), 2
-
-        def publish(self, records):
-            if self.failures:
-                self.failures -= 1
-                raise StoreUnavailableError("electing")
-            self.published = records
-            return parts.catalog.publications.edge_id()
-
-    edge = EdgeThatReturns()
-    found = parts.catalog.apps.find_anywhere(app["app_id"])
-    (key,) = keys_of(api, app)
-    with closing(Publisher(parts.catalog, edge, parts.clock)) as publisher:
-        keys.revoke_key(dataclasses.replace(parts, publisher=publisher), found, key["key_id"])
-    assert [(record.key_id, record.revoked) for record in edge.published] == [(key["key_id"], True)]

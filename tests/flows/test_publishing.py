@@ -1,20 +1,19 @@
-"""What metric reads need reaches the edge, stays there, and is restored when lost."""
-
-import sqlite3
-from contextlib import closing
+"""A change of a credential is published with the change itself: once it has succeeded, every process can know of it."""
 
 import pytest
 
-from mauve.control import apps, operator, webhook_secrets
+from mauve.control import apps, keys, operator, people, webhook_secrets
 from mauve.control.bodies import NewAppBody
 from mauve.core.app import Environment
 from mauve.core.biller import Provider
-from mauve.core.credential import Scope
+from mauve.core.credential import KeyKind, Scope
+from mauve.core.organization import Standing
 from mauve.core.secret import Secret
-from mauve.wiring.bootstrap import prepare
-from mauve.wiring.control import control_parts
+from mauve.core.user import Role
+from mauve.stores.catalog import Minted
 from mauve.wiring.ingest import open_keyring
-from mauve.wiring.paths import catalog_path, edge_path
+
+WEBHOOK_SECRET = Secret("whsec_" + "a" * 32)
 
 
 @pytest.fixture
@@ -25,12 +24,15 @@ def app(parts, organization):
 
 @pytest.fixture
 def ring(settings):
-    with closing(open_keyring(settings)) as opened:
+    """Return the keyring of another process."""
+    with open_keyring(settings, 7) as opened:
+        opened.refresh()
         yield opened
 
 
 def test_a_minted_token_can_read_and_a_revoked_one_cannot(parts, organization, ring):
     token_id, token = operator.mint_token(parts, organization.org_id, "agent", [Scope.METRICS_READ])
+    ring.refresh()
     published = ring.token_for(token.reveal())
     assert (published.org_id, published.scopes) == (organization.org_id, {Scope.METRICS_READ})
     operator.revoke_token(parts, token_id)
@@ -39,61 +41,74 @@ def test_a_minted_token_can_read_and_a_revoked_one_cannot(parts, organization, r
 
 
 def test_the_first_test_secret_creates_the_test_project(parts, organization, app, ring):
+    ring.refresh()
     live = ring.project(app.public_id)
     assert (live.app_id, live.org_id, live.environment) == (app.app_id, organization.org_id, Environment.LIVE)
     public_id = webhook_secrets.save_secret(parts, app, Environment.TEST, Provider.BILLER_A, Secret("s"))
+    ring.refresh()
     test = ring.project(public_id)
     assert (test.app_id, test.org_id, test.environment) == (app.app_id, organization.org_id, Environment.TEST)
 
 
-@pytest.mark.embedded
-def test_tokens_and_projects_are_known_without_the_catalog(settings, parts, organization, app, token):
-    catalog_path(settings.data).unlink()
-    with closing(open_keyring(settings)) as ring:
-        assert ring.token_for(token).org_id == organization.org_id
-        assert ring.project(app.public_id).org_id == organization.org_id
+class TestEndings:
+    """Each of these ends a credential for every process that reads after it."""
 
+    @pytest.fixture
+    def owner(self, parts, organization):
+        return people.create_user(parts, organization.org_id, "owner@example.com", Role.OWNER)[0]
 
-def test_a_lost_edge_is_refilled_with_tokens_and_projects(settings, parts, app, token):
-    parts.publisher.refill_if_lost()
-    for path in settings.data.glob("edge.db*"):
-        path.unlink()
-    with control_parts(settings) as reopened:
-        reopened.publisher.refill_if_lost()
-    with closing(open_keyring(settings)) as ring:
-        assert ring.token_for(token)
-        assert ring.project(app.public_id)
+    @pytest.fixture
+    def member(self, parts, organization):
+        return people.create_user(parts, organization.org_id, "member@example.com", Role.ADMIN)[0]
 
+    @pytest.fixture
+    def key(self, parts, app, member):
+        """Return the id and the text of a key that the member minted."""
+        key_id, key = keys.mint_key(parts, app, KeyKind.SERVER, Environment.LIVE, member.user_id)
+        return key_id, key.reveal()
 
-@pytest.mark.embedded
-def test_an_upgrade_publishes_what_the_previous_release_did_not(settings, parts, app, token):
-    """Start from a catalog of the release that did not publish tokens and projects, and the edge that it filled."""
-    parts.publisher.refill_if_lost()
-    with closing(sqlite3.connect(catalog_path(settings.data))) as catalog:
-        alerts = [f"alert_{name}" for name in ("messages", "subscribers", "channels", "rules", "settings")]
-        for table in ("sessions", "reads", "spent", "buckets", *alerts):
-            catalog.execute(f"DROP TABLE {table}")
-        for index in ("ix_links_user_id", "ix_keys_minted_by", "ix_keys_app_id_revoked"):
-            catalog.execute(f"DROP INDEX {index}")
-        catalog.execute("CREATE INDEX ix_keys_app_id ON keys (app_id)")
-        newer = [("apps", "archived_at"), ("webhook_secrets", "is_placeholder")]
-        newer += [("keys", column) for column in ("minted_by", "name", "last_used_at")]
-        newer += [("tokens", column) for column in ("minted_by", "last_used_at")]
-        for table, column in newer:
-            catalog.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-        for table in ("projects", "tokens"):
-            catalog.execute(f"DROP INDEX ix_{table}_mirrored_at")
-            catalog.execute(f"ALTER TABLE {table} DROP COLUMN mirrored_at")
-            catalog.execute(f"ALTER TABLE {table} DROP COLUMN version")
-        catalog.execute("UPDATE alembic_version SET version_num = '0001'")
-        catalog.commit()
-    with closing(sqlite3.connect(edge_path(settings.data))) as edge:
-        assert edge.execute("DELETE FROM published WHERE kind IN ('token', 'project')").rowcount == 2
-        edge.commit()
-    prepare(settings)
-    with control_parts(settings) as upgraded:
-        upgraded.publisher.refill_if_lost()
-        assert upgraded.publisher.unpublished() == 0
-    with closing(open_keyring(settings)) as ring:
-        assert ring.token_for(token)
-        assert ring.project(app.public_id)
+    def test_a_revoked_key(self, parts, app, key, ring):
+        key_id, text = key
+        ring.refresh()
+        assert ring.key_for(text)
+        keys.revoke_key(parts, app, key_id)
+        ring.refresh()
+        assert ring.key_for(text) is None
+
+    def test_a_member_who_loses_the_role_to_mint(self, parts, owner, member, key, ring):
+        people.change_role(parts, owner, member.user_id, Role.VIEWER, lambda minted: minted)
+        ring.refresh()
+        assert ring.key_for(key[1]) is None
+
+    def test_a_change_of_role_that_ends_no_credential(self, parts, owner, member, key, ring):
+        people.change_role(parts, owner, member.user_id, Role.VIEWER, lambda _minted: Minted((), ()))
+        ring.refresh()
+        assert ring.key_for(key[1])
+        assert parts.catalog.users.find(member.user_id).user.role is Role.VIEWER
+
+    def test_a_removed_member(self, parts, owner, member, key, ring):
+        people.remove_member(parts, owner, member.user_id, lambda minted: minted)
+        ring.refresh()
+        assert ring.key_for(key[1]) is None
+
+    def test_a_replaced_webhook_secret(self, parts, app, ring):
+        live, biller = Environment.LIVE, Provider.BILLER_A
+        webhook_secrets.save_secret(parts, app, live, biller, WEBHOOK_SECRET)
+        ring.refresh()
+        first = ring.secret(f"{app.public_id}/{biller}")
+        webhook_secrets.save_secret(parts, app, live, biller, Secret("whsec_" + "b" * 32))
+        ring.refresh()
+        assert ring.secret(f"{app.public_id}/{biller}").sealed != first.sealed
+
+    def test_an_archived_app(self, parts, app, key, ring):
+        webhook_secrets.save_secret(parts, app, Environment.LIVE, Provider.BILLER_A, WEBHOOK_SECRET)
+        apps.archive_app(parts, app)
+        ring.refresh()
+        assert ring.key_for(key[1]) is None
+        assert ring.project(app.public_id) is None
+        assert ring.secret(f"{app.public_id}/{Provider.BILLER_A}") is None
+
+    def test_a_suspended_organization(self, parts, organization, ring):
+        operator.suspend(parts, organization.org_id)
+        ring.refresh()
+        assert ring.organizations[organization.org_id].standing is Standing.SUSPENDED

@@ -17,7 +17,7 @@ class Release(NamedTuple):
     log_formats: frozenset[str]  # of messages on NATS that it reads
 
 
-RELEASES: Final = (Release("0.1.0", catalog="0006", ledger="0008", warehouse=1, log_formats=frozenset({"1"})),)
+RELEASES: Final = (Release("0.1.0", catalog="0001", ledger="0001", warehouse=1, log_formats=frozenset({"1"})),)
 """Oldest first. Migrations after those of the last one belong to the next release."""
 
 UNUSED: Final[Mapping[str, str]] = {}

@@ -128,7 +128,7 @@ def described_records():
 
 
 def incompatible(was, now):
-    """Say what processes of two releases cannot read of each other on the edge that they share."""
+    """Say what processes of two releases cannot read of each other in the catalog that they share."""
     problems = []
     for kind, before in was.items():
         after = now.get(kind, {"properties": {}, "required": []})

@@ -82,7 +82,7 @@ def upgrade() -> None:
         sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("number"),
     )
-    op.create_table(
+    head = op.create_table(
         "event_outbox_head",
         sa.Column("only", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("number", sa.BigInteger(), nullable=False),
@@ -134,7 +134,7 @@ def upgrade() -> None:
         postgresql_where=sa.text("state <> 'undone'"),
     )
     op.create_index("ix_imports_project", "imports", ["project", "number"], unique=False)
-    op.create_table(
+    lease = op.create_table(
         "load_lease",
         sa.Column("only", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("holder", sa.Text(), nullable=True),
@@ -253,3 +253,5 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("org_id", "period"),
     )
     op.create_index(op.f("ix_usage_period"), "usage", ["period"], unique=False)
+    op.bulk_insert(head, [{"only": 1, "number": 0}])
+    op.bulk_insert(lease, [{"only": 1, "holder": None, "epoch": 0, "expires_at": 0, "intent": None}])
