@@ -8,7 +8,7 @@ import pytest
 
 from mauve.access.vault import Row, VaultError
 from mauve.cli.output import table
-from mauve.control.apps import create_app
+from mauve.control.apps import archive_app, create_app, restore_app
 from mauve.control.bodies import NewAppBody
 from mauve.control.webhook_secrets import save_secret
 from mauve.core.app import Environment
@@ -79,12 +79,14 @@ def test_swapped_sealed_secrets_cannot_be_opened(client, parts, organization, se
     save_secret(parts, other, Environment.LIVE, Provider.BILLER_A, Secret(SECRET_B))
     with sqlite3.connect(settings.data / "catalog.db") as catalog:
         sealed = dict(catalog.execute("SELECT public_id, sealed FROM webhook_secrets"))
-        swap = "UPDATE webhook_secrets SET sealed = ?, version = version + 1, mirrored_at = NULL WHERE public_id = ?"
+        swap = "UPDATE webhook_secrets SET sealed = ? WHERE public_id = ?"
         catalog.executemany(swap, [(sealed[other.public_id], one.public_id), (sealed[one.public_id], other.public_id)])
     catalog.close()
+    for app in (one, other):  # which publishes the swapped secrets
+        archive_app(parts, app)
+        restore_app(parts, app)
     with pytest.raises(VaultError):
         parts.vault.open(sealed[other.public_id], Row(one.app_id, Environment.LIVE, Provider.BILLER_A))
-    parts.publisher.publish_pending()
     keyring.refresh()
     body = b'{"type": "invoice.paid"}'
     for secret in (SECRET_A, SECRET_B):

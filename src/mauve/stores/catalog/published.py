@@ -1,7 +1,7 @@
 """The table of published records: written with each change, read by every process.
 
-Whoever publishes takes one lock first and keeps it until the commit. So revisions become visible in their order, and a
-reader that has seen one will never find a lower one later.
+A transaction that publishes takes one lock first and keeps it until the commit. So revisions become visible in order,
+and a reader that has seen one never finds a lower one later.
 """
 
 from collections.abc import Callable, Mapping

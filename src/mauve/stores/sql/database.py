@@ -13,7 +13,8 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from mauve.stores import StoreUnavailableError, UnconfirmedError
 from mauve.stores.cancellation import current_cancellation, seconds_left
-from mauve.stores.sql.dialects import CONNECTIONS_MAX, HANG_S, STATEMENT_S_MAX, Session, now_ms, set_wait
+from mauve.stores.sql.dialects import CONNECTIONS_MAX, HANG_S, STATEMENT_S_MAX, Session, now_ms
+from mauve.stores.sql.postgresql import set_wait
 from mauve.stores.sql.shared_pool import acquire, release
 
 _CONNECTION_LOST: Final = ("08", "57P")  # PostgreSQL: the connection failed, the server is stopping
@@ -127,7 +128,7 @@ class Database:
         ends_at = time.monotonic() + seconds
         try:
             self._dialect.wait_for_notice(channel, seconds)
-        except Exception:  # noqa: BLE001 - of any driver; whoever reads next finds out why
+        except Exception:  # noqa: BLE001 - of any driver; the next read reports why
             time.sleep(max(0.0, ends_at - time.monotonic()))
 
     def empty_journal(self, patience_s: float) -> bool:

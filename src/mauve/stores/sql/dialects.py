@@ -1,8 +1,8 @@
-"""Everything that differs between SQLite and PostgreSQL."""
+"""What differs between SQL engines, and SQLite's part of it."""
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -14,10 +14,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import OperationalError
 
-from mauve.stores import UnsupportedServerError
-
 if TYPE_CHECKING:
-    import psycopg
+    pass
 
 CONNECTIONS_MAX: Final = 16  # of one pool
 STATEMENT_S_MAX: Final = 8.0  # on a server; a request may need several, and has to be answered within 20 s
@@ -79,12 +77,6 @@ class Dialect(Protocol):
     def reason(self, error: BaseException) -> str:
         """Say why a statement failed, without the values of any row."""
         ...
-
-
-def open_dialect(url: sa.URL, patience_s: float, session: Session) -> Dialect:
-    if url.get_backend_name() == "sqlite":
-        return Sqlite(url, patience_s)
-    return Postgresql(url, patience_s, session)
 
 
 _WRITING: Final = "mauve_writing"
@@ -213,187 +205,6 @@ def _try_begin(connection: sa.Connection, *, is_last_try: bool) -> bool:
             raise
         return False
     return True
-
-
-_CONNECT_S: Final = 5
-_PING_S: Final = 2.0
-_VERSION_MIN: Final = 14
-_SERVER_SETTINGS: Final = sa.text(
-    "SELECT name, setting FROM pg_settings"
-    " WHERE name IN ('server_version_num', 'server_encoding', 'fsync', 'full_page_writes')"
-)
-_PROGRAMS: Final = sa.text(
-    "SELECT application_name FROM pg_stat_activity"
-    " WHERE datname = current_database() AND application_name IS NOT NULL LIMIT 10000"
-)
-_SCHEMA_LOCK: Final = 0x6D61757665  # any number that other programs in the same database do not use
-_TABLE_LOCK_S_MAX: Final = 4
-_TURN_EVERY_S: Final = 0.5
-_TURN_S_MAX: Final = 3600.0
-_TURN_LOGGED_EVERY_S: Final = 5.0
-
-
-class Postgresql:
-    """A server. Transactions write at the same time; readers see the moment of their first statement."""
-
-    is_server = True
-
-    def __init__(self, url: sa.URL, patience_s: float, session: Session) -> None:
-        self._schema = session.schema
-        self._listening: sa.Connection | None = None
-        self.engine = _postgresql_engine(url, patience_s, session)
-        self._readers = self.engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-        self._writers = self.engine.execution_options(isolation_level="READ COMMITTED", postgresql_readonly=False)
-
-    def reading(self) -> AbstractContextManager[sa.Connection]:
-        return self._readers.begin()
-
-    def writing(self) -> sa.Connection:
-        return self._writers.connect()
-
-    @contextmanager
-    def limit_statements(self, connection: sa.Connection, seconds: float) -> Iterator[None]:
-        limit = sa.func.set_config("statement_timeout", str(max(1, int(seconds * 1000))), sa.true())
-        connection.execute(sa.select(limit))
-        yield
-
-    def commit_quickly(self, connection: sa.Connection) -> None:
-        connection.execute(sa.select(sa.func.set_config("synchronous_commit", "off", sa.true())))
-
-    def check_server(self, connection: sa.Connection) -> None:
-        shown: dict[str, str] = {row.name: row.setting for row in connection.execute(_SERVER_SETTINGS)}
-        version = int(shown["server_version_num"]) // 10_000
-        if version < _VERSION_MIN:
-            raise UnsupportedServerError(f"PostgreSQL {version} is too old: use {_VERSION_MIN} or newer")
-        if shown["server_encoding"] != "UTF8":
-            raise UnsupportedServerError("the database's encoding is not UTF8: create it with ENCODING 'UTF8'")
-        if shown["fsync"] != "on" or shown["full_page_writes"] != "on":
-            raise UnsupportedServerError("the server may lose what it has stored: set fsync and full_page_writes to on")
-
-    def prepare_to_migrate(self, connection: sa.Connection) -> None:
-        # A table that another program uses for long is not waited for: every other statement would wait as well.
-        for name, limit in (("statement_timeout", "0"), ("lock_timeout", f"{_TABLE_LOCK_S_MAX}s")):
-            connection.execute(sa.select(sa.func.set_config(name, limit, sa.true())))
-        _await_turn_to_migrate(connection)
-        connection.execute(sa.schema.CreateSchema(self._schema, if_not_exists=True))
-
-    def programs(self, connection: sa.Connection) -> list[str]:
-        return list(connection.execute(_PROGRAMS).scalars())
-
-    def empty_journal(self, patience_s: float, statement_s: float) -> bool:  # noqa: ARG002 - as above
-        with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            try:
-                set_wait(connection, statement_s + HANG_S)
-                connection.exec_driver_sql(f"SET statement_timeout = {int(statement_s * 1000)}")
-                connection.exec_driver_sql("VACUUM")  # Until then, the server keeps the old versions of rows.
-            finally:
-                connection.invalidate()  # VACUUM allows no transaction, so the limit is the connection's.
-        return True
-
-    def wait_for_notice(self, channel: str, seconds: float) -> None:
-        if self._listening is None:  # Return at once: what was announced before is not repeated.
-            self._listening = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-            self._listening.exec_driver_sql(f"LISTEN {channel}")
-            return
-        try:
-            driver: Any = self._listening.connection.driver_connection
-            for _ in driver.notifies(timeout=seconds, stop_after=1):
-                pass
-        except BaseException:
-            self._listening.invalidate()
-            self._listening.close()
-            self._listening = None
-            raise
-
-    def reason(self, error: BaseException) -> str:
-        """Return the primary message alone: the details of a violated constraint name the row's values."""
-        diagnostics = getattr(error, "diag", None)
-        return getattr(diagnostics, "message_primary", None) or str(error).partition("\n")[0]
-
-
-def _await_turn_to_migrate(connection: sa.Connection) -> None:
-    """Wait while another machine migrates, and say so from time to time."""
-    lock = sa.select(sa.func.pg_try_advisory_xact_lock(_SCHEMA_LOCK))
-    began_at = logged_at = time.monotonic()
-    while not connection.execute(lock).scalar_one():
-        now = time.monotonic()
-        if now - began_at > _TURN_S_MAX:
-            raise UnsupportedServerError("another machine has been migrating the database for an hour: see its log")
-        if now - logged_at >= _TURN_LOGGED_EVERY_S:
-            log.info("waiting_for_migration", waited_s=round(now - began_at), advice="another machine migrates")
-            logged_at = now
-        time.sleep(_TURN_EVERY_S)
-
-
-def set_wait(connection: sa.Connection, seconds: float) -> None:
-    """Set how long to wait for a server's answer, until the connection returns to its pool."""
-    driver: Any = connection.connection.driver_connection
-    driver.wait_s = seconds
-
-
-def _postgresql_engine(url: sa.URL, patience_s: float, session: Session) -> sa.Engine:
-    options = {
-        "search_path": session.schema,
-        "statement_timeout": int(STATEMENT_S_MAX * 1000),
-        "lock_timeout": int(patience_s * 1000),
-        "idle_in_transaction_session_timeout": int((STATEMENT_S_MAX + HANG_S) * 1000),
-        "default_transaction_isolation": r"read\ committed",
-        "synchronous_commit": "on",  # whatever the server's default: a commit that was answered is durable
-        "timezone": "UTC",
-    }
-    arguments = {
-        **url.translate_connect_args(username="user", database="dbname"),
-        **url.query,
-        "connect_timeout": _CONNECT_S,
-        "application_name": session.program,
-        "keepalives_idle": 10,
-        "keepalives_interval": 5,
-        "keepalives_count": 3,
-        "options": " ".join(f"-c {name}={value}" for name, value in options.items()),
-    }
-    connect = _bounded_connect(STATEMENT_S_MAX + HANG_S)
-    engine = sa.create_engine(
-        "postgresql+psycopg://",
-        creator=lambda: connect(arguments),
-        hide_parameters=True,
-        pool_size=session.connections_max,
-        max_overflow=0,
-        pool_timeout=patience_s,
-        pool_pre_ping=True,
-    )
-    ping = engine.dialect.do_ping
-
-    def ping_quickly(connection: Any) -> bool:  # noqa: ANN401 - the driver's own type
-        """Give a connection up soon: a request may have to find out for several of them that the server hangs."""
-        connection.wait_s = _PING_S
-        is_alive = ping(connection)
-        connection.wait_s = STATEMENT_S_MAX + HANG_S
-        return is_alive
-
-    engine.dialect.do_ping = ping_quickly  # type: ignore[method-assign, assignment]
-    return engine
-
-
-def _bounded_connect(limit_s: float) -> Callable[[Mapping[str, Any]], "psycopg.Connection[Any]"]:
-    """Return how to connect so that a server which does not answer is given up: psycopg itself would wait forever."""
-    try:
-        import psycopg  # noqa: PLC0415 - installed only with an extra
-    except ImportError as error:
-        raise UnsupportedServerError("MAUVE_DATABASE_URL needs a package: install 'mauve[postgres]'") from error
-
-    class BoundedConnection(psycopg.Connection[Any]):
-        wait_s = limit_s
-
-        def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:  # noqa: ANN401
-            if timeout is not None:
-                return super().wait(gen, interval, timeout)
-            try:
-                return super().wait(gen, interval, self.wait_s)
-            except psycopg.errors._WaitTimeout as error:  # noqa: SLF001 - it has no public name
-                self.pgconn.finish()
-                raise psycopg.OperationalError(f"the server has not answered for {self.wait_s:g} s") from error
-
-    return lambda arguments: BoundedConnection.connect(psycopg.conninfo.make_conninfo(**arguments))
 
 
 def upsert(dialect_name: str, table: Table) -> postgresql.Insert | sqlite.Insert:

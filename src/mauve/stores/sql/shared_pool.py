@@ -9,7 +9,8 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from mauve.stores.sql.dialects import Dialect, Session, open_dialect
+from mauve.stores.sql.dialects import Dialect, Session, Sqlite
+from mauve.stores.sql.postgresql import Postgresql
 
 _Key = tuple[str, Session]
 
@@ -38,3 +39,9 @@ def release(dialect: Dialect) -> None:
         for key in [key for key, each in _dialects.items() if each is dialect]:
             del _dialects[key]
     dialect.engine.dispose()
+
+
+def open_dialect(url: sa.URL, patience_s: float, session: Session) -> Dialect:
+    if url.get_backend_name() == "sqlite":
+        return Sqlite(url, patience_s)
+    return Postgresql(url, patience_s, session)
