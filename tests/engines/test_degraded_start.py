@@ -27,8 +27,8 @@ from support.service import (
 from support.tcp_relay import TcpRelay
 
 ENGINES = {  # the engines that are unreachable while a server is down
-    "postgresql": {"catalog", "ledger"},
-    "nats": {"edge", "log"},
+    "postgresql": {"catalog", "ledger", "keys"},
+    "nats": {"log"},
     "clickhouse": {"warehouse"},
 }
 

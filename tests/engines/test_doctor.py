@@ -23,7 +23,6 @@ NEED_POSTGRESQL = [
     "master key",
     "catalog",
     "connections",
-    "edge",
     "queue",
     "window",
     "loader",
@@ -35,7 +34,7 @@ NEED_POSTGRESQL = [
 NEED = {
     "MAUVE_DATABASE_URL": ("PostgreSQL", NEED_POSTGRESQL),
     "MAUVE_WAREHOUSE_URL": ("ClickHouse", ["warehouse"]),
-    "MAUVE_STREAM_URL": ("NATS", ["edge", "queue", "window", "loader", "workers"]),
+    "MAUVE_STREAM_URL": ("NATS", ["queue", "window", "loader", "workers"]),
 }
 
 

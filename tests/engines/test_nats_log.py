@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 from mauve.core.secret import Secret
 from mauve.stores import StoreUnavailableError
 from mauve.stores.log import LogFullError, LogUnavailableError, number_of, stream_of
-from mauve.stores.log.nats import accepted, edge, log_reader, log_writer
+from mauve.stores.log.nats import log_reader, log_writer
 from mauve.stores.log.nats.groups import first_number
 from mauve.stores.log.nats.log_maintenance import NatsLogMaintenance
 from mauve.stores.log.nats.log_reader import NatsLogReader
@@ -63,8 +63,6 @@ def settings_of(servers):
 
 def data_on(servers, tmp_path, name="data"):
     delete_streams(servers)
-    for bucket in (accepted.BUCKET, edge.BUCKET):
-        delete_bucket(servers.url, bucket)
     SERVERS[tmp_path / name] = settings_of(servers)
     return tmp_path / name
 

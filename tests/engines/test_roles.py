@@ -61,7 +61,7 @@ def test_each_role_answers_its_own_paths_and_together_they_are_the_service(machi
         for service in (api, ingest, loader, waiting):
             assert get(service.url, "/healthz").json() == {"ok": True}
             assert eventually(lambda service=service: get(service.url, "/readyz").json()["ok"])
-        assert get(api.url, "/readyz").json()["engines"].keys() == {"catalog", "ledger", "warehouse", "edge"}
+        assert get(api.url, "/readyz").json()["engines"].keys() == {"catalog", "ledger", "warehouse", "keys"}
         assert get(loader.url, "/readyz").json()["engines"].keys() == {"catalog", "ledger", "log", "warehouse"}
         for url, path in (
             (api.url, "/v1/events"),

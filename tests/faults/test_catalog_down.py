@@ -6,7 +6,6 @@ import sqlite3
 import threading
 
 import pytest
-from mauve.wiring.edge import _BUSY_TIMEOUT_S as _EDGE_BUSY_TIMEOUT_S
 
 from mauve.access.sessions import SEEN_EVERY_MS, begin_session
 from mauve.control import people
@@ -123,27 +122,6 @@ def test_readiness_reports_an_unreachable_ledger(client, settings):
     os.truncate(settings.data / "ledger.db", 0)
     reply = client.get("/readyz")
     assert (reply.status_code, reply.json()["engines"]["ledger"]) == (503, "unreachable")
-
-
-def test_a_change_that_was_applied_is_never_answered_with_502(api, settings):
-    """The edge hangs here: the app exists, so the reply with its key must arrive."""
-    connection = sqlite3.connect(settings.data / "edge.db", isolation_level=None)
-    connection.execute("BEGIN IMMEDIATE")
-    created = [api.post("/v1/apps", json={"name": "An app"}) for _ in range(3)]
-    connection.execute("ROLLBACK")
-    connection.close()
-    assert [reply.status_code for reply in created] == [201, 201, 201]
-    assert _EDGE_BUSY_TIMEOUT_S < 1, "the shortest timeout that a request can have"
-    keys = [api.get(f"/v1/apps/{reply.json()['app_id']}/keys").json() for reply in created]
-    assert all(key[0]["mirrored_at"] is None for key in keys)
-
-
-def test_a_change_succeeds_even_if_publishing_it_fails(api, parts, monkeypatch):
-    def broken(_self, _count_max):
-        raise ZeroDivisionError("a bug")
-
-    monkeypatch.setattr(type(parts.catalog.publications), "pending", broken)
-    assert api.post("/v1/apps", json={"name": "An app"}).status_code == 201
 
 
 def test_it_recovers_without_a_restart(api, settings):

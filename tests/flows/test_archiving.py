@@ -16,13 +16,8 @@ from mauve.config import settings_from
 from mauve.control import operator
 from mauve.control.apps import archive_app, create_app, restore_app
 from mauve.control.bodies import NewAppBody
-from mauve.control.webhook_secrets import save_secret
-from mauve.core.app import Environment
-from mauve.core.biller import Provider
-from mauve.core.secret import Secret
 from mauve.maintenance.delete_app import SETTLE_S
 from mauve.stores.ledger.schema import arrivals, metadata
-from mauve.stores.published import PublishedSecret
 from mauve.wiring.control import control_parts
 from mauve.wiring.databases import open_ledger_database
 from support.billing import SECRET_A, signed_a

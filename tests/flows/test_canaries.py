@@ -256,7 +256,7 @@ def test_no_file_holds_a_secret(world):
     eventually(lambda: world.client.get("/v1/apps", headers=token).json()[0]["first_event_at"])
     files = [path for path in world.service.data.rglob("*") if path.is_file()]
     texts = {path: path.read_bytes().decode("latin-1") for path in files}
-    assert {"catalog.db", "ledger.db", "edge.db"} <= {path.name for path in files}
+    assert {"catalog.db", "ledger.db"} <= {path.name for path in files}
     assert any("/log/" in str(path) for path in files)
     assert any("ann@example.com" in text for text in texts.values()), "the search covers the data"
     assert [(name, str(path)) for name in world.secrets for path in files if world.leaks(name, texts[path])] == []

@@ -551,7 +551,7 @@ def test_health_and_readiness(client):
         "catalog": "ok",
         "ledger": "ok",
         "warehouse": "ok",
-        "edge": "ok",
+        "keys": "ok",
         "log": "ok",
     }
     assert {"backlog_bytes", "load_lag_ms"} <= set(reply.json())

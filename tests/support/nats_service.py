@@ -1,4 +1,4 @@
-"""A service whose log and edge are on NATS, for tests."""
+"""A service whose log is on NATS, for tests."""
 
 import base64
 from contextlib import contextmanager

@@ -1,4 +1,3 @@
-
 import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
