@@ -19,7 +19,7 @@ from mauve.stores.catalog.catalog import sql_catalog
 from mauve.stores.catalog.schema import keys, organizations, projects, tokens, webhook_secrets
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.migrate import CATALOG, migrate
-from support.catalog_entries import EDGE, NOW, RANDOM, a_key, an_app, an_id, an_organization, let_pass
+from support.catalog_entries import NOW, RANDOM, a_key, an_app, an_id, an_organization, let_pass
 from support.postgres import Postgres
 from support.service import PATIENCE_S, eventually
 
@@ -29,8 +29,6 @@ TABLES = {table.name: table for table in (organizations, projects, keys, tokens,
 CHANGES = (
     "archive",
     "remove a member",
-    "use another edge",
-    "mark",
     "note uses of keys and tokens",
     "record a digest",
     "want a digest",
@@ -50,7 +48,6 @@ class Tenant:
     def __init__(self, catalog, database):
         self.catalog, self.database = catalog, database
         self.subscribers = sql_alert_store(database).subscribers
-        catalog.publications.use_edge(EDGE)
         self.organization = an_organization()
         catalog.organizations.create(self.organization)
         org_id = self.organization.org_id
@@ -72,7 +69,6 @@ class Tenant:
             sealed = SealedSecret(self.app.app_id, environment, provider, b"sealed", NOW)
             catalog.webhook_secrets.put(sealed, an_id("proj"))
         self._key_uses, self._token_uses = dict.fromkeys(ids, NOW), dict.fromkeys(lookup_ids, NOW)
-        self.records = catalog.publications.pending(1000)
 
     def change(self, name):
         catalog, app = self.catalog, self.app
@@ -81,10 +77,6 @@ class Tenant:
                 catalog.apps.archive(app.org_id, app.app_id, NOW)
             case "remove a member":
                 catalog.users.remove(app.org_id, self.member.user_id, let_pass, lambda minted: minted)
-            case "use another edge":
-                catalog.publications.use_edge(EDGE)
-            case "mark":
-                catalog.publications.mark_published(self.records, NOW, EDGE)
             case "note uses of keys and tokens":
                 catalog.keys.note_uses(self._key_uses)
                 catalog.tokens.note_uses(self._token_uses)

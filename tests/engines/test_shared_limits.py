@@ -14,15 +14,15 @@ from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import httpx2 as httpx
-import psycopg
 import pytest
-from mauve.stores.log.nats.accepted import NatsAcceptedCounts
-from mauve.stores.log.nats.presence import NatsPresence
 
 from mauve.access.sign_in_attempts import PAIR_BURST
-from mauve.core.secret import Secret
+from mauve.config import settings_from
+from mauve.stores.sql.processes import SqlPresence
+from mauve.wiring.databases import open_catalog_database
 from support.clickhouse import ClickHouse
 from support.nats import Nats
+from support.nats_service import shared_events
 from support.postgres import Postgres
 from support.service import EVERY_SCOPE, PATIENCE_S, SERVERS, bearer, eventually, ledger_rows, mauve_json, running
 
@@ -139,13 +139,25 @@ def test_a_publishable_key_has_one_rate_over_all_workers_of_all_machines(machine
     assert statuses.count(202) * BATCH <= RATE * (elapsed_s + 1) + BURST
 
 
-def test_workers_know_how_many_of_them_live(machines):
-    with closing(NatsPresence(Secret(machines.nats.url), "observer.0")) as observer:
-        eventually(lambda: observer.live() == 1 + WORKERS)
+def test_workers_know_how_many_of_them_use_a_limit(machines, app, token):
+    url = f"{machines.api[0].url}/v1/apps/{app['app_id']}/keys"
+    key = httpx.post(url, json={"kind": "pk"}, headers=bearer(token), timeout=PATIENCE_S).json()["key"]
+    settings = settings_from({"MAUVE_DATA": str(machines.api[0].data), **SERVERS[machines.api[0].data]})
+    with ExitStack() as stack:
+        database = stack.enter_context(closing(open_catalog_database(settings)))
+        observer = stack.enter_context(closing(SqlPresence(database, "observer.0")))
+
+        def users(clients):
+            for client in clients:
+                send(client, {"name": "seen"})
+            return observer.use()
+
         with machines.start("ingest-that-dies", "ingest") as dying:
-            eventually(lambda: observer.live() == 3 + WORKERS)
+            clients = stack.enter_context(clients_of([*machines.ingest, dying], key))
+            eventually(lambda: users(clients) == 3 + WORKERS)
             kill(dying)
-            eventually(lambda: observer.live() == 1 + WORKERS)
+        clients = stack.enter_context(clients_of(machines.ingest, key))
+        eventually(lambda: users(clients) == 1 + WORKERS)
 
 
 def kill(service):
@@ -153,12 +165,6 @@ def kill(service):
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
     service.process.wait(timeout=PATIENCE_S)
-
-
-def shared(machines):
-    """Return how many events the processes share that are not loaded."""
-    with closing(NatsAcceptedCounts(Secret(machines.nats.url), "observer.0")) as exchange:
-        return sum(sum(counts.sums(0).values()) for _, counts in exchange.others())
 
 
 def test_a_cap_holds_over_machines_of_which_one_died_while_nothing_is_loaded(machines, org, app):
@@ -176,7 +182,7 @@ def test_a_cap_holds_over_machines_of_which_one_died_while_nothing_is_loaded(mac
                 for client in its_clients[: CAP // 2 // BATCH]:
                     assert send(client, *batch) == 202
                     accepted += BATCH
-            eventually(lambda: shared(machines) == accepted)
+            eventually(lambda: shared_events(machines.api[0].data) == accepted)
             kill(lost)
             shutil.rmtree(lost.data)
         refused = 0
@@ -207,7 +213,7 @@ def days(count):
 def test_an_allowance_is_exact_over_both_machines(machines, org, app, token):
     allowance = 15
     mauve_json(machines.api[0].data, "org", "limits", org, "--agent-queries", str(allowance))
-    eventually(lambda: limits_are_known(machines, org, allowance))
+    wait_until_published(machines, app)
     calls = [
         lambda api=api, day=day: read(api, token, project=app["public_id"], date_from=day)
         for day in days(20)
@@ -221,19 +227,16 @@ def test_an_allowance_is_exact_over_both_machines(machines, org, app, token):
     assert {(reply.status_code, reply.headers["x-cache"]) for reply in again} == {(200, "hit")}
 
 
-def limits_are_known(machines, org, agent_queries):
-    with psycopg.connect(machines.database, options="-c search_path=catalog") as connection:
-        row = connection.execute("SELECT agent_queries, mirrored_at FROM organizations WHERE org_id = %s", (org,))
-        stored, mirrored_at = row.fetchone()
-    time.sleep(1)  # for the keyrings
-    return stored == agent_queries and mirrored_at is not None
+def wait_until_published(machines, app):
+    """Return a new key once both machines know it, and with it everything that was published before."""
+    key = mauve_json(machines.api[0].data, "key", "mint", "--app", app["app_id"], "--kind", "sk")["key"]
+    eventually(lambda: all(read(api, key, date_from="garbage").status_code == 400 for api in machines.api))
+    return key
 
 
 def test_reads_per_minute_are_counted_over_both_machines(machines, org, app):
     mauve_json(machines.api[0].data, "org", "limits", org, "--reads-per-minute", "10")
-    arguments = ("key", "mint", "--app", app["app_id"], "--kind", "sk")
-    key = mauve_json(machines.api[0].data, *arguments)["key"]  # known only after the limit
-    eventually(lambda: all(read(api, key, date_from="garbage").status_code == 400 for api in machines.api))
+    key = wait_until_published(machines, app)
     began_at = time.monotonic()
     calls = [
         lambda api=api, day=day: read(api, key, date_from=day).status_code for day in days(15) for api in machines.api
@@ -333,16 +336,6 @@ def test_a_token_is_revoked_for_every_machine(machines, org, app):
     mauve_json(machines.api[0].data, "token", "revoke", minted["token_id"])
     assert [httpx.get(url, headers=token, timeout=PATIENCE_S).status_code for url in urls] == [401, 401]
     eventually(lambda: all(read(api, minted["token"], **wanted).status_code == 401 for api in machines.api))
-
-
-def test_a_change_is_published_although_every_api_machine_died_after_its_commit(machines, app):
-    sql = "UPDATE keys SET revoked = true, version = version + 1, mirrored_at = NULL WHERE app_id = %s"
-    with clients_of(machines.ingest, app["sk_key"]) as clients:
-        wait_until_known(clients)
-        with stopped(*machines.api):
-            with psycopg.connect(machines.database, options="-c search_path=catalog") as connection:
-                connection.execute(sql, (app["app_id"],))
-            eventually(lambda: {send(client) for client in clients} == {401})
 
 
 def test_a_client_that_changes_machines_may_see_a_newer_answer_and_then_an_older_one(machines, app):

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx2 as httpx
 import pytest
 
-from mauve.access.keyring import REFRESH_EVERY_S
+from mauve.access.keyring import POLL_EVERY_S
 from mauve.access.vault import new_master_key
 from support.service import (
     MAUVE,
@@ -125,7 +125,7 @@ def test_a_revoked_key_is_soon_refused_everywhere(service, api):
         return {post_events(url, app["sk_key"]) for url in (service.ingest_url, service.url) for _ in range(8)}
 
     eventually(lambda: statuses() == {401})
-    assert REFRESH_EVERY_S < 1, "every process refreshes at least every second"
+    assert POLL_EVERY_S < 1, "every process refreshes at least every second"
 
 
 def test_commands_take_effect_on_the_running_service(service, api):

@@ -1,10 +1,13 @@
 """A service whose log is on NATS, for tests."""
 
 import base64
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import httpx2 as httpx
 
+from mauve.config import settings_from
+from mauve.stores.sql.processes import SqlAcceptedCounts
+from mauve.wiring.databases import open_catalog_database
 from support.service import SERVERS, bearer, eventually, mauve_json, running
 
 WORKERS = 2
@@ -25,3 +28,11 @@ def service_on(servers, tmp_path, **settings):
 def created_app(service, token):
     reply = httpx.post(f"{service.url}/v1/apps", headers=bearer(token), json={"name": "An app"})
     return reply.json() if reply.status_code == 201 else None
+
+
+def shared_events(data):
+    """Return how many events the processes share that are not loaded."""
+    settings = settings_from({"MAUVE_DATA": str(data), **SERVERS[data]})
+    with closing(open_catalog_database(settings)) as database:
+        others = SqlAcceptedCounts(database, "observer.0").others()
+    return sum(sum(counts.sums(0).values()) for _, counts in others)
