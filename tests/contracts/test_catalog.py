@@ -20,7 +20,7 @@ from mauve.stores.published import (
     PublishedSecret,
     PublishedToken,
 )
-from support.catalog_entries import NOW, a_key, an_app, an_id, an_organization, in_parallel, let_pass
+from support.catalog_entries import NOW, Follower, a_key, an_app, an_id, an_organization, in_parallel, let_pass
 
 
 @pytest.fixture
@@ -33,6 +33,10 @@ def org(catalog):
 @pytest.fixture
 def app(catalog, org):
     return catalog.apps.create(an_app(org.org_id), a_key(), let_pass)
+
+
+def app_of(record):
+    return getattr(record, "app_id", None)
 
 
 def a_secret(app, **fields):
@@ -232,6 +236,21 @@ class TestArchiving:
         records = follower.news()
         assert {each.revoked for each in records if isinstance(each, PublishedKey)} == {True}
         assert {each.archived for each in records if isinstance(each, PublishedProject | PublishedSecret)} == {True}
+
+    def test_records_of_deleted_apps_are_pruned_after_a_week(self, catalog, org, app, monkeypatch):
+        """Each deletion prunes what earlier ones left. What was published last stays, and so does what exists."""
+        catalog.webhook_secrets.put(a_secret(app), an_id("proj"))
+        other = catalog.apps.create(an_app(org.org_id), a_key(), let_pass)
+        for each in (app, other):
+            catalog.apps.archive(org.org_id, each.app_id, NOW)
+        assert catalog.apps.delete(org.org_id, app.app_id)
+        before = {type(record).__name__: record for record in Follower(catalog).news() if app_of(record) == app.app_id}
+        assert before.keys() == {"PublishedKey", "PublishedProject", "PublishedSecret"}
+        kept = catalog.apps.create(an_app(org.org_id), a_key(), let_pass)
+        monkeypatch.setattr("mauve.stores.catalog.published.KEPT_MS", -60_000)
+        assert catalog.apps.delete(org.org_id, other.app_id)
+        records = Follower(catalog).news()
+        assert {app_of(record) for record in records if record.org_id == org.org_id} == {None, kept.app_id}
 
 
 class TestKeyUses:

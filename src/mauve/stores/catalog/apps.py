@@ -9,7 +9,7 @@ from mauve.core.biller import Provider
 from mauve.stores.catalog import AppChanges, NewApp, NewKey, TallyCheck
 from mauve.stores.catalog.keys import insert_key
 from mauve.stores.catalog.minting import tally
-from mauve.stores.catalog.published import publish
+from mauve.stores.catalog.published import prune, publish
 from mauve.stores.catalog.schema import apps, keys, projects, webhook_secrets
 from mauve.stores.sql.database import Database
 
@@ -100,6 +100,7 @@ class SqlApps:
             for table, of_app in _published_of(app_id):
                 tx.execute(sa.delete(table).where(of_app))
             tx.execute(sa.delete(apps).where(archived))
+            prune(tx)
             return True
 
     def note_first_event(self, public_id: str, at: int) -> None:

@@ -30,6 +30,7 @@ from mauve.stores.sql.dialects import now_ms, upsert
 CHANNEL: Final = "mauve_published"
 _LOCK: Final = 0x6D61757666  # any number that other programs in the same database do not use
 _REVISIONS_PER_MS: Final = 1_000
+KEPT_MS: Final = 7 * 86_400_000  # A process that was stopped for longer than a day reads everything again.
 _NEWEST: Final = sa.select(sa.func.coalesce(sa.func.max(published.c.revision), 0))
 _SINCE: Final = (
     sa.select(published.c.revision, published.c.kind, published.c.record)
@@ -73,6 +74,21 @@ def publish(tx: sa.Connection, rows: Mapping[sa.Table, sa.ColumnElement[bool]]) 
             tx.execute(replace, values)
     if tx.dialect.name != "sqlite":
         tx.execute(sa.select(sa.func.pg_notify(CHANNEL, "")))
+
+
+def prune(tx: sa.Connection) -> None:
+    """Delete records of apps that were deleted, a week after every process could know that they are archived.
+
+    The newest record stays, because the next revision must be higher.
+    """
+    secret_ids = sa.select(webhook_secrets.c.public_id + "/" + webhook_secrets.c.provider)
+    is_orphan = sa.or_(
+        (published.c.kind == "key") & published.c.id.not_in(sa.select(keys.c.key_id)),
+        (published.c.kind == "project") & published.c.id.not_in(sa.select(projects.c.public_id)),
+        (published.c.kind == "secret") & published.c.id.not_in(secret_ids),
+    )
+    is_old = published.c.committed_at < now_ms(tx.dialect.name) - KEPT_MS
+    tx.execute(sa.delete(published).where(is_orphan, is_old, published.c.revision < _NEWEST.scalar_subquery()))
 
 
 class SqlPublished:
