@@ -399,3 +399,10 @@ class TestPublished:
         following.join()
         assert {record.key_id for record in seen if isinstance(record, PublishedKey)} >= set(minted)
         assert len(minted) == 80
+
+
+def test_more_records_than_one_statement_reads_are_all_read(catalog, org, monkeypatch):
+    monkeypatch.setattr("mauve.stores.catalog.published.ROWS_MAX", 3)
+    created = [catalog.apps.create(an_app(org.org_id), a_key(), let_pass).app_id for _ in range(5)]
+    records = Follower(catalog).news()
+    assert [app_of(record) for record in records if isinstance(record, PublishedProject)][-5:] == created

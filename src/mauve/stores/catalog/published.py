@@ -31,11 +31,13 @@ CHANNEL: Final = "mauve_published"
 _LOCK: Final = 0x6D61757666  # any number that other programs in the same database do not use
 _REVISIONS_PER_MS: Final = 1_000
 KEPT_MS: Final = 7 * 86_400_000  # A process that was stopped for longer than a day reads everything again.
+ROWS_MAX: Final = 10_000  # of one statement, whose time is limited
 _NEWEST: Final = sa.select(sa.func.coalesce(sa.func.max(published.c.revision), 0))
 _SINCE: Final = (
     sa.select(published.c.revision, published.c.kind, published.c.record)
     .where(published.c.revision > sa.bindparam("since"))
     .order_by(published.c.revision)
+    .limit(sa.bindparam("count"))
 )
 _KINDS: Final = frozenset(kind.__struct_config__.tag for kind in get_args(PublishedRecord))
 
@@ -98,11 +100,15 @@ class SqlPublished:
         self._database = database
 
     def changes_since(self, revision: int) -> Changes:
-        with self._database.reading() as tx:
-            rows = tx.execute(_SINCE, {"since": revision}).all()
-        # A newer release may publish kinds of records that this one does not know.
-        records = [_decoder.decode(row.record) for row in rows if row.kind in _KINDS]
-        return Changes(records, rows[-1].revision if rows else revision)
+        records: list[PublishedRecord] = []
+        while True:
+            with self._database.reading() as tx:
+                rows = tx.execute(_SINCE, {"since": revision, "count": ROWS_MAX}).all()
+            # A newer release may publish kinds of records that this one does not know.
+            records += [_decoder.decode(row.record) for row in rows if row.kind in _KINDS]
+            revision = rows[-1].revision if rows else revision
+            if len(rows) < ROWS_MAX:
+                return Changes(records, revision)
 
     def close(self) -> None:
         self._database.close()
