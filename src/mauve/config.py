@@ -41,7 +41,7 @@ SETTINGS: Final = (
     Setting("MAUVE_MASTER_KEY", "the file master.key", "base64 of 32 bytes; encrypts webhook secrets"),
     Setting("MAUVE_DATABASE_URL", "SQLite files", "postgresql://USER:PASSWORD@HOST/DATABASE: catalog and ledger"),
     Setting("MAUVE_WAREHOUSE_URL", "chDB files", "clickhouse://USER:PASSWORD@HOST:8123/DATABASE: events, user counts"),
-    Setting("MAUVE_STREAM_URL", "files", "nats://A:4222,nats://B:4222,nats://C:4222: queued events, published keys"),
+    Setting("MAUVE_STREAM_URL", "files", "nats://A:4222,nats://B:4222,nats://C:4222: queued events"),
     Setting("MAUVE_STREAM_MONITOR_URL", "port 8222 of each host", "where each NATS server tells how it syncs"),
     Setting("MAUVE_STREAM_KEEP_HOURS", "48", "hours that NATS keeps loaded events, to load them again after a restore"),
     Setting("MAUVE_CATALOG_TIMEOUT_SECONDS", "4", "how long a control request may take before it gets 502"),

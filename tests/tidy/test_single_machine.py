@@ -19,7 +19,7 @@ SERVICE, PROXY = COMPOSE["services"]["mauve"], COMPOSE["services"]["proxy"]
 FLY = tomllib.loads((DEPLOY / "fly.toml").read_text())
 RAILWAY = json.loads((DEPLOY / "railway.json").read_text())
 UNIT = (DEPLOY / "mauve.service").read_text()
-SELF_HOSTING = (ROOT / "docs/self-hosting.md").read_text()
+DEPLOYING = (ROOT / "docs/deploying.md").read_text()
 KNOWN = {setting.name for setting in SETTINGS}
 MAUVES = re.compile(r"(MAUVE_\w+)=(\S+)")
 DEFAULT = re.compile(r"\$\{\w+:-([^}]*)\}")
@@ -75,19 +75,19 @@ def test_what_the_env_file_sets_reaches_the_service_but_need_not_exist():
     assert "env_file" not in PROXY, "the secrets are none of the proxy's"
 
 
-def test_the_page_for_a_small_server_installs_the_unit_as_the_unit_says():
+def test_the_deployment_page_installs_the_unit_as_the_unit_says():
     commands = re.findall(r"^#   (\S.*?)(?: {2,}#.*)?$", UNIT, re.MULTILINE)
     assert len(commands) > 5
-    assert [command for command in commands if command not in SELF_HOSTING] == []
-    assert "[Unit]" not in SELF_HOSTING, "there is one unit"
+    assert [command for command in commands if command not in DEPLOYING] == []
+    assert "[Unit]" not in DEPLOYING, "there is one unit"
 
 
-def test_the_page_for_a_small_server_sets_only_settings_that_the_code_knows():
-    environment = dict(re.findall(r"^(MAUVE_\w+)=(\S+)$", SELF_HOSTING, re.MULTILINE))
+def test_the_deployment_page_sets_only_settings_that_the_code_knows():
+    environment = dict(re.findall(r"^(MAUVE_\w+)=(\S+)$", DEPLOYING, re.MULTILINE))
     assert set(environment) <= KNOWN
     settings = settings_from(environment)
     assert settings.backup.every_s == 86_400
-    assert f"ReadWritePaths={environment['MAUVE_BACKUP_URL']}\n" in SELF_HOSTING
+    assert f"ReadWritePaths={environment['MAUVE_BACKUP_URL']}\n" in DEPLOYING
 
 
 def test_every_file_asks_for_readiness_and_stops_in_time():
