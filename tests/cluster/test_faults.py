@@ -2,6 +2,8 @@
 
 A run is a pure function of its seed: `pytest 'tests/cluster/test_faults.py::…[17]'` repeats one; with `--prove` there
 are 500 of them.
+
+Proves: lost-machine, revocation, shared-limits.
 """
 
 import pytest

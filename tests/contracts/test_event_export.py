@@ -1,4 +1,7 @@
-"""What every warehouse promises to an export. Rows are loaded through the loader's side."""
+"""What every warehouse promises to an export. Rows are loaded through the loader's side.
+
+Proves: export.
+"""
 
 import itertools
 from datetime import date, timedelta

@@ -1,4 +1,7 @@
-"""The cost of a read, or of a recovery, when there are very many events or names."""
+"""The cost of a read, or of a recovery, when there are very many events or names.
+
+Proves: recovery-cost, large-reads.
+"""
 
 import re
 import time

@@ -1,4 +1,7 @@
-"""What every ledger promises to an export."""
+"""What every ledger promises to an export.
+
+Proves: export.
+"""
 
 from datetime import date, timedelta
 

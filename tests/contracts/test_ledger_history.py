@@ -1,4 +1,7 @@
-"""What every ledger promises about the history of MRR."""
+"""What every ledger promises about the history of MRR.
+
+Proves: large-reads.
+"""
 
 from datetime import date, timedelta
 from itertools import groupby

@@ -1,4 +1,7 @@
-"""What every ledger promises to the loader."""
+"""What every ledger promises to the loader.
+
+Proves: two-loaders, failover.
+"""
 
 import threading
 

@@ -1,4 +1,7 @@
-"""What the catalog promises about minting: who minted, how much there is, and what is revoked with a person."""
+"""What the catalog promises about minting: who minted, how much there is, and what is revoked with a person.
+
+Proves: quotas.
+"""
 
 from dataclasses import replace
 

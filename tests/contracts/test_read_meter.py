@@ -1,4 +1,7 @@
-"""What every read meter promises."""
+"""What every read meter promises.
+
+Proves: clock.
+"""
 
 import itertools
 from collections import Counter

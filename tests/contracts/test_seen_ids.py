@@ -1,4 +1,7 @@
-"""A counted id is found again, however many there are and whatever happens to the filters in front."""
+"""A counted id is found again, however many there are and whatever happens to the filters in front.
+
+Proves: old-backlog.
+"""
 
 import itertools
 import time

@@ -1,4 +1,7 @@
-"""Machines that share a database share the server's clock, however far apart their own clocks are."""
+"""Machines that share a database share the server's clock, however far apart their own clocks are.
+
+Proves: shared-limits.
+"""
 
 import time
 from contextlib import ExitStack, closing

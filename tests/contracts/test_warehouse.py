@@ -1,4 +1,7 @@
-"""What every warehouse promises to the loader."""
+"""What every warehouse promises to the loader.
+
+Proves: two-loaders.
+"""
 
 # ruff: noqa: SLF001 - staged rows are lost on the inside
 

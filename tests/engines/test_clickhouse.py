@@ -1,4 +1,7 @@
-"""The warehouse on a ClickHouse server: what it promises while the server fails, and what is refused at start."""
+"""The warehouse on a ClickHouse server: what it promises while the server fails, and what is refused at start.
+
+Proves: clickhouse-down, bad-server, readiness.
+"""
 
 import base64
 import itertools

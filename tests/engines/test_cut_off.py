@@ -1,4 +1,7 @@
-"""A machine that is cut off from NATS, or from PostgreSQL, while another goes on."""
+"""A machine that is cut off from NATS, or from PostgreSQL, while another goes on.
+
+Proves: revocation, expendable.
+"""
 
 import base64
 import itertools

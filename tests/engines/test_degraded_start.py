@@ -1,4 +1,7 @@
-"""A machine that has served its installation starts again while a server is down, and recovers when it returns."""
+"""A machine that has served its installation starts again while a server is down, and recovers when it returns.
+
+Proves: degraded-start.
+"""
 
 import base64
 import os

@@ -1,4 +1,7 @@
-"""`mauve doctor` and `mauve backup` with engines on servers: each sentence fits the servers that are set."""
+"""`mauve doctor` and `mauve backup` with engines on servers: each sentence fits the servers that are set.
+
+Proves: doctor.
+"""
 
 import json
 import re

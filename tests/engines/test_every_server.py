@@ -1,4 +1,7 @@
-"""The whole service with every engine on a server, which die under load; and two machines on the same servers."""
+"""The whole service with every engine on a server, which die under load; and two machines on the same servers.
+
+Proves: all-down.
+"""
 
 import os
 import random

@@ -1,4 +1,7 @@
-"""A standby of PostgreSQL is promoted while two machines load and take payments."""
+"""A standby of PostgreSQL is promoted while two machines load and take payments.
+
+Proves: failover.
+"""
 
 import os
 import signal

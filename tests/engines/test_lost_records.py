@@ -1,4 +1,7 @@
-"""The log lacks records that were not loaded: after a restore, or because someone has purged a stream."""
+"""The log lacks records that were not loaded: after a restore, or because someone has purged a stream.
+
+Proves: lost-stream.
+"""
 
 import json
 import secrets

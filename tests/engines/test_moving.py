@@ -1,4 +1,7 @@
-"""Move an installation from files to servers: every row and every number arrives, however often it is killed."""
+"""Move an installation from files to servers: every row and every number arrives, however often it is killed.
+
+Proves: move.
+"""
 
 import base64
 import os

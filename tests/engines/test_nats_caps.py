@@ -1,4 +1,7 @@
-"""A cap holds over all processes of a service whose log is on NATS."""
+"""A cap holds over all processes of a service whose log is on NATS.
+
+Proves: event-cap.
+"""
 
 import os
 import signal

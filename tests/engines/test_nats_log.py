@@ -1,4 +1,7 @@
-"""The log on NATS: what is promised while servers fail, and what is refused at start."""
+"""The log on NATS: what is promised while servers fail, and what is refused at start.
+
+Proves: nats-down, bad-server.
+"""
 
 import asyncio
 import base64

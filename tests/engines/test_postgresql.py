@@ -1,4 +1,7 @@
-"""The service on PostgreSQL: what it promises while the server fails, and what it refuses at start."""
+"""The service on PostgreSQL: what it promises while the server fails, and what it refuses at start.
+
+Proves: postgresql-down, lost-commit, bad-server.
+"""
 
 import base64
 import random

@@ -1,4 +1,7 @@
-"""Machines with a role each, on the same servers: each answers its own paths, and none needs its directory."""
+"""Machines with a role each, on the same servers: each answers its own paths, and none needs its directory.
+
+Proves: lost-role.
+"""
 
 import os
 import shutil

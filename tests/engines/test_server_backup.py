@@ -1,4 +1,7 @@
-"""A backup of all servers, taken under load and restored in the documented order: nothing is lost or doubled."""
+"""A backup of all servers, taken under load and restored in the documented order: nothing is lost or doubled.
+
+Proves: server-backup.
+"""
 
 import base64
 import json

@@ -1,4 +1,7 @@
-"""Several machines of every role on the same servers: what is shared counts for all of them together."""
+"""Several machines of every role on the same servers: what is shared counts for all of them together.
+
+Proves: revocation, shared-limits, event-cap, lost-role.
+"""
 
 import base64
 import os

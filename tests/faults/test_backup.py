@@ -1,4 +1,7 @@
-"""A process dies during a backup: the service recovers, and no partial file is left."""
+"""A process dies during a backup: the service recovers, and no partial file is left.
+
+Proves: backup.
+"""
 
 import fcntl
 import os

@@ -1,4 +1,7 @@
-"""When the catalog is down, the control plane returns 502, the dashboard asks to retry, and the rest keeps working."""
+"""When the catalog is down, the control plane returns 502, the dashboard asks to retry, and the rest keeps working.
+
+Proves: ingest-alone, readiness, catalog-down.
+"""
 
 import dataclasses
 import os

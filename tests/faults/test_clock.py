@@ -1,4 +1,7 @@
-"""The machine's clock is set back two hours or forward three days: nothing locks up, and order is that of arrival."""
+"""The machine's clock is set back two hours or forward three days: nothing locks up, and order is that of arrival.
+
+Proves: clock.
+"""
 
 import pytest
 

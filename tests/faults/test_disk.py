@@ -1,4 +1,7 @@
-"""A disk that fails once, and one that is full: requests are refused meanwhile, and it recovers without help."""
+"""A disk that fails once, and one that is full: requests are refused meanwhile, and it recovers without help.
+
+Proves: failed-write, full-disk.
+"""
 
 import errno
 import itertools

@@ -1,4 +1,7 @@
-"""The event cap holds while the core is down, for any length of time, and while workers are killed."""
+"""The event cap holds while the core is down, for any length of time, and while workers are killed.
+
+Proves: event-cap.
+"""
 
 import os
 import signal

@@ -1,4 +1,7 @@
-"""The read cache and the read meter lose their files or find them damaged: reads continue."""
+"""The read cache and the read meter lose their files or find them damaged: reads continue.
+
+Proves: expendable.
+"""
 
 import signal
 import sqlite3

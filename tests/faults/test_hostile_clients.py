@@ -1,4 +1,7 @@
-"""Clients that send too much, too slowly, or nothing at all: others are served, and memory stays bounded."""
+"""Clients that send too much, too slowly, or nothing at all: others are served, and memory stays bounded.
+
+Proves: slow-clients, bombs.
+"""
 
 import gzip
 import json

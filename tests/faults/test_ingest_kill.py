@@ -1,4 +1,7 @@
-"""Kill every process repeatedly under load; every acknowledged event is stored exactly once."""
+"""Kill every process repeatedly under load; every acknowledged event is stored exactly once.
+
+Proves: kills, distinct-counts.
+"""
 
 import os
 import random

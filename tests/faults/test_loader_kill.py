@@ -1,4 +1,7 @@
-"""Kill the loader between two steps of a load; the next one counts every event exactly once."""
+"""Kill the loader between two steps of a load; the next one counts every event exactly once.
+
+Proves: interrupted-load.
+"""
 
 import asyncio
 import json

@@ -1,4 +1,7 @@
-"""The files of the log are lost, wholly or in part: new events count, and the loss is reported."""
+"""The files of the log are lost, wholly or in part: new events count, and the loss is reported.
+
+Proves: lost-log.
+"""
 
 import asyncio
 import json

@@ -1,4 +1,7 @@
-"""Overload: excess requests are refused at once, admitted ones are stored, and nothing else changes."""
+"""Overload: excess requests are refused at once, admitted ones are stored, and nothing else changes.
+
+Proves: overload.
+"""
 
 import asyncio
 import dataclasses

@@ -1,6 +1,8 @@
 """The power is cut repeatedly under load, for log, ledger and warehouse together; nothing acknowledged is lost.
 
 Needs root and a loop device. The processes and the mount belong to the test.
+
+Proves: power-cuts, distinct-counts.
 """
 
 import json

@@ -1,4 +1,7 @@
-"""Any process may die or hang at any time."""
+"""Any process may die or hang at any time.
+
+Proves: ingest-alone, hang, death.
+"""
 
 import base64
 import json

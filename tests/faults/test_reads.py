@@ -1,4 +1,7 @@
-"""When a store cannot be read, the last answer is served and marked stale; ingest and other reads continue."""
+"""When a store cannot be read, the last answer is served and marked stale; ingest and other reads continue.
+
+Proves: ingest-alone, slow-warehouse, catalog-down.
+"""
 
 import asyncio
 import sqlite3

@@ -1,4 +1,7 @@
-"""However slow the catalog is, at whichever step: a change answered with 502 was not applied."""
+"""However slow the catalog is, at whichever step: a change answered with 502 was not applied.
+
+Proves: catalog-down.
+"""
 
 import dataclasses
 import threading

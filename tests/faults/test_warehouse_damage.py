@@ -1,4 +1,7 @@
-"""Files of the warehouse that are missing, truncated or changed."""
+"""Files of the warehouse that are missing, truncated or changed.
+
+Proves: power-cuts.
+"""
 
 import json
 import subprocess

@@ -1,4 +1,7 @@
-"""Requests that two parsers could read differently are refused on both ports, with a reason."""
+"""Requests that two parsers could read differently are refused on both ports, with a reason.
+
+Proves: slow-clients, not-http, pipelining, many-connections.
+"""
 
 import json
 import socket

@@ -1,4 +1,7 @@
-"""The pages of one app: charts, CSV exports, events, subscriptions and deliveries."""
+"""The pages of one app: charts, CSV exports, events, subscriptions and deliveries.
+
+Proves: money.
+"""
 
 import base64
 import csv

@@ -1,4 +1,7 @@
-"""Archive, restore and delete an app, while the service runs and while it does not."""
+"""Archive, restore and delete an app, while the service runs and while it does not.
+
+Proves: deletion.
+"""
 
 import json
 import sqlite3

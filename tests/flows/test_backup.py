@@ -1,4 +1,7 @@
-"""Back up all data under load, restore it elsewhere, and compare."""
+"""Back up all data under load, restore it elsewhere, and compare.
+
+Proves: backup.
+"""
 
 import itertools
 import json

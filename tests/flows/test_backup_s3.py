@@ -1,4 +1,7 @@
-"""Backups leave the machine: into a bucket of a real S3 server, and back."""
+"""Backups leave the machine: into a bucket of a real S3 server, and back.
+
+Proves: bucket.
+"""
 
 import json
 import os

@@ -1,4 +1,7 @@
-"""Plant secrets and call every route with valid and invalid input: each secret is shown only where it was created."""
+"""Plant secrets and call every route with valid and invalid input: each secret is shown only where it was created.
+
+Proves: secrets.
+"""
 
 import base64
 import itertools

@@ -1,4 +1,7 @@
-"""Removing or demoting a member lists the credentials they minted and revokes them in the same step."""
+"""Removing or demoting a member lists the credentials they minted and revokes them in the same step.
+
+Proves: departures.
+"""
 
 import re
 

@@ -1,4 +1,7 @@
-"""Erasing a user, and raw event retention: metrics do not change, personal data is removed."""
+"""Erasing a user, and raw event retention: metrics do not change, personal data is removed.
+
+Proves: erasure.
+"""
 
 import json
 import sqlite3

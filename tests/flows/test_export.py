@@ -1,4 +1,7 @@
-"""`mauve export`: everything that an app holds, once and exactly, from a running and from a stopped service."""
+"""`mauve export`: everything that an app holds, once and exactly, from a running and from a stopped service.
+
+Proves: export.
+"""
 
 import gzip
 import json

@@ -1,4 +1,7 @@
-"""Correctly signed deliveries that are meant to stall the service are acknowledged, listed and quickly handled."""
+"""Correctly signed deliveries that are meant to stall the service are acknowledged, listed and quickly handled.
+
+Proves: slow-deliveries.
+"""
 
 import asyncio
 import copy

@@ -1,4 +1,7 @@
-"""Control characters in echoed, redirected or logged text have no effect; swapped secrets cannot be opened."""
+"""Control characters in echoed, redirected or logged text have no effect; swapped secrets cannot be opened.
+
+Proves: injection.
+"""
 
 import json
 import re

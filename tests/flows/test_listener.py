@@ -1,4 +1,7 @@
-"""A worker's own HTTP on a real port: it serves every kind of client, and answers all of them when it stops."""
+"""A worker's own HTTP on a real port: it serves every kind of client, and answers all of them when it stops.
+
+Proves: slow-clients, not-http, stop.
+"""
 
 import asyncio
 import http.client

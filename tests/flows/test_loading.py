@@ -1,4 +1,7 @@
-"""From the log into the warehouse, exactly once, whatever happens. Real engines with injected faults."""
+"""From the log into the warehouse, exactly once, whatever happens. Real engines with injected faults.
+
+Proves: two-loaders, interrupted-load, loader-unreachable, missing-records, bad-record, slow-warehouse.
+"""
 
 import itertools
 import threading

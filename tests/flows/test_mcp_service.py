@@ -1,4 +1,7 @@
-"""The MCP tools of a running service, called with the SDK's own client over both transports."""
+"""The MCP tools of a running service, called with the SDK's own client over both transports.
+
+Proves: revocation.
+"""
 
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta

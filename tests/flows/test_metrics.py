@@ -1,4 +1,7 @@
-"""Every metric from ingest to read: both credentials, both environments, the cache and the throttles."""
+"""Every metric from ingest to read: both credentials, both environments, the cache and the throttles.
+
+Proves: lag, large-reads.
+"""
 
 import tracemalloc
 from dataclasses import replace

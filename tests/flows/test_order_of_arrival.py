@@ -1,4 +1,7 @@
-"""Of two events with the same id the first arrival counts, whatever the route of each."""
+"""Of two events with the same id the first arrival counts, whatever the route of each.
+
+Proves: arrival-order.
+"""
 
 import itertools
 

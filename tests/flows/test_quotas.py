@@ -1,4 +1,7 @@
-"""Quotas of an organization: one more is refused with a message that says what to do."""
+"""Quotas of an organization: one more is refused with a message that says what to do.
+
+Proves: quotas.
+"""
 
 import dataclasses
 import sqlite3

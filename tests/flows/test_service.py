@@ -1,4 +1,7 @@
-"""The whole service as a user sees it: real processes, real sockets."""
+"""The whole service as a user sees it: real processes, real sockets.
+
+Proves: revocation, one-service.
+"""
 
 import json
 import os

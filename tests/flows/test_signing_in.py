@@ -1,4 +1,7 @@
-"""Signing in and out, one-time links, and what the account page does."""
+"""Signing in and out, one-time links, and what the account page does.
+
+Proves: password-guessing.
+"""
 
 import html
 import re

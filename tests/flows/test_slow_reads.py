@@ -1,4 +1,7 @@
-"""A read that takes too long is ended and does not block others. The engines really get endless work."""
+"""A read that takes too long is ended and does not block others. The engines really get endless work.
+
+Proves: slow-warehouse, slow-reads.
+"""
 
 import sqlite3
 import time

@@ -1,4 +1,7 @@
-"""Whatever happens to the processes and the loader, a cap holds within its bound, and blocks no request below it."""
+"""Whatever happens to the processes and the loader, a cap holds within its bound, and blocks no request below it.
+
+Proves: event-cap.
+"""
 
 import asyncio
 import tempfile

@@ -1,4 +1,7 @@
-"""The ledger compared with a naive model."""
+"""The ledger compared with a naive model.
+
+Proves: money.
+"""
 
 import pytest
 from hypothesis import Phase, given, settings

@@ -1,4 +1,7 @@
-"""The history of MRR compared with its definition, through a real ledger, in any order of recording."""
+"""The history of MRR compared with its definition, through a real ledger, in any order of recording.
+
+Proves: mrr.
+"""
 
 from contextlib import closing
 from datetime import date, timedelta

@@ -1,4 +1,7 @@
-"""Checks of the simulation: each bug planted here must be found, or the simulation proves nothing."""
+"""Checks of the simulation: each bug planted here must be found, or the simulation proves nothing.
+
+Proves: recovery-cost.
+"""
 
 # ruff: noqa: SLF001 - a bug is planted on the inside
 

@@ -1,6 +1,8 @@
 """Log, loader and checkpoint on a simulated machine, or two loaders on servers: no schedule breaks a promise.
 
 A failure prints the seed and the command that runs only that schedule again.
+
+Proves: durable, two-loaders, arrival-order, closed-days.
 """
 
 import pytest

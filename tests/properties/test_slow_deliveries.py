@@ -1,4 +1,7 @@
-"""Search for signed deliveries that are slow to parse. Compare CPU time with that of one plain walk over a body."""
+"""Search for signed deliveries that are slow to parse. Compare CPU time with that of one plain walk over a body.
+
+Proves: slow-deliveries.
+"""
 
 import copy
 import sys

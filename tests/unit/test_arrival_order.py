@@ -1,4 +1,7 @@
-"""The loader takes records in order of arrival, whatever their stream."""
+"""The loader takes records in order of arrival, whatever their stream.
+
+Proves: arrival-order.
+"""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""A change is committed or cancelled, never both."""
+"""A change is committed or cancelled, never both.
+
+Proves: catalog-down.
+"""
 
 import asyncio
 import threading

@@ -1,4 +1,7 @@
-"""Event caps hold without the core: the ledger's count plus what processes have accepted since."""
+"""Event caps hold without the core: the ledger's count plus what processes have accepted since.
+
+Proves: event-cap.
+"""
 
 import asyncio
 import itertools

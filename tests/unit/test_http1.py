@@ -1,4 +1,7 @@
-"""A worker's own HTTP: each request is answered once and in order, however it arrives, or refused and closed."""
+"""A worker's own HTTP: each request is answered once and in order, however it arrives, or refused and closed.
+
+Proves: slow-clients, not-http, pipelining.
+"""
 
 import asyncio
 import itertools

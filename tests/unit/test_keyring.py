@@ -1,3 +1,8 @@
+"""The records that each process keeps in memory.
+
+Proves: revocation.
+"""
+
 import asyncio
 import threading
 

@@ -1,4 +1,7 @@
-"""Whether loading is behind."""
+"""Whether loading is behind.
+
+Proves: lag.
+"""
 
 from types import SimpleNamespace
 from unittest.mock import MagicMock

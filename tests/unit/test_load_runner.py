@@ -1,4 +1,7 @@
-"""What the loader's runner does besides loading, and what it reports."""
+"""What the loader's runner does besides loading, and what it reports.
+
+Proves: loader-unreachable, readiness.
+"""
 
 import asyncio
 import os

@@ -1,4 +1,7 @@
-"""The lease of one loader: acquired, renewed by its own thread, lost and released."""
+"""The lease of one loader: acquired, renewed by its own thread, lost and released.
+
+Proves: two-loaders.
+"""
 
 import threading
 from contextlib import closing, nullcontext

@@ -1,3 +1,8 @@
+"""Log lines: format, redaction, and what happens if they cannot be written.
+
+Proves: full-stderr.
+"""
+
 import json
 import subprocess
 import sys

@@ -1,4 +1,7 @@
-"""How processes of one machine know how many of them live and share a limit."""
+"""How processes of one machine know how many of them live and share a limit.
+
+Proves: shared-limits.
+"""
 
 import asyncio
 import fcntl

@@ -1,4 +1,7 @@
-"""The segment log on a disk that tears writes and flips bits, and among foreign bytes."""
+"""The segment log on a disk that tears writes and flips bits, and among foreign bytes.
+
+Proves: damaged-log, lost-log, one-service.
+"""
 
 import asyncio
 import os

@@ -1,4 +1,7 @@
-"""The segment log on a disk that fails or is full."""
+"""The segment log on a disk that fails or is full.
+
+Proves: failed-write, full-disk.
+"""
 
 import asyncio
 import errno
