@@ -212,7 +212,7 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
 
 
 def misspelled(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the variables that are no settings, each with the setting that its name resembles."""
+    """Return the variables that are not settings, each with the setting that its name resembles."""
     known = {setting.name for setting in SETTINGS} | {f"{name}_FILE" for name in SECRETS} | {"MAUVE_URL", "MAUVE_TOKEN"}
     others = sorted(name for name in environment if name.startswith("MAUVE_") and name not in known)
     return {name: near[0] for name in others if (near := difflib.get_close_matches(name, known, 1, _RESEMBLANCE_MIN))}

@@ -277,7 +277,7 @@ class TestPreparing:
         assert version == str(SCHEMA_VERSION + 1)
 
     def test_a_cluster_that_the_server_does_not_know_is_refused(self, address):
-        with pytest.raises(UnsupportedServerError, match="knows no cluster 'nowhere'"):
+        with pytest.raises(UnsupportedServerError, match="has no cluster 'nowhere'"):
             check_server(address_from(Secret(f"{url_of(address)}?cluster=nowhere")))
 
     def test_tables_that_are_not_replicated_are_refused_for_a_cluster(self, address):

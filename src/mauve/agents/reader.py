@@ -86,7 +86,7 @@ class Reader(Protocol):
     """
 
     def reserve(self, reads: int) -> None:
-        """Raise `RefusedError` if so many calls of `metric` would be too many now. Cached answers take time, too."""
+        """Raise `RefusedError` if this number of `metric` calls is over the limit. Cached answers take time, too."""
         ...
 
     async def allowance(self) -> Allowance: ...

@@ -11,7 +11,7 @@ from mauve.core.credential import Scope
 
 class Chosen(NamedTuple):
     names: dict[str, str | None]  # by project; None: the token cannot list apps
-    rest: Mapping[str, object]  # how to go on, if there are more apps
+    rest: Mapping[str, object]  # how to continue, if there are more apps
 
 
 async def choose_apps(
@@ -35,7 +35,7 @@ async def choose_apps(
 def page_of(
     listed: Sequence[ListedApp], after: str | None, apps_max: int
 ) -> tuple[Sequence[ListedApp], Mapping[str, object]]:
-    """Return the apps after the one named, and how to go on if there are more."""
+    """Return the apps after the one named, and how to continue if there are more."""
     ids = [app.public_id for app in listed]
     if after is not None and after not in ids:
         raise RefusedError("no app has the id in after: leave it out to begin again")

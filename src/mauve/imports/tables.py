@@ -34,7 +34,7 @@ def checked_map(columns: Mapping[str, str]) -> Mapping[str, str]:
     """Return the map if it names what an event needs, else refuse it."""
     unknown = [name for name in columns if name not in FIELDS and not name.startswith(_PROPS)]
     if unknown:
-        raise MaintenanceRefusedError(f"--map knows no {unknown[0]!r}: use name, user, id, at and props.NAME")
+        raise MaintenanceRefusedError(f"--map does not support {unknown[0]!r}: use name, user, id, at and props.NAME")
     missing = [name for name in ("name", "at") if name not in columns]
     if missing:
         raise MaintenanceRefusedError(

@@ -75,7 +75,7 @@ async def admit(parts: IngestParts, request: OpenRequest, org_id: str, rules: Bo
 
 
 def admit_at_once(parts: IngestParts, request: OpenRequest, org_id: str, rules: BodyRules) -> Admitted:
-    """Admit a request whose body is buffered and whose turn it is; raise `Busy` if it would wait too long."""
+    """Admit a request with a buffered body that is next in line; raise `Busy` if it would wait too long."""
     _check_queue(parts.admission, org_id)
     rules.check_type(request)
     admitted = Admitted(parts.admission, org_id, request.buffered_body or b"", rules.budget, 0)

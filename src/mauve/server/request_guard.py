@@ -1,6 +1,6 @@
 """Middleware in front of every plane on the main port: refuse ambiguous requests, and too many from one address.
 
-granian refuses most malformed HTTP by itself, with an empty body. This refuses what else the workers' own HTTP
+granian itself refuses most malformed HTTP, with an empty body. This refuses what else the workers' own HTTP
 refuses. granian does not report connections, only requests, so requests are what is counted by address here.
 """
 

@@ -1,4 +1,4 @@
-"""Backups that the service makes by itself, each in a process of its own that `mauve backup` starts, too.
+"""Scheduled backups, each in a separate `mauve backup` process.
 
 A separate process takes no time and memory from the core, and ends with it, even if the core is killed.
 """

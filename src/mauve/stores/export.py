@@ -47,7 +47,7 @@ class EventPage(msgspec.Struct, frozen=True):
 class EventExport(Protocol):
     """Reads the warehouse.
 
-    - Pages contain every row of an extent once, unless rows are deleted meanwhile. Later rows are left out.
+    - Pages contain every row of an extent once, unless rows are deleted. Later rows are left out.
     - A page is bounded in rows and in bytes, whatever clients have sent.
     - Rows that do not count are included.
     """

@@ -74,7 +74,7 @@ class SubscriptionSummary(NamedTuple):
 
 
 class SubscriptionReader(Protocol):
-    """Pages contain every subscription once, unless its place changes meanwhile."""
+    """Pages contain every subscription once, unless its place changes."""
 
     def page(self, project: str, query: SubscriptionQuery, limit: int) -> Sequence[CurrentSubscription]: ...
 

@@ -46,7 +46,7 @@ class AcceptedExchange(Protocol):
     - Others see what was shared completely, at their next read, or on a server soon after; it replaces what was shared
       before.
     - It survives the process that shared it. A power cut may lose it: the log holds the same information.
-    - Opening it reads what the predecessor shared. Later, while a server is away, `others` returns what it knows.
+    - Opening it reads what the predecessor shared. Later, while a server is down, `others` returns what it knows.
     - Counts are kept by the stream of the log that holds the events; processes may share a stream.
     """
 

@@ -2,7 +2,7 @@
 
 Its plain name is cached briefly. The name with a hash of its content never changes, so browsers may cache it forever. A
 name with another hash belongs to another version of the service: it answers the file of this one, cached briefly, so
-that pages go on working after an upgrade, and between machines during one.
+that pages keep working after an upgrade, and between machines during one.
 
 The file is served without its indentation, its comment lines, and the spaces and line ends that nothing needs. No other
 step shortens it, so it must stay small enough to be read.
@@ -22,7 +22,7 @@ from mauve.web.messages import OpenRequest, Reply
 
 _SOURCE: Final = Path(__file__).parent / "static" / "mauve.js"
 _HASH_CHARACTERS: Final = 12
-_GOES_ON: Final = ("{", ",", ";", "(", "[", "=>")
+_CONTINUED: Final = ("{", ",", ";", "(", "[", "=>")
 # Literals as a whole, else punctuation with the spaces around it. A division has spaces, a regular expression has none.
 _LITERAL_OR_SPACED: Final = re.compile(r"""("[^"]*"|`[^`]*`|/(?:\\.|[^/\\\s])+/)| *([=(){}\[\],:;?&|<>!]) *""")
 
@@ -35,8 +35,8 @@ def shortened(source: str) -> str:
 
 
 def _line_end(line: str) -> str:
-    """Return what must follow a line: nothing if it ends where JavaScript goes on, unless a comment would go on too."""
-    return "" if line.endswith(_GOES_ON) and " //" not in line else "\n"
+    """Return what must follow a line: nothing if JavaScript continues there, unless a comment would continue too."""
+    return "" if line.endswith(_CONTINUED) and " //" not in line else "\n"
 
 
 _CONTENT: Final = shortened(_SOURCE.read_text("utf-8")).encode()

@@ -1,7 +1,7 @@
 """What monitors and balancers ask.
 
 `/healthz` reports whether the process is up, `/readyz` whether it can reach its engines and is not about to stop,
-`/drainz` only the latter: a machine whose engines are away for all machines still answers what it can.
+`/drainz` only the latter: a machine whose engines are down for all machines still answers what it can.
 """
 
 from collections.abc import Mapping

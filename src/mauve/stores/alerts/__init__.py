@@ -123,7 +123,7 @@ class Rules(Protocol):
     def record(self, judged: StoredRule, state: str, next_at: int, messages: Sequence[NewMessage], room: Room) -> bool:
         """Store the new state together with the messages, or change nothing and return False.
 
-        That is if the rule was judged or deleted meanwhile, or if there is no room for the messages.
+        That is if the rule was judged or deleted since, or if there is no room for the messages.
         """
         ...
 
@@ -178,7 +178,7 @@ class Subscribers(Protocol):
         ...
 
     def record(self, subscriber: Subscriber, next_at: int, message: NewMessage) -> bool:
-        """Store the digest and when the next one is due; return False if that was done or changed meanwhile."""
+        """Store the digest and when the next one is due; return False if that was already done or changed."""
         ...
 
 

@@ -128,7 +128,7 @@ class Tally:
     app_keys_in_all: int
     tokens: int
     tokens_in_all: int
-    minter_scopes: frozenset[Scope]  # empty if the minter was removed or revoked meanwhile
+    minter_scopes: frozenset[Scope]  # empty if the minter has been removed or revoked
 
 
 TallyCheck = Callable[[Tally], None]

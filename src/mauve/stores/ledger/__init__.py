@@ -237,7 +237,7 @@ class LoadLedger(Protocol):
 
 
 class LeaseStore(Protocol):
-    """Whose turn it is to load: one loader's at a time, until its lease expires by the ledger's own clock.
+    """The loader lease: held by one loader at a time, until it expires by the ledger's own clock.
 
     - Every turn has an epoch higher than all before. `intend` and `finish` refuse any turn but the current one.
     - A lease that has expired is still its holder's until another one acquires it.

@@ -65,7 +65,7 @@ class SqlClosedDaysReader:
 
 
 def reopen_days(tx: sa.Connection, first: date) -> None:
-    """Reopen days within the caller's transaction. Counts that are being computed meanwhile are not stored."""
+    """Reopen days within the caller's transaction. Counts that are being computed are not stored."""
     _create_row(tx)  # A count may be computed before any day was closed.
     tx.execute(sa.update(closed_days).values(generation=closed_days.c.generation + 1))  # locks the row
     through = _through(tx)

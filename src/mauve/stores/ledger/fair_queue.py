@@ -34,7 +34,7 @@ class FairQueue:
         self._count += 1
 
     def take(self, rows_max: int) -> list[QueuedEntry]:
-        """Remove and return entries of up to so many rows in total, or a single larger one.
+        """Remove and return entries of up to this number of rows in total, or a single larger one.
 
         The next entry always comes from the queue that has given the fewest rows so far: however long one queue is and
         however large its entries are, the others get what they want or as much as it does. Queues that have given

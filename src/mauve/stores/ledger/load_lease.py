@@ -1,4 +1,4 @@
-"""Whose turn it is to load: one row, changed by the first loader that finds the lease free."""
+"""The loader lease: one row, claimed by the first loader that finds it free."""
 
 from functools import cache
 from typing import NamedTuple

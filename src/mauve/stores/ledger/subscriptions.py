@@ -76,7 +76,7 @@ def _locked_current(tx: sa.Connection, rows: Sequence[_Row]) -> dict[_Key, _Curr
 def _store_current(tx: sa.Connection, winners: dict[_Key, _Row], stored: dict[_Key, _Current]) -> None:
     """Store the winners as current, in sorted order so that PostgreSQL transactions cannot deadlock.
 
-    If another transaction has created a row meanwhile, the insert fails and everything is retried.
+    If another transaction has created a row first, the insert fails and everything is retried.
     """
     new = [winners[key] for key in sorted(winners) if key not in stored]
     changed = [winners[key] for key in sorted(winners) if key in stored]

@@ -1,7 +1,7 @@
 """Migrate the tables to the current schema, beside processes of the release before.
 
 On a server the table of the version also says from which revision on a release works with the tables. A process of an
-older release goes on, and starts, as long as that is not newer than what it knows.
+older release continues, and starts, as long as that is not newer than what it knows.
 """
 
 from collections.abc import Sequence
@@ -72,7 +72,7 @@ def migrate(database: Database, chain: Chain) -> None:
         return
     try:
         with database.migrating() as connection:
-            revision = _revision_in(connection, chain)  # Another machine may have migrated meanwhile.
+            revision = _revision_in(connection, chain)  # Another machine may have migrated first.
             if not _is_done(revision, chain):
                 _upgrade(database, connection, chain)
                 return

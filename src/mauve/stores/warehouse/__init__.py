@@ -21,7 +21,7 @@ ITEMS_PER_RECORD_MAX: Final = 1024
 _ITEM_BITS: Final = 10
 _NUMBER_BITS: Final = 46
 STREAM_SHIFT: Final = _NUMBER_BITS + _ITEM_BITS
-"""The stream of a row is its `seq`, shifted right by so many bits."""
+"""The stream of a row is its `seq`, shifted right by this number of bits."""
 
 
 class WarehouseUnavailableError(Exception):

@@ -103,7 +103,7 @@ class ChdbMaintenance(RowMaintenance):
     def freeze(self) -> Frozen:
         self.thaw()
         for table in KEPT_TABLES:
-            # Hard links: it takes milliseconds, and space only for parts that are merged or rewritten meanwhile.
+            # Hard links: it takes milliseconds, and space only for parts that are merged or rewritten before `thaw`.
             self._connection.run(f"ALTER TABLE {table} FREEZE WITH NAME '{_FROZEN_NAME}'")
         folders = {table: self._frozen_folder(folder) for table, folder in self._table_folders().items()}
         return Frozen(folders, _rows_in(folders["events"]))

@@ -84,7 +84,7 @@ class SeenIds:
                 self._filters.pop(day, None)
 
     def forget(self) -> None:
-        """Build every filter again when it is needed: another loader may have stored ids meanwhile."""
+        """Build every filter again when it is needed: another loader may have stored ids since."""
         self._days |= set(self._stored_days())
         self._filters = {}
 

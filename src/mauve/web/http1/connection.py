@@ -209,7 +209,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def _read_more(self) -> None:
-        """Go on with the unread bytes, after other connections have been served."""
+        """Continue with the unread bytes, after other connections have been served."""
         self._read_scheduled = False
         if not self._reader.unread or self.should_pause():
             return
@@ -254,7 +254,7 @@ class Connection(asyncio.BufferedProtocol):
             self._send(request, reply)
 
     def _send_first(self, reply: Reply) -> None:
-        """Send the reply to a request that was begun without the task, which answers those that came meanwhile."""
+        """Send the reply to a request that was begun without the task, which answers those that came since."""
         try:
             self._send(self._pipeline[0], reply)
         except Exception as error:  # noqa: BLE001 - as above

@@ -76,7 +76,7 @@
       } else if (waiting.length && !isHeld) schedule(1);
     };
 
-    // Return the seconds until the next attempt; 0 if the batch was answered for good.
+    // Return the seconds until the next attempt; 0 if the batch needs no further attempt.
     const post = async (batch) => {
       // AbortSignal.timeout is missing in older browsers.
       const limit = new AbortController();

@@ -16,7 +16,7 @@ _WAIT_S: Final = 0.5
 
 
 class ObjectReader(io.RawIOBase):
-    """The content of an object as it is now; one that is replaced meanwhile is an error."""
+    """The content of an object as it is now; one that is replaced while it is read is an error."""
 
     def __init__(self, client: Any, bucket: str, key: str) -> None:  # noqa: ANN401 - boto3 has no types
         self._client = client

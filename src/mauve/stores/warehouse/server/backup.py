@@ -27,7 +27,7 @@ def copy_database(
 ) -> None:
     """Run BACKUP, and wait until it is complete. ClickHouse lists the parts first and copies them then.
 
-    Meanwhile call `check`, which raises if the copy has become useless.
+    Call `check` while waiting, which raises if the copy has become useless.
     """
     with closing(open_for_maintenance(address)) as connection:
         ((backup_id, status),) = connection.read(

@@ -126,7 +126,7 @@ def _check_version(connection: Connection) -> None:
 def _check_cluster(connection: Connection, cluster: str) -> None:
     ((servers, shards),) = connection.read(_SHARDS, {"cluster": cluster})
     if int(servers) == 0:
-        raise UnsupportedServerError(f"it knows no cluster '{cluster}': see system.clusters for their names")
+        raise UnsupportedServerError(f"it has no cluster '{cluster}': see system.clusters for their names")
     if int(shards) > 1:
         raise UnsupportedServerError(f"cluster '{cluster}' has several shards: name one whose servers are all replicas")
 

@@ -1,7 +1,7 @@
 """The loader's side of the warehouse on a server, where a commit may arrive twice or late.
 
 A loader that was paused for minutes, or a statement whose answer was lost, may still insert rows that another loader
-has stored meanwhile. Two measures prevent that together: the server recognizes the inserts of a range by a token, for
+has stored since. Two measures prevent that together: the server recognizes the inserts of a range by a token, for
 hours; and it refuses them once the rows have been staged for more than some minutes, by its own clock.
 """
 
