@@ -100,7 +100,7 @@ class TestTables:
             ("--map", "name=what"): "lacks at",
             ("--map", "name=what,at=then"): "no column 'then'",
             ("--map", "name=what,at=when"): "row 1: the time cannot be read",
-            ("--map", "name=what,at=when,colour=what"): "knows no 'colour'",
+            ("--map", "name=what,at=when,colour=what"): "does not support 'colour'",
             ("--map", "name"): "pairs such as",
         }.items():
             done = mauve(service.data, "import", "--app", app["app_id"], "--format", "csv", str(path), *options)
