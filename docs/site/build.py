@@ -95,7 +95,7 @@ def decisions() -> str:
     for path in sorted((ROOT / "docs/decisions").glob("*.md")):
         title = path.read_text().partition("\n")[0].lstrip("# ")
         lines.append(f"- [{title}]({path.name})")
-    return "# Decisions\n\nOne page each: what was decided, why, and what else was considered.\n\n" + "\n".join(lines)
+    return "# Decisions\n\nWhat was decided, why, and the consequences.\n\n" + "\n".join(lines)
 
 
 def write(path: Path, text: str) -> None:
