@@ -5,8 +5,8 @@ from email.headerregistry import Address
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
+from mauve.alerts.channels import Fact, Notice
 from mauve.alerts.channels.mail import message_of
-from mauve.alerts.notice import Fact, Notice
 
 LONG = "A-name-without-any-space-that-goes-on-and-on-" * 3
 NOTICE = Notice(

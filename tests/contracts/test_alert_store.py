@@ -8,15 +8,15 @@ import pytest
 from mauve.core.ids import SystemRandomness, new_id
 from mauve.core.user import Role, User
 from mauve.stores.alerts import (
+    AlertStore,
     Channel,
+    Message,
     MessageState,
-    NewMessage,
     OrganizationTimes,
     Room,
     StoredRule,
     Subscriber,
 )
-from mauve.stores.alerts.store import sql_alert_store
 from mauve.stores.catalog import OneTimeLink
 from mauve.stores.catalog.catalog import sql_catalog
 from mauve.stores.sql.database import Database, machine_time
@@ -35,7 +35,7 @@ class Stored:
 
     def __init__(self, database):
         self.catalog = sql_catalog(database)
-        self.alerts = sql_alert_store(database)
+        self.alerts = AlertStore(database)
         self.orgs = [self.organization(), self.organization()]
 
     def organization(self):
@@ -62,7 +62,7 @@ class Stored:
 
     def message(self, org_id=None, kind="threshold", at=NOW):
         org_id = org_id or self.orgs[0]
-        return NewMessage(new_id("msg", RANDOM), org_id, kind, "chan_x", None, "Team chat", "{}", at)
+        return Message(new_id("msg", RANDOM), org_id, kind, "chan_x", None, "Team chat", "{}", at)
 
     def claim(self, now_ms, count_max=16, of_organization_max=4, mail_until=None):
         found = self.alerts.messages.claim(now_ms, 60_000, count_max, of_organization_max, mail_until)
@@ -108,7 +108,7 @@ def test_rules_are_due_in_order_and_not_for_archived_apps(stored):
     assert [each.rule_id for each in stored.alerts.rules.due(NOW + 1, 10)] == [late.rule_id, future.rule_id]
 
 
-def test_a_judgment_and_its_messages_are_stored_together_and_only_by_the_first(stored):
+def test_an_evaluation_and_its_messages_are_stored_together_and_only_by_the_first(stored):
     rule = stored.rule()
     assert stored.alerts.rules.record(rule, '{"is": "true"}', NOW + 9, [stored.message()], ROOM)
     assert not stored.alerts.rules.record(rule, "{}", NOW + 99, [stored.message()], ROOM)
@@ -120,7 +120,7 @@ def test_a_judgment_and_its_messages_are_stored_together_and_only_by_the_first(s
     assert len(stored.alerts.messages.recent(rule.org_id, 10)) == 1
 
 
-def test_without_room_neither_judgment_nor_messages_are_stored(stored):
+def test_without_room_neither_evaluation_nor_messages_are_stored(stored):
     rule = stored.rule()
     assert stored.alerts.messages.add([stored.message() for _ in range(9)], ROOM)
     assert not stored.alerts.rules.record(rule, '{"x": 1}', NOW + 9, [stored.message(), stored.message()], ROOM)
@@ -177,10 +177,9 @@ def test_sealed_channels_count_for_the_master_key(stored):
 def test_a_digest_is_recorded_once_and_the_token_stays(stored):
     user_id = stored.user(stored.orgs[0])
     wants = Subscriber(user_id, stored.orgs[0], "daily", alerts=False, token="first", next_at=NOW)
-    stored.alerts.subscribers.save(wants)
-    stored.alerts.subscribers.save(
-        Subscriber(user_id, stored.orgs[0], "weekly", alerts=True, token="second", next_at=NOW)
-    )
+    stored.alerts.subscribers.add(wants)
+    stored.alerts.subscribers.add(replace(wants, token="second", next_at=NOW + 1))
+    stored.alerts.subscribers.change(user_id, digest="weekly", alerts=True)
     saved = stored.alerts.subscribers.find(user_id)
     assert (saved.token, saved.digest, saved.alerts) == ("first", "weekly", True)
     assert stored.alerts.subscribers.find_token("first") == saved
@@ -202,16 +201,15 @@ def test_a_wish_that_ends_leaves_the_others_as_they_are(stored):
     assert subscribers.find(user_id) == wants
     subscribers.add(replace(wants, token="other", alerts=False, next_at=NOW + 1))
     assert subscribers.find(user_id) == wants
-    subscribers.end_alerts(user_id)
+    subscribers.change(user_id, alerts=False)
     assert subscribers.find(user_id) == replace(wants, alerts=False)
-    subscribers.save(wants)
-    subscribers.save_digest(user_id, "never", None)
-    assert subscribers.find(user_id) == replace(wants, digest="never", next_at=None)
+    subscribers.change(user_id, digest="never", next_at=None)
+    assert subscribers.find(user_id) == replace(wants, alerts=False, digest="never", next_at=None)
 
 
 def test_only_a_wanted_digest_is_rescheduled(stored):
     user_id = stored.user(stored.orgs[0])
-    stored.alerts.subscribers.save(
+    stored.alerts.subscribers.add(
         Subscriber(user_id, stored.orgs[0], "never", alerts=True, token="token", next_at=None)
     )
     stored.alerts.subscribers.reschedule(user_id, NOW)
@@ -222,7 +220,7 @@ def test_only_a_wanted_digest_is_rescheduled(stored):
 def test_rows_go_with_the_app_or_the_member_they_belong_to(stored):
     org_id = stored.orgs[0]
     rule, user_id = stored.rule(), stored.user(org_id)
-    stored.alerts.subscribers.save(Subscriber(user_id, org_id, "daily", alerts=True, token="token", next_at=NOW))
+    stored.alerts.subscribers.add(Subscriber(user_id, org_id, "daily", alerts=True, token="token", next_at=NOW))
     stored.catalog.users.remove(org_id, user_id, lambda members: None, lambda minted: type(minted)())
     assert stored.alerts.subscribers.find(user_id) is None
     stored.catalog.apps.archive(org_id, rule.app_id, NOW)

@@ -12,8 +12,7 @@ from mauve.core.biller import Provider
 from mauve.core.credential import ControlToken, Scope
 from mauve.core.user import Role, User
 from mauve.stores import StoreUnavailableError
-from mauve.stores.alerts import NewMessage, Subscriber
-from mauve.stores.alerts.store import sql_alert_store
+from mauve.stores.alerts import AlertStore, Message, Subscriber
 from mauve.stores.catalog import NewToken, OneTimeLink, SealedSecret
 from mauve.stores.catalog.catalog import sql_catalog
 from mauve.stores.catalog.schema import keys, organizations, projects, tokens, webhook_secrets
@@ -47,7 +46,7 @@ class Tenant:
 
     def __init__(self, catalog, database):
         self.catalog, self.database = catalog, database
-        self.subscribers = sql_alert_store(database).subscribers
+        self.subscribers = AlertStore(database).subscribers
         self.organization = an_organization()
         catalog.organizations.create(self.organization)
         org_id = self.organization.org_id
@@ -82,14 +81,14 @@ class Tenant:
                 catalog.tokens.note_uses(self._token_uses)
             case "record a digest":
                 message_id, receiver = an_id("msg"), self.member.user_id
-                message = NewMessage(message_id, app.org_id, "digest", None, receiver, "a member", "{}", NOW)
+                message = Message(message_id, app.org_id, "digest", None, receiver, "a member", "{}", NOW)
                 self.subscribers.record(self.wish, NOW + 1, message)
             case "want a digest":
                 self.want_digest()
 
     def want_digest(self):
         try:
-            self.subscribers.save(self.wish)
+            self.subscribers.add(self.wish)
         except StoreUnavailableError as error:
             if "foreign key" not in str(error):  # The member was removed first.
                 raise

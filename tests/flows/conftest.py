@@ -98,5 +98,5 @@ def recorder() -> Recorder:
 
 @pytest.fixture
 def machine(core: Any, client: TestClient, recorder: Recorder) -> Machine:
-    """A machine that judges rules and sends messages when it is told to."""
+    """A machine that evaluates rules and sends messages when it is told to."""
     return Machine(core.dashboard.alerts, recorder)

@@ -11,11 +11,10 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from mauve.alerts.channels import SendFailed, Target, new_secret, senders
+from mauve.alerts.channels import Fact, Notice, SendFailed, Target
 from mauve.alerts.channels.connection import SocketAddress
-from mauve.alerts.channels.smtp import SmtpSender, mail_sender_from, mail_server_from
-from mauve.alerts.channels.webhook import WebhookSender
-from mauve.alerts.notice import Fact, Notice
+from mauve.alerts.channels.mail import SmtpSender, mail_server_from
+from mauve.alerts.channels.webhook import WebhookSender, new_secret
 from mauve.core.secret import Secret
 from support.receivers import Receiver, certificate_for, endless, silence, status
 from support.service import PATIENCE_S, two_free_ports
@@ -89,7 +88,7 @@ def _trusted(certificate, monkeypatch):
 
 
 def send_mail(url, target=TO, mail_from="Mauve <alerts@example.com>"):
-    senders(smtp_url=Secret(url), mail_from=mail_from, allow_private=False)["email"].send(target, NOTICE)
+    SmtpSender(Secret(url), mail_from).send(target, NOTICE)
 
 
 def failure_of(send, *arguments):
@@ -197,8 +196,8 @@ def test_an_address_that_is_not_one_is_refused_before_the_mail_server_is_asked(m
 def test_a_mail_server_that_sends_a_byte_at_a_time_is_left_at_the_deadline():
     for answer in (endless(b"220", b"-", 0.01), silence):
         with Receiver(answer, reads=False) as slow:
-            server = mail_server_from(Secret(f"smtp://127.0.0.1:{slow.port}?tls=none"))
-            sender = SmtpSender(server, mail_sender_from("a@example.com", server), send_s_max=0.5)
+            url = Secret(f"smtp://127.0.0.1:{slow.port}?tls=none")
+            sender = SmtpSender(url, "a@example.com", send_s_max=0.5)
             failed = failure_of(sender.send, TO, NOTICE)
         assert failed.retry
         assert "in time" in failed.reason
@@ -212,12 +211,11 @@ def test_a_url_of_a_mail_server_that_is_not_valid_is_refused_without_showing_it(
     )
     for url in refused:
         with pytest.raises(ValueError, match=r"mail server|smtp://") as error:
-            senders(smtp_url=Secret(url), mail_from="a@example.com", allow_private=False)
+            SmtpSender(Secret(url), "a@example.com")
         assert "s3cr" not in str(error.value), url
     for mail_from in (None, "", "alerts", "a@example.com\r\nBcc: b@example.com, c@example.com"):
         with pytest.raises(ValueError, match="MAUVE_MAIL_FROM"):
-            senders(smtp_url=Secret("smtp://u:p@host"), mail_from=mail_from, allow_private=False)
-    assert set(senders(smtp_url=None, mail_from=None, allow_private=False)) == {"webhook", "slack", "discord"}
+            SmtpSender(Secret("smtp://u:p@host"), mail_from)
 
 
 def hook(receiver, kind="webhook", secret=None, scheme="http", host="127.0.0.1"):
@@ -231,7 +229,7 @@ def send_hook(target, **options):
 
 def test_a_webhook_receives_json_that_verifies_by_standard_webhooks():
     secret = new_secret()
-    sender = senders(smtp_url=None, mail_from=None, allow_private=True)["webhook"]
+    sender = WebhookSender(allow_private=True)
     with Receiver() as receiver:
         sender.send(hook(receiver, secret=secret), NOTICE)
         sender.send(hook(receiver, secret=secret), NOTICE)
@@ -247,10 +245,10 @@ def test_a_webhook_receives_json_that_verifies_by_standard_webhooks():
 
 
 def test_chats_receive_their_own_format_without_a_signature():
-    all_senders = senders(smtp_url=None, mail_from=None, allow_private=True)
+    sender = WebhookSender(allow_private=True)
     for kind, key in (("slack", "blocks"), ("discord", "embeds")):
         with Receiver(status(204)) as receiver:
-            all_senders[kind].send(hook(receiver, kind), NOTICE)
+            sender.send(hook(receiver, kind), NOTICE)
         (request,) = receiver.received
         assert key in json.loads(request.body)
         assert "webhook-signature" not in request.headers

@@ -8,7 +8,7 @@ import pytest
 
 from mauve.alerts import edit
 from mauve.alerts.channels import SendFailed
-from mauve.alerts.compose import MESSAGES_PER_HOUR_MAX, TESTS_PER_HOUR_MAX
+from mauve.alerts.messages import MESSAGES_PER_HOUR_MAX, TESTS_PER_HOUR_MAX
 from mauve.alerts.outbox import CLAIM_MS
 from mauve.alerts.schedule import Cadence
 from mauve.control import people
@@ -81,7 +81,7 @@ def test_receivers_that_do_not_answer_hardly_delay_those_of_others(core, client,
     for _ in range(3):
         add_rule(admin, app, "no_events", hours="1")
     clock.advance(2 * HOUR_MS)
-    machine.runner.judge_due()
+    machine.runner.run_due()
     other = an_organization(name="Other")
     parts.catalog.organizations.create(other)
     user, _ = people.create_user(parts, other.org_id, "other@example.com", Role.ADMIN)
@@ -98,9 +98,9 @@ def test_two_machines_send_each_message_once(core, machine, recorder, admin, app
     clock.advance(2 * HOUR_MS)
     other = Machine(core.dashboard.alerts, recorder)
     due = other.parts.store.rules.due(clock.now_ms(), 10)
-    machine.runner.judge_due()
+    machine.runner.run_due()
     monkeypatch.setattr(type(other.parts.store.rules), "due", lambda *_: due)  # as if it had looked before
-    other.runner.judge_due()
+    other.runner.run_due()
     claimed = machine.parts.store.messages.claim(clock.now_ms(), CLAIM_MS, 10, 10)
     assert len(claimed) == 1
     other.outbox.send_due()
@@ -111,7 +111,7 @@ def test_a_machine_without_smtp_leaves_mail_to_one_that_has_it(core, machine, re
     without = Machine(core.dashboard.alerts, recorder, kinds=("slack",))
     subscribe(viewer, digest="daily", alerts="")
     clock.advance(DAY_MS)
-    machine.runner.judge_due()
+    machine.runner.run_due()
     without.outbox.send_due()
     assert recorder.take() == []
     assert "Trying again" not in viewer.open("/alerts").text
@@ -123,7 +123,7 @@ def test_mail_that_no_machine_can_send_is_given_up(core, machine, recorder, view
     without = Machine(core.dashboard.alerts, recorder, kinds=("slack",))
     subscribe(viewer, digest="daily", alerts="")
     clock.advance(DAY_MS)
-    machine.runner.judge_due()
+    machine.runner.run_due()
     for _ in range(60):
         clock.advance(HOUR_MS)
         without.outbox.send_due()
@@ -139,7 +139,7 @@ def test_a_sender_that_dies_leaves_a_message_that_is_sent_again_with_the_same_id
     add_channel(admin)
     add_rule(admin, app, "no_events", hours="1")
     clock.advance(2 * HOUR_MS)
-    machine.runner.judge_due()
+    machine.runner.run_due()
     monkeypatch.setattr(type(machine.parts.store.messages), "finish", lambda *_: sys.exit("killed"))
     with pytest.raises(SystemExit):
         machine.outbox.send_due()
@@ -224,7 +224,7 @@ def test_a_member_who_left_or_unsubscribed_gets_nothing_that_still_waits(
     subscribe(staying)
     add_rule(admin, app, "no_events", hours="1")
     clock.advance(2 * HOUR_MS)
-    machine.runner.judge_due()
+    machine.runner.run_due()
     parts.catalog.users.remove(organization.org_id, left.user_id, lambda members: None, lambda minted: type(minted)())
     staying.send("/alerts/wishes", {"digest": "never"})
     assert machine.work() == []

@@ -1,4 +1,4 @@
-"""Rules are judged by the pages' numbers, and digests are made."""
+"""Rules are evaluated by the pages' numbers, and digests are made."""
 
 from contextlib import closing
 from dataclasses import replace
@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 import pytest
 
 from mauve.alerts import edit
-from mauve.alerts.compose import Wish
 from mauve.alerts.digest import questions_about
-from mauve.alerts.rule_state import state_from
+from mauve.alerts.messages import Wish
+from mauve.alerts.rules import STATE
 from mauve.alerts.schedule import Cadence, digest_window
 from mauve.core.user import Role
 from mauve.core.window import today_at
 from mauve.ingest.stats import write_stats
 from mauve.stores import StoreUnavailableError
-from mauve.stores.alerts.store import sql_alert_store
+from mauve.stores.alerts import AlertStore
 from mauve.stores.sql.database import Database, sqlite_url
 from support.alerts import DAY_MS, HOUR_MS, WEBHOOK, Machine, add_channel, add_rule, subscribe, text_of
 from support.billing import signed_a
@@ -94,7 +94,7 @@ def test_steady_traffic_crosses_no_threshold_at_midnight(machine, admin, app, se
     assert machine.work() == [], "the day has hardly begun"
 
 
-def test_judging_reads_what_pages_have_cached_and_uses_up_no_allowance(
+def test_evaluating_reads_what_pages_have_cached_and_uses_up_no_allowance(
     core, client, machine, admin, app, send, organization, clock
 ):
     add_channel(admin)
@@ -108,7 +108,7 @@ def test_judging_reads_what_pages_have_cached_and_uses_up_no_allowance(
     clock.advance(6 * 60_000)
     assert len(machine.work()) == 1
     read = client.get("/v1/metrics/mau", params=period, headers=bearer(app["sk_key"]))
-    assert (read.json()["data"], read.headers["x-cache"]) == ([{"mau": 9}], "hit"), "judging has read it for all"
+    assert (read.json()["data"], read.headers["x-cache"]) == ([{"mau": 9}], "hit"), "evaluating has read it for all"
     usage = core.dashboard.meter.usage(organization.org_id, clock.now_ms())
     assert (usage.queries, usage.raw_scans) == (0, 0)
     assert usage.reads == 0
@@ -275,7 +275,7 @@ def test_rules_about_users_wait_while_loading_is_behind_and_those_about_money_do
     clock.advance(8 * DAY_MS)
     assert [notice.title for _, notice in machine.work()] == ["Shop: MRR is below 1.00\N{NO-BREAK SPACE}EUR"]
     rules = machine.parts.store.rules.all_of(organization.org_id)
-    assert sum(state_from(rule.state).is_unknown for rule in rules) == 2
+    assert sum(STATE.decode(rule.state).is_unknown for rule in rules) == 2
     core.is_loading_behind = False
     clock.advance(6 * 60_000)
     assert sorted(notice.title for _, notice in machine.work()) == [
@@ -360,7 +360,7 @@ def test_a_digest_recorded_while_its_receiver_is_changed_is_not_sent_again(
     def find_then_record(_, key):
         found.append(find(key))
         if len(found) == 1:
-            machine.runner.judge_due()
+            machine.runner.run_due()
         return found[-1]
 
     monkeypatch.setattr(type(subscribers), method, find_then_record)
@@ -379,7 +379,7 @@ def test_a_digest_that_is_due_by_the_stores_clock_is_sent_once(machine, recorder
     clock.advance(subscriber.next_at - clock.now_ms() - 30_000)
     url = sqlite_url(settings.data / "catalog.db")
     with closing(Database(url, PATIENCE_S, time_of=lambda _tx, now_ms: now_ms + 60_000)) as ahead:
-        behind = Machine(replace(machine.parts, store=sql_alert_store(ahead)), recorder)
+        behind = Machine(replace(machine.parts, store=AlertStore(ahead)), recorder)
         assert len(behind.work()) == 1
         assert behind.work() == []
         clock.advance(HOUR_MS)

@@ -8,7 +8,7 @@ import pytest
 from starlette.routing import compile_path
 
 from mauve.alerts import edit as alerts_edit
-from mauve.alerts.terms import NoEvents
+from mauve.alerts.rules import NoEvents
 from mauve.control import operator, people
 from mauve.control.apps import create_app
 from mauve.control.bodies import NewAppBody

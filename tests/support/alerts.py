@@ -1,11 +1,10 @@
-"""A machine that judges and sends when a test tells it to, and the forms of the alerts page."""
+"""A machine that evaluates and sends when a test tells it to, and the forms of the alerts page."""
 
 import re
 from dataclasses import replace
 
 from prometheus_client import CollectorRegistry
 
-from mauve.alerts.metrics import AlertMetrics
 from mauve.alerts.outbox import Outbox
 from mauve.alerts.runner import AlertRunner
 
@@ -32,18 +31,18 @@ class Recorder:
 
 
 class Machine:
-    """A machine that judges and sends when it is told to."""
+    """A machine that evaluates and sends when it is told to."""
 
     def __init__(self, parts, recorder, kinds=("email", "webhook", "slack", "discord")):
         self.parts = replace(parts, senders=dict.fromkeys(kinds, recorder))
         self._recorder = recorder
         self.runner = AlertRunner(self.parts)
         self.registry = CollectorRegistry()
-        self.outbox = Outbox(self.parts, AlertMetrics(self.registry))
+        self.outbox = Outbox(self.parts, self.registry)
 
     def work(self):
-        """Judge and send; return the notices that were sent, by the address of their receiver."""
-        self.runner.judge_due()
+        """Evaluate and send; return the notices that were sent, by the address of their receiver."""
+        self.runner.run_due()
         self.outbox.send_due()
         return [(target.address, notice) for target, notice in self._recorder.take()]
 

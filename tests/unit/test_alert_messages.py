@@ -9,10 +9,11 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mauve.alerts.channels import Target, check_address, discord, new_secret, signed_json, slack
+from mauve.alerts.channels import Fact, Notice, Target
+from mauve.alerts.channels.addresses import check_email
+from mauve.alerts.channels.formats import discord_body, fitted, json_body, slack_body
 from mauve.alerts.channels.mail import message_of
-from mauve.alerts.channels.wording import fitted
-from mauve.alerts.notice import Fact, Notice
+from mauve.alerts.channels.webhook import new_secret
 
 SENDER = Address("Mauve", addr_spec="alerts@example.com")
 RECEIVER = Address(addr_spec="you@example.org")
@@ -131,7 +132,7 @@ def test_any_notice_becomes_an_email_of_plain_ascii(shown):
 
 @given(notices)
 def test_any_notice_keeps_slacks_limits_and_mentions_no_one(shown):
-    message = json.loads(slack.body_of(shown))
+    message = json.loads(slack_body(shown))
     blocks = message["blocks"]
     assert 3 <= len(blocks) <= 50
     assert 1 <= len(blocks[0]["text"]["text"]) <= 150
@@ -148,7 +149,7 @@ def test_any_notice_keeps_slacks_limits_and_mentions_no_one(shown):
 
 @given(notices)
 def test_any_notice_keeps_discords_limits_and_mentions_no_one(shown):
-    message = json.loads(discord.body_of(shown))
+    message = json.loads(discord_body(shown))
     assert message["allowed_mentions"] == {"parse": []}
     (embed,) = message["embeds"]
     fields = embed["fields"]
@@ -163,25 +164,25 @@ def test_any_notice_keeps_discords_limits_and_mentions_no_one(shown):
 
 
 def test_chats_show_the_facts_of_each_app():
-    text = slack.body_of(notice()).decode()
+    text = slack_body(notice()).decode()
     assert "*Daisy Mail*\\n<https://m.example.com/apps/1|Revenue: €12.00 (before: €9.00)>" in text
-    (embed,) = json.loads(discord.body_of(notice()))["embeds"]
+    (embed,) = json.loads(discord_body(notice()))["embeds"]
     assert embed["fields"] == [{"name": "Daisy Mail", "value": "Revenue\\: €12.00 \\(before\\: €9.00\\)"}]
     assert (embed["url"], embed["timestamp"]) == ("https://m.example.com/", "2026-09-10T00:26:40Z")
 
 
 def test_chats_count_the_apps_that_do_not_fit():
     many = notice(facts=[Fact(f"App {number}", "Signups", "1", None, None) for number in range(60)])
-    assert "|Open 13 more apps in Mauve>" in json.loads(slack.body_of(many))["blocks"][-1]["elements"][0]["text"]
-    (embed,) = json.loads(discord.body_of(many))["embeds"]
+    assert "|Open 13 more apps in Mauve>" in json.loads(slack_body(many))["blocks"][-1]["elements"][0]["text"]
+    (embed,) = json.loads(discord_body(many))["embeds"]
     assert len(embed["fields"]) == 25
     assert embed["fields"][-1]["value"] == "36 more: open the dashboard."
     all_fit = notice(facts=many.facts[:25])
-    assert json.loads(discord.body_of(all_fit))["embeds"][0]["fields"][-1]["name"] == "App 24"
+    assert json.loads(discord_body(all_fit))["embeds"][0]["fields"][-1]["name"] == "App 24"
 
 
 def test_json_has_everything_but_the_link_to_unsubscribe():
-    assert json.loads(signed_json.body_of(notice())) == {
+    assert json.loads(json_body(notice())) == {
         "type": "alert.change",
         "timestamp": "2026-09-10T00:26:40Z",
         "data": {
@@ -217,7 +218,7 @@ def test_a_target_shows_neither_its_address_nor_its_secret():
 
 @given(st.emails())
 def test_an_address_is_written_as_it_was_given(address):
-    check_address("email", address, allow_private=False)
+    check_email(address)
     raw = message_of(notice(), SENDER, Address(addr_spec=address)).as_bytes()
     mail = message_from_bytes(raw, policy=policy.default)
     assert [each.addr_spec for each in mail["to"].addresses] == [address]

@@ -4,13 +4,30 @@ import itertools
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mauve.alerts.evaluate import Watch, evaluate_deliveries, evaluate_metric, evaluate_silence, questions_of
 from mauve.alerts.figures import Measure
-from mauve.alerts.judge import Watch, judge_deliveries, judge_numbers, judge_silence, questions_of
-from mauve.alerts.rule_state import RuleState, after_judgment, after_sending, after_unknown, should_send
+from mauve.alerts.rules import (
+    TERMS,
+    Change,
+    DeliveriesFailing,
+    Direction,
+    NoEvents,
+    RuleState,
+    Side,
+    TermsError,
+    Threshold,
+    after_evaluation,
+    after_sending,
+    after_unknown,
+    checked,
+    minor_units,
+    should_send,
+)
 from mauve.alerts.schedule import (
     ATTEMPTS_MAX,
     HOUR_MS,
@@ -19,19 +36,6 @@ from mauve.alerts.schedule import (
     is_quiet,
     next_digest_at,
     retry_at,
-)
-from mauve.alerts.terms import (
-    Change,
-    DeliveriesFailing,
-    Direction,
-    NoEvents,
-    Side,
-    TermsError,
-    Threshold,
-    checked,
-    minor_units,
-    packed_terms,
-    terms_from,
 )
 from mauve.core.app import App, AppType, Ownership
 from mauve.core.window import Window
@@ -44,7 +48,7 @@ APP = App("app_1", "org_1", "proj_1", None, "Shop", Ownership.MINE, AppType.SAAS
 
 
 def watch(terms, created_at=0):
-    return Watch(terms, APP, created_at, NOW, TODAY)
+    return Watch(terms, APP, created_at, NOW)
 
 
 class Known:
@@ -60,7 +64,7 @@ class Known:
 def threshold(metric, side, value, rows, currency=None, days=7):
     terms = checked(Threshold(metric=metric, days=days, side=side, value=value, currency=currency))
     (question,) = questions_of(watch(terms))
-    return judge_numbers(watch(terms), Known({(question.metric.name, question.window): rows}))
+    return evaluate_metric(watch(terms), terms, Known({(question.metric.name, question.window): rows}))
 
 
 @pytest.mark.parametrize(
@@ -84,18 +88,18 @@ def test_money_counts_in_its_own_currency():
         {"day": "2026-11-15", "currency": "eur", "revenue": 150},
         {"day": "2026-11-15", "currency": "usd", "revenue": 9_000},
     ]
-    judged = threshold("revenue", Side.ABOVE, 200, rows, "eur")
-    assert judged.is_true
-    assert "2.50\N{NO-BREAK SPACE}EUR" in judged.reason
+    evaluated = threshold("revenue", Side.ABOVE, 200, rows, "eur")
+    assert evaluated.is_true
+    assert "2.50\N{NO-BREAK SPACE}EUR" in evaluated.draft.reason
     assert not threshold("revenue", Side.ABOVE, 0, rows, "jpy").is_true
     assert threshold("mrr", Side.BELOW, 500, [{"currency": "eur", "mrr": 499}], "eur").is_true
 
 
-def test_numbers_that_cannot_be_read_judge_nothing():
+def test_numbers_that_cannot_be_read_decide_nothing():
     terms = Change(metric="mau", days=7, direction=Direction.EITHER, percent=10)
     now, before = questions_of(watch(terms))
-    assert judge_numbers(watch(terms), Known({})) is None
-    assert judge_numbers(watch(terms), Known({("mau", now.window): [{"mau": 1}]})) is None
+    assert evaluate_metric(watch(terms), terms, Known({})) is None
+    assert evaluate_metric(watch(terms), terms, Known({("mau", now.window): [{"mau": 1}]})) is None
     assert (now.window.last, before.window) == (date(2026, 11, 15), now.window.before)
 
 
@@ -108,21 +112,21 @@ def test_numbers_that_cannot_be_read_judge_nothing():
 def test_a_change_is_exact_and_needs_an_earlier_number(now, before, percent, direction):
     terms = checked(Change(metric="mau", days=30, direction=direction, percent=percent))
     first, second = questions_of(watch(terms))
-    judged = judge_numbers(
-        watch(terms), Known({("mau", first.window): [{"mau": now}], ("mau", second.window): [{"mau": before}]})
+    evaluated = evaluate_metric(
+        watch(terms), terms, Known({("mau", first.window): [{"mau": now}], ("mau", second.window): [{"mau": before}]})
     )
     is_beyond = before > 0 and abs(now - before) / before > percent / 100
     is_wanted = direction is Direction.EITHER or (now > before) is (direction is Direction.UP)
-    assert judged.is_true is (is_beyond and is_wanted)
+    assert evaluated.is_true is (is_beyond and is_wanted)
 
 
 def test_events_are_missed_from_the_last_one_or_from_the_making_of_the_rule():
     terms = NoEvents(hours=2)
-    assert judge_silence(watch(terms), NOW - 2 * HOUR_MS).is_true
-    assert not judge_silence(watch(terms), NOW - 2 * HOUR_MS + 1).is_true
-    assert judge_silence(watch(terms, created_at=NOW - 2 * HOUR_MS), None).is_true
-    assert not judge_silence(watch(terms, created_at=NOW), None).is_true
-    assert not judge_silence(watch(terms), NOW + HOUR_MS).is_true, "another machine's clock is ahead"
+    assert evaluate_silence(watch(terms), terms, NOW - 2 * HOUR_MS).is_true
+    assert not evaluate_silence(watch(terms), terms, NOW - 2 * HOUR_MS + 1).is_true
+    assert evaluate_silence(watch(terms, created_at=NOW - 2 * HOUR_MS), terms, None).is_true
+    assert not evaluate_silence(watch(terms, created_at=NOW), terms, None).is_true
+    assert not evaluate_silence(watch(terms), terms, NOW + HOUR_MS).is_true, "another machine's clock is ahead"
 
 
 def tally(word, at, provider="biller_a"):
@@ -145,14 +149,15 @@ def tally(word, at, provider="biller_a"):
     ],
 )
 def test_deliveries_fail_if_none_was_verified_after_the_last_mismatch(tallies, is_true):
-    assert judge_deliveries(watch(DeliveriesFailing(hours=24)), tallies).is_true is is_true
+    terms = DeliveriesFailing(hours=24)
+    assert evaluate_deliveries(watch(terms), terms, tallies).is_true is is_true
 
 
 def test_an_alert_that_stays_true_repeats_only_after_the_cooldown():
     state, sent = RuleState(), []
     for minute in range(0, 72 * 60, 5):
         at = NOW + minute * 60_000
-        state = after_judgment(state, at, "", is_true=True)
+        state = after_evaluation(state, at, "", is_true=True)
         if should_send(state, at, 24, is_quiet=False):
             state = after_sending(state, at)
             sent.append(minute // 60)
@@ -170,7 +175,7 @@ def test_no_two_messages_of_a_rule_are_closer_than_its_cooldown_and_none_is_sent
             state = after_unknown(state)
             assert (state.true_since, state.sent_at) == (before.true_since, before.sent_at)
             continue
-        state = after_judgment(state, at, "", is_true=is_true)
+        state = after_evaluation(state, at, "", is_true=is_true)
         if should_send(state, at, 6, is_quiet=is_quiet_now):
             assert is_true
             assert not is_quiet_now
@@ -247,7 +252,7 @@ def test_further_attempts_come_later_and_later_and_end():
     ],
 )
 def test_terms_are_stored_and_read_back(terms):
-    assert terms_from(packed_terms(checked(terms))) == terms
+    assert TERMS.decode(msgspec.json.encode(checked(terms))) == terms
 
 
 @pytest.mark.parametrize(

@@ -1,71 +1,59 @@
 """Change rules, channels and wishes, within their limits."""
 
 from typing import Final
-from urllib.parse import urlsplit
 
 import msgspec
 
-from mauve.access.vault import ChannelRow, Vault
-from mauve.alerts.channels import Target, check_address, new_secret
-from mauve.alerts.compose import (
+from mauve.access.vault import ChannelRow
+from mauve.alerts.channels import Draft, Target
+from mauve.alerts.channels.addresses import endpoint_from
+from mauve.alerts.channels.formats import CHANNEL_KINDS
+from mauve.alerts.channels.webhook import new_secret
+from mauve.alerts.messages import (
     MESSAGES_PER_HOUR_MAX,
     TESTS_PER_HOUR_MAX,
-    Draft,
+    AlertParts,
     Wish,
     room_for_test,
     to_channel,
-    to_member,
+    to_members,
 )
-from mauve.alerts.parts import AlertParts
-from mauve.alerts.rule_state import RuleState, packed_state
-from mauve.alerts.schedule import Cadence, is_quiet_hour, next_digest_at, time_zones
-from mauve.alerts.terms import (
+from mauve.alerts.rules import (
     RULES_PER_APP_MAX,
     RULES_PER_ORGANIZATION_MAX,
+    RuleState,
     Terms,
     TermsError,
     checked,
-    packed_terms,
 )
+from mauve.alerts.schedule import Cadence, is_quiet_hour, next_digest_at, time_zones
 from mauve.core.app import App, app_name_from
 from mauve.core.ids import is_id, new_id
 from mauve.core.organization import Organization
 from mauve.core.problems import Code, Problem, not_found
 from mauve.core.secret import Secret
 from mauve.core.user import User
-from mauve.stores.alerts import Channel, NewMessage, OrganizationTimes, StoredRule, Subscriber
+from mauve.stores.alerts import Channel, Message, OrganizationTimes, StoredRule, Subscriber
 
 CHANNELS_MAX: Final = 10  # of one organization
-CHANNEL_KINDS: Final = ("slack", "discord", "webhook")
-ADDRESS_CHARACTERS_MAX: Final = 2_000
 _TOKEN_CHARACTERS: Final = 32
 _HOURS: Final = 24
 
 
-class _Sealed(msgspec.Struct, frozen=True):
-    """What is secret of a channel. The address alone lets anyone post to a chat."""
-
-    address: str
-    secret: str | None
-
-
-_sealed: Final = msgspec.json.Decoder(_Sealed)
-
-
-def create_rule(parts: AlertParts, user: User, app: App, terms: Terms) -> StoredRule:
-    now_ms = parts.clock.now_ms()
+def create_rule(parts: AlertParts, user: User, app: App, terms: Terms) -> None:
     try:
-        packed = packed_terms(checked(terms))
+        checked(terms)
     except TermsError as error:
         raise _refused(str(error)) from None
     if app.is_archived:
         raise _refused("the app is archived: restore it first")
+    now_ms = parts.clock.now_ms()
     rule = StoredRule(
         rule_id=new_id("rule", parts.randomness),
         org_id=app.org_id,
         app_id=app.app_id,
-        terms=packed,
-        state=packed_state(RuleState()),
+        terms=msgspec.json.encode(terms).decode(),
+        state=msgspec.json.encode(RuleState()).decode(),
         version=0,
         next_at=now_ms,
         created_at=now_ms,
@@ -75,7 +63,6 @@ def create_rule(parts: AlertParts, user: User, app: App, terms: Terms) -> Stored
         raise _refused(
             f"an app may have {RULES_PER_APP_MAX} rules, all together {RULES_PER_ORGANIZATION_MAX}: delete one first"
         )
-    return rule
 
 
 def delete_rule(parts: AlertParts, org_id: str, rule_id: str) -> None:
@@ -85,83 +72,64 @@ def delete_rule(parts: AlertParts, org_id: str, rule_id: str) -> None:
 
 def create_channel(parts: AlertParts, user: User, kind: str, name: str, address: str) -> tuple[Channel, Secret | None]:
     """Store a channel; return it with the signing secret, which is never shown again."""
-    known = app_name_from(name)
+    known, address = app_name_from(name), address.strip()
     if known is None:
         raise _refused("give the channel a name of 1 to 80 characters")
-    target = Target(kind, address.strip(), new_secret() if kind == "webhook" else None)
-    if kind not in CHANNEL_KINDS or not 0 < len(target.address) <= ADDRESS_CHARACTERS_MAX:
+    if kind not in CHANNEL_KINDS or not address:
         raise _refused(f"choose one of {', '.join(CHANNEL_KINDS)}, and paste its address")
     try:
-        check_address(kind, target.address, allow_private=parts.allow_private)
+        endpoint = endpoint_from(address, allow_private=parts.allow_private)
     except ValueError as error:
         raise _refused(str(error)) from None
-    channel_id = new_id("chan", parts.randomness)
-    packed = Secret(msgspec.json.encode(_Sealed(target.address, target.secret)).decode())
+    channel_id, secret = new_id("chan", parts.randomness), new_secret() if kind == "webhook" else None
+    packed = Secret(msgspec.json.encode(Target(kind, address, secret)).decode())
     channel = Channel(
         channel_id=channel_id,
         org_id=user.org_id,
         kind=kind,
         name=known,
-        masked=masked_address(target.address),
+        masked=f"{'https' if endpoint.is_tls else 'http'}://{endpoint.host}/…",
         sealed=parts.vault.seal(packed, ChannelRow(user.org_id, channel_id)),
         created_at=parts.clock.now_ms(),
         created_by=user.user_id,
     )
     if not parts.store.channels.create(channel, CHANNELS_MAX):
         raise _refused(f"there are {CHANNELS_MAX} channels: delete one first")
-    return channel, None if target.secret is None else Secret(target.secret)
-
-
-def opened_target(vault: Vault, channel: Channel) -> Target:
-    text = vault.open(channel.sealed, ChannelRow(channel.org_id, channel.channel_id)).reveal()
-    sealed = _sealed.decode(text)
-    return Target(channel.kind, sealed.address, sealed.secret)
-
-
-def masked_address(address: str) -> str:
-    """Return the host of an address, which is all of it that is no secret."""
-    parts = urlsplit(address)
-    return f"{parts.scheme}://{parts.hostname or ''}/…"
-
-
-def find_channel(parts: AlertParts, org_id: str, channel_id: str) -> Channel:
-    channel = parts.store.channels.find(org_id, channel_id) if is_id(channel_id, "chan") else None
-    if channel is None:
-        raise not_found()
-    return channel
+    return channel, None if secret is None else Secret(secret)
 
 
 def delete_channel(parts: AlertParts, org_id: str, channel_id: str) -> None:
-    parts.store.channels.delete(org_id, find_channel(parts, org_id, channel_id).channel_id)
+    if not is_id(channel_id, "chan") or not parts.store.channels.delete(org_id, channel_id):
+        raise not_found()
 
 
 def send_test_to_channel(parts: AlertParts, organization: Organization, user: User, channel_id: str) -> None:
     """Put a test into the outbox, which sends it within seconds."""
-    channel = find_channel(parts, organization.org_id, channel_id)
+    channel = parts.store.channels.find(organization.org_id, channel_id) if is_id(channel_id, "chan") else None
+    if channel is None:
+        raise not_found()
     now_ms = parts.clock.now_ms()
-    _add(parts, to_channel(parts, organization, _test_draft(user), channel, now_ms), now_ms)
+    _add_test(parts, [to_channel(parts, organization, _test_draft(user), channel, now_ms)], now_ms)
 
 
 def send_test_mail(parts: AlertParts, organization: Organization, user: User) -> None:
     if not parts.can_mail:
         raise _refused("e-mail is not set up: the operator has to set MAUVE_SMTP_URL")
-    member = parts.catalog.users.find(user.user_id)
-    if member is None:
-        raise not_found()
     now_ms = parts.clock.now_ms()
     parts.store.subscribers.add(subscriber_of(parts, user))  # The link to unsubscribe in the test works, too.
-    subscriber = subscriber_of(parts, user)
-    _add(parts, to_member(parts, organization, _test_draft(user), subscriber, member, now_ms=now_ms), now_ms)
+    _add_test(parts, to_members(parts, organization, _test_draft(user), [subscriber_of(parts, user)], now_ms), now_ms)
 
 
 def _test_draft(user: User) -> Draft:
     return Draft("test", "A test from Mauve", f"{user.email} asked for a test on the alerts page.", [], "/alerts")
 
 
-def _add(parts: AlertParts, message: NewMessage, now_ms: int) -> None:
+def _add_test(parts: AlertParts, messages: list[Message], now_ms: int) -> None:
     if not parts.is_on:
         raise _refused("this machine sends nothing: the operator has set MAUVE_ALERTS to 0")
-    if not parts.store.messages.add([message], room_for_test(now_ms)):
+    if not messages:
+        raise not_found()  # The member was removed during the request.
+    if not parts.store.messages.add(messages, room_for_test(now_ms)):
         raise Problem(
             Code.RATE_LIMITED,
             f"your organization had {TESTS_PER_HOUR_MAX} tests or {MESSAGES_PER_HOUR_MAX} messages in the last hour: "
@@ -171,18 +139,15 @@ def _add(parts: AlertParts, message: NewMessage, now_ms: int) -> None:
 
 def subscriber_of(parts: AlertParts, user: User) -> Subscriber:
     """Return what a member wants by e-mail: nothing, until they choose it."""
-    found = parts.store.subscribers.find(user.user_id)
-    if found is not None:
-        return found
     token = parts.randomness.base62(_TOKEN_CHARACTERS)
-    return Subscriber(user.user_id, user.org_id, Cadence.NEVER, alerts=False, token=token, next_at=None)
+    nothing = Subscriber(user.user_id, user.org_id, Cadence.NEVER, alerts=False, token=token, next_at=None)
+    return parts.store.subscribers.find(user.user_id) or nothing
 
 
 def save_wishes(parts: AlertParts, user: User, cadence: Cadence, *, alerts: bool) -> None:
-    times = parts.store.times.find(user.org_id)
-    next_at = next_digest_at(times, cadence, parts.clock.now_ms())
-    known = subscriber_of(parts, user)
-    parts.store.subscribers.save(Subscriber(user.user_id, user.org_id, cadence, alerts, known.token, next_at))
+    next_at = next_digest_at(parts.store.times.find(user.org_id), cadence, parts.clock.now_ms())
+    parts.store.subscribers.add(subscriber_of(parts, user))
+    parts.store.subscribers.change(user.user_id, digest=cadence, alerts=alerts, next_at=next_at)
 
 
 def find_subscriber(parts: AlertParts, token: str) -> Subscriber | None:
@@ -196,11 +161,10 @@ def unsubscribe(parts: AlertParts, token: str, wish: Wish) -> bool:
     known = find_subscriber(parts, token)
     if known is None:
         return False
-    # A digest may be recorded meanwhile: writing back an earlier time would send it again.
     if wish is Wish.DIGEST:
-        parts.store.subscribers.save_digest(known.user_id, Cadence.NEVER, None)
+        parts.store.subscribers.change(known.user_id, digest=Cadence.NEVER, next_at=None)
     else:
-        parts.store.subscribers.end_alerts(known.user_id)
+        parts.store.subscribers.change(known.user_id, alerts=False)
     return True
 
 

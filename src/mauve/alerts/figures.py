@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
 from typing import Any, NamedTuple, Protocol, Self
 
-from mauve.alerts.terms import COUNTS
 from mauve.core.app import App
 from mauve.core.text import count, money, tenths
 from mauve.core.window import DAY, Window
@@ -49,7 +48,7 @@ def answers_about(numbers: Numbers, asked: Mapping[App, Iterable[Question]]) -> 
 
 
 class Measure(NamedTuple):
-    """A metric of a project in a period."""
+    """A metric of a project in a period. MRR is that of the last day, and `current_mrr` the current value."""
 
     project: str
     metric: str
@@ -57,28 +56,13 @@ class Measure(NamedTuple):
 
     @property
     def question(self) -> Question:
-        metric = "mrr_history" if self.metric == "mrr" else self.metric
-        return Question(self.project, METRICS[metric], self.window)
+        name = {"mrr": "mrr_history", "current_mrr": "mrr"}.get(self.metric, self.metric)
+        return Question(self.project, METRICS[name], self.window)
 
     def amounts(self, answers: Answers) -> dict[str | None, int] | None:
         """Return the amount of each currency, or one number, in tenths for DAU. None: it cannot be read now."""
         rows = answers.current_rows(self.question)
         return None if rows is None else _amounts(self.metric, rows, self.window)
-
-
-class CurrentMrr(NamedTuple):
-    """The MRR of a project now."""
-
-    project: str
-    today: date
-
-    @property
-    def question(self) -> Question:
-        return Question(self.project, METRICS["mrr"], Window(self.today, self.today))
-
-    def amounts(self, answers: Answers) -> dict[str | None, int] | None:
-        rows = answers.current_rows(self.question)
-        return None if rows is None else {row["currency"]: row["mrr"] for row in rows}
 
 
 def whole_days_before(today: date, days: int) -> Window:
@@ -99,13 +83,10 @@ def _amounts(metric: str, rows: Rows, window: Window) -> dict[str | None, int]:
         case "mrr":
             last = window.last.isoformat()
             return {row["currency"]: row["mrr"] for row in rows if row["day"] == last}
+        case "current_mrr":
+            return {row["currency"]: row["mrr"] for row in rows}
         case _:
             return {None: rows[0][metric]}
-
-
-def amount_of(amounts: Mapping[str | None, int], metric: str, currency: str | None) -> int:
-    """Return the number of a metric, or its amount in one currency, which is 0 if there is none."""
-    return amounts[None] if metric in COUNTS else amounts.get(currency, 0)
 
 
 def amount_text(metric: str, amount: int, currency: str | None) -> str:

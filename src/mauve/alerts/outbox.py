@@ -1,24 +1,20 @@
-"""Send what is in the outbox: claim, send, note the result.
+"""Send what is in the outbox: claim, send, record the result.
 
-A process that dies after sending and before noting it leaves the claim. It ends after `CLAIM_MS`, and the message is
-sent again, with the same id: at least once, never lost.
+A process that dies after sending and before recording it leaves the claim. It expires after `CLAIM_MS`, and the message
+is sent again, with the same id: at least once, never lost.
 """
 
 import threading
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import msgspec
 import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from mauve.access.vault import VaultError
-from mauve.alerts.channels import SendFailed, Target
-from mauve.alerts.compose import Wish
-from mauve.alerts.edit import opened_target
-from mauve.alerts.metrics import AlertMetrics
-from mauve.alerts.notice import NOTICE, Notice
-from mauve.alerts.parts import AlertParts
+from mauve.access.vault import ChannelRow, VaultError
+from mauve.alerts.channels import NOTICE, TARGET, SendFailed, Target
+from mauve.alerts.messages import AlertParts, Wish
 from mauve.alerts.schedule import HOUR_MS, MINUTE_MS, Cadence, retry_at
 from mauve.stores.alerts import Message, MessageState, Subscriber
 
@@ -34,10 +30,20 @@ _UNEXPECTED: Final = "an unexpected error, which the log of the service explains
 log = structlog.get_logger()
 
 
+class AlertMetrics:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.sent = Counter("mauve_alerts_sent", "Alerts and digests sent", ["channel"], registry=registry)
+        self.failed = Counter("mauve_alerts_failed", "Attempts to send one that failed", ["channel"], registry=registry)
+        self.waiting = Gauge("mauve_alerts_waiting", "Alerts and digests that wait to be sent", registry=registry)
+        for channel in ("email", "webhook"):  # A counter that appears with its first failure raises no alert.
+            self.sent.labels(channel)
+            self.failed.labels(channel)
+
+
 class Outbox:
-    def __init__(self, parts: AlertParts, metrics: AlertMetrics) -> None:
+    def __init__(self, parts: AlertParts, registry: CollectorRegistry) -> None:
         self._parts = parts
-        self._metrics = metrics
+        self._metrics = AlertMetrics(registry)
         self._stopped = threading.Event()
 
     def stop(self) -> None:
@@ -53,60 +59,55 @@ class Outbox:
 
     def _send_batch(self) -> int:
         now_ms = self._parts.clock.now_ms()
-        # Leave e-mail to a machine that can send it. What none has taken for so long fails here, and is given up.
+        # Leave e-mail to a machine that can send it. If none has for this long, it fails here and is given up.
         mail_until = None if self._parts.can_mail else now_ms - _MAIL_WAIT_MS
         claimed = self._parts.store.messages.claim(now_ms, CLAIM_MS, _BATCH_MAX, _OF_ORGANIZATION_MAX, mail_until)
         if claimed:
-            self._send_all(claimed)
+            with ThreadPoolExecutor(_BATCH_MAX, thread_name_prefix="alerts") as threads:
+                list(threads.map(self._send, claimed))
         return len(claimed)
 
-    def _send_all(self, messages: Iterable[Message]) -> None:
-        with ThreadPoolExecutor(_BATCH_MAX, thread_name_prefix="alerts") as threads:
-            list(threads.map(self._send, messages))
-
     def _send(self, message: Message) -> None:
-        """Send one message, and note what became of it. If that fails, the claim ends and it is sent again."""
+        """Send one message, and record the result. If recording fails, the claim expires and it is sent again."""
         try:
-            notice = NOTICE.decode(message.notice)
-            self._deliver(message, notice)
+            self._deliver(message)
         except SendFailed as failed:
-            self._note_failure(message, failed.reason, retry=failed.retry)
+            self._record_failure(message, failed.reason, retry=failed.retry)
         except Exception:
             log.exception("alert_failed", message_id=message.message_id)
-            self._note_failure(message, _UNEXPECTED, retry=True)
+            self._record_failure(message, _UNEXPECTED, retry=True)
         else:
             log.info("alert_sent", message_id=message.message_id, kind=message.kind, attempts=message.attempts)
             self._metrics.sent.labels(_channel(message)).inc()
             self._finish(message, MessageState.SENT, None)
 
-    def _deliver(self, message: Message, notice: Notice) -> None:
-        target = self._target(message)
+    def _deliver(self, message: Message) -> None:
+        """Send the message to where it goes now: the receiver may have left, or no longer want it."""
+        target = self._channel_of(message) if message.user_id is None else self._mailbox_of(message, message.user_id)
         sender = self._parts.senders.get(target.kind)
         if sender is None:
             raise SendFailed("e-mail is not set up on this machine: set MAUVE_SMTP_URL", retry=True)
-        sender.send(target, notice)
+        sender.send(target, NOTICE.decode(message.notice))
 
-    def _target(self, message: Message) -> Target:
-        """Return where a message goes now: the receiver may have left, or no longer want it."""
-        if message.user_id is not None:
-            return Target("email", self._address_of(message, message.user_id), None)
+    def _channel_of(self, message: Message) -> Target:
         channel = self._parts.store.channels.find(message.org_id, message.channel_id or "")
         if channel is None:
             raise SendFailed("the channel was deleted", retry=False)
         try:
-            return opened_target(self._parts.vault, channel)
+            packed = self._parts.vault.open(channel.sealed, ChannelRow(channel.org_id, channel.channel_id))
         except VaultError as error:
             raise SendFailed(str(error), retry=True) from None
+        return TARGET.decode(packed.reveal())
 
-    def _address_of(self, message: Message, user_id: str) -> str:
+    def _mailbox_of(self, message: Message, user_id: str) -> Target:
         member = self._parts.catalog.users.find(user_id)
         if member is None or member.user.org_id != message.org_id:
             raise SendFailed("no longer a member", retry=False)
         if not _is_wanted(message, self._parts.store.subscribers.find(user_id)):
             raise SendFailed("the member does not want these e-mails any more", retry=False)
-        return member.user.email
+        return Target("email", member.user.email)
 
-    def _note_failure(self, message: Message, reason: str, *, retry: bool) -> None:
+    def _record_failure(self, message: Message, reason: str, *, retry: bool) -> None:
         failure = "".join(filter(str.isprintable, reason))[:_FAILURE_CHARACTERS_MAX]
         due_at = retry_at(message.attempts, self._parts.clock.now_ms()) if retry else None
         self._metrics.failed.labels(_channel(message)).inc()
@@ -117,19 +118,14 @@ class Outbox:
             self._parts.store.messages.retry(message, due_at, failure)
 
     def _finish(self, message: Message, state: MessageState, failure: str | None) -> None:
-        self._parts.store.messages.finish(message, state, self._parts.clock.now_ms(), failure, _kept_of(message))
+        kept = message.notice
+        if message.kind == Wish.DIGEST:  # The history does not keep its many numbers.
+            kept = msgspec.json.encode(msgspec.structs.replace(NOTICE.decode(kept), facts=[])).decode()
+        self._parts.store.messages.finish(message, state, self._parts.clock.now_ms(), failure, kept)
 
 
 def _channel(message: Message) -> str:
     return "webhook" if message.user_id is None else "email"
-
-
-def _kept_of(message: Message) -> str:
-    """Return what the history keeps of a notice: not a digest's many numbers."""
-    if message.kind != Wish.DIGEST:
-        return message.notice
-    notice = NOTICE.decode(message.notice)
-    return msgspec.json.encode(msgspec.structs.replace(notice, facts=[])).decode()
 
 
 def _is_wanted(message: Message, subscriber: Subscriber | None) -> bool:

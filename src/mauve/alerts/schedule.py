@@ -1,4 +1,4 @@
-"""When to send: quiet hours, cooldown, digests and further attempts. Pure rules over epoch milliseconds."""
+"""When to send: quiet hours, digests and retries. Pure rules over epoch milliseconds."""
 
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from enum import StrEnum
@@ -6,12 +6,13 @@ from functools import cache
 from typing import Final
 from zoneinfo import ZoneInfo, available_timezones
 
-from mauve.core.window import DAY, Window
+from mauve.alerts.figures import whole_days_before
+from mauve.core.window import Window
 from mauve.stores.alerts import OrganizationTimes
 
 HOUR_MS: Final = 3_600_000
 MINUTE_MS: Final = 60_000
-JUDGE_EVERY_MS: Final = 5 * MINUTE_MS
+EVALUATE_EVERY_MS: Final = 5 * MINUTE_MS
 ATTEMPTS_MAX: Final = 8
 _BACKOFF_MINUTES: Final = (1, 5, 15, 60, 180, 360, 720)
 
@@ -45,25 +46,22 @@ def is_quiet_hour(times: OrganizationTimes, hour: int) -> bool:
 
 
 def next_digest_at(times: OrganizationTimes, cadence: Cadence, now_ms: int) -> int | None:
-    """Return when the next digest after now is due; None if none is wanted."""
+    """Return when the next digest is due; None if none is wanted."""
     if cadence is Cadence.NEVER:
         return None
-    day = _local(times, now_ms).date()
-    for days_ahead in range(2 + 7):
-        at_ms = _moment(times, day + timedelta(days=days_ahead), times.digest_hour)
-        if at_ms > now_ms and (cadence is Cadence.DAILY or _is_monday(day + timedelta(days=days_ahead))):
-            return at_ms
-    raise AssertionError("every week has a Monday")
+    today = _local(times, now_ms).date()
+    days = [today + timedelta(days=ahead) for ahead in range(2 + 7)]
+    moments = [_moment(times, day) for day in days if cadence is Cadence.DAILY or day.isoweekday() == 1]
+    return next(at_ms for at_ms in moments if at_ms > now_ms)
 
 
 def digest_window(cadence: Cadence, today: date) -> Window:
-    """Return the whole UTC days that a digest reports on: those up to yesterday."""
-    days = 1 if cadence is Cadence.DAILY else 7
-    return Window(today - timedelta(days=days), today - DAY)
+    """Return the whole UTC days that a digest reports on."""
+    return whole_days_before(today, 1 if cadence is Cadence.DAILY else 7)
 
 
 def retry_at(attempts: int, now_ms: int) -> int | None:
-    """Return when to try again after so many attempts; None if it is time to give up."""
+    """Return the time of the next retry, or None if there are no retries left."""
     if attempts >= ATTEMPTS_MAX:
         return None
     return now_ms + _BACKOFF_MINUTES[attempts - 1] * MINUTE_MS
@@ -78,11 +76,7 @@ def _zone(times: OrganizationTimes) -> tzinfo:
     return ZoneInfo(times.time_zone) if times.time_zone in time_zones() else UTC
 
 
-def _moment(times: OrganizationTimes, day: date, hour: int) -> int:
-    """Return when it is this hour; an hour that a change of clocks skips begins at once after it."""
-    local = datetime(day.year, day.month, day.day, hour, tzinfo=_zone(times))
+def _moment(times: OrganizationTimes, day: date) -> int:
+    """Return when a day's digest is due; if a change of clocks skips that hour, right after the change."""
+    local = datetime(day.year, day.month, day.day, times.digest_hour, tzinfo=_zone(times))
     return int(local.astimezone(UTC).timestamp()) * 1000
-
-
-def _is_monday(day: date) -> bool:
-    return day.isoweekday() == 1

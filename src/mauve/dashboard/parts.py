@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from mauve.access.sign_in_attempts import PasswordAttempts
-from mauve.alerts.parts import AlertParts
+from mauve.alerts.messages import AlertParts
 from mauve.control.parts import ControlParts
 from mauve.dashboard.charts.numbers import Numbers
 from mauve.dashboard.cookie import SessionCookie

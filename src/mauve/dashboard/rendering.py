@@ -53,7 +53,7 @@ NOTICES: Final[Mapping[str, str]] = MappingProxyType(
         "member-removed": "The member is removed and signed out everywhere.",
         "password-changed": "The password is changed. You are signed out everywhere else.",
         "session-ended": "That browser is signed out.",
-        "rule-created": "The rule is added. It is judged within a minute.",
+        "rule-created": "The rule is added. It is evaluated within a minute.",
         "rule-deleted": "The rule is deleted.",
         "channel-created": "The channel is added. Send a test to see whether it works.",
         "channel-deleted": "The channel is deleted.",

@@ -9,11 +9,13 @@ from prometheus_client import CollectorRegistry
 
 from mauve.access.keyring import Keyring
 from mauve.access.uses import USES_FLUSH_EVERY_S, KeyUseCopy
+from mauve.alerts.messages import AlertParts
+from mauve.alerts.outbox import SEND_EVERY_S, Outbox
+from mauve.alerts.runner import RUN_EVERY_S, AlertRunner
 from mauve.config import Settings
 from mauve.control.links import LINK_LIFETIME_MS, renew_setup_link
 from mauve.control.parts import ControlParts
 from mauve.load.lag import Progress
-from mauve.server.alerts import start_alerts
 from mauve.server.app import HealthApp, OtherPaths, ServiceApp, is_reachable
 from mauve.server.asgi_server import AsgiServer
 from mauve.server.child import expose_metrics, finished, repeat, serve_until_stopped
@@ -64,6 +66,27 @@ def open_api(
             ServiceApp(parts, query, dashboard, others, timeout_s=settings.catalog_timeout_s),
             [*(asyncio.create_task(job) for job in jobs), *start_alerts(dashboard.alerts, registry)],
         )
+
+
+def start_alerts(parts: AlertParts, registry: CollectorRegistry) -> list[asyncio.Task[None]]:
+    """Start to evaluate and to send, unless alerts are off. A slow receiver does not delay an evaluation."""
+    if not parts.is_on:
+        return []
+    runner, outbox = AlertRunner(parts), Outbox(parts, registry)
+    evaluating = repeat(RUN_EVERY_S, runner.run_due, "rules_not_evaluated")
+    return [asyncio.create_task(evaluating), asyncio.create_task(_send_forever(outbox))]
+
+
+async def _send_forever(outbox: Outbox) -> None:
+    """Send until cancelled; then begin no further batch, and return when the current one is over."""
+    sending = asyncio.create_task(repeat(SEND_EVERY_S, outbox.send_due, "alerts_not_sent"))
+    try:
+        await asyncio.shield(sending)
+    except asyncio.CancelledError:
+        outbox.stop()
+        sending.cancel()
+        await asyncio.wait({sending})
+        raise
 
 
 def ready_to_serve(config: ChildConfig, settings: Settings, parts: ControlParts, preparation: Preparation) -> Ready:

@@ -1,19 +1,26 @@
-"""Wires the dashboard: the parts of the control and query planes, and readers of the ledger."""
+"""Wires the dashboard: the parts of the control and query planes, readers of the ledger, and alerts."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
 
 from mauve.access.sign_in_attempts import PasswordAttempts, in_memory
-from mauve.config import Settings
+from mauve.alerts.channels import Sender
+from mauve.alerts.channels.formats import CHANNEL_KINDS
+from mauve.alerts.channels.mail import SmtpSender
+from mauve.alerts.channels.webhook import WebhookSender
+from mauve.alerts.messages import AlertParts
+from mauve.config import SettingError, Settings
 from mauve.control.parts import ControlParts
+from mauve.core.clock import Clock
 from mauve.dashboard.charts.numbers import Numbers
 from mauve.dashboard.cookie import SessionCookie, cookie_for
 from mauve.dashboard.parts import DashboardParts
 from mauve.dashboard.refreshing import RefreshLimits
 from mauve.openapi.documentation import has_site
 from mauve.query.parts import QueryParts
+from mauve.stores.alerts import AlertStore
 from mauve.stores.ledger.deliveries import SqlDeliveryReader
 from mauve.stores.ledger.imports import SqlImportLedger
 from mauve.stores.ledger.ingest_stats import SqlIngestStatsReader
@@ -21,7 +28,7 @@ from mauve.stores.ledger.payment_list import SqlPaymentReader
 from mauve.stores.ledger.subscription_list import SqlSubscriptionReader
 from mauve.stores.ledger.usage import SqlUsageReader
 from mauve.stores.limits.token_buckets import SqlTokenBuckets
-from mauve.wiring.alerts import alert_parts
+from mauve.urls import http_url
 from mauve.wiring.databases import open_catalog_database, open_ledger_database
 from mauve.wiring.paths import identity_path
 
@@ -45,8 +52,19 @@ def dashboard_parts(settings: Settings, control: ControlParts, query: QueryParts
             ingest_stats=ingest_stats,
             imports=SqlImportLedger(database),
             usage=SqlUsageReader(database),
-            alerts=alert_parts(
-                settings, control, catalog, numbers=numbers, ingest_stats=ingest_stats, deliveries=deliveries
+            alerts=AlertParts(
+                store=AlertStore(catalog),
+                catalog=control.catalog,
+                vault=control.vault,
+                numbers=numbers,
+                ingest_stats=ingest_stats,
+                deliveries=deliveries,
+                senders=_senders(settings, control.clock),
+                clock=control.clock,
+                randomness=control.randomness,
+                url=(settings.public_url or http_url(settings.host, settings.port)).rstrip("/"),
+                allow_private=settings.alerts_allow_private,
+                is_on=settings.alerts,
             ),
             cookie=session_cookie(settings),
             has_documentation=has_site(),
@@ -59,6 +77,18 @@ def dashboard_parts(settings: Settings, control: ControlParts, query: QueryParts
 def session_cookie(settings: Settings) -> SessionCookie:
     """Return the cookie of this installation, on a prepared data directory."""
     return cookie_for(identity_path(settings.data).read_text().strip(), settings.public_url)
+
+
+def _senders(settings: Settings, clock: Clock) -> Mapping[str, Sender]:
+    """Return the sender of each kind of target. Without an SMTP URL there is none for "email"."""
+    webhooks = WebhookSender(allow_private=settings.alerts_allow_private, clock=clock)
+    senders: dict[str, Sender] = dict.fromkeys(CHANNEL_KINDS, webhooks)
+    if settings.smtp_url is not None:
+        try:
+            senders["email"] = SmtpSender(settings.smtp_url, settings.mail_from)
+        except ValueError as error:
+            raise SettingError(f"MAUVE_SMTP_URL or MAUVE_MAIL_FROM is wrong: {error}") from None
+    return senders
 
 
 def _origin(url: str | None) -> str | None:

@@ -1,43 +1,72 @@
-"""Channels: send a notice by e-mail or to a webhook."""
+"""Channels: what a message says, where it goes, what sends it, and how that fails."""
 
-import base64
-import secrets
-from collections.abc import Mapping
+from typing import Annotated, Final, NamedTuple, Protocol
 
-from mauve.alerts.channels import webhook
-from mauve.alerts.channels.addresses import check_email, endpoint_from
-from mauve.alerts.channels.sender import Sender, SendFailed, Target
-from mauve.alerts.channels.smtp import SmtpSender, mail_sender_from, mail_server_from
-from mauve.core.secret import Secret
-from mauve.core.standard_webhooks import SECRET_PREFIX
+import msgspec
 
-__all__ = ["SendFailed", "Sender", "Target", "check_address", "new_secret", "senders"]
+SEND_S_MAX: Final = 10.0
 
 
-def senders(*, smtp_url: Secret | None, mail_from: str | None, allow_private: bool) -> Mapping[str, Sender]:
-    """Return the sender of each kind of target. Without an SMTP URL there is none for "email".
+class Fact(NamedTuple):
+    """One number of an app, as text: channels neither count nor format."""
 
-    Raise ValueError, with a sentence for the operator, if the URL or the sender's address is not valid.
+    app: str
+    label: str
+    value: str
+    before: str | None
+    link: str | None
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """A notice without a receiver. Its links are paths of the dashboard."""
+
+    kind: str  # "digest", "no_events", "deliveries_failing", "threshold", "change" or "test"
+    title: str  # one line, the subject of an e-mail
+    reason: str  # why it was sent, one sentence
+    facts: list[Fact]
+    link: str  # a page of the dashboard
+
+
+class Notice(Draft, frozen=True, kw_only=True):
+    """Everything a message says. It is stored as JSON until it is sent."""
+
+    id: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,128}$")]  # the same at every attempt
+    unsubscribe: str | None  # the one-click link, for e-mail only
+    sent_for: str  # the organization's name
+    at: int  # epoch milliseconds
+
+
+class Target(msgspec.Struct, frozen=True):
+    """Where a message goes. Its repr hides the address too: that of a chat's webhook is a credential."""
+
+    kind: str  # "email", "webhook", "slack" or "discord"
+    address: str
+    secret: str | None = None  # signs what a "webhook" receives
+
+    def __repr__(self) -> str:
+        return f"Target(kind={self.kind!r}, …)"
+
+
+NOTICE: Final = msgspec.json.Decoder(Notice)
+TARGET: Final = msgspec.json.Decoder(Target)
+
+
+class SendFailed(Exception):  # noqa: N818 - reads as what happened
+    """A message was not sent. The reason is a sentence for the owner and holds no secret."""
+
+    def __init__(self, reason: str, *, retry: bool) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.retry = retry
+
+
+class Sender(Protocol):
+    """Sends one message.
+
+    - Blocks, and returns or raises within `SEND_S_MAX`, whatever the receiver does.
+    - When `send` returns, the receiver has accepted the message.
+    - Sending a notice again sends the same id: the receiver can drop the repeat.
+    - Raises `SendFailed` and nothing else.
     """
-    by_kind: dict[str, Sender] = dict.fromkeys(webhook.KINDS, webhook.WebhookSender(allow_private=allow_private))
-    if smtp_url is not None:
-        server = mail_server_from(smtp_url)
-        by_kind["email"] = SmtpSender(server, mail_sender_from(mail_from, server))
-    return by_kind
 
-
-def check_address(kind: str, address: str, *, allow_private: bool) -> None:
-    """Raise ValueError, with a sentence for the owner, if no message may be sent to the address.
-
-    Names are not resolved: that may take long, and may give another answer when a message is sent. The sender checks
-    the addresses of a name at every attempt.
-    """
-    if kind == "email":
-        check_email(address)
-    else:
-        endpoint_from(address, allow_private=allow_private)
-
-
-def new_secret() -> str:
-    """Return a random signing secret as Standard Webhooks writes it."""
-    return SECRET_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
+    def send(self, target: Target, notice: Notice) -> None: ...

@@ -48,7 +48,11 @@ def check_email(address: str) -> None:
 
 
 def endpoint_from(url: str, *, allow_private: bool) -> Endpoint:
-    """Return the parts of a webhook's URL. Raise ValueError if it may not be used."""
+    """Return the parts of a webhook's URL. Raise ValueError, with a sentence for the owner, if it may not be used.
+
+    Names are not resolved: that may take long, and may give another answer when a message is sent. The sender checks
+    the addresses of a name at every attempt.
+    """
     parts = _split(url)
     if parts.scheme != "https" and not (allow_private and parts.scheme == "http"):
         raise ValueError(HTTPS_ONLY)

@@ -1,19 +1,19 @@
 """Connections that end on time, whatever the other side does.
 
-A socket's own timeout is no limit: it starts again with every byte, so a server that sends one byte a second holds the
-caller forever. Here a timer shuts the connection down at the deadline, which ends any read, write or handshake.
+A socket's own timeout restarts with every byte, so a server that sends one byte a second would hold the caller forever.
+Here a timer shuts the connection down at the deadline, which ends any read, write or handshake.
 """
 
-import queue
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
 
-_LOOKUPS_MAX: Final = 64  # several batches: names that resolve slowly must not keep others from it
-_ADDRESSES_TRIED_MAX: Final = 4  # A name with thousands of addresses must not make us knock at all of them.
+_LOOKUPS_MAX: Final = 64  # several batches: names that resolve slowly must not block others
+_ADDRESSES_TRIED_MAX: Final = 4  # A name may resolve to thousands of addresses: try only a few.
 _lookups: Final = threading.BoundedSemaphore(_LOOKUPS_MAX)
 
 
@@ -29,8 +29,6 @@ class SocketAddress(NamedTuple):
 
 
 class Deadline:
-    """The moment at which sending ends."""
-
     def __init__(self, seconds: float) -> None:
         self._ends_at = time.monotonic() + seconds
 
@@ -39,7 +37,7 @@ class Deadline:
         return time.monotonic() >= self._ends_at
 
     def left_s(self) -> float:
-        """Return the time that is left, which is never zero. Raise TimeoutError if none is."""
+        """Return the time left, always above zero. Raise TimeoutError if there is none."""
         left_s = self._ends_at - time.monotonic()
         if left_s <= 0:
             raise TimeoutError
@@ -47,8 +45,8 @@ class Deadline:
 
     @contextmanager
     def ending(self, connection: socket.socket) -> Iterator[None]:
-        """Shut the connection down at the deadline, also if TLS is put around it meanwhile."""
-        with connection.dup() as handle:  # the same connection, untouched by what TLS does to the first handle
+        """Shut the connection down at the deadline, also if TLS is added after this call."""
+        with connection.dup() as handle:  # the same connection: TLS takes over the first handle
             timer = threading.Timer(self.left_s(), _shut_down, [handle])
             timer.daemon = True
             timer.start()
@@ -65,20 +63,14 @@ Resolve = Callable[[str, int, Deadline], Sequence[SocketAddress]]
 def resolve(host: str, port: int, deadline: Deadline) -> Sequence[SocketAddress]:
     """Return all addresses of a host. Raise OSError if there are none, TimeoutError if finding them takes too long.
 
-    The system's resolver cannot be interrupted. It works in a thread that is left behind when time is up; their number
-    is limited, and the resolver gives up by itself.
+    The system's resolver cannot be interrupted. It runs in a thread that is abandoned when time is up. The number of
+    these threads is limited, and each ends when the resolver gives up.
     """
     if not _lookups.acquire(timeout=deadline.left_s()):
         raise TimeoutError
-    answers: queue.SimpleQueue[Sequence[SocketAddress] | OSError] = queue.SimpleQueue()
-    threading.Thread(target=_look_up, args=(host, port, answers), daemon=True).start()
-    try:
-        answer = answers.get(timeout=deadline.left_s())
-    except queue.Empty:
-        raise TimeoutError from None
-    if isinstance(answer, OSError):
-        raise answer
-    return answer
+    answer: Future[Sequence[SocketAddress]] = Future()
+    threading.Thread(target=_look_up, args=(host, port, answer), daemon=True).start()
+    return answer.result(timeout=deadline.left_s())
 
 
 def connect(addresses: Sequence[SocketAddress], deadline: Deadline) -> socket.socket:
@@ -87,7 +79,7 @@ def connect(addresses: Sequence[SocketAddress], deadline: Deadline) -> socket.so
     tried = addresses[:_ADDRESSES_TRIED_MAX]
     for index, each in enumerate(tried):
         try:
-            # Share the time: the first address may be one of IPv6 on a machine whose IPv6 leads nowhere.
+            # Share the time: the first address may be IPv6 on a machine without an IPv6 route.
             return _connected(each, deadline, deadline.left_s() / (len(tried) - index))
         except OSError as error:
             failure = error
@@ -106,14 +98,14 @@ def _connected(to: SocketAddress, deadline: Deadline, connect_s: float) -> socke
     return connection
 
 
-def _look_up(host: str, port: int, answers: "queue.SimpleQueue[Sequence[SocketAddress] | OSError]") -> None:
+def _look_up(host: str, port: int, answer: Future[Sequence[SocketAddress]]) -> None:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        answers.put([SocketAddress(family, address) for family, _, _, _, address in found])
+        answer.set_result([SocketAddress(family, address) for family, _, _, _, address in found])
     except OSError as error:
-        answers.put(error)
+        answer.set_exception(error)
     except UnicodeError:  # a label that is too long for the DNS
-        answers.put(OSError("not a host name"))
+        answer.set_exception(OSError("not a host name"))
     finally:
         _lookups.release()
 

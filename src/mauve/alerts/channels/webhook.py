@@ -2,33 +2,34 @@
 
 A tenant chooses the address, so it must not lead into our own network: the name is resolved once, every address is
 checked, and the connection goes to a checked address, so that a second answer of the DNS cannot redirect it. Redirects
-are not followed, proxies of the environment not used, and no text of the response is kept or shown.
+are not followed, proxies of the environment are not used, and no text of the response is kept or shown.
 """
 
+import base64
 import http.client
 import io
+import secrets
 import socket
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from http import HTTPStatus
 from typing import Any, Final
 
-from mauve.alerts.channels import discord, signed_json, slack
+from mauve.alerts.channels import SEND_S_MAX, Notice, SendFailed, Target
 from mauve.alerts.channels.addresses import Endpoint, check_resolved, endpoint_from
 from mauve.alerts.channels.connection import Deadline, Resolve, connect, resolve
-from mauve.alerts.channels.sender import SEND_S_MAX, SendFailed, Target
-from mauve.alerts.notice import Notice
+from mauve.alerts.channels.formats import BODIES
 from mauve.core.clock import Clock, SystemClock
+from mauve.core.standard_webhooks import SECRET_PREFIX, decoded_key, signature_of
 
 RESPONSE_BYTES_MAX: Final = 64 * 1024
-_BODIES: Final[Mapping[str, Callable[[Notice], bytes]]] = {
-    "webhook": signed_json.body_of,
-    "slack": slack.body_of,
-    "discord": discord.body_of,
-}
-KINDS: Final = tuple(_BODIES)
-_PASSING: Final = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS}
+_TEMPORARY: Final = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS}
+
+
+def new_secret() -> str:
+    """Return a random signing secret as Standard Webhooks writes it."""
+    return SECRET_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
 
 
 class WebhookSender:
@@ -47,7 +48,7 @@ class WebhookSender:
 
     def send(self, target: Target, notice: Notice) -> None:
         deadline = Deadline(self._send_s_max)
-        body = _BODIES[target.kind](notice)
+        body = BODIES[target.kind](notice)
         headers = {"content-type": "application/json", "user-agent": "Mauve", **self._signature(target, notice, body)}
         try:
             endpoint = endpoint_from(target.address, allow_private=self._allow_private)
@@ -59,26 +60,27 @@ class WebhookSender:
         _check_status(status)
 
     def _signature(self, target: Target, notice: Notice, body: bytes) -> Mapping[str, str]:
+        """Return the headers of Standard Webhooks: the id stays the same, the timestamp is that of the attempt."""
         if target.kind != "webhook":
             return {}
         if not target.secret:
             raise SendFailed("The webhook has no signing secret. Remove it and add it again.", retry=False)
-        return signed_json.signature_headers(target.secret, notice, body, self._clock.now_ms() // 1000)
+        now_s = str(self._clock.now_ms() // 1000)
+        signature = base64.b64encode(signature_of(decoded_key(target.secret), notice.id, now_s, body)).decode()
+        return {"webhook-id": notice.id, "webhook-timestamp": now_s, "webhook-signature": f"v1,{signature}"}
 
     def _post(self, endpoint: Endpoint, body: bytes, headers: Mapping[str, str], deadline: Deadline) -> int:
         """Return the status of the response. Its body is never read."""
         addresses = self._resolve(endpoint.host, endpoint.port, deadline)
         if not self._allow_private:
             check_resolved([each.ip for each in addresses])
-        tls = self._tls if endpoint.is_tls else None
         with connect(addresses, deadline) as plain, deadline.ending(plain):
             connection = http.client.HTTPConnection(endpoint.host, endpoint.port)
             connection.response_class = _BoundedResponse
-            secured = plain if tls is None else tls.wrap_socket(plain, server_hostname=endpoint.host)
+            secured = self._tls.wrap_socket(plain, server_hostname=endpoint.host) if endpoint.is_tls else plain
             with secured as connection.sock:
-                connection.request(
-                    "POST", endpoint.path, body, {**headers, "host": endpoint.host_header, "connection": "close"}
-                )
+                own = {"host": endpoint.host_header, "connection": "close"}
+                connection.request("POST", endpoint.path, body, {**headers, **own})
                 return connection.getresponse().status
 
     @cached_property
@@ -87,7 +89,7 @@ class WebhookSender:
 
 
 class _BoundedReader(io.RawIOBase):
-    """Reads from a socket until the limit, then as if the other side had closed it."""
+    """Reads from a socket up to the limit, then acts as if the other side had closed it."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -110,22 +112,24 @@ class _BoundedResponse(http.client.HTTPResponse):
 
 
 def _check_status(status: int) -> None:
-    if 200 <= status < 300:  # noqa: PLR2004 - the range that HTTP defines
-        return
-    if 300 <= status < 400:  # noqa: PLR2004 - the same
-        raise SendFailed(f"The receiver redirects ({status}). Enter the address that it redirects to.", retry=False)
-    if 400 <= status < 500 and status not in _PASSING:  # noqa: PLR2004 - the same
-        raise SendFailed(f"The receiver refused the message ({status}). Check the address.", retry=False)
+    match status // 100:
+        case 2:
+            return
+        case 3:
+            raise SendFailed(f"The receiver redirects ({status}). Enter the address that it redirects to.", retry=False)
+        case 4 if status not in _TEMPORARY:
+            raise SendFailed(f"The receiver refused the message ({status}). Check the address.", retry=False)
     raise SendFailed(f"The receiver could not take the message ({status}). It is sent again later.", retry=True)
 
 
 def _reason_of(error: Exception, deadline: Deadline) -> str:
     if deadline.is_over or isinstance(error, TimeoutError):
         return "The receiver did not answer in time. It is tried again later."
-    if isinstance(error, socket.gaierror):
-        return "The host of the address was not found. Check the address."
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return "The receiver's certificate is not valid for the address. Renew it."
-    if isinstance(error, http.client.HTTPException):
-        return "The receiver's answer is not valid HTTP. Check the address."
+    match error:
+        case socket.gaierror():
+            return "The host of the address was not found. Check the address."
+        case ssl.SSLCertVerificationError():
+            return "The receiver's certificate is not valid for the address. Renew it."
+        case http.client.HTTPException():
+            return "The receiver's answer is not valid HTTP. Check the address."
     return "The receiver could not be reached. Check that it is running, and the address."

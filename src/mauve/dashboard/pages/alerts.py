@@ -8,29 +8,29 @@ from typing import Final
 from starlette.responses import Response
 
 from mauve.alerts import edit
-from mauve.alerts.compose import Wish
-from mauve.alerts.describe import describe
-from mauve.alerts.notice import NOTICE
-from mauve.alerts.parts import AlertParts
-from mauve.alerts.rule_state import RuleState, state_from
-from mauve.alerts.schedule import Cadence, time_zones
-from mauve.alerts.terms import (
+from mauve.alerts.channels import NOTICE
+from mauve.alerts.messages import AlertParts, Wish
+from mauve.alerts.rules import (
     DAYS,
     METRIC_NAMES,
     MONEY,
+    STATE,
+    TERMS,
     Change,
     DeliveriesFailing,
     Direction,
     Kind,
     NoEvents,
+    RuleState,
     Side,
     Terms,
     TermsError,
     Threshold,
     check_metric,
+    describe,
     minor_units,
-    terms_from,
 )
+from mauve.alerts.schedule import Cadence, time_zones
 from mauve.control.bodies import invalid_body
 from mauve.core.app import App
 from mauve.core.problems import not_found
@@ -76,7 +76,6 @@ def show_alerts(context: MemberContext) -> Response:
         url=parts.url,
         has_public_url=context.parts.public_url is not None,
         time_zones=sorted(time_zones()),
-        CHANNEL_KINDS=edit.CHANNEL_KINDS,
         METRIC_NAMES=METRIC_NAMES,
         DAYS=DAYS,
     )
@@ -178,7 +177,7 @@ def _parts(context: Context) -> AlertParts:
 def _rules(parts: AlertParts, org_id: str, apps: Sequence[App]) -> list[ShownRule]:
     by_id = {app.app_id: app for app in apps}
     shown = [
-        ShownRule(rule, app, describe(terms_from(rule.terms)), state_from(rule.state))
+        ShownRule(rule, app, describe(TERMS.decode(rule.terms)), STATE.decode(rule.state))
         for rule in parts.store.rules.all_of(org_id)
         if (app := by_id.get(rule.app_id)) is not None
     ]

@@ -2,12 +2,35 @@
 
 As in the catalog, every method is one transaction, durable when it returns, and raises `StoreUnavailableError` if the
 engine cannot answer. Rules, notices and states are JSON that only `mauve.alerts` reads.
+
+A method that inserts a row locks the organization first, as removing a member does. The row refers to the organization,
+and two transactions that lock in different orders would wait for each other.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Protocol
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from mauve.stores.alerts.outbox import Message, Messages, MessageState, Room, has_room, insert_messages
+from mauve.stores.catalog.minting import lock_organization
+from mauve.stores.catalog.schema import alert_channels, alert_rules, alert_settings, alert_subscribers, apps
+from mauve.stores.sql.database import Database
+from mauve.stores.sql.dialects import upsert
+
+__all__ = [
+    "AlertStore",
+    "Channel",
+    "Message",
+    "MessageState",
+    "OrganizationTimes",
+    "Room",
+    "StoredRule",
+    "Subscriber",
+]
+
+Record = TypeVar("Record")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,21 +50,21 @@ class StoredRule:
     app_id: str
     terms: str  # JSON
     state: str  # JSON
-    version: int  # the count of its judgments
-    next_at: int  # when to judge it again
+    version: int  # the number of its evaluations
+    next_at: int  # of the next evaluation
     created_at: int
     created_by: str  # a user's id
 
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """A webhook of an organization. What is secret of it is sealed."""
+    """A webhook of an organization. Its secrets are sealed."""
 
     channel_id: str
     org_id: str
     kind: str
     name: str
-    masked: str  # the address without what is secret in it
+    masked: str  # the address without its secrets
     sealed: bytes
     created_at: int
     created_by: str
@@ -59,171 +82,178 @@ class Subscriber:
     next_at: int | None  # of the next digest
 
 
-class MessageState(StrEnum):
-    DUE = "due"
-    SENT = "sent"
-    FAILED = "failed"  # and not tried again
+class AlertStore:
+    def __init__(self, database: Database) -> None:
+        self.times = Times(database)
+        self.rules = Rules(database)
+        self.channels = Channels(database)
+        self.subscribers = Subscribers(database)
+        self.messages = Messages(database)
 
 
-@dataclass(frozen=True, slots=True)
-class NewMessage:
-    """A notice for one receiver: either a channel or a member."""
+class Times:
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
-    message_id: str
-    org_id: str
-    kind: str
-    channel_id: str | None
-    user_id: str | None
-    receiver: str  # as the history shows it
-    notice: str  # JSON
-    created_at: int
-
-
-@dataclass(frozen=True, slots=True)
-class Message(NewMessage):
-    state: MessageState
-    attempts: int  # begun, the current one included
-    due_at: int
-    done_at: int | None
-    failure: str | None  # of the last attempt
-
-
-@dataclass(frozen=True, slots=True)
-class Room:
-    """How many messages an organization may cause since a moment, digests aside, and how many of the same kind."""
-
-    messages_max: int
-    of_kind_max: int
-    since: int
-
-
-class Times(Protocol):
     def find(self, org_id: str) -> OrganizationTimes:
         """Return the stored times, or the defaults."""
-        ...
+        columns = [column for column in alert_settings.c if column.name != "org_id"]
+        with self._database.reading() as tx:
+            found = _records(tx, sa.select(*columns).where(alert_settings.c.org_id == org_id), OrganizationTimes)
+        return found[0] if found else OrganizationTimes()
 
-    def save(self, org_id: str, times: OrganizationTimes) -> None: ...
+    def save(self, org_id: str, times: OrganizationTimes) -> None:
+        with self._database.writing() as tx:
+            insert = upsert(tx.dialect.name, alert_settings).values(org_id=org_id, **asdict(times))
+            tx.execute(insert.on_conflict_do_update(index_elements=[alert_settings.c.org_id], set_=asdict(times)))
 
 
-class Rules(Protocol):
+class Rules:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
     def create(self, rule: StoredRule, of_app_max: int, of_organization_max: int) -> bool:
-        """Store a rule; return False if there are as many as may be."""
-        ...
+        """Store a rule; return False if the app or the organization has too many."""
+        with self._database.writing() as tx:
+            lock_organization(tx, rule.org_id)
+            app_ids = tx.execute(sa.select(alert_rules.c.app_id).where(alert_rules.c.org_id == rule.org_id))
+            of_organization = app_ids.scalars().all()
+            if len(of_organization) >= of_organization_max or of_organization.count(rule.app_id) >= of_app_max:
+                return False
+            tx.execute(sa.insert(alert_rules).values(asdict(rule)))
+            return True
 
     def all_of(self, org_id: str) -> list[StoredRule]:
         """Return the organization's rules, oldest first."""
-        ...
+        query = sa.select(alert_rules).where(alert_rules.c.org_id == org_id)
+        with self._database.reading() as tx:
+            return _records(tx, query.order_by(alert_rules.c.created_at, alert_rules.c.rule_id), StoredRule)
 
-    def delete(self, org_id: str, rule_id: str) -> bool: ...
+    def delete(self, org_id: str, rule_id: str) -> bool:
+        is_it = (alert_rules.c.org_id == org_id) & (alert_rules.c.rule_id == rule_id)
+        with self._database.writing() as tx:
+            return tx.execute(sa.delete(alert_rules).where(is_it)).rowcount == 1
 
     def due(self, now_ms: int, count_max: int) -> list[StoredRule]:
-        """Return rules of apps that are not archived, the longest due first."""
-        ...
+        """Return due rules of apps that are not archived, the longest due first."""
+        of_active_apps = sa.select(alert_rules).join(apps, apps.c.app_id == alert_rules.c.app_id)
+        query = of_active_apps.where(apps.c.archived_at.is_(None))
+        with self._database.reading() as tx:
+            due = query.where(alert_rules.c.next_at <= self._database.time_of(tx, now_ms))
+            ordered = due.order_by(alert_rules.c.next_at, alert_rules.c.rule_id)
+            return _records(tx, ordered.limit(count_max), StoredRule)
 
-    def record(self, judged: StoredRule, state: str, next_at: int, messages: Sequence[NewMessage], room: Room) -> bool:
+    def record(self, rule: StoredRule, state: str, next_at: int, messages: Sequence[Message], room: Room) -> bool:
         """Store the new state together with the messages, or change nothing and return False.
 
-        That is if the rule was judged or deleted since, or if there is no room for the messages.
+        It returns False if the rule was evaluated or deleted since, or if there is no room for the messages.
         """
-        ...
+        changes = {"state": state, "next_at": next_at, "version": rule.version + 1}
+        with self._database.writing() as tx:
+            if messages and not has_room(tx, messages, room):
+                return False
+            if tx.execute(_if_unchanged(rule).values(changes)).rowcount == 0:
+                return False
+            insert_messages(tx, messages)
+            return True
 
-    def postpone(self, judged: StoredRule, next_at: int) -> None:
-        """Judge the rule later; its state stays."""
-        ...
+    def postpone(self, rule: StoredRule, next_at: int) -> None:
+        """Evaluate the rule later; its state stays."""
+        with self._database.writing() as tx:
+            tx.execute(_if_unchanged(rule).values(next_at=next_at))
 
 
-class Channels(Protocol):
+def _if_unchanged(rule: StoredRule) -> sa.Update:
+    is_it = (alert_rules.c.rule_id == rule.rule_id) & (alert_rules.c.version == rule.version)
+    return sa.update(alert_rules).where(is_it)
+
+
+class Channels:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
     def create(self, channel: Channel, count_max: int) -> bool:
-        """Store a channel; return False if the organization has as many as may be."""
-        ...
+        """Store a channel; return False if the organization has too many."""
+        with self._database.writing() as tx:
+            lock_organization(tx, channel.org_id)
+            count = sa.select(sa.func.count()).where(alert_channels.c.org_id == channel.org_id)
+            if tx.execute(count).scalar_one() >= count_max:
+                return False
+            tx.execute(sa.insert(alert_channels).values(asdict(channel)))
+            return True
 
-    def all_of(self, org_id: str) -> list[Channel]: ...
+    def all_of(self, org_id: str) -> list[Channel]:
+        query = sa.select(alert_channels).where(alert_channels.c.org_id == org_id)
+        with self._database.reading() as tx:
+            return _records(tx, query.order_by(alert_channels.c.created_at, alert_channels.c.channel_id), Channel)
 
-    def find(self, org_id: str, channel_id: str) -> Channel | None: ...
+    def find(self, org_id: str, channel_id: str) -> Channel | None:
+        return next((channel for channel in self.all_of(org_id) if channel.channel_id == channel_id), None)
 
-    def delete(self, org_id: str, channel_id: str) -> bool: ...
+    def delete(self, org_id: str, channel_id: str) -> bool:
+        is_it = (alert_channels.c.org_id == org_id) & (alert_channels.c.channel_id == channel_id)
+        with self._database.writing() as tx:
+            return tx.execute(sa.delete(alert_channels).where(is_it)).rowcount == 1
 
 
-class Subscribers(Protocol):
-    def find(self, user_id: str) -> Subscriber | None: ...
+class Subscribers:
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
-    def find_token(self, token: str) -> Subscriber | None: ...
+    def find(self, user_id: str) -> Subscriber | None:
+        return next(iter(self._list(alert_subscribers.c.user_id == user_id)), None)
 
-    def save(self, subscriber: Subscriber) -> None:
-        """Store what a member wants. The token of the first time stays."""
-        ...
+    def find_token(self, token: str) -> Subscriber | None:
+        return next(iter(self._list(alert_subscribers.c.token == token)), None)
 
     def add(self, subscriber: Subscriber) -> None:
         """Store what a member wants, unless something is stored for them."""
-        ...
+        with self._database.writing() as tx:
+            lock_organization(tx, subscriber.org_id)
+            insert = upsert(tx.dialect.name, alert_subscribers).values(asdict(subscriber))
+            tx.execute(insert.on_conflict_do_nothing(index_elements=[alert_subscribers.c.user_id]))
 
-    def save_digest(self, user_id: str, digest: str, next_at: int | None) -> None:
-        """Change only the digest that a member wants."""
-        ...
-
-    def end_alerts(self, user_id: str) -> None:
-        """Note that a member wants no more alerts, and change nothing else."""
-        ...
-
-    def wanting_alerts(self, org_id: str) -> list[Subscriber]: ...
-
-    def wanting_digests(self, org_id: str) -> list[Subscriber]: ...
+    def change(self, user_id: str, **changes: str | bool | int | None) -> None:
+        """Change only these fields, since a digest may be recorded at the same time."""
+        with self._database.writing() as tx:
+            tx.execute(sa.update(alert_subscribers).where(alert_subscribers.c.user_id == user_id).values(changes))
 
     def reschedule(self, user_id: str, next_at: int) -> None:
         """Move the next digest of a member who still wants one."""
-        ...
+        is_wanted = (alert_subscribers.c.user_id == user_id) & alert_subscribers.c.next_at.is_not(None)
+        with self._database.writing() as tx:
+            tx.execute(sa.update(alert_subscribers).where(is_wanted).values(next_at=next_at))
+
+    def wanting_alerts(self, org_id: str) -> list[Subscriber]:
+        return self._list((alert_subscribers.c.org_id == org_id) & alert_subscribers.c.alerts)
+
+    def wanting_digests(self, org_id: str) -> list[Subscriber]:
+        return self._list((alert_subscribers.c.org_id == org_id) & alert_subscribers.c.next_at.is_not(None))
 
     def due(self, now_ms: int, count_max: int) -> list[Subscriber]:
         """Return the members whose digest is due, the longest due first."""
-        ...
+        with self._database.reading() as tx:
+            is_due = alert_subscribers.c.next_at <= self._database.time_of(tx, now_ms)
+            query = sa.select(alert_subscribers).where(is_due)
+            ordered = query.order_by(alert_subscribers.c.next_at, alert_subscribers.c.user_id).limit(count_max)
+            return _records(tx, ordered, Subscriber)
 
-    def record(self, subscriber: Subscriber, next_at: int, message: NewMessage) -> bool:
-        """Store the digest and when the next one is due; return False if that was already done or changed."""
-        ...
+    def record(self, subscriber: Subscriber, next_at: int, message: Message) -> bool:
+        """Store the digest and the time of the next one; return False if that was done or changed since."""
+        is_it = alert_subscribers.c.user_id == subscriber.user_id
+        is_unchanged = is_it & (alert_subscribers.c.next_at == subscriber.next_at)
+        with self._database.writing() as tx:
+            lock_organization(tx, subscriber.org_id)
+            if tx.execute(sa.update(alert_subscribers).where(is_unchanged).values(next_at=next_at)).rowcount == 0:
+                return False
+            insert_messages(tx, [message])
+            return True
 
-
-class Messages(Protocol):
-    """The outbox. A message is claimed before it is sent; if the sender dies, the claim ends and another sends it."""
-
-    def add(self, messages: Sequence[NewMessage], room: Room) -> bool:
-        """Store messages; return False if there is no room for them."""
-        ...
-
-    def recent(self, org_id: str, count_max: int) -> list[Message]:
-        """Return the organization's messages, newest first."""
-        ...
-
-    def claim(
-        self, now_ms: int, claim_ms: int, count_max: int, of_organization_max: int, mail_until: int | None = None
-    ) -> list[Message]:
-        """Claim messages that are due, for this long, and few of each organization.
-
-        The first of every organization comes before the second of any, the longest due first. Of those to members,
-        claim only the ones created up to `mail_until`; None: all.
-        """
-        ...
-
-    def finish(self, message: Message, state: MessageState, at: int, failure: str | None, notice: str) -> None:
-        """Note that a message was sent, or never will be, with what the history keeps of its notice."""
-        ...
-
-    def retry(self, message: Message, due_at: int, failure: str) -> None:
-        """Release the claim until the next attempt."""
-        ...
-
-    def count_waiting(self) -> int:
-        """Return how many messages are neither sent nor given up."""
-        ...
-
-    def prune(self, before: int, of_organization_max: int) -> None:
-        """Delete finished messages that are older, and each organization's oldest beyond a number."""
-        ...
+    def _list(self, condition: sa.ColumnElement[bool]) -> list[Subscriber]:
+        query = sa.select(alert_subscribers).where(condition).order_by(alert_subscribers.c.user_id)
+        with self._database.reading() as tx:
+            return _records(tx, query, Subscriber)
 
 
-@dataclass(frozen=True, slots=True)
-class AlertStore:
-    times: Times
-    rules: Rules
-    channels: Channels
-    subscribers: Subscribers
-    messages: Messages
+def _records(tx: sa.Connection, query: sa.Select[Any], kind: type[Record]) -> list[Record]:
+    return [kind(**row._mapping) for row in tx.execute(query)]  # noqa: SLF001 - SQLAlchemy's public name for it

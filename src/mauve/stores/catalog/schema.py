@@ -193,7 +193,7 @@ alert_rules: Final = sa.Table(
     sa.Column("app_id", sa.ForeignKey("apps.app_id", ondelete="CASCADE"), nullable=False, index=True),
     sa.Column("terms", sa.Text, nullable=False),  # JSON
     sa.Column("state", sa.Text, nullable=False),  # JSON
-    sa.Column("version", sa.BigInteger, nullable=False),  # the count of its judgments
+    sa.Column("version", sa.BigInteger, nullable=False),  # the number of its evaluations
     sa.Column("next_at", sa.BigInteger, nullable=False, index=True),
     sa.Column("created_at", sa.BigInteger, nullable=False),
     sa.Column("created_by", sa.Text, nullable=False),
