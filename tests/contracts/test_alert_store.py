@@ -7,16 +7,8 @@ import pytest
 
 from mauve.core.ids import SystemRandomness, new_id
 from mauve.core.user import Role, User
-from mauve.stores.alerts import (
-    AlertStore,
-    Channel,
-    Message,
-    MessageState,
-    OrganizationTimes,
-    Room,
-    StoredRule,
-    Subscriber,
-)
+from mauve.stores.alerts import AlertStore, Channel, OrganizationTimes, StoredRule, Subscriber
+from mauve.stores.alerts.outbox import Message, MessageState, Room
 from mauve.stores.catalog import OneTimeLink
 from mauve.stores.catalog.catalog import sql_catalog
 from mauve.stores.sql.database import Database, machine_time

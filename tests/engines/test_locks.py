@@ -12,7 +12,8 @@ from mauve.core.biller import Provider
 from mauve.core.credential import ControlToken, Scope
 from mauve.core.user import Role, User
 from mauve.stores import StoreUnavailableError
-from mauve.stores.alerts import AlertStore, Message, Subscriber
+from mauve.stores.alerts import AlertStore, Subscriber
+from mauve.stores.alerts.outbox import Message
 from mauve.stores.catalog import NewToken, OneTimeLink, SealedSecret
 from mauve.stores.catalog.catalog import sql_catalog
 from mauve.stores.catalog.schema import keys, organizations, projects, tokens, webhook_secrets

@@ -12,7 +12,6 @@ from aiosmtpd.smtp import AuthResult
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from mauve.alerts.channels import Fact, Notice, SendFailed, Target
-from mauve.alerts.channels.connection import SocketAddress
 from mauve.alerts.channels.mail import SmtpSender, mail_server_from
 from mauve.alerts.channels.webhook import WebhookSender, new_secret
 from mauve.core.secret import Secret
@@ -329,10 +328,9 @@ class Resolver:
     def __init__(self, *answers: list[str]) -> None:
         self.answers, self.asked = list(answers), []
 
-    def __call__(self, host, port, deadline):
+    def __call__(self, host, deadline):
         self.asked.append(host)
-        families = {True: socket.AF_INET6, False: socket.AF_INET}
-        return [SocketAddress(families[":" in each], (each, port)) for each in self.answers.pop(0)]
+        return self.answers.pop(0)
 
 
 def test_a_name_that_leads_into_a_private_network_is_refused_before_connecting(certificate):
@@ -368,7 +366,7 @@ def test_a_receiver_is_reached_at_the_second_address_of_its_name():
 
 
 def test_a_name_that_does_not_exist_is_reported():
-    def not_found(host, port, deadline):
+    def not_found(host, deadline):
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     sender = WebhookSender(allow_private=False, resolve=not_found)

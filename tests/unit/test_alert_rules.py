@@ -19,12 +19,11 @@ from mauve.alerts.rules import (
     NoEvents,
     RuleState,
     Side,
-    TermsError,
     Threshold,
     after_evaluation,
     after_sending,
     after_unknown,
-    checked,
+    check,
     minor_units,
     should_send,
 )
@@ -38,6 +37,7 @@ from mauve.alerts.schedule import (
     retry_at,
 )
 from mauve.core.app import App, AppType, Ownership
+from mauve.core.problems import Problem
 from mauve.core.window import Window
 from mauve.stores.alerts import OrganizationTimes
 from mauve.stores.deliveries import Tally
@@ -62,7 +62,8 @@ class Known:
 
 
 def threshold(metric, side, value, rows, currency=None, days=7):
-    terms = checked(Threshold(metric=metric, days=days, side=side, value=value, currency=currency))
+    terms = Threshold(metric=metric, days=days, side=side, value=value, currency=currency)
+    check(terms)
     (question,) = questions_of(watch(terms))
     return evaluate_metric(watch(terms), terms, Known({(question.metric.name, question.window): rows}))
 
@@ -110,7 +111,7 @@ def test_numbers_that_cannot_be_read_decide_nothing():
     direction=st.sampled_from(Direction),
 )
 def test_a_change_is_exact_and_needs_an_earlier_number(now, before, percent, direction):
-    terms = checked(Change(metric="mau", days=30, direction=direction, percent=percent))
+    terms = Change(metric="mau", days=30, direction=direction, percent=percent)
     first, second = questions_of(watch(terms))
     evaluated = evaluate_metric(
         watch(terms), terms, Known({("mau", first.window): [{"mau": now}], ("mau", second.window): [{"mau": before}]})
@@ -252,7 +253,7 @@ def test_further_attempts_come_later_and_later_and_end():
     ],
 )
 def test_terms_are_stored_and_read_back(terms):
-    assert TERMS.decode(msgspec.json.encode(checked(terms))) == terms
+    assert TERMS.decode(msgspec.json.encode(terms)) == terms
 
 
 @pytest.mark.parametrize(
@@ -270,8 +271,8 @@ def test_terms_are_stored_and_read_back(terms):
     ],
 )
 def test_terms_out_of_bounds_are_refused_with_advice(terms, advice):
-    with pytest.raises(TermsError, match=advice):
-        checked(terms)
+    with pytest.raises(Problem, match=advice):
+        check(terms)
 
 
 @pytest.mark.parametrize(
@@ -284,7 +285,7 @@ def test_a_value_is_read_in_the_units_of_its_currency(text, currency, minor):
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "1,5", "1.234", "1e3", "٣", "9" * 40, "1_0"])
 def test_a_value_that_is_no_amount_is_refused(text):
-    with pytest.raises(TermsError, match=r"1234\.50"):
+    with pytest.raises(Problem, match=r"1234\.50"):
         minor_units(text, "eur")
 
 

@@ -5,48 +5,33 @@ from typing import Final
 import msgspec
 
 from mauve.access.vault import ChannelRow
+from mauve.alerts import messages
 from mauve.alerts.channels import Draft, Target
 from mauve.alerts.channels.addresses import endpoint_from
 from mauve.alerts.channels.formats import CHANNEL_KINDS
 from mauve.alerts.channels.webhook import new_secret
-from mauve.alerts.messages import (
-    MESSAGES_PER_HOUR_MAX,
-    TESTS_PER_HOUR_MAX,
-    AlertParts,
-    Wish,
-    room_for_test,
-    to_channel,
-    to_members,
-)
-from mauve.alerts.rules import (
-    RULES_PER_APP_MAX,
-    RULES_PER_ORGANIZATION_MAX,
-    RuleState,
-    Terms,
-    TermsError,
-    checked,
-)
+from mauve.alerts.messages import AlertParts, Wish, to_channel, to_members
+from mauve.alerts.rules import RULES_PER_APP_MAX, RULES_PER_ORGANIZATION_MAX, RuleState, Terms, check
 from mauve.alerts.schedule import Cadence, is_quiet_hour, next_digest_at, time_zones
+from mauve.control.bodies import invalid_body
 from mauve.core.app import App, app_name_from
 from mauve.core.ids import is_id, new_id
 from mauve.core.organization import Organization
 from mauve.core.problems import Code, Problem, not_found
 from mauve.core.secret import Secret
 from mauve.core.user import User
-from mauve.stores.alerts import Channel, Message, OrganizationTimes, StoredRule, Subscriber
+from mauve.stores.alerts import Channel, OrganizationTimes, StoredRule, Subscriber
+from mauve.stores.alerts.outbox import Message
 
 CHANNELS_MAX: Final = 10  # of one organization
 _TOKEN_CHARACTERS: Final = 32
 _HOURS: Final = 24
 
 
-def create_rule(parts: AlertParts, user: User, app: App, terms: Terms) -> None:
-    try:
-        checked(terms)
-    except TermsError as error:
-        raise _refused(str(error)) from None
+def create_rule(parts: AlertParts, user: User, app: App, terms: Terms) -> StoredRule:
+    check(terms)
     if app.is_archived:
-        raise _refused("the app is archived: restore it first")
+        raise invalid_body("the app is archived: restore it first")
     now_ms = parts.clock.now_ms()
     rule = StoredRule(
         rule_id=new_id("rule", parts.randomness),
@@ -60,9 +45,10 @@ def create_rule(parts: AlertParts, user: User, app: App, terms: Terms) -> None:
         created_by=user.user_id,
     )
     if not parts.store.rules.create(rule, RULES_PER_APP_MAX, RULES_PER_ORGANIZATION_MAX):
-        raise _refused(
+        raise invalid_body(
             f"an app may have {RULES_PER_APP_MAX} rules, all together {RULES_PER_ORGANIZATION_MAX}: delete one first"
         )
+    return rule
 
 
 def delete_rule(parts: AlertParts, org_id: str, rule_id: str) -> None:
@@ -74,13 +60,13 @@ def create_channel(parts: AlertParts, user: User, kind: str, name: str, address:
     """Store a channel; return it with the signing secret, which is never shown again."""
     known, address = app_name_from(name), address.strip()
     if known is None:
-        raise _refused("give the channel a name of 1 to 80 characters")
+        raise invalid_body("give the channel a name of 1 to 80 characters")
     if kind not in CHANNEL_KINDS or not address:
-        raise _refused(f"choose one of {', '.join(CHANNEL_KINDS)}, and paste its address")
+        raise invalid_body(f"choose one of {', '.join(CHANNEL_KINDS)}, and paste its address")
     try:
         endpoint = endpoint_from(address, allow_private=parts.allow_private)
     except ValueError as error:
-        raise _refused(str(error)) from None
+        raise invalid_body(str(error)) from None
     channel_id, secret = new_id("chan", parts.randomness), new_secret() if kind == "webhook" else None
     packed = Secret(msgspec.json.encode(Target(kind, address, secret)).decode())
     channel = Channel(
@@ -94,7 +80,7 @@ def create_channel(parts: AlertParts, user: User, kind: str, name: str, address:
         created_by=user.user_id,
     )
     if not parts.store.channels.create(channel, CHANNELS_MAX):
-        raise _refused(f"there are {CHANNELS_MAX} channels: delete one first")
+        raise invalid_body(f"there are {CHANNELS_MAX} channels: delete one first")
     return channel, None if secret is None else Secret(secret)
 
 
@@ -114,7 +100,7 @@ def send_test_to_channel(parts: AlertParts, organization: Organization, user: Us
 
 def send_test_mail(parts: AlertParts, organization: Organization, user: User) -> None:
     if not parts.can_mail:
-        raise _refused("e-mail is not set up: the operator has to set MAUVE_SMTP_URL")
+        raise invalid_body("e-mail is not set up: the operator has to set MAUVE_SMTP_URL")
     now_ms = parts.clock.now_ms()
     parts.store.subscribers.add(subscriber_of(parts, user))  # The link to unsubscribe in the test works, too.
     _add_test(parts, to_members(parts, organization, _test_draft(user), [subscriber_of(parts, user)], now_ms), now_ms)
@@ -124,16 +110,16 @@ def _test_draft(user: User) -> Draft:
     return Draft("test", "A test from Mauve", f"{user.email} asked for a test on the alerts page.", [], "/alerts")
 
 
-def _add_test(parts: AlertParts, messages: list[Message], now_ms: int) -> None:
+def _add_test(parts: AlertParts, tests: list[Message], now_ms: int) -> None:
     if not parts.is_on:
-        raise _refused("this machine sends nothing: the operator has set MAUVE_ALERTS to 0")
-    if not messages:
+        raise invalid_body("this machine sends nothing: the operator has set MAUVE_ALERTS to 0")
+    if not tests:
         raise not_found()  # The member was removed during the request.
-    if not parts.store.messages.add(messages, room_for_test(now_ms)):
+    if not parts.store.messages.add(tests, messages.room_for_test(now_ms)):
         raise Problem(
             Code.RATE_LIMITED,
-            f"your organization had {TESTS_PER_HOUR_MAX} tests or {MESSAGES_PER_HOUR_MAX} messages in the last hour: "
-            "try again later",
+            f"your organization had {messages.TESTS_PER_HOUR_MAX} tests or {messages.MESSAGES_PER_HOUR_MAX} messages "
+            "in the last hour: try again later",
         )
 
 
@@ -171,22 +157,18 @@ def unsubscribe(parts: AlertParts, token: str, wish: Wish) -> bool:
 def save_times(parts: AlertParts, org_id: str, times: OrganizationTimes) -> None:
     """Save when an organization may be disturbed, and move the members' next digests to the new hour."""
     if times.time_zone not in time_zones():
-        raise _refused("choose a time zone by its name, such as Europe/Berlin or UTC")
+        raise invalid_body("choose a time zone by its name, such as Europe/Berlin or UTC")
     hours = (times.quiet_from, times.quiet_until, times.digest_hour)
     if not all(hour is None or 0 <= hour < _HOURS for hour in hours):
-        raise _refused("an hour is a number from 0 to 23")
+        raise invalid_body("an hour is a number from 0 to 23")
     if (times.quiet_from is None) != (times.quiet_until is None):
-        raise _refused("choose both the beginning and the end of the quiet hours, or neither")
+        raise invalid_body("choose both the beginning and the end of the quiet hours, or neither")
     if times.quiet_from is not None and times.quiet_from == times.quiet_until:
-        raise _refused("quiet hours must end at another hour than they begin: leave both empty for none")
+        raise invalid_body("quiet hours must end at another hour than they begin: leave both empty for none")
     if is_quiet_hour(times, times.digest_hour):
-        raise _refused("the digest's hour is within the quiet hours: choose another")
+        raise invalid_body("the digest's hour is within the quiet hours: choose another")
     parts.store.times.save(org_id, times)
     for each in parts.store.subscribers.wanting_digests(org_id):
         next_at = next_digest_at(times, Cadence(each.digest), parts.clock.now_ms())
         if next_at is not None:
             parts.store.subscribers.reschedule(each.user_id, next_at)
-
-
-def _refused(message: str) -> Problem:
-    return Problem(Code.INVALID_BODY, message)

@@ -14,7 +14,8 @@ from mauve.alerts.schedule import HOUR_MS
 from mauve.core.clock import Clock
 from mauve.core.ids import Randomness, new_id
 from mauve.core.organization import Organization
-from mauve.stores.alerts import AlertStore, Channel, Message, Room, Subscriber
+from mauve.stores.alerts import AlertStore, Channel, Subscriber
+from mauve.stores.alerts.outbox import Message, Room
 from mauve.stores.catalog import Catalog
 from mauve.stores.deliveries import DeliveryReader
 from mauve.stores.ingest_stats import IngestStatsReader

@@ -16,7 +16,8 @@ from mauve.access.vault import ChannelRow, VaultError
 from mauve.alerts.channels import NOTICE, TARGET, SendFailed, Target
 from mauve.alerts.messages import AlertParts, Wish
 from mauve.alerts.schedule import HOUR_MS, MINUTE_MS, Cadence, retry_at
-from mauve.stores.alerts import Message, MessageState, Subscriber
+from mauve.stores.alerts import Subscriber
+from mauve.stores.alerts.outbox import Message, MessageState
 
 SEND_EVERY_S: Final = 5.0
 CLAIM_MS: Final = 3 * MINUTE_MS  # far longer than a batch may take
@@ -30,21 +31,16 @@ _UNEXPECTED: Final = "an unexpected error, which the log of the service explains
 log = structlog.get_logger()
 
 
-class AlertMetrics:
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self.sent = Counter("mauve_alerts_sent", "Alerts and digests sent", ["channel"], registry=registry)
-        self.failed = Counter("mauve_alerts_failed", "Attempts to send one that failed", ["channel"], registry=registry)
-        self.waiting = Gauge("mauve_alerts_waiting", "Alerts and digests that wait to be sent", registry=registry)
-        for channel in ("email", "webhook"):  # A counter that appears with its first failure raises no alert.
-            self.sent.labels(channel)
-            self.failed.labels(channel)
-
-
 class Outbox:
     def __init__(self, parts: AlertParts, registry: CollectorRegistry) -> None:
         self._parts = parts
-        self._metrics = AlertMetrics(registry)
         self._stopped = threading.Event()
+        sent = Counter("mauve_alerts_sent", "Alerts and digests sent", ["channel"], registry=registry)
+        failed = Counter("mauve_alerts_failed", "Attempts to send one that failed", ["channel"], registry=registry)
+        # Now, since a counter that appears with its first failure raises no alert.
+        self._sent = {channel: sent.labels(channel) for channel in ("email", "webhook")}
+        self._failed = {channel: failed.labels(channel) for channel in ("email", "webhook")}
+        self._waiting = Gauge("mauve_alerts_waiting", "Alerts and digests that wait to be sent", registry=registry)
 
     def stop(self) -> None:
         """Begin no further batch."""
@@ -55,7 +51,7 @@ class Outbox:
         for _ in range(_BATCHES_MAX):
             if self._stopped.is_set() or not self._send_batch():
                 break
-        self._metrics.waiting.set(self._parts.store.messages.count_waiting())
+        self._waiting.set(self._parts.store.messages.count_waiting())
 
     def _send_batch(self) -> int:
         now_ms = self._parts.clock.now_ms()
@@ -78,7 +74,7 @@ class Outbox:
             self._record_failure(message, _UNEXPECTED, retry=True)
         else:
             log.info("alert_sent", message_id=message.message_id, kind=message.kind, attempts=message.attempts)
-            self._metrics.sent.labels(_channel(message)).inc()
+            self._sent[_channel(message)].inc()
             self._finish(message, MessageState.SENT, None)
 
     def _deliver(self, message: Message) -> None:
@@ -110,7 +106,7 @@ class Outbox:
     def _record_failure(self, message: Message, reason: str, *, retry: bool) -> None:
         failure = "".join(filter(str.isprintable, reason))[:_FAILURE_CHARACTERS_MAX]
         due_at = retry_at(message.attempts, self._parts.clock.now_ms()) if retry else None
-        self._metrics.failed.labels(_channel(message)).inc()
+        self._failed[_channel(message)].inc()
         log.warning("alert_not_sent", message_id=message.message_id, reason=failure, is_retried=due_at is not None)
         if due_at is None:
             self._finish(message, MessageState.FAILED, failure)

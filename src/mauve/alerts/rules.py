@@ -7,6 +7,7 @@ import msgspec
 
 from mauve.alerts.figures import amount_text
 from mauve.alerts.schedule import HOUR_MS
+from mauve.control.bodies import invalid_body
 from mauve.core.money import is_currency, minor_digits
 from mauve.core.text import count, counted
 
@@ -81,12 +82,8 @@ Terms = NoEvents | DeliveriesFailing | Threshold | Change
 TERMS: Final[msgspec.json.Decoder[Terms]] = msgspec.json.Decoder(Terms)
 
 
-class TermsError(ValueError):
-    """The terms are wrong. The message says what to change."""
-
-
-def checked(terms: Terms) -> Terms:
-    """Return the terms if they are within their bounds."""
+def check(terms: Terms) -> None:
+    """Raise a problem that says what to change, unless the terms are within their bounds."""
     _check(1 <= terms.cooldown_h <= COOLDOWN_HOURS_MAX, f"choose a cooldown of 1 to {COOLDOWN_HOURS_MAX} hours")
     match terms:
         case NoEvents() | DeliveriesFailing():
@@ -97,7 +94,6 @@ def checked(terms: Terms) -> Terms:
         case Change():
             check_metric(terms.metric, terms.days, terms.currency)
             _check(1 <= terms.percent <= PERCENT_MAX, f"choose a change of 1 to {PERCENT_MAX} %")
-    return terms
 
 
 def check_metric(metric: str, days: int, currency: str | None) -> None:
@@ -113,7 +109,7 @@ def check_metric(metric: str, days: int, currency: str | None) -> None:
 
 def _check(is_right: bool, advice: str) -> None:  # noqa: FBT001 - reads as an assertion
     if not is_right:
-        raise TermsError(advice)
+        raise invalid_body(advice)
 
 
 def minor_units(text: str, currency: str | None) -> int:
@@ -124,7 +120,7 @@ def minor_units(text: str, currency: str | None) -> int:
     is_fraction = rest == "" or (rest.isascii() and rest.isdigit() and len(rest) <= digits)
     if not is_number or not is_fraction:
         example = "such as 250" if digits == 0 else "such as 1234.50"
-        raise TermsError(f"the value must be a number {example}, without separators")
+        raise invalid_body(f"the value must be a number {example}, without separators")
     return int(whole + rest.ljust(digits, "0"))
 
 

@@ -5,44 +5,25 @@ another machine was first.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Final, TypeVar
 
 import msgspec
 import structlog
 
-from mauve.alerts import digest
-from mauve.alerts.evaluate import (
-    Evaluation,
-    Watch,
-    evaluate_deliveries,
-    evaluate_metric,
-    evaluate_silence,
-    needs_loading,
-    questions_of,
-)
+from mauve.alerts import digest, evaluate, rules
+from mauve.alerts.evaluate import Evaluation, Watch
 from mauve.alerts.figures import Answers, answers_about
 from mauve.alerts.messages import AlertParts, alert_messages, room_for_alert, to_members
-from mauve.alerts.rules import (
-    STATE,
-    TERMS,
-    Change,
-    DeliveriesFailing,
-    NoEvents,
-    Threshold,
-    after_evaluation,
-    after_sending,
-    after_unknown,
-    should_send,
-)
 from mauve.alerts.schedule import EVALUATE_EVERY_MS, HOUR_MS, Cadence, digest_window, is_quiet, next_digest_at
 from mauve.core.app import App
 from mauve.core.organization import Organization
 from mauve.core.window import Window, today_at
 from mauve.metrics.questions import Question
 from mauve.stores import StoreUnavailableError
-from mauve.stores.alerts import Message, OrganizationTimes, StoredRule, Subscriber
+from mauve.stores.alerts import OrganizationTimes, StoredRule, Subscriber
+from mauve.stores.alerts.outbox import Message
 from mauve.stores.ingest_stats import ACCEPTED
 
 RUN_EVERY_S: Final = 15.0
@@ -67,54 +48,49 @@ class AlertRunner:
 
     def run_due(self) -> None:
         """Evaluate the rules that are due, make the digests that are due, and delete old messages."""
-        store, now_ms = self._parts.store, self._parts.clock.now_ms()
-        self._by_organization(store.rules.due(now_ms, _RULES_MAX), self._evaluate_rules)
-        if self._parts.can_mail:
-            self._by_organization(store.subscribers.due(now_ms, _DIGESTS_MAX), self._make_due_digests)
+        parts, now_ms = self._parts, self._parts.clock.now_ms()
+        for organization, rules_due in self._by_organization(parts.store.rules.due(now_ms, _RULES_MAX)):
+            try:
+                self._evaluate_rules(organization, rules_due, now_ms)
+            except Exception:
+                log.exception("rules_not_evaluated", org_id=organization.org_id)
+                for rule in rules_due:  # They must not block those of others.
+                    parts.store.rules.postpone(rule, now_ms + EVALUATE_EVERY_MS)
+        subscribers = parts.store.subscribers.due(now_ms, _DIGESTS_MAX) if parts.can_mail else []
+        for organization, subscribers_due in self._by_organization(subscribers):
+            try:
+                self._make_due_digests(organization, subscribers_due)
+            except Exception:
+                log.exception("digests_not_made", org_id=organization.org_id)
         if not 0 <= now_ms - self._pruned_at < _PRUNE_EVERY_MS:
-            store.messages.prune(now_ms - _HISTORY_MS, _HISTORY_MAX)
+            parts.store.messages.prune(now_ms - _HISTORY_MS, _HISTORY_MAX)
             self._pruned_at = now_ms
 
-    def _by_organization(self, rows: Iterable[Row], work: Callable[[Organization, Sequence[Row]], None]) -> None:
-        """Do the work of each organization. A failure of one does not stop the others."""
+    def _by_organization(self, rows: Iterable[Row]) -> Iterator[tuple[Organization, list[Row]]]:
         found: dict[str, list[Row]] = defaultdict(list)
         for row in rows:
             found[row.org_id].append(row)
         for org_id, own in found.items():
-            try:
-                organization = self._parts.catalog.organizations.find(org_id)
-                if organization is not None:
-                    work(organization, own)
-            except Exception:
-                log.exception("alerts_failed", org_id=org_id)
+            organization = self._parts.catalog.organizations.find(org_id)
+            if organization is not None:
+                yield organization, own
 
-    def _evaluate_rules(self, organization: Organization, rules: Sequence[StoredRule]) -> None:
-        parts, now_ms = self._parts, self._parts.clock.now_ms()
-        try:
-            apps = {app.app_id: app for app in parts.catalog.apps.all_of(organization.org_id)}
-            watches = [
-                (rule, Watch(TERMS.decode(rule.terms), app, rule.created_at, now_ms))
-                for rule in rules
-                if (app := apps.get(rule.app_id)) is not None
-            ]
-            self._evaluate_watches(organization, watches, now_ms)
-        except Exception:
-            for rule in rules:  # A rule that cannot be evaluated must not block others.
-                parts.store.rules.postpone(rule, now_ms + EVALUATE_EVERY_MS)
-            raise
-
-    def _evaluate_watches(
-        self, organization: Organization, watches: Iterable[tuple[StoredRule, Watch]], now_ms: int
-    ) -> None:
+    def _evaluate_rules(self, organization: Organization, due: Sequence[StoredRule], now_ms: int) -> None:
         parts, is_quiet_now = self._parts, is_quiet(self._parts.store.times.find(organization.org_id), now_ms)
+        apps = {app.app_id: app for app in parts.catalog.apps.all_of(organization.org_id)}
+        watches = [
+            (rule, Watch(rules.TERMS.decode(rule.terms), app, rule.created_at, now_ms))
+            for rule in due
+            if (app := apps.get(rule.app_id)) is not None
+        ]
         # Numbers that miss events would look like a fall, and the loader needs the warehouse more than they do.
         is_behind = parts.numbers.is_loading_behind()
         asked: dict[App, list[Question]] = defaultdict(list)
         for _, watch in watches:
-            asked[watch.app] += [] if is_behind and needs_loading(watch) else questions_of(watch)
+            asked[watch.app] += [] if is_behind and evaluate.needs_loading(watch) else evaluate.questions_of(watch)
         answers = answers_about(parts.numbers, asked)
         for rule, watch in watches:
-            found = None if is_behind and needs_loading(watch) else self._evaluate(watch, answers)
+            found = None if is_behind and evaluate.needs_loading(watch) else self._evaluate(watch, answers)
             self._record(organization, rule, watch, found, is_quiet=is_quiet_now)
 
     def _evaluate(self, watch: Watch, answers: Answers) -> Evaluation | None:
@@ -122,14 +98,14 @@ class AlertRunner:
         parts, project = self._parts, watch.app.public_id
         try:
             match watch.terms:
-                case NoEvents() as terms:
+                case rules.NoEvents() as terms:
                     counts = parts.ingest_stats.counts(project, Window(watch.today - _LOOK_BACK, watch.today))
                     last_at = max((each.last_at for each in counts if each.word == ACCEPTED), default=None)
-                    return evaluate_silence(watch, terms, last_at)
-                case DeliveriesFailing() as terms:
-                    return evaluate_deliveries(watch, terms, parts.deliveries.tallies(project))
-                case Threshold() | Change() as terms:
-                    return evaluate_metric(watch, terms, answers)
+                    return evaluate.evaluate_silence(watch, terms, last_at)
+                case rules.DeliveriesFailing() as terms:
+                    return evaluate.evaluate_deliveries(watch, terms, parts.deliveries.tallies(project))
+                case rules.Threshold() | rules.Change() as terms:
+                    return evaluate.evaluate_metric(watch, terms, answers)
         except StoreUnavailableError as error:
             log.warning("rule_not_evaluated", app_id=watch.app.app_id, reason=str(error))
             return None
@@ -139,13 +115,13 @@ class AlertRunner:
     ) -> None:
         """Store the new state with the messages that it causes. Without room for them, they wait for the next one."""
         parts, now_ms, messages = self._parts, watch.now_ms, list[Message]()
-        state = after_unknown(STATE.decode(rule.state))
+        state = rules.after_unknown(rules.STATE.decode(rule.state))
         if found is not None:
-            state = after_evaluation(state, now_ms, found.found, is_true=found.is_true)
-            if should_send(state, now_ms, watch.terms.cooldown_h, is_quiet=is_quiet):
+            state = rules.after_evaluation(state, now_ms, found.found, is_true=found.is_true)
+            if rules.should_send(state, now_ms, watch.terms.cooldown_h, is_quiet=is_quiet):
                 messages = alert_messages(parts, organization, found.draft, now_ms)
         next_at, room = now_ms + EVALUATE_EVERY_MS, room_for_alert(len(messages), now_ms)
-        sent = msgspec.json.encode(after_sending(state, now_ms)).decode()
+        sent = msgspec.json.encode(rules.after_sending(state, now_ms)).decode()
         if not messages or not parts.store.rules.record(rule, sent, next_at, messages, room):
             parts.store.rules.record(rule, msgspec.json.encode(state).decode(), next_at, [], room)
 

@@ -5,27 +5,17 @@ Here a timer shuts the connection down at the deadline, which ends any read, wri
 """
 
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 _LOOKUPS_MAX: Final = 64  # several batches: names that resolve slowly must not block others
 _ADDRESSES_TRIED_MAX: Final = 4  # A name may resolve to thousands of addresses: try only a few.
 _lookups: Final = threading.BoundedSemaphore(_LOOKUPS_MAX)
-
-
-class SocketAddress(NamedTuple):
-    """One address of a name, as the system's resolver returns it."""
-
-    family: socket.AddressFamily
-    address: tuple[Any, ...]
-
-    @property
-    def ip(self) -> str:
-        return str(self.address[0])
 
 
 class Deadline:
@@ -57,51 +47,51 @@ class Deadline:
                 timer.join()
 
 
-Resolve = Callable[[str, int, Deadline], Sequence[SocketAddress]]
+Resolve = Callable[[str, Deadline], Sequence[str]]
 
 
-def resolve(host: str, port: int, deadline: Deadline) -> Sequence[SocketAddress]:
-    """Return all addresses of a host. Raise OSError if there are none, TimeoutError if finding them takes too long.
+def resolve(host: str, deadline: Deadline) -> Sequence[str]:
+    """Return all IP addresses of a host. Raise OSError if there are none, TimeoutError if finding them takes too long.
 
     The system's resolver cannot be interrupted. It runs in a thread that is abandoned when time is up. The number of
     these threads is limited, and each ends when the resolver gives up.
     """
     if not _lookups.acquire(timeout=deadline.left_s()):
         raise TimeoutError
-    answer: Future[Sequence[SocketAddress]] = Future()
-    threading.Thread(target=_look_up, args=(host, port, answer), daemon=True).start()
+    answer: Future[Sequence[str]] = Future()
+    threading.Thread(target=_look_up, args=(host, answer), daemon=True).start()
     return answer.result(timeout=deadline.left_s())
 
 
-def connect(addresses: Sequence[SocketAddress], deadline: Deadline) -> socket.socket:
-    """Connect to the first address that accepts."""
+@contextmanager
+def connected(
+    addresses: Sequence[str], port: int, deadline: Deadline, name: str, *, tls: ssl.SSLContext | None
+) -> Iterator[socket.socket]:
+    """Connect to the first address that accepts, with TLS for the name if wanted. The deadline ends the connection."""
+    with _connect(addresses[:_ADDRESSES_TRIED_MAX], port, deadline) as plain, deadline.ending(plain):
+        plain.settimeout(deadline.left_s())
+        if tls is None:
+            yield plain
+            return
+        with tls.wrap_socket(plain, server_hostname=name) as secured:
+            yield secured
+
+
+def _connect(addresses: Sequence[str], port: int, deadline: Deadline) -> socket.socket:
     failure = OSError("no address")
-    tried = addresses[:_ADDRESSES_TRIED_MAX]
-    for index, each in enumerate(tried):
+    for index, address in enumerate(addresses):
         try:
             # Share the time: the first address may be IPv6 on a machine without an IPv6 route.
-            return _connected(each, deadline, deadline.left_s() / (len(tried) - index))
+            return socket.create_connection((address, port), deadline.left_s() / (len(addresses) - index))
         except OSError as error:
             failure = error
     raise failure
 
 
-def _connected(to: SocketAddress, deadline: Deadline, connect_s: float) -> socket.socket:
-    connection = socket.socket(to.family, socket.SOCK_STREAM)
+def _look_up(host: str, answer: Future[Sequence[str]]) -> None:
     try:
-        connection.settimeout(connect_s)
-        connection.connect(to.address)
-        connection.settimeout(deadline.left_s())
-    except OSError:
-        connection.close()
-        raise
-    return connection
-
-
-def _look_up(host: str, port: int, answer: Future[Sequence[SocketAddress]]) -> None:
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        answer.set_result([SocketAddress(family, address) for family, _, _, _, address in found])
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        answer.set_result([str(address[0]) for *_, address in found])
     except OSError as error:
         answer.set_exception(error)
     except UnicodeError:  # a label that is too long for the DNS

@@ -18,21 +18,18 @@ _SPACES: Final = re.compile(" {2,}")
 _ELLIPSIS: Final = "…"  # also stands for empty text, which chats refuse
 _NO_MENTION: Final = "@\N{ZERO WIDTH SPACE}"
 
-_JSON_FACTS_MAX: Final = 1000
+_CHAT_FACTS_MAX: Final = 5  # An alert has one or two, without links. Digests go to members only.
 
 _SLACK_HEADER_CHARACTERS_MAX: Final = 150
 _SLACK_TEXT_CHARACTERS_MAX: Final = 3000
 _SLACK_LINE_CHARACTERS_MAX: Final = 300
-_SLACK_BLOCKS_MAX: Final = 50
 # Slack reads mentions and links from angle brackets; other programs read @channel from plain text.
 _SLACK_ESCAPES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": _NO_MENTION}
 
+# Discord allows 1024 characters in a field, and 6000 in all texts together.
 _DISCORD_NAME_CHARACTERS_MAX: Final = 256
-_DISCORD_DESCRIPTION_CHARACTERS_MAX: Final = 2000  # Discord allows 4096, but 6000 for all texts together.
-_DISCORD_FIELDS_MAX: Final = 25
-_DISCORD_VALUE_CHARACTERS_MAX: Final = 1024
+_DISCORD_DESCRIPTION_CHARACTERS_MAX: Final = 2000
 _DISCORD_LINE_CHARACTERS_MAX: Final = 200
-_DISCORD_ALL_CHARACTERS_MAX: Final = 6000
 _DISCORD_ESCAPES: Final = {"@": _NO_MENTION} | {each: f"\\{each}" for each in "\\*_~`|>[]()#<:-"}
 _MAUVE: Final = 0x7B3F91
 
@@ -71,16 +68,6 @@ def _sentence(fact: Fact) -> str:
     return f"{fact.label}: {fact.value}" + ("" if fact.before is None else f" (before: {fact.before})")
 
 
-def _joined(lines: Iterable[str], characters_max: int) -> str:
-    """Return as many lines as fit."""
-    text = ""
-    for line in lines:
-        if len(text) + len(line) + 3 > characters_max:
-            return f"{text}\n{_ELLIPSIS}"
-        text = f"{text}\n{line}".lstrip("\n")
-    return text or _ELLIPSIS
-
-
 def _timestamp(notice: Notice) -> str:
     return datetime.fromtimestamp(notice.at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -92,7 +79,7 @@ def json_body(notice: Notice) -> bytes:
         "reason": notice.reason,
         "organization": notice.sent_for,
         "link": notice.link,
-        "facts": [fact._asdict() for fact in notice.facts[:_JSON_FACTS_MAX]],
+        "facts": [fact._asdict() for fact in notice.facts],
     }
     return msgspec.json.encode({"type": f"alert.{notice.kind}", "timestamp": _timestamp(notice), "data": data})
 
@@ -100,11 +87,7 @@ def json_body(notice: Notice) -> bytes:
 def slack_body(notice: Notice) -> bytes:
     """Return the body for Slack's incoming webhooks, which Mattermost and others also accept."""
     title = fitted(notice.title, _SLACK_HEADER_CHARACTERS_MAX, lambda each: _NO_MENTION if each == "@" else each)
-    apps = by_app(notice.facts)
-    shown = list(apps.items())[: _SLACK_BLOCKS_MAX - 3]
-    left_out = len(apps) - len(shown)
-    more = f"{left_out} more {'app' if left_out == 1 else 'apps'} " if left_out else ""
-    foot = f"{_slack_link(notice.link, f'Open {more}in Mauve')} · {_slack_text(notice.sent_for)}"
+    foot = f"{_slack_link(notice.link, 'Open in Mauve')} · {_slack_text(notice.sent_for)}"
     message = {
         "text": _slack_text(f"{notice.title}: {notice.reason}", _SLACK_TEXT_CHARACTERS_MAX),
         "parse": "none",
@@ -114,17 +97,16 @@ def slack_body(notice: Notice) -> bytes:
         "blocks": [
             {"type": "header", "text": {"type": "plain_text", "text": title or _ELLIPSIS, "emoji": False}},
             _slack_section(_slack_text(notice.reason, _SLACK_TEXT_CHARACTERS_MAX) or _ELLIPSIS),
-            *(_slack_section(_joined(_slack_lines(app, facts), _SLACK_TEXT_CHARACTERS_MAX)) for app, facts in shown),
+            *(_slack_section(_slack_app(*each)) for each in by_app(notice.facts[:_CHAT_FACTS_MAX]).items()),
             {"type": "context", "elements": [_slack_markup(foot)]},
         ],
     }
     return msgspec.json.encode(message)
 
 
-def _slack_lines(app: str, facts: Iterable[Fact]) -> list[str]:
-    lines = [(fact.link, _slack_text(_sentence(fact))) for fact in facts]
+def _slack_app(app: str, facts: Iterable[Fact]) -> str:
     head = [f"*{_slack_text(app)}*"] if app else []
-    return head + [line if link is None else _slack_link(link, line) for link, line in lines]
+    return "\n".join(head + [_slack_text(_sentence(fact)) for fact in facts])
 
 
 def _slack_section(text: str) -> dict[str, Any]:
@@ -147,33 +129,21 @@ def _slack_text(text: str, characters_max: int = _SLACK_LINE_CHARACTERS_MAX) -> 
 
 def discord_body(notice: Notice) -> bytes:
     """Return the body for Discord's webhooks: one embed with a field for each app."""
-    embed: dict[str, Any] = {
+    embed = {
         "title": _discord_text(notice.title, _DISCORD_NAME_CHARACTERS_MAX) or _ELLIPSIS,
         "url": notice.link,
         "description": _discord_text(notice.reason, _DISCORD_DESCRIPTION_CHARACTERS_MAX),
         "color": _MAUVE,
         "timestamp": _timestamp(notice),
         "footer": {"text": fitted(notice.sent_for, _DISCORD_NAME_CHARACTERS_MAX)},
+        "fields": [_discord_field(*each) for each in by_app(notice.facts[:_CHAT_FACTS_MAX]).items()],
     }
-    used = len(embed["title"]) + len(embed["description"]) + len(embed["footer"]["text"])
-    embed["fields"] = _discord_fields(notice, _DISCORD_ALL_CHARACTERS_MAX - used)
     return msgspec.json.encode({"embeds": [embed], "allowed_mentions": {"parse": []}})
 
 
-def _discord_fields(notice: Notice, room: int) -> list[dict[str, str]]:
-    """Return a field for each app, as many as fit; if some do not, the last field counts them."""
-    fields: list[dict[str, str]] = []
-    apps = by_app(notice.facts)
-    room -= 2 * _DISCORD_LINE_CHARACTERS_MAX  # for the last one
-    for app, facts in apps.items():
-        name = _discord_text(app, _DISCORD_NAME_CHARACTERS_MAX) or _ELLIPSIS
-        lines = [_discord_text(_sentence(fact), _DISCORD_LINE_CHARACTERS_MAX) for fact in facts]
-        value = _joined(lines, _DISCORD_VALUE_CHARACTERS_MAX)
-        room -= len(name) + len(value)
-        if room < 0 or (len(fields) == _DISCORD_FIELDS_MAX - 1 and len(apps) > _DISCORD_FIELDS_MAX):
-            return [*fields, {"name": _ELLIPSIS, "value": f"{len(apps) - len(fields)} more: open the dashboard."}]
-        fields.append({"name": name, "value": value})
-    return fields
+def _discord_field(app: str, facts: Iterable[Fact]) -> dict[str, str]:
+    lines = [_discord_text(_sentence(fact), _DISCORD_LINE_CHARACTERS_MAX) for fact in facts]
+    return {"name": _discord_text(app, _DISCORD_NAME_CHARACTERS_MAX) or _ELLIPSIS, "value": "\n".join(lines)}
 
 
 def _discord_text(text: str, characters_max: int) -> str:

@@ -6,7 +6,7 @@ The operator chooses the server, so its address is not checked.
 import smtplib
 import socket
 import ssl
-from contextlib import ExitStack, suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from email.headerregistry import Address, BaseHeader, HeaderRegistry, UnstructuredHeader
 from email.message import EmailMessage
@@ -22,7 +22,7 @@ import jinja2
 
 from mauve.alerts.channels import SEND_S_MAX, Notice, SendFailed, Target
 from mauve.alerts.channels.addresses import check_email
-from mauve.alerts.channels.connection import Deadline, connect, resolve
+from mauve.alerts.channels.connection import Deadline, connected, resolve
 from mauve.alerts.channels.formats import by_app, fitted, one_line
 from mauve.core.secret import Secret
 
@@ -32,7 +32,6 @@ _FORMAT: Final = (
 )
 _PERMANENT: Final = 500
 _TEXT_CHARACTERS_MAX: Final = 200
-_FACTS_MAX: Final = 500
 # The operator can fix all of these, so the message is retried.
 _REASONS: Final[dict[type[Exception], str]] = {
     smtplib.SMTPAuthenticationError: "The mail server refused user name and password ({code}). Correct MAUVE_SMTP_URL.",
@@ -114,29 +113,23 @@ class SmtpSender:
         except ValueError as error:
             raise SendFailed(str(error), retry=False) from None
         message = message_of(notice, self._mail_from, Address(addr_spec=target.address)).as_bytes()
+        server = self._server
         try:
-            with ExitStack() as stack:
-                session = self._signed_in(deadline, stack)
-                session.sendmail(self._mail_from.addr_spec, [target.address], message)
-                with suppress(OSError):  # The message is accepted, whatever follows.
-                    session.quit()
+            addresses, tls = resolve(server.host, deadline), self._tls if server.tls == "implicit" else None
+            with connected(addresses, server.port, deadline, server.host, tls=tls) as connection:
+                self._send(_Session(connection, server, self._mail_from.domain), target, message)
         except (OSError, ValueError) as error:  # errors of smtplib, sockets and TLS; replies that cannot be decoded
             raise _failure_from(error, deadline) from error
 
-    def _signed_in(self, deadline: Deadline, stack: ExitStack) -> smtplib.SMTP:
-        """Return a session that may send. It is closed with the stack."""
-        server = self._server
-        plain = connect(resolve(server.host, server.port, deadline), deadline)
-        stack.callback(plain.close)
-        stack.enter_context(deadline.ending(plain))
-        connection = self._tls.wrap_socket(plain, server_hostname=server.host) if server.tls == "implicit" else plain
-        session = _Session(connection, server, self._mail_from.domain)
-        stack.callback(session.close)
-        if server.tls == "starttls":
-            session.starttls(context=self._tls)
-        if server.user is not None and server.password is not None:
-            session.login(server.user, server.password.reveal())
-        return session
+    def _send(self, session: smtplib.SMTP, target: Target, message: bytes) -> None:
+        with closing(session):
+            if self._server.tls == "starttls":
+                session.starttls(context=self._tls)
+            if self._server.user is not None and self._server.password is not None:
+                session.login(self._server.user, self._server.password.reveal())
+            session.sendmail(self._mail_from.addr_spec, [target.address], message)
+            with suppress(OSError):  # The message is accepted, whatever follows.
+                session.quit()
 
 
 class _Session(smtplib.SMTP):
@@ -183,16 +176,8 @@ def message_of(notice: Notice, sender: Address, receiver: Address) -> EmailMessa
 
 
 def _rendered(template: str, notice: Notice) -> str:
-    return (
-        _templates()
-        .get_template(template)
-        .render(
-            notice=notice,
-            apps=by_app(notice.facts[:_FACTS_MAX]),
-            left_out=len(notice.facts[_FACTS_MAX:]),
-            sent_at=f"{_moment(notice):%-d %B %Y at %H:%M} UTC",
-        )
-    )
+    sent_at = f"{_moment(notice):%-d %B %Y at %H:%M} UTC"
+    return _templates().get_template(template).render(notice=notice, apps=by_app(notice.facts), sent_at=sent_at)
 
 
 def _moment(notice: Notice) -> datetime:

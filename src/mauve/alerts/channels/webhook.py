@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from mauve.alerts.channels import SEND_S_MAX, Notice, SendFailed, Target
 from mauve.alerts.channels.addresses import Endpoint, check_resolved, endpoint_from
-from mauve.alerts.channels.connection import Deadline, Resolve, connect, resolve
+from mauve.alerts.channels.connection import Deadline, Resolve, connected, resolve
 from mauve.alerts.channels.formats import BODIES
 from mauve.core.clock import Clock, SystemClock
 from mauve.core.standard_webhooks import SECRET_PREFIX, decoded_key, signature_of
@@ -71,17 +71,16 @@ class WebhookSender:
 
     def _post(self, endpoint: Endpoint, body: bytes, headers: Mapping[str, str], deadline: Deadline) -> int:
         """Return the status of the response. Its body is never read."""
-        addresses = self._resolve(endpoint.host, endpoint.port, deadline)
+        host, port, tls = endpoint.host, endpoint.port, self._tls if endpoint.is_tls else None
+        addresses = self._resolve(host, deadline)
         if not self._allow_private:
-            check_resolved([each.ip for each in addresses])
-        with connect(addresses, deadline) as plain, deadline.ending(plain):
-            connection = http.client.HTTPConnection(endpoint.host, endpoint.port)
-            connection.response_class = _BoundedResponse
-            secured = self._tls.wrap_socket(plain, server_hostname=endpoint.host) if endpoint.is_tls else plain
-            with secured as connection.sock:
-                own = {"host": endpoint.host_header, "connection": "close"}
-                connection.request("POST", endpoint.path, body, {**headers, **own})
-                return connection.getresponse().status
+            check_resolved(addresses)
+        connection = http.client.HTTPConnection(host, port)
+        connection.response_class = _BoundedResponse
+        with connected(addresses, port, deadline, host, tls=tls) as connection.sock:
+            own = {"host": endpoint.host_header, "connection": "close"}
+            connection.request("POST", endpoint.path, body, {**headers, **own})
+            return connection.getresponse().status
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:

@@ -7,36 +7,17 @@ from typing import Final
 
 from starlette.responses import Response
 
-from mauve.alerts import edit
-from mauve.alerts.channels import NOTICE
+from mauve.alerts import edit, rules
+from mauve.alerts.channels import NOTICE, Notice
 from mauve.alerts.messages import AlertParts, Wish
-from mauve.alerts.rules import (
-    DAYS,
-    METRIC_NAMES,
-    MONEY,
-    STATE,
-    TERMS,
-    Change,
-    DeliveriesFailing,
-    Direction,
-    Kind,
-    NoEvents,
-    RuleState,
-    Side,
-    Terms,
-    TermsError,
-    Threshold,
-    check_metric,
-    describe,
-    minor_units,
-)
 from mauve.alerts.schedule import Cadence, time_zones
 from mauve.control.bodies import invalid_body
 from mauve.core.app import App
 from mauve.core.problems import not_found
 from mauve.dashboard.context import Context, MemberContext
 from mauve.dashboard.rendering import page, see_other
-from mauve.stores.alerts import Message, OrganizationTimes, StoredRule
+from mauve.stores.alerts import OrganizationTimes, StoredRule
+from mauve.stores.alerts.outbox import Message
 
 _SHOWN_MAX: Final = 50
 _DIGITS_MAX: Final = 6
@@ -47,16 +28,7 @@ class ShownRule:
     rule: StoredRule
     app: App
     text: str
-    state: RuleState
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """A message of the history."""
-
-    message: Message
-    title: str
-    reason: str
+    state: rules.RuleState
 
 
 def show_alerts(context: MemberContext) -> Response:
@@ -76,8 +48,8 @@ def show_alerts(context: MemberContext) -> Response:
         url=parts.url,
         has_public_url=context.parts.public_url is not None,
         time_zones=sorted(time_zones()),
-        METRIC_NAMES=METRIC_NAMES,
-        DAYS=DAYS,
+        METRIC_NAMES=rules.METRIC_NAMES,
+        DAYS=rules.DAYS,
     )
 
 
@@ -87,10 +59,7 @@ def show_history(context: MemberContext) -> Response:
 
 
 def create_rule(context: MemberContext) -> Response:
-    try:
-        terms = _terms_of(context)
-    except TermsError as error:
-        raise invalid_body(str(error)) from None
+    terms = _terms_of(context)
     app = context.control.catalog.apps.find(context.organization.org_id, context.field("app"))
     if app is None:
         raise invalid_body("choose an app")
@@ -177,38 +146,39 @@ def _parts(context: Context) -> AlertParts:
 def _rules(parts: AlertParts, org_id: str, apps: Sequence[App]) -> list[ShownRule]:
     by_id = {app.app_id: app for app in apps}
     shown = [
-        ShownRule(rule, app, describe(TERMS.decode(rule.terms)), STATE.decode(rule.state))
+        ShownRule(rule, app, rules.describe(rules.TERMS.decode(rule.terms)), rules.STATE.decode(rule.state))
         for rule in parts.store.rules.all_of(org_id)
         if (app := by_id.get(rule.app_id)) is not None
     ]
     return sorted(shown, key=lambda each: (each.app.name.casefold(), each.app.app_id, each.rule.created_at))
 
 
-def _history(parts: AlertParts, org_id: str) -> list[Sent]:
+def _history(parts: AlertParts, org_id: str) -> list[tuple[Message, Notice]]:
     messages = parts.store.messages.recent(org_id, _SHOWN_MAX)
-    notices = [NOTICE.decode(message.notice) for message in messages]
-    return [Sent(message, each.title, each.reason) for message, each in zip(messages, notices, strict=True)]
+    return [(message, NOTICE.decode(message.notice)) for message in messages]
 
 
-def _terms_of(context: MemberContext) -> Terms:
+def _terms_of(context: MemberContext) -> rules.Terms:
     """Return the terms that the form of a kind of rule describes."""
-    if context.path["kind"] not in set(Kind):
+    if context.path["kind"] not in set(rules.Kind):
         raise not_found()
-    kind, cooldown_h = Kind(context.path["kind"]), _number(context, "cooldown")
-    if kind is Kind.NO_EVENTS:
-        return NoEvents(hours=_number(context, "hours"), cooldown_h=cooldown_h)
-    if kind is Kind.DELIVERIES_FAILING:
-        return DeliveriesFailing(hours=_number(context, "hours"), cooldown_h=cooldown_h)
+    kind, cooldown_h = rules.Kind(context.path["kind"]), _number(context, "cooldown")
+    if kind is rules.Kind.NO_EVENTS:
+        return rules.NoEvents(hours=_number(context, "hours"), cooldown_h=cooldown_h)
+    if kind is rules.Kind.DELIVERIES_FAILING:
+        return rules.DeliveriesFailing(hours=_number(context, "hours"), cooldown_h=cooldown_h)
     metric, days = context.field("metric"), _number(context, "days")
     code = context.field("currency").strip().lower() or None
-    currency = code if metric in MONEY else None
-    if kind is Kind.THRESHOLD:
-        side = context.chosen("side", Side)
-        check_metric(metric, days, currency)
-        value = minor_units(context.field("value"), currency)
-        return Threshold(metric=metric, days=days, side=side, value=value, currency=currency, cooldown_h=cooldown_h)
-    direction, percent = context.chosen("direction", Direction), _number(context, "percent")
-    return Change(
+    currency = code if metric in rules.MONEY else None
+    if kind is rules.Kind.THRESHOLD:
+        side = context.chosen("side", rules.Side)
+        rules.check_metric(metric, days, currency)
+        value = rules.minor_units(context.field("value"), currency)
+        return rules.Threshold(
+            metric=metric, days=days, side=side, value=value, currency=currency, cooldown_h=cooldown_h
+        )
+    direction, percent = context.chosen("direction", rules.Direction), _number(context, "percent")
+    return rules.Change(
         metric=metric, days=days, direction=direction, percent=percent, currency=currency, cooldown_h=cooldown_h
     )
 

@@ -9,28 +9,14 @@ and two transactions that lock in different orders would wait for each other.
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from mauve.stores.alerts.outbox import Message, Messages, MessageState, Room, has_room, insert_messages
+from mauve.stores.alerts.outbox import Message, Messages, Part, Room, has_room, insert_messages, records
 from mauve.stores.catalog.minting import lock_organization
 from mauve.stores.catalog.schema import alert_channels, alert_rules, alert_settings, alert_subscribers, apps
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.dialects import upsert
-
-__all__ = [
-    "AlertStore",
-    "Channel",
-    "Message",
-    "MessageState",
-    "OrganizationTimes",
-    "Room",
-    "StoredRule",
-    "Subscriber",
-]
-
-Record = TypeVar("Record")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +77,11 @@ class AlertStore:
         self.messages = Messages(database)
 
 
-class Times:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
+class Times(Part):
     def find(self, org_id: str) -> OrganizationTimes:
         """Return the stored times, or the defaults."""
         columns = [column for column in alert_settings.c if column.name != "org_id"]
-        with self._database.reading() as tx:
-            found = _records(tx, sa.select(*columns).where(alert_settings.c.org_id == org_id), OrganizationTimes)
+        found = self._read(sa.select(*columns).where(alert_settings.c.org_id == org_id), OrganizationTimes)
         return found[0] if found else OrganizationTimes()
 
     def save(self, org_id: str, times: OrganizationTimes) -> None:
@@ -108,10 +90,7 @@ class Times:
             tx.execute(insert.on_conflict_do_update(index_elements=[alert_settings.c.org_id], set_=asdict(times)))
 
 
-class Rules:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
+class Rules(Part):
     def create(self, rule: StoredRule, of_app_max: int, of_organization_max: int) -> bool:
         """Store a rule; return False if the app or the organization has too many."""
         with self._database.writing() as tx:
@@ -126,13 +105,11 @@ class Rules:
     def all_of(self, org_id: str) -> list[StoredRule]:
         """Return the organization's rules, oldest first."""
         query = sa.select(alert_rules).where(alert_rules.c.org_id == org_id)
-        with self._database.reading() as tx:
-            return _records(tx, query.order_by(alert_rules.c.created_at, alert_rules.c.rule_id), StoredRule)
+        return self._read(query.order_by(alert_rules.c.created_at, alert_rules.c.rule_id), StoredRule)
 
     def delete(self, org_id: str, rule_id: str) -> bool:
         is_it = (alert_rules.c.org_id == org_id) & (alert_rules.c.rule_id == rule_id)
-        with self._database.writing() as tx:
-            return tx.execute(sa.delete(alert_rules).where(is_it)).rowcount == 1
+        return self._write(sa.delete(alert_rules).where(is_it)) == 1
 
     def due(self, now_ms: int, count_max: int) -> list[StoredRule]:
         """Return due rules of apps that are not archived, the longest due first."""
@@ -141,7 +118,7 @@ class Rules:
         with self._database.reading() as tx:
             due = query.where(alert_rules.c.next_at <= self._database.time_of(tx, now_ms))
             ordered = due.order_by(alert_rules.c.next_at, alert_rules.c.rule_id)
-            return _records(tx, ordered.limit(count_max), StoredRule)
+            return records(tx, ordered.limit(count_max), StoredRule)
 
     def record(self, rule: StoredRule, state: str, next_at: int, messages: Sequence[Message], room: Room) -> bool:
         """Store the new state together with the messages, or change nothing and return False.
@@ -159,8 +136,7 @@ class Rules:
 
     def postpone(self, rule: StoredRule, next_at: int) -> None:
         """Evaluate the rule later; its state stays."""
-        with self._database.writing() as tx:
-            tx.execute(_if_unchanged(rule).values(next_at=next_at))
+        self._write(_if_unchanged(rule).values(next_at=next_at))
 
 
 def _if_unchanged(rule: StoredRule) -> sa.Update:
@@ -168,10 +144,7 @@ def _if_unchanged(rule: StoredRule) -> sa.Update:
     return sa.update(alert_rules).where(is_it)
 
 
-class Channels:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
+class Channels(Part):
     def create(self, channel: Channel, count_max: int) -> bool:
         """Store a channel; return False if the organization has too many."""
         with self._database.writing() as tx:
@@ -184,22 +157,17 @@ class Channels:
 
     def all_of(self, org_id: str) -> list[Channel]:
         query = sa.select(alert_channels).where(alert_channels.c.org_id == org_id)
-        with self._database.reading() as tx:
-            return _records(tx, query.order_by(alert_channels.c.created_at, alert_channels.c.channel_id), Channel)
+        return self._read(query.order_by(alert_channels.c.created_at, alert_channels.c.channel_id), Channel)
 
     def find(self, org_id: str, channel_id: str) -> Channel | None:
         return next((channel for channel in self.all_of(org_id) if channel.channel_id == channel_id), None)
 
     def delete(self, org_id: str, channel_id: str) -> bool:
         is_it = (alert_channels.c.org_id == org_id) & (alert_channels.c.channel_id == channel_id)
-        with self._database.writing() as tx:
-            return tx.execute(sa.delete(alert_channels).where(is_it)).rowcount == 1
+        return self._write(sa.delete(alert_channels).where(is_it)) == 1
 
 
-class Subscribers:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
+class Subscribers(Part):
     def find(self, user_id: str) -> Subscriber | None:
         return next(iter(self._list(alert_subscribers.c.user_id == user_id)), None)
 
@@ -215,14 +183,12 @@ class Subscribers:
 
     def change(self, user_id: str, **changes: str | bool | int | None) -> None:
         """Change only these fields, since a digest may be recorded at the same time."""
-        with self._database.writing() as tx:
-            tx.execute(sa.update(alert_subscribers).where(alert_subscribers.c.user_id == user_id).values(changes))
+        self._write(sa.update(alert_subscribers).where(alert_subscribers.c.user_id == user_id).values(changes))
 
     def reschedule(self, user_id: str, next_at: int) -> None:
         """Move the next digest of a member who still wants one."""
         is_wanted = (alert_subscribers.c.user_id == user_id) & alert_subscribers.c.next_at.is_not(None)
-        with self._database.writing() as tx:
-            tx.execute(sa.update(alert_subscribers).where(is_wanted).values(next_at=next_at))
+        self._write(sa.update(alert_subscribers).where(is_wanted).values(next_at=next_at))
 
     def wanting_alerts(self, org_id: str) -> list[Subscriber]:
         return self._list((alert_subscribers.c.org_id == org_id) & alert_subscribers.c.alerts)
@@ -236,7 +202,7 @@ class Subscribers:
             is_due = alert_subscribers.c.next_at <= self._database.time_of(tx, now_ms)
             query = sa.select(alert_subscribers).where(is_due)
             ordered = query.order_by(alert_subscribers.c.next_at, alert_subscribers.c.user_id).limit(count_max)
-            return _records(tx, ordered, Subscriber)
+            return records(tx, ordered, Subscriber)
 
     def record(self, subscriber: Subscriber, next_at: int, message: Message) -> bool:
         """Store the digest and the time of the next one; return False if that was done or changed since."""
@@ -251,9 +217,4 @@ class Subscribers:
 
     def _list(self, condition: sa.ColumnElement[bool]) -> list[Subscriber]:
         query = sa.select(alert_subscribers).where(condition).order_by(alert_subscribers.c.user_id)
-        with self._database.reading() as tx:
-            return _records(tx, query, Subscriber)
-
-
-def _records(tx: sa.Connection, query: sa.Select[Any], kind: type[Record]) -> list[Record]:
-    return [kind(**row._mapping) for row in tx.execute(query)]  # noqa: SLF001 - SQLAlchemy's public name for it
+        return self._read(query, Subscriber)

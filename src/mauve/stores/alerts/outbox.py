@@ -1,15 +1,18 @@
 """The outbox of messages, and the history of what it sent."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
 
 from mauve.stores.catalog.minting import lock_organization
 from mauve.stores.catalog.schema import alert_messages
 from mauve.stores.sql.database import Database
+
+Record = TypeVar("Record")
 
 _DIGEST: Final = "digest"  # The number of members limits the number of these.
 _COLUMNS: Final = [column for column in alert_messages.c if column.name != "claimed_until"]
@@ -34,7 +37,7 @@ class Message:
     receiver: str  # as the history shows it
     notice: str  # JSON
     created_at: int
-    state: MessageState = MessageState.DUE
+    state: str = MessageState.DUE
     attempts: int = 0  # started, the current one included
     due_at: int = 0  # set when it is stored
     done_at: int | None = None
@@ -50,11 +53,28 @@ class Room:
     since: int
 
 
-class Messages:
-    """A message is claimed before it is sent; if the sender dies, the claim expires, and another sends it."""
+class Part:
+    """A part of the store of alerts."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    def _read(self, query: sa.Select[Any], kind: type[Record]) -> list[Record]:
+        with self._database.reading() as tx:
+            return records(tx, query, kind)
+
+    def _write(self, statement: sa.Update | sa.Delete) -> int:
+        """Execute a statement; return the number of rows it changed."""
+        with self._database.writing() as tx:
+            return tx.execute(statement).rowcount
+
+
+def records(tx: sa.Connection, query: sa.Executable, kind: type[Record]) -> list[Record]:
+    return [kind(**row._mapping) for row in tx.execute(query)]  # noqa: SLF001 - SQLAlchemy's public name for it
+
+
+class Messages(Part):
+    """A message is claimed before it is sent; if the sender dies, the claim expires, and another sends it."""
 
     def add(self, messages: Sequence[Message], room: Room) -> bool:
         """Store messages; return False if there is no room for them."""
@@ -67,9 +87,8 @@ class Messages:
     def recent(self, org_id: str, count_max: int) -> list[Message]:
         """Return the organization's messages, newest first."""
         query = sa.select(*_COLUMNS).where(alert_messages.c.org_id == org_id)
-        newest_first = query.order_by(alert_messages.c.created_at.desc(), alert_messages.c.message_id).limit(count_max)
-        with self._database.reading() as tx:
-            return [_message_from(row) for row in tx.execute(newest_first)]
+        newest_first = query.order_by(alert_messages.c.created_at.desc(), alert_messages.c.message_id)
+        return self._read(newest_first.limit(count_max), Message)
 
     def claim(
         self, now_ms: int, claim_ms: int, count_max: int, of_organization_max: int, mail_until: int | None = None
@@ -93,9 +112,8 @@ class Messages:
             chosen = sorted(tx.execute(_fair_choice(is_due, of_organization_max).limit(count_max)).scalars())
             claim = sa.update(alert_messages).where(is_due).returning(*_COLUMNS)
             claim = claim.values(claimed_until=now_ms + claim_ms, attempts=alert_messages.c.attempts + 1)
-            rows = [tx.execute(claim.where(alert_messages.c.message_id == each)).one_or_none() for each in chosen]
-        claimed = [_message_from(row) for row in rows if row is not None]
-        return sorted(claimed, key=lambda message: (message.due_at, message.message_id))
+            claims = [records(tx, claim.where(alert_messages.c.message_id == each), Message) for each in chosen]
+        return sorted(itertools.chain(*claims), key=lambda message: (message.due_at, message.message_id))
 
     def finish(self, message: Message, state: MessageState, at: int, failure: str | None, notice: str) -> None:
         """Record that a message was sent, or never will be, with the part of its notice that the history keeps."""
@@ -125,8 +143,7 @@ class Messages:
         # If the message was claimed again since, the later claim decides.
         is_ours = alert_messages.c.attempts == message.attempts
         update = sa.update(alert_messages).where(alert_messages.c.message_id == message.message_id, is_ours)
-        with self._database.writing() as tx:
-            tx.execute(update.values(changes))
+        self._write(update.values(changes))
 
 
 def has_room(tx: sa.Connection, messages: Sequence[Message], room: Room) -> bool:
@@ -157,7 +174,3 @@ def _fair_choice(is_due: sa.ColumnElement[bool], of_organization_max: int) -> sa
     ranked = sa.select(*order, place).where(is_due).subquery()
     few = sa.select(ranked.c.message_id).where(ranked.c.place <= of_organization_max)
     return few.order_by(ranked.c.place, ranked.c.due_at, ranked.c.message_id)
-
-
-def _message_from(row: sa.Row[Any]) -> Message:
-    return Message(**{**row._mapping, "state": MessageState(row.state)})  # noqa: SLF001 - SQLAlchemy's public name
