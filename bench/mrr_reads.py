@@ -21,7 +21,7 @@ from mauve.core.problems import Problem
 from mauve.core.window import Window
 from mauve.logs import configure_logs
 from mauve.metrics.answers import body_of
-from mauve.metrics.questions import Question, Survey
+from mauve.metrics.questions import Question, QuestionBatch
 from mauve.metrics.registry import METRICS
 from mauve.query.parts import ReadStores
 from mauve.query.read import rows_by_project
@@ -110,7 +110,7 @@ def _medians_ms(stores: ReadStores) -> Iterator[tuple[str, float]]:
 
 def _read(stores: ReadStores, window: Window) -> None:
     metric = METRICS["mrr_history"]
-    with closing(rows_by_project(Survey((PROJECT,), metric, window), stores, NOW_MS)) as found:
+    with closing(rows_by_project(QuestionBatch((PROJECT,), metric, window), stores, NOW_MS)) as found:
         for project, rows in found:
             body_of(Question(project, metric, window), rows)
 

@@ -17,7 +17,7 @@ from mauve.core.times import DAY_MS
 from mauve.core.window import Window
 from mauve.load.close_days import DayCloser
 from mauve.metrics.answers import body_of
-from mauve.metrics.questions import Survey
+from mauve.metrics.questions import QuestionBatch
 from mauve.metrics.registry import METRICS
 from mauve.query.parts import ReadStores
 from mauve.query.read import rows_by_project
@@ -113,12 +113,12 @@ def _close_days(closed: SqlClosedDays, warehouse: ChdbWarehouse) -> None:
 
 def _medians_ms(stores: ReadStores) -> Iterator[tuple[str, float]]:
     for metric in METRICS.values():
-        survey = Survey((PROJECT,), metric, WINDOW, "event_7")
-        (question,) = survey.questions
+        batch = QuestionBatch((PROJECT,), metric, WINDOW, "event_7")
+        (question,) = batch.questions
         times = []
         for _ in range(ROUNDS):
             began = time.perf_counter()
-            for _, rows in rows_by_project(survey, stores, NOW_MS):
+            for _, rows in rows_by_project(batch, stores, NOW_MS):
                 body_of(question, rows)
             times.append((time.perf_counter() - began) * 1000)
         yield metric.name, statistics.median(times)

@@ -20,7 +20,6 @@ from mauve.stores.limits import read_meter_file as read_meter
 from mauve.stores.limits.accepted_files import FileAcceptedCounts
 from mauve.stores.limits.read_meter_file import SqliteReadMeter
 from mauve.stores.limits.read_meter_sql import SqlReadMeter
-from mauve.stores.localdisk.read_cache import CacheBounds, SqliteReadCache
 from mauve.stores.sql.database import Database, machine_time, sqlite_url
 from mauve.stores.sql.migrate import CATALOG, LEDGER, Chain, migrate
 from mauve.stores.sql.processes import SqlAcceptedCounts
@@ -37,13 +36,9 @@ from mauve.stores.warehouse.server.server import (
 from mauve.stores.warehouse.server.warehouse import ServerWarehouse
 from mauve.stores.warehouse.warehouse import ChdbWarehouse, ClickHouseWarehouse
 from support.catalog_entries import Follower
-from support.clocks import Ticks
 from support.service import PATIENCE_S
 
 SQL_ENGINES = ("sqlite", pytest.param("postgresql", marks=pytest.mark.servers))
-READ_CACHE_ENGINES = {
-    "sqlite": lambda folder, ticks, **bounds: SqliteReadCache(folder / "cache.db", CacheBounds(**bounds), ticks)
-}
 READ_METER_ENGINES = ("own file", SQL_ENGINES[1])
 WAREHOUSE_ENGINES = ("chdb", pytest.param("clickhouse", marks=pytest.mark.servers))
 NATS = pytest.param("nats", marks=pytest.mark.servers)
@@ -127,25 +122,6 @@ def open_exchange(
 @pytest.fixture
 def follower(catalog: Catalog) -> Follower:
     return Follower(catalog)
-
-
-@pytest.fixture
-def ticks() -> Ticks:
-    return Ticks()
-
-
-@pytest.fixture(params=READ_CACHE_ENGINES)
-def open_cache(request: pytest.FixtureRequest, tmp_path: Path, ticks: Ticks) -> Iterator[Callable]:
-    """Open the same cache repeatedly, as several processes do."""
-    opened = []
-
-    def open_one(**bounds):
-        opened.append(READ_CACHE_ENGINES[request.param](tmp_path, ticks, **bounds))
-        return opened[-1]
-
-    yield open_one
-    for each in opened:
-        each.close()
 
 
 @pytest.fixture(params=READ_METER_ENGINES)

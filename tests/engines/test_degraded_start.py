@@ -46,10 +46,10 @@ def servers():
 
 @pytest.fixture(scope="module")
 def installation(servers, new_installation, tmp_path_factory):
-    """A directory that has served, an app with an event, and a question whose answer is cached."""
+    """A directory that has served, and an app with an event."""
     data = tmp_path_factory.mktemp("machine") / "data"
     chosen = new_installation(servers.postgres, servers.clickhouse, servers.nats)
-    SERVERS[data] = chosen | {"MAUVE_CATALOG_TIMEOUT_SECONDS": "8", "MAUVE_READ_CACHE_SECONDS": "1"}
+    SERVERS[data] = chosen | {"MAUVE_CATALOG_TIMEOUT_SECONDS": "8"}
     ports = fixed_ports()
     with running(data, "--workers", "1", *ports) as service:
         token = token_for(data)
@@ -58,7 +58,6 @@ def installation(servers, new_installation, tmp_path_factory):
         eventually(lambda: send(service, found, {"name": "seen"}).status_code == 202)
         until_loaded(service)
         eventually(lambda: read(service, found).json().get("data") == [{"name": "seen", "count": 1}])
-        eventually(lambda: read(service, found).headers["x-cache"] == "hit")
     return found
 
 
@@ -86,8 +85,6 @@ def check_degraded(service, installation, server):
     down = {name for name, state in answer.json()["engines"].items() if state != "ok"}
     assert down == ENGINES[server]
     assert all(name in answer.json()["reason"] for name in down)
-    cached = read(service, installation)
-    assert (cached.status_code, cached.json()["data"]) == (200, [{"name": "seen", "count": 1}])
     control = httpx.get(f"{service.url}/v1/apps", headers=bearer(installation.token), timeout=PATIENCE_S)
     payment = {"name": "payment", "id": f"p-{server}", "props": {"amount": 5, "currency": "eur"}}
     answers = {

@@ -15,9 +15,9 @@ from mauve.core.times import DAY_MS
 from mauve.core.window import Window
 from mauve.metrics.questions import Question
 from mauve.metrics.registry import METRICS
-from mauve.query.ask import Freshness, ask
+from mauve.query.answer_cache import AnswerCache, Freshness
+from mauve.query.ask import ask
 from mauve.stores.limits.read_meter import ReadCost, ReadLimits
-from mauve.stores.localdisk.read_cache import CacheBounds, SqliteReadCache
 from mauve.stores.warehouse import WarehouseUnavailableError
 from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader
 from mauve.wiring.paths import catalog_path, ledger_path
@@ -164,10 +164,9 @@ def test_reads_continue_while_the_catalog_is_gone(client, read, settings, api):
     assert read("mau").status_code == 200
 
 
-def test_an_answer_too_large_for_the_cache_is_served_uncached(core, client, load, tmp_path):
+def test_an_answer_too_large_for_the_cache_is_served_uncached(core, client, load):
     load()
-    cache = SqliteReadCache(tmp_path / "cache.db", CacheBounds(value_bytes_max=10))
+    cache = AnswerCache(answer_bytes_max=10)
     question = Question("proj_1", METRICS["mau"], Window(date.min, date.max))
-    answers = [asyncio.run(ask(replace(core.query, cache=cache), question)) for _ in range(2)]
-    cache.close()
+    answers = [asyncio.run(ask(replace(core.query, cache=cache), question, lambda: None)) for _ in range(2)]
     assert [answer.freshness for answer in answers] == [Freshness.UNCACHED] * 2

@@ -15,7 +15,7 @@ from mauve.agents import plane
 from mauve.agents.arguments import APPS_MAX
 from mauve.control import operator
 from mauve.core.credential import Scope
-from mauve.query.ask import Freshness
+from mauve.query.answer_cache import Freshness
 from mauve.web.messages import Reply
 from support.service import PATIENCE_S, bearer
 

@@ -52,7 +52,6 @@ def test_events_are_soon_readable_and_still_after_a_restart(data):
         by_key = read(service, "event_names", key)
         assert (by_key.content, by_key.headers["x-cache"]) == (by_token.content, "hit")
     with running(data, "--workers", "1") as service:
-        assert read(service, "event_names", key).headers["x-cache"] == "hit", "the cache outlives a restart"
         reply = read(service, "mau", key)
         assert (reply.json()["data"], reply.headers["x-cache"]) == ([{"mau": 2}], "miss")
 

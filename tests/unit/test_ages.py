@@ -6,10 +6,10 @@ import pytest
 
 from mauve.core.window import Window
 from mauve.dashboard.ages import SAME_AGE_MS, AsOf, as_of
-from mauve.dashboard.charts.numbers import Answers
 from mauve.metrics.questions import Question
 from mauve.metrics.registry import METRICS
-from mauve.query.ask import Answer, Freshness
+from mauve.query.answer_cache import Answer, Freshness
+from mauve.query.numbers import Answers
 
 NOW = 1_800_000_000_000
 DAY = Window(date(2027, 1, 15), date(2027, 1, 15))

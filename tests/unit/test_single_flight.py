@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from mauve.query import single_flight as under_test
-from mauve.query.ask import Answer, Freshness
+from mauve.query.answer_cache import Answer, Freshness
 from mauve.query.single_flight import ReadersBusyError, SingleFlight
 from mauve.stores.cancellation import seconds_left
 from support.clocks import TurnedLoop

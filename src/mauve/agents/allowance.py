@@ -46,7 +46,7 @@ def allowance_of(parts: QueryParts, token: PublishedToken, now_ms: int) -> Allow
     bare = Allowance(
         scopes=tuple(sorted(token.scopes)),
         today=today_at(now_ms),
-        cached_s=0 if parts.cache is None else parts.max_age_s,
+        cached_s=parts.max_age_s,
         resets_at=utc_instant(period_ends_at(now_ms)),
     )
     if Scope.METRICS_READ not in token.scopes:

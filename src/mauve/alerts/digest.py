@@ -4,13 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from mauve.alerts.channels import Draft, Fact
-from mauve.alerts.figures import Answers, Measure, amount_text
+from mauve.alerts.figures import Measure, amount_text
 from mauve.alerts.schedule import Cadence
 from mauve.core.app import App
 from mauve.core.organization import Organization
 from mauve.core.text import days
 from mauve.core.window import Window
 from mauve.metrics.questions import Question
+from mauve.query.numbers import Answers
 
 APPS_MAX: Final = 30  # those with the most users
 _CURRENCIES_MAX: Final = 3  # of each app

@@ -5,7 +5,7 @@ from datetime import date
 from typing import Final, NamedTuple
 
 from mauve.alerts.channels import Draft, Fact
-from mauve.alerts.figures import Answers, Measure, amount_text, whole_days_before
+from mauve.alerts.figures import Measure, amount_text, whole_days_before
 from mauve.alerts.rules import METRIC_NAMES, Change, DeliveriesFailing, Direction, NoEvents, Side, Terms, Threshold
 from mauve.alerts.schedule import HOUR_MS
 from mauve.core.app import App
@@ -14,7 +14,7 @@ from mauve.core.text import count, counted, days, moment
 from mauve.core.window import Window, today_at
 from mauve.ingest.webhooks.signatures import SignatureFailure
 from mauve.metrics.questions import Question
-from mauve.metrics.sources import WarehouseSource
+from mauve.query.numbers import Answers
 from mauve.stores.deliveries import DeliveryResult, Tally
 
 _VERIFIED: Final = frozenset(DeliveryResult) - {DeliveryResult.REFUSED}
@@ -69,7 +69,7 @@ def questions_of(watch: Watch) -> list[Question]:
 
 def needs_loading(watch: Watch) -> bool:
     """Return whether a rule depends on events that the loader has loaded. Money needs no loading."""
-    return any(isinstance(question.metric.source, WarehouseSource) for question in questions_of(watch))
+    return any(not question.is_money for question in questions_of(watch))
 
 
 def evaluate_metric(watch: Watch, terms: Threshold | Change, answers: Answers) -> Evaluation | None:

@@ -5,46 +5,23 @@ Reads go through the pages' cache and do not count toward the allowance. Stale a
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple
 
 from mauve.core.app import App
 from mauve.core.text import count, money, tenths
 from mauve.core.window import DAY, Window
 from mauve.metrics.questions import Question
 from mauve.metrics.registry import METRICS
+from mauve.query.numbers import Answers, Numbers
 
 Rows = Sequence[Mapping[str, Any]]
-
-
-class Answers(Protocol):
-    def current_rows(self, question: Question) -> Rows | None:
-        """Return the rows of an answer; None if it could not be read, or only a stale copy is known."""
-        ...
-
-    def __or__(self, other: Self, /) -> Self:
-        """Return the answers of both."""
-        ...
-
-
-class Numbers(Protocol):
-    def ask(self, questions: Iterable[Question]) -> Answers:
-        """Answer from the cache, or read and cache."""
-        ...
-
-    def look(self, questions: Iterable[Question]) -> Answers:
-        """Answer from the cache, or read without caching."""
-        ...
-
-    def is_loading_behind(self) -> bool:
-        """Return whether events that have arrived are missing in the numbers. Money never misses any."""
-        ...
 
 
 def answers_about(numbers: Numbers, asked: Mapping[App, Iterable[Question]]) -> Answers:
     """Answer questions about apps. Leave no answer in the cache before an app's first event, which it would hide."""
     known = [question for app, own in asked.items() for question in own if app.first_event_at is not None]
     new = [question for app, own in asked.items() for question in own if app.first_event_at is None]
-    return numbers.ask(known) | numbers.look(new)
+    return numbers.cached(known) | numbers.fresh(new)
 
 
 class Measure(NamedTuple):

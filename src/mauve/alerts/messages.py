@@ -9,11 +9,11 @@ import msgspec
 
 from mauve.access.vault import Vault
 from mauve.alerts.channels import Draft, Notice, Sender
-from mauve.alerts.figures import Numbers
 from mauve.alerts.schedule import HOUR_MS
 from mauve.core.clock import Clock
 from mauve.core.ids import Randomness, new_id
 from mauve.core.organization import Organization
+from mauve.query.numbers import Numbers
 from mauve.stores.alerts import AlertStore, Channel, Subscriber
 from mauve.stores.alerts.outbox import Message, Room
 from mauve.stores.catalog import Catalog

@@ -14,13 +14,14 @@ import structlog
 
 from mauve.alerts import digest, evaluate, rules
 from mauve.alerts.evaluate import Evaluation, Watch
-from mauve.alerts.figures import Answers, answers_about
+from mauve.alerts.figures import answers_about
 from mauve.alerts.messages import AlertParts, alert_messages, room_for_alert, to_members
 from mauve.alerts.schedule import EVALUATE_EVERY_MS, HOUR_MS, Cadence, digest_window, is_quiet, next_digest_at
 from mauve.core.app import App
 from mauve.core.organization import Organization
 from mauve.core.window import Window, today_at
 from mauve.metrics.questions import Question
+from mauve.query.numbers import Answers
 from mauve.stores import StoreUnavailableError
 from mauve.stores.alerts import OrganizationTimes, StoredRule, Subscriber
 from mauve.stores.alerts.outbox import Message

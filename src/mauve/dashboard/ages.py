@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from mauve.dashboard.charts.numbers import Answers, is_money
 from mauve.metrics.questions import Question
+from mauve.query.numbers import Answers
 
 SAME_AGE_MS: Final = 10_000  # The answers of one page are read at once, but a slow one may take seconds.
 
@@ -17,8 +17,8 @@ class AsOf(NamedTuple):
 def as_of(answers: Answers, questions: Iterable[Question]) -> AsOf:
     """Date the numbers of a page. Money that has changed is read again, so it is often newer than the rest."""
     asked = list(questions)
-    users_at = answers.read_at_of(each for each in asked if not is_money(each))
-    money_at = answers.read_at_of(each for each in asked if is_money(each))
+    users_at = answers.read_at_of(each for each in asked if not each.is_money)
+    money_at = answers.read_at_of(each for each in asked if each.is_money)
     if users_at is None or money_at is None:
         return AsOf(users_at or money_at)
     is_same = abs(users_at - money_at) <= SAME_AGE_MS

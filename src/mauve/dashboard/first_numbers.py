@@ -1,6 +1,6 @@
 """The first numbers of a new app: read past the cache, beside the moment from which the API returns the same."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -9,12 +9,11 @@ from mauve.core.credential import Scope
 from mauve.core.window import today_at
 from mauve.dashboard.ages import SAME_AGE_MS
 from mauve.dashboard.charts.figures import ProjectQuestions
-from mauve.dashboard.charts.numbers import Answers
 from mauve.dashboard.charts.periods import period_from
 from mauve.dashboard.charts.series import Rows, by_currency, totals_by_currency
 from mauve.dashboard.context import MemberContext
 from mauve.metrics.questions import Question
-from mauve.query.ask import Freshness
+from mauve.query.numbers import Answers
 
 ONBOARDING_MS: Final = 60 * 60_000
 
@@ -57,18 +56,10 @@ def first_numbers(context: MemberContext, app: App) -> FirstNumbers:
         "Gross revenue": questions.now("revenue"),
         "MRR": questions.mrr,
     }
-    answers = _answers(context, asked.values())
+    answers = context.parts.numbers.fresh(asked.values())
     found = [_number(context, label, question, answers) for label, question in asked.items()]
     read_at = answers.read_at
     return FirstNumbers(found, read_at if read_at and context.now_ms - read_at > SAME_AGE_MS else None)
-
-
-def _answers(context: MemberContext, questions: Collection[Question]) -> Answers:
-    """Read the answers, or return those that were read last if the organization reads too often."""
-    numbers = context.parts.numbers
-    if context.parts.refreshes.take_peek(context.organization.org_id, context.now_ms):
-        return numbers.peek(questions)
-    return numbers.last_peeked(questions)
 
 
 def _number(context: MemberContext, label: str, question: Question, answers: Answers) -> FirstNumber:
@@ -95,8 +86,8 @@ def amounts_of(metric: str, rows: Rows, today: str) -> Amounts:
 def _api_at(context: MemberContext, question: Question, rows: list[dict[str, Any]]) -> int | None:
     """Return when the API will no longer return an earlier answer from the cache."""
     numbers = context.parts.numbers
-    cached = numbers.cached(question)
-    if cached is None or cached.freshness is not Freshness.HIT:
+    cached = numbers.find(question)
+    if cached is None:
         return None
     is_same = Answers({question.key: cached}).rows(question) == rows
     return None if is_same else cached.read_at + numbers.max_age_s * 1000

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from mauve.access.sign_in_attempts import PasswordAttempts
 from mauve.alerts.messages import AlertParts
 from mauve.control.parts import ControlParts
-from mauve.dashboard.charts.numbers import Numbers
 from mauve.dashboard.cookie import SessionCookie
 from mauve.dashboard.refreshing import RefreshLimits
+from mauve.query.numbers import Numbers
 from mauve.stores.deliveries import DeliveryReader
 from mauve.stores.imports import ImportReader
 from mauve.stores.ingest_stats import IngestStatsReader

@@ -5,15 +5,13 @@ from collections.abc import Iterable
 from typing import Final
 
 from mauve.core.problems import Code, Problem
-from mauve.dashboard.charts.numbers import Numbers
 from mauve.metrics.questions import Question
 from mauve.overload.token_bucket import TokenBuckets
+from mauve.query.numbers import Numbers
 
 REFRESH_EVERY_S: Final = 5  # for one person
 ORGANIZATION_BURST: Final = 10
 _ORGANIZATION_REFILL_S: Final = 2
-PEEK_BURST: Final = 20
-_PEEKS_PER_S: Final = 2  # Each open page of a new app takes one every two seconds.
 
 
 class RefreshLimits:
@@ -22,7 +20,6 @@ class RefreshLimits:
     def __init__(self) -> None:
         self._people = TokenBuckets(1 / REFRESH_EVERY_S, 1)
         self._organizations = TokenBuckets(1 / _ORGANIZATION_REFILL_S, ORGANIZATION_BURST)
-        self._peeks = TokenBuckets(_PEEKS_PER_S, PEEK_BURST)
         self._taking = threading.Lock()
 
     def check(self, user_id: str, org_id: str, now_ms: int) -> None:
@@ -36,11 +33,6 @@ class RefreshLimits:
             if wait_s:
                 message = f"your organization is refreshing often; try again in {wait_s} s"
                 raise Problem(Code.RATE_LIMITED, message, retry_after_s=wait_s)
-
-    def take_peek(self, org_id: str, now_ms: int) -> bool:
-        """Take a token for reading the numbers of a new app past the cache; return False if there is none."""
-        with self._taking:
-            return self._peeks.seconds_to_wait(org_id, now_ms) == 0
 
 
 def refresh(numbers: Numbers, questions: Iterable[Question]) -> str:

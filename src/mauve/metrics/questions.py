@@ -14,6 +14,7 @@ from typing import Final
 from mauve.core.problems import Code, Problem
 from mauve.core.window import Window
 from mauve.metrics.registry import Metric
+from mauve.metrics.sources import LedgerSource
 
 NAME_CHARACTERS_MAX: Final = 128
 _DEFAULT_LENGTH: Final = timedelta(days=29)
@@ -37,9 +38,14 @@ class Question:
         # The name comes last because it alone may contain a slash.
         return f"{self.project}/{self.metric.name}/{first}/{last}/{self.name or ''}"
 
+    @property
+    def is_money(self) -> bool:
+        """Return whether the ledger answers it: no event has to be loaded for it."""
+        return isinstance(self.metric.source, LedgerSource)
+
 
 @dataclass(frozen=True)
-class Survey:
+class QuestionBatch:
     """One question about several projects, answered together."""
 
     projects: tuple[str, ...]
@@ -48,17 +54,21 @@ class Survey:
     name: str | None = None
 
     @property
+    def is_money(self) -> bool:
+        return isinstance(self.metric.source, LedgerSource)
+
+    @property
     def questions(self) -> list[Question]:
         return [Question(project, self.metric, self.window, self.name) for project in self.projects]
 
 
-def surveys_of(questions: Iterable[Question], projects_max: int) -> list[Survey]:
+def batches_of(questions: Iterable[Question], projects_max: int) -> list[QuestionBatch]:
     """Group questions that differ only in the project, up to a number of projects each."""
     projects: dict[tuple[Metric, Window, str | None], list[str]] = {}
     for each in questions:
         projects.setdefault((each.metric, each.window, each.name), []).append(each.project)
     return [
-        Survey(tuple(found[start : start + projects_max]), *asked)
+        QuestionBatch(tuple(found[start : start + projects_max]), *asked)
         for asked, found in projects.items()
         for start in range(0, len(found), projects_max)
     ]

@@ -24,7 +24,8 @@ from mauve.openapi.operation import (
     problem_raised_by,
     ref,
 )
-from mauve.query.ask import Answer, Freshness, cannot_be_read
+from mauve.query.answer_cache import Answer, Freshness
+from mauve.query.ask import cannot_be_read
 from mauve.query.plane import reply_from, server_key_required
 from mauve.stores.limits.read_meter import Throttle, Throttled
 

@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 from mauve.core.problems import unauthorized
 from mauve.ingest.faults import NEEDS_SERVER_KEY
 from mauve.openapi.operation import Schema
-from mauve.query.ask import Freshness
+from mauve.query.answer_cache import Freshness
 from mauve.stores.limits.read_meter import Throttle
 from mauve.web.envelopes import data_reply
 from mauve.web.messages import Reply

@@ -7,12 +7,11 @@ from mauve.access.keyring import Keyring
 from mauve.access.uses import CredentialUses
 from mauve.core.clock import Clock
 from mauve.query.admissions import Admissions
-from mauve.query.brief_answers import BriefAnswers
+from mauve.query.answer_cache import AnswerCache
 from mauve.query.single_flight import SingleFlight
 from mauve.stores.closed_days import ClosedDaysReader
 from mauve.stores.ledger import LedgerReader
 from mauve.stores.limits.read_meter import ReadMeter
-from mauve.stores.read_cache import ReadCache
 from mauve.stores.warehouse import WarehouseReader
 
 
@@ -29,8 +28,9 @@ class ReadStores:
 class QueryParts:
     keyring: Keyring
     admissions: Admissions  # where reads are counted
-    cache: ReadCache | None  # None: switched off
-    max_age_s: int
+    cache: AnswerCache
+    max_age_s: int  # of a cached answer; 0: the cache is off
+    flush_s: float  # how long an answer is reused that must not be cached
     meter: ReadMeter
     stores: ReadStores
     # Separate, so that a store that hangs does not delay reads from the other.
@@ -39,4 +39,3 @@ class QueryParts:
     clock: Clock
     uses: CredentialUses
     is_loading_behind: Callable[[], bool]  # may read files: call it in a thread
-    brief: BriefAnswers

@@ -20,7 +20,8 @@ from mauve.core.problems import Code, Problem, unauthorized, unknown_path, unkno
 from mauve.core.times import day_number
 from mauve.metrics.questions import Question, only, question_from
 from mauve.metrics.registry import metric_named
-from mauve.query.ask import Answer, Freshness, ask, ask_stores, cannot_be_read, find_hit
+from mauve.query.answer_cache import Answer, Freshness
+from mauve.query.ask import ask, cannot_be_read, find_hit
 from mauve.query.parts import QueryParts
 from mauve.stores import StoreUnavailableError
 from mauve.stores.published import PublishedKey, PublishedToken
@@ -64,7 +65,7 @@ class QueryPlane:
         await send_reply(send, with_unknown_hint(reply, scope["query_string"], KNOWN_PARAMETERS))
 
     def _answer(self, request: AsgiRequest, query: bytes) -> Reply | Awaitable[Reply]:
-        """Answer one request, at once if the cache can. The order of these lines is the order of refusals."""
+        """Answer one request, without waiting if the cache can. The order of these lines is the order of refusals."""
         name = request.path.removeprefix(_PREFIX)
         if not name or "/" in name:
             raise unknown_path()
@@ -80,14 +81,14 @@ class QueryPlane:
         if not is_recent:
             return self._confirm_and_ask(reader, question, now_ms)
         hit = find_hit(parts, question, now_ms)
-        return self._read(reader, question, now_ms) if hit is None else reply_from(hit)
+        return self._ask(reader, question, now_ms) if hit is None else reply_from(hit)
 
     async def _confirm_and_ask(self, reader: Reader, question: Question, now_ms: int) -> Reply:
         await self._parts.keyring.confirm(reader)
-        return reply_from(await ask(self._parts, question, lambda: self._admit(reader, question, now_ms)))
+        return await self._ask(reader, question, now_ms)
 
-    async def _read(self, reader: Reader, question: Question, now_ms: int) -> Reply:
-        return reply_from(await ask_stores(self._parts, question, lambda: self._admit(reader, question, now_ms)))
+    async def _ask(self, reader: Reader, question: Question, now_ms: int) -> Reply:
+        return reply_from(await ask(self._parts, question, lambda: self._admit(reader, question, now_ms)))
 
     def _reader_of(self, credential: str | None, now_ms: int) -> Reader:
         reader = self._parts.keyring.key_for(credential) or self._parts.keyring.token_for(credential)

@@ -11,7 +11,7 @@ from mauve.core.events import Activity
 from mauve.core.window import DAY, Window, today_at, whole_weeks_in
 from mauve.metrics.answers import Row
 from mauve.metrics.mrr_history import days_known, mrr_by_day
-from mauve.metrics.questions import Survey
+from mauve.metrics.questions import QuestionBatch
 from mauve.metrics.registry import NAMES_MAX
 from mauve.metrics.sources import (
     CurrentMrr,
@@ -32,13 +32,13 @@ from mauve.stores.ledger import LedgerReader
 RowsByProject = Generator[tuple[str, Iterable[Row]], None, None]
 
 
-def rows_by_project(survey: Survey, stores: ReadStores, now_ms: int) -> RowsByProject:
+def rows_by_project(batch: QuestionBatch, stores: ReadStores, now_ms: int) -> RowsByProject:
     """Read the rows of all projects at once, with the metric's columns.
 
     Rows are read lazily: consume those of a project before asking for the next. Close the generator to stop reading.
     """
-    missing = dict.fromkeys(survey.projects)
-    with closing(_rows_found(survey, stores, now_ms)) as found:
+    missing = dict.fromkeys(batch.projects)
+    with closing(_rows_found(batch, stores, now_ms)) as found:
         for project, rows in found:
             del missing[project]
             yield project, rows
@@ -46,22 +46,22 @@ def rows_by_project(survey: Survey, stores: ReadStores, now_ms: int) -> RowsByPr
         yield project, ()
 
 
-def _rows_found(survey: Survey, stores: ReadStores, now_ms: int) -> RowsByProject:
-    source = survey.metric.source
+def _rows_found(batch: QuestionBatch, stores: ReadStores, now_ms: int) -> RowsByProject:
+    source = batch.metric.source
     if isinstance(source, WarehouseSource):
-        return _from_warehouse(source, survey, stores)
-    return _from_ledger(source, survey, stores, now_ms)
+        return _from_warehouse(source, batch, stores)
+    return _from_ledger(source, batch, stores, now_ms)
 
 
-def _from_warehouse(source: WarehouseSource, survey: Survey, stores: ReadStores) -> RowsByProject:
-    projects, window, name = survey.projects, survey.window, survey.name or ""
+def _from_warehouse(source: WarehouseSource, batch: QuestionBatch, stores: ReadStores) -> RowsByProject:
+    projects, window, name = batch.projects, batch.window, batch.name or ""
     warehouse = stores.warehouse
     match source:
         case Users(seen):
             users = warehouse.users(projects, seen, window, _summarized_weeks(window, stores))
             return ((project, [(users.get(project, 0),)]) for project in projects)
         case UsersByDay(seen):
-            return _grouped(_users_by_day(survey, seen, stores))
+            return _grouped(_users_by_day(batch, seen, stores))
         case EventNames():  # One more than is shown, to know whether there are more.
             return ((project, warehouse.event_names(project, window, NAMES_MAX + 1)) for project in projects)
         case EventCount():
@@ -80,46 +80,46 @@ def _summarized_weeks(window: Window, stores: ReadStores) -> Window | None:
     return None if through is None else whole_weeks_in(Window(window.first, min(window.last, through)))
 
 
-def _users_by_day(survey: Survey, seen: Activity, stores: ReadStores) -> list[tuple[str, str, int]]:
+def _users_by_day(batch: QuestionBatch, seen: Activity, stores: ReadStores) -> list[tuple[str, str, int]]:
     """Return the stored numbers of closed days, and count the users of the others."""
-    first, last = survey.window
+    first, last = batch.window
     try:
-        through, closed = stores.closed_days.users(survey.projects, seen, survey.window)
+        through, closed = stores.closed_days.users(batch.projects, seen, batch.window)
     except StoreUnavailableError:
         through, closed = None, []
     if through is not None and through >= last:
         return closed
     first_open = first if through is None or through < first else through + DAY
-    counted = stores.warehouse.users_by_day(survey.projects, seen, Window(first_open, last))
+    counted = stores.warehouse.users_by_day(batch.projects, seen, Window(first_open, last))
     return sorted(closed + counted, key=itemgetter(0))  # Stable: the days of each project keep their order.
 
 
-def _from_ledger(source: LedgerSource, survey: Survey, stores: ReadStores, now_ms: int) -> RowsByProject:
+def _from_ledger(source: LedgerSource, batch: QuestionBatch, stores: ReadStores, now_ms: int) -> RowsByProject:
     ledger = stores.ledger
     match source:
         case PaymentTotals():
-            return _payment_totals(survey, ledger, source)
+            return _payment_totals(batch, ledger, source)
         case CurrentMrr():
-            return _grouped(ledger.current_mrr(survey.projects))
+            return _grouped(ledger.current_mrr(batch.projects))
         case MrrHistory():
-            return _mrr_history(survey, ledger, today_at(now_ms))
+            return _mrr_history(batch, ledger, today_at(now_ms))
         case _:
             assert_never(source)
 
 
-def _mrr_history(survey: Survey, ledger: LedgerReader, today: date) -> RowsByProject:
+def _mrr_history(batch: QuestionBatch, ledger: LedgerReader, today: date) -> RowsByProject:
     """Return the MRR by day. Today's is the current MRR, for which the latest version counts whatever its moment."""
-    known = days_known(survey.window, today)
+    known = days_known(batch.window, today)
     if known is None:
         return
     changes_of = ledger.mrr_changes_until_now if known.last == today else ledger.mrr_changes
-    with closing(changes_of(survey.projects, known)) as changes:
+    with closing(changes_of(batch.projects, known)) as changes:
         for project, own in groupby(changes, attrgetter("project")):
             yield project, mrr_by_day(own, known)
 
 
-def _payment_totals(survey: Survey, ledger: LedgerReader, source: PaymentTotals) -> RowsByProject:
-    with closing(ledger.day_totals(survey.projects, survey.window, source.earned)) as totals:
+def _payment_totals(batch: QuestionBatch, ledger: LedgerReader, source: PaymentTotals) -> RowsByProject:
+    with closing(ledger.day_totals(batch.projects, batch.window, source.earned)) as totals:
         yield from _grouped(totals)
 
 

@@ -25,6 +25,7 @@ from mauve.imports.chunks import unpacked
 from mauve.load.runner import LoadRunner
 from mauve.maintenance.delete_app import Deleted, delete_projects
 from mauve.maintenance.erase import Erased, erase_user
+from mauve.query.answer_cache import AnswerCache
 from mauve.stores import StoreUnavailableError
 from mauve.stores.export import Chosen, EventExport, EventExtent, EventPage
 from mauve.stores.imports import ImportWarehouse, StoredRows
@@ -34,7 +35,6 @@ from mauve.wiring.history import open_import_warehouse
 from mauve.wiring.log import open_log_maintenance
 from mauve.wiring.maintenance import open_ledger_maintenance, open_warehouse_maintenance
 from mauve.wiring.paths import imported_rows_path
-from mauve.wiring.query import forget_answers
 
 PAUSE_S_MAX: Final = 600.0
 SOCKET: Final = "core.sock"
@@ -169,9 +169,10 @@ def socket_address(data: Path, folder: int) -> str:
 class AdminSocket:
     """Accepts commands while the core runs."""
 
-    def __init__(self, settings: Settings, loading: LoadRunner) -> None:
+    def __init__(self, settings: Settings, loading: LoadRunner, cache: AnswerCache | None = None) -> None:
         self._settings = settings
         self._loading = loading
+        self._cache = cache  # None: this process answers no reads
         self._freezing = threading.Lock()  # one backup at a time
         self._erasing = threading.Lock()  # one erasure at a time
         self._exporting = ThreadPoolExecutor(1, thread_name_prefix="export")  # one page at a time
@@ -203,7 +204,7 @@ class AdminSocket:
         connection.add_done_callback(self._connections.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = AdminConnection(self._settings, self._loading, self._freezing, self._erasing)
+        connection = AdminConnection(self._settings, self._loading, self._freezing, self._erasing, self._cache)
         try:
             while line := await asyncio.wait_for(reader.readline(), connection.idle_s_max):
                 request = _requests.decode(line)
@@ -240,12 +241,18 @@ class AdminConnection:
     """One connected command, and what is held for it."""
 
     def __init__(
-        self, settings: Settings, loading: LoadRunner, freezing: threading.Lock, erasing: threading.Lock
+        self,
+        settings: Settings,
+        loading: LoadRunner,
+        freezing: threading.Lock,
+        erasing: threading.Lock,
+        cache: AnswerCache | None,
     ) -> None:
         self._settings = settings
         self._loading = loading
         self._freezing = freezing
         self._erasing = erasing
+        self._cache = cache
         self._frozen = ExitStack()
         self._paused = ExitStack()
         self._events: EventExport | None = None
@@ -276,15 +283,25 @@ class AdminConnection:
                 self._release()
             case Erase(project, user):
                 with self._erasing:
-                    return UserErased(erase(self._settings, self._loading, project, user))
+                    erased = erase(self._settings, self._loading, project, user)
+                    self._forget([project])
+                    return UserErased(erased)
             case Delete(projects):
                 with self._erasing:
-                    return ProjectsDeleted(delete(self._settings, self._loading, projects))
+                    deleted = delete(self._settings, self._loading, projects)
+                    self._forget(projects)
+                    return ProjectsDeleted(deleted)
             case BeginExport() | ReadExport():
                 return self._export(request)
             case StoreImported() | CountImported() | UndoImported():
                 return self._import(request)
         return Done()
+
+    def _forget(self, projects: Sequence[str]) -> None:
+        """Remove the answers about projects from the cache of this process."""
+        if self._cache is not None:
+            for project in projects:
+                self._cache.forget(project)
 
     def _export(self, request: BeginExport | ReadExport) -> AdminReply:
         if self._events is None:
@@ -340,7 +357,7 @@ def erase(settings: Settings, loading: LoadRunner, project: str, user: str) -> E
         closing(open_warehouse_maintenance(settings)) as warehouse,
         closing(open_ledger_maintenance(settings)) as ledger,
     ):
-        erased = erase_user(
+        return erase_user(
             project,
             user,
             load_pending=loading.load_pending,
@@ -348,8 +365,6 @@ def erase(settings: Settings, loading: LoadRunner, project: str, user: str) -> E
             ledger=ledger,
             log=open_log_maintenance(settings),
         )
-    forget_answers(settings, [project])
-    return erased
 
 
 def delete(settings: Settings, loading: LoadRunner, projects: Sequence[str]) -> Deleted:
@@ -358,15 +373,13 @@ def delete(settings: Settings, loading: LoadRunner, projects: Sequence[str]) -> 
         closing(open_warehouse_maintenance(settings)) as warehouse,
         closing(open_ledger_maintenance(settings)) as ledger,
     ):
-        deleted = delete_projects(
+        return delete_projects(
             projects,
             load_pending=loading.load_pending,
             warehouse=warehouse,
             ledger=ledger,
             log=open_log_maintenance(settings),
         )
-    forget_answers(settings, projects)
-    return deleted
 
 
 def _listen_in(data: Path) -> socket.socket:

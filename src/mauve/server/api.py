@@ -16,6 +16,7 @@ from mauve.config import Settings
 from mauve.control.links import LINK_LIFETIME_MS, renew_setup_link
 from mauve.control.parts import ControlParts
 from mauve.load.lag import Progress
+from mauve.query.answer_cache import AnswerCache
 from mauve.server.app import HealthApp, OtherPaths, ServiceApp, is_reachable
 from mauve.server.asgi_server import AsgiServer
 from mauve.server.child import expose_metrics, finished, repeat, serve_until_stopped
@@ -49,12 +50,13 @@ def open_api(
     others: OtherPaths,
     *,
     registry: CollectorRegistry,
+    cache: AnswerCache | None = None,
 ) -> Iterator[tuple[ServiceApp, list[asyncio.Task[None]]]]:
     """Open the application, and start what it does in the background."""
     with (
         closing(open_warehouse_reader(settings)) as warehouse,
         open_load_lag(settings, progress) as lag,
-        query_parts(settings, keyring, warehouse, parts.uses, is_loading_behind=lag.is_behind) as query,
+        query_parts(settings, keyring, warehouse, parts.uses, cache=cache, is_loading_behind=lag.is_behind) as query,
         dashboard_parts(settings, parts, query) as dashboard,
     ):
         key_use_copy = KeyUseCopy(dashboard.ingest_stats, parts.catalog.keys, parts.clock)

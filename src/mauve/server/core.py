@@ -9,6 +9,7 @@ from mauve.ingest.asgi import IngestApp
 from mauve.ingest.plane import IngestPlane
 from mauve.ingest.stats import write_stats_forever
 from mauve.load.runner import LoadMetrics, LoadRunner
+from mauve.query.answer_cache import AnswerCache
 from mauve.server.admin_socket import AdminSocket
 from mauve.server.api import open_api, ready_to_serve
 from mauve.server.app import OtherPaths
@@ -34,13 +35,15 @@ async def run(config: ChildConfig) -> None:
     drop_frozen(settings)
     registry = CollectorRegistry()
     expose_metrics(settings, 0, registry)
+    cache = AnswerCache()
     loading = LoadRunner(lambda: open_load_parts(settings), LoadMetrics(registry))
     with control_parts(settings) as parts:
         ready = ready_to_serve(config, settings, parts, preparation)
         async with ingest_parts(settings, stream=0, registry=registry) as ingest:
             drain = Drain(settings.drain_s)
             others = ingest_and_loading(settings, IngestPlane(ingest), loading, drain)
-            with open_api(settings, parts, ingest.keyring, loading, others, registry=registry) as (app, background):
+            api = open_api(settings, parts, ingest.keyring, loading, others, registry=registry, cache=cache)
+            with api as (app, background):
                 gauges = EngineGauges(registry, app.engines)
                 background += [
                     asyncio.create_task(write_stats_forever(ingest)),
@@ -49,7 +52,7 @@ async def run(config: ChildConfig) -> None:
                     *start_loading(settings, parts, loading),
                     *start_backups(settings, parts, backup := BackupProcess(settings), registry),
                 ]
-                admin_socket = AdminSocket(settings, loading)
+                admin_socket = AdminSocket(settings, loading, cache)
                 await admin_socket.open()
                 await serve_until_stopped(
                     AsgiServer(RequestGuard(app, settings.connections_per_address, drain), (config.host, config.port)),

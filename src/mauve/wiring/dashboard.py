@@ -14,11 +14,11 @@ from mauve.alerts.messages import AlertParts
 from mauve.config import SettingError, Settings
 from mauve.control.parts import ControlParts
 from mauve.core.clock import Clock
-from mauve.dashboard.charts.numbers import Numbers
 from mauve.dashboard.cookie import SessionCookie, cookie_for
 from mauve.dashboard.parts import DashboardParts
 from mauve.dashboard.refreshing import RefreshLimits
 from mauve.openapi.documentation import has_site
+from mauve.query.numbers import Numbers
 from mauve.query.parts import QueryParts
 from mauve.stores.alerts import AlertStore
 from mauve.stores.ledger.deliveries import SqlDeliveryReader

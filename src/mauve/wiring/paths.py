@@ -29,10 +29,6 @@ def accepted_path(data: Path) -> Path:
     return data / "accepted"
 
 
-def read_cache_path(data: Path) -> Path:
-    return data / "cache.db"
-
-
 def read_meter_path(data: Path) -> Path:
     return data / "meter.db"
 

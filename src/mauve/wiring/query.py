@@ -1,11 +1,8 @@
-"""Wires the query plane: warehouse, ledger, read cache, read meter."""
+"""Wires the query plane: warehouse, ledger, answer cache, read meter."""
 
-import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Final
-
-import structlog
 
 from mauve.access.keyring import Keyring
 from mauve.access.read_limits import FailOpenMeter
@@ -13,27 +10,21 @@ from mauve.access.uses import CredentialUses
 from mauve.config import Settings
 from mauve.core.clock import Clock, SystemClock
 from mauve.query.admissions import Admissions
-from mauve.query.brief_answers import BriefAnswers
+from mauve.query.answer_cache import AnswerCache
 from mauve.query.parts import QueryParts, ReadStores
 from mauve.query.single_flight import SingleFlight
-from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger.closed_days import SqlClosedDaysReader
 from mauve.stores.ledger.reader import SqlLedgerReader
 from mauve.stores.limits.read_meter import ReadMeter
 from mauve.stores.limits.read_meter_file import SqliteReadMeter
 from mauve.stores.limits.read_meter_sql import SqlReadMeter
-from mauve.stores.localdisk.read_cache import SqliteReadCache
-from mauve.stores.read_cache import ReadCache
 from mauve.stores.sql.database import Database
 from mauve.stores.warehouse import WarehouseReader
 from mauve.wiring.databases import open_catalog_database, open_ledger_database
-from mauve.wiring.paths import read_cache_path, read_meter_path
+from mauve.wiring.paths import read_meter_path
 
 _READERS: Final = 4
 _ADMITTERS: Final = 8
-_RETRY_EVERY_S: Final = 0.05
-
-log = structlog.get_logger()
 
 
 @contextmanager
@@ -44,12 +35,12 @@ def query_parts(
     uses: CredentialUses,
     clock: Clock | None = None,
     *,
+    cache: AnswerCache | None = None,
     is_loading_behind: Callable[[], bool] = lambda: False,
 ) -> Iterator[QueryParts]:
     """Open the parts of the query plane, on a prepared data directory."""
     with (
         closing(open_ledger_database(settings)) as database,
-        closing(open_read_cache(settings)) as cache,
         closing(open_catalog_database(settings)) as catalog,
         closing(open_read_meter(settings, catalog)) as meter,
         closing(Admissions(_ADMITTERS, settings.catalog_timeout_s)) as admissions,
@@ -59,8 +50,9 @@ def query_parts(
         yield QueryParts(
             keyring=keyring,
             admissions=admissions,
-            cache=cache if settings.read_cache_s else None,
+            cache=cache or AnswerCache(),
             max_age_s=settings.read_cache_s,
+            flush_s=settings.flush_s,
             meter=meter,
             stores=ReadStores(warehouse, SqlLedgerReader(database), SqlClosedDaysReader(database)),
             warehouse_flights=warehouse_flights,
@@ -68,37 +60,7 @@ def query_parts(
             clock=clock or SystemClock(),
             uses=uses,
             is_loading_behind=is_loading_behind,
-            brief=BriefAnswers(settings.flush_s),
         )
-
-
-def open_read_cache(settings: Settings) -> ReadCache:
-    """Open the cache of query answers. Its file is created on first use."""
-    return SqliteReadCache(read_cache_path(settings.data))
-
-
-def forget_answers(settings: Settings, projects: Collection[str], patience_s: float = 5.0) -> None:
-    """Remove the answers about projects from this machine's cache, if it has one.
-
-    A failure is only logged: what the answers were about is deleted already.
-    """
-    path = read_cache_path(settings.data)
-    if not path.exists():
-        return
-    ends_at = time.monotonic() + patience_s
-    with closing(open_read_cache(settings)) as cache:
-        while True:
-            try:
-                for project in projects:
-                    cache.forget(project)
-            except StoreUnavailableError as error:
-                if time.monotonic() > ends_at:
-                    advice = f"earlier answers may still be served: delete {path}, which is recreated automatically"
-                    log.warning("cached_answers_not_deleted", reason=str(error), advice=advice)
-                    return
-                time.sleep(_RETRY_EVERY_S)
-            else:
-                return
 
 
 def open_read_meter(settings: Settings, catalog: Database) -> ReadMeter:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from mauve.core.window import Window
-from mauve.dashboard.charts.numbers import Answers
 from mauve.dashboard.charts.periods import Period
 from mauve.dashboard.charts.series import (
     Change,
@@ -21,6 +20,7 @@ from mauve.dashboard.charts.series import (
 )
 from mauve.metrics.questions import Question
 from mauve.metrics.registry import METRICS
+from mauve.query.numbers import Answers
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from mauve.core.window import today_at
 from mauve.dashboard.ages import as_of
 from mauve.dashboard.charts.chart import CHART_TYPES, charts_from
 from mauve.dashboard.charts.figures import ProjectQuestions, figures_from
-from mauve.dashboard.charts.numbers import Answers
 from mauve.dashboard.charts.periods import period_from
 from mauve.dashboard.context import MemberContext
 from mauve.dashboard.first_numbers import first_numbers, is_onboarding
@@ -19,6 +18,7 @@ from mauve.dashboard.rendering import page, see_other
 from mauve.dashboard.request import ParameterProblem
 from mauve.dashboard.selection import environment_of, environment_parameters, shown_project
 from mauve.metrics.questions import NAME_CHARACTERS_MAX, Question
+from mauve.query.numbers import Answers
 
 
 def show_app(context: MemberContext) -> Response:
@@ -67,13 +67,13 @@ def questions_of(context: MemberContext) -> ProjectQuestions:
 def answers_about(context: MemberContext, app: App, questions: Iterable[Question]) -> Answers:
     """Answer questions about one app. Leave no answer in the cache before its first event, which it would hide."""
     numbers = context.parts.numbers
-    return numbers.look(questions) if app.first_event_at is None else numbers.ask(questions)
+    return numbers.fresh(questions) if app.first_event_at is None else numbers.cached(questions)
 
 
 def refresh_about(context: MemberContext, app: App, questions: Iterable[Question]) -> str:
     """Read the answers again, of an app without events only those that are cached; return the notice to show."""
     numbers = context.parts.numbers
-    return refresh(numbers, filter(numbers.cached, questions) if app.first_event_at is None else questions)
+    return refresh(numbers, filter(numbers.find, questions) if app.first_event_at is None else questions)
 
 
 def event_name_of(context: MemberContext) -> str:

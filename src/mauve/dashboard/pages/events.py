@@ -11,7 +11,6 @@ from starlette.responses import Response
 from mauve.dashboard.ages import as_of
 from mauve.dashboard.charts.chart import Chart, event_chart
 from mauve.dashboard.charts.figures import ProjectQuestions
-from mauve.dashboard.charts.numbers import Answers, Numbers
 from mauve.dashboard.context import MemberContext
 from mauve.dashboard.pages.app import answers_about, event_name_of, questions_of, refresh_about
 from mauve.dashboard.pages.ingest_health import health_of
@@ -20,6 +19,7 @@ from mauve.dashboard.selection import environment_of, environment_parameters, sh
 from mauve.dashboard.text import money
 from mauve.metrics.questions import Question
 from mauve.metrics.registry import METRICS
+from mauve.query.numbers import Answers, Numbers
 from mauve.stores.ledger import ReceivedPayment
 from mauve.stores.warehouse import StoredEvent
 

@@ -12,7 +12,6 @@ from mauve.core.app import App, Environment
 from mauve.core.window import today_at
 from mauve.dashboard.ages import as_of
 from mauve.dashboard.charts.figures import Figure, Figures, ProjectQuestions, figures_from, sum_figures
-from mauve.dashboard.charts.numbers import Answers
 from mauve.dashboard.charts.periods import Period, period_from
 from mauve.dashboard.context import MemberContext
 from mauve.dashboard.first_numbers import awaits_first_event
@@ -21,6 +20,7 @@ from mauve.dashboard.refreshing import refresh
 from mauve.dashboard.rendering import page, see_other
 from mauve.dashboard.selection import environment_of, environment_parameters, project_of
 from mauve.metrics.questions import Question
+from mauve.query.numbers import Answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def refresh_overview(context: MemberContext) -> Response:
     context.parts.refreshes.check(context.user.user_id, context.organization.org_id, context.now_ms)
     numbers = context.parts.numbers
     known, new = _without_and_with_new_apps(context, questions)
-    done = refresh(numbers, [*_all_questions(known), *filter(numbers.cached, _all_questions(new))])
+    done = refresh(numbers, [*_all_questions(known), *filter(numbers.find, _all_questions(new))])
     shown = {**period.address, **environment_parameters(context), "sort": _sort_of(context)}
     return see_other("/", **shown, done=done)
 
@@ -81,7 +81,7 @@ def _answers(context: MemberContext, questions: Mapping[App, ProjectQuestions]) 
     """Answer the questions. Leave no answer about a new app in the cache, where it would hide the first events."""
     known, new = _without_and_with_new_apps(context, questions)
     numbers = context.parts.numbers
-    return numbers.ask(_all_questions(known)) | numbers.look(_all_questions(new))
+    return numbers.cached(_all_questions(known)) | numbers.fresh(_all_questions(new))
 
 
 def _without_and_with_new_apps(

@@ -1,42 +1,42 @@
-"""Read metrics for pages: the same questions as the API, through the same cache.
+"""Numbers for pages, alerts and exports: many questions, through the same cache as the API.
 
-Pages are rendered in threads and questions are answered in the event loop; this module bridges the two.
+Callers run in threads and questions are answered in the event loop; this module bridges the two.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import msgspec
 import structlog
 
 from mauve.core.problems import Problem
-from mauve.metrics.questions import Question, Survey, surveys_of
-from mauve.metrics.sources import LedgerSource, WarehouseSource
+from mauve.metrics.questions import Question, QuestionBatch, batches_of
+from mauve.query.answer_cache import Answer, Freshness, is_fresh
 from mauve.query.ask import (
-    Answer,
-    Freshness,
-    ask_survey,
-    find_cached,
-    find_peeked,
+    find_hit,
+    find_recent,
     latest_events,
     latest_payments,
     money_revisions,
-    peek,
-    peek_again,
+    read_cached,
+    read_fresh,
 )
 from mauve.query.parts import QueryParts
 from mauve.stores.ledger import ReceivedPayment
 from mauve.stores.warehouse import StoredEvent
 
-# For all pages together: a store serves 64 reads at once, and most of them belong to the API.
+# For all callers together: a store serves 64 reads at once, and most of them belong to the API.
 _CONCURRENT_READS_MAX: Final = 16
 _WATCHED_MAX: Final = 50_000  # projects
 _PROJECTS_PER_READ_MAX: Final = 100  # Each may need a 100 KB sketch for every day.
 
-AskAbout = Callable[[QueryParts, Survey], Awaitable[Mapping[str, Answer]]]
+Read = Callable[[QueryParts, QuestionBatch], Awaitable[Mapping[str, Answer]]]
+_Found = dict[str, Answer | None]
 _Arrival = TypeVar("_Arrival")
+_Result = TypeVar("_Result")
 
 _decoder: Final = msgspec.json.Decoder()
 log = structlog.get_logger()
@@ -102,7 +102,10 @@ class MoneyWatch:
 
 
 class Numbers:
-    """Answer questions for pages; call it from any thread except the event loop's. Reads use up no allowance."""
+    """Answer questions in parallel; call it from any thread except the event loop's. Reads use up no allowance.
+
+    Reads that take too long are left unanswered. They continue, so that the next caller finds their answers.
+    """
 
     def __init__(self, parts: QueryParts, loop: asyncio.AbstractEventLoop, wait_s: float) -> None:
         self._parts = parts
@@ -113,47 +116,30 @@ class Numbers:
         self._ledger_reads = asyncio.Semaphore(_CONCURRENT_READS_MAX)
         self._money = MoneyWatch()
 
-    def ask(self, questions: Iterable[Question]) -> Answers:
-        """Answer all questions in parallel. Late reads continue, so that the next page finds them in the cache."""
-        by_key = {question.key: question for question in questions}
-        return asyncio.run_coroutine_threadsafe(self._answers_to(by_key), self._loop).result()
+    def cached(self, questions: Iterable[Question]) -> Answers:
+        """Answer from the cache; read and cache the rest. Money that has changed since is read, but not cached."""
+        return self._run(self._answer_cached(_by_key(questions)))
+
+    def fresh(self, questions: Iterable[Question]) -> Answers:
+        """Read now, or up to a flush interval ago, and leave the cache as it is."""
+        return self._run(self._answer_fresh(_by_key(questions)))
 
     def refresh(self, questions: Iterable[Question]) -> Answers:
-        """Read all answers again, whatever is cached, and cache them for pages and the API."""
-        return self._read_all(questions, ask_survey)
+        """Read now, and replace what is cached."""
+        return self._run(self._refresh(_by_key(questions)))
 
-    def peek(self, questions: Iterable[Question]) -> Answers:
-        """Read all answers again, and leave the cache as it is."""
-        return self._read_all(questions, peek)
-
-    def last_peeked(self, questions: Iterable[Question]) -> Answers:
-        """Return the answers that were peeked at last, and read nothing."""
-        return Answers({question.key: find_peeked(self._parts, question) for question in questions})
-
-    def look(self, questions: Iterable[Question]) -> Answers:
-        """Answer from the cache, and read what is not there without caching it."""
-        by_key = {question.key: question for question in questions}
-        return asyncio.run_coroutine_threadsafe(self._answers_to(by_key, peek), self._loop).result()
-
-    def cached(self, question: Question) -> Answer | None:
+    def find(self, question: Question) -> Answer | None:
         """Return the answer that the API would give from the cache, if there is one."""
-        return find_cached(self._parts, question)
+        return find_hit(self._parts, question, self._parts.clock.now_ms())
 
     def is_loading_behind(self) -> bool:
-        """Return whether events that have arrived are missing in the numbers."""
+        """Return whether events that have arrived are missing in the numbers. Money never misses any."""
         return self._parts.is_loading_behind()
 
     @property
     def max_age_s(self) -> int:
         """Return how long an answer is cached."""
         return self._parts.max_age_s
-
-    def _read_all(self, questions: Iterable[Question], ask_about: AskAbout) -> Answers:
-        by_key = {question.key: question for question in questions}
-        answers: dict[str, Answer | None] = dict.fromkeys(by_key)
-        read = self._read_surveys(by_key.values(), answers, ask_about, self._wait_s)
-        asyncio.run_coroutine_threadsafe(read, self._loop).result()
-        return Answers(answers)
 
     def latest_arrivals(
         self, project: str, count_max: int
@@ -166,31 +152,51 @@ class Numbers:
     def _begin(self, read: Coroutine[Any, Any, list[_Arrival]]) -> Future[list[_Arrival]]:
         return asyncio.run_coroutine_threadsafe(asyncio.wait_for(read, self._wait_s), self._loop)
 
-    async def _answers_to(self, questions: Mapping[str, Question], ask_about: AskAbout = ask_survey) -> Answers:
-        """Answer from the cache and read the rest; read money again that has changed since, past the cache."""
+    def _run(self, answer: Coroutine[Any, Any, _Result]) -> _Result:
+        return asyncio.run_coroutine_threadsafe(answer, self._loop).result()
+
+    async def _answer_cached(self, questions: Mapping[str, Question]) -> Answers:
         ends_at_s = self._loop.time() + self._wait_s
         changed_at = await self._money_changed_at(questions.values())
-        answers: dict[str, Answer | None] = dict.fromkeys(questions)
-        outdated = []
+        answers: _Found = dict.fromkeys(questions)
+        missing, outdated = list[Question](), list[Question]()
         for key, question in questions.items():
-            answer = answers[key] = find_cached(self._parts, question)
-            if answer is not None and is_money(question) and answer.read_at <= changed_at.get(question.project, -1):
-                answers[key] = peeked = find_peeked(self._parts, question)
-                if peeked is None or peeked.read_at <= changed_at[question.project]:
-                    answers[key] = answer  # in case reading fails
+            answers[key] = hit = self.find(question)
+            if hit is None:
+                missing.append(question)
+            elif question.is_money and hit.read_at <= changed_at.get(question.project, -1):
+                recent = find_recent(self._parts, question)
+                if recent is not None and recent.read_at > changed_at[question.project]:
+                    answers[key] = recent
+                else:
                     outdated.append(question)
             await asyncio.sleep(0)  # Hundreds of questions must not block the event loop.
-        missing = [questions[key] for key, answer in answers.items() if answer is None]
         wait_s = ends_at_s - self._loop.time()
         await asyncio.gather(
-            self._read_surveys(missing, answers, ask_about, wait_s),
-            self._read_surveys(outdated, answers, peek_again, wait_s),
+            self._read_into(answers, missing, read_cached, wait_s),
+            self._read_into(answers, outdated, read_fresh, wait_s),
         )
+        return Answers(answers)
+
+    async def _answer_fresh(self, questions: Mapping[str, Question]) -> Answers:
+        now_ms = self._parts.clock.now_ms()
+        recent = {key: find_recent(self._parts, question) for key, question in questions.items()}
+        answers = {
+            key: answer if answer is not None and is_fresh(answer, now_ms, self._parts.flush_s) else None
+            for key, answer in recent.items()
+        }
+        missing = [questions[key] for key, answer in answers.items() if answer is None]
+        await self._read_into(answers, missing, read_fresh, self._wait_s)
+        return Answers(answers)
+
+    async def _refresh(self, questions: Mapping[str, Question]) -> Answers:
+        answers: _Found = dict.fromkeys(questions)
+        await self._read_into(answers, questions.values(), read_cached, self._wait_s)
         return Answers(answers)
 
     async def _money_changed_at(self, questions: Iterable[Question]) -> dict[str, int]:
         """Return since when each project's money is as it is; nothing if the ledger does not answer soon."""
-        projects = sorted({question.project for question in questions if is_money(question)})
+        projects = sorted({question.project for question in questions if question.is_money})
         if not projects:
             return {}
         try:
@@ -201,24 +207,22 @@ class Numbers:
         now_ms = self._parts.clock.now_ms()
         return {each: self._money.changed_at(each, revisions.get(each, 0), now_ms) for each in projects}
 
-    async def _read_surveys(
-        self, questions: Iterable[Question], answers: dict[str, Answer | None], ask_about: AskAbout, wait_s: float
-    ) -> None:
-        surveys = surveys_of(questions, _PROJECTS_PER_READ_MAX)
-        if surveys:
-            reads = [asyncio.create_task(self._read(survey, answers, ask_about)) for survey in surveys]
+    async def _read_into(self, answers: _Found, questions: Iterable[Question], read: Read, wait_s: float) -> None:
+        batches = batches_of(questions, _PROJECTS_PER_READ_MAX)
+        if batches:
+            reads = [asyncio.create_task(self._read_batch(answers, batch, read)) for batch in batches]
             _, late = await asyncio.wait(reads, timeout=wait_s)
-            for read in late:
-                read.cancel()
+            for each in late:
+                each.cancel()
 
-    async def _read(self, survey: Survey, answers: dict[str, Answer | None], ask_about: AskAbout) -> None:
-        in_warehouse = isinstance(survey.metric.source, WarehouseSource)
-        async with self._warehouse_reads if in_warehouse else self._ledger_reads:
-            answers.update(await ask_about(self._parts, survey))
+    async def _read_batch(self, answers: _Found, batch: QuestionBatch, read: Read) -> None:
+        with suppress(Problem):  # The only answer is too large.
+            async with self._ledger_reads if batch.is_money else self._warehouse_reads:
+                answers.update(await read(self._parts, batch))
 
 
-def is_money(question: Question) -> bool:
-    return isinstance(question.metric.source, LedgerSource)
+def _by_key(questions: Iterable[Question]) -> dict[str, Question]:
+    return {question.key: question for question in questions}
 
 
 def _result_of(read: Future[list[_Arrival]]) -> list[_Arrival] | None:

@@ -1,1 +1,0 @@
-"""What the embedded service keeps in its data directory, besides the SQL databases."""
