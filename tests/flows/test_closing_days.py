@@ -10,7 +10,7 @@ from mauve.core.times import DAY_MS
 from mauve.core.window import Window
 from mauve.load.close_days import DayCloser
 from mauve.load.loader import Loader
-from mauve.metrics.questions import Survey
+from mauve.metrics.questions import QuestionBatch
 from mauve.metrics.registry import METRICS
 from mauve.query.parts import ReadStores
 from mauve.query.read import rows_by_project
@@ -118,11 +118,11 @@ def answers(database, connection):
 
     def answer(first=-60, last=0):
         window = Window(day(first), day(last))
-        surveys = [Survey(PROJECTS, METRICS[metric], window) for metric in METRICS_OF_USERS]
+        batches = [QuestionBatch(PROJECTS, METRICS[metric], window) for metric in METRICS_OF_USERS]
         return {
-            (survey.metric.name, project): list(rows)
-            for survey in surveys
-            for project, rows in rows_by_project(survey, stores, NOON_MS)
+            (batch.metric.name, project): list(rows)
+            for batch in batches
+            for project, rows in rows_by_project(batch, stores, NOON_MS)
         }
 
     return answer

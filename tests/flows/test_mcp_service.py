@@ -16,6 +16,7 @@ from mcp import MCPError
 
 from mauve.agents.plane import IN_FLIGHT_MAX
 from mauve.metrics.registry import METRICS
+from mauve.metrics.summaries import average_tenths
 from support.agents import MODES, TRANSPORTS, agent
 from support.cluster_answers import REVOCATION_S_MAX
 from support.cluster_delays import measuring
@@ -162,7 +163,8 @@ def test_the_overview_says_its_cost_first_and_then_equals_the_api(service, token
     assert (answer["cache"], answer["spent"], spent(service, token)) == ({"miss": 12}, 12, (12, 0))
     first, last = answer["period"]
     before_first, before_last = answer["before"]
-    assert (datetime.fromisoformat(first) - datetime.fromisoformat(before_last)).days == 1
+    assert (first, last) == (ago(2)[:10], ago(1)[:10]), "today is left out"
+    assert (before_first, before_last) == (ago(5)[:10], ago(4)[:10]), "and so is its counterpart"
     assert [app["project"] for app in answer["apps"]] == lively
     for app in answer["apps"]:
         now = {"date_from": first, "date_to": last}
@@ -186,13 +188,15 @@ def test_the_overview_says_its_cost_first_and_then_equals_the_api(service, token
 def test_compare_and_explain_mrr_equal_the_api(service, token, lively, reader):
     one, two = lively
     week = {"date_from": ago(6)[:10], "date_to": ago(0)[:10]}
+    whole = {**week, "date_to": ago(1)[:10]}
     answer = reader.answer("compare", metric="event_count", name="view", **week)
-    counts = [api_rows(service, token, project, "event_count", name="view", **week)[0]["count"] for project in lively]
+    assert answer["period"] == list(whole.values()), "today is left out"
+    counts = [api_rows(service, token, project, "event_count", name="view", **whole)[0]["count"] for project in lively]
     assert [app["value"] for app in answer["apps"]] == [{"now": count, "before": 0} for count in counts]
     assert (answer["spent"], spent(service, token)) == (4, (4, 4))
     daily = reader.answer("compare", metric="dau", apps=[two], **week)
-    total = sum(row["dau"] for row in api_rows(service, token, two, "dau", **week))
-    assert daily["apps"][0]["value"] == {"now": round(total / 7, 1), "before": 0}
+    total = sum(row["dau"] for row in api_rows(service, token, two, "dau", **whole))
+    assert daily["apps"][0]["value"] == {"now": average_tenths([total, 0, 0, 0, 0, 0]) / 10, "before": 0}
     why = reader.answer("explain_mrr", **week)
     assert why["apps"][1]["mrr"] == {"eur": {"now": 1180, "before": 1000}}
     moved = [(each["day"], each["project"], each["change"]) for each in why["largest_changes"]]
@@ -319,7 +323,8 @@ def test_wrong_arguments_are_named_and_cost_nothing(service, token, new_app, rea
         ("compare", {"metric": "mau", "date_from": "2026-02-01", "date_to": "2026-01-01"}, "in order"),
         ("compare", {"metric": "mau", "date_from": "0001-01-01", "date_to": "0001-01-02"}, "not valid"),
         ("explain_mrr", {"date_from": "2001-01-01"}, "at most 731"),
-        ("overview", {"days": 0}, "$.days"),
+        ("overview", {"days": 1}, "$.days"),
+        ("compare", {"metric": "mau", "date_from": str(datetime.now(UTC).date())}, "no whole day"),
         ("overview", {"after": "proj_x"}, "leave it out"),
         ("delete_app", {"project": project}, "no such tool"),
     ):

@@ -1,7 +1,7 @@
 import pytest
 
 from mauve.dashboard import text
-from mauve.dashboard.charts.series import change
+from mauve.metrics.summaries import change
 
 NOW = 1_794_724_020_000  # 15 Nov 2026, 06:27 UTC
 MINUTE = 60_000

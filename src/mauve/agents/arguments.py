@@ -44,7 +44,7 @@ class AppsArguments(Arguments, frozen=True):
 class OverviewArguments(Arguments, frozen=True):
     """Which apps and how many days."""
 
-    days: Annotated[int, Meta(ge=1, le=365)] = 30
+    days: Annotated[int, Meta(ge=2, le=365)] = 30  # with today, which is left out
     apps: _Projects | None = None
     after: _Project | None = None
     spend: _Spend | None = None

@@ -1,15 +1,15 @@
 """Turn rows of metrics into the few numbers that an agent asked for."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import date, timedelta
 from typing import Final
 
-from mauve.agents.reader import RefusedError, Row
+from mauve.agents.reader import RefusedError
 from mauve.core.window import Window
+from mauve.metrics.summaries import Rows, amounts_of, compared_days
 
 DAYS_MAX: Final = 731
 _EARLIEST: Final = date(1975, 1, 1)  # The period before must be a valid range in every store.
-MONEY: Final = frozenset({"revenue", "volume"})
 
 Money = dict[str, int]  # minor units by currency
 
@@ -27,28 +27,20 @@ def window_of(first: date | None, last: date | None, today: date) -> Window:
     return window
 
 
-def money_in(rows: Iterable[Row], metric: str, window: Window) -> Money:
-    """Add up the days of a window by currency."""
-    sums: Money = {}
-    for row in rows:
-        if window.first <= _day(row) <= window.last:
-            currency = str(row["currency"])
-            sums[currency] = sums.get(currency, 0) + int(row[metric])
-    return sums
+def compared_periods(window: Window, today: date) -> tuple[Window, Window]:
+    """Return the whole days of a period, and the same days of the period before."""
+    compared = compared_days(window, today)
+    if compared is None:
+        raise RefusedError(f"the period has no whole day before today, {today}: give an earlier date_from")
+    return compared
 
 
-def mrr_on(rows: Iterable[Row], day: date) -> Money:
-    return {str(row["currency"]): int(row["mrr"]) for row in rows if _day(row) == day}
-
-
-def amount(rows: Sequence[Row], metric: str, window: Window) -> int | float | Money:
+def value_of(metric: str, rows: Rows, window: Window) -> int | float | Money:
     """Return one value for a window: a sum by currency, a count, or the average of a count per day."""
-    if metric in MONEY:
-        return money_in(rows, metric, window)
-    if metric == "dau":
-        return round(sum(int(row["dau"]) for row in rows) / window.length, 1)
-    column = "count" if metric == "event_count" else metric
-    return sum(int(row[column]) for row in rows)
+    amounts = amounts_of(metric, rows, window)
+    if None not in amounts:
+        return {currency: amount for currency, amount in amounts.items() if currency is not None}
+    return amounts[None] / 10 if metric == "dau" else amounts[None]
 
 
 def now_and_before(now: object, before: object) -> object:
@@ -59,9 +51,9 @@ def now_and_before(now: object, before: object) -> object:
     return {each: {"now": now.get(each, 0), "before": before.get(each, 0)} for each in currencies}
 
 
-def mrr_changes(rows: Iterable[Row], window: Window) -> list[tuple[date, str, int]]:
+def mrr_changes(rows: Rows, window: Window) -> list[tuple[date, str, int]]:
     """Return the changes of MRR on the days of a window: (day, currency, change)."""
-    levels = {(_day(row), str(row["currency"])): int(row["mrr"]) for row in rows}
+    levels = {(date.fromisoformat(row["day"]), row["currency"]): row["mrr"] for row in rows}
     currencies = sorted({currency for _, currency in levels})
     changes = []
     for day in window.days:
@@ -71,7 +63,3 @@ def mrr_changes(rows: Iterable[Row], window: Window) -> list[tuple[date, str, in
             if change:
                 changes.append((day, currency, change))
     return changes
-
-
-def _day(row: Row) -> date:
-    return date.fromisoformat(str(row["day"]))

@@ -15,7 +15,7 @@ from mauve.agents.arguments import (
     OverviewArguments,
     ReadArguments,
 )
-from mauve.agents.figures import Money, amount, money_in, mrr_changes, mrr_on, now_and_before, window_of
+from mauve.agents.figures import Money, compared_periods, mrr_changes, now_and_before, value_of, window_of
 from mauve.agents.reader import ListedApp, Query, Reader, Reading, RefusedError
 from mauve.agents.selection import choose_apps, page_of
 from mauve.agents.spending import READS_UNASKED_MAX, Readings, check_cost, read_all, receipt
@@ -23,6 +23,7 @@ from mauve.core.credential import Scope
 from mauve.core.times import utc_instant
 from mauve.core.window import Window
 from mauve.metrics.registry import METRICS
+from mauve.metrics.summaries import Rows, mrr_on, rows_in
 
 _LISTED_MAX: Final = 100
 _CHANGES_MAX: Final = 8
@@ -79,7 +80,8 @@ async def overview(reader: Reader, allowance: Allowance, arguments: OverviewArgu
     today = allowance.today
     window = Window(today - timedelta(days=arguments.days - 1), today)
     chosen = await choose_apps(reader, allowance, arguments.apps, arguments.after)
-    asked = {project: _OverviewQueries(project, window) for project in chosen.names}
+    compared = compared_periods(window, today)
+    asked = {project: _OverviewQueries(project, window, compared) for project in chosen.names}
     queries = [query for each in asked.values() for query in each.all]
     check_cost(queries, arguments.spend, allowance)
     readings = await read_all(reader, queries)
@@ -87,7 +89,7 @@ async def overview(reader: Reader, allowance: Allowance, arguments: OverviewArgu
         {"project": each.project, "name": chosen.names[each.project], **each.figures(readings)}
         for each in asked.values()
     ]
-    return {**_periods(window, window.before), "apps": apps, **chosen.rest, **receipt(readings, allowance)}
+    return {**_periods(*compared), "apps": apps, **chosen.rest, **receipt(readings, allowance)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +97,12 @@ class _OverviewQueries:
     """The reads about one app. Money of both periods is one read: it adds up, unlike numbers of users."""
 
     project: str
-    window: Window
+    window: Window  # ends today, whose MRR is the current one
+    compared: tuple[Window, Window]  # the whole days
 
     @property
     def all(self) -> list[Query]:
-        users = [self._of(metric, window) for metric in ("mau", "signups") for window in self._both]
+        users = [self._of(metric, window) for metric in ("mau", "signups") for window in self.compared]
         return [*users, self._revenue, self._mrr]
 
     def figures(self, readings: Readings) -> Answer:
@@ -111,12 +114,9 @@ class _OverviewQueries:
         }
 
     @property
-    def _both(self) -> tuple[Window, Window]:
-        return self.window, self.window.before
-
-    @property
     def _revenue(self) -> Query:
-        return Query(self.project, "revenue", self.window.before.first, self.window.last)
+        now, before = self.compared
+        return Query(self.project, "revenue", before.first, now.last)
 
     @property
     def _mrr(self) -> Query:
@@ -126,24 +126,23 @@ class _OverviewQueries:
         return Query(self.project, metric, *window)
 
     def _users(self, metric: str, readings: Readings) -> object:
-        now, before = (_amount(readings, self._of(metric, window), window) for window in self._both)
+        now, before = (_amount(readings, self._of(metric, window), window) for window in self.compared)
         return now_and_before(now, before)
 
     def _money(self, reading: Reading | None) -> object:
         if reading is None:
             return None
-        now, before = (money_in(reading.rows, "revenue", window) for window in self._both)
+        now, before = (value_of("revenue", rows_in(reading.rows, window), window) for window in self.compared)
         return now_and_before(now, before)
 
     def _level(self, reading: Reading | None) -> object:
         if reading is None:
             return None
-        return now_and_before(*(mrr_on(reading.rows, window.last) for window in self._both))
+        return now_and_before(*(mrr_on(window.last, reading.rows) for window in (self.window, self.window.before)))
 
 
 async def compare(reader: Reader, allowance: Allowance, arguments: CompareArguments) -> Answer:
-    now = window_of(arguments.date_from, arguments.date_to, allowance.today)
-    before = _before(arguments, now)
+    now, before = _compared(arguments, allowance.today)
     chosen = await choose_apps(reader, allowance, arguments.apps, arguments.after)
     name = arguments.name if METRICS[arguments.metric].needs_name else None
     if METRICS[arguments.metric].needs_name and not name:
@@ -170,12 +169,14 @@ async def compare(reader: Reader, allowance: Allowance, arguments: CompareArgume
     }
 
 
-def _before(arguments: CompareArguments, now: Window) -> Window:
+def _compared(arguments: CompareArguments, today: date) -> tuple[Window, Window]:
+    """Return the whole days of both periods."""
+    now, before = compared_periods(window_of(arguments.date_from, arguments.date_to, today), today)
     if arguments.before_from is None and arguments.before_to is None:
-        return now.before
+        return now, before
     if arguments.before_from is None or arguments.before_to is None:
         raise RefusedError("give both before_from and before_to, or neither for the period before")
-    return window_of(arguments.before_from, arguments.before_to, now.last)
+    return now, compared_periods(window_of(arguments.before_from, arguments.before_to, today), today)[0]
 
 
 async def explain_mrr(reader: Reader, allowance: Allowance, arguments: ExplainArguments) -> Answer:
@@ -206,13 +207,13 @@ async def explain_mrr(reader: Reader, allowance: Allowance, arguments: ExplainAr
     return {**period, **said, **chosen.rest, **receipt(readings, allowance)}
 
 
-def _levels(rows: list[dict[str, str | int]], window: Window) -> tuple[Money, Money]:
-    return mrr_on(rows, window.last), mrr_on(rows, window.first - timedelta(days=1))
+def _levels(rows: Rows, window: Window) -> tuple[Money, Money]:
+    return mrr_on(window.last, rows), mrr_on(window.first - timedelta(days=1), rows)
 
 
 def _amount(readings: Readings, query: Query, window: Window) -> object:
     reading = readings.found.get(query)
-    return None if reading is None else amount(reading.rows, query.metric, window)
+    return None if reading is None else value_of(query.metric, reading.rows, window)
 
 
 def _periods(now: Window, before: Window) -> Answer:
@@ -243,7 +244,8 @@ TOOLS: Final = (
         _APPS | _METRICS,
         OverviewArguments,
         overview,
-        "MAU, signups, revenue, MRR of each app: the last days against the days before. 6 reads per app. " + _FAN_OUT,
+        "MAU, signups and revenue of each app in the last whole days against those before; MRR now. 6 reads per app. "
+        + _FAN_OUT,
     ),
     Tool(
         "read_metric",
@@ -258,8 +260,8 @@ TOOLS: Final = (
         _METRICS,
         CompareArguments,
         compare,
-        "One metric of each app in a period against the one before, or before_from to before_to; dau is the average "
-        "per day. 2 reads per app. " + _FAN_OUT,
+        "One metric of each app in the whole days of a period against the one before, or before_from to before_to; dau "
+        "is the average per day. 2 reads per app. " + _FAN_OUT,
     ),
     Tool(
         "explain_mrr",

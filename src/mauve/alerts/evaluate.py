@@ -5,7 +5,7 @@ from datetime import date
 from typing import Final, NamedTuple
 
 from mauve.alerts.channels import Draft, Fact
-from mauve.alerts.figures import Measure, amount_text, whole_days_before
+from mauve.alerts.figures import Measure, amount_text
 from mauve.alerts.rules import METRIC_NAMES, Change, DeliveriesFailing, Direction, NoEvents, Side, Terms, Threshold
 from mauve.alerts.schedule import HOUR_MS
 from mauve.core.app import App
@@ -14,6 +14,7 @@ from mauve.core.text import count, counted, days, moment
 from mauve.core.window import Window, today_at
 from mauve.ingest.webhooks.signatures import SignatureFailure
 from mauve.metrics.questions import Question
+from mauve.metrics.summaries import whole_days_before
 from mauve.query.numbers import Answers
 from mauve.stores.deliveries import DeliveryResult, Tally
 

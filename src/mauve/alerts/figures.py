@@ -3,18 +3,16 @@
 Reads go through the pages' cache and do not count toward the allowance. Stale answers count as missing.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, timedelta
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from mauve.core.app import App
 from mauve.core.text import count, money, tenths
-from mauve.core.window import DAY, Window
+from mauve.core.window import Window
 from mauve.metrics.questions import Question
 from mauve.metrics.registry import METRICS
+from mauve.metrics.summaries import amounts_of
 from mauve.query.numbers import Answers, Numbers
-
-Rows = Sequence[Mapping[str, Any]]
 
 
 def answers_about(numbers: Numbers, asked: Mapping[App, Iterable[Question]]) -> Answers:
@@ -39,31 +37,7 @@ class Measure(NamedTuple):
     def amounts(self, answers: Answers) -> dict[str | None, int] | None:
         """Return the amount of each currency, or one number, in tenths for DAU. None: it cannot be read now."""
         rows = answers.current_rows(self.question)
-        return None if rows is None else _amounts(self.metric, rows, self.window)
-
-
-def whole_days_before(today: date, days: int) -> Window:
-    """Return the days up to yesterday: a day that has just begun would look like a drop."""
-    return Window(today - timedelta(days=days), today - DAY)
-
-
-def _amounts(metric: str, rows: Rows, window: Window) -> dict[str | None, int]:
-    match metric:
-        case "dau":
-            total = sum(row["dau"] for row in rows)
-            return {None: (20 * total + window.length) // (2 * window.length)}
-        case "revenue":
-            sums: dict[str | None, int] = {}
-            for row in rows:
-                sums[row["currency"]] = sums.get(row["currency"], 0) + row["revenue"]
-            return sums
-        case "mrr":
-            last = window.last.isoformat()
-            return {row["currency"]: row["mrr"] for row in rows if row["day"] == last}
-        case "current_mrr":
-            return {row["currency"]: row["mrr"] for row in rows}
-        case _:
-            return {None: rows[0][metric]}
+        return None if rows is None else amounts_of(self.question.metric.name, rows, self.window)
 
 
 def amount_text(metric: str, amount: int, currency: str | None) -> str:

@@ -6,8 +6,8 @@ from functools import cache
 from typing import Final
 from zoneinfo import ZoneInfo, available_timezones
 
-from mauve.alerts.figures import whole_days_before
 from mauve.core.window import Window
+from mauve.metrics.summaries import whole_days_before
 from mauve.stores.alerts import OrganizationTimes
 
 HOUR_MS: Final = 3_600_000

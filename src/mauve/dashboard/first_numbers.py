@@ -6,13 +6,13 @@ from typing import Any, Final
 
 from mauve.core.app import App
 from mauve.core.credential import Scope
-from mauve.core.window import today_at
+from mauve.core.window import Window, today_at
 from mauve.dashboard.ages import SAME_AGE_MS
 from mauve.dashboard.charts.figures import ProjectQuestions
 from mauve.dashboard.charts.periods import period_from
-from mauve.dashboard.charts.series import Rows, by_currency, totals_by_currency
 from mauve.dashboard.context import MemberContext
 from mauve.metrics.questions import Question
+from mauve.metrics.summaries import Rows, amounts_of, by_day
 from mauve.query.numbers import Answers
 
 ONBOARDING_MS: Final = 60 * 60_000
@@ -66,21 +66,16 @@ def _number(context: MemberContext, label: str, question: Question, answers: Ans
     rows, name = answers.rows(question), question.metric.name
     if rows is None:
         return FirstNumber(label, name, None, None)
-    return FirstNumber(label, name, amounts_of(name, rows, str(question.window.last)), _api_at(context, question, rows))
+    return FirstNumber(label, name, _amounts(question, rows), _api_at(context, question, rows))
 
 
-def amounts_of(metric: str, rows: Rows, today: str) -> Amounts:
-    """Return the number that these rows amount to, or one amount for each currency."""
-    match metric:
-        case "revenue" | "mrr":
-            totals = totals_by_currency(by_currency(rows), metric)
-            return [(amount, currency) for currency, amount in sorted(totals.items())]
-        case "event_names":
-            return [(sum(row["count"] for row in rows), None)]
-        case "dau":
-            return [(sum(row["dau"] for row in rows if row["day"] == today), None)]
-        case _:
-            return [(rows[0][metric], None)]
+def _amounts(question: Question, rows: Rows) -> Amounts:
+    """Return the number that these rows amount to, or one amount for each currency. DAU is that of today."""
+    name, last = question.metric.name, question.window.last
+    if name == "dau":
+        return [(sum(by_day(rows, "dau", Window(last, last))), None)]
+    found = amounts_of(name, rows, question.window)
+    return [(found[currency], currency) for currency in sorted(found, key=lambda currency: currency or "")]
 
 
 def _api_at(context: MemberContext, question: Question, rows: list[dict[str, Any]]) -> int | None:

@@ -20,8 +20,8 @@ from mauve.core.roles import Permission
 from mauve.core.user import Role
 from mauve.dashboard import text as wording
 from mauve.dashboard.assets import asset_url
+from mauve.dashboard.charts.figures import DRAWN_CURRENCIES_MAX
 from mauve.dashboard.charts.periods import LENGTHS
-from mauve.dashboard.charts.series import DRAWN_CURRENCIES_MAX
 from mauve.dashboard.charts.svg import spark
 from mauve.dashboard.context import Context
 from mauve.dashboard.selection import address

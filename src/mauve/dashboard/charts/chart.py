@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
-from mauve.dashboard.charts.figures import ProjectQuestions
+from mauve.dashboard.charts.figures import ProjectQuestions, drawn_currencies
 from mauve.dashboard.charts.periods import Period
-from mauve.dashboard.charts.series import Rows, by_currency, by_day, drawn_currencies
 from mauve.dashboard.charts.svg import Plot, plot
+from mauve.metrics.summaries import Rows, by_currency, by_day
 from mauve.query.numbers import Answers
 
 _LABELS_MAX: Final = 3

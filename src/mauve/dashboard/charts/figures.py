@@ -1,26 +1,28 @@
 """The key figures of one project in a period, each compared with the previous period."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from mauve.core.window import Window
 from mauve.dashboard.charts.periods import Period
-from mauve.dashboard.charts.series import (
+from mauve.metrics.questions import Question
+from mauve.metrics.registry import METRICS
+from mauve.metrics.summaries import (
     Change,
     Rows,
     average_tenths,
     by_currency,
     by_day,
     change,
-    drawn_currencies,
-    last_day_amounts,
+    mrr_on,
     rows_in,
     totals_by_currency,
 )
-from mauve.metrics.questions import Question
-from mauve.metrics.registry import METRICS
 from mauve.query.numbers import Answers
+
+DRAWN_CURRENCIES_MAX: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,17 @@ class ProjectQuestions:
 _DISTINCT: Final = ("mau", "signups")  # users of the whole period: not the sum of its days
 
 
+def drawn_currencies(*answers: Mapping[str, Rows]) -> list[str]:
+    """Return the currencies to draw: those with the most rows, up to a maximum.
+
+    Clients choose the currencies, and each one drawn costs a number for every day.
+    """
+    counts: Counter[str] = Counter()
+    for answer in answers:
+        counts.update({currency: len(rows) for currency, rows in answer.items()})
+    return sorted(sorted(counts, key=lambda currency: (-counts[currency], currency))[:DRAWN_CURRENCIES_MAX])
+
+
 def figures_from(questions: ProjectQuestions, answers: Answers) -> Figures:
     return Figures(
         # MAU has no daily values of its own: its sparkline shows the users active on each day.
@@ -151,7 +164,7 @@ def _revenue(questions: ProjectQuestions, answers: Answers) -> list[Figure] | No
     own, own_before = by_currency(now), by_currency(before)
     sums, whole, earlier = (
         totals_by_currency(rows, "revenue")
-        for rows in (own, by_currency(rows_in(now, period.whole)), by_currency(rows_in(before, period.whole_before)))
+        for rows in (now, rows_in(now, period.whole), rows_in(before, period.whole_before))
     )
     days = _days(questions, own, "revenue", own_before)
     return [
@@ -165,8 +178,7 @@ def _mrr(questions: ProjectQuestions, answers: Answers) -> list[Figure] | None:
     now, before = answers.rows(questions.now("mrr_history")), answers.rows(questions.before("mrr_history"))
     if now is None or before is None:
         return None
-    current = last_day_amounts(now, "mrr", questions.period.window)
-    earlier = last_day_amounts(before, "mrr", questions.period.before)
+    current, earlier = mrr_on(questions.period.window.last, now), mrr_on(questions.period.before.last, before)
     days = _days(questions, by_currency(now), "mrr", by_currency(before))
     return [
         Figure(current.get(currency, 0), earlier.get(currency, 0), days.get(currency, ()), currency, is_level=True)

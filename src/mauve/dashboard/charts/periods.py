@@ -6,8 +6,9 @@ from typing import Final
 
 from mauve.core.problems import Problem
 from mauve.core.text import counted
-from mauve.core.window import DAY, Window
+from mauve.core.window import Window
 from mauve.dashboard.request import Fields, ParameterProblem
+from mauve.metrics.summaries import compared_days
 
 LENGTHS: Final = ("7", "30", "90")
 DAYS_MAX: Final = 731
@@ -34,13 +35,14 @@ class Period:
     @property
     def whole(self) -> Window | None:
         """Return the days to compare: all but today. None if there are none."""
-        window = self.window._replace(last=self.window.last - DAY) if self.has_today else self.window
-        return window if window.length else None
+        compared = compared_days(self.window, self.today)
+        return None if compared is None else compared[0]
 
     @property
     def whole_before(self) -> Window | None:
         """Return the same days of the previous period."""
-        return self.before._replace(last=self.before.last - DAY * self.has_today) if self.whole else None
+        compared = compared_days(self.window, self.today)
+        return None if compared is None else compared[1]
 
     @property
     def users_title(self) -> str:

@@ -17,7 +17,6 @@ from mauve.core.app import App, Environment
 from mauve.core.problems import Code, Problem
 from mauve.core.window import Window
 from mauve.dashboard.charts.figures import ProjectQuestions
-from mauve.dashboard.charts.series import Rows, by_currency, by_day
 from mauve.dashboard.context import MemberContext
 from mauve.dashboard.files import FileResponse, Pieces
 from mauve.dashboard.pages.app import answers_about, event_name_of, questions_of
@@ -25,6 +24,7 @@ from mauve.dashboard.rendering import SECURITY_HEADERS
 from mauve.dashboard.selection import environment_of
 from mauve.metrics.questions import Question
 from mauve.metrics.registry import Metric, metric_named
+from mauve.metrics.summaries import Rows, by_currency, by_day
 from mauve.query.ask import cannot_be_read
 from mauve.web.compression import accepts_gzip, gzipped_pieces
 

@@ -6,18 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mauve.core.window import Window
-from mauve.dashboard.charts.figures import Figure, sum_figures
-from mauve.dashboard.charts.series import (
-    DRAWN_CURRENCIES_MAX,
+from mauve.dashboard.charts.figures import DRAWN_CURRENCIES_MAX, Figure, drawn_currencies, sum_figures
+from mauve.metrics.summaries import (
     Change,
+    amounts_of,
     average_tenths,
     by_currency,
     by_day,
     change,
-    drawn_currencies,
-    last_day_amounts,
+    compared_days,
+    mrr_on,
     rows_in,
     totals_by_currency,
+    whole_days_before,
 )
 
 WINDOW = Window(date(2026, 11, 13), date(2026, 11, 15))
@@ -33,8 +34,39 @@ def test_days_that_the_api_omits_are_zero():
 
 
 def test_money_is_added_exactly_and_by_currency():
-    assert totals_by_currency(by_currency(ROWS), "revenue") == {"eur": 2**80 + 1, "jpy": 7}
-    assert last_day_amounts(ROWS, "revenue", WINDOW) == {"eur": 1}
+    assert totals_by_currency(ROWS, "revenue") == {"eur": 2**80 + 1, "jpy": 7}
+
+
+def test_mrr_is_a_level_of_one_day():
+    rows = [{"day": f"2026-11-{day}", "currency": "eur", "mrr": day} for day in (13, 14)]
+    assert (mrr_on(date(2026, 11, 14), rows), mrr_on(date(2026, 11, 15), rows)) == ({"eur": 14}, {})
+
+
+@pytest.mark.parametrize(
+    ("metric", "rows", "expected"),
+    [
+        ("dau", [{"day": "2026-11-13", "dau": 1}], {None: 3}),
+        ("revenue", ROWS, {"eur": 2**80 + 1, "jpy": 7}),
+        ("volume", [], {}),
+        ("mrr", [{"currency": "eur", "mrr": 5}], {"eur": 5}),
+        ("mrr_history", [{"day": f"2026-11-{day}", "currency": "eur", "mrr": day} for day in (14, 15)], {"eur": 15}),
+        ("event_names", [{"name": "a", "count": 2}, {"name": "b", "count": 3}], {None: 5}),
+        ("event_count", [{"name": "a", "count": 2}], {None: 2}),
+        ("mau", [{"mau": 4}], {None: 4}),
+    ],
+)
+def test_rows_amount_to_one_number_or_to_one_for_each_currency(metric, rows, expected):
+    assert amounts_of(metric, rows, WINDOW) == expected
+
+
+def test_whole_days_are_compared_with_the_same_days_before():
+    today = date(2026, 11, 15)
+    ended, before = Window(date(2026, 11, 9), date(2026, 11, 14)), Window(date(2026, 11, 2), date(2026, 11, 7))
+    assert compared_days(Window(date(2026, 11, 9), today), today) == (ended, before)
+    assert compared_days(ended, today) == (ended, ended.before)
+    assert compared_days(Window(today, today), today) is None
+    assert compared_days(Window(date(2026, 11, 14), date(2026, 12, 1)), today)[0].length == 1
+    assert whole_days_before(today, 6) == ended
 
 
 def test_rows_are_selected_by_day():
