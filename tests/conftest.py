@@ -19,7 +19,7 @@ from starlette.testclient import TestClient
 from mauve.access.keyring import Keyring
 from mauve.config import Settings, settings_from
 from mauve.control import operator
-from mauve.control.parts import ControlParts
+from mauve.control.dependencies import ControlParts
 from mauve.core.credential import Scope
 from mauve.core.organization import Organization
 from mauve.ingest.plane import IngestPlane

@@ -9,7 +9,7 @@ import httpx2 as httpx
 
 from mauve.config import settings_from
 from mauve.control import operator
-from mauve.control.parts import ControlParts
+from mauve.control.dependencies import ControlParts
 from mauve.control.people import create_user
 from mauve.core.credential import Scope
 from mauve.core.user import Role

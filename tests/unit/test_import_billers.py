@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 import pytest
 
 from mauve.core.app import Environment
+from mauve.imports.file_summary import summary_of
 from mauve.imports.items import Bad, Money, Skipped, Target
 from mauve.imports.run import FORMATS, BadRowsError
-from mauve.imports.survey import survey_of
 from mauve.ingest.webhooks.amounts import billed_from_decimal
 from mauve.maintenance.errors import MaintenanceRefusedError
 
@@ -269,8 +269,8 @@ def test_a_page_of_a_longer_polar_list_is_refused():
 
 def test_leaving_out_bad_rows_is_suggested_only_if_others_remain():
     def advice(*invoices):
-        survey = survey_of(iter(items_of("stripe", "".join(json.dumps(each) + "\n" for each in invoices))))
-        return str(BadRowsError("a.jsonl", survey))
+        summary = summary_of(iter(items_of("stripe", "".join(json.dumps(each) + "\n" for each in invoices))))
+        return str(BadRowsError("a.jsonl", summary))
 
     assert "--max-bad 1" in advice(an_invoice(), an_invoice(currency="zzz"))
     assert "--max-bad" not in advice(an_invoice(currency="zzz"), an_invoice(status="open"))

@@ -28,9 +28,9 @@ from mauve.core.organization import Standing
 
 if TYPE_CHECKING:
     from mauve.cli.output import NoProgress, StageLines, StatusLine
-    from mauve.control.parts import ControlParts
+    from mauve.control.dependencies import ControlParts
+    from mauve.imports.file_summary import FileSummary
     from mauve.imports.run import ImportParts, Source
-    from mauve.imports.survey import Survey
     from mauve.maintenance.retention import Forgotten
     from mauve.stores.imports import Import
 
@@ -98,7 +98,7 @@ def import_files(
 ) -> None:
     """Import files. The same command continues an import that was interrupted; a file is imported once."""
     from mauve.imports.items import Target  # noqa: PLC0415 - slow to import
-    from mauve.imports.run import Source, check_bad_rows, survey  # noqa: PLC0415
+    from mauve.imports.run import Source, check_bad_rows, summarize_file  # noqa: PLC0415
     from mauve.wiring.maintenance import last_forgotten  # noqa: PLC0415
 
     with open_existing(data) as control, shown_progress(as_json=as_json) as progress:
@@ -116,12 +116,12 @@ def import_files(
         forgotten = last_forgotten(control)
         sources = [Source(path, format_, target, _login()) for path in files]
         if dry_run:
-            surveys = [survey(source, progress) for source in sources]
-            results: list[dict[str, Any]] = [_survey_view(each) for each in surveys]
-            texts = [_survey_text(path, each) for path, each in zip(files, surveys, strict=True)]
+            summaries = [summarize_file(source, progress) for source in sources]
+            results: list[dict[str, Any]] = [_summary_view(each) for each in summaries]
+            texts = [_summary_text(path, each) for path, each in zip(files, summaries, strict=True)]
             print_result(results, as_json=as_json, text="\n".join([*texts, "dry run: nothing was stored"]))
-            _warn_of_forgotten_ids(forgotten, [each.days[0] for each in surveys if each.days and each.events])
-            check_bad_rows(zip(files, surveys, strict=True), max_bad)
+            _warn_of_forgotten_ids(forgotten, [each.days[0] for each in summaries if each.days and each.events])
+            check_bad_rows(zip(files, summaries, strict=True), max_bad)
             return
         with _parts(data, control, app, progress) as parts:
             _import_all(sources, parts, max_bad, forgotten, as_json=as_json)
@@ -138,7 +138,7 @@ def _import_all(
         for source in sources:
             done.append(import_file(source, parts, max_bad))  # noqa: PERF401 - kept if the next one fails
     except BadRowsError as error:
-        _show_bad(error.survey)
+        _show_bad(error.summary)
         raise
     finally:
         if done:
@@ -242,13 +242,13 @@ def _view(done: "Import") -> dict[str, Any]:
     return {"import": done.name, **{name: kept[name] for name in kept if name not in {"number", "options"}}}
 
 
-def _survey_view(found: "Survey") -> dict[str, Any]:
+def _summary_view(found: "FileSummary") -> dict[str, Any]:
     first, last = found.days or (None, None)
     kept: dict[str, Any] = msgspec.to_builtins(found)
     return {**{name: kept[name] for name in kept if not name.endswith("_ms")}, "first_day": first, "last_day": last}
 
 
-def _survey_text(path: Path, found: "Survey") -> str:
+def _summary_text(path: Path, found: "FileSummary") -> str:
     first, last = found.days or ("nothing", "nothing")
     made = [
         counted(found.events.total(), "event"),
@@ -264,13 +264,13 @@ def _survey_text(path: Path, found: "Survey") -> str:
     return "\n".join([*lines, *_bad_lines(found)])
 
 
-def _bad_lines(found: "Survey") -> list[str]:
+def _bad_lines(found: "FileSummary") -> list[str]:
     if not found.bad:
         return []
     return [f"  {counted(found.bad, 'bad row')}", *(f"  row {row}: {reason}" for row, reason in found.first_bad)]
 
 
-def _show_bad(found: "Survey") -> None:
+def _show_bad(found: "FileSummary") -> None:
     for line in _bad_lines(found):
         click.echo(line, err=True)
 

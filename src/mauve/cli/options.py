@@ -10,7 +10,7 @@ from typing import Final, ParamSpec, TypeVar
 import click
 
 from mauve.config import Settings, settings_from
-from mauve.control.parts import ControlParts
+from mauve.control.dependencies import ControlParts
 from mauve.stores.data_directory import holder_of
 from mauve.urls import http_url
 

@@ -21,7 +21,7 @@ from mauve.cli.options import (
 )
 from mauve.cli.output import print_result
 from mauve.control import operator
-from mauve.control.parts import ControlParts
+from mauve.control.dependencies import ControlParts
 from mauve.core.app import App, Environment
 from mauve.core.biller import BILLER_NAMES, Provider
 from mauve.core.organization import Standing

@@ -6,7 +6,7 @@ from msgspec import UnsetType
 
 from mauve.access import keys
 from mauve.control.bodies import AppChangesBody, NewAppBody, invalid_body
-from mauve.control.parts import ControlParts
+from mauve.control.dependencies import ControlParts
 from mauve.control.quotas import check_new_app
 from mauve.core.app import APP_NAME_CHARACTERS_MAX, App, Environment, app_name_from
 from mauve.core.credential import OPERATOR, KeyKind

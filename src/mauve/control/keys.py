@@ -5,7 +5,7 @@ from functools import partial
 from mauve.access import keys
 from mauve.control.apps import check_not_archived
 from mauve.control.bodies import invalid_body
-from mauve.control.parts import ControlParts
+from mauve.control.dependencies import ControlParts
 from mauve.control.quotas import check_new_key
 from mauve.core.app import APP_NAME_CHARACTERS_MAX, App, Environment, app_name_from
 from mauve.core.credential import OPERATOR, AppKey, KeyKind

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from mauve.access.passwords import hash_of, password_problem
+from mauve.control.dependencies import ControlParts
 from mauve.control.operator import RefusedError, checked_email, new_organization
-from mauve.control.parts import ControlParts
 from mauve.core.ids import new_id
 from mauve.core.problems import not_found
 from mauve.core.secret import Secret

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from functools import partial
 
+from mauve.control.dependencies import ControlParts
 from mauve.control.links import MintedLink, new_link
 from mauve.control.operator import RefusedError, checked_email, find_organization
-from mauve.control.parts import ControlParts
 from mauve.control.quotas import check_new_member
 from mauve.core.credential import Scope
 from mauve.core.ids import is_id, new_id

@@ -22,7 +22,7 @@ from mauve.control.bodies import (
     decode,
     key_body,
 )
-from mauve.control.parts import ControlParts
+from mauve.control.dependencies import ControlParts
 from mauve.core.biller import Provider
 from mauve.core.credential import Scope
 from mauve.web.app import JsonResponse

@@ -6,7 +6,7 @@ from typing import Final
 from mauve.access.vault import Row
 from mauve.control.apps import check_not_archived
 from mauve.control.bodies import WebhookSecretBody, invalid_body
-from mauve.control.parts import ControlParts
+from mauve.control.dependencies import ControlParts
 from mauve.core.app import App, Environment
 from mauve.core.biller import Provider
 from mauve.core.ids import new_id

@@ -11,13 +11,13 @@ from starlette.requests import Request
 from mauve.access.sign_in_attempts import client_address
 from mauve.control.apps import find_any_app
 from mauve.control.bodies import invalid_body
-from mauve.control.parts import ControlParts
+from mauve.control.dependencies import ControlParts
 from mauve.core.app import App
 from mauve.core.organization import Organization
 from mauve.core.problems import Code, Problem
 from mauve.core.roles import Grant, may
 from mauve.core.user import User
-from mauve.dashboard.parts import DashboardParts
+from mauve.dashboard.dependencies import DashboardParts
 from mauve.dashboard.request import Fields, query_from
 from mauve.stores.catalog import SignedIn
 from mauve.web.app import joined_header, plain_url

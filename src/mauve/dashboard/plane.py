@@ -21,9 +21,9 @@ from mauve.control.plane import run_with_deadline
 from mauve.core.problems import Code, Problem, not_found
 from mauve.dashboard import assets
 from mauve.dashboard.context import Context, FormError, MemberContext
+from mauve.dashboard.dependencies import DashboardParts
 from mauve.dashboard.files import FileResponse
 from mauve.dashboard.origin import check_origin
-from mauve.dashboard.parts import DashboardParts
 from mauve.dashboard.rendering import page, see_other
 from mauve.dashboard.request import BODY_BYTES_MAX, ParameterProblem, form_from, is_safe
 from mauve.dashboard.routes import MEMBER, PUBLIC, MemberPage, PublicPage

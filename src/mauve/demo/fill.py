@@ -9,8 +9,8 @@ from typing import Final
 from mauve.access.passwords import hash_of
 from mauve.control import apps, operator, people
 from mauve.control.bodies import NewAppBody
+from mauve.control.dependencies import ControlParts
 from mauve.control.operator import RefusedError
-from mauve.control.parts import ControlParts
 from mauve.control.webhook_secrets import save_secret
 from mauve.core.app import App, Environment
 from mauve.core.biller import Provider

@@ -19,12 +19,12 @@ from mauve.core.clock import Clock
 from mauve.core.window import today_at
 from mauve.imports.chunks import Chunk, chunks_of, rows_from
 from mauve.imports.events import read_events
+from mauve.imports.file_summary import FileSummary, summary_of
 from mauve.imports.files import digest_of, opened
 from mauve.imports.items import Item, Target
 from mauve.imports.plausible import read_plausible
 from mauve.imports.polar import read_polar
 from mauve.imports.stripe import read_stripe
-from mauve.imports.survey import Survey, survey_of
 from mauve.imports.tables import checked_map, read_posthog, read_table, read_umami
 from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.stores.imports import (
@@ -119,12 +119,12 @@ class Source:
             )
 
 
-def survey(source: Source, progress: Progress) -> Survey:
+def summarize_file(source: Source, progress: Progress) -> FileSummary:
     """Read the whole file, and store nothing."""
     source.check()
     progress.begin(f"checking {source.path.name}", source.size)
     with opened(source.path, progress.add) as file:
-        return survey_of(FORMATS[source.format].read(file, source.target))
+        return summary_of(FORMATS[source.format].read(file, source.target))
 
 
 def import_file(source: Source, parts: ImportParts, bad_max: int) -> Import:
@@ -135,7 +135,7 @@ def import_file(source: Source, parts: ImportParts, bad_max: int) -> Import:
     with _refused_if_outdated():
         found = parts.ledger.find_file(source.target.project, digest)
         if found is None:
-            checked = survey(source, parts.progress)
+            checked = summarize_file(source, parts.progress)
             source.check_same(seen, None)
             found = parts.ledger.begin(_new_import(source, digest, checked, bad_max, parts.clock.now_ms()))
         else:
@@ -158,14 +158,14 @@ def _refused_if_outdated() -> Iterator[None]:
         raise MaintenanceRefusedError(str(error)) from error
 
 
-def check_bad_rows(checked: Iterable[tuple[Path, Survey]], bad_max: int) -> None:
+def check_bad_rows(checked: Iterable[tuple[Path, FileSummary]], bad_max: int) -> None:
     """Raise `BadRowsError` about the first file with more bad rows than are left out."""
     for path, found in checked:
         if found.bad > bad_max:
             raise BadRowsError(path.name, found)
 
 
-def _new_import(source: Source, digest: str, checked: Survey, bad_max: int, now_ms: int) -> NewImport:
+def _new_import(source: Source, digest: str, checked: FileSummary, bad_max: int, now_ms: int) -> NewImport:
     check_bad_rows([(source.path, checked)], bad_max)
     if checked.days is None or checked.rows > ROWS_MAX:
         raise MaintenanceRefusedError(f"{source.path.name} holds nothing to import: check the file and --format")
@@ -187,13 +187,13 @@ def _new_import(source: Source, digest: str, checked: Survey, bad_max: int, now_
 class BadRowsError(MaintenanceRefusedError):
     """Rows cannot be imported, so nothing was stored."""
 
-    def __init__(self, name: str, checked: Survey) -> None:
+    def __init__(self, name: str, checked: FileSummary) -> None:
         # Leaving out every row would import nothing: the file is of another format.
         some = "not every row can be imported: correct the file, or leave out the bad rows with"
         none = "none of its rows can be imported: check --format, and export the file again"
         reason = none if checked.days is None else f"{some} --max-bad {checked.bad}"
         super().__init__(f"nothing of {name} was stored, because {reason}")
-        self.survey = checked
+        self.summary = checked
 
 
 def _continued(found: Import, source: Source, parts: ImportParts) -> Import:

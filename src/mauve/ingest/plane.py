@@ -16,8 +16,8 @@ from mauve.ingest import accept, rules
 from mauve.ingest.admit import Admitted, BodyRules, admit, admit_at_once, busy_reply
 from mauve.ingest.cors import EVENT_HEADERS, PREFLIGHT, with_cors
 from mauve.ingest.credential_hint import with_credential_hint
+from mauve.ingest.dependencies import IngestParts
 from mauve.ingest.hints import NO_HINTS, Hints, with_hints
-from mauve.ingest.parts import IngestParts
 from mauve.ingest.publishable import BODY_BYTES_MAX
 from mauve.ingest.webhooks.endpoint import WEBHOOKS, WebhookEndpoint, is_webhook_path
 from mauve.stores import StoreUnavailableError, UnconfirmedError

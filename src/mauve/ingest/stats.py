@@ -7,7 +7,7 @@ from typing import Final
 import structlog
 
 from mauve.core.window import month_start_at, today_at
-from mauve.ingest.parts import IngestParts
+from mauve.ingest.dependencies import IngestParts
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ingest_stats import KEY_USED, IngestStats
 from mauve.stores.ledger import Entry

@@ -24,7 +24,7 @@ from mauve.query.ask import (
     read_cached,
     read_fresh,
 )
-from mauve.query.parts import QueryParts
+from mauve.query.dependencies import QueryParts
 from mauve.stores.ledger import ReceivedPayment
 from mauve.stores.warehouse import StoredEvent
 

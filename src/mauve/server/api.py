@@ -13,8 +13,8 @@ from mauve.alerts.messages import AlertParts
 from mauve.alerts.outbox import SEND_EVERY_S, Outbox
 from mauve.alerts.runner import RUN_EVERY_S, AlertRunner
 from mauve.config import Settings
+from mauve.control.dependencies import ControlParts
 from mauve.control.links import LINK_LIFETIME_MS, renew_setup_link
-from mauve.control.parts import ControlParts
 from mauve.load.lag import Progress
 from mauve.query.answer_cache import AnswerCache
 from mauve.server.app import HealthApp, OtherPaths, ServiceApp, is_reachable

@@ -10,13 +10,13 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mauve.agents.plane import AgentsPlane, is_agents_path
-from mauve.control.parts import ControlParts
+from mauve.control.dependencies import ControlParts
 from mauve.control.plane import ControlPlane, is_control_path
 from mauve.core.problems import unknown_path
-from mauve.dashboard.parts import DashboardParts
+from mauve.dashboard.dependencies import DashboardParts
 from mauve.dashboard.plane import Dashboard
 from mauve.openapi.app import reference_routes
-from mauve.query.parts import QueryParts
+from mauve.query.dependencies import QueryParts
 from mauve.query.plane import QueryPlane, is_query_path
 from mauve.stores import ForeignDataError, StoreUnavailableError
 from mauve.stores.warehouse import WarehouseUnavailableError

@@ -8,7 +8,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from mauve.config import Settings
-from mauve.control.parts import ControlParts
+from mauve.control.dependencies import ControlParts
 from mauve.load.lease import TRY_EVERY_S
 from mauve.load.runner import LoadMetrics, LoadRunner
 from mauve.maintenance.retention import CHECK_EVERY_S

@@ -5,7 +5,7 @@ from contextlib import closing, contextmanager
 
 from mauve.access.uses import CredentialUses
 from mauve.config import Settings
-from mauve.control.parts import ControlParts
+from mauve.control.dependencies import ControlParts
 from mauve.core.clock import Clock, SystemClock
 from mauve.core.ids import SystemRandomness
 from mauve.stores.catalog.catalog import sql_catalog

@@ -12,14 +12,14 @@ from mauve.alerts.channels.mail import SmtpSender
 from mauve.alerts.channels.webhook import WebhookSender
 from mauve.alerts.messages import AlertParts
 from mauve.config import SettingError, Settings
-from mauve.control.parts import ControlParts
+from mauve.control.dependencies import ControlParts
 from mauve.core.clock import Clock
 from mauve.dashboard.cookie import SessionCookie, cookie_for
-from mauve.dashboard.parts import DashboardParts
+from mauve.dashboard.dependencies import DashboardParts
 from mauve.dashboard.refreshing import RefreshLimits
 from mauve.openapi.documentation import has_site
+from mauve.query.dependencies import QueryParts
 from mauve.query.numbers import Numbers
-from mauve.query.parts import QueryParts
 from mauve.stores.alerts import AlertStore
 from mauve.stores.ledger.deliveries import SqlDeliveryReader
 from mauve.stores.ledger.imports import SqlImportLedger

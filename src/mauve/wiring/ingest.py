@@ -14,7 +14,7 @@ from mauve.access.keyring import CURRENT_S, Keyring
 from mauve.config import Settings
 from mauve.core.clock import Clock, SystemClock
 from mauve.ingest.counters import IngestCounters
-from mauve.ingest.parts import IngestParts
+from mauve.ingest.dependencies import IngestParts
 from mauve.ingest.publishable import PublishableLimits
 from mauve.overload.admission import Admission
 from mauve.overload.byte_budget import ByteBudget

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from mauve.config import Settings
-from mauve.control.parts import ControlParts
+from mauve.control.dependencies import ControlParts
 from mauve.maintenance.backup import BackupSources, LoaderPause
 from mauve.maintenance.disk_space import bytes_in
 from mauve.maintenance.errors import MaintenanceRefusedError

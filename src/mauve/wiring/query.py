@@ -11,7 +11,7 @@ from mauve.config import Settings
 from mauve.core.clock import Clock, SystemClock
 from mauve.query.admissions import Admissions
 from mauve.query.answer_cache import AnswerCache
-from mauve.query.parts import QueryParts, ReadStores
+from mauve.query.dependencies import QueryParts, ReadStores
 from mauve.query.single_flight import SingleFlight
 from mauve.stores.ledger.closed_days import SqlClosedDaysReader
 from mauve.stores.ledger.reader import SqlLedgerReader

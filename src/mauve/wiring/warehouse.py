@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 
 from mauve.config import Settings
-from mauve.control.parts import ControlParts
+from mauve.control.dependencies import ControlParts
 from mauve.core.clock import Clock, SystemClock
 from mauve.demo.fill import FillParts
 from mauve.load.close_days import DayCloser

@@ -13,7 +13,7 @@ from mauve.access.vault import Row
 from mauve.core.organization import Standing, standing_at
 from mauve.core.problems import Code, Problem, unauthorized, unknown_webhook
 from mauve.ingest.admit import SMALL_BODY_BYTES, BodyRules, admit
-from mauve.ingest.parts import IngestParts
+from mauve.ingest.dependencies import IngestParts
 from mauve.ingest.webhooks.billers import BILLERS, parse_delivery
 from mauve.ingest.webhooks.entries import Endpoint, MappedDelivery, map_delivery, near_arrival, suspended_entry
 from mauve.ingest.webhooks.signature_failures import SignatureFailureCounts

@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from mauve.ingest.parts import MoneyRecorder
+from mauve.ingest.dependencies import MoneyRecorder
 from mauve.ingest.webhooks.signatures import SignatureFailure
 from mauve.stores import StoreUnavailableError
 from mauve.stores.deliveries import DeliveryResult, Tally

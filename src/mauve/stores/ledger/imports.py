@@ -24,7 +24,7 @@ from mauve.stores.ledger.money_revisions import raise_revisions
 from mauve.stores.ledger.payments import PaymentKey, insert_one_by_one, key_batches, move_day_totals
 from mauve.stores.ledger.schema import imported_figures, imports, payments
 from mauve.stores.ledger.subscriptions import record_versions
-from mauve.stores.ledger.undone import delete_payments, delete_versions
+from mauve.stores.ledger.undo_import import delete_payments, delete_versions
 from mauve.stores.ledger.usage import record_first_seen
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.dialects import upsert

@@ -15,7 +15,7 @@ _OTHER_NAMES: Final = "(other names)"
 
 
 @dataclass(slots=True)
-class Survey:
+class FileSummary:
     """What a file holds. Rows that are known already are only found when they are stored."""
 
     rows: int = 0
@@ -73,8 +73,8 @@ class Survey:
             self.last_ms = at_ms
 
 
-def survey_of(items: Iterator[Item]) -> Survey:
-    survey = Survey()
+def summary_of(items: Iterator[Item]) -> FileSummary:
+    summary = FileSummary()
     for item in items:
-        survey.add(item)
-    return survey
+        summary.add(item)
+    return summary
