@@ -254,7 +254,7 @@ def test_a_digest_waits_for_current_answers_and_then_leaves_out_stale_ones(
     subscribe(viewer, digest="daily", alerts="")
     known = parts.catalog.apps.find_anywhere(app["app_id"])
     window = digest_window(Cadence.DAILY, today_at(clock.now_ms()))
-    machine.parts.numbers.ask(questions_about([known], window)[known])
+    machine.parts.numbers.cached(questions_about([known], window)[known])
     clock.advance(12 * HOUR_MS)
     monkeypatch.setattr(type(core.query.stores.ledger), "day_totals", is_down)
     assert machine.work() == []

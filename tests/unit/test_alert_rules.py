@@ -77,7 +77,7 @@ def test_a_value_is_above_or_below_only_beyond_the_limit(side, value, is_true):
 
 
 def test_dau_is_the_average_over_the_days():
-    rows = [{"day": "2026-11-16", "dau": 7}, {"day": "2026-11-15", "dau": 6}]
+    rows = [{"day": "2026-11-14", "dau": 7}, {"day": "2026-11-15", "dau": 6}]
     assert threshold("dau", Side.ABOVE, 1, rows).found == "1.9"
     assert threshold("dau", Side.ABOVE, 1, rows).is_true
     assert not threshold("dau", Side.ABOVE, 2, rows).is_true

@@ -32,7 +32,7 @@ _UNAVAILABLE: Final = (StoreUnavailableError, WarehouseUnavailableError, Timeout
 
 log = structlog.get_logger()
 
-Keep = Callable[[QueryParts, Question, Answer], Freshness]
+Keep = Callable[[QueryParts, str, Question, Answer], Freshness]
 
 
 async def ask(parts: QueryParts, question: Question, admit: Callable[[], None]) -> Answer:
@@ -91,7 +91,7 @@ async def _read(parts: QueryParts, batch: QuestionBatch, key: Hashable, keep: Ke
     flights = parts.ledger_flights if batch.is_money else parts.warehouse_flights
     organization = _paying_organization(parts, batch.projects[0])
     try:
-        return await flights.join(organization, key, partial(_read_stores, parts, batch, parts.clock.now_ms(), keep))
+        return await flights.join(organization, key, partial(_read_stores, parts, organization, batch, keep))
     except Problem:
         raise
     except Exception as error:  # noqa: BLE001 - an old answer is better than none
@@ -118,8 +118,9 @@ def _stale(answer: Answer, now_ms: int) -> Answer:
     return answer._replace(freshness=Freshness.STALE, age_s=max(0, now_ms - answer.read_at) // 1000)
 
 
-def _read_stores(parts: QueryParts, batch: QuestionBatch, now_ms: int, keep: Keep) -> dict[str, Answer]:
+def _read_stores(parts: QueryParts, organization: str, batch: QuestionBatch, keep: Keep) -> dict[str, Answer]:
     """Read and keep. The age of an answer counts from the moment at which reading began."""
+    now_ms = parts.clock.now_ms()
     # Money is never behind: the ledger needs no loading.
     if parts.max_age_s and not batch.is_money and parts.is_loading_behind():
         recent = _reusable(parts, batch, now_ms)
@@ -133,7 +134,7 @@ def _read_stores(parts: QueryParts, batch: QuestionBatch, now_ms: int, keep: Kee
         for project, rows in found:
             question = questions[project]
             try:
-                answer = answers[question.key] = _answer(parts, question, rows, now_ms, keep)
+                answer = answers[question.key] = _answer(question, rows, now_ms, partial(keep, parts, organization))
             except Problem:
                 if len(questions) == 1:
                     raise
@@ -144,25 +145,27 @@ def _read_stores(parts: QueryParts, batch: QuestionBatch, now_ms: int, keep: Kee
     return answers
 
 
-def _answer(parts: QueryParts, question: Question, rows: Iterable[Row], now_ms: int, keep: Keep) -> Answer:
+def _answer(
+    question: Question, rows: Iterable[Row], now_ms: int, keep: Callable[[Question, Answer], Freshness]
+) -> Answer:
     body = body_of(question, rows)
     answer = Answer(body.bytes, Freshness.UNCACHED, now_ms, cut_at=body.cut_at)
-    return answer._replace(freshness=keep(parts, question, answer))
+    return answer._replace(freshness=keep(question, answer))
 
 
-def _keep(parts: QueryParts, question: Question, answer: Answer) -> Freshness:
+def _keep(parts: QueryParts, organization: str, question: Question, answer: Answer) -> Freshness:
     """Cache an answer, unless the cache is off."""
-    organization, hit = _paying_organization(parts, question.project), answer._replace(freshness=Freshness.HIT)
+    hit = answer._replace(freshness=Freshness.HIT)
     is_cached = parts.max_age_s > 0 and parts.cache.keep(organization, question.key, hit)
     return Freshness.MISS if is_cached else Freshness.UNCACHED
 
 
-def _keep_recent(parts: QueryParts, question: Question, answer: Answer) -> Freshness:
-    parts.cache.keep(_paying_organization(parts, question.project), _recent_key(question), answer)
+def _keep_recent(parts: QueryParts, organization: str, question: Question, answer: Answer) -> Freshness:
+    parts.cache.keep(organization, _recent_key(question), answer)
     return Freshness.UNCACHED
 
 
-def _keep_late(parts: QueryParts, question: Question, answer: Answer) -> Freshness:
+def _keep_late(parts: QueryParts, organization: str, question: Question, answer: Answer) -> Freshness:
     """Keep an answer that lacks events which should have been loaded. Do not cache it, unless it replaces another.
 
     It is reused for one flush interval, which limits reads while the loader is overloaded. An answer that replaces
@@ -170,8 +173,8 @@ def _keep_late(parts: QueryParts, question: Question, answer: Answer) -> Freshne
     """
     earlier = find_hit(parts, question, answer.read_at)
     if earlier is not None:
-        return _keep(parts, question, answer._replace(read_at=earlier.read_at))
-    return _keep_recent(parts, question, answer)
+        return _keep(parts, organization, question, answer._replace(read_at=earlier.read_at))
+    return _keep_recent(parts, organization, question, answer)
 
 
 def _reusable(parts: QueryParts, batch: QuestionBatch, now_ms: int) -> dict[str, Answer]:
