@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from mauve.query.admissions import Admissions
+from mauve.query.single_flight import Admissions
 from mauve.stores import StoreUnavailableError
 from support.service import PATIENCE_S
 

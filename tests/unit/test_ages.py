@@ -5,7 +5,7 @@ from datetime import date
 import pytest
 
 from mauve.core.window import Window
-from mauve.dashboard.ages import SAME_AGE_MS, AsOf, as_of
+from mauve.dashboard.refreshing import SAME_AGE_MS, AsOf, as_of
 from mauve.metrics.questions import Question
 from mauve.metrics.registry import METRICS
 from mauve.query.answer_cache import Answer, Freshness

@@ -7,10 +7,10 @@ from typing import Any, Final
 from mauve.core.app import App
 from mauve.core.credential import Scope
 from mauve.core.window import Window, today_at
-from mauve.dashboard.ages import SAME_AGE_MS
 from mauve.dashboard.charts.figures import ProjectQuestions
 from mauve.dashboard.charts.periods import period_from
 from mauve.dashboard.context import MemberContext
+from mauve.dashboard.refreshing import SAME_AGE_MS
 from mauve.metrics.questions import Question
 from mauve.metrics.summaries import Rows, amounts_of, by_day
 from mauve.query.numbers import Answers

@@ -23,9 +23,8 @@ from mauve.dashboard import assets
 from mauve.dashboard.context import Context, FormError, MemberContext
 from mauve.dashboard.dependencies import DashboardParts
 from mauve.dashboard.files import FileResponse
-from mauve.dashboard.origin import check_origin
 from mauve.dashboard.rendering import page, see_other
-from mauve.dashboard.request import BODY_BYTES_MAX, ParameterProblem, form_from, is_safe
+from mauve.dashboard.request import BODY_BYTES_MAX, ParameterProblem, check_origin, form_from, is_safe
 from mauve.dashboard.routes import MEMBER, PUBLIC, MemberPage, PublicPage
 from mauve.overload.fair_share import FairShare, Turns
 from mauve.stores import StoreUnavailableError, UnconfirmedError

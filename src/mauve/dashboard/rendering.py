@@ -23,8 +23,7 @@ from mauve.dashboard.assets import asset_url
 from mauve.dashboard.charts.figures import DRAWN_CURRENCIES_MAX
 from mauve.dashboard.charts.periods import LENGTHS
 from mauve.dashboard.charts.svg import spark
-from mauve.dashboard.context import Context
-from mauve.dashboard.selection import address
+from mauve.dashboard.context import Context, address
 
 _UNSHOWN: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # control characters, which a form may contain
 _TEMPLATES: Final = Path(__file__).parent / "templates"

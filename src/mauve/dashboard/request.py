@@ -6,7 +6,7 @@ one kind, in a body that was read within its bound already.
 
 from collections.abc import Mapping, Sequence
 from typing import Final
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
 from starlette.requests import Request
 
@@ -56,3 +56,25 @@ def _fields(encoded: bytes) -> Fields:
         return parse_qs(encoded.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_FIELDS_MAX)
     except ValueError:
         raise Problem(Code.MALFORMED, "the form could not be read: send it again") from None
+
+
+def check_origin(request: Request, public_url: str | None) -> None:
+    """Refuse a change unless the browser says that our own page sent it. Silence is refused too.
+
+    The session cookie is `SameSite=Lax`, so forms of other sites are sent without it. This is the second lock, and the
+    only one on the sign-in form, which needs no cookie.
+    """
+    if not _is_ours(request, public_url):
+        raise Problem(Code.FORBIDDEN, "this did not come from a page of this dashboard: open it and try again")
+
+
+def _is_ours(request: Request, public_url: str | None) -> bool:
+    site = joined_header(request, "sec-fetch-site")
+    if site is not None:
+        return site == "same-origin"
+    # Browsers omit Sec-Fetch-Site on plain HTTP to another machine, and older ones always do.
+    origin = joined_header(request, "origin")
+    if origin is None:
+        return False
+    named = {joined_header(request, "host"), None if public_url is None else urlsplit(public_url).netloc}
+    return urlsplit(origin).netloc in named - {None, ""}

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from mauve.access.keyring import Keyring
 from mauve.access.uses import CredentialUses
 from mauve.core.clock import Clock
-from mauve.query.admissions import Admissions
 from mauve.query.answer_cache import AnswerCache
-from mauve.query.single_flight import SingleFlight
+from mauve.query.single_flight import Admissions, SingleFlight
 from mauve.stores.closed_days import ClosedDaysReader
 from mauve.stores.ledger import LedgerReader
 from mauve.stores.limits.read_meter import ReadMeter

@@ -1,4 +1,4 @@
-"""Single flight: concurrent requests for the same read share one, in bounded time and number.
+"""The threads of reads. Single flight: concurrent requests for the same read share one, in bounded time and number.
 
 A read that reaches its time limit is not abandoned: the engines end it (`stores.cancellation`), which frees its thread.
 Organizations share threads and places in the queue: each gets half of both at most, and they take turns. However long
@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from mauve.overload.fair_share import Turns
+from mauve.stores import StoreUnavailableError
 from mauve.stores.cancellation import deadline_at
 
 READ_S_MAX: Final = 10.0
@@ -130,6 +132,27 @@ class SingleFlight:
         else:
             flight.result.set_result(done.result())
         self._start_queued()
+
+
+class Admissions:
+    """Each organization uses half of the threads at most, so that a flood of one does not hold up the others."""
+
+    def __init__(self, threads: int, limit_s: float) -> None:
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="admit-reads")
+        self._turns = Turns(max(1, threads // 2))
+        self._limit_s = limit_s
+
+    async def run(self, organization: str, decide: Callable[[], T]) -> T:
+        """Run this in a thread and return its result; raise `StoreUnavailableError` if that takes too long."""
+        try:
+            async with asyncio.timeout(self._limit_s), self._turns.taken(organization, self._limit_s):
+                return await asyncio.get_running_loop().run_in_executor(self._threads, decide)
+        except TimeoutError:
+            raise StoreUnavailableError(f"it was not decided within {self._limit_s:g} s whether to read") from None
+
+    def close(self) -> None:
+        """Wait for what has a thread, and drop the rest."""
+        self._threads.shutdown(cancel_futures=True)
 
 
 def _in_time(flight: Flight) -> Any:  # noqa: ANN401 - the result of any read

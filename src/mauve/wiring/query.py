@@ -9,10 +9,9 @@ from mauve.access.read_limits import FailOpenMeter
 from mauve.access.uses import CredentialUses
 from mauve.config import Settings
 from mauve.core.clock import Clock, SystemClock
-from mauve.query.admissions import Admissions
 from mauve.query.answer_cache import AnswerCache
 from mauve.query.dependencies import QueryParts, ReadStores
-from mauve.query.single_flight import SingleFlight
+from mauve.query.single_flight import Admissions, SingleFlight
 from mauve.stores.ledger.closed_days import SqlClosedDaysReader
 from mauve.stores.ledger.reader import SqlLedgerReader
 from mauve.stores.limits.read_meter import ReadMeter

@@ -8,14 +8,13 @@ from typing import Final
 
 from starlette.responses import Response
 
-from mauve.dashboard.ages import as_of
 from mauve.dashboard.charts.chart import Chart, event_chart
 from mauve.dashboard.charts.figures import ProjectQuestions
-from mauve.dashboard.context import MemberContext
+from mauve.dashboard.context import MemberContext, environment_of, environment_parameters, shown_project
 from mauve.dashboard.pages.app import answers_about, event_name_of, questions_of, refresh_about
 from mauve.dashboard.pages.ingest_health import health_of
+from mauve.dashboard.refreshing import as_of
 from mauve.dashboard.rendering import page, see_other
-from mauve.dashboard.selection import environment_of, environment_parameters, shown_project
 from mauve.dashboard.text import money
 from mauve.metrics.questions import Question
 from mauve.metrics.registry import METRICS

@@ -4,9 +4,8 @@ from typing import Final
 
 from starlette.responses import Response
 
-from mauve.dashboard.context import MemberContext
+from mauve.dashboard.context import MemberContext, environment_of, environment_parameters, shown_project
 from mauve.dashboard.rendering import page
-from mauve.dashboard.selection import environment_of, environment_parameters, shown_project
 
 IMPORTS_SHOWN: Final = 100
 FIGURES_SHOWN: Final = 500

@@ -10,15 +10,13 @@ from starlette.responses import Response
 
 from mauve.core.app import App, Environment
 from mauve.core.window import today_at
-from mauve.dashboard.ages import as_of
 from mauve.dashboard.charts.figures import Figure, Figures, ProjectQuestions, figures_from, sum_figures
 from mauve.dashboard.charts.periods import Period, period_from
-from mauve.dashboard.context import MemberContext
+from mauve.dashboard.context import MemberContext, environment_of, environment_parameters, project_of
 from mauve.dashboard.first_numbers import awaits_first_event
 from mauve.dashboard.reconstructed import Reconstructed, reconstructed_in
-from mauve.dashboard.refreshing import refresh
+from mauve.dashboard.refreshing import as_of, refresh
 from mauve.dashboard.rendering import page, see_other
-from mauve.dashboard.selection import environment_of, environment_parameters, project_of
 from mauve.metrics.questions import Question
 from mauve.query.numbers import Answers
 

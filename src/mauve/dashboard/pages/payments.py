@@ -10,11 +10,10 @@ from mauve.core.biller import BILLER_NAMES
 from mauve.core.money import is_currency
 from mauve.core.window import today_at
 from mauve.dashboard.charts.periods import Period, period_from
-from mauve.dashboard.context import MemberContext
+from mauve.dashboard.context import MemberContext, environment_of, environment_parameters, shown_project
 from mauve.dashboard.pages.sheets import PIECE_ROWS, ROWS_MAX, sheet, sheet_name
 from mauve.dashboard.rendering import page
 from mauve.dashboard.request import ParameterProblem
-from mauve.dashboard.selection import environment_of, environment_parameters, shown_project
 from mauve.dashboard.text import instant
 from mauve.dashboard.twins import LOOKED_AT, twins_among
 from mauve.ingest.webhooks.warnings import DeliveryWarning

@@ -17,11 +17,10 @@ from mauve.core.app import App, Environment
 from mauve.core.problems import Code, Problem
 from mauve.core.window import Window
 from mauve.dashboard.charts.figures import ProjectQuestions
-from mauve.dashboard.context import MemberContext
+from mauve.dashboard.context import MemberContext, environment_of
 from mauve.dashboard.files import FileResponse, Pieces
 from mauve.dashboard.pages.app import answers_about, event_name_of, questions_of
 from mauve.dashboard.rendering import SECURITY_HEADERS
-from mauve.dashboard.selection import environment_of
 from mauve.metrics.questions import Question
 from mauve.metrics.registry import Metric, metric_named
 from mauve.metrics.summaries import Rows, by_currency, by_day

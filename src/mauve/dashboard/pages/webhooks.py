@@ -13,9 +13,8 @@ from mauve.control.webhook_secrets import doubt_about, prepare_environment, save
 from mauve.core.app import App, Environment
 from mauve.core.biller import Provider
 from mauve.core.problems import not_found
-from mauve.dashboard.context import MemberContext
+from mauve.dashboard.context import MemberContext, project_of
 from mauve.dashboard.rendering import page, see_other
-from mauve.dashboard.selection import project_of
 from mauve.ingest.webhooks.billers import BILLERS
 from mauve.ingest.webhooks.signature_failures import counted_once
 from mauve.ingest.webhooks.signatures import SignatureFailure
