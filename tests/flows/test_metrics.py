@@ -191,9 +191,10 @@ def test_the_test_environment_is_separate(client, read, rows, parts, app, key, t
 
 
 class TestRefusals:
-    def test_every_unknown_credential_gets_the_same_401(self, client, api, app, organization, parts):
+    def test_every_unknown_credential_gets_the_same_401(self, client, api, app, organization, parts, keyring):
         token_id, revoked = operator.mint_token(parts, organization.org_id, "gone", Scope)
         operator.revoke_token(parts, token_id)
+        keyring.refresh()
         client.headers.pop("authorization")
         seen = {
             (reply.status_code, reply.content, reply.headers["www-authenticate"])
