@@ -20,7 +20,6 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.core.failures import FailureGroup
 from schemathesis.specs.openapi import checks
 
-from mauve.openapi import control, ingest, query, service, webhooks
 from mauve.openapi.document import document
 from support.billing import SECRET_A, SECRET_B, signed_a, signed_b
 from support.service import bearer, eventually, mauve_json, post_events, running, token_for
@@ -181,7 +180,7 @@ thorough = schema_with(50)
 brief = schema_with(12, coverage={"enabled": False})
 
 
-@brief.exclude(tag=service.TAG).parametrize()
+@brief.exclude(tag="The service").parametrize()
 def test_the_response_to_any_credential_is_documented(case, world):
     for credential in world.credentials:
         world.call(case, credential)
@@ -190,13 +189,13 @@ def test_the_response_to_any_credential_is_documented(case, world):
         world.call(case, credential)
 
 
-@thorough.include(tag=control.TAG).parametrize()
+@thorough.include(tag="Apps and keys").parametrize()
 def test_the_control_plane_accepts_what_is_documented_and_nothing_else(case, world):
     world.use_existing_ids(case)
     world.call(case, "token", extra_checks=[checks.positive_data_acceptance, checks.negative_data_rejection])
 
 
-@thorough.include(tag=ingest.TAG).parametrize()
+@thorough.include(tag="Ingest").parametrize()
 def test_the_ingest_plane_accepts_what_is_documented(case, world):
     case.body = with_fresh_ids(whole_numbers(case.body))
     extra_checks = [checks.positive_data_acceptance, checks.unsupported_method]
@@ -205,28 +204,28 @@ def test_the_ingest_plane_accepts_what_is_documented(case, world):
     world.call(case, "server key", extra_checks=extra_checks)
 
 
-@brief.include(tag=ingest.TAG).parametrize()
+@brief.include(tag="Ingest").parametrize()
 def test_the_workers_own_port_answers_the_same(case, world):
     case.body = with_fresh_ids(whole_numbers(case.body))
     world.call(case, "server key", extra_checks=[checks.positive_data_acceptance], url=world.ingest_url)
 
 
 @pytest.mark.parametrize("credential", ["server key", "token"])
-@thorough.include(tag=query.TAG).parametrize()
+@thorough.include(tag="Metrics").parametrize()
 def test_metrics_are_read_as_documented(case, world, credential):
     if "project" in case.query:
         case.query["project"] = world.ids["project_id"]
     world.call(case, credential, extra_checks=[checks.unsupported_method])
 
 
-@thorough.include(tag=webhooks.TAG).parametrize()
+@thorough.include(tag="Billing webhooks").parametrize()
 def test_a_signed_delivery_is_acknowledged_as_documented(case, world):
     world.use_existing_ids(case)
     extra_checks = [checks.positive_data_acceptance, checks.unsupported_method]
     world.call(case, "none", session=world.signing, extra_checks=extra_checks)
 
 
-@thorough.include(tag=service.TAG).parametrize()
+@thorough.include(tag="The service").parametrize()
 def test_health_and_the_reference_are_served_as_documented(case, world):
     world.call(case, "none", extra_checks=[checks.positive_data_acceptance, checks.unsupported_method])
 

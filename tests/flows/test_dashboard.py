@@ -14,7 +14,7 @@ from mauve.core.credential import Scope
 from mauve.core.user import Role
 from mauve.dashboard import rendering
 from mauve.ingest.stats import write_key_uses
-from mauve.openapi import documentation
+from mauve.openapi import routes as reference
 from mauve.stores.ledger import LoadStep
 from mauve.stores.limits.read_meter import ReadCost, ReadLimits
 from mauve.wiring.databases import open_load_ledger
@@ -551,7 +551,7 @@ class TestDocumentation:
     @pytest.fixture(params=["built", "absent"])
     def is_built(self, request, tmp_path, monkeypatch):
         (tmp_path / "built").mkdir()
-        monkeypatch.setattr(documentation, "_SITE", tmp_path / request.param)
+        monkeypatch.setattr(reference, "_SITE", tmp_path / request.param)
         return request.param == "built"
 
     @pytest.fixture

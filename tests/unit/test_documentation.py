@@ -3,7 +3,7 @@
 import pytest
 from starlette.testclient import TestClient
 
-from mauve.openapi.documentation import documentation_routes, overview_for_programs
+from mauve.openapi.routes import documentation_routes, overview_for_programs
 from mauve.web.app import JsonResponse, starlette_app
 
 

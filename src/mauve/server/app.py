@@ -15,7 +15,7 @@ from mauve.control.plane import ControlPlane, is_control_path
 from mauve.core.problems import unknown_path
 from mauve.dashboard.dependencies import DashboardParts
 from mauve.dashboard.plane import Dashboard
-from mauve.openapi.app import reference_routes
+from mauve.openapi.routes import reference_routes
 from mauve.query.dependencies import QueryParts
 from mauve.query.plane import QueryPlane, is_query_path
 from mauve.stores import ForeignDataError, StoreUnavailableError

@@ -17,7 +17,7 @@ from mauve.core.clock import Clock
 from mauve.dashboard.cookie import SessionCookie, cookie_for
 from mauve.dashboard.dependencies import DashboardParts
 from mauve.dashboard.refreshing import RefreshLimits
-from mauve.openapi.documentation import has_site
+from mauve.openapi.routes import has_site
 from mauve.query.dependencies import QueryParts
 from mauve.query.numbers import Numbers
 from mauve.stores.alerts import AlertStore
